@@ -1,0 +1,109 @@
+# Compiler settings and the few functions that every CMakeLists.txt uses.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE)
+  # Equal sources in another folder hit the cache too.
+  set(LOCKSTEP_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      ${LOCKSTEP_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${LOCKSTEP_LAUNCHER})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCKSTEP_LAUNCHER})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${LOCKSTEP_LAUNCHER})
+endif()
+
+find_program(LOCKSTEP_MOLD mold)
+if(LOCKSTEP_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(lockstep_flags INTERFACE)
+target_include_directories(lockstep_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror>)
+# One formula, one result: the compiler never fuses a multiply with an add on its own (docs/numerics.md).
+target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # gcc 12 sees an overlap in "literal" + std::to_string(n) that is not there.
+  target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Newer clang mangles constrained templates otherwise than the gcc that built the libraries.
+  target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fclang-abi-compat=17 -Wthread-safety>)
+endif()
+
+if(LOCKSTEP_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE}>
+                      $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  if(LOCKSTEP_FUZZERS)
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>)
+  endif()
+  if(LOCKSTEP_SANITIZE MATCHES "undefined")
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+    target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=tsan>)
+  endif()
+  if(LOCKSTEP_SANITIZE MATCHES "thread")
+    target_compile_definitions(lockstep_flags INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
+  endif()
+endif()
+
+# lockstep_library(NAME SOURCES ... DEPS ...): DEPS are public. Without SOURCES: headers only.
+function(lockstep_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE lockstep_flags)
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE ${ARG_DEPS})
+    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR})
+  endif()
+endfunction()
+
+# lockstep_program(NAME SOURCES ... DEPS ...): an installed executable in build/<preset>/bin.
+function(lockstep_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_flags)
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+# lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
+# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file).
+function(lockstep_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main lockstep_flags)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+# lockstep_fuzzer(NAME SOURCES ... DEPS ... CORPUS folder): one LLVMFuzzerTestOneInput. With
+# LOCKSTEP_FUZZERS it is a libFuzzer program; otherwise ctest replays the seed corpus through it.
+function(lockstep_fuzzer name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  if(LOCKSTEP_FUZZERS)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    add_test(NAME ${name}_corpus COMMAND ${name} ${ARG_CORPUS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_flags)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()
