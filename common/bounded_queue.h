@@ -58,7 +58,8 @@ class BoundedQueue {
   // Everything queued, in order, without waiting.
   std::vector<T> Drain() {
     MutexLock lock(mutex_);
-    std::vector<T> all(std::make_move_iterator(items_.begin()), std::make_move_iterator(items_.end()));
+    std::vector<T> all(std::make_move_iterator(items_.begin()),
+                       std::make_move_iterator(items_.end()));
     items_.clear();
     return all;
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +20,8 @@
 // what was expected.
 namespace lockstep {
 
-// Numbers as in the file format. Types we cannot dequantise still parse, so that errors can name them.
+// Numbers as in the file format. Types we cannot dequantise still parse, so that errors can name
+// them; a file with a tensor of any other type is refused, because its size is not known.
 enum class GgmlType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -41,6 +43,13 @@ enum class GgmlType : uint32_t {
 // "Q4_1"; "type 99" for a number outside the enum.
 std::string GgmlTypeName(GgmlType type);
 
+// A row is a whole number of blocks. nullopt for a number outside the enum.
+struct GgmlBlockSize {
+  uint32_t num_elements;
+  uint32_t num_bytes;
+};
+std::optional<GgmlBlockSize> GgmlTypeBlockSize(GgmlType type);
+
 struct GgufArray;
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string_view,
                                std::shared_ptr<const GgufArray>>;
@@ -55,8 +64,8 @@ struct GgufArray {
 struct GgufTensor {
   std::string_view name;
   GgmlType type;
-  std::vector<uint64_t> shape;     // outermost first, as [rows, columns]; the file has the reverse
-  std::span<const std::byte> data; // exactly the tensor's bytes
+  std::vector<uint64_t> shape;      // outermost first, as [rows, columns]; the file has the reverse
+  std::span<const std::byte> data;  // exactly the tensor's bytes
 };
 
 class GgufFile {
@@ -67,6 +76,7 @@ class GgufFile {
 
   const std::string& name() const { return name_; }
 
+  std::vector<std::string_view> Keys() const;  // sorted
   // nullptr if absent.
   const GgufValue* Find(std::string_view key) const;
   // Typed access: NOT_FOUND if the key is absent, INVALID_ARGUMENT naming file and key if its type
@@ -79,12 +89,15 @@ class GgufFile {
   absl::StatusOr<std::vector<double>> GetFloats(std::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> GetInts(std::string_view key) const;
 
-  std::span<const GgufTensor> tensors() const { return tensors_; }
-  const GgufTensor* FindTensor(std::string_view name) const;  // nullptr if absent
+  std::span<const GgufTensor> tensors() const { return tensors_; }  // sorted by name
+  const GgufTensor* FindTensor(std::string_view name) const;        // nullptr if absent
 
  private:
   struct Metadata;  // sorted by key
   GgufFile() = default;
+  absl::StatusOr<const GgufValue*> Require(std::string_view key) const;
+  absl::Status WrongKind(std::string_view key, const GgufValue& value,
+                         std::string_view expected) const;
 
   std::string name_;
   std::shared_ptr<const MappedFile> file_;  // null after Parse

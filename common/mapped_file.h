@@ -12,7 +12,8 @@ namespace lockstep {
 // at the same address for the life of the object, also after a move.
 class MappedFile {
  public:
-  // NOT_FOUND, PERMISSION_DENIED or INTERNAL naming the path; an empty file maps to an empty span.
+  // NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (not a regular file) or INTERNAL naming the
+  // path; an empty file maps to an empty span.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;
@@ -31,7 +32,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// The whole of a text file (config.json, tokenizer.json). Refuses files over `max_bytes`.
+// The whole of a text file (config.json, tokenizer.json). Errors as MappedFile::Open's, and
+// INVALID_ARGUMENT for a file over `max_bytes`.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes);
 
 }  // namespace lockstep

@@ -12,8 +12,8 @@
 #include "common/ids.h"
 
 // What a checkpoint says about its architecture, from config.json + generation_config.json of a
-// Hugging Face folder or from the metadata of a GGUF file, in one form. A value that would alter the
-// computation and is not known here is an error that names file, key and value: never ignored.
+// Hugging Face folder or from the metadata of a GGUF file, in one form. A value that would alter
+// the computation and is not known here is an error that names file, key and value: never ignored.
 namespace lockstep {
 
 enum class ModelFamily { kLlama, kQwen2, kQwen3 };
@@ -25,16 +25,20 @@ enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn };
 struct RopeConfig {
   double theta = 10000.0;
   RopeScalingKind scaling = RopeScalingKind::kNone;
-  double factor = 1.0;                        // linear, llama3, yarn
-  double low_freq_factor = 1.0;               // llama3
-  double high_freq_factor = 4.0;              // llama3
-  uint32_t original_max_positions = 0;        // llama3, yarn
+  double factor = 1.0;                  // linear, llama3, yarn
+  double low_freq_factor = 1.0;         // llama3
+  double high_freq_factor = 4.0;        // llama3
+  uint32_t original_max_positions = 0;  // llama3, yarn
   double yarn_beta_fast = 32.0;
   double yarn_beta_slow = 1.0;
-  std::optional<double> yarn_attention_factor;  // default: 0.1 ln(factor) + 1
-  std::optional<double> yarn_mscale;
-  std::optional<double> yarn_mscale_all_dim;
+  std::optional<double> yarn_attention_factor = std::nullopt;  // default: 0.1 ln(factor) + 1
+  std::optional<double> yarn_mscale = std::nullopt;
+  std::optional<double> yarn_mscale_all_dim = std::nullopt;
   bool yarn_truncate = true;
+  // GGUF files with llama3 scaling (rope_freqs.weight) carry the formula's result instead of its
+  // parameters: head_dim / 2 values by which the unscaled frequencies are divided. When not empty,
+  // `scaling` is kLlama3 and these replace the formula.
+  std::vector<float> frequency_divisors = {};
 };
 
 // Sampling defaults of generation_config.json; absent means the server's default.
@@ -48,7 +52,7 @@ struct GenerationDefaults {
 
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
-  std::string name;                 // for people: folder or GGUF general.name
+  std::string name;  // for people: folder or GGUF general.name
   uint32_t hidden_size = 0;
   uint32_t intermediate_size = 0;
   uint32_t num_layers = 0;
@@ -62,9 +66,9 @@ struct ModelConfig {
   bool attention_qkv_bias = false;  // Qwen2; Llama's attention_bias sets this and the next
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;             // Qwen3: RMSNorm over head_dim on q and k before RoPE
+  bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k before RoPE
   RopeConfig rope;
-  std::vector<TokenId> eos_token_ids;        // all of them, sorted, without repeats
+  std::vector<TokenId> eos_token_ids;  // all of them, sorted, without repeats
   std::optional<TokenId> bos_token_id;
   GenerationDefaults generation_defaults;
 

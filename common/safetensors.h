@@ -17,7 +17,20 @@
 // with dtype and shape; errors name the file, the tensor, and what was expected.
 namespace lockstep {
 
-enum class SafetensorsDtype { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool, kF8E4M3, kF8E5M2 };
+enum class SafetensorsDtype {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kF8E4M3,
+  kF8E5M2
+};
 
 std::string_view SafetensorsDtypeName(SafetensorsDtype dtype);
 size_t SafetensorsDtypeBytes(SafetensorsDtype dtype);

@@ -67,9 +67,10 @@ inline absl::Status Annotate(const absl::Status& status, std::string_view contex
 #define LOCKSTEP_CONCAT_INNER(a, b) a##b
 #define LOCKSTEP_CONCAT(a, b) LOCKSTEP_CONCAT_INNER(a, b)
 
-#define LOCKSTEP_RETURN_IF_ERROR(expression)                          \
-  do {                                                                \
-    if (absl::Status lockstep_status = (expression); !lockstep_status.ok()) return lockstep_status; \
+#define LOCKSTEP_RETURN_IF_ERROR(expression)                                \
+  do {                                                                      \
+    if (absl::Status lockstep_status = (expression); !lockstep_status.ok()) \
+      return lockstep_status;                                               \
   } while (false)
 
 #define LOCKSTEP_ASSIGN_OR_RETURN(declaration, expression) \

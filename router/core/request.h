@@ -22,7 +22,7 @@ struct SamplingParams {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   float repetition_penalty = 1.0f;
-  uint64_t seed = 0;  // given by the client or drawn at admission
+  uint64_t seed = 0;                                  // given by the client or drawn at admission
   std::vector<std::pair<TokenId, float>> logit_bias;  // sorted by id
   std::vector<TokenId> allowed_token_ids;             // sorted; empty: all
   std::vector<TokenId> stop_token_ids;                // sorted; end ids included unless ignored

@@ -4,9 +4,9 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
-#include <string>
 #include <variant>
 #include <vector>
 
@@ -25,16 +25,19 @@ struct WorkerLimits {
   uint32_t max_step_tokens = 0;
   uint32_t max_context_tokens = 0;
   uint32_t max_decode_iterations = 1;
+  uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
 };
 
 struct SchedulerConfig {
   uint32_t max_waiting_requests = 1024;
-  uint64_t max_waiting_tokens = 4u << 20;   // prompt tokens of all waiting requests
-  uint32_t max_steps_in_flight = 2;
-  uint32_t max_running_sequences = 256;     // also bounded by the worker's slots
-  uint32_t max_prefill_tokens_per_step = 0; // 0: only the step budget bounds it
+  uint64_t max_waiting_tokens = 4u << 20;  // prompt tokens of all waiting requests
+  // A request waits while none of its sequences runs.
+  uint32_t max_steps_in_flight = 2;          // also bounded by the worker
+  uint32_t max_running_sequences = 256;      // also bounded by the worker's slots and step tokens
+  uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
   absl::Duration target_step_time = absl::InfiniteDuration();  // prefill chunks shrink to meet it
-  uint32_t max_preemptions_per_sequence = 16;  // then the request fails, with a reason
+  uint32_t max_preemptions_per_sequence = 16;  // then the sequence fails, with a reason
+  uint32_t max_decode_iterations = 1;          // of a step of decodes only, while nobody waits
 
   absl::Status Validate() const;  // every violation at once
 };
@@ -50,7 +53,9 @@ struct AdmittedEvent {  // once per request, when its first sequence got a slot 
   RequestKey request = 0;
   uint32_t num_cached_tokens = 0;
 };
-struct PromptLogprobsEvent {  // once per request, complete; entry 0 is of prompt token 1
+// Once per request that asks for them, complete, before the first tokens; entry 0 is of prompt
+// token 1.
+struct PromptLogprobsEvent {
   RequestKey request = 0;
   std::vector<TokenLogprobs> entries;
 };
@@ -59,35 +64,41 @@ struct FinishedEvent {
   uint32_t sample_index = 0;
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token;
-  absl::Status error;  // not OK: the request failed (deadline, worker error, too many preemptions)
+  // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT (a
+  // smaller worker came), RESOURCE_EXHAUSTED (KV blocks), INTERNAL (its steps are refused), the
+  // worker's own status for its row, or what FailAll was given.
+  absl::Status error;
   uint32_t num_cached_tokens = 0;
   uint32_t num_generated_tokens = 0;
 };
 using SchedulerEvent = std::variant<AdmittedEvent, PromptLogprobsEvent, TokensEvent, FinishedEvent>;
 
 struct SchedulerStats {
-  uint32_t waiting_requests = 0, running_sequences = 0, steps_in_flight = 0;
+  uint32_t waiting_requests = 0, waiting_sequences = 0, running_sequences = 0;
+  uint32_t steps_in_flight = 0;
   uint64_t waiting_tokens = 0;
   uint32_t free_blocks = 0, used_blocks = 0, cached_blocks = 0, fenced_blocks = 0;
   uint32_t prefix_index_nodes = 0;
   uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
+  uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: ran for nobody, or was inert
 };
 
 // The whole policy of one replica as a pure state machine: no thread, socket, clock, lock or proto.
-// Owns requests, sequences, block ids, the prefix index. Events come in through the methods, plans go
-// out of NextStep, and what clients must hear waits in TakeEvents. Never knows who computes.
+// Owns requests, sequences, block ids, the prefix index. Events come in through the methods, plans
+// go out of NextStep, and what clients must hear waits in TakeEvents. Never knows who computes.
 class Scheduler {
  public:
   Scheduler(SchedulerConfig config, std::unique_ptr<SchedulingPolicy> policy);
   ~Scheduler();
 
   // --- requests ---
-  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT when it can never fit the worker.
-  // Without a worker requests are accepted and wait.
+  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT when it can never fit the worker
+  // (its prompt the KV cache, prompt and new tokens the context), DEADLINE_EXCEEDED when it comes
+  // too late. Without a worker requests are accepted and wait.
   absl::Status Submit(std::shared_ptr<const Request> request, absl::Time now);
-  // Ends all (or one) of a request's sequences as aborted; unknown keys are ignored.
+  // Ends all of a request's sequences as aborted; unknown keys are ignored.
   void Cancel(RequestKey request, absl::Time now);
-  // The text layer found a stop string: the sequence ends; tokens after it are not delivered.
+  // The text layer found a stop string: the sequence ends; tokens that arrive later are dropped.
   void StopSequence(RequestKey request, uint32_t sample_index, absl::Time now);
   // Fails what is past its deadline with DEADLINE_EXCEEDED.
   void ExpireDeadlines(absl::Time now);
@@ -97,16 +108,18 @@ class Scheduler {
 
   // --- the worker ---
   // A new lease: block ids and prefix index start empty, step ids at 1. Live sequences wait and are
-  // started afresh from all tokens that are held.
-  void AttachWorker(const WorkerLimits& limits, absl::Time now);
+  // started afresh from all tokens that are held; those that cannot fit this worker fail. Replaces
+  // the worker before it. INVALID_ARGUMENT, and nothing changes, when a limit makes no sense.
+  absl::Status AttachWorker(const WorkerLimits& limits, absl::Time now);
   void DetachWorker(absl::Time now);
   bool has_worker() const;
 
-  // The next step to send, if there is work, a worker, and room for one more step in flight.
+  // The next step to send, if there is work, a worker, and room for one more step in flight. While
+  // anything is live and nothing is in flight, there is work.
   std::optional<StepPlan> NextStep(absl::Time now);
-  // Results come in step order. INTERNAL when the outcome contradicts the recorded plan: the caller
-  // must then drop the lease.
-  absl::Status Apply(const StepOutcome& outcome, absl::Time now);
+  // Results come in step order. INTERNAL when the outcome contradicts the recorded plan: nothing of
+  // it is applied, no step is planned any more, and the caller must drop the lease (DetachWorker).
+  absl::Status Apply(StepOutcome outcome, absl::Time now);
 
   std::vector<SchedulerEvent> TakeEvents();
   SchedulerStats Stats() const;

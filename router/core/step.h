@@ -21,13 +21,15 @@ struct StartedSlot {
   uint32_t sample_index = 0;
   std::vector<TokenId> known_tokens;  // prompt and everything generated so far
   uint32_t num_computed_tokens = 0;
-  std::vector<BlockId> blocks;
-  uint32_t first_prompt_logprob = 0;  // 0: none wanted
+  std::vector<BlockId> blocks;        // may reach beyond the known tokens
+  uint32_t first_prompt_logprob = 0;  // prompt position, those after it are wanted too; 0: none
 };
 
 struct RunRow {
   SlotId slot = 0;
-  uint32_t num_tokens = 0;          // upper bound
+  // From the first token that the slot has not computed yet. The row samples when they reach the
+  // last token that the worker knows; then with every decode iteration.
+  uint32_t num_tokens = 0;
   std::vector<BlockId> new_blocks;  // appended to the slot's table before the step
 };
 
@@ -37,10 +39,12 @@ struct StepPlan {
   std::vector<SlotId> released;
   std::vector<StartedSlot> started;
   std::vector<RunRow> rows;  // in batch order
-  bool repeat_rows = false;  // rows equal the last step's slots, one token each
+  bool repeat_rows = false;  // rows are the last step's slots in the same order, one token each
+  // More than one only when every row decodes: the message then stands for so many steps, and
+  // blocks are there for all of them. A row stops in between when it ends.
   uint32_t decode_iterations = 1;
   uint32_t num_prefill_tokens = 0;  // for metrics: tokens of rows that don't decode
-  uint32_t num_decode_tokens = 0;
+  uint32_t num_decode_tokens = 0;   // over all iterations
 };
 
 struct TokenLogprobs {
@@ -56,10 +60,10 @@ struct RowOutcome {
   SlotId slot = 0;
   std::vector<TokenId> tokens;           // kept by the worker in this step
   std::vector<TokenLogprobs> logprobs;   // one per token when asked for
-  StopCause stopped = StopCause::kNone;  // the slot is inert from now on
-  bool was_inert = false;                // nothing was computed
-  absl::Status error;                    // this row failed, the rest of the batch is fine
-  uint32_t first_prompt_logprob = 0;     // position of prompt_logprobs[0]
+  StopCause stopped = StopCause::kNone;  // at the last of `tokens`; the slot is inert from now on
+  bool was_inert = false;                // it had stopped or failed before: nothing was computed
+  absl::Status error;                 // this row failed and is inert, the rest of the batch is fine
+  uint32_t first_prompt_logprob = 0;  // position of prompt_logprobs[0]
   std::vector<TokenLogprobs> prompt_logprobs;
 };
 

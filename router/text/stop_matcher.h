@@ -1,15 +1,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::router {
 
-// Finds the earliest occurrence of any stop string in a growing text, across piece borders, and
-// holds back text that may still become part of one. Owned and used by one thread at a time.
+// Finds the earliest end of any stop string in a growing text, across piece borders, and holds back
+// text that may still become part of one. Pieces and stop strings are valid UTF-8; so is every
+// output. An empty stop string ends the text before its first byte. Owned and used by one thread at
+// a time.
 class StopMatcher {
  public:
   StopMatcher(std::vector<std::string> stop_strings, bool include_stop);
@@ -26,9 +30,24 @@ class StopMatcher {
   const std::string& stop_string(size_t index) const { return stop_strings_[index]; }
 
  private:
+  // A node of the Aho-Corasick automaton over all stop strings (Aho, Corasick 1975): the longest suffix
+  // of the text so far that is the beginning of a stop string.
+  struct Node {
+    std::vector<std::pair<char, uint32_t>> children;
+    uint32_t fallback = 0;           // the next shorter such suffix
+    size_t depth = 0;                // its length in bytes
+    std::optional<size_t> complete;  // the longest stop string that ends here
+  };
+  void AddString(size_t index);
+  void SetFallbacks();
+  uint32_t Next(uint32_t node, char c) const;
+  std::optional<uint32_t> Child(uint32_t node, char c) const;
+
   std::vector<std::string> stop_strings_;
   bool include_stop_;
-  std::string held_;
+  std::vector<Node> nodes_;
+  uint32_t state_ = 0;
+  std::string held_;  // what `state_` stands for
   bool matched_ = false;
 };
 

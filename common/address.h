@@ -1,0 +1,25 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// A TCP endpoint as flags and log lines spell it.
+struct Address {
+  std::string host;   // name or number; an IPv6 number without its brackets
+  uint16_t port = 0;  // 0 asks the system for a free port when listening
+
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+// "host:port" or "[v6]:port". INVALID_ARGUMENT quoting `text` and saying what was expected.
+absl::StatusOr<Address> ParseAddress(std::string_view text);
+
+// The inverse: brackets around a host that contains a colon.
+std::string FormatAddress(const Address& address);
+
+}  // namespace lockstep

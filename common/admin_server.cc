@@ -1,0 +1,229 @@
+#include "common/admin_server.h"
+
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "common/logging.h"
+#include "common/named_thread.h"
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Response = http::response<http::string_body>;
+
+constexpr uint32_t kMaxHeaderBytes = 8 * 1024;
+constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
+constexpr char kPlainText[] = "text/plain; charset=utf-8";
+constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
+
+// What the replies are made of.
+struct Content {
+  std::shared_ptr<prometheus::Registry> registry;
+  std::function<HealthReport()> health;
+  AdminServerLimits limits;
+};
+
+Response MakeResponse(http::status status, std::string body,
+                      const char* content_type = kPlainText) {
+  Response response(status, 11);
+  response.set(http::field::content_type, content_type);
+  response.body() = std::move(body);
+  return response;
+}
+
+Response Answer(const Content& content, const http::request_header<>& request) {
+  const std::string_view target(request.target().data(), request.target().size());
+  const std::string_view path = target.substr(0, target.find('?'));
+  if (path != "/metrics" && path != "/healthz") {
+    return MakeResponse(http::status::not_found, "not found; there are /metrics and /healthz\n");
+  }
+  if (request.method() != http::verb::get) {
+    Response response = MakeResponse(http::status::method_not_allowed, "only GET\n");
+    response.set(http::field::allow, "GET");
+    return response;
+  }
+  if (path == "/metrics") {
+    return MakeResponse(http::status::ok,
+                        prometheus::TextSerializer().Serialize(content.registry->Collect()),
+                        kPrometheusText);
+  }
+  const HealthReport report = content.health();
+  return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,
+                      EscapeControlCharacters(report.text) + "\n");
+}
+
+// One connection. Keeps itself alive through the handlers of its pending operation; lives on the
+// server's thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, const Content& content, uint32_t* num_connections)
+      : stream_(std::move(socket)), content_(content), num_connections_(num_connections) {
+    ++*num_connections_;
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { --*num_connections_; }
+
+  void ReadRequest() {
+    parser_.emplace();
+    parser_->header_limit(kMaxHeaderBytes);
+    ArmTimeout();
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
+  }
+
+ private:
+  void ArmTimeout() {
+    stream_.expires_after(absl::ToChronoNanoseconds(content_.limits.io_timeout));
+  }
+
+  void OnHeader(error_code error) {
+    if (error == http::error::header_limit) {
+      return Write(
+          MakeResponse(http::status::request_header_fields_too_large, "header too large\n"), false);
+    }
+    if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
+        error != http::error::end_of_stream && error != http::error::partial_message) {
+      return Write(MakeResponse(http::status::bad_request, "not an HTTP/1.1 request\n"), false);
+    }
+    if (error) return;  // gone, or too slow
+    if (parser_->chunked() || parser_->content_length().value_or(0) > 0) {
+      return Write(
+          MakeResponse(http::status::payload_too_large, "a request must not have a body\n"), false);
+    }
+    Write(Answer(content_, parser_->get()), parser_->keep_alive());
+  }
+
+  void Write(Response response, bool keep_alive) {
+    response_ = std::move(response);
+    response_.keep_alive(keep_alive);
+    response_.prepare_payload();
+    ArmTimeout();
+    http::async_write(stream_, response_, [self = shared_from_this()](error_code error, size_t) {
+      if (!error && self->response_.keep_alive()) return self->ReadRequest();
+      error_code ignored;
+      self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    });
+  }
+
+  beast::tcp_stream stream_;
+  const Content& content_;
+  uint32_t* const num_connections_;
+  beast::flat_buffer buffer_{2 * kMaxHeaderBytes};
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  Response response_;
+};
+
+}  // namespace
+
+class AdminServer::Impl {
+ public:
+  explicit Impl(Content content)
+      : content_(std::move(content)), acceptor_(io_), retry_timer_(io_) {}
+  ~Impl() { io_.stop(); }  // the thread joins; pending handlers and their connections go with io_
+
+  absl::StatusOr<uint16_t> Listen(const Address& address);
+  void Run() {
+    Accept();
+    thread_ = NamedThread("admin", [this] { io_.run(); });
+  }
+
+ private:
+  error_code ListenOn(const tcp::endpoint& endpoint);
+  void Accept();
+  void OnAccept(error_code error, tcp::socket socket);
+
+  // Connections refer to the first two, so these are destroyed last.
+  const Content content_;
+  uint32_t num_connections_ = 0;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer retry_timer_;
+  NamedThread thread_;
+};
+
+error_code AdminServer::Impl::ListenOn(const tcp::endpoint& endpoint) {
+  error_code error;
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+  if (error) {
+    error_code ignored;
+    acceptor_.close(ignored);
+  }
+  return error;
+}
+
+absl::StatusOr<uint16_t> AdminServer::Impl::Listen(const Address& address) {
+  error_code error;
+  tcp::resolver resolver(io_);
+  const auto endpoints = resolver.resolve(address.host, fmt::format("{}", address.port),
+                                          tcp::resolver::passive, error);
+  if (error) {
+    return InvalidArgument("cannot resolve {}: {}", FormatAddress(address), error.message());
+  }
+  for (const auto& entry : endpoints) {
+    error = ListenOn(entry.endpoint());
+    if (error) continue;
+    const uint16_t port = acceptor_.local_endpoint(error).port();
+    if (!error) return port;
+  }
+  return Unavailable("cannot listen on {}: {}", FormatAddress(address), error.message());
+}
+
+void AdminServer::Impl::Accept() {
+  acceptor_.async_accept(
+      [this](error_code error, tcp::socket socket) { OnAccept(error, std::move(socket)); });
+}
+
+void AdminServer::Impl::OnAccept(error_code error, tcp::socket socket) {
+  if (error) {
+    // Out of descriptors, most likely: trying again at once would spin.
+    retry_timer_.expires_after(kAcceptRetryDelay);
+    retry_timer_.async_wait([this](error_code) { Accept(); });
+    return;
+  }
+  if (num_connections_ < content_.limits.max_connections) {
+    std::make_shared<Connection>(std::move(socket), content_, &num_connections_)->ReadRequest();
+  }
+  Accept();
+}
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
+    const std::string& address, std::shared_ptr<prometheus::Registry> registry,
+    std::function<HealthReport()> health, AdminServerLimits limits) {
+  LOCKSTEP_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
+  auto impl = std::make_unique<Impl>(Content{std::move(registry), std::move(health), limits});
+  LOCKSTEP_ASSIGN_OR_RETURN(parsed.port, impl->Listen(parsed));
+  impl->Run();
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(parsed), std::move(impl)));
+}
+
+AdminServer::AdminServer(Address address, std::unique_ptr<Impl> impl)
+    : address_(std::move(address)), impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() = default;
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// JSON from files that we do not trust. Include it in few .cc files only: nlohmann's header is
+// heavy.
+namespace lockstep {
+
+struct JsonLimits {
+  size_t max_depth = 64;           // of nested objects and arrays
+  size_t max_values = 10'000'000;  // of all kinds, which bounds the memory of the result
+};
+
+// Strict JSON: an error names `name`, the byte offset and what is wrong; a key that appears twice
+// in one object is an error.
+absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
+                                         JsonLimits limits = {});
+
+// Typed access to the members of one object that remembers what was asked for, so that a reader can
+// refuse what it did not understand. Does not own the object. A member that is null counts as
+// absent. Errors name the file, the member's path and what was expected.
+class JsonObjectReader {
+ public:
+  // `name` is the file's, `path` the object's place in it: "" for the root.
+  JsonObjectReader(const nlohmann::json& object, std::string name, std::string path = "");
+
+  // nullptr when absent or null.
+  const nlohmann::json* Find(std::string_view key);
+  bool IsNull(std::string_view key) const;  // present and null
+
+  absl::StatusOr<std::optional<uint64_t>> Uint(std::string_view key);
+  absl::StatusOr<std::optional<double>> Number(std::string_view key);  // finite; integers too
+  absl::StatusOr<std::optional<bool>> Bool(std::string_view key);
+  absl::StatusOr<std::optional<std::string>> String(std::string_view key);
+
+  // Members that were never asked for, in the object's order.
+  std::vector<std::string> UnreadKeys() const;
+  // "config.json: rope_scaling.factor": the start of an error about a member.
+  std::string Where(std::string_view key) const;
+
+ private:
+  absl::Status WrongKind(std::string_view key, const nlohmann::json& value,
+                         std::string_view expected) const;
+
+  const nlohmann::json& object_;
+  const std::string name_;
+  const std::string path_;
+  std::vector<std::string> read_;
+};
+
+// A value for an error message: its JSON text, cut after a few dozen characters.
+std::string DescribeJson(const nlohmann::json& value);
+
+}  // namespace lockstep

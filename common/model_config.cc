@@ -1,0 +1,191 @@
+#include "common/model_config.h"
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "common/hash.h"
+#include "common/mapped_file.h"
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 16 << 20;
+// Bounds far above any real model, so that products of sizes cannot overflow anywhere.
+constexpr uint32_t kMaxWidth = 1 << 20;
+constexpr uint32_t kMaxLayers = 1 << 12;
+constexpr uint32_t kMaxHeads = 1 << 14;
+constexpr uint32_t kMaxHeadDim = 1 << 12;
+constexpr uint32_t kMaxVocab = 1 << 24;
+constexpr uint32_t kMaxContext = 1 << 30;
+
+// Collects sentences about what is wrong.
+class Violations {
+ public:
+  template <typename... Args>
+  void AddUnless(bool holds, fmt::format_string<Args...> format, Args&&... args) {
+    if (!holds) sentences_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void AddUnlessInRange(std::string_view name, uint32_t value, uint32_t max) {
+    AddUnless(value >= 1 && value <= max, "{} is {}, expected 1 to {}", name, value, max);
+  }
+  absl::Status ToStatus() const {
+    if (sentences_.empty()) return absl::OkStatus();
+    return InvalidArgument("{}", fmt::join(sentences_, "; "));
+  }
+
+ private:
+  std::vector<std::string> sentences_;
+};
+
+bool IsPositive(double value) { return std::isfinite(value) && value > 0.0; }
+
+void CheckRope(const RopeConfig& rope, uint32_t head_dim, Violations& violations) {
+  violations.AddUnless(IsPositive(rope.theta) && rope.theta > 1.0, "rope theta is {}, expected > 1",
+                       rope.theta);
+  if (rope.scaling == RopeScalingKind::kNone) return;
+  if (!rope.frequency_divisors.empty()) {
+    violations.AddUnless(rope.scaling == RopeScalingKind::kLlama3,
+                         "frequency divisors without llama3 scaling");
+    violations.AddUnless(rope.frequency_divisors.size() == head_dim / 2,
+                         "there are {} frequency divisors, expected {}, half of the head dimension",
+                         rope.frequency_divisors.size(), head_dim / 2);
+    for (const float divisor : rope.frequency_divisors) {
+      if (IsPositive(divisor)) continue;
+      violations.AddUnless(false, "a frequency divisor is {}, expected > 0", divisor);
+      break;
+    }
+    return;
+  }
+  violations.AddUnless(std::isfinite(rope.factor) && rope.factor >= 1.0,
+                       "rope factor is {}, expected >= 1", rope.factor);
+  if (rope.scaling == RopeScalingKind::kLinear) return;
+  violations.AddUnless(rope.original_max_positions >= 1,
+                       "original context length of rope scaling is 0");
+  if (rope.scaling == RopeScalingKind::kLlama3) {
+    violations.AddUnless(
+        IsPositive(rope.low_freq_factor) && std::isfinite(rope.high_freq_factor) &&
+            rope.high_freq_factor > rope.low_freq_factor,
+        "rope frequency factors are {} (low) and {} (high), expected 0 < low < high",
+        rope.low_freq_factor, rope.high_freq_factor);
+    return;
+  }
+  violations.AddUnless(IsPositive(rope.yarn_beta_slow) && std::isfinite(rope.yarn_beta_fast) &&
+                           rope.yarn_beta_fast > rope.yarn_beta_slow,
+                       "yarn betas are {} (slow) and {} (fast), expected 0 < slow < fast",
+                       rope.yarn_beta_slow, rope.yarn_beta_fast);
+  for (const std::optional<double>& value :
+       {rope.yarn_attention_factor, rope.yarn_mscale, rope.yarn_mscale_all_dim}) {
+    violations.AddUnless(!value || IsPositive(*value),
+                         "a yarn attention factor or mscale is {}, expected > 0",
+                         value.value_or(0.0));
+  }
+}
+
+void CheckGenerationDefaults(const GenerationDefaults& defaults, Violations& violations) {
+  const float temperature = defaults.temperature.value_or(1.0f);
+  violations.AddUnless(std::isfinite(temperature) && temperature >= 0.0f,
+                       "default temperature is {}, expected >= 0", temperature);
+  const float top_p = defaults.top_p.value_or(1.0f);
+  violations.AddUnless(top_p > 0.0f && top_p <= 1.0f,
+                       "default top_p is {}, expected 0 < top_p <= 1", top_p);
+  const float min_p = defaults.min_p.value_or(0.0f);
+  violations.AddUnless(min_p >= 0.0f && min_p <= 1.0f, "default min_p is {}, expected 0 to 1",
+                       min_p);
+  const float penalty = defaults.repetition_penalty.value_or(1.0f);
+  violations.AddUnless(IsPositive(penalty), "default repetition_penalty is {}, expected > 0",
+                       penalty);
+}
+
+std::string DescribeRope(const RopeConfig& rope) {
+  std::string text = fmt::format("{:a} {}", rope.theta, static_cast<int>(rope.scaling));
+  if (!rope.frequency_divisors.empty())
+    return fmt::format("{} {:a}", text, fmt::join(rope.frequency_divisors, ","));
+  if (rope.scaling == RopeScalingKind::kNone) return text;
+  text += fmt::format(" {:a}", rope.factor);
+  if (rope.scaling == RopeScalingKind::kLinear) return text;
+  text += fmt::format(" {}", rope.original_max_positions);
+  if (rope.scaling == RopeScalingKind::kLlama3) {
+    return fmt::format("{} {:a} {:a}", text, rope.low_freq_factor, rope.high_freq_factor);
+  }
+  return fmt::format("{} {:a} {:a} {:a} {:a} {:a} {}", text, rope.yarn_beta_fast,
+                     rope.yarn_beta_slow, rope.yarn_attention_factor.value_or(0.0),
+                     rope.yarn_mscale.value_or(0.0), rope.yarn_mscale_all_dim.value_or(0.0),
+                     rope.yarn_truncate);
+}
+
+}  // namespace
+
+std::string_view ModelFamilyName(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kLlama:
+      return "llama";
+    case ModelFamily::kQwen2:
+      return "qwen2";
+    case ModelFamily::kQwen3:
+      return "qwen3";
+  }
+  return "unknown";
+}
+
+absl::Status ModelConfig::Validate() const {
+  Violations violations;
+  violations.AddUnlessInRange("hidden size", hidden_size, kMaxWidth);
+  violations.AddUnlessInRange("intermediate size", intermediate_size, kMaxWidth);
+  violations.AddUnlessInRange("number of layers", num_layers, kMaxLayers);
+  violations.AddUnlessInRange("number of heads", num_heads, kMaxHeads);
+  violations.AddUnlessInRange("number of KV heads", num_kv_heads, kMaxHeads);
+  violations.AddUnlessInRange("head dimension", head_dim, kMaxHeadDim);
+  violations.AddUnlessInRange("vocabulary size", vocab_size, kMaxVocab);
+  violations.AddUnlessInRange("context length", max_context_tokens, kMaxContext);
+  violations.AddUnless(num_kv_heads == 0 || num_heads % num_kv_heads == 0,
+                       "number of heads {} is not a multiple of the number of KV heads {}",
+                       num_heads, num_kv_heads);
+  violations.AddUnless(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
+  violations.AddUnless(IsPositive(rms_norm_eps), "RMS norm epsilon is {}, expected > 0",
+                       rms_norm_eps);
+  CheckRope(rope, head_dim, violations);
+  for (const TokenId id : eos_token_ids) {
+    violations.AddUnless(id < vocab_size, "end token id {} is not below the vocabulary size {}", id,
+                         vocab_size);
+  }
+  violations.AddUnless(!bos_token_id || *bos_token_id < vocab_size,
+                       "begin token id {} is not below the vocabulary size {}",
+                       bos_token_id.value_or(0), vocab_size);
+  CheckGenerationDefaults(generation_defaults, violations);
+  return violations.ToStatus();
+}
+
+uint64_t ModelConfig::Fingerprint() const {
+  return Hash64(fmt::format("{} {} {} {} {} {} {} {} {:a} {} {} {} {} {} rope {}",
+                            ModelFamilyName(family), hidden_size, intermediate_size, num_layers,
+                            num_heads, num_kv_heads, head_dim, vocab_size, rms_norm_eps,
+                            tie_word_embeddings, attention_qkv_bias, attention_output_bias,
+                            mlp_bias, qk_norm, DescribeRope(rope)));
+}
+
+bool IsGgufPath(std::string_view path) { return path.ends_with(".gguf"); }
+
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path) {
+  if (IsGgufPath(path)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+    return ModelConfigFromGguf(file);
+  }
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) {
+    return InvalidArgument("{}: expected a *.gguf file or a folder with config.json", path);
+  }
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string config_text,
+                            ReadTextFile(folder + "/config.json", kMaxConfigBytes));
+  absl::StatusOr<std::string> generation_text =
+      ReadTextFile(folder + "/generation_config.json", kMaxConfigBytes);
+  if (absl::IsNotFound(generation_text.status())) generation_text = std::string();
+  if (!generation_text.ok()) return generation_text.status();
+  return ModelConfigFromJson(config_text, *generation_text, folder);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "kernels/core/bfloat16.h"
+#include "kernels/core/stream.h"
+
+namespace lockstep::kernels {
+
+// output = bf16(silu(gate) * up) for every row; gate and up lie side by side, as one GEMM writes them.
+struct SwiGluParams {
+  const BFloat16* gate_up = nullptr;  // [num_rows, 2 * size]: gate, then up
+  BFloat16* output = nullptr;         // [num_rows, size]
+  int64_t num_rows = 0;
+  int64_t size = 0;
+};
+
+absl::Status SwiGlu(const Stream& stream, const SwiGluParams& params);
+
+}  // namespace lockstep::kernels

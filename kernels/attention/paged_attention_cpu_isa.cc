@@ -1,0 +1,311 @@
+#include <limits>
+
+#include "kernels/attention/paged_attention_isa.h"
+#include "kernels/core/simd.h"
+#include "kernels/core/vector_math.h"
+
+// A tile is up to kMaxTileRows query rows of one sequence that share a KV head: the heads of the group,
+// of one or more tokens. Rows share loads of K and V and nothing else: each runs the same chain of
+// operations as it would alone, in tiles of 64 keys from position 0 up to its own position.
+namespace lockstep::kernels::LOCKSTEP_ISA {
+namespace {
+
+// Rows of a tile, key blocks taken side by side by QK, and vectors of columns taken side by side by PV:
+// as many accumulators as the registers hold.
+#if LOCKSTEP_ISA_LEVEL == 2
+constexpr int kMaxTileRows = 6;
+constexpr int kKeyBlocksAtOnce = 4;
+constexpr int kColumnVectors = 4;
+#elif LOCKSTEP_ISA_LEVEL == 1
+constexpr int kMaxTileRows = 3;
+constexpr int kKeyBlocksAtOnce = 1;
+constexpr int kColumnVectors = 2;
+#else
+constexpr int kMaxTileRows = 2;
+constexpr int kKeyBlocksAtOnce = 1;
+constexpr int kColumnVectors = 1;
+#endif
+constexpr int64_t kBlocksPerTile = kKeyTile / kKvBlockTokens;
+static_assert(kKvBlockTokens == kLanes);
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+LOCKSTEP_INLINE float Max(float a, float b) { return a > b ? a : b; }
+LOCKSTEP_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+struct QueryTile {
+  const BFloat16* query[kMaxTileRows];  // [head_dim]
+  BFloat16* output[kMaxTileRows];       // [head_dim]
+  int64_t num_keys[kMaxTileRows];       // ascending
+  const BlockId* block_table;
+  int64_t kv_head;
+};
+
+// Softmax over some keys, not yet divided by its sum (arXiv 2112.05682).
+struct Partial {
+  float max;
+  float sum[kLanes];  // key i adds to lane i mod 16
+  alignas(64) float output[kMaxAttentionHeadDim];
+};
+
+struct RowState {
+  Partial open;    // keys since the last border
+  Partial closed;  // keys before it
+  bool has_open;
+  bool has_closed;
+};
+
+LOCKSTEP_INLINE void Clear(int64_t columns, Partial& partial) {
+  partial.max = kMinusInfinity;
+  for (float& lane : partial.sum) lane = 0.0f;
+  for (int64_t i = 0; i < columns; ++i) partial.output[i] = 0.0f;
+}
+
+// Folds the open partial into the closed one and starts a new one.
+void CloseSplit(int64_t columns, RowState& row) {
+  if (!row.has_open) return;
+  if (!row.has_closed) {
+    row.closed = row.open;
+  } else {
+    const float max = Max(row.closed.max, row.open.max);
+    const float closed_scale = Exp(row.closed.max - max);
+    const float open_scale = Exp(row.open.max - max);
+    row.closed.max = max;
+    const F32x16 a = Broadcast(closed_scale);
+    const F32x16 b = Broadcast(open_scale);
+    Store(MultiplyAdd(Load(row.open.sum), b, Multiply(Load(row.closed.sum), a)), row.closed.sum);
+    for (int64_t i = 0; i < columns; i += kLanes) {
+      float* to = row.closed.output + i;
+      Store(MultiplyAdd(Load(row.open.output + i), b, Multiply(Load(to), a)), to);
+    }
+  }
+  row.has_closed = true;
+  row.has_open = false;
+  Clear(columns, row.open);
+}
+
+// One step of the online softmax: turns the scores of `num_keys` keys (1 .. 64) into weights relative
+// to the new maximum, zero beyond, and rescales what was accumulated.
+LOCKSTEP_INLINE void SoftmaxStep(int64_t num_keys, float scale, int64_t columns, float* scores,
+                                 Partial& partial) {
+  const int32_t count = static_cast<int32_t>(num_keys);
+  float lane_max[kLanes];
+  for (float& lane : lane_max) lane = kMinusInfinity;
+  for (int32_t i = 0; i < kKeyTile; i += kLanes) {
+    for (int32_t j = 0; j < kLanes; ++j) {
+      const float score = i + j < count ? scores[i + j] * scale : kMinusInfinity;
+      scores[i + j] = score;
+      lane_max[j] = Max(lane_max[j], score);
+    }
+  }
+  for (int stride = kLanes / 2; stride > 0; stride /= 2) {
+    for (int j = 0; j < stride; ++j) lane_max[j] = Max(lane_max[j], lane_max[j + stride]);
+  }
+  const float max = Max(partial.max, lane_max[0]);
+  const float rescale = Exp(partial.max - max);
+  partial.max = max;
+  for (float& lane : partial.sum) lane *= rescale;
+  for (int32_t i = 0; i < kKeyTile; i += kLanes) {
+    for (int32_t j = 0; j < kLanes; ++j) {
+      const float weight = i + j < count ? Exp(scores[i + j] - max) : 0.0f;
+      scores[i + j] = weight;
+      partial.sum[j] += weight;
+    }
+  }
+  for (int64_t i = 0; i < columns; ++i) partial.output[i] *= rescale;
+}
+
+// Scores of kBlocks blocks of keys: one accumulator per row and key, dims ascending.
+template <int kRows, int kBlocks>
+LOCKSTEP_INLINE void ScoreBlocks(const QueryTile& tile, const PagedKv& kv, int64_t first_block,
+                                 int64_t block_in_tile, float (*scores)[kKeyTile]) {
+  const BFloat16* keys[kBlocks];
+  for (int block = 0; block < kBlocks; ++block) {
+    keys[block] = KeyBlock(kv, tile.block_table[first_block + block_in_tile + block], tile.kv_head);
+  }
+  F32x16 sums[kRows][kBlocks];
+  for (auto& row : sums) {
+    for (F32x16& sum : row) sum = Zero();
+  }
+  for (int64_t dim = 0; dim < kv.head_dim; dim += 2) {
+    Bf16Pairs k[kBlocks];
+    for (int block = 0; block < kBlocks; ++block) k[block] = LoadPairs(keys[block] + dim * kLanes);
+    for (int row = 0; row < kRows; ++row) {
+      const Bf16Pairs q = BroadcastPair(tile.query[row] + dim);
+      for (int block = 0; block < kBlocks; ++block) {
+        sums[row][block] = DotPairs(k[block], q, sums[row][block]);
+      }
+    }
+  }
+  for (int row = 0; row < kRows; ++row) {
+    for (int block = 0; block < kBlocks; ++block) {
+      Store(sums[row][block], scores[row] + (block_in_tile + block) * kLanes);
+    }
+  }
+}
+
+// output[row] += weight[key] * V[key] for keys [key_begin, key_end) of the tile, ascending, on kVectors
+// vectors of columns.
+template <int kRows, int kVectors>
+LOCKSTEP_INLINE void WeighColumns(const QueryTile& tile, const PagedKv& kv, int64_t first_block,
+                                  int64_t key_begin, int64_t key_end, int64_t column, int first_row,
+                                  float (*weights)[kKeyTile], RowState* rows) {
+  const int64_t stride = ValueStride(kv.head_dim);
+  F32x16 sums[kRows][kVectors];
+  for (int row = 0; row < kRows; ++row) {
+    for (int vector = 0; vector < kVectors; ++vector) {
+      sums[row][vector] = Load(rows[first_row + row].open.output + column + vector * kLanes);
+    }
+  }
+  int64_t key = key_begin;
+  while (key < key_end) {
+    const BlockId block = tile.block_table[first_block + key / kKvBlockTokens];
+    const BFloat16* value =
+        ValueBlock(kv, block, tile.kv_head) + key % kKvBlockTokens * stride + column;
+    const int64_t block_end = Min((key / kKvBlockTokens + 1) * kKvBlockTokens, key_end);
+    for (; key < block_end; ++key, value += stride) {
+      F32x16 v[kVectors];
+      for (int vector = 0; vector < kVectors; ++vector) v[vector] = LoadBf16(value + vector * kLanes);
+      for (int row = 0; row < kRows; ++row) {
+        const F32x16 weight = Broadcast(weights[first_row + row][key]);
+        for (int vector = 0; vector < kVectors; ++vector) {
+          sums[row][vector] = MultiplyAdd(weight, v[vector], sums[row][vector]);
+        }
+      }
+    }
+  }
+  for (int row = 0; row < kRows; ++row) {
+    for (int vector = 0; vector < kVectors; ++vector) {
+      Store(sums[row][vector], rows[first_row + row].open.output + column + vector * kLanes);
+    }
+  }
+}
+
+template <int kRows>
+void WeighValues(const QueryTile& tile, const PagedKv& kv, int64_t first_block, int64_t key_begin,
+                 int64_t key_end, int first_row, float (*weights)[kKeyTile], RowState* rows) {
+  const int64_t columns = ValueStride(kv.head_dim);
+  int64_t column = 0;
+  for (; column + kColumnVectors * kLanes <= columns; column += kColumnVectors * kLanes) {
+    WeighColumns<kRows, kColumnVectors>(tile, kv, first_block, key_begin, key_end, column,
+                                        first_row, weights, rows);
+  }
+  for (; column < columns; column += kLanes) {
+    WeighColumns<kRows, 1>(tile, kv, first_block, key_begin, key_end, column, first_row, weights,
+                           rows);
+  }
+}
+
+template <int kRows>
+void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& tile, int64_t tile_begin,
+                   RowState* rows) {
+  const PagedKv& kv = params.kv;
+  const int64_t first_block = tile_begin / kKvBlockTokens;
+  alignas(64) float weights[kRows][kKeyTile];
+  const int64_t last_keys = Min(tile.num_keys[kRows - 1] - tile_begin, kKeyTile);
+  const int64_t num_blocks = (last_keys + kKvBlockTokens - 1) / kKvBlockTokens;
+  int64_t block = 0;
+  for (; block + kKeyBlocksAtOnce <= num_blocks; block += kKeyBlocksAtOnce) {
+    ScoreBlocks<kRows, kKeyBlocksAtOnce>(tile, kv, first_block, block, weights);
+  }
+  for (; block < num_blocks; ++block) ScoreBlocks<kRows, 1>(tile, kv, first_block, block, weights);
+
+  int64_t row_keys[kRows];
+  for (int row = 0; row < kRows; ++row) {
+    row_keys[row] = Min(tile.num_keys[row] - tile_begin, kKeyTile);
+    if (row_keys[row] <= 0) {
+      row_keys[row] = 0;
+      continue;
+    }
+    rows[row].has_open = true;
+    SoftmaxStep(row_keys[row], params.scale, ValueStride(kv.head_dim), weights[row],
+                rows[row].open);
+  }
+  // Keys that all rows see, then for each row those that only it and later ones see. A row never
+  // touches a value beyond its own position, not even with a weight of zero.
+  const int64_t common_keys = row_keys[0];
+  if (common_keys > 0) {
+    WeighValues<kRows>(tile, kv, first_block, 0, common_keys, 0, weights, rows);
+  }
+  for (int row = 1; row < kRows; ++row) {
+    if (row_keys[row] > common_keys) {
+      WeighValues<1>(tile, kv, first_block, common_keys, row_keys[row], row, weights, rows);
+    }
+  }
+}
+
+template <int kRows>
+void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) {
+  const int64_t head_dim = params.kv.head_dim;
+  const int64_t columns = ValueStride(head_dim);
+  RowState rows[kRows];
+  for (RowState& row : rows) {
+    row.has_open = false;
+    row.has_closed = false;
+    Clear(columns, row.open);
+  }
+  for (int64_t tile_begin = 0; tile_begin < tile.num_keys[kRows - 1]; tile_begin += kKeyTile) {
+    if (tile_begin > 0 && tile_begin % params.split_keys == 0) {
+      for (RowState& row : rows) CloseSplit(columns, row);
+    }
+    AttendKeyTile<kRows>(params, tile, tile_begin, rows);
+  }
+  for (int i = 0; i < kRows; ++i) {
+    CloseSplit(columns, rows[i]);
+    Partial& result = rows[i].closed;
+    for (int stride = kLanes / 2; stride > 0; stride /= 2) {
+      for (int j = 0; j < stride; ++j) result.sum[j] += result.sum[j + stride];
+    }
+    const float reciprocal = 1.0f / result.sum[0];
+    for (int64_t dim = 0; dim < head_dim; ++dim) {
+      tile.output[i][dim] = ToBFloat16(result.output[dim] * reciprocal);
+    }
+  }
+}
+
+template <int kRows>
+void AttendQueryTileOf(int num_rows, const PagedAttentionParams& params, const QueryTile& tile) {
+  if (num_rows == kRows) {
+    AttendQueryTile<kRows>(params, tile);
+  } else if constexpr (kRows > 1) {
+    AttendQueryTileOf<kRows - 1>(num_rows, params, tile);
+  }
+}
+
+// Query rows of one sequence and KV head are numbered token by token, heads of the group within.
+void AttendRows(const PagedAttentionParams& params, const AttentionSequence& sequence,
+                int64_t kv_head, int64_t first_row, int num_rows) {
+  const int64_t group = params.num_heads / params.kv.num_kv_heads;
+  QueryTile tile;
+  tile.block_table = sequence.block_table;
+  tile.kv_head = kv_head;
+  for (int i = 0; i < num_rows; ++i) {
+    const int64_t token = (first_row + i) / group;
+    const int64_t head = kv_head * group + (first_row + i) % group;
+    const int64_t batch_token = sequence.first_token + token;
+    tile.query[i] = params.query + batch_token * params.query_stride + head * params.kv.head_dim;
+    tile.output[i] = params.output + batch_token * params.output_stride + head * params.kv.head_dim;
+    tile.num_keys[i] = sequence.first_position + token + 1;
+  }
+  AttendQueryTileOf<kMaxTileRows>(num_rows, params, tile);
+}
+
+}  // namespace
+
+void AttendShare(const PagedAttentionParams& params, int index, int num_tasks) {
+  const int64_t group = params.num_heads / params.kv.num_kv_heads;
+  int64_t next = index;  // counted from the first tile of the current sequence
+  for (const AttentionSequence& sequence : params.sequences) {
+    const int64_t num_rows = sequence.num_tokens * group;
+    const int64_t tiles_per_head = (num_rows + kMaxTileRows - 1) / kMaxTileRows;
+    const int64_t num_tiles = tiles_per_head * params.kv.num_kv_heads;
+    for (; next < num_tiles; next += num_tasks) {
+      const int64_t first_row = next % tiles_per_head * kMaxTileRows;
+      AttendRows(params, sequence, next / tiles_per_head, first_row,
+                 static_cast<int>(Min(num_rows - first_row, kMaxTileRows)));
+    }
+    next -= num_tiles;
+  }
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "kernels/core/bfloat16.h"
+#include "kernels/core/stream.h"
+
+namespace lockstep::kernels {
+
+// output[i] = table[indices[i]]: token embeddings, and the rows whose logits are wanted.
+struct GatherRowsParams {
+  const BFloat16* table = nullptr;    // [num_table_rows, size]
+  const uint32_t* indices = nullptr;  // [num_rows]
+  BFloat16* output = nullptr;         // [num_rows, size]
+  int64_t num_table_rows = 0;
+  int64_t num_rows = 0;
+  int64_t size = 0;
+};
+
+// An index outside the table is a broken invariant: callers check token ids.
+absl::Status GatherRows(const Stream& stream, const GatherRowsParams& params);
+
+}  // namespace lockstep::kernels

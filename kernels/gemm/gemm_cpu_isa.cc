@@ -1,0 +1,168 @@
+#include "kernels/core/simd.h"
+#include "kernels/gemm/gemm_isa.h"
+
+// A tile keeps one accumulator per output element in registers over all of k. Its shape is chosen for
+// speed only: every shape walks the same chain per element.
+namespace lockstep::kernels::LOCKSTEP_ISA {
+namespace {
+
+constexpr int kVectorsPerPanel = kPanelOutputs / kLanes;
+
+// Rows of the largest tile: as many accumulators as the registers hold.
+#if LOCKSTEP_ISA_LEVEL == 2
+constexpr int kMaxTileRows = 12;
+#elif LOCKSTEP_ISA_LEVEL == 1
+constexpr int kMaxTileRows = 3;
+#else
+constexpr int kMaxTileRows = 2;
+#endif
+// Panels that a tile of few rows takes side by side, so that enough chains are in flight.
+constexpr int PanelsOfTile(int num_rows) {
+  if (LOCKSTEP_ISA_LEVEL < 2) return 1;
+  return num_rows == 1 ? 4 : num_rows <= 3 ? 2 : 1;
+}
+
+template <int kRows, int kPanels>
+struct Accumulators {
+  F32x16 sum[kRows][kPanels][kVectorsPerPanel];
+};
+
+template <int kRows, int kPanels>
+LOCKSTEP_INLINE void SetZero(Accumulators<kRows, kPanels>& accumulators) {
+  for (auto& row : accumulators.sum) {
+    for (auto& panel : row) {
+      for (F32x16& sum : panel) sum = Zero();
+    }
+  }
+}
+
+// Adds the products of k in [k_begin, k_end), ascending.
+template <int kRows, int kPanels>
+LOCKSTEP_INLINE void Accumulate(const BFloat16* input, int64_t input_stride,
+                                const BFloat16* weights, int64_t k, int64_t k_begin, int64_t k_end,
+                                Accumulators<kRows, kPanels>& accumulators) {
+  const int64_t panel_elements = k * kPanelOutputs;
+  Accumulators<kRows, kPanels> local = accumulators;
+  for (int64_t i = k_begin; i < k_end; i += 2) {
+    Bf16Pairs w[kPanels][kVectorsPerPanel];
+    for (int panel = 0; panel < kPanels; ++panel) {
+      for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
+        w[panel][vector] = LoadPairs(weights + panel * panel_elements + i * kPanelOutputs +
+                                     vector * 2 * kLanes);
+      }
+    }
+    for (int row = 0; row < kRows; ++row) {
+      const Bf16Pairs a = BroadcastPair(input + row * input_stride + i);
+      for (int panel = 0; panel < kPanels; ++panel) {
+        for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
+          F32x16& sum = local.sum[row][panel][vector];
+          sum = DotPairs(w[panel][vector], a, sum);
+        }
+      }
+    }
+  }
+  accumulators = local;
+}
+
+// Adds the bias, rounds and stores up to 16 outputs of one row.
+LOCKSTEP_INLINE void StoreOutputs(const GemmParams& params, int64_t row, int64_t first_output,
+                                  F32x16 sum) {
+  float values[kLanes];
+  Store(sum, values);
+  const int64_t num_left = params.weights.n - first_output;
+  const int num_values = num_left < kLanes ? static_cast<int>(num_left) : kLanes;
+  if (params.bias != nullptr) {
+    for (int i = 0; i < num_values; ++i) values[i] += params.bias[first_output + i];
+  }
+  const int64_t offset = row * params.output_stride + first_output;
+  if (params.output_f32 != nullptr) {
+    float* to = params.output_f32 + offset;
+    if (num_values == kLanes) {
+      Store(Load(values), to);
+    } else {
+      for (int i = 0; i < num_values; ++i) to[i] = values[i];
+    }
+    return;
+  }
+  BFloat16 rounded[kLanes];
+  for (int i = 0; i < kLanes; ++i) rounded[i] = ToBFloat16(values[i]);
+  BFloat16* to = params.output + offset;
+  if (num_values == kLanes) {
+    std::memcpy(to, rounded, sizeof(rounded));
+  } else {
+    for (int i = 0; i < num_values; ++i) to[i] = rounded[i];
+  }
+}
+
+template <int kRows, int kPanels>
+void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begin) {
+  const int64_t k = params.weights.k;
+  const BFloat16* input = params.input + row_begin * params.input_stride;
+  const BFloat16* weights = params.weights.data + panel_begin * kPanelOutputs * k;
+  Accumulators<kRows, kPanels> accumulators;
+  SetZero(accumulators);
+#if defined(LOCKSTEP_PLANT_SPLIT_K)
+  // The fault that tests must find: few rows split k in two, as a careless matrix-vector kernel would.
+  const int64_t split = params.num_rows <= 4 ? k / 4 * 2 : k;
+  Accumulate(input, params.input_stride, weights, k, 0, split, accumulators);
+  if (split < k) {
+    Accumulators<kRows, kPanels> second;
+    SetZero(second);
+    Accumulate(input, params.input_stride, weights, k, split, k, second);
+    for (int row = 0; row < kRows; ++row) {
+      for (int panel = 0; panel < kPanels; ++panel) {
+        for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
+          F32x16& sum = accumulators.sum[row][panel][vector];
+          sum = Add(sum, second.sum[row][panel][vector]);
+        }
+      }
+    }
+  }
+#else
+  Accumulate(input, params.input_stride, weights, k, 0, k, accumulators);
+#endif
+  for (int row = 0; row < kRows; ++row) {
+    for (int panel = 0; panel < kPanels; ++panel) {
+      for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
+        const int64_t first_output = (panel_begin + panel) * kPanelOutputs + vector * kLanes;
+        if (first_output >= params.weights.n) break;
+        StoreOutputs(params, row_begin + row, first_output, accumulators.sum[row][panel][vector]);
+      }
+    }
+  }
+}
+
+template <int kRows>
+void ComputeRows(const GemmParams& params, int64_t row_begin, const GemmBlock& block) {
+  constexpr int kPanels = PanelsOfTile(kRows);
+  int64_t panel = block.panel_begin;
+  for (; panel + kPanels <= block.panel_end; panel += kPanels) {
+    ComputeTile<kRows, kPanels>(params, row_begin, panel);
+  }
+  for (; panel < block.panel_end; ++panel) ComputeTile<kRows, 1>(params, row_begin, panel);
+}
+
+template <int kRows>
+void ComputeRowsOf(int num_rows, const GemmParams& params, int64_t row_begin,
+                   const GemmBlock& block) {
+  if (num_rows == kRows) {
+    ComputeRows<kRows>(params, row_begin, block);
+  } else if constexpr (kRows > 1) {
+    ComputeRowsOf<kRows - 1>(num_rows, params, row_begin, block);
+  }
+}
+
+}  // namespace
+
+void ComputeGemmBlock(const GemmParams& params, const GemmBlock& block) {
+  const int64_t num_rows = block.row_end - block.row_begin;
+  const int64_t num_tiles = (num_rows + kMaxTileRows - 1) / kMaxTileRows;
+  for (int64_t tile = 0; tile < num_tiles; ++tile) {
+    // Tiles of nearly equal height: 13 rows run as 6 + 7, not as 12 + 1.
+    const int64_t row_begin = block.row_begin + num_rows * tile / num_tiles;
+    const int64_t row_end = block.row_begin + num_rows * (tile + 1) / num_tiles;
+    ComputeRowsOf<kMaxTileRows>(static_cast<int>(row_end - row_begin), params, row_begin, block);
+  }
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

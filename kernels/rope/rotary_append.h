@@ -1,0 +1,34 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "kernels/core/bfloat16.h"
+#include "kernels/core/stream.h"
+#include "kernels/kv_cache/paged_kv.h"
+
+namespace lockstep::kernels {
+
+// What happens to the output of the QKV projection before attention, per token: RMSNorm over every q
+// and k head (Qwen3 only), rotary embedding of q and k (arXiv 2104.09864, element i paired with
+// i + head_dim / 2), one rounding, then k and v go to the token's place in the KV pool. Between norm
+// and rotation nothing is rounded. q is rotated in place.
+struct RotaryAppendParams {
+  BFloat16* qkv = nullptr;              // [num_tokens, num_heads + 2 * kv.num_kv_heads, head_dim]
+  const float* q_norm_weight = nullptr; // [head_dim], or null: no norm
+  const float* k_norm_weight = nullptr; // [head_dim], or null
+  float norm_eps = 0.0f;
+  const float* cos = nullptr;           // [max_positions, head_dim / 2]
+  const float* sin = nullptr;           // [max_positions, head_dim / 2]
+  const uint32_t* positions = nullptr;  // [num_tokens]
+  const uint64_t* kv_slots = nullptr;   // [num_tokens]: block * 16 + token in block, all distinct
+  PagedKv kv;
+  int64_t num_heads = 0;
+  int64_t num_tokens = 0;
+};
+
+// INVALID_ARGUMENT for an odd head_dim or one above 512.
+absl::Status RotaryAppend(const Stream& stream, const RotaryAppendParams& params);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/ids.h"
+#include "kernels/sampling/row_reduce.h"
+
+// Sampling of one token from one row of logits. The result depends on the row's own logits and
+// parameters alone, never on its batch mates (docs/numerics.md, item 4).
+//
+// Order of operations, that of Hugging Face's logits processors and warpers:
+//   1. NaN becomes -inf; tokens outside allowed_token_ids become -inf
+//   2. + logit_bias
+//   3. repetition penalty, over prompt and generated tokens: positive scores are divided by it, others
+//      multiplied (Keskar et al., "CTRL", 2019)
+//   4. - presence_penalty - frequency_penalty * count, over generated tokens only
+//   5. stop ids become -inf if mask_stop_ids
+//   6. temperature 0: the best token. Otherwise the scores are divided by the temperature
+//   7. top_k: the k best
+//   8. softmax
+//   9. top_p: the shortest prefix, by descending probability, whose sum reaches top_p
+//  10. min_p: tokens at least min_p times as likely as the best one
+//  11. renormalise and draw once
+// All ties go to the lowest token id.
+namespace lockstep::kernels {
+
+// Constant over the life of a sequence.
+struct SampleParams {
+  float temperature = 1.0f;  // >= 0; 0: greedy
+  float top_p = 1.0f;        // (0, 1]; 1: off
+  uint32_t top_k = 0;        // 0: off
+  float min_p = 0.0f;        // [0, 1]; 0: off
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  float repetition_penalty = 1.0f;  // > 0; 1: off
+  uint64_t seed = 0;
+  uint32_t sample_index = 0;
+  std::vector<TokenId> logit_bias_ids = {};     // distinct
+  std::vector<float> logit_bias_values = {};    // finite, one per id
+  std::vector<TokenId> allowed_token_ids = {};  // distinct; empty: all
+  std::vector<TokenId> stop_token_ids = {};
+
+  bool has_penalties() const {
+    return presence_penalty != 0 || frequency_penalty != 0 || repetition_penalty != 1;
+  }
+};
+
+struct TokenCount {
+  TokenId token = 0;
+  uint32_t num_generated = 0;  // 0: in the prompt only
+};
+
+struct SampleRow {
+  std::span<float> logits;                 // [vocab_size], overwritten; ids in params are below vocab_size
+  std::span<const TokenCount> seen_tokens; // each token of the sequence once; read if has_penalties()
+  bool mask_stop_ids = false;
+  uint32_t position = 0;                   // absolute position of the token being sampled
+};
+
+// Scratch memory of SampleToken; reserved once for a vocabulary, so that sampling does not allocate.
+struct SampleWorkspace {
+  // Samples on the calling thread, with this processor's best instruction set.
+  explicit SampleWorkspace(uint32_t vocab_size);
+
+  Stream stream;
+  std::vector<ScoredToken> best;
+  std::vector<float> scores;   // [vocab_size]
+  std::vector<float> weights;  // [vocab_size]
+};
+
+// INTERNAL when no token is left: every logit is NaN or -inf, or masked.
+absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow& row,
+                                    SampleWorkspace& workspace);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,66 @@
+#include "router/api/api_context.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+
+absl::Status ApiConfig::Validate() const {
+  std::string problems;
+  const auto add = [&problems](const absl::Status& status) {
+    if (!status.ok()) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", Message(status));
+  };
+  add(limits.Validate());
+  if (default_timeout <= absl::ZeroDuration()) {
+    add(absl::InvalidArgumentError("default_timeout: must be positive"));
+  }
+  if (retry_after < absl::ZeroDuration() || retry_after > absl::Hours(1)) {
+    add(absl::InvalidArgumentError("retry_after: must be from 0 to 1h"));
+  }
+  if (max_open_text_calls == 0) {
+    add(absl::InvalidArgumentError("max_open_text_calls: must be at least 1"));
+  }
+  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+}
+
+ApiContext::ApiContext(ApiConfig api_config, const ServedModel& served_model, Engine& the_engine,
+                       StrandPool& pool, RouterMetrics& the_metrics, const Clock& the_clock)
+    : config(std::move(api_config)),
+      model(served_model),
+      engine(the_engine),
+      text_pool(pool),
+      metrics(the_metrics),
+      clock(the_clock),
+      encoder(served_model),
+      seeds_(std::random_device{}()) {}
+
+ModelFacts ApiContext::Facts() const {
+  const uint32_t worker_context = engine.replica_status().description.max_context_tokens();
+  uint32_t context_tokens = model.config.max_context_tokens;
+  if (worker_context > 0) context_tokens = std::min(context_tokens, worker_context);
+  return {.id = model.id,
+          .vocab_size = model.config.vocab_size,
+          .max_context_tokens = context_tokens,
+          .has_chat_template = model.chat_template != nullptr,
+          .eos_token_ids = model.config.eos_token_ids,
+          .defaults = model.config.generation_defaults};
+}
+
+RequestLimits ApiContext::Limits() const {
+  RequestLimits limits = config.limits;
+  const ReplicaStatus status = engine.replica_status();
+  // Before the first worker came, nobody knows what it will offer; requests are refused then anyway.
+  if (status.description.incarnation() != 0) {
+    limits.max_logprobs = std::min(limits.max_logprobs, status.description.max_logprobs());
+  }
+  return limits;
+}
+
+uint64_t ApiContext::DrawSeed() {
+  MutexLock lock(mutex_);
+  return seeds_();
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "router/api/call_registry.h"
+#include "router/api/prompt_encoder.h"
+#include "router/api/request_validator.h"
+#include "router/api/served_model.h"
+#include "router/engine/engine.h"
+#include "router/engine/router_metrics.h"
+#include "router/engine/strand_pool.h"
+
+namespace lockstep::router {
+
+struct ApiConfig {
+  RequestLimits limits;
+  absl::Duration default_timeout = absl::Hours(1);     // of requests whose client gives no deadline
+  absl::Duration retry_after = absl::Seconds(1);       // the hint in "retry-after-ms"
+  uint32_t max_open_text_calls = 64;                   // Tokenize and Detokenize together
+
+  absl::Status Validate() const;  // every violation at once
+};
+
+// What every call of the service works with. Lives as long as the server; safe to use from any thread.
+class ApiContext {
+ public:
+  // Everything passed by reference must outlive the object.
+  ApiContext(ApiConfig config, const ServedModel& model, Engine& engine, StrandPool& text_pool,
+             RouterMetrics& metrics, const Clock& clock);
+
+  const ApiConfig config;
+  const ServedModel& model;
+  Engine& engine;
+  StrandPool& text_pool;
+  RouterMetrics& metrics;
+  const Clock& clock;
+  const PromptEncoder encoder;
+  CallRegistry registry;
+  std::atomic<uint32_t> open_text_calls = 0;
+
+  // What requests are checked against now: the attached worker may allow less than the model.
+  ModelFacts Facts() const;
+  RequestLimits Limits() const;
+  uint64_t DrawSeed();
+
+ private:
+  Mutex mutex_;
+  std::mt19937_64 seeds_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/v1/generation.grpc.pb.h"
+#include "router/api/api_context.h"
+#include "router/api/response_builder.h"
+
+namespace lockstep::router {
+
+// One Generate call, from admission to its last byte. gRPC's callbacks only set flags and schedule;
+// all work is done by RunStrand on the text pool, one run at a time: checking and encoding the prompt
+// first, then, whenever no write is in progress, turning what the outbox holds into messages. So a
+// client that does not read stops nothing but its own stream.
+class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>,
+                           public StrandPool::Strand,
+                           public AbortableCall,
+                           public std::enable_shared_from_this<GenerateCall> {
+ public:
+  // The object keeps itself alive until gRPC is done with it. `context` outlives the call.
+  static grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>* Start(
+      ApiContext& context, grpc::CallbackServerContext* server_context,
+      const lockstep::v1::GenerateRequest* request);
+
+  GenerateCall(ApiContext& context, grpc::CallbackServerContext* server_context,
+               const lockstep::v1::GenerateRequest* request);
+
+  void Abort() override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+  void RunStrand() override;
+
+ private:
+  // OK once the request is with the engine.
+  absl::Status Prepare();
+  absl::Time Deadline(absl::Time now) const;
+  // Takes what the engine has to say, if anything.
+  void ConsumeOutput();
+  void CancelEngine(CancelCause cause);
+  void FinishCall(const absl::Status& status);
+  void RecordEnd(const absl::Status& status);
+  void Schedule() { context_.text_pool.Schedule(shared_from_this()); }
+
+  ApiContext& context_;
+  grpc::CallbackServerContext* const server_context_;
+  const lockstep::v1::GenerateRequest* const message_;
+  std::shared_ptr<GenerateCall> self_;  // until OnDone
+  std::shared_ptr<Admission::Ticket> ticket_;
+
+  // Set from any thread.
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> aborted_ = false;
+  std::atomic<bool> writing_ = false;
+
+  // The strand's alone.
+  bool prepared_ = false;
+  bool finished_ = false;      // gRPC was given the status
+  bool engine_told_ = false;   // to cancel
+  std::string registered_id_;  // empty: not registered
+  std::shared_ptr<const Request> request_;  // null until submitted
+  std::shared_ptr<Outbox> outbox_;
+  std::optional<ResponseBuilder> builder_;
+  std::deque<lockstep::v1::GenerateResponse> messages_;
+  lockstep::v1::GenerateResponse current_;  // being written
+};
+
+}  // namespace lockstep::router

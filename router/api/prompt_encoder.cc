@@ -1,0 +1,150 @@
+#include "router/api/prompt_encoder.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "common/json.h"
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+using nlohmann::json;
+
+constexpr JsonLimits kArgumentLimits = {.max_depth = 16, .max_values = 10'000};
+constexpr std::string_view kArgumentsPath = "chat.template_arguments_json";
+// What the rendering itself sets.
+constexpr std::array<std::string_view, 4> kReservedArguments = {"messages", "add_generation_prompt",
+                                                                "bos_token", "eos_token"};
+
+absl::StatusOr<json> ParseArguments(std::string_view text) {
+  if (text.empty()) return json(nullptr);
+  absl::StatusOr<json> parsed = ParseJson(text, kArgumentsPath, kArgumentLimits);
+  if (!parsed.ok()) return InvalidArgument("{}", Message(parsed.status()));
+  if (!parsed->is_object()) {
+    return InvalidArgument("{}: expected one JSON object, got {}", kArgumentsPath, parsed->type_name());
+  }
+  for (const std::string_view name : kReservedArguments) {
+    if (parsed->contains(name)) {
+      return InvalidArgument("{}: \"{}\" is set by the router", kArgumentsPath, name);
+    }
+  }
+  return parsed;
+}
+
+// Calls `visit` for every string in `value`, keys included.
+template <typename Visit>
+void VisitStrings(const json& value, const Visit& visit) {
+  if (value.is_string()) visit(std::string_view(value.get_ref<const std::string&>()));
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) visit(std::string_view(key));
+  }
+  if (value.is_structured()) {
+    for (const json& member : value) VisitStrings(member, visit);
+  }
+}
+
+// `value` with every string masked, keys included: a template may print them as well.
+json MaskStrings(const json& value, ForeignText& foreign) {
+  if (value.is_string()) return foreign.Mask(value.get_ref<const std::string&>());
+  if (value.is_array()) {
+    json masked = json::array();
+    for (const json& member : value) masked.push_back(MaskStrings(member, foreign));
+    return masked;
+  }
+  if (value.is_object()) {
+    json masked = json::object();
+    for (const auto& [key, member] : value.items()) {
+      masked[foreign.Mask(key)] = MaskStrings(member, foreign);
+    }
+    return masked;
+  }
+  return value;
+}
+
+}  // namespace
+
+PromptEncoder::PromptEncoder(const ServedModel& model)
+    : model_(model), spellings_(*model.tokenizer) {}
+
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(const v1::GenerateRequest& request) const {
+  switch (request.prompt_case()) {
+    case v1::GenerateRequest::kTokenIds: {
+      const auto& ids = request.token_ids().ids();
+      return std::vector<TokenId>(ids.begin(), ids.end());
+    }
+    case v1::GenerateRequest::kText:
+      return EncodeText(request.text(), true);
+    case v1::GenerateRequest::kChat:
+      return EncodeChat(request.chat());
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("prompt: expected one of text, token_ids, chat, got none");
+}
+
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(std::string_view text,
+                                                               bool add_special_tokens) const {
+  auto ids = model_.tokenizer->Encode(
+      text, {.add_special_tokens = add_special_tokens, .parse_special_tokens = false});
+  if (!ids.ok()) return Annotate(ids.status(), "text");
+  return ids;
+}
+
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(const v1::ChatPrompt& chat) const {
+  using Pieces = std::vector<ForeignText::Piece>;
+  LOCKSTEP_ASSIGN_OR_RETURN(Pieces pieces, Render(chat, /*mask_borders=*/false));
+  const bool open_border = std::any_of(
+      chat.messages().begin(), chat.messages().end(), [this](const v1::ChatMessage& message) {
+        return spellings_.OpenSuffixSize(message.content()) > 0 ||
+               spellings_.OpenPrefixSize(message.content()) > 0;
+      });
+  if (open_border || !chat.template_arguments_json().empty()) {
+    // If hiding the borders of the texts takes a special token away, it was made of such a border.
+    LOCKSTEP_ASSIGN_OR_RETURN(Pieces bordered, Render(chat, /*mask_borders=*/true));
+    if (CountSpecials(bordered) != CountSpecials(pieces)) pieces = std::move(bordered);
+  }
+  std::vector<TokenId> all;
+  for (const ForeignText::Piece& piece : pieces) {
+    auto ids = model_.tokenizer->Encode(
+        piece.text, {.add_special_tokens = false, .parse_special_tokens = !piece.foreign});
+    if (!ids.ok()) return Annotate(ids.status(), "chat");
+    all.insert(all.end(), ids->begin(), ids->end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::ChatPrompt& chat,
+                                                                      bool mask_borders) const {
+  LOCKSTEP_ASSIGN_OR_RETURN(json arguments, ParseArguments(chat.template_arguments_json()));
+  std::vector<std::string_view> texts;
+  for (const v1::ChatMessage& message : chat.messages()) texts.push_back(message.content());
+  VisitStrings(arguments, [&texts](std::string_view text) { texts.push_back(text); });
+
+  ForeignText foreign(spellings_, texts, mask_borders);
+  std::vector<ChatMessage> messages;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    messages.push_back({.role = message.role(),
+                        .content = foreign.Mask(message.content()),
+                        .name = message.name()});
+  }
+  ChatTemplate::RenderOptions options;
+  options.add_generation_prompt = !chat.has_add_generation_prompt() || chat.add_generation_prompt();
+  if (arguments.is_object()) options.extra_arguments_json = MaskStrings(arguments, foreign).dump();
+  absl::StatusOr<std::string> rendered = model_.chat_template->Render(messages, options);
+  if (!rendered.ok()) return Annotate(rendered.status(), "chat");
+  return foreign.Unmask(*rendered);
+}
+
+size_t PromptEncoder::CountSpecials(const std::vector<ForeignText::Piece>& pieces) const {
+  size_t count = 0;
+  for (const ForeignText::Piece& piece : pieces) {
+    if (!piece.foreign) count += spellings_.FindAll(piece.text).size();
+  }
+  return count;
+}
+
+}  // namespace lockstep::router

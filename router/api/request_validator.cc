@@ -1,0 +1,397 @@
+#include "router/api/request_validator.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/logging.h"
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+constexpr size_t kMaxIdBytes = 256;
+constexpr size_t kMaxCacheSaltBytes = 1024;
+constexpr size_t kMaxRoleBytes = 64;
+constexpr int32_t kMaxPriority = 1000;
+constexpr float kMinTemperature = 1e-3f;  // below it logits / temperature may overflow
+constexpr float kMaxTemperature = 100.0f;
+constexpr float kMaxLogitBias = 100.0f;
+constexpr float kMaxPenalty = 2.0f;
+constexpr float kMaxRepetitionPenalty = 10.0f;
+
+// Foreign text in a message: escaped, and not more of it than helps.
+std::string Quote(std::string_view text) {
+  constexpr size_t kMaxShownBytes = 64;
+  const bool cut = text.size() > kMaxShownBytes;
+  return fmt::format("\"{}\"{}", EscapeControlCharacters(text.substr(0, kMaxShownBytes)),
+                     cut ? fmt::format("... ({} bytes)", text.size()) : "");
+}
+
+bool IsIdCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == ':' || c == '-';
+}
+
+absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes) {
+  if (id.size() > max_bytes) {
+    return InvalidArgument("{}: expected at most {} bytes, got {}", path, max_bytes, id.size());
+  }
+  if (!std::all_of(id.begin(), id.end(), IsIdCharacter)) {
+    return InvalidArgument("{}: expected characters of [A-Za-z0-9._:-], got {}", path, Quote(id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit) {
+  if (size <= max) return absl::OkStatus();
+  return InvalidArgument("{}: expected at most {} {}, got {}", path, max, unit, size);
+}
+
+absl::Status CheckTokenId(std::string_view path, TokenId id, const ModelFacts& model) {
+  if (id < model.vocab_size) return absl::OkStatus();
+  return InvalidArgument("{}: expected a token id below {}, got {}", path, model.vocab_size, id);
+}
+
+template <typename Ids>
+absl::Status CheckTokenIds(std::string_view path, const Ids& ids, const ModelFacts& model) {
+  for (int i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= model.vocab_size) {
+      return CheckTokenId(fmt::format("{}[{}]", path, i), ids[i], model);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(std::string_view path, float value, float low, float high) {
+  if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument("{}: expected a number in [{}, {}], got {}", path, low, high, value);
+}
+
+absl::Status CheckPositive(std::string_view path, float value, float high) {
+  if (std::isfinite(value) && value > 0 && value <= high) return absl::OkStatus();
+  return InvalidArgument("{}: expected a number in (0, {}], got {}", path, high, value);
+}
+
+absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument("{}: expected a number from {} to {}, got {}", path, low, high, value);
+}
+
+// A field of a newer client could change the output.
+absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message) {
+  const auto& unknown = message.GetReflection()->GetUnknownFields(message);
+  if (unknown.empty()) return absl::OkStatus();
+  return Unimplemented("{}: field number {} of {} is not known to this router", path,
+                       unknown.field(0).number(), message.GetDescriptor()->full_name());
+}
+
+absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimits& limits,
+                           const ModelFacts& model) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("sampling", sampling));
+  switch (sampling.constraint_case()) {
+    case v1::SamplingParams::kJsonSchema:
+      return absl::UnimplementedError("sampling.json_schema: guided decoding is not implemented");
+    case v1::SamplingParams::kRegex:
+      return absl::UnimplementedError("sampling.regex: guided decoding is not implemented");
+    case v1::SamplingParams::kGrammar:
+      return absl::UnimplementedError("sampling.grammar: guided decoding is not implemented");
+    case v1::SamplingParams::kJsonObject:
+      return absl::UnimplementedError("sampling.json_object: guided decoding is not implemented");
+    case v1::SamplingParams::CONSTRAINT_NOT_SET:
+      break;
+  }
+  if (sampling.has_temperature() && sampling.temperature() != 0 &&
+      !(sampling.temperature() >= kMinTemperature && sampling.temperature() <= kMaxTemperature)) {
+    return InvalidArgument("sampling.temperature: expected 0 or a number in [{}, {}], got {}",
+                           kMinTemperature, kMaxTemperature, sampling.temperature());
+  }
+  if (sampling.has_top_p()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckPositive("sampling.top_p", sampling.top_p(), 1));
+  }
+  if (sampling.has_min_p()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckRange("sampling.min_p", sampling.min_p(), 0, 1));
+  }
+  if (sampling.has_presence_penalty()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckRange("sampling.presence_penalty", sampling.presence_penalty(),
+                                        -kMaxPenalty, kMaxPenalty));
+  }
+  if (sampling.has_frequency_penalty()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckRange("sampling.frequency_penalty", sampling.frequency_penalty(),
+                                        -kMaxPenalty, kMaxPenalty));
+  }
+  if (sampling.has_repetition_penalty()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckPositive("sampling.repetition_penalty",
+                                           sampling.repetition_penalty(), kMaxRepetitionPenalty));
+  }
+  if (sampling.has_n()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckCount("sampling.n", sampling.n(), 1, limits.max_samples));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize("sampling.logit_bias", sampling.logit_bias_size(),
+                                     limits.max_logit_bias_entries, "entries"));
+  for (const auto& [id, bias] : sampling.logit_bias()) {
+    const std::string path = fmt::format("sampling.logit_bias[{}]", id);
+    LOCKSTEP_RETURN_IF_ERROR(CheckTokenId(path, id, model));
+    LOCKSTEP_RETURN_IF_ERROR(CheckRange(path, bias, -kMaxLogitBias, kMaxLogitBias));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize("sampling.allowed_token_ids", sampling.allowed_token_ids_size(),
+                                     limits.max_allowed_token_ids, "ids"));
+  return CheckTokenIds("sampling.allowed_token_ids", sampling.allowed_token_ids(), model);
+}
+
+absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits,
+                       const ModelFacts& model) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("stop", stop));
+  if (stop.has_max_tokens()) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckCount("stop.max_tokens", stop.max_tokens(), 1, model.max_context_tokens - 1));
+  }
+  if (stop.has_min_tokens()) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckCount("stop.min_tokens", stop.min_tokens(), 0, model.max_context_tokens - 1));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckSize("stop.stop", stop.stop_size(), limits.max_stop_strings, "strings"));
+  for (int i = 0; i < stop.stop_size(); ++i) {
+    const std::string path = fmt::format("stop.stop[{}]", i);
+    if (stop.stop(i).empty()) return InvalidArgument("{}: expected at least 1 byte, got none", path);
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckSize(path, stop.stop(i).size(), limits.max_stop_string_bytes, "bytes"));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize("stop.stop_token_ids", stop.stop_token_ids_size(),
+                                     limits.max_stop_token_ids, "ids"));
+  return CheckTokenIds("stop.stop_token_ids", stop.stop_token_ids(), model);
+}
+
+absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits& limits,
+                         const ModelFacts& model) {
+  switch (request.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      return CheckSize("text", request.text().size(), limits.max_prompt_bytes, "bytes");
+    case v1::GenerateRequest::kTokenIds:
+      LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("token_ids", request.token_ids()));
+      // Longer prompts are cut only to fit the context: one that is many times as long is a mistake.
+      LOCKSTEP_RETURN_IF_ERROR(
+          CheckSize("token_ids.ids", request.token_ids().ids_size(),
+                    request.has_truncate_prompt_tokens() ? limits.max_prompt_bytes
+                                                         : model.max_context_tokens - 1,
+                    "ids"));
+      return CheckTokenIds("token_ids.ids", request.token_ids().ids(), model);
+    case v1::GenerateRequest::kChat:
+      return CheckChat(request.chat(), "chat", limits, model);
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("prompt: expected one of text, token_ids, chat, got none");
+}
+
+absl::Status CheckNotInThePast(const RequestContext& context) {
+  if (context.deadline > context.now) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kDeadlineExceeded,
+                   "deadline: expected a time in the future, got {} ago",
+                   absl::FormatDuration(context.now - context.deadline));
+}
+
+std::vector<TokenId> SortedUnique(std::vector<TokenId> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+// Everything of `sampling`, `stop` and `output` but what depends on the prompt's length.
+SamplingParams ResolveSampling(const v1::GenerateRequest& request, const ModelFacts& model,
+                               uint64_t drawn_seed) {
+  const v1::SamplingParams& in = request.sampling();
+  SamplingParams out = DefaultSampling(model.defaults);
+  if (in.has_temperature()) out.temperature = in.temperature();
+  if (in.has_top_p()) out.top_p = in.top_p();
+  if (in.has_top_k()) out.top_k = in.top_k();
+  if (in.has_min_p()) out.min_p = in.min_p();
+  if (in.has_presence_penalty()) out.presence_penalty = in.presence_penalty();
+  if (in.has_frequency_penalty()) out.frequency_penalty = in.frequency_penalty();
+  if (in.has_repetition_penalty()) out.repetition_penalty = in.repetition_penalty();
+  out.seed = in.has_seed() ? in.seed() : drawn_seed;
+  out.logit_bias.assign(in.logit_bias().begin(), in.logit_bias().end());
+  std::sort(out.logit_bias.begin(), out.logit_bias.end());
+  out.allowed_token_ids =
+      SortedUnique({in.allowed_token_ids().begin(), in.allowed_token_ids().end()});
+  const v1::StopCriteria& stop = request.stop();
+  std::vector<TokenId> stop_ids(stop.stop_token_ids().begin(), stop.stop_token_ids().end());
+  if (!stop.ignore_eos()) {
+    stop_ids.insert(stop_ids.end(), model.eos_token_ids.begin(), model.eos_token_ids.end());
+  }
+  out.stop_token_ids = SortedUnique(std::move(stop_ids));
+  out.min_new_tokens = stop.min_tokens();
+  if (request.output().has_logprobs()) {
+    out.num_logprobs = static_cast<int32_t>(request.output().logprobs());
+  }
+  if (request.output().has_prompt_logprobs()) {
+    out.num_prompt_logprobs = static_cast<int32_t>(request.output().prompt_logprobs());
+  }
+  return out;
+}
+
+absl::Status CheckPromptLogprobs(const Request& request, const RequestLimits& limits) {
+  if (request.sampling.num_prompt_logprobs < 0) return absl::OkStatus();
+  const uint64_t cells_per_token = static_cast<uint64_t>(request.sampling.num_prompt_logprobs) + 3;
+  if (request.prompt_tokens.size() * cells_per_token <= limits.max_prompt_logprob_cells) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("output.prompt_logprobs: expected a prompt of at most {} tokens for k = {}, got {}",
+                         limits.max_prompt_logprob_cells / cells_per_token,
+                         request.sampling.num_prompt_logprobs, request.prompt_tokens.size());
+}
+
+}  // namespace
+
+absl::Status RequestLimits::Validate() const {
+  std::string problems;
+  const auto require = [&problems](bool holds, std::string_view problem) {
+    if (!holds) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", problem);
+  };
+  require(max_prompt_bytes >= 1 && max_prompt_bytes <= 1u << 30,
+          "max_prompt_bytes: must be from 1 to 1073741824");
+  require(max_chat_messages >= 1, "max_chat_messages: must be at least 1");
+  require(max_samples >= 1 && max_samples <= 1024, "max_samples: must be from 1 to 1024");
+  require(max_logprobs <= 1024, "max_logprobs: must be at most 1024");
+  require(max_prompt_logprob_cells >= 3, "max_prompt_logprob_cells: must be at least 3");
+  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+}
+
+SamplingParams DefaultSampling(const GenerationDefaults& defaults) {
+  SamplingParams sampling;
+  sampling.temperature = defaults.temperature.value_or(sampling.temperature);
+  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
+  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
+  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
+  return sampling;
+}
+
+absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
+                       const RequestLimits& limits, const ModelFacts& model) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(path, chat));
+  if (!model.has_chat_template) {
+    return InvalidArgument("{}: expected text or token_ids, as model {} has no chat template", path,
+                           Quote(model.id));
+  }
+  if (chat.continue_final_message()) {
+    return Unimplemented("{}.continue_final_message: not implemented", path);
+  }
+  if (chat.messages_size() == 0) {
+    return InvalidArgument("{}.messages: expected at least 1 message, got none", path);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize(path + ".messages", chat.messages_size(),
+                                     limits.max_chat_messages, "messages"));
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize(path + ".template_arguments_json",
+                                     chat.template_arguments_json().size(),
+                                     limits.max_template_arguments_bytes, "bytes"));
+  size_t num_bytes = 0;
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const v1::ChatMessage& message = chat.messages(i);
+    const std::string message_path = fmt::format("{}.messages[{}]", path, i);
+    LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(message_path, message));
+    if (message.role().empty()) {
+      return InvalidArgument("{}.role: expected a role such as \"user\", got none", message_path);
+    }
+    // Templates print these between special tokens; their alphabet keeps them from being any.
+    LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".role", message.role(), kMaxRoleBytes));
+    LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".name", message.name(), kMaxRoleBytes));
+    num_bytes += message.role().size() + message.name().size() + message.content().size();
+  }
+  return CheckSize(path + ".messages", num_bytes, limits.max_prompt_bytes, "bytes");
+}
+
+absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimits& limits,
+                          const ModelFacts& model) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
+  LOCKSTEP_RETURN_IF_ERROR(CheckId("request_id", request.request_id(), kMaxIdBytes));
+  if (!request.model().empty() && request.model() != model.id) {
+    return NotFound("model: expected {} or nothing, got {}", Quote(model.id), Quote(request.model()));
+  }
+  if (!request.adapter().empty()) {
+    return Unimplemented("adapter: adapters are not implemented, got {}", Quote(request.adapter()));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckId("tenant", request.tenant(), kMaxIdBytes));
+  LOCKSTEP_RETURN_IF_ERROR(CheckId("session_id", request.session_id(), kMaxIdBytes));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckSize("cache_salt", request.cache_salt().size(), kMaxCacheSaltBytes, "bytes"));
+  if (request.priority() < -kMaxPriority || request.priority() > kMaxPriority) {
+    return InvalidArgument("priority: expected a number from {} to {}, got {}", -kMaxPriority,
+                           kMaxPriority, request.priority());
+  }
+  if (request.has_truncate_prompt_tokens()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckCount("truncate_prompt_tokens", request.truncate_prompt_tokens(), 1,
+                                        model.max_context_tokens - 1));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSampling(request.sampling(), limits, model));
+  LOCKSTEP_RETURN_IF_ERROR(CheckStop(request.stop(), limits, model));
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("output", request.output()));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckCount("output.logprobs", request.output().logprobs(), 0, limits.max_logprobs));
+  LOCKSTEP_RETURN_IF_ERROR(CheckCount("output.prompt_logprobs", request.output().prompt_logprobs(), 0,
+                                      limits.max_logprobs));
+  return CheckPrompt(request, limits, model);
+}
+
+absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in, std::vector<TokenId> prompt_tokens,
+                                     const RequestLimits& limits, const ModelFacts& model,
+                                     const RequestContext& context) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckNotInThePast(context));
+  if (in.has_truncate_prompt_tokens() && prompt_tokens.size() > in.truncate_prompt_tokens()) {
+    prompt_tokens.erase(prompt_tokens.begin(), prompt_tokens.end() - in.truncate_prompt_tokens());
+  }
+  // One token at least is generated, and it has a place in the context too.
+  const uint32_t room = model.max_context_tokens - 1;
+  const uint32_t max_prompt =
+      limits.max_prompt_tokens == 0 ? room : std::min(room, limits.max_prompt_tokens);
+  if (prompt_tokens.empty() || prompt_tokens.size() > max_prompt) {
+    return InvalidArgument("prompt: expected 1 to {} tokens (context {}), got {}", max_prompt,
+                           model.max_context_tokens, prompt_tokens.size());
+  }
+
+  Request out;
+  out.key = context.key;
+  out.id = in.request_id().empty() ? context.made_up_id : in.request_id();
+  out.tenant = in.tenant();
+  out.cache_salt = in.cache_salt();
+  out.priority = in.priority();
+  out.arrival = context.now;
+  out.deadline = context.deadline;
+  out.prompt_tokens = std::move(prompt_tokens);
+  out.num_samples = in.sampling().has_n() ? in.sampling().n() : 1;
+  out.bypass_prefix_cache = in.bypass_prefix_cache();
+  out.sampling = ResolveSampling(in, model, context.drawn_seed);
+
+  const uint32_t max_new = model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
+  out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
+  if (out.sampling.max_new_tokens > max_new) {
+    return InvalidArgument("stop.max_tokens: expected at most {} (context {} less {} prompt tokens), got {}",
+                           max_new, model.max_context_tokens, out.prompt_tokens.size(),
+                           out.sampling.max_new_tokens);
+  }
+  if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
+    return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",
+                           out.sampling.max_new_tokens, out.sampling.min_new_tokens);
+  }
+  const std::vector<TokenId>& allowed = out.sampling.allowed_token_ids;
+  const std::vector<TokenId>& stops = out.sampling.stop_token_ids;
+  if (out.sampling.min_new_tokens > 0 && !allowed.empty() &&
+      std::includes(stops.begin(), stops.end(), allowed.begin(), allowed.end())) {
+    return absl::InvalidArgumentError(
+        "sampling.allowed_token_ids: expected an id that is no stop id while stop.min_tokens masks "
+        "those, got stop ids only");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckPromptLogprobs(out, limits));
+  return out;
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,159 @@
+#include "router/api/router_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <string_view>
+#include <utility>
+
+#include "common/bounded_queue.h"
+#include "common/named_thread.h"
+#include "common/status.h"
+#include "router/api/generation_service.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+constexpr char kServiceName[] = "lockstep.v1.Generation";
+constexpr int kMinClientPingIntervalMs = 10'000;
+constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMessageBytesBesidesPrompt = 1 << 20;
+constexpr absl::Duration kAbortGrace = absl::Seconds(5);      // for the last messages of aborted calls
+constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
+constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
+
+// Bytes of the largest message that can pass validation.
+int MaxReceiveBytes(const RequestLimits& limits) {
+  return static_cast<int>(limits.max_prompt_bytes) + kMessageBytesBesidesPrompt;
+}
+
+}  // namespace
+
+absl::Status RouterServerConfig::Validate() const {
+  std::string problems;
+  const auto add = [&problems](std::string_view where, const absl::Status& status) {
+    if (!status.ok()) {
+      problems += fmt::format("{}{}{}", problems.empty() ? "" : "; ", where, Message(status));
+    }
+  };
+  add("", ParseAddress(listen).status());
+  add("", engine.Validate());
+  add("", api.Validate());
+  if (num_text_threads < 1 || num_text_threads > 256) {
+    add("num_text_threads: ", InvalidArgument("must be from 1 to 256, got {}", num_text_threads));
+  }
+  if (max_concurrent_streams < 1 || max_concurrent_streams > 1 << 20) {
+    add("max_concurrent_streams: ",
+        InvalidArgument("must be from 1 to 1048576, got {}", max_concurrent_streams));
+  }
+  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+}
+
+class RouterServer::Impl {
+ public:
+  // Whoever pushes to `wakes` makes the keeper look at the engine's readiness at once.
+  Impl(ApiContext& context, Engine& engine, std::shared_ptr<BoundedQueue<bool>> wakes)
+      : service_(context), engine_(engine), wakes_(std::move(wakes)) {}
+
+  ~Impl() {
+    wakes_->Close();
+    if (server_ == nullptr) return;
+    keeper_.join();
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));
+    server_->Wait();
+  }
+
+  absl::StatusOr<uint16_t> Listen(const RouterServerConfig& config) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(config.listen, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    builder.SetMaxReceiveMessageSize(MaxReceiveBytes(config.api.limits));
+    // Two routers on one port would share its calls by chance.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                               static_cast<int>(config.max_concurrent_streams));
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                               kMinClientPingIntervalMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return Unavailable("cannot listen on {}: is the port in use?", config.listen);
+    }
+    stub_ = v1::Generation::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
+    server_->GetHealthCheckService()->SetServingStatus(kServiceName, false);
+    keeper_ = NamedThread("keeper", [this] {
+      while (!wakes_->closed()) {
+        Refresh();
+        wakes_->PopFor(kRefreshInterval);
+      }
+    });
+    return static_cast<uint16_t>(port);
+  }
+
+ private:
+  void Refresh() {
+    if (const bool ready = engine_.ready(); ready != shown_ready_) {
+      server_->GetHealthCheckService()->SetServingStatus(kServiceName, ready);
+      shown_ready_ = ready;
+    }
+    // gRPC's callback threads sleep 100 ms at a time after a second without work, which would be
+    // the first token's latency of whoever comes next. A call now and then keeps them awake.
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
+    v1::Model model;
+    stub_->GetModel(&context, v1::GetModelRequest(), &model);
+  }
+
+  GenerationService service_;
+  Engine& engine_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Generation::Stub> stub_;
+  bool shown_ready_ = false;  // the keeper's thread only
+  const std::shared_ptr<BoundedQueue<bool>> wakes_;
+  NamedThread keeper_;
+};
+
+RouterServer::RouterServer() = default;
+
+absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterServerConfig& config,
+                                                                  Parts parts) {
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  LOCKSTEP_ASSIGN_OR_RETURN(Address address, ParseAddress(config.listen));
+  const auto wakes = std::make_shared<BoundedQueue<bool>>(1);
+  std::unique_ptr<RouterServer> server(new RouterServer());
+  server->text_pool_ = std::make_unique<StrandPool>("text", config.num_text_threads);
+  server->engine_ =
+      std::make_unique<Engine>(config.engine, std::move(parts.policy), std::move(parts.link), parts.clock,
+                               parts.metrics, [wakes] { wakes->TryPush(true); });
+  server->context_ = std::make_unique<ApiContext>(config.api, *parts.model, *server->engine_,
+                                                  *server->text_pool_, *parts.metrics, *parts.clock);
+  server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
+  LOCKSTEP_ASSIGN_OR_RETURN(address.port, server->impl_->Listen(config));
+  server->address_ = std::move(address);
+  return server;
+}
+
+RouterServer::~RouterServer() {
+  // Calls end first, while engine and pool still serve them; the pool's threads outlive the engine's,
+  // which schedules on them; the context outlives the last strand.
+  impl_.reset();
+  engine_.reset();
+  text_pool_.reset();
+}
+
+bool RouterServer::Drain(absl::Duration timeout) {
+  engine_->StartDrain();
+  if (engine_->WaitUntilDrained(timeout)) return true;
+  engine_->CancelAll();
+  engine_->WaitUntilDrained(kAbortGrace);
+  return false;
+}
+
+}  // namespace lockstep::router

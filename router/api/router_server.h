@@ -1,0 +1,68 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/address.h"
+#include "router/api/api_context.h"
+#include "router/api/served_model.h"
+#include "router/core/policy.h"
+#include "router/engine/engine.h"
+#include "router/engine/step_link.h"
+
+namespace lockstep::router {
+
+struct RouterServerConfig {
+  std::string listen = "127.0.0.1:50051";
+  EngineConfig engine;
+  ApiConfig api;
+  uint32_t num_text_threads = 2;
+  uint32_t max_concurrent_streams = 1024;  // of one connection
+
+  absl::Status Validate() const;  // every violation at once
+};
+
+// A whole router behind its port: text pool, engine, API context, service, gRPC server with health and
+// reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
+class RouterServer {
+ public:
+  // What the server works with; all but the link and the policy must outlive it.
+  struct Parts {
+    const ServedModel* model;
+    std::unique_ptr<StepLink> link;
+    std::unique_ptr<SchedulingPolicy> policy;
+    RouterMetrics* metrics;
+    const Clock* clock;
+  };
+  // Returns once it listens; errors name the address.
+  static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,
+                                                             Parts parts);
+  RouterServer(const RouterServer&) = delete;
+  RouterServer& operator=(const RouterServer&) = delete;
+  // Cuts off what still runs; call Drain before to avoid that.
+  ~RouterServer();
+
+  const Address& address() const { return address_; }  // host as asked for, port as bound
+  Engine& engine() { return *engine_; }
+
+  // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for at
+  // most `timeout`; then ends those that are left as aborted. True when none was.
+  bool Drain(absl::Duration timeout);
+
+ private:
+  class Impl;
+  RouterServer();
+
+  Address address_;
+  std::unique_ptr<StrandPool> text_pool_;
+  std::unique_ptr<ApiContext> context_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Impl> impl_;  // what needs gRPC
+};
+
+}  // namespace lockstep::router

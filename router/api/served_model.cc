@@ -1,0 +1,51 @@
+#include "router/api/served_model.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+std::string Spelling(const Tokenizer& tokenizer, std::optional<TokenId> id) {
+  return id.has_value() ? std::string(tokenizer.TokenBytes(*id)) : std::string();
+}
+
+// "models/Tiny.Q4_1.gguf" and "models/Tiny/" are called "Tiny.Q4_1" and "Tiny".
+std::string NameOf(const std::string& path) {
+  std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();
+  return IsGgufPath(path) ? normal.stem().string() : normal.filename().string();
+}
+
+}  // namespace
+
+absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::string id) {
+  ServedModel model;
+  LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(path));
+  const Tokenizer& tokenizer = *model.tokenizer;
+  if (tokenizer.vocab_size() > model.config.vocab_size) {
+    return InvalidArgument("{}: the tokenizer has {} tokens but the model's vocabulary only {}", path,
+                           tokenizer.vocab_size(), model.config.vocab_size);
+  }
+  if (!tokenizer.chat_template().empty()) {
+    absl::StatusOr<std::unique_ptr<const ChatTemplate>> parsed = ChatTemplate::Parse(
+        tokenizer.chat_template(), Spelling(tokenizer, tokenizer.bos_token_id()),
+        Spelling(tokenizer, tokenizer.eos_token_id()));
+    if (!parsed.ok()) return Annotate(parsed.status(), path + ": chat template");
+    model.chat_template = *std::move(parsed);
+  }
+  model.id = id.empty() ? NameOf(path) : std::move(id);
+  return model;
+}
+
+ExpectedModel ServedModel::expected() const {
+  return {.model_fingerprint = config.Fingerprint(),
+          .tokenizer_fingerprint = tokenizer->Fingerprint(),
+          .vocab_size = config.vocab_size};
+}
+
+}  // namespace lockstep::router

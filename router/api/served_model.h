@@ -1,0 +1,28 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <string>
+
+#include "common/model_config.h"
+#include "router/engine/worker_contract.h"
+#include "router/text/chat_template.h"
+#include "router/text/tokenizer.h"
+
+namespace lockstep::router {
+
+// What the router must know of the model it serves; immutable, safe to use from any thread.
+struct ServedModel {
+  std::string id;  // what clients name it
+  ModelConfig config;
+  std::unique_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
+
+  // `path` is a model folder or a *.gguf file. `id` may be empty: the file's or folder's name is taken.
+  static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id);
+
+  ExpectedModel expected() const;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/v1/generation.pb.h"
+
+namespace lockstep::router {
+
+// One of the n outputs of a request, put together from its deltas.
+struct AnswerOutput {
+  std::string text;
+  std::vector<uint32_t> token_ids;
+  std::vector<lockstep::v1::TokenLogprob> logprobs;
+  bool finished = false;
+  lockstep::v1::Finish finish;
+};
+
+// Everything that a Generate stream said.
+struct Answer {
+  lockstep::v1::PromptInfo prompt_info;
+  std::vector<AnswerOutput> outputs;  // by index
+
+  // Takes in one message of the stream; indices may come in any order.
+  void Add(const lockstep::v1::GenerateResponse& response);
+  bool complete() const;  // every output seen has finished, and there is one
+
+  // One JSON object, as docs/configuration.md shows it.
+  std::string ToJson(const std::string& model) const;
+  // "57 tokens, 48.1 tokens/s, first token after 0.21 s" over all outputs.
+  std::string StatsLine() const;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,111 @@
+#include "router/client/generation_client.h"
+
+#include <absl/time/clock.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+#include "lockstep/v1/generation.grpc.pb.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+constexpr int kMaxMessageBytes = 64 << 20;
+
+}  // namespace
+
+class GenerationClient::Impl {
+ public:
+  explicit Impl(std::string address) : address_(std::move(address)) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    // While WaitUntilReady waits for the router to start, the channel tries again soon.
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    stub_ = v1::Generation::NewStub(
+        grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  absl::Status ToStatus(const grpc::Status& status) const {
+    const absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
+                                 status.error_message());
+    return status.error_code() == grpc::StatusCode::UNAVAILABLE
+               ? Annotate(converted, "router " + address_)
+               : converted;
+  }
+
+  absl::StatusOr<v1::Model> GetModel(absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    v1::Model model;
+    const grpc::Status status = stub_->GetModel(&context, v1::GetModelRequest(), &model);
+    if (!status.ok()) return ToStatus(status);
+    return model;
+  }
+
+  absl::StatusOr<v1::Model> WaitUntilReady(absl::Duration timeout) {
+    constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+    const absl::Time deadline = absl::Now() + timeout;
+    for (;;) {
+      const absl::StatusOr<v1::Model> model = GetModel(absl::Seconds(5));
+      if (model.ok() && model->ready()) return model;
+      if (!model.ok() && model.status().code() != absl::StatusCode::kUnavailable &&
+          model.status().code() != absl::StatusCode::kDeadlineExceeded) {
+        return model.status();
+      }
+      if (absl::Now() + kPollInterval > deadline) {
+        return model.ok() ? Unavailable("router {}: no worker is attached", address_) : model.status();
+      }
+      absl::SleepFor(kPollInterval);
+    }
+  }
+
+  absl::StatusOr<Answer> Generate(const v1::GenerateRequest& request, absl::Duration timeout,
+                                  const std::function<void(const v1::GenerateResponse&)>& on_response) {
+    grpc::ClientContext context;
+    if (timeout < absl::InfiniteDuration()) {
+      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    }
+    const auto reader = stub_->Generate(&context, request);
+    Answer answer;
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+      answer.Add(response);
+      on_response(response);
+    }
+    const grpc::Status status = reader->Finish();
+    if (!status.ok()) return ToStatus(status);
+    if (!answer.complete()) return absl::InternalError("the stream ended before its outputs did");
+    return answer;
+  }
+
+ private:
+  const std::string address_;
+  std::unique_ptr<v1::Generation::Stub> stub_;
+};
+
+GenerationClient::GenerationClient(std::string address)
+    : impl_(std::make_unique<Impl>(std::move(address))) {}
+
+GenerationClient::~GenerationClient() = default;
+
+absl::StatusOr<v1::Model> GenerationClient::GetModel(absl::Duration timeout) {
+  return impl_->GetModel(timeout);
+}
+
+absl::StatusOr<v1::Model> GenerationClient::WaitUntilReady(absl::Duration timeout) {
+  return impl_->WaitUntilReady(timeout);
+}
+
+absl::StatusOr<Answer> GenerationClient::Generate(
+    const v1::GenerateRequest& request, absl::Duration timeout,
+    const std::function<void(const v1::GenerateResponse&)>& on_response) {
+  return impl_->Generate(request, timeout, on_response);
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/client/answer.h"
+
+namespace lockstep::router {
+
+// A blocking client of lockstep.v1.Generation. Errors carry the call's status; UNAVAILABLE names the
+// address.
+class GenerationClient {
+ public:
+  explicit GenerationClient(std::string address);
+  ~GenerationClient();
+
+  absl::StatusOr<lockstep::v1::Model> GetModel(absl::Duration timeout);
+  // Waits until the router has a worker; UNAVAILABLE saying what was missing when the time runs out.
+  absl::StatusOr<lockstep::v1::Model> WaitUntilReady(absl::Duration timeout);
+  // Calls `on_response` for every message of the stream. INTERNAL when the stream ends without an error
+  // but before every output finished.
+  absl::StatusOr<Answer> Generate(
+      const lockstep::v1::GenerateRequest& request, absl::Duration timeout,
+      const std::function<void(const lockstep::v1::GenerateResponse&)>& on_response);
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::router

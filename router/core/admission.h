@@ -1,0 +1,22 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <memory>
+
+#include "router/core/request.h"
+#include "router/core/scheduler_state.h"
+
+namespace lockstep::router {
+
+// INVALID_ARGUMENT when this worker could never run the request, even alone.
+absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
+
+// Scheduler::Submit.
+absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, absl::Time now);
+
+// A new worker: fails the waiting requests that it could never run.
+void FailWhatDoesNotFit(SchedulerState& state);
+
+}  // namespace lockstep::router

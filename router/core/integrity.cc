@@ -1,0 +1,141 @@
+#include "router/core/integrity.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+absl::Status CheckResidency(const WorkerLease& lease, const Residency& residency) {
+  const auto fail = [&residency](std::string_view what) {
+    return Internal("slot {}: {}", residency.slot, what);
+  };
+  if (residency.num_computed > residency.planned_computed) return fail("computed beyond its plan");
+  if (lease.kv.BlocksFor(residency.planned_computed) > residency.blocks.size()) {
+    return fail("planned beyond its blocks");
+  }
+  if (residency.num_sent_blocks > residency.blocks.size()) return fail("sent blocks that it lacks");
+  const uint32_t block_size = lease.limits.block_size_tokens;
+  if (uint64_t{residency.published.num_blocks} * block_size > residency.num_computed) {
+    return fail("published what is not acknowledged");
+  }
+  if (residency.owner == nullptr) return absl::OkStatus();
+  const Sequence& owner = *residency.owner;
+  if (residency.num_computed >= owner.num_tokens()) return fail("computed its last token");
+  if (residency.planned_known < owner.num_tokens()) return fail("planned less than is known");
+  if (residency.planned_known > owner.max_total_tokens) return fail("planned beyond its limit");
+  if (residency.rows_in_flight == 0 && (residency.planned_known != owner.num_tokens() ||
+                                        residency.planned_computed != residency.num_computed)) {
+    return fail("plans and results differ with nothing in flight");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRows(const WorkerLease& lease, const std::vector<const Residency*>& residencies) {
+  std::map<const Residency*, uint32_t> rows;
+  for (const StepRecord& step : lease.in_flight) {
+    for (const RowRecord& row : step.rows) ++rows[row.residency];
+  }
+  for (const Residency* residency : residencies) {
+    const auto found = rows.find(residency);
+    const uint32_t in_flight = found == rows.end() ? 0 : found->second;
+    if (in_flight != residency->rows_in_flight) {
+      return Internal("slot {}: {} rows in flight, {} recorded", residency->slot, in_flight,
+                      residency->rows_in_flight);
+    }
+    if (found != rows.end()) rows.erase(found);
+  }
+  return rows.empty() ? absl::OkStatus() : Internal("a step in flight runs a row that is gone");
+}
+
+absl::Status CheckSlots(const WorkerLease& lease, const Population& population) {
+  std::vector<bool> taken(lease.slots.num_slots(), false);
+  for (const Sequence* sequence : population.running()) {
+    const SlotId slot = sequence->running()->slot;
+    if (taken[slot]) return Internal("slot {}: two sequences run in it", slot);
+    if (!lease.slots.IsTaken(slot)) return Internal("slot {}: runs but is free", slot);
+    taken[slot] = true;
+  }
+  if (lease.slots.num_free() + population.running().size() != lease.slots.num_slots()) {
+    return Internal("{} slots are free and {} run of {}", lease.slots.num_free(),
+                    population.running().size(), lease.slots.num_slots());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLease(const WorkerLease& lease, const Population& population) {
+  std::vector<const Residency*> residencies;
+  for (const Sequence* sequence : population.running()) residencies.push_back(sequence->running());
+  for (const auto& residency : lease.fenced) {
+    if (residency->rows_in_flight == 0)
+      return Internal("slot {}: fenced by nothing", residency->slot);
+    residencies.push_back(residency.get());
+  }
+  std::vector<const BlockTable*> tables;
+  for (const Residency* residency : residencies) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckResidency(lease, *residency));
+    tables.push_back(&residency->blocks);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckRows(lease, residencies));
+  LOCKSTEP_RETURN_IF_ERROR(CheckSlots(lease, population));
+  return lease.kv.CheckIntegrity(tables);
+}
+
+}  // namespace
+
+absl::Status Population::CheckIntegrity() const {
+  uint32_t num_waiting_requests = 0;
+  uint64_t num_waiting_tokens = 0;
+  size_t num_waiting = 0;
+  size_t num_running = 0;
+  size_t num_deadlines = 0;
+  for (const auto& [key, live] : requests_) {
+    uint32_t num_live = 0;
+    uint32_t num_resident = 0;
+    for (const Sequence& sequence : live->samples) {
+      if (!sequence.live()) continue;
+      ++num_live;
+      const bool runs = sequence.running() != nullptr;
+      if (runs) ++num_resident;
+      const auto& list = runs ? running_ : waiting_;
+      if (std::ranges::count(list, &sequence) != 1) {
+        return Internal("request {}, sample {}: not exactly once in its list", key,
+                        sequence.sample_index);
+      }
+      ++(runs ? num_running : num_waiting);
+    }
+    if (num_live == 0) return Internal("request {}: has ended but is not forgotten", key);
+    if (num_live != live->num_live || num_resident != live->num_resident) {
+      return Internal("request {}: {} live and {} running samples, {} and {} recorded", key,
+                      num_live, num_resident, live->num_live, live->num_resident);
+    }
+    if (!live->samples[live->leader].live())
+      return Internal("request {}: its leader has ended", key);
+    if (num_resident == 0) {
+      ++num_waiting_requests;
+      num_waiting_tokens += live->num_prompt_tokens();
+    }
+    if (live->request->deadline != absl::InfiniteFuture()) ++num_deadlines;
+  }
+  if (num_waiting != waiting_.size() || num_running != running_.size()) {
+    return Internal("a list holds a sequence that has ended");
+  }
+  if (num_waiting_requests != num_waiting_requests_ || num_waiting_tokens != num_waiting_tokens_) {
+    return Internal("{} requests wait with {} tokens, {} and {} recorded", num_waiting_requests,
+                    num_waiting_tokens, num_waiting_requests_, num_waiting_tokens_);
+  }
+  if (num_deadlines != deadlines_.size()) return Internal("a deadline is missing or left over");
+  return absl::OkStatus();
+}
+
+absl::Status CheckSchedulerIntegrity(const SchedulerState& state) {
+  LOCKSTEP_RETURN_IF_ERROR(state.population.CheckIntegrity());
+  if (state.lease != nullptr) return CheckLease(*state.lease, state.population);
+  if (!state.population.running().empty()) return Internal("a sequence runs without a worker");
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::router

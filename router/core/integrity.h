@@ -1,0 +1,12 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include "router/core/scheduler_state.h"
+
+namespace lockstep::router {
+
+// Scheduler::CheckIntegrity.
+absl::Status CheckSchedulerIntegrity(const SchedulerState& state);
+
+}  // namespace lockstep::router

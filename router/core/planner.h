@@ -1,0 +1,71 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "router/core/scheduler_state.h"
+#include "router/core/sequence.h"
+#include "router/core/step.h"
+
+namespace lockstep::router {
+
+// Makes one step. Decodes come first; prefill chunks of running and of newly started sequences, in
+// the policy's order, fill what is left of the token budget. Lives for one call of NextStep.
+//
+// Blocks: a sequence starts with blocks for all its tokens or not at all, and grows by what the
+// bound of its next decode needs. When none is left, the running sequences are served in the
+// policy's order, and the last of them give theirs up. Blocks that only wait for an acknowledgement
+// are waited for.
+class Planner {
+ public:
+  Planner(SchedulerState& state, absl::Time now);
+
+  // Nothing when there is nothing to run before the next outcome arrives.
+  std::optional<StepPlan> Plan();
+
+ private:
+  bool Before(const Sequence& a, const Sequence& b) const;
+  // Another row may be planned: even if every step in flight keeps all that it may, it is not at
+  // its end.
+  bool MayRun(const Sequence& sequence) const;
+  bool Decodes(const Sequence& sequence) const;
+  uint32_t NumMissingBlocks(const Sequence& sequence) const;
+
+  uint32_t ChooseIterations() const;
+  void ReserveDecodeBlocks();
+  void ReserveInPolicyOrder();
+  void Preempt(Sequence& sequence);
+  // Nothing runs, nothing is in flight, and the first sequence has no block to grow into.
+  void ResolveLoneStarvation();
+
+  void PlanDecodes();
+  void PlanPrefills();
+  uint32_t PrefillBudget() const;
+
+  // Starts the first waiting sequence, if it goes before `rival` (unless null) and fits. Null if
+  // not.
+  Sequence* StartNext(const Sequence* rival);
+  Sequence* FirstWaiting() const;
+  bool StartIfFits(Sequence& sequence);
+  void AddStarted(const Sequence& sequence, const Residency& residency);
+
+  void AddRow(Sequence& sequence, uint32_t num_tokens);
+  StepPlan Commit();
+
+  SchedulerState& state_;
+  Population& population_;
+  WorkerLease& lease_;
+  const absl::Time now_;
+  const size_t max_running_;
+
+  StepPlan plan_;
+  StepRecord record_;
+  uint32_t iterations_ = 1;
+  bool starved_ = false;  // blocks ran short: nothing new is started in this step
+  bool changed_ = false;  // a sequence was preempted or failed: planning again may find work
+};
+
+}  // namespace lockstep::router

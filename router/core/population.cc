@@ -1,0 +1,150 @@
+#include "router/core/population.h"
+
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lockstep::router {
+
+LiveRequest& Population::Add(std::shared_ptr<const Request> request) {
+  const RequestKey key = request->key;
+  auto [entry, added] = requests_.emplace(key, std::make_unique<LiveRequest>());
+  LOCKSTEP_CHECK(added, "request key {} is in use", key);
+  LiveRequest& live = *entry->second;
+  live.request = std::move(request);
+  live.num_live = live.request->num_samples;
+  live.samples.resize(live.num_live);
+  for (uint32_t i = 0; i < live.num_live; ++i) {
+    Sequence& sequence = live.samples[i];
+    sequence.request = &live;
+    sequence.sample_index = i;
+    sequence.tokens = live.request->prompt_tokens;
+    sequence.max_total_tokens = live.num_prompt_tokens() + live.request->sampling.max_new_tokens;
+    sequence.view = {.priority = live.request->priority,
+                     .arrival = live.request->arrival,
+                     .order = next_order_++,
+                     .tenant = live.request->tenant,
+                     .num_known_tokens = sequence.num_tokens()};
+    waiting_.push_back(&sequence);
+  }
+  if (live.request->deadline != absl::InfiniteFuture()) {
+    deadlines_.emplace(live.request->deadline, key);
+  }
+  UpdateQueue(live);
+  return live;
+}
+
+LiveRequest* Population::Find(RequestKey key) {
+  const auto found = requests_.find(key);
+  return found == requests_.end() ? nullptr : found->second.get();
+}
+
+void Population::UpdateQueue(LiveRequest& request) {
+  const bool waits = request.num_live > 0 && request.num_resident == 0;
+  if (waits == request.waits) return;
+  request.waits = waits;
+  if (waits) {
+    ++num_waiting_requests_;
+    num_waiting_tokens_ += request.num_prompt_tokens();
+  } else {
+    --num_waiting_requests_;
+    num_waiting_tokens_ -= request.num_prompt_tokens();
+  }
+}
+
+void Population::Start(Sequence& sequence, std::unique_ptr<Residency> residency) {
+  LOCKSTEP_CHECK(std::holds_alternative<Waiting>(sequence.state), "only a waiting sequence starts");
+  std::erase(waiting_, &sequence);
+  running_.push_back(&sequence);
+  sequence.state = Running{std::move(residency)};
+  ++sequence.request->num_resident;
+  UpdateQueue(*sequence.request);
+}
+
+void Population::Suspend(Sequence& sequence, WorkerLease& lease) {
+  Residency* residency = sequence.running();
+  LOCKSTEP_CHECK(residency != nullptr, "only a running sequence is suspended");
+  std::unique_ptr<Residency> owned = std::move(std::get<Running>(sequence.state).residency);
+  if (residency->rows_in_flight > 0) {
+    sequence.state = Draining{residency};
+  } else {
+    sequence.state = Waiting{};
+  }
+  lease.Retire(std::move(owned));
+  std::erase(running_, &sequence);
+  waiting_.push_back(&sequence);
+  --sequence.request->num_resident;
+  UpdateQueue(*sequence.request);
+}
+
+void Population::Resume(Sequence& sequence) {
+  LOCKSTEP_CHECK(std::holds_alternative<Draining>(sequence.state), "only what drains is resumed");
+  sequence.state = Waiting{};
+}
+
+void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
+  LiveRequest& request = *sequence.request;
+  LOCKSTEP_CHECK(sequence.live(), "sample {} of request {} ends twice", sequence.sample_index,
+                 request.request->key);
+  if (auto* running = std::get_if<Running>(&sequence.state)) {
+    running->residency->owner = nullptr;
+    lease->Retire(std::move(running->residency));
+    std::erase(running_, &sequence);
+    --request.num_resident;
+  } else {
+    if (auto* draining = std::get_if<Draining>(&sequence.state))
+      draining->residency->owner = nullptr;
+    std::erase(waiting_, &sequence);
+  }
+  sequence.state = Ended{};
+  --request.num_live;
+  while (request.leader < request.samples.size() && !request.samples[request.leader].live()) {
+    ++request.leader;
+  }
+  UpdateQueue(request);
+  Emit(FinishedEvent{.request = request.request->key,
+                     .sample_index = sequence.sample_index,
+                     .reason = ending.reason,
+                     .stop_token = ending.stop_token,
+                     .error = std::move(ending.error),
+                     .num_cached_tokens = sequence.num_cached_tokens.value_or(0),
+                     .num_generated_tokens = sequence.num_tokens() - request.num_prompt_tokens()});
+  if (request.num_live == 0) ended_.push_back(request.request->key);
+}
+
+void Population::EndAll(LiveRequest& request, const Ending& ending, WorkerLease* lease) {
+  for (Sequence& sequence : request.samples) {
+    if (sequence.live()) End(sequence, ending, lease);
+  }
+}
+
+void Population::ForgetEnded() {
+  for (RequestKey key : ended_) {
+    const auto found = requests_.find(key);
+    deadlines_.erase({found->second->request->deadline, key});
+    requests_.erase(found);
+  }
+  ended_.clear();
+}
+
+void Population::LeaveWorker(WorkerLease& lease) {
+  lease.in_flight.clear();
+  while (!running_.empty()) {
+    Residency& residency = *running_.back()->running();
+    residency.rows_in_flight = 0;
+    Suspend(*running_.back(), lease);
+  }
+  for (const auto& residency : lease.fenced) {
+    if (residency->owner != nullptr) Resume(*residency->owner);
+  }
+  lease.fenced.clear();
+}
+
+std::vector<SchedulerEvent> Population::TakeEvents() {
+  std::vector<SchedulerEvent> taken;
+  if (events_.empty()) return taken;
+  taken.reserve(events_.size());  // the next step brings about as many
+  taken.swap(events_);
+  return taken;
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <vector>
+
+#include "router/core/scheduler_state.h"
+#include "router/core/step.h"
+
+namespace lockstep::router {
+
+// Reads the outcome of the oldest step in flight: tokens go to their sequences, full blocks whose
+// KV is now certain to the prefix index, and what no step in flight mentions any more back to the
+// pool. An outcome that contradicts its plan changes nothing and stops all planning: INTERNAL.
+class Retirement {
+ public:
+  explicit Retirement(SchedulerState& state);
+
+  absl::Status Apply(StepOutcome outcome);
+
+ private:
+  absl::Status CheckStep(const StepOutcome& outcome) const;
+  void ApplyRow(const RowRecord& row, RowOutcome* outcome);
+  void TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome);
+  void TakeTokens(Sequence& sequence, RowOutcome& outcome);
+  void Publish(Sequence& sequence, Residency& residency);
+  void EndIfTold(Sequence& sequence, const RowOutcome& outcome);
+
+  void ApplyRefusal(const StepRecord& step, const absl::Status& refusal);
+  void FailRefusedTooOften(const StepRecord& step, const absl::Status& refusal);
+  void ReleaseFenced();
+
+  SchedulerState& state_;
+  Population& population_;
+  WorkerLease& lease_;
+  RowOutcome silent_;  // what a row says of which the worker says nothing
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,192 @@
+#include "router/core/scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "router/core/admission.h"
+#include "router/core/integrity.h"
+#include "router/core/planner.h"
+#include "router/core/retirement.h"
+#include "router/core/scheduler_state.h"
+
+namespace lockstep::router {
+namespace {
+
+absl::Status CheckLimits(const WorkerLimits& limits) {
+  const auto positive = [](std::string_view name, uint64_t value) {
+    return value > 0 ? absl::OkStatus()
+                     : InvalidArgument("worker limits: {} is 0, expected at least 1", name);
+  };
+  LOCKSTEP_RETURN_IF_ERROR(positive("num_blocks", limits.num_blocks));
+  LOCKSTEP_RETURN_IF_ERROR(positive("block_size_tokens", limits.block_size_tokens));
+  LOCKSTEP_RETURN_IF_ERROR(positive("max_slots", limits.max_slots));
+  LOCKSTEP_RETURN_IF_ERROR(positive("max_step_tokens", limits.max_step_tokens));
+  LOCKSTEP_RETURN_IF_ERROR(positive("max_steps_in_flight", limits.max_steps_in_flight));
+  LOCKSTEP_RETURN_IF_ERROR(positive("max_context_tokens", limits.max_context_tokens));
+  return positive("max_decode_iterations", limits.max_decode_iterations);
+}
+
+}  // namespace
+
+absl::Status SchedulerConfig::Validate() const {
+  std::string violations;
+  const auto require = [&violations](bool holds, std::string_view what) {
+    if (holds) return;
+    if (!violations.empty()) violations += "; ";
+    violations += what;
+  };
+  require(max_waiting_requests > 0, "max_waiting_requests: expected at least 1");
+  require(max_waiting_tokens > 0, "max_waiting_tokens: expected at least 1");
+  require(max_steps_in_flight >= 1 && max_steps_in_flight <= 64,
+          "max_steps_in_flight: expected 1 to 64");
+  require(max_running_sequences > 0, "max_running_sequences: expected at least 1");
+  require(target_step_time > absl::ZeroDuration(), "target_step_time: expected more than zero");
+  require(max_decode_iterations >= 1 && max_decode_iterations <= 64,
+          "max_decode_iterations: expected 1 to 64");
+  if (violations.empty()) return absl::OkStatus();
+  return InvalidArgument("scheduler: {}", violations);
+}
+
+class Scheduler::Impl {
+ public:
+  Impl(const SchedulerConfig& config, std::unique_ptr<SchedulingPolicy> policy)
+      : state(config, std::move(policy)) {}
+
+  SchedulerState state;
+};
+
+Scheduler::Scheduler(SchedulerConfig config, std::unique_ptr<SchedulingPolicy> policy) {
+  const absl::Status valid = config.Validate();
+  LOCKSTEP_CHECK(valid.ok(), "{}", Message(valid));
+  LOCKSTEP_CHECK(policy != nullptr, "a scheduler needs a policy");
+  impl_ = std::make_unique<Impl>(config, std::move(policy));
+}
+
+Scheduler::~Scheduler() { DetachWorker(absl::InfinitePast()); }
+
+absl::Status Scheduler::Submit(std::shared_ptr<const Request> request, absl::Time now) {
+  return Admit(impl_->state, std::move(request), now);
+}
+
+void Scheduler::Cancel(RequestKey request, absl::Time /*now*/) {
+  Population& population = impl_->state.population;
+  if (LiveRequest* live = population.Find(request)) {
+    population.EndAll(*live, {.reason = FinishReason::kAborted}, impl_->state.lease.get());
+    population.ForgetEnded();
+  }
+}
+
+void Scheduler::StopSequence(RequestKey request, uint32_t sample_index, absl::Time /*now*/) {
+  Population& population = impl_->state.population;
+  LiveRequest* live = population.Find(request);
+  if (live == nullptr || sample_index >= live->samples.size()) return;
+  Sequence& sequence = live->samples[sample_index];
+  if (!sequence.live()) return;
+  population.End(sequence, {.reason = FinishReason::kStop}, impl_->state.lease.get());
+  population.ForgetEnded();
+}
+
+void Scheduler::ExpireDeadlines(absl::Time now) {
+  Population& population = impl_->state.population;
+  for (const auto& [deadline, key] : population.deadlines()) {
+    if (deadline > now) break;
+    const absl::Status error =
+        MakeError(absl::StatusCode::kDeadlineExceeded, "the deadline passed after {} ms",
+                  absl::ToInt64Milliseconds(now - population.Find(key)->request->arrival));
+    population.EndAll(*population.Find(key), {.error = error}, impl_->state.lease.get());
+  }
+  population.ForgetEnded();
+}
+
+absl::Time Scheduler::NextDeadline() const {
+  const auto& deadlines = impl_->state.population.deadlines();
+  return deadlines.empty() ? absl::InfiniteFuture() : deadlines.begin()->first;
+}
+
+void Scheduler::FailAll(const absl::Status& reason, absl::Time /*now*/) {
+  LOCKSTEP_CHECK(!reason.ok(), "failing everything needs a reason");
+  Population& population = impl_->state.population;
+  for (const auto& [key, live] : population.requests()) {
+    population.EndAll(*live, {.error = reason}, impl_->state.lease.get());
+  }
+  population.ForgetEnded();
+}
+
+absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, absl::Time now) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckLimits(limits));
+  DetachWorker(now);
+  impl_->state.lease = std::make_unique<WorkerLease>(limits);
+  FailWhatDoesNotFit(impl_->state);
+  impl_->state.population.ForgetEnded();
+  return absl::OkStatus();
+}
+
+void Scheduler::DetachWorker(absl::Time /*now*/) {
+  SchedulerState& state = impl_->state;
+  if (state.lease == nullptr) return;
+  state.population.LeaveWorker(*state.lease);
+  state.lease.reset();
+}
+
+bool Scheduler::has_worker() const { return impl_->state.lease != nullptr; }
+
+std::optional<StepPlan> Scheduler::NextStep(absl::Time now) {
+  SchedulerState& state = impl_->state;
+  if (state.lease == nullptr || state.lease->contradicted) return std::nullopt;
+  const uint32_t max_in_flight =
+      std::min(state.config.max_steps_in_flight, state.lease->limits.max_steps_in_flight);
+  if (state.lease->in_flight.size() >= max_in_flight) return std::nullopt;
+  std::optional<StepPlan> plan = Planner(state, now).Plan();
+  state.population.ForgetEnded();
+  return plan;
+}
+
+absl::Status Scheduler::Apply(StepOutcome outcome, absl::Time /*now*/) {
+  SchedulerState& state = impl_->state;
+  if (state.lease == nullptr) return Internal("step {}: a result, but no worker", outcome.step_id);
+  const absl::Status status = Retirement(state).Apply(std::move(outcome));
+  state.population.ForgetEnded();
+  return status;
+}
+
+std::vector<SchedulerEvent> Scheduler::TakeEvents() { return impl_->state.population.TakeEvents(); }
+
+SchedulerStats Scheduler::Stats() const {
+  const SchedulerState& state = impl_->state;
+  const Population& population = state.population;
+  SchedulerStats stats{
+      .waiting_requests = population.num_waiting_requests(),
+      .waiting_sequences = static_cast<uint32_t>(population.waiting().size()),
+      .running_sequences = static_cast<uint32_t>(population.running().size()),
+      .waiting_tokens = population.num_waiting_tokens(),
+      .preemptions = state.num_preemptions,
+      .prefix_query_tokens = state.num_prefix_query_tokens,
+      .prefix_hit_tokens = state.num_prefix_hit_tokens,
+      .rollbacks = state.num_rollbacks,
+      .refused_steps = state.num_refused_steps,
+      .wasted_rows = state.num_wasted_rows,
+  };
+  if (state.lease != nullptr) {
+    const BlockCounts blocks = state.lease->kv.Counts();
+    stats.steps_in_flight = static_cast<uint32_t>(state.lease->in_flight.size());
+    stats.free_blocks = blocks.free;
+    stats.used_blocks = blocks.used;
+    stats.cached_blocks = blocks.cached;
+    stats.fenced_blocks = blocks.fenced;
+    stats.prefix_index_nodes = state.lease->kv.num_index_nodes();
+  }
+  return stats;
+}
+
+bool Scheduler::Idle() const {
+  const SchedulerState& state = impl_->state;
+  return state.population.requests().empty() &&
+         (state.lease == nullptr || state.lease->in_flight.empty());
+}
+
+absl::Status Scheduler::CheckIntegrity() const { return CheckSchedulerIntegrity(impl_->state); }
+
+}  // namespace lockstep::router

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "router/core/policy.h"
+#include "router/core/population.h"
+#include "router/core/scheduler.h"
+#include "router/core/step_budget.h"
+#include "router/core/worker_lease.h"
+
+namespace lockstep::router {
+
+// What the parts of the scheduler share. Admission lets requests in, the planner makes steps, and
+// retirement reads their outcomes.
+struct SchedulerState {
+  SchedulerState(const SchedulerConfig& scheduler_config, std::unique_ptr<SchedulingPolicy> order)
+      : config(scheduler_config),
+        policy(std::move(order)),
+        budget(scheduler_config.target_step_time) {}
+
+  const SchedulerConfig config;
+  const std::unique_ptr<SchedulingPolicy> policy;
+  Population population;
+  std::unique_ptr<WorkerLease> lease;  // null without a worker
+  StepBudget budget;
+
+  uint64_t num_preemptions = 0;
+  uint64_t num_rollbacks = 0;
+  uint64_t num_refused_steps = 0;
+  uint64_t num_wasted_rows = 0;
+  uint64_t num_prefix_query_tokens = 0;
+  uint64_t num_prefix_hit_tokens = 0;
+};
+
+}  // namespace lockstep::router

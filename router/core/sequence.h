@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/kv_cache.h"
+#include "router/core/policy.h"
+#include "router/core/request.h"
+#include "router/core/step.h"
+
+namespace lockstep::router {
+
+struct Sequence;
+
+// A sequence's stay in one slot of one worker, from `started` until no step in flight runs it.
+// `planned_*` count every step in flight as if it had kept all that it may.
+struct Residency {
+  Sequence* owner = nullptr;  // null once the sequence ended: what still arrives is dropped
+  SlotId slot = 0;
+  BlockTable blocks;
+  uint32_t num_sent_blocks = 0;  // the worker was told so many of them
+  uint32_t num_computed = 0;     // leading positions whose KV is acknowledged
+  uint32_t planned_computed = 0;
+  uint32_t planned_known = 0;  // tokens, prompt included
+  uint32_t rows_in_flight = 0;
+  uint32_t first_prompt_logprob = 0;  // as sent in `started`
+  PublishedPrefix published;
+  bool inert = false;  // the worker said that it stopped or failed
+};
+
+// The states of a sequence own what it holds while in them.
+struct Waiting {};
+struct Running {
+  std::unique_ptr<Residency> residency;
+};
+// Gave up its slot with steps in flight; the lease keeps the residency until they are acknowledged.
+// The tokens that they bring are still its own.
+struct Draining {
+  Residency* residency = nullptr;
+};
+struct Ended {};
+using SequenceState = std::variant<Waiting, Running, Draining, Ended>;
+
+struct LiveRequest;
+
+// One sample of a request.
+struct Sequence {
+  LiveRequest* request = nullptr;
+  uint32_t sample_index = 0;
+  PolicyView view;
+  std::vector<TokenId> tokens;  // prompt and everything that a worker's result brought
+  uint32_t max_total_tokens = 0;
+  uint32_t num_preemptions = 0;
+  uint32_t num_refusals = 0;                  // steps refused in a row that ran it
+  std::optional<uint32_t> num_cached_tokens;  // of its first start
+  SequenceState state;
+
+  uint32_t num_tokens() const { return static_cast<uint32_t>(tokens.size()); }
+  bool live() const { return !std::holds_alternative<Ended>(state); }
+  Residency* running() const {
+    const auto* state_running = std::get_if<Running>(&state);
+    return state_running == nullptr ? nullptr : state_running->residency.get();
+  }
+};
+
+// A request with at least one live sequence. Its address is stable.
+struct LiveRequest {
+  std::shared_ptr<const Request> request;
+  std::vector<Sequence> samples;  // by sample index; never resized
+  uint32_t num_live = 0;
+  uint32_t num_resident = 0;  // running ones
+  bool waits = false;         // counted in the queue: live, and none of it runs
+  bool admitted = false;
+
+  // The first live sample goes ahead; the others wait until it has computed `gate_tokens`, so that
+  // they find the prompt's full blocks in the prefix index.
+  uint32_t leader = 0;
+  uint32_t gate_tokens = 0;
+  bool gate_open = false;
+
+  std::vector<TokenLogprobs> prompt_logprobs;
+  uint32_t next_prompt_logprob = 0;  // position wanted next; 0: none (any more)
+
+  uint32_t num_prompt_tokens() const {
+    return static_cast<uint32_t>(request->prompt_tokens.size());
+  }
+  bool MayStart(const Sequence& sequence) const {
+    return gate_open || sequence.sample_index == leader;
+  }
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,53 @@
+#include "router/core/step_budget.h"
+
+#include <algorithm>
+
+namespace lockstep::router {
+namespace {
+
+// Small enough that a first measurement is cheap whatever the machine; large enough that it
+// measures something besides the fixed cost of a step.
+constexpr uint32_t kUnmeasuredPrefillTokens = 64;
+// A prompt advances even where decodes alone miss the target; fewer tokens would save nothing.
+constexpr uint32_t kMinPrefillTokens = 16;
+
+// Exponential mean over about the last eight steps.
+void Update(absl::Duration& mean, absl::Duration sample) {
+  mean = mean == absl::ZeroDuration() ? sample : mean + (sample - mean) / 8;
+}
+
+}  // namespace
+
+void StepBudget::Observe(const Step& step) {
+  if (step.compute <= absl::ZeroDuration()) return;
+  if (step.num_prefill_tokens == 0) {
+    Update(decode_time_, step.compute / std::max(step.decode_iterations, 1u));
+    return;
+  }
+  const absl::Duration decode = step.num_decode_tokens > 0 ? decode_time_ : absl::ZeroDuration();
+  // A prefill that hid entirely behind the decodes still gets a price, or the next chunk would be
+  // unbounded: at most eight times as large as this one.
+  const absl::Duration prefill = std::max(step.compute - decode, step.compute / 8);
+  Update(time_per_prefill_token_, prefill / step.num_prefill_tokens);
+}
+
+uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound) const {
+  if (target_ == absl::InfiniteDuration()) return bound;
+  if (time_per_prefill_token_ == absl::ZeroDuration()) {
+    return std::min(bound, kUnmeasuredPrefillTokens);
+  }
+  const absl::Duration room = std::max(target_ - decode_time_, absl::ZeroDuration());
+  const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
+  if (num_tokens >= bound) return bound;
+  return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
+}
+
+uint32_t StepBudget::DecodeIterations(uint32_t bound) const {
+  if (bound <= 1 || target_ == absl::InfiniteDuration()) return bound;
+  if (decode_time_ == absl::ZeroDuration()) return 1;
+  const double num_iterations = absl::FDivDuration(target_, decode_time_);
+  if (num_iterations >= bound) return bound;
+  return std::max<uint32_t>(1, static_cast<uint32_t>(num_iterations));
+}
+
+}  // namespace lockstep::router

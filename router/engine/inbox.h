@@ -1,0 +1,72 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/mutex.h"
+#include "router/core/request.h"
+#include "router/engine/admission.h"
+#include "router/engine/outbox.h"
+#include "router/engine/step_link.h"
+
+namespace lockstep::router {
+
+struct Submission {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<Outbox> outbox;
+  std::shared_ptr<Admission::Ticket> ticket;
+};
+
+enum class CancelCause { kClient, kAborted, kShutdown };
+
+struct Cancellation {
+  RequestKey request = 0;
+  CancelCause cause = CancelCause::kClient;
+};
+
+struct SequenceStop {
+  RequestKey request = 0;
+  uint32_t sample_index = 0;
+};
+
+// What the loop has to look at, each kind in the order of its coming.
+struct InboxBatch {
+  std::vector<LinkEvent> link_events;
+  std::vector<Submission> submissions;
+  std::vector<SequenceStop> stops;
+  std::vector<Cancellation> cancellations;
+  bool cancel_all = false;
+};
+
+// Where other threads leave messages for a replica's loop; none of them ever waits. Bounded by what
+// sends: admission bounds submissions, a request is cancelled and each of its sequences stopped at most
+// once, and link events are at most one per step in flight plus the ups and downs of one lease.
+class Inbox final : public LinkEventSink {
+ public:
+  void Submit(Submission submission);
+  void Cancel(Cancellation cancellation);
+  void Stop(SequenceStop stop);
+  void CancelAll();
+  void OnLinkEvent(LinkEvent event) override;
+  // Ends the current or the next Wait, with whatever there is.
+  void Wake();
+
+  // Everything that came; waits for something, a Wake, or for `timeout`.
+  InboxBatch Wait(absl::Duration timeout);
+
+ private:
+  template <typename Add>
+  void Post(Add add);
+
+  Mutex mutex_;
+  CondVar posted_;
+  InboxBatch batch_ ABSL_GUARDED_BY(mutex_);
+  bool awake_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "common/mutex.h"
+#include "router/core/scheduler.h"
+
+namespace lockstep::router {
+
+// How one of a request's sequences ended.
+struct SampleEnd {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<TokenId> stop_token;
+  uint32_t num_generated_tokens = 0;
+  absl::Time at;
+};
+
+// What happened to one of a request's sequences since the last Take.
+struct SampleOutput {
+  uint32_t sample_index = 0;
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;  // one per token when asked for
+  absl::Time first_token_at = absl::InfiniteFuture();  // of the whole sequence
+  std::optional<SampleEnd> end;
+};
+
+struct RequestOutput {
+  struct Admission {
+    uint32_t num_cached_tokens = 0;
+    absl::Time at;
+  };
+  std::optional<Admission> admission;
+  std::optional<std::vector<TokenLogprobs>> prompt_logprobs;
+  std::vector<SampleOutput> samples;  // only those with news, in order of their first
+  std::optional<absl::Status> end;    // nothing follows; not OK: the request failed
+};
+
+// From the loop to the reader of one request. A reader that lags finds everything since its last Take
+// merged into one output, so the loop never waits for it; when more than `max_pending_bytes` have
+// merged, the outbox refuses more and the loop ends the request. One writer (the loop thread), one
+// reader at a time.
+class Outbox {
+ public:
+  // `on_ready` is called on the loop thread after news came that no Take has fetched yet; it must not
+  // block.
+  Outbox(size_t max_pending_bytes, std::function<void()> on_ready);
+
+  // --- the loop; nothing after End ---
+  void Admit(uint32_t num_cached_tokens, absl::Time now);
+  // False when the reader is too far behind: the output is then not kept.
+  bool AddPromptLogprobs(std::vector<TokenLogprobs> entries);
+  bool AddTokens(TokensEvent event, absl::Time now);
+  void EndSample(const FinishedEvent& event, absl::Time now);
+  void End(absl::Status status);
+  // Tells the reader, if there is something to tell.
+  void Notify();
+
+  // --- the reader ---
+  RequestOutput Take();
+
+ private:
+  SampleOutput& Sample(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Reserve(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t max_pending_bytes_;
+  const std::function<void()> on_ready_;
+  Mutex mutex_;
+  RequestOutput pending_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::Time> first_token_at_ ABSL_GUARDED_BY(mutex_);  // by sample
+  size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool has_news_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lockstep::router

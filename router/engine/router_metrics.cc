@@ -1,0 +1,183 @@
+#include "router/engine/router_metrics.h"
+
+#include <array>
+#include <string_view>
+
+#include "common/metrics.h"
+#include "common/version.h"
+
+namespace lockstep::router {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using Labels = prometheus::Labels;
+
+constexpr std::array<std::string_view, 17> kCodeNames = {
+    "OK",        "CANCELLED",          "UNKNOWN",           "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS",     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION", "ABORTED",  "OUT_OF_RANGE",      "UNIMPLEMENTED",    "INTERNAL",
+    "UNAVAILABLE", "DATA_LOSS",        "UNAUTHENTICATED"};
+constexpr std::array<std::string_view, 5> kRejectionNames = {"queue_requests", "queue_tokens",
+                                                             "open_requests", "draining", "no_worker"};
+constexpr std::array<std::string_view, 4> kFinishedNames = {"stop", "length", "abort", "error"};
+constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
+constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
+constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cached", "fenced"};
+constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
+constexpr std::array<std::string_view, 4> kWorkerStateNames = {"connecting", "ready", "lost",
+                                                               "mismatched"};
+
+// Adds series to one registry, all with the label `model`.
+class Builder {
+ public:
+  Builder(prometheus::Registry& registry, const std::string& model)
+      : registry_(registry), labels_{{"model", model}} {}
+
+  Counter* MakeCounter(const char* name, const char* what, const Labels& labels = {}) {
+    return &prometheus::BuildCounter()
+                .Name(std::string("lockstep_router_") + name)
+                .Help(what)
+                .Labels(labels_)
+                .Register(registry_)
+                .Add(labels);
+  }
+  Gauge* MakeGauge(const char* name, const char* what, const Labels& labels = {}) {
+    return &prometheus::BuildGauge()
+                .Name(std::string("lockstep_router_") + name)
+                .Help(what)
+                .Labels(labels_)
+                .Register(registry_)
+                .Add(labels);
+  }
+  template <typename Buckets>
+  Histogram* MakeHistogram(const char* name, const char* what, const Buckets& buckets,
+                           const Labels& labels = {}) {
+    return &prometheus::BuildHistogram()
+                .Name(std::string("lockstep_router_") + name)
+                .Help(what)
+                .Labels(labels_)
+                .Register(registry_)
+                .Add(labels, BucketVector(buckets));
+  }
+  template <size_t N>
+  std::array<Counter*, N> MakeCounters(const char* name, const char* what, const char* label,
+                                       const std::array<std::string_view, N>& values) {
+    std::array<Counter*, N> all;
+    for (size_t i = 0; i < N; ++i) all[i] = MakeCounter(name, what, {{label, std::string(values[i])}});
+    return all;
+  }
+  template <size_t N>
+  std::array<Gauge*, N> MakeGauges(const char* name, const char* what, const char* label,
+                                   const std::array<std::string_view, N>& values,
+                                   Labels labels = {}) {
+    std::array<Gauge*, N> all;
+    for (size_t i = 0; i < N; ++i) {
+      labels[label] = values[i];
+      all[i] = MakeGauge(name, what, labels);
+    }
+    return all;
+  }
+
+ private:
+  prometheus::Registry& registry_;
+  const Labels labels_;
+};
+
+}  // namespace
+
+std::string_view WorkerStateName(WorkerState state) {
+  return kWorkerStateNames.at(static_cast<size_t>(state));
+}
+
+RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& model,
+                             const std::string& worker) {
+  Builder b(registry, model);
+  requests_total = b.MakeCounters("requests_total", "Generate calls that ended, by gRPC status.",
+                                  "code", kCodeNames);
+  requests_rejected_total = b.MakeCounters(
+      "requests_rejected_total", "Generate calls refused before any work.", "reason", kRejectionNames);
+  requests_finished_total = b.MakeCounters("requests_finished_total", "Sequences that ended.", "reason",
+                                           kFinishedNames);
+  requests_cancelled_total = b.MakeCounters(
+      "requests_cancelled_total", "Requests cancelled by their client.", "stage", kStageNames);
+  requests_retried_total =
+      b.MakeCounters("requests_retried_total", "Requests that outlived or failed with a lost worker.",
+                     "outcome", kRetryNames);
+  queue_requests = b.MakeGauge("queue_requests", "Requests with a sequence that waits for a slot.");
+  queue_tokens = b.MakeGauge("queue_tokens", "Prompt tokens of waiting requests.");
+  running_requests = b.MakeGauge("running_requests", "Requests that have all their slots.");
+  time_to_first_token_seconds =
+      b.MakeHistogram("time_to_first_token_seconds", "Arrival to the first token of a sequence.",
+                      kTimeToFirstTokenBucketsSeconds);
+  inter_token_latency_seconds = b.MakeHistogram(
+      "inter_token_latency_seconds", "Between tokens of a sequence.", kInterTokenBucketsSeconds);
+  time_per_output_token_seconds = b.MakeHistogram(
+      "time_per_output_token_seconds", "Mean time between tokens, by sequence.", kInterTokenBucketsSeconds);
+  queue_wait_seconds =
+      b.MakeHistogram("queue_wait_seconds", "Arrival to the first slot.", kWaitBucketsSeconds);
+  request_duration_seconds =
+      b.MakeHistogram("request_duration_seconds", "Arrival to the last token.", kWaitBucketsSeconds);
+  prompt_tokens_total = b.MakeCounter("prompt_tokens_total", "Prompt tokens of admitted requests.");
+  prompt_tokens_cached_total =
+      b.MakeCounter("prompt_tokens_cached_total", "Prompt tokens taken from the prefix cache.");
+  generation_tokens_total = b.MakeCounter("generation_tokens_total", "Tokens generated and delivered.");
+  prefix_cache_query_tokens_total =
+      b.MakeCounter("prefix_cache_query_tokens_total", "Tokens looked up in the prefix index.");
+  prefix_cache_hit_tokens_total =
+      b.MakeCounter("prefix_cache_hit_tokens_total", "Tokens found in the prefix index.");
+  prefix_index_nodes = b.MakeGauge("prefix_index_nodes", "Nodes of the prefix index.");
+  preemptions_total = b.MakeCounter("preemptions_total", "Sequences preempted for lack of blocks.");
+  rollbacks_total =
+      b.MakeCounter("rollbacks_total", "Sequences set back to their last acknowledged result.");
+  refused_steps_total = b.MakeCounter("refused_steps_total", "Steps that the worker refused.");
+  wasted_rows_total =
+      b.MakeCounter("wasted_rows_total", "Rows that ran for sequences which had ended already.");
+  kv_blocks = b.MakeGauges("kv_blocks", "KV blocks of the worker.", "state", kBlockStates);
+  step_batch_sequences =
+      b.MakeHistogram("step_batch_sequences", "Sequences of a step.", kStepTokensBuckets);
+  for (size_t i = 0; i < kPhaseNames.size(); ++i) {
+    step_tokens[i] = b.MakeHistogram("step_tokens", "Tokens of a step.", kStepTokensBuckets,
+                                     {{"phase", std::string(kPhaseNames[i])}});
+  }
+  scheduler_step_seconds =
+      b.MakeHistogram("scheduler_step_seconds", "Router time of a step: plan, encode, decode, apply.",
+                      kStepBucketsSeconds);
+  step_rtt_seconds =
+      b.MakeHistogram("step_rtt_seconds", "From sending a step to its result.", kStepBucketsSeconds);
+  worker_state = b.MakeGauges("worker_state", "1 for the worker's current state.", "state",
+                              kWorkerStateNames, {{"worker", worker}});
+  worker_restarts_total = b.MakeCounter("worker_restarts_total", "Changes of a worker's incarnation.",
+                                        {{"worker", worker}});
+  b.MakeGauge("build_info", "Always 1.",
+              {{"version", std::string(Version())}, {"commit", std::string(GitCommit())}})
+      ->Set(1);
+}
+
+void RouterMetrics::SetWorkerState(WorkerState state) {
+  for (size_t i = 0; i < worker_state.size(); ++i) {
+    worker_state[i]->Set(i == static_cast<size_t>(state) ? 1 : 0);
+  }
+}
+
+void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& previous) {
+  queue_requests->Set(stats.waiting_requests);
+  queue_tokens->Set(static_cast<double>(stats.waiting_tokens));
+  prefix_index_nodes->Set(stats.prefix_index_nodes);
+  kv_blocks[0]->Set(stats.free_blocks);
+  kv_blocks[1]->Set(stats.used_blocks);
+  kv_blocks[2]->Set(stats.cached_blocks);
+  kv_blocks[3]->Set(stats.fenced_blocks);
+  const auto add = [](Counter* counter, uint64_t now, uint64_t before) {
+    if (now > before) counter->Increment(static_cast<double>(now - before));
+  };
+  add(preemptions_total, stats.preemptions, previous.preemptions);
+  add(rollbacks_total, stats.rollbacks, previous.rollbacks);
+  add(refused_steps_total, stats.refused_steps, previous.refused_steps);
+  add(wasted_rows_total, stats.wasted_rows, previous.wasted_rows);
+  add(prefix_cache_query_tokens_total, stats.prefix_query_tokens, previous.prefix_query_tokens);
+  add(prefix_cache_hit_tokens_total, stats.prefix_hit_tokens, previous.prefix_hit_tokens);
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <string>
+
+#include "router/core/scheduler.h"
+#include "router/engine/admission.h"
+
+namespace lockstep::router {
+
+enum class WorkerState { kConnecting, kReady, kLost, kMismatched };
+std::string_view WorkerStateName(WorkerState state);
+
+enum class FinishedAs { kStop, kLength, kAbort, kError };
+enum class RequestStage { kQueued, kRunning };
+enum class StepPhase { kPrefill, kDecode };
+enum class RetryOutcome { kResumed, kFailed };
+
+// Every series of a router, made at start so that each one reads 0 before its first event. Names and
+// labels: docs/metrics.md. The registry owns the series and must outlive the object; all of them may be
+// updated from any thread.
+struct RouterMetrics {
+  RouterMetrics(prometheus::Registry& registry, const std::string& model, const std::string& worker);
+
+  template <typename Enum, typename Metric, size_t N>
+  static Metric& At(const std::array<Metric*, N>& metrics, Enum value) {
+    return *metrics.at(static_cast<size_t>(value));
+  }
+
+  // Sets the gauge of `state` and clears those of the others.
+  void SetWorkerState(WorkerState state);
+  // Gauges take the values, counters what was added since `previous`.
+  void Publish(const SchedulerStats& stats, const SchedulerStats& previous);
+
+  std::array<prometheus::Counter*, 17> requests_total;  // by absl::StatusCode
+  std::array<prometheus::Counter*, 5> requests_rejected_total;  // by Rejection
+  std::array<prometheus::Counter*, 4> requests_finished_total;  // by FinishedAs
+  std::array<prometheus::Counter*, 2> requests_cancelled_total;  // by RequestStage
+  std::array<prometheus::Counter*, 2> requests_retried_total;   // by RetryOutcome
+  prometheus::Gauge* queue_requests;
+  prometheus::Gauge* queue_tokens;
+  prometheus::Gauge* running_requests;
+  prometheus::Histogram* time_to_first_token_seconds;
+  prometheus::Histogram* inter_token_latency_seconds;
+  prometheus::Histogram* time_per_output_token_seconds;
+  prometheus::Histogram* queue_wait_seconds;
+  prometheus::Histogram* request_duration_seconds;
+  prometheus::Counter* prompt_tokens_total;
+  prometheus::Counter* prompt_tokens_cached_total;
+  prometheus::Counter* generation_tokens_total;
+  prometheus::Counter* prefix_cache_query_tokens_total;
+  prometheus::Counter* prefix_cache_hit_tokens_total;
+  prometheus::Gauge* prefix_index_nodes;
+  prometheus::Counter* preemptions_total;
+  prometheus::Counter* rollbacks_total;
+  prometheus::Counter* refused_steps_total;
+  prometheus::Counter* wasted_rows_total;
+  std::array<prometheus::Gauge*, 4> kv_blocks;  // free, used, cached, fenced
+  prometheus::Histogram* step_batch_sequences;
+  std::array<prometheus::Histogram*, 2> step_tokens;  // by StepPhase
+  prometheus::Histogram* scheduler_step_seconds;
+  prometheus::Histogram* step_rtt_seconds;
+  std::array<prometheus::Gauge*, 4> worker_state;  // by WorkerState
+  prometheus::Counter* worker_restarts_total;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,186 @@
+// lockstep-router: takes requests, schedules them, and drives a worker.
+#include <absl/flags/flag.h>
+#include <absl/synchronization/mutex.h>
+#include <prometheus/registry.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/admin_server.h"
+#include "common/clock.h"
+#include "common/logging.h"
+#include "common/shutdown_signal.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "router/api/router_server.h"
+#include "router/api/served_model.h"
+#include "router/command_line.h"
+#include "router/core/policies.h"
+#include "router/engine/router_metrics.h"
+#include "router/router_config.h"
+#include "router/worker_client/grpc_step_link.h"
+
+using lockstep::router::RouterConfig;
+
+namespace {
+
+const RouterConfig& Defaults() {
+  static const RouterConfig defaults;
+  return defaults;
+}
+
+}  // namespace
+
+ABSL_FLAG(std::string, model, "", "model folder or *.gguf file, for tokenizer, template and limits");
+ABSL_FLAG(std::string, model_id, "", "the name that clients use; default: the file's or folder's name");
+ABSL_FLAG(std::string, worker, "127.0.0.1:50061", "host:port of the worker");
+ABSL_FLAG(std::string, listen, Defaults().server.listen, "host:port of the public gRPC API; port 0: any");
+ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
+ABSL_FLAG(bool, insecure, Defaults().insecure, "allow addresses beyond this machine, without TLS");
+ABSL_FLAG(bool, takeover, Defaults().worker.takeover, "take the worker from another router that holds it");
+ABSL_FLAG(absl::Duration, priority_ageing, Defaults().priority_ageing,
+          "waiting this long makes up for one level of priority");
+ABSL_FLAG(uint32_t, max_waiting_requests, Defaults().server.engine.admission.max_waiting_requests,
+          "requests without a slot; more are refused");
+ABSL_FLAG(uint64_t, max_waiting_tokens, Defaults().server.engine.admission.max_waiting_tokens,
+          "prompt tokens of requests without a slot; more are refused");
+ABSL_FLAG(uint32_t, max_open_requests, Defaults().server.engine.admission.max_open_requests,
+          "requests from their first byte to their last; more are refused");
+ABSL_FLAG(uint64_t, max_pending_output_bytes, Defaults().server.engine.max_pending_output_bytes,
+          "output that may wait for a client that reads slowly; then its request ends");
+ABSL_FLAG(uint32_t, max_running_sequences,
+          Defaults().server.engine.replica.scheduler.max_running_sequences, "sequences of a step");
+ABSL_FLAG(uint32_t, max_steps_in_flight,
+          Defaults().server.engine.replica.scheduler.max_steps_in_flight, "steps sent ahead of results");
+ABSL_FLAG(uint32_t, max_prefill_tokens_per_step,
+          Defaults().server.engine.replica.scheduler.max_prefill_tokens_per_step,
+          "prompt tokens of a step; 0: as many as the worker takes");
+ABSL_FLAG(uint32_t, max_decode_iterations,
+          Defaults().server.engine.replica.scheduler.max_decode_iterations,
+          "tokens that one step may decode per sequence while nobody waits");
+ABSL_FLAG(absl::Duration, target_step_time, Defaults().server.engine.replica.scheduler.target_step_time,
+          "prefill chunks shrink to keep steps this short");
+ABSL_FLAG(absl::Duration, step_timeout, Defaults().server.engine.replica.step_timeout,
+          "a worker that takes longer over a step is given up");
+ABSL_FLAG(absl::Duration, failover_wait, Defaults().server.engine.replica.failover_wait,
+          "how long requests wait for a lost worker");
+ABSL_FLAG(absl::Duration, no_worker_grace, Defaults().server.engine.replica.no_worker_grace,
+          "how long after the loss of a worker new requests still queue");
+ABSL_FLAG(absl::Duration, default_timeout, Defaults().server.api.default_timeout,
+          "deadline of requests that have none");
+ABSL_FLAG(absl::Duration, retry_after, Defaults().server.api.retry_after,
+          "when refused clients are told to come back");
+ABSL_FLAG(uint32_t, max_prompt_bytes, Defaults().server.api.limits.max_prompt_bytes,
+          "bytes of a prompt's text");
+ABSL_FLAG(uint32_t, max_prompt_tokens, Defaults().server.api.limits.max_prompt_tokens,
+          "tokens of a prompt; 0: as the context allows");
+ABSL_FLAG(uint32_t, max_samples, Defaults().server.api.limits.max_samples, "the largest n");
+ABSL_FLAG(uint32_t, max_logprobs, Defaults().server.api.limits.max_logprobs,
+          "log-probabilities per token; also bounded by the worker");
+ABSL_FLAG(uint32_t, text_threads, Defaults().server.num_text_threads,
+          "threads that tokenize and detokenize");
+ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.max_concurrent_streams,
+          "calls open on one connection");
+ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
+          "how long SIGTERM lets running requests finish");
+ABSL_FLAG(bool, check_config, false, "check the flags and exit");
+ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+
+namespace lockstep::router {
+namespace {
+
+RouterConfig ConfigFromFlags() {
+  RouterConfig config;
+  config.model = absl::GetFlag(FLAGS_model);
+  config.model_id = absl::GetFlag(FLAGS_model_id);
+  config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
+  config.insecure = absl::GetFlag(FLAGS_insecure);
+  config.priority_ageing = absl::GetFlag(FLAGS_priority_ageing);
+  config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  config.worker.address = absl::GetFlag(FLAGS_worker);
+  config.worker.takeover = absl::GetFlag(FLAGS_takeover);
+
+  config.server.listen = absl::GetFlag(FLAGS_listen);
+  config.server.num_text_threads = absl::GetFlag(FLAGS_text_threads);
+  config.server.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
+  EngineConfig& engine = config.server.engine;
+  engine.admission.max_waiting_requests = absl::GetFlag(FLAGS_max_waiting_requests);
+  engine.admission.max_waiting_tokens = absl::GetFlag(FLAGS_max_waiting_tokens);
+  engine.admission.max_open_requests = absl::GetFlag(FLAGS_max_open_requests);
+  engine.max_pending_output_bytes = absl::GetFlag(FLAGS_max_pending_output_bytes);
+  engine.replica.step_timeout = absl::GetFlag(FLAGS_step_timeout);
+  engine.replica.failover_wait = absl::GetFlag(FLAGS_failover_wait);
+  engine.replica.no_worker_grace = absl::GetFlag(FLAGS_no_worker_grace);
+  SchedulerConfig& scheduler = engine.replica.scheduler;
+  // Admission counts before the scheduler does; its own bound is the same.
+  scheduler.max_waiting_requests = engine.admission.max_waiting_requests;
+  scheduler.max_waiting_tokens = engine.admission.max_waiting_tokens;
+  scheduler.max_running_sequences = absl::GetFlag(FLAGS_max_running_sequences);
+  scheduler.max_steps_in_flight = absl::GetFlag(FLAGS_max_steps_in_flight);
+  scheduler.max_prefill_tokens_per_step = absl::GetFlag(FLAGS_max_prefill_tokens_per_step);
+  scheduler.max_decode_iterations = absl::GetFlag(FLAGS_max_decode_iterations);
+  scheduler.target_step_time = absl::GetFlag(FLAGS_target_step_time);
+  ApiConfig& api = config.server.api;
+  api.default_timeout = absl::GetFlag(FLAGS_default_timeout);
+  api.retry_after = absl::GetFlag(FLAGS_retry_after);
+  api.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
+  api.limits.max_prompt_tokens = absl::GetFlag(FLAGS_max_prompt_tokens);
+  api.limits.max_samples = absl::GetFlag(FLAGS_max_samples);
+  api.limits.max_logprobs = absl::GetFlag(FLAGS_max_logprobs);
+  return config;
+}
+
+HealthReport Health(Engine& engine) {
+  if (engine.draining()) return {.ok = false, .text = "draining"};
+  return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
+}
+
+absl::Status Run(RouterConfig config) {
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  if (absl::GetFlag(FLAGS_check_config)) return absl::OkStatus();
+  const ShutdownSignal shutdown_signal;
+  spdlog::info("lockstep-router {} ({}), model {}, worker {}", Version(), GitCommit(), config.model,
+               config.worker.address);
+  LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model, ServedModel::Load(config.model, config.model_id));
+  config.worker.expected = model.expected();
+
+  const RealClock clock;
+  const auto registry = std::make_shared<prometheus::Registry>();
+  RouterMetrics metrics(*registry, model.id, config.worker.address);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RouterServer> server,
+      RouterServer::Start(config.server, {.model = &model,
+                                          .link = std::make_unique<GrpcStepLink>(config.worker),
+                                          .policy = MakePriorityPolicy(config.priority_ageing),
+                                          .metrics = &metrics,
+                                          .clock = &clock}));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<AdminServer> admin,
+      AdminServer::Start(config.admin_listen, registry, [&server] { return Health(server->engine()); }));
+  std::printf("LISTENING grpc=%s admin=%s\n", FormatAddress(server->address()).c_str(),
+              FormatAddress(admin->address()).c_str());
+  std::fflush(stdout);
+
+  shutdown_signal.Wait();
+  spdlog::info("draining for at most {}", absl::FormatDuration(config.drain_timeout));
+  if (!server->Drain(config.drain_timeout)) spdlog::warn("requests were cut off by the end of the drain");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace lockstep::router
+
+int main(int argc, char** argv) {
+  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC dearly.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  absl::Status status = lockstep::router::CommandLine(argc, argv).Parse(
+      "lockstep-router --model PATH [--worker HOST:PORT] [--listen HOST:PORT] [--admin-listen HOST:PORT]");
+  if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) status = lockstep::router::Run(lockstep::router::ConfigFromFlags());
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "lockstep-router: %s\n", lockstep::Message(status).c_str());
+  return 1;
+}

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::router {
+
+// One rule that cuts a text into pieces. Immutable, safe from any thread.
+class Splitter {
+ public:
+  virtual ~Splitter() = default;
+  // The end of the piece that starts at `begin` < text.size(); > begin. `text` is valid UTF-8 and
+  // `begin` the end of the piece before, or 0. nullopt when a pattern gave up on this text.
+  virtual std::optional<size_t> PieceEnd(std::string_view text, size_t begin) const = 0;
+};
+
+// The published patterns, scanned by hand.
+enum class KnownPattern : uint8_t {
+  kGpt2,
+  kLlama3,
+  kQwen2,
+};
+
+std::unique_ptr<const Splitter> MakeKnownSplitter(KnownPattern pattern);
+// \p{N} cut off, one by one or in runs.
+std::unique_ptr<const Splitter> MakeDigitSplitter(bool individual_digits);
+
+// The text of a published pattern, as it stands in tokenizer.json.
+std::string_view PatternSource(KnownPattern pattern);
+std::optional<KnownPattern> FindKnownPattern(std::string_view source);
+
+// A cascade: every stage cuts the pieces of the stage before, each piece on its own.
+class PreTokenizer {
+ public:
+  struct Stage {
+    std::unique_ptr<const Splitter> splitter;  // null: leaves pieces whole
+    bool add_prefix_space = false;             // in front of every piece that lacks one
+    std::string definition;                    // equal definitions split equally
+  };
+  explicit PreTokenizer(std::vector<Stage> stages) : stages_(std::move(stages)) {}
+
+  // Calls `sink` for every piece in order; false when a pattern gave up.
+  bool Split(std::string_view text, absl::FunctionRef<void(std::string_view)> sink) const;
+
+  const std::vector<Stage>& stages() const { return stages_; }
+
+ private:
+  bool SplitFrom(size_t stage_index, std::string_view text,
+                 absl::FunctionRef<void(std::string_view)> sink) const;
+
+  std::vector<Stage> stages_;
+};
+
+}  // namespace lockstep::router

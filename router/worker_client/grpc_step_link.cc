@@ -1,0 +1,339 @@
+#include "router/worker_client/grpc_step_link.h"
+
+#include <absl/time/clock.h>
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "common/mutex.h"
+#include "common/named_thread.h"
+#include "common/status.h"
+#include "lockstep/worker/v1/worker.grpc.pb.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace wire = worker::v1;
+
+using Stream = grpc::ClientAsyncReaderWriter<wire::StepRequest, wire::StepResult>;
+
+constexpr std::string_view kCodeNames[] = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// Whatever a call ended with, the replica has no worker: UNAVAILABLE with the call's code and message.
+absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
+  if (status.ok()) return Unavailable("{} ended", call);
+  const auto code = static_cast<size_t>(status.error_code());
+  return Unavailable("{} failed: {}: {}", call,
+                     code < std::size(kCodeNames) ? kCodeNames[code] : "code out of range",
+                     status.error_message());
+}
+
+std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
+  return absl::ToChronoTime(absl::Now() + timeout);
+}
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+enum Tag : uintptr_t { kStarted = 1, kRead, kWritten, kFinished };
+
+void* AsTag(Tag tag) { return reinterpret_cast<void*>(tag); }
+
+// One attempt to get and hold the lease. Everything but the queue and what the link's thread alone
+// touches is guarded by the link's mutex.
+struct Lease {
+  grpc::ClientContext describe_context;
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  std::unique_ptr<Stream> stream;
+  uint64_t epoch = 0;                     // 0 until claimed
+  bool writable = false;                  // the stream is open and nobody gave it up
+  bool writing = false;                   // one write is in progress
+  std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
+  absl::Status drop_reason;
+};
+
+}  // namespace
+
+absl::Status WorkerClientConfig::Validate() const {
+  std::string problems;
+  const auto require = [&problems](bool holds, std::string_view problem) {
+    if (!holds) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", problem);
+  };
+  require(!address.empty(), "address: must not be empty");
+  require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
+  require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
+  require(keepalive_timeout > absl::ZeroDuration(), "keepalive_timeout: must be positive");
+  require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
+  require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
+  require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
+  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+}
+
+class GrpcStepLink::Impl {
+ public:
+  explicit Impl(WorkerClientConfig config) : config_(std::move(config)) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config_.keepalive_time));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(config_.keepalive_timeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
+    arguments.SetMaxSendMessageSize(config_.max_message_bytes);
+    // Worker traffic is trusted by address and stays off the proxies that the environment may name.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    stub_ = wire::Worker::NewStub(grpc::CreateCustomChannel(
+        config_.address, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  void Start(LinkEventSink* sink) {
+    sink_ = sink;
+    thread_ = NamedThread("worker-0", [this] { Run(); });
+  }
+
+  void Send(wire::StepRequest request) {
+    MutexLock lock(mutex_);
+    if (lease_ == nullptr || !lease_->writable || lease_->epoch != request.epoch()) return;
+    if (lease_->writing) {
+      lease_->waiting.push_back(std::move(request));
+      return;
+    }
+    lease_->writing = true;
+    lease_->stream->Write(request, AsTag(kWritten));
+  }
+
+  void DropLease(uint64_t epoch, const absl::Status& reason) {
+    MutexLock lock(mutex_);
+    if (lease_ == nullptr || lease_->epoch != epoch || !lease_->writable) return;
+    lease_->writable = false;
+    lease_->drop_reason = reason;
+    lease_->context.TryCancel();
+  }
+
+  void Stop() {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      if (lease_ != nullptr) {
+        lease_->describe_context.TryCancel();
+        lease_->context.TryCancel();
+      }
+    }
+    stop_requested_.NotifyAll();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void Run() {
+    absl::Duration backoff = config_.min_backoff;
+    std::string last_problem;
+    for (;;) {
+      Lease lease;
+      {
+        MutexLock lock(mutex_);
+        if (stopping_) return;
+        lease_ = &lease;
+      }
+      const bool was_up = HoldLease(lease);
+      {
+        MutexLock lock(mutex_);
+        lease_ = nullptr;
+        if (stopping_) return;
+      }
+      if (was_up) {
+        backoff = config_.min_backoff;
+        last_problem.clear();
+      } else if (std::string problem = Message(lease.drop_reason); problem != last_problem) {
+        spdlog::warn("worker {}: {}", config_.address, problem);
+        last_problem = std::move(problem);
+      }
+      sink_->OnLinkEvent(LinkDown{.epoch = was_up ? lease.epoch : 0,
+                                  .reason = Annotate(lease.drop_reason, "worker " + config_.address)});
+      if (!Sleep(backoff)) return;
+      backoff = std::min(backoff * 2, config_.max_backoff);
+    }
+  }
+
+  // Between half and all of `duration`; false when the link is to stop.
+  bool Sleep(absl::Duration duration) {
+    const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random_);
+    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration * share);
+    MutexLock lock(mutex_);
+    while (!stopping_) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= std::chrono::nanoseconds::zero()) return true;
+      stop_requested_.WaitFor(mutex_, left);
+    }
+    return false;
+  }
+
+  // Returns when the lease is over or was not granted; lease.drop_reason says why. True if it was up.
+  bool HoldLease(Lease& lease) {
+    wire::DescribeResponse description;
+    if (const absl::Status status = Describe(lease, description); !status.ok()) {
+      lease.drop_reason = status;
+      return false;
+    }
+    const bool was_up = RunStream(lease, description);
+    lease.queue.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (lease.queue.Next(&tag, &ok)) {
+    }
+    return was_up;
+  }
+
+  absl::Status Describe(Lease& lease, wire::DescribeResponse& description) {
+    wire::DescribeRequest request;
+    request.set_protocol_version(kStepProtocolVersion);
+    lease.describe_context.set_deadline(DeadlineIn(config_.call_timeout));
+    const grpc::Status status = stub_->Describe(&lease.describe_context, request, &description);
+    if (!status.ok()) return CallFailed("Describe", status);
+    return CheckDescription(description, config_.expected);
+  }
+
+  wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
+    // Time makes epochs of a restarted router higher than those of its former life.
+    const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
+    const bool ours = last_epoch_ != 0 && description.last_epoch() == last_epoch_;
+    last_epoch_ = std::max({last_epoch_ + 1, description.last_epoch() + 1, now});
+    wire::StepRequest claim;
+    claim.set_epoch(last_epoch_);
+    claim.mutable_claim()->set_takeover(config_.takeover || ours);
+    claim.mutable_claim()->set_expected_incarnation(description.incarnation());
+    return claim;
+  }
+
+  bool RunStream(Lease& lease, const wire::DescribeResponse& description) {
+    const wire::StepRequest claim = MakeClaim(description);
+    {
+      MutexLock lock(mutex_);
+      lease.epoch = claim.epoch();
+      lease.stream = stub_->PrepareAsyncExecute(&lease.context, &lease.queue);
+      lease.stream->StartCall(AsTag(kStarted));
+    }
+    const auto grant_deadline = DeadlineIn(config_.call_timeout);
+    bool up = false;
+    wire::StepResult result;
+    grpc::Status end;
+    for (;;) {
+      void* tag = nullptr;
+      bool ok = false;
+      if (up) {
+        lease.queue.Next(&tag, &ok);
+      } else if (lease.queue.AsyncNext(&tag, &ok, grant_deadline) ==
+                 grpc::CompletionQueue::TIMEOUT) {
+        MutexLock lock(mutex_);
+        lease.drop_reason = absl::UnavailableError("the claim was not answered in time");
+        lease.context.TryCancel();
+        up = false;
+        lease.queue.Next(&tag, &ok);
+      }
+      switch (static_cast<Tag>(reinterpret_cast<uintptr_t>(tag))) {
+        case kStarted: {
+          MutexLock lock(mutex_);
+          if (ok) {
+            lease.writing = true;
+            lease.stream->Write(claim, AsTag(kWritten));
+            lease.stream->Read(&result, AsTag(kRead));
+          } else {
+            lease.stream->Finish(&end, AsTag(kFinished));
+          }
+          break;
+        }
+        case kWritten:
+          WriteNext(lease, ok);
+          break;
+        case kRead:
+          if (!ok) {
+            MutexLock lock(mutex_);
+            lease.writable = false;
+            lease.stream->Finish(&end, AsTag(kFinished));
+            break;
+          }
+          up = HandleResult(lease, description, result, up);
+          lease.stream->Read(&result, AsTag(kRead));
+          break;
+        case kFinished:
+          MutexLock lock(mutex_);
+          if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", end);
+          return up;
+      }
+    }
+  }
+
+  void WriteNext(Lease& lease, bool ok) {
+    MutexLock lock(mutex_);
+    lease.writing = false;
+    if (!ok) lease.writable = false;  // the stream is broken: the read fails as well
+    if (!lease.writable || lease.waiting.empty()) return;
+    lease.writing = true;
+    lease.stream->Write(lease.waiting.front(), AsTag(kWritten));
+    lease.waiting.pop_front();
+  }
+
+  // The first result answers the claim: step 0 of our epoch.
+  bool HandleResult(Lease& lease, const wire::DescribeResponse& description, wire::StepResult& result,
+                    bool up) {
+    if (up) {
+      sink_->OnLinkEvent(LinkResult{std::move(result)});
+      result.Clear();
+      return true;
+    }
+    MutexLock lock(mutex_);
+    if (result.step_id() != 0 || result.epoch() != lease.epoch ||
+        result.incarnation() != description.incarnation()) {
+      lease.drop_reason = Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
+                                   result.step_id(), result.epoch(), result.incarnation());
+      lease.context.TryCancel();
+      return false;
+    }
+    lease.writable = true;
+    sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = description});
+    return true;
+  }
+
+  const WorkerClientConfig config_;
+  std::unique_ptr<wire::Worker::Stub> stub_;
+  LinkEventSink* sink_ = nullptr;
+  uint64_t last_epoch_ = 0;       // the link's thread only
+  std::mt19937_64 random_{std::random_device{}()};  // the link's thread only
+
+  Mutex mutex_;
+  CondVar stop_requested_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Lease* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  NamedThread thread_;
+};
+
+GrpcStepLink::GrpcStepLink(WorkerClientConfig config)
+    : impl_(std::make_unique<Impl>(std::move(config))) {}
+
+GrpcStepLink::~GrpcStepLink() { impl_->Stop(); }
+
+void GrpcStepLink::Start(LinkEventSink* sink) { impl_->Start(sink); }
+
+void GrpcStepLink::Send(worker::v1::StepRequest request) { impl_->Send(std::move(request)); }
+
+void GrpcStepLink::DropLease(uint64_t epoch, const absl::Status& reason) {
+  impl_->DropLease(epoch, reason);
+}
+
+void GrpcStepLink::Stop() { impl_->Stop(); }
+
+}  // namespace lockstep::router

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "router/engine/step_link.h"
+#include "router/engine/worker_contract.h"
+
+namespace lockstep::router {
+
+struct WorkerClientConfig {
+  std::string address;  // as gRPC spells it
+  ExpectedModel expected;
+  // Fence off another router whose lease still lives. Our own earlier lease is always taken over.
+  bool takeover = false;
+  absl::Duration call_timeout = absl::Seconds(10);  // of Describe and of the claim's answer
+  absl::Duration keepalive_time = absl::Seconds(30);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
+  absl::Duration min_backoff = absl::Milliseconds(100);  // between attempts; doubles, with jitter
+  absl::Duration max_backoff = absl::Seconds(3);
+  int max_message_bytes = 64 << 20;
+
+  absl::Status Validate() const;  // every violation at once
+};
+
+// The gRPC stream to one worker: describes it, checks that it fits, claims the lease under an epoch
+// above any seen, and passes results on; when the lease ends it does so again, for ever. Owns one thread
+// ("worker-0") and one completion queue per lease. A step is written on the thread that sends it if no
+// other write is in progress, so that it costs no wake-up. Knows nothing of what steps mean.
+class GrpcStepLink final : public StepLink {
+ public:
+  explicit GrpcStepLink(WorkerClientConfig config);
+  ~GrpcStepLink() override;
+
+  void Start(LinkEventSink* sink) override;
+  void Send(worker::v1::StepRequest request) override;
+  void DropLease(uint64_t epoch, const absl::Status& reason) override;
+  void Stop() override;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,102 @@
+#include "common/json.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/common/status_matchers.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParser) {
+  for (const char* text : {"null", "true", "-7", "18446744073709551615", "1.5e3", "\"a\\u00e9\"",
+                           "[]", "{}", R"([1,[2,{"a":[]}],{"b":null}])",
+                           R"( {"a": {"b": [1, 2]}, "c": [{"d": "x"}], "e": 0.1} )"}) {
+    const absl::StatusOr<nlohmann::json> parsed = ParseJson(text, "f");
+    ASSERT_THAT(parsed, IsOk()) << text;
+    EXPECT_EQ(*parsed, nlohmann::json::parse(text)) << text;
+  }
+}
+
+TEST(ParseJsonTest, ErrorsNameTheFileAndTheByte) {
+  EXPECT_THAT(ParseJson(R"({"a": 1,})", "x.json"),
+              HasError(kInvalid, HasSubstr("x.json: byte 9: ")));
+  for (const char* text : {"", "{", "[1,", "nul", "1 2", "{\"a\" 1}", "\"open", "[1e999]",
+                           "\"\xff\"", "NaN", "{a:1}", "'a'", "\"a\nb\"", "// c\n1"}) {
+    EXPECT_THAT(ParseJson(text, "x.json"), HasError(kInvalid, HasSubstr("x.json: byte "))) << text;
+  }
+}
+
+TEST(ParseJsonTest, AKeyTwiceIsAnErrorInItsObjectOnly) {
+  EXPECT_THAT(ParseJson(R"([{"a":1},{"a":2,"b":{"a":3}}])", "f"), IsOk());
+  EXPECT_THAT(ParseJson(R"({"b":{"a":1,"a":2}})", "f"),
+              HasError(kInvalid, HasSubstr("key \"a\" is present twice")));
+}
+
+TEST(ParseJsonTest, DepthIsBoundedWhateverTheLength) {
+  const JsonLimits limits = {.max_depth = 3};
+  EXPECT_THAT(ParseJson("[[[1]]]", "f", limits), IsOk());
+  EXPECT_THAT(ParseJson("[[[[1]]]]", "f", limits),
+              HasError(kInvalid, HasSubstr("nested deeper than 3 levels")));
+  EXPECT_THAT(ParseJson(std::string(10'000'000, '['), "f"),
+              HasError(kInvalid, HasSubstr("nested deeper than 64")));
+}
+
+TEST(ParseJsonTest, TheNumberOfValuesIsBounded) {
+  const JsonLimits limits = {.max_values = 4};
+  EXPECT_THAT(ParseJson("[1,2,3]", "f", limits), IsOk());
+  EXPECT_THAT(ParseJson("[1,2,3,4]", "f", limits),
+              HasError(kInvalid, HasSubstr("more than 4 values")));
+}
+
+TEST(JsonObjectReaderTest, ReadsTypedMembersAndTakesNullForAbsent) {
+  const auto object = nlohmann::json::parse(R"({"n":3,"x":0.5,"b":true,"s":"t","z":null})");
+  JsonObjectReader reader(object, "f");
+  EXPECT_EQ(**reader.Uint("n"), 3u);
+  EXPECT_EQ(**reader.Number("n"), 3.0);
+  EXPECT_EQ(**reader.Number("x"), 0.5);
+  EXPECT_EQ(**reader.Bool("b"), true);
+  EXPECT_EQ(**reader.String("s"), "t");
+  for (const char* key : {"z", "absent"}) {
+    EXPECT_EQ(*reader.Uint(key), std::nullopt);
+    EXPECT_EQ(*reader.Number(key), std::nullopt);
+    EXPECT_EQ(*reader.Bool(key), std::nullopt);
+    EXPECT_EQ(*reader.String(key), std::nullopt);
+  }
+  EXPECT_TRUE(reader.IsNull("z"));
+  EXPECT_FALSE(reader.IsNull("absent"));
+  EXPECT_FALSE(reader.IsNull("n"));
+}
+
+TEST(JsonObjectReaderTest, WrongTypesNameFilePathAndValue) {
+  const auto object = nlohmann::json::parse(R"({"n":-1,"s":"text"})");
+  JsonObjectReader reader(object, "c.json", "rope_scaling");
+  EXPECT_THAT(reader.Uint("n"),
+              HasError(kInvalid, "c.json: rope_scaling.n is -1, expected an integer >= 0"));
+  EXPECT_THAT(reader.Uint("s"), HasError(kInvalid, HasSubstr("rope_scaling.s is \"text\"")));
+  EXPECT_THAT(reader.Number("s"), HasError(kInvalid, HasSubstr("expected a number")));
+  EXPECT_THAT(reader.Bool("n"), HasError(kInvalid, HasSubstr("expected true or false")));
+  EXPECT_THAT(reader.String("n"), HasError(kInvalid, HasSubstr("expected a string")));
+}
+
+TEST(JsonObjectReaderTest, TellsWhatWasNeverAskedFor) {
+  const auto object = nlohmann::json::parse(R"({"a":1,"b":2,"c":3})");
+  JsonObjectReader reader(object, "f");
+  reader.Find("b");
+  EXPECT_THAT(reader.UnreadKeys(), ElementsAre("a", "c"));
+}
+
+TEST(DescribeJsonTest, IsShortPrintableAndSafeForInvalidText) {
+  EXPECT_EQ(DescribeJson(nlohmann::json::parse(R"({"a":[1,2]})")), R"({"a":[1,2]})");
+  EXPECT_EQ(DescribeJson(std::vector<int>(100)), "an array of 100 elements");
+  EXPECT_LE(DescribeJson(std::string(1000, 'x')).size(), 63u);
+  EXPECT_EQ(DescribeJson("a\n\xff"), R"("a\n\ufffd")");
+}
+
+}  // namespace
+}  // namespace lockstep

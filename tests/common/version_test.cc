@@ -1,0 +1,15 @@
+#include "common/version.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(VersionTest, NamesTheVersionAndTheCommit) {
+  EXPECT_THAT(std::string(Version()), ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(std::string(GitCommit()), ::testing::MatchesRegex("[0-9a-f]+|unknown"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::testing {
+
+// A program of ours as a child of the test. Killed, and waited for, when the object goes.
+class ChildProcess {
+ public:
+  // Starts `arguments[0]` and waits for its LISTENING line. Its log goes to the test's stderr.
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& arguments);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
+
+  void Signal(int signal_number) const;
+  // Exit code; 128 + n when signal n ended it; -1 when it still runs after `timeout` (it is then killed).
+  int Wait(absl::Duration timeout);
+
+  const std::string& grpc_address() const { return grpc_address_; }
+  const std::string& admin_address() const { return admin_address_; }
+
+ private:
+  ChildProcess() = default;
+  absl::Status ReadListeningLine();
+
+  pid_t pid_ = -1;
+  int stdout_fd_ = -1;
+  std::string grpc_address_;
+  std::string admin_address_;
+};
+
+// GET http://address/path; the body, or an error unless the answer is 200.
+absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path);
+
+// Value of one series in the text of /metrics, as name{label="x"}; NOT_FOUND when it is not there.
+absl::StatusOr<double> MetricValue(const std::string& metrics_text, const std::string& series);
+
+}  // namespace lockstep::testing

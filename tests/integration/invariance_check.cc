@@ -1,0 +1,68 @@
+#include "tests/integration/invariance_check.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/model/load_model.h"
+
+namespace lockstep::testing {
+namespace {
+
+std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case) {
+  worker::CpuModelOptions options;
+  options.num_kv_blocks = model_case.num_blocks;
+  options.num_threads = model_case.num_threads;
+  options.max_step_tokens = 512;
+  absl::StatusOr<std::unique_ptr<worker::ForwardModel>> model =
+      worker::LoadCpuModel(model_case.path, options);
+  if (!model.ok()) {
+    ADD_FAILURE() << model_case.path << ": " << model.status() << " (deploy/fetch-model gets SmolLM2)";
+    return nullptr;
+  }
+  return *std::move(model);
+}
+
+}  // namespace
+
+void CheckInvariance(ModelCase model_case, bool expect_differences) {
+  const std::unique_ptr<worker::ForwardModel> model = Load(model_case);
+  ASSERT_NE(model, nullptr);
+  model_case.shape.vocab_size = model->info().vocab_size;
+  const auto requests = MakeWorkload(model_case.shape, /*seed=*/20261121);
+  const auto lives =
+      AdversarialLives(model->info(), model_case.num_restarts, model_case.min_blocks, /*seed=*/7);
+
+  const Records alone = RunAlone(*model, requests);
+  ScheduleCounts counts;
+  const Records together = RunTogether(*model, requests, lives, /*seed=*/11, &counts);
+  if (::testing::Test::HasFatalFailure()) return;
+
+  fmt::print("{}: steps {} overlapped {} mixed {} largest batch {} preemptions {} hit tokens {} "
+             "partial prefills {} restarts {}\n",
+             model_case.name, counts.steps, counts.overlapped_steps, counts.mixed_steps,
+             counts.largest_batch, counts.preemptions, counts.prefix_hit_tokens, counts.partial_prefills,
+             counts.restarts);
+  EXPECT_GE(counts.restarts, model_case.num_restarts);
+  EXPECT_GE(counts.preemptions, 20u);
+  EXPECT_GE(counts.prefix_hit_tokens, 1000u);
+  EXPECT_GE(counts.partial_prefills, 50u);
+  EXPECT_GE(counts.mixed_steps, 50u);
+  EXPECT_GE(counts.overlapped_steps, 50u);
+  EXPECT_GE(counts.largest_batch, 6u);
+
+  const std::vector<std::string> differences = Differences(alone, together, /*limit=*/10);
+  if (expect_differences) {
+    EXPECT_FALSE(differences.empty() && counts.changed_on_recompute == 0) << "a GEMM that splits K went unnoticed";
+  } else {
+    EXPECT_THAT(differences, ::testing::IsEmpty());
+    EXPECT_EQ(counts.changed_on_recompute, 0u);
+  }
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tests/integration/invariance_workload.h"
+
+namespace lockstep::testing {
+
+struct ModelCase {
+  std::string name;
+  std::string path;
+  uint32_t num_blocks = 0;  // of the roomy worker that serves each request alone
+  WorkloadShape shape;
+  uint32_t num_restarts = 0;
+  int num_threads = 1;
+  uint32_t min_blocks = 0;  // of an adversarial life: the longest request must fit
+};
+
+// Runs the workload alone and together, asserts that the adversary did its work, and compares every
+// token, log-probability and logits row. With `expect_differences` the model is built with a planted
+// fault and the comparison must find it.
+void CheckInvariance(ModelCase model_case, bool expect_differences);
+
+}  // namespace lockstep::testing

@@ -1,0 +1,168 @@
+#include "tests/integration/serving_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "common/check.h"
+#include "common/hash.h"
+#include "router/core/policies.h"
+#include "router/engine/step_codec.h"
+
+namespace lockstep::testing {
+
+using router::FinishedEvent;
+using router::PromptLogprobsEvent;
+using router::TokensEvent;
+
+struct ServingHarness::InFlight {
+  router::StepPlan plan;
+  lockstep::worker::v1::StepRequest request;
+  std::optional<lockstep::worker::v1::StepResult> result;
+};
+
+ServingHarness::ServingHarness(worker::ForwardModel& model, router::SchedulerConfig config, uint64_t seed)
+    : model_(model), scheduler_(config, router::MakeFcfsPolicy()), random_(seed) {}
+
+ServingHarness::~ServingHarness() = default;
+
+void ServingHarness::Submit(std::shared_ptr<const router::Request> request) {
+  records_[request->key].samples.resize(request->num_samples);
+  to_submit_.push_back(std::move(request));
+}
+
+void ServingHarness::Run(const std::vector<WorkerLife>& lives) {
+  for (size_t i = 0; i < lives.size(); ++i) {
+    RunLife(lives[i], i + 1 == lives.size());
+    if (scheduler_.Idle() && to_submit_.empty()) break;
+  }
+  counts_.preemptions = scheduler_.Stats().preemptions;
+  counts_.prefix_hit_tokens = scheduler_.Stats().prefix_hit_tokens;
+}
+
+void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
+  worker::ExecutorLimits limits;
+  limits.max_slots = life.limits.max_slots;
+  limits.max_step_tokens = life.limits.max_step_tokens;
+  executor_ = std::make_unique<worker::StepExecutor>(model_, limits, /*incarnation=*/epoch_ + 1);
+  executor_->set_logits_observer(
+      [this](const worker::LogitsObservation& observation) { Observe(observation); });
+  executor_->BeginLease(++epoch_);
+  slot_owner_.clear();
+  prefill_left_.clear();
+  const absl::Status attached = scheduler_.AttachWorker(life.limits, now_);
+  ASSERT_TRUE(attached.ok()) << attached;
+  if (epoch_ > 1) ++counts_.restarts;
+
+  const uint64_t last_step = is_last ? UINT64_MAX : counts_.steps + life.num_steps;
+  while (counts_.steps < last_step) {
+    now_ += absl::Milliseconds(1);
+    SubmitSome();
+    for (auto [it, end] = cancellations_.equal_range(counts_.steps); it != end; ++it) {
+      scheduler_.Cancel(it->second, now_);
+    }
+    const bool planned = Chance(0.7) && PlanOne();
+    const bool can_execute = num_executed_ < in_flight_.size();
+    if (can_execute && (!planned || Chance(0.5))) ExecuteOldest();
+    if (num_executed_ > 0 && (!planned || Chance(0.5))) ApplyOldest();
+    CollectEvents();
+    ASSERT_TRUE(scheduler_.CheckIntegrity().ok()) << scheduler_.CheckIntegrity();
+    if (scheduler_.Idle() && to_submit_.empty() && in_flight_.empty()) break;
+  }
+  // Whatever is still in flight is lost with the worker.
+  in_flight_.clear();
+  num_executed_ = 0;
+  executor_->EndLease();
+  scheduler_.DetachWorker(now_);
+  CollectEvents();
+}
+
+void ServingHarness::SubmitSome() {
+  while (!to_submit_.empty() && Chance(0.9)) {
+    const absl::Status status = scheduler_.Submit(to_submit_.front(), now_);
+    if (absl::IsResourceExhausted(status)) return;  // the queue is full: later
+    ASSERT_TRUE(status.ok()) << status;
+    to_submit_.pop_front();
+  }
+}
+
+bool ServingHarness::PlanOne() {
+  std::optional<router::StepPlan> plan = scheduler_.NextStep(now_);
+  if (!plan) return false;
+  ++counts_.steps;
+  if (!in_flight_.empty()) ++counts_.overlapped_steps;
+  if (plan->num_prefill_tokens > 0 && plan->num_decode_tokens > 0) ++counts_.mixed_steps;
+  counts_.largest_batch = std::max<uint32_t>(counts_.largest_batch, plan->rows.size());
+  InFlight step;
+  // Through the wire format, as between processes.
+  const std::string wire = router::EncodeStep(*plan, epoch_).SerializeAsString();
+  LOCKSTEP_CHECK(step.request.ParseFromString(wire), "an encoded step must parse");
+  step.plan = *std::move(plan);
+  in_flight_.push_back(std::move(step));
+  return true;
+}
+
+void ServingHarness::ExecuteOldest() {
+  InFlight& step = in_flight_[num_executed_];
+  for (const router::StartedSlot& started : step.plan.started) {
+    slot_owner_[started.slot] = {started.request->key, started.sample_index};
+    prefill_left_[started.slot] = started.known_tokens.size() - started.num_computed_tokens;
+  }
+  for (const router::RunRow& row : step.plan.rows) {
+    uint32_t& left = prefill_left_[row.slot];
+    if (row.num_tokens < left) ++counts_.partial_prefills;
+    left -= std::min(left, row.num_tokens);
+  }
+  lockstep::worker::v1::StepResult result;
+  executor_->Execute(step.request, &result);
+  ASSERT_FALSE(result.has_refusal()) << result.refusal().message();
+  step.result = std::move(result);
+  ++num_executed_;
+}
+
+void ServingHarness::ApplyOldest() {
+  InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  --num_executed_;
+  absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(*step.result, step.plan);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const absl::Status applied = scheduler_.Apply(*outcome, now_);
+  ASSERT_TRUE(applied.ok()) << applied;
+}
+
+void ServingHarness::CollectEvents() {
+  for (router::SchedulerEvent& event : scheduler_.TakeEvents()) {
+    if (auto* tokens = std::get_if<TokensEvent>(&event)) {
+      SequenceRecord& record = records_[tokens->request].samples[tokens->sample_index];
+      record.tokens.insert(record.tokens.end(), tokens->tokens.begin(), tokens->tokens.end());
+      for (const router::TokenLogprobs& entry : tokens->logprobs) {
+        record.logprob_bits.emplace_back(entry.token, std::bit_cast<uint32_t>(entry.logprob));
+      }
+    } else if (auto* prompt = std::get_if<PromptLogprobsEvent>(&event)) {
+      for (const router::TokenLogprobs& entry : prompt->entries) {
+        records_[prompt->request].prompt_logprob_bits.push_back(std::bit_cast<uint32_t>(entry.logprob));
+      }
+    } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
+      SequenceRecord& record = records_[finished->request].samples[finished->sample_index];
+      ASSERT_FALSE(record.finished) << "request " << finished->request << " ended twice";
+      record.finished = true;
+      record.reason = finished->reason;
+      record.error = finished->error;
+    }
+  }
+}
+
+void ServingHarness::Observe(const worker::LogitsObservation& observation) {
+  const auto owner = slot_owner_.find(observation.slot);
+  ASSERT_NE(owner, slot_owner_.end());
+  const auto [request, sample] = owner->second;
+  const uint64_t hash = Hash64(std::as_bytes(observation.logits));
+  auto& hashes = records_[request].samples[sample].logit_hashes;
+  const auto [known, is_new] = hashes.emplace(observation.position, hash);
+  // A position computed twice (run-ahead, preemption, restart) must give the same bits again.
+  if (!is_new && known->second != hash) ++counts_.changed_on_recompute;
+}
+
+}  // namespace lockstep::testing

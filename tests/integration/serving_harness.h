@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "router/core/scheduler.h"
+#include "worker/executor/step_executor.h"
+#include "worker/model/forward_model.h"
+
+namespace lockstep::testing {
+
+// What one sequence showed to the outside, and the bits behind it.
+struct SequenceRecord {
+  std::vector<TokenId> tokens;
+  std::vector<std::pair<TokenId, uint32_t>> logprob_bits;  // chosen token, bits of its log-probability
+  std::map<uint32_t, uint64_t> logit_hashes;               // position of the sampled token -> hash
+  bool finished = false;
+  router::FinishReason reason = router::FinishReason::kStop;
+  absl::Status error;
+
+  bool operator==(const SequenceRecord&) const = default;
+};
+
+struct RequestRecord {
+  std::vector<SequenceRecord> samples;
+  std::vector<uint32_t> prompt_logprob_bits;
+
+  bool operator==(const RequestRecord&) const = default;
+};
+
+using Records = std::map<RequestKey, RequestRecord>;
+
+// How often a schedule did what it was made to do.
+struct ScheduleCounts {
+  uint64_t steps = 0;
+  uint64_t preemptions = 0;
+  uint64_t prefix_hit_tokens = 0;
+  uint64_t partial_prefills = 0;  // rows that computed some but not all of the tokens left
+  uint64_t mixed_steps = 0;       // prefill and decode rows in one step
+  uint64_t restarts = 0;
+  uint64_t changed_on_recompute = 0;  // logits rows that differed when computed again
+  uint64_t overlapped_steps = 0;  // planned while an earlier step's result was unknown
+  uint32_t largest_batch = 0;
+};
+
+// One life of a worker as an adversary chooses it.
+struct WorkerLife {
+  router::WorkerLimits limits;
+  uint64_t num_steps = UINT64_MAX;  // then the worker is lost with whatever is in flight
+};
+
+// The real scheduler, step codec and executor in one thread, without sockets: plans pile up, run and are
+// acknowledged in an order that a seed decides. Records every token and the hash of every logits row.
+class ServingHarness {
+ public:
+  ServingHarness(worker::ForwardModel& model, router::SchedulerConfig config, uint64_t seed);
+  ~ServingHarness();
+
+  void Submit(std::shared_ptr<const router::Request> request);
+  void CancelLater(RequestKey request, uint64_t at_step) { cancellations_.emplace(at_step, request); }
+
+  // Runs until every request ended; the last life never ends early. Requests are submitted in order,
+  // a random few at a time.
+  void Run(const std::vector<WorkerLife>& lives);
+
+  const Records& records() const { return records_; }
+  const ScheduleCounts& counts() const { return counts_; }
+
+ private:
+  struct InFlight;
+
+  void RunLife(const WorkerLife& life, bool is_last);
+  void SubmitSome();
+  bool PlanOne();
+  void ExecuteOldest();
+  void ApplyOldest();
+  void CollectEvents();
+  void Observe(const worker::LogitsObservation& observation);
+  bool Chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
+
+  worker::ForwardModel& model_;
+  std::unique_ptr<worker::StepExecutor> executor_;
+  router::Scheduler scheduler_;
+  std::mt19937_64 random_;
+  absl::Time now_ = absl::UnixEpoch();
+  uint64_t epoch_ = 0;
+  std::deque<std::shared_ptr<const router::Request>> to_submit_;
+  std::multimap<uint64_t, RequestKey> cancellations_;
+  std::deque<InFlight> in_flight_;  // planned; the first `num_executed_` have results
+  size_t num_executed_ = 0;
+  std::map<SlotId, std::pair<RequestKey, uint32_t>> slot_owner_;  // as the executor sees slots
+  std::map<SlotId, uint32_t> prefill_left_;  // known tokens not yet computed, likewise
+  Records records_;
+  ScheduleCounts counts_;
+};
+
+}  // namespace lockstep::testing

@@ -1,0 +1,57 @@
+#include "kernels/sampling/philox.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <set>
+
+namespace lockstep::kernels {
+namespace {
+
+using Block = std::array<uint32_t, 4>;
+
+// The vectors that the authors of Random123 publish for philox4x32 with 10 rounds.
+TEST(PhiloxTest, KnownAnswers) {
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(UniformDrawTest, EveryPartOfTheKeyCounts) {
+  const DrawKey key{.seed = 5, .sample_index = 6, .position = 7, .draw = 8};
+  std::set<double> draws = {UniformDraw(key)};
+  for (int part = 0; part < 5; ++part) {
+    DrawKey other = key;
+    if (part == 0) other.seed += 1;
+    if (part == 1) other.seed += uint64_t{1} << 32;
+    if (part == 2) other.sample_index += 1;
+    if (part == 3) other.position += 1;
+    if (part == 4) other.draw += 1;
+    draws.insert(UniformDraw(other));
+  }
+  EXPECT_EQ(draws.size(), 6u);
+  EXPECT_EQ(UniformDraw(key), UniformDraw(key));
+}
+
+TEST(UniformDrawTest, FillsTheUnitInterval) {
+  constexpr int kNumDraws = 100'000, kNumBins = 64;
+  std::array<int, kNumBins> bins{};
+  for (uint32_t position = 0; position < kNumDraws; ++position) {
+    const double draw = UniformDraw({.seed = 1, .sample_index = 0, .position = position, .draw = 0});
+    ASSERT_GE(draw, 0.0);
+    ASSERT_LT(draw, 1.0);
+    ++bins[static_cast<size_t>(draw * kNumBins)];
+  }
+  double chi_square = 0;
+  for (const int count : bins) {
+    const double expected = static_cast<double>(kNumDraws) / kNumBins;
+    chi_square += (count - expected) * (count - expected) / expected;
+  }
+  EXPECT_LT(chi_square, 126.0);  // 63 degrees of freedom, p about 4e-6
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

@@ -1,0 +1,78 @@
+#include "tests/kernels/sampling/sample_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lockstep::testing {
+namespace {
+
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
+
+using Candidates = std::vector<std::pair<TokenId, double>>;
+
+bool Contains(const std::vector<TokenId>& ids, TokenId token) {
+  return std::find(ids.begin(), ids.end(), token) != ids.end();
+}
+
+std::vector<double> AdjustedScores(const kernels::SampleParams& params, const std::vector<float>& logits,
+                                   const std::vector<kernels::TokenCount>& seen, bool mask_stop_ids) {
+  std::vector<double> scores(logits.begin(), logits.end());
+  for (TokenId token = 0; token < scores.size(); ++token) {
+    const bool allowed = params.allowed_token_ids.empty() || Contains(params.allowed_token_ids, token);
+    if (std::isnan(scores[token]) || !allowed) scores[token] = kMasked;
+  }
+  for (size_t i = 0; i < params.logit_bias_ids.size(); ++i) {
+    scores[params.logit_bias_ids[i]] += double{params.logit_bias_values[i]};
+  }
+  for (const kernels::TokenCount& entry : seen) {
+    double& score = scores[entry.token];
+    score = score > 0 ? score / params.repetition_penalty : score * params.repetition_penalty;
+    if (entry.num_generated > 0) score -= params.presence_penalty;
+    score -= double{params.frequency_penalty} * entry.num_generated;
+  }
+  if (mask_stop_ids) {
+    for (const TokenId token : params.stop_token_ids) scores[token] = kMasked;
+  }
+  return scores;
+}
+
+void Normalize(Candidates& candidates) {
+  double sum = 0;
+  for (const auto& [token, weight] : candidates) sum += weight;
+  for (auto& [token, weight] : candidates) weight /= sum;
+}
+
+}  // namespace
+
+Candidates ReferenceDistribution(const kernels::SampleParams& params, std::vector<float> logits,
+                                 const std::vector<kernels::TokenCount>& seen, bool mask_stop_ids) {
+  const std::vector<double> scores = AdjustedScores(params, logits, seen, mask_stop_ids);
+  Candidates candidates;
+  for (TokenId token = 0; token < scores.size(); ++token) {
+    if (scores[token] > kMasked) candidates.emplace_back(token, scores[token]);
+  }
+  if (candidates.empty()) return {};
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (params.temperature == 0) return {{candidates[0].first, 1.0}};
+  if (params.top_k > 0 && candidates.size() > params.top_k) candidates.resize(params.top_k);
+  const double max = candidates[0].second;
+  for (auto& [token, score] : candidates) score = std::exp((score - max) / params.temperature);
+  Normalize(candidates);
+  double sum = 0;
+  size_t kept = 0;
+  while (kept < candidates.size() && (kept == 0 || params.top_p >= 1 || sum < params.top_p)) {
+    sum += candidates[kept++].second;
+  }
+  candidates.resize(kept);
+  const double least = params.min_p * candidates[0].second;
+  std::erase_if(candidates, [least](const auto& candidate) { return candidate.second < least; });
+  Normalize(candidates);
+  // Without top_k and top_p a draw walks in ascending id.
+  const bool by_id = params.top_p >= 1 && (params.top_k == 0 || params.top_k >= scores.size());
+  if (by_id) std::sort(candidates.begin(), candidates.end());
+  return candidates;
+}
+
+}  // namespace lockstep::testing

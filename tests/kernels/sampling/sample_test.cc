@@ -1,0 +1,252 @@
+#include "kernels/sampling/sample.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "kernels/sampling/philox.h"
+#include "tests/kernels/sampling/sample_reference.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using ::lockstep::testing::ReferenceDistribution;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> GaussianRow(size_t size, uint64_t seed, float scale = 2.0f) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> row(size);
+  for (float& x : row) x = normal(random);
+  return row;
+}
+
+// Samples with a workspace of its own; `logits` is left alone.
+absl::StatusOr<TokenId> Sample(const SampleParams& params, std::vector<float> logits, uint32_t position = 0,
+                               const std::vector<TokenCount>& seen = {}, bool mask_stop_ids = false) {
+  SampleWorkspace workspace(static_cast<uint32_t>(logits.size()));
+  return SampleToken(params, {logits, seen, mask_stop_ids, position}, workspace);
+}
+
+SampleParams Greedy() { return {.temperature = 0.0f}; }
+
+TEST(SampleTest, GreedyTakesTheBestAndTiesGoToTheLowestId) {
+  EXPECT_EQ(*Sample(Greedy(), {1, 5, 3, 5}), 1u);
+  EXPECT_EQ(*Sample(Greedy(), {kNan, -7, kNan, -7}), 1u);
+  EXPECT_EQ(*Sample(Greedy(), {0, kInf, kNan, kInf}), 1u);
+}
+
+TEST(SampleTest, GreedyIgnoresTheFilters) {
+  SampleParams params = Greedy();
+  params.top_k = 2;
+  params.top_p = 0.1f;
+  params.min_p = 0.9f;
+  EXPECT_EQ(*Sample(params, GaussianRow(1000, 1)), *Sample(Greedy(), GaussianRow(1000, 1)));
+}
+
+TEST(SampleTest, NoCandidateIsAnErrorThatNamesThePosition) {
+  SampleParams params = Greedy();
+  EXPECT_EQ(Sample(params, {kNan, kNan}).status().code(), absl::StatusCode::kInternal);
+  params.allowed_token_ids = {1, 2};
+  params.stop_token_ids = {2, 1};
+  EXPECT_TRUE(Sample(params, {9, 1, 2, 9}).ok());
+  const auto masked = Sample(params, {9, 1, 2, 9}, 17, {}, /*mask_stop_ids=*/true);
+  EXPECT_EQ(masked.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(masked.status().message()), ::testing::HasSubstr("position 17"));
+  params.temperature = 1.0f;
+  EXPECT_FALSE(Sample(params, {9, 1, 2, 9}, 17, {}, /*mask_stop_ids=*/true).ok());
+}
+
+TEST(SampleTest, AdjustmentsBeforeSampling) {
+  SampleParams params = Greedy();
+  params.allowed_token_ids = {3, 0};
+  EXPECT_EQ(*Sample(params, {1, 9, 9, 2}), 3u);
+  params = Greedy();
+  params.logit_bias_ids = {0, 2};
+  params.logit_bias_values = {-4.0f, 3.5f};
+  EXPECT_EQ(*Sample(params, {5, 4, 1, 2}), 2u);
+  params = Greedy();
+  params.stop_token_ids = {1};
+  EXPECT_EQ(*Sample(params, {1, 9, 8}), 1u);
+  EXPECT_EQ(*Sample(params, {1, 9, 8}, 0, {}, /*mask_stop_ids=*/true), 2u);
+}
+
+TEST(SampleTest, BiasCannotBringBackWhatIsMasked) {
+  SampleParams params = Greedy();
+  params.allowed_token_ids = {0};
+  params.logit_bias_ids = {1};
+  params.logit_bias_values = {std::numeric_limits<float>::max()};
+  EXPECT_EQ(*Sample(params, {1, 1}), 0u);
+  EXPECT_EQ(*Sample(params, {1, kNan}), 0u);
+}
+
+TEST(SampleTest, PenaltiesCountPromptAndGeneratedTokensAsDefined) {
+  const std::vector<TokenCount> seen = {{0, 0}, {1, 2}};  // 0 in the prompt only, 1 generated twice
+  SampleParams params = Greedy();
+  params.repetition_penalty = 2.0f;
+  EXPECT_EQ(*Sample(params, {4, 5, 2.4f}, 0, seen), 1u);  // 2, 2.5, 2.4
+  EXPECT_EQ(*Sample(params, {-1, -1, -1.5f}, 0, seen), 2u);  // -2, -2, -1.5
+  params = Greedy();
+  params.presence_penalty = 1.0f;
+  EXPECT_EQ(*Sample(params, {4, 4.5f, 3.6f}, 0, seen), 0u);  // 4, 3.5, 3.6
+  params = Greedy();
+  params.frequency_penalty = 0.5f;
+  EXPECT_EQ(*Sample(params, {3.4f, 4.5f, 3.6f}, 0, seen), 2u);  // 3.4, 3.5, 3.6
+}
+
+TEST(SampleTest, TopKOfOneIsGreedy) {
+  SampleParams params{.temperature = 1.0f, .top_k = 1};
+  for (uint32_t position = 0; position < 50; ++position) EXPECT_EQ(*Sample(params, {1, 5, 3, 5}, position), 1u);
+}
+
+TEST(SampleTest, TiesAtTheBordersGoToTheLowestIds) {
+  const std::vector<float> equal(100, 1.0f);
+  const auto drawn = [&equal](const SampleParams& params) {
+    std::set<TokenId> tokens;
+    for (uint32_t position = 0; position < 400; ++position) tokens.insert(*Sample(params, equal, position));
+    return tokens;
+  };
+  EXPECT_EQ(drawn({.temperature = 1.0f, .top_k = 3}), (std::set<TokenId>{0, 1, 2}));
+  // The token that crosses the border belongs to the nucleus.
+  EXPECT_EQ(drawn({.temperature = 1.0f, .top_p = 0.035f}), (std::set<TokenId>{0, 1, 2, 3}));
+  EXPECT_EQ(drawn({.temperature = 1.0f, .top_p = 1e-6f}), (std::set<TokenId>{0}));
+}
+
+TEST(SampleTest, TinyTemperatureIsGreedyWithoutOverflow) {
+  for (const float temperature : {1e-3f, 1e-30f, std::numeric_limits<float>::denorm_min()}) {
+    const std::vector<float> row = GaussianRow(500, 2);
+    EXPECT_EQ(*Sample({.temperature = temperature}, row), *Sample(Greedy(), row)) << temperature;
+  }
+}
+
+TEST(SampleTest, ResultDependsOnSeedSampleAndPosition) {
+  const std::vector<float> row(4096, 0.0f);
+  const SampleParams params{.temperature = 1.0f, .seed = 1};
+  SampleParams other_seed = params, other_sample = params;
+  other_seed.seed = 2;
+  other_sample.sample_index = 1;
+  EXPECT_EQ(*Sample(params, row, 3), *Sample(params, row, 3));
+  const std::set<TokenId> distinct = {*Sample(params, row, 3), *Sample(params, row, 4),
+                                      *Sample(other_seed, row, 3), *Sample(other_sample, row, 3)};
+  EXPECT_EQ(distinct.size(), 4u);
+}
+
+// All combinations of filters on rows of several sizes and shapes.
+std::vector<SampleParams> ManyParams(size_t vocab_size) {
+  std::vector<SampleParams> all;
+  for (const float temperature : {0.5f, 1.0f, 1.7f}) {
+    for (const uint32_t top_k : {0u, 1u, 7u, 100u, 1'000'000u}) {
+      for (const float top_p : {1.0f, 0.95f, 0.3f}) {
+        for (const float min_p : {0.0f, 0.05f}) {
+          all.push_back({.temperature = temperature, .top_p = top_p, .top_k = top_k, .min_p = min_p});
+        }
+      }
+    }
+  }
+  for (size_t i = 0; i < all.size(); i += 3) {
+    all[i].presence_penalty = 0.5f;
+    all[i].frequency_penalty = 0.2f;
+    all[i].repetition_penalty = 1.2f;
+    all[i].logit_bias_ids = {static_cast<TokenId>(vocab_size - 1)};
+    all[i].logit_bias_values = {2.0f};
+    all[i].stop_token_ids = {0};
+  }
+  for (size_t i = 1; i < all.size(); i += 5) {
+    for (TokenId token = 0; token < vocab_size; token += 3) all[i].allowed_token_ids.push_back(token);
+  }
+  return all;
+}
+
+// The walk of a uniform number through a distribution; nothing where rounding could decide.
+std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution, double uniform) {
+  double sum = 0;
+  for (const auto& [token, probability] : distribution) {
+    sum += probability;
+    if (std::abs(sum - uniform) < 1e-5) return std::nullopt;
+    if (sum > uniform) return token;
+  }
+  return std::nullopt;
+}
+
+TEST(SampleTest, EqualsTheFp64Reference) {
+  int num_compared = 0, num_skipped = 0;
+  for (const size_t vocab_size : {size_t{5}, size_t{64}, size_t{1500}, size_t{20'000}}) {
+    const std::vector<SampleParams> all = ManyParams(vocab_size);
+    SampleWorkspace workspace(static_cast<uint32_t>(vocab_size));  // shared: nothing may linger in it
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (vocab_size > 5000 && i % 7 != 0) continue;
+      std::vector<float> logits = GaussianRow(vocab_size, i);
+      logits[i % vocab_size] = kNan;
+      const std::vector<TokenCount> seen = {{1, 0}, {2, 1}, {3, 4}};
+      const bool mask = i % 2 == 0;
+      const std::vector<TokenCount> counted = all[i].has_penalties() ? seen : std::vector<TokenCount>{};
+      const auto distribution = ReferenceDistribution(all[i], logits, counted, mask);
+      for (uint32_t position = 0; position < 10; ++position) {
+        const auto expected = Walk(distribution, UniformDraw({.seed = 0, .position = position}));
+        std::vector<float> scratch = logits;
+        const auto token = SampleToken(all[i], {scratch, counted, mask, position}, workspace);
+        ASSERT_TRUE(token.ok());
+        if (!expected) {
+          ++num_skipped;
+          continue;
+        }
+        ++num_compared;
+        ASSERT_EQ(*token, *expected) << vocab_size << " params " << i << " position " << position;
+      }
+    }
+  }
+  EXPECT_GT(num_compared, 2000);
+  EXPECT_LT(num_skipped * 20, num_compared);
+}
+
+// Draws over positions follow the distribution: chi-square against the reference.
+TEST(SampleTest, DrawsFollowTheDistribution) {
+  constexpr int kNumDraws = 40'000;
+  const std::vector<float> logits = GaussianRow(40, 3, 1.0f);
+  for (const SampleParams& params :
+       {SampleParams{.temperature = 1.0f, .seed = 11}, SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
+        SampleParams{.temperature = 0.8f, .top_p = 0.8f, .seed = 13},
+        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14}}) {
+    const auto distribution = ReferenceDistribution(params, logits, {}, false);
+    std::map<TokenId, int> counts;
+    SampleWorkspace workspace(40);
+    for (uint32_t position = 0; position < kNumDraws; ++position) {
+      std::vector<float> scratch = logits;
+      ++counts[*SampleToken(params, {scratch, {}, false, position}, workspace)];
+    }
+    double chi_square = 0;
+    int total = 0;
+    for (const auto& [token, probability] : distribution) {
+      const double expected = probability * kNumDraws;
+      chi_square += (counts[token] - expected) * (counts[token] - expected) / expected;
+      total += counts[token];
+    }
+    EXPECT_EQ(total, kNumDraws) << "a token outside the distribution was drawn";
+    // Mean plus 5 standard deviations of the chi-square distribution.
+    const double freedom = static_cast<double>(distribution.size()) - 1;
+    EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
+  }
+}
+
+TEST(SampleTest, AWorkspaceMakesNoDifference) {
+  SampleWorkspace used(3000);
+  for (uint32_t i = 0; i < 30; ++i) {
+    const SampleParams params{.temperature = 1.0f, .top_p = 0.9f, .top_k = i % 2 == 0 ? 0 : 50u, .seed = i};
+    std::vector<float> logits = GaussianRow(3000, i);
+    const TokenId alone = *Sample(params, logits, i);
+    EXPECT_EQ(*SampleToken(params, {logits, {}, false, i}, used), alone);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Checks of the source tree that no compiler does.
+
+    python3 tests/lint/lint.py [--root FOLDER] [--build FOLDER] [CHECK ...]
+
+Without names all checks run. Errors give exit code 1; warnings are printed only.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import repository_checks
+import source_checks
+
+CHECKS = {
+    "includes": source_checks.check_includes,
+    "constructs": source_checks.check_constructs,
+    "sizes": source_checks.check_sizes,
+    "built": None,  # needs the build folder as well
+    "layout": repository_checks.check_layout,
+    "links": repository_checks.check_links,
+    "corpora": repository_checks.check_corpora,
+    "scripts": repository_checks.check_scripts,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--build", type=pathlib.Path, help="build folder, build/dev by default")
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"of {', '.join(CHECKS)}")
+    arguments = parser.parse_args()
+    unknown = set(arguments.checks) - set(CHECKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(CHECKS)}")
+
+    build = arguments.build or arguments.root / "build" / "dev"
+    CHECKS["built"] = lambda root: source_checks.check_built(root, build / "compile_commands.json")
+
+    num_errors = num_warnings = 0
+    for name in arguments.checks or CHECKS:
+        for finding in CHECKS[name](arguments.root):
+            print(finding)
+            num_warnings += finding.is_warning
+            num_errors += not finding.is_warning
+    print(f"{num_errors} errors, {num_warnings} warnings")
+    return 1 if num_errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

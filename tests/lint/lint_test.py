@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Plants one violation after the other in a temporary tree: each check must find its own."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import repository_checks
+import source_checks
+
+
+class LintTest(unittest.TestCase):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self._folder.cleanup)
+        self.root = pathlib.Path(self._folder.name)
+
+    def plant(self, path, text):
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        return target
+
+    def messages(self, check):
+        return [str(finding) for finding in check(self.root)]
+
+    def assert_clean(self, check):
+        self.assertEqual(self.messages(check), [])
+
+    def assert_finds(self, check, *parts):
+        """Exactly one finding, which contains all `parts`."""
+        found = self.messages(check)
+        self.assertEqual(len(found), 1, found)
+        for part in parts:
+            self.assertIn(part, found[0])
+
+
+class IncludesTest(LintTest):
+    FORBIDDEN = {
+        "router/engine/a.cc": "kernels/gemm/gemm.h",
+        "router/api/a.cc": "worker/model/spec.h",
+        "router/text/a.h": "cuda_runtime.h",
+        "router/core/scheduler.cc": "lockstep/worker/v1/worker.pb.h",
+        "router/core/a.cc": "router/engine/engine.h",
+        "router/core/b.h": "thread",
+        "router/core/c.h": "common/mutex.h",
+        "router/core/d.h": "absl/time/clock.h",
+        "router/core/e.h": "sys/socket.h",
+        "kernels/gemm/gemm.h": "worker/model/spec.h",
+        "kernels/gemm/gemm_cpu.cc": "grpcpp/grpcpp.h",
+        "kernels/norm/norm.h": "lockstep/worker/v1/worker.pb.h",
+        "common/a.cc": "router/core/step.h",
+        "common/b.h": "google/protobuf/message.h",
+        "worker/executor/a.cc": "router/core/step.h",
+    }
+    ALLOWED = {
+        "router/engine/a.cc": "lockstep/worker/v1/worker.pb.h",
+        "router/engine/b.cc": "thread",
+        "router/core/a.cc": "absl/time/time.h",
+        "worker/executor/a.cc": "kernels/gemm/gemm.h",
+        "worker/comm/b.cc": "nccl.h",
+        "tests/integration/a_test.cc": "worker/model/spec.h",
+    }
+
+    def setUp(self):
+        super().setUp()
+        # Every header that is included is there: only the arrow is wrong.
+        for header in [*self.FORBIDDEN.values(), *self.ALLOWED.values()]:
+            self.plant(header, "#pragma once\n")
+
+    def test_finds_each_wrong_arrow(self):
+        for path, header in self.FORBIDDEN.items():
+            with self.subTest(path=path, header=header):
+                target = self.plant(path, f'#include <string>\n#include "{header}"\n')
+                self.assert_finds(source_checks.check_includes, f"{path}:2:", header)
+                target.write_text("")
+
+    def test_lets_right_arrows_pass(self):
+        for path, header in self.ALLOWED.items():
+            self.plant(path, f'#include "{header}"\n')
+        self.assert_clean(source_checks.check_includes)
+
+    def test_finds_an_include_relative_to_its_own_folder(self):
+        self.plant("worker/model/spec_reader.cc", '#include "spec.h"\n')
+        self.assert_finds(source_checks.check_includes, "not a path from the root")
+
+
+class ConstructsTest(LintTest):
+    def test_finds_each_construct(self):
+        for code in ('auto* x = getenv("HOME");', "std::mutex m;", "absl::Mutex m;",
+                     "std::lock_guard<M> l(m);", "std::this_thread::sleep_for(t);", "absl::SleepFor(t);",
+                     "ABSL_FLAG(int, n, 1, \"\");", 'asm volatile("nop");', "using namespace std;",
+                     "GTEST_SKIP() << 1;", "TEST(A, DISABLED_B) {}", "// TO" "DO: later"):
+            with self.subTest(code=code):
+                target = self.plant("router/engine/a.cc", f"\n{code}\n")
+                self.assert_finds(source_checks.check_constructs, "router/engine/a.cc:2: error")
+                target.unlink()
+
+    def test_finds_a_header_without_a_guard(self):
+        self.plant("common/a.h", "int x;\n")
+        self.assert_finds(source_checks.check_constructs, "#pragma once")
+
+    def test_lets_exceptions_comments_and_literals_pass(self):
+        self.plant("common/mutex.h", "#pragma once\nstd::mutex m;\n")
+        self.plant("kernels/core/ptx/a.cu", 'asm("nop");\n')
+        self.plant("worker/main.cc", 'ABSL_FLAG(int, n, 1, "");\n')
+        self.plant("tests/kernels/a_cuda_test.cc", "GTEST_SKIP();\n")
+        self.plant("router/a.cc", '// std::mutex\n/* getenv(\n std::mutex */ const char* k = "getenv(";\n'
+                   'auto r = R"x(std::mutex)x"; int n = 1\'000;\n')
+        self.assert_clean(source_checks.check_constructs)
+
+
+class SizesTest(LintTest):
+    def test_warns_above_the_wanted_size_and_fails_above_the_limit(self):
+        for num_lines, header, expected in ((401, False, "warning"), (601, False, "error"), (201, True, "warning")):
+            with self.subTest(num_lines=num_lines):
+                target = self.plant("router/a.h" if header else "router/a.cc", "int x;\n" * num_lines)
+                self.assert_finds(source_checks.check_sizes, expected, f"{num_lines} lines")
+                target.unlink()
+
+    def test_warns_about_a_long_function_and_many_parameters(self):
+        body = "  Call();\n" * 60
+        self.plant("router/a.cc", "namespace x {\n\nint Long(int a,\n         int b) {\n" + body + "}\n\n"
+                   "void Wide(A a, B<int, int> b, C c, D d, E e, F f) {\n  Call(a, b);\n}\n\n}  // namespace x\n")
+        found = self.messages(source_checks.check_sizes)
+        self.assertEqual(len(found), 2, found)
+        self.assertIn("a.cc:3: warning: Long has 63 lines", found[0])
+        self.assertIn("Wide has 6 parameters", found[1])
+
+    def test_warns_about_long_lines(self):
+        self.plant("router/a.cc", "int a;\n" + ("// " + "x" * 98 + "\n") * 2)
+        self.assert_finds(source_checks.check_sizes, "a.cc:2: warning: 2 lines are longer than 100")
+
+    def test_lets_ordinary_code_pass(self):
+        self.plant("router/a.cc", "namespace x {\nnamespace {\n\nstruct S {\n  int a;\n};\n" + "\nvoid F(int a) {\n"
+                   "  if (a) {\n    G();\n  }\n}\n" * 20 + "\n}  // namespace\n}  // namespace x\n")
+        self.assert_clean(source_checks.check_sizes)
+
+
+class BuiltTest(LintTest):
+    def check(self, root):
+        return source_checks.check_built(root, root / "build/compile_commands.json")
+
+    def test_finds_a_source_that_nothing_builds(self):
+        self.plant("build/compile_commands.json", json.dumps(
+            [{"file": str(self.plant(f"router/core/{name}", ""))} for name in ("a.cc", "sub/b.cc")]))
+        self.assert_clean(self.check)
+        self.plant("router/core/orphan_a.cc", "")
+        self.assert_finds(self.check, "router/core/orphan_a.cc")
+
+    def test_asks_for_a_configured_tree(self):
+        self.assert_finds(self.check, "configure the tree first")
+
+
+class RepositoryTest(LintTest):
+    def plant_layout(self):
+        for name in repository_checks.TOP_LEVEL:
+            self.plant(name, "")
+
+    def test_finds_a_missing_top_level_entry(self):
+        self.plant_layout()
+        self.assert_clean(repository_checks.check_layout)
+        (self.root / "LICENSE").unlink()
+        self.assert_finds(repository_checks.check_layout, "LICENSE", "missing")
+
+    def test_finds_a_tracked_extra_top_level_entry(self):
+        self.plant_layout()
+        self.plant("scripts/a.sh", "")
+        for command in (["init", "--quiet"], ["add", "--all"]):
+            subprocess.run(["git", "-C", str(self.root), *command], check=True, capture_output=True)
+        self.assert_finds(repository_checks.check_layout, "scripts", "does not belong")
+
+    def test_finds_broken_links_and_anchors(self):
+        self.plant("docs/b.md", "# Two words: here\n")
+        for link, found in (("b.md", 0), ("b.md#two-words-here", 0), ("../docs/b.md", 0), ("missing.md", 1),
+                            ("b.md#nowhere", 1)):
+            with self.subTest(link=link):
+                self.plant("docs/a.md", f"See [it]({link}) and `[code](x.md)`.\n\n```\n[code](x.md)\n```\n")
+                self.assertEqual(len(self.messages(repository_checks.check_links)), found)
+
+    def test_finds_a_fuzzer_without_a_corpus(self):
+        self.plant("tests/fuzz/text/CMakeLists.txt",
+                   "lockstep_fuzzer(full SOURCES a.cc CORPUS ${CMAKE_CURRENT_SOURCE_DIR}/corpus/full)\n"
+                   "lockstep_fuzzer(empty SOURCES b.cc\n                DEPS x\n"
+                   "                CORPUS ${CMAKE_SOURCE_DIR}/tests/fuzz/text/corpus/empty)\n")
+        self.plant("tests/fuzz/text/corpus/full/seed", "x")
+        self.assert_finds(repository_checks.check_corpora, "CMakeLists.txt:2:", "empty")
+
+    def test_finds_broken_scripts(self):
+        good = "#!/usr/bin/env bash\nset -euo pipefail\n"
+        for path, text, mode, expected in (("deploy/a", good + "if true; then\n", 0o755, "syntax error"),
+                                           ("deploy/a", good, 0o644, "not executable"),
+                                           ("deploy/a", "#!/usr/bin/env bash\n", 0o755, "pipefail"),
+                                           ("deploy/a.py", "def f(:\n", 0o644, "does not compile")):
+            with self.subTest(expected=expected):
+                target = self.plant(path, text)
+                target.chmod(mode)
+                self.assert_finds(repository_checks.check_scripts, expected)
+                target.unlink()
+
+
+if __name__ == "__main__":
+    unittest.main()

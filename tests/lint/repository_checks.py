@@ -1,0 +1,100 @@
+"""Checks of the repository around the code: layout, documents, corpora, scripts."""
+
+import pathlib
+import re
+import subprocess
+
+from tree import Finding, files, numbered_lines, read, tracked_top_level
+
+# --- layout ---
+
+TOP_LEVEL = {
+    "CMakeLists.txt", "proto", "router", "worker", "kernels", "common", "deploy", "tests", "bench", "docs",
+    "README.md", "LICENSE", "CMakePresets.json", "quickstart", "test",
+    ".ci", ".clang-format", ".clang-tidy", ".gitignore",
+}
+
+
+def check_layout(root):
+    for name in sorted(TOP_LEVEL):
+        if not (root / name).exists():
+            yield Finding(pathlib.Path(name), 0, "missing at the top of the repository")
+    for name in sorted((tracked_top_level(root) or TOP_LEVEL) - TOP_LEVEL):
+        yield Finding(pathlib.Path(name), 0, "does not belong at the top of the repository")
+
+
+# --- links in documents ---
+
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+
+
+def anchors(markdown):
+    """The anchors of a document's headings, spelled as GitHub does."""
+    found = set()
+    for heading in re.findall(r"^#+\s+(.*?)\s*#*$", markdown, re.MULTILINE):
+        text = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
+        found.add(text.replace(" ", "-"))
+    return found
+
+
+def check_links(root):
+    for path in files(root, ".md"):
+        inside_code = False
+        for number, line in numbered_lines(root, path):
+            if line.lstrip().startswith("```"):
+                inside_code = not inside_code
+            if inside_code:
+                continue
+            for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                file, _, anchor = target.partition("#")
+                linked = (root / path.parent / file) if file else root / path
+                if not linked.exists():
+                    yield Finding(path, number, f"the link {target} leads nowhere")
+                elif anchor and linked.suffix == ".md" and anchor not in anchors(linked.read_text("utf-8")):
+                    yield Finding(path, number, f"{linked.name} has no heading for #{anchor}")
+
+
+# --- fuzz corpora ---
+
+def check_corpora(root):
+    """Every lockstep_fuzzer() names a seed corpus, and the folder holds files."""
+    for path in files(root, ".txt", folders=("tests/fuzz",)):
+        if path.name != "CMakeLists.txt":
+            continue
+        text = read(root, path)
+        for match in re.finditer(r"^\s*lockstep_fuzzer\(\s*(\w+)(.*?)\)\s*$", text, re.MULTILINE | re.DOTALL):
+            name, arguments = match.groups()
+            line = text[:match.start(1)].count("\n") + 1
+            corpus = re.search(r"\bCORPUS\s+(\S+)", arguments)
+            if not corpus:
+                yield Finding(path, line, f"{name} has no CORPUS")
+                continue
+            folder = corpus.group(1)
+            for variable, value in (("CMAKE_SOURCE_DIR", "."), ("CMAKE_CURRENT_SOURCE_DIR", path.parent.as_posix())):
+                folder = folder.replace("${" + variable + "}", value)
+            if not files(root, folders=(folder,)):
+                yield Finding(path, line, f"the seed corpus {folder} of {name} is empty")
+
+
+# --- scripts ---
+
+def check_scripts(root):
+    """Scripts parse, can be executed, and stop at the first error."""
+    for path in files(root):
+        if path.suffix == ".py":
+            try:
+                compile(read(root, path), str(path), "exec")
+            except SyntaxError as error:
+                yield Finding(path, error.lineno or 0, f"does not compile: {error.msg}")
+            continue
+        if path.suffix or not (root / path).read_bytes().startswith(b"#!/usr/bin/env bash"):
+            continue
+        parsed = subprocess.run(["bash", "-n", str(root / path)], capture_output=True, text=True, check=False)
+        if parsed.returncode != 0:
+            yield Finding(path, 0, parsed.stderr.strip())
+        if not (root / path).stat().st_mode & 0o100:
+            yield Finding(path, 0, "is not executable")
+        if not re.search(r"^set -e?uo pipefail$", read(root, path), re.MULTILINE):
+            yield Finding(path, 0, "does not say set -euo pipefail")

@@ -1,0 +1,190 @@
+"""Checks of the C++ sources: who may include whom, what is not used, how large things are."""
+
+import collections
+import json
+import pathlib
+import re
+
+from tree import Finding, cpp_files, numbered_lines, read, without_comments_and_strings
+
+# --- include arrows (docs/architecture.md) ---
+
+# The first matching folder decides; of the project's own folders only these may be included. Generated
+# protobuf headers are "lockstep/...".
+ALLOWED_OWN = (
+    ("common", ("common",)),
+    ("kernels", ("kernels", "common")),
+    ("router/core", ("router/core", "common")),
+    ("router", ("router", "common", "lockstep")),
+    ("worker", ("worker", "kernels", "common", "lockstep")),
+)
+OWN_FOLDERS = ("common", "router", "worker", "kernels", "tests", "bench", "lockstep")
+
+CUDA_HEADER = re.compile(r"(cuda|cublas|cutlass|cute/|nccl|nvtx|curand|cub/)")
+RPC_HEADER = re.compile(r"(grpc|google/protobuf|google/rpc)")
+# Threads, locks, clocks, sockets: nothing of them in the pure scheduler.
+IMPURE_HEADER = re.compile(
+    r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|atomic|chrono|"
+    r"ctime|time\.h|sys/.*|netinet/.*|arpa/.*|unistd\.h|pthread\.h|boost/asio.*|"
+    r"absl/synchronization/.*|absl/time/clock\.h|spdlog/.*|prometheus/.*|"
+    r"common/(mutex|bounded_queue|clock|named_thread|metrics|admin_server|logging|shutdown_signal)\.h)$")
+
+
+def is_below(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def include_violation(path, header):
+    """Why file `path` may not include `header`, or None."""
+    for folder, allowed in ALLOWED_OWN:
+        if is_below(path, folder):
+            break
+    else:
+        return None
+    own = next((own for own in OWN_FOLDERS if is_below(header, own)), None)
+    if own and not any(is_below(header, prefix) for prefix in allowed):
+        return f"{folder}/ must not include {header}"
+    if folder in ("common", "kernels", "router/core") and RPC_HEADER.match(header):
+        return f"{folder}/ knows no gRPC and no protobuf, but includes {header}"
+    if folder not in ("kernels", "worker") and CUDA_HEADER.match(header):
+        return f"only kernels/ and worker/ know CUDA, but {folder}/ includes {header}"
+    if folder == "router/core" and IMPURE_HEADER.match(header):
+        return f"the scheduler is a pure state machine, but includes {header}"
+    return None
+
+
+def check_includes(root):
+    for path in cpp_files(root):
+        for number, line in numbered_lines(root, path):
+            match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+            if not match:
+                continue
+            quoted, header = match.group(1) == '"', match.group(2)
+            reason = include_violation(path.as_posix(), header)
+            if reason:
+                yield Finding(path, number, reason)
+            elif quoted and not header.startswith("lockstep/") and not (root / header).is_file():
+                yield Finding(path, number, f'"{header}" is not a path from the root of the repository')
+
+
+# --- constructs that are not used ---
+
+# (pattern, files that may, what to do instead). Patterns see code without comments and literals.
+FORBIDDEN = (
+    (r"\b(secure_)?getenv\s*\(", (), "configuration comes from flags, not from the environment"),
+    (r"\bstd::(recursive_|timed_|shared_|shared_timed_)?mutex\b|\bstd::condition_variable|"
+     r"\bstd::(lock_guard|unique_lock|scoped_lock|shared_lock)\b|"
+     r"\babsl::(Mutex|MutexLock|CondVar|Notification|BlockingCounter)\b",
+     ("common/mutex.h",), "use common/mutex.h"),
+    (r"\bstd::this_thread::sleep_|\babsl::SleepFor\b|\b(u|nano)?sleep\s*\(", ("router/client/",),
+     "wait for an event, with a deadline if need be"),  # a command-line tool may poll
+    (r"\bABSL_FLAG\s*\(", ("main.cc", "generate_main.cc", "bench/"), "flags are declared in main.cc only"),
+    (r"\basm\b", ("kernels/core/ptx/",), "inline assembly lives in kernels/core/ptx"),
+    (r"\busing\s+namespace\s+std\b", (), "name what is used"),
+)
+# Tests may skip only where the machine has no GPU.
+SKIPPING = re.compile(r"\bGTEST_SKIP\b|\bDISABLED_\w")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+
+
+def may_use(path, exceptions):
+    text = path.as_posix()
+    return any(text == e or (e.endswith("/") and text.startswith(e)) or path.name == e for e in exceptions)
+
+
+def check_constructs(root):
+    for path in cpp_files(root):
+        text = read(root, path)
+        code = without_comments_and_strings(text).splitlines()
+        for number, (line, raw) in enumerate(zip(code, text.splitlines()), start=1):
+            for pattern, exceptions, advice in FORBIDDEN:
+                match = re.search(pattern, line)
+                if match and not may_use(path, exceptions):
+                    yield Finding(path, number, f"{match.group().strip()}: {advice}")
+            if SKIPPING.search(line) and not path.name.endswith("_cuda_test.cc"):
+                yield Finding(path, number, "a skipped or disabled test; only *_cuda_test.cc may skip")
+            if UNFINISHED.search(raw):
+                yield Finding(path, number, "unfinished work belongs into an issue")
+        if path.suffix in (".h", ".cuh") and "#pragma once" not in text:
+            yield Finding(path, 0, "a header without #pragma once")
+
+
+# --- sizes (numbers to think about; a file twice as long as it should be is an error) ---
+
+FILE_LINES, HEADER_LINES, LIMIT_LINES = 400, 200, 600
+FUNCTION_LINES, PARAMETERS, COLUMNS = 60, 5, 100
+NOT_A_FUNCTION = re.compile(r"(namespace|class|struct|union|enum|extern|using|typedef|constexpr|const|static const)\b")
+
+Function = collections.namedtuple("Function", "name line num_lines num_parameters")
+
+
+def num_parameters(signature):
+    """Commas on the outermost level of the first parentheses; template arguments do not count."""
+    depth, angle, count, seen = 0, 0, 0, False
+    for character in signature[signature.find("("):]:
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+            if depth == 0:
+                break
+        elif character == "<":
+            angle += 1
+        elif character == ">":
+            angle -= 1
+        elif character == "," and depth == 1 and angle <= 0:
+            count += 1
+        if depth >= 1 and not character.isspace() and character != "(":
+            seen = True
+    return count + 1 if seen else 0
+
+
+def functions(text):
+    """Definitions at column 0, as Google style lays them out: up to a closing brace at column 0."""
+    lines = without_comments_and_strings(text).splitlines()
+    start = None
+    for index, line in enumerate(lines):
+        if line.rstrip() == "}" and start is not None:
+            signature = " ".join(lines[start:index]).split("{", 1)[0]
+            if "(" in signature and not NOT_A_FUNCTION.match(signature) and "INSTANTIATE" not in signature:
+                name = signature.split("(", 1)[0].split()[-1] if signature.split("(", 1)[0].split() else "?"
+                yield Function(name, start + 1, index - start + 1, num_parameters(signature))
+            start = None
+        elif line and not line[0].isspace() and line[0] not in "#}":
+            if start is None or lines[index - 1].rstrip().endswith((";", "}", "{")) or not lines[index - 1].strip():
+                start = index
+
+
+def check_sizes(root):
+    for path in cpp_files(root):
+        text = read(root, path)
+        num_lines = len(text.splitlines())
+        wanted = HEADER_LINES if path.suffix in (".h", ".cuh") else FILE_LINES
+        if num_lines > LIMIT_LINES:
+            yield Finding(path, 0, f"{num_lines} lines, the limit is {LIMIT_LINES}")
+        elif num_lines > wanted:
+            yield Finding(path, 0, f"{num_lines} lines, more than {wanted}", is_warning=True)
+        wide = [number for number, line in numbered_lines(root, path) if len(line) > COLUMNS]
+        if wide:
+            yield Finding(path, wide[0], f"{len(wide)} lines are longer than {COLUMNS} columns, this is the first",
+                          is_warning=True)
+        for function in functions(text):
+            if function.num_lines > FUNCTION_LINES:
+                yield Finding(path, function.line, f"{function.name} has {function.num_lines} lines, more than "
+                              f"{FUNCTION_LINES}", is_warning=True)
+            if function.num_parameters > PARAMETERS and "TEST" not in function.name:
+                yield Finding(path, function.line, f"{function.name} has {function.num_parameters} parameters, "
+                              f"more than {PARAMETERS}", is_warning=True)
+
+
+# --- every source is built ---
+
+def check_built(root, compile_commands):
+    """Compares the sources with what CMake compiles. CUDA sources are compiled only with a toolkit."""
+    if not compile_commands.is_file():
+        yield Finding(compile_commands, 0, "is missing: configure the tree first (deploy/build dev)")
+        return
+    compiled = {pathlib.Path(entry["file"]).resolve() for entry in json.loads(compile_commands.read_text())}
+    for path in cpp_files(root):
+        if path.suffix == ".cc" and (root / path).resolve() not in compiled:
+            yield Finding(path, 0, "no CMakeLists.txt builds this file")

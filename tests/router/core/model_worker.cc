@@ -1,0 +1,258 @@
+#include "tests/router/core/model_worker.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/status.h"
+#include "tests/router/core/reference_model.h"
+
+namespace lockstep::router::testing {
+
+void ModelWorker::Slot::Append(TokenId token) {
+  text_hashes.push_back(ExtendTextHash(text_hashes.empty() ? 0 : text_hashes.back(), token));
+  known.push_back(token);
+}
+
+uint32_t ModelWorker::Slot::max_total() const {
+  return static_cast<uint32_t>(request->prompt_tokens.size()) + request->sampling.max_new_tokens;
+}
+
+ModelWorker::ModelWorker(const WorkerLimits& limits)
+    : limits_(limits),
+      slots_(limits.max_slots),
+      cells_(size_t{limits.num_blocks} * limits.block_size_tokens) {}
+
+KvCell& ModelWorker::CellOf(const Slot& slot, uint32_t position) {
+  const uint32_t size = limits_.block_size_tokens;
+  return cells_[size_t{slot.blocks[position / size]} * size + position % size];
+}
+
+absl::Status ModelWorker::Execute(const StepPlan& plan, const Faults& faults, Executed& executed) {
+  if (plan.step_id != last_step_id_ + 1) {
+    return Internal("step {} follows step {}", plan.step_id, last_step_id_);
+  }
+  last_step_id_ = plan.step_id;
+  executed.outcome.step_id = plan.step_id;
+  if (plan.resync != refusing_ && plan.resync) return Internal("resync without a refusal");
+  if ((refusing_ && !plan.resync) || faults.refuse) {
+    refusing_ = true;
+    executed.outcome.refusal = FailedPrecondition("refused by the model worker");
+    return absl::OkStatus();
+  }
+  if (plan.resync) {
+    if (!plan.released.empty()) return Internal("resync releases slots that are gone");
+    if (plan.repeat_rows) return Internal("resync repeats rows that are gone");
+    refusing_ = false;
+    ++counts_.resyncs;
+    slots_.assign(limits_.max_slots, std::nullopt);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(ApplyReleased(plan));
+  LOCKSTEP_RETURN_IF_ERROR(ApplyStarted(plan));
+  return ApplyRows(plan, faults, executed);
+}
+
+absl::Status ModelWorker::ApplyReleased(const StepPlan& plan) {
+  for (SlotId slot : plan.released) {
+    if (slot >= limits_.max_slots) return Internal("released slot {} does not exist", slot);
+    if (!slots_[slot].has_value()) return Internal("released slot {} is vacant", slot);
+    slots_[slot].reset();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::CheckStarted(const StartedSlot& started) const {
+  const auto fail = [&started](std::string_view what) {
+    return Internal("started slot {}: {}", started.slot, what);
+  };
+  if (started.slot >= limits_.max_slots) return fail("does not exist");
+  if (slots_[started.slot].has_value()) return fail("is taken");
+  const std::vector<TokenId>& prompt = started.request->prompt_tokens;
+  if (started.known_tokens.size() < prompt.size() ||
+      !std::equal(prompt.begin(), prompt.end(), started.known_tokens.begin())) {
+    return fail("does not begin with its prompt");
+  }
+  if (started.num_computed_tokens >= started.known_tokens.size()) return fail("nothing to compute");
+  if (started.known_tokens.size() >= prompt.size() + started.request->sampling.max_new_tokens) {
+    return fail("is complete already");
+  }
+  if (started.blocks.size() * limits_.block_size_tokens < started.num_computed_tokens) {
+    return fail("has too few blocks for what is computed");
+  }
+  std::set<BlockId> seen;
+  for (BlockId block : started.blocks) {
+    if (block >= limits_.num_blocks) return fail("has a block that does not exist");
+    if (!seen.insert(block).second) return fail("has a block twice");
+  }
+  if (started.request->bypass_prefix_cache && started.num_computed_tokens > 0) {
+    return fail("was not to use the prefix cache");
+  }
+  const uint32_t first = started.first_prompt_logprob;
+  if (first > 0 && (first >= prompt.size() || started.num_computed_tokens >= first)) {
+    return fail("cannot give the prompt log-probabilities that it is asked for");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::ApplyStarted(const StepPlan& plan) {
+  for (const StartedSlot& started : plan.started) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckStarted(started));
+    Slot slot{.request = started.request,
+              .sample_index = started.sample_index,
+              .known = {},
+              .text_hashes = {},
+              .num_computed = started.num_computed_tokens,
+              .blocks = started.blocks,
+              .first_prompt_logprob = started.first_prompt_logprob};
+    for (TokenId token : started.known_tokens) slot.Append(token);
+    slots_[started.slot] = std::move(slot);
+    counts_.hit_tokens += started.num_computed_tokens;
+    if (std::ranges::count(plan.released, started.slot) > 0) ++counts_.slots_reused_at_once;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::CheckRow(const StepPlan& plan, const RunRow& row) const {
+  const Slot& slot = *slots_[row.slot];
+  const auto fail = [&row](std::string_view what) {
+    return Internal("row of slot {}: {}", row.slot, what);
+  };
+  if (row.num_tokens == 0) return fail("no tokens");
+  if (slot.inert) return absl::OkStatus();
+  if (slot.num_computed + row.num_tokens > slot.num_known()) return fail("more than it knows");
+  const bool decodes = row.num_tokens == 1 && slot.num_computed + 1 == slot.num_known();
+  if (plan.decode_iterations > 1 && !decodes) return fail("does not decode, but is to iterate");
+  const uint32_t iterations = std::min(plan.decode_iterations, slot.max_total() - slot.num_known());
+  const uint32_t num_positions = slot.num_computed + row.num_tokens + iterations - 1;
+  if (slot.blocks.size() * limits_.block_size_tokens < num_positions) return fail("too few blocks");
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::AppendBlocks(const RunRow& row) {
+  Slot& slot = *slots_[row.slot];
+  for (BlockId block : row.new_blocks) {
+    if (block >= limits_.num_blocks || std::ranges::count(slot.blocks, block) > 0) {
+      return Internal("row of slot {}: block {} does not exist or comes twice", row.slot, block);
+    }
+    slot.blocks.push_back(block);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::ApplyRows(const StepPlan& plan, const Faults& faults,
+                                    Executed& executed) {
+  if (plan.rows.empty()) return Internal("a step without rows");
+  std::vector<SlotId> rows;
+  uint64_t num_tokens = 0;
+  for (const RunRow& row : plan.rows) {
+    if (row.slot >= limits_.max_slots || !slots_[row.slot].has_value()) {
+      return Internal("row of slot {}: it is vacant", row.slot);
+    }
+    if (std::ranges::count(rows, row.slot) > 0) return Internal("slot {} runs twice", row.slot);
+    rows.push_back(row.slot);
+    num_tokens += row.num_tokens;
+  }
+  for (const StartedSlot& started : plan.started) {
+    if (std::ranges::count(rows, started.slot) == 0) {
+      return Internal("started slot {} does not run", started.slot);
+    }
+  }
+  if (num_tokens > limits_.max_step_tokens) return Internal("{} tokens in a step", num_tokens);
+  if (plan.decode_iterations == 0 || plan.decode_iterations > limits_.max_decode_iterations) {
+    return Internal("{} decode iterations", plan.decode_iterations);
+  }
+  const bool repeats = rows == last_rows_ && num_tokens == rows.size();
+  if (plan.repeat_rows && !repeats) return Internal("the rows are not the last step's");
+  counts_.repeated_steps += plan.repeat_rows ? 1 : 0;
+  counts_.multi_iteration_steps += plan.decode_iterations > 1 ? 1 : 0;
+  last_rows_ = rows;
+  for (const RunRow& row : plan.rows) {
+    LOCKSTEP_RETURN_IF_ERROR(AppendBlocks(row));
+    LOCKSTEP_RETURN_IF_ERROR(CheckRow(plan, row));
+    LOCKSTEP_RETURN_IF_ERROR(RunRowOnce(plan, row, faults, executed));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::RunRowOnce(const StepPlan& plan, const RunRow& row, const Faults& faults,
+                                     Executed& executed) {
+  Slot& slot = *slots_[row.slot];
+  RowOutcome outcome;
+  outcome.slot = row.slot;
+  if (slot.inert) {
+    ++counts_.inert_rows;
+    outcome.was_inert = true;
+    executed.outcome.rows.push_back(std::move(outcome));
+    return absl::OkStatus();
+  }
+  const bool fails = faults.failing_slot == row.slot;
+  const uint32_t iterations =
+      fails ? std::min(faults.num_tokens_before_failure, plan.decode_iterations - 1)
+            : plan.decode_iterations;
+  for (uint32_t i = 0; i < iterations && !slot.inert; ++i) {
+    const uint32_t start = slot.num_computed;
+    const uint32_t end = start + row.num_tokens;
+    LOCKSTEP_RETURN_IF_ERROR(Compute(slot, end, executed.writes));
+    AddPromptLogprobs(slot, start, end, outcome);
+    if (end == slot.num_known()) Sample(slot, outcome);
+  }
+  if (fails && !slot.inert) {
+    slot.inert = true;
+    outcome.prompt_logprobs.clear();
+    outcome.error = MakeError(absl::StatusCode::kAborted, "row failed by the model worker");
+  }
+  if (outcome.tokens.empty()) ++counts_.unsampled_rows;
+  // A row that has nothing to say is left out.
+  if (!outcome.tokens.empty() || !outcome.prompt_logprobs.empty() || !outcome.error.ok()) {
+    executed.outcome.rows.push_back(std::move(outcome));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::Compute(Slot& slot, uint32_t end, std::vector<KvWrite>& writes) {
+  const std::string& salt = slot.request->cache_salt;
+  for (uint32_t position = slot.num_computed; position < end; ++position) {
+    const KvCell cell{slot.text_hashes[position], salt};
+    CellOf(slot, position) = cell;
+    writes.push_back({.block = slot.blocks[position / limits_.block_size_tokens],
+                      .offset = position % limits_.block_size_tokens,
+                      .cell = cell});
+  }
+  for (uint32_t position = 0; position < end; ++position) {
+    if (CellOf(slot, position) == KvCell{slot.text_hashes[position], salt}) continue;
+    return Internal("request {}: the KV read at position {} of {} is not of its text",
+                    slot.request->key, position, end);
+  }
+  slot.num_computed = end;
+  return absl::OkStatus();
+}
+
+void ModelWorker::Sample(Slot& slot, RowOutcome& outcome) {
+  const Request& request = *slot.request;
+  const uint64_t hash = slot.text_hashes.back();
+  const auto num_prompt = static_cast<uint32_t>(request.prompt_tokens.size());
+  const TokenId token = NextToken(request, slot.sample_index, hash, slot.num_known() - num_prompt);
+  slot.Append(token);
+  outcome.tokens.push_back(token);
+  if (request.sampling.num_logprobs >= 0) outcome.logprobs.push_back(LogprobsOf(hash, token));
+  if (std::ranges::count(request.sampling.stop_token_ids, token) > 0) {
+    outcome.stopped = StopCause::kStopToken;
+  } else if (slot.num_known() == slot.max_total()) {
+    outcome.stopped = StopCause::kLength;
+  }
+  slot.inert = outcome.stopped != StopCause::kNone;
+}
+
+// The logits of position p are about the token at p + 1.
+void ModelWorker::AddPromptLogprobs(const Slot& slot, uint32_t start, uint32_t end,
+                                    RowOutcome& outcome) {
+  if (slot.first_prompt_logprob == 0) return;
+  const auto num_prompt = static_cast<uint32_t>(slot.request->prompt_tokens.size());
+  for (uint32_t position = start + 1; position <= end && position < num_prompt; ++position) {
+    if (position < slot.first_prompt_logprob) continue;
+    if (outcome.prompt_logprobs.empty()) outcome.first_prompt_logprob = position;
+    outcome.prompt_logprobs.push_back(
+        LogprobsOf(slot.text_hashes[position - 1], slot.known[position]));
+  }
+}
+
+}  // namespace lockstep::router::testing

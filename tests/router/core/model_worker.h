@@ -1,0 +1,98 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/scheduler.h"
+#include "router/core/step.h"
+
+namespace lockstep::router::testing {
+
+// What is in one position of a KV block: the hash of the text up to and including the token whose
+// KV it is, and the salt under which it was computed.
+struct KvCell {
+  uint64_t text_hash = 0;  // 0: nothing was ever written here
+  std::string salt;
+  bool operator==(const KvCell&) const = default;
+};
+
+struct KvWrite {
+  BlockId block = 0;
+  uint32_t offset = 0;
+  KvCell cell;
+};
+
+// A worker made of plain C++: applies a step exactly as worker.proto says, refuses to accept
+// anything that the protocol forbids, and computes a token only from KV that really holds the text
+// before it.
+class ModelWorker {
+ public:
+  struct Faults {
+    bool refuse = false;                 // this step, and all until resync
+    std::optional<SlotId> failing_slot;  // its row fails, unless it is inert
+    uint32_t num_tokens_before_failure = 0;
+  };
+  struct Executed {
+    StepOutcome outcome;
+    std::vector<KvWrite> writes;
+  };
+  struct Counts {
+    uint64_t inert_rows = 0, unsampled_rows = 0, multi_iteration_steps = 0, resyncs = 0,
+             repeated_steps = 0, hit_tokens = 0, slots_reused_at_once = 0;
+  };
+
+  explicit ModelWorker(const WorkerLimits& limits);
+
+  // Not OK: the plan broke the protocol. That is a bug of the scheduler, and the end of the test.
+  absl::Status Execute(const StepPlan& plan, const Faults& faults, Executed& executed);
+  bool refusing() const { return refusing_; }
+  const WorkerLimits& limits() const { return limits_; }
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Slot {
+    std::shared_ptr<const Request> request;
+    uint32_t sample_index = 0;
+    std::vector<TokenId> known;
+    std::vector<uint64_t> text_hashes;  // of known[0 .. i]
+    uint32_t num_computed = 0;
+    std::vector<BlockId> blocks;
+    uint32_t first_prompt_logprob = 0;
+    bool inert = false;
+
+    void Append(TokenId token);
+    uint32_t num_known() const { return static_cast<uint32_t>(known.size()); }
+    uint32_t max_total() const;
+  };
+
+  absl::Status ApplyReleased(const StepPlan& plan);
+  absl::Status ApplyStarted(const StepPlan& plan);
+  absl::Status CheckStarted(const StartedSlot& started) const;
+  absl::Status ApplyRows(const StepPlan& plan, const Faults& faults, Executed& executed);
+  absl::Status CheckRow(const StepPlan& plan, const RunRow& row) const;
+  absl::Status AppendBlocks(const RunRow& row);
+  absl::Status RunRowOnce(const StepPlan& plan, const RunRow& row, const Faults& faults,
+                          Executed& executed);
+  // Computes the tokens from num_computed up to `end`, checking all KV that they read.
+  absl::Status Compute(Slot& slot, uint32_t end, std::vector<KvWrite>& writes);
+  static void Sample(Slot& slot, RowOutcome& outcome);
+  static void AddPromptLogprobs(const Slot& slot, uint32_t start, uint32_t end,
+                                RowOutcome& outcome);
+  KvCell& CellOf(const Slot& slot, uint32_t position);
+
+  const WorkerLimits limits_;
+  std::vector<std::optional<Slot>> slots_;
+  std::vector<KvCell> cells_;
+  StepId last_step_id_ = 0;
+  std::vector<SlotId> last_rows_;
+  bool refusing_ = false;
+  Counts counts_;
+};
+
+}  // namespace lockstep::router::testing

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/request.h"
+#include "router/core/step.h"
+
+// The text that a request gets, as a function of the request alone. Whatever a scheduler does, this
+// is what must come out.
+namespace lockstep::router::testing {
+
+inline constexpr TokenId kVocabularySize = 4;
+inline constexpr TokenId kEndToken = 0;
+
+// The hash of a text that is one token longer than the text of `hash` (0: the empty text).
+uint64_t ExtendTextHash(uint64_t hash, TokenId token);
+
+// The next token after the text of `hash`. Greedy requests (temperature 0) ignore the sample index.
+TokenId NextToken(const Request& request, uint32_t sample_index, uint64_t text_hash,
+                  uint32_t num_generated);
+
+// What a worker says of `token` after the text of `hash`.
+TokenLogprobs LogprobsOf(uint64_t text_hash, TokenId token);
+
+struct LoneRun {
+  std::vector<TokenId> tokens;  // generated
+  StopCause cause = StopCause::kNone;
+};
+LoneRun RunAlone(const Request& request, uint32_t sample_index);
+
+}  // namespace lockstep::router::testing

@@ -1,0 +1,103 @@
+#include "router/engine/outbox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace lockstep::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+TokensEvent Tokens(uint32_t sample, std::vector<TokenId> tokens) {
+  return {.request = 1, .sample_index = sample, .tokens = std::move(tokens), .logprobs = {}};
+}
+
+TokenLogprobs Logprob(TokenId token) { return {.token = token, .logprob = -1, .rank = 1, .top = {}}; }
+
+TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
+  Outbox outbox(1024, [] {});
+  outbox.Admit(3, kStart);
+  TokensEvent first = Tokens(0, {1, 2});
+  first.logprobs = {Logprob(1), Logprob(2)};
+  ASSERT_TRUE(outbox.AddTokens(first, kStart + absl::Seconds(1)));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(1, {9}), kStart + absl::Seconds(2)));
+  TokensEvent second = Tokens(0, {3});
+  second.logprobs = {Logprob(3)};
+  ASSERT_TRUE(outbox.AddTokens(second, kStart + absl::Seconds(3)));
+
+  const RequestOutput output = outbox.Take();
+  ASSERT_TRUE(output.admission.has_value());
+  EXPECT_EQ(output.admission->num_cached_tokens, 3u);
+  EXPECT_EQ(output.admission->at, kStart);
+  ASSERT_THAT(output.samples, SizeIs(2));
+  EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3));
+  EXPECT_THAT(output.samples[0].logprobs, SizeIs(3));
+  EXPECT_EQ(output.samples[0].first_token_at, kStart + absl::Seconds(1));
+  EXPECT_EQ(output.samples[1].sample_index, 1u);
+  EXPECT_THAT(output.samples[1].tokens, ElementsAre(9));
+  EXPECT_FALSE(output.end.has_value());
+  EXPECT_THAT(outbox.Take().samples, IsEmpty());
+}
+
+TEST(OutboxTest, FirstTokenTimeIsThatOfTheWholeSequence) {
+  Outbox outbox(1024, [] {});
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1}), kStart));
+  outbox.Take();
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {2}), kStart + absl::Seconds(5)));
+  EXPECT_EQ(outbox.Take().samples[0].first_token_at, kStart);
+}
+
+TEST(OutboxTest, NotifiesOnlyWhenThereIsNews) {
+  int calls = 0;
+  Outbox outbox(1024, [&calls] { ++calls; });
+  outbox.Notify();
+  EXPECT_EQ(calls, 0);
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1}), kStart));
+  EXPECT_EQ(calls, 0);
+  outbox.Notify();
+  EXPECT_EQ(calls, 1);
+  outbox.Take();
+  outbox.Notify();
+  EXPECT_EQ(calls, 1);
+  outbox.End(absl::OkStatus());
+  outbox.Notify();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(OutboxTest, RefusesWhatPassesTheBoundAndKeepsTheRest) {
+  Outbox outbox(4 * sizeof(TokenId), [] {});
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kStart));
+  EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kStart));
+  EXPECT_FALSE(outbox.AddPromptLogprobs({Logprob(1)}));
+  outbox.End(absl::ResourceExhaustedError("too slow"));
+  const RequestOutput output = outbox.Take();
+  EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(output.end, absl::ResourceExhaustedError("too slow"));
+  EXPECT_TRUE(outbox.AddTokens(Tokens(0, {5, 6, 7, 8}), kStart));  // taking made room
+}
+
+TEST(OutboxTest, CarriesTheEndOfASequence) {
+  Outbox outbox(1024, [] {});
+  FinishedEvent event;
+  event.sample_index = 2;
+  event.reason = FinishReason::kStop;
+  event.stop_token = 7;
+  event.num_generated_tokens = 5;
+  outbox.EndSample(event, kStart);
+  const RequestOutput output = outbox.Take();
+  ASSERT_THAT(output.samples, SizeIs(1));
+  ASSERT_TRUE(output.samples[0].end.has_value());
+  EXPECT_EQ(output.samples[0].sample_index, 2u);
+  EXPECT_EQ(output.samples[0].end->stop_token, 7u);
+  EXPECT_EQ(output.samples[0].end->num_generated_tokens, 5u);
+  EXPECT_EQ(output.samples[0].end->at, kStart);
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,472 @@
+#include "router/engine/replica.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "router/core/policies.h"
+#include "tests/router/engine/fake_worker.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::lockstep::testing::FakeModelOptions;
+using ::lockstep::testing::FakeWorker;
+using ::lockstep::testing::GreedyTokens;
+using ::lockstep::testing::ManualLink;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
+
+// A request on its way, and everything its reader has heard so far.
+struct Client {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<Outbox> outbox;
+  std::vector<std::vector<TokenId>> tokens;  // by sample
+  std::vector<std::optional<SampleEnd>> ends;
+  std::optional<RequestOutput::Admission> admission;
+  std::optional<absl::Status> end;
+
+  void Read() {
+    RequestOutput output = outbox->Take();
+    if (output.admission.has_value()) admission = output.admission;
+    for (SampleOutput& sample : output.samples) {
+      std::vector<TokenId>& all = tokens.at(sample.sample_index);
+      all.insert(all.end(), sample.tokens.begin(), sample.tokens.end());
+      if (sample.end.has_value()) ends.at(sample.sample_index) = sample.end;
+    }
+    if (output.end.has_value()) end = output.end;
+  }
+};
+
+class ReplicaTest : public testing::Test {
+ protected:
+  ReplicaTest()
+      : metrics_(registry_, "fake", "fake:1"),
+        link_(worker_),
+        admission_(Admission::Make({})),
+        replica_(ReplicaConfig{}, MakeFcfsPolicy(),
+                 {.clock = &clock_, .link = &link_, .metrics = &metrics_}) {}
+
+  void Connect() {
+    InboxBatch batch;
+    batch.link_events.push_back(worker_.Claim());
+    replica_.Process(std::move(batch));
+  }
+
+  void LoseWorker() {
+    InboxBatch batch;
+    batch.link_events.push_back(link_.Break(absl::UnavailableError("the stream broke")));
+    replica_.Process(std::move(batch));
+  }
+
+  std::unique_ptr<Client> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens,
+                                 uint32_t num_samples = 1, size_t max_pending_bytes = 1 << 20) {
+    auto request = std::make_shared<Request>();
+    request->key = next_key_++;
+    request->id = "test";
+    request->arrival = clock_.Now();
+    request->deadline = deadline_;
+    request->prompt_tokens = std::move(prompt);
+    request->num_samples = num_samples;
+    request->sampling.temperature = 0;
+    request->sampling.max_new_tokens = max_new_tokens;
+    auto client = std::make_unique<Client>();
+    client->request = request;
+    client->outbox = std::make_shared<Outbox>(max_pending_bytes, [] {});
+    client->tokens.resize(num_samples);
+    client->ends.resize(num_samples);
+    InboxBatch batch;
+    Rejection rejection{};
+    batch.submissions.push_back({.request = request,
+                                 .outbox = client->outbox,
+                                 .ticket = *admission_->TryAdmit(1, rejection)});
+    replica_.Process(std::move(batch));
+    return client;
+  }
+
+  void Cancel(const Client& client, CancelCause cause) {
+    InboxBatch batch;
+    batch.cancellations.push_back({.request = client.request->key, .cause = cause});
+    replica_.Process(std::move(batch));
+  }
+
+  // Runs one step; false when none was sent.
+  bool RunStep() {
+    std::optional<LinkResult> result = link_.RunNext();
+    if (!result.has_value()) return false;
+    InboxBatch batch;
+    batch.link_events.push_back(*std::move(result));
+    replica_.Process(std::move(batch));
+    return true;
+  }
+  void RunSteps(int count) {
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(RunStep());
+  }
+  void RunUntilIdle() {
+    while (RunStep()) {
+    }
+  }
+
+  void AdvanceBy(absl::Duration by) {
+    clock_.Advance(by);
+    replica_.Process({});
+  }
+
+  // Nothing is left of any request.
+  void ExpectClean() {
+    const ReplicaStatus status = replica_.status();
+    EXPECT_EQ(status.live_requests, 0u);
+    EXPECT_EQ(status.scheduler.used_blocks, 0u);
+    EXPECT_EQ(status.scheduler.fenced_blocks, 0u);
+    EXPECT_EQ(status.scheduler.free_blocks + status.scheduler.cached_blocks,
+              status.worker_state == WorkerState::kReady ? FakeModelOptions().num_blocks : 0u);
+    EXPECT_EQ(admission_->counts().waiting_requests, 0u);
+  }
+
+  FakeClock clock_{kStart};
+  prometheus::Registry registry_;
+  RouterMetrics metrics_;
+  FakeWorker worker_;
+  ManualLink link_;
+  std::shared_ptr<Admission> admission_;
+  Replica replica_;
+  RequestKey next_key_ = 1;
+  absl::Time deadline_ = absl::InfiniteFuture();
+};
+
+TEST_F(ReplicaTest, StreamsARequestToItsEnd) {
+  Connect();
+  const auto client = Submit({1, 2, 3, 4, 5}, 10);
+  clock_.Advance(absl::Seconds(1));
+  RunUntilIdle();
+  client->Read();
+  EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3, 4, 5}, 10)));
+  ASSERT_TRUE(client->admission.has_value());
+  EXPECT_EQ(client->admission->at, kStart);
+  ASSERT_TRUE(client->ends[0].has_value());
+  EXPECT_EQ(client->ends[0]->reason, FinishReason::kLength);
+  EXPECT_EQ(client->ends[0]->num_generated_tokens, 10u);
+  EXPECT_EQ(client->end, absl::OkStatus());
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, KeepsTwoStepsInFlight) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 8);
+  EXPECT_EQ(link_.num_sent(), 2u);
+  RunSteps(1);
+  EXPECT_EQ(link_.num_sent(), 2u);
+}
+
+TEST_F(ReplicaTest, CountsWhatHappened) {
+  Connect();
+  const auto first = Submit({1, 2, 3, 4, 5, 6, 7, 8, 9}, 4);
+  RunUntilIdle();
+  const auto second = Submit({1, 2, 3, 4, 5, 6, 7, 8, 9}, 4);
+  RunUntilIdle();
+  second->Read();
+  EXPECT_EQ(second->admission->num_cached_tokens, 8u);
+  EXPECT_EQ(metrics_.generation_tokens_total->Value(), 8);
+  EXPECT_EQ(metrics_.prompt_tokens_total->Value(), 18);
+  EXPECT_EQ(metrics_.prompt_tokens_cached_total->Value(), 8);
+  EXPECT_EQ(metrics_.prefix_cache_hit_tokens_total->Value(), 8);
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_finished_total, FinishedAs::kLength).Value(), 2);
+  EXPECT_EQ(metrics_.kv_blocks[1]->Value(), 0);
+  EXPECT_EQ(metrics_.kv_blocks[2]->Value(), replica_.status().scheduler.cached_blocks);
+  EXPECT_EQ(metrics_.running_requests->Value(), 0);
+}
+
+TEST_F(ReplicaTest, WithoutAWorkerRequestsAreRefusedAtOnce) {
+  const auto early = Submit({1}, 1);
+  early->Read();
+  EXPECT_EQ(early->end->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*early->end), HasSubstr("no worker has been reached yet"));
+
+  InboxBatch batch;
+  batch.link_events.push_back(LinkDown{.epoch = 0, .reason = absl::UnavailableError("refused")});
+  replica_.Process(std::move(batch));
+  EXPECT_THAT(Message(replica_.CheckWorker()), HasSubstr("refused"));
+  EXPECT_EQ(replica_.status().worker_state, WorkerState::kConnecting);
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AWorkerThatDoesNotFitIsNamed) {
+  InboxBatch batch;
+  batch.link_events.push_back(
+      LinkDown{.epoch = 0, .reason = absl::FailedPreconditionError("model_fingerprint: no")});
+  replica_.Process(std::move(batch));
+  EXPECT_EQ(replica_.status().worker_state, WorkerState::kMismatched);
+  EXPECT_THAT(Message(replica_.CheckWorker()), HasSubstr("model_fingerprint: no"));
+  EXPECT_EQ(RouterMetrics::At(metrics_.worker_state, WorkerState::kMismatched).Value(), 1);
+}
+
+TEST_F(ReplicaTest, AfterALossNewRequestsQueueForAGraceThenAreRefused) {
+  Connect();
+  LoseWorker();
+  clock_.Advance(absl::Milliseconds(1999));
+  const auto patient = Submit({1, 2}, 3);
+  clock_.Advance(absl::Milliseconds(1));
+  const auto late = Submit({1, 2}, 3);
+  late->Read();
+  EXPECT_EQ(late->end->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*late->end), HasSubstr("the stream broke"));
+  Connect();
+  RunUntilIdle();
+  patient->Read();
+  EXPECT_EQ(patient->end, absl::OkStatus());
+  EXPECT_THAT(patient->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2}, 3)));
+}
+
+TEST_F(ReplicaTest, ResumesExactlyOnANewLifeOfTheWorker) {
+  Connect();
+  const auto first = Submit({1, 2, 3, 4, 5, 6}, 12);
+  const auto second = Submit({9, 8, 7}, 9);
+  for (const int steps_before_loss : {3, 1, 4}) {
+    RunSteps(steps_before_loss);
+    LoseWorker();  // two steps were in flight
+    worker_.Restart();
+    Connect();
+  }
+  RunUntilIdle();
+  first->Read();
+  second->Read();
+  EXPECT_THAT(first->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3, 4, 5, 6}, 12)));
+  EXPECT_THAT(second->tokens[0], ElementsAreArray(GreedyTokens({}, {9, 8, 7}, 9)));
+  EXPECT_EQ(metrics_.worker_restarts_total->Value(), 3);
+  EXPECT_GE(RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kResumed).Value(), 4);
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, RequestsFailWhenNoWorkerComesBack) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 20);
+  RunSteps(3);
+  LoseWorker();
+  EXPECT_EQ(replica_.NextWakeup(), kStart + absl::Seconds(30));
+  AdvanceBy(absl::Seconds(30) - absl::Nanoseconds(1));
+  client->Read();
+  EXPECT_FALSE(client->end.has_value());
+  AdvanceBy(absl::Nanoseconds(1));
+  client->Read();
+  EXPECT_EQ(client->end->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*client->end), HasSubstr("the stream broke"));
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kFailed).Value(), 1);
+  EXPECT_EQ(replica_.NextWakeup(), absl::InfiniteFuture());
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AHungWorkerLosesItsLease) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);
+  EXPECT_EQ(replica_.NextWakeup(), kStart + absl::Seconds(60));
+  AdvanceBy(absl::Seconds(60));
+  ASSERT_TRUE(link_.drop_reason().has_value());
+  EXPECT_EQ(link_.drop_reason()->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(replica_.status().worker_state, WorkerState::kLost);
+  Connect();
+  RunUntilIdle();
+  client->Read();
+  EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 4)));
+}
+
+TEST_F(ReplicaTest, AResultThatContradictsItsStepEndsTheLease) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);
+  LinkResult result = *link_.RunNext();
+  result.result.add_sampled_slots(77);
+  result.result.add_token_ids(1);
+  InboxBatch batch;
+  batch.link_events.push_back(result);
+  replica_.Process(std::move(batch));
+  ASSERT_TRUE(link_.drop_reason().has_value());
+  EXPECT_THAT(Message(*link_.drop_reason()), HasSubstr("slot 77 did not run"));
+  Connect();
+  RunUntilIdle();
+  client->Read();
+  EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 4)));
+}
+
+TEST_F(ReplicaTest, AResultOfAnotherIncarnationOrWithoutAStepEndsTheLease) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);
+  LinkResult result = *link_.RunNext();
+  result.result.set_incarnation(99);
+  InboxBatch batch;
+  batch.link_events.push_back(result);
+  replica_.Process(std::move(batch));
+  EXPECT_THAT(Message(*link_.drop_reason()), HasSubstr("incarnation"));
+
+  Connect();
+  RunUntilIdle();
+  LinkResult unasked;
+  unasked.result.set_epoch(worker_.epoch());
+  unasked.result.set_incarnation(1);
+  unasked.result.set_step_id(1000);
+  InboxBatch second;
+  second.link_events.push_back(unasked);
+  replica_.Process(std::move(second));
+  EXPECT_THAT(Message(*link_.drop_reason()), HasSubstr("no step in flight"));
+}
+
+TEST_F(ReplicaTest, IgnoresWhatBelongsToAnEarlierLease) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);
+  const LinkResult late = *link_.RunNext();
+  const LinkDown late_down = link_.Break(absl::UnavailableError("broke"));
+  LoseWorker();
+  Connect();
+  InboxBatch batch;
+  batch.link_events.push_back(late);
+  batch.link_events.push_back(late_down);
+  replica_.Process(std::move(batch));
+  EXPECT_EQ(replica_.status().worker_state, WorkerState::kReady);
+  RunUntilIdle();
+  client->Read();
+  EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 4)));
+}
+
+TEST_F(ReplicaTest, ACancelledRequestGivesItsBlocksBack) {
+  Connect();
+  const auto client = Submit({1, 2, 3, 4, 5, 6}, 100);
+  RunSteps(5);
+  Cancel(*client, CancelCause::kClient);
+  client->Read();
+  EXPECT_EQ(client->end->code(), absl::StatusCode::kCancelled);
+  RunUntilIdle();
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_cancelled_total, RequestStage::kRunning).Value(), 1);
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AbortEndsEverySampleAndTheCallIsFine) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 100, /*num_samples=*/3);
+  RunSteps(6);
+  Cancel(*client, CancelCause::kAborted);
+  RunUntilIdle();
+  client->Read();
+  for (const auto& end : client->ends) {
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->reason, FinishReason::kAborted);
+  }
+  EXPECT_EQ(client->end, absl::OkStatus());
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, CancelAllEndsEverythingAsUnavailable) {
+  Connect();
+  const auto first = Submit({1, 2, 3}, 100);
+  const auto second = Submit({4, 5}, 100);
+  RunSteps(2);
+  InboxBatch batch;
+  batch.cancel_all = true;
+  replica_.Process(std::move(batch));
+  RunUntilIdle();
+  for (Client* const client : {first.get(), second.get()}) {
+    client->Read();
+    EXPECT_EQ(client->ends[0]->reason, FinishReason::kAborted);
+    EXPECT_EQ(client->end->code(), absl::StatusCode::kUnavailable);
+  }
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AStoppedSequenceEndsWhileItsSiblingsGoOn) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 12, /*num_samples=*/2);
+  RunSteps(4);
+  InboxBatch batch;
+  batch.stops.push_back({.request = client->request->key, .sample_index = 0});
+  replica_.Process(std::move(batch));
+  RunUntilIdle();
+  client->Read();
+  EXPECT_LT(client->tokens[0].size(), 12u);
+  EXPECT_EQ(client->ends[0]->reason, FinishReason::kStop);
+  EXPECT_THAT(client->tokens[1], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 12)));
+  EXPECT_EQ(client->end, absl::OkStatus());
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, DeadlinesEndRequests) {
+  Connect();
+  deadline_ = kStart + absl::Seconds(5);
+  const auto client = Submit({1, 2, 3}, 100);
+  EXPECT_EQ(replica_.NextWakeup(), deadline_);
+  RunSteps(3);
+  AdvanceBy(absl::Seconds(5));
+  RunUntilIdle();
+  client->Read();
+  EXPECT_EQ(client->end->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(client->tokens[0], SizeIs(3));
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AReaderTooFarBehindLosesItsRequestOnly) {
+  Connect();
+  const auto slow = Submit({1, 2, 3}, 40, 1, /*max_pending_bytes=*/8 * sizeof(TokenId));
+  const auto other = Submit({4, 5, 6}, 40);
+  RunUntilIdle();
+  slow->Read();
+  other->Read();
+  EXPECT_EQ(slow->end->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(slow->tokens[0], SizeIs(8));
+  EXPECT_THAT(other->tokens[0], SizeIs(40));
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AFailedRowEndsItsRequestOnly) {
+  Connect();
+  worker_.model().set_after_forward(
+      [](const worker::ForwardBatch& batch, std::span<float> logits) {
+        // Whoever has token 13 in its row gets no usable logits.
+        for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
+          if (batch.token_ids[batch.logits_tokens[i]] != 13) continue;
+          const size_t vocab_size = logits.size() / batch.logits_tokens.size();
+          std::fill_n(logits.begin() + i * vocab_size, vocab_size,
+                      std::numeric_limits<float>::quiet_NaN());
+        }
+      });
+  const auto bad = Submit({1, 2, 13}, 5);
+  const auto good = Submit({1, 2, 14}, 5);
+  RunUntilIdle();
+  bad->Read();
+  good->Read();
+  EXPECT_FALSE(bad->end->ok());
+  EXPECT_EQ(good->end, absl::OkStatus());
+  EXPECT_THAT(good->tokens[0], SizeIs(5));
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, WhatCannotFitTheWorkerIsRefused) {
+  Connect();
+  const auto client = Submit(std::vector<TokenId>(300, 1), 5);
+  client->Read();
+  EXPECT_EQ(client->end->code(), absl::StatusCode::kInvalidArgument);
+  ExpectClean();
+}
+
+TEST(ReplicaConfigTest, ReportsEveryViolation) {
+  EXPECT_TRUE(ReplicaConfig{}.Validate().ok());
+  ReplicaConfig config;
+  config.step_timeout = absl::ZeroDuration();
+  config.failover_wait = absl::Seconds(-1);
+  config.no_worker_grace = absl::Seconds(-1);
+  config.scheduler.max_steps_in_flight = 0;
+  const std::string message = Message(config.Validate());
+  for (const char* const field :
+       {"step_timeout", "failover_wait", "no_worker_grace", "max_steps_in_flight"}) {
+    EXPECT_THAT(message, HasSubstr(field));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,91 @@
+#include "router/engine/strand_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace lockstep::router {
+namespace {
+
+class FunctionStrand final : public StrandPool::Strand {
+ public:
+  explicit FunctionStrand(std::function<void()> run) : run_(std::move(run)) {}
+  void RunStrand() override { run_(); }
+
+ private:
+  const std::function<void()> run_;
+};
+
+TEST(StrandPoolTest, RunsAtLeastOnceAfterEverySchedule) {
+  std::atomic<int> posted = 0;
+  int seen = 0;  // the strand's alone
+  std::latch done(1);
+  StrandPool pool("test", 2);
+  const auto strand = std::make_shared<FunctionStrand>([&] {
+    const int now = posted.load();
+    if (now == 10'000 && seen != now) done.count_down();
+    seen = now;
+  });
+  for (int i = 0; i < 10'000; ++i) {
+    posted.fetch_add(1);
+    pool.Schedule(strand);
+  }
+  done.wait();
+}
+
+TEST(StrandPoolTest, NeverRunsAStrandTwiceAtOnce) {
+  std::atomic<int> inside = 0;
+  std::atomic<int> overlaps = 0;
+  std::atomic<int> runs = 0;
+  {
+    StrandPool pool("test", 4);
+    std::latch finished(4);
+    const auto strand = std::make_shared<FunctionStrand>([&] {
+      if (inside.fetch_add(1) != 0) overlaps.fetch_add(1);
+      runs.fetch_add(1);
+      inside.fetch_sub(1);
+    });
+    std::vector<NamedThread> posters;
+    for (int t = 0; t < 4; ++t) {
+      posters.emplace_back("poster", [&] {
+        for (int i = 0; i < 2'000; ++i) pool.Schedule(strand);
+        finished.count_down();
+      });
+    }
+    finished.wait();
+  }
+  EXPECT_EQ(overlaps.load(), 0);
+  EXPECT_GE(runs.load(), 1);
+}
+
+TEST(StrandPoolTest, AStrandThatSchedulesItselfDoesNotStarveOthers) {
+  std::atomic<bool> stop = false;
+  std::latch other_ran(1);
+  std::shared_ptr<FunctionStrand> greedy;
+  StrandPool pool("test", 1);
+  greedy = std::make_shared<FunctionStrand>([&] {
+    if (!stop.load()) pool.Schedule(greedy);
+  });
+  pool.Schedule(greedy);
+  const auto other = std::make_shared<FunctionStrand>([&] { other_ran.count_down(); });
+  pool.Schedule(other);
+  other_ran.wait();
+  stop.store(true);
+}
+
+TEST(StrandPoolTest, DropsQueuedStrandsWhenDestroyed) {
+  const auto never = std::make_shared<FunctionStrand>([] {});
+  {
+    StrandPool pool("test", 1);
+    pool.Schedule(never);
+  }
+  EXPECT_EQ(never.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,184 @@
+#include "worker/executor/executor_thread.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "tests/support/fake_forward_model.h"
+#include "tests/worker/executor/step_messages.h"
+
+namespace lockstep::worker {
+namespace {
+
+using ::lockstep::testing::AddRow;
+using ::lockstep::testing::FakeForwardModel;
+using ::lockstep::testing::MakeStarted;
+using ::lockstep::testing::MakeTokens;
+using ::lockstep::testing::StepSequence;
+using ::testing::ElementsAre;
+
+// Holds whoever passes until it is opened, and tells when somebody has come.
+class Gate {
+ public:
+  void Pass() {
+    MutexLock lock(mutex_);
+    ++num_arrived_;
+    changed_.NotifyAll();
+    while (!open_) changed_.Wait(mutex_);
+  }
+  void AwaitArrival() {
+    MutexLock lock(mutex_);
+    while (num_arrived_ == 0) changed_.Wait(mutex_);
+  }
+  void Open() {
+    MutexLock lock(mutex_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  int num_arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class ExecutorThreadTest : public ::testing::Test {
+ protected:
+  // What happened on the executor thread, in order; read after it has been joined.
+  void Note(std::string what) { events_.push_back(std::move(what)); }
+
+  bool Begin(uint64_t epoch) {
+    return thread_->BeginLease(epoch, [this, epoch] { Note("begin " + std::to_string(epoch)); });
+  }
+  bool End(uint64_t epoch) {
+    return thread_->EndLease(epoch, [this, epoch] { Note("end " + std::to_string(epoch)); });
+  }
+  bool Submit(uint64_t lease_epoch, v1::StepRequest step) {
+    return thread_->Submit(lease_epoch, std::move(step), [this](v1::StepResult result, const StepStats&) {
+      Note((result.has_refusal() ? "refused " : "done ") + std::to_string(result.step_id()));
+      last_result_ = std::move(result);
+    });
+  }
+  v1::StepRequest FirstStep(StepSequence& steps) {
+    v1::StepRequest step = steps.Next();
+    *step.add_started() = MakeStarted(0, MakeTokens(5, 64, 1), {0, 1, 2}, 12);
+    AddRow(step, 0, 5);
+    return step;
+  }
+  v1::StepRequest DecodeStep(StepSequence& steps) {
+    v1::StepRequest step = steps.Next();
+    step.add_run_slots(0);
+    return step;
+  }
+  void Join() { thread_.reset(); }
+
+  FakeForwardModel model_;
+  StepExecutor executor_{model_, {.max_slots = 4}, /*incarnation=*/1};
+  std::vector<std::string> events_;
+  v1::StepResult last_result_;
+  std::unique_ptr<ExecutorThread> thread_ = std::make_unique<ExecutorThread>(executor_, 8);
+};
+
+TEST_F(ExecutorThreadTest, RunsLeasesAndStepsInOrder) {
+  StepSequence steps(5);
+  EXPECT_TRUE(Begin(5));
+  EXPECT_TRUE(Submit(5, FirstStep(steps)));
+  EXPECT_TRUE(Submit(5, DecodeStep(steps)));
+  Join();
+  EXPECT_THAT(events_, ElementsAre("begin 5", "done 1", "done 2"));
+  const v1::StepTimings& timings = last_result_.timings();
+  EXPECT_GE(timings.total_ns(), timings.queue_ns() + timings.compute_ns());
+  EXPECT_GT(timings.compute_ns(), 0u);
+}
+
+TEST_F(ExecutorThreadTest, ReportsLiveSlots) {
+  StepSequence steps(1);
+  std::promise<void> ran, ended;
+  Begin(1);
+  thread_->Submit(1, FirstStep(steps), [&ran](v1::StepResult, const StepStats&) { ran.set_value(); });
+  ran.get_future().wait();
+  EXPECT_EQ(thread_->num_live_slots(), 1u);
+  thread_->EndLease(1, [&ended] { ended.set_value(); });
+  ended.get_future().wait();
+  EXPECT_EQ(thread_->num_live_slots(), 0u);
+}
+
+TEST_F(ExecutorThreadTest, ANewLeaseSkipsTheStepsThatWaitAndFollowsTheOneThatRuns) {
+  Gate gate;
+  model_.set_after_forward([&gate](const ForwardBatch&, std::span<float>) { gate.Pass(); });
+  StepSequence old_steps(1), new_steps(2);
+  Begin(1);
+  Submit(1, FirstStep(old_steps));
+  gate.AwaitArrival();
+  Submit(1, DecodeStep(old_steps));
+  End(1);
+  Begin(2);
+  Submit(2, FirstStep(new_steps));
+  gate.Open();
+  Join();
+  EXPECT_THAT(events_, ElementsAre("begin 1", "done 1", "refused 2", "end 1", "begin 2", "done 1"));
+  EXPECT_EQ(last_result_.epoch(), 2u);
+}
+
+TEST_F(ExecutorThreadTest, TheLateEndOfAnOldLeaseLeavesTheNewOneAlone) {
+  StepSequence steps(2);
+  Begin(1);
+  Begin(2);
+  End(1);
+  Submit(2, FirstStep(steps));
+  Join();
+  EXPECT_THAT(events_, ElementsAre("begin 1", "begin 2", "end 1", "done 1"));
+}
+
+TEST_F(ExecutorThreadTest, StepsAfterTheEndAreSkipped) {
+  StepSequence steps(1);
+  Begin(1);
+  End(1);
+  Submit(1, FirstStep(steps));
+  Join();
+  EXPECT_THAT(events_, ElementsAre("begin 1", "end 1", "refused 1"));
+  EXPECT_EQ(model_.num_forwards(), 0u);
+}
+
+TEST_F(ExecutorThreadTest, AFullQueueIsToldToTheCaller) {
+  Gate gate;
+  model_.set_after_forward([&gate](const ForwardBatch&, std::span<float>) { gate.Pass(); });
+  StepSequence steps(1);
+  Begin(1);
+  Submit(1, FirstStep(steps));
+  gate.AwaitArrival();
+  int num_queued = 0;
+  while (Submit(1, DecodeStep(steps))) ++num_queued;
+  EXPECT_EQ(num_queued, 8);
+  gate.Open();
+  Join();
+  EXPECT_EQ(events_.size(), 2u + 8u);
+}
+
+TEST_F(ExecutorThreadTest, ManyThreadsMaySubmit) {
+  StepSequence steps(1);
+  thread_ = std::make_unique<ExecutorThread>(executor_, 1000);
+  Begin(1);
+  std::vector<std::thread> submitters;
+  for (int i = 0; i < 4; ++i) {
+    submitters.emplace_back([this] {
+      // Steps of a lease that never began.
+      for (int step = 0; step < 50; ++step) Submit(9, v1::StepRequest());
+    });
+  }
+  for (std::thread& submitter : submitters) submitter.join();
+  Submit(1, FirstStep(steps));
+  Join();
+  EXPECT_EQ(events_.size(), 202u);
+  EXPECT_EQ(events_.back(), "done 1");
+}
+
+}  // namespace
+}  // namespace lockstep::worker

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "common/ids.h"
+#include "lockstep/worker/v1/worker.pb.h"
+
+namespace lockstep::testing {
+
+// Step messages from a router that has gone mad: most are nearly right, so that they get past the first
+// checks. Values cluster around the borders of FakeModelOptions' defaults and eight slots.
+class RandomSteps {
+ public:
+  RandomSteps(uint64_t epoch, uint64_t seed) : epoch_(epoch), random_(seed) {}
+
+  worker::v1::StepRequest Next();
+  // Takes the answer into account, so that numbering goes on after a refusal.
+  void Observe(const worker::v1::StepResult& result);
+
+ private:
+  bool Chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
+  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+  // Mostly below `bound`, now and then at or far above it.
+  uint32_t Around(uint32_t bound);
+  SlotId AnySlot();  // mostly one that was started
+  float AnyFloat();
+  worker::v1::StartedSlot AnyStarted();
+  void Spoil(worker::v1::StepRequest& step);
+
+  const uint64_t epoch_;
+  std::mt19937_64 random_;
+  uint64_t last_step_id_ = 0;
+  bool resync_ = false;
+  std::vector<SlotId> started_;  // accepted since the latest resync
+  std::vector<SlotId> starting_; // by the message under way
+};
+
+}  // namespace lockstep::testing

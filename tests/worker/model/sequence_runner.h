@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/model/forward_model.h"
+
+namespace lockstep::worker {
+
+// Feeds one sequence to a model in steps of any length, with KV blocks of its own, and keeps the logits.
+class SequenceRunner {
+ public:
+  // Uses the blocks first_block, first_block + block_stride, ...
+  SequenceRunner(ForwardModel& model, std::span<const TokenId> tokens, BlockId first_block = 0,
+                 BlockId block_stride = 1);
+
+  // Logits of all tokens, [tokens.size(), vocab_size], fed `step_length` at a time.
+  std::vector<float> RunInStepsOf(uint32_t step_length);
+  // The same with one length per step; they add up to the number of tokens.
+  std::vector<float> RunInSteps(std::span<const uint32_t> step_lengths);
+
+ private:
+  ForwardModel& model_;
+  std::vector<TokenId> tokens_;
+  std::vector<BlockId> blocks_;
+};
+
+}  // namespace lockstep::worker

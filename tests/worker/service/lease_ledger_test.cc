@@ -1,0 +1,76 @@
+#include "worker/service/lease_ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lockstep::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kIncarnation = 42;
+
+v1::StepRequest ClaimOf(uint64_t epoch, bool takeover = false, uint64_t expected_incarnation = 0) {
+  v1::StepRequest message;
+  message.set_epoch(epoch);
+  message.mutable_claim()->set_takeover(takeover);
+  message.mutable_claim()->set_expected_incarnation(expected_incarnation);
+  return message;
+}
+
+std::string ErrorOf(LeaseLedger& ledger, const v1::StepRequest& message, absl::StatusCode code) {
+  const absl::Status status = ledger.Claim(message);
+  EXPECT_EQ(status.code(), code) << status;
+  return std::string(status.message());
+}
+
+TEST(LeaseLedgerTest, EpochsOnlyRise) {
+  LeaseLedger ledger(kIncarnation);
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(0), absl::StatusCode::kFailedPrecondition), HasSubstr("above 0"));
+  EXPECT_TRUE(ledger.Claim(ClaimOf(5)).ok());
+  EXPECT_EQ(ledger.live_epoch(), 5u);
+  ledger.End(5);
+  EXPECT_EQ(ledger.live_epoch(), 0u);
+  EXPECT_EQ(ledger.last_epoch(), 5u);
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(5), absl::StatusCode::kFailedPrecondition), HasSubstr("above 5, got 5"));
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(4, true), absl::StatusCode::kFailedPrecondition), HasSubstr("got 4"));
+  EXPECT_TRUE(ledger.Claim(ClaimOf(6)).ok());
+}
+
+TEST(LeaseLedgerTest, ALivingLeaseNeedsATakeover) {
+  LeaseLedger ledger(kIncarnation);
+  ASSERT_TRUE(ledger.Claim(ClaimOf(1)).ok());
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(2), absl::StatusCode::kFailedPrecondition), HasSubstr("takeover"));
+  // A claim that was turned down uses no epoch up.
+  EXPECT_EQ(ledger.last_epoch(), 1u);
+  EXPECT_TRUE(ledger.Claim(ClaimOf(2, true)).ok());
+  EXPECT_EQ(ledger.live_epoch(), 2u);
+  // The fenced stream ends later.
+  ledger.End(1);
+  EXPECT_EQ(ledger.live_epoch(), 2u);
+}
+
+TEST(LeaseLedgerTest, IncarnationMustMatchWhenGiven) {
+  LeaseLedger ledger(kIncarnation);
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(1, false, 41), absl::StatusCode::kFailedPrecondition), HasSubstr("42"));
+  EXPECT_TRUE(ledger.Claim(ClaimOf(1, false, kIncarnation)).ok());
+}
+
+TEST(LeaseLedgerTest, AClaimStandsAlone) {
+  LeaseLedger ledger(kIncarnation);
+  v1::StepRequest no_claim;
+  no_claim.set_epoch(1);
+  EXPECT_THAT(ErrorOf(ledger, no_claim, absl::StatusCode::kInvalidArgument), HasSubstr("must be a claim"));
+  v1::StepRequest with_step = ClaimOf(1);
+  with_step.set_step_id(1);
+  EXPECT_THAT(ErrorOf(ledger, with_step, absl::StatusCode::kInvalidArgument), HasSubstr("alone"));
+  v1::StepRequest with_rows = ClaimOf(1);
+  with_rows.add_run_slots(0);
+  ErrorOf(ledger, with_rows, absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ledger.last_epoch(), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::worker

@@ -1,0 +1,95 @@
+#include "worker/worker_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+WorkerConfig Good() {
+  WorkerConfig config;
+  config.model = "model.gguf";
+  return config;
+}
+
+TEST(WorkerConfigTest, DefaultsNeedOnlyAModel) {
+  EXPECT_TRUE(Good().Validate().ok()) << Good().Validate();
+  EXPECT_THAT(std::string(WorkerConfig().Validate().message()), HasSubstr("--model"));
+}
+
+TEST(WorkerConfigTest, ReportsEveryViolationAtOnce) {
+  WorkerConfig config;
+  config.listen = "nowhere";
+  config.max_slots = 0;
+  config.drain_grace = -absl::Seconds(1);
+  const absl::Status status = config.Validate();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("--model:"), HasSubstr("\n--listen:"),
+                                                   HasSubstr("\n--max-slots: must be in [1, 65536], got 0"),
+                                                   HasSubstr("\n--drain-grace:")));
+}
+
+TEST(WorkerConfigTest, EveryKnobHasARange) {
+  struct Case {
+    std::string flag;
+    std::function<void(WorkerConfig&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = 31; }},
+      {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = (uint64_t{1} << 31) + 1; }},
+      {"--block-size", [](WorkerConfig& c) { c.block_size_tokens = 0; }},
+      {"--max-slots", [](WorkerConfig& c) { c.max_slots = 65537; }},
+      {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = 0; }},
+      {"--max-logits-rows", [](WorkerConfig& c) { c.max_logits_rows = 0; }},
+      {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
+      {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},
+      {"--max-steps-in-flight", [](WorkerConfig& c) { c.max_steps_in_flight = 1; }},
+      {"--max-message-mib", [](WorkerConfig& c) { c.max_message_mib = 0; }},
+      {"--threads", [](WorkerConfig& c) { c.num_threads = 5000; }},
+      {"--poll-window", [](WorkerConfig& c) { c.poll_window = absl::Seconds(2); }},
+      {"--drain-grace", [](WorkerConfig& c) { c.drain_grace = absl::InfiniteDuration(); }},
+      {"--admin-listen", [](WorkerConfig& c) { c.admin_listen = "x:y"; }},
+  };
+  for (const Case& bad : cases) {
+    WorkerConfig config = Good();
+    bad.spoil(config);
+    EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(bad.flag));
+  }
+}
+
+TEST(WorkerConfigTest, OtherMachinesOnlyWhenToldSo) {
+  for (const char* const local : {"127.0.0.1:1", "localhost:1", "[::1]:1", "127.3.2.1:0"}) {
+    WorkerConfig config = Good();
+    config.listen = local;
+    EXPECT_TRUE(config.Validate().ok()) << local;
+  }
+  for (const char* const open : {"0.0.0.0:1", "[::]:1", "worker.example:1"}) {
+    WorkerConfig config = Good();
+    config.listen = open;
+    EXPECT_THAT(std::string(config.Validate().message()), HasSubstr("--insecure")) << open;
+    config.insecure = true;
+    EXPECT_TRUE(config.Validate().ok()) << open;
+  }
+}
+
+TEST(WorkerConfigTest, BecomesOptions) {
+  WorkerConfig config = Good();
+  config.kv_cache_tokens = 1000;
+  config.max_slots = 3;
+  config.max_message_mib = 2;
+  config.max_steps_in_flight = 7;
+  EXPECT_EQ(config.model_options().num_kv_blocks, 62u);
+  EXPECT_EQ(config.executor_limits().max_slots, 3u);
+  EXPECT_EQ(config.server_options().max_message_bytes, 2 << 20);
+  EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
+}
+
+}  // namespace
+}  // namespace lockstep::worker

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include "worker/model/forward_model.h"
+
+namespace lockstep::worker {
+
+// What a worker promises in Describe beyond its model, and holds every step to.
+struct ExecutorLimits {
+  uint32_t max_slots = 256;
+  uint32_t max_step_tokens = 0;  // 0: what the model's workspace holds
+  uint32_t max_logprobs = 20;    // best tokens per position
+  uint32_t max_decode_iterations = 8;
+};
+
+// The numbers that step validation needs, of the model and the limits together.
+struct StepBounds {
+  StepBounds(const ForwardModelInfo& info, const ExecutorLimits& limits);
+
+  uint32_t max_slots;
+  uint32_t max_step_tokens;
+  uint32_t max_logprobs;
+  uint32_t max_decode_iterations;
+  uint32_t vocab_size;
+  uint32_t max_context_tokens;
+  uint32_t block_size_tokens;
+  uint32_t num_blocks;
+  uint32_t max_blocks_per_slot;
+};
+
+}  // namespace lockstep::worker

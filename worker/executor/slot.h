@@ -1,0 +1,76 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/ids.h"
+#include "kernels/sampling/sample.h"
+#include "lockstep/worker/v1/worker.pb.h"
+
+namespace lockstep::worker {
+
+// How often each token occurred in a sequence, for the penalties. Rebuilt from the known tokens.
+class TokenHistogram {
+ public:
+  void Clear();
+  void Add(TokenId token, bool generated);
+  std::span<const kernels::TokenCount> counts() const { return counts_; }
+
+ private:
+  std::vector<kernels::TokenCount> counts_;
+  absl::flat_hash_map<TokenId, uint32_t> index_of_;
+};
+
+// The mirror of one sequence: everything that a row of a step needs and the router has told. Memory is
+// kept over the sequences that pass through the slot.
+class Slot {
+ public:
+  bool occupied() const { return occupied_; }
+  // Stopped or failed: nothing is computed until the slot is released or started anew.
+  bool inert() const { return inert_; }
+
+  const std::vector<TokenId>& known_tokens() const { return known_tokens_; }
+  uint32_t num_known() const { return static_cast<uint32_t>(known_tokens_.size()); }
+  uint32_t num_prompt() const { return num_prompt_; }
+  uint32_t num_computed() const { return num_computed_; }  // < num_known() unless inert
+  const std::vector<BlockId>& blocks() const { return blocks_; }
+  uint32_t max_total() const { return max_total_; }
+  int32_t num_logprobs() const { return num_logprobs_; }
+  int32_t num_prompt_logprobs() const { return num_prompt_logprobs_; }
+  const kernels::SampleParams& params() const { return params_; }
+  std::span<const kernels::TokenCount> seen_tokens() const { return histogram_.counts(); }
+  bool masks_stop_ids() const { return num_known() < min_total_; }
+  bool IsStopId(TokenId token) const;
+  // Whether the logits at `position` are those of a prompt token whose log-probability was asked for.
+  bool WantsPromptLogprobAfter(uint32_t position) const {
+    return first_prompt_logprob_ > 0 && position + 1 >= first_prompt_logprob_ && position + 1 < num_prompt_;
+  }
+
+  // `message` has been validated.
+  void Start(const v1::StartedSlot& message);
+  void Release();
+  void AppendBlocks(std::span<const BlockId> blocks);
+  void Advance(uint32_t num_tokens) { num_computed_ += num_tokens; }
+  void AppendSampled(TokenId token);
+  void MakeInert() { inert_ = true; }
+
+ private:
+  bool occupied_ = false;
+  bool inert_ = false;
+  uint32_t num_prompt_ = 0;
+  uint32_t num_computed_ = 0;
+  uint32_t min_total_ = 0;
+  uint32_t max_total_ = 0;
+  uint32_t first_prompt_logprob_ = 0;
+  int32_t num_logprobs_ = -1;
+  int32_t num_prompt_logprobs_ = -1;
+  std::vector<TokenId> known_tokens_;
+  std::vector<BlockId> blocks_;
+  kernels::SampleParams params_;
+  TokenHistogram histogram_;  // empty unless the sequence has penalties
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,198 @@
+#include "worker/executor/step_executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lockstep::worker {
+namespace {
+
+int64_t SteadyNanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+StepExecutor::StepExecutor(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation)
+    : model_(model),
+      bounds_(model.info(), limits),
+      incarnation_(incarnation),
+      table_(bounds_.max_slots),
+      validator_(bounds_),
+      builder_(model.info(), bounds_.max_slots),
+      sampler_(bounds_.vocab_size),
+      logits_(std::make_unique_for_overwrite<float[]>(size_t{model.info().max_logits_rows} * bounds_.vocab_size)),
+      rows_(bounds_.max_slots) {}
+
+void StepExecutor::BeginLease(uint64_t epoch) {
+  LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");
+  table_.Clear();
+  order_ = {.epoch = epoch, .last_step_id = 0, .refusing = false};
+  last_end_ns_ = 0;
+}
+
+void StepExecutor::EndLease() {
+  table_.Clear();
+  order_ = {};
+}
+
+void StepExecutor::Execute(const v1::StepRequest& step, v1::StepResult* result) {
+  const int64_t start_ns = SteadyNanoseconds();
+  stats_ = {};
+  result->Clear();
+  result->set_epoch(order_.epoch);
+  result->set_incarnation(incarnation_);
+  result->set_step_id(step.step_id());
+  if (absl::Status status = validator_.Check(step, order_, table_); !status.ok()) {
+    Refuse(status, result);
+    return;
+  }
+  order_.last_step_id = step.step_id();
+  order_.refusing = false;
+  if (step.resync()) table_.Clear();
+  table_.Apply(step);
+  CollectRows(step, result);
+  for (uint32_t i = 0; i < std::max(1u, step.decode_iterations()); ++i) RunIteration(result);
+  ReportRows(result);
+  stats_.num_live_slots = table_.CountLive();
+
+  const int64_t end_ns = SteadyNanoseconds();
+  v1::StepTimings* const timings = result->mutable_timings();
+  timings->set_compute_ns(static_cast<uint64_t>(end_ns - start_ns));
+  timings->set_idle_ns(last_end_ns_ == 0 ? 0 : static_cast<uint64_t>(start_ns - last_end_ns_));
+  last_end_ns_ = end_ns;
+}
+
+void StepExecutor::Refuse(const absl::Status& status, v1::StepResult* result) {
+  order_.refusing = true;
+  stats_.refused = true;
+  stats_.num_live_slots = table_.CountLive();
+  result->mutable_refusal()->set_code(static_cast<uint32_t>(status.code()));
+  result->mutable_refusal()->set_message(Message(status));
+}
+
+void StepExecutor::CollectRows(const v1::StepRequest& step, v1::StepResult* result) {
+  num_rows_ = 0;
+  const std::vector<SlotId>& slots = table_.last_rows();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = table_[slots[i]];
+    if (slot.inert()) {
+      result->add_inert_slots(slots[i]);
+      continue;
+    }
+    const uint32_t bound = step.run_tokens_size() == 0 ? 1 : step.run_tokens(static_cast<int>(i));
+    const uint32_t num_uncomputed = slot.num_known() - slot.num_computed();
+    ++(num_uncomputed == 1 ? stats_.num_decode_rows : stats_.num_prefill_rows);
+    RowState& row = rows_[num_rows_++];
+    row.slot = slots[i];
+    row.num_left = std::min(bound, num_uncomputed);
+    row.stopped = false;
+    row.sampled.clear();
+    row.logprobs.clear();
+    row.prompt_logprobs = nullptr;
+  }
+}
+
+void StepExecutor::RunIteration(v1::StepResult* result) {
+  builder_.Clear();
+  for (size_t i = 0; i < num_rows_; ++i) {
+    RowState& row = rows_[i];
+    Slot& slot = table_[row.slot];
+    // A piece that fails makes the slot inert; the rest of its row is then not computed.
+    while (row.num_left > 0 && !slot.inert()) {
+      const uint32_t added = builder_.Add(slot, row.slot, static_cast<uint32_t>(i), row.num_left);
+      row.num_left -= added;
+      if (row.num_left > 0) RunForward(result);
+    }
+    row.num_left = 1;  // should another iteration follow, the row decodes
+  }
+  if (!builder_.empty()) RunForward(result);
+}
+
+void StepExecutor::RunForward(v1::StepResult* result) {
+  const ForwardBatch batch = builder_.batch();
+  const std::span<const LogitsUse> uses = builder_.logits_uses();
+  model_.Forward(batch, {logits_.get(), uses.size() * bounds_.vocab_size});
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    table_[builder_.slots()[i]].Advance(batch.rows[i].num_tokens);
+  }
+  for (size_t i = 0; i < uses.size(); ++i) {
+    TakeLogits(uses[i], {logits_.get() + i * bounds_.vocab_size, bounds_.vocab_size}, result);
+  }
+  builder_.Clear();
+}
+
+void StepExecutor::TakeLogits(const LogitsUse& use, std::span<float> logits, v1::StepResult* result) {
+  Slot& slot = table_[use.slot];
+  if (slot.inert()) return;
+  const absl::Status status =
+      use.samples ? SampleRow(use, logits) : DescribePromptToken(use, logits, result);
+  if (status.ok()) return;
+  slot.MakeInert();
+  v1::SlotError* const error = result->add_errors();
+  error->set_slot(use.slot);
+  error->set_code(static_cast<uint32_t>(status.code()));
+  error->set_message(Message(status));
+}
+
+absl::Status StepExecutor::SampleRow(const LogitsUse& use, std::span<float> logits) {
+  if (observer_) observer_({.slot = use.slot, .position = use.position, .logits = logits});
+  Slot& slot = table_[use.slot];
+  RowState& row = rows_[use.row];
+  v1::TokenLogprobs logprobs;
+  LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(slot, logits, &logprobs));
+  slot.AppendSampled(token);
+  row.sampled.push_back(token);
+  if (slot.num_logprobs() >= 0) {
+    logprobs.set_slot(use.slot);
+    row.logprobs.push_back(std::move(logprobs));
+  }
+  const bool stop_id = slot.IsStopId(token);
+  if (stop_id || slot.num_known() >= slot.max_total()) {
+    slot.MakeInert();
+    row.stopped = true;
+    row.stop_cause = stop_id ? v1::STOP_CAUSE_TOKEN : v1::STOP_CAUSE_LENGTH;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepExecutor::DescribePromptToken(const LogitsUse& use, std::span<const float> logits,
+                                               v1::StepResult* result) {
+  const Slot& slot = table_[use.slot];
+  RowState& row = rows_[use.row];
+  v1::TokenLogprobs entry;
+  LOCKSTEP_RETURN_IF_ERROR(sampler_.Describe(logits, slot.known_tokens()[use.position],
+                                             slot.num_prompt_logprobs(), &entry));
+  entry.set_slot(use.slot);
+  if (row.prompt_logprobs == nullptr) {
+    row.prompt_logprobs = result->add_prompt_logprobs();
+    row.prompt_logprobs->set_slot(use.slot);
+    row.prompt_logprobs->set_first_position(use.position);
+  }
+  *row.prompt_logprobs->add_entries() = std::move(entry);
+  return absl::OkStatus();
+}
+
+void StepExecutor::ReportRows(v1::StepResult* result) {
+  const std::span<RowState> rows(rows_.data(), num_rows_);
+  const bool one_each =
+      std::all_of(rows.begin(), rows.end(), [](const RowState& row) { return row.sampled.size() <= 1; });
+  for (RowState& row : rows) {
+    if (row.sampled.empty()) continue;
+    result->add_sampled_slots(row.slot);
+    if (!one_each) result->add_sampled_counts(static_cast<uint32_t>(row.sampled.size()));
+    result->mutable_token_ids()->Add(row.sampled.begin(), row.sampled.end());
+    for (v1::TokenLogprobs& entry : row.logprobs) *result->add_logprobs() = std::move(entry);
+    if (row.stopped) {
+      result->add_stopped_slots(row.slot);
+      result->add_stop_causes(row.stop_cause);
+    }
+  }
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,158 @@
+// lockstep-worker: loads a model and executes the steps that a router sends.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/flags/usage.h>
+#include <absl/synchronization/mutex.h>
+#include <prometheus/registry.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/admin_server.h"
+#include "common/logging.h"
+#include "common/shutdown_signal.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "worker/service/worker_metrics.h"
+#include "worker/service/worker_server.h"
+#include "worker/worker_config.h"
+
+using lockstep::worker::WorkerConfig;
+
+ABSL_FLAG(std::string, model, WorkerConfig().model, "GGUF file, or folder with config.json and safetensors");
+ABSL_FLAG(std::string, listen, WorkerConfig().listen, "host:port of the step service; port 0 takes a free one");
+ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen, "host:port of /metrics and /healthz");
+ABSL_FLAG(bool, insecure, WorkerConfig().insecure, "allow --listen on an address that other machines reach");
+ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens, "size of the KV cache in tokens");
+ABSL_FLAG(uint32_t, block_size, WorkerConfig().block_size_tokens, "tokens per KV block");
+ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots, "sequences resident at once");
+ABSL_FLAG(uint32_t, max_step_tokens, WorkerConfig().max_step_tokens, "tokens of one step, over all rows");
+ABSL_FLAG(uint32_t, max_logits_rows, WorkerConfig().max_logits_rows, "rows of logits in one forward pass");
+ABSL_FLAG(uint32_t, max_logprobs, WorkerConfig().max_logprobs, "best tokens reported per position");
+ABSL_FLAG(uint32_t, max_decode_iterations, WorkerConfig().max_decode_iterations, "decode steps in one message");
+ABSL_FLAG(uint32_t, max_steps_in_flight, WorkerConfig().max_steps_in_flight, "steps a router may send ahead");
+ABSL_FLAG(uint32_t, max_message_mib, WorkerConfig().max_message_mib, "largest message, in MiB");
+ABSL_FLAG(uint32_t, threads, WorkerConfig().num_threads, "threads of the forward pass; 0: one per core");
+ABSL_FLAG(absl::Duration, poll_window, WorkerConfig().poll_window,
+          "how long the step stream is polled while steps are in flight, before its thread sleeps");
+ABSL_FLAG(absl::Duration, drain_grace, WorkerConfig().drain_grace, "time that SIGTERM leaves running sequences");
+ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+
+namespace lockstep::worker {
+namespace {
+
+WorkerConfig ConfigFromFlags() {
+  WorkerConfig config;
+  config.model = absl::GetFlag(FLAGS_model);
+  config.listen = absl::GetFlag(FLAGS_listen);
+  config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
+  config.insecure = absl::GetFlag(FLAGS_insecure);
+  config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
+  config.block_size_tokens = absl::GetFlag(FLAGS_block_size);
+  config.max_slots = absl::GetFlag(FLAGS_max_slots);
+  config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  config.max_logits_rows = absl::GetFlag(FLAGS_max_logits_rows);
+  config.max_logprobs = absl::GetFlag(FLAGS_max_logprobs);
+  config.max_decode_iterations = absl::GetFlag(FLAGS_max_decode_iterations);
+  config.max_steps_in_flight = absl::GetFlag(FLAGS_max_steps_in_flight);
+  config.max_message_mib = absl::GetFlag(FLAGS_max_message_mib);
+  config.num_threads = absl::GetFlag(FLAGS_threads);
+  config.poll_window = absl::GetFlag(FLAGS_poll_window);
+  config.drain_grace = absl::GetFlag(FLAGS_drain_grace);
+  return config;
+}
+
+// Flags may be spelled with dashes; Abseil knows underscores only.
+std::vector<std::string> UnderscoreFlagNames(int argc, char** argv) {
+  std::vector<std::string> arguments(argv, argv + argc);
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (argument.rfind("--", 0) != 0) continue;
+    const auto name_end = std::find(argument.begin(), argument.end(), '=');
+    std::replace(argument.begin() + 2, name_end, '-', '_');
+  }
+  return arguments;
+}
+
+absl::Status ParseFlags(int argc, char** argv) {
+  absl::SetProgramUsageMessage("lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
+  std::vector<std::string> arguments = UnderscoreFlagNames(argc, argv);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, pointers.data());
+  if (rest.size() > 1) return InvalidArgument("unexpected argument \"{}\"; every option is a flag", rest[1]);
+  return absl::OkStatus();
+}
+
+// New at every start; 0 means "any" in claims.
+uint64_t MakeIncarnation() {
+  std::random_device entropy;
+  const uint64_t bits = uint64_t{entropy()} << 32 | entropy();
+  return bits == 0 ? 1 : bits;
+}
+
+// Logs each stage at its start, every tenth of the way, and its end.
+std::function<void(std::string_view, double)> LogProgress() {
+  return [last = std::string(), last_tenth = -1](std::string_view stage, double fraction) mutable {
+    const int tenth = static_cast<int>(fraction * 10);
+    if (stage == last && tenth == last_tenth) return;
+    last = stage;
+    last_tenth = tenth;
+    spdlog::info("loading {}: {} %", stage, tenth * 10);
+  };
+}
+
+absl::StatusOr<std::unique_ptr<ForwardModel>> LoadModel(const WorkerConfig& config) {
+  CpuModelOptions options = config.model_options();
+  options.progress = LogProgress();
+  return LoadCpuModel(config.model, options);
+}
+
+absl::Status Run(const WorkerConfig& config) {
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  const ShutdownSignal shutdown_signal;
+  spdlog::info("lockstep-worker {} ({}), model {}", Version(), GitCommit(), config.model);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardModel> model, LoadModel(config));
+  if (shutdown_signal.received()) return absl::OkStatus();
+
+  const auto registry = std::make_shared<prometheus::Registry>();
+  WorkerMetrics metrics(*registry, model->info());
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
+                            WorkerServer::Start(*model, config.executor_limits(), MakeIncarnation(), metrics,
+                                                config.server_options()));
+  std::atomic<bool> draining = false;
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
+                            AdminServer::Start(config.admin_listen, registry, [&draining] {
+                              return draining ? HealthReport{false, "draining"} : HealthReport{true, "serving"};
+                            }));
+  std::printf("LISTENING grpc=%s admin=%s\n", FormatAddress(server->address()).c_str(),
+              FormatAddress(admin->address()).c_str());
+  std::fflush(stdout);
+
+  shutdown_signal.Wait();
+  draining = true;
+  spdlog::info("draining for at most {}", absl::FormatDuration(config.drain_grace));
+  if (!server->Shutdown(config.drain_grace)) spdlog::warn("the router's lease was cut off");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace lockstep::worker
+
+int main(int argc, char** argv) {
+  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC dearly.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  absl::Status status = lockstep::worker::ParseFlags(argc, argv);
+  if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) status = lockstep::worker::Run(lockstep::worker::ConfigFromFlags());
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "lockstep-worker: %s\n", lockstep::Message(status).c_str());
+  return 1;
+}

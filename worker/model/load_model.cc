@@ -1,0 +1,141 @@
+#include "worker/model/load_model.h"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "common/hash.h"
+#include "common/status.h"
+#include "kernels/gemm/self_check.h"
+#include "worker/model/decoder_model.h"
+#include "worker/model/load_weights.h"
+#include "worker/model/numerics_probe.h"
+#include "worker/model/weight_plan.h"
+
+namespace lockstep::worker {
+namespace {
+
+using kernels::InstructionSet;
+using kernels::kKvBlockTokens;
+
+// Raised whenever a kernel may give other bits than before for the same input.
+constexpr uint64_t kKernelVersion = 1;
+
+absl::Status CheckOptions(const CpuModelOptions& options) {
+  if (options.block_size_tokens != kKvBlockTokens) {
+    return InvalidArgument("block size is {} tokens, the CPU kernels take {}",
+                           options.block_size_tokens, kKvBlockTokens);
+  }
+  if (options.num_kv_blocks < 2) {
+    return InvalidArgument("{} KV blocks, at least 2 are needed", options.num_kv_blocks);
+  }
+  if (options.max_step_tokens < 2 || options.max_logits_rows == 0) {
+    return InvalidArgument(
+        "max_step_tokens is {}, at least 2 are needed; max_logits_rows is {}, at least 1",
+        options.max_step_tokens, options.max_logits_rows);
+  }
+  return absl::OkStatus();
+}
+
+int NumThreads(const CpuModelOptions& options) {
+  if (options.num_threads > 0) return options.num_threads;
+  return static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+}
+
+ForwardModelInfo MakeInfo(const ModelConfig& config, const CpuModelOptions& options,
+                          InstructionSet instruction_set) {
+  return {.model_id = config.name,
+          .vocab_size = config.vocab_size,
+          .max_context_tokens = config.max_context_tokens,
+          .max_step_tokens = options.max_step_tokens,
+          .max_logits_rows = options.max_logits_rows,
+          .block_size_tokens = options.block_size_tokens,
+          .num_blocks = options.num_kv_blocks,
+          .weights_dtype = "bf16",
+          .kv_dtype = "bf16",
+          .device = fmt::format("cpu-{}", InstructionSetName(instruction_set)),
+          .model_fingerprint = config.Fingerprint(),
+          .tokenizer_fingerprint = options.tokenizer_fingerprint};
+}
+
+absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelSpec& spec) {
+  for (const int64_t k : std::set{spec.hidden_size, spec.q_size(), spec.intermediate_size}) {
+    LOCKSTEP_RETURN_IF_ERROR(kernels::CheckGemmSchedule(stream, k));
+  }
+  return absl::OkStatus();
+}
+
+// What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable.
+uint64_t NumericsId(const ForwardModelInfo& info, uint64_t probe_hash) {
+  uint64_t id = Hash64(info.device);
+  for (const uint64_t part :
+       {kKernelVersion, static_cast<uint64_t>(kernels::kKeyTile),
+        static_cast<uint64_t>(kernels::kAttentionSplitKeys), info.model_fingerprint,
+        info.weights_fingerprint, probe_hash}) {
+    id = CombineHashes(id, part);
+  }
+  return id;
+}
+
+absl::StatusOr<DecoderWeights> LoadWeights(const std::string& path, const ModelSpec& spec,
+                                           ModelFamily family, kernels::ThreadPool& threads,
+                                           std::pair<LoadProgress, uint64_t*> outputs) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, WeightSource::Open(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, family, source));
+  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, threads, outputs.first));
+  *outputs.second = source.Fingerprint();
+  return std::move(plan.weights);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& path,
+                                                           const CpuModelOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
+  const auto report = [&options](std::string_view stage, double fraction) {
+    if (options.progress) options.progress(stage, fraction);
+  };
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(config));
+  const InstructionSet instruction_set =
+      options.instruction_set.value_or(kernels::BestInstructionSet());
+  ForwardModelInfo info = MakeInfo(config, options, instruction_set);
+  auto threads = std::make_unique<kernels::ThreadPool>(NumThreads(options));
+
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      DecoderWeights weights,
+      LoadWeights(path, spec, config.family, *threads,
+                  {[&report](double fraction) { report("weights", fraction); },
+                   &info.weights_fingerprint}));
+  LOCKSTEP_ASSIGN_OR_RETURN(KvPool kv_pool, KvPool::Create({.num_layers = spec.num_layers,
+                                                            .num_blocks = options.num_kv_blocks,
+                                                            .num_kv_heads = spec.num_kv_heads,
+                                                            .head_dim = spec.head_dim}));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      Workspace workspace,
+      Workspace::Create(spec, options.max_step_tokens, options.max_logits_rows));
+
+  report("self-check", 0.0);
+  if (options.check_reduction_contract) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckGemmOfModel(
+        {.threads = threads.get(), .instruction_set = instruction_set}, spec));
+  }
+  const auto frequencies =
+      kernels::ComputeRopeFrequencies(spec.rope, static_cast<uint32_t>(spec.head_dim));
+  auto model = std::make_unique<DecoderModel>(DecoderParts{
+      .spec = spec,
+      .weights = std::move(weights),
+      .rope = kernels::MakeRopeTable(frequencies, config.max_context_tokens),
+      .kv_pool = std::move(kv_pool),
+      .workspace = std::move(workspace),
+      .threads = std::move(threads),
+      .instruction_set = instruction_set,
+      .info = std::move(info)});
+  if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*model));
+  model->set_numerics_id(NumericsId(model->info(), ProbeHash(*model)));
+  report("self-check", 1.0);
+  return model;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,81 @@
+#include "worker/model/numerics_probe.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/hash.h"
+#include "common/status.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr uint32_t kProbeTokens = 24;
+constexpr uint32_t kTokenStride = 7919;  // spreads the tokens over the vocabulary
+
+// At least two, at most kProbeTokens.
+std::vector<TokenId> ProbeTokens(const ForwardModelInfo& info) {
+  const uint32_t num_tokens =
+      std::max(2u, std::min({kProbeTokens, info.max_step_tokens, info.max_context_tokens}));
+  std::vector<TokenId> tokens;
+  for (uint32_t i = 1; i <= num_tokens; ++i) tokens.push_back(i * kTokenStride % info.vocab_size);
+  return tokens;
+}
+
+// Logits of the last token of every step, zeros for the others, when the prompt is cut into steps of these lengths.
+std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> tokens,
+                              std::span<const uint32_t> step_lengths) {
+  const ForwardModelInfo& info = model.info();
+  std::vector<BlockId> blocks(
+      (tokens.size() + info.block_size_tokens - 1) / info.block_size_tokens);
+  std::iota(blocks.begin(), blocks.end(), BlockId{0});
+  std::vector<float> logits(tokens.size() * info.vocab_size);
+  uint32_t position = 0;
+  for (const uint32_t length : step_lengths) {
+    const uint32_t last = length - 1;
+    const ForwardRow row = {.first_token = 0,
+                            .num_tokens = length,
+                            .first_position = position,
+                            .block_table = blocks};
+    model.Forward({.token_ids = tokens.subspan(position, length),
+                   .rows = {&row, 1},
+                   .logits_tokens = {&last, 1}},
+                  std::span(logits).subspan((position + last) * info.vocab_size, info.vocab_size));
+    position += length;
+  }
+  return logits;
+}
+
+}  // namespace
+
+uint64_t ProbeHash(ForwardModel& model) {
+  const std::vector<TokenId> tokens = ProbeTokens(model.info());
+  const std::vector<uint32_t> single(tokens.size(), 1);
+  return Hash64(std::as_bytes(std::span(RunInSteps(model, tokens, single))));
+}
+
+absl::Status CheckProbeSchedules(ForwardModel& model) {
+  const std::vector<TokenId> tokens = ProbeTokens(model.info());
+  const uint32_t num_tokens = static_cast<uint32_t>(tokens.size());
+  const uint32_t half = num_tokens / 2;
+  const std::vector<uint32_t> schedules[] = {
+      std::vector<uint32_t>(num_tokens, 1), {num_tokens}, {half, num_tokens - half}};
+  std::vector<float> expected;
+  for (const std::vector<uint32_t>& steps : schedules) {
+    std::vector<float> logits = RunInSteps(model, tokens, steps);
+    logits.erase(logits.begin(), logits.end() - model.info().vocab_size);
+    if (expected.empty()) {
+      expected = std::move(logits);
+    } else if (std::memcmp(logits.data(), expected.data(), logits.size() * sizeof(float)) != 0) {
+      return Internal(
+          "self-check: the logits of {} tokens in {} steps are not the same bits as one by one",
+          num_tokens, steps.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::worker

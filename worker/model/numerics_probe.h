@@ -1,0 +1,18 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "worker/model/forward_model.h"
+
+namespace lockstep::worker {
+
+// Runs a fixed prompt through the model token by token and returns a hash of all its logits. Overwrites
+// the first KV blocks.
+uint64_t ProbeHash(ForwardModel& model);
+
+// The same prompt in one step, in two, and token by token must end in the same bits, else INTERNAL.
+absl::Status CheckProbeSchedules(ForwardModel& model);
+
+}  // namespace lockstep::worker

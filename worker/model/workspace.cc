@@ -1,0 +1,37 @@
+#include "worker/model/workspace.h"
+
+#include "common/status.h"
+
+namespace lockstep::worker {
+namespace {
+
+using kernels::BFloat16;
+
+void LayOut(const ModelSpec& spec, int64_t tokens, int64_t logits_rows, Workspace& workspace) {
+  Arena& storage = workspace.storage;
+  workspace.residual = storage.Take<BFloat16>(tokens * spec.hidden_size);
+  workspace.normed = storage.Take<BFloat16>(tokens * spec.hidden_size);
+  workspace.qkv = storage.Take<BFloat16>(tokens * spec.qkv_size());
+  workspace.attention = storage.Take<BFloat16>(tokens * spec.q_size());
+  workspace.delta = storage.Take<BFloat16>(tokens * spec.hidden_size);
+  workspace.gate_up = storage.Take<BFloat16>(tokens * 2 * spec.intermediate_size);
+  workspace.activated = storage.Take<BFloat16>(tokens * spec.intermediate_size);
+  workspace.last_residual = storage.Take<BFloat16>(logits_rows * spec.hidden_size);
+  workspace.last_attention = storage.Take<BFloat16>(logits_rows * spec.q_size());
+  workspace.positions = storage.Take<uint32_t>(tokens);
+  workspace.kv_slots = storage.Take<uint64_t>(tokens);
+  workspace.sequences = storage.Take<kernels::AttentionSequence>(tokens);
+}
+
+}  // namespace
+
+absl::StatusOr<Workspace> Workspace::Create(const ModelSpec& spec, int64_t max_step_tokens,
+                                            int64_t max_logits_rows) {
+  Workspace workspace;
+  LayOut(spec, max_step_tokens, max_logits_rows, workspace);
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(workspace.storage.Commit(), "workspace of a step"));
+  LayOut(spec, max_step_tokens, max_logits_rows, workspace);
+  return workspace;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,42 @@
+#include "worker/service/lease_ledger.h"
+
+#include "common/status.h"
+
+namespace lockstep::worker {
+namespace {
+
+// A claim carries an epoch, the claim and nothing else.
+bool StandsAlone(const v1::StepRequest& message) {
+  v1::StepRequest bare;
+  bare.set_epoch(message.epoch());
+  *bare.mutable_claim() = message.claim();
+  return bare.ByteSizeLong() == message.ByteSizeLong();
+}
+
+}  // namespace
+
+absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
+  if (!message.has_claim()) return InvalidArgument("claim: the first message of a stream must be a claim");
+  if (!StandsAlone(message)) {
+    return InvalidArgument("claim: must stand alone, with step_id 0");
+  }
+  const uint64_t expected = message.claim().expected_incarnation();
+  if (expected != 0 && expected != incarnation_) {
+    return FailedPrecondition("claim.expected_incarnation: got {}, this worker is {}", expected, incarnation_);
+  }
+  if (message.epoch() <= last_epoch_) {
+    return FailedPrecondition("epoch: must be above {}, got {}", last_epoch_, message.epoch());
+  }
+  if (live_epoch_ != 0 && !message.claim().takeover()) {
+    return FailedPrecondition("claim.takeover: epoch {} holds the lease; claim with takeover to fence it off",
+                              live_epoch_);
+  }
+  live_epoch_ = last_epoch_ = message.epoch();
+  return absl::OkStatus();
+}
+
+void LeaseLedger::End(uint64_t epoch) {
+  if (live_epoch_ == epoch) live_epoch_ = 0;
+}
+
+}  // namespace lockstep::worker

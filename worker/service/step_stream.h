@@ -1,0 +1,108 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <grpcpp/alarm.h>
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <deque>
+
+#include "common/mutex.h"
+#include "lockstep/worker/v1/worker.grpc.pb.h"
+#include "worker/executor/executor_thread.h"
+#include "worker/service/completion_tag.h"
+
+namespace lockstep::worker {
+
+// One Execute call: a claim, then steps in and results out. Lives on the service thread, where all its
+// completions arrive; the executor thread writes results. Reads ahead by no more than the steps that may
+// be in flight, so neither side of it grows without bound. Deletes nothing: its host does, once told
+// that it is over.
+class StepStream {
+ public:
+  // The service as a stream sees it; called on the service thread.
+  class Host {
+   public:
+    // A call has come in: listen for the next one. False: too many streams, end this one.
+    virtual bool OnAccepted(StepStream& stream) = 0;
+    // Grants the lease and ends the stream of the one before it, or says why not.
+    virtual absl::Status OnClaim(StepStream& stream, const v1::StepRequest& message) = 0;
+    // The stream of a granted lease ends; called before the executor drops the slots.
+    virtual void OnLeaseEnd(uint64_t epoch) = 0;
+    // A result has been sent.
+    virtual void OnQuiet(StepStream& stream) = 0;
+    // Nothing of the stream is outstanding any more: delete it.
+    virtual void OnOver(StepStream& stream) = 0;
+    virtual void RecordStep(const v1::StepResult& result, const StepStats& stats) = 0;  // executor thread
+    virtual uint64_t incarnation() const = 0;
+
+   protected:
+    ~Host() = default;
+  };
+
+  struct Wiring {
+    Host* host;
+    v1::Worker::AsyncService* service;
+    grpc::ServerCompletionQueue* queue;
+    ExecutorThread* executor;
+    uint32_t max_unanswered;  // messages read whose answers are not yet sent
+  };
+
+  // Listens for a call.
+  explicit StepStream(const Wiring& wiring);
+  StepStream(const StepStream&) = delete;
+  StepStream& operator=(const StepStream&) = delete;
+
+  // Ends the call with `status`; what is not yet sent is dropped. Later calls change nothing.
+  void End(const absl::Status& status);
+
+  uint64_t epoch() const { return epoch_; }  // 0: nothing claimed
+  bool accepted() const { return accepted_; }
+  uint32_t num_unanswered() const { return num_unanswered_; }
+
+ private:
+  void OnAccepted(bool ok);
+  void OnRead(bool ok);
+  void OnWritten(bool ok);
+  void OnFinished(bool ok);
+  void OnCallDone(bool ok);
+  void OnLeaseEnded(bool ok);
+
+  void HandleClaim();
+  void HandleStep();
+  void ReadMore();
+  void Send(v1::StepResult result);  // executor thread
+  void StartFinish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellIfOver();
+
+  const Wiring wiring_;
+  grpc::ServerContext context_;
+  grpc::ServerAsyncReaderWriter<v1::StepResult, v1::StepRequest> stream_;
+  grpc::Alarm lease_ended_;
+
+  // Service thread only.
+  v1::StepRequest incoming_;
+  uint64_t epoch_ = 0;
+  uint32_t num_unanswered_ = 0;
+  bool accepted_ = false;
+  bool reading_ = false;
+  bool input_over_ = false;
+  bool lease_ending_ = false;
+  bool finished_ = false;
+  bool call_done_ = false;
+
+  Mutex mutex_;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status final_status_ ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::StepResult> unsent_ ABSL_GUARDED_BY(mutex_);  // at most max_unanswered
+
+  MethodTag<StepStream> accepted_tag_{this, &StepStream::OnAccepted};
+  MethodTag<StepStream> read_tag_{this, &StepStream::OnRead};
+  MethodTag<StepStream> written_tag_{this, &StepStream::OnWritten};
+  MethodTag<StepStream> finished_tag_{this, &StepStream::OnFinished};
+  MethodTag<StepStream> call_done_tag_{this, &StepStream::OnCallDone};
+  MethodTag<StepStream> lease_ended_tag_{this, &StepStream::OnLeaseEnded};
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,88 @@
+#include "worker/service/worker_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <utility>
+
+#include "common/status.h"
+#include "worker/service/description.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr char kServiceName[] = "lockstep.worker.v1.Worker";
+// Time for final statuses to reach the clients.
+constexpr std::chrono::milliseconds kFlushTime(500);
+
+void Configure(const WorkerServerOptions& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  // Two servers on one port would share its connections without a word.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // A router that vanished without closing its stream loses its lease within 20 s.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // The router pings as well; its pings are no abuse.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+}
+
+}  // namespace
+
+WorkerServer::WorkerServer(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
+                           WorkerMetrics& metrics, const WorkerServiceOptions& options)
+    : executor_(model, limits, incarnation),
+      executor_thread_(executor_, WorkerService::QueueCapacity(options)),
+      service_(MakeDescription(model.info(), executor_.bounds(), options.max_steps_in_flight, incarnation),
+               executor_thread_, metrics, options) {}
+
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(ForwardModel& model,
+                                                                  const ExecutorLimits& limits,
+                                                                  uint64_t incarnation, WorkerMetrics& metrics,
+                                                                  const WorkerServerOptions& options) {
+  std::unique_ptr<WorkerServer> server(
+      new WorkerServer(model, limits, incarnation, metrics, options.service));
+  LOCKSTEP_RETURN_IF_ERROR(server->Listen(options));
+  return server;
+}
+
+absl::Status WorkerServer::Listen(const WorkerServerOptions& options) {
+  LOCKSTEP_ASSIGN_OR_RETURN(address_, ParseAddress(options.listen));
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  Configure(options, builder);
+  int port = 0;
+  builder.AddListeningPort(FormatAddress(address_), grpc::InsecureServerCredentials(), &port);
+  service_.Register(builder);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    server_.reset();
+    return Unavailable("cannot listen on {}: the address is taken or not ours", options.listen);
+  }
+  address_.port = static_cast<uint16_t>(port);
+  server_->GetHealthCheckService()->SetServingStatus("", true);
+  server_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
+  service_.Start();
+  return absl::OkStatus();
+}
+
+bool WorkerServer::Shutdown(absl::Duration grace) {
+  service_.BeginDrain();
+  server_->GetHealthCheckService()->SetServingStatus(kServiceName, false);
+  const bool clean = service_.WaitUntilNoLease(grace);
+  server_->Shutdown(std::chrono::system_clock::now() + kFlushTime);
+  service_.Stop();
+  server_.reset();
+  return clean;
+}
+
+WorkerServer::~WorkerServer() {
+  if (server_ != nullptr) Shutdown(absl::ZeroDuration());
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/address.h"
+#include "worker/executor/executor_thread.h"
+#include "worker/executor/step_executor.h"
+#include "worker/service/worker_metrics.h"
+#include "worker/service/worker_service.h"
+
+namespace lockstep::worker {
+
+struct WorkerServerOptions {
+  std::string listen = "127.0.0.1:0";
+  int max_message_bytes = 64 << 20;
+  WorkerServiceOptions service;
+};
+
+// A worker as the network sees it: executor thread, service, gRPC server with health checking ("" while
+// it lives, the service's name while it takes leases) and reflection. Owns all of them; the model and
+// the metrics outlive it.
+class WorkerServer {
+ public:
+  // Returns once it listens. Errors name the address.
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(ForwardModel& model, const ExecutorLimits& limits,
+                                                             uint64_t incarnation, WorkerMetrics& metrics,
+                                                             const WorkerServerOptions& options);
+  WorkerServer(const WorkerServer&) = delete;
+  WorkerServer& operator=(const WorkerServer&) = delete;
+  ~WorkerServer();  // without a drain, unless Shutdown was called
+
+  const Address& address() const { return address_; }  // host as asked for, port as bound
+
+  // No new lease; the present one ends when it is idle, or is cut off after `grace`. Returns when
+  // everything is closed. True when nothing had to be cut off.
+  bool Shutdown(absl::Duration grace);
+
+ private:
+  WorkerServer(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
+               WorkerMetrics& metrics, const WorkerServiceOptions& options);
+
+  absl::Status Listen(const WorkerServerOptions& options);
+
+  StepExecutor executor_;
+  ExecutorThread executor_thread_;
+  WorkerService service_;
+  Address address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace lockstep::worker

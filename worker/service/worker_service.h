@@ -1,0 +1,105 @@
+#pragma once
+
+#include <absl/time/time.h>
+#include <grpcpp/alarm.h>
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/named_thread.h"
+#include "lockstep/worker/v1/worker.grpc.pb.h"
+#include "worker/executor/executor_thread.h"
+#include "worker/service/describe_call.h"
+#include "worker/service/lease_ledger.h"
+#include "worker/service/step_stream.h"
+#include "worker/service/worker_metrics.h"
+
+namespace lockstep::worker {
+
+struct WorkerServiceOptions {
+  uint32_t max_steps_in_flight = 4;
+  uint32_t max_streams = 8;  // open at once, among them those that are being fenced off
+  // How long the service thread polls after an event while steps are in flight, before it sleeps. Worth
+  // it where a core can be spared; on a CPU worker the forward pass wants that core.
+  absl::Duration poll_window = absl::ZeroDuration();
+};
+
+// lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor. Owns the service
+// thread ("step-stream") with its completion queue, the calls and the lease ledger. Never looks into
+// a step: its rules are the executor's.
+class WorkerService final : private StepStream::Host, private DescribeCall::Host {
+ public:
+  // `description` is the answer to Describe but for last_epoch. `executor` and `metrics` outlive this;
+  // the executor's queue holds QueueCapacity(options) items.
+  WorkerService(v1::DescribeResponse description, ExecutorThread& executor, WorkerMetrics& metrics,
+                const WorkerServiceOptions& options);
+  WorkerService(const WorkerService&) = delete;
+  WorkerService& operator=(const WorkerService&) = delete;
+  ~WorkerService();  // Stop() has been called, if Start() was
+
+  static size_t QueueCapacity(const WorkerServiceOptions& options);
+
+  // Before and after the server is built.
+  void Register(grpc::ServerBuilder& builder);
+  void Start();
+
+  // From its return on claims are refused; the lease ends as soon as none of its sequences runs.
+  void BeginDrain();
+  // False when a lease was still held after `timeout`.
+  bool WaitUntilNoLease(absl::Duration timeout);
+  // After the server has been shut down: joins the service thread.
+  void Stop();
+
+ private:
+  bool OnAccepted(StepStream& stream) override;
+  absl::Status OnClaim(StepStream& stream, const v1::StepRequest& message) override;
+  void OnLeaseEnd(uint64_t epoch) override;
+  void OnQuiet(StepStream& stream) override;
+  void OnOver(StepStream& stream) override;
+  void RecordStep(const v1::StepResult& result, const StepStats& stats) override;
+  uint64_t incarnation() const override { return description_.incarnation(); }
+  void OnDescribe(v1::DescribeResponse* response) override;
+  void OnOver(DescribeCall& call) override;
+
+  void Loop();
+  bool NextEvent(void** id, bool* ok);
+  bool StepsInFlight() const;
+  void OnDrainAlarm(bool ok);
+  void OnStopAlarm(bool ok);
+  void EndIfDrained(StepStream& stream);
+  void ListenForStream();
+  void ListenForDescribe();
+  void PublishLease();
+
+  const WorkerServiceOptions options_;
+  const v1::DescribeResponse description_;
+  ExecutorThread& executor_;
+  WorkerMetrics& metrics_;
+  v1::Worker::AsyncService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  bool started_ = false;
+
+  // Service thread only.
+  LeaseLedger ledger_;
+  std::vector<std::unique_ptr<StepStream>> streams_;
+  std::vector<std::unique_ptr<DescribeCall>> describes_;
+  bool stopping_ = false;
+
+  std::atomic<bool> draining_ = false;
+  grpc::Alarm drain_alarm_;
+  grpc::Alarm stop_alarm_;
+  MethodTag<WorkerService> drain_tag_{this, &WorkerService::OnDrainAlarm};
+  MethodTag<WorkerService> stop_tag_{this, &WorkerService::OnStopAlarm};
+
+  Mutex mutex_;
+  CondVar lease_changed_;
+  bool leased_ ABSL_GUARDED_BY(mutex_) = false;
+
+  NamedThread thread_;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <string>
+
+#include "worker/executor/executor_limits.h"
+#include "worker/model/load_model.h"
+#include "worker/service/worker_server.h"
+
+namespace lockstep::worker {
+
+// Everything that a worker process can be told (docs/configuration.md). The defaults are those of the
+// flags in main.cc.
+struct WorkerConfig {
+  std::string model;  // GGUF file, or folder with config.json and safetensors
+  std::string listen = "127.0.0.1:50061";
+  std::string admin_listen = "127.0.0.1:9091";
+  bool insecure = false;  // allow an address that other machines reach, without TLS
+  uint64_t kv_cache_tokens = 32768;
+  uint32_t block_size_tokens = 16;
+  uint32_t max_slots = 64;
+  uint32_t max_step_tokens = 2048;
+  uint32_t max_logits_rows = 64;
+  uint32_t max_logprobs = 20;
+  uint32_t max_decode_iterations = 8;
+  uint32_t max_steps_in_flight = 4;
+  uint32_t max_message_mib = 64;
+  uint32_t num_threads = 0;  // 0: one per core
+  absl::Duration poll_window = absl::ZeroDuration();
+  absl::Duration drain_grace = absl::Seconds(30);
+
+  // Every violation at once, one per line, each naming its flag.
+  absl::Status Validate() const;
+
+  uint32_t num_kv_blocks() const;
+  CpuModelOptions model_options() const;
+  ExecutorLimits executor_limits() const;
+  WorkerServerOptions server_options() const;
+};
+
+}  // namespace lockstep::worker
