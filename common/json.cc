@@ -122,10 +122,12 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view
 
 std::string DescribeJson(const nlohmann::json& value) {
   constexpr size_t kMaxLength = 60;
-  if (value.is_object() && value.size() > 8)
+  if (value.is_object() && value.size() > 8) {
     return fmt::format("an object of {} members", value.size());
-  if (value.is_array() && value.size() > 8)
+  }
+  if (value.is_array() && value.size() > 8) {
     return fmt::format("an array of {} elements", value.size());
+  }
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > kMaxLength) text = text.substr(0, kMaxLength) + "...";
   return text;

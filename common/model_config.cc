@@ -101,8 +101,9 @@ void CheckGenerationDefaults(const GenerationDefaults& defaults, Violations& vio
 
 std::string DescribeRope(const RopeConfig& rope) {
   std::string text = fmt::format("{:a} {}", rope.theta, static_cast<int>(rope.scaling));
-  if (!rope.frequency_divisors.empty())
+  if (!rope.frequency_divisors.empty()) {
     return fmt::format("{} {:a}", text, fmt::join(rope.frequency_divisors, ","));
+  }
   if (rope.scaling == RopeScalingKind::kNone) return text;
   text += fmt::format(" {:a}", rope.factor);
   if (rope.scaling == RopeScalingKind::kLinear) return text;

@@ -15,6 +15,17 @@ namespace {
 
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
+absl::StatusOr<std::optional<uint32_t>> ReadUint32(const GgufFile& file, std::string_view key) {
+  constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
+  if (file.Find(key) == nullptr) return std::optional<uint32_t>();
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t value, file.GetUint(key));
+  if (value > kMax) {
+    return InvalidArgument("{}: metadata key {} is {}, expected at most {}", file.name(), key,
+                           value, kMax);
+  }
+  return std::optional(static_cast<uint32_t>(value));
+}
+
 // The keys of one architecture, "llama.context_length" and so on. Remembers what was asked for.
 class ArchitectureReader {
  public:
@@ -25,13 +36,7 @@ class ArchitectureReader {
   std::string Key(std::string_view name) const { return prefix_ + std::string(name); }
 
   absl::StatusOr<std::optional<uint32_t>> Uint(std::string_view name) {
-    const std::string key = MarkRead(name);
-    if (file_.Find(key) == nullptr) return std::optional<uint32_t>();
-    LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t value, file_.GetUint(key));
-    constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
-    if (value > kMax)
-      return Refuse(name, fmt::format("{}", value), fmt::format("at most {}", kMax));
-    return std::optional(static_cast<uint32_t>(value));
+    return ReadUint32(file_, MarkRead(name));
   }
 
   absl::StatusOr<uint32_t> RequireUint(std::string_view name) {
@@ -66,8 +71,9 @@ class ArchitectureReader {
 
   absl::Status CheckNoUnknownKeys() const {
     for (const std::string_view key : file_.Keys()) {
-      if (!key.starts_with(prefix_) || std::find(read_.begin(), read_.end(), key) != read_.end())
+      if (!key.starts_with(prefix_) || std::find(read_.begin(), read_.end(), key) != read_.end()) {
         continue;
+      }
       return InvalidArgument("{}: metadata key {} is not known, and it could alter the computation",
                              file_.name(), EscapeControlCharacters(key));
     }
@@ -116,10 +122,15 @@ absl::Status CheckIsWholeModel(const GgufFile& file) {
 }
 
 absl::StatusOr<uint32_t> ReadVocabSize(ArchitectureReader& reader) {
+  constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> vocab_size, reader.Uint("vocab_size"));
-  if (vocab_size) return *vocab_size;
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto tokens, reader.file().GetStrings("tokenizer.ggml.tokens"));
-  return static_cast<uint32_t>(tokens.size());  // the reader of GGUF files caps it
+  if (vocab_size && reader.file().Find(kTokens) == nullptr) return *vocab_size;
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto tokens, reader.file().GetStrings(kTokens));
+  if (vocab_size && *vocab_size < tokens.size()) {
+    return reader.Refuse("vocab_size", fmt::format("{}", *vocab_size),
+                         fmt::format("at least the number of tokens, {}", tokens.size()));
+  }
+  return vocab_size.value_or(static_cast<uint32_t>(tokens.size()));
 }
 
 absl::Status ReadSizes(ArchitectureReader& reader, ModelConfig* config) {
@@ -255,15 +266,6 @@ absl::StatusOr<RopeConfig> ReadRope(ArchitectureReader& reader, const ModelConfi
   return rope;
 }
 
-absl::StatusOr<std::optional<TokenId>> ReadTokenId(const GgufFile& file, std::string_view key) {
-  if (file.Find(key) == nullptr) return std::optional<TokenId>();
-  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t id, file.GetUint(key));
-  if (id > std::numeric_limits<TokenId>::max()) {
-    return InvalidArgument("{}: metadata key {} is {}, expected a token id", file.name(), key, id);
-  }
-  return std::optional(static_cast<TokenId>(id));
-}
-
 // GGUF names one end id; chat models have several. As llama.cpp, take control tokens by their text
 // too.
 absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
@@ -273,7 +275,7 @@ absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
   std::vector<TokenId> ids;
   for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                      "tokenizer.ggml.eom_token_id"}) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<TokenId> id, ReadTokenId(file, key));
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<TokenId> id, ReadUint32(file, key));
     if (id) ids.push_back(*id);
   }
   const auto tokens = file.GetStrings("tokenizer.ggml.tokens");
@@ -305,11 +307,12 @@ absl::Status ReadGenerationDefaults(const GgufFile& file, GenerationDefaults* de
        {"general.sampling.xtc_probability", "general.sampling.mirostat"}) {
     if (file.Find(key) == nullptr) continue;
     LOCKSTEP_ASSIGN_OR_RETURN(const double value, file.GetFloat(key));
-    if (value != 0.0)
+    if (value != 0.0) {
       return InvalidArgument("{}: metadata key {} is {}, expected 0 or nothing", file.name(), key,
                              value);
+    }
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults->top_k, ReadTokenId(file, "general.sampling.top_k"));
+  LOCKSTEP_ASSIGN_OR_RETURN(defaults->top_k, ReadUint32(file, "general.sampling.top_k"));
   return absl::OkStatus();
 }
 
@@ -349,7 +352,7 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   LOCKSTEP_RETURN_IF_ERROR(reader.CheckNoUnknownKeys());
   ReadTensorFlags(file, &config);
   LOCKSTEP_ASSIGN_OR_RETURN(config.eos_token_ids, ReadEndIds(file));
-  LOCKSTEP_ASSIGN_OR_RETURN(config.bos_token_id, ReadTokenId(file, "tokenizer.ggml.bos_token_id"));
+  LOCKSTEP_ASSIGN_OR_RETURN(config.bos_token_id, ReadUint32(file, "tokenizer.ggml.bos_token_id"));
   LOCKSTEP_RETURN_IF_ERROR(ReadGenerationDefaults(file, &config.generation_defaults));
   config.name = ReadName(file);
   LOCKSTEP_RETURN_IF_ERROR(Annotate(config.Validate(), file.name()));

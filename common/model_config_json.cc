@@ -16,20 +16,26 @@ using Json = nlohmann::json;
 constexpr std::string_view kHarmlessKeys[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
+    "_flash_attn_2_enabled",
     "_name_or_path",
     "attention_dropout",
     "attn_implementation",
+    "bad_words_ids",
     "begin_suppress_tokens",
     "chunk_size_feed_forward",
     "cross_attention_hidden_size",
     "decoder_start_token_id",
+    "diversity_penalty",
     "do_sample",
     "dtype",
     "early_stopping",
     "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
     "finetuning_task",
     "forced_bos_token_id",
     "forced_eos_token_id",
+    "gradient_checkpointing",
     "id2label",
     "initializer_range",
     "is_decoder",
@@ -38,8 +44,11 @@ constexpr std::string_view kHarmlessKeys[] = {
     "length_penalty",
     "max_length",
     "max_new_tokens",
+    "max_sequence_length",
     "min_length",
+    "neftune_noise_alpha",
     "no_repeat_ngram_size",
+    "num_beam_groups",
     "num_beams",
     "num_return_sequences",
     "output_attentions",
@@ -49,11 +58,13 @@ constexpr std::string_view kHarmlessKeys[] = {
     "prefix",
     "pretraining_tp",
     "problem_type",
+    "remove_invalid_values",
     "repetition_penalty",
     "resid_pdrop",
     "return_dict",
     "return_dict_in_generate",
     "sep_token_id",
+    "seq_length",
     "suppress_tokens",
     "task_specific_params",
     "temperature",
@@ -87,6 +98,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"quantization_config", "{}"},
     {"residual_multiplier", "1"},
     {"rope_interleaved", "false"},
+    {"use_mrope", "false"},
 };
 
 absl::StatusOr<ModelFamily> ReadFamily(JsonObjectReader& reader) {
@@ -97,8 +109,9 @@ absl::StatusOr<ModelFamily> ReadFamily(JsonObjectReader& reader) {
   constexpr std::string_view kExpected =
       "expected LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM";
   const Json* value = reader.Find("architectures");
-  if (value == nullptr)
+  if (value == nullptr) {
     return InvalidArgument("{} is missing, {}", reader.Where("architectures"), kExpected);
+  }
   const bool is_single = value->is_array() && value->size() == 1 && value->front().is_string();
   const std::string name = is_single ? value->front().get<std::string>() : "";
   for (const auto& [architecture, family] : kArchitectures) {
@@ -263,8 +276,9 @@ absl::StatusOr<std::optional<uint32_t>> ReadUint32(JsonObjectReader& reader, std
   constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint64_t> value, reader.Uint(key));
   if (!value) return std::optional<uint32_t>();
-  if (*value > kMax)
+  if (*value > kMax) {
     return InvalidArgument("{} is {}, expected at most {}", reader.Where(key), *value, kMax);
+  }
   return std::optional(static_cast<uint32_t>(*value));
 }
 

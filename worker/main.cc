@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,23 +27,34 @@
 
 using lockstep::worker::WorkerConfig;
 
-ABSL_FLAG(std::string, model, WorkerConfig().model, "GGUF file, or folder with config.json and safetensors");
-ABSL_FLAG(std::string, listen, WorkerConfig().listen, "host:port of the step service; port 0 takes a free one");
-ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen, "host:port of /metrics and /healthz");
-ABSL_FLAG(bool, insecure, WorkerConfig().insecure, "allow --listen on an address that other machines reach");
-ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens, "size of the KV cache in tokens");
+ABSL_FLAG(std::string, model, WorkerConfig().model,
+          "GGUF file, or folder with config.json and safetensors");
+ABSL_FLAG(std::string, listen, WorkerConfig().listen,
+          "host:port of the step service; port 0 takes a free one");
+ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen,
+          "host:port of /metrics and /healthz");
+ABSL_FLAG(bool, insecure, WorkerConfig().insecure,
+          "allow --listen on an address that other machines reach");
+ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens,
+          "size of the KV cache in tokens");
 ABSL_FLAG(uint32_t, block_size, WorkerConfig().block_size_tokens, "tokens per KV block");
 ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots, "sequences resident at once");
-ABSL_FLAG(uint32_t, max_step_tokens, WorkerConfig().max_step_tokens, "tokens of one step, over all rows");
-ABSL_FLAG(uint32_t, max_logits_rows, WorkerConfig().max_logits_rows, "rows of logits in one forward pass");
+ABSL_FLAG(uint32_t, max_step_tokens, WorkerConfig().max_step_tokens,
+          "tokens of one step, over all rows");
+ABSL_FLAG(uint32_t, max_logits_rows, WorkerConfig().max_logits_rows,
+          "rows of logits in one forward pass");
 ABSL_FLAG(uint32_t, max_logprobs, WorkerConfig().max_logprobs, "best tokens reported per position");
-ABSL_FLAG(uint32_t, max_decode_iterations, WorkerConfig().max_decode_iterations, "decode steps in one message");
-ABSL_FLAG(uint32_t, max_steps_in_flight, WorkerConfig().max_steps_in_flight, "steps a router may send ahead");
+ABSL_FLAG(uint32_t, max_decode_iterations, WorkerConfig().max_decode_iterations,
+          "decode steps in one message");
+ABSL_FLAG(uint32_t, max_steps_in_flight, WorkerConfig().max_steps_in_flight,
+          "steps a router may send ahead");
 ABSL_FLAG(uint32_t, max_message_mib, WorkerConfig().max_message_mib, "largest message, in MiB");
-ABSL_FLAG(uint32_t, threads, WorkerConfig().num_threads, "threads of the forward pass; 0: one per core");
+ABSL_FLAG(uint32_t, threads, WorkerConfig().num_threads,
+          "threads of the forward pass; 0: one per core");
 ABSL_FLAG(absl::Duration, poll_window, WorkerConfig().poll_window,
           "how long the step stream is polled while steps are in flight, before its thread sleeps");
-ABSL_FLAG(absl::Duration, drain_grace, WorkerConfig().drain_grace, "time that SIGTERM leaves running sequences");
+ABSL_FLAG(absl::Duration, drain_grace, WorkerConfig().drain_grace,
+          "time that SIGTERM leaves running sequences");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
 
 namespace lockstep::worker {
@@ -82,12 +94,15 @@ std::vector<std::string> UnderscoreFlagNames(int argc, char** argv) {
 }
 
 absl::Status ParseFlags(int argc, char** argv) {
-  absl::SetProgramUsageMessage("lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
+  absl::SetProgramUsageMessage(
+      "lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
   std::vector<std::string> arguments = UnderscoreFlagNames(argc, argv);
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   const std::vector<char*> rest = absl::ParseCommandLine(argc, pointers.data());
-  if (rest.size() > 1) return InvalidArgument("unexpected argument \"{}\"; every option is a flag", rest[1]);
+  if (rest.size() > 1) {
+    return InvalidArgument("unexpected argument \"{}\"; every option is a flag", rest[1]);
+  }
   return absl::OkStatus();
 }
 
@@ -125,12 +140,13 @@ absl::Status Run(const WorkerConfig& config) {
   const auto registry = std::make_shared<prometheus::Registry>();
   WorkerMetrics metrics(*registry, model->info());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
-                            WorkerServer::Start(*model, config.executor_limits(), MakeIncarnation(), metrics,
-                                                config.server_options()));
+                            WorkerServer::Start(*model, config.executor_limits(), MakeIncarnation(),
+                                                metrics, config.server_options()));
   std::atomic<bool> draining = false;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
                             AdminServer::Start(config.admin_listen, registry, [&draining] {
-                              return draining ? HealthReport{false, "draining"} : HealthReport{true, "serving"};
+                              return draining ? HealthReport{false, "draining"}
+                                              : HealthReport{true, "serving"};
                             }));
   std::printf("LISTENING grpc=%s admin=%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str());
@@ -147,7 +163,8 @@ absl::Status Run(const WorkerConfig& config) {
 }  // namespace lockstep::worker
 
 int main(int argc, char** argv) {
-  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC dearly.
+  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
+  // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   absl::Status status = lockstep::worker::ParseFlags(argc, argv);
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));

@@ -11,11 +11,13 @@ namespace {
 class Violations {
  public:
   void CheckRange(std::string_view flag, uint64_t value, uint64_t min, uint64_t max) {
-    if (value < min || value > max) Add(flag, fmt::format("must be in [{}, {}], got {}", min, max, value));
+    if (value >= min && value <= max) return;
+    Add(flag, fmt::format("must be in [{}, {}], got {}", min, max, value));
   }
   void CheckDuration(std::string_view flag, absl::Duration value, absl::Duration max) {
     if (value >= absl::ZeroDuration() && value <= max) return;
-    Add(flag, fmt::format("must be in [0, {}], got {}", absl::FormatDuration(max), absl::FormatDuration(value)));
+    Add(flag, fmt::format("must be in [0, {}], got {}", absl::FormatDuration(max),
+                          absl::FormatDuration(value)));
   }
   void Add(std::string_view flag, std::string_view what) {
     lines_ += fmt::format("{}--{}: {}", lines_.empty() ? "" : "\n", flag, what);
@@ -40,14 +42,17 @@ absl::Status WorkerConfig::Validate() const {
   if (const auto address = ParseAddress(listen); !address.ok()) {
     violations.Add("listen", Message(address.status()));
   } else if (!insecure && !IsLoopback(*address)) {
-    violations.Add("listen", fmt::format("{} is reachable from other machines and this worker has no TLS; "
-                                         "pass --insecure if the network is trusted", listen));
+    violations.Add("listen",
+                   fmt::format("{} is reachable from other machines and this worker has no TLS; "
+                               "pass --insecure if the network is trusted",
+                               listen));
   }
   if (const auto address = ParseAddress(admin_listen); !address.ok()) {
     violations.Add("admin-listen", Message(address.status()));
   }
   // Two blocks are the least that a pool can work with; ids are 32 bits wide.
-  violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens}, uint64_t{1} << 31);
+  violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
+                        uint64_t{1} << 31);
   violations.CheckRange("block-size", block_size_tokens, 1, 1024);
   violations.CheckRange("max-slots", max_slots, 1, 65536);
   violations.CheckRange("max-step-tokens", max_step_tokens, 1, 1u << 20);

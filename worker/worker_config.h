@@ -12,8 +12,8 @@
 
 namespace lockstep::worker {
 
-// Everything that a worker process can be told (docs/configuration.md). The defaults are those of the
-// flags in main.cc.
+// Everything that a worker process can be told (docs/configuration.md). The defaults are those of
+// the flags in main.cc.
 struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";

@@ -22,6 +22,11 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 
 inline constexpr int kLanes = 16;
 
+// Asks for the cache line `ahead_bytes` behind `from`, which need not exist.
+LOCKSTEP_INLINE void Prefetch(const void* from, int64_t ahead_bytes) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(from) + ahead_bytes));
+}
+
 #if LOCKSTEP_ISA_LEVEL == 2
 
 struct F32x16 {

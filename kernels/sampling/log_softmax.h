@@ -15,7 +15,8 @@ struct LogNormalizer {
 };
 
 // INTERNAL when every logit is NaN or -inf. logits: [vocab_size]
-absl::StatusOr<LogNormalizer> ComputeLogNormalizer(const Stream& stream, std::span<const float> logits);
+absl::StatusOr<LogNormalizer> ComputeLogNormalizer(const Stream& stream,
+                                                   std::span<const float> logits);
 
 // log softmax of one logit; NaN counts as -inf.
 float LogProbability(float logit, const LogNormalizer& normalizer);

@@ -1,14 +1,14 @@
-#include "kernels/sampling/log_softmax.h"
-
 #include <cmath>
 #include <limits>
 
 #include "common/status.h"
+#include "kernels/sampling/log_softmax.h"
 #include "kernels/sampling/row_reduce.h"
 
 namespace lockstep::kernels {
 
-absl::StatusOr<LogNormalizer> ComputeLogNormalizer(const Stream& stream, std::span<const float> logits) {
+absl::StatusOr<LogNormalizer> ComputeLogNormalizer(const Stream& stream,
+                                                   std::span<const float> logits) {
   const float max = FindMax(logits).score;
   if (max == -std::numeric_limits<float>::infinity()) {
     return Internal("the row has no log-probabilities: every logit is NaN or -inf");

@@ -3,9 +3,9 @@
 #include <array>
 #include <cstdint>
 
-// Philox4x32-10, the counter-based generator of J. Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011. Stateless: a draw is a function of its key and counter, so it can be repeated
-// after a preemption, on another worker, or in any order.
+// Philox4x32-10, the counter-based generator of J. Salmon et al., "Parallel random numbers: as easy
+// as 1, 2, 3", SC 2011. Stateless: a draw is a function of its key and counter, so it can be
+// repeated after a preemption, on another worker, or in any order.
 namespace lockstep::kernels {
 
 constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,

@@ -1,10 +1,9 @@
-#include "kernels/sampling/row_reduce.h"
-
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include "kernels/sampling/exp_terms_isa.h"
+#include "kernels/sampling/row_reduce.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -87,8 +86,8 @@ double ExpSum(const Stream& stream, std::span<const float> row, float max, float
   for (size_t begin = 0; begin < row.size(); begin += kSumBlock) {
     const size_t count = std::min(kSumBlock, row.size() - begin);
     float* const terms = weights.empty() ? unkept.data() : weights.data() + begin;
-    LOCKSTEP_DISPATCH(stream, ExpTerms, row.data() + begin, static_cast<int64_t>(count), max, temperature,
-                      terms);
+    LOCKSTEP_DISPATCH(stream, ExpTerms, row.data() + begin, static_cast<int64_t>(count), max,
+                      temperature, terms);
     total += BlockSum({terms, count});
   }
   return total;

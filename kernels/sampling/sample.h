@@ -15,8 +15,8 @@
 // Order of operations, that of Hugging Face's logits processors and warpers:
 //   1. NaN becomes -inf; tokens outside allowed_token_ids become -inf
 //   2. + logit_bias
-//   3. repetition penalty, over prompt and generated tokens: positive scores are divided by it, others
-//      multiplied (Keskar et al., "CTRL", 2019)
+//   3. repetition penalty, over prompt and generated tokens: positive scores are divided by it,
+//      others multiplied (Keskar et al., "CTRL", 2019)
 //   4. - presence_penalty - frequency_penalty * count, over generated tokens only
 //   5. stop ids become -inf if mask_stop_ids
 //   6. temperature 0: the best token. Otherwise the scores are divided by the temperature
@@ -55,13 +55,14 @@ struct TokenCount {
 };
 
 struct SampleRow {
-  std::span<float> logits;                 // [vocab_size], overwritten; ids in params are below vocab_size
-  std::span<const TokenCount> seen_tokens; // each token of the sequence once; read if has_penalties()
+  std::span<float> logits;  // [vocab_size], overwritten; ids in params are below vocab_size
+  // Each token of the sequence once; read if has_penalties().
+  std::span<const TokenCount> seen_tokens;
   bool mask_stop_ids = false;
-  uint32_t position = 0;                   // absolute position of the token being sampled
+  uint32_t position = 0;  // absolute position of the token being sampled
 };
 
-// Scratch memory of SampleToken; reserved once for a vocabulary, so that sampling does not allocate.
+// Scratch memory of SampleToken, reserved once for a vocabulary: sampling does not allocate.
 struct SampleWorkspace {
   // Samples on the calling thread, with this processor's best instruction set.
   explicit SampleWorkspace(uint32_t vocab_size);

@@ -1,23 +1,24 @@
-#include "kernels/sampling/sample.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "common/status.h"
 #include "kernels/sampling/philox.h"
+#include "kernels/sampling/sample.h"
 
 namespace lockstep::kernels {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-void KeepAllowed(std::span<const TokenId> allowed, std::span<float> logits, std::vector<float>& scores) {
+void KeepAllowed(std::span<const TokenId> allowed, std::span<float> logits,
+                 std::vector<float>& scores) {
   for (size_t i = 0; i < allowed.size(); ++i) scores[i] = logits[allowed[i]];
   std::fill(logits.begin(), logits.end(), kMasked);
   for (size_t i = 0; i < allowed.size(); ++i) logits[allowed[i]] = scores[i];
 }
 
-void ApplyPenalties(const SampleParams& params, std::span<const TokenCount> seen, std::span<float> logits) {
+void ApplyPenalties(const SampleParams& params, std::span<const TokenCount> seen,
+                    std::span<float> logits) {
   for (const TokenCount& entry : seen) {
     float score = FiniteScore(logits[entry.token]);
     score = score > 0 ? score / params.repetition_penalty : score * params.repetition_penalty;
@@ -32,7 +33,9 @@ void ApplyPenalties(const SampleParams& params, std::span<const TokenCount> seen
 // Steps 1 to 5.
 void AdjustLogits(const SampleParams& params, const SampleRow& row, SampleWorkspace& workspace) {
   const std::span<float> logits = row.logits;
-  if (!params.allowed_token_ids.empty()) KeepAllowed(params.allowed_token_ids, logits, workspace.scores);
+  if (!params.allowed_token_ids.empty()) {
+    KeepAllowed(params.allowed_token_ids, logits, workspace.scores);
+  }
   for (size_t i = 0; i < params.logit_bias_ids.size(); ++i) {
     float& score = logits[params.logit_bias_ids[i]];
     score = FiniteScore(FiniteScore(score) + params.logit_bias_values[i]);
@@ -48,8 +51,8 @@ std::span<const float> SumBlockAt(std::span<const float> weights, size_t begin) 
 }
 
 // A draw from the whole row, in ascending id; only min_p filters.
-TokenId DrawFromAll(const SampleParams& params, double uniform, float max, std::span<const float> logits,
-                    SampleWorkspace& workspace) {
+TokenId DrawFromAll(const SampleParams& params, double uniform, float max,
+                    std::span<const float> logits, SampleWorkspace& workspace) {
   const std::span<float> weights = std::span(workspace.weights).first(logits.size());
   double total = ExpSum(workspace.stream, logits, max, params.temperature, weights);
   if (params.min_p > 0) {
@@ -114,11 +117,15 @@ double WeighBest(float max, float temperature, SampleWorkspace& workspace) {
   return total;
 }
 
+bool TopKIsOff(const SampleParams& params, size_t vocab_size) {
+  return params.top_k == 0 || params.top_k >= vocab_size;
+}
+
 // A draw from the best tokens, in descending score.
-TokenId DrawFromBest(const SampleParams& params, double uniform, float max, std::span<const float> logits,
-                     SampleWorkspace& workspace) {
+TokenId DrawFromBest(const SampleParams& params, double uniform, float max,
+                     std::span<const float> logits, SampleWorkspace& workspace) {
   Nucleus nucleus;
-  if (params.top_k > 0) {
+  if (!TopKIsOff(params, logits.size())) {
     SelectTopK(logits, params.top_k, workspace.best);
     const double total = WeighBest(max, params.temperature, workspace);
     nucleus = CutNucleus(params, total, {workspace.weights.data(), workspace.best.size()});
@@ -156,15 +163,15 @@ absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow&
   AdjustLogits(params, row, workspace);
   const ScoredToken best = FindMax(row.logits);
   if (best.score == kMasked) {
-    return Internal("no token can be sampled at position {}: every logit is NaN, -inf or masked", row.position);
+    return Internal("no token can be sampled at position {}: every logit is NaN, -inf or masked",
+                    row.position);
   }
   if (params.temperature == 0) return best.token;
   const double uniform = UniformDraw({.seed = params.seed,
                                       .sample_index = params.sample_index,
                                       .position = row.position,
                                       .draw = 0});
-  const bool top_k_off = params.top_k == 0 || params.top_k >= row.logits.size();
-  if (top_k_off && params.top_p >= 1) {
+  if (TopKIsOff(params, row.logits.size()) && params.top_p >= 1) {
     return DrawFromAll(params, uniform, best.score, row.logits, workspace);
   }
   return DrawFromBest(params, uniform, best.score, row.logits, workspace);

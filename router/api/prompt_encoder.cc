@@ -103,9 +103,9 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(const v1::ChatPro
                spellings_.OpenPrefixSize(message.content()) > 0;
       });
   if (open_border || !chat.template_arguments_json().empty()) {
-    // If hiding the borders of the texts takes a special token away, it was made of such a border.
+    // If hiding the borders of the texts changes the special tokens, one was made of such a border.
     LOCKSTEP_ASSIGN_OR_RETURN(Pieces bordered, Render(chat, /*mask_borders=*/true));
-    if (CountSpecials(bordered) != CountSpecials(pieces)) pieces = std::move(bordered);
+    if (SpecialsOf(bordered) != SpecialsOf(pieces)) pieces = std::move(bordered);
   }
   std::vector<TokenId> all;
   for (const ForeignText::Piece& piece : pieces) {
@@ -139,12 +139,15 @@ absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::
   return foreign.Unmask(*rendered);
 }
 
-size_t PromptEncoder::CountSpecials(const std::vector<ForeignText::Piece>& pieces) const {
-  size_t count = 0;
+std::vector<std::string> PromptEncoder::SpecialsOf(const std::vector<ForeignText::Piece>& pieces) const {
+  std::vector<std::string> specials;
   for (const ForeignText::Piece& piece : pieces) {
-    if (!piece.foreign) count += spellings_.FindAll(piece.text).size();
+    if (piece.foreign) continue;
+    for (const SpecialSpellings::Match& match : spellings_.FindAll(piece.text)) {
+      specials.push_back(piece.text.substr(match.begin, match.size));
+    }
   }
-  return count;
+  return specials;
 }
 
 }  // namespace lockstep::router

@@ -2,6 +2,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,7 +33,8 @@ class PromptEncoder {
  private:
   absl::StatusOr<std::vector<ForeignText::Piece>> Render(const lockstep::v1::ChatPrompt& chat,
                                                          bool mask_borders) const;
-  size_t CountSpecials(const std::vector<ForeignText::Piece>& pieces) const;
+  // The special tokens that the template's own pieces spell, in order.
+  std::vector<std::string> SpecialsOf(const std::vector<ForeignText::Piece>& pieces) const;
 
   const ServedModel& model_;
   const SpecialSpellings spellings_;

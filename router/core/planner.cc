@@ -221,7 +221,7 @@ StepPlan Planner::Commit() {
   plan_.released = lease_.slots.TakeReleased();
   plan_.decode_iterations = iterations_;
   plan_.repeat_rows =
-      !plan_.resync &&
+      !plan_.resync && plan_.started.empty() &&
       std::ranges::equal(plan_.rows, lease_.last_slots, [](const RunRow& row, SlotId last) {
         return row.slot == last && row.num_tokens == 1;
       });

@@ -39,7 +39,7 @@ struct StepPlan {
   std::vector<SlotId> released;
   std::vector<StartedSlot> started;
   std::vector<RunRow> rows;  // in batch order
-  bool repeat_rows = false;  // rows are the last step's slots in the same order, one token each
+  bool repeat_rows = false;  // rows are the last step's, none started anew, one token each
   // More than one only when every row decodes: the message then stands for so many steps, and
   // blocks are there for all of them. A row stops in between when it ends.
   uint32_t decode_iterations = 1;

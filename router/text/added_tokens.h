@@ -16,7 +16,7 @@ namespace lockstep::router {
 // Face's library.
 struct AddedToken {
   TokenId id = 0;
-  std::string content;       // never empty
+  std::string content;  // never empty
   bool special = false;
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space before it along

@@ -58,7 +58,8 @@ absl::Status BpeModel::Builder::AddMerge(std::string_view left, std::string_view
   for (const auto& [id, text] : {std::pair<std::optional<TokenId>, std::string_view>{left_id, left},
                                  {right_id, right},
                                  {merged_id, joined}}) {
-    if (!id) return InvalidArgument("merge of \"{}\" and \"{}\": no token \"{}\"", left, right, text);
+    if (!id)
+      return InvalidArgument("merge of \"{}\" and \"{}\": no token \"{}\"", left, right, text);
   }
   merges_.push_back({*left_id, *right_id, *merged_id});
   return absl::OkStatus();
@@ -70,9 +71,9 @@ BpeModel BpeModel::Builder::Build(const Options& options) const {
   for (size_t byte = 0; byte < model.byte_ids_.size(); ++byte) {
     model.byte_ids_[byte] = Find(ByteToAlphabet(static_cast<uint8_t>(byte))).value_or(kNoToken);
   }
-  uint64_t fingerprint = Hash64(fmt::format("{} {} {}", options.ignore_merges,
-                                            options.unknown_id.value_or(kNoToken),
-                                            options.fuse_unknown));
+  uint64_t fingerprint =
+      Hash64(fmt::format("{} {} {}", options.ignore_merges, options.unknown_id.value_or(kNoToken),
+                         options.fuse_unknown));
   for (const std::string& text : texts_) fingerprint = CombineHashes(fingerprint, Hash64(text));
   model.pairs_ = PairTable(merges_.size());
   for (size_t rank = 0; rank < merges_.size(); ++rank) {
@@ -96,7 +97,8 @@ void BpeModel::AddWholeTokens(const Builder& builder) {
     if (text.empty() || !AlphabetToBytes(text, bytes)) continue;
     ids.clear();
     if (!options_.ignore_merges) EncodeByMerges(bytes, ids);
-    if (options_.ignore_merges || (ids.size() == 1 && ids[0] == id)) whole_tokens_.Insert(bytes, id);
+    if (options_.ignore_merges || (ids.size() == 1 && ids[0] == id))
+      whole_tokens_.Insert(bytes, id);
   }
 }
 

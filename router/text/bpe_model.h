@@ -15,16 +15,16 @@
 
 namespace lockstep::router {
 
-// Byte pair encoding over bytes (Sennrich et al., arXiv 1508.07909, on the byte alphabet of GPT-2): the
-// adjacent pair of lowest rank is joined, leftmost first, until no pair is left. Immutable after Build,
-// safe from any thread. Ids of pieces that are a whole token come from a table made at load, so nothing
-// is cached later and memory does not grow.
+// Byte pair encoding over bytes (Sennrich et al., arXiv 1508.07909, on the byte alphabet of GPT-2):
+// the adjacent pair of lowest rank is joined, leftmost first, until no pair is left. Immutable
+// after Build, safe from any thread. Ids of pieces that are a whole token come from a table made at
+// load, so nothing is cached later and memory does not grow.
 class BpeModel {
  public:
   struct Options {
-    bool ignore_merges = false;            // a piece that is a token needs no merges to become it
+    bool ignore_merges = false;              // a piece that is a token needs no merges to become it
     std::optional<TokenId> unknown_id = {};  // stands for bytes without a token
-    bool fuse_unknown = false;             // neighbouring unknown bytes become one
+    bool fuse_unknown = false;               // neighbouring unknown bytes become one
   };
 
   // Collects a definition. `text` is spelled in the byte alphabet, as in the files.
@@ -54,8 +54,8 @@ class BpeModel {
     std::vector<Merge> merges_;
   };
 
-  // Appends the ids of a piece that is not empty. A byte that neither has a token nor an unknown token
-  // to stand for it is left out and returned (the first of them).
+  // Appends the ids of a piece that is not empty. A byte that neither has a token nor an unknown
+  // token to stand for it is left out and returned (the first of them).
   std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids) const;
 
   uint64_t fingerprint() const { return fingerprint_; }

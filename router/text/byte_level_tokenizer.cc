@@ -1,6 +1,6 @@
 #include <absl/container/flat_hash_map.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "common/hash.h"

@@ -44,8 +44,8 @@ class LimitedBuffer final : public std::streambuf {
   std::string text_;
 };
 
-// The template's global variables. Every macro is looked up here, so this is where endless recursion is
-// noticed: by the stack used since the object was made.
+// The template's global variables. Every macro is looked up here, so this is where endless
+// recursion is noticed: by the stack used since the object was made.
 class GlobalContext final : public minja::Context {
  public:
   GlobalContext(minja::Value&& values, const std::shared_ptr<minja::Context>& parent)
@@ -81,7 +81,8 @@ class ContextGuard {
   const std::shared_ptr<minja::Context> context_;
 };
 
-// The library appends where in the source each enclosing expression stands: the innermost line is kept.
+// The library appends where in the source each enclosing expression stands: the innermost line is
+// kept.
 std::string FirstCause(std::string_view message) {
   constexpr std::string_view kWhere = " at row ";
   const size_t where = message.find(kWhere);
@@ -121,9 +122,10 @@ absl::StatusOr<json> MessagesToJson(std::span<const ChatMessage> messages) {
   json list = json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
     json message = json::object();
-    for (const auto& [key, value] : {std::pair<const char*, const std::string*>{"role", &messages[i].role},
-                                     {"content", &messages[i].content},
-                                     {"name", &messages[i].name}}) {
+    for (const auto& [key, value] :
+         {std::pair<const char*, const std::string*>{"role", &messages[i].role},
+          {"content", &messages[i].content},
+          {"name", &messages[i].name}}) {
       if (const std::optional<size_t> offset = FindInvalidUtf8(*value)) {
         return InvalidArgument("messages[{}].{} is not valid UTF-8 at byte {}", i, key, *offset);
       }

@@ -8,9 +8,9 @@
 
 namespace lockstep::router {
 
-// Text of one sequence, token by token. Never emits half a UTF-8 character: incomplete bytes wait for
-// the next token; bytes that can no longer become valid come out as U+FFFD. Joining all pieces gives
-// what Tokenizer::Decode gives for all ids. Owned and used by one thread at a time.
+// Text of one sequence, token by token. Never emits half a UTF-8 character: incomplete bytes wait
+// for the next token; bytes that can no longer become valid come out as U+FFFD. Joining all pieces
+// gives what Tokenizer::Decode gives for all ids. Owned and used by one thread at a time.
 class IncrementalDetokenizer {
  public:
   // `tokenizer` must outlive the object.

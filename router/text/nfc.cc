@@ -14,9 +14,8 @@ namespace {
 constexpr uint8_t kFirstLeadByteInQuestion = 0xCC;
 
 bool IsTriviallyNormal(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) {
-    return static_cast<uint8_t>(c) >= kFirstLeadByteInQuestion;
-  });
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<uint8_t>(c) >= kFirstLeadByteInQuestion; });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace lockstep::router {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 4096;
+constexpr uint32_t kMaxMatchSteps = 1'000'000;  // for one piece, as PCRE2 counts them
 constexpr size_t kFirstJitStackBytes = 32 * 1024;
 constexpr size_t kMaxJitStackBytes = 4 << 20;
 // White_Space, for inside and outside of a class: PCRE2's \s also takes U+180E.
@@ -31,6 +32,15 @@ struct MatchContextDeleter {
 struct JitStackDeleter {
   void operator()(pcre2_jit_stack* stack) const { pcre2_jit_stack_free(stack); }
 };
+
+using MatchContext = std::unique_ptr<pcre2_match_context, MatchContextDeleter>;
+
+// Null when memory is out.
+MatchContext MakeLimits() {
+  MatchContext context(pcre2_match_context_create(nullptr));
+  if (context != nullptr) pcre2_set_match_limit(context.get(), kMaxMatchSteps);
+  return context;
+}
 
 // Copies a pattern, checking every construct against the common subset and spelling \s and \d out.
 class PatternTranslator {
@@ -148,13 +158,14 @@ class PatternTranslator {
 
 class RegexSplitter final : public Splitter {
  public:
-  explicit RegexSplitter(std::unique_ptr<pcre2_code, CodeDeleter> code) : code_(std::move(code)) {}
+  RegexSplitter(std::unique_ptr<pcre2_code, CodeDeleter> code, MatchContext limits)
+      : code_(std::move(code)), limits_(std::move(limits)) {}
 
   std::optional<size_t> PieceEnd(std::string_view text, size_t begin) const override {
     const std::unique_ptr<pcre2_match_data, MatchDataDeleter> data(
         pcre2_match_data_create(1, nullptr));
     if (data == nullptr) return std::nullopt;
-    int result = Match(text, begin, data.get(), nullptr);
+    int result = Match(text, begin, data.get(), limits_.get());
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = MatchWithOwnStack(text, begin, data.get());
     if (result == PCRE2_ERROR_NOMATCH) return text.size();
     if (result < 0) return std::nullopt;
@@ -169,8 +180,7 @@ class RegexSplitter final : public Splitter {
                        PCRE2_NO_UTF_CHECK, data, context);
   }
   int MatchWithOwnStack(std::string_view text, size_t begin, pcre2_match_data* data) const {
-    const std::unique_ptr<pcre2_match_context, MatchContextDeleter> context(
-        pcre2_match_context_create(nullptr));
+    const MatchContext context = MakeLimits();
     const std::unique_ptr<pcre2_jit_stack, JitStackDeleter> stack(
         pcre2_jit_stack_create(kFirstJitStackBytes, kMaxJitStackBytes, nullptr));
     if (context == nullptr || stack == nullptr) return PCRE2_ERROR_NOMEMORY;
@@ -179,6 +189,7 @@ class RegexSplitter final : public Splitter {
   }
 
   const std::unique_ptr<pcre2_code, CodeDeleter> code_;
+  const MatchContext limits_;
 };
 
 }  // namespace
@@ -205,7 +216,9 @@ absl::StatusOr<std::unique_ptr<const Splitter>> MakeRegexSplitter(std::string_vi
   pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0) return InvalidArgument("pattern can match the empty string");
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without JIT it is slower, not different
-  return std::make_unique<RegexSplitter>(std::move(code));
+  MatchContext limits = MakeLimits();
+  if (limits == nullptr) return ResourceExhausted("no memory for the pattern");
+  return std::make_unique<RegexSplitter>(std::move(code), std::move(limits));
 }
 
 }  // namespace lockstep::router

@@ -30,8 +30,8 @@ class StopMatcher {
   const std::string& stop_string(size_t index) const { return stop_strings_[index]; }
 
  private:
-  // A node of the Aho-Corasick automaton over all stop strings (Aho, Corasick 1975): the longest suffix
-  // of the text so far that is the beginning of a stop string.
+  // A node of the Aho-Corasick automaton over all stop strings (Aho, Corasick 1975): the longest
+  // suffix of the text so far that is the beginning of a stop string.
   struct Node {
     std::vector<std::pair<char, uint32_t>> children;
     uint32_t fallback = 0;           // the next shorter such suffix

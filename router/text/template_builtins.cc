@@ -55,7 +55,7 @@ Value Sort(const Arguments& args) {
   ExpectArray(args[0], "sort");
   std::vector<Value> items;
   for (size_t i = 0; i < args[0].size(); ++i) items.push_back(args[0].at(i));
-  std::stable_sort(items.begin(), items.end());
+  std::sort(items.begin(), items.end());
   return Value::array(items);
 }
 

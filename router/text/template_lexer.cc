@@ -159,8 +159,7 @@ class Lexer {
       }
       return after_newline;
     }
-    const bool trims_newline =
-        tag.kind != TemplatePartKind::kExpression && tag.closing_mark != '+';
+    const bool trims_newline = tag.kind != TemplatePartKind::kExpression && tag.closing_mark != '+';
     if (!trims_newline || !text.starts_with('\n')) return false;
     text.remove_prefix(1);
     return true;
@@ -181,7 +180,7 @@ class Lexer {
 
   const std::string_view in_;
   size_t pos_ = 0;
-  size_t line_ = 1;     // of position counted_
+  size_t line_ = 1;  // of position counted_
   size_t counted_ = 0;
   std::vector<TemplatePart> parts_;
 };

@@ -33,9 +33,10 @@ struct TemplatePart {
 };
 
 // Cuts a Jinja template (jinja.palletsprojects.com/templates) into parts, with the white space
-// control that Hugging Face's library chooses for chat templates: trim_blocks, lstrip_blocks and the
-// marks are carried out, so text bodies are what will be printed. Views point into `source`, which
-// must have "\n" line ends only. INVALID_ARGUMENT, with the line, for a tag that does not end.
+// control that Hugging Face's library chooses for chat templates: trim_blocks, lstrip_blocks and
+// the marks are carried out, so text bodies are what will be printed. Views point into `source`,
+// which must have "\n" line ends only. INVALID_ARGUMENT, with the line, for a tag that does not
+// end.
 absl::StatusOr<std::vector<TemplatePart>> LexTemplate(std::string_view source);
 
 }  // namespace lockstep::router

@@ -13,17 +13,18 @@ namespace lockstep::router {
 namespace {
 
 constexpr size_t kMaxSourceBytes = 64 * 1024;
-constexpr size_t kMaxNesting = 48;          // of brackets in a tag, of blocks in the template
+constexpr size_t kMaxNesting = 48;  // of brackets in a tag, of blocks in the template
 constexpr size_t kMaxOperatorsPerTag = 256;
 constexpr size_t kMaxTokensPerTag = 1024;
 constexpr size_t kMaxNameBytes = 128;       // also of numbers
 constexpr size_t kMaxSpaceRunBytes = 1024;  // the library's patterns recurse over such a run
 
-// The library looks for each of its tokens in the whole rest of the source although only a match right
-// here counts, which makes parsing quadratic. A comment behind every tag in which every token occurs ends
-// those searches early.
+// The library looks for each of its tokens in the whole rest of the source although only a match
+// right here counts, which makes parsing quadratic. A comment behind every tag in which every token
+// occurs ends those searches early.
 constexpr std::string_view kSearchStop =
-    "x true null None if else endif or and not in is recursive x.y x=1 + - * / % ~ == {{ }} {% %} x";
+    "x true null None if else endif or and not in is recursive x.y x=1 + - * / % ~ == {{ }} {% %} "
+    "x";
 
 constexpr std::array<std::string_view, 16> kStatements = {
     "if",    "elif",     "else",   "endif",     "for",   "endfor",   "set",        "endset",

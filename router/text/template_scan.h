@@ -16,10 +16,11 @@ struct TemplateScan {
   std::set<std::string> callables;
 };
 
-// INVALID_ARGUMENT, with the line, for what would make the library overflow its stack, divide by zero,
-// read out of bounds, leak or loop: deep nesting, long operator chains, divisors that are not constants,
-// slices with bounds and a step, recursive loops, call blocks, macros inside loops or macros, macros
-// used as values; and by name for statements that it lacks. Other syntax errors are left to it.
+// INVALID_ARGUMENT, with the line, for what would make the library overflow its stack, divide by
+// zero, read out of bounds, leak or loop: deep nesting, long operator chains, divisors that are not
+// constants, slices with bounds and a step, recursive loops, call blocks, macros inside loops or
+// macros, macros used as values; and by name for statements that it lacks. Other syntax errors are
+// left to it.
 absl::StatusOr<TemplateScan> ScanTemplate(std::string_view source);
 
 }  // namespace lockstep::router

@@ -16,26 +16,34 @@
 namespace lockstep::router {
 
 // Byte-level BPE, immutable after loading and safe to use from any number of threads at once.
-// Ids are byte-identical to Hugging Face `tokenizers` for the pre-tokenizers it supports (GPT-2,
-// Llama 3, Qwen2/Qwen3, SmolLM2); anything else in the definition is an error that names it.
+// Ids are byte-identical to Hugging Face `tokenizers` 0.23 for the pre-tokenizers it supports
+// (GPT-2, Llama 3, Qwen2/Qwen3, SmolLM2, and patterns of a definition's own); anything else in the
+// definition is an error that names it. Where it differs on purpose:
+//   - a byte that the vocabulary cannot spell is an error, not dropped;
+//   - letters and numbers are those of Unicode 16 and NFC is ICU's, so newer characters than either
+//     library knows may be cut or composed differently.
 class Tokenizer {
  public:
-  // tokenizer.json (+ tokenizer_config.json, may be empty, for the chat template and bos/eos names).
-  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(std::string_view tokenizer_json,
-                                                                   std::string_view tokenizer_config_json,
-                                                                   const std::string& name);
+  // tokenizer.json (+ tokenizer_config.json, may be empty; of it only chat_template, bos_token and
+  // eos_token are used). `name` stands for the path in errors.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(
+      std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+      const std::string& name);
   // tokenizer.ggml.* metadata.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromGguf(const GgufFile& file);
-  // A model folder or a *.gguf file.
+  // A model folder (tokenizer.json, and if there, tokenizer_config.json and chat_template.jinja) or
+  // a
+  // *.gguf file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& path);
 
   virtual ~Tokenizer() = default;
 
   struct EncodeOptions {
-    bool add_special_tokens = true;    // bos/eos as the model's post-processor asks
-    bool parse_special_tokens = false; // "<|im_start|>" in the text is the special token; else plain text
+    bool add_special_tokens = true;  // bos/eos as the model's post-processor asks
+    // "<|im_start|>" in the text is the special token; otherwise it is plain text.
+    bool parse_special_tokens = false;
   };
-  // INVALID_ARGUMENT with the byte offset for invalid UTF-8.
+  // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token.
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                       const EncodeOptions& options) const = 0;
 
@@ -49,9 +57,11 @@ class Tokenizer {
   virtual uint32_t vocab_size() const = 0;
   virtual std::optional<TokenId> bos_token_id() const = 0;
   virtual std::optional<TokenId> eos_token_id() const = 0;
+  // By its bytes, as TokenBytes gives them.
   virtual std::optional<TokenId> FindToken(std::string_view content) const = 0;
   // Jinja source of the model's chat template; empty if it has none.
   virtual const std::string& chat_template() const = 0;
+  // Hash of everything that changes ids; the same on every machine.
   virtual uint64_t Fingerprint() const = 0;
 };
 

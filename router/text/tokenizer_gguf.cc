@@ -97,8 +97,8 @@ class Reader {
       return Unsupported("pre", name, known);
     }
     if (recipe_->single_digits) {
-      parts_.pre_tokenizer.push_back({.splitter = MakeDigitSplitter(true),
-                                      .definition = "digits individual"});
+      parts_.pre_tokenizer.push_back(
+          {.splitter = MakeDigitSplitter(true), .definition = "digits individual"});
     }
     parts_.pre_tokenizer.push_back({.splitter = MakeKnownSplitter(recipe_->pattern),
                                     .definition = std::string(PatternSource(recipe_->pattern))});
@@ -151,7 +151,8 @@ class Reader {
       const size_t space = merge.find(' ');
       if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
         return Error("merges", fmt::format("[{}] is \"{}\", expected two tokens with one space "
-                                           "between them", i, merge));
+                                           "between them",
+                                           i, merge));
       }
       const absl::Status status =
           parts_.vocabulary.AddMerge(merge.substr(0, space), merge.substr(space + 1));

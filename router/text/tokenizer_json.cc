@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxSequenceParts = 16;
 
-// The parts of a Sequence of any kind, or the one part that is not a Sequence. `list` is the name of
-// the field that holds them.
+// The parts of a Sequence of any kind, or the one part that is not a Sequence. `list` is the name
+// of the field that holds them.
 absl::StatusOr<std::vector<JsonNode>> FlattenSequence(const JsonNode& node, std::string_view list) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string type, node.StringMember("type"));
   if (type != "Sequence") return std::vector<JsonNode>{node};
@@ -21,8 +21,8 @@ absl::StatusOr<std::vector<JsonNode>> FlattenSequence(const JsonNode& node, std:
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode elements, node.Member(list));
   LOCKSTEP_ASSIGN_OR_RETURN(const size_t count, elements.ArraySize());
   if (count > kMaxSequenceParts) {
-    return elements.Error(fmt::format("has {} parts, expected at most {}", count,
-                                      kMaxSequenceParts));
+    return elements.Error(
+        fmt::format("has {} parts, expected at most {}", count, kMaxSequenceParts));
   }
   std::vector<JsonNode> parts;
   for (size_t i = 0; i < count; ++i) parts.push_back(elements.Element(i));

@@ -92,7 +92,8 @@ absl::StatusOr<PreTokenizer::Stage> ReadSplit(const JsonNode& node) {
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode behavior, node.Member("behavior"));
   LOCKSTEP_ASSIGN_OR_RETURN(const bool invert, node.BoolMember("invert", false));
   const std::optional<KnownPattern> known = FindKnownPattern(source);
-  // A published pattern covers every text, so removing what lies between its matches removes nothing.
+  // A published pattern covers every text, so removing what lies between its matches removes
+  // nothing.
   const bool keeps_everything =
       behavior.value() == "Isolated" || (behavior.value() == "Removed" && invert && known);
   if (!keeps_everything) return behavior.Unexpected("\"Isolated\"");
@@ -112,8 +113,8 @@ absl::StatusOr<PreTokenizer::Stage> ReadSplit(const JsonNode& node) {
 
 absl::Status ReadBpeModel(const JsonNode& model, TokenizerParts& parts) {
   LOCKSTEP_RETURN_IF_ERROR(model.ExpectOnlyKeys(
-      {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
-       "byte_fallback", "ignore_merges", "vocab", "merges"}));
+      {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+       "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto type, model.OptionalMember("type"));
   if (type && type->value() != "BPE") return type->Unexpected("\"BPE\"");
   LOCKSTEP_RETURN_IF_ERROR(RefuseOptions(model));

@@ -72,9 +72,9 @@ DecodedChar DecodeUtf8(std::string_view text, size_t offset) {
   if (lead < 0x80) return {lead, 1};
   if (lead < 0xE0) return {((lead & 0x1Fu) << 6) | continuation(1), 2};
   if (lead < 0xF0) return {((lead & 0x0Fu) << 12) | (continuation(1) << 6) | continuation(2), 3};
-  return {((lead & 0x07u) << 18) | (continuation(1) << 12) | (continuation(2) << 6) |
-              continuation(3),
-          4};
+  return {
+      ((lead & 0x07u) << 18) | (continuation(1) << 12) | (continuation(2) << 6) | continuation(3),
+      4};
 }
 
 size_t PreviousCharOffset(std::string_view text, size_t end) {

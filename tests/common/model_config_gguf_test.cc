@@ -214,7 +214,9 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
       {TinyLlamaGguf().Tensor("rope_factors_long.weight", GgmlType::kF32, {1}, Floats({1})),
        "longrope scaling is not supported"},
       {TinyLlamaGguf().Uint32("llama.vocab_size", 3),
-       "end token id 3 is not below the vocabulary size 3"},
+       "llama.vocab_size is 3, expected at least the number of tokens, 5"},
+      {TinyLlamaGguf().Uint32("tokenizer.ggml.eot_token_id", 5),
+       "end token id 5 is not below the vocabulary size 5"},
       {TinyLlamaGguf().Float32("general.sampling.mirostat", 2.0f),
        "general.sampling.mirostat is 2"},
       {TinyLlamaGguf().Float32("general.sampling.temp", -2.0f), "default temperature is -2"}};

@@ -144,9 +144,9 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
   }
 }
 
-constexpr char kTinyConfig[] =
-    R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,
-  "intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":100,"max_position_embeddings":256})";
+constexpr char kTinyConfig[] = R"({"architectures":["LlamaForCausalLM"],"model_type":"llama",
+  "hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
+  "vocab_size":100,"max_position_embeddings":256})";
 
 TEST(LoadModelConfigTest, LoadsFoldersAndGgufFiles) {
   const TempFolder folder;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "tests/common/byte_writer.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
@@ -20,17 +22,27 @@ std::string File(std::string_view header, std::string_view data = "") {
   return ByteWriter().U64(header.size()).Raw(header).Raw(data).bytes();
 }
 
+// One member of a header. `shape` and `offsets` are the insides of their arrays.
+std::string Entry(std::string_view name, std::string_view dtype, std::string_view shape,
+                  std::string_view offsets) {
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{}]}})", name, dtype,
+                     shape, offsets);
+}
+
+std::string Header(std::initializer_list<std::string> entries) {
+  return fmt::format("{{{}}}", fmt::join(entries, ","));
+}
+
 absl::StatusOr<SafetensorsFile> Parse(const std::string& bytes) {
   return SafetensorsFile::Parse(AsBytes(bytes), "m.safetensors");
 }
 
 TEST(SafetensorsTest, ReadsTensorsInAnyOrderOfTheHeader) {
-  const std::string bytes = File(R"({"b":{"dtype":"F16","shape":[2,2],"data_offsets":[4,12]},
-                                     "__metadata__":{"format":"pt"},
-                                     "a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                                     "scalar":{"dtype":"U8","shape":[],"data_offsets":[12,13]},
-                                     "none":{"dtype":"I64","shape":[3,0],"data_offsets":[4,4]}}   )",
-                                 "AAAABBBBbbbbS");
+  const std::string header =
+      Header({Entry("b", "F16", "2,2", "4,12"), R"("__metadata__":{"format":"pt"})",
+              Entry("a", "F32", "1", "0,4"), Entry("scalar", "U8", "", "12,13"),
+              Entry("none", "I64", "3,0", "4,4")});
+  const std::string bytes = File(header + "   ", "AAAABBBBbbbbS");
   const absl::StatusOr<SafetensorsFile> file = Parse(bytes);
   ASSERT_THAT(file, IsOk());
   ASSERT_EQ(file->tensors().size(), 4u);
@@ -61,8 +73,7 @@ TEST(SafetensorsTest, KnowsEveryDtype) {
   for (const auto& [dtype, num_bytes] : sizes) {
     const std::string name(SafetensorsDtypeName(dtype));
     EXPECT_EQ(SafetensorsDtypeBytes(dtype), num_bytes) << name;
-    const std::string header = fmt::format(
-        R"({{"t":{{"dtype":"{}","shape":[3],"data_offsets":[0,{}]}}}})", name, 3 * num_bytes);
+    const std::string header = Header({Entry("t", name, "3", fmt::format("0,{}", 3 * num_bytes))});
     const std::string bytes = File(header, std::string(3 * num_bytes, '\0'));
     const absl::StatusOr<SafetensorsFile> file = Parse(bytes);
     ASSERT_THAT(file, IsOk()) << name;
@@ -85,42 +96,36 @@ TEST(SafetensorsTest, RefusesBadHeadersNamingFileTensorAndExpectation) {
       {R"({"t":{"shape":[1],"data_offsets":[0,1]}})", "x", "tensor t.dtype is missing"},
       {R"({"t":{"dtype":7,"shape":[1],"data_offsets":[0,1]}})", "x",
        "tensor t.dtype is 7, expected a string"},
-      {R"({"t":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}})", "x",
+      {Header({Entry("t", "F4", "1", "0,1")}), "x",
        "tensor t.dtype is \"F4\", which is not supported"},
       {R"({"t":{"dtype":"U8","data_offsets":[0,1]}})", "x", "tensor t.shape is missing"},
       {R"({"t":{"dtype":"U8","shape":3,"data_offsets":[0,1]}})", "x",
        "tensor t.shape is 3, expected an array"},
-      {R"({"t":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", "x", "tensor t.shape is [-1]"},
-      {R"({"t":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", "x",
-       "tensor t.shape is [1.0]"},
+      {Header({Entry("t", "U8", "-1", "0,1")}), "x", "tensor t.shape is [-1]"},
+      {Header({Entry("t", "U8", "1.0", "0,1")}), "x", "tensor t.shape is [1.0]"},
       {R"({"t":{"dtype":"U8","shape":[1]}})", "x", "tensor t.data_offsets is missing"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", "x",
-       "tensor t.data_offsets is [0]"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1,2]}})", "x",
-       "data_offsets is [0, 1, 2]"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "x", "data_offsets is [1, 0]"},
-      {R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "x",
-       "within the 1 bytes of data"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[18446744073709551615,18446744073709551615]}})",
-       "x", "within the 1 bytes"},
-      {R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,2]}})", "xx",
+      {Header({Entry("t", "U8", "1", "0")}), "x", "tensor t.data_offsets is [0]"},
+      {Header({Entry("t", "U8", "1", "0,1,2")}), "x", "data_offsets is [0, 1, 2]"},
+      {Header({Entry("t", "U8", "1", "1,0")}), "x", "data_offsets is [1, 0]"},
+      {Header({Entry("t", "U8", "2", "0,2")}), "x", "within the 1 bytes of data"},
+      {Header({Entry("t", "U8", "1", "18446744073709551615,18446744073709551615")}), "x",
+       "within the 1 bytes"},
+      {Header({Entry("t", "F32", "1", "0,2")}), "xx",
        "F32 [1] takes 4 bytes, but data_offsets span 2"},
-      {R"({"t":{"dtype":"F32","shape":[4611686018427387904,2],"data_offsets":[0,0]}})", "",
-       "does not fit in 64 bits"},
+      {Header({Entry("t", "F32", "4611686018427387904,2", "0,0")}), "", "does not fit in 64 bits"},
       {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"order":"F"}})", "x",
        "tensor t.order is not known"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}})",
-       "x", "\"t\" is present twice"},
+      {Header({Entry("t", "U8", "1", "0,1"), Entry("t", "U8", "0", "1,1")}), "x",
+       "\"t\" is present twice"},
       {R"({"t":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}})", "x",
        "\"dtype\" is present twice"},
-      {R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-       "xxx", "tensor u begins at data offset 1, expected 2: it overlaps"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"u":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
-       "xxx", "tensor u begins at data offset 2, expected 1: there is a hole"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xx",
+      {Header({Entry("t", "U8", "2", "0,2"), Entry("u", "U8", "2", "1,3")}), "xxx",
+       "tensor u begins at data offset 1, expected 2: it overlaps"},
+      {Header({Entry("t", "U8", "1", "0,1"), Entry("u", "U8", "1", "2,3")}), "xxx",
+       "tensor u begins at data offset 2, expected 1: there is a hole"},
+      {Header({Entry("t", "U8", "1", "1,2")}), "xx",
        "tensor t begins at data offset 1, expected 0"},
-      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "xx",
-       "take 1 bytes, but the data section has 2"},
+      {Header({Entry("t", "U8", "1", "0,1")}), "xx", "take 1 bytes, but the data section has 2"},
       {R"({"__metadata__":{"a":1}})", "",
        "__metadata__ is {\"a\":1}, expected an object of strings"},
       {R"({"__metadata__":[]})", "", "__metadata__ is []"},
@@ -147,8 +152,7 @@ TEST(SafetensorsTest, RefusesBadHeaderLengths) {
 }
 
 TEST(SafetensorsTest, EveryTruncationIsAnError) {
-  const std::string bytes =
-      File(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "12345678");
+  const std::string bytes = File(Header({Entry("t", "F32", "2", "0,8")}), "12345678");
   ASSERT_THAT(Parse(bytes), IsOk());
   for (size_t length = 0; length < bytes.size(); ++length) {
     const std::string cut = bytes.substr(0, length);
@@ -157,8 +161,7 @@ TEST(SafetensorsTest, EveryTruncationIsAnError) {
 }
 
 std::string OneTensor(std::string_view name) {
-  return File(fmt::format(R"({{"{}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}})", name),
-              name.substr(0, 1));
+  return File(Header({Entry(name, "U8", "1", "0,1")}), name.substr(0, 1));
 }
 
 TEST(SafetensorsCheckpointTest, ReadsASingleFile) {
@@ -203,11 +206,8 @@ TEST(SafetensorsCheckpointTest, RefusesFoldersThatDoNotAddUp) {
   for (const auto& [index, expected] : cases) {
     const TempFolder folder;
     folder.Write("s1.safetensors", OneTensor("a"));
-    folder.Write(
-        "s2.safetensors",
-        File(
-            R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-            "ax"));
+    folder.Write("s2.safetensors",
+                 File(Header({Entry("a", "U8", "1", "0,1"), Entry("x", "U8", "1", "1,2")}), "ax"));
     folder.Write("model.safetensors.index.json", index);
     const absl::Status status = SafetensorsCheckpoint::Open(folder.path()).status();
     EXPECT_FALSE(status.ok()) << index;

@@ -146,6 +146,8 @@ class BuiltTest(LintTest):
     def test_finds_a_source_that_nothing_builds(self):
         self.plant("build/compile_commands.json", json.dumps(
             [{"file": str(self.plant(f"router/core/{name}", ""))} for name in ("a.cc", "sub/b.cc")]))
+        self.plant("router/core/optional.cc", "")
+        self.plant("router/core/CMakeLists.txt", "if(x)\n  target_sources(y PRIVATE optional.cc)\nendif()\n")
         self.assert_clean(self.check)
         self.plant("router/core/orphan_a.cc", "")
         self.assert_finds(self.check, "router/core/orphan_a.cc")

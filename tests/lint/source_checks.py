@@ -180,11 +180,15 @@ def check_sizes(root):
 # --- every source is built ---
 
 def check_built(root, compile_commands):
-    """Compares the sources with what CMake compiles. CUDA sources are compiled only with a toolkit."""
+    """Compares the sources with what CMake compiles. What it compiles only under some condition (a CUDA
+    toolkit, an optional library) must at least be named by the CMakeLists.txt of its folder."""
     if not compile_commands.is_file():
         yield Finding(compile_commands, 0, "is missing: configure the tree first (deploy/build dev)")
         return
     compiled = {pathlib.Path(entry["file"]).resolve() for entry in json.loads(compile_commands.read_text())}
     for path in cpp_files(root):
-        if path.suffix == ".cc" and (root / path).resolve() not in compiled:
+        if path.suffix not in (".cc", ".cu") or (root / path).resolve() in compiled:
+            continue
+        build_file = root / path.parent / "CMakeLists.txt"
+        if not build_file.is_file() or path.name not in build_file.read_text():
             yield Finding(path, 0, "no CMakeLists.txt builds this file")

@@ -7,7 +7,8 @@
 namespace lockstep::testing {
 namespace {
 
-// The finaliser of SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014).
+// The finaliser of SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators",
+// 2014).
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -44,26 +45,28 @@ FakeForwardModel::KvEntry& FakeForwardModel::At(const worker::ForwardRow& row, u
   return kv_[block * info_.block_size_tokens + position % info_.block_size_tokens];
 }
 
-void FakeForwardModel::CheckBatch(const worker::ForwardBatch& batch, std::span<const float> logits) const {
+void FakeForwardModel::CheckBatch(const worker::ForwardBatch& batch,
+                                  std::span<const float> logits) const {
   LOCKSTEP_CHECK(!batch.rows.empty(), "a batch has rows");
-  LOCKSTEP_CHECK(batch.token_ids.size() <= info_.max_step_tokens, "{} tokens exceed the workspace of {}",
-                 batch.token_ids.size(), info_.max_step_tokens);
+  LOCKSTEP_CHECK(batch.token_ids.size() <= info_.max_step_tokens,
+                 "{} tokens exceed the workspace of {}", batch.token_ids.size(),
+                 info_.max_step_tokens);
   LOCKSTEP_CHECK(batch.logits_tokens.size() <= info_.max_logits_rows, "{} rows of logits exceed {}",
                  batch.logits_tokens.size(), info_.max_logits_rows);
-  LOCKSTEP_CHECK(logits.size() == batch.logits_tokens.size() * info_.vocab_size, "logits have {} elements",
-                 logits.size());
+  LOCKSTEP_CHECK(logits.size() == batch.logits_tokens.size() * info_.vocab_size,
+                 "logits have {} elements", logits.size());
   for (const TokenId token : batch.token_ids) {
     LOCKSTEP_CHECK(token < info_.vocab_size, "token {} is out of range", token);
   }
   size_t next_token = 0;
   for (const worker::ForwardRow& row : batch.rows) {
-    LOCKSTEP_CHECK(row.first_token == next_token && row.num_tokens > 0, "a row starts at token {}, not {}",
-                   row.first_token, next_token);
+    LOCKSTEP_CHECK(row.first_token == next_token && row.num_tokens > 0,
+                   "a row starts at token {}, not {}", row.first_token, next_token);
     next_token += row.num_tokens;
     const size_t end = size_t{row.first_position} + row.num_tokens;
     LOCKSTEP_CHECK(end <= info_.max_context_tokens, "position {} exceeds the context", end - 1);
-    LOCKSTEP_CHECK(row.block_table.size() * info_.block_size_tokens >= end, "{} blocks do not cover {} tokens",
-                   row.block_table.size(), end);
+    LOCKSTEP_CHECK(row.block_table.size() * info_.block_size_tokens >= end,
+                   "{} blocks do not cover {} tokens", row.block_table.size(), end);
     std::set<BlockId> distinct;
     for (const BlockId block : row.block_table) {
       LOCKSTEP_CHECK(block < info_.num_blocks, "block {} is out of range", block);
@@ -73,8 +76,10 @@ void FakeForwardModel::CheckBatch(const worker::ForwardBatch& batch, std::span<c
   LOCKSTEP_CHECK(next_token == batch.token_ids.size(), "rows cover {} of {} tokens", next_token,
                  batch.token_ids.size());
   for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
-    LOCKSTEP_CHECK(batch.logits_tokens[i] < batch.token_ids.size(), "logits of a token outside the batch");
-    LOCKSTEP_CHECK(i == 0 || batch.logits_tokens[i - 1] < batch.logits_tokens[i], "logits_tokens must ascend");
+    LOCKSTEP_CHECK(batch.logits_tokens[i] < batch.token_ids.size(),
+                   "logits of a token outside the batch");
+    LOCKSTEP_CHECK(i == 0 || batch.logits_tokens[i - 1] < batch.logits_tokens[i],
+                   "logits_tokens must ascend");
   }
 }
 

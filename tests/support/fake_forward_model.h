@@ -19,11 +19,11 @@ struct FakeModelOptions {
   uint64_t seed = 1;
 };
 
-// A ForwardModel without arithmetic. Its KV pool stores the token and position that were written; the
-// logits of a token are pseudo-random numbers in [-8, 8) that depend on every (token, position) found
-// in the pool through the row's block table, up to the token's own position. So a wrong block, position
-// or order anywhere shows in the tokens. Aborts when a batch breaks the contract of forward_model.h, or
-// reads a place that nothing was ever written to.
+// A ForwardModel without arithmetic. Its KV pool stores the token and position that were written;
+// the logits of a token are pseudo-random numbers in [-8, 8) that depend on every (token, position)
+// found in the pool through the row's block table, up to the token's own position. So a wrong
+// block, position or order anywhere shows in the tokens. Aborts when a batch breaks the contract of
+// forward_model.h, or reads a place that nothing was ever written to.
 class FakeForwardModel final : public worker::ForwardModel {
  public:
   explicit FakeForwardModel(const FakeModelOptions& options = {});

@@ -39,7 +39,8 @@ uint32_t BatchBuilder::FitLogits(const Slot& slot, uint32_t num_tokens) const {
   return num_tokens;
 }
 
-void BatchBuilder::AddLogits(const Slot& slot, SlotId slot_id, uint32_t row, const ForwardRow& forward_row) {
+void BatchBuilder::AddLogits(const Slot& slot, SlotId slot_id, uint32_t row,
+                             const ForwardRow& forward_row) {
   for (uint32_t i = 0; i < forward_row.num_tokens; ++i) {
     const uint32_t position = forward_row.first_position + i;
     const bool samples = IsLastKnown(slot, position);

@@ -31,7 +31,9 @@ class BatchBuilder {
   uint32_t Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens);
 
   bool empty() const { return rows_.empty(); }
-  ForwardBatch batch() const { return {.token_ids = token_ids_, .rows = rows_, .logits_tokens = logits_tokens_}; }
+  ForwardBatch batch() const {
+    return {.token_ids = token_ids_, .rows = rows_, .logits_tokens = logits_tokens_};
+  }
   // Parallel to batch().logits_tokens.
   std::span<const LogitsUse> logits_uses() const { return uses_; }
   // Parallel to batch().rows.

@@ -9,7 +9,8 @@ namespace lockstep::worker {
 namespace {
 
 uint64_t Nanoseconds(std::chrono::steady_clock::duration duration) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ void ExecutorThread::Run(Step& step) {
   executor_.Execute(step.request, &result);
   num_live_slots_.store(executor_.last_step().num_live_slots, std::memory_order_relaxed);
   result.mutable_timings()->set_queue_ns(Nanoseconds(start - step.arrival));
-  result.mutable_timings()->set_total_ns(Nanoseconds(std::chrono::steady_clock::now() - step.arrival));
+  result.mutable_timings()->set_total_ns(
+      Nanoseconds(std::chrono::steady_clock::now() - step.arrival));
   step.done(std::move(result), executor_.last_step());
 }
 

@@ -14,28 +14,29 @@
 
 namespace lockstep::worker {
 
-// Runs a StepExecutor on a thread of its own ("executor"). Steps and changes of lease go through one
-// bounded queue, so a lease's first step starts when everything before it has ended. Owns the queue and
-// the thread; knows nothing of streams. All methods are safe to call from any thread; callbacks run on
-// the executor thread and must not block.
+// Runs a StepExecutor on a thread of its own ("executor"). Steps and changes of lease go through
+// one bounded queue, so a lease's first step starts when everything before it has ended. Owns the
+// queue and the thread; knows nothing of streams. All methods are safe to call from any thread;
+// callbacks run on the executor thread and must not block.
 class ExecutorThread {
  public:
   // Of the result, the timings are complete up to this moment.
   using StepDone = absl::AnyInvocable<void(v1::StepResult result, const StepStats& stats)>;
   using LeaseDone = absl::AnyInvocable<void()>;
 
-  // `executor` outlives this and is not used by anyone else. `queue_capacity` bounds the steps and lease
-  // changes that wait.
+  // `executor` outlives this and is not used by anyone else. `queue_capacity` bounds the steps and
+  // lease changes that wait.
   ExecutorThread(StepExecutor& executor, size_t queue_capacity);
   ExecutorThread(const ExecutorThread&) = delete;
   ExecutorThread& operator=(const ExecutorThread&) = delete;
   // Runs what is queued, then joins.
   ~ExecutorThread();
 
-  // A new lease. Steps of other epochs that still wait are skipped from now on: their callbacks get a
-  // refusal (ABORTED). False when the queue is full.
+  // A new lease. Steps of other epochs that still wait are skipped from now on: their callbacks get
+  // a refusal (ABORTED). False when the queue is full.
   bool BeginLease(uint64_t epoch, LeaseDone done);
-  // Likewise skips this epoch's waiting steps and drops its slots; nothing if another lease has begun.
+  // Likewise skips this epoch's waiting steps and drops its slots; nothing if another lease has
+  // begun.
   bool EndLease(uint64_t epoch, LeaseDone done);
   // A step that arrived on the stream of lease `lease_epoch`, which need not be the epoch it names.
   bool Submit(uint64_t lease_epoch, v1::StepRequest step, StepDone done);

@@ -6,8 +6,8 @@
 namespace lockstep::worker {
 namespace {
 
-void FillToken(std::span<const float> logits, TokenId token, const kernels::LogNormalizer& normalizer,
-               v1::TokenLogprobs* logprobs) {
+void FillToken(std::span<const float> logits, TokenId token,
+               const kernels::LogNormalizer& normalizer, v1::TokenLogprobs* logprobs) {
   logprobs->set_token_id(token);
   logprobs->set_logprob(kernels::LogProbability(logits[token], normalizer));
   logprobs->set_rank(kernels::RankOf(logits, token));
@@ -43,7 +43,8 @@ absl::StatusOr<TokenId> SamplerDriver::Sample(const Slot& slot, std::span<float>
 
   // Sampling overwrites the raw logits, and the token that it picks is not known before: keep them.
   raw_.assign(logits.begin(), logits.end());
-  LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token, kernels::SampleToken(slot.params(), row, workspace_));
+  LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token,
+                            kernels::SampleToken(slot.params(), row, workspace_));
   LOCKSTEP_RETURN_IF_ERROR(Describe(raw_, token, slot.num_logprobs(), logprobs));
   return token;
 }

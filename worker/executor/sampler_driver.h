@@ -19,9 +19,10 @@ class SamplerDriver {
  public:
   explicit SamplerDriver(uint32_t vocab_size) : workspace_(vocab_size) {}
 
-  // Samples the token after the last known one. `logprobs` is filled if the slot asks for it, over the
-  // raw logits. logits: [vocab_size], overwritten. INTERNAL when no token can be sampled.
-  absl::StatusOr<TokenId> Sample(const Slot& slot, std::span<float> logits, v1::TokenLogprobs* logprobs);
+  // Samples the token after the last known one. `logprobs` is filled if the slot asks for it, over
+  // the raw logits. logits: [vocab_size], overwritten. INTERNAL when no token can be sampled.
+  absl::StatusOr<TokenId> Sample(const Slot& slot, std::span<float> logits,
+                                 v1::TokenLogprobs* logprobs);
 
   // Log-probability of a given token and the `num_best` best ones. logits: [vocab_size]
   absl::Status Describe(std::span<const float> logits, TokenId token, int32_t num_best,

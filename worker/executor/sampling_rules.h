@@ -10,6 +10,7 @@ namespace lockstep::worker {
 
 // The rules for a slot's sampling parameters: ranges, finite numbers, ids inside the vocabulary.
 // INVALID_ARGUMENT naming the field. `scratch` has room for the vocabulary.
-absl::Status CheckSampling(const v1::SlotSampling& sampling, const StepBounds& bounds, StampSet& scratch);
+absl::Status CheckSampling(const v1::SlotSampling& sampling, const StepBounds& bounds,
+                           StampSet& scratch);
 
 }  // namespace lockstep::worker

@@ -24,8 +24,8 @@ class TokenHistogram {
   absl::flat_hash_map<TokenId, uint32_t> index_of_;
 };
 
-// The mirror of one sequence: everything that a row of a step needs and the router has told. Memory is
-// kept over the sequences that pass through the slot.
+// The mirror of one sequence: everything that a row of a step needs and the router has told. Memory
+// is kept over the sequences that pass through the slot.
 class Slot {
  public:
   bool occupied() const { return occupied_; }
@@ -44,9 +44,11 @@ class Slot {
   std::span<const kernels::TokenCount> seen_tokens() const { return histogram_.counts(); }
   bool masks_stop_ids() const { return num_known() < min_total_; }
   bool IsStopId(TokenId token) const;
-  // Whether the logits at `position` are those of a prompt token whose log-probability was asked for.
+  // Whether the logits at `position` are those of a prompt token whose log-probability was asked
+  // for.
   bool WantsPromptLogprobAfter(uint32_t position) const {
-    return first_prompt_logprob_ > 0 && position + 1 >= first_prompt_logprob_ && position + 1 < num_prompt_;
+    return first_prompt_logprob_ > 0 && position + 1 >= first_prompt_logprob_ &&
+           position + 1 < num_prompt_;
   }
 
   // `message` has been validated.

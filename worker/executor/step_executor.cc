@@ -26,7 +26,8 @@ StepExecutor::StepExecutor(ForwardModel& model, const ExecutorLimits& limits, ui
       validator_(bounds_),
       builder_(model.info(), bounds_.max_slots),
       sampler_(bounds_.vocab_size),
-      logits_(std::make_unique_for_overwrite<float[]>(size_t{model.info().max_logits_rows} * bounds_.vocab_size)),
+      logits_(std::make_unique_for_overwrite<float[]>(size_t{model.info().max_logits_rows} *
+                                                      bounds_.vocab_size)),
       rows_(bounds_.max_slots) {}
 
 void StepExecutor::BeginLease(uint64_t epoch) {
@@ -127,7 +128,8 @@ void StepExecutor::RunForward(v1::StepResult* result) {
   builder_.Clear();
 }
 
-void StepExecutor::TakeLogits(const LogitsUse& use, std::span<float> logits, v1::StepResult* result) {
+void StepExecutor::TakeLogits(const LogitsUse& use, std::span<float> logits,
+                              v1::StepResult* result) {
   Slot& slot = table_[use.slot];
   if (slot.inert()) return;
   const absl::Status status =
@@ -180,8 +182,8 @@ absl::Status StepExecutor::DescribePromptToken(const LogitsUse& use, std::span<c
 
 void StepExecutor::ReportRows(v1::StepResult* result) {
   const std::span<RowState> rows(rows_.data(), num_rows_);
-  const bool one_each =
-      std::all_of(rows.begin(), rows.end(), [](const RowState& row) { return row.sampled.size() <= 1; });
+  const bool one_each = std::all_of(rows.begin(), rows.end(),
+                                    [](const RowState& row) { return row.sampled.size() <= 1; });
   for (RowState& row : rows) {
     if (row.sampled.empty()) continue;
     result->add_sampled_slots(row.slot);

@@ -31,11 +31,11 @@ struct StepStats {
   bool refused = false;
 };
 
-// Executes the steps of one lease after the other, synchronously: validates, applies to the mirror, runs
-// forward passes, samples, reports. Owns the slot table and the logits buffer. Lives on the executor
-// thread. Never chooses what to run, and knows nothing of streams or policy. A step that breaks the
-// contract is refused whole, and so is every later one until a resync; a row that fails makes its slot
-// inert and nothing else.
+// Executes the steps of one lease after the other, synchronously: validates, applies to the mirror,
+// runs forward passes, samples, reports. Owns the slot table and the logits buffer. Lives on the
+// executor thread. Never chooses what to run, and knows nothing of streams or policy. A step that
+// breaks the contract is refused whole, and so is every later one until a resync; a row that fails
+// makes its slot inert and nothing else.
 class StepExecutor {
  public:
   // `model` outlives the executor. `limits` must fit the model.

@@ -39,15 +39,16 @@ absl::Status StepValidator::CheckOrder(const v1::StepRequest& step, const StepOr
   }
   if (step.resync()) {
     if (step.step_id() > order.last_step_id) return absl::OkStatus();
-    return FailedPrecondition("step_id: a resync must come after step {}, got {}", order.last_step_id,
-                              step.step_id());
+    return FailedPrecondition("step_id: a resync must come after step {}, got {}",
+                              order.last_step_id, step.step_id());
   }
   if (order.refusing) {
     return FailedPrecondition("resync: expected after a refused step, none applied since step {}",
                               order.last_step_id);
   }
   if (step.step_id() != order.last_step_id + 1) {
-    return FailedPrecondition("step_id: expected {}, got {}", order.last_step_id + 1, step.step_id());
+    return FailedPrecondition("step_id: expected {}, got {}", order.last_step_id + 1,
+                              step.step_id());
   }
   return absl::OkStatus();
 }
@@ -115,8 +116,8 @@ absl::Status StepValidator::CheckKnownTokens(const v1::StartedSlot& started) con
   for (uint32_t i = 0; i < num_known; ++i) {
     const TokenId token = started.known_tokens(static_cast<int>(i));
     if (token >= bounds_.vocab_size) {
-      return InvalidArgument("known_tokens[{}]: token {} is not below the vocabulary size {}", i, token,
-                             bounds_.vocab_size);
+      return InvalidArgument("known_tokens[{}]: token {} is not below the vocabulary size {}", i,
+                             token, bounds_.vocab_size);
     }
   }
   if (started.num_prompt_tokens() == 0 || started.num_prompt_tokens() > num_known) {
@@ -124,13 +125,13 @@ absl::Status StepValidator::CheckKnownTokens(const v1::StartedSlot& started) con
                            started.num_prompt_tokens());
   }
   if (started.num_computed_tokens() >= num_known) {
-    return InvalidArgument("num_computed_tokens: must be below the {} known tokens, got {}", num_known,
-                           started.num_computed_tokens());
+    return InvalidArgument("num_computed_tokens: must be below the {} known tokens, got {}",
+                           num_known, started.num_computed_tokens());
   }
   const uint32_t max_total = started.sampling().max_total_tokens();
   if (max_total <= num_known || max_total > bounds_.max_context_tokens) {
-    return InvalidArgument("sampling.max_total_tokens: must be in [{}, {}], got {}", uint64_t{num_known} + 1,
-                           bounds_.max_context_tokens, max_total);
+    return InvalidArgument("sampling.max_total_tokens: must be in [{}, {}], got {}",
+                           uint64_t{num_known} + 1, bounds_.max_context_tokens, max_total);
   }
   return absl::OkStatus();
 }
@@ -139,12 +140,14 @@ absl::Status StepValidator::CheckPromptLogprobs(const v1::StartedSlot& started) 
   const uint32_t first = started.first_prompt_logprob();
   if (first == 0) return absl::OkStatus();
   if (started.sampling().num_prompt_logprobs() < 0) {
-    return InvalidArgument("first_prompt_logprob: got {}, but num_prompt_logprobs asks for none", first);
+    return InvalidArgument("first_prompt_logprob: got {}, but num_prompt_logprobs asks for none",
+                           first);
   }
   // The logits of the token before it must still be computed.
   if (first >= started.num_prompt_tokens() || first <= started.num_computed_tokens()) {
     return InvalidArgument("first_prompt_logprob: must be in [{}, {}), got {}",
-                           uint64_t{started.num_computed_tokens()} + 1, started.num_prompt_tokens(), first);
+                           uint64_t{started.num_computed_tokens()} + 1, started.num_prompt_tokens(),
+                           first);
   }
   return absl::OkStatus();
 }
@@ -190,7 +193,8 @@ absl::Status StepValidator::CheckGrown(const v1::StepRequest& step) {
   uint64_t total = 0;
   for (const uint32_t count : step.grown_counts()) total += count;
   if (total != static_cast<uint64_t>(step.grown_blocks_size())) {
-    return InvalidArgument("grown_blocks: expected {} entries, got {}", total, step.grown_blocks_size());
+    return InvalidArgument("grown_blocks: expected {} entries, got {}", total,
+                           step.grown_blocks_size());
   }
   mentioned_.Clear();
   const BlockId* blocks = step.grown_blocks().data();
@@ -209,8 +213,8 @@ absl::Status StepValidator::CheckGrowth(SlotId slot, const BlockId* blocks, uint
   if (!draft.occupied) return InvalidArgument("slot {} is empty", slot);
   if (count == 0) return InvalidArgument("slot {} grows by no block", slot);
   if (draft.num_blocks + count > bounds_.max_blocks_per_slot) {
-    return InvalidArgument("{} blocks are more than a context of {} tokens takes", draft.num_blocks + count,
-                           bounds_.max_context_tokens);
+    return InvalidArgument("{} blocks are more than a context of {} tokens takes",
+                           draft.num_blocks + count, bounds_.max_context_tokens);
   }
   table_blocks_.Clear();
   if (draft.started != nullptr) {
@@ -225,8 +229,8 @@ absl::Status StepValidator::CheckGrowth(SlotId slot, const BlockId* blocks, uint
 
 absl::Status StepValidator::CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const {
   if (iterations > bounds_.max_decode_iterations) {
-    return InvalidArgument("decode_iterations: must be at most {}, got {}", bounds_.max_decode_iterations,
-                           iterations);
+    return InvalidArgument("decode_iterations: must be at most {}, got {}",
+                           bounds_.max_decode_iterations, iterations);
   }
   if (step.repeat_rows()) {
     if (step.run_slots_size() > 0 || step.run_tokens_size() > 0) {
@@ -248,7 +252,8 @@ absl::Status StepValidator::CheckRows(const v1::StepRequest& step) {
   const uint32_t iterations = std::max(1u, step.decode_iterations());
   LOCKSTEP_RETURN_IF_ERROR(CheckRowCounts(step, iterations));
   const bool repeat = step.repeat_rows();
-  const int num_rows = repeat ? static_cast<int>(table_->last_rows().size()) : step.run_slots_size();
+  const int num_rows =
+      repeat ? static_cast<int>(table_->last_rows().size()) : step.run_slots_size();
   uint64_t total_tokens = 0;
   mentioned_.Clear();
   for (int i = 0; i < num_rows; ++i) {
@@ -273,14 +278,17 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
   if (draft.inert) return absl::OkStatus();
   const uint32_t num_left = draft.num_known - draft.num_computed;
   if (iterations > 1 && (num_left != 1 || num_tokens != 1)) {
-    return InvalidArgument("slot {} does not decode, so decode_iterations must be 1, got {}", slot, iterations);
+    return InvalidArgument("slot {} does not decode, so decode_iterations must be 1, got {}", slot,
+                           iterations);
   }
   const uint64_t num_actual = std::min(num_tokens, num_left);
-  // Each further iteration computes the token sampled before it, except the one that ends the sequence.
-  const uint64_t end = std::min<uint64_t>(draft.num_computed + num_actual + iterations - 1, draft.max_total - 1);
+  // Each further iteration computes the token sampled before it, except the one that ends the
+  // sequence.
+  const uint64_t end =
+      std::min<uint64_t>(draft.num_computed + num_actual + iterations - 1, draft.max_total - 1);
   if (draft.num_blocks * bounds_.block_size_tokens < end) {
-    return InvalidArgument("slot {} reaches {} tokens, its {} blocks hold {}", slot, end, draft.num_blocks,
-                           draft.num_blocks * bounds_.block_size_tokens);
+    return InvalidArgument("slot {} reaches {} tokens, its {} blocks hold {}", slot, end,
+                           draft.num_blocks, draft.num_blocks * bounds_.block_size_tokens);
   }
   return absl::OkStatus();
 }

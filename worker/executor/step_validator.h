@@ -16,21 +16,21 @@ namespace lockstep::worker {
 
 // Where a lease stands in its sequence of steps.
 struct StepOrder {
-  uint64_t epoch = 0;  // 0: no lease
+  uint64_t epoch = 0;         // 0: no lease
   uint64_t last_step_id = 0;  // the latest that was applied
-  bool refusing = false;  // a step was refused; only a resync is taken
+  bool refusing = false;      // a step was refused; only a resync is taken
 };
 
-// Decides whether a step may be applied: a pure function of the message, the order and the mirror, so
-// that all ranks of a group refuse or all run. Knows every rule of the protocol and changes nothing;
-// what it accepts can be executed without another check. Owns scratch memory only; does not allocate
-// for a step that it accepts.
+// Decides whether a step may be applied: a pure function of the message, the order and the mirror,
+// so that all ranks of a group refuse or all run. Knows every rule of the protocol and changes
+// nothing; what it accepts can be executed without another check. Owns scratch memory only; does
+// not allocate for a step that it accepts.
 class StepValidator {
  public:
   explicit StepValidator(const StepBounds& bounds);
 
-  // FAILED_PRECONDITION for a step out of order, otherwise INVALID_ARGUMENT or UNIMPLEMENTED, naming
-  // the field, its index, the value and what was expected.
+  // FAILED_PRECONDITION for a step out of order, otherwise INVALID_ARGUMENT or UNIMPLEMENTED,
+  // naming the field, its index, the value and what was expected.
   absl::Status Check(const v1::StepRequest& step, const StepOrder& order, const SlotTable& table);
 
  private:

@@ -8,11 +8,12 @@
 
 namespace lockstep::worker {
 
-// Runs a fixed prompt through the model token by token and returns a hash of all its logits. Overwrites
-// the first KV blocks.
+// Runs a fixed prompt through the model and returns a hash of the logits after its last token.
+// Overwrites the first KV blocks.
 uint64_t ProbeHash(ForwardModel& model);
 
-// The same prompt in one step, in two, and token by token must end in the same bits, else INTERNAL.
+// The same prompt in one step, in two, and with its last tokens one by one must end in the same bits,
+// else INTERNAL.
 absl::Status CheckProbeSchedules(ForwardModel& model);
 
 }  // namespace lockstep::worker

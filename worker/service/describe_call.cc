@@ -2,7 +2,8 @@
 
 namespace lockstep::worker {
 
-DescribeCall::DescribeCall(Host* host, v1::Worker::AsyncService* service, grpc::ServerCompletionQueue* queue)
+DescribeCall::DescribeCall(Host* host, v1::Worker::AsyncService* service,
+                           grpc::ServerCompletionQueue* queue)
     : host_(host), responder_(&context_) {
   service->RequestDescribe(&context_, &request_, &responder_, queue, queue, accepted_tag_.id());
 }

@@ -16,20 +16,24 @@ bool StandsAlone(const v1::StepRequest& message) {
 }  // namespace
 
 absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
-  if (!message.has_claim()) return InvalidArgument("claim: the first message of a stream must be a claim");
+  if (!message.has_claim()) {
+    return InvalidArgument("claim: the first message of a stream must be a claim");
+  }
   if (!StandsAlone(message)) {
     return InvalidArgument("claim: must stand alone, with step_id 0");
   }
   const uint64_t expected = message.claim().expected_incarnation();
   if (expected != 0 && expected != incarnation_) {
-    return FailedPrecondition("claim.expected_incarnation: got {}, this worker is {}", expected, incarnation_);
+    return FailedPrecondition("claim.expected_incarnation: got {}, this worker is {}", expected,
+                              incarnation_);
   }
   if (message.epoch() <= last_epoch_) {
     return FailedPrecondition("epoch: must be above {}, got {}", last_epoch_, message.epoch());
   }
   if (live_epoch_ != 0 && !message.claim().takeover()) {
-    return FailedPrecondition("claim.takeover: epoch {} holds the lease; claim with takeover to fence it off",
-                              live_epoch_);
+    return FailedPrecondition(
+        "claim.takeover: epoch {} holds the lease; claim with takeover to fence it off",
+        live_epoch_);
   }
   live_epoch_ = last_epoch_ = message.epoch();
   return absl::OkStatus();

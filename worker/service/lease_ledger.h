@@ -8,14 +8,15 @@
 
 namespace lockstep::worker {
 
-// Who may drive this worker: the rules of epochs and takeover, as a pure state machine. Knows no stream;
-// its owner ends the stream of a lease that a takeover replaces.
+// Who may drive this worker: the rules of epochs and takeover, as a pure state machine. Knows no
+// stream; its owner ends the stream of a lease that a takeover replaces.
 class LeaseLedger {
  public:
   explicit LeaseLedger(uint64_t incarnation) : incarnation_(incarnation) {}
 
-  // The lease is granted, or an error says why not: INVALID_ARGUMENT for a message that is no claim,
-  // FAILED_PRECONDITION for an old epoch, a wrong incarnation, or a living lease without takeover.
+  // The lease is granted, or an error says why not: INVALID_ARGUMENT for a message that is no
+  // claim, FAILED_PRECONDITION for an old epoch, a wrong incarnation, or a living lease without
+  // takeover.
   absl::Status Claim(const v1::StepRequest& message);
   // Forgets the lease if it is still the one that lives.
   void End(uint64_t epoch);

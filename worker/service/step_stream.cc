@@ -16,7 +16,13 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 StepStream::StepStream(const Wiring& wiring) : wiring_(wiring), stream_(&context_) {
   context_.AsyncNotifyWhenDone(call_done_tag_.id());
-  wiring_.service->RequestExecute(&context_, &stream_, wiring_.queue, wiring_.queue, accepted_tag_.id());
+  wiring_.service->RequestExecute(&context_, &stream_, wiring_.queue, wiring_.queue,
+                                  accepted_tag_.id());
+}
+
+bool StepStream::idle() {
+  MutexLock lock(mutex_);
+  return accepted_ && epoch_ == 0 && !ending_;
 }
 
 void StepStream::OnAccepted(bool ok) {

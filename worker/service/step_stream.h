@@ -14,13 +14,13 @@
 
 namespace lockstep::worker {
 
-// One Execute call: a claim, then steps in and results out. Lives on the service thread, where all its
-// completions arrive; the executor thread writes results. Reads ahead by no more than the steps that may
-// be in flight, so neither side of it grows without bound. Deletes nothing: its host does, once told
-// that it is over.
+// One Execute call: a claim, then steps in and results out. Lives on the service thread, where all
+// its completions arrive; the executor thread writes results. Reads ahead by no more than the steps
+// that may be in flight, so neither side of it grows without bound. Deletes nothing: its host does,
+// once told that it is over.
 class StepStream {
  public:
-  // The service as a stream sees it; called on the service thread.
+  // The service as a stream sees it; called on the service thread unless said otherwise.
   class Host {
    public:
     // A call has come in: listen for the next one. False: too many streams, end this one.
@@ -29,11 +29,12 @@ class StepStream {
     virtual absl::Status OnClaim(StepStream& stream, const v1::StepRequest& message) = 0;
     // The stream of a granted lease ends; called before the executor drops the slots.
     virtual void OnLeaseEnd(uint64_t epoch) = 0;
-    // A result has been sent.
+    // Every message read has its answer sent.
     virtual void OnQuiet(StepStream& stream) = 0;
     // Nothing of the stream is outstanding any more: delete it.
     virtual void OnOver(StepStream& stream) = 0;
-    virtual void RecordStep(const v1::StepResult& result, const StepStats& stats) = 0;  // executor thread
+    // Both also on the executor thread.
+    virtual void RecordStep(const v1::StepResult& result, const StepStats& stats) = 0;
     virtual uint64_t incarnation() const = 0;
 
    protected:
@@ -58,6 +59,7 @@ class StepStream {
 
   uint64_t epoch() const { return epoch_; }  // 0: nothing claimed
   bool accepted() const { return accepted_; }
+  bool idle();  // accepted, has claimed nothing, and has not been ended
   uint32_t num_unanswered() const { return num_unanswered_; }
 
  private:

@@ -20,7 +20,8 @@ prometheus::Family<prometheus::Counter>& StepsFamily(prometheus::Registry& regis
 prometheus::Histogram& StepSeconds(prometheus::Registry& registry, const std::string& part) {
   return prometheus::BuildHistogram()
       .Name("lockstep_worker_step_seconds")
-      .Help("Time of a step on the device, on the host around it, and of the device idle before it.")
+      .Help(
+          "Time of a step on the device, on the host around it, and of the device idle before it.")
       .Register(registry)
       .Add({{"part", part}}, BucketVector(kStepBucketsSeconds));
 }

@@ -37,13 +37,13 @@ WorkerServer::WorkerServer(ForwardModel& model, const ExecutorLimits& limits, ui
                            WorkerMetrics& metrics, const WorkerServiceOptions& options)
     : executor_(model, limits, incarnation),
       executor_thread_(executor_, WorkerService::QueueCapacity(options)),
-      service_(MakeDescription(model.info(), executor_.bounds(), options.max_steps_in_flight, incarnation),
+      service_(MakeDescription(model.info(), executor_.bounds(), options.max_steps_in_flight,
+                               incarnation),
                executor_thread_, metrics, options) {}
 
-absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(ForwardModel& model,
-                                                                  const ExecutorLimits& limits,
-                                                                  uint64_t incarnation, WorkerMetrics& metrics,
-                                                                  const WorkerServerOptions& options) {
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
+    ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation, WorkerMetrics& metrics,
+    const WorkerServerOptions& options) {
   std::unique_ptr<WorkerServer> server(
       new WorkerServer(model, limits, incarnation, metrics, options.service));
   LOCKSTEP_RETURN_IF_ERROR(server->Listen(options));

@@ -22,14 +22,16 @@ struct WorkerServerOptions {
   WorkerServiceOptions service;
 };
 
-// A worker as the network sees it: executor thread, service, gRPC server with health checking ("" while
-// it lives, the service's name while it takes leases) and reflection. Owns all of them; the model and
-// the metrics outlive it.
+// A worker as the network sees it: executor thread, service, gRPC server with health checking (""
+// while it lives, the service's name while it takes leases) and reflection. Owns all of them; the
+// model and the metrics outlive it.
 class WorkerServer {
  public:
   // Returns once it listens. Errors name the address.
-  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(ForwardModel& model, const ExecutorLimits& limits,
-                                                             uint64_t incarnation, WorkerMetrics& metrics,
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(ForwardModel& model,
+                                                             const ExecutorLimits& limits,
+                                                             uint64_t incarnation,
+                                                             WorkerMetrics& metrics,
                                                              const WorkerServerOptions& options);
   WorkerServer(const WorkerServer&) = delete;
   WorkerServer& operator=(const WorkerServer&) = delete;

@@ -10,11 +10,14 @@ namespace lockstep::worker {
 namespace {
 
 // One more than may be in flight: its arrival must not wait for the answer before it to be written.
-uint32_t MaxUnanswered(const WorkerServiceOptions& options) { return options.max_steps_in_flight + 1; }
+uint32_t MaxUnanswered(const WorkerServiceOptions& options) {
+  return options.max_steps_in_flight + 1;
+}
 
 template <typename T>
 void Erase(std::vector<std::unique_ptr<T>>& owned, T& object) {
-  std::erase_if(owned, [&object](const std::unique_ptr<T>& entry) { return entry.get() == &object; });
+  std::erase_if(owned,
+                [&object](const std::unique_ptr<T>& entry) { return entry.get() == &object; });
 }
 
 void RingNow(grpc::Alarm& alarm, grpc::ServerCompletionQueue* queue, CompletionTag& tag) {
@@ -93,7 +96,8 @@ void WorkerService::Loop() {
 
 bool WorkerService::NextEvent(void** id, bool* ok) {
   if (options_.poll_window > absl::ZeroDuration() && StepsInFlight()) {
-    const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.poll_window);
+    const auto end =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.poll_window);
     do {
       switch (queue_->AsyncNext(id, ok, gpr_inf_past(GPR_CLOCK_MONOTONIC))) {
         case grpc::CompletionQueue::GOT_EVENT:
@@ -114,11 +118,12 @@ bool WorkerService::StepsInFlight() const {
 }
 
 void WorkerService::ListenForStream() {
-  streams_.push_back(std::make_unique<StepStream>(StepStream::Wiring{.host = this,
-                                                                     .service = &service_,
-                                                                     .queue = queue_.get(),
-                                                                     .executor = &executor_,
-                                                                     .max_unanswered = MaxUnanswered(options_)}));
+  streams_.push_back(
+      std::make_unique<StepStream>(StepStream::Wiring{.host = this,
+                                                      .service = &service_,
+                                                      .queue = queue_.get(),
+                                                      .executor = &executor_,
+                                                      .max_unanswered = MaxUnanswered(options_)}));
 }
 
 void WorkerService::ListenForDescribe() {
@@ -126,11 +131,18 @@ void WorkerService::ListenForDescribe() {
   describes_.push_back(std::make_unique<DescribeCall>(host, &service_, queue_.get()));
 }
 
-bool WorkerService::OnAccepted(StepStream& /*stream*/) {
+bool WorkerService::OnAccepted(StepStream& stream) {
   ListenForStream();
   const auto num_open = std::count_if(streams_.begin(), streams_.end(),
-                                      [](const auto& stream) { return stream->accepted(); });
-  return num_open <= static_cast<int64_t>(options_.max_streams);
+                                      [](const auto& open) { return open->accepted(); });
+  if (num_open <= static_cast<int64_t>(options_.max_streams)) return true;
+  // Streams that never claim must not keep a router out: the oldest of them makes room.
+  const auto idle = std::find_if(streams_.begin(), streams_.end(), [&stream](const auto& open) {
+    return open->idle() && open.get() != &stream;
+  });
+  if (idle == streams_.end()) return false;
+  (*idle)->End(ResourceExhausted("too many streams are open and this one has claimed nothing"));
+  return true;
 }
 
 absl::Status WorkerService::OnClaim(StepStream& stream, const v1::StepRequest& message) {

@@ -22,19 +22,20 @@ namespace lockstep::worker {
 
 struct WorkerServiceOptions {
   uint32_t max_steps_in_flight = 4;
-  uint32_t max_streams = 8;  // open at once, among them those that are being fenced off
-  // How long the service thread polls after an event while steps are in flight, before it sleeps. Worth
-  // it where a core can be spared; on a CPU worker the forward pass wants that core.
+  // Open at once, among them those that are being fenced off.
+  uint32_t max_streams = 8;
+  // How long the service thread polls after an event while steps are in flight, before it sleeps.
+  // Worth it where a core can be spared; on a CPU worker the forward pass wants that core.
   absl::Duration poll_window = absl::ZeroDuration();
 };
 
-// lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor. Owns the service
-// thread ("step-stream") with its completion queue, the calls and the lease ledger. Never looks into
-// a step: its rules are the executor's.
+// lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor. Owns the
+// service thread ("step-stream") with its completion queue, the calls and the lease ledger. Never
+// looks into a step: its rules are the executor's.
 class WorkerService final : private StepStream::Host, private DescribeCall::Host {
  public:
-  // `description` is the answer to Describe but for last_epoch. `executor` and `metrics` outlive this;
-  // the executor's queue holds QueueCapacity(options) items.
+  // `description` is the answer to Describe but for last_epoch. `executor` and `metrics` outlive
+  // this; the executor's queue holds QueueCapacity(options) items.
   WorkerService(v1::DescribeResponse description, ExecutorThread& executor, WorkerMetrics& metrics,
                 const WorkerServiceOptions& options);
   WorkerService(const WorkerService&) = delete;

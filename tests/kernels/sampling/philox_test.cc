@@ -13,7 +13,8 @@ using Block = std::array<uint32_t, 4>;
 
 // The vectors that the authors of Random123 publish for philox4x32 with 10 rounds.
 TEST(PhiloxTest, KnownAnswers) {
-  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
+            (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
             (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
@@ -40,7 +41,8 @@ TEST(UniformDrawTest, FillsTheUnitInterval) {
   constexpr int kNumDraws = 100'000, kNumBins = 64;
   std::array<int, kNumBins> bins{};
   for (uint32_t position = 0; position < kNumDraws; ++position) {
-    const double draw = UniformDraw({.seed = 1, .sample_index = 0, .position = position, .draw = 0});
+    const double draw =
+        UniformDraw({.seed = 1, .sample_index = 0, .position = position, .draw = 0});
     ASSERT_GE(draw, 0.0);
     ASSERT_LT(draw, 1.0);
     ++bins[static_cast<size_t>(draw * kNumBins)];

@@ -44,7 +44,8 @@ std::vector<ScoredToken> ReferenceTopK(const std::vector<float>& row, size_t k) 
   for (size_t i = 0; i < row.size(); ++i) {
     if (row[i] > -kInf) all.push_back({row[i], static_cast<TokenId>(i)});
   }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.score > b.score; });
   if (all.size() > k) all.resize(k);
   return all;
 }
@@ -82,7 +83,8 @@ TEST(FindMaxTest, NanAndInfinities) {
 TEST(SelectTopKTest, EqualsAStableSort) {
   std::vector<ScoredToken> best;
   for (const size_t size : kSizes) {
-    for (const size_t k : {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size_t{1000}, size - 1, size, size + 7}) {
+    for (const size_t k :
+         {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size_t{1000}, size - 1, size, size + 7}) {
       if (size > 10'000 && k > 1000) continue;
       for (const auto& row : {GaussianRow(size, size + k), CoarseRow(size, size + k)}) {
         SelectTopK(row, k, best);
@@ -121,7 +123,8 @@ TEST(ExpSumTest, AgreesWithFp64) {
       for (const float x : row) expected += std::exp((double{x} - max) / temperature);
       std::vector<float> weights(size);
       EXPECT_NEAR(ExpSum(kStream, row, max, temperature, weights) / expected, 1.0, 1e-5) << size;
-      EXPECT_EQ(ExpSum(kStream, row, max, temperature, {}), ExpSum(kStream, row, max, temperature, weights));
+      EXPECT_EQ(ExpSum(kStream, row, max, temperature, {}),
+                ExpSum(kStream, row, max, temperature, weights));
       for (size_t i = 0; i < size; ++i) {
         ASSERT_NEAR(weights[i], std::exp((double{row[i]} - max) / temperature), 1e-6);
       }
@@ -146,7 +149,8 @@ TEST(ExpSumTest, BitsAreTheSameOnEveryInstructionSet) {
   const double sum = ExpSum(Stream{}, row, FindMax(row).score, 0.7f, expected);
   for (const InstructionSet set : AvailableInstructionSets()) {
     const Stream stream{.threads = nullptr, .instruction_set = set};
-    EXPECT_EQ(ExpSum(stream, row, FindMax(row).score, 0.7f, weights), sum) << InstructionSetName(set);
+    EXPECT_EQ(ExpSum(stream, row, FindMax(row).score, 0.7f, weights), sum)
+        << InstructionSetName(set);
     EXPECT_EQ(weights, expected) << InstructionSetName(set);
   }
 }
@@ -171,7 +175,8 @@ TEST(LogSoftmaxTest, AgreesWithFp64) {
 }
 
 TEST(LogSoftmaxTest, ARowWithoutNumbersIsAnError) {
-  EXPECT_EQ(ComputeLogNormalizer(kStream, std::vector<float>{kNan, -kInf}).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ComputeLogNormalizer(kStream, std::vector<float>{kNan, -kInf}).status().code(),
+            absl::StatusCode::kInternal);
 }
 
 }  // namespace

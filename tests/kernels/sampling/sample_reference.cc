@@ -15,11 +15,14 @@ bool Contains(const std::vector<TokenId>& ids, TokenId token) {
   return std::find(ids.begin(), ids.end(), token) != ids.end();
 }
 
-std::vector<double> AdjustedScores(const kernels::SampleParams& params, const std::vector<float>& logits,
-                                   const std::vector<kernels::TokenCount>& seen, bool mask_stop_ids) {
+std::vector<double> AdjustedScores(const kernels::SampleParams& params,
+                                   const std::vector<float>& logits,
+                                   const std::vector<kernels::TokenCount>& seen,
+                                   bool mask_stop_ids) {
   std::vector<double> scores(logits.begin(), logits.end());
   for (TokenId token = 0; token < scores.size(); ++token) {
-    const bool allowed = params.allowed_token_ids.empty() || Contains(params.allowed_token_ids, token);
+    const bool allowed =
+        params.allowed_token_ids.empty() || Contains(params.allowed_token_ids, token);
     if (std::isnan(scores[token]) || !allowed) scores[token] = kMasked;
   }
   for (size_t i = 0; i < params.logit_bias_ids.size(); ++i) {

@@ -10,12 +10,11 @@
 
 namespace lockstep::testing {
 
-// The distribution that kernels::SampleToken draws from, by the definition in sample.h: fp64, full sorts,
-// no shortcuts. Candidates in the order in which a draw walks them, with probabilities that add up to 1;
-// empty when there are none.
-std::vector<std::pair<TokenId, double>> ReferenceDistribution(const kernels::SampleParams& params,
-                                                              std::vector<float> logits,
-                                                              const std::vector<kernels::TokenCount>& seen,
-                                                              bool mask_stop_ids);
+// The distribution that kernels::SampleToken draws from, by the definition in sample.h: fp64, full
+// sorts, no shortcuts. Candidates in the order in which a draw walks them, with probabilities that
+// add up to 1; empty when there are none.
+std::vector<std::pair<TokenId, double>> ReferenceDistribution(
+    const kernels::SampleParams& params, std::vector<float> logits,
+    const std::vector<kernels::TokenCount>& seen, bool mask_stop_ids);
 
 }  // namespace lockstep::testing

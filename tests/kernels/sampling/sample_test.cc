@@ -32,8 +32,9 @@ std::vector<float> GaussianRow(size_t size, uint64_t seed, float scale = 2.0f) {
 }
 
 // Samples with a workspace of its own; `logits` is left alone.
-absl::StatusOr<TokenId> Sample(const SampleParams& params, std::vector<float> logits, uint32_t position = 0,
-                               const std::vector<TokenCount>& seen = {}, bool mask_stop_ids = false) {
+absl::StatusOr<TokenId> Sample(const SampleParams& params, std::vector<float> logits,
+                               uint32_t position = 0, const std::vector<TokenCount>& seen = {},
+                               bool mask_stop_ids = false) {
   SampleWorkspace workspace(static_cast<uint32_t>(logits.size()));
   return SampleToken(params, {logits, seen, mask_stop_ids, position}, workspace);
 }
@@ -94,7 +95,7 @@ TEST(SampleTest, PenaltiesCountPromptAndGeneratedTokensAsDefined) {
   const std::vector<TokenCount> seen = {{0, 0}, {1, 2}};  // 0 in the prompt only, 1 generated twice
   SampleParams params = Greedy();
   params.repetition_penalty = 2.0f;
-  EXPECT_EQ(*Sample(params, {4, 5, 2.4f}, 0, seen), 1u);  // 2, 2.5, 2.4
+  EXPECT_EQ(*Sample(params, {4, 5, 2.4f}, 0, seen), 1u);     // 2, 2.5, 2.4
   EXPECT_EQ(*Sample(params, {-1, -1, -1.5f}, 0, seen), 2u);  // -2, -2, -1.5
   params = Greedy();
   params.presence_penalty = 1.0f;
@@ -106,14 +107,16 @@ TEST(SampleTest, PenaltiesCountPromptAndGeneratedTokensAsDefined) {
 
 TEST(SampleTest, TopKOfOneIsGreedy) {
   SampleParams params{.temperature = 1.0f, .top_k = 1};
-  for (uint32_t position = 0; position < 50; ++position) EXPECT_EQ(*Sample(params, {1, 5, 3, 5}, position), 1u);
+  for (uint32_t position = 0; position < 50; ++position)
+    EXPECT_EQ(*Sample(params, {1, 5, 3, 5}, position), 1u);
 }
 
 TEST(SampleTest, TiesAtTheBordersGoToTheLowestIds) {
   const std::vector<float> equal(100, 1.0f);
   const auto drawn = [&equal](const SampleParams& params) {
     std::set<TokenId> tokens;
-    for (uint32_t position = 0; position < 400; ++position) tokens.insert(*Sample(params, equal, position));
+    for (uint32_t position = 0; position < 400; ++position)
+      tokens.insert(*Sample(params, equal, position));
     return tokens;
   };
   EXPECT_EQ(drawn({.temperature = 1.0f, .top_k = 3}), (std::set<TokenId>{0, 1, 2}));
@@ -148,7 +151,8 @@ std::vector<SampleParams> ManyParams(size_t vocab_size) {
     for (const uint32_t top_k : {0u, 1u, 7u, 100u, 1'000'000u}) {
       for (const float top_p : {1.0f, 0.95f, 0.3f}) {
         for (const float min_p : {0.0f, 0.05f}) {
-          all.push_back({.temperature = temperature, .top_p = top_p, .top_k = top_k, .min_p = min_p});
+          all.push_back(
+              {.temperature = temperature, .top_p = top_p, .top_k = top_k, .min_p = min_p});
         }
       }
     }
@@ -162,13 +166,15 @@ std::vector<SampleParams> ManyParams(size_t vocab_size) {
     all[i].stop_token_ids = {0};
   }
   for (size_t i = 1; i < all.size(); i += 5) {
-    for (TokenId token = 0; token < vocab_size; token += 3) all[i].allowed_token_ids.push_back(token);
+    for (TokenId token = 0; token < vocab_size; token += 3)
+      all[i].allowed_token_ids.push_back(token);
   }
   return all;
 }
 
 // The walk of a uniform number through a distribution; nothing where rounding could decide.
-std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution, double uniform) {
+std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution,
+                            double uniform) {
   double sum = 0;
   for (const auto& [token, probability] : distribution) {
     sum += probability;
@@ -182,14 +188,16 @@ TEST(SampleTest, EqualsTheFp64Reference) {
   int num_compared = 0, num_skipped = 0;
   for (const size_t vocab_size : {size_t{5}, size_t{64}, size_t{1500}, size_t{20'000}}) {
     const std::vector<SampleParams> all = ManyParams(vocab_size);
-    SampleWorkspace workspace(static_cast<uint32_t>(vocab_size));  // shared: nothing may linger in it
+    SampleWorkspace workspace(
+        static_cast<uint32_t>(vocab_size));  // shared: nothing may linger in it
     for (size_t i = 0; i < all.size(); ++i) {
       if (vocab_size > 5000 && i % 7 != 0) continue;
       std::vector<float> logits = GaussianRow(vocab_size, i);
       logits[i % vocab_size] = kNan;
       const std::vector<TokenCount> seen = {{1, 0}, {2, 1}, {3, 4}};
       const bool mask = i % 2 == 0;
-      const std::vector<TokenCount> counted = all[i].has_penalties() ? seen : std::vector<TokenCount>{};
+      const std::vector<TokenCount> counted =
+          all[i].has_penalties() ? seen : std::vector<TokenCount>{};
       const auto distribution = ReferenceDistribution(all[i], logits, counted, mask);
       for (uint32_t position = 0; position < 10; ++position) {
         const auto expected = Walk(distribution, UniformDraw({.seed = 0, .position = position}));
@@ -214,7 +222,8 @@ TEST(SampleTest, DrawsFollowTheDistribution) {
   constexpr int kNumDraws = 40'000;
   const std::vector<float> logits = GaussianRow(40, 3, 1.0f);
   for (const SampleParams& params :
-       {SampleParams{.temperature = 1.0f, .seed = 11}, SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
+       {SampleParams{.temperature = 1.0f, .seed = 11},
+        SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
         SampleParams{.temperature = 0.8f, .top_p = 0.8f, .seed = 13},
         SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14}}) {
     const auto distribution = ReferenceDistribution(params, logits, {}, false);
@@ -241,7 +250,8 @@ TEST(SampleTest, DrawsFollowTheDistribution) {
 TEST(SampleTest, AWorkspaceMakesNoDifference) {
   SampleWorkspace used(3000);
   for (uint32_t i = 0; i < 30; ++i) {
-    const SampleParams params{.temperature = 1.0f, .top_p = 0.9f, .top_k = i % 2 == 0 ? 0 : 50u, .seed = i};
+    const SampleParams params{
+        .temperature = 1.0f, .top_p = 0.9f, .top_k = i % 2 == 0 ? 0 : 50u, .seed = i};
     std::vector<float> logits = GaussianRow(3000, i);
     const TokenId alone = *Sample(params, logits, i);
     EXPECT_EQ(*SampleToken(params, {logits, {}, false, i}, used), alone);

@@ -34,8 +34,8 @@ struct KvWrite {
 class ModelWorker {
  public:
   struct Faults {
-    bool refuse = false;                 // this step, and all until resync
-    std::optional<SlotId> failing_slot;  // its row fails, unless it is inert
+    bool refuse = false;                                // this step, and all until resync
+    std::optional<SlotId> failing_slot = std::nullopt;  // its row fails, unless it is inert
     uint32_t num_tokens_before_failure = 0;
   };
   struct Executed {

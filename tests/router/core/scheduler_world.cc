@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 
+#include "common/hash.h"
 #include "common/status.h"
 #include "router/core/policies.h"
 
@@ -166,6 +167,7 @@ absl::Status SchedulerWorld::Plan() {
   Count("plans with " + std::to_string(in_flight) + " in flight");
   if (scheduler_->Stats().fenced_blocks > 0) Count("plans with fenced blocks");
   LOCKSTEP_RETURN_IF_ERROR(observer_->OnPlan(*plan));
+  Digest(*plan);
   if (plan->resync) slot_owners_.clear();
   for (const StartedSlot& started : plan->started) LOCKSTEP_RETURN_IF_ERROR(OnStarted(started));
   Planned planned{.plan = *std::move(plan), .owners = {}};
@@ -192,6 +194,29 @@ absl::Status SchedulerWorld::OnStarted(const StartedSlot& started) {
     Count("prefix hits under a salt");
   }
   return absl::OkStatus();
+}
+
+void SchedulerWorld::Digest(const StepPlan& plan) {
+  const auto add = [this](uint64_t value) { plan_digest_ = CombineHashes(plan_digest_, value); };
+  const auto add_all = [&add](const std::vector<uint32_t>& values) {
+    add(values.size());
+    for (uint32_t value : values) add(value);
+  };
+  add(plan.step_id);
+  add(plan.decode_iterations * 4 + (plan.resync ? 2 : 0) + (plan.repeat_rows ? 1 : 0));
+  add_all(plan.released);
+  for (const StartedSlot& started : plan.started) {
+    add(started.slot);
+    add(started.request->key * 8 + started.sample_index);
+    add(started.num_computed_tokens);
+    add_all(started.known_tokens);
+    add_all(started.blocks);
+  }
+  for (const RunRow& row : plan.rows) {
+    add(row.slot);
+    add(row.num_tokens);
+    add_all(row.new_blocks);
+  }
 }
 
 void SchedulerWorld::NoteRefused(const Planned& planned) {

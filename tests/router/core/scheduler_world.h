@@ -34,6 +34,8 @@ class SchedulerWorld {
   absl::Status RandomOperation();
   // No more requests, no more faults: everything must end, and every block come back.
   absl::Status Drain();
+  // Of every plan so far.
+  uint64_t plan_digest() const { return plan_digest_; }
 
  private:
   struct Sample {
@@ -86,6 +88,7 @@ class SchedulerWorld {
   template <typename Matches>
   bool AnyInFlight(Matches matches) const;
   absl::Status OnStarted(const StartedSlot& started);
+  void Digest(const StepPlan& plan);
   void NoteRefused(const Planned& planned);
 
   // Checks.
@@ -116,6 +119,7 @@ class SchedulerWorld {
   std::map<SlotId, Owner> slot_owners_;   // as planned
   std::map<RequestKey, Client> clients_;  // not ended
   RequestKey next_key_ = 1;
+  uint64_t plan_digest_ = 0;
 };
 
 template <typename Matches>

@@ -5,7 +5,9 @@
 #include <prometheus/registry.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -26,13 +28,14 @@ using ::testing::ElementsAreArray;
 const FakeModelOptions kModel = {.max_context_tokens = 128, .num_blocks = 48};
 
 // Collects what a request's outbox says, on whatever thread waits for it.
-class Reader {
+class Reader : public std::enable_shared_from_this<Reader> {
  public:
+  // Keeps the reader alive: the loop may tell of an end that was read already.
   std::function<void()> OnReady() {
-    return [this] {
-      MutexLock lock(mutex_);
-      ready_ = true;
-      changed_.NotifyAll();
+    return [self = shared_from_this()] {
+      MutexLock lock(self->mutex_);
+      self->ready_ = true;
+      self->changed_.NotifyAll();
     };
   }
 
@@ -70,10 +73,10 @@ class Reader {
 struct Running {
   std::shared_ptr<const Request> request;
   std::shared_ptr<Outbox> outbox;
-  std::unique_ptr<Reader> reader = std::make_unique<Reader>();
+  std::shared_ptr<Reader> reader = std::make_shared<Reader>();
 };
 
-class EngineTest : public testing::Test {
+class EngineTest : public ::testing::Test {
  protected:
   void StartEngine(EngineConfig config = {}) {
     auto link = std::make_unique<ThreadedLink>(kModel);
@@ -161,6 +164,7 @@ TEST_F(EngineTest, ManyClientsWhileTheWorkerDiesAgainAndAgain) {
       });
     }
   }
+  EXPECT_GE(metrics_.worker_restarts_total->Value(), 10);
   EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
   EXPECT_EQ(engine_->replica_status().live_requests, 0u);
   EXPECT_EQ(engine_->replica_status().scheduler.used_blocks, 0u);

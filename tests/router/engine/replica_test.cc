@@ -49,7 +49,7 @@ struct Client {
   }
 };
 
-class ReplicaTest : public testing::Test {
+class ReplicaTest : public ::testing::Test {
  protected:
   ReplicaTest()
       : metrics_(registry_, "fake", "fake:1"),

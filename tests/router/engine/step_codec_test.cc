@@ -271,7 +271,7 @@ struct BadResult {
 
 void PrintTo(const BadResult& bad, std::ostream* out) { *out << bad.name; }
 
-class BadResultTest : public testing::TestWithParam<BadResult> {};
+class BadResultTest : public ::testing::TestWithParam<BadResult> {};
 
 // Starts from a good result for MixedPlan: slot 5 kept 51, slot 9 kept 91.
 TEST_P(BadResultTest, IsRefusedByField) {

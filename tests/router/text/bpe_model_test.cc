@@ -41,7 +41,8 @@ struct RandomModel {
       size_t best_rank = 0;
       size_t best = parts.size();
       for (size_t i = 0; i + 1 < parts.size(); ++i) {
-        for (size_t rank = merges.size(); rank > 0; --rank) {  // a pair seen again takes the later rank
+        for (size_t rank = merges.size(); rank > 0;
+             --rank) {  // a pair seen again takes the later rank
           const Merge& merge = merges[rank - 1];
           if (merge.left != parts[i] || merge.right != parts[i + 1]) continue;
           if (best == parts.size() || rank < best_rank) {

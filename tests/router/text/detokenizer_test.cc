@@ -31,7 +31,7 @@ TEST(DetokenizerTest, SpecialTokensAreShownOnlyWhenAskedFor) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   IncrementalDetokenizer hiding(**tokenizer, /*skip_special_tokens=*/true);
   EXPECT_EQ(hiding.Push(0xC3), "");
-  EXPECT_EQ(hiding.Push(261), "");      // a hidden token does not end the character
+  EXPECT_EQ(hiding.Push(261), "");  // a hidden token does not end the character
   EXPECT_EQ(hiding.Push(0xA9), "\u00e9");
   EXPECT_EQ(hiding.Push(262), "<tool>");
   IncrementalDetokenizer showing(**tokenizer, /*skip_special_tokens=*/false);

@@ -97,9 +97,8 @@ size_t ExpectGoldenIds(const Tokenizer& tokenizer, const std::vector<GoldenCase>
   for (const GoldenCase& golden : cases) {
     const std::string& text = strings.at(golden.string_index);
     const absl::StatusOr<std::vector<TokenId>> ids = tokenizer.Encode(text, golden.options);
-    const bool is_right =
-        golden.refused ? ids.status().code() == absl::StatusCode::kInvalidArgument
-                       : ids.ok() && *ids == golden.ids;
+    const bool is_right = golden.refused ? ids.status().code() == absl::StatusCode::kInvalidArgument
+                                         : ids.ok() && *ids == golden.ids;
     if (is_right || ++num_wrong > 10) continue;
     ADD_FAILURE() << Quoted(text) << " parse_special_tokens " << golden.options.parse_special_tokens
                   << "\n  expected "

@@ -24,8 +24,8 @@ struct GoldenCase {
 };
 std::vector<GoldenCase> ReadGoldenCases(const std::string& name);
 
-// Encodes every case and compares ids; a difference is a test failure that shows the text. Returns the
-// number of cases.
+// Encodes every case and compares ids; a difference is a test failure that shows the text. Returns
+// the number of cases.
 size_t ExpectGoldenIds(const Tokenizer& tokenizer, const std::vector<GoldenCase>& cases,
                        const std::vector<std::string>& strings);
 

@@ -13,7 +13,8 @@ struct Expected {
 };
 
 // The definition, by trying every end and every start.
-Expected Naively(const std::vector<std::string>& stops, const std::string& text, bool include_stop) {
+Expected Naively(const std::vector<std::string>& stops, const std::string& text,
+                 bool include_stop) {
   for (size_t end = 0; end <= text.size(); ++end) {
     for (size_t begin = 0; begin <= end; ++begin) {
       for (size_t i = 0; i < stops.size(); ++i) {
@@ -30,7 +31,8 @@ Expected Naively(const std::vector<std::string>& stops, const std::string& text,
 size_t LongestBeginning(const std::vector<std::string>& stops, const std::string& text) {
   for (size_t length = text.size(); length > 0; --length) {
     for (const std::string& stop : stops) {
-      if (length < stop.size() && stop.starts_with(text.substr(text.size() - length))) return length;
+      if (length < stop.size() && stop.starts_with(text.substr(text.size() - length)))
+        return length;
     }
   }
   return 0;
@@ -107,7 +109,8 @@ TEST(StopMatcherTest, EqualsTheNaiveSearchOnRandomTexts) {
       matched = output.matched;
       if (!matched) {
         const std::string seen = text.substr(0, begin);
-        ASSERT_EQ(shown.size(), begin - LongestBeginning(stops, seen)) << "holds too much or too little";
+        ASSERT_EQ(shown.size(), begin - LongestBeginning(stops, seen))
+            << "holds too much or too little";
       }
     }
     shown += matcher.Flush();

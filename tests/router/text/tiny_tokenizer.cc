@@ -6,12 +6,14 @@ namespace lockstep::router {
 
 nlohmann::json TinyTokenizerJson() {
   nlohmann::json vocabulary = nlohmann::json::object();
-  for (int byte = 0; byte < 256; ++byte) vocabulary[ByteToAlphabet(static_cast<uint8_t>(byte))] = byte;
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary[ByteToAlphabet(static_cast<uint8_t>(byte))] = byte;
   uint32_t next_id = 256;
-  for (const char* token : {"he", "ll", "hell", "hello", "\u0120hello"}) vocabulary[token] = next_id++;
+  for (const char* token : {"he", "ll", "hell", "hello", "\u0120hello"})
+    vocabulary[token] = next_id++;
   const auto added = [](uint32_t id, const char* content, bool special) {
-    return nlohmann::json{{"id", id},           {"content", content},  {"single_word", false},
-                          {"lstrip", false},    {"rstrip", false},     {"normalized", false},
+    return nlohmann::json{{"id", id},          {"content", content}, {"single_word", false},
+                          {"lstrip", false},   {"rstrip", false},    {"normalized", false},
                           {"special", special}};
   };
   nlohmann::json definition;

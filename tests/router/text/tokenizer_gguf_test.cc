@@ -20,7 +20,8 @@ constexpr int32_t kUnused = 5;
 // 256 bytes, "he" (256), "<s>" (257, control), "<u>" (258, user defined), an unused id (259).
 struct TinyGguf {
   TinyGguf() {
-    for (int byte = 0; byte < 256; ++byte) tokens.push_back(ByteToAlphabet(static_cast<uint8_t>(byte)));
+    for (int byte = 0; byte < 256; ++byte)
+      tokens.push_back(ByteToAlphabet(static_cast<uint8_t>(byte)));
     types.assign(256, kNormal);
     const auto add = [this](const char* text, int32_t type) {
       tokens.emplace_back(text);
@@ -74,11 +75,13 @@ TEST(TokenizerGgufTest, BosComesWhereTheFileOrTheFamilyAsksForIt) {
   EXPECT_EQ(llama.Load().value()->Encode("he", {}).value(), (Ids{257, 256}));
   TinyGguf without;
   without.pre = "llama-bpe";
-  without.builder.Uint32("tokenizer.ggml.bos_token_id", 257).Bool("tokenizer.ggml.add_bos_token", false);
+  without.builder.Uint32("tokenizer.ggml.bos_token_id", 257)
+      .Bool("tokenizer.ggml.add_bos_token", false);
   EXPECT_EQ(without.Load().value()->Encode("he", {}).value(), (Ids{256}));
   TinyGguf missing;
   missing.builder.Bool("tokenizer.ggml.add_bos_token", true);
-  EXPECT_THAT(Message(missing.Load().status()), HasSubstr("tokenizer.ggml.bos_token_id is missing"));
+  EXPECT_THAT(Message(missing.Load().status()),
+              HasSubstr("tokenizer.ggml.bos_token_id is missing"));
 }
 
 TEST(TokenizerGgufTest, QwenNormalises) {
@@ -103,10 +106,13 @@ TEST(TokenizerGgufTest, WhatIsNotSupportedIsRefusedByKeyAndValue) {
               HasSubstr("tokenizer.ggml.pre is \"default\", supported: gpt-2, smollm, qwen2"));
   EXPECT_THAT(message([](TinyGguf& g) { g.builder.Bool("tokenizer.ggml.add_space_prefix", true); }),
               HasSubstr("tokenizer.ggml.add_space_prefix is \"true\""));
-  EXPECT_THAT(message([](TinyGguf& g) { g.types.pop_back(); }), HasSubstr("token_type has 259 entries"));
+  EXPECT_THAT(message([](TinyGguf& g) { g.types.pop_back(); }),
+              HasSubstr("token_type has 259 entries"));
   EXPECT_THAT(message([](TinyGguf& g) { g.types[3] = 6; }), HasSubstr("token_type [3] is 6"));
-  EXPECT_THAT(message([](TinyGguf& g) { g.tokens[3] = g.tokens[4]; }), HasSubstr("has ids 3 and 4"));
-  EXPECT_THAT(message([](TinyGguf& g) { g.tokens[3] = "\xFF"; }), HasSubstr("[3] is not valid UTF-8"));
+  EXPECT_THAT(message([](TinyGguf& g) { g.tokens[3] = g.tokens[4]; }),
+              HasSubstr("has ids 3 and 4"));
+  EXPECT_THAT(message([](TinyGguf& g) { g.tokens[3] = "\xFF"; }),
+              HasSubstr("[3] is not valid UTF-8"));
   EXPECT_THAT(message([](TinyGguf& g) { g.merges[0] = "he"; }), HasSubstr("merges [0] is \"he\""));
   EXPECT_THAT(message([](TinyGguf& g) { g.merges[0] = "q q"; }), HasSubstr("no token \"qq\""));
   EXPECT_THAT(message([](TinyGguf& g) { g.builder.Uint32("tokenizer.ggml.eos_token_id", 259); }),

@@ -1,6 +1,9 @@
 // Ids equal to those of Hugging Face `tokenizers`, and text that comes back, for the four families.
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "common/status.h"
 #include "tests/router/text/golden_corpus.h"
 
 namespace lockstep::router {
@@ -39,9 +42,38 @@ TEST_P(TokenizerGoldenTest, TextComesBack) {
 }
 
 TEST(AddedTokenGoldenTest, FlagsMeanWhatTheyMeanInTheReference) {
-  const auto tokenizer = Tokenizer::FromJson(ReadGoldenFile("added_tokens.json"), "", "added_tokens");
+  const auto tokenizer =
+      Tokenizer::FromJson(ReadGoldenFile("added_tokens.json"), "", "added_tokens");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   ExpectGoldenIds(**tokenizer, ReadGoldenCases("added_tokens.ids"), ReadGoldenStrings());
+}
+
+TEST(OwnPatternGoldenTest, PatternsRunByTheLibraryGiveTheSameIds) {
+  const auto tokenizer = Tokenizer::FromJson(ReadGoldenFile("own_pattern.json"), "", "own_pattern");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::vector<std::string> strings = ReadGoldenStrings();
+  EXPECT_GE(ExpectGoldenIds(**tokenizer, ReadGoldenCases("own_pattern.ids"), strings), 2'000u);
+  ExpectRoundTrip(**tokenizer, strings, /*normalized=*/false);
+}
+
+TEST(SharedTokenizerTest, ThreadsGetTheSameIds) {
+  for (const char* name : {"own_pattern", "qwen2"}) {
+    const auto tokenizer =
+        Tokenizer::FromJson(ReadGoldenFile(fmt::format("{}.json", name)), "", name);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const std::vector<std::string> strings = ReadGoldenStrings();
+    const auto cases = ReadGoldenCases(fmt::format("{}.ids", name));
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        for (size_t i = 0; i < cases.size(); i += 8) {
+          const auto ids = (*tokenizer)->Encode(strings[cases[i].string_index], cases[i].options);
+          ASSERT_TRUE(ids.ok() && *ids == cases[i].ids);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TokenizerGoldenTest,

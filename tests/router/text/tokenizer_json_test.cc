@@ -108,9 +108,9 @@ TEST(TokenizerJsonTest, ConfigGivesTemplateAndEndToken) {
   EXPECT_EQ((*tokenizer)->bos_token_id(), 261u);
   EXPECT_EQ((*tokenizer)->eos_token_id(), 262u);
   EXPECT_EQ((*tokenizer)->chat_template(), "{{ 1 }}");
-  const json named = {{"chat_template",
-                       {{{"name", "tool_use"}, {"template", "t"}},
-                        {{"name", "default"}, {"template", "d"}}}}};
+  const json named = {
+      {"chat_template",
+       {{{"name", "tool_use"}, {"template", "t"}}, {{"name", "default"}, {"template", "d"}}}}};
   EXPECT_EQ(LoadTiny(TinyTokenizerJson(), named).value()->chat_template(), "d");
   const auto unknown = LoadTiny(TinyTokenizerJson(), {{"bos_token", "<nope>"}});
   EXPECT_THAT(Message(unknown.status()), HasSubstr("/bos_token"));
@@ -137,13 +137,15 @@ INSTANTIATE_TEST_SUITE_P(
     Definitions, BadDefinitionTest,
     testing::Values(
         BadDefinition{"Version", [](json& d) { d["version"] = "2.0"; }, "/version: is \"2.0\""},
-        BadDefinition{"UnknownField", [](json& d) { d["novelty"] = 1; }, "/novelty: is not a known"},
+        BadDefinition{"UnknownField", [](json& d) { d["novelty"] = 1; },
+                      "/novelty: is not a known"},
         BadDefinition{"Truncation", [](json& d) { d["truncation"] = {{"max_length", 5}}; },
                       "/truncation"},
         BadDefinition{"Padding", [](json& d) { d["padding"] = json::object(); }, "/padding"},
         BadDefinition{"Model", [](json& d) { d["model"]["type"] = "Unigram"; },
                       "/model/type: is \"Unigram\""},
-        BadDefinition{"NoVocabulary", [](json& d) { d["model"].erase("vocab"); }, "has no \"vocab\""},
+        BadDefinition{"NoVocabulary", [](json& d) { d["model"].erase("vocab"); },
+                      "has no \"vocab\""},
         BadDefinition{"ByteFallback", [](json& d) { d["model"]["byte_fallback"] = true; },
                       "/model/byte_fallback: is true"},
         BadDefinition{"Dropout", [](json& d) { d["model"]["dropout"] = 0.1; },
@@ -170,9 +172,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "/pre_tokenizer: ByteLevel must be the last part"},
         BadDefinition{"PreTokenizerPart",
                       [](json& d) {
-                        d["pre_tokenizer"] = {{"type", "Sequence"},
-                                              {"pretokenizers",
-                                               {{{"type", "Whitespace"}}, {{"type", "ByteLevel"}}}}};
+                        d["pre_tokenizer"] = {
+                            {"type", "Sequence"},
+                            {"pretokenizers", {{{"type", "Whitespace"}}, {{"type", "ByteLevel"}}}}};
                       },
                       "/pre_tokenizer/pretokenizers/0/type: is \"Whitespace\""},
         BadDefinition{"NoPreTokenizer", [](json& d) { d["pre_tokenizer"] = nullptr; },
@@ -188,7 +190,8 @@ INSTANTIATE_TEST_SUITE_P(
                                                 {{"type", "ByteLevel"}}}}};
                       },
                       "/pre_tokenizer/pretokenizers/0/pattern/Regex: unsupported escape \"\\w\""},
-        BadDefinition{"PostProcessor", [](json& d) { d["post_processor"] = {{"type", "BertProcessing"}}; },
+        BadDefinition{"PostProcessor",
+                      [](json& d) { d["post_processor"] = {{"type", "BertProcessing"}}; },
                       "/post_processor/type: is \"BertProcessing\""},
         BadDefinition{"Decoder", [](json& d) { d["decoder"] = {{"type", "WordPiece"}}; },
                       "/decoder/type: is \"WordPiece\""},

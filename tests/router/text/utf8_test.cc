@@ -48,8 +48,8 @@ class Utf8Oracle {
  private:
   bool IsCharacter(const std::string& bytes) const {
     if (bytes.size() < 4) return characters_.contains(bytes);
-    return beginnings_.contains(bytes.substr(0, 3)) &&
-           static_cast<uint8_t>(bytes[3]) >= 0x80 && static_cast<uint8_t>(bytes[3]) < 0xC0;
+    return beginnings_.contains(bytes.substr(0, 3)) && static_cast<uint8_t>(bytes[3]) >= 0x80 &&
+           static_cast<uint8_t>(bytes[3]) < 0xC0;
   }
 
   std::set<std::string> characters_;  // of at most 3 bytes
@@ -83,11 +83,11 @@ TEST(Utf8Test, DecodesWhatItEncodes) {
 TEST(Utf8Test, NamesTheFirstInvalidByte) {
   EXPECT_EQ(FindInvalidUtf8("plain ascii that is longer than a word"), std::nullopt);
   EXPECT_EQ(FindInvalidUtf8("abc\xFF"), 3u);
-  EXPECT_EQ(FindInvalidUtf8("0123456789\xE2\x82"), 10u);       // ends early
-  EXPECT_EQ(FindInvalidUtf8("\xED\xA0\x80"), 0u);              // surrogate
-  EXPECT_EQ(FindInvalidUtf8("\xC0\x80"), 0u);                  // overlong
-  EXPECT_EQ(FindInvalidUtf8("\xF4\x90\x80\x80"), 0u);          // above U+10FFFF
-  EXPECT_EQ(FindInvalidUtf8("\xC3\xA9\xC3\xA9\x80"), 4u);      // stray continuation
+  EXPECT_EQ(FindInvalidUtf8("0123456789\xE2\x82"), 10u);   // ends early
+  EXPECT_EQ(FindInvalidUtf8("\xED\xA0\x80"), 0u);          // surrogate
+  EXPECT_EQ(FindInvalidUtf8("\xC0\x80"), 0u);              // overlong
+  EXPECT_EQ(FindInvalidUtf8("\xF4\x90\x80\x80"), 0u);      // above U+10FFFF
+  EXPECT_EQ(FindInvalidUtf8("\xC3\xA9\xC3\xA9\x80"), 4u);  // stray continuation
 }
 
 TEST(Utf8Test, LossyDecodingFollowsTheDefinition) {

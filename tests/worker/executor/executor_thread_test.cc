@@ -61,10 +61,11 @@ class ExecutorThreadTest : public ::testing::Test {
     return thread_->EndLease(epoch, [this, epoch] { Note("end " + std::to_string(epoch)); });
   }
   bool Submit(uint64_t lease_epoch, v1::StepRequest step) {
-    return thread_->Submit(lease_epoch, std::move(step), [this](v1::StepResult result, const StepStats&) {
-      Note((result.has_refusal() ? "refused " : "done ") + std::to_string(result.step_id()));
-      last_result_ = std::move(result);
-    });
+    return thread_->Submit(
+        lease_epoch, std::move(step), [this](v1::StepResult result, const StepStats&) {
+          Note((result.has_refusal() ? "refused " : "done ") + std::to_string(result.step_id()));
+          last_result_ = std::move(result);
+        });
   }
   v1::StepRequest FirstStep(StepSequence& steps) {
     v1::StepRequest step = steps.Next();
@@ -102,7 +103,8 @@ TEST_F(ExecutorThreadTest, ReportsLiveSlots) {
   StepSequence steps(1);
   std::promise<void> ran, ended;
   Begin(1);
-  thread_->Submit(1, FirstStep(steps), [&ran](v1::StepResult, const StepStats&) { ran.set_value(); });
+  thread_->Submit(1, FirstStep(steps),
+                  [&ran](v1::StepResult, const StepStats&) { ran.set_value(); });
   ran.get_future().wait();
   EXPECT_EQ(thread_->num_live_slots(), 1u);
   thread_->EndLease(1, [&ended] { ended.set_value(); });

@@ -8,8 +8,9 @@ namespace lockstep::worker {
 namespace {
 
 // Whatever a router sends, a step is either refused whole or executed; the model checks every batch
-// that reaches it. A place in the pool may be read before anything was written to it (the router says
-// what is computed), which the fake model would take for a bug of ours: it is written once up front.
+// that reaches it. A place in the pool may be read before anything was written to it (the router
+// says what is computed), which the fake model would take for a bug of ours: it is written once up
+// front.
 TEST(HostileStepsTest, NeverCrashAndLeaveTheExecutorUsable) {
   for (const uint64_t seed : {1, 2, 3}) {
     lockstep::testing::FakeForwardModel model;

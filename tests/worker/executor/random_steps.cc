@@ -41,8 +41,8 @@ float RandomSteps::AnyFloat() {
 v1::StartedSlot RandomSteps::AnyStarted() {
   const uint32_t num_known = 1 + Below(40);
   std::vector<TokenId> tokens = MakeTokens(num_known, kVocabSize, random_());
-  v1::StartedSlot started =
-      MakeStarted(Around(kNumSlots), tokens, BlockRange(Below(40), 4 + Below(16)), num_known + 1 + Below(20));
+  v1::StartedSlot started = MakeStarted(
+      Around(kNumSlots), tokens, BlockRange(Below(40), 4 + Below(16)), num_known + 1 + Below(20));
   v1::SlotSampling& sampling = *started.mutable_sampling();
   sampling.set_seed(random_());
   sampling.set_temperature(Chance(0.5) ? 1 : 0);
@@ -57,7 +57,9 @@ v1::StartedSlot RandomSteps::AnyStarted() {
     sampling.set_num_prompt_logprobs(1);
     started.set_first_prompt_logprob(Below(num_known));
   }
-  if (Chance(0.05)) started.set_known_tokens(static_cast<int>(Below(num_known)), Around(kVocabSize));
+  if (Chance(0.05)) {
+    started.set_known_tokens(static_cast<int>(Below(num_known)), Around(kVocabSize));
+  }
   if (Chance(0.03)) sampling.set_temperature(AnyFloat());
   if (Chance(0.03)) sampling.set_top_p(AnyFloat());
   if (Chance(0.03)) sampling.set_frequency_penalty(AnyFloat());

@@ -9,8 +9,8 @@
 
 namespace lockstep::testing {
 
-// Step messages from a router that has gone mad: most are nearly right, so that they get past the first
-// checks. Values cluster around the borders of FakeModelOptions' defaults and eight slots.
+// Step messages from a router that has gone mad: most are nearly right, so that they get past the
+// first checks. Values cluster around the borders of FakeModelOptions' defaults and eight slots.
 class RandomSteps {
  public:
   RandomSteps(uint64_t epoch, uint64_t seed) : epoch_(epoch), random_(seed) {}
@@ -33,8 +33,8 @@ class RandomSteps {
   std::mt19937_64 random_;
   uint64_t last_step_id_ = 0;
   bool resync_ = false;
-  std::vector<SlotId> started_;  // accepted since the latest resync
-  std::vector<SlotId> starting_; // by the message under way
+  std::vector<SlotId> started_;   // accepted since the latest resync
+  std::vector<SlotId> starting_;  // by the message under way
 };
 
 }  // namespace lockstep::testing

@@ -4,121 +4,36 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
-#include <random>
+#include <string>
+#include <vector>
 
-#include "common/hash.h"
 #include "tests/support/fake_forward_model.h"
 #include "tests/worker/executor/step_messages.h"
+#include "tests/worker/executor/test_worker.h"
 
 namespace lockstep::worker {
 namespace {
 
 using ::lockstep::testing::AddRow;
 using ::lockstep::testing::BlockRange;
-using ::lockstep::testing::FakeForwardModel;
 using ::lockstep::testing::FakeModelOptions;
+using ::lockstep::testing::GreedyReference;
+using ::lockstep::testing::kEpoch;
+using ::lockstep::testing::kVocabSize;
 using ::lockstep::testing::MakeStarted;
 using ::lockstep::testing::MakeTokens;
+using ::lockstep::testing::RichSampling;
 using ::lockstep::testing::StepSequence;
+using ::lockstep::testing::TestWorker;
+using ::lockstep::testing::Tokens;
 using ::testing::ElementsAre;
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
-constexpr uint64_t kEpoch = 7;
-constexpr uint64_t kIncarnation = 99;
-constexpr uint32_t kVocabSize = 64;
-
-// One executor on a fake model, one lease.
-class Worker {
- public:
-  explicit Worker(const FakeModelOptions& options = {}, ExecutorLimits limits = {.max_slots = 16})
-      : model_(options), executor_(model_, limits, kIncarnation) {
-    executor_.set_logits_observer([this](const LogitsObservation& seen) {
-      const auto bytes = std::as_bytes(seen.logits);
-      logit_hashes_[seen.slot][seen.position] = Hash64(bytes);
-    });
-    executor_.BeginLease(kEpoch);
-  }
-
-  v1::StepRequest NextStep() { return steps_.Next(); }
-  v1::StepResult Run(const v1::StepRequest& step) {
-    v1::StepResult result;
-    executor_.Execute(step, &result);
-    EXPECT_EQ(result.epoch(), kEpoch);
-    EXPECT_EQ(result.incarnation(), kIncarnation);
-    EXPECT_EQ(result.step_id(), step.step_id());
-    return result;
-  }
-  v1::StepResult RunAccepted(const v1::StepRequest& step) {
-    v1::StepResult result = Run(step);
-    EXPECT_FALSE(result.has_refusal()) << result.refusal().message();
-    return result;
-  }
-  // One step that starts `started` and runs all its tokens.
-  v1::StepResult Prefill(const v1::StartedSlot& started) {
-    v1::StepRequest step = NextStep();
-    *step.add_started() = started;
-    AddRow(step, started.slot(), started.known_tokens_size() - started.num_computed_tokens());
-    return RunAccepted(step);
-  }
-  v1::StepResult Decode(SlotId slot, uint32_t iterations = 1) {
-    v1::StepRequest step = NextStep();
-    step.add_run_slots(slot);
-    step.set_decode_iterations(iterations);
-    return RunAccepted(step);
-  }
-
-  FakeForwardModel& model() { return model_; }
-  StepExecutor& executor() { return executor_; }
-  const std::map<uint32_t, uint64_t>& logit_hashes(SlotId slot) { return logit_hashes_[slot]; }
-
- private:
-  FakeForwardModel model_;
-  StepExecutor executor_;
-  StepSequence steps_{kEpoch};
-  std::map<SlotId, std::map<uint32_t, uint64_t>> logit_hashes_;
-};
-
-std::vector<TokenId> Tokens(const v1::StepResult& result) {
-  return {result.token_ids().begin(), result.token_ids().end()};
-}
-
-TokenId ArgMax(const std::vector<float>& logits) {
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
-// What greedy decoding gives, straight from the model's definition.
-std::vector<TokenId> GreedyReference(const FakeForwardModel& model, std::vector<TokenId> tokens,
-                                     uint32_t num_new) {
-  const size_t num_prompt = tokens.size();
-  for (uint32_t i = 0; i < num_new; ++i) tokens.push_back(ArgMax(model.ExpectedLogits(tokens)));
-  return {tokens.begin() + static_cast<std::ptrdiff_t>(num_prompt), tokens.end()};
-}
-
-v1::SlotSampling RichSampling(uint32_t max_total_tokens) {
-  v1::SlotSampling sampling = lockstep::testing::GreedySampling(max_total_tokens);
-  sampling.set_temperature(1.5f);
-  sampling.set_top_p(0.95f);
-  sampling.set_top_k(40);
-  sampling.set_min_p(0.001f);
-  sampling.set_presence_penalty(0.5f);
-  sampling.set_frequency_penalty(0.25f);
-  sampling.set_repetition_penalty(1.3f);
-  sampling.set_seed(0x123456789abcdef0);
-  sampling.set_sample_index(2);
-  sampling.add_logit_bias_ids(5);
-  sampling.add_logit_bias_values(1.5f);
-  return sampling;
-}
 
 TEST(StepExecutorTest, GreedyDecodingFollowsTheModel) {
-  Worker worker;
+  TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(9, kVocabSize, 1);
   // Blocks in no particular order.
   const v1::StartedSlot started = MakeStarted(3, prompt, {11, 2, 60, 7}, 16);
@@ -130,7 +45,7 @@ TEST(StepExecutorTest, GreedyDecodingFollowsTheModel) {
 }
 
 TEST(StepExecutorTest, ReportsOnlyRowsThatReachTheirLastKnownToken) {
-  Worker worker;
+  TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(10, kVocabSize, 2);
   v1::StepRequest step = worker.NextStep();
   *step.add_started() = MakeStarted(0, prompt, BlockRange(0, 4), 16);
@@ -151,10 +66,10 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-// Runs one sequence with prompt chunks of `chunk` tokens, `restart_after` generated tokens then moving it
-// to another slot and other blocks.
+// Runs one sequence with prompt chunks of `chunk` tokens, `restart_after` generated tokens then
+// moving it to another slot and other blocks.
 Trace RunSampled(uint32_t chunk, std::optional<uint32_t> restart_after, uint32_t num_new) {
-  Worker worker;
+  TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(13, kVocabSize, 3);
   SlotId slot = 4;
   v1::StartedSlot started = MakeStarted(slot, prompt, BlockRange(8, 8), 60);
@@ -186,7 +101,8 @@ Trace RunSampled(uint32_t chunk, std::optional<uint32_t> restart_after, uint32_t
       num_left = 1;
     }
   }
-  for (const SlotId used : {SlotId{4}, SlotId{1}}) trace.logit_hashes.merge(std::map(worker.logit_hashes(used)));
+  for (const SlotId used : {SlotId{4}, SlotId{1}})
+    trace.logit_hashes.merge(std::map(worker.logit_hashes(used)));
   return trace;
 }
 
@@ -210,11 +126,12 @@ TEST(StepExecutorTest, RestartAfterPreemptionDoesNotChangeTokensOrLogits) {
 
 TEST(StepExecutorTest, BatchMatesDoNotChangeTokens) {
   const Trace alone = RunSampled(13, std::nullopt, 8);
-  Worker worker;
+  TestWorker worker;
   v1::StepRequest step = worker.NextStep();
   for (const SlotId slot : {0u, 4u, 9u}) {
-    v1::StartedSlot started = MakeStarted(slot, MakeTokens(slot == 4 ? 13 : 11, kVocabSize, slot == 4 ? 3 : slot),
-                                          BlockRange(slot * 6, 6), 24);
+    v1::StartedSlot started =
+        MakeStarted(slot, MakeTokens(slot == 4 ? 13 : 11, kVocabSize, slot == 4 ? 3 : slot),
+                    BlockRange(slot * 6, 6), 24);
     *started.mutable_sampling() = RichSampling(24);
     if (slot != 4) started.mutable_sampling()->set_seed(slot);
     *step.add_started() = started;
@@ -236,7 +153,7 @@ TEST(StepExecutorTest, MoreRowsAndTokensThanOnePassHolds) {
   FakeModelOptions options;
   options.max_step_tokens = 7;
   options.max_logits_rows = 2;
-  Worker worker(options, {.max_slots = 16, .max_step_tokens = 7});
+  TestWorker worker(options, {.max_slots = 16, .max_step_tokens = 7});
   std::vector<std::vector<TokenId>> prompts;
   std::vector<TokenId> expected;
   for (SlotId slot = 0; slot < 5; ++slot) {
@@ -253,76 +170,17 @@ TEST(StepExecutorTest, MoreRowsAndTokensThanOnePassHolds) {
   EXPECT_EQ(worker.model().num_forwards() - forwards_before, 3u);
 }
 
-TEST(StepExecutorTest, StopIdMakesTheSlotInertForStepsSentAhead) {
-  Worker worker;
-  const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 4);
-  const std::vector<TokenId> greedy = GreedyReference(worker.model(), prompt, 3);
-  v1::StartedSlot started = MakeStarted(2, prompt, BlockRange(0, 4), 16);
-  started.mutable_sampling()->add_stop_token_ids(greedy[2]);
-  worker.Prefill(started);
-  worker.Decode(2);
-  const v1::StepResult last = worker.Decode(2);
-  EXPECT_EQ(Tokens(last), std::vector<TokenId>{greedy[2]});
-  EXPECT_THAT(last.stopped_slots(), ElementsAre(2));
-  EXPECT_THAT(last.stop_causes(), ElementsAre(v1::STOP_CAUSE_TOKEN));
-
-  const uint64_t computed = worker.model().num_tokens();
-  const v1::StepResult ahead = worker.Decode(2);
-  EXPECT_THAT(ahead.inert_slots(), ElementsAre(2));
-  EXPECT_THAT(ahead.sampled_slots(), IsEmpty());
-  EXPECT_EQ(worker.model().num_tokens(), computed);
-  EXPECT_EQ(worker.executor().last_step().num_live_slots, 0u);
-}
-
-TEST(StepExecutorTest, StopsAtMaxTotalTokens) {
-  Worker worker;
-  // Room for exactly the tokens whose KV is ever computed: all but the last.
-  v1::StepResult result = worker.Prefill(MakeStarted(0, MakeTokens(6, kVocabSize, 5), BlockRange(0, 2), 9));
-  EXPECT_THAT(result.stopped_slots(), IsEmpty());
-  result = worker.Decode(0);
-  EXPECT_THAT(result.stopped_slots(), IsEmpty());
-  result = worker.Decode(0);
-  EXPECT_THAT(result.stopped_slots(), ElementsAre(0));
-  EXPECT_THAT(result.stop_causes(), ElementsAre(v1::STOP_CAUSE_LENGTH));
-  EXPECT_THAT(worker.Decode(0).inert_slots(), ElementsAre(0));
-}
-
-TEST(StepExecutorTest, AStopIdThatIsAlsoTheLastTokenCountsAsAStopId) {
-  Worker worker;
-  const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 4);
-  v1::StartedSlot started = MakeStarted(0, prompt, BlockRange(0, 2), 6);
-  started.mutable_sampling()->add_stop_token_ids(GreedyReference(worker.model(), prompt, 1)[0]);
-  EXPECT_THAT(worker.Prefill(started).stop_causes(), ElementsAre(v1::STOP_CAUSE_TOKEN));
-}
-
-TEST(StepExecutorTest, StopIdsAreMaskedWhileTooFewTokensAreKnown) {
-  Worker worker;
-  const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 6);
-  v1::StartedSlot started = MakeStarted(0, prompt, BlockRange(0, 8), 30);
-  // Every token but one is a stop id, so the mask decides what is sampled.
-  for (TokenId token = 1; token < kVocabSize; ++token) started.mutable_sampling()->add_stop_token_ids(token);
-  started.mutable_sampling()->set_min_total_tokens(8);
-  v1::StepResult result = worker.Prefill(started);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(Tokens(result), std::vector<TokenId>{0});
-    EXPECT_THAT(result.stopped_slots(), IsEmpty());
-    result = worker.Decode(0);
-  }
-  std::vector<TokenId> known = prompt;
-  known.insert(known.end(), {0, 0, 0});
-  EXPECT_EQ(Tokens(result), std::vector<TokenId>{ArgMax(worker.model().ExpectedLogits(known))});
-}
-
 TEST(StepExecutorTest, DecodeIterationsEqualSingleSteps) {
-  const auto start = [](Worker& worker) {
+  const auto start = [](TestWorker& worker) {
     for (const SlotId slot : {0u, 1u, 2u}) {
-      v1::StartedSlot started = MakeStarted(slot, MakeTokens(6, kVocabSize, slot), BlockRange(slot * 6, 6), 20);
+      v1::StartedSlot started =
+          MakeStarted(slot, MakeTokens(6, kVocabSize, slot), BlockRange(slot * 6, 6), 20);
       *started.mutable_sampling() = RichSampling(slot == 1 ? 10 : 20);
       started.mutable_sampling()->set_num_logprobs(slot == 2 ? 2 : -1);
       worker.Prefill(started);
     }
   };
-  Worker single, multiple;
+  TestWorker single, multiple;
   start(single);
   start(multiple);
   std::map<SlotId, std::vector<TokenId>> expected;
@@ -334,98 +192,29 @@ TEST(StepExecutorTest, DecodeIterationsEqualSingleSteps) {
     for (int row = 0; row < result.sampled_slots_size(); ++row) {
       expected[result.sampled_slots(row)].push_back(result.token_ids(row));
     }
-    for (const v1::TokenLogprobs& entry : result.logprobs()) expected_logprobs.push_back(entry.SerializeAsString());
+    for (const v1::TokenLogprobs& entry : result.logprobs())
+      expected_logprobs.push_back(entry.SerializeAsString());
   }
   v1::StepRequest step = multiple.NextStep();
   for (const SlotId slot : {0u, 1u, 2u}) step.add_run_slots(slot);
   step.set_decode_iterations(5);
   const v1::StepResult result = multiple.RunAccepted(step);
   EXPECT_THAT(result.sampled_slots(), ElementsAre(0, 1, 2));
-  EXPECT_THAT(result.sampled_counts(), ElementsAre(5, 3, 5));  // slot 1 reaches its length on the way
+  EXPECT_THAT(result.sampled_counts(),
+              ElementsAre(5, 3, 5));  // slot 1 reaches its length on the way
   std::vector<TokenId> flat;
   for (const auto& [slot, tokens] : expected) flat.insert(flat.end(), tokens.begin(), tokens.end());
   EXPECT_EQ(Tokens(result), flat);
   EXPECT_THAT(result.stopped_slots(), ElementsAre(1));
   EXPECT_THAT(result.inert_slots(), IsEmpty());
   std::vector<std::string> logprobs;
-  for (const v1::TokenLogprobs& entry : result.logprobs()) logprobs.push_back(entry.SerializeAsString());
+  for (const v1::TokenLogprobs& entry : result.logprobs())
+    logprobs.push_back(entry.SerializeAsString());
   EXPECT_EQ(logprobs, expected_logprobs);
 }
 
-// Log-probability of `token` in fp64, and its rank.
-std::pair<double, uint32_t> ReferenceLogprob(const std::vector<float>& logits, TokenId token) {
-  double sum = 0;
-  uint32_t rank = 1;
-  for (const float logit : logits) {
-    sum += std::exp(double{logit});
-    if (logit > logits[token]) ++rank;
-  }
-  return {logits[token] - std::log(sum), rank};
-}
-
-TEST(StepExecutorTest, LogprobsAreOfTheRawLogits) {
-  Worker worker;
-  const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 7);
-  v1::StartedSlot started = MakeStarted(1, prompt, BlockRange(0, 4), 16);
-  *started.mutable_sampling() = RichSampling(16);
-  started.mutable_sampling()->set_num_logprobs(3);
-  const v1::StepResult result = worker.Prefill(started);
-  ASSERT_THAT(result.logprobs(), SizeIs(1));
-  const v1::TokenLogprobs& entry = result.logprobs(0);
-  const std::vector<float> logits = worker.model().ExpectedLogits(prompt);
-  const auto [logprob, rank] = ReferenceLogprob(logits, result.token_ids(0));
-  EXPECT_EQ(entry.slot(), 1u);
-  EXPECT_EQ(entry.token_id(), result.token_ids(0));
-  EXPECT_NEAR(entry.logprob(), logprob, 1e-5);
-  EXPECT_EQ(entry.rank(), rank);
-  ASSERT_THAT(entry.top_ids(), SizeIs(3));
-  EXPECT_EQ(entry.top_ids(0), ArgMax(logits));
-  for (int i = 0; i < 3; ++i) {
-    const auto [expected, expected_rank] = ReferenceLogprob(logits, entry.top_ids(i));
-    EXPECT_EQ(expected_rank, static_cast<uint32_t>(i + 1));
-    EXPECT_NEAR(entry.top_logprobs(i), expected, 1e-5);
-  }
-}
-
-TEST(StepExecutorTest, PromptLogprobsOverChunksCoverThePromptOnce) {
-  FakeModelOptions options;
-  options.max_logits_rows = 3;  // below any chunk
-  Worker worker(options);
-  const std::vector<TokenId> prompt = MakeTokens(23, kVocabSize, 8);
-  v1::StartedSlot started = MakeStarted(0, prompt, BlockRange(0, 7), 26);
-  started.set_num_computed_tokens(0);
-  started.set_first_prompt_logprob(4);
-  started.mutable_sampling()->set_num_prompt_logprobs(1);
-  uint32_t next_position = 4;
-  for (const uint32_t chunk : {2u, 7u, 5u, 9u}) {
-    v1::StepRequest step = worker.NextStep();
-    if (next_position == 4 && step.step_id() == 1) *step.add_started() = started;
-    AddRow(step, 0, chunk);
-    const v1::StepResult result = worker.RunAccepted(step);
-    if (step.step_id() == 1) {
-      EXPECT_THAT(result.prompt_logprobs(), IsEmpty());
-      continue;
-    }
-    ASSERT_THAT(result.prompt_logprobs(), SizeIs(1));
-    EXPECT_EQ(result.prompt_logprobs(0).slot(), 0u);
-    EXPECT_EQ(result.prompt_logprobs(0).first_position(), next_position);
-    for (const v1::TokenLogprobs& entry : result.prompt_logprobs(0).entries()) {
-      const std::vector<float> logits =
-          worker.model().ExpectedLogits(std::span(prompt).first(next_position));
-      const auto [logprob, rank] = ReferenceLogprob(logits, prompt[next_position]);
-      EXPECT_EQ(entry.token_id(), prompt[next_position]);
-      EXPECT_NEAR(entry.logprob(), logprob, 1e-5);
-      EXPECT_EQ(entry.rank(), rank);
-      EXPECT_THAT(entry.top_ids(), ElementsAre(ArgMax(logits)));
-      ++next_position;
-    }
-    EXPECT_EQ(result.token_ids_size(), next_position == prompt.size() ? 1 : 0);
-  }
-  EXPECT_EQ(next_position, prompt.size());
-}
-
 TEST(StepExecutorTest, GrownBlocksAreAppended) {
-  Worker worker;
+  TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(4, kVocabSize, 9);
   std::vector<TokenId> generated = Tokens(worker.Prefill(MakeStarted(0, prompt, {5}, 16)));
   for (int i = 0; i < 6; ++i) {
@@ -442,7 +231,7 @@ TEST(StepExecutorTest, GrownBlocksAreAppended) {
 }
 
 TEST(StepExecutorTest, CachedPrefixIsReadFromSharedBlocks) {
-  Worker worker;
+  TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(11, kVocabSize, 10);
   const TokenId first = worker.Prefill(MakeStarted(0, prompt, {0, 1, 2}, 16)).token_ids(0);
   v1::StartedSlot hit = MakeStarted(1, prompt, {0, 1, 20}, 16);
@@ -453,7 +242,7 @@ TEST(StepExecutorTest, CachedPrefixIsReadFromSharedBlocks) {
 }
 
 TEST(StepExecutorTest, OneStepReleasesAndStartsTheSameSlot) {
-  Worker worker;
+  TestWorker worker;
   worker.Prefill(MakeStarted(0, MakeTokens(4, kVocabSize, 11), {0, 1}, 8));
   const std::vector<TokenId> prompt = MakeTokens(7, kVocabSize, 12);
   v1::StepRequest step = worker.NextStep();
@@ -463,63 +252,8 @@ TEST(StepExecutorTest, OneStepReleasesAndStartsTheSameSlot) {
   EXPECT_EQ(Tokens(worker.RunAccepted(step)), GreedyReference(worker.model(), prompt, 1));
 }
 
-TEST(StepExecutorTest, ARowWithoutCandidatesFailsAlone) {
-  Worker worker;
-  const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 13);
-  v1::StepRequest step = worker.NextStep();
-  *step.add_started() = MakeStarted(0, prompt, {0, 1}, 16);
-  v1::StartedSlot failing = MakeStarted(1, prompt, {2, 3}, 16);
-  failing.mutable_sampling()->add_allowed_token_ids(3);
-  failing.mutable_sampling()->add_stop_token_ids(3);
-  failing.mutable_sampling()->set_min_total_tokens(8);
-  *step.add_started() = failing;
-  AddRow(step, 0, 5);
-  AddRow(step, 1, 5);
-  v1::StepResult result = worker.RunAccepted(step);
-  EXPECT_THAT(result.sampled_slots(), ElementsAre(0));
-  ASSERT_THAT(result.errors(), SizeIs(1));
-  EXPECT_EQ(result.errors(0).slot(), 1u);
-  EXPECT_EQ(result.errors(0).code(), static_cast<uint32_t>(absl::StatusCode::kInternal));
-  EXPECT_THAT(result.errors(0).message(), HasSubstr("position 5"));
-
-  step = worker.NextStep();
-  step.set_repeat_rows(true);
-  result = worker.RunAccepted(step);
-  EXPECT_THAT(result.sampled_slots(), ElementsAre(0));
-  EXPECT_THAT(result.inert_slots(), ElementsAre(1));
-}
-
-TEST(StepExecutorTest, NanLogitsFailTheirRowAlsoAmongPromptLogprobs) {
-  FakeModelOptions options;
-  options.max_logits_rows = 2;
-  Worker worker(options);
-  const std::vector<TokenId> prompt = MakeTokens(8, kVocabSize, 14);
-  worker.Prefill(MakeStarted(1, MakeTokens(3, kVocabSize, 15), {8, 9}, 8));
-  worker.model().set_after_forward([](const ForwardBatch& batch, std::span<float> logits) {
-    for (const ForwardRow& row : batch.rows) {
-      if (row.block_table[0] == 0 && !logits.empty()) {
-        std::fill_n(logits.begin(), kVocabSize, std::numeric_limits<float>::quiet_NaN());
-      }
-    }
-  });
-  v1::StartedSlot started = MakeStarted(0, prompt, {0, 1, 2}, 16);
-  started.set_first_prompt_logprob(1);
-  started.mutable_sampling()->set_num_prompt_logprobs(0);
-  v1::StepRequest step = worker.NextStep();
-  *step.add_started() = started;
-  AddRow(step, 0, 8);
-  AddRow(step, 1, 1);
-  const uint64_t computed = worker.model().num_tokens();
-  const v1::StepResult result = worker.RunAccepted(step);
-  EXPECT_THAT(result.sampled_slots(), ElementsAre(1));
-  ASSERT_THAT(result.errors(), SizeIs(1));
-  EXPECT_EQ(result.errors(0).slot(), 0u);
-  // The rest of the failed row is not computed.
-  EXPECT_EQ(worker.model().num_tokens() - computed, 2u + 1u);
-}
-
 TEST(StepExecutorTest, ARefusedStepAppliesNothingAndBlocksUntilResync) {
-  Worker worker;
+  TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 16);
   worker.Prefill(MakeStarted(0, prompt, {0, 1}, 16));
   const uint64_t computed = worker.model().num_tokens();
@@ -557,7 +291,7 @@ TEST(StepExecutorTest, ARefusedStepAppliesNothingAndBlocksUntilResync) {
 }
 
 TEST(StepExecutorTest, LeasesStartEmptyAndStepsOutsideOneAreRefused) {
-  Worker worker;
+  TestWorker worker;
   worker.Prefill(MakeStarted(0, MakeTokens(5, kVocabSize, 17), {0, 1}, 16));
   worker.executor().EndLease();
   v1::StepResult result;
@@ -573,7 +307,7 @@ TEST(StepExecutorTest, LeasesStartEmptyAndStepsOutsideOneAreRefused) {
 }
 
 TEST(StepExecutorTest, CountsRowsByKindAndReportsTimes) {
-  Worker worker;
+  TestWorker worker;
   v1::StepResult result = worker.Prefill(MakeStarted(0, MakeTokens(5, kVocabSize, 18), {0, 1}, 16));
   EXPECT_EQ(worker.executor().last_step().num_prefill_rows, 1u);
   EXPECT_EQ(worker.executor().last_step().num_decode_rows, 0u);

@@ -28,21 +28,25 @@ std::string ErrorOf(LeaseLedger& ledger, const v1::StepRequest& message, absl::S
 
 TEST(LeaseLedgerTest, EpochsOnlyRise) {
   LeaseLedger ledger(kIncarnation);
-  EXPECT_THAT(ErrorOf(ledger, ClaimOf(0), absl::StatusCode::kFailedPrecondition), HasSubstr("above 0"));
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(0), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("above 0"));
   EXPECT_TRUE(ledger.Claim(ClaimOf(5)).ok());
   EXPECT_EQ(ledger.live_epoch(), 5u);
   ledger.End(5);
   EXPECT_EQ(ledger.live_epoch(), 0u);
   EXPECT_EQ(ledger.last_epoch(), 5u);
-  EXPECT_THAT(ErrorOf(ledger, ClaimOf(5), absl::StatusCode::kFailedPrecondition), HasSubstr("above 5, got 5"));
-  EXPECT_THAT(ErrorOf(ledger, ClaimOf(4, true), absl::StatusCode::kFailedPrecondition), HasSubstr("got 4"));
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(5), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("above 5, got 5"));
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(4, true), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("got 4"));
   EXPECT_TRUE(ledger.Claim(ClaimOf(6)).ok());
 }
 
 TEST(LeaseLedgerTest, ALivingLeaseNeedsATakeover) {
   LeaseLedger ledger(kIncarnation);
   ASSERT_TRUE(ledger.Claim(ClaimOf(1)).ok());
-  EXPECT_THAT(ErrorOf(ledger, ClaimOf(2), absl::StatusCode::kFailedPrecondition), HasSubstr("takeover"));
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(2), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("takeover"));
   // A claim that was turned down uses no epoch up.
   EXPECT_EQ(ledger.last_epoch(), 1u);
   EXPECT_TRUE(ledger.Claim(ClaimOf(2, true)).ok());
@@ -54,7 +58,8 @@ TEST(LeaseLedgerTest, ALivingLeaseNeedsATakeover) {
 
 TEST(LeaseLedgerTest, IncarnationMustMatchWhenGiven) {
   LeaseLedger ledger(kIncarnation);
-  EXPECT_THAT(ErrorOf(ledger, ClaimOf(1, false, 41), absl::StatusCode::kFailedPrecondition), HasSubstr("42"));
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(1, false, 41), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("42"));
   EXPECT_TRUE(ledger.Claim(ClaimOf(1, false, kIncarnation)).ok());
 }
 
@@ -62,7 +67,8 @@ TEST(LeaseLedgerTest, AClaimStandsAlone) {
   LeaseLedger ledger(kIncarnation);
   v1::StepRequest no_claim;
   no_claim.set_epoch(1);
-  EXPECT_THAT(ErrorOf(ledger, no_claim, absl::StatusCode::kInvalidArgument), HasSubstr("must be a claim"));
+  EXPECT_THAT(ErrorOf(ledger, no_claim, absl::StatusCode::kInvalidArgument),
+              HasSubstr("must be a claim"));
   v1::StepRequest with_step = ClaimOf(1);
   with_step.set_step_id(1);
   EXPECT_THAT(ErrorOf(ledger, with_step, absl::StatusCode::kInvalidArgument), HasSubstr("alone"));

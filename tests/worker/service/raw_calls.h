@@ -7,15 +7,15 @@
 
 namespace lockstep::testing {
 
-// Calls with hand-made bytes, for services whose messages are not generated here and for bytes that are
-// no message at all.
+// Calls with hand-made bytes, for services whose messages are not generated here and for bytes that
+// are no message at all.
 struct RawReply {
   grpc::Status status;
   std::string first_message;  // empty when none came
 };
 
-// Opens a stream (a unary method takes it as well), sends `message`, closes the sending side, reads one
-// message and ends the call. `method` is "/package.Service/Method".
+// Opens a stream (a unary method takes it as well), sends `message`, closes the sending side, reads
+// one message and ends the call. `method` is "/package.Service/Method".
 RawReply CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                  const std::string& message);
 

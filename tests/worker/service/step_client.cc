@@ -8,7 +8,8 @@ namespace lockstep::testing {
 
 namespace v1 = worker::v1;
 
-StepClient::StepClient(const std::shared_ptr<grpc::Channel>& channel) : stub_(v1::Worker::NewStub(channel)) {
+StepClient::StepClient(const std::shared_ptr<grpc::Channel>& channel)
+    : stub_(v1::Worker::NewStub(channel)) {
   context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
   stream_ = stub_->Execute(&context_);
 }

@@ -9,8 +9,8 @@
 
 namespace lockstep::testing {
 
-// A router as far as the wire goes: one Execute stream, written and read by the test itself. Every wait
-// ends after 20 s with a failed call.
+// A router as far as the wire goes: one Execute stream, written and read by the test itself. Every
+// wait ends after 20 s with a failed call.
 class StepClient {
  public:
   explicit StepClient(const std::shared_ptr<grpc::Channel>& channel);
@@ -33,7 +33,8 @@ class StepClient {
  private:
   std::unique_ptr<worker::v1::Worker::Stub> stub_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<worker::v1::StepRequest, worker::v1::StepResult>> stream_;
+  std::unique_ptr<grpc::ClientReaderWriter<worker::v1::StepRequest, worker::v1::StepResult>>
+      stream_;
   bool finished_ = false;
 };
 

@@ -31,9 +31,10 @@ TEST(WorkerConfigTest, ReportsEveryViolationAtOnce) {
   config.drain_grace = -absl::Seconds(1);
   const absl::Status status = config.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("--model:"), HasSubstr("\n--listen:"),
-                                                   HasSubstr("\n--max-slots: must be in [1, 65536], got 0"),
-                                                   HasSubstr("\n--drain-grace:")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--model:"), HasSubstr("\n--listen:"),
+                    HasSubstr("\n--max-slots: must be in [1, 65536], got 0"),
+                    HasSubstr("\n--drain-grace:")));
 }
 
 TEST(WorkerConfigTest, EveryKnobHasARange) {

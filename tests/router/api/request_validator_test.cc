@@ -1,0 +1,523 @@
+#include "router/api/request_validator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+using Wire = lockstep::v1::GenerateRequest;
+using absl::StatusCode;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Small bounds, so that both sides of each are cheap to test.
+RequestLimits SmallLimits() {
+  RequestLimits limits;
+  limits.max_prompt_bytes = 40;
+  limits.max_chat_messages = 3;
+  limits.max_samples = 4;
+  limits.max_stop_strings = 2;
+  limits.max_stop_string_bytes = 5;
+  limits.max_stop_token_ids = 3;
+  limits.max_logit_bias_entries = 2;
+  limits.max_allowed_token_ids = 3;
+  limits.max_logprobs = 5;
+  limits.max_template_arguments_bytes = 10;
+  return limits;
+}
+
+ModelFacts SmallModel() {
+  ModelFacts model;
+  model.id = "tiny";
+  model.vocab_size = 100;
+  model.max_context_tokens = 32;
+  model.has_chat_template = true;
+  model.eos_token_ids = {2, 7};
+  return model;
+}
+
+Wire TextRequest() {
+  Wire request;
+  request.set_text("hello");
+  return request;
+}
+
+void AddMessage(Wire& request, const std::string& role, const std::string& content) {
+  auto* const message = request.mutable_chat()->add_messages();
+  message->set_role(role);
+  message->set_content(content);
+}
+
+struct CheckCase {
+  std::string name;
+  std::function<void(Wire&)> change;
+  StatusCode code = StatusCode::kOk;
+  std::string message;  // in the error
+};
+void PrintTo(const CheckCase& test_case, std::ostream* out) { *out << test_case.name; }
+
+class CheckRequestTest : public ::testing::TestWithParam<CheckCase> {};
+
+TEST_P(CheckRequestTest, AnswersByField) {
+  Wire request = TextRequest();
+  GetParam().change(request);
+  const absl::Status status = CheckRequest(request, SmallLimits(), SmallModel());
+  EXPECT_EQ(status.code(), GetParam().code) << status;
+  EXPECT_THAT(Message(status), HasSubstr(GetParam().message));
+}
+
+std::string CaseName(const ::testing::TestParamInfo<CheckCase>& info) { return info.param.name; }
+
+CheckCase Good(std::string name, std::function<void(Wire&)> change) {
+  return {std::move(name), std::move(change), StatusCode::kOk, ""};
+}
+CheckCase Bad(std::string name, std::function<void(Wire&)> change, std::string message) {
+  return {std::move(name), std::move(change), StatusCode::kInvalidArgument, std::move(message)};
+}
+CheckCase Unserved(std::string name, std::function<void(Wire&)> change, std::string message) {
+  return {std::move(name), std::move(change), StatusCode::kUnimplemented, std::move(message)};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Identity, CheckRequestTest,
+    ::testing::Values(
+        Good("Plain", [](Wire&) {}),
+        Good("IdAtTheBound", [](Wire& r) { r.set_request_id(std::string(256, 'a')); }),
+        Bad("IdTooLong", [](Wire& r) { r.set_request_id(std::string(257, 'a')); },
+            "request_id: expected at most 256 bytes, got 257"),
+        Good("IdCharacters", [](Wire& r) { r.set_request_id("aZ09._:-"); }),
+        Bad("IdWithNewline", [](Wire& r) { r.set_request_id("a\nb"); },
+            "request_id: expected characters of [A-Za-z0-9._:-], got \"a\\nb\""),
+        Bad("IdWithNul", [](Wire& r) { r.set_request_id(std::string("a\0b", 3)); }, "request_id"),
+        Good("ModelByName", [](Wire& r) { r.set_model("tiny"); }),
+        CheckCase{"OtherModel", [](Wire& r) { r.set_model("huge"); }, StatusCode::kNotFound,
+                  "model: expected \"tiny\" or nothing, got \"huge\""},
+        Bad("TenantCharacters", [](Wire& r) { r.set_tenant("a b"); }, "tenant"),
+        Bad("TenantTooLong", [](Wire& r) { r.set_tenant(std::string(257, 't')); }, "tenant"),
+        Bad("SessionTooLong", [](Wire& r) { r.set_session_id(std::string(257, 's')); }, "session_id"),
+        Good("SaltAtTheBound", [](Wire& r) { r.set_cache_salt(std::string(1024, '#')); }),
+        Bad("SaltTooLong", [](Wire& r) { r.set_cache_salt(std::string(1025, '#')); },
+            "cache_salt: expected at most 1024 bytes, got 1025"),
+        Good("PriorityLow", [](Wire& r) { r.set_priority(-1000); }),
+        Bad("PriorityTooLow", [](Wire& r) { r.set_priority(-1001); }, "priority: expected a number from -1000"),
+        Good("PriorityHigh", [](Wire& r) { r.set_priority(1000); }),
+        Bad("PriorityTooHigh", [](Wire& r) { r.set_priority(1001); }, "priority"),
+        Unserved("Adapter", [](Wire& r) { r.set_adapter("lora"); }, "adapter: "),
+        Good("TruncateAtOne", [](Wire& r) { r.set_truncate_prompt_tokens(1); }),
+        Bad("TruncateToNothing", [](Wire& r) { r.set_truncate_prompt_tokens(0); },
+            "truncate_prompt_tokens: expected a number from 1 to 31, got 0"),
+        Bad("TruncateBeyondContext", [](Wire& r) { r.set_truncate_prompt_tokens(32); },
+            "truncate_prompt_tokens")),
+    CaseName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Prompt, CheckRequestTest,
+    ::testing::Values(
+        Bad("None", [](Wire& r) { r.clear_prompt(); }, "prompt: expected one of text, token_ids, chat"),
+        Good("TextAtTheBound", [](Wire& r) { r.set_text(std::string(40, 'x')); }),
+        Bad("TextTooLong", [](Wire& r) { r.set_text(std::string(41, 'x')); },
+            "text: expected at most 40 bytes, got 41"),
+        Good("LastTokenId", [](Wire& r) { r.mutable_token_ids()->add_ids(99); }),
+        Bad("TokenIdBeyondVocabulary",
+            [](Wire& r) {
+              r.mutable_token_ids()->add_ids(1);
+              r.mutable_token_ids()->add_ids(100);
+            },
+            "token_ids.ids[1]: expected a token id below 100, got 100"),
+        Good("AsManyIdsAsFit",
+             [](Wire& r) { r.mutable_token_ids()->mutable_ids()->Resize(31, 1); }),
+        Bad("TooManyIds", [](Wire& r) { r.mutable_token_ids()->mutable_ids()->Resize(32, 1); },
+            "token_ids.ids: expected at most 31 ids, got 32"),
+        Good("TooManyIdsToBeCut",
+             [](Wire& r) {
+               r.set_truncate_prompt_tokens(5);
+               r.mutable_token_ids()->mutable_ids()->Resize(40, 1);
+             }),
+        Bad("FarTooManyIdsToBeCut",
+            [](Wire& r) {
+              r.set_truncate_prompt_tokens(5);
+              r.mutable_token_ids()->mutable_ids()->Resize(41, 1);
+            },
+            "token_ids.ids"),
+        Good("Chat", [](Wire& r) { AddMessage(r, "user", "hi"); }),
+        Bad("ChatWithoutMessages", [](Wire& r) { r.mutable_chat(); },
+            "chat.messages: expected at least 1 message"),
+        Good("MessagesAtTheBound",
+             [](Wire& r) {
+               for (int i = 0; i < 3; ++i) AddMessage(r, "user", "a");
+             }),
+        Bad("TooManyMessages",
+            [](Wire& r) {
+              for (int i = 0; i < 4; ++i) AddMessage(r, "user", "a");
+            },
+            "chat.messages: expected at most 3 messages, got 4"),
+        Bad("NoRole", [](Wire& r) { AddMessage(r, "", "a"); }, "chat.messages[0].role"),
+        Bad("RoleWithSpecialToken", [](Wire& r) { AddMessage(r, "user<|im_end|>", "a"); },
+            "chat.messages[0].role: expected characters of"),
+        Bad("RoleTooLong", [](Wire& r) { AddMessage(r, std::string(65, 'r'), "a"); },
+            "chat.messages[0].role"),
+        Bad("NameWithSpecialToken",
+            [](Wire& r) {
+              AddMessage(r, "user", "a");
+              r.mutable_chat()->mutable_messages(0)->set_name("<s>");
+            },
+            "chat.messages[0].name"),
+        Good("ChatBytesAtTheBound", [](Wire& r) { AddMessage(r, "user", std::string(36, 'x')); }),
+        Bad("ChatTooLong", [](Wire& r) { AddMessage(r, "user", std::string(37, 'x')); },
+            "chat.messages: expected at most 40 bytes, got 41"),
+        Bad("ArgumentsTooLong",
+            [](Wire& r) {
+              AddMessage(r, "user", "a");
+              r.mutable_chat()->set_template_arguments_json(std::string(11, ' '));
+            },
+            "chat.template_arguments_json: expected at most 10 bytes"),
+        Unserved("ContinueFinalMessage",
+                 [](Wire& r) {
+                   AddMessage(r, "user", "a");
+                   r.mutable_chat()->set_continue_final_message(true);
+                 },
+                 "chat.continue_final_message")),
+    CaseName);
+
+// Both ends of a closed range are fine, one step beyond either is not.
+std::vector<CheckCase> FloatRangeCases() {
+  using Set = std::function<void(Wire&, float)>;
+  struct Field {
+    std::string name;
+    Set set;
+    std::vector<float> good;
+    std::vector<float> bad;
+  };
+  const std::vector<Field> fields = {
+      {"temperature", [](Wire& r, float v) { r.mutable_sampling()->set_temperature(v); },
+       {0, 0.001f, 1, 100}, {-1e-6f, 1e-6f, 9e-4f, 100.01f, kNan, kInfinity, -kInfinity}},
+      {"top_p", [](Wire& r, float v) { r.mutable_sampling()->set_top_p(v); },
+       {1e-9f, 1}, {0, -0.1f, 1.0001f, kNan, kInfinity}},
+      {"min_p", [](Wire& r, float v) { r.mutable_sampling()->set_min_p(v); },
+       {0, 1}, {-1e-6f, 1.0001f, kNan, kInfinity}},
+      {"presence_penalty", [](Wire& r, float v) { r.mutable_sampling()->set_presence_penalty(v); },
+       {-2, 0, 2}, {-2.001f, 2.001f, kNan, kInfinity}},
+      {"frequency_penalty", [](Wire& r, float v) { r.mutable_sampling()->set_frequency_penalty(v); },
+       {-2, 0, 2}, {-2.001f, 2.001f, kNan, kInfinity}},
+      {"repetition_penalty", [](Wire& r, float v) { r.mutable_sampling()->set_repetition_penalty(v); },
+       {1e-6f, 1, 10}, {0, -1, 10.01f, kNan, kInfinity}},
+      {"logit_bias[5]", [](Wire& r, float v) { (*r.mutable_sampling()->mutable_logit_bias())[5] = v; },
+       {-100, 0, 100}, {-100.01f, 100.01f, kNan, kInfinity}},
+  };
+  std::vector<CheckCase> cases;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const Field& field = fields[f];
+    const auto add = [&](float value, bool good) {
+      const auto change = [set = field.set, value](Wire& r) { set(r, value); };
+      const std::string name = fmt::format("Field{}Case{}", f, cases.size());
+      cases.push_back(good ? Good(name, change) : Bad(name, change, "sampling." + field.name + ": expected"));
+    };
+    for (const float value : field.good) add(value, true);
+    for (const float value : field.bad) add(value, false);
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(FloatRanges, CheckRequestTest, ::testing::ValuesIn(FloatRangeCases()), CaseName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Sampling, CheckRequestTest,
+    ::testing::Values(
+        Good("NAtTheBounds", [](Wire& r) { r.mutable_sampling()->set_n(4); }),
+        Bad("NZero", [](Wire& r) { r.mutable_sampling()->set_n(0); },
+            "sampling.n: expected a number from 1 to 4, got 0"),
+        Bad("NTooLarge", [](Wire& r) { r.mutable_sampling()->set_n(5); }, "sampling.n"),
+        Bad("BiasBeyondVocabulary",
+            [](Wire& r) { (*r.mutable_sampling()->mutable_logit_bias())[100] = 1; },
+            "sampling.logit_bias[100]: expected a token id below 100"),
+        Bad("TooManyBiases",
+            [](Wire& r) {
+              for (int id = 0; id < 3; ++id) (*r.mutable_sampling()->mutable_logit_bias())[id] = 1;
+            },
+            "sampling.logit_bias: expected at most 2 entries, got 3"),
+        Good("AllowedAtTheBound",
+             [](Wire& r) { r.mutable_sampling()->mutable_allowed_token_ids()->Resize(3, 99); }),
+        Bad("TooManyAllowed",
+            [](Wire& r) { r.mutable_sampling()->mutable_allowed_token_ids()->Resize(4, 1); },
+            "sampling.allowed_token_ids: expected at most 3 ids, got 4"),
+        Bad("AllowedBeyondVocabulary",
+            [](Wire& r) { r.mutable_sampling()->add_allowed_token_ids(100); },
+            "sampling.allowed_token_ids[0]: expected a token id below 100, got 100"),
+        Unserved("JsonSchema", [](Wire& r) { r.mutable_sampling()->set_json_schema("{}"); },
+                 "sampling.json_schema"),
+        Unserved("Regex", [](Wire& r) { r.mutable_sampling()->set_regex("a*"); }, "sampling.regex"),
+        Unserved("Grammar", [](Wire& r) { r.mutable_sampling()->set_grammar("root ::="); },
+                 "sampling.grammar"),
+        Unserved("JsonObject", [](Wire& r) { r.mutable_sampling()->set_json_object(false); },
+                 "sampling.json_object"),
+        Unserved("FieldOfTheFuture",
+                 [](Wire& r) {
+                   auto* const sampling = r.mutable_sampling();
+                   sampling->GetReflection()->MutableUnknownFields(sampling)->AddVarint(99, 1);
+                 },
+                 "sampling: field number 99 of lockstep.v1.SamplingParams is not known")),
+    CaseName);
+
+INSTANTIATE_TEST_SUITE_P(
+    StopAndOutput, CheckRequestTest,
+    ::testing::Values(
+        Good("MaxTokensOne", [](Wire& r) { r.mutable_stop()->set_max_tokens(1); }),
+        Bad("MaxTokensZero", [](Wire& r) { r.mutable_stop()->set_max_tokens(0); },
+            "stop.max_tokens: expected a number from 1 to 31, got 0"),
+        Good("MaxTokensOfTheContext", [](Wire& r) { r.mutable_stop()->set_max_tokens(31); }),
+        Bad("MaxTokensBeyondTheContext", [](Wire& r) { r.mutable_stop()->set_max_tokens(32); },
+            "stop.max_tokens"),
+        Bad("MaxTokensHuge", [](Wire& r) { r.mutable_stop()->set_max_tokens(0xffffffff); },
+            "stop.max_tokens"),
+        Bad("MinTokensHuge", [](Wire& r) { r.mutable_stop()->set_min_tokens(32); }, "stop.min_tokens"),
+        Good("StopAtTheBounds",
+             [](Wire& r) {
+               r.mutable_stop()->add_stop("abcde");
+               r.mutable_stop()->add_stop("x");
+             }),
+        Bad("TooManyStops",
+            [](Wire& r) {
+              for (int i = 0; i < 3; ++i) r.mutable_stop()->add_stop("x");
+            },
+            "stop.stop: expected at most 2 strings, got 3"),
+        Bad("StopTooLong", [](Wire& r) { r.mutable_stop()->add_stop("abcdef"); },
+            "stop.stop[0]: expected at most 5 bytes, got 6"),
+        Bad("StopEmpty", [](Wire& r) { r.mutable_stop()->add_stop(""); },
+            "stop.stop[0]: expected at least 1 byte"),
+        Good("StopIdsAtTheBound",
+             [](Wire& r) { r.mutable_stop()->mutable_stop_token_ids()->Resize(3, 99); }),
+        Bad("TooManyStopIds", [](Wire& r) { r.mutable_stop()->mutable_stop_token_ids()->Resize(4, 1); },
+            "stop.stop_token_ids: expected at most 3 ids, got 4"),
+        Bad("StopIdBeyondVocabulary", [](Wire& r) { r.mutable_stop()->add_stop_token_ids(100); },
+            "stop.stop_token_ids[0]"),
+        Good("LogprobsAtTheBound",
+             [](Wire& r) {
+               r.mutable_output()->set_logprobs(5);
+               r.mutable_output()->set_prompt_logprobs(5);
+             }),
+        Bad("LogprobsTooMany", [](Wire& r) { r.mutable_output()->set_logprobs(6); },
+            "output.logprobs: expected a number from 0 to 5, got 6"),
+        Bad("PromptLogprobsTooMany", [](Wire& r) { r.mutable_output()->set_prompt_logprobs(6); },
+            "output.prompt_logprobs: expected a number from 0 to 5, got 6")),
+    CaseName);
+
+TEST(CheckRequestTest, ChatNeedsATemplate) {
+  ModelFacts model = SmallModel();
+  model.has_chat_template = false;
+  Wire request;
+  AddMessage(request, "user", "hi");
+  EXPECT_THAT(Message(CheckRequest(request, SmallLimits(), model)),
+              HasSubstr("chat: expected text or token_ids, as model \"tiny\" has no chat template"));
+}
+
+TEST(CheckRequestTest, LongForeignTextIsCutInMessages) {
+  Wire request = TextRequest();
+  request.set_model(std::string(5000, 'm'));
+  EXPECT_LT(Message(CheckRequest(request, SmallLimits(), SmallModel())).size(), 200u);
+}
+
+// --- BuildRequest ---
+
+RequestContext Context() {
+  RequestContext context;
+  context.key = 17;
+  context.made_up_id = "made-up";
+  context.drawn_seed = 1234;
+  context.now = absl::FromUnixSeconds(1000);
+  return context;
+}
+
+absl::StatusOr<Request> Build(const Wire& wire, std::vector<TokenId> prompt) {
+  return BuildRequest(wire, std::move(prompt), SmallLimits(), SmallModel(), Context());
+}
+
+TEST(BuildRequestTest, DefaultsOfServerAndModel) {
+  ModelFacts model = SmallModel();
+  model.defaults.temperature = 0.6f;
+  model.defaults.top_k = 20;
+  const absl::StatusOr<Request> request =
+      BuildRequest(TextRequest(), {5, 6, 7}, SmallLimits(), model, Context());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->key, 17u);
+  EXPECT_EQ(request->id, "made-up");
+  EXPECT_EQ(request->arrival, Context().now);
+  EXPECT_EQ(request->deadline, absl::InfiniteFuture());
+  EXPECT_EQ(request->num_samples, 1u);
+  EXPECT_THAT(request->prompt_tokens, ElementsAre(5, 6, 7));
+  EXPECT_FALSE(request->bypass_prefix_cache);
+  const SamplingParams& sampling = request->sampling;
+  EXPECT_EQ(sampling.temperature, 0.6f);
+  EXPECT_EQ(sampling.top_k, 20u);
+  EXPECT_EQ(sampling.top_p, 1.0f);
+  EXPECT_EQ(sampling.repetition_penalty, 1.0f);
+  EXPECT_EQ(sampling.seed, 1234u);
+  EXPECT_THAT(sampling.stop_token_ids, ElementsAre(2, 7));
+  EXPECT_EQ(sampling.min_new_tokens, 0u);
+  EXPECT_EQ(sampling.max_new_tokens, 29u);
+  EXPECT_EQ(sampling.num_logprobs, -1);
+  EXPECT_EQ(sampling.num_prompt_logprobs, -1);
+}
+
+TEST(BuildRequestTest, WhatTheClientSaysWins) {
+  Wire wire = TextRequest();
+  wire.set_request_id("mine");
+  wire.set_tenant("t");
+  wire.set_cache_salt("salt");
+  wire.set_priority(-3);
+  wire.set_bypass_prefix_cache(true);
+  auto* const sampling = wire.mutable_sampling();
+  sampling->set_temperature(0);
+  sampling->set_top_p(0.5f);
+  sampling->set_top_k(0);
+  sampling->set_min_p(0.1f);
+  sampling->set_presence_penalty(1);
+  sampling->set_frequency_penalty(-1);
+  sampling->set_repetition_penalty(1.5f);
+  sampling->set_seed(0);
+  sampling->set_n(3);
+  (*sampling->mutable_logit_bias())[9] = -1;
+  (*sampling->mutable_logit_bias())[3] = 2;
+  for (const TokenId id : {9u, 3u, 9u}) sampling->add_allowed_token_ids(id);
+  wire.mutable_stop()->set_max_tokens(6);
+  wire.mutable_stop()->set_min_tokens(2);
+  for (const TokenId id : {9u, 2u}) wire.mutable_stop()->add_stop_token_ids(id);
+  wire.mutable_output()->set_logprobs(0);
+  wire.mutable_output()->set_prompt_logprobs(2);
+
+  const absl::StatusOr<Request> request = Build(wire, {5});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->id, "mine");
+  EXPECT_EQ(request->tenant, "t");
+  EXPECT_EQ(request->cache_salt, "salt");
+  EXPECT_EQ(request->priority, -3);
+  EXPECT_TRUE(request->bypass_prefix_cache);
+  EXPECT_EQ(request->num_samples, 3u);
+  const SamplingParams& out = request->sampling;
+  EXPECT_EQ(out.temperature, 0.0f);
+  EXPECT_EQ(out.top_p, 0.5f);
+  EXPECT_EQ(out.min_p, 0.1f);
+  EXPECT_EQ(out.presence_penalty, 1.0f);
+  EXPECT_EQ(out.frequency_penalty, -1.0f);
+  EXPECT_EQ(out.repetition_penalty, 1.5f);
+  EXPECT_EQ(out.seed, 0u);
+  EXPECT_THAT(out.logit_bias, ElementsAre(Pair(3, 2.0f), Pair(9, -1.0f)));
+  EXPECT_THAT(out.allowed_token_ids, ElementsAre(3, 9));
+  EXPECT_THAT(out.stop_token_ids, ElementsAre(2, 7, 9));
+  EXPECT_EQ(out.min_new_tokens, 2u);
+  EXPECT_EQ(out.max_new_tokens, 6u);
+  EXPECT_EQ(out.num_logprobs, 0);
+  EXPECT_EQ(out.num_prompt_logprobs, 2);
+}
+
+TEST(BuildRequestTest, IgnoreEosLeavesTheClientsStopIds) {
+  Wire wire = TextRequest();
+  wire.mutable_stop()->set_ignore_eos(true);
+  EXPECT_THAT(Build(wire, {5})->sampling.stop_token_ids, IsEmpty());
+  wire.mutable_stop()->add_stop_token_ids(4);
+  EXPECT_THAT(Build(wire, {5})->sampling.stop_token_ids, ElementsAre(4));
+}
+
+TEST(BuildRequestTest, TruncationKeepsTheEnd) {
+  Wire wire = TextRequest();
+  wire.set_truncate_prompt_tokens(2);
+  EXPECT_THAT(Build(wire, {5, 6, 7, 8})->prompt_tokens, ElementsAre(7, 8));
+  EXPECT_THAT(Build(wire, {5})->prompt_tokens, ElementsAre(5));
+}
+
+std::string BuildError(const Wire& wire, size_t num_prompt_tokens) {
+  const absl::StatusOr<Request> request = Build(wire, std::vector<TokenId>(num_prompt_tokens, 1));
+  EXPECT_EQ(request.status().code(), StatusCode::kInvalidArgument);
+  return Message(request.status());
+}
+
+TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
+  Wire wire = TextRequest();
+  EXPECT_THAT(BuildError(wire, 0), HasSubstr("prompt: expected 1 to 31 tokens (context 32), got 0"));
+  EXPECT_TRUE(Build(wire, std::vector<TokenId>(31, 1)).ok());
+  EXPECT_THAT(BuildError(wire, 32), HasSubstr("got 32"));
+  wire.mutable_stop()->set_max_tokens(20);
+  EXPECT_TRUE(Build(wire, std::vector<TokenId>(12, 1)).ok());
+  EXPECT_THAT(BuildError(wire, 13),
+              HasSubstr("stop.max_tokens: expected at most 19 (context 32 less 13 prompt tokens), got 20"));
+}
+
+TEST(BuildRequestTest, PromptLimitBelowTheContext) {
+  RequestLimits limits = SmallLimits();
+  limits.max_prompt_tokens = 4;
+  const auto build = [&](size_t size) {
+    return BuildRequest(TextRequest(), std::vector<TokenId>(size, 1), limits, SmallModel(), Context());
+  };
+  EXPECT_TRUE(build(4).ok());
+  EXPECT_THAT(Message(build(5).status()), HasSubstr("prompt: expected 1 to 4 tokens"));
+}
+
+TEST(BuildRequestTest, MinTokensNotAboveMaxTokens) {
+  Wire wire = TextRequest();
+  wire.mutable_stop()->set_max_tokens(5);
+  wire.mutable_stop()->set_min_tokens(5);
+  EXPECT_TRUE(Build(wire, {1}).ok());
+  wire.mutable_stop()->set_min_tokens(6);
+  EXPECT_THAT(BuildError(wire, 1), HasSubstr("stop.min_tokens: expected at most max_tokens = 5, got 6"));
+}
+
+TEST(BuildRequestTest, SomethingMustBeLeftToSample) {
+  Wire wire = TextRequest();
+  wire.mutable_sampling()->add_allowed_token_ids(7);
+  EXPECT_TRUE(Build(wire, {1}).ok());
+  wire.mutable_stop()->set_min_tokens(1);
+  EXPECT_THAT(BuildError(wire, 1), HasSubstr("sampling.allowed_token_ids"));
+  wire.mutable_sampling()->add_allowed_token_ids(8);
+  EXPECT_TRUE(Build(wire, {1}).ok());
+}
+
+TEST(BuildRequestTest, PromptLogprobsFitOneMessage) {
+  RequestLimits limits = SmallLimits();
+  limits.max_prompt_logprob_cells = 50;
+  Wire wire = TextRequest();
+  wire.mutable_output()->set_prompt_logprobs(2);
+  const auto build = [&](size_t size) {
+    return BuildRequest(wire, std::vector<TokenId>(size, 1), limits, SmallModel(), Context());
+  };
+  EXPECT_TRUE(build(10).ok());
+  EXPECT_THAT(Message(build(11).status()),
+              HasSubstr("output.prompt_logprobs: expected a prompt of at most 10 tokens for k = 2, got 11"));
+}
+
+TEST(BuildRequestTest, DeadlineInThePast) {
+  RequestContext context = Context();
+  context.deadline = context.now;
+  EXPECT_EQ(BuildRequest(TextRequest(), {1}, SmallLimits(), SmallModel(), context).status().code(),
+            StatusCode::kDeadlineExceeded);
+  context.deadline = context.now + absl::Nanoseconds(1);
+  EXPECT_TRUE(BuildRequest(TextRequest(), {1}, SmallLimits(), SmallModel(), context).ok());
+}
+
+TEST(RequestLimitsTest, ReportsEveryViolation) {
+  EXPECT_TRUE(RequestLimits{}.Validate().ok());
+  RequestLimits limits;
+  limits.max_prompt_bytes = 0;
+  limits.max_samples = 0;
+  limits.max_logprobs = 2000;
+  const std::string message = Message(limits.Validate());
+  EXPECT_THAT(message, HasSubstr("max_prompt_bytes"));
+  EXPECT_THAT(message, HasSubstr("max_samples"));
+  EXPECT_THAT(message, HasSubstr("max_logprobs"));
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,103 @@
+#include "router/core/step_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::router {
+namespace {
+
+void ObserveDecodes(StepBudget& budget, absl::Duration compute, uint32_t iterations = 1) {
+  for (int i = 0; i < 40; ++i) {
+    budget.Observe({.num_prefill_tokens = 0,
+                    .num_decode_tokens = 8,
+                    .decode_iterations = iterations,
+                    .compute = compute});
+  }
+}
+
+void ObservePrefills(StepBudget& budget, uint32_t num_tokens, absl::Duration compute) {
+  for (int i = 0; i < 40; ++i) {
+    budget.Observe({.num_prefill_tokens = num_tokens,
+                    .num_decode_tokens = 8,
+                    .decode_iterations = 1,
+                    .compute = compute});
+  }
+}
+
+TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
+  StepBudget budget(absl::InfiniteDuration());
+  ObserveDecodes(budget, absl::Seconds(1));
+  ObservePrefills(budget, 10, absl::Seconds(10));
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 5000u);
+  EXPECT_EQ(budget.DecodeIterations(8), 8u);
+}
+
+TEST(StepBudgetTest, TheFirstChunkIsSmall) {
+  const StepBudget budget(absl::Milliseconds(10));
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 64u);
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(10), 10u);
+  EXPECT_EQ(budget.DecodeIterations(8), 1u);
+}
+
+TEST(StepBudgetTest, ChunksFillWhatDecodesLeaveOfTheTarget) {
+  StepBudget budget(absl::Milliseconds(30));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));  // 0.1 ms a token beside the decodes
+  EXPECT_EQ(budget.decode_time(), absl::Milliseconds(10));
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 200u);
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(150), 150u);
+}
+
+TEST(StepBudgetTest, ChunksFollowWhatIsMeasured) {
+  StepBudget budget(absl::Milliseconds(30));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));
+  const uint32_t before = budget.PrefillTokensBesideDecodes(5000);
+  ObservePrefills(budget, 100, absl::Milliseconds(50));
+  EXPECT_LT(budget.PrefillTokensBesideDecodes(5000), before / 2);
+  ObservePrefills(budget, 100, absl::Milliseconds(15));
+  EXPECT_GT(budget.PrefillTokensBesideDecodes(5000), before);
+}
+
+TEST(StepBudgetTest, PromptsAdvanceEvenWhenTheTargetIsMissed) {
+  StepBudget budget(absl::Milliseconds(5));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(100));
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 16u);
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(3), 3u);
+}
+
+TEST(StepBudgetTest, AFreePrefillGrowsStepByStep) {
+  StepBudget budget(absl::Milliseconds(20));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 64, absl::Milliseconds(10));  // no slower than decodes alone
+  const uint32_t chunk = budget.PrefillTokensBesideDecodes(100000);
+  EXPECT_GT(chunk, 64u);
+  EXPECT_LE(chunk, 64u * 8);
+}
+
+TEST(StepBudgetTest, IterationsFillTheTarget) {
+  StepBudget budget(absl::Milliseconds(10));
+  ObserveDecodes(budget, absl::Milliseconds(9), 3);
+  EXPECT_EQ(budget.decode_time(), absl::Milliseconds(3));
+  EXPECT_EQ(budget.DecodeIterations(8), 3u);
+  EXPECT_EQ(budget.DecodeIterations(2), 2u);
+  ObserveDecodes(budget, absl::Milliseconds(40));
+  EXPECT_EQ(budget.DecodeIterations(8), 1u);
+}
+
+TEST(StepBudgetTest, UnmeasuredStepsTeachNothing) {
+  StepBudget budget(absl::Milliseconds(10));
+  budget.Observe({.num_prefill_tokens = 0,
+                  .num_decode_tokens = 1,
+                  .decode_iterations = 1,
+                  .compute = absl::ZeroDuration()});
+  budget.Observe({.num_prefill_tokens = 9,
+                  .num_decode_tokens = 1,
+                  .decode_iterations = 1,
+                  .compute = absl::Milliseconds(-1)});
+  EXPECT_EQ(budget.decode_time(), absl::ZeroDuration());
+  EXPECT_EQ(budget.time_per_prefill_token(), absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/worker/v1/worker.pb.h"
+
+namespace lockstep::testing {
+
+// One way to break the rules of a step, and the answer that it gets. The cases spoil the step that
+// step_validator_test.cc describes: good, and starting slot 5.
+struct BadStep {
+  std::string name;
+  std::function<void(worker::v1::StepRequest&)> spoil;
+  std::string message;  // a part of it
+  absl::StatusCode code = absl::StatusCode::kInvalidArgument;
+};
+
+std::vector<BadStep> BadStarts();
+std::vector<BadStep> BadSampling();
+std::vector<BadStep> BadSlots();  // released and grown ones
+std::vector<BadStep> BadRows();
+std::vector<BadStep> BadOrder();  // epoch, step_id, and what has no place in a step
+
+}  // namespace lockstep::testing
