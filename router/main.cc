@@ -11,13 +11,13 @@
 
 #include "common/admin_server.h"
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "common/logging.h"
 #include "common/shutdown_signal.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "router/api/router_server.h"
 #include "router/api/served_model.h"
-#include "router/command_line.h"
 #include "router/core/policies.h"
 #include "router/engine/router_metrics.h"
 #include "router/router_config.h"
@@ -34,13 +34,17 @@ const RouterConfig& Defaults() {
 
 }  // namespace
 
-ABSL_FLAG(std::string, model, "", "model folder or *.gguf file, for tokenizer, template and limits");
-ABSL_FLAG(std::string, model_id, "", "the name that clients use; default: the file's or folder's name");
+ABSL_FLAG(std::string, model, "",
+          "model folder or *.gguf file, for tokenizer, template and limits");
+ABSL_FLAG(std::string, model_id, "",
+          "the name that clients use; default: the file's or folder's name");
 ABSL_FLAG(std::string, worker, "127.0.0.1:50061", "host:port of the worker");
-ABSL_FLAG(std::string, listen, Defaults().server.listen, "host:port of the public gRPC API; port 0: any");
+ABSL_FLAG(std::string, listen, Defaults().server.listen,
+          "host:port of the public gRPC API; port 0: any");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
 ABSL_FLAG(bool, insecure, Defaults().insecure, "allow addresses beyond this machine, without TLS");
-ABSL_FLAG(bool, takeover, Defaults().worker.takeover, "take the worker from another router that holds it");
+ABSL_FLAG(bool, takeover, Defaults().worker.takeover,
+          "take the worker from another router that holds it");
 ABSL_FLAG(absl::Duration, priority_ageing, Defaults().priority_ageing,
           "waiting this long makes up for one level of priority");
 ABSL_FLAG(uint32_t, max_waiting_requests, Defaults().server.engine.admission.max_waiting_requests,
@@ -54,14 +58,16 @@ ABSL_FLAG(uint64_t, max_pending_output_bytes, Defaults().server.engine.max_pendi
 ABSL_FLAG(uint32_t, max_running_sequences,
           Defaults().server.engine.replica.scheduler.max_running_sequences, "sequences of a step");
 ABSL_FLAG(uint32_t, max_steps_in_flight,
-          Defaults().server.engine.replica.scheduler.max_steps_in_flight, "steps sent ahead of results");
+          Defaults().server.engine.replica.scheduler.max_steps_in_flight,
+          "steps sent ahead of results");
 ABSL_FLAG(uint32_t, max_prefill_tokens_per_step,
           Defaults().server.engine.replica.scheduler.max_prefill_tokens_per_step,
           "prompt tokens of a step; 0: as many as the worker takes");
 ABSL_FLAG(uint32_t, max_decode_iterations,
           Defaults().server.engine.replica.scheduler.max_decode_iterations,
           "tokens that one step may decode per sequence while nobody waits");
-ABSL_FLAG(absl::Duration, target_step_time, Defaults().server.engine.replica.scheduler.target_step_time,
+ABSL_FLAG(absl::Duration, target_step_time,
+          Defaults().server.engine.replica.scheduler.target_step_time,
           "prefill chunks shrink to keep steps this short");
 ABSL_FLAG(absl::Duration, step_timeout, Defaults().server.engine.replica.step_timeout,
           "a worker that takes longer over a step is given up");
@@ -144,7 +150,8 @@ absl::Status Run(RouterConfig config) {
   const ShutdownSignal shutdown_signal;
   spdlog::info("lockstep-router {} ({}), model {}, worker {}", Version(), GitCommit(), config.model,
                config.worker.address);
-  LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model, ServedModel::Load(config.model, config.model_id));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model,
+                            ServedModel::Load(config.model, config.model_id));
   config.worker.expected = model.expected();
 
   const RealClock clock;
@@ -157,16 +164,17 @@ absl::Status Run(RouterConfig config) {
                                           .policy = MakePriorityPolicy(config.priority_ageing),
                                           .metrics = &metrics,
                                           .clock = &clock}));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<AdminServer> admin,
-      AdminServer::Start(config.admin_listen, registry, [&server] { return Health(server->engine()); }));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
+                            AdminServer::Start(config.admin_listen, registry,
+                                               [&server] { return Health(server->engine()); }));
   std::printf("LISTENING grpc=%s admin=%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str());
   std::fflush(stdout);
 
   shutdown_signal.Wait();
   spdlog::info("draining for at most {}", absl::FormatDuration(config.drain_timeout));
-  if (!server->Drain(config.drain_timeout)) spdlog::warn("requests were cut off by the end of the drain");
+  if (!server->Drain(config.drain_timeout))
+    spdlog::warn("requests were cut off by the end of the drain");
   return absl::OkStatus();
 }
 
@@ -174,10 +182,13 @@ absl::Status Run(RouterConfig config) {
 }  // namespace lockstep::router
 
 int main(int argc, char** argv) {
-  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC dearly.
+  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
+  // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  absl::Status status = lockstep::router::CommandLine(argc, argv).Parse(
-      "lockstep-router --model PATH [--worker HOST:PORT] [--listen HOST:PORT] [--admin-listen HOST:PORT]");
+  absl::Status status = lockstep::CommandLine(argc, argv)
+                            .Parse(
+                                "lockstep-router --model PATH [--worker HOST:PORT] [--listen "
+                                "HOST:PORT] [--admin-listen HOST:PORT]");
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
   if (status.ok()) status = lockstep::router::Run(lockstep::router::ConfigFromFlags());
   if (status.ok()) return 0;

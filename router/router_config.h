@@ -10,8 +10,8 @@
 
 namespace lockstep::router {
 
-// Everything that a router process can be told (docs/configuration.md). The defaults are those of the
-// flags in main.cc.
+// Everything that a router process can be told (docs/configuration.md). The defaults are those of
+// the flags in main.cc.
 struct RouterConfig {
   std::string model;     // model folder or *.gguf file
   std::string model_id;  // empty: the file's or folder's name

@@ -1,12 +1,9 @@
 // lockstep-worker: loads a model and executes the steps that a router sends.
 #include <absl/flags/flag.h>
-#include <absl/flags/parse.h>
-#include <absl/flags/usage.h>
 #include <absl/synchronization/mutex.h>
 #include <prometheus/registry.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <functional>
@@ -14,9 +11,9 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "common/admin_server.h"
+#include "common/command_line.h"
 #include "common/logging.h"
 #include "common/shutdown_signal.h"
 #include "common/status.h"
@@ -81,31 +78,6 @@ WorkerConfig ConfigFromFlags() {
   return config;
 }
 
-// Flags may be spelled with dashes; Abseil knows underscores only.
-std::vector<std::string> UnderscoreFlagNames(int argc, char** argv) {
-  std::vector<std::string> arguments(argv, argv + argc);
-  for (std::string& argument : arguments) {
-    if (argument == "--") break;
-    if (argument.rfind("--", 0) != 0) continue;
-    const auto name_end = std::find(argument.begin(), argument.end(), '=');
-    std::replace(argument.begin() + 2, name_end, '-', '_');
-  }
-  return arguments;
-}
-
-absl::Status ParseFlags(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
-  std::vector<std::string> arguments = UnderscoreFlagNames(argc, argv);
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, pointers.data());
-  if (rest.size() > 1) {
-    return InvalidArgument("unexpected argument \"{}\"; every option is a flag", rest[1]);
-  }
-  return absl::OkStatus();
-}
-
 // New at every start; 0 means "any" in claims.
 uint64_t MakeIncarnation() {
   std::random_device entropy;
@@ -166,7 +138,8 @@ int main(int argc, char** argv) {
   // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
   // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  absl::Status status = lockstep::worker::ParseFlags(argc, argv);
+  absl::Status status = lockstep::CommandLine(argc, argv).Parse(
+      "lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
   if (status.ok()) status = lockstep::worker::Run(lockstep::worker::ConfigFromFlags());
   if (status.ok()) return 0;

@@ -1,5 +1,5 @@
-// What the router does for one step of 256 decoding sequences: the two translations alone, and all of it
-// together with the scheduler (plan, encode, serialise; parse, decode, apply).
+// What the router does for one step of 256 decoding sequences: the two translations alone, and all
+// of it together with the scheduler (plan, encode, serialise; parse, decode, apply).
 #include <absl/time/time.h>
 #include <benchmark/benchmark.h>
 
@@ -87,7 +87,7 @@ class DecodingRouter {
       request->sampling.max_new_tokens = Worker().max_context_tokens - kPromptTokens;
       LOCKSTEP_CHECK(scheduler_.Submit(std::move(request), now_).ok(), "the queue has room");
     }
-   // Until every prompt is computed and every row decodes.
+    // Until every prompt is computed and every row decodes.
     for (int step = 0; step < 200; ++step) RunStep();
     LOCKSTEP_CHECK(num_running() == kNumSequences, "all sequences run");
   }

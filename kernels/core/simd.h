@@ -45,6 +45,18 @@ LOCKSTEP_INLINE F32x16 LoadBf16(const BFloat16* from) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
+// Rounds as ToBFloat16 does.
+LOCKSTEP_INLINE void StoreBf16(F32x16 x, BFloat16* to) {
+  const __m512i bits = _mm512_castps_si512(x.v);
+  const __m512i high = _mm512_srli_epi32(bits, 16);
+  const __m512i is_odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i bias = _mm512_add_epi32(is_odd, _mm512_set1_epi32(0x7FFF));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, bias), 16);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
+  const __m512i result =
+      _mm512_mask_or_epi32(rounded, is_nan, high, _mm512_set1_epi32(0x40));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(result));
+}
 LOCKSTEP_INLINE F32x16 Add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 LOCKSTEP_INLINE F32x16 Multiply(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 // a * b + c, rounded once.
@@ -87,6 +99,12 @@ LOCKSTEP_INLINE __m256 WidenBf16(const BFloat16* from) {
 }
 LOCKSTEP_INLINE F32x16 LoadBf16(const BFloat16* from) {
   return {{WidenBf16(from), WidenBf16(from + 8)}};
+}
+// Rounds as ToBFloat16 does.
+LOCKSTEP_INLINE void StoreBf16(F32x16 x, BFloat16* to) {
+  alignas(32) float values[kLanes];
+  Store(x, values);
+  for (int i = 0; i < kLanes; ++i) to[i] = ToBFloat16(values[i]);
 }
 LOCKSTEP_INLINE F32x16 Add(F32x16 a, F32x16 b) {
   return {{_mm256_add_ps(a.v[0], b.v[0]), _mm256_add_ps(a.v[1], b.v[1])}};
@@ -145,6 +163,10 @@ LOCKSTEP_INLINE F32x16 LoadBf16(const BFloat16* from) {
   F32x16 result;
   for (int i = 0; i < kLanes; ++i) result.v[i] = ToFloat(from[i]);
   return result;
+}
+// Rounds as ToBFloat16 does.
+LOCKSTEP_INLINE void StoreBf16(F32x16 x, BFloat16* to) {
+  for (int i = 0; i < kLanes; ++i) to[i] = ToBFloat16(x.v[i]);
 }
 LOCKSTEP_INLINE F32x16 Add(F32x16 a, F32x16 b) {
   for (int i = 0; i < kLanes; ++i) a.v[i] += b.v[i];

@@ -69,33 +69,29 @@ LOCKSTEP_INLINE void Accumulate(const BFloat16* input, int64_t input_stride,
   accumulators = local;
 }
 
-// Adds the bias, rounds and stores up to 16 outputs of one row.
+// Adds the bias, rounds and stores the outputs of one row that a vector holds: 16, or those up to n.
 LOCKSTEP_INLINE void StoreOutputs(const GemmParams& params, int64_t row, int64_t first_output,
                                   F32x16 sum) {
-  float values[kLanes];
-  Store(sum, values);
   const int64_t num_left = params.weights.n - first_output;
-  const int num_values = num_left < kLanes ? static_cast<int>(num_left) : kLanes;
-  if (params.bias != nullptr) {
-    for (int i = 0; i < num_values; ++i) values[i] += params.bias[first_output + i];
-  }
   const int64_t offset = row * params.output_stride + first_output;
-  if (params.output_f32 != nullptr) {
-    float* to = params.output_f32 + offset;
-    if (num_values == kLanes) {
-      Store(Load(values), to);
+  if (num_left >= kLanes) {
+    if (params.bias != nullptr) sum = Add(sum, Load(params.bias + first_output));
+    if (params.output_f32 != nullptr) {
+      Store(sum, params.output_f32 + offset);
     } else {
-      for (int i = 0; i < num_values; ++i) to[i] = values[i];
+      StoreBf16(sum, params.output + offset);
     }
     return;
   }
-  BFloat16 rounded[kLanes];
-  for (int i = 0; i < kLanes; ++i) rounded[i] = ToBFloat16(values[i]);
-  BFloat16* to = params.output + offset;
-  if (num_values == kLanes) {
-    std::memcpy(to, rounded, sizeof(rounded));
-  } else {
-    for (int i = 0; i < num_values; ++i) to[i] = rounded[i];
+  float values[kLanes];
+  Store(sum, values);
+  for (int64_t i = 0; i < num_left; ++i) {
+    if (params.bias != nullptr) values[i] += params.bias[first_output + i];
+    if (params.output_f32 != nullptr) {
+      params.output_f32[offset + i] = values[i];
+    } else {
+      params.output[offset + i] = ToBFloat16(values[i]);
+    }
   }
 }
 

@@ -4,25 +4,18 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/engine/violations.h"
 
 namespace lockstep::router {
 
 absl::Status ApiConfig::Validate() const {
-  std::string problems;
-  const auto add = [&problems](const absl::Status& status) {
-    if (!status.ok()) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", Message(status));
-  };
-  add(limits.Validate());
-  if (default_timeout <= absl::ZeroDuration()) {
-    add(absl::InvalidArgumentError("default_timeout: must be positive"));
-  }
-  if (retry_after < absl::ZeroDuration() || retry_after > absl::Hours(1)) {
-    add(absl::InvalidArgumentError("retry_after: must be from 0 to 1h"));
-  }
-  if (max_open_text_calls == 0) {
-    add(absl::InvalidArgumentError("max_open_text_calls: must be at least 1"));
-  }
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Merge(limits.Validate());
+  violations.Require(default_timeout > absl::ZeroDuration(), "default_timeout: must be positive");
+  violations.Require(retry_after >= absl::ZeroDuration() && retry_after <= absl::Hours(1),
+                     "retry_after: must be from 0 to 1h");
+  violations.Require(max_open_text_calls > 0, "max_open_text_calls: must be at least 1");
+  return violations.ToStatus();
 }
 
 ApiContext::ApiContext(ApiConfig api_config, const ServedModel& served_model, Engine& the_engine,
@@ -51,7 +44,8 @@ ModelFacts ApiContext::Facts() const {
 RequestLimits ApiContext::Limits() const {
   RequestLimits limits = config.limits;
   const ReplicaStatus status = engine.replica_status();
-  // Before the first worker came, nobody knows what it will offer; requests are refused then anyway.
+  // Before the first worker came, nobody knows what it will offer; requests are refused then
+  // anyway.
   if (status.description.incarnation() != 0) {
     limits.max_logprobs = std::min(limits.max_logprobs, status.description.max_logprobs());
   }

@@ -21,14 +21,15 @@ namespace lockstep::router {
 
 struct ApiConfig {
   RequestLimits limits;
-  absl::Duration default_timeout = absl::Hours(1);     // of requests whose client gives no deadline
-  absl::Duration retry_after = absl::Seconds(1);       // the hint in "retry-after-ms"
-  uint32_t max_open_text_calls = 64;                   // Tokenize and Detokenize together
+  absl::Duration default_timeout = absl::Hours(1);  // of requests whose client gives no deadline
+  absl::Duration retry_after = absl::Seconds(1);    // the hint in "retry-after-ms"
+  uint32_t max_open_text_calls = 64;                // Tokenize and Detokenize together
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// What every call of the service works with. Lives as long as the server; safe to use from any thread.
+// What every call of the service works with. Lives as long as the server; safe to use from any
+// thread.
 class ApiContext {
  public:
   // Everything passed by reference must outlive the object.

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
+#include <absl/container/flat_hash_set.h>
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -82,7 +82,8 @@ std::string ForeignText::Mask(std::string_view text) {
   return masked;
 }
 
-absl::StatusOr<std::vector<ForeignText::Piece>> ForeignText::Unmask(std::string_view rendered) const {
+absl::StatusOr<std::vector<ForeignText::Piece>> ForeignText::Unmask(
+    std::string_view rendered) const {
   const absl::Status damaged = absl::InvalidArgumentError(
       "chat.messages: the chat template alters text that spells special tokens");
   std::vector<Piece> pieces;

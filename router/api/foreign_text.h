@@ -12,14 +12,14 @@
 
 namespace lockstep::router {
 
-// Takes the spellings of special tokens out of foreign text before a chat template sees it, and puts
-// them back afterwards, marked as plain text. Each is replaced by a marker that occurs in none of the
-// texts and that templates pass on unharmed (ASCII letters and digits: it survives trim, split, replace
-// and JSON escaping). One object serves one rendering.
+// Takes the spellings of special tokens out of foreign text before a chat template sees it, and
+// puts them back afterwards, marked as plain text. Each is replaced by a marker that occurs in none
+// of the texts and that templates pass on unharmed (ASCII letters and digits: it survives trim,
+// split, replace and JSON escaping). One object serves one rendering.
 class ForeignText {
  public:
-  // `texts` are all texts that will be masked. `mask_borders`: also hide what could become a spelling
-  // together with text that the template puts next to it.
+  // `texts` are all texts that will be masked. `mask_borders`: also hide what could become a
+  // spelling together with text that the template puts next to it.
   ForeignText(const SpecialSpellings& spellings, std::span<const std::string_view> texts,
               bool mask_borders);
 

@@ -18,7 +18,8 @@ uint64_t EstimatePromptTokens(const v1::GenerateRequest& request) {
   constexpr uint64_t kBytesPerToken = 4;
   if (request.has_token_ids()) return request.token_ids().ids_size();
   uint64_t bytes = request.text().size();
-  for (const v1::ChatMessage& message : request.chat().messages()) bytes += message.content().size();
+  for (const v1::ChatMessage& message : request.chat().messages())
+    bytes += message.content().size();
   return bytes / kBytesPerToken + 1;
 }
 
@@ -127,7 +128,8 @@ absl::Status GenerateCall::Prepare() {
 }
 
 absl::Time GenerateCall::Deadline(absl::Time now) const {
-  return std::min(absl::FromChrono(server_context_->deadline()), now + context_.config.default_timeout);
+  return std::min(absl::FromChrono(server_context_->deadline()),
+                  now + context_.config.default_timeout);
 }
 
 void GenerateCall::ConsumeOutput() {

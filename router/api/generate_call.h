@@ -16,9 +16,9 @@
 namespace lockstep::router {
 
 // One Generate call, from admission to its last byte. gRPC's callbacks only set flags and schedule;
-// all work is done by RunStrand on the text pool, one run at a time: checking and encoding the prompt
-// first, then, whenever no write is in progress, turning what the outbox holds into messages. So a
-// client that does not read stops nothing but its own stream.
+// all work is done by RunStrand on the text pool, one run at a time: checking and encoding the
+// prompt first, then, whenever no write is in progress, turning what the outbox holds into
+// messages. So a client that does not read stops nothing but its own stream.
 class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>,
                            public StrandPool::Strand,
                            public AbortableCall,
@@ -62,9 +62,9 @@ class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Generat
 
   // The strand's alone.
   bool prepared_ = false;
-  bool finished_ = false;      // gRPC was given the status
-  bool engine_told_ = false;   // to cancel
-  std::string registered_id_;  // empty: not registered
+  bool finished_ = false;                   // gRPC was given the status
+  bool engine_told_ = false;                // to cancel
+  std::string registered_id_;               // empty: not registered
   std::shared_ptr<const Request> request_;  // null until submitted
   std::shared_ptr<Outbox> outbox_;
   std::optional<ResponseBuilder> builder_;

@@ -30,8 +30,9 @@ class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Stran
     const auto call = std::make_shared<TextCall>(context, std::move(work));
     call->self_ = call;
     if (call->over_limit_) {
-      call->Finish(ToGrpcStatus(ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
-                                                  context.config.max_open_text_calls)));
+      call->Finish(
+          ToGrpcStatus(ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
+                                         context.config.max_open_text_calls)));
     } else {
       context.text_pool.Schedule(call);
     }
@@ -69,8 +70,8 @@ absl::Status TokenizeText(const ApiContext& context, const v1::TokenizeRequest& 
       return InvalidArgument("text: expected at most {} bytes, got {}",
                              context.config.limits.max_prompt_bytes, request.text().size());
     }
-    ids = context.encoder.EncodeText(request.text(),
-                                     !request.has_add_special_tokens() || request.add_special_tokens());
+    ids = context.encoder.EncodeText(
+        request.text(), !request.has_add_special_tokens() || request.add_special_tokens());
   } else if (request.has_chat()) {
     LOCKSTEP_RETURN_IF_ERROR(
         CheckChat(request.chat(), "chat", context.config.limits, context.Facts()));
@@ -124,15 +125,15 @@ grpc::ServerUnaryReactor* GenerationService::Abort(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext*,
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
-  return TextCall::Start(context_,
-                         [this, request, response] { return TokenizeText(context_, *request, *response); });
+  return TextCall::Start(
+      context_, [this, request, response] { return TokenizeText(context_, *request, *response); });
 }
 
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext*,
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
-  return TextCall::Start(context_,
-                         [this, request, response] { return DetokenizeIds(context_, *request, *response); });
+  return TextCall::Start(
+      context_, [this, request, response] { return DetokenizeIds(context_, *request, *response); });
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* server_context,

@@ -7,8 +7,8 @@
 
 namespace lockstep::router {
 
-// lockstep.v1.Generation on gRPC's callback API. Its methods run on gRPC's few threads and only hand
-// work over: text to the text pool, requests to the engine.
+// lockstep.v1.Generation on gRPC's callback API. Its methods run on gRPC's few threads and only
+// hand work over: text to the text pool, requests to the engine.
 class GenerationService final : public lockstep::v1::Generation::CallbackService {
  public:
   // `context` must outlive the object.

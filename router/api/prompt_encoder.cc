@@ -25,7 +25,8 @@ absl::StatusOr<json> ParseArguments(std::string_view text) {
   absl::StatusOr<json> parsed = ParseJson(text, kArgumentsPath, kArgumentLimits);
   if (!parsed.ok()) return InvalidArgument("{}", Message(parsed.status()));
   if (!parsed->is_object()) {
-    return InvalidArgument("{}: expected one JSON object, got {}", kArgumentsPath, parsed->type_name());
+    return InvalidArgument("{}: expected one JSON object, got {}", kArgumentsPath,
+                           parsed->type_name());
   }
   for (const std::string_view name : kReservedArguments) {
     if (parsed->contains(name)) {
@@ -70,7 +71,8 @@ json MaskStrings(const json& value, ForeignText& foreign) {
 PromptEncoder::PromptEncoder(const ServedModel& model)
     : model_(model), spellings_(*model.tokenizer) {}
 
-absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(const v1::GenerateRequest& request) const {
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(
+    const v1::GenerateRequest& request) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kTokenIds: {
       const auto& ids = request.token_ids().ids();
@@ -97,11 +99,11 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(std::string_view 
 absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(const v1::ChatPrompt& chat) const {
   using Pieces = std::vector<ForeignText::Piece>;
   LOCKSTEP_ASSIGN_OR_RETURN(Pieces pieces, Render(chat, /*mask_borders=*/false));
-  const bool open_border = std::any_of(
-      chat.messages().begin(), chat.messages().end(), [this](const v1::ChatMessage& message) {
-        return spellings_.OpenSuffixSize(message.content()) > 0 ||
-               spellings_.OpenPrefixSize(message.content()) > 0;
-      });
+  const bool open_border = std::any_of(chat.messages().begin(), chat.messages().end(),
+                                       [this](const v1::ChatMessage& message) {
+                                         return spellings_.OpenSuffixSize(message.content()) > 0 ||
+                                                spellings_.OpenPrefixSize(message.content()) > 0;
+                                       });
   if (open_border || !chat.template_arguments_json().empty()) {
     // If hiding the borders of the texts changes the special tokens, one was made of such a border.
     LOCKSTEP_ASSIGN_OR_RETURN(Pieces bordered, Render(chat, /*mask_borders=*/true));
@@ -139,7 +141,8 @@ absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::
   return foreign.Unmask(*rendered);
 }
 
-std::vector<std::string> PromptEncoder::SpecialsOf(const std::vector<ForeignText::Piece>& pieces) const {
+std::vector<std::string> PromptEncoder::SpecialsOf(
+    const std::vector<ForeignText::Piece>& pieces) const {
   std::vector<std::string> specials;
   for (const ForeignText::Piece& piece : pieces) {
     if (piece.foreign) continue;

@@ -15,11 +15,12 @@ namespace lockstep::router {
 
 // From a request's prompt to token ids. Immutable; safe to use from any thread.
 //
-// Special tokens come from the model's template alone. Whatever a client writes, in a plain text or in
-// a message, is plain text: "<|im_end|>" in a message is encoded as the characters that it is.
-// Limits of that promise: a template that deletes or replaces characters inside a message could join
-// two harmless parts into a spelling; and text next to a hidden spelling is cut there into pieces that
-// are encoded one by one. Messages without any spelling are encoded exactly as the whole rendering is.
+// Special tokens come from the model's template alone. Whatever a client writes, in a plain text or
+// in a message, is plain text: "<|im_end|>" in a message is encoded as the characters that it is.
+// Limits of that promise: a template that deletes or replaces characters inside a message could
+// join two harmless parts into a spelling; and text next to a hidden spelling is cut there into
+// pieces that are encoded one by one. Messages without any spelling are encoded exactly as the
+// whole rendering is.
 class PromptEncoder {
  public:
   // `model` must outlive the object.
@@ -27,7 +28,8 @@ class PromptEncoder {
 
   // INVALID_ARGUMENT with the field's path; the request must have passed CheckRequest.
   absl::StatusOr<std::vector<TokenId>> Encode(const lockstep::v1::GenerateRequest& request) const;
-  absl::StatusOr<std::vector<TokenId>> EncodeText(std::string_view text, bool add_special_tokens) const;
+  absl::StatusOr<std::vector<TokenId>> EncodeText(std::string_view text,
+                                                  bool add_special_tokens) const;
   absl::StatusOr<std::vector<TokenId>> EncodeChat(const lockstep::v1::ChatPrompt& chat) const;
 
  private:

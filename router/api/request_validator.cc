@@ -12,6 +12,7 @@
 
 #include "common/logging.h"
 #include "common/status.h"
+#include "router/engine/violations.h"
 
 namespace lockstep::router {
 namespace {
@@ -142,7 +143,8 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimi
     LOCKSTEP_RETURN_IF_ERROR(CheckTokenId(path, id, model));
     LOCKSTEP_RETURN_IF_ERROR(CheckRange(path, bias, -kMaxLogitBias, kMaxLogitBias));
   }
-  LOCKSTEP_RETURN_IF_ERROR(CheckSize("sampling.allowed_token_ids", sampling.allowed_token_ids_size(),
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize("sampling.allowed_token_ids",
+                                     sampling.allowed_token_ids_size(),
                                      limits.max_allowed_token_ids, "ids"));
   return CheckTokenIds("sampling.allowed_token_ids", sampling.allowed_token_ids(), model);
 }
@@ -162,7 +164,8 @@ absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits
       CheckSize("stop.stop", stop.stop_size(), limits.max_stop_strings, "strings"));
   for (int i = 0; i < stop.stop_size(); ++i) {
     const std::string path = fmt::format("stop.stop[{}]", i);
-    if (stop.stop(i).empty()) return InvalidArgument("{}: expected at least 1 byte, got none", path);
+    if (stop.stop(i).empty())
+      return InvalidArgument("{}: expected at least 1 byte, got none", path);
     LOCKSTEP_RETURN_IF_ERROR(
         CheckSize(path, stop.stop(i).size(), limits.max_stop_string_bytes, "bytes"));
   }
@@ -178,12 +181,13 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
       return CheckSize("text", request.text().size(), limits.max_prompt_bytes, "bytes");
     case v1::GenerateRequest::kTokenIds:
       LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("token_ids", request.token_ids()));
-      // Longer prompts are cut only to fit the context: one that is many times as long is a mistake.
-      LOCKSTEP_RETURN_IF_ERROR(
-          CheckSize("token_ids.ids", request.token_ids().ids_size(),
-                    request.has_truncate_prompt_tokens() ? limits.max_prompt_bytes
-                                                         : model.max_context_tokens - 1,
-                    "ids"));
+      // Longer prompts are cut only to fit the context: one that is many times as long is a
+      // mistake.
+      LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids.ids", request.token_ids().ids_size(),
+                                         request.has_truncate_prompt_tokens()
+                                             ? limits.max_prompt_bytes
+                                             : model.max_context_tokens - 1,
+                                         "ids"));
       return CheckTokenIds("token_ids.ids", request.token_ids().ids(), model);
     case v1::GenerateRequest::kChat:
       return CheckChat(request.chat(), "chat", limits, model);
@@ -245,25 +249,24 @@ absl::Status CheckPromptLogprobs(const Request& request, const RequestLimits& li
   if (request.prompt_tokens.size() * cells_per_token <= limits.max_prompt_logprob_cells) {
     return absl::OkStatus();
   }
-  return InvalidArgument("output.prompt_logprobs: expected a prompt of at most {} tokens for k = {}, got {}",
-                         limits.max_prompt_logprob_cells / cells_per_token,
-                         request.sampling.num_prompt_logprobs, request.prompt_tokens.size());
+  return InvalidArgument(
+      "output.prompt_logprobs: expected a prompt of at most {} tokens for k = {}, got {}",
+      limits.max_prompt_logprob_cells / cells_per_token, request.sampling.num_prompt_logprobs,
+      request.prompt_tokens.size());
 }
 
 }  // namespace
 
 absl::Status RequestLimits::Validate() const {
-  std::string problems;
-  const auto require = [&problems](bool holds, std::string_view problem) {
-    if (!holds) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", problem);
-  };
-  require(max_prompt_bytes >= 1 && max_prompt_bytes <= 1u << 30,
-          "max_prompt_bytes: must be from 1 to 1073741824");
-  require(max_chat_messages >= 1, "max_chat_messages: must be at least 1");
-  require(max_samples >= 1 && max_samples <= 1024, "max_samples: must be from 1 to 1024");
-  require(max_logprobs <= 1024, "max_logprobs: must be at most 1024");
-  require(max_prompt_logprob_cells >= 3, "max_prompt_logprob_cells: must be at least 3");
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Require(max_prompt_bytes >= 1 && max_prompt_bytes <= 1u << 30,
+                     "max_prompt_bytes: must be from 1 to 1073741824");
+  violations.Require(max_chat_messages >= 1, "max_chat_messages: must be at least 1");
+  violations.Require(max_samples >= 1 && max_samples <= 1024,
+                     "max_samples: must be from 1 to 1024");
+  violations.Require(max_logprobs <= 1024, "max_logprobs: must be at most 1024");
+  violations.Require(max_prompt_logprob_cells >= 3, "max_prompt_logprob_cells: must be at least 3");
+  return violations.ToStatus();
 }
 
 SamplingParams DefaultSampling(const GenerationDefaults& defaults) {
@@ -289,8 +292,8 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
   if (chat.messages_size() == 0) {
     return InvalidArgument("{}.messages: expected at least 1 message, got none", path);
   }
-  LOCKSTEP_RETURN_IF_ERROR(CheckSize(path + ".messages", chat.messages_size(),
-                                     limits.max_chat_messages, "messages"));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckSize(path + ".messages", chat.messages_size(), limits.max_chat_messages, "messages"));
   LOCKSTEP_RETURN_IF_ERROR(CheckSize(path + ".template_arguments_json",
                                      chat.template_arguments_json().size(),
                                      limits.max_template_arguments_bytes, "bytes"));
@@ -315,7 +318,8 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
   LOCKSTEP_RETURN_IF_ERROR(CheckId("request_id", request.request_id(), kMaxIdBytes));
   if (!request.model().empty() && request.model() != model.id) {
-    return NotFound("model: expected {} or nothing, got {}", Quote(model.id), Quote(request.model()));
+    return NotFound("model: expected {} or nothing, got {}", Quote(model.id),
+                    Quote(request.model()));
   }
   if (!request.adapter().empty()) {
     return Unimplemented("adapter: adapters are not implemented, got {}", Quote(request.adapter()));
@@ -329,20 +333,21 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
                            kMaxPriority, request.priority());
   }
   if (request.has_truncate_prompt_tokens()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckCount("truncate_prompt_tokens", request.truncate_prompt_tokens(), 1,
-                                        model.max_context_tokens - 1));
+    LOCKSTEP_RETURN_IF_ERROR(CheckCount("truncate_prompt_tokens", request.truncate_prompt_tokens(),
+                                        1, model.max_context_tokens - 1));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckSampling(request.sampling(), limits, model));
   LOCKSTEP_RETURN_IF_ERROR(CheckStop(request.stop(), limits, model));
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("output", request.output()));
   LOCKSTEP_RETURN_IF_ERROR(
       CheckCount("output.logprobs", request.output().logprobs(), 0, limits.max_logprobs));
-  LOCKSTEP_RETURN_IF_ERROR(CheckCount("output.prompt_logprobs", request.output().prompt_logprobs(), 0,
-                                      limits.max_logprobs));
+  LOCKSTEP_RETURN_IF_ERROR(CheckCount("output.prompt_logprobs", request.output().prompt_logprobs(),
+                                      0, limits.max_logprobs));
   return CheckPrompt(request, limits, model);
 }
 
-absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in, std::vector<TokenId> prompt_tokens,
+absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
+                                     std::vector<TokenId> prompt_tokens,
                                      const RequestLimits& limits, const ModelFacts& model,
                                      const RequestContext& context) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNotInThePast(context));
@@ -371,12 +376,13 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in, std::vector<
   out.bypass_prefix_cache = in.bypass_prefix_cache();
   out.sampling = ResolveSampling(in, model, context.drawn_seed);
 
-  const uint32_t max_new = model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
+  const uint32_t max_new =
+      model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
   out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
   if (out.sampling.max_new_tokens > max_new) {
-    return InvalidArgument("stop.max_tokens: expected at most {} (context {} less {} prompt tokens), got {}",
-                           max_new, model.max_context_tokens, out.prompt_tokens.size(),
-                           out.sampling.max_new_tokens);
+    return InvalidArgument(
+        "stop.max_tokens: expected at most {} (context {} less {} prompt tokens), got {}", max_new,
+        model.max_context_tokens, out.prompt_tokens.size(), out.sampling.max_new_tokens);
   }
   if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
     return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",

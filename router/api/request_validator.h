@@ -12,16 +12,16 @@
 #include "lockstep/v1/generation.pb.h"
 #include "router/core/request.h"
 
-// From a message of strangers to an immutable Request. Pure; everything is checked before anything is
-// allocated for it. Errors are INVALID_ARGUMENT "field.path: expected ..., got ...", UNIMPLEMENTED for
-// fields that are known but not served, NOT_FOUND for another model.
+// From a message of strangers to an immutable Request. Pure; everything is checked before anything
+// is allocated for it. Errors are INVALID_ARGUMENT "field.path: expected ..., got ...",
+// UNIMPLEMENTED for fields that are known but not served, NOT_FOUND for another model.
 namespace lockstep::router {
 
 struct RequestLimits {
   uint32_t max_prompt_bytes = 1 << 20;  // of a text, or of all strings of a chat
   uint32_t max_prompt_tokens = 0;       // 0: as the context allows
   uint32_t max_chat_messages = 1024;
-  uint32_t max_samples = 16;            // n
+  uint32_t max_samples = 16;  // n
   uint32_t max_stop_strings = 16;
   uint32_t max_stop_string_bytes = 256;
   uint32_t max_stop_token_ids = 64;
@@ -60,11 +60,12 @@ struct RequestContext {
   absl::Time deadline = absl::InfiniteFuture();
 };
 
-// `request` must have passed CheckRequest; `prompt_tokens` are all of its prompt. DEADLINE_EXCEEDED when
-// the deadline has passed.
+// `request` must have passed CheckRequest; `prompt_tokens` are all of its prompt. DEADLINE_EXCEEDED
+// when the deadline has passed.
 absl::StatusOr<Request> BuildRequest(const lockstep::v1::GenerateRequest& request,
-                                     std::vector<TokenId> prompt_tokens, const RequestLimits& limits,
-                                     const ModelFacts& model, const RequestContext& context);
+                                     std::vector<TokenId> prompt_tokens,
+                                     const RequestLimits& limits, const ModelFacts& model,
+                                     const RequestContext& context);
 
 // The defaults that BuildRequest starts from.
 SamplingParams DefaultSampling(const GenerationDefaults& defaults);

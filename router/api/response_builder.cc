@@ -8,8 +8,8 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Keeps a message far below the 4 MiB that gRPC clients accept by default, with 20 log-probabilities a
-// token and long tokens.
+// Keeps a message far below the 4 MiB that gRPC clients accept by default, with 20
+// log-probabilities a token and long tokens.
 constexpr size_t kMaxTokensPerMessage = 1024;
 
 v1::FinishReason WireReason(FinishReason reason) {
@@ -52,8 +52,9 @@ ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<con
       num_unfinished_(request_->num_samples) {
   samples_.reserve(request_->num_samples);
   for (uint32_t i = 0; i < request_->num_samples; ++i) {
-    samples_.push_back({.detokenizer = IncrementalDetokenizer(tokenizer, options.skip_special_tokens),
-                        .matcher = StopMatcher(options.stop_strings, options.include_stop)});
+    samples_.push_back(
+        {.detokenizer = IncrementalDetokenizer(tokenizer, options.skip_special_tokens),
+         .matcher = StopMatcher(options.stop_strings, options.include_stop)});
   }
 }
 
@@ -75,8 +76,8 @@ void ResponseBuilder::Consume(RequestOutput output, absl::Time now,
     AddTokens(sample, now, messages, stopped);
     if (sample.end.has_value()) AddEnd(sample.sample_index, *sample.end, messages);
   }
-  // Text that ended at stop strings is complete whatever becomes of the rest. An abort's reason comes
-  // with the end.
+  // Text that ended at stop strings is complete whatever becomes of the rest. An abort's reason
+  // comes with the end.
   if (num_unfinished_ == 0 && !any_aborted_) {
     end_ = absl::OkStatus();
   } else if (output.end.has_value()) {

@@ -40,7 +40,8 @@ class ResponseBuilder {
   // Appends to `messages`. Indices whose text ended at a stop string just now go to `stopped`: the
   // engine still has to be told.
   void Consume(RequestOutput output, absl::Time now,
-               std::deque<lockstep::v1::GenerateResponse>& messages, std::vector<uint32_t>& stopped);
+               std::deque<lockstep::v1::GenerateResponse>& messages,
+               std::vector<uint32_t>& stopped);
 
   // How the call ends, once it is known; nothing follows the messages made so far.
   const std::optional<absl::Status>& end() const { return end_; }
@@ -56,7 +57,8 @@ class ResponseBuilder {
 
   void AddPromptInfo(std::deque<lockstep::v1::GenerateResponse>& messages);
   void AddTokens(SampleOutput& output, absl::Time now,
-                 std::deque<lockstep::v1::GenerateResponse>& messages, std::vector<uint32_t>& stopped);
+                 std::deque<lockstep::v1::GenerateResponse>& messages,
+                 std::vector<uint32_t>& stopped);
   void AddEnd(uint32_t index, const SampleEnd& end,
               std::deque<lockstep::v1::GenerateResponse>& messages);
   // Feeds one token's text; the index of the stop string that it completed, if any.

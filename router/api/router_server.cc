@@ -11,6 +11,7 @@
 #include "common/named_thread.h"
 #include "common/status.h"
 #include "router/api/generation_service.h"
+#include "router/engine/violations.h"
 
 namespace lockstep::router {
 namespace {
@@ -21,7 +22,7 @@ constexpr char kServiceName[] = "lockstep.v1.Generation";
 constexpr int kMinClientPingIntervalMs = 10'000;
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMessageBytesBesidesPrompt = 1 << 20;
-constexpr absl::Duration kAbortGrace = absl::Seconds(5);      // for the last messages of aborted calls
+constexpr absl::Duration kAbortGrace = absl::Seconds(5);  // for the last messages of aborted calls
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
 
@@ -33,23 +34,15 @@ int MaxReceiveBytes(const RequestLimits& limits) {
 }  // namespace
 
 absl::Status RouterServerConfig::Validate() const {
-  std::string problems;
-  const auto add = [&problems](std::string_view where, const absl::Status& status) {
-    if (!status.ok()) {
-      problems += fmt::format("{}{}{}", problems.empty() ? "" : "; ", where, Message(status));
-    }
-  };
-  add("", ParseAddress(listen).status());
-  add("", engine.Validate());
-  add("", api.Validate());
-  if (num_text_threads < 1 || num_text_threads > 256) {
-    add("num_text_threads: ", InvalidArgument("must be from 1 to 256, got {}", num_text_threads));
-  }
-  if (max_concurrent_streams < 1 || max_concurrent_streams > 1 << 20) {
-    add("max_concurrent_streams: ",
-        InvalidArgument("must be from 1 to 1048576, got {}", max_concurrent_streams));
-  }
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Merge(ParseAddress(listen).status(), "listen: ");
+  violations.Merge(engine.Validate());
+  violations.Merge(api.Validate());
+  violations.Require(num_text_threads >= 1 && num_text_threads <= 256,
+                     "text_threads: must be from 1 to 256");
+  violations.Require(max_concurrent_streams >= 1 && max_concurrent_streams <= 1u << 20,
+                     "max_concurrent_streams: must be from 1 to 1048576");
+  return violations.ToStatus();
 }
 
 class RouterServer::Impl {
@@ -130,10 +123,11 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
   std::unique_ptr<RouterServer> server(new RouterServer());
   server->text_pool_ = std::make_unique<StrandPool>("text", config.num_text_threads);
   server->engine_ =
-      std::make_unique<Engine>(config.engine, std::move(parts.policy), std::move(parts.link), parts.clock,
-                               parts.metrics, [wakes] { wakes->TryPush(true); });
-  server->context_ = std::make_unique<ApiContext>(config.api, *parts.model, *server->engine_,
-                                                  *server->text_pool_, *parts.metrics, *parts.clock);
+      std::make_unique<Engine>(config.engine, std::move(parts.policy), std::move(parts.link),
+                               parts.clock, parts.metrics, [wakes] { wakes->TryPush(true); });
+  server->context_ =
+      std::make_unique<ApiContext>(config.api, *parts.model, *server->engine_, *server->text_pool_,
+                                   *parts.metrics, *parts.clock);
   server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
   LOCKSTEP_ASSIGN_OR_RETURN(address.port, server->impl_->Listen(config));
   server->address_ = std::move(address);
@@ -141,8 +135,8 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
-  // Calls end first, while engine and pool still serve them; the pool's threads outlive the engine's,
-  // which schedules on them; the context outlives the last strand.
+  // Calls end first, while engine and pool still serve them; the pool's threads outlive the
+  // engine's, which schedules on them; the context outlives the last strand.
   impl_.reset();
   engine_.reset();
   text_pool_.reset();

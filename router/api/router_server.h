@@ -27,8 +27,8 @@ struct RouterServerConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its port: text pool, engine, API context, service, gRPC server with health and
-// reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
+// A whole router behind its port: text pool, engine, API context, service, gRPC server with health
+// and reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
 class RouterServer {
  public:
   // What the server works with; all but the link and the policy must outlive it.
@@ -50,8 +50,8 @@ class RouterServer {
   const Address& address() const { return address_; }  // host as asked for, port as bound
   Engine& engine() { return *engine_; }
 
-  // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for at
-  // most `timeout`; then ends those that are left as aborted. True when none was.
+  // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for
+  // at most `timeout`; then ends those that are left as aborted. True when none was.
   bool Drain(absl::Duration timeout);
 
  private:

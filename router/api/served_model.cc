@@ -28,8 +28,8 @@ absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::stri
   LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(path));
   const Tokenizer& tokenizer = *model.tokenizer;
   if (tokenizer.vocab_size() > model.config.vocab_size) {
-    return InvalidArgument("{}: the tokenizer has {} tokens but the model's vocabulary only {}", path,
-                           tokenizer.vocab_size(), model.config.vocab_size);
+    return InvalidArgument("{}: the tokenizer has {} tokens but the model's vocabulary only {}",
+                           path, tokenizer.vocab_size(), model.config.vocab_size);
   }
   if (!tokenizer.chat_template().empty()) {
     absl::StatusOr<std::unique_ptr<const ChatTemplate>> parsed = ChatTemplate::Parse(

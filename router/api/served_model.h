@@ -19,7 +19,8 @@ struct ServedModel {
   std::unique_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
-  // `path` is a model folder or a *.gguf file. `id` may be empty: the file's or folder's name is taken.
+  // `path` is a model folder or a *.gguf file. `id` may be empty: the file's or folder's name is
+  // taken.
   static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id);
 
   ExpectedModel expected() const;

@@ -10,7 +10,8 @@
 
 namespace lockstep::router {
 
-// How a tokenizer spells its special tokens ("<|im_end|>"), to find them in foreign text. Immutable.
+// How a tokenizer spells its special tokens ("<|im_end|>"), to find them in foreign text.
+// Immutable.
 class SpecialSpellings {
  public:
   explicit SpecialSpellings(const Tokenizer& tokenizer);

@@ -25,7 +25,8 @@ std::string ReasonName(v1::FinishReason reason) {
 }
 
 Json LogprobJson(const v1::TokenLogprob& entry) {
-  Json json = {{"token_id", entry.token_id()}, {"logprob", entry.logprob()}, {"rank", entry.rank()}};
+  Json json = {
+      {"token_id", entry.token_id()}, {"logprob", entry.logprob()}, {"rank", entry.rank()}};
   Json top = Json::array();
   for (int i = 0; i < entry.top_ids_size(); ++i) {
     top.push_back({{"token_id", entry.top_ids(i)}, {"logprob", entry.top_logprobs(i)}});
@@ -53,9 +54,10 @@ Json OutputJson(size_t index, const AnswerOutput& output) {
                    {"completion_tokens", finish.usage().completion_tokens()},
                    {"cached_tokens", finish.usage().cached_tokens()},
                    {"seed", finish.usage().seed()}};
-  json["timings"] = {{"queue_seconds", finish.timings().queue_seconds()},
-                     {"time_to_first_token_seconds", finish.timings().time_to_first_token_seconds()},
-                     {"total_seconds", finish.timings().total_seconds()}};
+  json["timings"] = {
+      {"queue_seconds", finish.timings().queue_seconds()},
+      {"time_to_first_token_seconds", finish.timings().time_to_first_token_seconds()},
+      {"total_seconds", finish.timings().total_seconds()}};
   if (!output.logprobs.empty()) json["logprobs"] = LogprobsJson(output.logprobs);
   return json;
 }
@@ -75,8 +77,10 @@ void Answer::Add(const v1::GenerateResponse& response) {
       const v1::OutputDelta& delta = response.delta();
       AnswerOutput& target = output(delta.index());
       target.text += delta.text();
-      target.token_ids.insert(target.token_ids.end(), delta.token_ids().begin(), delta.token_ids().end());
-      target.logprobs.insert(target.logprobs.end(), delta.logprobs().begin(), delta.logprobs().end());
+      target.token_ids.insert(target.token_ids.end(), delta.token_ids().begin(),
+                              delta.token_ids().end());
+      target.logprobs.insert(target.logprobs.end(), delta.logprobs().begin(),
+                             delta.logprobs().end());
       break;
     }
     case v1::GenerateResponse::kFinish: {
@@ -91,8 +95,9 @@ void Answer::Add(const v1::GenerateResponse& response) {
 }
 
 bool Answer::complete() const {
-  return !outputs.empty() && std::all_of(outputs.begin(), outputs.end(),
-                                         [](const AnswerOutput& output) { return output.finished; });
+  return !outputs.empty() &&
+         std::all_of(outputs.begin(), outputs.end(),
+                     [](const AnswerOutput& output) { return output.finished; });
 }
 
 std::string Answer::ToJson(const std::string& model) const {
@@ -105,7 +110,8 @@ std::string Answer::ToJson(const std::string& model) const {
   }
   json["outputs"] = Json::array();
   for (size_t i = 0; i < outputs.size(); ++i) json["outputs"].push_back(OutputJson(i, outputs[i]));
-  // Text cut by max_tokens may hold U+FFFD but is always valid UTF-8; "replace" is for other servers.
+  // Text cut by max_tokens may hold U+FFFD but is always valid UTF-8; "replace" is for other
+  // servers.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -123,8 +129,9 @@ std::string Answer::StatsLine() const {
   // The rate is that of decoding: the first tokens belong to the prompt's time.
   const uint64_t num_decoded = num_tokens > outputs.size() ? num_tokens - outputs.size() : 0;
   const double rate = last > first ? static_cast<double>(num_decoded) / (last - first) : 0;
-  return fmt::format("{} prompt tokens ({} cached), {} tokens, {:.1f} tokens/s, first token after {:.3f} s",
-                     prompt_info.prompt_tokens(), prompt_info.cached_tokens(), num_tokens, rate, first);
+  return fmt::format(
+      "{} prompt tokens ({} cached), {} tokens, {:.1f} tokens/s, first token after {:.3f} s",
+      prompt_info.prompt_tokens(), prompt_info.cached_tokens(), num_tokens, rate, first);
 }
 
 }  // namespace lockstep::router

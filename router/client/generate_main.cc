@@ -12,15 +12,16 @@
 #include <utility>
 #include <vector>
 
+#include "common/command_line.h"
 #include "common/status.h"
 #include "router/client/generation_client.h"
-#include "router/command_line.h"
 
 ABSL_FLAG(std::string, router, "127.0.0.1:50051", "host:port of the router");
 ABSL_FLAG(std::optional<std::string>, prompt, std::nullopt, "a text to continue");
 ABSL_FLAG(std::string, token_ids, "", "a prompt as token ids: 1,2,3");
 ABSL_FLAG(std::string, system, "", "a system message in front of --chat or --interactive");
-ABSL_FLAG(bool, interactive, false, "chat: one line a message, end with Ctrl-D, /reset starts over");
+ABSL_FLAG(bool, interactive, false,
+          "chat: one line a message, end with Ctrl-D, /reset starts over");
 ABSL_FLAG(std::string, template_arguments, "", "variables for the chat template, one JSON object");
 ABSL_FLAG(std::string, model, "", "the model's name; empty: whatever the router serves");
 ABSL_FLAG(std::string, request_id, "", "the request's id; empty: the router makes one");
@@ -31,7 +32,8 @@ ABSL_FLAG(std::optional<double>, min_p, std::nullopt, "in [0, 1]");
 ABSL_FLAG(std::optional<double>, presence_penalty, std::nullopt, "in [-2, 2]");
 ABSL_FLAG(std::optional<double>, frequency_penalty, std::nullopt, "in [-2, 2]");
 ABSL_FLAG(std::optional<double>, repetition_penalty, std::nullopt, "in (0, 10]");
-ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "of the draws; the router draws one otherwise");
+ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt,
+          "of the draws; the router draws one otherwise");
 ABSL_FLAG(std::optional<uint32_t>, n, std::nullopt, "outputs");
 ABSL_FLAG(std::string, logit_bias, "", "id:bias,id:bias");
 ABSL_FLAG(std::string, allowed_token_ids, "", "only these ids: 1,2,3");
@@ -40,14 +42,16 @@ ABSL_FLAG(std::optional<uint32_t>, min_tokens, std::nullopt, "of each output");
 ABSL_FLAG(std::string, stop_token_ids, "", "ids that end an output: 1,2,3");
 ABSL_FLAG(bool, ignore_eos, false, "the model's end ids do not end an output");
 ABSL_FLAG(bool, include_stop, false, "keep the stop string in the text");
-ABSL_FLAG(std::optional<uint32_t>, logprobs, std::nullopt, "log-probabilities of this many best tokens");
+ABSL_FLAG(std::optional<uint32_t>, logprobs, std::nullopt,
+          "log-probabilities of this many best tokens");
 ABSL_FLAG(std::optional<uint32_t>, prompt_logprobs, std::nullopt, "likewise for the prompt");
 ABSL_FLAG(bool, skip_special_tokens, true, "leave special tokens out of the text");
 ABSL_FLAG(std::optional<int32_t>, priority, std::nullopt, "lower runs earlier");
 ABSL_FLAG(std::string, tenant, "", "fairness id");
 ABSL_FLAG(std::string, cache_salt, "", "prefixes are shared under equal salts only");
 ABSL_FLAG(bool, bypass_prefix_cache, false, "compute the whole prompt");
-ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt, "keep the last tokens only");
+ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt,
+          "keep the last tokens only");
 ABSL_FLAG(bool, json, false, "print one JSON object when everything is there");
 ABSL_FLAG(bool, stats, false, "print rates to stderr");
 ABSL_FLAG(absl::Duration, timeout, absl::InfiniteDuration(), "deadline of a request");
@@ -64,7 +68,8 @@ constexpr char kUsage[] =
     "  --chat ROLE:CONTENT ...       answer a conversation (repeatable), --system TEXT before it\n"
     "  --token_ids 1,2,3             continue token ids\n"
     "  --interactive                 chat until Ctrl-D\n"
-    "--stop TEXT is repeatable. Exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no router or\n"
+    "--stop TEXT is repeatable. Exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no "
+    "router or\n"
     "worker within --wait_seconds.";
 
 enum ExitCode { kDone = 0, kFailed = 1, kUsageError = 2, kNotReady = 3 };
@@ -129,7 +134,8 @@ absl::Status FillStop(const std::vector<std::string>& stop_strings, v1::StopCrit
 }
 
 // Everything but the prompt.
-absl::Status FillRequest(const std::vector<std::string>& stop_strings, v1::GenerateRequest& request) {
+absl::Status FillRequest(const std::vector<std::string>& stop_strings,
+                         v1::GenerateRequest& request) {
   request.set_request_id(absl::GetFlag(FLAGS_request_id));
   request.set_model(absl::GetFlag(FLAGS_model));
   LOCKSTEP_RETURN_IF_ERROR(FillSampling(request.mutable_sampling()));
@@ -142,7 +148,8 @@ absl::Status FillRequest(const std::vector<std::string>& stop_strings, v1::Gener
   request.set_tenant(absl::GetFlag(FLAGS_tenant));
   request.set_cache_salt(absl::GetFlag(FLAGS_cache_salt));
   if (absl::GetFlag(FLAGS_bypass_prefix_cache)) request.set_bypass_prefix_cache(true);
-  if (const auto v = absl::GetFlag(FLAGS_truncate_prompt_tokens)) request.set_truncate_prompt_tokens(*v);
+  if (const auto v = absl::GetFlag(FLAGS_truncate_prompt_tokens))
+    request.set_truncate_prompt_tokens(*v);
   return absl::OkStatus();
 }
 
@@ -163,8 +170,8 @@ absl::Status FillPrompt(const std::vector<std::string>& turns, v1::GenerateReque
   const std::optional<std::string> prompt = absl::GetFlag(FLAGS_prompt);
   const std::string token_ids = absl::GetFlag(FLAGS_token_ids);
   if (prompt.has_value() + !token_ids.empty() + !turns.empty() != 1) {
-    return InvalidArgument("expected exactly one of --prompt, --token_ids, --chat, --interactive\n{}",
-                           kUsage);
+    return InvalidArgument(
+        "expected exactly one of --prompt, --token_ids, --chat, --interactive\n{}", kUsage);
   }
   if (prompt.has_value()) request.set_text(*prompt);
   if (!token_ids.empty()) {
@@ -184,8 +191,8 @@ absl::Status FillPrompt(const std::vector<std::string>& turns, v1::GenerateReque
 }
 
 void PrintError(const absl::Status& status) {
-  std::fprintf(stderr, "lockstep-generate: %s: %s\n", absl::StatusCodeToString(status.code()).c_str(),
-               Message(status).c_str());
+  std::fprintf(stderr, "lockstep-generate: %s: %s\n",
+               absl::StatusCodeToString(status.code()).c_str(), Message(status).c_str());
 }
 
 // False when there was nothing to print.

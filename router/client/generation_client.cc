@@ -59,14 +59,16 @@ class GenerationClient::Impl {
         return model.status();
       }
       if (absl::Now() + kPollInterval > deadline) {
-        return model.ok() ? Unavailable("router {}: no worker is attached", address_) : model.status();
+        return model.ok() ? Unavailable("router {}: no worker is attached", address_)
+                          : model.status();
       }
       absl::SleepFor(kPollInterval);
     }
   }
 
-  absl::StatusOr<Answer> Generate(const v1::GenerateRequest& request, absl::Duration timeout,
-                                  const std::function<void(const v1::GenerateResponse&)>& on_response) {
+  absl::StatusOr<Answer> Generate(
+      const v1::GenerateRequest& request, absl::Duration timeout,
+      const std::function<void(const v1::GenerateResponse&)>& on_response) {
     grpc::ClientContext context;
     if (timeout < absl::InfiniteDuration()) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));

@@ -13,18 +13,19 @@
 
 namespace lockstep::router {
 
-// A blocking client of lockstep.v1.Generation. Errors carry the call's status; UNAVAILABLE names the
-// address.
+// A blocking client of lockstep.v1.Generation. Errors carry the call's status; UNAVAILABLE names
+// the address.
 class GenerationClient {
  public:
   explicit GenerationClient(std::string address);
   ~GenerationClient();
 
   absl::StatusOr<lockstep::v1::Model> GetModel(absl::Duration timeout);
-  // Waits until the router has a worker; UNAVAILABLE saying what was missing when the time runs out.
+  // Waits until the router has a worker; UNAVAILABLE saying what was missing when the time runs
+  // out.
   absl::StatusOr<lockstep::v1::Model> WaitUntilReady(absl::Duration timeout);
-  // Calls `on_response` for every message of the stream. INTERNAL when the stream ends without an error
-  // but before every output finished.
+  // Calls `on_response` for every message of the stream. INTERNAL when the stream ends without an
+  // error but before every output finished.
   absl::StatusOr<Answer> Generate(
       const lockstep::v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(const lockstep::v1::GenerateResponse&)>& on_response);

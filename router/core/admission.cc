@@ -39,6 +39,7 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
 
 // Whoever follows the first sample waits for what it can take from the prefix index (a hit never
 // covers the last prompt token), and for log-probabilities of the prompt, which are collected once.
+// With nothing to wait for it starts in the same step.
 uint32_t GateTokens(const Request& request, const WorkerLimits* limits) {
   if (request.num_samples == 1) return 0;
   const auto last = static_cast<uint32_t>(request.prompt_tokens.size()) - 1;
@@ -49,7 +50,7 @@ uint32_t GateTokens(const Request& request, const WorkerLimits* limits) {
 
 void SetGate(LiveRequest& live, const WorkerLimits* limits) {
   live.gate_tokens = GateTokens(*live.request, limits);
-  live.gate_open = live.gate_tokens == 0;
+  live.gate_open = false;
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ absl::Status Population::CheckIntegrity() const {
   uint64_t num_waiting_tokens = 0;
   size_t num_waiting = 0;
   size_t num_running = 0;
+  size_t num_gated = 0;
   size_t num_deadlines = 0;
   for (const auto& [key, live] : requests_) {
     uint32_t num_live = 0;
@@ -98,6 +99,13 @@ absl::Status Population::CheckIntegrity() const {
     for (const Sequence& sequence : live->samples) {
       if (!sequence.live()) continue;
       ++num_live;
+      if (std::holds_alternative<Gated>(sequence.state)) {
+        ++num_gated;
+        if (live->gate_open || sequence.sample_index == live->leader) {
+          return Internal("request {}, sample {}: nothing gates it", key, sequence.sample_index);
+        }
+        continue;
+      }
       const bool runs = sequence.running() != nullptr;
       if (runs) ++num_resident;
       const auto& list = runs ? running_ : waiting_;
@@ -120,7 +128,7 @@ absl::Status Population::CheckIntegrity() const {
     }
     if (live->request->deadline != absl::InfiniteFuture()) ++num_deadlines;
   }
-  if (num_waiting != waiting_.size() || num_running != running_.size()) {
+  if (num_waiting != waiting_.size() || num_running != running_.size() || num_gated != num_gated_) {
     return Internal("a list holds a sequence that has ended");
   }
   if (num_waiting_requests != num_waiting_requests_ || num_waiting_tokens != num_waiting_tokens_) {

@@ -77,7 +77,7 @@ absl::Status CheckLogprobs(const StepRecord& step, const RowRecord& row,
 absl::Status CheckTokens(const StepRecord& step, const RowRecord& row, const RowOutcome& outcome) {
   const Sequence& sequence = *row.residency->owner;
   const SamplingParams& sampling = sequence.request->request->sampling;
-  const uint32_t num_generated = sequence.num_tokens() - sequence.request->num_prompt_tokens();
+  const uint32_t num_generated = sequence.num_generated();
   bool is_stop = false;
   bool is_full = false;
   for (size_t i = 0; i < outcome.tokens.size(); ++i) {

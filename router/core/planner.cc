@@ -23,6 +23,7 @@ std::optional<StepPlan> Planner::Plan() {
   const bool none_in_flight = lease_.in_flight.empty();
   do {
     starved_ = changed_ = false;
+    if (lease_.has_suspects && PlanSuspectAlone()) break;
     iterations_ = ChooseIterations();
     ReserveDecodeBlocks();
     PlanDecodes();

@@ -45,6 +45,8 @@ class Planner {
   void PlanPrefills();
   uint32_t PrefillBudget() const;
 
+  // A step of nothing but the start of the first waiting sequence, if that is a suspect.
+  bool PlanSuspectAlone();
   // Starts the first waiting sequence, if it goes before `rival` (unless null) and fits. Null if
   // not.
   Sequence* StartNext(const Sequence* rival);

@@ -17,6 +17,21 @@ Sequence* Planner::FirstWaiting() const {
   return first;
 }
 
+bool Planner::PlanSuspectAlone() {
+  iterations_ = 1;
+  const auto suspect = [](const Sequence* sequence) { return sequence->suspect(); };
+  lease_.has_suspects = std::ranges::any_of(population_.waiting(), suspect);
+  if (population_.running().size() >= max_running_) return false;
+  Sequence* first = FirstWaiting();
+  if (first == nullptr || !first->suspect() || !std::holds_alternative<Waiting>(first->state) ||
+      !StartIfFits(*first)) {
+    return false;
+  }
+  const Residency& residency = *first->running();
+  AddRow(*first, std::min(PrefillBudget(), residency.planned_known - residency.planned_computed));
+  return true;
+}
+
 // Strictly in the policy's order: nobody overtakes a sequence that does not fit yet, or it might
 // never.
 Sequence* Planner::StartNext(const Sequence* rival) {
@@ -25,7 +40,9 @@ Sequence* Planner::StartNext(const Sequence* rival) {
     if (rival != nullptr && !Before(*first, *rival)) return nullptr;
     if (std::holds_alternative<Draining>(first->state)) return nullptr;
     const uint32_t num_blocks = lease_.kv.BlocksFor(first->num_tokens());
-    if (num_blocks <= lease_.limits.num_blocks) return StartIfFits(*first) ? first : nullptr;
+    if (num_blocks <= lease_.limits.num_blocks) {
+      return !first->suspect() && StartIfFits(*first) ? first : nullptr;
+    }
     const absl::Status error =
         ResourceExhausted("after {} tokens the sequence needs {} KV blocks, the worker has {}",
                           first->num_tokens(), num_blocks, lease_.limits.num_blocks);
@@ -75,11 +92,11 @@ bool Planner::StartIfFits(Sequence& sequence) {
     state_.num_prefix_query_tokens += sequence.num_tokens();
     state_.num_prefix_hit_tokens += residency->num_computed;
   }
-  if (residency->num_computed >= live.gate_tokens) live.gate_open = true;
   if (!sequence.num_cached_tokens.has_value()) {
-    sequence.num_cached_tokens = std::min(residency->num_computed, live.num_prompt_tokens());
+    sequence.num_cached_tokens = residency->num_computed;
   }
   AddStarted(sequence, *residency);
+  if (!live.gate_open && residency->num_computed >= live.gate_tokens) population_.OpenGate(live);
   population_.Start(sequence, std::move(residency));
   return true;
 }

@@ -17,15 +17,15 @@ LiveRequest& Population::Add(std::shared_ptr<const Request> request) {
     Sequence& sequence = live.samples[i];
     sequence.request = &live;
     sequence.sample_index = i;
-    sequence.tokens = live.request->prompt_tokens;
     sequence.max_total_tokens = live.num_prompt_tokens() + live.request->sampling.max_new_tokens;
     sequence.view = {.priority = live.request->priority,
                      .arrival = live.request->arrival,
                      .order = next_order_++,
                      .tenant = live.request->tenant,
-                     .num_known_tokens = sequence.num_tokens()};
-    waiting_.push_back(&sequence);
+                     .num_known_tokens = live.num_prompt_tokens()};
   }
+  num_gated_ += live.num_live;
+  LetIn(live.samples.front());
   if (live.request->deadline != absl::InfiniteFuture()) {
     deadlines_.emplace(live.request->deadline, key);
   }
@@ -48,6 +48,20 @@ void Population::UpdateQueue(LiveRequest& request) {
   } else {
     --num_waiting_requests_;
     num_waiting_tokens_ -= request.num_prompt_tokens();
+  }
+}
+
+void Population::LetIn(Sequence& sequence) {
+  sequence.tokens = sequence.request->request->prompt_tokens;
+  sequence.state = Waiting{};
+  waiting_.push_back(&sequence);
+  --num_gated_;
+}
+
+void Population::OpenGate(LiveRequest& request) {
+  request.gate_open = true;
+  for (Sequence& sequence : request.samples) {
+    if (std::holds_alternative<Gated>(sequence.state)) LetIn(sequence);
   }
 }
 
@@ -90,15 +104,22 @@ void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
     lease->Retire(std::move(running->residency));
     std::erase(running_, &sequence);
     --request.num_resident;
+  } else if (std::holds_alternative<Gated>(sequence.state)) {
+    --num_gated_;
   } else {
-    if (auto* draining = std::get_if<Draining>(&sequence.state))
+    if (auto* draining = std::get_if<Draining>(&sequence.state)) {
       draining->residency->owner = nullptr;
+    }
     std::erase(waiting_, &sequence);
   }
   sequence.state = Ended{};
   --request.num_live;
   while (request.leader < request.samples.size() && !request.samples[request.leader].live()) {
     ++request.leader;
+  }
+  if (request.num_live > 0) {
+    Sequence& leader = request.samples[request.leader];
+    if (std::holds_alternative<Gated>(leader.state)) LetIn(leader);
   }
   UpdateQueue(request);
   Emit(FinishedEvent{.request = request.request->key,
@@ -107,7 +128,7 @@ void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
                      .stop_token = ending.stop_token,
                      .error = std::move(ending.error),
                      .num_cached_tokens = sequence.num_cached_tokens.value_or(0),
-                     .num_generated_tokens = sequence.num_tokens() - request.num_prompt_tokens()});
+                     .num_generated_tokens = sequence.num_generated()});
   if (request.num_live == 0) ended_.push_back(request.request->key);
 }
 
@@ -137,6 +158,7 @@ void Population::LeaveWorker(WorkerLease& lease) {
     if (residency->owner != nullptr) Resume(*residency->owner);
   }
   lease.fenced.clear();
+  for (Sequence* sequence : waiting_) sequence->num_refusals = 0;  // the next worker may take it
 }
 
 std::vector<SchedulerEvent> Population::TakeEvents() {

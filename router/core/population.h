@@ -27,6 +27,7 @@ struct Ending {
 // Every live request and sequence, and the only code that moves a sequence from one state to
 // another:
 //
+//   Gated -> Waiting                           it leads its request, or the gate opened
 //   Waiting -> Running -> Waiting              suspended with nothing in flight
 //              Running -> Draining -> Waiting  suspended with steps in flight
 //   any -> Ended
@@ -43,9 +44,14 @@ class Population {
   const std::vector<Sequence*>& running() const { return running_; }
   const std::map<RequestKey, std::unique_ptr<LiveRequest>>& requests() const { return requests_; }
   const std::set<std::pair<absl::Time, RequestKey>>& deadlines() const { return deadlines_; }
+  uint32_t num_waiting_sequences() const {
+    return static_cast<uint32_t>(waiting_.size()) + num_gated_;
+  }
   uint32_t num_waiting_requests() const { return num_waiting_requests_; }
   uint64_t num_waiting_tokens() const { return num_waiting_tokens_; }
 
+  // The samples behind the first one may start.
+  void OpenGate(LiveRequest& request);
   void Start(Sequence& sequence, std::unique_ptr<Residency> residency);
   // Takes a running sequence off the worker; it keeps its tokens and will be started again.
   void Suspend(Sequence& sequence, WorkerLease& lease);
@@ -70,6 +76,7 @@ class Population {
 
  private:
   void UpdateQueue(LiveRequest& request);
+  void LetIn(Sequence& sequence);
 
   std::map<RequestKey, std::unique_ptr<LiveRequest>> requests_;
   std::vector<Sequence*> waiting_;
@@ -78,6 +85,7 @@ class Population {
   std::vector<RequestKey> ended_;
   std::vector<SchedulerEvent> events_;
   uint64_t next_order_ = 1;
+  uint32_t num_gated_ = 0;
   uint32_t num_waiting_requests_ = 0;
   uint64_t num_waiting_tokens_ = 0;
 };

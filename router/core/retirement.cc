@@ -9,12 +9,6 @@
 #include "router/core/outcome_check.h"
 
 namespace lockstep::router {
-namespace {
-
-// A step that a worker refuses so often with the same sequence in it will be refused for ever.
-constexpr uint32_t kMaxRefusals = 3;
-
-}  // namespace
 
 Retirement::Retirement(SchedulerState& state)
     : state_(state), population_(state.population), lease_(*state.lease) {}
@@ -113,9 +107,7 @@ void Retirement::Publish(Sequence& sequence, Residency& residency) {
   LiveRequest& live = *sequence.request;
   lease_.kv.Publish(residency.blocks, live.request->cache_salt,
                     std::span(sequence.tokens).first(residency.num_computed), residency.published);
-  if (sequence.sample_index == live.leader && residency.num_computed >= live.gate_tokens) {
-    live.gate_open = true;
-  }
+  if (!live.gate_open && residency.num_computed >= live.gate_tokens) population_.OpenGate(live);
 }
 
 void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
@@ -136,7 +128,7 @@ void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
 // to its last acknowledged token and is started again, in a step that first clears the worker's
 // slots.
 void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusal) {
-  FailRefusedTooOften(step, refusal);
+  CountRefusal(step, refusal);
   const std::vector<Sequence*> running = population_.running();
   for (Sequence* sequence : running) population_.Suspend(*sequence, lease_);
   state_.num_rollbacks += running.size();
@@ -146,10 +138,13 @@ void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusa
   lease_.last_slots.clear();
 }
 
-void Retirement::FailRefusedTooOften(const StepRecord& step, const absl::Status& refusal) {
+void Retirement::CountRefusal(const StepRecord& step, const absl::Status& refusal) {
   for (const RowRecord& row : step.rows) {
     Sequence* sequence = row.residency->owner;
-    if (sequence == nullptr || ++sequence->num_refusals < kMaxRefusals) continue;
+    if (sequence == nullptr) continue;
+    ++sequence->num_refusals;
+    if (sequence->suspect()) lease_.has_suspects = true;
+    if (sequence->num_refusals < kMaxRefusals) continue;
     const absl::Status error =
         Internal("the worker refused {} steps in a row that ran this sequence, the last with: {}",
                  kMaxRefusals, refusal.ToString());

@@ -27,7 +27,7 @@ class Retirement {
   void EndIfTold(Sequence& sequence, const RowOutcome& outcome);
 
   void ApplyRefusal(const StepRecord& step, const absl::Status& refusal);
-  void FailRefusedTooOften(const StepRecord& step, const absl::Status& refusal);
+  void CountRefusal(const StepRecord& step, const absl::Status& refusal);
   void ReleaseFenced();
 
   SchedulerState& state_;

@@ -159,7 +159,7 @@ SchedulerStats Scheduler::Stats() const {
   const Population& population = state.population;
   SchedulerStats stats{
       .waiting_requests = population.num_waiting_requests(),
-      .waiting_sequences = static_cast<uint32_t>(population.waiting().size()),
+      .waiting_sequences = population.num_waiting_sequences(),
       .running_sequences = static_cast<uint32_t>(population.running().size()),
       .waiting_tokens = population.num_waiting_tokens(),
       .preemptions = state.num_preemptions,

@@ -29,9 +29,9 @@ struct WorkerLimits {
 };
 
 struct SchedulerConfig {
-  uint32_t max_waiting_requests = 1024;
-  uint64_t max_waiting_tokens = 4u << 20;  // prompt tokens of all waiting requests
   // A request waits while none of its sequences runs.
+  uint32_t max_waiting_requests = 1024;
+  uint64_t max_waiting_tokens = 4u << 20;    // prompt tokens of all waiting requests
   uint32_t max_steps_in_flight = 2;          // also bounded by the worker
   uint32_t max_running_sequences = 256;      // also bounded by the worker's slots and step tokens
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it

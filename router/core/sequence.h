@@ -33,6 +33,7 @@ struct Residency {
 };
 
 // The states of a sequence own what it holds while in them.
+struct Gated {};  // a sibling that has not been let into the queue yet; it holds no tokens
 struct Waiting {};
 struct Running {
   std::unique_ptr<Residency> residency;
@@ -43,9 +44,13 @@ struct Draining {
   Residency* residency = nullptr;
 };
 struct Ended {};
-using SequenceState = std::variant<Waiting, Running, Draining, Ended>;
+using SequenceState = std::variant<Gated, Waiting, Running, Draining, Ended>;
 
 struct LiveRequest;
+
+// A step that is refused so often with the same sequence in it will be refused for ever. The last
+// try is made with the sequence alone, so that it cannot take its batch mates with it.
+inline constexpr uint32_t kMaxRefusals = 3;
 
 // One sample of a request.
 struct Sequence {
@@ -55,11 +60,13 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompt and everything that a worker's result brought
   uint32_t max_total_tokens = 0;
   uint32_t num_preemptions = 0;
-  uint32_t num_refusals = 0;                  // steps refused in a row that ran it
+  uint32_t num_refusals = 0;  // steps that ran it and were refused, since one was not
   std::optional<uint32_t> num_cached_tokens;  // of its first start
   SequenceState state;
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(tokens.size()); }
+  uint32_t num_generated() const;
+  bool suspect() const { return num_refusals + 1 >= kMaxRefusals; }
   bool live() const { return !std::holds_alternative<Ended>(state); }
   Residency* running() const {
     const auto* state_running = std::get_if<Running>(&state);
@@ -76,7 +83,7 @@ struct LiveRequest {
   bool waits = false;         // counted in the queue: live, and none of it runs
   bool admitted = false;
 
-  // The first live sample goes ahead; the others wait until it has computed `gate_tokens`, so that
+  // The first live sample goes ahead; the others start when it has computed `gate_tokens`, so that
   // they find the prompt's full blocks in the prefix index.
   uint32_t leader = 0;
   uint32_t gate_tokens = 0;
@@ -92,5 +99,9 @@ struct LiveRequest {
     return gate_open || sequence.sample_index == leader;
   }
 };
+
+inline uint32_t Sequence::num_generated() const {
+  return tokens.empty() ? 0 : num_tokens() - request->num_prompt_tokens();
+}
 
 }  // namespace lockstep::router

@@ -6,24 +6,20 @@
 #include <string>
 
 #include "common/status.h"
+#include "router/engine/violations.h"
 
 namespace lockstep::router {
 
 absl::Status AdmissionLimits::Validate() const {
-  std::string problems;
-  const auto require_positive = [&problems](uint64_t value, const char* field) {
-    if (value == 0) {
-      problems += fmt::format("{}{}: must be at least 1", problems.empty() ? "" : "; ", field);
-    }
-  };
-  require_positive(max_waiting_requests, "max_waiting_requests");
-  require_positive(max_waiting_tokens, "max_waiting_tokens");
-  require_positive(max_open_requests, "max_open_requests");
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Require(max_waiting_requests > 0, "max_waiting_requests: must be at least 1");
+  violations.Require(max_waiting_tokens > 0, "max_waiting_tokens: must be at least 1");
+  violations.Require(max_open_requests > 0, "max_open_requests: must be at least 1");
+  return violations.ToStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admission::TryAdmit(uint64_t estimated_tokens,
-                                                                      Rejection& rejection) {
+                                                                       Rejection& rejection) {
   MutexLock lock(mutex_);
   if (counts_.open_requests >= limits_.max_open_requests) {
     rejection = Rejection::kOpenRequests;

@@ -12,7 +12,8 @@
 namespace lockstep::router {
 
 struct AdmissionLimits {
-  uint32_t max_waiting_requests = 1024;    // not yet given a slot, those still being tokenized included
+  uint32_t max_waiting_requests =
+      1024;  // not yet given a slot, those still being tokenized included
   uint64_t max_waiting_tokens = 4u << 20;  // their prompt tokens
   uint32_t max_open_requests = 4096;       // until the last byte is with the client
 

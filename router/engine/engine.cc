@@ -3,21 +3,17 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/engine/violations.h"
 
 namespace lockstep::router {
 
 absl::Status EngineConfig::Validate() const {
-  std::string problems;
-  const auto add = [&problems](const absl::Status& status) {
-    if (!status.ok()) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", Message(status));
-  };
-  add(admission.Validate());
-  add(replica.Validate());
-  if (max_pending_output_bytes < 4096) {
-    add(InvalidArgument("max_pending_output_bytes: must be at least 4096, got {}",
-                        max_pending_output_bytes));
-  }
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Merge(admission.Validate());
+  violations.Merge(replica.Validate());
+  violations.Require(max_pending_output_bytes >= 4096,
+                     "max_pending_output_bytes: must be at least 4096");
+  return violations.ToStatus();
 }
 
 Engine::Engine(EngineConfig config, std::unique_ptr<SchedulingPolicy> policy,
@@ -68,8 +64,6 @@ void Engine::StartDrain() {
   on_readiness_change_();
 }
 
-bool Engine::ready() const {
-  return !draining() && replica_.status().worker_state == WorkerState::kReady;
-}
+bool Engine::ready() const { return !draining() && replica_.worker_state() == WorkerState::kReady; }
 
 }  // namespace lockstep::router

@@ -26,11 +26,13 @@ struct EngineConfig {
 class Engine {
  public:
   // `clock` and `metrics` must outlive the object; `on_readiness_change` must not block.
-  Engine(EngineConfig config, std::unique_ptr<SchedulingPolicy> policy, std::unique_ptr<StepLink> link,
-         const Clock* clock, RouterMetrics* metrics, std::function<void()> on_readiness_change);
+  Engine(EngineConfig config, std::unique_ptr<SchedulingPolicy> policy,
+         std::unique_ptr<StepLink> link, const Clock* clock, RouterMetrics* metrics,
+         std::function<void()> on_readiness_change);
 
-  // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit; both before any
-  // work on the request. The ticket is the request's place: hold it until the client has everything.
+  // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit; both before
+  // any work on the request. The ticket is the request's place: hold it until the client has
+  // everything.
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens);
   RequestKey NextKey() { return next_key_.fetch_add(1); }
   // `on_ready` is called on the loop's thread when the outbox has news.
@@ -46,7 +48,9 @@ class Engine {
   void StartDrain();
   bool draining() const { return draining_.load(); }
   // True once no request is open.
-  bool WaitUntilDrained(absl::Duration timeout) const { return admission_->WaitUntilNoneOpen(timeout); }
+  bool WaitUntilDrained(absl::Duration timeout) const {
+    return admission_->WaitUntilNoneOpen(timeout);
+  }
   // Ends every request as aborted, with UNAVAILABLE.
   void CancelAll() { replica_.inbox().CancelAll(); }
 

@@ -44,8 +44,9 @@ struct InboxBatch {
 };
 
 // Where other threads leave messages for a replica's loop; none of them ever waits. Bounded by what
-// sends: admission bounds submissions, a request is cancelled and each of its sequences stopped at most
-// once, and link events are at most one per step in flight plus the ups and downs of one lease.
+// sends: admission bounds submissions, a request is cancelled and each of its sequences stopped at
+// most once, and link events are at most one per step in flight plus the ups and downs of one
+// lease.
 class Inbox final : public LinkEventSink {
  public:
   void Submit(Submission submission);

@@ -26,7 +26,7 @@ struct SampleEnd {
 struct SampleOutput {
   uint32_t sample_index = 0;
   std::vector<TokenId> tokens;
-  std::vector<TokenLogprobs> logprobs;  // one per token when asked for
+  std::vector<TokenLogprobs> logprobs;                 // one per token when asked for
   absl::Time first_token_at = absl::InfiniteFuture();  // of the whole sequence
   std::optional<SampleEnd> end;
 };
@@ -42,14 +42,14 @@ struct RequestOutput {
   std::optional<absl::Status> end;    // nothing follows; not OK: the request failed
 };
 
-// From the loop to the reader of one request. A reader that lags finds everything since its last Take
-// merged into one output, so the loop never waits for it; when more than `max_pending_bytes` have
-// merged, the outbox refuses more and the loop ends the request. One writer (the loop thread), one
-// reader at a time.
+// From the loop to the reader of one request. A reader that lags finds everything since its last
+// Take merged into one output, so the loop never waits for it; when more than `max_pending_bytes`
+// have merged, the outbox refuses more and the loop ends the request. One writer (the loop thread),
+// one reader at a time.
 class Outbox {
  public:
-  // `on_ready` is called on the loop thread after news came that no Take has fetched yet; it must not
-  // block.
+  // `on_ready` is called on the loop thread after news came that no Take has fetched yet; it must
+  // not block.
   Outbox(size_t max_pending_bytes, std::function<void()> on_ready);
 
   // --- the loop; nothing after End ---

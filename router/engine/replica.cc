@@ -3,13 +3,16 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/check.h"
 #include "common/status.h"
 #include "router/engine/step_codec.h"
+#include "router/engine/violations.h"
 #include "router/engine/worker_contract.h"
 
 namespace lockstep::router {
@@ -17,43 +20,16 @@ namespace {
 
 constexpr absl::Duration kIntegrityCheckInterval = absl::Seconds(10);
 
-absl::Status EndStatus(CancelCause cause) {
-  switch (cause) {
-    case CancelCause::kClient:
-      return absl::CancelledError("the client cancelled the call");
-    case CancelCause::kAborted:
-      return absl::OkStatus();
-    case CancelCause::kShutdown:
-      return absl::UnavailableError("the router is shutting down");
-  }
-  return absl::OkStatus();
-}
-
-FinishedAs FinishedAsOf(const FinishedEvent& event) {
-  if (!event.error.ok()) return FinishedAs::kError;
-  switch (event.reason) {
-    case FinishReason::kStop:
-      return FinishedAs::kStop;
-    case FinishReason::kLength:
-      return FinishedAs::kLength;
-    case FinishReason::kAborted:
-      return FinishedAs::kAbort;
-  }
-  return FinishedAs::kError;
-}
-
 }  // namespace
 
 absl::Status ReplicaConfig::Validate() const {
-  std::string problems;
-  const auto add = [&problems](std::string_view problem) {
-    problems += fmt::format("{}{}", problems.empty() ? "" : "; ", problem);
-  };
-  if (const absl::Status status = scheduler.Validate(); !status.ok()) add(Message(status));
-  if (step_timeout <= absl::ZeroDuration()) add("step_timeout: must be positive");
-  if (failover_wait < absl::ZeroDuration()) add("failover_wait: must not be negative");
-  if (no_worker_grace < absl::ZeroDuration()) add("no_worker_grace: must not be negative");
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Merge(scheduler.Validate());
+  violations.Require(step_timeout > absl::ZeroDuration(), "step_timeout: must be positive");
+  violations.Require(failover_wait >= absl::ZeroDuration(), "failover_wait: must not be negative");
+  violations.Require(no_worker_grace >= absl::ZeroDuration(),
+                     "no_worker_grace: must not be negative");
+  return violations.ToStatus();
 }
 
 Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy, Context context)
@@ -61,6 +37,7 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
       context_(context),
       metrics_(*context.metrics),
       scheduler_(config_.scheduler, std::move(policy)),
+      live_(metrics_),
       lost_reason_(absl::UnavailableError("no worker has been reached yet")) {
   metrics_.SetWorkerState(WorkerState::kConnecting);
 }
@@ -78,17 +55,14 @@ void Replica::Process(InboxBatch batch) {
     Cancel(cancellation.request, cancellation.cause, now);
   }
   if (batch.cancel_all) {
-    std::vector<RequestKey> keys;
-    for (const auto& [key, live] : live_) keys.push_back(key);
-    for (const RequestKey key : keys) Cancel(key, CancelCause::kShutdown, now);
+    for (const RequestKey key : live_.keys()) Cancel(key, CancelCause::kShutdown, now);
   }
   ExpireWaits(now);
   SendSteps(now);
   DeliverEvents(now);
   // Readers look at the counts once they were told of an end: the counts come first.
   PublishStats();
-  for (const std::shared_ptr<Outbox>& outbox : touched_) outbox->Notify();
-  touched_.clear();
+  live_.NotifyReaders();
   CheckIntegrityWhenIdle(now);
 }
 
@@ -113,10 +87,11 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
     metrics_.worker_restarts_total->Increment();
   }
   incarnation_ = event.description.incarnation();
-  spdlog::info("worker attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} "
-               "slots, {} requests resume",
-               epoch_, incarnation_, event.description.weights_dtype(), event.description.device(),
-               limits.num_blocks, limits.block_size_tokens, limits.max_slots, live_.size());
+  spdlog::info(
+      "worker attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} "
+      "slots, {} requests resume",
+      epoch_, incarnation_, event.description.weights_dtype(), event.description.device(),
+      limits.num_blocks, limits.block_size_tokens, limits.max_slots, live_.size());
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(static_cast<double>(live_.size()));
   SetWorker(WorkerState::kReady, fmt::format("ready: {}", event.description.device()),
@@ -129,13 +104,13 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
   const worker::v1::StepResult& result = event.result;
   if (epoch_ == 0 || result.epoch() != epoch_) return;  // of a lease that is over
   if (result.incarnation() != incarnation_) {
-    return BreakLease(Internal("step result: incarnation: expected {:016x}, got {:016x}", incarnation_,
-                               result.incarnation()),
+    return BreakLease(Internal("step result: incarnation: expected {:016x}, got {:016x}",
+                               incarnation_, result.incarnation()),
                       now);
   }
   if (in_flight_.empty()) {
-    return BreakLease(Internal("step result: step_id: got {} with no step in flight", result.step_id()),
-                      now);
+    return BreakLease(
+        Internal("step result: step_id: got {} with no step in flight", result.step_id()), now);
   }
   StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
@@ -191,16 +166,18 @@ void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
 void Replica::ExpireWaits(absl::Time now) {
   scheduler_.ExpireDeadlines(now);
   if (!in_flight_.empty() && now - in_flight_.front().sent_at >= config_.step_timeout) {
-    BreakLease(MakeError(absl::StatusCode::kDeadlineExceeded, "step {} had no result after {}",
-                         in_flight_.front().plan.step_id, absl::FormatDuration(config_.step_timeout)),
-               now);
+    BreakLease(
+        MakeError(absl::StatusCode::kDeadlineExceeded, "step {} had no result after {}",
+                  in_flight_.front().plan.step_id, absl::FormatDuration(config_.step_timeout)),
+        now);
   }
   if (epoch_ == 0 && !live_.empty() && now - lost_at_ >= config_.failover_wait) {
     metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed)
         .Increment(static_cast<double>(live_.size()));
-    scheduler_.FailAll(Unavailable("the worker was lost and none came back within {}: {}",
-                                   absl::FormatDuration(config_.failover_wait), Message(lost_reason_)),
-                       now);
+    scheduler_.FailAll(
+        Unavailable("the worker was lost and none came back within {}: {}",
+                    absl::FormatDuration(config_.failover_wait), Message(lost_reason_)),
+        now);
   }
 }
 
@@ -213,147 +190,36 @@ void Replica::SendSteps(absl::Time now) {
     metrics_.step_batch_sequences->Observe(static_cast<double>(plan->rows.size()));
     metrics_.At(metrics_.step_tokens, StepPhase::kPrefill).Observe(plan->num_prefill_tokens);
     metrics_.At(metrics_.step_tokens, StepPhase::kDecode).Observe(plan->num_decode_tokens);
-    in_flight_.push_back({.plan = std::move(*plan),
-                          .sent_at = now,
-                          .router_time = context_.clock->Now() - start});
+    in_flight_.push_back(
+        {.plan = std::move(*plan), .sent_at = now, .router_time = context_.clock->Now() - start});
   }
 }
 
 // --- requests ---
 
 void Replica::Accept(Submission submission, absl::Time now) {
-  const std::shared_ptr<const Request> request = submission.request;
   absl::Status status = CheckWorker();
-  if (status.ok()) status = scheduler_.Submit(request, now);
-  if (!status.ok()) {
-    submission.outbox->End(std::move(status));
-    touched_.push_back(std::move(submission.outbox));
-    submission.ticket->StopWaiting();
-    return;
+  if (status.ok()) status = scheduler_.Submit(submission.request, now);
+  if (status.ok()) {
+    live_.Add(std::move(submission));
+  } else {
+    live_.Refuse(std::move(submission), std::move(status));
   }
-  LiveRequest live{.submission = std::move(submission),
-                   .samples = std::vector<Sample>(request->num_samples),
-                   .num_open_samples = request->num_samples,
-                   .admitted = false,
-                   .end_status = absl::OkStatus()};
-  const bool is_new = live_.emplace(request->key, std::move(live)).second;
-  LOCKSTEP_CHECK(is_new, "request key {} was used twice", request->key);
 }
 
 void Replica::Cancel(RequestKey key, CancelCause cause, absl::Time now) {
-  LiveRequest* const live = FindLive(key);
-  if (live == nullptr) return;
-  if (cause == CancelCause::kClient) {
-    metrics_.At(metrics_.requests_cancelled_total,
-                live->admitted ? RequestStage::kRunning : RequestStage::kQueued)
-        .Increment();
-  }
-  live->end_status = EndStatus(cause);
-  scheduler_.Cancel(key, now);
-}
-
-Replica::LiveRequest* Replica::FindLive(RequestKey key) {
-  const auto found = live_.find(key);
-  return found == live_.end() ? nullptr : &found->second;
+  if (live_.SetCancelled(key, cause)) scheduler_.Cancel(key, now);
 }
 
 void Replica::DeliverEvents(absl::Time now) {
-  // Ending a slow reader's request makes new events, so: until there are none.
+  // Cancelling makes new events, so: until there are none.
   for (;;) {
     std::vector<SchedulerEvent> events = scheduler_.TakeEvents();
     if (events.empty()) return;
-    for (SchedulerEvent& event : events) {
-      std::visit([&](auto& alternative) { Deliver(std::move(alternative), now); }, event);
-    }
+    std::vector<RequestKey> to_cancel;
+    live_.Deliver(std::move(events), now, to_cancel);
+    for (const RequestKey key : to_cancel) scheduler_.Cancel(key, now);
   }
-}
-
-void Replica::Deliver(AdmittedEvent event, absl::Time now) {
-  LiveRequest* const live = FindLive(event.request);
-  if (live == nullptr) return;
-  const Request& request = *live->submission.request;
-  live->admitted = true;
-  live->submission.ticket->StopWaiting();
-  live->submission.outbox->Admit(event.num_cached_tokens, now);
-  touched_.push_back(live->submission.outbox);
-  metrics_.queue_wait_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
-  metrics_.prompt_tokens_total->Increment(static_cast<double>(request.prompt_tokens.size()));
-  metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
-}
-
-void Replica::Deliver(PromptLogprobsEvent event, absl::Time now) {
-  LiveRequest* const live = FindLive(event.request);
-  if (live == nullptr) return;
-  touched_.push_back(live->submission.outbox);
-  if (!live->submission.outbox->AddPromptLogprobs(std::move(event.entries))) {
-    EndSlowReader(event.request, *live, now);
-  }
-}
-
-void Replica::Deliver(TokensEvent event, absl::Time now) {
-  LiveRequest* const live = FindLive(event.request);
-  if (live == nullptr) return;
-  const RequestKey key = event.request;
-  ObserveTokens(*live, event.sample_index, event.tokens.size(), now);
-  touched_.push_back(live->submission.outbox);
-  if (!live->submission.outbox->AddTokens(std::move(event), now)) EndSlowReader(key, *live, now);
-}
-
-void Replica::Deliver(FinishedEvent event, absl::Time now) {
-  LiveRequest* const live = FindLive(event.request);
-  if (live == nullptr) return;
-  metrics_.At(metrics_.requests_finished_total, FinishedAsOf(event)).Increment();
-  if (!event.error.ok()) {
-    // One failed sequence fails the call: a stream cannot carry half an error.
-    EndRequest(event.request, event.error, now);
-    return;
-  }
-  const Sample& sample = live->samples.at(event.sample_index);
-  if (sample.num_tokens > 1) {
-    metrics_.time_per_output_token_seconds->Observe(
-        absl::ToDoubleSeconds(sample.last_token_at - sample.first_token_at) / (sample.num_tokens - 1));
-  }
-  touched_.push_back(live->submission.outbox);
-  live->submission.outbox->EndSample(event, now);
-  if (--live->num_open_samples == 0) EndRequest(event.request, live->end_status, now);
-}
-
-void Replica::ObserveTokens(LiveRequest& live, uint32_t sample_index, size_t count, absl::Time now) {
-  if (count == 0) return;
-  Sample& sample = live.samples.at(sample_index);
-  metrics_.generation_tokens_total->Increment(static_cast<double>(count));
-  size_t num_gaps = count;
-  if (sample.num_tokens == 0) {
-    const absl::Duration wait = now - live.submission.request->arrival;
-    metrics_.time_to_first_token_seconds->Observe(absl::ToDoubleSeconds(wait));
-    sample.first_token_at = now;
-    sample.last_token_at = now;
-    --num_gaps;
-  }
-  const double gap = absl::ToDoubleSeconds(now - sample.last_token_at) / static_cast<double>(count);
-  for (size_t i = 0; i < num_gaps; ++i) metrics_.inter_token_latency_seconds->Observe(gap);
-  sample.last_token_at = now;
-  sample.num_tokens += static_cast<uint32_t>(count);
-}
-
-void Replica::EndSlowReader(RequestKey key, LiveRequest& live, absl::Time now) {
-  spdlog::warn("request {} ended: its client reads too slowly", live.submission.request->id);
-  EndRequest(key,
-             absl::ResourceExhaustedError("the client reads too slowly: too much output waits for it"),
-             now);
-}
-
-void Replica::EndRequest(RequestKey key, absl::Status status, absl::Time now) {
-  const auto found = live_.find(key);
-  LiveRequest& live = found->second;
-  const Submission& submission = live.submission;
-  if (live.num_open_samples > 0) scheduler_.Cancel(key, now);
-  metrics_.request_duration_seconds->Observe(
-      absl::ToDoubleSeconds(now - submission.request->arrival));
-  submission.ticket->StopWaiting();
-  submission.outbox->End(std::move(status));
-  touched_.push_back(submission.outbox);
-  live_.erase(found);
 }
 
 // --- status ---
@@ -369,6 +235,11 @@ absl::Status Replica::CheckWorker() const {
 ReplicaStatus Replica::status() const {
   MutexLock lock(mutex_);
   return status_;
+}
+
+WorkerState Replica::worker_state() const {
+  MutexLock lock(mutex_);
+  return status_.worker_state;
 }
 
 void Replica::SetWorker(WorkerState state, std::string text, absl::Time lost_at) {

@@ -1,20 +1,18 @@
 #pragma once
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "router/core/scheduler.h"
 #include "router/engine/inbox.h"
+#include "router/engine/live_requests.h"
 #include "router/engine/router_metrics.h"
 #include "router/engine/step_link.h"
 
@@ -22,9 +20,9 @@ namespace lockstep::router {
 
 struct ReplicaConfig {
   SchedulerConfig scheduler;
-  absl::Duration step_timeout = absl::Seconds(60);       // a step that takes longer: the worker hangs
-  absl::Duration failover_wait = absl::Seconds(30);      // requests outlive a lost worker this long
-  absl::Duration no_worker_grace = absl::Seconds(2);     // then new requests are refused at once
+  absl::Duration step_timeout = absl::Seconds(60);    // a step that takes longer: the worker hangs
+  absl::Duration failover_wait = absl::Seconds(30);   // requests outlive a lost worker this long
+  absl::Duration no_worker_grace = absl::Seconds(2);  // then new requests are refused at once
 
   absl::Status Validate() const;  // every violation at once
 };
@@ -33,16 +31,16 @@ struct ReplicaConfig {
 struct ReplicaStatus {
   WorkerState worker_state = WorkerState::kConnecting;
   std::string worker_text = "no worker has been reached yet";  // one line for people
-  absl::Time lost_at = absl::InfinitePast();                    // while there is no worker
-  worker::v1::DescribeResponse description;  // of the worker attached now or last
+  absl::Time lost_at = absl::InfinitePast();                   // while there is no worker
+  worker::v1::DescribeResponse description;                    // of the worker attached now or last
   SchedulerStats scheduler;
   uint32_t live_requests = 0;
 };
 
-// All that a replica's loop does, without the thread: applies what came in, sends steps to the worker,
-// and writes outputs to the requests' outboxes. Owns the scheduler and the record of steps in flight.
-// Knows nothing of connections: a lease is an epoch that comes and goes. Process and NextWakeup belong
-// to one thread; status() may be called from any.
+// All that a replica's loop does, without the thread: applies what came in, sends steps to the
+// worker, and writes outputs to the requests' outboxes. Owns the scheduler and the record of steps
+// in flight. Knows nothing of connections: a lease is an epoch that comes and goes. Process and
+// NextWakeup belong to one thread; status() may be called from any.
 class Replica {
  public:
   // Everything passed by pointer must outlive the object.
@@ -58,22 +56,11 @@ class Replica {
   absl::Time NextWakeup() const;
 
   ReplicaStatus status() const;
+  WorkerState worker_state() const;
   // OK when a new request has a worker or may soon have one again; else UNAVAILABLE saying why.
   absl::Status CheckWorker() const;
 
  private:
-  struct Sample {
-    absl::Time first_token_at = absl::InfiniteFuture();
-    absl::Time last_token_at = absl::InfiniteFuture();
-    uint32_t num_tokens = 0;
-  };
-  struct LiveRequest {
-    Submission submission;
-    std::vector<Sample> samples;
-    uint32_t num_open_samples = 0;
-    bool admitted = false;
-    absl::Status end_status;
-  };
   struct StepInFlight {
     StepPlan plan;
     absl::Time sent_at;
@@ -92,14 +79,6 @@ class Replica {
   void SendSteps(absl::Time now);
 
   void DeliverEvents(absl::Time now);
-  void Deliver(AdmittedEvent event, absl::Time now);
-  void Deliver(PromptLogprobsEvent event, absl::Time now);
-  void Deliver(TokensEvent event, absl::Time now);
-  void Deliver(FinishedEvent event, absl::Time now);
-  LiveRequest* FindLive(RequestKey key);
-  void ObserveTokens(LiveRequest& live, uint32_t sample_index, size_t count, absl::Time now);
-  void EndSlowReader(RequestKey key, LiveRequest& live, absl::Time now);
-  void EndRequest(RequestKey key, absl::Status status, absl::Time now);
 
   void PublishStats();
   void SetWorker(WorkerState state, std::string text, absl::Time lost_at);
@@ -109,8 +88,7 @@ class Replica {
   const Context context_;
   RouterMetrics& metrics_;
   Scheduler scheduler_;
-  absl::flat_hash_map<RequestKey, LiveRequest> live_;
-  std::vector<std::shared_ptr<Outbox>> touched_;  // have news that their readers were not told of
+  LiveRequests live_;
 
   uint64_t epoch_ = 0;  // of the lease; 0: none
   uint64_t incarnation_ = 0;

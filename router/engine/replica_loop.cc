@@ -32,7 +32,7 @@ void ReplicaLoop::Run(std::stop_token stop) {
     // Read before the last batch is processed, so that what was posted before the stop is seen.
     stopping = stop.stop_requested();
     replica_.Process(std::move(batch));
-    const WorkerState state = replica_.status().worker_state;
+    const WorkerState state = replica_.worker_state();
     if (state != last_state) {
       last_state = state;
       on_worker_change_();

@@ -13,8 +13,8 @@ namespace lockstep::router {
 // Replica process what came. Owns link, replica and thread, and nothing else runs on the thread.
 class ReplicaLoop {
  public:
-  // Starts link and thread. `on_worker_change` is called on the thread after a worker came or went; it
-  // must not block. `clock` and `metrics` must outlive the object.
+  // Starts link and thread. `on_worker_change` is called on the thread after a worker came or went;
+  // it must not block. `clock` and `metrics` must outlive the object.
   ReplicaLoop(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
               std::unique_ptr<StepLink> link, const Clock* clock, RouterMetrics* metrics,
               std::function<void()> on_worker_change);
@@ -24,6 +24,7 @@ class ReplicaLoop {
   // May be posted to from any thread.
   Inbox& inbox() { return inbox_; }
   ReplicaStatus status() const { return replica_.status(); }
+  WorkerState worker_state() const { return replica_.worker_state(); }
   absl::Status CheckWorker() const { return replica_.CheckWorker(); }
 
  private:

@@ -15,12 +15,12 @@ using prometheus::Histogram;
 using Labels = prometheus::Labels;
 
 constexpr std::array<std::string_view, 17> kCodeNames = {
-    "OK",        "CANCELLED",          "UNKNOWN",           "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS",     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION", "ABORTED",  "OUT_OF_RANGE",      "UNIMPLEMENTED",    "INTERNAL",
-    "UNAVAILABLE", "DATA_LOSS",        "UNAUTHENTICATED"};
-constexpr std::array<std::string_view, 5> kRejectionNames = {"queue_requests", "queue_tokens",
-                                                             "open_requests", "draining", "no_worker"};
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+constexpr std::array<std::string_view, 5> kRejectionNames = {
+    "queue_requests", "queue_tokens", "open_requests", "draining", "no_worker"};
 constexpr std::array<std::string_view, 4> kFinishedNames = {"stop", "length", "abort", "error"};
 constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
@@ -65,7 +65,8 @@ class Builder {
   std::array<Counter*, N> MakeCounters(const char* name, const char* what, const char* label,
                                        const std::array<std::string_view, N>& values) {
     std::array<Counter*, N> all;
-    for (size_t i = 0; i < N; ++i) all[i] = MakeCounter(name, what, {{label, std::string(values[i])}});
+    for (size_t i = 0; i < N; ++i)
+      all[i] = MakeCounter(name, what, {{label, std::string(values[i])}});
     return all;
   }
   template <size_t N>
@@ -96,15 +97,16 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   Builder b(registry, model);
   requests_total = b.MakeCounters("requests_total", "Generate calls that ended, by gRPC status.",
                                   "code", kCodeNames);
-  requests_rejected_total = b.MakeCounters(
-      "requests_rejected_total", "Generate calls refused before any work.", "reason", kRejectionNames);
-  requests_finished_total = b.MakeCounters("requests_finished_total", "Sequences that ended.", "reason",
-                                           kFinishedNames);
+  requests_rejected_total =
+      b.MakeCounters("requests_rejected_total", "Generate calls refused before any work.", "reason",
+                     kRejectionNames);
+  requests_finished_total =
+      b.MakeCounters("requests_finished_total", "Sequences that ended.", "reason", kFinishedNames);
   requests_cancelled_total = b.MakeCounters(
       "requests_cancelled_total", "Requests cancelled by their client.", "stage", kStageNames);
-  requests_retried_total =
-      b.MakeCounters("requests_retried_total", "Requests that outlived or failed with a lost worker.",
-                     "outcome", kRetryNames);
+  requests_retried_total = b.MakeCounters("requests_retried_total",
+                                          "Requests that outlived or failed with a lost worker.",
+                                          "outcome", kRetryNames);
   queue_requests = b.MakeGauge("queue_requests", "Requests with a sequence that waits for a slot.");
   queue_tokens = b.MakeGauge("queue_tokens", "Prompt tokens of waiting requests.");
   running_requests = b.MakeGauge("running_requests", "Requests that have all their slots.");
@@ -113,16 +115,18 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                       kTimeToFirstTokenBucketsSeconds);
   inter_token_latency_seconds = b.MakeHistogram(
       "inter_token_latency_seconds", "Between tokens of a sequence.", kInterTokenBucketsSeconds);
-  time_per_output_token_seconds = b.MakeHistogram(
-      "time_per_output_token_seconds", "Mean time between tokens, by sequence.", kInterTokenBucketsSeconds);
+  time_per_output_token_seconds =
+      b.MakeHistogram("time_per_output_token_seconds", "Mean time between tokens, by sequence.",
+                      kInterTokenBucketsSeconds);
   queue_wait_seconds =
       b.MakeHistogram("queue_wait_seconds", "Arrival to the first slot.", kWaitBucketsSeconds);
-  request_duration_seconds =
-      b.MakeHistogram("request_duration_seconds", "Arrival to the last token.", kWaitBucketsSeconds);
+  request_duration_seconds = b.MakeHistogram("request_duration_seconds",
+                                             "Arrival to the last token.", kWaitBucketsSeconds);
   prompt_tokens_total = b.MakeCounter("prompt_tokens_total", "Prompt tokens of admitted requests.");
   prompt_tokens_cached_total =
       b.MakeCounter("prompt_tokens_cached_total", "Prompt tokens taken from the prefix cache.");
-  generation_tokens_total = b.MakeCounter("generation_tokens_total", "Tokens generated and delivered.");
+  generation_tokens_total =
+      b.MakeCounter("generation_tokens_total", "Tokens generated and delivered.");
   prefix_cache_query_tokens_total =
       b.MakeCounter("prefix_cache_query_tokens_total", "Tokens looked up in the prefix index.");
   prefix_cache_hit_tokens_total =
@@ -142,14 +146,14 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                                      {{"phase", std::string(kPhaseNames[i])}});
   }
   scheduler_step_seconds =
-      b.MakeHistogram("scheduler_step_seconds", "Router time of a step: plan, encode, decode, apply.",
-                      kStepBucketsSeconds);
-  step_rtt_seconds =
-      b.MakeHistogram("step_rtt_seconds", "From sending a step to its result.", kStepBucketsSeconds);
+      b.MakeHistogram("scheduler_step_seconds",
+                      "Router time of a step: plan, encode, decode, apply.", kStepBucketsSeconds);
+  step_rtt_seconds = b.MakeHistogram("step_rtt_seconds", "From sending a step to its result.",
+                                     kStepBucketsSeconds);
   worker_state = b.MakeGauges("worker_state", "1 for the worker's current state.", "state",
                               kWorkerStateNames, {{"worker", worker}});
-  worker_restarts_total = b.MakeCounter("worker_restarts_total", "Changes of a worker's incarnation.",
-                                        {{"worker", worker}});
+  worker_restarts_total = b.MakeCounter("worker_restarts_total",
+                                        "Changes of a worker's incarnation.", {{"worker", worker}});
   b.MakeGauge("build_info", "Always 1.",
               {{"version", std::string(Version())}, {"commit", std::string(GitCommit())}})
       ->Set(1);

@@ -22,11 +22,12 @@ enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
 
-// Every series of a router, made at start so that each one reads 0 before its first event. Names and
-// labels: docs/metrics.md. The registry owns the series and must outlive the object; all of them may be
-// updated from any thread.
+// Every series of a router, made at start so that each one reads 0 before its first event. Names
+// and labels: docs/metrics.md. The registry owns the series and must outlive the object; all of
+// them may be updated from any thread.
 struct RouterMetrics {
-  RouterMetrics(prometheus::Registry& registry, const std::string& model, const std::string& worker);
+  RouterMetrics(prometheus::Registry& registry, const std::string& model,
+                const std::string& worker);
 
   template <typename Enum, typename Metric, size_t N>
   static Metric& At(const std::array<Metric*, N>& metrics, Enum value) {
@@ -38,11 +39,11 @@ struct RouterMetrics {
   // Gauges take the values, counters what was added since `previous`.
   void Publish(const SchedulerStats& stats, const SchedulerStats& previous);
 
-  std::array<prometheus::Counter*, 17> requests_total;  // by absl::StatusCode
-  std::array<prometheus::Counter*, 5> requests_rejected_total;  // by Rejection
-  std::array<prometheus::Counter*, 4> requests_finished_total;  // by FinishedAs
+  std::array<prometheus::Counter*, 17> requests_total;           // by absl::StatusCode
+  std::array<prometheus::Counter*, 5> requests_rejected_total;   // by Rejection
+  std::array<prometheus::Counter*, 4> requests_finished_total;   // by FinishedAs
   std::array<prometheus::Counter*, 2> requests_cancelled_total;  // by RequestStage
-  std::array<prometheus::Counter*, 2> requests_retried_total;   // by RetryOutcome
+  std::array<prometheus::Counter*, 2> requests_retried_total;    // by RetryOutcome
   prometheus::Gauge* queue_requests;
   prometheus::Gauge* queue_tokens;
   prometheus::Gauge* running_requests;

@@ -78,8 +78,8 @@ absl::StatusOr<TokenLogprobs> DecodeLogprobs(std::string_view field,
     return Internal("{}: {} top_ids but {} top_logprobs", field, entry.top_ids_size(),
                     entry.top_logprobs_size());
   }
-  TokenLogprobs out{.token = entry.token_id(), .logprob = entry.logprob(), .rank = entry.rank(),
-                    .top = {}};
+  TokenLogprobs out{
+      .token = entry.token_id(), .logprob = entry.logprob(), .rank = entry.rank(), .top = {}};
   out.top.reserve(entry.top_ids_size());
   for (int i = 0; i < entry.top_ids_size(); ++i) {
     out.top.emplace_back(entry.top_ids(i), entry.top_logprobs(i));
@@ -87,7 +87,8 @@ absl::StatusOr<TokenLogprobs> DecodeLogprobs(std::string_view field,
   return out;
 }
 
-// Collects the rows that a result mentions; rows of `outcome` keep the plan's order of first mention.
+// Collects the rows that a result mentions; rows of `outcome` keep the plan's order of first
+// mention.
 class ResultDecoder {
  public:
   ResultDecoder(const wire::StepResult& result, const StepPlan& plan)
@@ -181,7 +182,8 @@ class ResultDecoder {
                         slot, count);
       }
       if (count > static_cast<uint32_t>(tokens.size() - next_token)) {
-        return Internal("token_ids: {} entries are too few for sampled_counts[{}]", tokens.size(), i);
+        return Internal("token_ids: {} entries are too few for sampled_counts[{}]", tokens.size(),
+                        i);
       }
       row.tokens.assign(tokens.begin() + next_token, tokens.begin() + next_token + count);
       next_token += static_cast<int>(count);
@@ -258,7 +260,8 @@ class ResultDecoder {
       RowOutcome& row = Row(slot);
       if (row.was_inert) return Repeated("inert_slots", i, slot);
       if (!row.tokens.empty()) {
-        return Internal("inert_slots[{}]: inert slot {} kept {} tokens", i, slot, row.tokens.size());
+        return Internal("inert_slots[{}]: inert slot {} kept {} tokens", i, slot,
+                        row.tokens.size());
       }
       row.was_inert = true;
     }
@@ -287,8 +290,9 @@ class ResultDecoder {
       const int num_entries = message.entries_size();
       if (message.first_position() == 0 || num_entries == 0 ||
           static_cast<uint32_t>(num_entries) > planned->num_tokens) {
-        return Internal("prompt_logprobs[{}]: expected 1 to {} entries from position 1 on, got {} from {}",
-                        i, planned->num_tokens, num_entries, message.first_position());
+        return Internal(
+            "prompt_logprobs[{}]: expected 1 to {} entries from position 1 on, got {} from {}", i,
+            planned->num_tokens, num_entries, message.first_position());
       }
       row.first_prompt_logprob = message.first_position();
       row.prompt_logprobs.reserve(num_entries);

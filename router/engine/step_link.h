@@ -17,8 +17,8 @@ struct LinkUp {
 struct LinkResult {
   worker::v1::StepResult result;
 };
-// The lease is over, or an attempt to get one failed (epoch 0). FAILED_PRECONDITION: there is a worker,
-// but it does not fit (another model, another protocol).
+// The lease is over, or an attempt to get one failed (epoch 0). FAILED_PRECONDITION: there is a
+// worker, but it does not fit (another model, another protocol).
 struct LinkDown {
   uint64_t epoch = 0;
   absl::Status reason;
@@ -32,8 +32,8 @@ class LinkEventSink {
   virtual void OnLinkEvent(LinkEvent event) = 0;
 };
 
-// The stream of steps to one worker. Connects, claims and reconnects on its own; at most one lease is
-// up at a time. All methods may be called from any thread and never block, Stop excepted.
+// The stream of steps to one worker. Connects, claims and reconnects on its own; at most one lease
+// is up at a time. All methods may be called from any thread and never block, Stop excepted.
 class StepLink {
  public:
   virtual ~StepLink() = default;
@@ -41,7 +41,8 @@ class StepLink {
   virtual void Start(LinkEventSink* sink) = 0;
   // In order. A step of a lease that is over is dropped: its LinkDown is on the way.
   virtual void Send(worker::v1::StepRequest request) = 0;
-  // The replica gives up the lease of `epoch` (hung worker, broken contract). No LinkDown need follow.
+  // The replica gives up the lease of `epoch` (hung worker, broken contract). No LinkDown need
+  // follow.
   virtual void DropLease(uint64_t epoch, const absl::Status& reason) = 0;
   // Ends the lease and waits until no more event can come.
   virtual void Stop() = 0;

@@ -15,19 +15,22 @@ absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
   const auto require = [&problems](bool holds, std::string_view field, std::string_view wanted,
                                    std::string_view got) {
     if (holds) return;
-    problems += fmt::format("{}{}: expected {}, got {}", problems.empty() ? "" : "; ", field, wanted, got);
+    problems +=
+        fmt::format("{}{}: expected {}, got {}", problems.empty() ? "" : "; ", field, wanted, got);
   };
   const auto require_positive = [&require](uint32_t value, std::string_view field) {
     require(value > 0, field, "at least 1", "0");
   };
 
   const uint32_t version = description.protocol_version();
-  require(version >= kOldestStepProtocolVersion && version <= kStepProtocolVersion, "protocol_version",
+  require(version >= kOldestStepProtocolVersion && version <= kStepProtocolVersion,
+          "protocol_version",
           fmt::format("{} to {}", kOldestStepProtocolVersion, kStepProtocolVersion),
           fmt::format("{}", version));
   require(description.model_fingerprint() == expected.model_fingerprint, "model_fingerprint",
           fmt::format("{:016x}", expected.model_fingerprint),
-          fmt::format("{:016x} (model \"{}\")", description.model_fingerprint(), description.model_id()));
+          fmt::format("{:016x} (model \"{}\")", description.model_fingerprint(),
+                      description.model_id()));
   require(description.tokenizer_fingerprint() == 0 ||
               description.tokenizer_fingerprint() == expected.tokenizer_fingerprint,
           "tokenizer_fingerprint", fmt::format("{:016x}", expected.tokenizer_fingerprint),

@@ -3,15 +3,14 @@
 #include <absl/status/status.h>
 
 #include <cstdint>
-#include <string>
 
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/scheduler.h"
 
 namespace lockstep::router {
 
-// The step protocol that this router speaks, and the oldest it accepts: the version before, once there
-// is one.
+// The step protocol that this router speaks, and the oldest it accepts: the version before, once
+// there is one.
 inline constexpr uint32_t kStepProtocolVersion = 1;
 inline constexpr uint32_t kOldestStepProtocolVersion = 1;
 
@@ -22,8 +21,8 @@ struct ExpectedModel {
   uint32_t vocab_size = 0;  // of the model
 };
 
-// FAILED_PRECONDITION naming every field that does not fit. A worker that does not read the tokenizer
-// announces a tokenizer fingerprint of 0, which fits any.
+// FAILED_PRECONDITION naming every field that does not fit. A worker that does not read the
+// tokenizer announces a tokenizer fingerprint of 0, which fits any.
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected);
 

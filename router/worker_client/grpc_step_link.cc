@@ -11,10 +11,12 @@
 #include <string_view>
 #include <utility>
 
+#include "common/address.h"
 #include "common/mutex.h"
 #include "common/named_thread.h"
 #include "common/status.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
+#include "router/engine/violations.h"
 
 namespace lockstep::router {
 namespace {
@@ -24,12 +26,13 @@ namespace wire = worker::v1;
 using Stream = grpc::ClientAsyncReaderWriter<wire::StepRequest, wire::StepResult>;
 
 constexpr std::string_view kCodeNames[] = {
-    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE",
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
     "DATA_LOSS", "UNAUTHENTICATED"};
 
-// Whatever a call ended with, the replica has no worker: UNAVAILABLE with the call's code and message.
+// Whatever a call ended with, the replica has no worker: UNAVAILABLE with the call's code and
+// message.
 absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
   if (status.ok()) return Unavailable("{} ended", call);
   const auto code = static_cast<size_t>(status.error_code());
@@ -67,18 +70,16 @@ struct Lease {
 }  // namespace
 
 absl::Status WorkerClientConfig::Validate() const {
-  std::string problems;
-  const auto require = [&problems](bool holds, std::string_view problem) {
-    if (!holds) problems += fmt::format("{}{}", problems.empty() ? "" : "; ", problem);
-  };
-  require(!address.empty(), "address: must not be empty");
-  require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
-  require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
-  require(keepalive_timeout > absl::ZeroDuration(), "keepalive_timeout: must be positive");
-  require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
-  require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
-  require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
-  return problems.empty() ? absl::OkStatus() : InvalidArgument("{}", problems);
+  Violations violations;
+  violations.Merge(ParseAddress(address).status(), "worker: ");
+  violations.Require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
+  violations.Require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
+  violations.Require(keepalive_timeout > absl::ZeroDuration(),
+                     "keepalive_timeout: must be positive");
+  violations.Require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
+  violations.Require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
+  violations.Require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
+  return violations.ToStatus();
 }
 
 class GrpcStepLink::Impl {
@@ -97,8 +98,8 @@ class GrpcStepLink::Impl {
     arguments.SetMaxSendMessageSize(config_.max_message_bytes);
     // Worker traffic is trusted by address and stays off the proxies that the environment may name.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    stub_ = wire::Worker::NewStub(grpc::CreateCustomChannel(
-        config_.address, grpc::InsecureChannelCredentials(), arguments));
+    stub_ = wire::Worker::NewStub(
+        grpc::CreateCustomChannel(config_.address, grpc::InsecureChannelCredentials(), arguments));
   }
 
   void Start(LinkEventSink* sink) {
@@ -162,8 +163,9 @@ class GrpcStepLink::Impl {
         spdlog::warn("worker {}: {}", config_.address, problem);
         last_problem = std::move(problem);
       }
-      sink_->OnLinkEvent(LinkDown{.epoch = was_up ? lease.epoch : 0,
-                                  .reason = Annotate(lease.drop_reason, "worker " + config_.address)});
+      sink_->OnLinkEvent(
+          LinkDown{.epoch = was_up ? lease.epoch : 0,
+                   .reason = Annotate(lease.drop_reason, "worker " + config_.address)});
       if (!Sleep(backoff)) return;
       backoff = std::min(backoff * 2, config_.max_backoff);
     }
@@ -172,7 +174,8 @@ class GrpcStepLink::Impl {
   // Between half and all of `duration`; false when the link is to stop.
   bool Sleep(absl::Duration duration) {
     const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random_);
-    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration * share);
+    const auto deadline =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration * share);
     MutexLock lock(mutex_);
     while (!stopping_) {
       const auto left = deadline - std::chrono::steady_clock::now();
@@ -182,7 +185,8 @@ class GrpcStepLink::Impl {
     return false;
   }
 
-  // Returns when the lease is over or was not granted; lease.drop_reason says why. True if it was up.
+  // Returns when the lease is over or was not granted; lease.drop_reason says why. True if it was
+  // up.
   bool HoldLease(Lease& lease) {
     wire::DescribeResponse description;
     if (const absl::Status status = Describe(lease, description); !status.ok()) {
@@ -288,8 +292,8 @@ class GrpcStepLink::Impl {
   }
 
   // The first result answers the claim: step 0 of our epoch.
-  bool HandleResult(Lease& lease, const wire::DescribeResponse& description, wire::StepResult& result,
-                    bool up) {
+  bool HandleResult(Lease& lease, const wire::DescribeResponse& description,
+                    wire::StepResult& result, bool up) {
     if (up) {
       sink_->OnLinkEvent(LinkResult{std::move(result)});
       result.Clear();
@@ -298,8 +302,9 @@ class GrpcStepLink::Impl {
     MutexLock lock(mutex_);
     if (result.step_id() != 0 || result.epoch() != lease.epoch ||
         result.incarnation() != description.incarnation()) {
-      lease.drop_reason = Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
-                                   result.step_id(), result.epoch(), result.incarnation());
+      lease.drop_reason =
+          Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
+                   result.step_id(), result.epoch(), result.incarnation());
       lease.context.TryCancel();
       return false;
     }
@@ -311,7 +316,7 @@ class GrpcStepLink::Impl {
   const WorkerClientConfig config_;
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
-  uint64_t last_epoch_ = 0;       // the link's thread only
+  uint64_t last_epoch_ = 0;                         // the link's thread only
   std::mt19937_64 random_{std::random_device{}()};  // the link's thread only
 
   Mutex mutex_;

@@ -13,7 +13,7 @@
 namespace lockstep::router {
 
 struct WorkerClientConfig {
-  std::string address;  // as gRPC spells it
+  std::string address;  // host:port
   ExpectedModel expected;
   // Fence off another router whose lease still lives. Our own earlier lease is always taken over.
   bool takeover = false;
@@ -28,9 +28,10 @@ struct WorkerClientConfig {
 };
 
 // The gRPC stream to one worker: describes it, checks that it fits, claims the lease under an epoch
-// above any seen, and passes results on; when the lease ends it does so again, for ever. Owns one thread
-// ("worker-0") and one completion queue per lease. A step is written on the thread that sends it if no
-// other write is in progress, so that it costs no wake-up. Knows nothing of what steps mean.
+// above any seen, and passes results on; when the lease ends it does so again, for ever. Owns one
+// thread
+// ("worker-0") and one completion queue per lease. A step is written on the thread that sends it if
+// no other write is in progress, so that it costs no wake-up. Knows nothing of what steps mean.
 class GrpcStepLink final : public StepLink {
  public:
   explicit GrpcStepLink(WorkerClientConfig config);

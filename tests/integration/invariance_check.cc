@@ -14,11 +14,12 @@
 namespace lockstep::testing {
 namespace {
 
-std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case) {
+std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool check_contract) {
   worker::CpuModelOptions options;
   options.num_kv_blocks = model_case.num_blocks;
   options.num_threads = model_case.num_threads;
   options.max_step_tokens = 512;
+  options.check_reduction_contract = check_contract;
   absl::StatusOr<std::unique_ptr<worker::ForwardModel>> model =
       worker::LoadCpuModel(model_case.path, options);
   if (!model.ok()) {
@@ -31,7 +32,7 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case) {
 }  // namespace
 
 void CheckInvariance(ModelCase model_case, bool expect_differences) {
-  const std::unique_ptr<worker::ForwardModel> model = Load(model_case);
+  const std::unique_ptr<worker::ForwardModel> model = Load(model_case, /*check_contract=*/!expect_differences);
   ASSERT_NE(model, nullptr);
   model_case.shape.vocab_size = model->info().vocab_size;
   const auto requests = MakeWorkload(model_case.shape, /*seed=*/20261121);
@@ -49,12 +50,14 @@ void CheckInvariance(ModelCase model_case, bool expect_differences) {
              counts.largest_batch, counts.preemptions, counts.prefix_hit_tokens, counts.partial_prefills,
              counts.restarts);
   EXPECT_GE(counts.restarts, model_case.num_restarts);
-  EXPECT_GE(counts.preemptions, 20u);
-  EXPECT_GE(counts.prefix_hit_tokens, 1000u);
   EXPECT_GE(counts.partial_prefills, 50u);
   EXPECT_GE(counts.mixed_steps, 50u);
-  EXPECT_GE(counts.overlapped_steps, 50u);
-  EXPECT_GE(counts.largest_batch, 6u);
+  EXPECT_GE(counts.prefix_hit_tokens, 1000u);
+  if (model_case.expect_pressure) {
+    EXPECT_GE(counts.preemptions, 20u);
+    EXPECT_GE(counts.overlapped_steps, 50u);
+    EXPECT_GE(counts.largest_batch, 6u);
+  }
 
   const std::vector<std::string> differences = Differences(alone, together, /*limit=*/10);
   if (expect_differences) {

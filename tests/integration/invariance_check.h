@@ -14,6 +14,7 @@ struct ModelCase {
   WorkloadShape shape;
   uint32_t num_restarts = 0;
   int num_threads = 1;
+  bool expect_pressure = true;  // assert that preemptions and overlaps abounded
   uint32_t min_blocks = 0;  // of an adversarial life: the longest request must fit
 };
 

@@ -170,9 +170,13 @@ TEST_F(ProcessTest, OversizedMessageIsRefusedAndHurtsNobody) {
 TEST_F(ProcessTest, FullQueueIsRefusedWithAHintAndTheRestFinish) {
   ASSERT_NO_FATAL_FAILURE(StartFleet({"--max_waiting_requests=2", "--max_running_sequences=1"}));
   worker_->Signal(SIGSTOP);  // nothing leaves the queue until all have knocked
+  ConcurrentStreams running(1, [this](int, const auto& on_delta) {
+    return Generate(Request(Prompt(100), 4), std::nullopt, on_delta);
+  });
+  ExpectMetricBecomes("lockstep_router_running_requests{model=\"tiny-llama\"}", 1);
   std::atomic<int> refused = 0;
   std::atomic<int> hinted = 0;
-  ConcurrentStreams streams(8, [&](int i, const auto&) {
+  ConcurrentStreams streams(7, [&](int i, const auto&) {
     grpc::ClientContext context;
     auto reader = stub().Generate(&context, Request(Prompt(i + 1), 4));
     lockstep::v1::GenerateResponse response;
@@ -188,9 +192,10 @@ TEST_F(ProcessTest, FullQueueIsRefusedWithAHintAndTheRestFinish) {
   });
   int num_ok = 0;
   for (const Answer& answer : streams.Join()) num_ok += answer.status.ok();
+  EXPECT_TRUE(running.Join()[0].status.ok());
   EXPECT_EQ(refused, 5);
   EXPECT_EQ(hinted, 5);
-  EXPECT_EQ(num_ok, 3);
+  EXPECT_EQ(num_ok, 2);
   ExpectNothingHeld();
 }
 
@@ -219,6 +224,9 @@ TEST_F(ProcessTest, SecondSigtermEndsTheRouterAtOnce) {
   });
   ExpectMetricBecomes("lockstep_router_running_requests{model=\"tiny-llama\"}", 1);
   router_->Signal(SIGTERM);
+  // Equal signals merge until the first one is taken: it was once readiness is gone.
+  while (HttpGet(router_->admin_address(), "/healthz").ok()) {
+  }
   router_->Signal(SIGTERM);
   EXPECT_EQ(router_->Wait(absl::Seconds(10)), 0);
   EXPECT_EQ(streams.Join()[0].status.error_code(), grpc::StatusCode::UNAVAILABLE);

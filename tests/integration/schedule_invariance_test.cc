@@ -3,6 +3,9 @@
 // and must see differences: it proves that the test can fail.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/integration/invariance_check.h"
@@ -27,6 +30,31 @@ ModelCase Tiny(const std::string& name) {
   tiny.num_restarts = 4;
   tiny.min_blocks = 16;
   return tiny;
+}
+
+// tests/golden/NAME with a context of `max_context_tokens`: rotary embeddings go on for ever.
+std::string WithLongContext(const std::string& name, uint32_t max_context_tokens) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
+                                       (name + (kExpectDifferences ? "-long-planted" : "-long"));
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy("tests/golden/" + name, folder);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(folder / "config.json"));
+  config["max_position_embeddings"] = max_context_tokens;
+  std::ofstream(folder / "config.json") << config;
+  return folder;
+}
+
+// Prompts past three attention borders (every 1,024 keys), next to short ones.
+TEST(ScheduleInvariance, AcrossAttentionBorders) {
+  ModelCase long_context = Tiny("tiny-qwen3");
+  long_context.path = WithLongContext("tiny-qwen3", 4096);
+  long_context.shape.num_requests = 60;
+  long_context.shape.num_long_requests = 6;
+  long_context.shape.long_prompt_tokens = 3100;
+  long_context.min_blocks = 210;
+  long_context.num_restarts = 1;
+  long_context.expect_pressure = false;
+  CheckInvariance(long_context, kExpectDifferences);
 }
 
 TEST(ScheduleInvariance, TinyLlama) { CheckInvariance(Tiny("tiny-llama"), kExpectDifferences); }

@@ -1,5 +1,5 @@
-// Bytes of strangers -> GenerateRequest -> checks -> Request, and the prompt through the chat template.
-// What passes the checks must hold what they promise.
+// Bytes of strangers -> GenerateRequest -> checks -> Request, and the prompt through the chat
+// template. What passes the checks must hold what they promise.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -24,7 +24,8 @@ using ::lockstep::testing::ByteTokenizer;
 constexpr uint32_t kContextTokens = 4096;
 
 struct Fixture {
-  ServedModel model = lockstep::testing::MakeByteModel(lockstep::testing::kChatMlTemplate, kContextTokens);
+  ServedModel model =
+      lockstep::testing::MakeByteModel(lockstep::testing::kChatMlTemplate, kContextTokens);
   PromptEncoder encoder{model};
   RequestLimits limits;
   ModelFacts facts;
@@ -40,16 +41,19 @@ struct Fixture {
 };
 
 void CheckSamplingParams(const SamplingParams& sampling) {
-  for (const float value : {sampling.temperature, sampling.top_p, sampling.min_p,
-                            sampling.presence_penalty, sampling.frequency_penalty,
-                            sampling.repetition_penalty}) {
+  for (const float value :
+       {sampling.temperature, sampling.top_p, sampling.min_p, sampling.presence_penalty,
+        sampling.frequency_penalty, sampling.repetition_penalty}) {
     LOCKSTEP_CHECK(std::isfinite(value), "a value that passed is finite");
   }
   LOCKSTEP_CHECK(sampling.top_p > 0 && sampling.top_p <= 1, "top_p is {}", sampling.top_p);
-  LOCKSTEP_CHECK(std::is_sorted(sampling.logit_bias.begin(), sampling.logit_bias.end()), "sorted by id");
-  for (const std::vector<TokenId>* const ids : {&sampling.allowed_token_ids, &sampling.stop_token_ids}) {
+  LOCKSTEP_CHECK(std::is_sorted(sampling.logit_bias.begin(), sampling.logit_bias.end()),
+                 "sorted by id");
+  for (const std::vector<TokenId>* const ids :
+       {&sampling.allowed_token_ids, &sampling.stop_token_ids}) {
     LOCKSTEP_CHECK(std::is_sorted(ids->begin(), ids->end()), "ids are sorted");
-    LOCKSTEP_CHECK(ids->empty() || ids->back() < ByteTokenizer::kVocabSize, "ids are in the vocabulary");
+    LOCKSTEP_CHECK(ids->empty() || ids->back() < ByteTokenizer::kVocabSize,
+                   "ids are in the vocabulary");
   }
   LOCKSTEP_CHECK(sampling.min_new_tokens <= sampling.max_new_tokens && sampling.max_new_tokens > 0,
                  "min {} and max {} agree", sampling.min_new_tokens, sampling.max_new_tokens);
@@ -82,7 +86,8 @@ void Run(const Fixture& fixture, const lockstep::v1::GenerateRequest& wire) {
   LOCKSTEP_CHECK(num_prompt_tokens > 0, "a prompt has tokens");
   LOCKSTEP_CHECK(num_prompt_tokens + request->sampling.max_new_tokens <= kContextTokens,
                  "prompt and new tokens fit the context");
-  LOCKSTEP_CHECK(request->num_samples >= 1 && request->num_samples <= fixture.limits.max_samples, "n");
+  LOCKSTEP_CHECK(request->num_samples >= 1 && request->num_samples <= fixture.limits.max_samples,
+                 "n");
   CheckSamplingParams(request->sampling);
   TextOptions::Of(wire);
 }

@@ -8,8 +8,10 @@
 namespace lockstep::testing {
 
 const char kChatMlTemplate[] =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-    "'<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ "
+    "'<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|im_start|>assistant\\n' }}"
     "{% endif %}";
 
 ByteTokenizer::ByteTokenizer(std::string chat_template) : chat_template_(std::move(chat_template)) {
@@ -23,7 +25,8 @@ absl::StatusOr<std::vector<TokenId>> ByteTokenizer::Encode(std::string_view text
   if (options.add_special_tokens) ids.push_back(kBos);
   while (!text.empty()) {
     TokenId id = static_cast<unsigned char>(text[0]);
-    for (TokenId special = kStart; options.parse_special_tokens && special < kVocabSize; ++special) {
+    for (TokenId special = kStart; options.parse_special_tokens && special < kVocabSize;
+         ++special) {
       if (text.starts_with(tokens_[special])) id = special;
     }
     ids.push_back(id);

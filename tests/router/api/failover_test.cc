@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
 
 #include <string>
 #include <thread>
@@ -40,7 +40,8 @@ class FailoverTest : public ServingTest {
     return answer.begin()[1];
   }
   void WaitForHealth(int status) {
-    Eventually("the health service says so", [&] { return Health("lockstep.v1.Generation") == status; });
+    Eventually("the health service says so",
+               [&] { return Health("lockstep.v1.Generation") == status; });
   }
 };
 
@@ -169,12 +170,12 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
   config.listen = FormatAddress(router_->address());
   router::WorkerClientConfig no_worker;
   no_worker.address = "127.0.0.1:1";
-  const auto second =
-      router::RouterServer::Start(config, {.model = &model_,
-                                           .link = std::make_unique<router::GrpcStepLink>(no_worker),
-                                           .policy = router::MakeFcfsPolicy(),
-                                           .metrics = &metrics_,
-                                           .clock = &clock_});
+  const auto second = router::RouterServer::Start(
+      config, {.model = &model_,
+               .link = std::make_unique<router::GrpcStepLink>(no_worker),
+               .policy = router::MakeFcfsPolicy(),
+               .metrics = &metrics_,
+               .clock = &clock_});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message().data(), second.status().message().size()),
               HasSubstr("cannot listen on 127.0.0.1:"));

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
@@ -192,7 +192,8 @@ TEST_F(GenerationServiceTest, FullQueueRefusesAtOnceWithAHint) {
   }
   grpc::ClientContext context;
   const Reply refused = Generate(context, TextRequest("Hello", 5));
-  ExpectStatus(refused.status, grpc::StatusCode::RESOURCE_EXHAUSTED, "the queue is full: 2 requests wait");
+  ExpectStatus(refused.status, grpc::StatusCode::RESOURCE_EXHAUSTED,
+               "the queue is full: 2 requests wait");
   const auto hint = context.GetServerTrailingMetadata().find("retry-after-ms");
   ASSERT_NE(hint, context.GetServerTrailingMetadata().end());
   EXPECT_EQ(std::string(hint->second.data(), hint->second.size()), "1000");
@@ -229,7 +230,9 @@ TEST_F(GenerationServiceTest, BadInputIsNamed) {
   ExpectStatus(Generate(TextRequest(std::string(4096, 'x'), 1)).status,
                grpc::StatusCode::INVALID_ARGUMENT, "prompt: expected 1 to 4095 tokens");
   ExpectEverythingBack();
-  EXPECT_EQ(router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kInvalidArgument).Value(), 3);
+  EXPECT_EQ(router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kInvalidArgument)
+                .Value(),
+            3);
 }
 
 TEST_F(GenerationServiceTest, OversizedMessagesAreRefusedUnread) {
@@ -246,7 +249,8 @@ TEST_F(GenerationServiceTest, MalformedMessagesAreRefused) {
   StartBoth();
   grpc::GenericStub stub(channel_);
   // A wrong wire type, a cut length, and text that is no UTF-8.
-  for (const std::string& bytes : {std::string("\x0f"), std::string("\x1a\x7fx"), std::string("\x1a\x02\xff\xfe")}) {
+  for (const std::string& bytes :
+       {std::string("\x0f"), std::string("\x1a\x7fx"), std::string("\x1a\x02\xff\xfe")}) {
     grpc::ClientContext context;
     grpc::CompletionQueue queue;
     const grpc::Slice slice(bytes);

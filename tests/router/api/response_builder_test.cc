@@ -15,11 +15,11 @@ namespace {
 
 using ::lockstep::testing::Bytes;
 using ::lockstep::testing::ByteTokenizer;
+using lockstep::v1::GenerateResponse;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using lockstep::v1::GenerateResponse;
 
 const absl::Time kArrival = absl::FromUnixSeconds(100);
 
@@ -36,7 +36,8 @@ class ResponseBuilderTest : public ::testing::Test {
   void Start() {
     builder_ = std::make_unique<ResponseBuilder>(tokenizer_, request_, options_);
     RequestOutput output;
-    output.admission = RequestOutput::Admission{.num_cached_tokens = 2, .at = kArrival + absl::Seconds(1)};
+    output.admission =
+        RequestOutput::Admission{.num_cached_tokens = 2, .at = kArrival + absl::Seconds(1)};
     Consume(std::move(output));
   }
 
@@ -126,7 +127,8 @@ TEST_F(ResponseBuilderTest, DeltasNeverEndInsideACharacter) {
   for (const TokenId token : Bytes(text)) ConsumeSample(Sample({token}));
   for (const GenerateResponse& message : messages_) {
     const std::string& piece = message.delta().text();
-    EXPECT_TRUE(piece.empty() || piece == "a" || piece == "\u00e9" || piece == "\U0001F600") << piece;
+    EXPECT_TRUE(piece.empty() || piece == "a" || piece == "\u00e9" || piece == "\U0001F600")
+        << piece;
   }
   EXPECT_EQ(TextOf(0), text);
 }
@@ -192,8 +194,8 @@ TEST_F(ResponseBuilderTest, SpecialTokensShowWhenAskedFor) {
   options_.skip_special_tokens = false;
   options_.include_stop = true;
   Start();
-  ConsumeSample(Ended(Sample({'a', ByteTokenizer::kStart, ByteTokenizer::kEnd}), FinishReason::kStop,
-                      ByteTokenizer::kEnd));
+  ConsumeSample(Ended(Sample({'a', ByteTokenizer::kStart, ByteTokenizer::kEnd}),
+                      FinishReason::kStop, ByteTokenizer::kEnd));
   EXPECT_EQ(TextOf(0), "a<|im_start|><|im_end|>");
 }
 
@@ -234,8 +236,9 @@ TEST_F(ResponseBuilderTest, PromptInfoWaitsForPromptLogprobs) {
   Start();
   EXPECT_THAT(messages_, IsEmpty());
   RequestOutput output;
-  output.prompt_logprobs = std::vector<TokenLogprobs>{
-      {.token = 2, .logprob = -1, .rank = 1, .top = {}}, {.token = 3, .logprob = -2, .rank = 4, .top = {}}};
+  output.prompt_logprobs =
+      std::vector<TokenLogprobs>{{.token = 2, .logprob = -1, .rank = 1, .top = {}},
+                                 {.token = 3, .logprob = -2, .rank = 4, .top = {}}};
   output.samples.push_back(Sample(Bytes("a")));
   Consume(std::move(output));
   ASSERT_THAT(messages_, SizeIs(2));

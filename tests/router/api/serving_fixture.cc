@@ -38,20 +38,25 @@ ServingTest::~ServingTest() {
 void ServingTest::StartWorker() {
   forward_model_ = std::make_unique<FakeForwardModel>(model_options_);
   forward_model_->set_after_forward(
-      [this](const worker::ForwardBatch& batch, std::span<float> logits) { AfterForward(batch, logits); });
+      [this](const worker::ForwardBatch& batch, std::span<float> logits) {
+        AfterForward(batch, logits);
+      });
   worker_registry_ = std::make_unique<prometheus::Registry>();
-  worker_metrics_ = std::make_unique<worker::WorkerMetrics>(*worker_registry_, forward_model_->info());
+  worker_metrics_ =
+      std::make_unique<worker::WorkerMetrics>(*worker_registry_, forward_model_->info());
   worker::WorkerServerOptions options;
   options.listen = fmt::format("127.0.0.1:{}", worker_port_);
-  auto started = worker::WorkerServer::Start(*forward_model_, worker::ExecutorLimits{.max_slots = 64},
-                                             ++incarnation_, *worker_metrics_, options);
+  auto started =
+      worker::WorkerServer::Start(*forward_model_, worker::ExecutorLimits{.max_slots = 64},
+                                  ++incarnation_, *worker_metrics_, options);
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   worker_ = *std::move(started);
   worker_port_ = worker_->address().port;
 }
 
 void ServingTest::StopWorker() {
-  // A held forward pass holds up the end of the executor's thread, but not the end of the connections.
+  // A held forward pass holds up the end of the executor's thread, but not the end of the
+  // connections.
   std::thread stopper([this] { worker_.reset(); });
   if (router_ != nullptr) WaitForReadiness(false);
   ReleaseForwards();
@@ -68,15 +73,16 @@ void ServingTest::StartRouter() {
       .vocab_size = model_.config.vocab_size};
   link.min_backoff = absl::Milliseconds(5);
   link.max_backoff = absl::Milliseconds(20);
-  auto started =
-      router::RouterServer::Start(router_config_, {.model = &model_,
-                                                   .link = std::make_unique<router::GrpcStepLink>(link),
-                                                   .policy = router::MakeFcfsPolicy(),
-                                                   .metrics = &metrics_,
-                                                   .clock = &clock_});
+  auto started = router::RouterServer::Start(router_config_,
+                                             {.model = &model_,
+                                              .link = std::make_unique<router::GrpcStepLink>(link),
+                                              .policy = router::MakeFcfsPolicy(),
+                                              .metrics = &metrics_,
+                                              .clock = &clock_});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
-  channel_ = grpc::CreateChannel(FormatAddress(router_->address()), grpc::InsecureChannelCredentials());
+  channel_ =
+      grpc::CreateChannel(FormatAddress(router_->address()), grpc::InsecureChannelCredentials());
   stub_ = v1::Generation::NewStub(channel_);
 }
 
@@ -122,9 +128,10 @@ void ServingTest::AfterForward(const worker::ForwardBatch& batch, std::span<floa
   const size_t vocab_size = logits.size() / std::max<size_t>(1, batch.logits_tokens.size());
   for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
     const uint32_t token = batch.logits_tokens[i];
-    const auto row = std::find_if(batch.rows.begin(), batch.rows.end(), [token](const auto& candidate) {
-      return token < candidate.first_token + candidate.num_tokens;
-    });
+    const auto row =
+        std::find_if(batch.rows.begin(), batch.rows.end(), [token](const auto& candidate) {
+          return token < candidate.first_token + candidate.num_tokens;
+        });
     const uint32_t next_position = row->first_position + (token - row->first_token) + 1;
     logits[i * vocab_size + static_cast<unsigned char>(Letter(next_position))] = 20;
   }

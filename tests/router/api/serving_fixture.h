@@ -23,9 +23,9 @@
 
 namespace lockstep::testing {
 
-// A whole router and a whole worker in this process, over loopback gRPC: real scheduler, step stream,
-// executor and text, and a model whose next token depends on the position only. After a prompt of p
-// tokens it says the letters of the alphabet from Letter(p) on, again and again.
+// A whole router and a whole worker in this process, over loopback gRPC: real scheduler, step
+// stream, executor and text, and a model whose next token depends on the position only. After a
+// prompt of p tokens it says the letters of the alphabet from Letter(p) on, again and again.
 class ServingTest : public ::testing::Test {
  protected:
   static constexpr uint32_t kContextTokens = 4096;

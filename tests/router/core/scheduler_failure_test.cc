@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "common/status.h"
@@ -150,6 +151,36 @@ TEST_F(SchedulerFailureTest, AStepThatRunsBehindARefusalIsAContradiction) {
   StepOutcome ran;
   ran.step_id = 2;
   EXPECT_THAT(Message(Apply(ran)), HasSubstr("ran it after it had refused an earlier one"));
+}
+
+TEST_F(SchedulerFailureTest, ASequenceThatIsAlwaysRefusedTakesNobodyWithIt) {
+  Start();
+  std::vector<std::shared_ptr<Request>> healthy;
+  for (RequestKey key : {1, 2, 4, 5}) {
+    healthy.push_back(MakeRequest(key, TextOf(key, 9), 8));
+    if (key == 4) Submit(3, TextOf(3, 9), 8);
+    Submit(healthy.back());
+  }
+  constexpr SlotId kNoSlot = 1000;
+  SlotId poison = kNoSlot;
+  int num_steps_with_poison_alone = 0;
+  for (int i = 0; i < 1000 && !scheduler->Idle(); ++i) {
+    while (Plan() != nullptr) {
+    }
+    ASSERT_FALSE(planned.empty());
+    const StepPlan& next = planned.front();
+    if (next.resync) poison = kNoSlot;
+    for (const StartedSlot& started : next.started) {
+      if (started.request->key == 3) poison = started.slot;
+    }
+    const bool refuse = std::ranges::count(next.rows, poison, &RunRow::slot) > 0;
+    if (refuse && next.rows.size() == 1) ++num_steps_with_poison_alone;
+    Done({.refuse = refuse});
+  }
+  EXPECT_EQ(num_steps_with_poison_alone, 1);
+  ASSERT_NE(Ending(3), nullptr);
+  EXPECT_EQ(Ending(3)->error.code(), absl::StatusCode::kInternal);
+  for (const auto& request : healthy) ExpectComplete(*request);
 }
 
 TEST_F(SchedulerFailureTest, ALostWorkerCostsNoToken) {

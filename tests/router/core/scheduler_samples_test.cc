@@ -94,6 +94,25 @@ TEST_F(SchedulerSamplesTest, WhenTheFirstSampleFailsTheNextGoesAhead) {
   ExpectComplete(*request, 2);
 }
 
+TEST_F(SchedulerSamplesTest, SamplesCanBeStoppedBeforeTheyAreLetIn) {
+  config.max_steps_in_flight = 1;
+  Start();
+  auto request = MakeSamples(1, TextOf(1, 9), 4);
+  Submit(request);
+  EXPECT_EQ(Stats().waiting_sequences, 4u);
+  EXPECT_EQ(Stats().waiting_tokens, 9u) << "a prompt counts once";
+  Stop(1, 1);
+  Stop(1, 0);
+  EXPECT_EQ(Stats().waiting_sequences, 2u);
+  ASSERT_THAT(Plan()->started, SizeIs(1));
+  EXPECT_EQ(planned.front().started[0].sample_index, 2u) << "the first that is left leads";
+  Done();
+  RunUntilIdle();
+  EXPECT_EQ(Ending(1, 1)->num_generated_tokens, 0u);
+  ExpectComplete(*request, 2);
+  ExpectComplete(*request, 3);
+}
+
 TEST_F(SchedulerSamplesTest, AfterALostWorkerTheFirstGoesAheadAgain) {
   Start();
   auto request = MakeSamples(1, TextOf(1, 9), 3, 6);

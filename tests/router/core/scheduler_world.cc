@@ -222,7 +222,10 @@ void SchedulerWorld::Digest(const StepPlan& plan) {
 void SchedulerWorld::NoteRefused(const Planned& planned) {
   for (const Owner& owner : planned.owners) {
     const auto client = clients_.find(owner.first);
-    if (client != clients_.end()) ++client->second.samples[owner.second].num_refusals;
+    if (client == clients_.end()) continue;
+    Sample& sample = client->second.samples[owner.second];
+    ++sample.num_refusals;
+    if (planned.owners.size() == 1) sample.refused_alone = true;
   }
 }
 

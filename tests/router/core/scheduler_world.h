@@ -45,6 +45,7 @@ class SchedulerWorld {
     bool stop_requested = false;
     bool row_failed = false;
     uint32_t num_refusals = 0;
+    bool refused_alone = false;
   };
   struct Client {
     std::shared_ptr<const Request> request;

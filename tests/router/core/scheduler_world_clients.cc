@@ -248,7 +248,7 @@ absl::Status SchedulerWorld::CheckFailure(const Client& client, const Sample& sa
       deserved = sample.row_failed;
       break;
     case absl::StatusCode::kInternal:
-      deserved = sample.num_refusals >= 3;
+      deserved = sample.num_refusals >= 3 && sample.refused_alone;
       break;
     case absl::StatusCode::kUnavailable:
       deserved = client.failed_by_all;

@@ -81,8 +81,8 @@ class EngineTest : public ::testing::Test {
   void StartEngine(EngineConfig config = {}) {
     auto link = std::make_unique<ThreadedLink>(kModel);
     link_ = link.get();
-    engine_ = std::make_unique<Engine>(config, MakeFcfsPolicy(), std::move(link), &clock_, &metrics_,
-                                       [this] { OnReadinessChange(); });
+    engine_ = std::make_unique<Engine>(config, MakeFcfsPolicy(), std::move(link), &clock_,
+                                       &metrics_, [this] { OnReadinessChange(); });
     WaitForReadiness(true);
   }
 
@@ -215,7 +215,8 @@ TEST_F(EngineTest, AFullQueueRefusesAndRecovers) {
     waiting.push_back(*std::move(running));
   }
   EXPECT_EQ(Submit({4}, 5).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(RouterMetrics::At(metrics_.requests_rejected_total, Rejection::kQueueRequests).Value(), 1);
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_rejected_total, Rejection::kQueueRequests).Value(),
+            1);
   link_->Restart();
   for (Running& running : waiting) {
     running.reader->ReadAll(*running.outbox);

@@ -52,8 +52,8 @@ std::vector<TokenId> GreedyTokens(const FakeModelOptions& options, std::vector<T
   std::vector<TokenId> tokens;
   for (uint32_t i = 0; i < num_tokens; ++i) {
     const std::vector<float> logits = model.ExpectedLogits(prompt);
-    tokens.push_back(static_cast<TokenId>(
-        std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    tokens.push_back(
+        static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     prompt.push_back(tokens.back());
   }
   return tokens;

@@ -18,7 +18,9 @@ TokensEvent Tokens(uint32_t sample, std::vector<TokenId> tokens) {
   return {.request = 1, .sample_index = sample, .tokens = std::move(tokens), .logprobs = {}};
 }
 
-TokenLogprobs Logprob(TokenId token) { return {.token = token, .logprob = -1, .rank = 1, .top = {}}; }
+TokenLogprobs Logprob(TokenId token) {
+  return {.token = token, .logprob = -1, .rank = 1, .top = {}};
+}
 
 TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
   Outbox outbox(1024, [] {});

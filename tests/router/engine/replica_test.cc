@@ -344,7 +344,8 @@ TEST_F(ReplicaTest, ACancelledRequestGivesItsBlocksBack) {
   client->Read();
   EXPECT_EQ(client->end->code(), absl::StatusCode::kCancelled);
   RunUntilIdle();
-  EXPECT_EQ(RouterMetrics::At(metrics_.requests_cancelled_total, RequestStage::kRunning).Value(), 1);
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_cancelled_total, RequestStage::kRunning).Value(),
+            1);
   ExpectClean();
 }
 
@@ -425,16 +426,15 @@ TEST_F(ReplicaTest, AReaderTooFarBehindLosesItsRequestOnly) {
 
 TEST_F(ReplicaTest, AFailedRowEndsItsRequestOnly) {
   Connect();
-  worker_.model().set_after_forward(
-      [](const worker::ForwardBatch& batch, std::span<float> logits) {
-        // Whoever has token 13 in its row gets no usable logits.
-        for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
-          if (batch.token_ids[batch.logits_tokens[i]] != 13) continue;
-          const size_t vocab_size = logits.size() / batch.logits_tokens.size();
-          std::fill_n(logits.begin() + i * vocab_size, vocab_size,
-                      std::numeric_limits<float>::quiet_NaN());
-        }
-      });
+  worker_.model().set_after_forward([](const worker::ForwardBatch& batch, std::span<float> logits) {
+    // Whoever has token 13 in its row gets no usable logits.
+    for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
+      if (batch.token_ids[batch.logits_tokens[i]] != 13) continue;
+      const size_t vocab_size = logits.size() / batch.logits_tokens.size();
+      std::fill_n(logits.begin() + i * vocab_size, vocab_size,
+                  std::numeric_limits<float>::quiet_NaN());
+    }
+  });
   const auto bad = Submit({1, 2, 13}, 5);
   const auto good = Submit({1, 2, 14}, 5);
   RunUntilIdle();

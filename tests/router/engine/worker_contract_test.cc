@@ -58,8 +58,9 @@ TEST(CheckDescriptionTest, NamesWhatDoesNotFit) {
                  "protocol_version: expected 1 to 1, got 2");
   ExpectMismatch([](Description& d) { d.set_protocol_version(kOldestStepProtocolVersion - 1); },
                  "protocol_version: expected 1 to 1, got 0");
-  ExpectMismatch([](Description& d) { d.set_model_fingerprint(1); },
-                 "model_fingerprint: expected 0000000000000abc, got 0000000000000001 (model \"tiny\")");
+  ExpectMismatch(
+      [](Description& d) { d.set_model_fingerprint(1); },
+      "model_fingerprint: expected 0000000000000abc, got 0000000000000001 (model \"tiny\")");
   ExpectMismatch([](Description& d) { d.set_tokenizer_fingerprint(1); }, "tokenizer_fingerprint");
   ExpectMismatch([](Description& d) { d.set_vocab_size(99); }, "vocab_size: expected 100, got 99");
   ExpectMismatch([](Description& d) { d.clear_kv_groups(); }, "kv_groups: expected 1 group, got 0");

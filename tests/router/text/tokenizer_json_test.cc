@@ -76,7 +76,8 @@ TEST(TokenizerJsonTest, TemplateSurroundsTheText) {
     "type": "Sequence", "processors": [
       {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true},
       {"type": "TemplateProcessing",
-       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                  {"Sequence": {"id": "A", "type_id": 0}},
                   {"SpecialToken": {"id": "<tool>", "type_id": 0}}],
        "pair": [],
        "special_tokens": {"<s>": {"id": "<s>", "ids": [261], "tokens": ["<s>"]},

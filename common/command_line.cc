@@ -1,14 +1,16 @@
-#include "router/command_line.h"
+#include "common/command_line.h"
 
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
+#include <absl/flags/usage_config.h>
+#include <absl/strings/match.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "common/status.h"
 
-namespace lockstep::router {
+namespace lockstep {
 
 CommandLine::CommandLine(int argc, char** argv) : arguments_(argv, argv + argc) {
   for (std::string& argument : arguments_) {
@@ -38,6 +40,10 @@ absl::StatusOr<std::vector<std::string>> CommandLine::TakeRepeated(std::string_v
 }
 
 absl::Status CommandLine::Parse(std::string_view usage) {
+  // --help lists the program's own flags: those of its main.cc, not those of the libraries.
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = [](absl::string_view file) { return absl::EndsWith(file, "main.cc"); };
+  absl::SetFlagsUsageConfig(config);
   absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
   std::vector<char*> pointers;
   for (std::string& argument : arguments_) pointers.push_back(argument.data());
@@ -49,4 +55,4 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   return absl::OkStatus();
 }
 
-}  // namespace lockstep::router
+}  // namespace lockstep

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::router {
+namespace lockstep {
 
-// The arguments of a program before Abseil's flags see them. Flags may be spelled with dashes
+// The arguments of one of our programs before Abseil's flags see them. Flags may be spelled with dashes
 // ("--admin-listen"), and some may be given several times, which Abseil knows neither of.
 class CommandLine {
  public:
@@ -25,4 +25,4 @@ class CommandLine {
   std::vector<std::string> arguments_;
 };
 
-}  // namespace lockstep::router
+}  // namespace lockstep

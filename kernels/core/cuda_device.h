@@ -1,0 +1,24 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::kernels {
+
+// What the CUDA kernels must know of the device they run on.
+struct CudaDevice {
+  std::string name;
+  int compute_capability = 0;  // 90 for Hopper
+  int num_multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t l2_bytes = 0;
+  int64_t max_shared_memory_per_block_bytes = 0;
+};
+
+// The device with this index. UNAVAILABLE when the machine has no usable driver or device, INTERNAL
+// for any other CUDA error; both with the runtime's own words.
+absl::StatusOr<CudaDevice> DescribeCudaDevice(int index);
+
+}  // namespace lockstep::kernels

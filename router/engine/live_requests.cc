@@ -1,0 +1,170 @@
+#include "router/engine/live_requests.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <variant>
+
+#include "common/check.h"
+
+namespace lockstep::router {
+namespace {
+
+absl::Status EndStatus(CancelCause cause) {
+  switch (cause) {
+    case CancelCause::kClient:
+      return absl::CancelledError("the client cancelled the call");
+    case CancelCause::kAborted:
+      return absl::OkStatus();
+    case CancelCause::kShutdown:
+      return absl::UnavailableError("the router is shutting down");
+  }
+  return absl::OkStatus();
+}
+
+FinishedAs FinishedAsOf(const FinishedEvent& event) {
+  if (!event.error.ok()) return FinishedAs::kError;
+  switch (event.reason) {
+    case FinishReason::kStop:
+      return FinishedAs::kStop;
+    case FinishReason::kLength:
+      return FinishedAs::kLength;
+    case FinishReason::kAborted:
+      return FinishedAs::kAbort;
+  }
+  return FinishedAs::kError;
+}
+
+}  // namespace
+
+void LiveRequests::Add(Submission submission) {
+  const Request& request = *submission.request;
+  const RequestKey key = request.key;
+  LiveRequest live{.submission = {},
+                   .samples = std::vector<Sample>(request.num_samples),
+                   .num_open_samples = request.num_samples,
+                   .admitted = false,
+                   .end_status = absl::OkStatus()};
+  live.submission = std::move(submission);
+  const bool is_new = live_.emplace(key, std::move(live)).second;
+  LOCKSTEP_CHECK(is_new, "request key {} was used twice", key);
+}
+
+void LiveRequests::Refuse(Submission submission, absl::Status status) {
+  submission.ticket->StopWaiting();
+  submission.outbox->End(std::move(status));
+  touched_.push_back(std::move(submission.outbox));
+}
+
+bool LiveRequests::SetCancelled(RequestKey key, CancelCause cause) {
+  const auto found = live_.find(key);
+  if (found == live_.end()) return false;
+  if (cause == CancelCause::kClient) {
+    const RequestStage stage =
+        found->second.admitted ? RequestStage::kRunning : RequestStage::kQueued;
+    RouterMetrics::At(metrics_.requests_cancelled_total, stage).Increment();
+  }
+  found->second.end_status = EndStatus(cause);
+  return true;
+}
+
+std::vector<RequestKey> LiveRequests::keys() const {
+  std::vector<RequestKey> keys;
+  keys.reserve(live_.size());
+  for (const auto& [key, live] : live_) keys.push_back(key);
+  return keys;
+}
+
+void LiveRequests::NotifyReaders() {
+  for (const std::shared_ptr<Outbox>& outbox : touched_) outbox->Notify();
+  touched_.clear();
+}
+
+void LiveRequests::Deliver(std::vector<SchedulerEvent> events, absl::Time now,
+                           std::vector<RequestKey>& to_cancel) {
+  to_cancel_ = &to_cancel;
+  for (SchedulerEvent& event : events) {
+    std::visit(
+        [&](auto& alternative) {
+          // Sequences of a request that has ended may still have something to say.
+          const auto found = live_.find(alternative.request);
+          if (found == live_.end()) return;
+          touched_.push_back(found->second.submission.outbox);
+          DeliverTo(found->second, std::move(alternative), now);
+        },
+        event);
+  }
+  to_cancel_ = nullptr;
+}
+
+void LiveRequests::DeliverTo(LiveRequest& live, AdmittedEvent event, absl::Time now) {
+  const Request& request = *live.submission.request;
+  live.admitted = true;
+  live.submission.ticket->StopWaiting();
+  live.submission.outbox->Admit(event.num_cached_tokens, now);
+  metrics_.queue_wait_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
+  metrics_.prompt_tokens_total->Increment(static_cast<double>(request.prompt_tokens.size()));
+  metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
+}
+
+void LiveRequests::DeliverTo(LiveRequest& live, PromptLogprobsEvent event, absl::Time now) {
+  if (!live.submission.outbox->AddPromptLogprobs(std::move(event.entries)))
+    EndSlowReader(live, now);
+}
+
+void LiveRequests::DeliverTo(LiveRequest& live, TokensEvent event, absl::Time now) {
+  ObserveTokens(live, event.sample_index, event.tokens.size(), now);
+  if (!live.submission.outbox->AddTokens(std::move(event), now)) EndSlowReader(live, now);
+}
+
+void LiveRequests::DeliverTo(LiveRequest& live, FinishedEvent event, absl::Time now) {
+  RouterMetrics::At(metrics_.requests_finished_total, FinishedAsOf(event)).Increment();
+  // One failed sequence fails the call: a stream cannot carry half an error.
+  if (!event.error.ok()) return End(live, event.error, now);
+  const Sample& sample = live.samples.at(event.sample_index);
+  if (sample.num_tokens > 1) {
+    const absl::Duration decoding = sample.last_token_at - sample.first_token_at;
+    metrics_.time_per_output_token_seconds->Observe(absl::ToDoubleSeconds(decoding) /
+                                                    (sample.num_tokens - 1));
+  }
+  live.submission.outbox->EndSample(event, now);
+  if (--live.num_open_samples == 0) End(live, live.end_status, now);
+}
+
+void LiveRequests::ObserveTokens(LiveRequest& live, uint32_t sample_index, size_t count,
+                                 absl::Time now) {
+  if (count == 0) return;
+  Sample& sample = live.samples.at(sample_index);
+  metrics_.generation_tokens_total->Increment(static_cast<double>(count));
+  size_t num_gaps = count;
+  if (sample.num_tokens == 0) {
+    const absl::Duration wait = now - live.submission.request->arrival;
+    metrics_.time_to_first_token_seconds->Observe(absl::ToDoubleSeconds(wait));
+    sample.first_token_at = now;
+    sample.last_token_at = now;
+    --num_gaps;
+  }
+  const double gap = absl::ToDoubleSeconds(now - sample.last_token_at) / static_cast<double>(count);
+  for (size_t i = 0; i < num_gaps; ++i) metrics_.inter_token_latency_seconds->Observe(gap);
+  sample.last_token_at = now;
+  sample.num_tokens += static_cast<uint32_t>(count);
+}
+
+void LiveRequests::EndSlowReader(LiveRequest& live, absl::Time now) {
+  spdlog::warn("request {} ended: its client reads too slowly", live.submission.request->id);
+  End(live,
+      absl::ResourceExhaustedError("the client reads too slowly: too much output waits for it"),
+      now);
+}
+
+void LiveRequests::End(LiveRequest& live, absl::Status status, absl::Time now) {
+  const Request& request = *live.submission.request;
+  const RequestKey key = request.key;
+  if (live.num_open_samples > 0) to_cancel_->push_back(key);
+  metrics_.request_duration_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
+  live.submission.ticket->StopWaiting();
+  live.submission.outbox->End(std::move(status));
+  live_.erase(key);
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "router/core/scheduler.h"
+#include "router/engine/inbox.h"
+#include "router/engine/router_metrics.h"
+
+namespace lockstep::router {
+
+// The requests that a replica's scheduler knows, as their clients see them: hands the scheduler's
+// events to the outboxes, measures latencies, and gives each request its one end. Lives on the
+// loop's thread. Never tells the scheduler anything: it says which requests must be cancelled.
+class LiveRequests {
+ public:
+  // `metrics` must outlive the object.
+  explicit LiveRequests(RouterMetrics& metrics) : metrics_(metrics) {}
+
+  void Add(Submission submission);
+  // A request that the scheduler never got.
+  void Refuse(Submission submission, absl::Status status);
+  // How the request ends once its sequences have; false when there is none of that key.
+  bool SetCancelled(RequestKey key, CancelCause cause);
+
+  // Requests whose remaining sequences the scheduler must cancel go to `to_cancel`.
+  void Deliver(std::vector<SchedulerEvent> events, absl::Time now,
+               std::vector<RequestKey>& to_cancel);
+  // Wakes the readers of everything delivered since the last call.
+  void NotifyReaders();
+
+  std::vector<RequestKey> keys() const;
+  size_t size() const { return live_.size(); }
+  bool empty() const { return live_.empty(); }
+
+ private:
+  struct Sample {
+    absl::Time first_token_at = absl::InfiniteFuture();
+    absl::Time last_token_at = absl::InfiniteFuture();
+    uint32_t num_tokens = 0;
+  };
+  struct LiveRequest {
+    Submission submission;
+    std::vector<Sample> samples;
+    uint32_t num_open_samples = 0;
+    bool admitted = false;
+    absl::Status end_status;
+  };
+
+  void DeliverTo(LiveRequest& live, AdmittedEvent event, absl::Time now);
+  void DeliverTo(LiveRequest& live, PromptLogprobsEvent event, absl::Time now);
+  void DeliverTo(LiveRequest& live, TokensEvent event, absl::Time now);
+  void DeliverTo(LiveRequest& live, FinishedEvent event, absl::Time now);
+  void ObserveTokens(LiveRequest& live, uint32_t sample_index, size_t count, absl::Time now);
+  void EndSlowReader(LiveRequest& live, absl::Time now);
+  // `live` is gone afterwards.
+  void End(LiveRequest& live, absl::Status status, absl::Time now);
+
+  RouterMetrics& metrics_;
+  absl::flat_hash_map<RequestKey, LiveRequest> live_;
+  std::vector<std::shared_ptr<Outbox>> touched_;  // have news that their readers were not told of
+  std::vector<RequestKey>* to_cancel_ = nullptr;  // during Deliver
+};
+
+}  // namespace lockstep::router

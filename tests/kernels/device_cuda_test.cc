@@ -1,0 +1,24 @@
+#include "kernels/core/cuda_device.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::kernels {
+namespace {
+
+TEST(CudaDeviceTest, AnIndexBeyondTheLastDeviceIsAnError) {
+  EXPECT_FALSE(DescribeCudaDevice(1 << 20).ok());
+}
+
+TEST(CudaDeviceTest, DescribesTheFirstDevice) {
+  const absl::StatusOr<CudaDevice> device = DescribeCudaDevice(0);
+  if (absl::IsUnavailable(device.status())) GTEST_SKIP() << device.status();
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_FALSE(device->name.empty());
+  EXPECT_GE(device->compute_capability, 90);
+  EXPECT_GT(device->num_multiprocessors, 0);
+  EXPECT_GT(device->memory_bytes, int64_t{1} << 30);
+  EXPECT_GT(device->max_shared_memory_per_block_bytes, 48 * 1024);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
