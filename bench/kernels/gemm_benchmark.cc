@@ -29,15 +29,14 @@ void BM_Gemm(benchmark::State& state) {
   std::vector<BFloat16> output(static_cast<size_t>(shape.m * shape.n));
   int64_t copy = 0;
   for (auto _ : state) {
-    const absl::Status status =
-        Gemm(stream, {.input = input.data(),
-                      .input_stride = shape.k,
-                      .weights = {.data = weights.data() + copy * copy_elements,
-                                  .n = shape.n,
-                                  .k = shape.k},
-                      .output = output.data(),
-                      .output_stride = shape.n,
-                      .num_rows = shape.m});
+    const absl::Status status = Gemm(
+        stream,
+        {.input = input.data(),
+         .input_stride = shape.k,
+         .weights = {.data = weights.data() + copy * copy_elements, .n = shape.n, .k = shape.k},
+         .output = output.data(),
+         .output_stride = shape.n,
+         .num_rows = shape.m});
     LOCKSTEP_CHECK(status.ok(), "the benchmark's shape is refused");
     copy = (copy + 1) % num_copies;
   }

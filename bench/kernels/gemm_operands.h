@@ -40,8 +40,7 @@ inline int64_t NumWeightCopies(const GemmShape& shape) {
 inline void SetGemmCounters(benchmark::State& state, const GemmShape& shape) {
   using benchmark::Counter;
   const double operations = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
-  const double bytes =
-      2.0 * static_cast<double>(shape.n * shape.k + shape.m * (shape.n + shape.k));
+  const double bytes = 2.0 * static_cast<double>(shape.n * shape.k + shape.m * (shape.n + shape.k));
   state.counters["FLOP/s"] = Counter(operations, Counter::kIsIterationInvariantRate);
   state.counters["bytes/s"] = Counter(bytes, Counter::kIsIterationInvariantRate);
 }

@@ -12,8 +12,8 @@
 #include "kernels/rope/rope_table.h"
 #include "kernels/rope/rotary_append.h"
 
-// The ops of a layer beside GEMM, in the shapes of SmolLM2-135M: hidden 576, 9 heads of 64 over 3 KV
-// heads, intermediate 1536.
+// The ops of a layer beside GEMM, in the shapes of SmolLM2-135M: hidden 576, 9 heads of 64 over 3
+// KV heads, intermediate 1536.
 namespace lockstep::bench {
 namespace {
 

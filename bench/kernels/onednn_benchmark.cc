@@ -37,9 +37,8 @@ void BM_OneDnnMatmul(benchmark::State& state) {
   stream.wait();
   size_t copy = 0;
   for (auto _ : state) {
-    matmul.execute(stream, {{DNNL_ARG_SRC, input},
-                            {DNNL_ARG_WEIGHTS, weights[copy]},
-                            {DNNL_ARG_DST, output}});
+    matmul.execute(
+        stream, {{DNNL_ARG_SRC, input}, {DNNL_ARG_WEIGHTS, weights[copy]}, {DNNL_ARG_DST, output}});
     stream.wait();
     copy = (copy + 1) % weights.size();
   }

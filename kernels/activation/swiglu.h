@@ -9,7 +9,8 @@
 
 namespace lockstep::kernels {
 
-// output = bf16(silu(gate) * up) for every row; gate and up lie side by side, as one GEMM writes them.
+// output = bf16(silu(gate) * up) for every row; gate and up lie side by side, as one GEMM writes
+// them.
 struct SwiGluParams {
   const BFloat16* gate_up = nullptr;  // [num_rows, 2 * size]: gate, then up
   BFloat16* output = nullptr;         // [num_rows, size]

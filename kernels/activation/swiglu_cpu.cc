@@ -1,5 +1,4 @@
 #include "kernels/activation/swiglu.h"
-
 #include "kernels/activation/swiglu_isa.h"
 
 namespace lockstep::kernels {

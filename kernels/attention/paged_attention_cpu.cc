@@ -1,6 +1,5 @@
-#include "kernels/attention/paged_attention.h"
-
 #include "common/status.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/attention/paged_attention_isa.h"
 
 namespace lockstep::kernels {

@@ -4,14 +4,15 @@
 #include "kernels/core/simd.h"
 #include "kernels/core/vector_math.h"
 
-// A tile is up to kMaxTileRows query rows of one sequence that share a KV head: the heads of the group,
-// of one or more tokens. Rows share loads of K and V and nothing else: each runs the same chain of
-// operations as it would alone, in tiles of 64 keys from position 0 up to its own position.
+// A tile is up to kMaxTileRows query rows of one sequence that share a KV head: the heads of the
+// group, of one or more tokens. Rows share loads of K and V and nothing else: each runs the same
+// chain of operations as it would alone, in tiles of 64 keys from position 0 up to its own
+// position.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
-// Rows of a tile, key blocks taken side by side by QK, and vectors of columns taken side by side by PV:
-// as many accumulators as the registers hold.
+// Rows of a tile, key blocks taken side by side by QK, and vectors of columns taken side by side by
+// PV: as many accumulators as the registers hold.
 #if LOCKSTEP_ISA_LEVEL == 2
 constexpr int kMaxTileRows = 6;
 constexpr int kKeyBlocksAtOnce = 4;
@@ -84,8 +85,8 @@ void CloseSplit(int64_t columns, RowState& row) {
   Clear(columns, row.open);
 }
 
-// One step of the online softmax: turns the scores of `num_keys` keys (1 .. 64) into weights relative
-// to the new maximum, zero beyond, and rescales what was accumulated.
+// One step of the online softmax: turns the scores of `num_keys` keys (1 .. 64) into weights
+// relative to the new maximum, zero beyond, and rescales what was accumulated.
 LOCKSTEP_INLINE void SoftmaxStep(int64_t num_keys, float scale, int64_t columns, float* scores,
                                  Partial& partial) {
   const int32_t count = static_cast<int32_t>(num_keys);
@@ -115,23 +116,34 @@ LOCKSTEP_INLINE void SoftmaxStep(int64_t num_keys, float scale, int64_t columns,
   for (int64_t i = 0; i < columns; ++i) partial.output[i] *= rescale;
 }
 
+// A query tile against up to 64 keys: scores first, weights after the softmax step.
+struct KeyTile {
+  const QueryTile& queries;
+  const PagedKv& kv;
+  int64_t first_block;         // in the block table
+  float (*weights)[kKeyTile];  // [rows of the query tile]
+  RowState* rows;
+};
+
 // Scores of kBlocks blocks of keys: one accumulator per row and key, dims ascending.
 template <int kRows, int kBlocks>
-LOCKSTEP_INLINE void ScoreBlocks(const QueryTile& tile, const PagedKv& kv, int64_t first_block,
-                                 int64_t block_in_tile, float (*scores)[kKeyTile]) {
+LOCKSTEP_INLINE void ScoreBlocks(const KeyTile& tile, int64_t block_in_tile) {
+  const QueryTile& queries = tile.queries;
   const BFloat16* keys[kBlocks];
   for (int block = 0; block < kBlocks; ++block) {
-    keys[block] = KeyBlock(kv, tile.block_table[first_block + block_in_tile + block], tile.kv_head);
+    const BlockId id = queries.block_table[tile.first_block + block_in_tile + block];
+    keys[block] = KeyBlock(tile.kv, id, queries.kv_head);
   }
   F32x16 sums[kRows][kBlocks];
   for (auto& row : sums) {
     for (F32x16& sum : row) sum = Zero();
   }
-  for (int64_t dim = 0; dim < kv.head_dim; dim += 2) {
+  const int64_t head_dim = tile.kv.head_dim;
+  for (int64_t dim = 0; dim < head_dim; dim += 2) {
     Bf16Pairs k[kBlocks];
     for (int block = 0; block < kBlocks; ++block) k[block] = LoadPairs(keys[block] + dim * kLanes);
     for (int row = 0; row < kRows; ++row) {
-      const Bf16Pairs q = BroadcastPair(tile.query[row] + dim);
+      const Bf16Pairs q = BroadcastPair(queries.query[row] + dim);
       for (int block = 0; block < kBlocks; ++block) {
         sums[row][block] = DotPairs(k[block], q, sums[row][block]);
       }
@@ -139,35 +151,43 @@ LOCKSTEP_INLINE void ScoreBlocks(const QueryTile& tile, const PagedKv& kv, int64
   }
   for (int row = 0; row < kRows; ++row) {
     for (int block = 0; block < kBlocks; ++block) {
-      Store(sums[row][block], scores[row] + (block_in_tile + block) * kLanes);
+      Store(sums[row][block], tile.weights[row] + (block_in_tile + block) * kLanes);
     }
   }
 }
 
-// output[row] += weight[key] * V[key] for keys [key_begin, key_end) of the tile, ascending, on kVectors
-// vectors of columns.
+// Keys [begin, end) of a tile.
+struct KeyRange {
+  int64_t begin;
+  int64_t end;
+};
+
+// output[row] += weight[key] * V[key] for keys of the tile, ascending, on kVectors vectors of
+// columns.
 template <int kRows, int kVectors>
-LOCKSTEP_INLINE void WeighColumns(const QueryTile& tile, const PagedKv& kv, int64_t first_block,
-                                  int64_t key_begin, int64_t key_end, int64_t column, int first_row,
-                                  float (*weights)[kKeyTile], RowState* rows) {
-  const int64_t stride = ValueStride(kv.head_dim);
+LOCKSTEP_INLINE void WeighColumns(const KeyTile& tile, KeyRange keys, int first_row,
+                                  int64_t column) {
+  const int64_t stride = ValueStride(tile.kv.head_dim);
+  RowState* rows = tile.rows + first_row;
+  const float(*weights)[kKeyTile] = tile.weights + first_row;
   F32x16 sums[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
     for (int vector = 0; vector < kVectors; ++vector) {
-      sums[row][vector] = Load(rows[first_row + row].open.output + column + vector * kLanes);
+      sums[row][vector] = Load(rows[row].open.output + column + vector * kLanes);
     }
   }
-  int64_t key = key_begin;
-  while (key < key_end) {
-    const BlockId block = tile.block_table[first_block + key / kKvBlockTokens];
+  int64_t key = keys.begin;
+  while (key < keys.end) {
+    const BlockId block = tile.queries.block_table[tile.first_block + key / kKvBlockTokens];
     const BFloat16* value =
-        ValueBlock(kv, block, tile.kv_head) + key % kKvBlockTokens * stride + column;
-    const int64_t block_end = Min((key / kKvBlockTokens + 1) * kKvBlockTokens, key_end);
+        ValueBlock(tile.kv, block, tile.queries.kv_head) + key % kKvBlockTokens * stride + column;
+    const int64_t block_end = Min((key / kKvBlockTokens + 1) * kKvBlockTokens, keys.end);
     for (; key < block_end; ++key, value += stride) {
       F32x16 v[kVectors];
-      for (int vector = 0; vector < kVectors; ++vector) v[vector] = LoadBf16(value + vector * kLanes);
+      for (int vector = 0; vector < kVectors; ++vector)
+        v[vector] = LoadBf16(value + vector * kLanes);
       for (int row = 0; row < kRows; ++row) {
-        const F32x16 weight = Broadcast(weights[first_row + row][key]);
+        const F32x16 weight = Broadcast(weights[row][key]);
         for (int vector = 0; vector < kVectors; ++vector) {
           sums[row][vector] = MultiplyAdd(weight, v[vector], sums[row][vector]);
         }
@@ -176,61 +196,54 @@ LOCKSTEP_INLINE void WeighColumns(const QueryTile& tile, const PagedKv& kv, int6
   }
   for (int row = 0; row < kRows; ++row) {
     for (int vector = 0; vector < kVectors; ++vector) {
-      Store(sums[row][vector], rows[first_row + row].open.output + column + vector * kLanes);
+      Store(sums[row][vector], rows[row].open.output + column + vector * kLanes);
     }
   }
 }
 
 template <int kRows>
-void WeighValues(const QueryTile& tile, const PagedKv& kv, int64_t first_block, int64_t key_begin,
-                 int64_t key_end, int first_row, float (*weights)[kKeyTile], RowState* rows) {
-  const int64_t columns = ValueStride(kv.head_dim);
+void WeighValues(const KeyTile& tile, KeyRange keys, int first_row) {
+  const int64_t columns = ValueStride(tile.kv.head_dim);
   int64_t column = 0;
   for (; column + kColumnVectors * kLanes <= columns; column += kColumnVectors * kLanes) {
-    WeighColumns<kRows, kColumnVectors>(tile, kv, first_block, key_begin, key_end, column,
-                                        first_row, weights, rows);
+    WeighColumns<kRows, kColumnVectors>(tile, keys, first_row, column);
   }
   for (; column < columns; column += kLanes) {
-    WeighColumns<kRows, 1>(tile, kv, first_block, key_begin, key_end, column, first_row, weights,
-                           rows);
+    WeighColumns<kRows, 1>(tile, keys, first_row, column);
   }
 }
 
+// Folds the keys of the tile that begins at position `tile_begin` into all rows.
 template <int kRows>
-void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& tile, int64_t tile_begin,
+void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries, int64_t tile_begin,
                    RowState* rows) {
-  const PagedKv& kv = params.kv;
-  const int64_t first_block = tile_begin / kKvBlockTokens;
   alignas(64) float weights[kRows][kKeyTile];
-  const int64_t last_keys = Min(tile.num_keys[kRows - 1] - tile_begin, kKeyTile);
+  const KeyTile tile = {queries, params.kv, tile_begin / kKvBlockTokens, weights, rows};
+  const int64_t last_keys = Min(queries.num_keys[kRows - 1] - tile_begin, kKeyTile);
   const int64_t num_blocks = (last_keys + kKvBlockTokens - 1) / kKvBlockTokens;
   int64_t block = 0;
   for (; block + kKeyBlocksAtOnce <= num_blocks; block += kKeyBlocksAtOnce) {
-    ScoreBlocks<kRows, kKeyBlocksAtOnce>(tile, kv, first_block, block, weights);
+    ScoreBlocks<kRows, kKeyBlocksAtOnce>(tile, block);
   }
-  for (; block < num_blocks; ++block) ScoreBlocks<kRows, 1>(tile, kv, first_block, block, weights);
+  for (; block < num_blocks; ++block) ScoreBlocks<kRows, 1>(tile, block);
 
   int64_t row_keys[kRows];
   for (int row = 0; row < kRows; ++row) {
-    row_keys[row] = Min(tile.num_keys[row] - tile_begin, kKeyTile);
+    row_keys[row] = Min(queries.num_keys[row] - tile_begin, kKeyTile);
     if (row_keys[row] <= 0) {
       row_keys[row] = 0;
       continue;
     }
     rows[row].has_open = true;
-    SoftmaxStep(row_keys[row], params.scale, ValueStride(kv.head_dim), weights[row],
+    SoftmaxStep(row_keys[row], params.scale, ValueStride(params.kv.head_dim), weights[row],
                 rows[row].open);
   }
   // Keys that all rows see, then for each row those that only it and later ones see. A row never
   // touches a value beyond its own position, not even with a weight of zero.
   const int64_t common_keys = row_keys[0];
-  if (common_keys > 0) {
-    WeighValues<kRows>(tile, kv, first_block, 0, common_keys, 0, weights, rows);
-  }
+  if (common_keys > 0) WeighValues<kRows>(tile, {0, common_keys}, 0);
   for (int row = 1; row < kRows; ++row) {
-    if (row_keys[row] > common_keys) {
-      WeighValues<1>(tile, kv, first_block, common_keys, row_keys[row], row, weights, rows);
-    }
+    if (row_keys[row] > common_keys) WeighValues<1>(tile, {common_keys, row_keys[row]}, row);
   }
 }
 

@@ -5,7 +5,8 @@
 
 namespace lockstep::kernels {
 
-// The upper half of an fp32: 8 bits of exponent, 7 of fraction. Storage only; arithmetic is in fp32.
+// The upper half of an fp32: 8 bits of exponent, 7 of fraction. Storage only; arithmetic is in
+// fp32.
 struct BFloat16 {
   uint16_t bits;
 };

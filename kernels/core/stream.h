@@ -13,8 +13,8 @@ struct Stream {
   ThreadPool* threads = nullptr;  // null: the calling thread alone
   InstructionSet instruction_set = InstructionSet::kPortable;
 
-  // How many tasks to cut `num_items` into: several per thread, so that one that is slowed down does
-  // not hold up the rest.
+  // How many tasks to cut `num_items` into: several per thread, so that one that is slowed down
+  // does not hold up the rest.
   int NumTasks(int64_t num_items) const {
     constexpr int kTasksPerThread = 4;
     if (threads == nullptr || threads->num_threads() == 1) return 1;
@@ -36,7 +36,8 @@ void ParallelTasks(const Stream& stream, int num_tasks, Task task) {
 // Calls body(begin, end) for consecutive ranges that cover `num_items` once. A loop of fewer than
 // `min_items_to_share` runs on the calling thread. Where the borders lie never alters a result.
 template <typename Body>
-void ParallelRanges(const Stream& stream, int64_t num_items, int64_t min_items_to_share, Body body) {
+void ParallelRanges(const Stream& stream, int64_t num_items, int64_t min_items_to_share,
+                    Body body) {
   if (num_items <= 0) return;
   const int num_tasks = num_items < min_items_to_share ? 1 : stream.NumTasks(num_items);
   ParallelTasks(stream, num_tasks, [&](int index) {

@@ -71,7 +71,8 @@ void ThreadPool::RunErased(int num_tasks, ErasedTask task, void* context) {
     wake_.NotifyAll();
   }
   DoTasks();
-  // What is left are tasks that others are in; when the core of one was taken away, give up this one.
+  // What is left are tasks that others are in; when the core of one was taken away, give up this
+  // one.
   while (!SpinUntil([this] { return num_unfinished_.load(std::memory_order_acquire) == 0; })) {
     std::this_thread::yield();
   }

@@ -10,11 +10,11 @@
 
 namespace lockstep::kernels {
 
-// A fixed team of threads for data-parallel loops; the calling thread is one of them. Tasks of a run are
-// claimed one by one, so a thread whose core is taken away delays only the task it is in. Between two
-// runs the others spin for a few tens of microseconds, because the next loop of a forward pass follows
-// within one or two, and then sleep, because the router wants the same cores. Only one thread may call
-// Run, and not from inside a task. Never allocates after construction.
+// A fixed team of threads for data-parallel loops; the calling thread is one of them. Tasks of a
+// run are claimed one by one, so a thread whose core is taken away delays only the task it is in.
+// Between two runs the others spin for a few tens of microseconds, because the next loop of a
+// forward pass follows within one or two, and then sleep, because the router wants the same cores.
+// Only one thread may call Run, and not from inside a task. Never allocates after construction.
 class ThreadPool {
  public:
   explicit ThreadPool(int num_threads);  // >= 1
@@ -29,9 +29,9 @@ class ThreadPool {
   template <typename Task>
   void Run(int num_tasks, Task&& task) {
     using Plain = std::remove_reference_t<Task>;
-    RunErased(num_tasks,
-              [](void* context, int index) { (*static_cast<Plain*>(context))(index); },
-              const_cast<void*>(static_cast<const void*>(&task)));
+    RunErased(
+        num_tasks, [](void* context, int index) { (*static_cast<Plain*>(context))(index); },
+        const_cast<void*>(static_cast<const void*>(&task)));
   }
 
  private:
@@ -48,8 +48,8 @@ class ThreadPool {
   ErasedTask task_ = nullptr;
   void* context_ = nullptr;
 
-  // Number of tasks of the run in the upper half, next one to claim in the lower. One word, so that a
-  // claim can never be taken for one of another run.
+  // Number of tasks of the run in the upper half, next one to claim in the lower. One word, so that
+  // a claim can never be taken for one of another run.
   alignas(64) std::atomic<uint64_t> claims_{0};
   alignas(64) std::atomic<int> num_unfinished_{0};
   alignas(64) std::atomic<int> num_sleeping_{0};

@@ -1,15 +1,14 @@
-#include "kernels/gemm/gemm.h"
-
 #include <algorithm>
 
 #include "common/status.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_isa.h"
 
 namespace lockstep::kernels {
 namespace {
 
-// Rows that share one pass over a panel. More rows are dealt out as further work items, so that many
-// threads find enough to do when the matrix is narrow.
+// Rows that share one pass over a panel. More rows are dealt out as further work items, so that
+// many threads find enough to do when the matrix is narrow.
 constexpr int64_t kRowsPerItem = 96;
 
 }  // namespace

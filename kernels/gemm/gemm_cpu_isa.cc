@@ -1,8 +1,8 @@
 #include "kernels/core/simd.h"
 #include "kernels/gemm/gemm_isa.h"
 
-// A tile keeps one accumulator per output element in registers over all of k. Its shape is chosen for
-// speed only: every shape walks the same chain per element.
+// A tile keeps one accumulator per output element in registers over all of k. Its shape is chosen
+// for speed only: every shape walks the same chain per element.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
@@ -22,8 +22,8 @@ constexpr int PanelsOfTile(int num_rows) {
   return num_rows == 1 ? 4 : num_rows <= 6 ? 2 : 1;
 }
 
-// How far ahead of its use a weight is asked for. Measured: a quarter to a half off the time of a tile
-// of few rows, whose weights come from memory.
+// How far ahead of its use a weight is asked for. Measured: a quarter to a half off the time of a
+// tile of few rows, whose weights come from memory.
 constexpr int64_t kPrefetchBytes = 4096;
 
 template <int kRows, int kPanels>
@@ -40,24 +40,29 @@ LOCKSTEP_INLINE void SetZero(Accumulators<kRows, kPanels>& accumulators) {
   }
 }
 
+struct TileOperands {
+  const BFloat16* input;  // the tile's first row
+  int64_t input_stride;
+  const BFloat16* weights;  // its first panel
+  int64_t panel_elements;
+};
+
 // Adds the products of k in [k_begin, k_end), ascending.
 template <int kRows, int kPanels>
-LOCKSTEP_INLINE void Accumulate(const BFloat16* input, int64_t input_stride,
-                                const BFloat16* weights, int64_t k, int64_t k_begin, int64_t k_end,
+LOCKSTEP_INLINE void Accumulate(const TileOperands& operands, int64_t k_begin, int64_t k_end,
                                 Accumulators<kRows, kPanels>& accumulators) {
-  const int64_t panel_elements = k * kPanelOutputs;
   Accumulators<kRows, kPanels> local = accumulators;
   for (int64_t i = k_begin; i < k_end; i += 2) {
     Bf16Pairs w[kPanels][kVectorsPerPanel];
     for (int panel = 0; panel < kPanels; ++panel) {
-      const BFloat16* from = weights + panel * panel_elements + i * kPanelOutputs;
+      const BFloat16* from = operands.weights + panel * operands.panel_elements + i * kPanelOutputs;
       for (int vector = 0; vector < kVectorsPerPanel; ++vector, from += 2 * kLanes) {
         Prefetch(from, kPrefetchBytes);
         w[panel][vector] = LoadPairs(from);
       }
     }
     for (int row = 0; row < kRows; ++row) {
-      const Bf16Pairs a = BroadcastPair(input + row * input_stride + i);
+      const Bf16Pairs a = BroadcastPair(operands.input + row * operands.input_stride + i);
       for (int panel = 0; panel < kPanels; ++panel) {
         for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
           F32x16& sum = local.sum[row][panel][vector];
@@ -69,7 +74,7 @@ LOCKSTEP_INLINE void Accumulate(const BFloat16* input, int64_t input_stride,
   accumulators = local;
 }
 
-// Adds the bias, rounds and stores the outputs of one row that a vector holds: 16, or those up to n.
+// Adds the bias, rounds and stores what one vector holds of a row: 16 outputs, or those up to n.
 LOCKSTEP_INLINE void StoreOutputs(const GemmParams& params, int64_t row, int64_t first_output,
                                   F32x16 sum) {
   const int64_t num_left = params.weights.n - first_output;
@@ -98,18 +103,20 @@ LOCKSTEP_INLINE void StoreOutputs(const GemmParams& params, int64_t row, int64_t
 template <int kRows, int kPanels>
 void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begin) {
   const int64_t k = params.weights.k;
-  const BFloat16* input = params.input + row_begin * params.input_stride;
-  const BFloat16* weights = params.weights.data + panel_begin * kPanelOutputs * k;
+  const TileOperands operands = {.input = params.input + row_begin * params.input_stride,
+                                 .input_stride = params.input_stride,
+                                 .weights = params.weights.data + panel_begin * kPanelOutputs * k,
+                                 .panel_elements = kPanelOutputs * k};
   Accumulators<kRows, kPanels> accumulators;
   SetZero(accumulators);
 #if defined(LOCKSTEP_PLANT_SPLIT_K)
-  // The fault that tests must find: few rows split k in two, as a careless matrix-vector kernel would.
+  // The fault that tests must find: few rows split k in two, as a careless kernel for them would.
   const int64_t split = params.num_rows <= 4 ? k / 4 * 2 : k;
-  Accumulate(input, params.input_stride, weights, k, 0, split, accumulators);
+  Accumulate(operands, 0, split, accumulators);
   if (split < k) {
     Accumulators<kRows, kPanels> second;
     SetZero(second);
-    Accumulate(input, params.input_stride, weights, k, split, k, second);
+    Accumulate(operands, split, k, second);
     for (int row = 0; row < kRows; ++row) {
       for (int panel = 0; panel < kPanels; ++panel) {
         for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
@@ -120,7 +127,7 @@ void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begi
     }
   }
 #else
-  Accumulate(input, params.input_stride, weights, k, 0, k, accumulators);
+  Accumulate(operands, 0, k, accumulators);
 #endif
   for (int row = 0; row < kRows; ++row) {
     for (int panel = 0; panel < kPanels; ++panel) {

@@ -20,7 +20,9 @@ struct PagedKv {
   int64_t head_dim = 0;  // even
 };
 
-[[gnu::always_inline]] inline int64_t ValueStride(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+[[gnu::always_inline]] inline int64_t ValueStride(int64_t head_dim) {
+  return (head_dim + 15) / 16 * 16;
+}
 
 // Elements of one head of one block, and of one block.
 [[gnu::always_inline]] inline int64_t KvHeadElements(int64_t head_dim) {
@@ -30,10 +32,12 @@ struct PagedKv {
   return num_kv_heads * KvHeadElements(head_dim);
 }
 
-[[gnu::always_inline]] inline BFloat16* KeyBlock(const PagedKv& kv, int64_t block, int64_t kv_head) {
+[[gnu::always_inline]] inline BFloat16* KeyBlock(const PagedKv& kv, int64_t block,
+                                                 int64_t kv_head) {
   return kv.data + (block * kv.num_kv_heads + kv_head) * KvHeadElements(kv.head_dim);
 }
-[[gnu::always_inline]] inline BFloat16* ValueBlock(const PagedKv& kv, int64_t block, int64_t kv_head) {
+[[gnu::always_inline]] inline BFloat16* ValueBlock(const PagedKv& kv, int64_t block,
+                                                   int64_t kv_head) {
   return KeyBlock(kv, block, kv_head) + kKvBlockTokens * kv.head_dim;
 }
 
@@ -41,7 +45,8 @@ struct PagedKv {
 [[gnu::always_inline]] inline int64_t KeyOffset(int64_t token_in_block, int64_t dim) {
   return (dim / 2 * kKvBlockTokens + token_in_block) * 2 + dim % 2;
 }
-[[gnu::always_inline]] inline int64_t ValueOffset(int64_t token_in_block, int64_t dim, int64_t head_dim) {
+[[gnu::always_inline]] inline int64_t ValueOffset(int64_t token_in_block, int64_t dim,
+                                                  int64_t head_dim) {
   return token_in_block * ValueStride(head_dim) + dim;
 }
 

@@ -15,11 +15,11 @@ namespace lockstep::kernels {
 // The sum of squares is a fixed tree over elements: element i goes to partial i mod 16 in ascending
 // order, then partials j and j + 8, j + 4, j + 2, j + 1 are added.
 struct RmsNormParams {
-  const BFloat16* input = nullptr;      // [num_rows, size]
-  const BFloat16* delta = nullptr;      // [num_rows, size], or null
-  BFloat16* residual_out = nullptr;     // [num_rows, size], with delta; may be `input`
-  const float* weight = nullptr;        // [size]
-  BFloat16* output = nullptr;           // [num_rows, size]
+  const BFloat16* input = nullptr;   // [num_rows, size]
+  const BFloat16* delta = nullptr;   // [num_rows, size], or null
+  BFloat16* residual_out = nullptr;  // [num_rows, size], with delta; may be `input`
+  const float* weight = nullptr;     // [size]
+  BFloat16* output = nullptr;        // [num_rows, size]
   int64_t num_rows = 0;
   int64_t size = 0;
   float eps = 0.0f;

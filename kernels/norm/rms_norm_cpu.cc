@@ -1,5 +1,4 @@
 #include "kernels/norm/rms_norm.h"
-
 #include "kernels/norm/rms_norm_isa.h"
 
 namespace lockstep::kernels {

@@ -4,8 +4,8 @@
 
 #include "kernels/core/bfloat16.h"
 
-// The reduction and the formula that every RMSNorm shares: over hidden states and, in Qwen3, over the
-// elements of a head.
+// The reduction and the formula that every RMSNorm shares: over hidden states and, in Qwen3, over
+// the elements of a head.
 namespace lockstep::kernels {
 
 inline constexpr int kNormPartials = 16;

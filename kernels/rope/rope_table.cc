@@ -33,8 +33,7 @@ void ApplyLlama3(const RopeConfig& config, std::vector<float>& inverse) {
     }
     const double smooth = (original / wavelength - config.low_freq_factor) /
                           (config.high_freq_factor - config.low_freq_factor);
-    frequency =
-        static_cast<float>((1.0 - smooth) * frequency / config.factor + smooth * frequency);
+    frequency = static_cast<float>((1.0 - smooth) * frequency / config.factor + smooth * frequency);
   }
 }
 
@@ -48,7 +47,8 @@ double YarnMagnitude(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-// YaRN, arXiv 2309.00071, section 3.2: the dim at which `num_rotations` fit into the original context.
+// YaRN, arXiv 2309.00071, section 3.2: the dim at which `num_rotations` fit into the original
+// context.
 double YarnCorrectionDim(double num_rotations, uint32_t head_dim, const RopeConfig& config) {
   return head_dim *
          std::log(config.original_max_positions / (num_rotations * 2.0 * std::numbers::pi)) /
@@ -69,8 +69,7 @@ void ApplyYarn(const RopeConfig& config, uint32_t head_dim, RopeFrequencies& fre
     const double extrapolated = frequencies.inverse[i];
     const double interpolated = extrapolated / config.factor;
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    frequencies.inverse[i] =
-        static_cast<float>(interpolated * ramp + extrapolated * (1.0 - ramp));
+    frequencies.inverse[i] = static_cast<float>(interpolated * ramp + extrapolated * (1.0 - ramp));
   }
   if (config.yarn_attention_factor) {
     frequencies.attention_factor = static_cast<float>(*config.yarn_attention_factor);

@@ -10,14 +10,14 @@
 
 namespace lockstep::kernels {
 
-// What happens to the output of the QKV projection before attention, per token: RMSNorm over every q
-// and k head (Qwen3 only), rotary embedding of q and k (arXiv 2104.09864, element i paired with
-// i + head_dim / 2), one rounding, then k and v go to the token's place in the KV pool. Between norm
+// What happens to the output of the QKV projection before attention, per token: RMSNorm over every
+// q and k head (Qwen3 only), rotary embedding of q and k (arXiv 2104.09864, element i paired with i
+// + head_dim / 2), one rounding, then k and v go to the token's place in the KV pool. Between norm
 // and rotation nothing is rounded. q is rotated in place.
 struct RotaryAppendParams {
-  BFloat16* qkv = nullptr;              // [num_tokens, num_heads + 2 * kv.num_kv_heads, head_dim]
-  const float* q_norm_weight = nullptr; // [head_dim], or null: no norm
-  const float* k_norm_weight = nullptr; // [head_dim], or null
+  BFloat16* qkv = nullptr;               // [num_tokens, num_heads + 2 * kv.num_kv_heads, head_dim]
+  const float* q_norm_weight = nullptr;  // [head_dim], or null: no norm
+  const float* k_norm_weight = nullptr;  // [head_dim], or null
   float norm_eps = 0.0f;
   const float* cos = nullptr;           // [max_positions, head_dim / 2]
   const float* sin = nullptr;           // [max_positions, head_dim / 2]

@@ -1,6 +1,5 @@
-#include "kernels/rope/rotary_append.h"
-
 #include "common/status.h"
+#include "kernels/rope/rotary_append.h"
 #include "kernels/rope/rotary_append_isa.h"
 
 namespace lockstep::kernels {

@@ -1,6 +1,6 @@
-#include "kernels/core/cuda_device.h"
-
 #include <gtest/gtest.h>
+
+#include "kernels/device/cuda_device.h"
 
 namespace lockstep::kernels {
 namespace {

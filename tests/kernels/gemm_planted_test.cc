@@ -4,8 +4,8 @@
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/instruction_sets.h"
 
-// Linked with lockstep_kernels_gemm_planted, whose kernel splits K when there are few rows: the check
-// that every worker runs at start must find it.
+// Linked with lockstep_kernels_gemm_planted, whose kernel splits K when there are few rows: the
+// check that every worker runs at start must find it.
 namespace lockstep::kernels {
 namespace {
 

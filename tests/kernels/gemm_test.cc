@@ -74,8 +74,8 @@ struct Reference {
   std::vector<double> tolerance;
 };
 
-// fp64, and the bound on the error of k products summed in fp32: (k + 1) roundings of at most half a
-// unit each, relative to the sum of magnitudes.
+// fp64, and the bound on the error of k products summed in fp32: (k + 1) roundings of at most half
+// a unit each, relative to the sum of magnitudes.
 Reference ComputeReference(const Problem& problem) {
   Reference reference;
   const auto [m, n, k] = problem.shape;
@@ -104,7 +104,7 @@ class GemmTest : public ::testing::TestWithParam<InstructionSet> {
 };
 
 TEST_P(GemmTest, IsCloseToTheReference) {
-  const Shape shapes[] = {{1, 1, 2},   {1, 33, 64},   {3, 7, 10},   {5, 96, 576},
+  const Shape shapes[] = {{1, 1, 2},    {1, 33, 64},    {3, 7, 10},   {5, 96, 576},
                           {13, 65, 30}, {24, 160, 128}, {100, 40, 62}};
   for (const Distribution distribution : {Distribution::kGaussian, Distribution::kOutliers}) {
     for (const Shape& shape : shapes) {

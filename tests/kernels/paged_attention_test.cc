@@ -26,8 +26,8 @@ struct Shape {
   int64_t num_sequences = 1;
 };
 
-// Sequences with random q, k and v, their k and v in a pool of shuffled blocks. Everything of the pool
-// that no token occupies is NaN.
+// Sequences with random q, k and v, their k and v in a pool of shuffled blocks. Everything of the
+// pool that no token occupies is NaN.
 class Problem {
  public:
   Problem(const Shape& shape, Distribution distribution) : shape_(shape) {
@@ -118,7 +118,8 @@ class Problem {
     const int64_t batch_token = sequence * shape_.num_tokens + token;
     for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
       for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
-        const size_t from = Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim + dim);
+        const size_t from =
+            Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim + dim);
         KeyBlock(kv, block, head)[KeyOffset(slot, dim)] = keys_[from];
         ValueBlock(kv, block, head)[ValueOffset(slot, dim, shape_.head_dim)] = values_[from];
       }
@@ -126,8 +127,8 @@ class Problem {
   }
 
   Shape shape_;
-  std::vector<BFloat16> query_;   // [sequences * tokens, num_heads, head_dim]
-  std::vector<BFloat16> keys_;    // [sequences * tokens, num_kv_heads, head_dim]
+  std::vector<BFloat16> query_;  // [sequences * tokens, num_heads, head_dim]
+  std::vector<BFloat16> keys_;   // [sequences * tokens, num_kv_heads, head_dim]
   std::vector<BFloat16> values_;
   std::vector<std::vector<BlockId>> tables_;
   std::vector<BFloat16> pool_;
@@ -138,8 +139,8 @@ struct Reference {
   std::vector<double> tolerance;
 };
 
-// One query row in fp64. The tolerance follows the roundings: head_dim products per score, a relative
-// error of the weights of twice that, as many additions as keys, one rounding to bf16.
+// One query row in fp64. The tolerance follows the roundings: head_dim products per score, a
+// relative error of the weights of twice that, as many additions as keys, one rounding to bf16.
 void AppendReferenceRow(const Problem& problem, int64_t token, int64_t head, Reference& reference) {
   const Shape& shape = problem.shape();
   const int64_t first_key = token / shape.num_tokens * shape.num_tokens;
@@ -192,9 +193,9 @@ class PagedAttentionTest : public ::testing::TestWithParam<InstructionSet> {
 };
 
 TEST_P(PagedAttentionTest, IsCloseToTheReferenceForAnyHeadSizeAndGroup) {
-  const Shape shapes[] = {{4, 4, 64, 33},  {3, 1, 64, 70},  {2, 1, 80, 40},   {4, 1, 96, 35},
+  const Shape shapes[] = {{4, 4, 64, 33},   {3, 1, 64, 70},  {2, 1, 80, 40},  {4, 1, 96, 35},
                           {16, 1, 128, 20}, {7, 1, 256, 18}, {10, 2, 16, 90}, {2, 2, 2, 20},
-                          {5, 5, 22, 70},  {12, 4, 30, 17}};
+                          {5, 5, 22, 70},   {12, 4, 30, 17}};
   for (const Distribution distribution : {Distribution::kGaussian, Distribution::kOutliers}) {
     for (const Shape& shape : shapes) {
       SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
@@ -222,8 +223,8 @@ TEST_P(PagedAttentionTest, SplitsChangeTheRoundingButNotTheResult) {
   }
 }
 
-// Chunks, single tokens, any order of the parts, batch mates, several threads: the same bits. The pool
-// is filled as far as the chunk needs, NaN beyond.
+// Chunks, single tokens, any order of the parts, batch mates, several threads: the same bits. The
+// pool is filled as far as the chunk needs, NaN beyond.
 TEST_P(PagedAttentionTest, BitsDoNotDependOnTheSchedule) {
   for (const int64_t split_keys : {int64_t{64}, int64_t{128}, kAttentionSplitKeys}) {
     const Shape shape = {6, 2, 48, 201, 3};

@@ -44,12 +44,12 @@ TEST(RopeFrequenciesTest, Llama3KeepsBlendsAndDivides) {
   config.scaling = RopeScalingKind::kLlama3;
   config.factor = 8.0;
   config.original_max_positions = 8192;
-  ExpectFrequencies(config,
-                    {1.0f, 0.440366626f, 0.193922758f, 0.0853971019f, 0.0376060307f, 0.0165604409f,
-                     0.00729266508f, 0.00321144611f, 0.000524846022f, 7.78465546e-05f,
-                     3.42810235e-05f, 1.50962178e-05f, 6.64786967e-06f, 2.92749974e-06f,
-                     1.28917316e-06f, 5.6770881e-07f},
-                    1.0f);
+  ExpectFrequencies(
+      config,
+      {1.0f, 0.440366626f, 0.193922758f, 0.0853971019f, 0.0376060307f, 0.0165604409f,
+       0.00729266508f, 0.00321144611f, 0.000524846022f, 7.78465546e-05f, 3.42810235e-05f,
+       1.50962178e-05f, 6.64786967e-06f, 2.92749974e-06f, 1.28917316e-06f, 5.6770881e-07f},
+      1.0f);
 }
 
 TEST(RopeFrequenciesTest, DivisorsReplaceTheLlama3Formula) {
@@ -65,8 +65,8 @@ TEST(RopeFrequenciesTest, Yarn) {
   config.factor = 4.0;
   config.original_max_positions = 2048;
   ExpectFrequencies(config,
-                    {1.0f, 0.316227764f, 0.100000001f, 0.025693506f, 0.00624999963f,
-                     0.00138349656f, 0.000250000012f, 7.90569466e-05f},
+                    {1.0f, 0.316227764f, 0.100000001f, 0.025693506f, 0.00624999963f, 0.00138349656f,
+                     0.000250000012f, 7.90569466e-05f},
                     1.138629436f);
 }
 

@@ -29,7 +29,8 @@ struct Shape {
 struct Problem {
   Problem(const Shape& shape, int64_t num_tokens)
       : shape(shape),
-        table(MakeRopeTable(ComputeRopeFrequencies({}, static_cast<uint32_t>(shape.head_dim)), 100)) {
+        table(
+            MakeRopeTable(ComputeRopeFrequencies({}, static_cast<uint32_t>(shape.head_dim)), 100)) {
     const int64_t heads = shape.num_heads + 2 * shape.num_kv_heads;
     qkv = RandomBFloat16s(static_cast<size_t>(num_tokens * heads * shape.head_dim), 1,
                           Distribution::kOutliers);
@@ -39,9 +40,9 @@ struct Problem {
       positions.push_back(static_cast<uint32_t>(i * 13 % 100));
       slots.push_back(static_cast<uint64_t>(i * 7 % (kNumBlocks * kKvBlockTokens)));
     }
-    pool.resize(static_cast<size_t>(kNumBlocks *
-                                    KvBlockElements(shape.num_kv_heads, shape.head_dim)),
-                ToBFloat16(kNaN));
+    pool.resize(
+        static_cast<size_t>(kNumBlocks * KvBlockElements(shape.num_kv_heads, shape.head_dim)),
+        ToBFloat16(kNaN));
   }
 
   RotaryAppendParams Params() {
@@ -153,8 +154,8 @@ TEST_P(RotaryAppendTest, RotatesQAndKAndStoresKAndV) {
         const Rotated expected = Rotate(problem.Head(input, token, shape.num_heads + head),
                                         norm(problem.k_norm), position);
         EXPECT_TRUE(IsWithin(ToFloats(key), expected.values, expected.tolerance));
-        EXPECT_TRUE(IsSameBits(value, problem.Head(input, token, shape.num_heads +
-                                                                     shape.num_kv_heads + head)));
+        EXPECT_TRUE(IsSameBits(
+            value, problem.Head(input, token, shape.num_heads + shape.num_kv_heads + head)));
       }
     }
   }
@@ -176,9 +177,9 @@ TEST_P(RotaryAppendTest, BitsDoNotDependOnBatchThreadsOrInstructionSet) {
     ASSERT_THAT(RotaryAppend({}, expected.Params()), IsOk());
     ThreadPool threads(3);
     Problem together(shape, 30);
-    ASSERT_THAT(RotaryAppend({.threads = &threads, .instruction_set = GetParam()},
-                             together.Params()),
-                IsOk());
+    ASSERT_THAT(
+        RotaryAppend({.threads = &threads, .instruction_set = GetParam()}, together.Params()),
+        IsOk());
     EXPECT_TRUE(IsSameBits(together.qkv, expected.qkv));
     EXPECT_TRUE(IsSameBits(together.pool, expected.pool));
     Problem one_by_one(shape, 30);

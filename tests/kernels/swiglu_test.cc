@@ -19,8 +19,8 @@ TEST_P(SwiGluTest, GivesTheFormulasBitsForAnyShapeAndTeam) {
   ThreadPool threads(3);
   for (const int64_t num_rows : {1, 3, 37}) {
     for (const int64_t size : {1, 16, 100, 1536}) {
-      const std::vector<BFloat16> gate_up = RandomBFloat16s(
-          static_cast<size_t>(num_rows * 2 * size), 1, Distribution::kOutliers);
+      const std::vector<BFloat16> gate_up =
+          RandomBFloat16s(static_cast<size_t>(num_rows * 2 * size), 1, Distribution::kOutliers);
       std::vector<BFloat16> expected;
       for (int64_t row = 0; row < num_rows; ++row) {
         const BFloat16* gate = gate_up.data() + row * 2 * size;
@@ -30,12 +30,12 @@ TEST_P(SwiGluTest, GivesTheFormulasBitsForAnyShapeAndTeam) {
       }
       for (ThreadPool* team : {static_cast<ThreadPool*>(nullptr), &threads}) {
         std::vector<BFloat16> output(expected.size());
-        ASSERT_THAT(SwiGlu({.threads = team, .instruction_set = GetParam()},
-                           {.gate_up = gate_up.data(),
-                            .output = output.data(),
-                            .num_rows = num_rows,
-                            .size = size}),
-                    IsOk());
+        ASSERT_THAT(
+            SwiGlu({.threads = team, .instruction_set = GetParam()}, {.gate_up = gate_up.data(),
+                                                                      .output = output.data(),
+                                                                      .num_rows = num_rows,
+                                                                      .size = size}),
+            IsOk());
         EXPECT_TRUE(IsSameBits(output, expected)) << num_rows << " x " << size;
       }
     }

@@ -33,8 +33,8 @@ TEST(ThreadPoolTest, RunReturnsAfterAllTasksAreDone) {
   }
 }
 
-// A worker that waited longer than it spins is asleep; the next run must wake it. How long that takes
-// is up to the system, so runs follow one another with pauses of very different lengths.
+// A worker that waited longer than it spins is asleep; the next run must wake it. How long that
+// takes is up to the system, so runs follow one another with pauses of very different lengths.
 TEST(ThreadPoolTest, SleepingThreadsWakeUp) {
   ThreadPool threads(3);
   volatile uint64_t sink = 0;

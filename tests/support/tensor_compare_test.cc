@@ -55,8 +55,8 @@ TEST(IsFiniteTest, FindsNanAndInfinity) {
 }
 
 TEST(SummariseErrorTest, GivesMaximumAndRootMeanSquare) {
-  const ErrorSummary error = SummariseError(std::vector{1.0f, 2.0f, 3.0f, 4.0f},
-                                            std::vector{1.0f, 2.0f, 0.0f, 8.0f});
+  const ErrorSummary error =
+      SummariseError(std::vector{1.0f, 2.0f, 3.0f, 4.0f}, std::vector{1.0f, 2.0f, 0.0f, 8.0f});
   EXPECT_DOUBLE_EQ(error.max, 4.0);
   EXPECT_DOUBLE_EQ(error.rms, 2.5);
 }

@@ -10,8 +10,9 @@
 
 namespace lockstep::worker {
 
-// Typed pieces of one PageBuffer, each on its own cache line, zeroed. Used in two passes over the same
-// code: before Commit, Take only adds up sizes and returns null; after it, Take hands out memory.
+// Typed pieces of one PageBuffer, each on its own cache line, zeroed. Used in two passes over the
+// same code: before Commit, Take only adds up sizes and returns null; after it, Take hands out
+// memory.
 class Arena {
  public:
   template <typename T>

@@ -20,8 +20,8 @@ struct KvPoolShape {
   }
 };
 
-// Owns the bytes of the paged KV cache, layer by layer. Which sequence uses which block is the router's
-// knowledge; a block holds whatever was last written to it.
+// Owns the bytes of the paged KV cache, layer by layer. Which sequence uses which block is the
+// router's knowledge; a block holds whatever was last written to it.
 class KvPool {
  public:
   static absl::StatusOr<KvPool> Create(const KvPoolShape& shape);
@@ -31,8 +31,7 @@ class KvPool {
   std::span<kernels::BFloat16> elements() const;
 
  private:
-  KvPool(const KvPoolShape& shape, PageBuffer buffer)
-      : shape_(shape), buffer_(std::move(buffer)) {}
+  KvPool(const KvPoolShape& shape, PageBuffer buffer) : shape_(shape), buffer_(std::move(buffer)) {}
 
   KvPoolShape shape_;
   PageBuffer buffer_;

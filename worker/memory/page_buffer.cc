@@ -15,8 +15,7 @@ absl::StatusOr<PageBuffer> PageBuffer::Allocate(size_t size_bytes) {
   void* address = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
-    return ResourceExhausted("cannot map {} bytes of memory: {}", size_bytes,
-                             std::strerror(errno));
+    return ResourceExhausted("cannot map {} bytes of memory: {}", size_bytes, std::strerror(errno));
   }
   // Only advice: a system without huge pages serves the same, a little slower.
   madvise(address, size_bytes, MADV_HUGEPAGE);

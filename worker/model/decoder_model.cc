@@ -64,8 +64,7 @@ void DecoderModel::StageInputs(const ForwardBatch& batch) {
       const uint32_t position = row.first_position + j;
       const uint64_t block = row.block_table[position / kKvBlockTokens];
       workspace.positions[row.first_token + j] = position;
-      workspace.kv_slots[row.first_token + j] =
-          block * kKvBlockTokens + position % kKvBlockTokens;
+      workspace.kv_slots[row.first_token + j] = block * kKvBlockTokens + position % kKvBlockTokens;
     }
   }
   Expect(GatherRows(stream_, {.table = parts_.weights.token_embedding,

@@ -26,9 +26,9 @@ struct DecoderParts {
 };
 
 // The one decoder forward pass, for every family of ModelSpec. Its ops run on a Stream; nothing is
-// allocated. Rounding points of a layer, each to bf16: the output of every projection (with its bias),
-// q and k after norm and rotation, the attention output, silu(gate) * up, the residual after each of
-// its two additions, and the output of every RMSNorm. Logits are not rounded.
+// allocated. Rounding points of a layer, each to bf16: the output of every projection (with its
+// bias), q and k after norm and rotation, the attention output, silu(gate) * up, the residual after
+// each of its two additions, and the output of every RMSNorm. Logits are not rounded.
 class DecoderModel final : public ForwardModel {
  public:
   explicit DecoderModel(DecoderParts parts);

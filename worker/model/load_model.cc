@@ -69,10 +69,9 @@ absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelSpec& sp
 // What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable.
 uint64_t NumericsId(const ForwardModelInfo& info, uint64_t probe_hash) {
   uint64_t id = Hash64(info.device);
-  for (const uint64_t part :
-       {kKernelVersion, static_cast<uint64_t>(kernels::kKeyTile),
-        static_cast<uint64_t>(kernels::kAttentionSplitKeys), info.model_fingerprint,
-        info.weights_fingerprint, probe_hash}) {
+  for (const uint64_t part : {kKernelVersion, static_cast<uint64_t>(kernels::kKeyTile),
+                              static_cast<uint64_t>(kernels::kAttentionSplitKeys),
+                              info.model_fingerprint, info.weights_fingerprint, probe_hash}) {
     id = CombineHashes(id, part);
   }
   return id;
@@ -112,26 +111,25 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
                                                             .num_blocks = options.num_kv_blocks,
                                                             .num_kv_heads = spec.num_kv_heads,
                                                             .head_dim = spec.head_dim}));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      Workspace workspace,
-      Workspace::Create(spec, options.max_step_tokens, options.max_logits_rows));
+  LOCKSTEP_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create(spec, options.max_step_tokens,
+                                                                   options.max_logits_rows));
 
   report("self-check", 0.0);
   if (options.check_reduction_contract) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckGemmOfModel(
-        {.threads = threads.get(), .instruction_set = instruction_set}, spec));
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckGemmOfModel({.threads = threads.get(), .instruction_set = instruction_set}, spec));
   }
   const auto frequencies =
       kernels::ComputeRopeFrequencies(spec.rope, static_cast<uint32_t>(spec.head_dim));
-  auto model = std::make_unique<DecoderModel>(DecoderParts{
-      .spec = spec,
-      .weights = std::move(weights),
-      .rope = kernels::MakeRopeTable(frequencies, config.max_context_tokens),
-      .kv_pool = std::move(kv_pool),
-      .workspace = std::move(workspace),
-      .threads = std::move(threads),
-      .instruction_set = instruction_set,
-      .info = std::move(info)});
+  auto model = std::make_unique<DecoderModel>(
+      DecoderParts{.spec = spec,
+                   .weights = std::move(weights),
+                   .rope = kernels::MakeRopeTable(frequencies, config.max_context_tokens),
+                   .kv_pool = std::move(kv_pool),
+                   .workspace = std::move(workspace),
+                   .threads = std::move(threads),
+                   .instruction_set = instruction_set,
+                   .info = std::move(info)});
   if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*model));
   model->set_numerics_id(NumericsId(model->info(), ProbeHash(*model)));
   report("self-check", 1.0);

@@ -55,16 +55,14 @@ absl::Status RunLoadTasks(const std::vector<LoadTask>& tasks, kernels::ThreadPoo
   for (const LoadTask& task : tasks) {
     if (task.vector != nullptr) LOCKSTEP_RETURN_IF_ERROR(ConvertVector(task));
     const int64_t num_matrix_rows = task.vector != nullptr ? 0 : task.num_rows;
-    const int64_t chunk_rows =
-        std::max<int64_t>(kChunkElements / task.num_columns, 1) * num_tasks;
+    const int64_t chunk_rows = std::max<int64_t>(kChunkElements / task.num_columns, 1) * num_tasks;
     for (int64_t begin = 0; begin < num_matrix_rows; begin += chunk_rows) {
       const int64_t num_rows = std::min(chunk_rows, num_matrix_rows - begin);
       threads.Run(num_tasks, [&](int index) {
         const kernels::ItemRange range = kernels::TaskItems(num_rows, index, num_tasks);
         if (range.begin == range.end) return;
-        statuses[static_cast<size_t>(index)] =
-            ConvertRows(task, begin + range.begin, begin + range.end,
-                        scratch[static_cast<size_t>(index)]);
+        statuses[static_cast<size_t>(index)] = ConvertRows(
+            task, begin + range.begin, begin + range.end, scratch[static_cast<size_t>(index)]);
       });
       for (const absl::Status& status : statuses) LOCKSTEP_RETURN_IF_ERROR(status);
       if (progress) {

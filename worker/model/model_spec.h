@@ -8,10 +8,11 @@
 
 namespace lockstep::worker {
 
-// What DecoderModel computes, as data. A decoder of this kind is: token embedding; per layer RMSNorm,
-// QKV projection, optional RMSNorm over heads, rotary embedding, grouped causal attention, output
-// projection, residual add, RMSNorm, SwiGLU MLP, residual add; a final RMSNorm and the logits. A new
-// architecture is a mapping to this, plus weight names; a new kind of part becomes a field here.
+// What DecoderModel computes, as data. A decoder of this kind is: token embedding; per layer
+// RMSNorm, QKV projection, optional RMSNorm over heads, rotary embedding, grouped causal attention,
+// output projection, residual add, RMSNorm, SwiGLU MLP, residual add; a final RMSNorm and the
+// logits. A new architecture is a mapping to this, plus weight names; a new kind of part becomes a
+// field here.
 struct ModelSpec {
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;

@@ -13,7 +13,7 @@ namespace lockstep::worker {
 namespace {
 
 constexpr uint32_t kProbeTokens = 24;
-constexpr uint32_t kSingleTokens = 4;   // fed one by one in the last schedule
+constexpr uint32_t kSingleTokens = 4;    // fed one by one in the last schedule
 constexpr uint32_t kTokenStride = 7919;  // spreads the tokens over the vocabulary
 
 // At least two, at most kProbeTokens.
@@ -36,10 +36,8 @@ std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> toke
   uint32_t position = 0;
   for (const uint32_t length : step_lengths) {
     const uint32_t last = length - 1;
-    const ForwardRow row = {.first_token = 0,
-                            .num_tokens = length,
-                            .first_position = position,
-                            .block_table = blocks};
+    const ForwardRow row = {
+        .first_token = 0, .num_tokens = length, .first_position = position, .block_table = blocks};
     model.Forward({.token_ids = tokens.subspan(position, length),
                    .rows = {&row, 1},
                    .logits_tokens = {&last, 1}},

@@ -12,8 +12,8 @@ namespace lockstep::worker {
 // Overwrites the first KV blocks.
 uint64_t ProbeHash(ForwardModel& model);
 
-// The same prompt in one step, in two, and with its last tokens one by one must end in the same bits,
-// else INTERNAL.
+// The same prompt in one step, in two, and with its last tokens one by one must end in the same
+// bits, else INTERNAL.
 absl::Status CheckProbeSchedules(ForwardModel& model);
 
 }  // namespace lockstep::worker

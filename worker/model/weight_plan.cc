@@ -23,7 +23,8 @@ struct Part {
   bool rotary = false;
 };
 
-// One pass lays out the storage and lists the tasks. It runs twice over an Arena: measure, then take.
+// One pass lays out the storage and lists the tasks. It runs twice over an Arena: measure, then
+// take.
 class Planner {
  public:
   Planner(const ModelSpec& spec, bool interleaved, const WeightSource& source, WeightPlan& plan)
@@ -46,8 +47,8 @@ class Planner {
     if (problems_.empty()) return absl::OkStatus();
     const size_t num_listed = std::min(problems_.size(), kMaxListedProblems);
     std::string text = fmt::format(
-        "{}", fmt::join(problems_.begin(), problems_.begin() + static_cast<ptrdiff_t>(num_listed),
-                        "; "));
+        "{}",
+        fmt::join(problems_.begin(), problems_.begin() + static_cast<ptrdiff_t>(num_listed), "; "));
     if (num_listed < problems_.size()) {
       text += fmt::format("; and {} more", problems_.size() - num_listed);
     }
@@ -55,7 +56,8 @@ class Planner {
   }
 
  private:
-  // Records a problem and returns null unless the tensor exists with this shape and a readable type.
+  // Records a problem and returns null unless the tensor exists with this shape and a readable
+  // type.
   const SourceTensor* Take(const std::string& name, const std::vector<uint64_t>& shape) {
     used_.insert(name);
     const SourceTensor* tensor = source_.Find(name);
@@ -98,10 +100,10 @@ class Planner {
   }
 
   LoadTask MatrixTask(const std::string& name, int64_t num_rows, int64_t num_columns) {
-    return {.tensor = Take(name, {static_cast<uint64_t>(num_rows),
-                                  static_cast<uint64_t>(num_columns)}),
-            .num_rows = num_rows,
-            .num_columns = num_columns};
+    return {
+        .tensor = Take(name, {static_cast<uint64_t>(num_rows), static_cast<uint64_t>(num_columns)}),
+        .num_rows = num_rows,
+        .num_columns = num_columns};
   }
 
   void PlanEmbeddings() {
@@ -165,8 +167,7 @@ class Planner {
                 spec_.attention_output_bias,
                 {&weights.attention_output, &weights.attention_output_bias});
     weights.mlp_norm = Vector(Name(layer, names.mlp_norm, ".weight"), spec_.hidden_size);
-    PlanStacked(layer,
-                {{names.gate, spec_.intermediate_size}, {names.up, spec_.intermediate_size}},
+    PlanStacked(layer, {{names.gate, spec_.intermediate_size}, {names.up, spec_.intermediate_size}},
                 spec_.hidden_size, spec_.mlp_bias, {&weights.gate_up, &weights.gate_up_bias});
     PlanStacked(layer, {{names.down, spec_.hidden_size}}, spec_.intermediate_size, spec_.mlp_bias,
                 {&weights.down, &weights.down_bias});

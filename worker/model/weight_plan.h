@@ -15,7 +15,7 @@ namespace lockstep::worker {
 // and row i of `rows`, whichever are set; a vector goes to `vector`.
 struct LoadTask {
   const SourceTensor* tensor = nullptr;
-  int64_t num_rows = 0;  // of a matrix, or elements of a vector
+  int64_t num_rows = 0;     // of a matrix, or elements of a vector
   int64_t num_columns = 0;  // 1 for a vector
   kernels::BFloat16* packed = nullptr;
   int64_t first_output = 0;

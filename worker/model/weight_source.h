@@ -18,15 +18,15 @@ namespace lockstep::worker {
 
 struct SourceTensor {
   std::string name;
-  std::vector<uint64_t> shape;      // outermost first
-  std::string type_name;            // as the file calls it
-  GgmlType type = GgmlType::kF32;   // of the data, if `supported`
-  bool supported = false;           // can be converted to fp32
+  std::vector<uint64_t> shape;     // outermost first
+  std::string type_name;           // as the file calls it
+  GgmlType type = GgmlType::kF32;  // of the data, if `supported`
+  bool supported = false;          // can be converted to fp32
   std::span<const std::byte> data;
 };
 
-// The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors. Owns
-// the mapped files.
+// The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors.
+// Owns the mapped files.
 class WeightSource {
  public:
   static absl::StatusOr<WeightSource> Open(const std::string& path);

@@ -18,17 +18,17 @@ struct Workspace {
                                           int64_t max_logits_rows);
 
   Arena storage;
-  kernels::BFloat16* residual = nullptr;         // [T, hidden_size]
-  kernels::BFloat16* normed = nullptr;           // [T, hidden_size]
-  kernels::BFloat16* qkv = nullptr;              // [T, q_size + 2 * kv_size]
-  kernels::BFloat16* attention = nullptr;        // [T, q_size]
-  kernels::BFloat16* delta = nullptr;            // [T, hidden_size]: what is added to the residual next
-  kernels::BFloat16* gate_up = nullptr;          // [T, 2 * intermediate_size]
-  kernels::BFloat16* activated = nullptr;        // [T, intermediate_size]
-  kernels::BFloat16* last_residual = nullptr;    // [L, hidden_size]: rows whose logits are wanted
-  kernels::BFloat16* last_attention = nullptr;   // [L, q_size]
-  uint32_t* positions = nullptr;                 // [T]
-  uint64_t* kv_slots = nullptr;                  // [T]
+  kernels::BFloat16* residual = nullptr;   // [T, hidden_size]
+  kernels::BFloat16* normed = nullptr;     // [T, hidden_size]
+  kernels::BFloat16* qkv = nullptr;        // [T, q_size + 2 * kv_size]
+  kernels::BFloat16* attention = nullptr;  // [T, q_size]
+  kernels::BFloat16* delta = nullptr;      // [T, hidden_size]: what is added to the residual next
+  kernels::BFloat16* gate_up = nullptr;    // [T, 2 * intermediate_size]
+  kernels::BFloat16* activated = nullptr;  // [T, intermediate_size]
+  kernels::BFloat16* last_residual = nullptr;   // [L, hidden_size]: rows whose logits are wanted
+  kernels::BFloat16* last_attention = nullptr;  // [L, q_size]
+  uint32_t* positions = nullptr;                // [T]
+  uint64_t* kv_slots = nullptr;                 // [T]
   kernels::AttentionSequence* sequences = nullptr;  // [T]
 };
 

@@ -68,15 +68,12 @@ struct NamePair {
 constexpr NamePair kTopNames[] = {{"model.embed_tokens.weight", "token_embd.weight"},
                                   {"model.norm.weight", "output_norm.weight"},
                                   {"lm_head.weight", "output.weight"}};
-constexpr NamePair kLayerNames[] = {{"input_layernorm", "attn_norm"},
-                                    {"post_attention_layernorm", "ffn_norm"},
-                                    {"self_attn.q_proj", "attn_q"},
-                                    {"self_attn.k_proj", "attn_k"},
-                                    {"self_attn.v_proj", "attn_v"},
-                                    {"self_attn.o_proj", "attn_output"},
-                                    {"mlp.gate_proj", "ffn_gate"},
-                                    {"mlp.up_proj", "ffn_up"},
-                                    {"mlp.down_proj", "ffn_down"}};
+constexpr NamePair kLayerNames[] = {
+    {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"},
+    {"self_attn.q_proj", "attn_q"},   {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},   {"self_attn.o_proj", "attn_output"},
+    {"mlp.gate_proj", "ffn_gate"},    {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"}};
 
 std::string GgufName(const std::string& name, uint32_t num_layers) {
   for (const NamePair& pair : kTopNames) {

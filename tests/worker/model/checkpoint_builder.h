@@ -9,8 +9,8 @@
 
 namespace lockstep::worker {
 
-// A small checkpoint in memory, to be written in the formats that the loader reads. Names are those of
-// Hugging Face; values are random multiples of 1/64, which F32, F16 and BF16 hold exactly.
+// A small checkpoint in memory, to be written in the formats that the loader reads. Names are those
+// of Hugging Face; values are random multiples of 1/64, which F32, F16 and BF16 hold exactly.
 struct TestTensor {
   std::string name;
   std::vector<uint64_t> shape;

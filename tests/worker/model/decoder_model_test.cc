@@ -35,7 +35,59 @@ struct Sequence {
   std::vector<BlockId> blocks;
   uint32_t num_done = 0;
   std::vector<float> expected;  // [tokens.size(), vocab_size], computed alone
+
+  uint32_t num_left() const { return static_cast<uint32_t>(tokens.size()) - num_done; }
 };
+
+// Sequences with expected logits and shuffled blocks of their own.
+std::vector<Sequence> MakeSequences(ForwardModel& model, uint32_t count, std::mt19937& generator) {
+  std::vector<BlockId> free_blocks(kNumBlocks);
+  std::iota(free_blocks.begin(), free_blocks.end(), BlockId{0});
+  std::shuffle(free_blocks.begin(), free_blocks.end(), generator);
+  std::vector<Sequence> sequences;
+  for (uint32_t i = 0; i < count; ++i) {
+    Sequence sequence;
+    sequence.tokens = RandomTokens(model, 1 + generator() % kMaxLength, 10 + i);
+    sequence.expected = SequenceRunner(model, sequence.tokens).RunInStepsOf(sequence.num_left());
+    for (size_t block = 0; block * 16 < sequence.tokens.size(); ++block) {
+      sequence.blocks.push_back(free_blocks.back());
+      free_blocks.pop_back();
+    }
+    sequences.push_back(std::move(sequence));
+  }
+  return sequences;
+}
+
+// A batch, and the logits that it must give.
+struct Step {
+  std::vector<TokenId> tokens;
+  std::vector<ForwardRow> rows;
+  std::vector<uint32_t> wanted;
+  std::vector<float> expected;
+};
+
+// Takes some sequences forward by one token or by a random chunk. May be empty.
+Step MakeRandomStep(std::vector<Sequence>& sequences, size_t vocab_size, std::mt19937& generator) {
+  Step step;
+  for (Sequence& sequence : sequences) {
+    if (sequence.num_left() == 0 || generator() % 3 == 0) continue;
+    const uint32_t count = generator() % 2 == 0 ? 1 : 1 + generator() % sequence.num_left();
+    step.rows.push_back({.first_token = static_cast<uint32_t>(step.tokens.size()),
+                         .num_tokens = count,
+                         .first_position = sequence.num_done,
+                         .block_table = sequence.blocks});
+    for (uint32_t i = 0; i < count; ++i, ++sequence.num_done) {
+      if (i + 1 == count || generator() % 4 == 0) {
+        step.wanted.push_back(static_cast<uint32_t>(step.tokens.size()));
+        const auto logits =
+            std::span(sequence.expected).subspan(sequence.num_done * vocab_size, vocab_size);
+        step.expected.insert(step.expected.end(), logits.begin(), logits.end());
+      }
+      step.tokens.push_back(sequence.tokens[sequence.num_done]);
+    }
+  }
+  return step;
+}
 
 class DecoderModelTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -49,8 +101,7 @@ class DecoderModelTest : public ::testing::TestWithParam<std::string> {
   }
 
   static void PoisonKv(ForwardModel& model) {
-    const kernels::BFloat16 nan =
-        kernels::ToBFloat16(std::numeric_limits<float>::quiet_NaN());
+    const kernels::BFloat16 nan = kernels::ToBFloat16(std::numeric_limits<float>::quiet_NaN());
     std::ranges::fill(dynamic_cast<DecoderModel&>(model).kv_pool().elements(), nan);
   }
 };
@@ -80,63 +131,19 @@ TEST_P(DecoderModelTest, BitsDoNotDependOnTheNumberOfThreads) {
 // Steps of random rows, random lengths and a random choice of wanted logits, over a poisoned pool.
 TEST_P(DecoderModelTest, BitsDoNotDependOnBatchMatesOrChunks) {
   const auto model = Load(2);
-  const size_t vocab_size = model->info().vocab_size;
   std::mt19937 generator(3);
-  std::vector<BlockId> free_blocks(kNumBlocks);
-  std::iota(free_blocks.begin(), free_blocks.end(), BlockId{0});
-  std::vector<Sequence> sequences;
-  for (uint32_t i = 0; i < 9; ++i) {
-    Sequence sequence;
-    sequence.tokens = RandomTokens(*model, 1 + generator() % kMaxLength, 10 + i);
-    sequence.expected = SequenceRunner(*model, sequence.tokens)
-                            .RunInStepsOf(static_cast<uint32_t>(sequence.tokens.size()));
-    std::shuffle(free_blocks.begin(), free_blocks.end(), generator);
-    for (size_t block = 0; block * 16 < sequence.tokens.size(); ++block) {
-      sequence.blocks.push_back(free_blocks.back());
-      free_blocks.pop_back();
-    }
-    sequences.push_back(std::move(sequence));
-  }
+  std::vector<Sequence> sequences = MakeSequences(*model, 9, generator);
   PoisonKv(*model);
-
   size_t num_compared = 0;
   size_t num_mixed_steps = 0;
-  while (true) {
-    std::vector<TokenId> tokens;
-    std::vector<ForwardRow> rows;
-    std::vector<uint32_t> wanted;
-    std::vector<float> expected;
-    for (Sequence& sequence : sequences) {
-      const uint32_t left = static_cast<uint32_t>(sequence.tokens.size()) - sequence.num_done;
-      if (left == 0 || generator() % 3 == 0) continue;
-      const uint32_t count = generator() % 2 == 0 ? 1 : 1 + generator() % left;
-      rows.push_back({.first_token = static_cast<uint32_t>(tokens.size()),
-                      .num_tokens = count,
-                      .first_position = sequence.num_done,
-                      .block_table = sequence.blocks});
-      for (uint32_t i = 0; i < count; ++i) {
-        const size_t position = sequence.num_done + i;
-        if (i + 1 == count || generator() % 4 == 0) {
-          wanted.push_back(static_cast<uint32_t>(tokens.size()));
-          const auto begin =
-              sequence.expected.begin() + static_cast<ptrdiff_t>(position * vocab_size);
-          expected.insert(expected.end(), begin, begin + static_cast<ptrdiff_t>(vocab_size));
-        }
-        tokens.push_back(sequence.tokens[position]);
-      }
-      sequence.num_done += count;
-    }
-    if (std::ranges::all_of(sequences, [](const Sequence& sequence) {
-          return sequence.num_done == sequence.tokens.size();
-        }) && rows.empty()) {
-      break;
-    }
-    if (rows.empty()) continue;
-    std::vector<float> logits(wanted.size() * vocab_size);
-    model->Forward({.token_ids = tokens, .rows = rows, .logits_tokens = wanted}, logits);
-    ASSERT_TRUE(IsSameBits(logits, expected));
-    num_compared += wanted.size();
-    num_mixed_steps += rows.size() > 1;
+  while (std::ranges::any_of(sequences, [](const Sequence& s) { return s.num_left() > 0; })) {
+    const Step step = MakeRandomStep(sequences, model->info().vocab_size, generator);
+    std::vector<float> logits(step.expected.size());
+    model->Forward({.token_ids = step.tokens, .rows = step.rows, .logits_tokens = step.wanted},
+                   logits);
+    ASSERT_TRUE(IsSameBits(logits, step.expected));
+    num_compared += step.wanted.size();
+    num_mixed_steps += step.rows.size() > 1;
   }
   EXPECT_GT(num_compared, 30u);
   EXPECT_GT(num_mixed_steps, 5u);

@@ -7,7 +7,8 @@
 
 namespace lockstep::worker {
 
-// One prompt of tests/golden/tiny-*/golden.json and its rows of golden.f32 (tests/golden/README.md).
+// One prompt of tests/golden/tiny-*/golden.json and its rows of golden.f32
+// (tests/golden/README.md).
 struct GoldenPrompt {
   std::string name;
   std::vector<TokenId> tokens;         // prompt and continuation

@@ -65,9 +65,9 @@ class GoldenSmolLm2Test : public ::testing::Test {
     ASSERT_TRUE(IsFinite(logits));
     const size_t vocab_size = model_->info().vocab_size;
     for (size_t i = 0; i < prompt.positions.size(); ++i) {
-      ScorePosition(std::span(logits).subspan((prompt.prompt.size() - 1 + i) * vocab_size,
-                                              vocab_size),
-                    prompt.positions[i]);
+      ScorePosition(
+          std::span(logits).subspan((prompt.prompt.size() - 1 + i) * vocab_size, vocab_size),
+          prompt.positions[i]);
     }
   }
 
@@ -113,8 +113,7 @@ TEST_F(GoldenSmolLm2Test, BestTokenIsTheReferencesWhereItIsDecided) {
     EXPECT_EQ(scored_[i].best, scored_[i].reference_best)
         << "position " << i << ", gap " << scored_[i].reference_gap;
   }
-  EXPECT_GE(static_cast<double>(num_decided),
-            kMinQualifying * static_cast<double>(scored_.size()));
+  EXPECT_GE(static_cast<double>(num_decided), kMinQualifying * static_cast<double>(scored_.size()));
   RecordProperty("num_decided", std::to_string(num_decided));
 }
 

@@ -55,9 +55,8 @@ TEST_P(GoldenTinyTest, EveryInstructionSetIsAsCloseToTheReference) {
   const std::vector<GoldenPrompt> prompts = ReadGoldenPrompts(folder_);
   const GoldenPrompt& prompt = prompts.back();
   for (const kernels::InstructionSet set : kernels::AvailableInstructionSets()) {
-    auto model = LoadCpuModel(folder_, {.num_kv_blocks = 16,
-                                        .max_logits_rows = 128,
-                                        .instruction_set = set});
+    auto model = LoadCpuModel(
+        folder_, {.num_kv_blocks = 16, .max_logits_rows = 128, .instruction_set = set});
     ASSERT_THAT(model, IsOk());
     const uint32_t length = static_cast<uint32_t>(prompt.tokens.size());
     const std::vector<float> logits = SequenceRunner(**model, prompt.tokens).RunInStepsOf(length);

@@ -37,7 +37,8 @@ class LoadModelTest : public ::testing::Test {
   }
 
   static std::vector<float> Logits(ForwardModel& model) {
-    const std::vector<TokenId> tokens = {3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3, 23, 8, 46, 26, 4, 3};
+    const std::vector<TokenId> tokens = {3, 14, 15, 9,  26, 5,  35, 8, 9,
+                                         7, 9,  3,  23, 8,  46, 26, 4, 3};
     return SequenceRunner(model, tokens).RunInStepsOf(18);
   }
 
@@ -145,8 +146,7 @@ TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
   EXPECT_EQ(info.weights_dtype, "bf16");
   EXPECT_EQ(info.kv_dtype, "bf16");
   EXPECT_EQ(info.tokenizer_fingerprint, 77u);
-  EXPECT_EQ(info.device,
-            "cpu-" + std::string(InstructionSetName(kernels::BestInstructionSet())));
+  EXPECT_EQ(info.device, "cpu-" + std::string(InstructionSetName(kernels::BestInstructionSet())));
 }
 
 TEST_F(LoadModelTest, NumericsIdFollowsWhatChangesBitsAndNothingElse) {

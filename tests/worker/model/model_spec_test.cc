@@ -41,12 +41,12 @@ TEST(ModelSpecTest, TakesSizesFromTheConfig) {
 TEST(ModelSpecTest, NamesSizesThatTheKernelsDoNotTake) {
   ModelConfig config = ValidConfig();
   config.head_dim = 1024;
-  EXPECT_THAT(MakeModelSpec(config), HasError(absl::StatusCode::kUnimplemented,
-                                              HasSubstr("head size is 1024")));
+  EXPECT_THAT(MakeModelSpec(config),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("head size is 1024")));
   config = ValidConfig();
   config.intermediate_size = 161;
-  EXPECT_THAT(MakeModelSpec(config), HasError(absl::StatusCode::kUnimplemented,
-                                              HasSubstr("intermediate size is 161")));
+  EXPECT_THAT(MakeModelSpec(config),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("intermediate size is 161")));
   config = ValidConfig();
   config.num_kv_heads = 3;
   EXPECT_THAT(MakeModelSpec(config), ::testing::Not(IsOk()));

@@ -32,10 +32,8 @@ std::vector<float> SequenceRunner::RunInSteps(std::span<const uint32_t> step_len
   for (const uint32_t length : step_lengths) {
     std::vector<uint32_t> wanted(length);
     std::iota(wanted.begin(), wanted.end(), 0u);
-    const ForwardRow row = {.first_token = 0,
-                            .num_tokens = length,
-                            .first_position = position,
-                            .block_table = blocks_};
+    const ForwardRow row = {
+        .first_token = 0, .num_tokens = length, .first_position = position, .block_table = blocks_};
     model_.Forward({.token_ids = std::span(tokens_).subspan(position, length),
                     .rows = {&row, 1},
                     .logits_tokens = wanted},

@@ -8,7 +8,8 @@
 
 namespace lockstep::worker {
 
-// Feeds one sequence to a model in steps of any length, with KV blocks of its own, and keeps the logits.
+// Feeds one sequence to a model in steps of any length, with KV blocks of its own, and keeps the
+// logits.
 class SequenceRunner {
  public:
   // Uses the blocks first_block, first_block + block_stride, ...

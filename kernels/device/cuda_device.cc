@@ -1,4 +1,4 @@
-#include "kernels/core/cuda_device.h"
+#include "kernels/device/cuda_device.h"
 
 #include <cuda_runtime_api.h>
 
