@@ -1,6 +1,7 @@
 // lockstep-router: takes requests, schedules them, and drives a worker.
 #include <absl/flags/flag.h>
 #include <absl/synchronization/mutex.h>
+#include <google/protobuf/stubs/logging.h>
 #include <prometheus/registry.h>
 #include <spdlog/spdlog.h>
 
@@ -87,7 +88,7 @@ ABSL_FLAG(uint32_t, max_samples, Defaults().server.api.limits.max_samples, "the 
 ABSL_FLAG(uint32_t, max_logprobs, Defaults().server.api.limits.max_logprobs,
           "log-probabilities per token; also bounded by the worker");
 ABSL_FLAG(uint32_t, text_threads, Defaults().server.num_text_threads,
-          "threads that tokenize and detokenize");
+          "threads that detokenize, and as many that tokenize");
 ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.max_concurrent_streams,
           "calls open on one connection");
 ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
@@ -185,6 +186,8 @@ int main(int argc, char** argv) {
   // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
   // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // What protobuf would print about a stranger's message is in the status that the stranger gets.
+  google::protobuf::SetLogHandler(nullptr);
   absl::Status status = lockstep::CommandLine(argc, argv)
                             .Parse(
                                 "lockstep-router --model PATH [--worker HOST:PORT] [--listen "

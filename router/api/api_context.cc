@@ -8,6 +8,15 @@
 
 namespace lockstep::router {
 
+namespace {
+
+uint64_t RandomBits() {
+  std::random_device entropy;
+  return uint64_t{entropy()} << 32 | entropy();
+}
+
+}  // namespace
+
 absl::Status ApiConfig::Validate() const {
   Violations violations;
   violations.Merge(limits.Validate());
@@ -18,16 +27,17 @@ absl::Status ApiConfig::Validate() const {
   return violations.ToStatus();
 }
 
-ApiContext::ApiContext(ApiConfig api_config, const ServedModel& served_model, Engine& the_engine,
-                       StrandPool& pool, RouterMetrics& the_metrics, const Clock& the_clock)
+ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
     : config(std::move(api_config)),
-      model(served_model),
-      engine(the_engine),
-      text_pool(pool),
-      metrics(the_metrics),
-      clock(the_clock),
-      encoder(served_model),
-      seeds_(std::random_device{}()) {}
+      model(parts.model),
+      engine(parts.engine),
+      encode_pool(parts.encode_pool),
+      text_pool(parts.text_pool),
+      metrics(parts.metrics),
+      clock(parts.clock),
+      encoder(parts.model),
+      seeds_(RandomBits()),
+      id_prefix_(fmt::format("request-{:08x}-", seeds_() >> 32)) {}
 
 ModelFacts ApiContext::Facts() const {
   const uint32_t worker_context = engine.replica_status().description.max_context_tokens();
@@ -50,6 +60,10 @@ RequestLimits ApiContext::Limits() const {
     limits.max_logprobs = std::min(limits.max_logprobs, status.description.max_logprobs());
   }
   return limits;
+}
+
+std::string ApiContext::MakeRequestId(RequestKey key) const {
+  return fmt::format("{}{}", id_prefix_, key);
 }
 
 uint64_t ApiContext::DrawSeed() {

@@ -32,13 +32,21 @@ struct ApiConfig {
 // thread.
 class ApiContext {
  public:
-  // Everything passed by reference must outlive the object.
-  ApiContext(ApiConfig config, const ServedModel& model, Engine& engine, StrandPool& text_pool,
-             RouterMetrics& metrics, const Clock& clock);
+  // Everything in it must outlive the context.
+  struct Parts {
+    const ServedModel& model;
+    Engine& engine;
+    StrandPool& encode_pool;  // from prompts to token ids
+    StrandPool& text_pool;    // from tokens to messages
+    RouterMetrics& metrics;
+    const Clock& clock;
+  };
+  ApiContext(ApiConfig config, const Parts& parts);
 
   const ApiConfig config;
   const ServedModel& model;
   Engine& engine;
+  StrandPool& encode_pool;
   StrandPool& text_pool;
   RouterMetrics& metrics;
   const Clock& clock;
@@ -50,10 +58,13 @@ class ApiContext {
   ModelFacts Facts() const;
   RequestLimits Limits() const;
   uint64_t DrawSeed();
+  // Not made by another router either, nor by an earlier life of this one.
+  std::string MakeRequestId(RequestKey key) const;
 
  private:
   Mutex mutex_;
   std::mt19937_64 seeds_ ABSL_GUARDED_BY(mutex_);
+  const std::string id_prefix_;
 };
 
 }  // namespace lockstep::router

@@ -1,12 +1,12 @@
 #include "router/api/foreign_text.h"
 
+#include <absl/container/flat_hash_set.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
-#include <absl/container/flat_hash_set.h>
 #include "common/status.h"
 
 namespace lockstep::router {

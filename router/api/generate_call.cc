@@ -72,8 +72,7 @@ void GenerateCall::RunStrand() {
     if (!writing_.load()) FinishCall(absl::CancelledError("the client cancelled the call"));
     return;
   }
-  if (!prepared_) {
-    prepared_ = true;
+  if (!prepared_.exchange(true)) {
     if (const absl::Status status = Prepare(); !status.ok()) return FinishCall(status);
   }
   if (aborted_.load()) CancelEngine(CancelCause::kAborted);
@@ -103,7 +102,7 @@ absl::Status GenerateCall::Prepare() {
   const RequestKey key = context_.engine.NextKey();
   RequestContext request_context;
   request_context.key = key;
-  request_context.made_up_id = absl::StrCat("request-", key);
+  request_context.made_up_id = context_.MakeRequestId(key);
   const std::string& id =
       message_->request_id().empty() ? request_context.made_up_id : message_->request_id();
   if (!context_.registry.Add(id, weak_from_this())) {
@@ -136,6 +135,10 @@ void GenerateCall::ConsumeOutput() {
   std::vector<uint32_t> stopped;
   builder_->Consume(outbox_->Take(), context_.clock.Now(), messages_, stopped);
   for (const uint32_t index : stopped) context_.engine.StopSequence(request_->key, index);
+}
+
+void GenerateCall::Schedule() {
+  (prepared_.load() ? context_.text_pool : context_.encode_pool).Schedule(shared_from_this());
 }
 
 void GenerateCall::CancelEngine(CancelCause cause) {

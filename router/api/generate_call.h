@@ -16,9 +16,10 @@
 namespace lockstep::router {
 
 // One Generate call, from admission to its last byte. gRPC's callbacks only set flags and schedule;
-// all work is done by RunStrand on the text pool, one run at a time: checking and encoding the
-// prompt first, then, whenever no write is in progress, turning what the outbox holds into
-// messages. So a client that does not read stops nothing but its own stream.
+// all work is done by RunStrand, one run at a time: on the encode pool, checking and encoding the
+// prompt; then on the text pool, whenever no write is in progress, turning what the outbox holds
+// into messages. So a client that does not read stops nothing but its own stream, and a long prompt
+// does not hold up what others stream.
 class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>,
                            public StrandPool::Strand,
                            public AbortableCall,
@@ -47,7 +48,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Generat
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
-  void Schedule() { context_.text_pool.Schedule(shared_from_this()); }
+  void Schedule();
 
   ApiContext& context_;
   grpc::CallbackServerContext* const server_context_;
@@ -59,9 +60,9 @@ class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Generat
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> writing_ = false;
+  std::atomic<bool> prepared_ = false;  // set by the strand: the prompt was dealt with
 
   // The strand's alone.
-  bool prepared_ = false;
   bool finished_ = false;                   // gRPC was given the status
   bool engine_told_ = false;                // to cancel
   std::string registered_id_;               // empty: not registered

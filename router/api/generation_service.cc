@@ -22,7 +22,7 @@ grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* server_context,
   return reactor;
 }
 
-// A unary call whose work runs once on the text pool.
+// A unary call whose work runs once on the encode pool.
 class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Strand {
  public:
   // The object keeps itself alive until gRPC is done with it.
@@ -34,7 +34,7 @@ class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Stran
           ToGrpcStatus(ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
                                          context.config.max_open_text_calls)));
     } else {
-      context.text_pool.Schedule(call);
+      context.encode_pool.Schedule(call);
     }
     return call.get();
   }

@@ -122,12 +122,17 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
   const auto wakes = std::make_shared<BoundedQueue<bool>>(1);
   std::unique_ptr<RouterServer> server(new RouterServer());
   server->text_pool_ = std::make_unique<StrandPool>("text", config.num_text_threads);
+  server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_text_threads);
   server->engine_ =
       std::make_unique<Engine>(config.engine, std::move(parts.policy), std::move(parts.link),
                                parts.clock, parts.metrics, [wakes] { wakes->TryPush(true); });
-  server->context_ =
-      std::make_unique<ApiContext>(config.api, *parts.model, *server->engine_, *server->text_pool_,
-                                   *parts.metrics, *parts.clock);
+  server->context_ = std::make_unique<ApiContext>(
+      config.api, ApiContext::Parts{.model = *parts.model,
+                                    .engine = *server->engine_,
+                                    .encode_pool = *server->encode_pool_,
+                                    .text_pool = *server->text_pool_,
+                                    .metrics = *parts.metrics,
+                                    .clock = *parts.clock});
   server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
   LOCKSTEP_ASSIGN_OR_RETURN(address.port, server->impl_->Listen(config));
   server->address_ = std::move(address);
@@ -135,10 +140,12 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
-  // Calls end first, while engine and pool still serve them; the pool's threads outlive the
-  // engine's, which schedules on them; the context outlives the last strand.
+  // Calls end first, while engine and pools still serve them; the pools' threads outlive the
+  // engine's, which schedules on them; strands move from the encode pool to the text pool; the
+  // context outlives the last of them.
   impl_.reset();
   engine_.reset();
+  encode_pool_.reset();
   text_pool_.reset();
 }
 

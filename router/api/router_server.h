@@ -21,14 +21,14 @@ struct RouterServerConfig {
   std::string listen = "127.0.0.1:50051";
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_text_threads = 2;
+  uint32_t num_text_threads = 2;           // that make messages, and as many that encode prompts
   uint32_t max_concurrent_streams = 1024;  // of one connection
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its port: text pool, engine, API context, service, gRPC server with health
-// and reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
+// A whole router behind its port: thread pools, engine, API context, service, gRPC server with
+// health and reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
 class RouterServer {
  public:
   // What the server works with; all but the link and the policy must outlive it.
@@ -60,6 +60,7 @@ class RouterServer {
 
   Address address_;
   std::unique_ptr<StrandPool> text_pool_;
+  std::unique_ptr<StrandPool> encode_pool_;
   std::unique_ptr<ApiContext> context_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Impl> impl_;  // what needs gRPC

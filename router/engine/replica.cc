@@ -67,8 +67,7 @@ void Replica::Process(InboxBatch batch) {
 }
 
 absl::Time Replica::NextWakeup() const {
-  absl::Time next = scheduler_.NextDeadline();
-  if (!in_flight_.empty()) next = std::min(next, in_flight_.front().sent_at + config_.step_timeout);
+  absl::Time next = std::min(scheduler_.NextDeadline(), StepDeadline());
   if (epoch_ == 0 && !live_.empty()) next = std::min(next, lost_at_ + config_.failover_wait);
   return next;
 }
@@ -114,6 +113,7 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
   }
   StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
+  last_result_at_ = now;
   const absl::Time start = context_.clock->Now();
   absl::StatusOr<StepOutcome> outcome = DecodeResult(result, step.plan);
   if (!outcome.ok()) return BreakLease(Annotate(outcome.status(), "step result"), now);
@@ -165,7 +165,7 @@ void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
 
 void Replica::ExpireWaits(absl::Time now) {
   scheduler_.ExpireDeadlines(now);
-  if (!in_flight_.empty() && now - in_flight_.front().sent_at >= config_.step_timeout) {
+  if (now >= StepDeadline()) {
     BreakLease(
         MakeError(absl::StatusCode::kDeadlineExceeded, "step {} had no result after {}",
                   in_flight_.front().plan.step_id, absl::FormatDuration(config_.step_timeout)),
@@ -179,6 +179,12 @@ void Replica::ExpireWaits(absl::Time now) {
                     absl::FormatDuration(config_.failover_wait), Message(lost_reason_)),
         now);
   }
+}
+
+absl::Time Replica::StepDeadline() const {
+  if (in_flight_.empty()) return absl::InfiniteFuture();
+  // Steps run one after the other: the oldest began when the one before it was done.
+  return std::max(in_flight_.front().sent_at, last_result_at_) + config_.step_timeout;
 }
 
 void Replica::SendSteps(absl::Time now) {

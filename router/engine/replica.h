@@ -20,7 +20,7 @@ namespace lockstep::router {
 
 struct ReplicaConfig {
   SchedulerConfig scheduler;
-  absl::Duration step_timeout = absl::Seconds(60);    // a step that takes longer: the worker hangs
+  absl::Duration step_timeout = absl::Seconds(60);    // without a result for so long: a hung worker
   absl::Duration failover_wait = absl::Seconds(30);   // requests outlive a lost worker this long
   absl::Duration no_worker_grace = absl::Seconds(2);  // then new requests are refused at once
 
@@ -76,6 +76,8 @@ class Replica {
   void Accept(Submission submission, absl::Time now);
   void Cancel(RequestKey key, CancelCause cause, absl::Time now);
   void ExpireWaits(absl::Time now);
+  // When the oldest step in flight has kept the worker busy for too long; never without one.
+  absl::Time StepDeadline() const;
   void SendSteps(absl::Time now);
 
   void DeliverEvents(absl::Time now);
@@ -93,6 +95,7 @@ class Replica {
   uint64_t epoch_ = 0;  // of the lease; 0: none
   uint64_t incarnation_ = 0;
   std::deque<StepInFlight> in_flight_;
+  absl::Time last_result_at_ = absl::InfinitePast();
   absl::Time lost_at_ = absl::InfinitePast();
   absl::Status lost_reason_;
   bool was_idle_ = true;

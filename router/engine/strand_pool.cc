@@ -37,6 +37,7 @@ void StrandPool::Schedule(std::shared_ptr<Strand> strand) {
         Push(std::move(strand));
         return;
       case State::kRunning:
+        strand->again_on_.store(this);
         if (!strand->state_.compare_exchange_weak(state, State::kRunningAgain)) continue;
         return;
     }
@@ -68,8 +69,9 @@ void StrandPool::RunThread() {
     State state = State::kRunning;
     if (!strand->state_.compare_exchange_strong(state, State::kIdle)) {
       // Scheduled while it ran: to the end of the queue, so that no strand keeps a thread.
+      StrandPool* const pool = strand->again_on_.load();
       strand->state_.store(State::kQueued);
-      Push(std::move(strand));
+      pool->Push(std::move(strand));
     }
   }
 }

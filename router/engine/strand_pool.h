@@ -26,6 +26,7 @@ class StrandPool {
     friend class StrandPool;
     enum class State { kIdle, kQueued, kRunning, kRunningAgain };
     std::atomic<State> state_ = State::kIdle;
+    std::atomic<StrandPool*> again_on_ = nullptr;  // while running again
   };
 
   // Threads are called "<name>-0", "<name>-1", ...
@@ -33,7 +34,9 @@ class StrandPool {
   // Drops queued strands; a running one finishes.
   ~StrandPool();
 
-  // RunStrand is called at least once after this call began. Never blocks; from any thread.
+  // RunStrand is called at least once after this call began: here, or where the strand waits
+  // already. Never blocks; from any thread. A pool that running strands move to must outlive the
+  // one that they come from.
   void Schedule(std::shared_ptr<Strand> strand);
 
  private:

@@ -11,8 +11,8 @@ TEST(ScheduleInvariance, SmolLM2) {
   smollm2.name = "SmolLM2-135M-Instruct";
   smollm2.path = ".models/SmolLM2-135M-Instruct.Q4_1.gguf";
   smollm2.num_blocks = 256;
-  smollm2.shape.max_prompt_tokens = 40;
-  smollm2.shape.max_new_tokens = 36;
+  smollm2.shape.max_prompt_tokens = 44;
+  smollm2.shape.max_new_tokens = 76;
   smollm2.shape.stop_token_ids = {0, 2};
   smollm2.num_threads = 2;
   smollm2.num_restarts = 3;

@@ -280,6 +280,18 @@ TEST_F(ReplicaTest, AHungWorkerLosesItsLease) {
   EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 4)));
 }
 
+TEST_F(ReplicaTest, EachStepHasItsOwnTimeFromTheResultBeforeIt) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);  // two steps go out at once
+  AdvanceBy(absl::Seconds(59));
+  RunSteps(1);
+  EXPECT_EQ(replica_.NextWakeup(), kStart + absl::Seconds(119));
+  AdvanceBy(absl::Seconds(59));
+  EXPECT_FALSE(link_.drop_reason().has_value());
+  AdvanceBy(absl::Seconds(1));
+  EXPECT_TRUE(link_.drop_reason().has_value());
+}
+
 TEST_F(ReplicaTest, AResultThatContradictsItsStepEndsTheLease) {
   Connect();
   const auto client = Submit({1, 2, 3}, 4);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,26 @@ TEST(StrandPoolTest, AStrandThatSchedulesItselfDoesNotStarveOthers) {
   pool.Schedule(other);
   other_ran.wait();
   stop.store(true);
+}
+
+TEST(StrandPoolTest, AStrandMovesToAnotherPool) {
+  std::thread::id first_thread, second_thread;
+  std::latch done(1);
+  std::shared_ptr<FunctionStrand> strand;
+  StrandPool second("second", 1);
+  StrandPool first("first", 1);
+  strand = std::make_shared<FunctionStrand>([&] {
+    if (first_thread == std::thread::id()) {
+      first_thread = std::this_thread::get_id();
+      second.Schedule(strand);
+    } else {
+      second_thread = std::this_thread::get_id();
+      done.count_down();
+    }
+  });
+  first.Schedule(strand);
+  done.wait();
+  EXPECT_NE(first_thread, second_thread);
 }
 
 TEST(StrandPoolTest, DropsQueuedStrandsWhenDestroyed) {
