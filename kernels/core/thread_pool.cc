@@ -1,8 +1,7 @@
 #include "kernels/core/thread_pool.h"
 
-#include <pthread.h>
-
 #include <chrono>
+#include <thread>
 
 #include "common/check.h"
 
@@ -41,8 +40,7 @@ ThreadPool::ThreadPool(int num_threads) {
   LOCKSTEP_CHECK(num_threads >= 1, "a team of {} threads", num_threads);
   workers_.reserve(static_cast<size_t>(num_threads - 1));
   for (int i = 1; i < num_threads; ++i) {
-    workers_.emplace_back([this] { WorkerLoop(); });
-    pthread_setname_np(workers_.back().native_handle(), "kernel");
+    workers_.emplace_back("kernel", [this] { WorkerLoop(); });
   }
 }
 
@@ -52,7 +50,7 @@ ThreadPool::~ThreadPool() {
     MutexLock lock(mutex_);
     wake_.NotifyAll();
   }
-  for (std::thread& worker : workers_) worker.join();
+  for (NamedThread& worker : workers_) worker.join();
 }
 
 void ThreadPool::RunErased(int num_tasks, ErasedTask task, void* context) {

@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/named_thread.h"
 
 namespace lockstep::kernels {
 
@@ -56,7 +56,7 @@ class ThreadPool {
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   CondVar wake_;
-  std::vector<std::thread> workers_;
+  std::vector<NamedThread> workers_;
 };
 
 // Half-open range of items.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -66,25 +67,45 @@ absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelSpec& sp
   return absl::OkStatus();
 }
 
+// The angles come from the system's math library, and the probe sees only the first positions.
+uint64_t HashOf(const kernels::RopeTable& table) {
+  return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
+                       Hash64(std::as_bytes(std::span(table.sin))));
+}
+
 // What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable.
-uint64_t NumericsId(const ForwardModelInfo& info, uint64_t probe_hash) {
+uint64_t NumericsId(const ForwardModelInfo& info, uint64_t rope_hash, uint64_t probe_hash) {
   uint64_t id = Hash64(info.device);
-  for (const uint64_t part : {kKernelVersion, static_cast<uint64_t>(kernels::kKeyTile),
-                              static_cast<uint64_t>(kernels::kAttentionSplitKeys),
-                              info.model_fingerprint, info.weights_fingerprint, probe_hash}) {
+  for (const uint64_t part :
+       {kKernelVersion, static_cast<uint64_t>(kernels::kKeyTile),
+        static_cast<uint64_t>(kernels::kAttentionSplitKeys), info.model_fingerprint,
+        info.weights_fingerprint, rope_hash, probe_hash}) {
     id = CombineHashes(id, part);
   }
   return id;
 }
 
-absl::StatusOr<DecoderWeights> LoadWeights(const std::string& path, const ModelSpec& spec,
-                                           ModelFamily family, kernels::ThreadPool& threads,
-                                           std::pair<LoadProgress, uint64_t*> outputs) {
+struct LoadedWeights {
+  DecoderWeights weights;
+  uint64_t fingerprint = 0;
+};
+
+absl::StatusOr<LoadedWeights> LoadWeights(const std::string& path, const ModelSpec& spec,
+                                          ModelFamily family, kernels::ThreadPool& threads,
+                                          const LoadProgress& progress) {
   LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, WeightSource::Open(path));
   LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, family, source));
-  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, threads, outputs.first));
-  *outputs.second = source.Fingerprint();
-  return std::move(plan.weights);
+  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, threads, progress));
+  return LoadedWeights{.weights = std::move(plan.weights), .fingerprint = source.Fingerprint()};
+}
+
+absl::StatusOr<InstructionSet> ChooseInstructionSet(const CpuModelOptions& options) {
+  if (!options.instruction_set) return kernels::BestInstructionSet();
+  if (!std::ranges::count(kernels::AvailableInstructionSets(), *options.instruction_set)) {
+    return InvalidArgument("this processor or build does not have the instruction set {}",
+                           InstructionSetName(*options.instruction_set));
+  }
+  return *options.instruction_set;
 }
 
 }  // namespace
@@ -97,16 +118,15 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   };
   LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(path));
   LOCKSTEP_ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(config));
-  const InstructionSet instruction_set =
-      options.instruction_set.value_or(kernels::BestInstructionSet());
+  LOCKSTEP_ASSIGN_OR_RETURN(const InstructionSet instruction_set, ChooseInstructionSet(options));
   ForwardModelInfo info = MakeInfo(config, options, instruction_set);
   auto threads = std::make_unique<kernels::ThreadPool>(NumThreads(options));
 
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      DecoderWeights weights,
-      LoadWeights(path, spec, config.family, *threads,
-                  {[&report](double fraction) { report("weights", fraction); },
-                   &info.weights_fingerprint}));
+  LOCKSTEP_ASSIGN_OR_RETURN(LoadedWeights loaded, LoadWeights(path, spec, config.family, *threads,
+                                                              [&report](double fraction) {
+                                                                report("weights", fraction);
+                                                              }));
+  info.weights_fingerprint = loaded.fingerprint;
   LOCKSTEP_ASSIGN_OR_RETURN(KvPool kv_pool, KvPool::Create({.num_layers = spec.num_layers,
                                                             .num_blocks = options.num_kv_blocks,
                                                             .num_kv_heads = spec.num_kv_heads,
@@ -119,19 +139,20 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
     LOCKSTEP_RETURN_IF_ERROR(
         CheckGemmOfModel({.threads = threads.get(), .instruction_set = instruction_set}, spec));
   }
-  const auto frequencies =
-      kernels::ComputeRopeFrequencies(spec.rope, static_cast<uint32_t>(spec.head_dim));
-  auto model = std::make_unique<DecoderModel>(
-      DecoderParts{.spec = spec,
-                   .weights = std::move(weights),
-                   .rope = kernels::MakeRopeTable(frequencies, config.max_context_tokens),
-                   .kv_pool = std::move(kv_pool),
-                   .workspace = std::move(workspace),
-                   .threads = std::move(threads),
-                   .instruction_set = instruction_set,
-                   .info = std::move(info)});
+  kernels::RopeTable rope = kernels::MakeRopeTable(
+      kernels::ComputeRopeFrequencies(spec.rope, static_cast<uint32_t>(spec.head_dim)),
+      config.max_context_tokens);
+  const uint64_t rope_hash = HashOf(rope);
+  auto model = std::make_unique<DecoderModel>(DecoderParts{.spec = spec,
+                                                           .weights = std::move(loaded.weights),
+                                                           .rope = std::move(rope),
+                                                           .kv_pool = std::move(kv_pool),
+                                                           .workspace = std::move(workspace),
+                                                           .threads = std::move(threads),
+                                                           .instruction_set = instruction_set,
+                                                           .info = std::move(info)});
   if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*model));
-  model->set_numerics_id(NumericsId(model->info(), ProbeHash(*model)));
+  model->set_numerics_id(NumericsId(model->info(), rope_hash, ProbeHash(*model)));
   report("self-check", 1.0);
   return model;
 }

@@ -1,0 +1,99 @@
+#include "router/client/answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace lockstep::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+lockstep::v1::GenerateResponse Delta(uint32_t index, const std::string& text, uint32_t token) {
+  lockstep::v1::GenerateResponse response;
+  response.mutable_delta()->set_index(index);
+  response.mutable_delta()->set_text(text);
+  response.mutable_delta()->add_token_ids(token);
+  lockstep::v1::TokenLogprob* const logprob = response.mutable_delta()->add_logprobs();
+  logprob->set_token_id(token);
+  logprob->set_logprob(-0.5f);
+  logprob->set_rank(2);
+  logprob->add_top_ids(9);
+  logprob->add_top_logprobs(-0.25f);
+  return response;
+}
+
+lockstep::v1::GenerateResponse Finish(uint32_t index) {
+  lockstep::v1::GenerateResponse response;
+  lockstep::v1::Finish* const finish = response.mutable_finish();
+  finish->set_index(index);
+  finish->set_reason(lockstep::v1::FINISH_REASON_STOP);
+  finish->set_stop_string("END");
+  finish->mutable_usage()->set_prompt_tokens(3);
+  finish->mutable_usage()->set_completion_tokens(2);
+  finish->mutable_usage()->set_seed(18446744073709551615u);
+  finish->mutable_timings()->set_time_to_first_token_seconds(0.5);
+  finish->mutable_timings()->set_total_seconds(1.0);
+  return response;
+}
+
+// Two outputs whose messages came interleaved, the second one first.
+Answer TwoOutputs() {
+  Answer answer;
+  lockstep::v1::GenerateResponse info;
+  info.mutable_prompt_info()->set_request_id("r");
+  info.mutable_prompt_info()->set_prompt_tokens(3);
+  answer.Add(info);
+  answer.Add(Delta(1, "x", 20));
+  answer.Add(Delta(0, "a", 10));
+  answer.Add(Delta(1, "y", 21));
+  answer.Add(Finish(1));
+  return answer;
+}
+
+TEST(AnswerTest, PutsDeltasTogetherByIndex) {
+  Answer answer = TwoOutputs();
+  ASSERT_EQ(answer.outputs.size(), 2u);
+  EXPECT_EQ(answer.outputs[1].text, "xy");
+  EXPECT_THAT(answer.outputs[1].token_ids, ElementsAre(20, 21));
+  EXPECT_EQ(answer.outputs[0].text, "a");
+  EXPECT_FALSE(answer.complete());
+  answer.Add(Finish(0));
+  EXPECT_TRUE(answer.complete());
+  EXPECT_FALSE(Answer().complete());
+}
+
+TEST(AnswerTest, JsonHoldsEverything) {
+  Answer answer = TwoOutputs();
+  answer.Add(Finish(0));
+  const auto json = nlohmann::json::parse(answer.ToJson("tiny"));
+  EXPECT_EQ(json["model"], "tiny");
+  EXPECT_EQ(json["request_id"], "r");
+  EXPECT_EQ(json["prompt_tokens"], 3);
+  EXPECT_FALSE(json.contains("prompt_logprobs"));
+  const auto& output = json["outputs"][1];
+  EXPECT_EQ(output["index"], 1);
+  EXPECT_EQ(output["text"], "xy");
+  EXPECT_EQ(output["token_ids"], (nlohmann::json{20, 21}));
+  EXPECT_EQ(output["finish_reason"], "stop");
+  EXPECT_EQ(output["stop_string"], "END");
+  EXPECT_FALSE(output.contains("stop_token_id"));
+  EXPECT_EQ(output["usage"]["seed"], 18446744073709551615u);
+  EXPECT_EQ(output["timings"]["total_seconds"], 1.0);
+  EXPECT_EQ(output["logprobs"][0]["rank"], 2);
+  EXPECT_EQ(output["logprobs"][0]["top"][0]["token_id"], 9);
+}
+
+TEST(AnswerTest, StatsCountDecodedTokensOverDecodingTime) {
+  Answer answer = TwoOutputs();
+  answer.Add(Finish(0));
+  // Three tokens of two outputs: one was decoded after a first token, in half a second.
+  EXPECT_THAT(answer.StatsLine(), HasSubstr("3 tokens, 2.0 tokens/s, first token after 0.500 s"));
+  EXPECT_THAT(Answer().StatsLine(), HasSubstr("0 tokens, 0.0 tokens/s"));
+}
+
+}  // namespace
+}  // namespace lockstep::router

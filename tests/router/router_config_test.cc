@@ -1,0 +1,71 @@
+#include "router/router_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::testing::HasSubstr;
+
+RouterConfig Usable() {
+  RouterConfig config;
+  config.model = "model.gguf";
+  config.worker.address = "127.0.0.1:50061";
+  return config;
+}
+
+TEST(RouterConfigTest, DefaultsAreUsableOnceThereIsAModelAndAWorker) {
+  EXPECT_TRUE(Usable().Validate().ok()) << Usable().Validate();
+  EXPECT_THAT(Message(RouterConfig().Validate()), HasSubstr("model: expected"));
+}
+
+TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
+  RouterConfig config = Usable();
+  config.drain_timeout = absl::Seconds(-1);
+  config.priority_ageing = absl::ZeroDuration();
+  config.admin_listen = "nonsense";
+  config.server.listen = "127.0.0.1";
+  config.server.num_text_threads = 0;
+  config.server.engine.admission.max_open_requests = 0;
+  config.server.engine.max_pending_output_bytes = 1;
+  config.server.engine.replica.step_timeout = absl::ZeroDuration();
+  config.server.engine.replica.scheduler.max_steps_in_flight = 0;
+  config.server.api.retry_after = absl::Hours(2);
+  config.server.api.limits.max_samples = 0;
+  config.worker.keepalive_time = absl::Seconds(1);
+  const std::string message = Message(config.Validate());
+  for (const char* const field :
+       {"drain_timeout", "priority_ageing", "admin_listen", "listen: ", "text_threads",
+        "max_open_requests", "max_pending_output_bytes", "step_timeout", "max_steps_in_flight",
+        "retry_after", "max_samples", "keepalive_time"}) {
+    EXPECT_THAT(message, HasSubstr(field));
+  }
+}
+
+TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
+  for (const char* const address : {"0.0.0.0:50051", "10.0.0.1:50051", "worker:50061", "[::]:1"}) {
+    RouterConfig listening = Usable();
+    listening.server.listen = address;
+    EXPECT_THAT(Message(listening.Validate()), HasSubstr("listen: "));
+    listening.insecure = true;
+    EXPECT_TRUE(listening.Validate().ok());
+    RouterConfig connecting = Usable();
+    connecting.worker.address = address;
+    EXPECT_THAT(Message(connecting.Validate()), HasSubstr("worker: "));
+    connecting.insecure = true;
+    EXPECT_TRUE(connecting.Validate().ok());
+  }
+  for (const char* const address : {"localhost:1", "127.0.0.2:1", "[::1]:1"}) {
+    RouterConfig local = Usable();
+    local.server.listen = address;
+    EXPECT_TRUE(local.Validate().ok()) << address;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::router
