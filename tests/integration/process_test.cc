@@ -118,10 +118,10 @@ TEST_F(ProcessTest, WorkerKilledMidStepAndRestartedIsInvisible) {
 TEST_F(ProcessTest, WorkerGoneForGoodIsAClearError) {
   ASSERT_NO_FATAL_FAILURE(StartFleet({"--failover_wait=500ms", "--no_worker_grace=0s"}));
   worker_->Signal(SIGSTOP);
-  ConcurrentStreams streams(4, [this](int i, const auto& on_delta) {
+  ConcurrentStreams streams(1, [this](int i, const auto& on_delta) {
     return Generate(Request(Prompt(i + 1), kLongAnswer), std::nullopt, on_delta);
   });
-  ExpectMetricBecomes("lockstep_router_running_requests{model=\"tiny-llama\"}", 4);
+  ExpectMetricBecomes("lockstep_router_running_requests{model=\"tiny-llama\"}", 1);
   worker_->Signal(SIGKILL);
   for (const Answer& answer : streams.Join()) {
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
