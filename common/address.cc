@@ -1,5 +1,6 @@
 #include "common/address.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <system_error>
@@ -45,6 +46,13 @@ std::string FormatAddress(const Address& address) {
   const bool is_v6 = address.host.find(':') != std::string::npos;
   return is_v6 ? fmt::format("[{}]:{}", address.host, address.port)
                : fmt::format("{}:{}", address.host, address.port);
+}
+
+bool IsLoopback(const Address& address) {
+  const std::string& host = address.host;
+  if (host == "localhost" || host == "::1") return true;
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos &&
+         std::count(host.begin(), host.end(), '.') == 3;
 }
 
 }  // namespace lockstep

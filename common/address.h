@@ -22,4 +22,8 @@ absl::StatusOr<Address> ParseAddress(std::string_view text);
 // The inverse: brackets around a host that contains a colon.
 std::string FormatAddress(const Address& address);
 
+// Reachable from this machine only: "localhost", ::1, or 127.a.b.c. Other names count as reachable
+// from elsewhere, whatever they resolve to.
+bool IsLoopback(const Address& address);
+
 }  // namespace lockstep

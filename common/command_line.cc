@@ -42,7 +42,9 @@ absl::StatusOr<std::vector<std::string>> CommandLine::TakeRepeated(std::string_v
 absl::Status CommandLine::Parse(std::string_view usage) {
   // --help lists the program's own flags: those of its main.cc, not those of the libraries.
   absl::FlagsUsageConfig config;
-  config.contains_help_flags = [](absl::string_view file) { return absl::EndsWith(file, "main.cc"); };
+  config.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "main.cc");
+  };
   absl::SetFlagsUsageConfig(config);
   absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
   std::vector<char*> pointers;

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// The arguments of one of our programs before Abseil's flags see them. Flags may be spelled with dashes
-// ("--admin-listen"), and some may be given several times, which Abseil knows neither of.
+// The arguments of one of our programs before Abseil's flags see them. Flags may be spelled with
+// dashes ("--admin-listen"), and some may be given several times, which Abseil knows neither of.
 class CommandLine {
  public:
   CommandLine(int argc, char** argv);

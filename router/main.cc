@@ -91,6 +91,10 @@ ABSL_FLAG(uint32_t, text_threads, Defaults().server.num_text_threads,
           "threads that detokenize, and as many that tokenize");
 ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.max_concurrent_streams,
           "calls open on one connection");
+ABSL_FLAG(uint32_t, max_connection_memory_mib, Defaults().server.max_connection_memory_mib,
+          "MiB in transit on all connections of the public API");
+ABSL_FLAG(absl::Duration, stalled_client_timeout, Defaults().server.api.stalled_client_timeout,
+          "a client that leaves its output untaken for so long is cut off");
 ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
           "how long SIGTERM lets running requests finish");
 ABSL_FLAG(bool, check_config, false, "check the flags and exit");
@@ -113,6 +117,7 @@ RouterConfig ConfigFromFlags() {
   config.server.listen = absl::GetFlag(FLAGS_listen);
   config.server.num_text_threads = absl::GetFlag(FLAGS_text_threads);
   config.server.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
+  config.server.max_connection_memory_mib = absl::GetFlag(FLAGS_max_connection_memory_mib);
   EngineConfig& engine = config.server.engine;
   engine.admission.max_waiting_requests = absl::GetFlag(FLAGS_max_waiting_requests);
   engine.admission.max_waiting_tokens = absl::GetFlag(FLAGS_max_waiting_tokens);
@@ -132,6 +137,7 @@ RouterConfig ConfigFromFlags() {
   scheduler.target_step_time = absl::GetFlag(FLAGS_target_step_time);
   ApiConfig& api = config.server.api;
   api.default_timeout = absl::GetFlag(FLAGS_default_timeout);
+  api.stalled_client_timeout = absl::GetFlag(FLAGS_stalled_client_timeout);
   api.retry_after = absl::GetFlag(FLAGS_retry_after);
   api.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
   api.limits.max_prompt_tokens = absl::GetFlag(FLAGS_max_prompt_tokens);

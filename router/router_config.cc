@@ -7,14 +7,6 @@
 #include "router/engine/violations.h"
 
 namespace lockstep::router {
-namespace {
-
-bool IsLoopback(const Address& address) {
-  return address.host == "localhost" || address.host == "::1" || address.host.starts_with("127.");
-}
-
-}  // namespace
-
 absl::Status RouterConfig::Validate() const {
   Violations violations;
   const auto check_exposure = [&](std::string_view where, const std::string& text) {
@@ -28,6 +20,7 @@ absl::Status RouterConfig::Validate() const {
   violations.Require(!model.empty(), "model: expected a model folder or a *.gguf file");
   check_exposure("listen: ", server.listen);
   check_exposure("worker: ", worker.address);
+  check_exposure("admin_listen: ", admin_listen);
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),
                      "priority_ageing: must be positive and at most 24h");

@@ -71,12 +71,26 @@ function(lockstep_library name)
   endif()
 endfunction()
 
-# lockstep_program(NAME SOURCES ... DEPS ...): an installed executable in build/<preset>/bin.
+# lockstep_program(NAME SOURCES ... DEPS ...): an installed executable in build/<preset>/bin. Installed
+# programs look for libraries in ../lib first, and so do those libraries: DT_RPATH, unlike DT_RUNPATH,
+# is inherited.
 function(lockstep_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_flags)
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  install(TARGETS ${name} RUNTIME_DEPENDENCY_SET lockstep_runtime RUNTIME DESTINATION bin)
+endfunction()
+
+# lockstep_install_runtime(): `cmake --install` also copies the shared libraries that the programs need,
+# so that the result runs on another machine. Left out: the C library, which belongs to the system, and
+# CUDA's, which belong to its toolkit and driver.
+function(lockstep_install_runtime)
+  install(RUNTIME_DEPENDENCY_SET lockstep_runtime
+    PRE_EXCLUDE_REGEXES "^libcuda" "^libcublas" "^libnccl" "^libnvrtc"
+    POST_EXCLUDE_REGEXES "/ld-linux[^/]*$" "/lib(c|m|dl|pthread|rt|resolv)\\.so[^/]*$"
+    LIBRARY DESTINATION lib)
 endfunction()
 
 # lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
@@ -91,6 +105,10 @@ function(lockstep_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if("gpu" IN_LIST ARG_LABELS)
+    # Without a device ctest says "Skipped", never "Passed".
+    set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "no CUDA device: skipped")
+  endif()
 endfunction()
 
 # lockstep_fuzzer(NAME SOURCES ... DEPS ... CORPUS folder): one LLVMFuzzerTestOneInput. With

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Asks a Lockstep router over gRPC and prints the answer as it arrives.
+r"""Asks a Lockstep router over gRPC and prints the answer as it arrives.
 
-    pip install grpcio-tools
-    python3 docs/examples/generate.py --server 127.0.0.1:50051 "What is the capital of France?"
+    pip install grpcio-tools && mkdir -p build/stubs
+    python3 -m grpc_tools.protoc -I proto --python_out=build/stubs --grpc_python_out=build/stubs \
+        proto/lockstep/v1/generation.proto
+    PYTHONPATH=build/stubs python3 docs/examples/generate.py "What is the capital of France?"
 """
 
 import argparse
-import pathlib
 import sys
 
 import grpc
-
-PROTO_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "proto"
+from lockstep.v1 import generation_pb2 as messages
+from lockstep.v1 import generation_pb2_grpc as services
 
 
 def main():
@@ -21,11 +22,6 @@ def main():
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token each time")
     parser.add_argument("question")
     arguments = parser.parse_args()
-
-    # Reads the .proto file itself; a larger program would generate the two modules beforehand:
-    #   python3 -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. proto/lockstep/v1/generation.proto
-    sys.path.insert(0, str(PROTO_FOLDER))
-    messages, services = grpc.protos_and_services("lockstep/v1/generation.proto")
 
     request = messages.GenerateRequest(
         chat=messages.ChatPrompt(

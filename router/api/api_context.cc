@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "router/engine/violations.h"
+#include "router/engine/worker_contract.h"
 
 namespace lockstep::router {
 
@@ -23,6 +24,8 @@ absl::Status ApiConfig::Validate() const {
   violations.Require(default_timeout > absl::ZeroDuration(), "default_timeout: must be positive");
   violations.Require(retry_after >= absl::ZeroDuration() && retry_after <= absl::Hours(1),
                      "retry_after: must be from 0 to 1h");
+  violations.Require(stalled_client_timeout > absl::ZeroDuration(),
+                     "stalled_client_timeout: must be positive");
   violations.Require(max_open_text_calls > 0, "max_open_text_calls: must be at least 1");
   return violations.ToStatus();
 }
@@ -40,9 +43,16 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       id_prefix_(fmt::format("request-{:08x}-", seeds_() >> 32)) {}
 
 ModelFacts ApiContext::Facts() const {
-  const uint32_t worker_context = engine.replica_status().description.max_context_tokens();
+  const worker::v1::DescribeResponse worker = engine.replica_status().description;
   uint32_t context_tokens = model.config.max_context_tokens;
-  if (worker_context > 0) context_tokens = std::min(context_tokens, worker_context);
+  // Before the first worker came, its limits are not known.
+  if (worker.incarnation() != 0) {
+    const WorkerLimits limits = LimitsOf(worker);
+    // A sequence that does not fit the KV cache alone could never end.
+    const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+    context_tokens = static_cast<uint32_t>(
+        std::min<uint64_t>({context_tokens, limits.max_context_tokens, pool_tokens}));
+  }
   return {.id = model.id,
           .vocab_size = model.config.vocab_size,
           .max_context_tokens = context_tokens,

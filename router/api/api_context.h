@@ -23,7 +23,8 @@ struct ApiConfig {
   RequestLimits limits;
   absl::Duration default_timeout = absl::Hours(1);  // of requests whose client gives no deadline
   absl::Duration retry_after = absl::Seconds(1);    // the hint in "retry-after-ms"
-  uint32_t max_open_text_calls = 64;                // Tokenize and Detokenize together
+  absl::Duration stalled_client_timeout = absl::Minutes(1);  // without taking what waits for it
+  uint32_t max_open_text_calls = 64;                         // Tokenize and Detokenize together
 
   absl::Status Validate() const;  // every violation at once
 };

@@ -18,8 +18,8 @@ namespace lockstep::router {
 // split, replace and JSON escaping). One object serves one rendering.
 class ForeignText {
  public:
-  // `texts` are all texts that will be masked. `mask_borders`: also hide what could become a
-  // spelling together with text that the template puts next to it.
+  // `texts` are all texts of the client that the template may print, masked or not. `mask_borders`:
+  // also hide what could become a spelling together with text that the template puts next to it.
   ForeignText(const SpecialSpellings& spellings, std::span<const std::string_view> texts,
               bool mask_borders);
 

@@ -1,6 +1,6 @@
 #include "router/api/generate_call.h"
 
-#include <absl/strings/str_cat.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -34,10 +34,9 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
       context.engine.Admit(EstimatePromptTokens(*request));
   if (ticket.ok()) {
     call->ticket_ = *std::move(ticket);
+    context.registry.Open(call);
     call->Schedule();
   } else {
-    server_context->AddTrailingMetadata(
-        "retry-after-ms", absl::StrCat(absl::ToInt64Milliseconds(context.config.retry_after)));
     call->FinishCall(ticket.status());
   }
   return call.get();
@@ -52,9 +51,16 @@ void GenerateCall::Abort() {
   Schedule();
 }
 
+void GenerateCall::EndIfStalledSince(absl::Time limit) {
+  const int64_t began = write_began_unix_ns_.load();
+  if (began == kNotWriting || absl::FromUnixNanos(began) > limit) return;
+  stalled_write_unix_ns_.store(began);
+  Schedule();
+}
+
 void GenerateCall::OnWriteDone(bool ok) {
   if (!ok) cancelled_.store(true);
-  writing_.store(false);
+  write_began_unix_ns_.store(kNotWriting);
   Schedule();
 }
 
@@ -63,20 +69,32 @@ void GenerateCall::OnCancel() {
   Schedule();
 }
 
-void GenerateCall::OnDone() { self_.reset(); }
+void GenerateCall::OnDone() {
+  context_.registry.Close(this);
+  self_.reset();
+}
 
 void GenerateCall::RunStrand() {
   if (finished_) return;
   if (cancelled_.load()) {
     CancelEngine(CancelCause::kClient);
-    if (!writing_.load()) FinishCall(absl::CancelledError("the client cancelled the call"));
+    if (!writing()) FinishCall(absl::CancelledError("the client cancelled the call"));
+    return;
+  }
+  if (writing() && stalled_write_unix_ns_.load() == write_began_unix_ns_.load()) {
+    spdlog::warn("request {} ended: its client took nothing for {}", request_->id,
+                 absl::FormatDuration(context_.config.stalled_client_timeout));
+    // The call is not finished, so gRPC still has it: the write fails, and the rest follows.
+    cancelled_.store(true);
+    CancelEngine(CancelCause::kClient);
+    server_context_->TryCancel();
     return;
   }
   if (!prepared_.exchange(true)) {
     if (const absl::Status status = Prepare(); !status.ok()) return FinishCall(status);
   }
   if (aborted_.load()) CancelEngine(CancelCause::kAborted);
-  if (writing_.load()) return;
+  if (writing()) return;
   if (messages_.empty() && !builder_->end().has_value()) ConsumeOutput();
   if (messages_.empty()) {
     if (builder_->end().has_value()) FinishCall(*builder_->end());
@@ -84,14 +102,10 @@ void GenerateCall::RunStrand() {
   }
   current_ = std::move(messages_.front());
   messages_.pop_front();
-  if (messages_.empty() && builder_->end().has_value()) {
-    // The last message and the status share a packet.
-    finished_ = true;
-    RecordEnd(*builder_->end());
-    StartWriteAndFinish(&current_, grpc::WriteOptions(), ToGrpcStatus(*builder_->end()));
-    return;
-  }
-  writing_.store(true);
+  // The id is free again before the client can know that the call is over.
+  if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
+  write_began_unix_ns_.store(absl::ToUnixNanos(context_.clock.Now()));
+  // Never together with the status: a call may only be cancelled while it is not finished.
   StartWrite(&current_);
 }
 
@@ -150,11 +164,12 @@ void GenerateCall::CancelEngine(CancelCause cause) {
 void GenerateCall::FinishCall(const absl::Status& status) {
   finished_ = true;
   RecordEnd(status);
-  Finish(ToGrpcStatus(status));
+  Finish(FinalStatus(status, context_.config.retry_after, *server_context_));
 }
 
 void GenerateCall::RecordEnd(const absl::Status& status) {
-  // The id is free again before the client can know that the call is over.
+  if (end_recorded_) return;
+  end_recorded_ = true;
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
   RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/api/field_checks.h"
 #include "router/api/generate_call.h"
 #include "router/api/grpc_status.h"
 
@@ -26,13 +27,16 @@ grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* server_context,
 class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Strand {
  public:
   // The object keeps itself alive until gRPC is done with it.
-  static grpc::ServerUnaryReactor* Start(ApiContext& context, std::function<absl::Status()> work) {
+  static grpc::ServerUnaryReactor* Start(ApiContext& context,
+                                         grpc::CallbackServerContext* server_context,
+                                         std::function<absl::Status()> work) {
     const auto call = std::make_shared<TextCall>(context, std::move(work));
     call->self_ = call;
     if (call->over_limit_) {
       call->Finish(
-          ToGrpcStatus(ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
-                                         context.config.max_open_text_calls)));
+          FinalStatus(ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
+                                        context.config.max_open_text_calls),
+                      context.config.retry_after, *server_context));
     } else {
       context.encode_pool.Schedule(call);
     }
@@ -55,14 +59,18 @@ class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Stran
   std::shared_ptr<TextCall> self_;
 };
 
-absl::Status CheckModel(const ApiContext& context, const std::string& model) {
-  if (model.empty() || model == context.model.id) return absl::OkStatus();
-  return NotFound("model: expected \"{}\" or nothing", context.model.id);
+// All fields are known, and `model` is ours.
+template <typename Request>
+absl::Status CheckNamed(const ApiContext& context, const Request& request) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
+  if (request.model().empty() || request.model() == context.model.id) return absl::OkStatus();
+  return NotFound("model: expected {} or nothing, got {}", Quote(context.model.id),
+                  Quote(request.model()));
 }
 
 absl::Status TokenizeText(const ApiContext& context, const v1::TokenizeRequest& request,
                           v1::TokenizeResponse& response) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckModel(context, request.model()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
   absl::StatusOr<std::vector<TokenId>> ids =
       absl::InvalidArgumentError("input: expected one of text, chat, got none");
   if (request.has_text()) {
@@ -73,6 +81,10 @@ absl::Status TokenizeText(const ApiContext& context, const v1::TokenizeRequest& 
     ids = context.encoder.EncodeText(
         request.text(), !request.has_add_special_tokens() || request.add_special_tokens());
   } else if (request.has_chat()) {
+    if (request.has_add_special_tokens()) {
+      return absl::InvalidArgumentError(
+          "add_special_tokens: expected with text only, as a chat's template sets its own");
+    }
     LOCKSTEP_RETURN_IF_ERROR(
         CheckChat(request.chat(), "chat", context.config.limits, context.Facts()));
     ids = context.encoder.EncodeChat(request.chat());
@@ -84,11 +96,10 @@ absl::Status TokenizeText(const ApiContext& context, const v1::TokenizeRequest& 
 
 absl::Status DetokenizeIds(const ApiContext& context, const v1::DetokenizeRequest& request,
                            v1::DetokenizeResponse& response) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckModel(context, request.model()));
-  if (static_cast<uint32_t>(request.token_ids_size()) > context.config.limits.max_prompt_bytes) {
-    return InvalidArgument("token_ids: expected at most {} ids, got {}",
-                           context.config.limits.max_prompt_bytes, request.token_ids_size());
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
+  // Nothing that the model reads or writes is longer.
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids", request.token_ids_size(),
+                                     context.model.config.max_context_tokens, "ids"));
   const std::vector<TokenId> ids(request.token_ids().begin(), request.token_ids().end());
   absl::StatusOr<std::string> text =
       context.model.tokenizer->Decode(ids, request.skip_special_tokens());
@@ -107,13 +118,16 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
 grpc::ServerUnaryReactor* GenerationService::Abort(grpc::CallbackServerContext* server_context,
                                                    const v1::AbortRequest* request,
                                                    v1::AbortResponse* response) {
+  if (const absl::Status status = CheckKnownFields("request", *request); !status.ok()) {
+    return FinishNow(server_context, status);
+  }
   if (request->request_ids_size() > kMaxAbortIds) {
     return FinishNow(server_context, InvalidArgument("request_ids: expected at most {} ids, got {}",
                                                      kMaxAbortIds, request->request_ids_size()));
   }
   uint32_t num_aborted = 0;
   for (const std::string& id : request->request_ids()) {
-    if (const std::shared_ptr<AbortableCall> call = context_.registry.Find(id)) {
+    if (const std::shared_ptr<OpenCall> call = context_.registry.Find(id)) {
       call->Abort();
       ++num_aborted;
     }
@@ -122,33 +136,36 @@ grpc::ServerUnaryReactor* GenerationService::Abort(grpc::CallbackServerContext* 
   return FinishNow(server_context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* server_context,
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
-  return TextCall::Start(
-      context_, [this, request, response] { return TokenizeText(context_, *request, *response); });
+  return TextCall::Start(context_, server_context, [this, request, response] {
+    return TokenizeText(context_, *request, *response);
+  });
 }
 
-grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* server_context,
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
-  return TextCall::Start(
-      context_, [this, request, response] { return DetokenizeIds(context_, *request, *response); });
+  return TextCall::Start(context_, server_context, [this, request, response] {
+    return DetokenizeIds(context_, *request, *response);
+  });
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* server_context,
                                                       const v1::GetModelRequest* request,
                                                       v1::Model* response) {
-  const absl::Status status = CheckModel(context_, request->model());
+  const absl::Status status = CheckNamed(context_, *request);
   if (status.ok()) DescribeModel(response);
   return FinishNow(server_context, status);
 }
 
 grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerContext* server_context,
-                                                        const v1::ListModelsRequest*,
+                                                        const v1::ListModelsRequest* request,
                                                         v1::ListModelsResponse* response) {
-  DescribeModel(response->add_models());
-  return FinishNow(server_context, absl::OkStatus());
+  const absl::Status status = CheckKnownFields("request", *request);
+  if (status.ok()) DescribeModel(response->add_models());
+  return FinishNow(server_context, status);
 }
 
 void GenerationService::DescribeModel(v1::Model* model) const {

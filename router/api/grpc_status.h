@@ -1,15 +1,17 @@
 #pragma once
 
 #include <absl/status/status.h>
-#include <grpcpp/support/status.h>
-
-#include "common/status.h"
+#include <absl/time/time.h>
+#include <grpcpp/grpcpp.h>
 
 namespace lockstep::router {
 
+// How a call ends. When it ended for load or for want of a worker, the trailing metadata
+// "retry-after-ms" says when to come back; so call this before the call is finished, and once.
+grpc::Status FinalStatus(const absl::Status& status, absl::Duration retry_after,
+                         grpc::CallbackServerContext& context);
+
 // The codes are the same numbers.
-inline grpc::Status ToGrpcStatus(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Message(status));
-}
+grpc::Status ToGrpcStatus(const absl::Status& status);
 
 }  // namespace lockstep::router

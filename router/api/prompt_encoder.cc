@@ -123,7 +123,9 @@ absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::
                                                                       bool mask_borders) const {
   LOCKSTEP_ASSIGN_OR_RETURN(json arguments, ParseArguments(chat.template_arguments_json()));
   std::vector<std::string_view> texts;
-  for (const v1::ChatMessage& message : chat.messages()) texts.push_back(message.content());
+  for (const v1::ChatMessage& message : chat.messages()) {
+    texts.insert(texts.end(), {message.content(), message.role(), message.name()});
+  }
   VisitStrings(arguments, [&texts](std::string_view text) { texts.push_back(text); });
 
   ForeignText foreign(spellings_, texts, mask_borders);

@@ -1,17 +1,11 @@
 #include "router/api/request_validator.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
-#include <google/protobuf/unknown_field_set.h>
-
 #include <algorithm>
-#include <cmath>
-#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "common/logging.h"
 #include "common/status.h"
+#include "router/api/field_checks.h"
 #include "router/engine/violations.h"
 
 namespace lockstep::router {
@@ -23,39 +17,8 @@ constexpr size_t kMaxIdBytes = 256;
 constexpr size_t kMaxCacheSaltBytes = 1024;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr int32_t kMaxPriority = 1000;
-constexpr float kMinTemperature = 1e-3f;  // below it logits / temperature may overflow
-constexpr float kMaxTemperature = 100.0f;
 constexpr float kMaxLogitBias = 100.0f;
 constexpr float kMaxPenalty = 2.0f;
-constexpr float kMaxRepetitionPenalty = 10.0f;
-
-// Foreign text in a message: escaped, and not more of it than helps.
-std::string Quote(std::string_view text) {
-  constexpr size_t kMaxShownBytes = 64;
-  const bool cut = text.size() > kMaxShownBytes;
-  return fmt::format("\"{}\"{}", EscapeControlCharacters(text.substr(0, kMaxShownBytes)),
-                     cut ? fmt::format("... ({} bytes)", text.size()) : "");
-}
-
-bool IsIdCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == ':' || c == '-';
-}
-
-absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes) {
-  if (id.size() > max_bytes) {
-    return InvalidArgument("{}: expected at most {} bytes, got {}", path, max_bytes, id.size());
-  }
-  if (!std::all_of(id.begin(), id.end(), IsIdCharacter)) {
-    return InvalidArgument("{}: expected characters of [A-Za-z0-9._:-], got {}", path, Quote(id));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit) {
-  if (size <= max) return absl::OkStatus();
-  return InvalidArgument("{}: expected at most {} {}, got {}", path, max, unit, size);
-}
 
 absl::Status CheckTokenId(std::string_view path, TokenId id, const ModelFacts& model) {
   if (id < model.vocab_size) return absl::OkStatus();
@@ -70,29 +33,6 @@ absl::Status CheckTokenIds(std::string_view path, const Ids& ids, const ModelFac
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckRange(std::string_view path, float value, float low, float high) {
-  if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
-  return InvalidArgument("{}: expected a number in [{}, {}], got {}", path, low, high, value);
-}
-
-absl::Status CheckPositive(std::string_view path, float value, float high) {
-  if (std::isfinite(value) && value > 0 && value <= high) return absl::OkStatus();
-  return InvalidArgument("{}: expected a number in (0, {}], got {}", path, high, value);
-}
-
-absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return InvalidArgument("{}: expected a number from {} to {}, got {}", path, low, high, value);
-}
-
-// A field of a newer client could change the output.
-absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message) {
-  const auto& unknown = message.GetReflection()->GetUnknownFields(message);
-  if (unknown.empty()) return absl::OkStatus();
-  return Unimplemented("{}: field number {} of {} is not known to this router", path,
-                       unknown.field(0).number(), message.GetDescriptor()->full_name());
 }
 
 absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimits& limits,
@@ -110,10 +50,8 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimi
     case v1::SamplingParams::CONSTRAINT_NOT_SET:
       break;
   }
-  if (sampling.has_temperature() && sampling.temperature() != 0 &&
-      !(sampling.temperature() >= kMinTemperature && sampling.temperature() <= kMaxTemperature)) {
-    return InvalidArgument("sampling.temperature: expected 0 or a number in [{}, {}], got {}",
-                           kMinTemperature, kMaxTemperature, sampling.temperature());
+  if (sampling.has_temperature()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckTemperature("sampling.temperature", sampling.temperature()));
   }
   if (sampling.has_top_p()) {
     LOCKSTEP_RETURN_IF_ERROR(CheckPositive("sampling.top_p", sampling.top_p(), 1));
@@ -130,8 +68,8 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimi
                                         -kMaxPenalty, kMaxPenalty));
   }
   if (sampling.has_repetition_penalty()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckPositive("sampling.repetition_penalty",
-                                           sampling.repetition_penalty(), kMaxRepetitionPenalty));
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckRepetitionPenalty("sampling.repetition_penalty", sampling.repetition_penalty()));
   }
   if (sampling.has_n()) {
     LOCKSTEP_RETURN_IF_ERROR(CheckCount("sampling.n", sampling.n(), 1, limits.max_samples));
@@ -202,6 +140,20 @@ absl::Status CheckNotInThePast(const RequestContext& context) {
   return MakeError(absl::StatusCode::kDeadlineExceeded,
                    "deadline: expected a time in the future, got {} ago",
                    absl::FormatDuration(context.now - context.deadline));
+}
+
+std::string_view PromptPath(const v1::GenerateRequest& request) {
+  switch (request.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      return "text";
+    case v1::GenerateRequest::kTokenIds:
+      return "token_ids.ids";
+    case v1::GenerateRequest::kChat:
+      return "chat.messages";
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      break;
+  }
+  return "prompt";
 }
 
 std::vector<TokenId> SortedUnique(std::vector<TokenId> ids) {
@@ -277,6 +229,13 @@ SamplingParams DefaultSampling(const GenerationDefaults& defaults) {
   sampling.min_p = defaults.min_p.value_or(sampling.min_p);
   sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
   return sampling;
+}
+
+absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view temperature_path,
+                           std::string_view repetition_penalty_path) {
+  const SamplingParams sampling = DefaultSampling(defaults);
+  LOCKSTEP_RETURN_IF_ERROR(CheckTemperature(temperature_path, sampling.temperature));
+  return CheckRepetitionPenalty(repetition_penalty_path, sampling.repetition_penalty);
 }
 
 absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
@@ -359,8 +318,8 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   const uint32_t max_prompt =
       limits.max_prompt_tokens == 0 ? room : std::min(room, limits.max_prompt_tokens);
   if (prompt_tokens.empty() || prompt_tokens.size() > max_prompt) {
-    return InvalidArgument("prompt: expected 1 to {} tokens (context {}), got {}", max_prompt,
-                           model.max_context_tokens, prompt_tokens.size());
+    return InvalidArgument("{}: expected 1 to {} tokens (context {}), got {}", PromptPath(in),
+                           max_prompt, model.max_context_tokens, prompt_tokens.size());
   }
 
   Request out;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/model_config.h"
@@ -69,5 +70,10 @@ absl::StatusOr<Request> BuildRequest(const lockstep::v1::GenerateRequest& reques
 
 // The defaults that BuildRequest starts from.
 SamplingParams DefaultSampling(const GenerationDefaults& defaults);
+
+// Whether requests that leave everything to the model's defaults will pass: INVALID_ARGUMENT with
+// the path, in the model's own files, of a default outside of what clients may ask for.
+absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view temperature_path,
+                           std::string_view repetition_penalty_path);
 
 }  // namespace lockstep::router

@@ -31,6 +31,26 @@ int MaxReceiveBytes(const RequestLimits& limits) {
   return static_cast<int>(limits.max_prompt_bytes) + kMessageBytesBesidesPrompt;
 }
 
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+// What strangers may cost the process: bytes, streams, and connections of clients that are gone.
+void BoundConnections(const RouterServerConfig& config, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(MaxReceiveBytes(config.api.limits));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(config.max_concurrent_streams));
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("public").Resize(size_t{config.max_connection_memory_mib} << 20));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(config.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinClientPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
 }  // namespace
 
 absl::Status RouterServerConfig::Validate() const {
@@ -42,6 +62,16 @@ absl::Status RouterServerConfig::Validate() const {
                      "text_threads: must be from 1 to 256");
   violations.Require(max_concurrent_streams >= 1 && max_concurrent_streams <= 1u << 20,
                      "max_concurrent_streams: must be from 1 to 1048576");
+  violations.Require(max_connection_memory_mib >= 16 && max_connection_memory_mib <= 1u << 20,
+                     "max_connection_memory_mib: must be from 16 to 1048576");
+  violations.Require(
+      (uint64_t{max_connection_memory_mib} << 20) >= 2 * uint64_t{api.limits.max_prompt_bytes},
+      "max_connection_memory_mib: must hold two prompts of max_prompt_bytes");
+  violations.Require(keepalive_time >= absl::Milliseconds(1) && keepalive_time <= absl::Hours(24),
+                     "keepalive_time: must be from 1ms to 24h");
+  violations.Require(
+      keepalive_timeout >= absl::Milliseconds(1) && keepalive_timeout <= absl::Hours(24),
+      "keepalive_timeout: must be from 1ms to 24h");
   return violations.ToStatus();
 }
 
@@ -49,7 +79,7 @@ class RouterServer::Impl {
  public:
   // Whoever pushes to `wakes` makes the keeper look at the engine's readiness at once.
   Impl(ApiContext& context, Engine& engine, std::shared_ptr<BoundedQueue<bool>> wakes)
-      : service_(context), engine_(engine), wakes_(std::move(wakes)) {}
+      : context_(context), service_(context), engine_(engine), wakes_(std::move(wakes)) {}
 
   ~Impl() {
     wakes_->Close();
@@ -66,15 +96,9 @@ class RouterServer::Impl {
     int port = 0;
     builder.AddListeningPort(config.listen, grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
-    builder.SetMaxReceiveMessageSize(MaxReceiveBytes(config.api.limits));
+    BoundConnections(config, builder);
     // Two routers on one port would share its calls by chance.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                               static_cast<int>(config.max_concurrent_streams));
-    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                               kMinClientPingIntervalMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       return Unavailable("cannot listen on {}: is the port in use?", config.listen);
@@ -84,6 +108,7 @@ class RouterServer::Impl {
     keeper_ = NamedThread("keeper", [this] {
       while (!wakes_->closed()) {
         Refresh();
+        EndStalledCalls();
         wakes_->PopFor(kRefreshInterval);
       }
     });
@@ -104,6 +129,14 @@ class RouterServer::Impl {
     stub_->GetModel(&context, v1::GetModelRequest(), &model);
   }
 
+  void EndStalledCalls() {
+    const absl::Time limit = context_.clock.Now() - context_.config.stalled_client_timeout;
+    for (const std::shared_ptr<OpenCall>& call : context_.registry.open_calls()) {
+      call->EndIfStalledSince(limit);
+    }
+  }
+
+  ApiContext& context_;
   GenerationService service_;
   Engine& engine_;
   std::unique_ptr<grpc::Server> server_;

@@ -21,8 +21,13 @@ struct RouterServerConfig {
   std::string listen = "127.0.0.1:50051";
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_text_threads = 2;           // that make messages, and as many that encode prompts
-  uint32_t max_concurrent_streams = 1024;  // of one connection
+  uint32_t num_text_threads = 2;              // that make messages, and as many that encode prompts
+  uint32_t max_concurrent_streams = 1024;     // of one connection
+  uint32_t max_connection_memory_mib = 1024;  // bytes in transit, of all connections together
+  // Connections are pinged when nothing came in for so long, and closed when the ping goes
+  // unanswered: clients that vanished are noticed.
+  absl::Duration keepalive_time = absl::Seconds(30);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
 
   absl::Status Validate() const;  // every violation at once
 };

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/status.h"
+#include "common/tokenizer_fingerprint.h"
+#include "router/api/request_validator.h"
 
 namespace lockstep::router {
 namespace {
@@ -20,12 +22,24 @@ std::string NameOf(const std::string& path) {
   return IsGgufPath(path) ? normal.stem().string() : normal.filename().string();
 }
 
+absl::Status CheckModelDefaults(const std::string& path, const GenerationDefaults& defaults) {
+  if (IsGgufPath(path)) {
+    return Annotate(CheckDefaults(defaults, "metadata key general.sampling.temp",
+                                  "metadata key general.sampling.penalty_repeat"),
+                    path);
+  }
+  return Annotate(CheckDefaults(defaults, "temperature", "repetition_penalty"),
+                  (std::filesystem::path(path) / "generation_config.json").string());
+}
+
 }  // namespace
 
 absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::string id) {
   ServedModel model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
+  LOCKSTEP_RETURN_IF_ERROR(CheckModelDefaults(path, model.config.generation_defaults));
   LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
   const Tokenizer& tokenizer = *model.tokenizer;
   if (tokenizer.vocab_size() > model.config.vocab_size) {
     return InvalidArgument("{}: the tokenizer has {} tokens but the model's vocabulary only {}",
@@ -44,7 +58,7 @@ absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::stri
 
 ExpectedModel ServedModel::expected() const {
   return {.model_fingerprint = config.Fingerprint(),
-          .tokenizer_fingerprint = tokenizer->Fingerprint(),
+          .tokenizer_fingerprint = tokenizer_fingerprint,
           .vocab_size = config.vocab_size};
 }
 

@@ -2,6 +2,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,7 @@ struct ServedModel {
   std::string id;  // what clients name it
   ModelConfig config;
   std::unique_ptr<const Tokenizer> tokenizer;
+  uint64_t tokenizer_fingerprint = 0;                 // of its file
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
   // `path` is a model folder or a *.gguf file. `id` may be empty: the file's or folder's name is

@@ -30,8 +30,12 @@ std::optional<StepPlan> Planner::Plan() {
     PlanPrefills();
     if (plan_.rows.empty() && none_in_flight && starved_) ResolveLoneStarvation();
   } while (plan_.rows.empty() && none_in_flight && changed_);
-  if (plan_.rows.empty()) return std::nullopt;
-  return Commit();
+  if (!plan_.rows.empty()) return Commit();
+  // Nobody runs: the worker still learns which of its slots are free, as it would with the next
+  // rows.
+  iterations_ = 1;
+  if (none_in_flight && (lease_.resync || lease_.slots.has_released())) return Commit();
+  return std::nullopt;
 }
 
 bool Planner::Before(const Sequence& a, const Sequence& b) const {
@@ -222,7 +226,7 @@ StepPlan Planner::Commit() {
   plan_.released = lease_.slots.TakeReleased();
   plan_.decode_iterations = iterations_;
   plan_.repeat_rows =
-      !plan_.resync && plan_.started.empty() &&
+      !plan_.resync && plan_.started.empty() && !plan_.rows.empty() &&
       std::ranges::equal(plan_.rows, lease_.last_slots, [](const RunRow& row, SlotId last) {
         return row.slot == last && row.num_tokens == 1;
       });

@@ -23,7 +23,8 @@ class Planner {
  public:
   Planner(SchedulerState& state, absl::Time now);
 
-  // Nothing when there is nothing to run before the next outcome arrives.
+  // Nothing when there is nothing to run before the next outcome arrives, nor anything to tell a
+  // worker that waits.
   std::optional<StepPlan> Plan();
 
  private:
@@ -45,8 +46,9 @@ class Planner {
   void PlanPrefills();
   uint32_t PrefillBudget() const;
 
-  // A step of nothing but the start of the first waiting sequence, if that is a suspect.
+  // A step of nothing but a suspect: one that runs, or else the first waiting sequence.
   bool PlanSuspectAlone();
+  bool PlanRunningSuspect();
   // Starts the first waiting sequence, if it goes before `rival` (unless null) and fits. Null if
   // not.
   Sequence* StartNext(const Sequence* rival);

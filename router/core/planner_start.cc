@@ -20,8 +20,10 @@ Sequence* Planner::FirstWaiting() const {
 bool Planner::PlanSuspectAlone() {
   iterations_ = 1;
   const auto suspect = [](const Sequence* sequence) { return sequence->suspect(); };
-  lease_.has_suspects = std::ranges::any_of(population_.waiting(), suspect);
-  if (population_.running().size() >= max_running_) return false;
+  const bool any_runs = std::ranges::any_of(population_.running(), suspect);
+  lease_.has_suspects = any_runs || std::ranges::any_of(population_.waiting(), suspect);
+  if (any_runs && PlanRunningSuspect()) return true;
+  if (lease_.draining || population_.running().size() >= max_running_) return false;
   Sequence* first = FirstWaiting();
   if (first == nullptr || !first->suspect() || !std::holds_alternative<Waiting>(first->state) ||
       !StartIfFits(*first)) {
@@ -32,10 +34,24 @@ bool Planner::PlanSuspectAlone() {
   return true;
 }
 
+// It stays alone until it gets further than before the refusals. Meanwhile the others keep what
+// they hold; when it lacks blocks, they run without it.
+bool Planner::PlanRunningSuspect() {
+  ReserveDecodeBlocks();
+  for (Sequence* sequence : population_.running()) {
+    if (!sequence->suspect() || !MayRun(*sequence) || NumMissingBlocks(*sequence) > 0) continue;
+    const Residency& residency = *sequence->running();
+    AddRow(*sequence,
+           std::min(PrefillBudget(), residency.planned_known - residency.planned_computed));
+    return true;
+  }
+  return false;
+}
+
 // Strictly in the policy's order: nobody overtakes a sequence that does not fit yet, or it might
 // never.
 Sequence* Planner::StartNext(const Sequence* rival) {
-  if (starved_ || population_.running().size() >= max_running_) return nullptr;
+  if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;
   while (Sequence* first = FirstWaiting()) {
     if (rival != nullptr && !Before(*first, *rival)) return nullptr;
     if (std::holds_alternative<Draining>(first->state)) return nullptr;

@@ -158,7 +158,10 @@ void Population::LeaveWorker(WorkerLease& lease) {
     if (residency->owner != nullptr) Resume(*residency->owner);
   }
   lease.fenced.clear();
-  for (Sequence* sequence : waiting_) sequence->num_refusals = 0;  // the next worker may take it
+  for (Sequence* sequence : waiting_) {
+    sequence->num_refusals = 0;  // the next worker may take it
+    sequence->furthest_computed = 0;
+  }
 }
 
 std::vector<SchedulerEvent> Population::TakeEvents() {

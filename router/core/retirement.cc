@@ -53,6 +53,12 @@ absl::Status Retirement::CheckStep(const StepOutcome& outcome) const {
   if (step.doomed && outcome.refusal.ok()) {
     return Internal("step {}: the worker ran it after it had refused an earlier one", step.step_id);
   }
+  // It is planned with nothing in flight and names only what the worker holds: planning it again
+  // would go on for ever.
+  if (step.rows.empty() && !outcome.refusal.ok()) {
+    return Internal("step {}: the worker refused it although it runs nothing: {}", step.step_id,
+                    Message(outcome.refusal));
+  }
   return absl::OkStatus();
 }
 
@@ -69,7 +75,6 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
     return;
   }
   Sequence& sequence = *residency.owner;
-  sequence.num_refusals = 0;
   if (told.error.ok()) TakePromptLogprobs(row, told);
   const auto num_kept = static_cast<uint32_t>(told.tokens.size());
   if (num_kept > 0) TakeTokens(sequence, told);
@@ -77,6 +82,10 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
   // computed is not known.
   if (told.error.ok()) {
     residency.num_computed = row.start + row.num_tokens + (num_kept > 0 ? num_kept - 1 : 0);
+    if (residency.num_computed > sequence.furthest_computed) {
+      sequence.furthest_computed = residency.num_computed;
+      sequence.num_refusals = 0;
+    }
     Publish(sequence, residency);
   }
   EndIfTold(sequence, told);
@@ -145,9 +154,10 @@ void Retirement::CountRefusal(const StepRecord& step, const absl::Status& refusa
     ++sequence->num_refusals;
     if (sequence->suspect()) lease_.has_suspects = true;
     if (sequence->num_refusals < kMaxRefusals) continue;
-    const absl::Status error =
-        Internal("the worker refused {} steps in a row that ran this sequence, the last with: {}",
-                 kMaxRefusals, refusal.ToString());
+    const absl::Status error = Internal(
+        "the worker refused {} steps that ran this sequence after its {} computed tokens, "
+        "the last with: {}",
+        kMaxRefusals, sequence->furthest_computed, refusal.ToString());
     population_.End(*sequence, {.error = error}, &lease_);
   }
 }

@@ -133,6 +133,23 @@ void Scheduler::DetachWorker(absl::Time /*now*/) {
 
 bool Scheduler::has_worker() const { return impl_->state.lease != nullptr; }
 
+void Scheduler::DrainWorker(absl::Time /*now*/) {
+  if (impl_->state.lease != nullptr) impl_->state.lease->draining = true;
+}
+
+uint32_t Scheduler::FailWithOutput(const absl::Status& reason, absl::Time /*now*/) {
+  LOCKSTEP_CHECK(!reason.ok(), "failing requests needs a reason");
+  Population& population = impl_->state.population;
+  uint32_t num_failed = 0;
+  for (const auto& [key, live] : population.requests()) {
+    if (!live->HasOutput()) continue;
+    population.EndAll(*live, {.error = reason}, impl_->state.lease.get());
+    ++num_failed;
+  }
+  population.ForgetEnded();
+  return num_failed;
+}
+
 std::optional<StepPlan> Scheduler::NextStep(absl::Time now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr || state.lease->contradicted) return std::nullopt;

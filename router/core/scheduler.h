@@ -66,7 +66,7 @@ struct FinishedEvent {
   std::optional<TokenId> stop_token;
   // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT (a
   // smaller worker came), RESOURCE_EXHAUSTED (KV blocks), INTERNAL (its steps are refused), the
-  // worker's own status for its row, or what FailAll was given.
+  // worker's own status for its row, or what FailAll or FailWithOutput was given.
   absl::Status error;
   uint32_t num_cached_tokens = 0;
   uint32_t num_generated_tokens = 0;
@@ -113,9 +113,16 @@ class Scheduler {
   absl::Status AttachWorker(const WorkerLimits& limits, absl::Time now);
   void DetachWorker(absl::Time now);
   bool has_worker() const;
+  // The worker will leave: nothing is started on this lease any more, what runs goes on to its end,
+  // and the rest waits for the next worker.
+  void DrainWorker(absl::Time now);
+  // The worker computes other bits than the one before it: fails, with `reason`, the requests of
+  // which anything was computed. Returns their number.
+  uint32_t FailWithOutput(const absl::Status& reason, absl::Time now);
 
   // The next step to send, if there is work, a worker, and room for one more step in flight. While
-  // anything is live and nothing is in flight, there is work.
+  // anything is live and nothing is in flight, there is work, unless the worker drains. Slots that
+  // were given up are work as well: the worker is told even when nothing is left to run.
   std::optional<StepPlan> NextStep(absl::Time now);
   // Results come in step order. INTERNAL when the outcome contradicts the recorded plan: nothing of
   // it is applied, no step is planned any more, and the caller must drop the lease (DetachWorker).

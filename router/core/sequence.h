@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,8 +49,9 @@ using SequenceState = std::variant<Gated, Waiting, Running, Draining, Ended>;
 
 struct LiveRequest;
 
-// A step that is refused so often with the same sequence in it will be refused for ever. The last
-// try is made with the sequence alone, so that it cannot take its batch mates with it.
+// A sequence whose steps are refused so often before it gets any further will be refused for ever.
+// On its last try it runs alone until it does get further, so that it cannot take batch mates with
+// it, nor they it.
 inline constexpr uint32_t kMaxRefusals = 3;
 
 // One sample of a request.
@@ -60,7 +62,10 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompt and everything that a worker's result brought
   uint32_t max_total_tokens = 0;
   uint32_t num_preemptions = 0;
-  uint32_t num_refusals = 0;  // steps that ran it and were refused, since one was not
+  uint32_t num_refusals = 0;  // steps that ran it and were refused, since its last progress
+  // Leading positions that this lease has ever computed. Only what is beyond is progress: what a
+  // restart computes again is not.
+  uint32_t furthest_computed = 0;
   std::optional<uint32_t> num_cached_tokens;  // of its first start
   SequenceState state;
 
@@ -98,10 +103,19 @@ struct LiveRequest {
   bool MayStart(const Sequence& sequence) const {
     return gate_open || sequence.sample_index == leader;
   }
+  // Tokens or prompt log-probabilities were computed, delivered or not, also of ended samples.
+  bool HasOutput() const;
 };
 
 inline uint32_t Sequence::num_generated() const {
   return tokens.empty() ? 0 : num_tokens() - request->num_prompt_tokens();
+}
+
+inline bool LiveRequest::HasOutput() const {
+  const bool describes_prompt =
+      request->sampling.num_prompt_logprobs >= 0 && num_prompt_tokens() > 1;
+  return (describes_prompt && next_prompt_logprob != 1) ||
+         std::ranges::any_of(samples, [](const Sequence& s) { return s.num_generated() > 0; });
 }
 
 }  // namespace lockstep::router

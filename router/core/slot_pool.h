@@ -22,6 +22,7 @@ class SlotPool {
   void Release(SlotId slot);
   // The worker drops its slots by itself (resync): there is nothing left to tell it.
   void ForgetReleased() { released_.clear(); }
+  bool has_released() const { return !released_.empty(); }
   // The slots released since the last call, in order of release.
   std::vector<SlotId> TakeReleased();
 

@@ -38,7 +38,7 @@ struct StepPlan {
   bool resync = false;  // the worker drops all slots before applying the step
   std::vector<SlotId> released;
   std::vector<StartedSlot> started;
-  std::vector<RunRow> rows;  // in batch order
+  std::vector<RunRow> rows;  // in batch order; none: the step only drops slots
   bool repeat_rows = false;  // rows are the last step's, none started anew, one token each
   // More than one only when every row decodes: the message then stands for so many steps, and
   // blocks are there for all of them. A row stops in between when it ends.

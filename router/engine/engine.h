@@ -51,7 +51,7 @@ class Engine {
   bool WaitUntilDrained(absl::Duration timeout) const {
     return admission_->WaitUntilNoneOpen(timeout);
   }
-  // Ends every request as aborted, with UNAVAILABLE.
+  // Ends every request as aborted, with UNAVAILABLE, also those that are submitted from now on.
   void CancelAll() { replica_.inbox().CancelAll(); }
 
   // A new request would be taken on and have a worker now.

@@ -40,7 +40,7 @@ struct InboxBatch {
   std::vector<Submission> submissions;
   std::vector<SequenceStop> stops;
   std::vector<Cancellation> cancellations;
-  bool cancel_all = false;
+  bool cancel_all = false;  // and nothing is taken on afterwards
 };
 
 // Where other threads leave messages for a replica's loop; none of them ever waits. Bounded by what

@@ -107,9 +107,8 @@ void LiveRequests::DeliverTo(LiveRequest& live, AdmittedEvent event, absl::Time 
   metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
 }
 
-void LiveRequests::DeliverTo(LiveRequest& live, PromptLogprobsEvent event, absl::Time now) {
-  if (!live.submission.outbox->AddPromptLogprobs(std::move(event.entries)))
-    EndSlowReader(live, now);
+void LiveRequests::DeliverTo(LiveRequest& live, PromptLogprobsEvent event, absl::Time /*now*/) {
+  live.submission.outbox->AddPromptLogprobs(std::move(event.entries));
 }
 
 void LiveRequests::DeliverTo(LiveRequest& live, TokensEvent event, absl::Time now) {

@@ -40,12 +40,10 @@ void Outbox::Admit(uint32_t num_cached_tokens, absl::Time now) {
   has_news_ = true;
 }
 
-bool Outbox::AddPromptLogprobs(std::vector<TokenLogprobs> entries) {
+void Outbox::AddPromptLogprobs(std::vector<TokenLogprobs> entries) {
   MutexLock lock(mutex_);
-  if (!Reserve(BytesOf(entries))) return false;
   pending_.prompt_logprobs = std::move(entries);
   has_news_ = true;
-  return true;
 }
 
 bool Outbox::AddTokens(TokensEvent event, absl::Time now) {

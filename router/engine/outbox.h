@@ -44,8 +44,9 @@ struct RequestOutput {
 
 // From the loop to the reader of one request. A reader that lags finds everything since its last
 // Take merged into one output, so the loop never waits for it; when more than `max_pending_bytes`
-// have merged, the outbox refuses more and the loop ends the request. One writer (the loop thread),
-// one reader at a time.
+// have merged, the outbox refuses more and the loop ends the request. The prompt's
+// log-probabilities do not count: they come once, at whatever size validation let through. One
+// writer (the loop thread), one reader at a time.
 class Outbox {
  public:
   // `on_ready` is called on the loop thread after news came that no Take has fetched yet; it must
@@ -54,8 +55,8 @@ class Outbox {
 
   // --- the loop; nothing after End ---
   void Admit(uint32_t num_cached_tokens, absl::Time now);
+  void AddPromptLogprobs(std::vector<TokenLogprobs> entries);
   // False when the reader is too far behind: the output is then not kept.
-  bool AddPromptLogprobs(std::vector<TokenLogprobs> entries);
   bool AddTokens(TokensEvent event, absl::Time now);
   void EndSample(const FinishedEvent& event, absl::Time now);
   void End(absl::Status status);

@@ -55,6 +55,7 @@ void Replica::Process(InboxBatch batch) {
     Cancel(cancellation.request, cancellation.cause, now);
   }
   if (batch.cancel_all) {
+    shutting_down_ = true;
     for (const RequestKey key : live_.keys()) Cancel(key, CancelCause::kShutdown, now);
   }
   ExpireWaits(now);
@@ -67,7 +68,7 @@ void Replica::Process(InboxBatch batch) {
 }
 
 absl::Time Replica::NextWakeup() const {
-  absl::Time next = std::min(scheduler_.NextDeadline(), StepDeadline());
+  absl::Time next = std::min(scheduler_.NextDeadline(), WorkerDeadline());
   if (epoch_ == 0 && !live_.empty()) next = std::min(next, lost_at_ + config_.failover_wait);
   return next;
 }
@@ -87,16 +88,33 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
   }
   incarnation_ = event.description.incarnation();
   spdlog::info(
-      "worker attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} "
-      "slots, {} requests resume",
+      "worker attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} slots",
       epoch_, incarnation_, event.description.weights_dtype(), event.description.device(),
-      limits.num_blocks, limits.block_size_tokens, limits.max_slots, live_.size());
-  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
-      .Increment(static_cast<double>(live_.size()));
+      limits.num_blocks, limits.block_size_tokens, limits.max_slots);
+  ResumeRequests(event.description, now);
   SetWorker(WorkerState::kReady, fmt::format("ready: {}", event.description.device()),
             absl::InfiniteFuture());
   MutexLock lock(mutex_);
   status_.description = std::move(event.description);
+}
+
+void Replica::ResumeRequests(const worker::v1::DescribeResponse& description, absl::Time now) {
+  const Bits bits = {.numerics_id = description.numerics_id(),
+                     .weights_fingerprint = description.weights_fingerprint()};
+  uint32_t num_failed = 0;
+  if (bits_.has_value() && *bits_ != bits) {
+    const absl::Status reason = MakeError(
+        absl::StatusCode::kAborted,
+        "the worker that came back computes other bits: numerics id {:016x} and weights {:016x} "
+        "instead of {:016x} and {:016x}; what was begun before cannot be continued",
+        bits.numerics_id, bits.weights_fingerprint, bits_->numerics_id, bits_->weights_fingerprint);
+    num_failed = scheduler_.FailWithOutput(reason, now);
+    spdlog::warn("{} requests fail: {}", num_failed, Message(reason));
+  }
+  bits_ = bits;
+  const auto num_resumed = static_cast<double>(live_.size()) - num_failed;
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed).Increment(num_resumed);
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed).Increment(num_failed);
 }
 
 void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
@@ -123,6 +141,7 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
   if (const absl::Status status = scheduler_.Apply(*std::move(outcome), now); !status.ok()) {
     return BreakLease(Annotate(status, "step result"), now);
   }
+  if (result.draining() && !worker_draining_) NoteDraining(now);
   const absl::Duration router_time = step.router_time + (context_.clock->Now() - start);
   metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
   metrics_.step_rtt_seconds->Observe(absl::ToDoubleSeconds(now - step.sent_at));
@@ -142,6 +161,13 @@ void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
                                              : WorkerState::kConnecting);
 }
 
+void Replica::NoteDraining(absl::Time now) {
+  spdlog::info("worker drains: epoch {}; nothing new is started on it", epoch_);
+  worker_draining_ = true;
+  scheduler_.DrainWorker(now);
+  SetWorker(WorkerState::kDraining, "the worker is shutting down", absl::InfiniteFuture());
+}
+
 void Replica::NoteUnusable(const absl::Status& reason, WorkerState state) {
   lost_reason_ = reason;
   SetWorker(state, Message(reason), lost_at_);
@@ -156,6 +182,7 @@ void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
   spdlog::warn("worker lost: epoch {}, {} steps in flight, {} requests wait for it: {}", epoch_,
                in_flight_.size(), live_.size(), Message(reason));
   epoch_ = 0;
+  worker_draining_ = false;
   in_flight_.clear();
   lost_at_ = now;
   lost_reason_ = reason;
@@ -165,11 +192,13 @@ void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
 
 void Replica::ExpireWaits(absl::Time now) {
   scheduler_.ExpireDeadlines(now);
-  if (now >= StepDeadline()) {
-    BreakLease(
-        MakeError(absl::StatusCode::kDeadlineExceeded, "step {} had no result after {}",
-                  in_flight_.front().plan.step_id, absl::FormatDuration(config_.step_timeout)),
-        now);
+  if (now >= WorkerDeadline()) {
+    const std::string what =
+        in_flight_.empty() ? "the drained worker did not end its lease"
+                           : fmt::format("step {} had no result", in_flight_.front().plan.step_id);
+    BreakLease(MakeError(absl::StatusCode::kDeadlineExceeded, "{} after {}", what,
+                         absl::FormatDuration(config_.step_timeout)),
+               now);
   }
   if (epoch_ == 0 && !live_.empty() && now - lost_at_ >= config_.failover_wait) {
     metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed)
@@ -181,8 +210,10 @@ void Replica::ExpireWaits(absl::Time now) {
   }
 }
 
-absl::Time Replica::StepDeadline() const {
-  if (in_flight_.empty()) return absl::InfiniteFuture();
+absl::Time Replica::WorkerDeadline() const {
+  if (in_flight_.empty()) {
+    return worker_draining_ ? last_result_at_ + config_.step_timeout : absl::InfiniteFuture();
+  }
   // Steps run one after the other: the oldest began when the one before it was done.
   return std::max(in_flight_.front().sent_at, last_result_at_) + config_.step_timeout;
 }
@@ -193,9 +224,11 @@ void Replica::SendSteps(absl::Time now) {
     std::optional<StepPlan> plan = scheduler_.NextStep(now);
     if (!plan.has_value()) return;
     context_.link->Send(EncodeStep(*plan, epoch_));
-    metrics_.step_batch_sequences->Observe(static_cast<double>(plan->rows.size()));
-    metrics_.At(metrics_.step_tokens, StepPhase::kPrefill).Observe(plan->num_prefill_tokens);
-    metrics_.At(metrics_.step_tokens, StepPhase::kDecode).Observe(plan->num_decode_tokens);
+    if (!plan->rows.empty()) {
+      metrics_.step_batch_sequences->Observe(static_cast<double>(plan->rows.size()));
+      metrics_.At(metrics_.step_tokens, StepPhase::kPrefill).Observe(plan->num_prefill_tokens);
+      metrics_.At(metrics_.step_tokens, StepPhase::kDecode).Observe(plan->num_decode_tokens);
+    }
     in_flight_.push_back(
         {.plan = std::move(*plan), .sent_at = now, .router_time = context_.clock->Now() - start});
   }
@@ -204,7 +237,8 @@ void Replica::SendSteps(absl::Time now) {
 // --- requests ---
 
 void Replica::Accept(Submission submission, absl::Time now) {
-  absl::Status status = CheckWorker();
+  absl::Status status =
+      shutting_down_ ? absl::UnavailableError("the router is shutting down") : CheckWorker();
   if (status.ok()) status = scheduler_.Submit(submission.request, now);
   if (status.ok()) {
     live_.Add(std::move(submission));
@@ -233,7 +267,10 @@ void Replica::DeliverEvents(absl::Time now) {
 absl::Status Replica::CheckWorker() const {
   const absl::Time now = context_.clock->Now();
   MutexLock lock(mutex_);
-  if (status_.worker_state == WorkerState::kReady) return absl::OkStatus();
+  if (status_.worker_state == WorkerState::kReady ||
+      status_.worker_state == WorkerState::kDraining) {
+    return absl::OkStatus();
+  }
   if (now - status_.lost_at < config_.no_worker_grace) return absl::OkStatus();
   return Unavailable("no worker is attached: {}", status_.worker_text);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/clock.h"
@@ -20,7 +21,8 @@ namespace lockstep::router {
 
 struct ReplicaConfig {
   SchedulerConfig scheduler;
-  absl::Duration step_timeout = absl::Seconds(60);    // without a result for so long: a hung worker
+  // Without a result, or still there after it drained, for so long: a hung worker.
+  absl::Duration step_timeout = absl::Seconds(60);
   absl::Duration failover_wait = absl::Seconds(30);   // requests outlive a lost worker this long
   absl::Duration no_worker_grace = absl::Seconds(2);  // then new requests are refused at once
 
@@ -57,7 +59,8 @@ class Replica {
 
   ReplicaStatus status() const;
   WorkerState worker_state() const;
-  // OK when a new request has a worker or may soon have one again; else UNAVAILABLE saying why.
+  // OK when a new request has a worker or may soon have one again (one that drains is about to be
+  // replaced); else UNAVAILABLE saying why.
   absl::Status CheckWorker() const;
 
  private:
@@ -70,14 +73,19 @@ class Replica {
   void HandleLinkEvent(LinkUp event, absl::Time now);
   void HandleLinkEvent(LinkResult event, absl::Time now);
   void HandleLinkEvent(LinkDown event, absl::Time now);
+  // Requests resume on a worker that computes what the last one would have; otherwise those that
+  // have output fail.
+  void ResumeRequests(const worker::v1::DescribeResponse& description, absl::Time now);
+  void NoteDraining(absl::Time now);
   void LoseWorker(const absl::Status& reason, absl::Time now);
   void NoteUnusable(const absl::Status& reason, WorkerState state);
   void BreakLease(const absl::Status& reason, absl::Time now);
   void Accept(Submission submission, absl::Time now);
   void Cancel(RequestKey key, CancelCause cause, absl::Time now);
   void ExpireWaits(absl::Time now);
-  // When the oldest step in flight has kept the worker busy for too long; never without one.
-  absl::Time StepDeadline() const;
+  // When the worker has kept us waiting for too long: for the oldest step in flight, or for the end
+  // of a lease on which nothing runs any more. Never while we wait for nothing.
+  absl::Time WorkerDeadline() const;
   void SendSteps(absl::Time now);
 
   void DeliverEvents(absl::Time now);
@@ -92,8 +100,17 @@ class Replica {
   Scheduler scheduler_;
   LiveRequests live_;
 
+  struct Bits {  // workers that agree in both compute the same
+    uint64_t numerics_id = 0;
+    uint64_t weights_fingerprint = 0;
+    bool operator==(const Bits&) const = default;
+  };
+
   uint64_t epoch_ = 0;  // of the lease; 0: none
   uint64_t incarnation_ = 0;
+  std::optional<Bits> bits_;      // of the lease now or last
+  bool worker_draining_ = false;  // the lease's worker is about to leave
+  bool shutting_down_ = false;    // everything was cancelled: nothing is taken on any more
   std::deque<StepInFlight> in_flight_;
   absl::Time last_result_at_ = absl::InfinitePast();
   absl::Time lost_at_ = absl::InfinitePast();

@@ -26,8 +26,8 @@ constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cached", "fenced"};
 constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
-constexpr std::array<std::string_view, 4> kWorkerStateNames = {"connecting", "ready", "lost",
-                                                               "mismatched"};
+constexpr std::array<std::string_view, 5> kWorkerStateNames = {"connecting", "ready", "draining",
+                                                               "lost", "mismatched"};
 
 // Adds series to one registry, all with the label `model`.
 class Builder {

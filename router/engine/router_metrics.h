@@ -14,7 +14,7 @@
 
 namespace lockstep::router {
 
-enum class WorkerState { kConnecting, kReady, kLost, kMismatched };
+enum class WorkerState { kConnecting, kReady, kDraining, kLost, kMismatched };
 std::string_view WorkerStateName(WorkerState state);
 
 enum class FinishedAs { kStop, kLength, kAbort, kError };
@@ -67,7 +67,7 @@ struct RouterMetrics {
   std::array<prometheus::Histogram*, 2> step_tokens;  // by StepPhase
   prometheus::Histogram* scheduler_step_seconds;
   prometheus::Histogram* step_rtt_seconds;
-  std::array<prometheus::Gauge*, 4> worker_state;  // by WorkerState
+  std::array<prometheus::Gauge*, 5> worker_state;  // by WorkerState
   prometheus::Counter* worker_restarts_total;
 };
 

@@ -17,11 +17,11 @@ inline constexpr uint32_t kOldestStepProtocolVersion = 1;
 // What the router loaded and a worker must agree with.
 struct ExpectedModel {
   uint64_t model_fingerprint = 0;
-  uint64_t tokenizer_fingerprint = 0;
-  uint32_t vocab_size = 0;  // of the model
+  uint64_t tokenizer_fingerprint = 0;  // common/tokenizer_fingerprint.h
+  uint32_t vocab_size = 0;             // of the model
 };
 
-// FAILED_PRECONDITION naming every field that does not fit. A worker that does not read the
+// FAILED_PRECONDITION naming every field that does not fit. A worker whose model came without a
 // tokenizer announces a tokenizer fingerprint of 0, which fits any.
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <queue>
 
-#include "common/hash.h"
 #include "common/status.h"
 #include "router/text/byte_alphabet.h"
 
@@ -71,17 +70,11 @@ BpeModel BpeModel::Builder::Build(const Options& options) const {
   for (size_t byte = 0; byte < model.byte_ids_.size(); ++byte) {
     model.byte_ids_[byte] = Find(ByteToAlphabet(static_cast<uint8_t>(byte))).value_or(kNoToken);
   }
-  uint64_t fingerprint =
-      Hash64(fmt::format("{} {} {}", options.ignore_merges, options.unknown_id.value_or(kNoToken),
-                         options.fuse_unknown));
-  for (const std::string& text : texts_) fingerprint = CombineHashes(fingerprint, Hash64(text));
   model.pairs_ = PairTable(merges_.size());
   for (size_t rank = 0; rank < merges_.size(); ++rank) {
     const Merge& merge = merges_[rank];
     model.pairs_.Set(merge.left, merge.right, {static_cast<uint32_t>(rank), merge.merged});
-    fingerprint = CombineHashes(fingerprint, uint64_t{merge.left} << 32 | merge.right);
   }
-  model.fingerprint_ = fingerprint;
   model.AddWholeTokens(*this);
   return model;
 }

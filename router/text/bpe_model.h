@@ -58,8 +58,6 @@ class BpeModel {
   // token to stand for it is left out and returned (the first of them).
   std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids) const;
 
-  uint64_t fingerprint() const { return fingerprint_; }
-
  private:
   BpeModel() = default;
 
@@ -73,7 +71,6 @@ class BpeModel {
   std::array<TokenId, 256> byte_ids_{};
   PairTable pairs_;
   ByteTable whole_tokens_;
-  uint64_t fingerprint_ = 0;
 };
 
 }  // namespace lockstep::router

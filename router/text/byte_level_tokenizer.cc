@@ -1,9 +1,7 @@
 #include <absl/container/flat_hash_map.h>
-#include <fmt/ranges.h>
 
 #include <utility>
 
-#include "common/hash.h"
 #include "common/status.h"
 #include "router/text/byte_alphabet.h"
 #include "router/text/nfc.h"
@@ -38,8 +36,7 @@ class ByteLevelTokenizer final : public Tokenizer {
         tokens_(std::move(tokens)),
         bos_token_id_(parts.bos_token_id),
         eos_token_id_(parts.eos_token_id),
-        chat_template_(std::move(parts.chat_template)),
-        fingerprint_(ComputeFingerprint(parts.added_tokens)) {
+        chat_template_(std::move(parts.chat_template)) {
     for (const AddedToken& token : parts.added_tokens) ids_by_bytes_[token.content] = token.id;
     for (TokenId id = 0; id < tokens_.size(); ++id) {
       if (!tokens_[id].bytes.empty()) ids_by_bytes_.try_emplace(tokens_[id].bytes, id);
@@ -65,7 +62,6 @@ class ByteLevelTokenizer final : public Tokenizer {
     return it->second;
   }
   const std::string& chat_template() const override { return chat_template_; }
-  uint64_t Fingerprint() const override { return fingerprint_; }
 
  private:
   // What one call of Encode has produced so far.
@@ -75,7 +71,6 @@ class ByteLevelTokenizer final : public Tokenizer {
     bool pattern_failed = false;
   };
 
-  uint64_t ComputeFingerprint(const std::vector<AddedToken>& added_tokens) const;
   // Text without raw added tokens.
   absl::Status EncodeSegment(std::string_view text, bool match_special, Encoding& out) const;
 
@@ -89,24 +84,8 @@ class ByteLevelTokenizer final : public Tokenizer {
   const std::optional<TokenId> bos_token_id_;
   const std::optional<TokenId> eos_token_id_;
   const std::string chat_template_;
-  const uint64_t fingerprint_;
   absl::flat_hash_map<std::string, TokenId> ids_by_bytes_;
 };
-
-uint64_t ByteLevelTokenizer::ComputeFingerprint(const std::vector<AddedToken>& added_tokens) const {
-  uint64_t hash = bpe_.fingerprint();
-  const auto mix = [&hash](std::string_view text) { hash = CombineHashes(hash, Hash64(text)); };
-  mix(normalize_nfc_ ? "NFC" : "");
-  for (const PreTokenizer::Stage& stage : pre_tokenizer_.stages()) {
-    mix(fmt::format("{} {}", stage.add_prefix_space, stage.definition));
-  }
-  for (const AddedToken& token : added_tokens) {
-    mix(fmt::format("{} {} {} {} {} {} {}", token.id, token.special, token.single_word,
-                    token.lstrip, token.rstrip, token.normalized, token.content));
-  }
-  mix(fmt::format("{} | {}", fmt::join(prefix_ids_, " "), fmt::join(suffix_ids_, " ")));
-  return hash;
-}
 
 absl::StatusOr<std::vector<TokenId>> ByteLevelTokenizer::Encode(
     std::string_view text, const EncodeOptions& options) const {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,14 +42,11 @@ class PreTokenizer {
   struct Stage {
     std::unique_ptr<const Splitter> splitter;  // null: leaves pieces whole
     bool add_prefix_space = false;             // in front of every piece that lacks one
-    std::string definition;                    // equal definitions split equally
   };
   explicit PreTokenizer(std::vector<Stage> stages) : stages_(std::move(stages)) {}
 
   // Calls `sink` for every piece in order; false when a pattern gave up.
   bool Split(std::string_view text, absl::FunctionRef<void(std::string_view)> sink) const;
-
-  const std::vector<Stage>& stages() const { return stages_; }
 
  private:
   bool SplitFrom(size_t stage_index, std::string_view text,

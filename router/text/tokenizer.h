@@ -32,8 +32,7 @@ class Tokenizer {
   // tokenizer.ggml.* metadata.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromGguf(const GgufFile& file);
   // A model folder (tokenizer.json, and if there, tokenizer_config.json and chat_template.jinja) or
-  // a
-  // *.gguf file.
+  // a *.gguf file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& path);
 
   virtual ~Tokenizer() = default;
@@ -61,8 +60,6 @@ class Tokenizer {
   virtual std::optional<TokenId> FindToken(std::string_view content) const = 0;
   // Jinja source of the model's chat template; empty if it has none.
   virtual const std::string& chat_template() const = 0;
-  // Hash of everything that changes ids; the same on every machine.
-  virtual uint64_t Fingerprint() const = 0;
 };
 
 }  // namespace lockstep::router

@@ -97,11 +97,9 @@ class Reader {
       return Unsupported("pre", name, known);
     }
     if (recipe_->single_digits) {
-      parts_.pre_tokenizer.push_back(
-          {.splitter = MakeDigitSplitter(true), .definition = "digits individual"});
+      parts_.pre_tokenizer.push_back({.splitter = MakeDigitSplitter(true)});
     }
-    parts_.pre_tokenizer.push_back({.splitter = MakeKnownSplitter(recipe_->pattern),
-                                    .definition = std::string(PatternSource(recipe_->pattern))});
+    parts_.pre_tokenizer.push_back({.splitter = MakeKnownSplitter(recipe_->pattern)});
     parts_.bpe.ignore_merges = recipe_->ignore_merges;
     parts_.normalize_nfc = recipe_->normalize_nfc;
     return absl::OkStatus();

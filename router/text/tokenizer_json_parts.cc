@@ -67,10 +67,7 @@ absl::StatusOr<PreTokenizer::Stage> ReadByteLevel(const JsonNode& node) {
   PreTokenizer::Stage stage;
   LOCKSTEP_ASSIGN_OR_RETURN(stage.add_prefix_space, node.BoolMember("add_prefix_space", true));
   LOCKSTEP_ASSIGN_OR_RETURN(const bool use_regex, node.BoolMember("use_regex", true));
-  if (use_regex) {
-    stage.splitter = MakeKnownSplitter(KnownPattern::kGpt2);
-    stage.definition = std::string(PatternSource(KnownPattern::kGpt2));
-  }
+  if (use_regex) stage.splitter = MakeKnownSplitter(KnownPattern::kGpt2);
   return stage;
 }
 
@@ -79,7 +76,6 @@ absl::StatusOr<PreTokenizer::Stage> ReadDigits(const JsonNode& node) {
   LOCKSTEP_ASSIGN_OR_RETURN(const bool individual, node.BoolMember("individual_digits", false));
   PreTokenizer::Stage stage;
   stage.splitter = MakeDigitSplitter(individual);
-  stage.definition = individual ? "digits individual" : "digits";
   return stage;
 }
 
@@ -98,7 +94,6 @@ absl::StatusOr<PreTokenizer::Stage> ReadSplit(const JsonNode& node) {
       behavior.value() == "Isolated" || (behavior.value() == "Removed" && invert && known);
   if (!keeps_everything) return behavior.Unexpected("\"Isolated\"");
   PreTokenizer::Stage stage;
-  stage.definition = source;
   if (known) {
     stage.splitter = MakeKnownSplitter(*known);
     return stage;

@@ -49,6 +49,9 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
+// Claims remembered while none of them arrives.
+constexpr size_t kMaxClaims = 64;
+
 enum Tag : uintptr_t { kStarted = 1, kRead, kWritten, kFinished };
 
 void* AsTag(Tag tag) { return reinterpret_cast<void*>(tag); }
@@ -212,10 +215,14 @@ class GrpcStepLink::Impl {
   }
 
   wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
+    const uint64_t held = description.last_epoch();
+    while (!claimed_.empty() && claimed_.front() < held) claimed_.pop_front();
+    const bool ours = !claimed_.empty() && claimed_.front() == held;
     // Time makes epochs of a restarted router higher than those of its former life.
     const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
-    const bool ours = last_epoch_ != 0 && description.last_epoch() == last_epoch_;
-    last_epoch_ = std::max({last_epoch_ + 1, description.last_epoch() + 1, now});
+    last_epoch_ = std::max({last_epoch_ + 1, held + 1, now});
+    claimed_.push_back(last_epoch_);
+    if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
     wire::StepRequest claim;
     claim.set_epoch(last_epoch_);
     claim.mutable_claim()->set_takeover(config_.takeover || ours);
@@ -316,7 +323,10 @@ class GrpcStepLink::Impl {
   const WorkerClientConfig config_;
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
-  uint64_t last_epoch_ = 0;                         // the link's thread only
+  uint64_t last_epoch_ = 0;  // the link's thread only
+  // Ascending epochs that the worker may have granted: of a claim that was not answered nobody
+  // knows whether it arrived until Describe tells the last epoch granted. The link's thread only.
+  std::deque<uint64_t> claimed_;
   std::mt19937_64 random_{std::random_device{}()};  // the link's thread only
 
   Mutex mutex_;

@@ -55,5 +55,15 @@ TEST(AddressTest, RefusesEverythingElseQuotingIt) {
   }
 }
 
+TEST(AddressTest, LoopbackIsWhatOnlyThisMachineReaches) {
+  for (const char* host : {"localhost", "::1", "127.0.0.1", "127.3.2.1"}) {
+    EXPECT_TRUE(IsLoopback({host, 1})) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "worker", "localhost.example",
+                           "127.example", "127.0.0.1.example", "127.1", "::ffff:127.0.0.1"}) {
+    EXPECT_FALSE(IsLoopback({host, 1})) << host;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Runs a fuzz target over every file of the folders given, without libFuzzer. Exits 1 when no file was
-// found, so that an empty corpus cannot pass.
+// Runs a fuzz target over every file of the folders given, without libFuzzer. Exits 1 when no file
+// was found, so that an empty corpus cannot pass.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -7,7 +7,6 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr char kModel[] = "tests/golden/tiny-llama";
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
 std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
@@ -16,10 +15,10 @@ std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
 
 }  // namespace
 
-void ProcessTest::StartWorker(const std::string& listen) {
-  auto worker = ChildProcess::Start({LOCKSTEP_BIN_DIR "/lockstep-worker",
-                                     std::string("--model=") + kModel, "--listen=" + listen,
-                                     "--admin_listen=127.0.0.1:0", "--threads=1", "--log_level=warn"});
+void ProcessTest::StartWorker(const std::string& listen, const std::string& model) {
+  auto worker = ChildProcess::Start({LOCKSTEP_BIN_DIR "/lockstep-worker", "--model=" + model,
+                                     "--listen=" + listen, "--admin_listen=127.0.0.1:0",
+                                     "--threads=1", "--log_level=warn"});
   ASSERT_TRUE(worker.ok()) << worker.status();
   worker_.emplace(*std::move(worker));
 }
@@ -28,22 +27,25 @@ void ProcessTest::RestartWorker() { StartWorker(worker_->grpc_address()); }
 
 void ProcessTest::StartFleet(const std::vector<std::string>& router_flags) {
   ASSERT_NO_FATAL_FAILURE(StartWorker("127.0.0.1:0"));
+  ASSERT_NO_FATAL_FAILURE(StartRouter(router_flags));
+  ExpectWorkerStateBecomes("ready");
+}
+
+void ProcessTest::StartRouter(const std::vector<std::string>& flags) {
   std::vector<std::string> arguments = {
-      LOCKSTEP_BIN_DIR "/lockstep-router", std::string("--model=") + kModel,
-      "--worker=" + worker_->grpc_address(), "--listen=127.0.0.1:0", "--admin_listen=127.0.0.1:0",
-      "--log_level=warn"};
-  arguments.insert(arguments.end(), router_flags.begin(), router_flags.end());
+      LOCKSTEP_BIN_DIR "/lockstep-router",   std::string("--model=") + kModel,
+      "--worker=" + worker_->grpc_address(), "--listen=127.0.0.1:0",
+      "--admin_listen=127.0.0.1:0",          "--log_level=warn"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
   auto router = ChildProcess::Start(arguments);
   ASSERT_TRUE(router.ok()) << router.status();
   router_.emplace(*std::move(router));
   channel_ = grpc::CreateChannel(router_->grpc_address(), grpc::InsecureChannelCredentials());
   stub_ = lockstep::v1::Generation::NewStub(channel_);
-  ExpectMetricBecomes("lockstep_router_worker_state{model=\"tiny-llama\",state=\"ready\",worker=\"" +
-                          worker_->grpc_address() + "\"}",
-                      1);
 }
 
-lockstep::v1::GenerateRequest ProcessTest::Request(std::vector<uint32_t> prompt, uint32_t max_tokens) {
+lockstep::v1::GenerateRequest ProcessTest::Request(std::vector<uint32_t> prompt,
+                                                   uint32_t max_tokens) {
   lockstep::v1::GenerateRequest request;
   request.mutable_token_ids()->mutable_ids()->Assign(prompt.begin(), prompt.end());
   request.mutable_sampling()->set_temperature(0);
@@ -89,9 +91,16 @@ void ProcessTest::ExpectMetricBecomes(const std::string& name_and_labels, double
   EXPECT_EQ(seen, value) << name_and_labels;
 }
 
+void ProcessTest::ExpectWorkerStateBecomes(const std::string& state) {
+  ExpectMetricBecomes("lockstep_router_worker_state{model=\"tiny-llama\",state=\"" + state +
+                          "\",worker=\"" + worker_->grpc_address() + "\"}",
+                      1);
+}
+
 void ProcessTest::ExpectNothingHeld() {
   for (const std::string state : {"used", "fenced"}) {
-    ExpectMetricBecomes("lockstep_router_kv_blocks{model=\"tiny-llama\",state=\"" + state + "\"}", 0);
+    ExpectMetricBecomes("lockstep_router_kv_blocks{model=\"tiny-llama\",state=\"" + state + "\"}",
+                        0);
   }
   for (const std::string gauge : {"running_requests", "queue_requests", "queue_tokens"}) {
     ExpectMetricBecomes("lockstep_router_" + gauge + "{model=\"tiny-llama\"}", 0);

@@ -18,16 +18,22 @@ namespace lockstep::testing {
 // What a client saw of one request.
 struct Answer {
   grpc::Status status;
-  std::vector<std::vector<uint32_t>> tokens;  // per index
-  std::vector<lockstep::v1::Finish> finishes; // in order of arrival
+  std::vector<std::vector<uint32_t>> tokens;   // per index
+  std::vector<lockstep::v1::Finish> finishes;  // in order of arrival
   uint32_t cached_tokens = 0;
 };
 
-// One router and one worker of tests/golden/tiny-llama, as processes on loopback, and clients of theirs.
+// One router and one worker of tests/golden/tiny-llama, as processes on loopback, and clients of
+// theirs.
 class ProcessTest : public ::testing::Test {
  protected:
+  static constexpr char kModel[] = "tests/golden/tiny-llama";
+
   // Both, on free ports, until the router has attached the worker. Fails fatally.
   void StartFleet(const std::vector<std::string>& router_flags = {});
+  // One after the other, for tests in which they differ or do not get along.
+  void StartWorker(const std::string& listen, const std::string& model = kModel);
+  void StartRouter(const std::vector<std::string>& flags = {});
   // At the address of the worker before it, so that the router finds it again.
   void RestartWorker();
 
@@ -43,6 +49,7 @@ class ProcessTest : public ::testing::Test {
 
   // Scrapes the router until `series` has `value`; fails the test after 30 s.
   void ExpectMetricBecomes(const std::string& name_and_labels, double value);
+  void ExpectWorkerStateBecomes(const std::string& state);
   double Metric(const std::string& name_and_labels);
   // No block used or fenced, nothing running or waiting.
   void ExpectNothingHeld();
@@ -51,8 +58,6 @@ class ProcessTest : public ::testing::Test {
   std::optional<ChildProcess> router_;
 
  private:
-  void StartWorker(const std::string& listen);
-
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<lockstep::v1::Generation::Stub> stub_;
 };

@@ -1,5 +1,5 @@
-// Faults over real processes and loopback gRPC: clients that leave, deadlines, lost workers, bad input,
-// full queues, drains.
+// Faults over real processes and loopback gRPC: clients that leave, deadlines, lost workers, bad
+// input, full queues, drains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -110,7 +110,8 @@ TEST_F(ProcessTest, WorkerKilledMidStepAndRestartedIsInvisible) {
     EXPECT_TRUE(answers[i].status.ok()) << answers[i].status.error_message();
     EXPECT_EQ(answers[i].tokens, undisturbed[i].tokens) << "stream " << i;
   }
-  EXPECT_GE(Metric("lockstep_router_requests_retried_total{model=\"tiny-llama\",outcome=\"resumed\"}"), 1)
+  EXPECT_GE(
+      Metric("lockstep_router_requests_retried_total{model=\"tiny-llama\",outcome=\"resumed\"}"), 1)
       << "every stream had ended before the worker died";
   ExpectNothingHeld();
 }

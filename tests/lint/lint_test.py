@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
+import programs
 import repository_checks
 import source_checks
 
@@ -201,6 +202,43 @@ class RepositoryTest(LintTest):
                 target.chmod(mode)
                 self.assert_finds(repository_checks.check_scripts, expected)
                 target.unlink()
+
+
+class ProgramsTest(unittest.TestCase):
+    SCRAPE = ("# TYPE lockstep_router_requests_total counter\n"
+              'lockstep_router_requests_total{model="m",code="OK"} 1\n'
+              'lockstep_router_requests_total{model="m",code="a \\" b"} 0\n'
+              "# TYPE lockstep_worker_step_seconds histogram\n"
+              'lockstep_worker_step_seconds_bucket{part="gpu",le="+Inf"} 1\n'
+              'lockstep_worker_step_seconds_sum{part="gpu"} 0.5\n'
+              "# TYPE lockstep_worker_kv_blocks gauge\nlockstep_worker_kv_blocks 7\n")
+    DOCUMENT = ("| `lockstep_router_requests_total` | counter | `code` | x |\n"
+                "| `lockstep_worker_step_seconds` | histogram | `part`: gpu | x |\n"
+                "| `lockstep_worker_kv_blocks` | gauge | | x |\n")
+
+    def differences(self, document):
+        return list(programs.metric_differences(programs.metrics_in_scrape(self.SCRAPE),
+                                                programs.metrics_in_document(document)))
+
+    def test_lets_a_true_table_of_metrics_pass(self):
+        self.assertEqual(self.differences(self.DOCUMENT), [])
+        self.assertEqual(programs.metrics_in_scrape(self.SCRAPE).keys(),
+                         programs.metrics_in_document(self.DOCUMENT).keys())
+
+    def test_finds_wrong_kinds_labels_and_values(self):
+        for true, wrong, expected in (("| gauge |", "| counter |", "is a gauge, but documented as counter"),
+                                      ("`code`", "", "label code exists, but is not documented"),
+                                      ("`code`", "`code`, `state`", "label state is documented, but does not exist"),
+                                      ("`part`: gpu", "`part`: gpu, host", "part host is documented, but does not"),
+                                      ("`part`: gpu", "`part`: host; `x`", "part gpu exists, but is not")):
+            with self.subTest(expected=expected):
+                found = self.differences(self.DOCUMENT.replace(true, wrong))
+                self.assertTrue(any(expected in line for line in found), found)
+
+    def test_reads_the_table_of_threads(self):
+        self.assertEqual(programs.threads_in_document("| router | `text-0`, `text-1`, ... | a | b |\n"
+                                                      "| both | `admin` | a | b |\n| router | gRPC's own | a | b |\n"),
+                         {"router text-N", "router admin", "worker admin"})
 
 
 if __name__ == "__main__":

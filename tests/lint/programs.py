@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Compares the programs with their documents: every flag that --help lists is in docs/configuration.md,
-every metric that a served request leaves behind is in docs/metrics.md, and nothing there is made up.
+every metric, label and listed label value that a served request leaves behind is in docs/metrics.md, every
+thread that serves it is in docs/architecture.md, and nothing there is made up.
 
     python3 tests/lint/programs.py --bin build/dev/bin
 """
 
 import argparse
+import collections
 import contextlib
 import pathlib
 import re
@@ -16,9 +18,15 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 METRICS = ROOT / "docs" / "metrics.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
 DEADLINE_SECONDS = 60
+# Names that gRPC gives its own threads; /proc cuts them off after 15 characters.
+GRPC_THREADS = re.compile(r"grpc|event_engine|nexting_thread|timer_manager|default-executo|resolver-execut")
+
+Metric = collections.namedtuple("Metric", "kind labels")  # labels: name -> set of values
+Server = collections.namedtuple("Server", "grpc admin pid")
 
 
 def section(markdown, heading):
@@ -42,11 +50,63 @@ def flags_in_document(text):
 
 
 def metrics_in_scrape(text):
-    return set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
+    """Metric by name. The labels of a histogram's own series (le) are left out."""
+    metrics = {name: Metric(kind, collections.defaultdict(set))
+               for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)}
+    for series, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
+        name = series if series in metrics else re.sub(r"_(bucket|sum|count)$", "", series)
+        for label, value in re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels):
+            if label != "le":
+                metrics[name].labels[label].add(value)
+    return metrics
+
+
+def labels_in_document(cell):
+    """From "`worker`, `state`: ready, lost": values by name, none where any may come."""
+    labels = {}
+    for name, values in re.findall(r"`(\w+)`(?::\s*([^`;]*))?", cell):
+        labels[name] = {value.strip() for value in values.split(",") if value.strip()}
+    return labels
 
 
 def metrics_in_document(text):
-    return set(re.findall(r"^\|\s*`(\w+)`", text, re.MULTILINE))
+    """Rows | `name` | kind | labels | meaning |; the router's have the label `model` besides."""
+    metrics = {}
+    for name, kind, cell in re.findall(r"^\|\s*`(\w+)`\s*\|([^|]*)\|([^|]*)\|", text, re.MULTILINE):
+        common = {"model": set()} if name.startswith("lockstep_router_") else {}
+        metrics[name] = Metric(kind.strip(), {**common, **labels_in_document(cell)})
+    return metrics
+
+
+def metric_differences(real, documented):
+    """Of metrics that are on both sides: kind, label names, and the values of labels that list them."""
+    for name in sorted(real.keys() & documented.keys()):
+        if real[name].kind != documented[name].kind:
+            yield f"{METRICS.name}: error: {name} is a {real[name].kind}, but documented as {documented[name].kind}"
+        yield from differences(real[name].labels.keys(), documented[name].labels.keys(), f"{name}: label", METRICS.name)
+        for label, values in documented[name].labels.items():
+            if values:
+                yield from differences(real[name].labels.get(label, set()), values, f"{name}: {label}", METRICS.name)
+
+
+def without_number(thread):
+    return re.sub(r"-\d+$", "-N", thread)
+
+
+def threads_of(server, process):
+    """The process's own threads besides the main one, as "process name"."""
+    tasks = pathlib.Path(f"/proc/{server.pid}/task")
+    names = {(task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != str(server.pid)}
+    return {f"{process} {without_number(name)}" for name in names if not GRPC_THREADS.match(name)}
+
+
+def threads_in_document(text):
+    """Rows | router, worker or both | `name`, `name`, ... | owner | what it does |"""
+    threads = set()
+    for process, cell in re.findall(r"^\|\s*(router|worker|both)\s*\|([^|]*)\|", text, re.MULTILINE):
+        for name in re.findall(r"`([^`]+)`", cell):
+            threads |= {f"{p} {without_number(name)}" for p in ("router", "worker") if process in (p, "both")}
+    return threads
 
 
 def differences(real, documented, kind, document):
@@ -70,7 +130,7 @@ def check_flags(folder):
 
 @contextlib.contextmanager
 def listening(*command):
-    """Runs a server and yields (gRPC address, admin address) from the line that it prints when ready."""
+    """Runs a server; its addresses come from the line that it prints when ready."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
@@ -78,7 +138,7 @@ def listening(*command):
             if not match:
                 process.terminate()
                 raise RuntimeError(f"{command[0]} printed {line!r}: {process.stderr.read()}")
-            yield match.groups()
+            yield Server(*match.groups(), process.pid)
         finally:
             process.terminate()
             process.communicate(timeout=DEADLINE_SECONDS)
@@ -89,24 +149,28 @@ def scrape(address):
         return metrics_in_scrape(reply.read().decode())
 
 
-def check_metrics(folder):
+def check_running(folder):
+    """Serves one request and looks at metrics and threads."""
     ports = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-    with listening(folder / "lockstep-worker", "--model", MODEL, *ports) as (worker, worker_admin):
-        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", worker,
-                       *ports) as (router, router_admin):
-            subprocess.run([folder / "lockstep-generate", "--router", router, "--wait-seconds", "30", "--prompt",
+    with listening(folder / "lockstep-worker", "--model", MODEL, "--threads", "2", *ports) as worker:
+        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", worker.grpc, *ports) as router:
+            subprocess.run([folder / "lockstep-generate", "--router", router.grpc, "--wait-seconds", "30", "--prompt",
                             "a step", "--max-tokens", "4"], check=True, stdout=subprocess.DEVNULL,
                            timeout=DEADLINE_SECONDS)
-            real = scrape(worker_admin) | scrape(router_admin)
+            metrics = {**scrape(worker.admin), **scrape(router.admin)}
+            threads = threads_of(worker, "worker") | threads_of(router, "router")
     documented = metrics_in_document(METRICS.read_text(encoding="utf-8"))
-    yield from differences(real, documented, "metric", METRICS.name)
+    yield from differences(metrics.keys(), documented.keys(), "metric", METRICS.name)
+    yield from metric_differences(metrics, documented)
+    yield from differences(threads, threads_in_document(section(ARCHITECTURE.read_text(encoding="utf-8"), "Threads")),
+                           "thread", ARCHITECTURE.name)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     folder = parser.parse_args().bin.resolve()
-    errors = [*check_flags(folder), *check_metrics(folder)]
+    errors = [*check_flags(folder), *check_running(folder)]
     print("\n".join(errors))
     print(f"{len(errors)} errors")
     return 1 if errors else 0

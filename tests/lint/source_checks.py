@@ -105,8 +105,8 @@ def check_constructs(root):
                 match = re.search(pattern, line)
                 if match and not may_use(path, exceptions):
                     yield Finding(path, number, f"{match.group().strip()}: {advice}")
-            if SKIPPING.search(line) and not path.name.endswith("_cuda_test.cc"):
-                yield Finding(path, number, "a skipped or disabled test; only *_cuda_test.cc may skip")
+            if SKIPPING.search(line) and not path.name.endswith(("_cuda_test.cc", "cuda_test.h")):
+                yield Finding(path, number, "a skipped or disabled test; only *_cuda_test.cc and its base may skip")
             if UNFINISHED.search(raw):
                 yield Finding(path, number, "unfinished work belongs into an issue")
         if path.suffix in (".h", ".cuh") and "#pragma once" not in text:

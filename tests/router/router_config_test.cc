@@ -31,6 +31,10 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.admin_listen = "nonsense";
   config.server.listen = "127.0.0.1";
   config.server.num_text_threads = 0;
+  config.server.max_connection_memory_mib = 15;
+  config.server.keepalive_time = absl::ZeroDuration();
+  config.server.keepalive_timeout = absl::InfiniteDuration();
+  config.server.api.stalled_client_timeout = absl::ZeroDuration();
   config.server.engine.admission.max_open_requests = 0;
   config.server.engine.max_pending_output_bytes = 1;
   config.server.engine.replica.step_timeout = absl::ZeroDuration();
@@ -42,9 +46,21 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   for (const char* const field :
        {"drain_timeout", "priority_ageing", "admin_listen", "listen: ", "text_threads",
         "max_open_requests", "max_pending_output_bytes", "step_timeout", "max_steps_in_flight",
-        "retry_after", "max_samples", "keepalive_time"}) {
+        "retry_after", "max_samples", "max_connection_memory_mib: must be from",
+        "keepalive_time: must be from", "keepalive_timeout", "stalled_client_timeout",
+        "keepalive_time: must be at least"}) {
     EXPECT_THAT(message, HasSubstr(field));
   }
+}
+
+TEST(RouterConfigTest, ConnectionsHaveMemoryForTwoOfTheLargestPrompts) {
+  RouterConfig config = Usable();
+  config.server.max_connection_memory_mib = 64;
+  config.server.api.limits.max_prompt_bytes = 32 << 20;
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  config.server.api.limits.max_prompt_bytes += 1;
+  EXPECT_THAT(Message(config.Validate()),
+              HasSubstr("max_connection_memory_mib: must hold two prompts"));
 }
 
 TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
@@ -59,10 +75,16 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
     EXPECT_THAT(Message(connecting.Validate()), HasSubstr("worker: "));
     connecting.insecure = true;
     EXPECT_TRUE(connecting.Validate().ok());
+    RouterConfig showing = Usable();
+    showing.admin_listen = address;
+    EXPECT_THAT(Message(showing.Validate()), HasSubstr("admin_listen: "));
+    showing.insecure = true;
+    EXPECT_TRUE(showing.Validate().ok());
   }
   for (const char* const address : {"localhost:1", "127.0.0.2:1", "[::1]:1"}) {
     RouterConfig local = Usable();
     local.server.listen = address;
+    local.admin_listen = address;
     EXPECT_TRUE(local.Validate().ok()) << address;
   }
 }

@@ -93,6 +93,7 @@ void StepStream::HandleStep() {
 }
 
 void StepStream::Send(v1::StepResult result) {
+  result.set_draining(wiring_.host->draining());
   MutexLock lock(mutex_);
   if (ending_) return;
   if (writing_) {

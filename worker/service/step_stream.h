@@ -33,9 +33,10 @@ class StepStream {
     virtual void OnQuiet(StepStream& stream) = 0;
     // Nothing of the stream is outstanding any more: delete it.
     virtual void OnOver(StepStream& stream) = 0;
-    // Both also on the executor thread.
+    // These also on the executor thread.
     virtual void RecordStep(const v1::StepResult& result, const StepStats& stats) = 0;
     virtual uint64_t incarnation() const = 0;
+    virtual bool draining() const = 0;
 
    protected:
     ~Host() = default;

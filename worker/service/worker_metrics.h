@@ -5,7 +5,7 @@
 #include <prometheus/registry.h>
 
 #include "lockstep/worker/v1/worker.pb.h"
-#include "worker/executor/step_executor.h"
+#include "worker/executor/step_runner.h"
 #include "worker/model/forward_model.h"
 
 namespace lockstep::worker {

@@ -33,19 +33,19 @@ void Configure(const WorkerServerOptions& options, grpc::ServerBuilder& builder)
 
 }  // namespace
 
-WorkerServer::WorkerServer(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
-                           WorkerMetrics& metrics, const WorkerServiceOptions& options)
-    : executor_(model, limits, incarnation),
-      executor_thread_(executor_, WorkerService::QueueCapacity(options)),
-      service_(MakeDescription(model.info(), executor_.bounds(), options.max_steps_in_flight,
-                               incarnation),
+WorkerServer::WorkerServer(std::unique_ptr<StepRunner> runner, const ForwardModelInfo& info,
+                           uint64_t incarnation, WorkerMetrics& metrics,
+                           const WorkerServiceOptions& options)
+    : runner_(std::move(runner)),
+      executor_thread_(*runner_, WorkerService::QueueCapacity(options)),
+      service_(MakeDescription(info, runner_->bounds(), options.max_steps_in_flight, incarnation),
                executor_thread_, metrics, options) {}
 
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
-    ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation, WorkerMetrics& metrics,
-    const WorkerServerOptions& options) {
+    std::unique_ptr<StepRunner> runner, const ForwardModelInfo& info, uint64_t incarnation,
+    WorkerMetrics& metrics, const WorkerServerOptions& options) {
   std::unique_ptr<WorkerServer> server(
-      new WorkerServer(model, limits, incarnation, metrics, options.service));
+      new WorkerServer(std::move(runner), info, incarnation, metrics, options.service));
   LOCKSTEP_RETURN_IF_ERROR(server->Listen(options));
   return server;
 }

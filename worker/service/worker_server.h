@@ -10,7 +10,8 @@
 
 #include "common/address.h"
 #include "worker/executor/executor_thread.h"
-#include "worker/executor/step_executor.h"
+#include "worker/executor/step_runner.h"
+#include "worker/model/forward_model.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_service.h"
 
@@ -23,13 +24,13 @@ struct WorkerServerOptions {
 };
 
 // A worker as the network sees it: executor thread, service, gRPC server with health checking (""
-// while it lives, the service's name while it takes leases) and reflection. Owns all of them; the
-// model and the metrics outlive it.
+// while it lives, the service's name while it takes leases) and reflection. Owns all of them, and
+// the runner; what the runner works with and the metrics outlive it.
 class WorkerServer {
  public:
   // Returns once it listens. Errors name the address.
-  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(ForwardModel& model,
-                                                             const ExecutorLimits& limits,
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(std::unique_ptr<StepRunner> runner,
+                                                             const ForwardModelInfo& info,
                                                              uint64_t incarnation,
                                                              WorkerMetrics& metrics,
                                                              const WorkerServerOptions& options);
@@ -44,12 +45,12 @@ class WorkerServer {
   bool Shutdown(absl::Duration grace);
 
  private:
-  WorkerServer(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation,
-               WorkerMetrics& metrics, const WorkerServiceOptions& options);
+  WorkerServer(std::unique_ptr<StepRunner> runner, const ForwardModelInfo& info,
+               uint64_t incarnation, WorkerMetrics& metrics, const WorkerServiceOptions& options);
 
   absl::Status Listen(const WorkerServerOptions& options);
 
-  StepExecutor executor_;
+  const std::unique_ptr<StepRunner> runner_;
   ExecutorThread executor_thread_;
   WorkerService service_;
   Address address_;

@@ -48,7 +48,8 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
   void Register(grpc::ServerBuilder& builder);
   void Start();
 
-  // From its return on claims are refused; the lease ends as soon as none of its sequences runs.
+  // From its return on claims are refused and results say so; the lease ends as soon as none of its
+  // sequences runs.
   void BeginDrain();
   // False when a lease was still held after `timeout`.
   bool WaitUntilNoLease(absl::Duration timeout);
@@ -63,6 +64,7 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
   void OnOver(StepStream& stream) override;
   void RecordStep(const v1::StepResult& result, const StepStats& stats) override;
   uint64_t incarnation() const override { return description_.incarnation(); }
+  bool draining() const override { return draining_; }
   void OnDescribe(v1::DescribeResponse* response) override;
   void OnOver(DescribeCall& call) override;
 

@@ -31,7 +31,6 @@ class ByteTokenizer final : public router::Tokenizer {
   std::optional<TokenId> eos_token_id() const override { return kEnd; }
   std::optional<TokenId> FindToken(std::string_view content) const override;
   const std::string& chat_template() const override { return chat_template_; }
-  uint64_t Fingerprint() const override { return 2; }
 
  private:
   const std::string chat_template_;

@@ -26,6 +26,13 @@ using GenerationServiceTest = ServingTest;
 
 constexpr uint32_t kStartToken = 1;  // every text prompt begins with <s>
 
+// The hint in the trailing metadata; empty when there is none.
+std::string RetryHint(const grpc::ClientContext& context) {
+  const auto hint = context.GetServerTrailingMetadata().find("retry-after-ms");
+  if (hint == context.GetServerTrailingMetadata().end()) return "";
+  return std::string(hint->second.data(), hint->second.size());
+}
+
 void ExpectStatus(const grpc::Status& status, grpc::StatusCode code, const std::string& message) {
   EXPECT_EQ(status.error_code(), code) << status.error_message();
   EXPECT_THAT(status.error_message(), HasSubstr(message));
@@ -194,13 +201,56 @@ TEST_F(GenerationServiceTest, FullQueueRefusesAtOnceWithAHint) {
   const Reply refused = Generate(context, TextRequest("Hello", 5));
   ExpectStatus(refused.status, grpc::StatusCode::RESOURCE_EXHAUSTED,
                "the queue is full: 2 requests wait");
-  const auto hint = context.GetServerTrailingMetadata().find("retry-after-ms");
-  ASSERT_NE(hint, context.GetServerTrailingMetadata().end());
-  EXPECT_EQ(std::string(hint->second.data(), hint->second.size()), "1000");
+  EXPECT_EQ(RetryHint(context), "1000");
   EXPECT_EQ(Rejected(router::Rejection::kQueueRequests), 1);
   ReleaseForwards();
   for (std::thread& client : clients) client.join();
   for (const Reply& reply : replies) EXPECT_EQ(reply.Text(), Continuation(6, 5));
+  ExpectEverythingBack();
+}
+
+TEST_F(GenerationServiceTest, TheSchedulersRefusalCarriesTheHintToo) {
+  router_config_.engine.replica.scheduler.max_waiting_requests = 1;
+  router_config_.engine.replica.scheduler.max_running_sequences = 1;
+  StartBoth();
+  HoldForwards();
+  std::vector<std::thread> clients;
+  std::vector<Reply> replies(2);
+  for (Reply& reply : replies) {
+    clients.emplace_back([this, &reply] { reply = Generate(TextRequest("Hello", 5)); });
+    const size_t number = clients.size();
+    Eventually("one runs, then one waits as well", [&] {
+      const router::ReplicaStatus status = router_->engine().replica_status();
+      return status.live_requests == number && status.scheduler.waiting_requests == number - 1;
+    });
+  }
+  grpc::ClientContext context;
+  const Reply refused = Generate(context, TextRequest("Hello", 5));
+  ExpectStatus(refused.status, grpc::StatusCode::RESOURCE_EXHAUSTED, "1 requests wait, at most 1");
+  EXPECT_EQ(RetryHint(context), "1000");
+  ReleaseForwards();
+  for (std::thread& client : clients) client.join();
+  for (const Reply& reply : replies) EXPECT_EQ(reply.Text(), Continuation(6, 5));
+  ExpectEverythingBack();
+}
+
+TEST_F(GenerationServiceTest, ThePoolOfBlocksBoundsTheContext) {
+  model_options_.num_blocks = 4;  // of 16 tokens
+  StartBoth();
+  grpc::ClientContext context;
+  v1::Model model;
+  ASSERT_TRUE(stub_->GetModel(&context, v1::GetModelRequest(), &model).ok());
+  EXPECT_EQ(model.max_context_tokens(), 64u);
+  v1::GenerateRequest open_ended = TextRequest("Hello", 1);
+  open_ended.clear_stop();
+  const Reply reply = Generate(open_ended);
+  ASSERT_TRUE(reply.status.ok()) << reply.status.error_message();
+  EXPECT_EQ(reply.Text(), Continuation(6, 58));
+  EXPECT_EQ(reply.Finish()->reason(), v1::FINISH_REASON_LENGTH);
+  ExpectStatus(Generate(TextRequest(std::string(63, 'x'), 1)).status,
+               grpc::StatusCode::INVALID_ARGUMENT, "text: expected 1 to 63 tokens (context 64)");
+  ExpectStatus(Generate(TextRequest("Hello", 59)).status, grpc::StatusCode::INVALID_ARGUMENT,
+               "stop.max_tokens: expected at most 58");
   ExpectEverythingBack();
 }
 
@@ -228,7 +278,7 @@ TEST_F(GenerationServiceTest, BadInputIsNamed) {
   request.mutable_output()->set_logprobs(21);
   ExpectStatus(Generate(request).status, grpc::StatusCode::INVALID_ARGUMENT, "output.logprobs");
   ExpectStatus(Generate(TextRequest(std::string(4096, 'x'), 1)).status,
-               grpc::StatusCode::INVALID_ARGUMENT, "prompt: expected 1 to 4095 tokens");
+               grpc::StatusCode::INVALID_ARGUMENT, "text: expected 1 to 4095 tokens");
   ExpectEverythingBack();
   EXPECT_EQ(router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kInvalidArgument)
                 .Value(),
@@ -315,59 +365,6 @@ TEST_F(GenerationServiceTest, ASlowReaderStopsNobodyElse) {
   EXPECT_EQ(reply.Text(), Continuation(2, 4000));
   EXPECT_LT(reply.messages.size(), 4000u);  // what waited was merged
   ExpectEverythingBack();
-}
-
-TEST_F(GenerationServiceTest, TokenizeAndDetokenize) {
-  StartRouter();  // no worker is needed
-  v1::TokenizeRequest request;
-  request.set_text("a<s>");
-  v1::TokenizeResponse response;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(stub_->Tokenize(&context, request, &response).ok());
-    std::vector<TokenId> expected = {ByteTokenizer::kBos};
-    for (const TokenId id : Bytes("a<s>")) expected.push_back(id);
-    EXPECT_THAT(response.token_ids(), ElementsAreArray(expected));
-  }
-  {
-    grpc::ClientContext context;
-    v1::DetokenizeRequest back;
-    back.mutable_token_ids()->CopyFrom(response.token_ids());
-    v1::DetokenizeResponse text;
-    ASSERT_TRUE(stub_->Detokenize(&context, back, &text).ok());
-    EXPECT_EQ(text.text(), "<s>a<s>");
-  }
-  {
-    grpc::ClientContext context;
-    ExpectStatus(stub_->Tokenize(&context, v1::TokenizeRequest(), &response),
-                 grpc::StatusCode::INVALID_ARGUMENT, "input: expected one of text, chat");
-  }
-  {
-    grpc::ClientContext context;
-    v1::DetokenizeRequest beyond;
-    beyond.add_token_ids(1000);
-    v1::DetokenizeResponse text;
-    ExpectStatus(stub_->Detokenize(&context, beyond, &text), grpc::StatusCode::INVALID_ARGUMENT,
-                 "token_ids");
-  }
-}
-
-TEST_F(GenerationServiceTest, DescribesItsModel) {
-  StartBoth();
-  grpc::ClientContext context;
-  v1::Model model;
-  ASSERT_TRUE(stub_->GetModel(&context, v1::GetModelRequest(), &model).ok());
-  EXPECT_EQ(model.id(), "bytes");
-  EXPECT_EQ(model.vocab_size(), ByteTokenizer::kVocabSize);
-  EXPECT_EQ(model.max_context_tokens(), kContextTokens);
-  EXPECT_TRUE(model.has_chat_template());
-  EXPECT_TRUE(model.ready());
-  EXPECT_EQ(model.default_sampling().top_p(), 1.0f);
-  grpc::ClientContext list_context;
-  v1::ListModelsResponse list;
-  ASSERT_TRUE(stub_->ListModels(&list_context, v1::ListModelsRequest(), &list).ok());
-  ASSERT_EQ(list.models_size(), 1);
-  EXPECT_EQ(list.models(0).id(), "bytes");
 }
 
 }  // namespace

@@ -125,6 +125,20 @@ TEST(PromptEncoderTest, MarkersInMessagesAreJustText) {
       "{start}user\nlockstephiddentext0x0z <s> lockstephiddentext1x0z{end}\n{start}assistant\n");
 }
 
+TEST(PromptEncoderTest, MarkersInRolesAndNamesAreJustText) {
+  EXPECT_EQ(*EncodeChat(kChatMlTemplate, {{"lockstephiddentext0x0z", "a<s>b"}}),
+            "{start}lockstephiddentext0x0z\na<s>b{end}\n{start}assistant\n");
+  const ServedModel model = MakeByteModel("{{ messages[0].name }}: {{ messages[0].content }}");
+  lockstep::v1::ChatPrompt chat;
+  auto* const message = chat.add_messages();
+  message->set_role("user");
+  message->set_name("LockstepHiddenText0x7z");
+  message->set_content("a<s>b");
+  const absl::StatusOr<std::vector<TokenId>> ids = PromptEncoder(model).EncodeChat(chat);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(Show(*ids), "LockstepHiddenText0x7z: a<s>b");
+}
+
 TEST(PromptEncoderTest, ADamagedMarkerIsAnError) {
   const std::string shouting = "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}";
   EXPECT_EQ(*EncodeChat(shouting, {{"user", "plain"}}), "PLAIN");

@@ -11,58 +11,22 @@
 #include <vector>
 
 #include "common/status.h"
+#include "tests/router/api/small_requests.h"
 
 namespace lockstep::router {
 namespace {
 
-using ::testing::ElementsAre;
+using ::lockstep::testing::AddMessage;
+using ::lockstep::testing::SmallLimits;
+using ::lockstep::testing::SmallModel;
+using ::lockstep::testing::SmallRequest;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
 
 using Wire = lockstep::v1::GenerateRequest;
 using absl::StatusCode;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// Small bounds, so that both sides of each are cheap to test.
-RequestLimits SmallLimits() {
-  RequestLimits limits;
-  limits.max_prompt_bytes = 40;
-  limits.max_chat_messages = 3;
-  limits.max_samples = 4;
-  limits.max_stop_strings = 2;
-  limits.max_stop_string_bytes = 5;
-  limits.max_stop_token_ids = 3;
-  limits.max_logit_bias_entries = 2;
-  limits.max_allowed_token_ids = 3;
-  limits.max_logprobs = 5;
-  limits.max_template_arguments_bytes = 10;
-  return limits;
-}
-
-ModelFacts SmallModel() {
-  ModelFacts model;
-  model.id = "tiny";
-  model.vocab_size = 100;
-  model.max_context_tokens = 32;
-  model.has_chat_template = true;
-  model.eos_token_ids = {2, 7};
-  return model;
-}
-
-Wire TextRequest() {
-  Wire request;
-  request.set_text("hello");
-  return request;
-}
-
-void AddMessage(Wire& request, const std::string& role, const std::string& content) {
-  auto* const message = request.mutable_chat()->add_messages();
-  message->set_role(role);
-  message->set_content(content);
-}
 
 struct CheckCase {
   std::string name;
@@ -75,7 +39,7 @@ void PrintTo(const CheckCase& test_case, std::ostream* out) { *out << test_case.
 class CheckRequestTest : public ::testing::TestWithParam<CheckCase> {};
 
 TEST_P(CheckRequestTest, AnswersByField) {
-  Wire request = TextRequest();
+  Wire request = SmallRequest();
   GetParam().change(request);
   const absl::Status status = CheckRequest(request, SmallLimits(), SmallModel());
   EXPECT_EQ(status.code(), GetParam().code) << status;
@@ -396,203 +360,9 @@ TEST(CheckRequestTest, ChatNeedsATemplate) {
 }
 
 TEST(CheckRequestTest, LongForeignTextIsCutInMessages) {
-  Wire request = TextRequest();
+  Wire request = SmallRequest();
   request.set_model(std::string(5000, 'm'));
   EXPECT_LT(Message(CheckRequest(request, SmallLimits(), SmallModel())).size(), 200u);
-}
-
-// --- BuildRequest ---
-
-RequestContext Context() {
-  RequestContext context;
-  context.key = 17;
-  context.made_up_id = "made-up";
-  context.drawn_seed = 1234;
-  context.now = absl::FromUnixSeconds(1000);
-  return context;
-}
-
-absl::StatusOr<Request> Build(const Wire& wire, std::vector<TokenId> prompt) {
-  return BuildRequest(wire, std::move(prompt), SmallLimits(), SmallModel(), Context());
-}
-
-TEST(BuildRequestTest, DefaultsOfServerAndModel) {
-  ModelFacts model = SmallModel();
-  model.defaults.temperature = 0.6f;
-  model.defaults.top_k = 20;
-  const absl::StatusOr<Request> request =
-      BuildRequest(TextRequest(), {5, 6, 7}, SmallLimits(), model, Context());
-  ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(request->key, 17u);
-  EXPECT_EQ(request->id, "made-up");
-  EXPECT_EQ(request->arrival, Context().now);
-  EXPECT_EQ(request->deadline, absl::InfiniteFuture());
-  EXPECT_EQ(request->num_samples, 1u);
-  EXPECT_THAT(request->prompt_tokens, ElementsAre(5, 6, 7));
-  EXPECT_FALSE(request->bypass_prefix_cache);
-  const SamplingParams& sampling = request->sampling;
-  EXPECT_EQ(sampling.temperature, 0.6f);
-  EXPECT_EQ(sampling.top_k, 20u);
-  EXPECT_EQ(sampling.top_p, 1.0f);
-  EXPECT_EQ(sampling.repetition_penalty, 1.0f);
-  EXPECT_EQ(sampling.seed, 1234u);
-  EXPECT_THAT(sampling.stop_token_ids, ElementsAre(2, 7));
-  EXPECT_EQ(sampling.min_new_tokens, 0u);
-  EXPECT_EQ(sampling.max_new_tokens, 29u);
-  EXPECT_EQ(sampling.num_logprobs, -1);
-  EXPECT_EQ(sampling.num_prompt_logprobs, -1);
-}
-
-TEST(BuildRequestTest, WhatTheClientSaysWins) {
-  Wire wire = TextRequest();
-  wire.set_request_id("mine");
-  wire.set_tenant("t");
-  wire.set_cache_salt("salt");
-  wire.set_priority(-3);
-  wire.set_bypass_prefix_cache(true);
-  auto* const sampling = wire.mutable_sampling();
-  sampling->set_temperature(0);
-  sampling->set_top_p(0.5f);
-  sampling->set_top_k(0);
-  sampling->set_min_p(0.1f);
-  sampling->set_presence_penalty(1);
-  sampling->set_frequency_penalty(-1);
-  sampling->set_repetition_penalty(1.5f);
-  sampling->set_seed(0);
-  sampling->set_n(3);
-  (*sampling->mutable_logit_bias())[9] = -1;
-  (*sampling->mutable_logit_bias())[3] = 2;
-  for (const TokenId id : {9u, 3u, 9u}) sampling->add_allowed_token_ids(id);
-  wire.mutable_stop()->set_max_tokens(6);
-  wire.mutable_stop()->set_min_tokens(2);
-  for (const TokenId id : {9u, 2u}) wire.mutable_stop()->add_stop_token_ids(id);
-  wire.mutable_output()->set_logprobs(0);
-  wire.mutable_output()->set_prompt_logprobs(2);
-
-  const absl::StatusOr<Request> request = Build(wire, {5});
-  ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(request->id, "mine");
-  EXPECT_EQ(request->tenant, "t");
-  EXPECT_EQ(request->cache_salt, "salt");
-  EXPECT_EQ(request->priority, -3);
-  EXPECT_TRUE(request->bypass_prefix_cache);
-  EXPECT_EQ(request->num_samples, 3u);
-  const SamplingParams& out = request->sampling;
-  EXPECT_EQ(out.temperature, 0.0f);
-  EXPECT_EQ(out.top_p, 0.5f);
-  EXPECT_EQ(out.min_p, 0.1f);
-  EXPECT_EQ(out.presence_penalty, 1.0f);
-  EXPECT_EQ(out.frequency_penalty, -1.0f);
-  EXPECT_EQ(out.repetition_penalty, 1.5f);
-  EXPECT_EQ(out.seed, 0u);
-  EXPECT_THAT(out.logit_bias, ElementsAre(Pair(3, 2.0f), Pair(9, -1.0f)));
-  EXPECT_THAT(out.allowed_token_ids, ElementsAre(3, 9));
-  EXPECT_THAT(out.stop_token_ids, ElementsAre(2, 7, 9));
-  EXPECT_EQ(out.min_new_tokens, 2u);
-  EXPECT_EQ(out.max_new_tokens, 6u);
-  EXPECT_EQ(out.num_logprobs, 0);
-  EXPECT_EQ(out.num_prompt_logprobs, 2);
-}
-
-TEST(BuildRequestTest, IgnoreEosLeavesTheClientsStopIds) {
-  Wire wire = TextRequest();
-  wire.mutable_stop()->set_ignore_eos(true);
-  EXPECT_THAT(Build(wire, {5})->sampling.stop_token_ids, IsEmpty());
-  wire.mutable_stop()->add_stop_token_ids(4);
-  EXPECT_THAT(Build(wire, {5})->sampling.stop_token_ids, ElementsAre(4));
-}
-
-TEST(BuildRequestTest, TruncationKeepsTheEnd) {
-  Wire wire = TextRequest();
-  wire.set_truncate_prompt_tokens(2);
-  EXPECT_THAT(Build(wire, {5, 6, 7, 8})->prompt_tokens, ElementsAre(7, 8));
-  EXPECT_THAT(Build(wire, {5})->prompt_tokens, ElementsAre(5));
-}
-
-std::string BuildError(const Wire& wire, size_t num_prompt_tokens) {
-  const absl::StatusOr<Request> request = Build(wire, std::vector<TokenId>(num_prompt_tokens, 1));
-  EXPECT_EQ(request.status().code(), StatusCode::kInvalidArgument);
-  return Message(request.status());
-}
-
-TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
-  Wire wire = TextRequest();
-  EXPECT_THAT(BuildError(wire, 0),
-              HasSubstr("prompt: expected 1 to 31 tokens (context 32), got 0"));
-  EXPECT_TRUE(Build(wire, std::vector<TokenId>(31, 1)).ok());
-  EXPECT_THAT(BuildError(wire, 32), HasSubstr("got 32"));
-  wire.mutable_stop()->set_max_tokens(20);
-  EXPECT_TRUE(Build(wire, std::vector<TokenId>(12, 1)).ok());
-  EXPECT_THAT(
-      BuildError(wire, 13),
-      HasSubstr("stop.max_tokens: expected at most 19 (context 32 less 13 prompt tokens), got 20"));
-}
-
-TEST(BuildRequestTest, PromptLimitBelowTheContext) {
-  RequestLimits limits = SmallLimits();
-  limits.max_prompt_tokens = 4;
-  const auto build = [&](size_t size) {
-    return BuildRequest(TextRequest(), std::vector<TokenId>(size, 1), limits, SmallModel(),
-                        Context());
-  };
-  EXPECT_TRUE(build(4).ok());
-  EXPECT_THAT(Message(build(5).status()), HasSubstr("prompt: expected 1 to 4 tokens"));
-}
-
-TEST(BuildRequestTest, MinTokensNotAboveMaxTokens) {
-  Wire wire = TextRequest();
-  wire.mutable_stop()->set_max_tokens(5);
-  wire.mutable_stop()->set_min_tokens(5);
-  EXPECT_TRUE(Build(wire, {1}).ok());
-  wire.mutable_stop()->set_min_tokens(6);
-  EXPECT_THAT(BuildError(wire, 1),
-              HasSubstr("stop.min_tokens: expected at most max_tokens = 5, got 6"));
-}
-
-TEST(BuildRequestTest, SomethingMustBeLeftToSample) {
-  Wire wire = TextRequest();
-  wire.mutable_sampling()->add_allowed_token_ids(7);
-  EXPECT_TRUE(Build(wire, {1}).ok());
-  wire.mutable_stop()->set_min_tokens(1);
-  EXPECT_THAT(BuildError(wire, 1), HasSubstr("sampling.allowed_token_ids"));
-  wire.mutable_sampling()->add_allowed_token_ids(8);
-  EXPECT_TRUE(Build(wire, {1}).ok());
-}
-
-TEST(BuildRequestTest, PromptLogprobsFitOneMessage) {
-  RequestLimits limits = SmallLimits();
-  limits.max_prompt_logprob_cells = 50;
-  Wire wire = TextRequest();
-  wire.mutable_output()->set_prompt_logprobs(2);
-  const auto build = [&](size_t size) {
-    return BuildRequest(wire, std::vector<TokenId>(size, 1), limits, SmallModel(), Context());
-  };
-  EXPECT_TRUE(build(10).ok());
-  EXPECT_THAT(
-      Message(build(11).status()),
-      HasSubstr(
-          "output.prompt_logprobs: expected a prompt of at most 10 tokens for k = 2, got 11"));
-}
-
-TEST(BuildRequestTest, DeadlineInThePast) {
-  RequestContext context = Context();
-  context.deadline = context.now;
-  EXPECT_EQ(BuildRequest(TextRequest(), {1}, SmallLimits(), SmallModel(), context).status().code(),
-            StatusCode::kDeadlineExceeded);
-  context.deadline = context.now + absl::Nanoseconds(1);
-  EXPECT_TRUE(BuildRequest(TextRequest(), {1}, SmallLimits(), SmallModel(), context).ok());
-}
-
-TEST(RequestLimitsTest, ReportsEveryViolation) {
-  EXPECT_TRUE(RequestLimits{}.Validate().ok());
-  RequestLimits limits;
-  limits.max_prompt_bytes = 0;
-  limits.max_samples = 0;
-  limits.max_logprobs = 2000;
-  const std::string message = Message(limits.Validate());
-  EXPECT_THAT(message, HasSubstr("max_prompt_bytes"));
-  EXPECT_THAT(message, HasSubstr("max_samples"));
-  EXPECT_THAT(message, HasSubstr("max_logprobs"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "router/core/policies.h"
 #include "tests/router/api/byte_tokenizer.h"
+#include "worker/executor/step_executor.h"
 
 namespace lockstep::testing {
 
@@ -46,9 +47,11 @@ void ServingTest::StartWorker() {
       std::make_unique<worker::WorkerMetrics>(*worker_registry_, forward_model_->info());
   worker::WorkerServerOptions options;
   options.listen = fmt::format("127.0.0.1:{}", worker_port_);
-  auto started =
-      worker::WorkerServer::Start(*forward_model_, worker::ExecutorLimits{.max_slots = 64},
-                                  ++incarnation_, *worker_metrics_, options);
+  ++incarnation_;
+  auto runner = std::make_unique<worker::StepExecutor>(
+      *forward_model_, worker::ExecutorLimits{.max_slots = 64}, incarnation_);
+  auto started = worker::WorkerServer::Start(std::move(runner), forward_model_->info(),
+                                             incarnation_, *worker_metrics_, options);
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   worker_ = *std::move(started);
   worker_port_ = worker_->address().port;
@@ -58,7 +61,12 @@ void ServingTest::StopWorker() {
   // A held forward pass holds up the end of the executor's thread, but not the end of the
   // connections.
   std::thread stopper([this] { worker_.reset(); });
-  if (router_ != nullptr) WaitForReadiness(false);
+  // Not ready is not enough: a worker that drains still answers.
+  Eventually("the router has lost the worker", [this] {
+    if (router_ == nullptr) return true;
+    const router::WorkerState state = router_->engine().replica_status().worker_state;
+    return state != router::WorkerState::kReady && state != router::WorkerState::kDraining;
+  });
   ReleaseForwards();
   stopper.join();
 }

@@ -138,9 +138,21 @@ absl::Status ModelWorker::AppendBlocks(const RunRow& row) {
   return absl::OkStatus();
 }
 
+uint32_t ModelWorker::num_occupied_slots() const {
+  return static_cast<uint32_t>(
+      std::ranges::count_if(slots_, [](const auto& slot) { return slot.has_value(); }));
+}
+
+absl::Status ModelWorker::CheckRowless(const StepPlan& plan) {
+  if (!plan.started.empty()) return Internal("a step that starts, but runs nothing");
+  if (plan.released.empty() && !plan.resync) return Internal("a step that does nothing");
+  if (plan.repeat_rows) return Internal("a step without rows repeats them");
+  return absl::OkStatus();
+}
+
 absl::Status ModelWorker::ApplyRows(const StepPlan& plan, const Faults& faults,
                                     Executed& executed) {
-  if (plan.rows.empty()) return Internal("a step without rows");
+  if (plan.rows.empty()) LOCKSTEP_RETURN_IF_ERROR(CheckRowless(plan));
   std::vector<SlotId> rows;
   uint64_t num_tokens = 0;
   for (const RunRow& row : plan.rows) {

@@ -52,6 +52,7 @@ class ModelWorker {
   // Not OK: the plan broke the protocol. That is a bug of the scheduler, and the end of the test.
   absl::Status Execute(const StepPlan& plan, const Faults& faults, Executed& executed);
   bool refusing() const { return refusing_; }
+  uint32_t num_occupied_slots() const;
   const WorkerLimits& limits() const { return limits_; }
   const Counts& counts() const { return counts_; }
 
@@ -74,6 +75,7 @@ class ModelWorker {
   absl::Status ApplyReleased(const StepPlan& plan);
   absl::Status ApplyStarted(const StepPlan& plan);
   absl::Status CheckStarted(const StartedSlot& started) const;
+  static absl::Status CheckRowless(const StepPlan& plan);
   absl::Status ApplyRows(const StepPlan& plan, const Faults& faults, Executed& executed);
   absl::Status CheckRow(const StepPlan& plan, const RunRow& row) const;
   absl::Status AppendBlocks(const RunRow& row);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "common/status.h"
@@ -15,7 +16,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class SchedulerFailureTest : public SchedulerTest {};
+constexpr SlotId kNoSlot = 1000;
+
+class SchedulerFailureTest : public SchedulerTest {
+ protected:
+  std::optional<int> RefuseWhereItContinues(RequestKey key);
+};
 
 TEST_F(SchedulerFailureTest, AFailedRowFailsItsSequenceOnly) {
   Start();
@@ -161,7 +167,6 @@ TEST_F(SchedulerFailureTest, ASequenceThatIsAlwaysRefusedTakesNobodyWithIt) {
     if (key == 4) Submit(3, TextOf(3, 9), 8);
     Submit(healthy.back());
   }
-  constexpr SlotId kNoSlot = 1000;
   SlotId poison = kNoSlot;
   int num_steps_with_poison_alone = 0;
   for (int i = 0; i < 1000 && !scheduler->Idle(); ++i) {
@@ -174,13 +179,109 @@ TEST_F(SchedulerFailureTest, ASequenceThatIsAlwaysRefusedTakesNobodyWithIt) {
       if (started.request->key == 3) poison = started.slot;
     }
     const bool refuse = std::ranges::count(next.rows, poison, &RunRow::slot) > 0;
-    if (refuse && next.rows.size() == 1) ++num_steps_with_poison_alone;
+    const bool doomed = worker->refusing() && !next.resync;
+    if (refuse && !doomed && next.rows.size() == 1) ++num_steps_with_poison_alone;
     Done({.refuse = refuse});
   }
   EXPECT_EQ(num_steps_with_poison_alone, 1);
   ASSERT_NE(Ending(3), nullptr);
   EXPECT_EQ(Ending(3)->error.code(), absl::StatusCode::kInternal);
   for (const auto& request : healthy) ExpectComplete(*request);
+}
+
+// Runs until idle with a worker that refuses every step in which request `key` continues, but none
+// that starts it. Returns the number of steps, or nothing when it never becomes idle.
+std::optional<int> SchedulerFailureTest::RefuseWhereItContinues(RequestKey key) {
+  SlotId slot = kNoSlot;
+  for (int num_steps = 0; num_steps < 300; ++num_steps) {
+    while (Plan() != nullptr) {
+    }
+    if (planned.empty()) return num_steps;
+    const StepPlan& next = planned.front();
+    const auto started = std::ranges::find_if(
+        next.started, [key](const StartedSlot& s) { return s.request->key == key; });
+    const bool starts = started != next.started.end();
+    if (next.resync) slot = kNoSlot;
+    if (starts) slot = started->slot;
+    Done({.refuse = !starts && std::ranges::count(next.rows, slot, &RunRow::slot) > 0});
+  }
+  return std::nullopt;
+}
+
+TEST_F(SchedulerFailureTest, WhatARestartComputesAgainIsNoProgress) {
+  limits.max_step_tokens = 4;
+  Start();
+  auto refused = MakeRequest(1, TextOf(1, 11), 6);
+  refused->bypass_prefix_cache = true;  // so every restart begins with the first chunk
+  Submit(refused);
+  const std::optional<int> num_steps = RefuseWhereItContinues(1);
+  ASSERT_TRUE(num_steps.has_value()) << "it is tried for ever";
+  // Three times a chunk that runs, one that is refused, and one behind it; then a resync.
+  EXPECT_LE(*num_steps, 10);
+  ASSERT_NE(Ending(1), nullptr);
+  EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Message(Ending(1)->error), HasSubstr("after its 4 computed tokens"));
+}
+
+TEST_F(SchedulerFailureTest, ASuspectStaysAloneUntilItGetsFurther) {
+  limits.max_step_tokens = 8;
+  config.max_steps_in_flight = 1;
+  Start();
+  auto suspect = MakeRequest(1, TextOf(1, 13), 6);
+  suspect->bypass_prefix_cache = true;
+  auto other = MakeRequest(2, TextOf(2, 3), 6);
+  Submit(suspect);
+  ASSERT_TRUE(RunUntil([this] { return Tokens(1).size() == 2; }));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NE(Plan(), nullptr);
+    Done({.refuse = true});
+  }
+  Submit(other);
+  for (const uint32_t num_tokens : {8u, 7u}) {  // the 15 that it knows
+    const StepPlan* plan = Plan();
+    ASSERT_EQ(plan->rows.size(), 1u);
+    EXPECT_EQ(plan->rows[0].num_tokens, num_tokens);
+    Done();
+  }
+  EXPECT_EQ(Tokens(1).size(), 3u);
+  EXPECT_EQ(Plan()->rows.size(), 2u);
+  RunUntilIdle();
+  ExpectComplete(*suspect);
+  ExpectComplete(*other);
+}
+
+TEST_F(SchedulerFailureTest, WhoeverIsRefusedWhereItContinuesTakesNobodyWithIt) {
+  limits.max_step_tokens = 8;
+  Start();
+  std::vector<std::shared_ptr<Request>> healthy;
+  for (RequestKey key : {2, 3}) {
+    healthy.push_back(MakeRequest(key, TextOf(key, 13), 8));
+    healthy.back()->bypass_prefix_cache = true;
+    Submit(healthy.back());
+  }
+  ASSERT_TRUE(RunUntil([this] { return Tokens(3).size() == 2; }));
+  auto refused = MakeRequest(1, TextOf(1, 30), 6);
+  refused->bypass_prefix_cache = true;
+  Submit(refused);
+  ASSERT_TRUE(RefuseWhereItContinues(1).has_value());
+  ASSERT_NE(Ending(1), nullptr);
+  EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kInternal);
+  for (const auto& request : healthy) ExpectComplete(*request);
+}
+
+TEST_F(SchedulerFailureTest, RefusalsWithProgressInBetweenAreForgiven) {
+  config.max_steps_in_flight = 1;
+  Start();
+  auto request = MakeRequest(1, TextOf(1, 5), 9);
+  Submit(request);
+  while (!scheduler->Idle()) {
+    for (const bool refuse : {true, true, false}) {
+      if (Plan() == nullptr) break;
+      Done({.refuse = refuse});
+    }
+  }
+  EXPECT_GE(Stats().refused_steps, 16u);
+  ExpectComplete(*request);
 }
 
 TEST_F(SchedulerFailureTest, ALostWorkerCostsNoToken) {

@@ -93,7 +93,7 @@ absl::Status SchedulerWorld::RandomOperation() {
     uint32_t weight;
     Operation operation;
   };
-  static constexpr std::array<Weighted, 9> kOperations = {{
+  static constexpr std::array<Weighted, 10> kOperations = {{
       {800, &SchedulerWorld::Submit},
       {5000, &SchedulerWorld::Plan},
       {2200, &SchedulerWorld::Deliver},
@@ -102,6 +102,7 @@ absl::Status SchedulerWorld::RandomOperation() {
       {240, &SchedulerWorld::PassTime},
       {4, &SchedulerWorld::FailAll},
       {20, &SchedulerWorld::LoseWorker},
+      {20, &SchedulerWorld::DrainWorker},
       {20, &SchedulerWorld::DeliverCorrupted},
   }};
   static constexpr uint32_t kExecuteWeight = 2600;
@@ -145,7 +146,10 @@ absl::Status SchedulerWorld::Submit() {
   Count("requests");
   if (request->num_samples > 1) Count("requests with n > 1");
   if (request->priority != 0) Count("requests with priority");
-  Client client{.request = request, .samples = {}, .poison = random_.OneIn(200)};
+  Client client{.request = request,
+                .samples = {},
+                .poison = random_.OneIn(200),
+                .late_poison = random_.OneIn(100)};
   for (uint32_t i = 0; i < request->num_samples; ++i) {
     client.samples.push_back({.reference = RunAlone(*request, i), .delivered = {}});
   }
@@ -155,13 +159,11 @@ absl::Status SchedulerWorld::Submit() {
 
 absl::Status SchedulerWorld::Plan() {
   std::optional<StepPlan> plan = scheduler_->NextStep(now_);
+  if (!plan.has_value()) return OnNoPlan();
   const size_t in_flight = planned_.size() + executed_.size();
-  if (!plan.has_value()) {
-    // Preempting and failing may have been all that was possible.
-    if (worker_ == nullptr || in_flight > 0 || scheduler_->Idle()) return absl::OkStatus();
-    return Internal("stuck: work is left, nothing is in flight, nothing is planned");
-  }
   if (worker_ == nullptr) return Internal("a plan without a worker");
+  if (worker_drains_ && !plan->started.empty()) return Internal("started on a draining worker");
+  if (plan->rows.empty()) Count("steps without rows");
   const uint32_t max_in_flight = std::min(config_.max_steps_in_flight, limits_.max_steps_in_flight);
   if (in_flight >= max_in_flight) return Internal("more steps in flight than allowed");
   Count("plans with " + std::to_string(in_flight) + " in flight");
@@ -174,6 +176,22 @@ absl::Status SchedulerWorld::Plan() {
   for (const RunRow& row : planned.plan.rows) planned.owners.push_back(slot_owners_[row.slot]);
   planned_.push_back(std::move(planned));
   return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::OnNoPlan() {
+  if (worker_ == nullptr || !planned_.empty() || !executed_.empty()) return absl::OkStatus();
+  if (!worker_->refusing() && worker_->num_occupied_slots() > 0) {
+    return Internal("the worker holds {} slots and nobody tells it to let them go",
+                    worker_->num_occupied_slots());
+  }
+  // Preempting and failing may have been all that was possible.
+  if (scheduler_->Idle()) return absl::OkStatus();
+  if (!worker_drains_) {
+    return Internal("stuck: work is left, nothing is in flight, nothing is planned");
+  }
+  if (scheduler_->Stats().running_sequences > 0) return Internal("stuck on a draining worker");
+  Count("workers that left with work waiting");
+  return LoseWorker();
 }
 
 absl::Status SchedulerWorld::OnStarted(const StartedSlot& started) {
@@ -234,15 +252,13 @@ absl::Status SchedulerWorld::Execute(bool with_faults) {
   const Planned planned = std::move(planned_.front());
   planned_.pop_front();
   ModelWorker::Faults faults;
+  with_faults = with_faults && !planned.plan.rows.empty();
   if (with_faults && random_.OneIn(60)) faults.refuse = true;
   if (with_faults && random_.OneIn(40)) {
     faults.failing_slot = planned.plan.rows[random_.Between(0, planned.plan.rows.size() - 1)].slot;
     faults.num_tokens_before_failure = random_.Between(0, 2);
   }
-  for (const Owner& owner : planned.owners) {
-    const auto client = clients_.find(owner.first);
-    if (client != clients_.end() && client->second.poison) faults.refuse = true;
-  }
+  if (RefusedByPoison(planned)) faults.refuse = true;
   const bool trails = worker_->refusing() && !planned.plan.resync;
   ModelWorker::Executed executed;
   LOCKSTEP_RETURN_IF_ERROR(worker_->Execute(planned.plan, faults, executed));
@@ -281,7 +297,39 @@ absl::Status SchedulerWorld::Attach() {
   limits_ = random_.OneIn(3) ? MakeLimits() : limits_;
   worker_ = std::make_unique<ModelWorker>(limits_);
   observer_ = std::make_unique<PlanObserver>(limits_);
-  return scheduler_->AttachWorker(limits_, now_);
+  LOCKSTEP_RETURN_IF_ERROR(scheduler_->AttachWorker(limits_, now_));
+  return random_.OneIn(4) ? ChangeBits() : absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::ChangeBits() {
+  // Who ended in the meantime is not a client any more.
+  LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
+  for (auto& [key, client] : clients_) {
+    const bool has_tokens = std::ranges::any_of(
+        client.samples, [](const Sample& sample) { return !sample.delivered.empty(); });
+    // Prompt log-probabilities that are not complete are nobody's to see.
+    const bool may_have_more = client.admitted && client.request->sampling.num_prompt_logprobs >= 0;
+    client.other_bits = has_tokens || may_have_more;
+  }
+  const uint32_t num_failed =
+      scheduler_->FailWithOutput(MakeError(absl::StatusCode::kAborted, "other bits"), now_);
+  Count("failed by other bits", num_failed);
+  LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
+  for (auto& [key, client] : clients_) {
+    client.other_bits = false;
+    for (const Sample& sample : client.samples) {
+      if (!sample.delivered.empty()) return Internal("request {}: continues with other bits", key);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::DrainWorker() {
+  if (worker_ == nullptr) return absl::OkStatus();
+  Count("workers drained");
+  worker_drains_ = true;
+  scheduler_->DrainWorker(now_);
+  return absl::OkStatus();
 }
 
 absl::Status SchedulerWorld::LoseWorker() {
@@ -291,6 +339,7 @@ absl::Status SchedulerWorld::LoseWorker() {
   scheduler_->DetachWorker(now_);
   CountWorker();
   worker_.reset();
+  worker_drains_ = false;
   observer_.reset();
   planned_.clear();
   executed_.clear();
@@ -319,6 +368,12 @@ absl::Status SchedulerWorld::Drain() {
     LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
   }
   if (!scheduler_->Idle()) return Internal("not idle after {} fault-free steps", kManySteps);
+  if (worker_ != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(Plan());
+    LOCKSTEP_RETURN_IF_ERROR(Execute(/*with_faults=*/false));
+    LOCKSTEP_RETURN_IF_ERROR(Deliver());
+    LOCKSTEP_RETURN_IF_ERROR(Plan());
+  }
   const SchedulerStats stats = scheduler_->Stats();
   if (worker_ != nullptr && stats.free_blocks + stats.cached_blocks != limits_.num_blocks) {
     return Internal("drained, but {} blocks are used and {} fenced", stats.used_blocks,

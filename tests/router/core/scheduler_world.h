@@ -54,7 +54,9 @@ class SchedulerWorld {
     bool cancelled = false;
     bool failed_by_all = false;
     bool has_prompt_logprobs = false;
-    bool poison = false;  // the worker refuses every step that runs it
+    bool other_bits = false;   // has output of another worker than the one now
+    bool poison = false;       // the worker refuses every step that runs it
+    bool late_poison = false;  // every one that does not start it
   };
   using Owner = std::pair<RequestKey, uint32_t>;  // and sample index
   struct Planned {
@@ -77,7 +79,9 @@ class SchedulerWorld {
   absl::Status PassTime();
   absl::Status FailAll();
   absl::Status LoseWorker();
+  absl::Status DrainWorker();
   absl::Status Attach();
+  absl::Status ChangeBits();
 
   std::shared_ptr<const Request> MakeRequest();
   std::vector<TokenId> MakePrompt();
@@ -88,6 +92,8 @@ class SchedulerWorld {
   Client* PickClient();
   template <typename Matches>
   bool AnyInFlight(Matches matches) const;
+  absl::Status OnNoPlan();
+  bool RefusedByPoison(const Planned& planned);
   absl::Status OnStarted(const StartedSlot& started);
   void Digest(const StepPlan& plan);
   void NoteRefused(const Planned& planned);
@@ -114,6 +120,7 @@ class SchedulerWorld {
   WorkerLimits limits_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelWorker> worker_;
+  bool worker_drains_ = false;
   std::unique_ptr<PlanObserver> observer_;
   std::deque<Planned> planned_;           // not executed
   std::deque<Executed> executed_;         // not acknowledged

@@ -13,6 +13,18 @@ SchedulerWorld::Client* SchedulerWorld::PickClient() {
   return &std::next(clients_.begin(), random_.Between(0, clients_.size() - 1))->second;
 }
 
+bool SchedulerWorld::RefusedByPoison(const Planned& planned) {
+  return std::ranges::any_of(planned.owners, [&](const Owner& owner) {
+    const auto client = clients_.find(owner.first);
+    if (client == clients_.end()) return false;
+    if (client->second.poison || !client->second.late_poison) return client->second.poison;
+    const bool starts = std::ranges::any_of(planned.plan.started, [&](const StartedSlot& started) {
+      return started.request->key == owner.first && started.sample_index == owner.second;
+    });
+    return !starts;
+  });
+}
+
 absl::Status SchedulerWorld::Cancel() {
   Client* client = PickClient();
   const RequestKey unknown = next_key_ + 1000;
@@ -245,7 +257,7 @@ absl::Status SchedulerWorld::CheckFailure(const Client& client, const Sample& sa
       deserved = client.request->deadline <= now_;
       break;
     case absl::StatusCode::kAborted:
-      deserved = sample.row_failed;
+      deserved = sample.row_failed || client.other_bits;
       break;
     case absl::StatusCode::kInternal:
       deserved = sample.num_refusals >= 3 && sample.refused_alone;

@@ -12,6 +12,7 @@ FakeWorker::FakeWorker(const FakeModelOptions& options, uint32_t max_slots)
 
 void FakeWorker::Restart() {
   ++incarnation_;
+  draining_ = false;
   executor_.reset();
   model_ = std::make_unique<FakeForwardModel>(options_);
   executor_ = std::make_unique<worker::StepExecutor>(
@@ -26,6 +27,8 @@ router::LinkUp FakeWorker::Claim() {
   description.set_protocol_version(1);
   description.set_incarnation(incarnation_);
   description.set_model_fingerprint(model_->info().model_fingerprint);
+  description.set_weights_fingerprint(weights_fingerprint_);
+  description.set_numerics_id(numerics_id_);
   description.set_device(model_->info().device);
   description.set_max_slots(bounds.max_slots);
   description.set_max_step_tokens(bounds.max_step_tokens);
@@ -43,7 +46,13 @@ router::LinkUp FakeWorker::Claim() {
 router::LinkResult FakeWorker::Execute(const worker::v1::StepRequest& step) {
   router::LinkResult event;
   executor_->Execute(step, &event.result);
+  event.result.set_draining(draining_);
   return event;
+}
+
+void FakeWorker::SetBits(uint64_t numerics_id, uint64_t weights_fingerprint) {
+  numerics_id_ = numerics_id;
+  weights_fingerprint_ = weights_fingerprint;
 }
 
 std::vector<TokenId> GreedyTokens(const FakeModelOptions& options, std::vector<TokenId> prompt,

@@ -29,6 +29,11 @@ class FakeWorker {
   // A new life: nothing of the KV cache is left.
   void Restart();
   router::LinkResult Execute(const worker::v1::StepRequest& step);
+  // What Describe says of the bits from now on; 0 and 0 at first.
+  void SetBits(uint64_t numerics_id, uint64_t weights_fingerprint);
+  // Results say from now on that the worker leaves, until Restart.
+  void Drain() { draining_ = true; }
+  uint32_t num_live_slots() const { return executor_->last_step().num_live_slots; }
 
   FakeForwardModel& model() { return *model_; }
   uint64_t epoch() const { return epoch_; }
@@ -38,6 +43,9 @@ class FakeWorker {
   const uint32_t max_slots_;
   uint64_t incarnation_ = 0;
   uint64_t epoch_ = 0;
+  uint64_t numerics_id_ = 0;
+  uint64_t weights_fingerprint_ = 0;
+  bool draining_ = false;
   std::unique_ptr<FakeForwardModel> model_;
   std::unique_ptr<worker::StepExecutor> executor_;
 };

@@ -76,12 +76,22 @@ TEST(OutboxTest, RefusesWhatPassesTheBoundAndKeepsTheRest) {
   Outbox outbox(4 * sizeof(TokenId), [] {});
   ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kStart));
   EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kStart));
-  EXPECT_FALSE(outbox.AddPromptLogprobs({Logprob(1)}));
   outbox.End(absl::ResourceExhaustedError("too slow"));
   const RequestOutput output = outbox.Take();
   EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(output.end, absl::ResourceExhaustedError("too slow"));
   EXPECT_TRUE(outbox.AddTokens(Tokens(0, {5, 6, 7, 8}), kStart));  // taking made room
+}
+
+TEST(OutboxTest, PromptLogprobsDoNotCountAgainstTheBound) {
+  Outbox outbox(4 * sizeof(TokenId), [] {});
+  outbox.AddPromptLogprobs(std::vector<TokenLogprobs>(1000, Logprob(1)));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kStart));
+  EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kStart));
+  const RequestOutput output = outbox.Take();
+  ASSERT_TRUE(output.prompt_logprobs.has_value());
+  EXPECT_THAT(*output.prompt_logprobs, SizeIs(1000));
+  EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3, 4));
 }
 
 TEST(OutboxTest, CarriesTheEndOfASequence) {

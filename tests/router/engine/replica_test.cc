@@ -2,148 +2,25 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/registry.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/status.h"
-#include "router/core/policies.h"
-#include "tests/router/engine/fake_worker.h"
+#include "tests/router/engine/replica_fixture.h"
 
 namespace lockstep::router {
 namespace {
 
-using ::lockstep::testing::FakeModelOptions;
-using ::lockstep::testing::FakeWorker;
+using ::lockstep::router::testing::Client;
+using ::lockstep::router::testing::kStart;
+using ::lockstep::router::testing::ReplicaTest;
 using ::lockstep::testing::GreedyTokens;
-using ::lockstep::testing::ManualLink;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
-
-// A request on its way, and everything its reader has heard so far.
-struct Client {
-  std::shared_ptr<const Request> request;
-  std::shared_ptr<Outbox> outbox;
-  std::vector<std::vector<TokenId>> tokens;  // by sample
-  std::vector<std::optional<SampleEnd>> ends;
-  std::optional<RequestOutput::Admission> admission;
-  std::optional<absl::Status> end;
-
-  void Read() {
-    RequestOutput output = outbox->Take();
-    if (output.admission.has_value()) admission = output.admission;
-    for (SampleOutput& sample : output.samples) {
-      std::vector<TokenId>& all = tokens.at(sample.sample_index);
-      all.insert(all.end(), sample.tokens.begin(), sample.tokens.end());
-      if (sample.end.has_value()) ends.at(sample.sample_index) = sample.end;
-    }
-    if (output.end.has_value()) end = output.end;
-  }
-};
-
-class ReplicaTest : public ::testing::Test {
- protected:
-  ReplicaTest()
-      : metrics_(registry_, "fake", "fake:1"),
-        link_(worker_),
-        admission_(Admission::Make({})),
-        replica_(ReplicaConfig{}, MakeFcfsPolicy(),
-                 {.clock = &clock_, .link = &link_, .metrics = &metrics_}) {}
-
-  void Connect() {
-    InboxBatch batch;
-    batch.link_events.push_back(worker_.Claim());
-    replica_.Process(std::move(batch));
-  }
-
-  void LoseWorker() {
-    InboxBatch batch;
-    batch.link_events.push_back(link_.Break(absl::UnavailableError("the stream broke")));
-    replica_.Process(std::move(batch));
-  }
-
-  std::unique_ptr<Client> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens,
-                                 uint32_t num_samples = 1, size_t max_pending_bytes = 1 << 20) {
-    auto request = std::make_shared<Request>();
-    request->key = next_key_++;
-    request->id = "test";
-    request->arrival = clock_.Now();
-    request->deadline = deadline_;
-    request->prompt_tokens = std::move(prompt);
-    request->num_samples = num_samples;
-    request->sampling.temperature = 0;
-    request->sampling.max_new_tokens = max_new_tokens;
-    auto client = std::make_unique<Client>();
-    client->request = request;
-    client->outbox = std::make_shared<Outbox>(max_pending_bytes, [] {});
-    client->tokens.resize(num_samples);
-    client->ends.resize(num_samples);
-    InboxBatch batch;
-    Rejection rejection{};
-    batch.submissions.push_back({.request = request,
-                                 .outbox = client->outbox,
-                                 .ticket = *admission_->TryAdmit(1, rejection)});
-    replica_.Process(std::move(batch));
-    return client;
-  }
-
-  void Cancel(const Client& client, CancelCause cause) {
-    InboxBatch batch;
-    batch.cancellations.push_back({.request = client.request->key, .cause = cause});
-    replica_.Process(std::move(batch));
-  }
-
-  // Runs one step; false when none was sent.
-  bool RunStep() {
-    std::optional<LinkResult> result = link_.RunNext();
-    if (!result.has_value()) return false;
-    InboxBatch batch;
-    batch.link_events.push_back(*std::move(result));
-    replica_.Process(std::move(batch));
-    return true;
-  }
-  void RunSteps(int count) {
-    for (int i = 0; i < count; ++i) ASSERT_TRUE(RunStep());
-  }
-  void RunUntilIdle() {
-    while (RunStep()) {
-    }
-  }
-
-  void AdvanceBy(absl::Duration by) {
-    clock_.Advance(by);
-    replica_.Process({});
-  }
-
-  // Nothing is left of any request.
-  void ExpectClean() {
-    const ReplicaStatus status = replica_.status();
-    EXPECT_EQ(status.live_requests, 0u);
-    EXPECT_EQ(status.scheduler.used_blocks, 0u);
-    EXPECT_EQ(status.scheduler.fenced_blocks, 0u);
-    EXPECT_EQ(status.scheduler.free_blocks + status.scheduler.cached_blocks,
-              status.worker_state == WorkerState::kReady ? FakeModelOptions().num_blocks : 0u);
-    EXPECT_EQ(admission_->counts().waiting_requests, 0u);
-  }
-
-  FakeClock clock_{kStart};
-  prometheus::Registry registry_;
-  RouterMetrics metrics_;
-  FakeWorker worker_;
-  ManualLink link_;
-  std::shared_ptr<Admission> admission_;
-  Replica replica_;
-  RequestKey next_key_ = 1;
-  absl::Time deadline_ = absl::InfiniteFuture();
-};
 
 TEST_F(ReplicaTest, StreamsARequestToItsEnd) {
   Connect();
@@ -381,15 +258,25 @@ TEST_F(ReplicaTest, CancelAllEndsEverythingAsUnavailable) {
   const auto first = Submit({1, 2, 3}, 100);
   const auto second = Submit({4, 5}, 100);
   RunSteps(2);
-  InboxBatch batch;
-  batch.cancel_all = true;
-  replica_.Process(std::move(batch));
+  CancelAll();
   RunUntilIdle();
   for (Client* const client : {first.get(), second.get()}) {
     client->Read();
     EXPECT_EQ(client->ends[0]->reason, FinishReason::kAborted);
     EXPECT_EQ(client->end->code(), absl::StatusCode::kUnavailable);
   }
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, AfterCancelAllLateSubmissionsAreRefused) {
+  Connect();
+  CancelAll();
+  const auto late = Submit({1, 2, 3}, 4);  // it was still being tokenized
+  late->Read();
+  ASSERT_TRUE(late->end.has_value());
+  EXPECT_EQ(late->end->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*late->end), HasSubstr("shutting down"));
+  EXPECT_EQ(link_.num_sent(), 0u);
   ExpectClean();
 }
 

@@ -109,7 +109,6 @@ TEST(BpeModelTest, IgnoreMergesTakesAWholePieceThatIsAToken) {
   const BpeModel model = builder.Build({.ignore_merges = true});
   EXPECT_EQ(Encode(model, "ab"), (std::vector<TokenId>{2}));
   EXPECT_EQ(Encode(model, "aba"), (std::vector<TokenId>{0, 1, 0}));
-  EXPECT_NE(model.fingerprint(), builder.Build({}).fingerprint());
 }
 
 TEST(BpeModelTest, BytesWithoutATokenAreReportedOrUnknown) {

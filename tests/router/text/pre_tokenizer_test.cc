@@ -86,8 +86,8 @@ TEST(PreTokenizerTest, DigitsAloneOrInRuns) {
 
 TEST(PreTokenizerTest, StagesCutEachOthersPieces) {
   std::vector<PreTokenizer::Stage> stages;
-  stages.push_back({.splitter = MakeDigitSplitter(true), .definition = "digits"});
-  stages.push_back({.splitter = MakeKnownSplitter(KnownPattern::kGpt2), .definition = "gpt2"});
+  stages.push_back({.splitter = MakeDigitSplitter(true)});
+  stages.push_back({.splitter = MakeKnownSplitter(KnownPattern::kGpt2)});
   const PreTokenizer pre_tokenizer(std::move(stages));
   Pieces pieces;
   EXPECT_TRUE(pre_tokenizer.Split("   1 a", [&](std::string_view p) { pieces.emplace_back(p); }));
@@ -96,8 +96,8 @@ TEST(PreTokenizerTest, StagesCutEachOthersPieces) {
 
 TEST(PreTokenizerTest, PrefixSpaceGoesBeforeEveryPieceOfItsStage) {
   std::vector<PreTokenizer::Stage> stages;
-  stages.push_back({.splitter = MakeDigitSplitter(true), .definition = "digits"});
-  stages.push_back({.splitter = nullptr, .add_prefix_space = true, .definition = "bytes"});
+  stages.push_back({.splitter = MakeDigitSplitter(true)});
+  stages.push_back({.splitter = nullptr, .add_prefix_space = true});
   const PreTokenizer pre_tokenizer(std::move(stages));
   Pieces pieces;
   EXPECT_TRUE(pre_tokenizer.Split("a1 b", [&](std::string_view p) { pieces.emplace_back(p); }));

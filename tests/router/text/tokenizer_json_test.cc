@@ -96,8 +96,8 @@ TEST(TokenizerJsonTest, BothSpellingsOfMergesMeanTheSame) {
       json::parse(R"([["h","e"],["l","l"],["he","ll"],["hell","o"],["\u0120","hello"]])");
   const auto other = LoadTiny(definition);
   ASSERT_TRUE(one.ok() && other.ok()) << one.status() << other.status();
+  EXPECT_EQ(EncodeOrDie(**one, "hello hello"), (Ids{259, 260}));
   EXPECT_EQ(EncodeOrDie(**other, "hello hello"), (Ids{259, 260}));
-  EXPECT_EQ((*one)->Fingerprint(), (*other)->Fingerprint());
 }
 
 TEST(TokenizerJsonTest, ConfigGivesTemplateAndEndToken) {
@@ -208,29 +208,6 @@ TEST(TokenizerJsonTest, BrokenJsonIsRefusedWithItsOffset) {
   const auto tokenizer = Tokenizer::FromJson("{\"version\": ", "", "broken.json");
   EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(tokenizer.status()), HasSubstr("broken.json"));
-}
-
-TEST(TokenizerJsonTest, FingerprintFollowsEverythingThatChangesIds) {
-  const uint64_t original = LoadTiny(TinyTokenizerJson()).value()->Fingerprint();
-  EXPECT_EQ(LoadTiny(TinyTokenizerJson()).value()->Fingerprint(), original);
-  const std::vector<std::function<void(json&)>> changes = {
-      [](json& d) { d["model"]["ignore_merges"] = true; },
-      [](json& d) { d["model"]["unk_token"] = "a"; },
-      [](json& d) { std::swap(d["model"]["merges"][0], d["model"]["merges"][1]); },
-      [](json& d) { std::swap(d["model"]["vocab"]["a"], d["model"]["vocab"]["b"]); },
-      [](json& d) { d["normalizer"] = {{"type", "NFC"}}; },
-      [](json& d) { d["pre_tokenizer"]["use_regex"] = false; },
-      [](json& d) { d["pre_tokenizer"]["add_prefix_space"] = true; },
-      [](json& d) { d["added_tokens"][0]["special"] = false; },
-      [](json& d) { d["added_tokens"][0]["rstrip"] = true; },
-  };
-  for (size_t i = 0; i < changes.size(); ++i) {
-    json definition = TinyTokenizerJson();
-    changes[i](definition);
-    const auto tokenizer = LoadTiny(definition);
-    ASSERT_TRUE(tokenizer.ok()) << i << ": " << tokenizer.status();
-    EXPECT_NE((*tokenizer)->Fingerprint(), original) << "change " << i;
-  }
 }
 
 class ModelFolderTest : public testing::Test {

@@ -69,12 +69,20 @@ TEST(WorkerConfigTest, OtherMachinesOnlyWhenToldSo) {
   for (const char* const local : {"127.0.0.1:1", "localhost:1", "[::1]:1", "127.3.2.1:0"}) {
     WorkerConfig config = Good();
     config.listen = local;
+    config.admin_listen = local;
     EXPECT_TRUE(config.Validate().ok()) << local;
   }
   for (const char* const open : {"0.0.0.0:1", "[::]:1", "worker.example:1"}) {
     WorkerConfig config = Good();
     config.listen = open;
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr("--insecure")) << open;
+    config.insecure = true;
+    EXPECT_TRUE(config.Validate().ok()) << open;
+    config = Good();
+    config.admin_listen = open;
+    EXPECT_THAT(std::string(config.Validate().message()),
+                AllOf(HasSubstr("--admin-listen:"), HasSubstr("--insecure")))
+        << open;
     config.insecure = true;
     EXPECT_TRUE(config.Validate().ok()) << open;
   }
@@ -86,7 +94,7 @@ TEST(WorkerConfigTest, BecomesOptions) {
   config.max_slots = 3;
   config.max_message_mib = 2;
   config.max_steps_in_flight = 7;
-  EXPECT_EQ(config.model_options().num_kv_blocks, 62u);
+  EXPECT_EQ(config.cpu_model_options().num_kv_blocks, 62u);
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
   EXPECT_EQ(config.server_options().max_message_bytes, 2 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);

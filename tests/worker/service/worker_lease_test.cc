@@ -157,7 +157,7 @@ TEST_F(WorkerLeaseTest, DrainLetsRunningSequencesFinish) {
   StepClient client(channel_);
   ASSERT_TRUE(client.Claim(1));
   StepSequence steps(1);
-  client.Run(StartStep(steps, /*max_total_tokens=*/8));
+  EXPECT_FALSE(client.Run(StartStep(steps, /*max_total_tokens=*/8)).draining());
   auto clean =
       std::async(std::launch::async, [this] { return server_->Shutdown(absl::Seconds(20)); });
   while (CheckHealth(channel_, kServiceName) == "SERVING") {
@@ -167,8 +167,26 @@ TEST_F(WorkerLeaseTest, DrainLetsRunningSequencesFinish) {
   late.SendClaim(2, /*takeover=*/true);
   EXPECT_EQ(late.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 
-  EXPECT_FALSE(client.Run(DecodeStep(steps)).has_refusal());
+  const v1::StepResult result = client.Run(DecodeStep(steps));
+  EXPECT_FALSE(result.has_refusal());
+  EXPECT_TRUE(result.draining());
   EXPECT_THAT(client.Run(DecodeStep(steps)).stopped_slots(), ElementsAre(0));
+  EXPECT_EQ(client.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(clean.get());
+}
+
+TEST_F(WorkerLeaseTest, DrainEndsWithTheStepThatReleasesTheLastSequence) {
+  StepClient client(channel_);
+  ASSERT_TRUE(client.Claim(1));
+  StepSequence steps(1);
+  client.Run(StartStep(steps));
+  auto clean =
+      std::async(std::launch::async, [this] { return server_->Shutdown(absl::Seconds(20)); });
+  while (CheckHealth(channel_, kServiceName) == "SERVING") {
+  }
+  v1::StepRequest release = steps.Next();
+  release.add_released_slots(0);
+  EXPECT_TRUE(client.Run(release).draining());
   EXPECT_EQ(client.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_TRUE(clean.get());
 }

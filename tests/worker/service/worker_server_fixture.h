@@ -17,6 +17,7 @@
 #include "tests/support/fake_forward_model.h"
 #include "tests/worker/executor/step_messages.h"
 #include "tests/worker/service/step_client.h"
+#include "worker/executor/step_executor.h"
 #include "worker/service/worker_server.h"
 
 namespace lockstep::testing {
@@ -59,8 +60,10 @@ class WorkerServerTest : public ::testing::Test {
 
   void StartServer(const worker::WorkerServerOptions& options) {
     server_.reset();
-    auto server = worker::WorkerServer::Start(model_, {.max_slots = 8, .max_logprobs = 4},
-                                              kServerIncarnation, metrics_, options);
+    auto server = worker::WorkerServer::Start(
+        std::make_unique<worker::StepExecutor>(
+            model_, worker::ExecutorLimits{.max_slots = 8, .max_logprobs = 4}, kServerIncarnation),
+        model_.info(), kServerIncarnation, metrics_, options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ =

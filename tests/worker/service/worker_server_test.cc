@@ -160,8 +160,9 @@ TEST_F(WorkerServerStepsTest, HealthAndReflectionAnswer) {
 TEST_F(WorkerServerStepsTest, ATakenPortIsAnError) {
   WorkerServerOptions options;
   options.listen = FormatAddress(server_->address());
-  const auto second =
-      WorkerServer::Start(model_, {.max_slots = 8}, kServerIncarnation, metrics_, options);
+  const auto second = WorkerServer::Start(
+      std::make_unique<StepExecutor>(model_, ExecutorLimits{.max_slots = 8}, kServerIncarnation),
+      model_.info(), kServerIncarnation, metrics_, options);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(options.listen));
 }

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <google/protobuf/message.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+// Checks of single fields of a stranger's message. Errors are INVALID_ARGUMENT
+// "path: expected ..., got ...".
+namespace lockstep::router {
+
+// Foreign text in a message: escaped, and not more of it than helps.
+std::string Quote(std::string_view text);
+
+// At most `max_bytes` of [A-Za-z0-9._:-].
+absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes);
+absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit);
+absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high);
+absl::Status CheckRange(std::string_view path, float value, float low, float high);  // [low, high]
+absl::Status CheckPositive(std::string_view path, float value, float high);          // (0, high]
+absl::Status CheckTemperature(std::string_view path, float value);
+absl::Status CheckRepetitionPenalty(std::string_view path, float value);
+
+// UNIMPLEMENTED for a field that this router does not know: it could change the output.
+absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message);
+
+}  // namespace lockstep::router
