@@ -13,7 +13,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -72,7 +71,8 @@ absl::Status ChildProcess::ReadListeningLine() {
   }
   grpc_address_ = Field(line, "grpc");
   admin_address_ = Field(line, "admin");
-  if (grpc_address_.empty() || admin_address_.empty()) return Internal("unexpected line '{}'", line);
+  if (grpc_address_.empty() || admin_address_.empty())
+    return Internal("unexpected line '{}'", line);
   return absl::OkStatus();
 }
 

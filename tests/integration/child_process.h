@@ -20,7 +20,8 @@ class ChildProcess {
   ~ChildProcess();
 
   void Signal(int signal_number) const;
-  // Exit code; 128 + n when signal n ended it; -1 when it still runs after `timeout` (it is then killed).
+  // Exit code; 128 + n when signal n ended it; -1 when it still runs after `timeout` (it is then
+  // killed).
   int Wait(absl::Duration timeout);
 
   const std::string& grpc_address() const { return grpc_address_; }

@@ -23,7 +23,8 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool che
   absl::StatusOr<std::unique_ptr<worker::ForwardModel>> model =
       worker::LoadCpuModel(model_case.path, options);
   if (!model.ok()) {
-    ADD_FAILURE() << model_case.path << ": " << model.status() << " (deploy/fetch-model gets SmolLM2)";
+    ADD_FAILURE() << model_case.path << ": " << model.status()
+                  << " (deploy/fetch-model gets SmolLM2)";
     return nullptr;
   }
   return *std::move(model);
@@ -31,24 +32,31 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool che
 
 }  // namespace
 
-void CheckInvariance(ModelCase model_case, bool expect_differences) {
-  const std::unique_ptr<worker::ForwardModel> model = Load(model_case, /*check_contract=*/!expect_differences);
+void CheckInvariance(const ModelCase& model_case, bool expect_differences) {
+  const std::unique_ptr<worker::ForwardModel> model =
+      Load(model_case, /*check_contract=*/!expect_differences);
   ASSERT_NE(model, nullptr);
-  model_case.shape.vocab_size = model->info().vocab_size;
+  CheckInvarianceOf(OnExecutor(*model), model_case, expect_differences);
+}
+
+void CheckInvarianceOf(const WorkerUnderTest& worker, ModelCase model_case,
+                       bool expect_differences) {
+  model_case.shape.vocab_size = worker.info.vocab_size;
   const auto requests = MakeWorkload(model_case.shape, /*seed=*/20261121);
   const auto lives =
-      AdversarialLives(model->info(), model_case.num_restarts, model_case.min_blocks, /*seed=*/7);
+      AdversarialLives(worker.info, model_case.num_restarts, model_case.min_blocks, /*seed=*/7);
 
-  const Records alone = RunAlone(*model, requests);
+  const Records alone = RunAlone(worker, requests);
   ScheduleCounts counts;
-  const Records together = RunTogether(*model, requests, lives, /*seed=*/11, &counts);
+  const Records together = RunTogether(worker, requests, lives, /*seed=*/11, &counts);
   if (::testing::Test::HasFatalFailure()) return;
 
-  fmt::print("{}: steps {} overlapped {} mixed {} largest batch {} preemptions {} hit tokens {} "
-             "partial prefills {} restarts {}\n",
-             model_case.name, counts.steps, counts.overlapped_steps, counts.mixed_steps,
-             counts.largest_batch, counts.preemptions, counts.prefix_hit_tokens, counts.partial_prefills,
-             counts.restarts);
+  fmt::print(
+      "{}: steps {} overlapped {} mixed {} largest batch {} preemptions {} hit tokens {} "
+      "partial prefills {} restarts {}\n",
+      model_case.name, counts.steps, counts.overlapped_steps, counts.mixed_steps,
+      counts.largest_batch, counts.preemptions, counts.prefix_hit_tokens, counts.partial_prefills,
+      counts.restarts);
   EXPECT_GE(counts.restarts, model_case.num_restarts);
   EXPECT_GE(counts.partial_prefills, 40u);
   EXPECT_GE(counts.mixed_steps, 50u);
@@ -61,7 +69,8 @@ void CheckInvariance(ModelCase model_case, bool expect_differences) {
 
   const std::vector<std::string> differences = Differences(alone, together, /*limit=*/10);
   if (expect_differences) {
-    EXPECT_FALSE(differences.empty() && counts.changed_on_recompute == 0) << "a GEMM that splits K went unnoticed";
+    EXPECT_FALSE(differences.empty() && counts.changed_on_recompute == 0)
+        << "a GEMM that splits K went unnoticed";
   } else {
     EXPECT_THAT(differences, ::testing::IsEmpty());
     EXPECT_EQ(counts.changed_on_recompute, 0u);

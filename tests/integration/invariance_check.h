@@ -15,12 +15,15 @@ struct ModelCase {
   uint32_t num_restarts = 0;
   int num_threads = 1;
   bool expect_pressure = true;  // assert that preemptions and overlaps abounded
-  uint32_t min_blocks = 0;  // of an adversarial life: the longest request must fit
+  uint32_t min_blocks = 0;      // of an adversarial life: the longest request must fit
 };
 
 // Runs the workload alone and together, asserts that the adversary did its work, and compares every
-// token, log-probability and logits row. With `expect_differences` the model is built with a planted
-// fault and the comparison must find it.
-void CheckInvariance(ModelCase model_case, bool expect_differences);
+// token, log-probability and logits row that the worker shows. With `expect_differences` the worker
+// is built with a planted fault and the comparison must find it.
+void CheckInvarianceOf(const WorkerUnderTest& worker, ModelCase model_case,
+                       bool expect_differences);
+// The same on the CPU, with the model at model_case.path.
+void CheckInvariance(const ModelCase& model_case, bool expect_differences);
 
 }  // namespace lockstep::testing

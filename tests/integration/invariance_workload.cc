@@ -24,10 +24,12 @@ uint32_t PromptLength(std::mt19937_64& random, uint32_t max_tokens) {
   return std::clamp<int>(static_cast<int>(blocks * 16) + around, 1, static_cast<int>(max_tokens));
 }
 
-router::SamplingParams SamplingOfKind(uint32_t kind, std::mt19937_64& random, const WorkloadShape& shape) {
+router::SamplingParams SamplingOfKind(uint32_t kind, std::mt19937_64& random,
+                                      const WorkloadShape& shape) {
   router::SamplingParams sampling;
   sampling.seed = random();
-  sampling.max_new_tokens = std::uniform_int_distribution<uint32_t>(1, shape.max_new_tokens)(random);
+  sampling.max_new_tokens =
+      std::uniform_int_distribution<uint32_t>(1, shape.max_new_tokens)(random);
   sampling.stop_token_ids = shape.stop_token_ids;
   sampling.temperature = kind == 0 ? 0.0f : 0.8f;
   switch (kind) {
@@ -78,15 +80,16 @@ std::string DescribeDifference(const SequenceRecord& alone, const SequenceRecord
                        together.error.ToString());
   }
   if (alone.tokens != together.tokens) {
-    const auto [a, b] = std::mismatch(alone.tokens.begin(), alone.tokens.end(), together.tokens.begin(),
-                                      together.tokens.end());
-    return fmt::format("tokens differ from index {} on ({} and {} tokens)", a - alone.tokens.begin(),
-                       alone.tokens.size(), together.tokens.size());
+    const auto [a, b] = std::mismatch(alone.tokens.begin(), alone.tokens.end(),
+                                      together.tokens.begin(), together.tokens.end());
+    return fmt::format("tokens differ from index {} on ({} and {} tokens)",
+                       a - alone.tokens.begin(), alone.tokens.size(), together.tokens.size());
   }
   if (alone.logprob_bits != together.logprob_bits) return "log-probabilities differ";
   for (const auto& [position, hash] : alone.logit_hashes) {
     const auto other = together.logit_hashes.find(position);
-    if (other == together.logit_hashes.end()) return fmt::format("no logits seen at position {}", position);
+    if (other == together.logit_hashes.end())
+      return fmt::format("no logits seen at position {}", position);
     if (other->second != hash) return fmt::format("logits differ at position {}", position);
   }
   return {};
@@ -99,7 +102,8 @@ std::vector<std::shared_ptr<const router::Request>> MakeWorkload(const WorkloadS
   std::mt19937_64 random(seed);
   const uint32_t longest = std::max(shape.max_prompt_tokens, shape.long_prompt_tokens);
   std::vector<std::vector<TokenId>> stems;
-  for (uint32_t i = 0; i < kNumStems; ++i) stems.push_back(RandomTokens(random, longest, shape.vocab_size));
+  for (uint32_t i = 0; i < kNumStems; ++i)
+    stems.push_back(RandomTokens(random, longest, shape.vocab_size));
 
   std::vector<std::shared_ptr<const router::Request>> requests;
   for (uint32_t i = 0; i < shape.num_requests; ++i) {
@@ -107,8 +111,8 @@ std::vector<std::shared_ptr<const router::Request>> MakeWorkload(const WorkloadS
     request->key = i + 1;
     request->id = fmt::format("request-{}", i + 1);
     const bool is_long = i < shape.num_long_requests;
-    const uint32_t length = is_long ? shape.long_prompt_tokens - i % 3
-                                    : PromptLength(random, shape.max_prompt_tokens);
+    const uint32_t length =
+        is_long ? shape.long_prompt_tokens - i % 3 : PromptLength(random, shape.max_prompt_tokens);
     const std::vector<TokenId>& stem = stems[random() % kNumStems];
     request->prompt_tokens.assign(stem.begin(), stem.begin() + length);
     if (i % 2 == 0) request->prompt_tokens.back() = random() % shape.vocab_size;
@@ -122,8 +126,9 @@ std::vector<std::shared_ptr<const router::Request>> MakeWorkload(const WorkloadS
   return requests;
 }
 
-std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info, uint32_t num_restarts,
-                                         uint32_t min_blocks, uint64_t seed) {
+std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info,
+                                         uint32_t num_restarts, uint32_t min_blocks,
+                                         uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<WorkerLife> lives;
   for (uint32_t i = 0; i <= num_restarts; ++i) {
@@ -140,27 +145,27 @@ std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info, u
   return lives;
 }
 
-Records RunAlone(worker::ForwardModel& model,
+Records RunAlone(const WorkerUnderTest& worker,
                  const std::vector<std::shared_ptr<const router::Request>>& requests) {
   Records all;
   router::SchedulerConfig config;
   config.max_steps_in_flight = 1;
   for (const auto& request : requests) {
-    ServingHarness harness(model, config, /*seed=*/request->key);
+    ServingHarness harness(worker, config, /*seed=*/request->key);
     harness.Submit(request);
-    harness.Run({WorkerLife{.limits = RoomyLimits(model.info())}});
+    harness.Run({WorkerLife{.limits = RoomyLimits(worker.info)}});
     all.insert(harness.records().begin(), harness.records().end());
   }
   return all;
 }
 
-Records RunTogether(worker::ForwardModel& model,
+Records RunTogether(const WorkerUnderTest& worker,
                     const std::vector<std::shared_ptr<const router::Request>>& requests,
                     const std::vector<WorkerLife>& lives, uint64_t seed, ScheduleCounts* counts) {
   router::SchedulerConfig config;
   config.max_steps_in_flight = 3;
   config.max_preemptions_per_sequence = 1000;
-  ServingHarness harness(model, config, seed);
+  ServingHarness harness(worker, config, seed);
   for (const auto& request : requests) harness.Submit(request);
   harness.Run(lives);
   *counts = harness.counts();
@@ -180,7 +185,8 @@ std::vector<std::string> Differences(const Records& alone, const Records& togeth
     }
     for (size_t i = 0; i < expected.samples.size(); ++i) {
       const std::string words = DescribeDifference(expected.samples[i], found->second.samples[i]);
-      if (!words.empty()) differences.push_back(fmt::format("request {} sample {}: {}", key, i, words));
+      if (!words.empty())
+        differences.push_back(fmt::format("request {} sample {}: {}", key, i, words));
     }
     if (differences.size() >= limit) break;
   }

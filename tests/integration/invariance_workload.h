@@ -19,22 +19,23 @@ struct WorkloadShape {
   std::vector<TokenId> stop_token_ids;
 };
 
-// Requests of every kind: greedy, sampled with every filter, penalised, biased, restricted, n > 1, with
-// logprobs and prompt_logprobs, salted. Prompts are cut from a few common stems at lengths around block
-// borders, so that they hit one another's prefixes at every border.
+// Requests of every kind: greedy, sampled with every filter, penalised, biased, restricted, n > 1,
+// with logprobs and prompt_logprobs, salted. Prompts are cut from a few common stems at lengths
+// around block borders, so that they hit one another's prefixes at every border.
 std::vector<std::shared_ptr<const router::Request>> MakeWorkload(const WorkloadShape& shape,
                                                                  uint64_t seed);
 
-// Lives of a worker with `num_restarts` losses, each with other (small) pools, step budgets and slots.
-std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info, uint32_t num_restarts,
-                                         uint32_t min_blocks, uint64_t seed);
+// Lives of a worker with `num_restarts` losses, each with other (small) pools, step budgets and
+// slots.
+std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info,
+                                         uint32_t num_restarts, uint32_t min_blocks, uint64_t seed);
 
 // Every request alone on a fresh, roomy worker: the reference that any schedule must reproduce.
-Records RunAlone(worker::ForwardModel& model,
+Records RunAlone(const WorkerUnderTest& worker,
                  const std::vector<std::shared_ptr<const router::Request>>& requests);
 
 // All requests together through `lives`.
-Records RunTogether(worker::ForwardModel& model,
+Records RunTogether(const WorkerUnderTest& worker,
                     const std::vector<std::shared_ptr<const router::Request>>& requests,
                     const std::vector<WorkerLife>& lives, uint64_t seed, ScheduleCounts* counts);
 

@@ -1,6 +1,6 @@
-// The promise of docs/numerics.md, tested: a request gives the same bits alone and under any schedule.
-// The planted build of this file (LOCKSTEP_EXPECT_DIFFERENCES) links a GEMM that splits K when M is small
-// and must see differences: it proves that the test can fail.
+// The promise of docs/numerics.md, tested: a request gives the same bits alone and under any
+// schedule. The planted build of this file (LOCKSTEP_EXPECT_DIFFERENCES) links a GEMM that splits K
+// when M is small and must see differences: it proves that the test can fail.
 #include <gtest/gtest.h>
 
 #include <filesystem>

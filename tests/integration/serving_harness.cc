@@ -20,11 +20,22 @@ using router::TokensEvent;
 struct ServingHarness::InFlight {
   router::StepPlan plan;
   lockstep::worker::v1::StepRequest request;
-  std::optional<lockstep::worker::v1::StepResult> result;
 };
 
-ServingHarness::ServingHarness(worker::ForwardModel& model, router::SchedulerConfig config, uint64_t seed)
-    : model_(model), scheduler_(config, router::MakeFcfsPolicy()), random_(seed) {}
+WorkerUnderTest OnExecutor(worker::ForwardModel& model) {
+  return {.info = model.info(),
+          .make_runner = [&model](const worker::ExecutorLimits& limits,
+                                  WorkerUnderTest::Observer observer) {
+            auto executor =
+                std::make_shared<worker::StepExecutor>(model, limits, /*incarnation=*/1);
+            executor->set_logits_observer(std::move(observer));
+            return executor;
+          }};
+}
+
+ServingHarness::ServingHarness(const WorkerUnderTest& worker, router::SchedulerConfig config,
+                               uint64_t seed)
+    : worker_(worker), scheduler_(config, router::MakeFcfsPolicy()), random_(seed) {}
 
 ServingHarness::~ServingHarness() = default;
 
@@ -46,10 +57,9 @@ void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
   worker::ExecutorLimits limits;
   limits.max_slots = life.limits.max_slots;
   limits.max_step_tokens = life.limits.max_step_tokens;
-  executor_ = std::make_unique<worker::StepExecutor>(model_, limits, /*incarnation=*/epoch_ + 1);
-  executor_->set_logits_observer(
-      [this](const worker::LogitsObservation& observation) { Observe(observation); });
-  executor_->BeginLease(++epoch_);
+  runner_ = worker_.make_runner(
+      limits, [this](const worker::LogitsObservation& observation) { Observe(observation); });
+  runner_->BeginLease(++epoch_);
   slot_owner_.clear();
   prefill_left_.clear();
   const absl::Status attached = scheduler_.AttachWorker(life.limits, now_);
@@ -64,17 +74,20 @@ void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
       scheduler_.Cancel(it->second, now_);
     }
     const bool planned = Chance(0.7) && PlanOne();
-    const bool can_execute = num_executed_ < in_flight_.size();
-    if (can_execute && (!planned || Chance(0.5))) ExecuteOldest();
-    if (num_executed_ > 0 && (!planned || Chance(0.5))) ApplyOldest();
+    const bool can_submit = num_submitted_ < in_flight_.size();
+    if (can_submit && (!planned || Chance(0.5))) SubmitOldest();
+    if (num_submitted_ > 0 && (!planned || Chance(0.5))) ApplyOldest();
     CollectEvents();
     ASSERT_TRUE(scheduler_.CheckIntegrity().ok()) << scheduler_.CheckIntegrity();
     if (scheduler_.Idle() && to_submit_.empty() && in_flight_.empty()) break;
   }
   // Whatever is still in flight is lost with the worker.
   in_flight_.clear();
-  num_executed_ = 0;
-  executor_->EndLease();
+  num_submitted_ = 0;
+  lockstep::worker::v1::StepResult lost;
+  worker::StepStats stats;
+  while (runner_->num_pending() > 0) runner_->TakeResult(&lost, &stats);
+  runner_->EndLease();
   scheduler_.DetachWorker(now_);
   CollectEvents();
 }
@@ -104,8 +117,8 @@ bool ServingHarness::PlanOne() {
   return true;
 }
 
-void ServingHarness::ExecuteOldest() {
-  InFlight& step = in_flight_[num_executed_];
+void ServingHarness::SubmitOldest() {
+  InFlight& step = in_flight_[num_submitted_];
   for (const router::StartedSlot& started : step.plan.started) {
     slot_owner_[started.slot] = {started.request->key, started.sample_index};
     prefill_left_[started.slot] = started.known_tokens.size() - started.num_computed_tokens;
@@ -115,18 +128,20 @@ void ServingHarness::ExecuteOldest() {
     if (row.num_tokens < left) ++counts_.partial_prefills;
     left -= std::min(left, row.num_tokens);
   }
-  lockstep::worker::v1::StepResult result;
-  executor_->Execute(step.request, &result);
-  ASSERT_FALSE(result.has_refusal()) << result.refusal().message();
-  step.result = std::move(result);
-  ++num_executed_;
+  runner_->Submit(step.request);
+  ++num_submitted_;
 }
 
 void ServingHarness::ApplyOldest() {
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  --num_executed_;
-  absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(*step.result, step.plan);
+  --num_submitted_;
+  lockstep::worker::v1::StepResult result;
+  worker::StepStats stats;
+  while (!runner_->TakeResult(&result, &stats)) {
+  }
+  ASSERT_FALSE(result.has_refusal()) << result.refusal().message();
+  absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(result, step.plan);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   const absl::Status applied = scheduler_.Apply(*outcome, now_);
   ASSERT_TRUE(applied.ok()) << applied;
@@ -142,7 +157,8 @@ void ServingHarness::CollectEvents() {
       }
     } else if (auto* prompt = std::get_if<PromptLogprobsEvent>(&event)) {
       for (const router::TokenLogprobs& entry : prompt->entries) {
-        records_[prompt->request].prompt_logprob_bits.push_back(std::bit_cast<uint32_t>(entry.logprob));
+        records_[prompt->request].prompt_logprob_bits.push_back(
+            std::bit_cast<uint32_t>(entry.logprob));
       }
     } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
       SequenceRecord& record = records_[finished->request].samples[finished->sample_index];

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,7 +21,7 @@ namespace lockstep::testing {
 // What one sequence showed to the outside, and the bits behind it.
 struct SequenceRecord {
   std::vector<TokenId> tokens;
-  std::vector<std::pair<TokenId, uint32_t>> logprob_bits;  // chosen token, bits of its log-probability
+  std::vector<std::pair<TokenId, uint32_t>> logprob_bits;  // chosen token, its log-probability
   std::map<uint32_t, uint64_t> logit_hashes;               // position of the sampled token -> hash
   bool finished = false;
   router::FinishReason reason = router::FinishReason::kStop;
@@ -47,7 +48,7 @@ struct ScheduleCounts {
   uint64_t mixed_steps = 0;       // prefill and decode rows in one step
   uint64_t restarts = 0;
   uint64_t changed_on_recompute = 0;  // logits rows that differed when computed again
-  uint64_t overlapped_steps = 0;  // planned while an earlier step's result was unknown
+  uint64_t overlapped_steps = 0;      // planned while an earlier step's result was unknown
   uint32_t largest_batch = 0;
 };
 
@@ -57,18 +58,35 @@ struct WorkerLife {
   uint64_t num_steps = UINT64_MAX;  // then the worker is lost with whatever is in flight
 };
 
-// The real scheduler, step codec and executor in one thread, without sockets: plans pile up, run and are
-// acknowledged in an order that a seed decides. Records every token and the hash of every logits row.
+// The worker under test. `make_runner` is called for every life; the runner may be the same each
+// time. Logits are reported to `observer` where the runner has them on the host.
+struct WorkerUnderTest {
+  using Observer = std::function<void(const worker::LogitsObservation&)>;
+
+  worker::ForwardModelInfo info;
+  std::function<std::shared_ptr<worker::StepRunner>(const worker::ExecutorLimits& limits,
+                                                    Observer observer)>
+      make_runner;
+};
+
+// A StepExecutor on `model`, which outlives the result.
+WorkerUnderTest OnExecutor(worker::ForwardModel& model);
+
+// The real scheduler, step codec and executor in one thread, without sockets: plans pile up, run
+// and are acknowledged in an order that a seed decides. Records every token and the hash of every
+// logits row.
 class ServingHarness {
  public:
-  ServingHarness(worker::ForwardModel& model, router::SchedulerConfig config, uint64_t seed);
+  ServingHarness(const WorkerUnderTest& worker, router::SchedulerConfig config, uint64_t seed);
   ~ServingHarness();
 
   void Submit(std::shared_ptr<const router::Request> request);
-  void CancelLater(RequestKey request, uint64_t at_step) { cancellations_.emplace(at_step, request); }
+  void CancelLater(RequestKey request, uint64_t at_step) {
+    cancellations_.emplace(at_step, request);
+  }
 
-  // Runs until every request ended; the last life never ends early. Requests are submitted in order,
-  // a random few at a time.
+  // Runs until every request ended; the last life never ends early. Requests are submitted in
+  // order, a random few at a time.
   void Run(const std::vector<WorkerLife>& lives);
 
   const Records& records() const { return records_; }
@@ -80,22 +98,22 @@ class ServingHarness {
   void RunLife(const WorkerLife& life, bool is_last);
   void SubmitSome();
   bool PlanOne();
-  void ExecuteOldest();
+  void SubmitOldest();
   void ApplyOldest();
   void CollectEvents();
   void Observe(const worker::LogitsObservation& observation);
   bool Chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
 
-  worker::ForwardModel& model_;
-  std::unique_ptr<worker::StepExecutor> executor_;
+  const WorkerUnderTest& worker_;
+  std::shared_ptr<worker::StepRunner> runner_;
   router::Scheduler scheduler_;
   std::mt19937_64 random_;
   absl::Time now_ = absl::UnixEpoch();
   uint64_t epoch_ = 0;
   std::deque<std::shared_ptr<const router::Request>> to_submit_;
   std::multimap<uint64_t, RequestKey> cancellations_;
-  std::deque<InFlight> in_flight_;  // planned; the first `num_executed_` have results
-  size_t num_executed_ = 0;
+  std::deque<InFlight> in_flight_;  // planned; the first `num_submitted_` are with the runner
+  size_t num_submitted_ = 0;
   std::map<SlotId, std::pair<RequestKey, uint32_t>> slot_owner_;  // as the executor sees slots
   std::map<SlotId, uint32_t> prefill_left_;  // known tokens not yet computed, likewise
   Records records_;

@@ -13,10 +13,17 @@ uint64_t Nanoseconds(std::chrono::steady_clock::duration duration) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 
+void Refuse(uint64_t epoch, uint64_t step_id, v1::StepResult& result) {
+  result.set_epoch(epoch);
+  result.set_step_id(step_id);
+  result.mutable_refusal()->set_code(static_cast<uint32_t>(absl::StatusCode::kAborted));
+  result.mutable_refusal()->set_message("epoch: the lease has ended");
+}
+
 }  // namespace
 
-ExecutorThread::ExecutorThread(StepExecutor& executor, size_t queue_capacity)
-    : executor_(executor), queue_(queue_capacity), thread_("executor", [this] { Loop(); }) {}
+ExecutorThread::ExecutorThread(StepRunner& runner, size_t queue_capacity)
+    : runner_(runner), queue_(queue_capacity), thread_("executor", [this] { Loop(); }) {}
 
 ExecutorThread::~ExecutorThread() { queue_.Close(); }
 
@@ -39,37 +46,52 @@ bool ExecutorThread::Submit(uint64_t lease_epoch, v1::StepRequest step, StepDone
 }
 
 void ExecutorThread::Loop() {
-  while (std::optional<Item> item = queue_.Pop()) {
-    std::visit([this](auto& work) { Run(work); }, *item);
+  for (;;) {
+    std::optional<Item> item = pending_.empty() ? queue_.Pop() : queue_.TryPop();
+    if (item.has_value()) {
+      std::visit([this](auto& work) { Run(work); }, *item);
+    } else if (pending_.empty()) {
+      return;
+    }
+    DeliverResults();
   }
 }
 
 void ExecutorThread::Run(Step& step) {
-  v1::StepResult result;
   if (step.lease_epoch != leased_epoch_ || step.lease_epoch != wanted_epoch_) {
-    result.set_epoch(step.lease_epoch);
-    result.set_step_id(step.request.step_id());
-    result.mutable_refusal()->set_code(static_cast<uint32_t>(absl::StatusCode::kAborted));
-    result.mutable_refusal()->set_message("epoch: the lease has ended");
+    v1::StepResult result;
+    Refuse(step.lease_epoch, step.request.step_id(), result);
     step.done(std::move(result), StepStats{});
     return;
   }
-  const TimePoint start = std::chrono::steady_clock::now();
-  executor_.Execute(step.request, &result);
-  num_live_slots_.store(executor_.last_step().num_live_slots, std::memory_order_relaxed);
-  result.mutable_timings()->set_queue_ns(Nanoseconds(start - step.arrival));
-  result.mutable_timings()->set_total_ns(
-      Nanoseconds(std::chrono::steady_clock::now() - step.arrival));
-  step.done(std::move(result), executor_.last_step());
+  pending_.push_back({.arrival = step.arrival,
+                      .start = std::chrono::steady_clock::now(),
+                      .done = std::move(step.done)});
+  runner_.Submit(step.request);
+}
+
+void ExecutorThread::DeliverResults() {
+  v1::StepResult result;
+  StepStats stats;
+  while (runner_.TakeResult(&result, &stats)) {
+    Pending step = std::move(pending_.front());
+    pending_.pop_front();
+    num_live_slots_.store(stats.num_live_slots, std::memory_order_relaxed);
+    result.mutable_timings()->set_queue_ns(Nanoseconds(step.start - step.arrival));
+    result.mutable_timings()->set_total_ns(
+        Nanoseconds(std::chrono::steady_clock::now() - step.arrival));
+    step.done(std::move(result), stats);
+  }
 }
 
 void ExecutorThread::Run(LeaseChange& change) {
+  while (!pending_.empty()) DeliverResults();
   if (change.begins) {
-    executor_.BeginLease(change.epoch);
+    runner_.BeginLease(change.epoch);
     leased_epoch_ = change.epoch;
     num_live_slots_.store(0, std::memory_order_relaxed);
   } else if (leased_epoch_ == change.epoch) {
-    executor_.EndLease();
+    runner_.EndLease();
     leased_epoch_ = 0;
     num_live_slots_.store(0, std::memory_order_relaxed);
   }

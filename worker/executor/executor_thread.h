@@ -5,18 +5,20 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <variant>
 
 #include "common/bounded_queue.h"
 #include "common/named_thread.h"
 #include "lockstep/worker/v1/worker.pb.h"
-#include "worker/executor/step_executor.h"
+#include "worker/executor/step_runner.h"
 
 namespace lockstep::worker {
 
-// Runs a StepExecutor on a thread of its own ("executor"). Steps and changes of lease go through
+// Runs a StepRunner on a thread of its own ("executor"). Steps and changes of lease go through
 // one bounded queue, so a lease's first step starts when everything before it has ended. Owns the
-// queue and the thread; knows nothing of streams. All methods are safe to call from any thread;
+// queue and the thread; knows nothing of streams. While steps are under way it polls for their
+// results and for more to do, otherwise it sleeps. All methods are safe to call from any thread;
 // callbacks run on the executor thread and must not block.
 class ExecutorThread {
  public:
@@ -24,9 +26,9 @@ class ExecutorThread {
   using StepDone = absl::AnyInvocable<void(v1::StepResult result, const StepStats& stats)>;
   using LeaseDone = absl::AnyInvocable<void()>;
 
-  // `executor` outlives this and is not used by anyone else. `queue_capacity` bounds the steps and
+  // `runner` outlives this and is not used by anyone else. `queue_capacity` bounds the steps and
   // lease changes that wait.
-  ExecutorThread(StepExecutor& executor, size_t queue_capacity);
+  ExecutorThread(StepRunner& runner, size_t queue_capacity);
   ExecutorThread(const ExecutorThread&) = delete;
   ExecutorThread& operator=(const ExecutorThread&) = delete;
   // Runs what is queued, then joins.
@@ -59,16 +61,25 @@ class ExecutorThread {
     LeaseDone done;
   };
   using Item = std::variant<Step, LeaseChange>;
+  // A step that the runner has.
+  struct Pending {
+    TimePoint arrival;
+    TimePoint start;
+    StepDone done;
+  };
 
   void Loop();
   void Run(Step& step);
   void Run(LeaseChange& change);
+  // Reports every result that is there.
+  void DeliverResults();
 
-  StepExecutor& executor_;
+  StepRunner& runner_;
   BoundedQueue<Item> queue_;
   std::atomic<uint64_t> wanted_epoch_{0};  // whose steps are worth running; 0: nobody's
   std::atomic<uint32_t> num_live_slots_{0};
-  uint64_t leased_epoch_ = 0;  // executor thread only
+  uint64_t leased_epoch_ = 0;    // executor thread only
+  std::deque<Pending> pending_;  // likewise; as many as runner_.num_pending()
   NamedThread thread_;
 };
 

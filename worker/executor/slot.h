@@ -37,12 +37,18 @@ class Slot {
   uint32_t num_prompt() const { return num_prompt_; }
   uint32_t num_computed() const { return num_computed_; }  // < num_known() unless inert
   const std::vector<BlockId>& blocks() const { return blocks_; }
+  uint32_t min_total() const { return min_total_; }
   uint32_t max_total() const { return max_total_; }
   int32_t num_logprobs() const { return num_logprobs_; }
   int32_t num_prompt_logprobs() const { return num_prompt_logprobs_; }
   const kernels::SampleParams& params() const { return params_; }
   std::span<const kernels::TokenCount> seen_tokens() const { return histogram_.counts(); }
   bool masks_stop_ids() const { return num_known() < min_total_; }
+  // The next token is the best one, and nothing but the logits decides which that is.
+  bool IsPlainGreedy() const {
+    return params_.temperature == 0 && params_.logit_bias_ids.empty() &&
+           params_.allowed_token_ids.empty() && !params_.has_penalties() && !masks_stop_ids();
+  }
   bool IsStopId(TokenId token) const;
   // Whether the logits at `position` are those of a prompt token whose log-probability was asked
   // for.
@@ -57,6 +63,8 @@ class Slot {
   void AppendBlocks(std::span<const BlockId> blocks);
   void Advance(uint32_t num_tokens) { num_computed_ += num_tokens; }
   void AppendSampled(TokenId token);
+  // One more token that only the device knows yet. It never becomes known here: nothing needs it.
+  void AppendOnDevice() { known_tokens_.push_back(0); }
   void MakeInert() { inert_ = true; }
 
  private:

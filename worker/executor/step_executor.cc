@@ -33,13 +33,29 @@ StepExecutor::StepExecutor(ForwardModel& model, const ExecutorLimits& limits, ui
 void StepExecutor::BeginLease(uint64_t epoch) {
   LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");
   table_.Clear();
+  finished_.clear();
   order_ = {.epoch = epoch, .last_step_id = 0, .refusing = false};
   last_end_ns_ = 0;
 }
 
 void StepExecutor::EndLease() {
   table_.Clear();
+  finished_.clear();
   order_ = {};
+}
+
+void StepExecutor::Submit(const v1::StepRequest& step) {
+  auto& [result, stats] = finished_.emplace_back();
+  Execute(step, &result);
+  stats = stats_;
+}
+
+bool StepExecutor::TakeResult(v1::StepResult* result, StepStats* stats) {
+  if (finished_.empty()) return false;
+  *result = std::move(finished_.front().first);
+  *stats = finished_.front().second;
+  finished_.pop_front();
+  return true;
 }
 
 void StepExecutor::Execute(const v1::StepRequest& step, v1::StepResult* result) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/worker/v1/worker.pb.h"
@@ -11,6 +13,7 @@
 #include "worker/executor/executor_limits.h"
 #include "worker/executor/sampler_driver.h"
 #include "worker/executor/slot_table.h"
+#include "worker/executor/step_runner.h"
 #include "worker/executor/step_validator.h"
 #include "worker/model/forward_model.h"
 
@@ -23,33 +26,25 @@ struct LogitsObservation {
   std::span<const float> logits;  // [vocab_size], raw
 };
 
-// What the latest step was, for metrics.
-struct StepStats {
-  uint32_t num_prefill_rows = 0;
-  uint32_t num_decode_rows = 0;  // one token left to compute, then a sample
-  uint32_t num_live_slots = 0;   // after the step
-  bool refused = false;
-};
-
-// Executes the steps of one lease after the other, synchronously: validates, applies to the mirror,
-// runs forward passes, samples, reports. Owns the slot table and the logits buffer. Lives on the
-// executor thread. Never chooses what to run, and knows nothing of streams or policy. A step that
-// breaks the contract is refused whole, and so is every later one until a resync; a row that fails
-// makes its slot inert and nothing else.
-class StepExecutor {
+// The StepRunner of the CPU, and of any ForwardModel: validates, applies to the mirror, runs
+// forward passes, samples and reports, all within Submit. Owns the slot table and the logits
+// buffer.
+class StepExecutor final : public StepRunner {
  public:
   // `model` outlives the executor. `limits` must fit the model.
   StepExecutor(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation);
 
-  // Both drop every slot. Epochs start at 1.
-  void BeginLease(uint64_t epoch);
-  void EndLease();
+  void BeginLease(uint64_t epoch) override;
+  void EndLease() override;
+  void Submit(const v1::StepRequest& step) override;
+  size_t num_pending() const override { return finished_.size(); }
+  bool TakeResult(v1::StepResult* result, StepStats* stats) override;
 
-  // `result` is overwritten. Of its timings, compute_ns and idle_ns are set.
+  // Submit and TakeResult in one. `result` is overwritten.
   void Execute(const v1::StepRequest& step, v1::StepResult* result);
 
   const StepStats& last_step() const { return stats_; }
-  const StepBounds& bounds() const { return bounds_; }
+  const StepBounds& bounds() const override { return bounds_; }
   void set_logits_observer(std::function<void(const LogitsObservation&)> observer) {
     observer_ = std::move(observer);
   }
@@ -89,7 +84,8 @@ class StepExecutor {
   std::vector<RowState> rows_;       // [num_rows_] are the step's; the rest keep their memory
   size_t num_rows_ = 0;
   StepStats stats_;
-  int64_t last_end_ns_ = 0;  // 0: no step of this lease has run
+  std::deque<std::pair<v1::StepResult, StepStats>> finished_;  // not taken yet
+  int64_t last_end_ns_ = 0;                                    // 0: no step of this lease has run
   std::function<void(const LogitsObservation&)> observer_;
 };
 

@@ -10,8 +10,8 @@
 
 namespace lockstep::worker {
 
-// Typed pieces of one PageBuffer, each on its own cache line, zeroed. Used in two passes over the
-// same code: before Commit, Take only adds up sizes and returns null; after it, Take hands out
+// Typed pieces of one stretch of memory, each on its own 256 bytes. Used in two passes over the
+// same code: before a Commit, Take only adds up sizes and returns null; after it, Take hands out
 // memory.
 class Arena {
  public:
@@ -20,29 +20,37 @@ class Arena {
     const size_t begin = used_bytes_;
     const size_t bytes = static_cast<size_t>(count) * sizeof(T);
     used_bytes_ += (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-    if (!committed_) return nullptr;
-    LOCKSTEP_CHECK(used_bytes_ <= buffer_.bytes().size(),
-                   "an arena measured at {} bytes was asked for {}", buffer_.bytes().size(),
-                   used_bytes_);
-    return reinterpret_cast<T*>(buffer_.bytes().data() + begin);
+    if (memory_ == nullptr) return nullptr;
+    LOCKSTEP_CHECK(used_bytes_ <= size_bytes_, "an arena measured at {} bytes was asked for {}",
+                   size_bytes_, used_bytes_);
+    return reinterpret_cast<T*>(memory_ + begin);
   }
 
-  // Maps what was added up. RESOURCE_EXHAUSTED naming the size.
+  // What was added up.
+  size_t used_bytes() const { return used_bytes_; }
+
+  // Maps zeroed host memory. RESOURCE_EXHAUSTED naming the size.
   absl::Status Commit() {
     auto buffer = PageBuffer::Allocate(used_bytes_);
     if (!buffer.ok()) return buffer.status();
     buffer_ = *std::move(buffer);
-    used_bytes_ = 0;
-    committed_ = true;
+    CommitTo(buffer_.bytes().data());
     return absl::OkStatus();
+  }
+  // Takes used_bytes() of somebody else's memory, which outlives the pieces; a device's, say.
+  void CommitTo(std::byte* memory) {
+    memory_ = memory;
+    size_bytes_ = used_bytes_;
+    used_bytes_ = 0;
   }
 
  private:
-  static constexpr size_t kAlignmentBytes = 64;
+  static constexpr size_t kAlignmentBytes = 256;
 
   PageBuffer buffer_;
+  std::byte* memory_ = nullptr;
+  size_t size_bytes_ = 0;
   size_t used_bytes_ = 0;
-  bool committed_ = false;
 };
 
 }  // namespace lockstep::worker

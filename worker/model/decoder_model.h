@@ -25,10 +25,7 @@ struct DecoderParts {
   ForwardModelInfo info;
 };
 
-// The one decoder forward pass, for every family of ModelSpec. Its ops run on a Stream; nothing is
-// allocated. Rounding points of a layer, each to bf16: the output of every projection (with its
-// bias), q and k after norm and rotation, the attention output, silu(gate) * up, the residual after
-// each of its two additions, and the output of every RMSNorm. Logits are not rounded.
+// The decoder forward pass (decoder_pass.h) on the CPU. Nothing is allocated.
 class DecoderModel final : public ForwardModel {
  public:
   explicit DecoderModel(DecoderParts parts);
@@ -41,22 +38,7 @@ class DecoderModel final : public ForwardModel {
   const KvPool& kv_pool() const { return parts_.kv_pool; }
 
  private:
-  // Rows that go through projections together, and where their residual lives.
-  struct Rows {
-    int64_t count;
-    kernels::BFloat16* residual;         // [count, hidden_size]
-    const kernels::BFloat16* attention;  // [count, q_size]
-  };
-
   void StageInputs(const ForwardBatch& batch);
-  // Norm, QKV projection, rotation and append to the KV pool, for all tokens of the batch.
-  void ComputeQkv(int64_t layer, int64_t num_tokens);
-  void Attend(int64_t layer, const ForwardBatch& batch);
-  // Output projection and MLP; leaves the MLP's output in workspace.delta, not yet added.
-  void ComputeMlp(int64_t layer, const Rows& rows);
-  // The rows whose logits are wanted are all that the last layer computes after attention.
-  Rows SelectLogitsRows(const ForwardBatch& batch);
-  void ComputeLogits(const Rows& rows, std::span<float> logits);
 
   DecoderParts parts_;
   kernels::Stream stream_;

@@ -10,16 +10,17 @@ namespace lockstep::worker {
 
 // One row of a step: consecutive tokens of one sequence. All spans belong to the caller.
 struct ForwardRow {
-  uint32_t first_token = 0;            // index of the row's first token in the batch
-  uint32_t num_tokens = 0;             // >= 1
-  uint32_t first_position = 0;         // position of that token in its sequence
-  std::span<const BlockId> block_table; // covers positions 0 .. first_position + num_tokens - 1
+  uint32_t first_token = 0;              // index of the row's first token in the batch
+  uint32_t num_tokens = 0;               // >= 1
+  uint32_t first_position = 0;           // position of that token in its sequence
+  std::span<const BlockId> block_table;  // covers positions 0 .. first_position + num_tokens - 1
 };
 
 struct ForwardBatch {
-  std::span<const TokenId> token_ids;        // [num_tokens], rows one after the other
-  std::span<const ForwardRow> rows;          // [num_rows]
-  std::span<const uint32_t> logits_tokens;   // ascending indices into token_ids whose logits are wanted
+  std::span<const TokenId> token_ids;  // [num_tokens], rows one after the other
+  std::span<const ForwardRow> rows;    // [num_rows]
+  std::span<const uint32_t>
+      logits_tokens;  // ascending indices into token_ids whose logits are wanted
 };
 
 // What the executor must know of a model and its KV pool.
@@ -27,8 +28,8 @@ struct ForwardModelInfo {
   std::string model_id;
   uint32_t vocab_size = 0;
   uint32_t max_context_tokens = 0;
-  uint32_t max_step_tokens = 0;     // workspace is sized for this many tokens
-  uint32_t max_logits_rows = 0;     // and this many logits rows
+  uint32_t max_step_tokens = 0;  // workspace is sized for this many tokens
+  uint32_t max_logits_rows = 0;  // and this many logits rows
   uint32_t block_size_tokens = 16;
   uint32_t num_blocks = 0;
   std::string weights_dtype;
@@ -40,14 +41,19 @@ struct ForwardModelInfo {
   uint64_t numerics_id = 0;
 };
 
+// Dies on a batch that the model has no room for: callers keep to info().
+void CheckBatchFits(const ForwardBatch& batch, std::span<const float> logits,
+                    const ForwardModelInfo& info);
+
 // A model with its paged KV cache, ready to run steps. Writes K and V of every token of the batch,
-// then attends. Lives on the executor thread. Knows bytes and shapes; never requests, slots or policy.
-// Rows do not influence one another's bits (docs/numerics.md).
+// then attends. Lives on the executor thread. Knows bytes and shapes; never requests, slots or
+// policy. Rows do not influence one another's bits (docs/numerics.md).
 class ForwardModel {
  public:
   virtual ~ForwardModel() = default;
   virtual const ForwardModelInfo& info() const = 0;
-  // logits: [logits_tokens.size(), vocab_size] fp32, row major. Arguments were checked by the caller.
+  // logits: [logits_tokens.size(), vocab_size] fp32, row major. Arguments were checked by the
+  // caller.
   virtual void Forward(const ForwardBatch& batch, std::span<float> logits) = 0;
 };
 

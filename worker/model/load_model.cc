@@ -8,6 +8,7 @@
 
 #include "common/hash.h"
 #include "common/status.h"
+#include "common/tokenizer_fingerprint.h"
 #include "kernels/gemm/self_check.h"
 #include "worker/model/decoder_model.h"
 #include "worker/model/load_weights.h"
@@ -56,8 +57,7 @@ ForwardModelInfo MakeInfo(const ModelConfig& config, const CpuModelOptions& opti
           .weights_dtype = "bf16",
           .kv_dtype = "bf16",
           .device = fmt::format("cpu-{}", InstructionSetName(instruction_set)),
-          .model_fingerprint = config.Fingerprint(),
-          .tokenizer_fingerprint = options.tokenizer_fingerprint};
+          .model_fingerprint = config.Fingerprint()};
 }
 
 absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelSpec& spec) {
@@ -90,10 +90,15 @@ struct LoadedWeights {
   uint64_t fingerprint = 0;
 };
 
-absl::StatusOr<LoadedWeights> LoadWeights(const std::string& path, const ModelSpec& spec,
+absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelSpec& spec,
+                                         const CpuModelOptions& options) {
+  if (options.random_weights) return WeightSource::Random(path, spec, options.random_seed);
+  return WeightSource::Open(path);
+}
+
+absl::StatusOr<LoadedWeights> LoadWeights(const WeightSource& source, const ModelSpec& spec,
                                           ModelFamily family, kernels::ThreadPool& threads,
                                           const LoadProgress& progress) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, WeightSource::Open(path));
   LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, family, source));
   LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, threads, progress));
   return LoadedWeights{.weights = std::move(plan.weights), .fingerprint = source.Fingerprint()};
@@ -120,9 +125,11 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   LOCKSTEP_ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(config));
   LOCKSTEP_ASSIGN_OR_RETURN(const InstructionSet instruction_set, ChooseInstructionSet(options));
   ForwardModelInfo info = MakeInfo(config, options, instruction_set);
+  LOCKSTEP_ASSIGN_OR_RETURN(info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
   auto threads = std::make_unique<kernels::ThreadPool>(NumThreads(options));
 
-  LOCKSTEP_ASSIGN_OR_RETURN(LoadedWeights loaded, LoadWeights(path, spec, config.family, *threads,
+  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, spec, options));
+  LOCKSTEP_ASSIGN_OR_RETURN(LoadedWeights loaded, LoadWeights(source, spec, config.family, *threads,
                                                               [&report](double fraction) {
                                                                 report("weights", fraction);
                                                               }));

@@ -27,8 +27,13 @@ struct Part {
 // take.
 class Planner {
  public:
-  Planner(const ModelSpec& spec, bool interleaved, const WeightSource& source, WeightPlan& plan)
-      : spec_(spec), interleaved_(interleaved), source_(source), plan_(plan) {}
+  struct Options {
+    bool interleaved;
+    WeightLayout layout;
+  };
+  Planner(const ModelSpec& spec, const Options& options, const WeightSource& source,
+          WeightPlan& plan)
+      : spec_(spec), options_(options), source_(source), plan_(plan) {}
 
   void Run() {
     problems_.clear();
@@ -79,10 +84,23 @@ class Planner {
     return tensor;
   }
 
-  BFloat16* TakePacked(int64_t n, int64_t k, PackedMatrix& matrix) {
-    BFloat16* data = plan_.weights.storage.Take<BFloat16>(PackedElements(n, k));
+  bool row_major() const { return options_.layout == WeightLayout::kRowMajor; }
+
+  BFloat16* TakeMatrix(int64_t n, int64_t k, PackedMatrix& matrix) {
+    const int64_t elements = row_major() ? n * k : PackedElements(n, k);
+    BFloat16* data = plan_.weights.storage.Take<BFloat16>(elements);
     matrix = {.data = data, .n = n, .k = k};
     return data;
+  }
+
+  // Sends a task's rows to outputs [first_output, ...) of a matrix.
+  void Target(BFloat16* matrix, int64_t first_output, LoadTask& task) const {
+    if (row_major()) {
+      task.rows = matrix == nullptr ? nullptr : matrix + first_output * task.num_columns;
+    } else {
+      task.packed = matrix;
+      task.first_output = first_output;
+    }
   }
 
   const float* Vector(std::string_view name, int64_t size) {
@@ -109,18 +127,24 @@ class Planner {
   void PlanEmbeddings() {
     DecoderWeights& weights = plan_.weights;
     BFloat16* rows = weights.storage.Take<BFloat16>(spec_.vocab_size * spec_.hidden_size);
-    BFloat16* packed = TakePacked(spec_.vocab_size, spec_.hidden_size, weights.lm_head);
     weights.token_embedding = rows;
+    const bool shares_rows = spec_.tied_embeddings && row_major();
+    BFloat16* lm_head_data = rows;
+    if (shares_rows) {
+      weights.lm_head = {.data = rows, .n = spec_.vocab_size, .k = spec_.hidden_size};
+    } else {
+      lm_head_data = TakeMatrix(spec_.vocab_size, spec_.hidden_size, weights.lm_head);
+    }
     LoadTask embedding = MatrixTask(std::string(source_.names().token_embedding), spec_.vocab_size,
                                     spec_.hidden_size);
     embedding.rows = rows;
     const std::string lm_head_name(source_.names().lm_head);
     if (spec_.tied_embeddings) {
-      embedding.packed = packed;
+      if (!shares_rows) embedding.packed = lm_head_data;
       used_.insert(lm_head_name);  // a copy that some tools save; the model shares the embedding
     } else {
       LoadTask lm_head = MatrixTask(lm_head_name, spec_.vocab_size, spec_.hidden_size);
-      lm_head.packed = packed;
+      Target(lm_head_data, 0, lm_head);
       plan_.tasks.push_back(lm_head);
     }
     plan_.tasks.push_back(embedding);
@@ -130,15 +154,14 @@ class Planner {
                    std::pair<PackedMatrix*, const float**> target) {
     int64_t num_outputs = 0;
     for (const Part& part : parts) num_outputs += part.num_outputs;
-    BFloat16* packed = TakePacked(num_outputs, num_inputs, *target.first);
+    BFloat16* matrix = TakeMatrix(num_outputs, num_inputs, *target.first);
     float* bias = has_bias ? plan_.weights.storage.Take<float>(num_outputs) : nullptr;
     *target.second = bias;
     int64_t first_output = 0;
     for (const Part& part : parts) {
-      const int64_t interleaved = part.rotary && interleaved_ ? spec_.head_dim : 0;
+      const int64_t interleaved = part.rotary && options_.interleaved ? spec_.head_dim : 0;
       LoadTask task = MatrixTask(Name(layer, part.stem, ".weight"), part.num_outputs, num_inputs);
-      task.packed = packed;
-      task.first_output = first_output;
+      Target(matrix, first_output, task);
       task.interleaved_head_dim = interleaved;
       plan_.tasks.push_back(task);
       if (has_bias) {
@@ -186,7 +209,7 @@ class Planner {
   }
 
   const ModelSpec& spec_;
-  const bool interleaved_;
+  const Options options_;
   const WeightSource& source_;
   WeightPlan& plan_;
   std::vector<std::string> problems_;
@@ -203,12 +226,15 @@ int64_t LoadTask::TargetRow(int64_t source_row) const {
 }
 
 absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, ModelFamily family,
-                                       const WeightSource& source) {
+                                       const WeightSource& source, const WeightStorage& storage) {
   WeightPlan plan;
-  Planner planner(spec, source.is_gguf() && family == ModelFamily::kLlama, source, plan);
+  Planner planner(
+      spec,
+      {.interleaved = source.is_gguf() && family == ModelFamily::kLlama, .layout = storage.layout},
+      source, plan);
   planner.Run();
   LOCKSTEP_RETURN_IF_ERROR(planner.Verdict());
-  LOCKSTEP_RETURN_IF_ERROR(plan.weights.storage.Commit());
+  LOCKSTEP_RETURN_IF_ERROR(storage.commit(plan.weights.storage));
   planner.Run();
   return plan;
 }

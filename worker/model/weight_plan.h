@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "worker/model/model_spec.h"
@@ -19,7 +20,7 @@ struct LoadTask {
   int64_t num_columns = 0;  // 1 for a vector
   kernels::BFloat16* packed = nullptr;
   int64_t first_output = 0;
-  kernels::BFloat16* rows = nullptr;
+  kernels::BFloat16* rows = nullptr;  // of this task's first row
   float* vector = nullptr;
   // llama.cpp stores q and k of the llama architecture with the halves of a head interleaved (rows
   // 0, D/2, 1, D/2 + 1, ...), for rotation of neighbours. This is D then, and 0 otherwise.
@@ -27,6 +28,18 @@ struct LoadTask {
 
   // The row, in our order, that row `source_row` of the file is.
   int64_t TargetRow(int64_t source_row) const;
+};
+
+// How the matrices lie in memory.
+enum class WeightLayout {
+  kPanels,    // as the CPU GEMM reads them (kernels/gemm/packed_matrix.h)
+  kRowMajor,  // [outputs, inputs], as CUDA does; a tied lm_head is the embedding itself
+};
+
+// Where the weights go. `commit` gives the measured arena its memory.
+struct WeightStorage {
+  WeightLayout layout = WeightLayout::kPanels;
+  std::function<absl::Status(Arena&)> commit = [](Arena& arena) { return arena.Commit(); };
 };
 
 struct WeightPlan {
@@ -38,6 +51,7 @@ struct WeightPlan {
 // missing, has another shape than expected, a type that cannot be read, or that nothing would use.
 // `source` must outlive the tasks.
 absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, ModelFamily family,
-                                       const WeightSource& source);
+                                       const WeightSource& source,
+                                       const WeightStorage& storage = {});
 
 }  // namespace lockstep::worker

@@ -75,10 +75,24 @@ const SourceTensor* WeightSource::Find(std::string_view name) const {
   return place != tensors_.end() && place->name == name ? &*place : nullptr;
 }
 
+WeightSource WeightSource::Random(const std::string& path, const ModelSpec& spec, uint64_t seed) {
+  std::vector<SourceTensor> tensors;
+  for (RandomTensorShape& tensor : RandomTensors(spec, seed)) {
+    tensors.push_back({.name = std::move(tensor.name),
+                       .shape = std::move(tensor.shape),
+                       .type_name = "random",
+                       .supported = true,
+                       .data = {},
+                       .random = tensor.values});
+  }
+  return WeightSource(path, std::monostate(), std::move(tensors));
+}
+
 uint64_t WeightSource::Fingerprint() const {
   uint64_t fingerprint = Hash64(std::string_view("weights"));
   for (const SourceTensor& tensor : tensors_) {
-    const uint64_t label = Hash64(tensor.type_name, Hash64(tensor.name));
+    uint64_t label = Hash64(tensor.type_name, Hash64(tensor.name));
+    if (tensor.random.has_value()) label = CombineHashes(label, tensor.random->seed);
     fingerprint = CombineHashes(fingerprint, Hash64(tensor.data, label));
   }
   return fingerprint;
@@ -86,6 +100,10 @@ uint64_t WeightSource::Fingerprint() const {
 
 absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<float> values) {
+  if (tensor.random.has_value()) {
+    FillRandom(*tensor.random, static_cast<uint64_t>(first_row * row_elements), values);
+    return absl::OkStatus();
+  }
   size_t num_elements = 1;
   for (const uint64_t size : tensor.shape) num_elements *= size;
   const size_t num_rows = num_elements / static_cast<size_t>(row_elements);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 
 #include "common/gguf.h"
 #include "common/safetensors.h"
+#include "worker/model/model_spec.h"
+#include "worker/model/random_weights.h"
 #include "worker/model/weight_names.h"
 
 namespace lockstep::worker {
@@ -23,6 +26,7 @@ struct SourceTensor {
   GgmlType type = GgmlType::kF32;  // of the data, if `supported`
   bool supported = false;          // can be converted to fp32
   std::span<const std::byte> data;
+  std::optional<RandomTensor> random = std::nullopt;  // then there is no data
 };
 
 // The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors.
@@ -30,6 +34,9 @@ struct SourceTensor {
 class WeightSource {
  public:
   static absl::StatusOr<WeightSource> Open(const std::string& path);
+  // Every tensor that a model of this shape needs, without a file: seeded random numbers, scaled as
+  // in a trained model. `path` stands for the model in errors.
+  static WeightSource Random(const std::string& path, const ModelSpec& spec, uint64_t seed);
 
   const std::string& path() const { return path_; }
   bool is_gguf() const { return std::holds_alternative<GgufFile>(files_); }
@@ -40,7 +47,7 @@ class WeightSource {
   uint64_t Fingerprint() const;
 
  private:
-  using Files = std::variant<GgufFile, SafetensorsCheckpoint>;
+  using Files = std::variant<std::monostate, GgufFile, SafetensorsCheckpoint>;
 
   WeightSource(std::string path, Files files, std::vector<SourceTensor> tensors);
 

@@ -8,8 +8,9 @@
 
 namespace lockstep::worker {
 
-// Matrices are [outputs, inputs] in bf16; vectors (norm weights, biases) fp32, as exact as the
-// file. A null pointer is a part that the model does not have.
+// Matrices are [outputs, inputs] in bf16, packed as the backend reads them (weight_plan.h); vectors
+// (norm weights, biases) fp32, as exact as the file. A null pointer is a part that the model does
+// not have.
 struct LayerWeights {
   const float* attention_norm = nullptr;         // [hidden_size]
   kernels::PackedMatrix qkv;                     // [q_size + 2 * kv_size, hidden_size]: q, k, v

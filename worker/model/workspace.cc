@@ -26,10 +26,11 @@ void LayOut(const ModelSpec& spec, int64_t tokens, int64_t logits_rows, Workspac
 }  // namespace
 
 absl::StatusOr<Workspace> Workspace::Create(const ModelSpec& spec, int64_t max_step_tokens,
-                                            int64_t max_logits_rows) {
+                                            int64_t max_logits_rows,
+                                            const std::function<absl::Status(Arena&)>& commit) {
   Workspace workspace;
   LayOut(spec, max_step_tokens, max_logits_rows, workspace);
-  LOCKSTEP_RETURN_IF_ERROR(Annotate(workspace.storage.Commit(), "workspace of a step"));
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(commit(workspace.storage), "workspace of a step"));
   LayOut(spec, max_step_tokens, max_logits_rows, workspace);
   return workspace;
 }

@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/bfloat16.h"
@@ -14,8 +15,12 @@ namespace lockstep::worker {
 // All intermediate values of a forward pass, allocated once for the largest step. T stands for
 // max_step_tokens, L for max_logits_rows.
 struct Workspace {
-  static absl::StatusOr<Workspace> Create(const ModelSpec& spec, int64_t max_step_tokens,
-                                          int64_t max_logits_rows);
+  // `commit` gives the measured arena its memory; by default, host memory.
+  static absl::StatusOr<Workspace> Create(
+      const ModelSpec& spec, int64_t max_step_tokens, int64_t max_logits_rows,
+      const std::function<absl::Status(Arena&)>& commit = [](Arena& arena) {
+        return arena.Commit();
+      });
 
   Arena storage;
   kernels::BFloat16* residual = nullptr;   // [T, hidden_size]

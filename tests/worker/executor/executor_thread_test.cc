@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <deque>
 #include <future>
 #include <memory>
 #include <thread>
@@ -12,6 +14,7 @@
 #include "common/mutex.h"
 #include "tests/support/fake_forward_model.h"
 #include "tests/worker/executor/step_messages.h"
+#include "worker/executor/step_executor.h"
 
 namespace lockstep::worker {
 namespace {
@@ -180,6 +183,78 @@ TEST_F(ExecutorThreadTest, ManyThreadsMaySubmit) {
   Join();
   EXPECT_EQ(events_.size(), 202u);
   EXPECT_EQ(events_.back(), "done 1");
+}
+
+// Answers steps only when told to, as a device does.
+class DeferringRunner final : public StepRunner {
+ public:
+  const StepBounds& bounds() const override { return bounds_; }
+  void BeginLease(uint64_t) override {}
+  void EndLease() override {}
+  void Submit(const v1::StepRequest& step) override {
+    submitted_.push_back(step.step_id());
+    ++num_submitted_;
+  }
+  size_t num_pending() const override { return submitted_.size(); }
+  bool TakeResult(v1::StepResult* result, StepStats* stats) override {
+    if (submitted_.empty() || num_finished_ == num_taken_) return false;
+    result->Clear();
+    result->set_step_id(submitted_.front());
+    submitted_.pop_front();
+    ++num_taken_;
+    *stats = {.num_live_slots = 3};
+    return true;
+  }
+
+  void AwaitSubmitted(int count) const {
+    while (num_submitted_ < count) std::this_thread::yield();
+  }
+  void FinishOne() { ++num_finished_; }
+
+ private:
+  const StepBounds bounds_{FakeForwardModel().info(), {}};
+  std::deque<uint64_t> submitted_;
+  int num_taken_ = 0;
+  std::atomic<int> num_submitted_ = 0;
+  std::atomic<int> num_finished_ = 0;
+};
+
+TEST(ExecutorThreadPipelineTest, SubmitsAheadOfResultsAndReportsThemInOrder) {
+  DeferringRunner runner;
+  std::vector<uint64_t> done;
+  std::promise<void> all_done;
+  {
+    ExecutorThread thread(runner, 8);
+    thread.BeginLease(1, [] {});
+    StepSequence steps(1);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(thread.Submit(1, steps.Next(), [&](v1::StepResult result, const StepStats&) {
+        done.push_back(result.step_id());
+        if (done.size() == 3) all_done.set_value();
+      }));
+    }
+    runner.AwaitSubmitted(3);  // none has a result yet
+    for (int i = 0; i < 3; ++i) runner.FinishOne();
+    all_done.get_future().wait();
+    EXPECT_EQ(thread.num_live_slots(), 3u);
+  }
+  EXPECT_THAT(done, ElementsAre(1, 2, 3));
+}
+
+TEST(ExecutorThreadPipelineTest, AChangeOfLeaseComesAfterTheResultsOfTheStepsUnderWay) {
+  DeferringRunner runner;
+  std::vector<std::string> events;
+  {
+    ExecutorThread thread(runner, 8);
+    thread.BeginLease(1, [] {});
+    StepSequence steps(1);
+    thread.Submit(1, steps.Next(),
+                  [&](v1::StepResult, const StepStats&) { events.push_back("step"); });
+    runner.AwaitSubmitted(1);
+    thread.EndLease(1, [&] { events.push_back("end"); });
+    runner.FinishOne();
+  }
+  EXPECT_THAT(events, ElementsAre("step", "end"));
 }
 
 }  // namespace

@@ -252,6 +252,26 @@ TEST(StepExecutorTest, OneStepReleasesAndStartsTheSameSlot) {
   EXPECT_EQ(Tokens(worker.RunAccepted(step)), GreedyReference(worker.model(), prompt, 1));
 }
 
+TEST(StepExecutorTest, AStepWithoutRowsFreesSlotsAndAnswersNothing) {
+  TestWorker worker;
+  worker.Prefill(MakeStarted(0, MakeTokens(4, kVocabSize, 11), {0, 1}, 8));
+  worker.Prefill(MakeStarted(1, MakeTokens(4, kVocabSize, 12), {2, 3}, 8));
+  const uint64_t num_forwards = worker.model().num_forwards();
+  v1::StepRequest release = worker.NextStep();
+  release.add_released_slots(0);
+  v1::StepResult result = worker.RunAccepted(release);
+  EXPECT_THAT(result.sampled_slots(), IsEmpty());
+  EXPECT_THAT(result.inert_slots(), IsEmpty());
+  EXPECT_EQ(worker.executor().last_step().num_live_slots, 1u);
+
+  worker.Run(release);  // out of order: refused
+  v1::StepRequest resync = worker.NextStep();
+  resync.set_resync(true);
+  worker.RunAccepted(resync);
+  EXPECT_EQ(worker.executor().last_step().num_live_slots, 0u);
+  EXPECT_EQ(worker.model().num_forwards(), num_forwards);
+}
+
 TEST(StepExecutorTest, ARefusedStepAppliesNothingAndBlocksUntilResync) {
   TestWorker worker;
   const std::vector<TokenId> prompt = MakeTokens(5, kVocabSize, 16);

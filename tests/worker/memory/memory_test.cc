@@ -42,18 +42,29 @@ TEST(ArenaTest, MeasuresThenHandsOutAlignedPieces) {
   uint16_t* first = arena.Take<uint16_t>(3);
   double* second = arena.Take<double>(100);
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(second) % 64, 0u);
-  EXPECT_EQ(reinterpret_cast<char*>(second) - reinterpret_cast<char*>(first), 64);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 256, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(second) % 256, 0u);
+  EXPECT_EQ(reinterpret_cast<char*>(second) - reinterpret_cast<char*>(first), 256);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(second[i], 0.0);
+}
+
+TEST(ArenaTest, TakesMemoryOfTheCallers) {
+  Arena arena;
+  arena.Take<float>(3);
+  arena.Take<float>(5);
+  EXPECT_EQ(arena.used_bytes(), 512u);
+  alignas(256) std::byte memory[512];
+  arena.CommitTo(memory);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(arena.Take<float>(3)), memory);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(arena.Take<float>(5)), memory + 256);
 }
 
 TEST(ArenaDeathTest, TakingMoreThanMeasuredIsABrokenInvariant) {
   Arena arena;
-  arena.Take<int>(16);
+  arena.Take<int>(64);
   ASSERT_THAT(arena.Commit(), IsOk());
-  arena.Take<int>(16);
-  EXPECT_DEATH(arena.Take<int>(1), "measured at 64 bytes was asked for 128");
+  arena.Take<int>(64);
+  EXPECT_DEATH(arena.Take<int>(1), "measured at 256 bytes was asked for 512");
 }
 
 TEST(KvPoolTest, LayersAreDisjointAndCoverThePool) {

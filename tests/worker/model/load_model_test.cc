@@ -131,11 +131,7 @@ TEST_F(LoadModelTest, RefusesOptionsItCannotServe) {
 }
 
 TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
-  CpuModelOptions options = Options();
-  options.tokenizer_fingerprint = 77;
-  const TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kQwen2, false);
-  ASSERT_THAT(LoadFolder(checkpoint), IsOk());
-  auto model = LoadCpuModel(folder_.path(), options);
+  auto model = LoadFolder(MakeCheckpoint(ModelFamily::kQwen2, false));
   ASSERT_THAT(model, IsOk());
   const ForwardModelInfo& info = (*model)->info();
   EXPECT_EQ(info.vocab_size, 50u);
@@ -145,8 +141,29 @@ TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
   EXPECT_EQ(info.block_size_tokens, 16u);
   EXPECT_EQ(info.weights_dtype, "bf16");
   EXPECT_EQ(info.kv_dtype, "bf16");
-  EXPECT_EQ(info.tokenizer_fingerprint, 77u);
   EXPECT_EQ(info.device, "cpu-" + std::string(InstructionSetName(kernels::BestInstructionSet())));
+}
+
+TEST_F(LoadModelTest, AnnouncesTheTokenizerThatLiesBesideTheWeights) {
+  const TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  const auto load = [&]() -> absl::StatusOr<ForwardModelInfo> {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto model, LoadFolder(checkpoint));
+    return model->info();
+  };
+  const auto without = load();
+  ASSERT_THAT(without, IsOk());
+  EXPECT_EQ(without->tokenizer_fingerprint, 0u);
+  folder_.Write("tokenizer.json", R"({"model": {"vocab": {"a": 0, "b": 1}, "merges": []}})");
+  const auto with = load();
+  ASSERT_THAT(with, IsOk());
+  EXPECT_NE(with->tokenizer_fingerprint, 0u);
+  EXPECT_EQ(with->numerics_id, without->numerics_id) << "it changes no bit of a logit";
+  folder_.Write("tokenizer.json", R"({"model": {"vocab": {"a": 1, "b": 0}, "merges": []}})");
+  const auto other = load();
+  ASSERT_THAT(other, IsOk());
+  EXPECT_NE(other->tokenizer_fingerprint, with->tokenizer_fingerprint);
+  folder_.Write("tokenizer.json", "{");
+  EXPECT_THAT(load(), HasError(kInvalid, HasSubstr("tokenizer.json")));
 }
 
 TEST_F(LoadModelTest, NumericsIdFollowsWhatChangesBitsAndNothingElse) {

@@ -1,0 +1,149 @@
+// lockstep-engine-benchmark: scheduler and worker in one process, on one model, without sockets.
+//
+//   decode:BxC    milliseconds per step at batch B from context C: the time of 144 output tokens
+//   less
+//                 that of 16, over 128
+//   prefill:BxC   milliseconds until B prompts of C tokens have their first token
+//   scenarios     seconds of each of the seven workloads (scenarios.h)
+//
+// Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/serving/engine.h"
+#include "bench/serving/scenarios.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "worker/backend.h"
+
+ABSL_FLAG(std::string, model, "", "GGUF file, or folder with config.json");
+ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
+ABSL_FLAG(std::string, load_format, "random", "auto or random");
+ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x512"}), "see above");
+ABSL_FLAG(int, repeats, 3, "of every case, after one warm-up");
+ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
+ABSL_FLAG(uint32_t, max_step_tokens, 8192, "as of lockstep-worker");
+ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
+ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");
+
+namespace lockstep::bench {
+namespace {
+
+class Benchmark {
+ public:
+  Benchmark(worker::StepRunner& runner, const worker::ForwardModelInfo& info)
+      : vocab_size_(info.vocab_size),
+        engine_(runner, info,
+                {.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight),
+                 .max_decode_iterations = absl::GetFlag(FLAGS_decode_iterations),
+                 .max_running_sequences = runner.bounds().max_slots}) {}
+
+  void RunCase(const std::string& name) {
+    if (name == "scenarios") {
+      for (const Scenario& scenario : AllScenarios()) {
+        Measure(std::string(scenario.name), "s",
+                [&] { return Seconds(scenario.prompt_lengths, scenario.num_output_tokens); });
+      }
+      return;
+    }
+    const std::vector<std::string> parts = absl::StrSplit(name, absl::ByAnyChar(":x"));
+    uint32_t batch = 0;
+    uint32_t context = 0;
+    const bool is_known = parts.size() == 3 && (parts[0] == "decode" || parts[0] == "prefill");
+    LOCKSTEP_CHECK(
+        is_known && absl::SimpleAtoi(parts[1], &batch) && absl::SimpleAtoi(parts[2], &context),
+        "case '{}': expected decode:BxC, prefill:BxC or scenarios", name);
+    const std::vector<uint32_t> lengths(batch, context);
+    if (parts[0] == "prefill") {
+      Measure(name, "ms", [&] { return 1e3 * Seconds(lengths, 1); });
+      return;
+    }
+    Measure(name, "ms/step", [&] {
+      const double less = Seconds(lengths, 16);
+      return (Seconds(lengths, 144) - less) / 128 * 1e3;
+    });
+  }
+
+ private:
+  double Seconds(const std::vector<uint32_t>& prompt_lengths, uint32_t num_output_tokens) {
+    std::vector<Work> work;
+    std::uniform_int_distribution<TokenId> token(0, vocab_size_ - 1);
+    for (const uint32_t length : prompt_lengths) {
+      Work& item = work.emplace_back();
+      item.num_output_tokens = num_output_tokens;
+      for (uint32_t i = 0; i < length; ++i) item.prompt.push_back(token(random_));
+    }
+    return engine_.Run(work);
+  }
+
+  static double Quantile(std::vector<double> values, double share) {
+    if (values.empty()) return 0.0;
+    std::sort(values.begin(), values.end());
+    return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
+  }
+
+  template <typename Function>
+  void Measure(const std::string& name, const char* unit, Function measure) {
+    measure();
+    std::vector<double> values;
+    for (int i = 0; i < absl::GetFlag(FLAGS_repeats); ++i) values.push_back(measure());
+    const StepTimes& times = engine_.last_times();
+    std::string list;
+    for (const double value : values) {
+      list += fmt::format("{}{:.4f}", list.empty() ? "" : ", ", value);
+    }
+    std::printf(
+        "{\"case\": \"%s\", \"unit\": \"%s\", \"median\": %.4f, \"values\": [%s], \"idle_us_p50\": "
+        "%.1f, \"idle_us_p99\": %.1f, \"steps\": %llu}\n",
+        name.c_str(), unit, Quantile(values, 0.5), list.c_str(), Quantile(times.idle_us, 0.5),
+        Quantile(times.idle_us, 0.99), static_cast<unsigned long long>(times.num_steps));
+    std::fflush(stdout);
+  }
+
+  const uint32_t vocab_size_;
+  Engine engine_;
+  std::mt19937 random_{0};
+};
+
+absl::Status Run() {
+  worker::WorkerConfig config;
+  config.model = absl::GetFlag(FLAGS_model);
+  config.device = absl::GetFlag(FLAGS_device);
+  config.load_format = absl::GetFlag(FLAGS_load_format);
+  config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
+  config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  config.max_decode_iterations = std::max(1u, absl::GetFlag(FLAGS_decode_iterations));
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Backend> backend,
+                            worker::OpenBackend(config, nullptr));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<worker::StepRunner> runner,
+                            backend->MakeRunner(/*incarnation=*/1));
+  const worker::ForwardModelInfo& info = backend->info();
+  std::printf(
+      "{\"model\": \"%s\", \"device\": \"%s\", \"kv_blocks\": %u, \"numerics_id\": \"%016llx\"}\n",
+      info.model_id.c_str(), info.device.c_str(), info.num_blocks,
+      static_cast<unsigned long long>(info.numerics_id));
+  Benchmark benchmark(*runner, info);
+  for (const std::string& name : absl::GetFlag(FLAGS_cases)) benchmark.RunCase(name);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = lockstep::bench::Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "lockstep-engine-benchmark: %s\n", lockstep::Message(status).c_str());
+  return 1;
+}

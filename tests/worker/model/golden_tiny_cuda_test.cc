@@ -1,0 +1,91 @@
+// The tiny checkpoints on a GPU; see golden_tiny_test.cc.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "tests/common/status_matchers.h"
+#include "tests/support/cuda_test.h"
+#include "tests/support/tensor_compare.h"
+#include "tests/worker/model/golden_logits.h"
+#include "tests/worker/model/sequence_runner.h"
+#include "worker/model/cuda_forward_model.h"
+#include "worker/model/cuda_model.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr double kErrorFactor = 2.0;  // docs/numerics.md
+
+class GoldenTinyCudaTest : public testing::CudaTest,
+                           public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    folder_ = "tests/golden/" + GetParam();
+    auto model = LoadCudaModel(
+        folder_,
+        {.num_kv_blocks = 16, .max_slots = 8, .max_step_tokens = 256, .max_logits_rows = 128});
+    ASSERT_THAT(model, IsOk());
+    model_ = *std::move(model);
+    // What no token has written must not matter.
+    ASSERT_EQ(cudaMemset(model_->kv_bytes().data(), 0xFF, model_->kv_bytes().size()), cudaSuccess);
+    auto forward_model = CudaForwardModel::Create(*model_);
+    ASSERT_THAT(forward_model, IsOk());
+    forward_model_ = *std::move(forward_model);
+  }
+  void TearDown() override {
+    forward_model_.reset();
+    model_.reset();
+    CudaTest::TearDown();
+  }
+
+  std::string folder_;
+  std::unique_ptr<CudaModel> model_;
+  std::unique_ptr<CudaForwardModel> forward_model_;
+};
+
+TEST_P(GoldenTinyCudaTest, LogitsAreAsCloseToTheReferenceAsPlainBf16) {
+  for (const GoldenPrompt& prompt : ReadGoldenPrompts(folder_)) {
+    SCOPED_TRACE(prompt.name);
+    const uint32_t length = static_cast<uint32_t>(prompt.tokens.size());
+    const std::vector<float> logits =
+        SequenceRunner(*forward_model_, prompt.tokens).RunInStepsOf(length);
+    ASSERT_TRUE(IsFinite(logits));
+    const ErrorSummary error = SummariseError(logits, prompt.logits);
+    double squares = 0.0;
+    for (const double rms : prompt.bf16_rms_error) squares += rms * rms;
+    EXPECT_LE(
+        error.rms,
+        kErrorFactor * std::sqrt(squares / static_cast<double>(prompt.bf16_rms_error.size())));
+    EXPECT_LE(error.max, kErrorFactor * *std::max_element(prompt.bf16_max_error.begin(),
+                                                          prompt.bf16_max_error.end()));
+  }
+}
+
+TEST_P(GoldenTinyCudaTest, PrefillChunksAndDecodeGiveTheSameBits) {
+  for (const GoldenPrompt& prompt : ReadGoldenPrompts(folder_)) {
+    SCOPED_TRACE(prompt.name);
+    SequenceRunner runner(*forward_model_, prompt.tokens);
+    const std::vector<float> whole =
+        runner.RunInStepsOf(static_cast<uint32_t>(prompt.tokens.size()));
+    for (const uint32_t step_length : {1u, 3u, 16u, 17u}) {
+      EXPECT_TRUE(IsSameBits(runner.RunInStepsOf(step_length), whole)) << step_length;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenTinyCudaTest,
+                         ::testing::Values("tiny-llama", "tiny-llama-yarn", "tiny-qwen2",
+                                           "tiny-qwen2-linear", "tiny-qwen3"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace lockstep::worker

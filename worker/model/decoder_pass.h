@@ -1,0 +1,91 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "kernels/activation/swiglu.h"
+#include "kernels/embedding/gather_rows.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/kv_cache/paged_kv.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/rope/rotary_append.h"
+#include "worker/model/model_spec.h"
+#include "worker/model/weights.h"
+#include "worker/model/workspace.h"
+
+namespace lockstep::worker {
+
+// What the layers need beside weights and workspace.
+struct AttentionInputs {
+  const kernels::BFloat16* query = nullptr;  // [num_tokens, num_heads, head_dim]
+  int64_t query_stride = 0;                  // elements between tokens
+  kernels::BFloat16* output = nullptr;       // [num_tokens, num_heads * head_dim]
+  kernels::PagedKv kv;
+};
+
+// The ops of a backend, on its stream. They run, or are enqueued, in the order of the calls.
+// Attention alone depends on more than its arguments: on the sequences of the batch, which the
+// backend knows.
+class DecoderOps {
+ public:
+  virtual ~DecoderOps() = default;
+  virtual absl::Status GatherRows(const kernels::GatherRowsParams& params) = 0;
+  virtual absl::Status RmsNorm(const kernels::RmsNormParams& params) = 0;
+  virtual absl::Status Gemm(const kernels::GemmParams& params) = 0;
+  virtual absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) = 0;
+  virtual absl::Status Attend(const AttentionInputs& inputs) = 0;
+  // SwiGlu of the Gemm's output, which `gate_up.output` has room for; it need not be written.
+  virtual absl::Status GatedGemm(const kernels::GemmParams& gate_up,
+                                 const kernels::SwiGluParams& swiglu) = 0;
+  // K and V of one layer.
+  virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
+};
+
+// Sizes of one batch whose inputs are in the workspace.
+struct PassShape {
+  int64_t num_tokens = 0;
+  int64_t num_logits_rows = 0;
+};
+
+// The one decoder forward pass, for every family of ModelSpec and every backend. Rounding points of
+// a layer, each to bf16: the output of every projection (with its bias), q and k after norm and
+// rotation, the attention output, silu(gate) * up, the residual after each of its two additions,
+// and the output of every RMSNorm. Logits are not rounded.
+class DecoderPass {
+ public:
+  struct Context {
+    const ModelSpec* spec = nullptr;
+    const DecoderWeights* weights = nullptr;
+    const Workspace* workspace = nullptr;
+    const float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
+    const float* rope_sin = nullptr;
+  };
+  // Everything outlives the object.
+  DecoderPass(const Context& context, DecoderOps& ops) : context_(context), ops_(ops) {}
+
+  // token_ids: [num_tokens], in the backend's memory, as are logits_tokens (indices of tokens,
+  // [num_logits_rows]; null: every token) and logits: [num_logits_rows, vocab_size].
+  absl::Status Run(const PassShape& shape, const TokenId* token_ids, const uint32_t* logits_tokens,
+                   float* logits);
+
+ private:
+  // Rows that go through projections together, and where their residual lives.
+  struct Rows {
+    int64_t count;
+    kernels::BFloat16* residual;         // [count, hidden_size]
+    const kernels::BFloat16* attention;  // [count, q_size]
+  };
+
+  // Norm, QKV projection, rotation, append to the KV pool, and attention, for all tokens.
+  absl::Status ComputeAttention(int64_t layer, int64_t num_tokens, bool attends);
+  // Output projection and MLP; leaves the MLP's output in workspace.delta, not yet added.
+  absl::Status ComputeMlp(int64_t layer, const Rows& rows);
+  absl::Status SelectRows(const PassShape& shape, const uint32_t* logits_tokens);
+  absl::Status ComputeLogits(const Rows& rows, float* logits);
+
+  const Context context_;
+  DecoderOps& ops_;
+};
+
+}  // namespace lockstep::worker
