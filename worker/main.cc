@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/admin_server.h"
 #include "common/command_line.h"
@@ -18,6 +19,7 @@
 #include "common/shutdown_signal.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "worker/backend.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_server.h"
 #include "worker/worker_config.h"
@@ -30,10 +32,18 @@ ABSL_FLAG(std::string, listen, WorkerConfig().listen,
           "host:port of the step service; port 0 takes a free one");
 ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen,
           "host:port of /metrics and /healthz");
+ABSL_FLAG(std::string, device, WorkerConfig().device,
+          "cpu, cuda, or auto: CUDA where there is a device");
+ABSL_FLAG(uint32_t, cuda_device, WorkerConfig().cuda_device, "index of the CUDA device");
+ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,
+          "auto: the model's files; random: config.json alone, with seeded random weights");
+ABSL_FLAG(uint64_t, random_seed, WorkerConfig().random_seed, "seed of random weights");
 ABSL_FLAG(bool, insecure, WorkerConfig().insecure,
-          "allow --listen on an address that other machines reach");
+          "allow --listen and --admin-listen on addresses that other machines reach");
 ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens,
-          "size of the KV cache in tokens");
+          "size of the KV cache in tokens; 0: 32768 on the CPU, what is free on a GPU");
+ABSL_FLAG(double, memory_fraction, WorkerConfig().memory_fraction,
+          "share of a GPU's free memory that the KV cache takes, beside weights and workspace");
 ABSL_FLAG(uint32_t, block_size, WorkerConfig().block_size_tokens, "tokens per KV block");
 ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots, "sequences resident at once");
 ABSL_FLAG(uint32_t, max_step_tokens, WorkerConfig().max_step_tokens,
@@ -62,6 +72,11 @@ WorkerConfig ConfigFromFlags() {
   config.model = absl::GetFlag(FLAGS_model);
   config.listen = absl::GetFlag(FLAGS_listen);
   config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
+  config.device = absl::GetFlag(FLAGS_device);
+  config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
+  config.load_format = absl::GetFlag(FLAGS_load_format);
+  config.random_seed = absl::GetFlag(FLAGS_random_seed);
+  config.memory_fraction = absl::GetFlag(FLAGS_memory_fraction);
   config.insecure = absl::GetFlag(FLAGS_insecure);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.block_size_tokens = absl::GetFlag(FLAGS_block_size);
@@ -96,23 +111,20 @@ std::function<void(std::string_view, double)> LogProgress() {
   };
 }
 
-absl::StatusOr<std::unique_ptr<ForwardModel>> LoadModel(const WorkerConfig& config) {
-  CpuModelOptions options = config.model_options();
-  options.progress = LogProgress();
-  return LoadCpuModel(config.model, options);
-}
-
 absl::Status Run(const WorkerConfig& config) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   const ShutdownSignal shutdown_signal;
   spdlog::info("lockstep-worker {} ({}), model {}", Version(), GitCommit(), config.model);
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardModel> model, LoadModel(config));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                            OpenBackend(config, LogProgress()));
   if (shutdown_signal.received()) return absl::OkStatus();
 
   const auto registry = std::make_shared<prometheus::Registry>();
-  WorkerMetrics metrics(*registry, model->info());
+  WorkerMetrics metrics(*registry, backend->info());
+  const uint64_t incarnation = MakeIncarnation();
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<StepRunner> runner, backend->MakeRunner(incarnation));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
-                            WorkerServer::Start(*model, config.executor_limits(), MakeIncarnation(),
+                            WorkerServer::Start(std::move(runner), backend->info(), incarnation,
                                                 metrics, config.server_options()));
   std::atomic<bool> draining = false;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
@@ -138,8 +150,9 @@ int main(int argc, char** argv) {
   // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
   // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  absl::Status status = lockstep::CommandLine(argc, argv).Parse(
-      "lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
+  absl::Status status =
+      lockstep::CommandLine(argc, argv)
+          .Parse("lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
   if (status.ok()) status = lockstep::worker::Run(lockstep::worker::ConfigFromFlags());
   if (status.ok()) return 0;

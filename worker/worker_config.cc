@@ -30,29 +30,38 @@ class Violations {
   std::string lines_;
 };
 
-bool IsLoopback(const Address& address) {
-  return address.host == "localhost" || address.host == "::1" || address.host.rfind("127.", 0) == 0;
-}
-
 }  // namespace
 
 absl::Status WorkerConfig::Validate() const {
   Violations violations;
   if (model.empty()) violations.Add("model", "expected a GGUF file or a folder with config.json");
-  if (const auto address = ParseAddress(listen); !address.ok()) {
-    violations.Add("listen", Message(address.status()));
-  } else if (!insecure && !IsLoopback(*address)) {
-    violations.Add("listen",
-                   fmt::format("{} is reachable from other machines and this worker has no TLS; "
-                               "pass --insecure if the network is trusted",
-                               listen));
-  }
-  if (const auto address = ParseAddress(admin_listen); !address.ok()) {
-    violations.Add("admin-listen", Message(address.status()));
-  }
+  const auto check_address = [&](std::string_view flag, const std::string& text) {
+    if (const auto address = ParseAddress(text); !address.ok()) {
+      violations.Add(flag, Message(address.status()));
+    } else if (!insecure && !IsLoopback(*address)) {
+      violations.Add(flag,
+                     fmt::format("{} is reachable from other machines and this worker has no TLS; "
+                                 "pass --insecure if the network is trusted",
+                                 text));
+    }
+  };
+  check_address("listen", listen);
+  check_address("admin-listen", admin_listen);
   // Two blocks are the least that a pool can work with; ids are 32 bits wide.
-  violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
-                        uint64_t{1} << 31);
+  if (kv_cache_tokens != 0) {
+    violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
+                          uint64_t{1} << 31);
+  }
+  if (device != "auto" && device != "cpu" && device != "cuda") {
+    violations.Add("device", fmt::format("must be auto, cpu or cuda, got \"{}\"", device));
+  }
+  if (load_format != "auto" && load_format != "random") {
+    violations.Add("load-format", fmt::format("must be auto or random, got \"{}\"", load_format));
+  }
+  if (!(memory_fraction > 0 && memory_fraction <= 1)) {
+    violations.Add("memory-fraction",
+                   fmt::format("must be above 0 and at most 1, got {}", memory_fraction));
+  }
   violations.CheckRange("block-size", block_size_tokens, 1, 1024);
   violations.CheckRange("max-slots", max_slots, 1, 65536);
   violations.CheckRange("max-step-tokens", max_step_tokens, 1, 1u << 20);
@@ -67,13 +76,12 @@ absl::Status WorkerConfig::Validate() const {
   return violations.ToStatus();
 }
 
-uint32_t WorkerConfig::num_kv_blocks() const {
-  return static_cast<uint32_t>(kv_cache_tokens / block_size_tokens);
-}
-
-CpuModelOptions WorkerConfig::model_options() const {
+CpuModelOptions WorkerConfig::cpu_model_options() const {
   CpuModelOptions options;
-  options.num_kv_blocks = num_kv_blocks();
+  const uint64_t num_tokens = kv_cache_tokens == 0 ? kCpuKvCacheTokens : kv_cache_tokens;
+  options.num_kv_blocks = static_cast<uint32_t>(num_tokens / block_size_tokens);
+  options.random_weights = load_format == "random";
+  options.random_seed = random_seed;
   options.block_size_tokens = block_size_tokens;
   options.max_step_tokens = max_step_tokens;
   options.max_logits_rows = max_logits_rows;

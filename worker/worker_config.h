@@ -12,18 +12,25 @@
 
 namespace lockstep::worker {
 
+inline constexpr uint64_t kCpuKvCacheTokens = 32768;
+
 // Everything that a worker process can be told (docs/configuration.md). The defaults are those of
 // the flags in main.cc.
 struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";
   std::string admin_listen = "127.0.0.1:9091";
-  bool insecure = false;  // allow an address that other machines reach, without TLS
-  uint64_t kv_cache_tokens = 32768;
+  std::string device = "auto";       // "cpu", "cuda", or "auto": CUDA where there is a device
+  uint32_t cuda_device = 0;          // index
+  std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
+  uint64_t random_seed = 1;          // of random weights
+  bool insecure = false;             // allow an address that other machines reach, without TLS
+  uint64_t kv_cache_tokens = 0;      // 0: kCpuKvCacheTokens on the CPU, what is free on a GPU
+  double memory_fraction = 0.92;     // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 64;
+  uint32_t max_slots = 256;
   uint32_t max_step_tokens = 2048;
-  uint32_t max_logits_rows = 64;
+  uint32_t max_logits_rows = 256;
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
@@ -35,8 +42,7 @@ struct WorkerConfig {
   // Every violation at once, one per line, each naming its flag.
   absl::Status Validate() const;
 
-  uint32_t num_kv_blocks() const;
-  CpuModelOptions model_options() const;
+  CpuModelOptions cpu_model_options() const;
   ExecutorLimits executor_limits() const;
   WorkerServerOptions server_options() const;
 };

@@ -6,6 +6,7 @@
 
 #include "kernels/core/bfloat16.h"
 #include "kernels/core/stream.h"
+#include "kernels/device/cuda_stream.h"
 
 namespace lockstep::kernels {
 
@@ -19,5 +20,9 @@ struct SwiGluParams {
 };
 
 absl::Status SwiGlu(const Stream& stream, const SwiGluParams& params);
+
+// CUDA: `size` is a multiple of 8 and the arrays are aligned to 16 bytes; otherwise
+// INVALID_ARGUMENT.
+absl::Status SwiGlu(const CudaStream& stream, const SwiGluParams& params);
 
 }  // namespace lockstep::kernels

@@ -6,11 +6,14 @@
 #include <span>
 
 #include "common/ids.h"
+#include "kernels/attention/attention_borders.h"
 #include "kernels/core/bfloat16.h"
-#include "kernels/core/stream.h"
+#include "kernels/device/cuda_stream.h"
 #include "kernels/kv_cache/paged_kv.h"
 
 namespace lockstep::kernels {
+
+struct Stream;  // kernels/core/stream.h
 
 // Keys that one online-softmax step folds in, aligned to position 0.
 inline constexpr int64_t kKeyTile = 64;
@@ -41,5 +44,80 @@ struct PagedAttentionParams {
 
 // INVALID_ARGUMENT for an odd head_dim or one above 512, or heads that no KV head serves.
 absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& params);
+
+// On CUDA two kernels share the work of a step. They give the same bits for the same token, so
+// which of them takes it may depend on the step: rows that are single tokens go to
+// PagedDecodeAttention, chunks to PagedPrefillAttention. Partials are closed at
+// AttentionSplitBegin(1), (2), ... whatever the batch. K and V are in the order of
+// kernels/kv_cache/device_paged_kv.h; those of the tokens attended to must be in place (finite, or
+// what is not reaches every later token of that tile of 64 keys), all others may hold anything.
+// head_dim: 16, 32, 64, 80, 96, 128 or 256. scale is positive. At most 16 heads share a KV head.
+// Strides are multiples of 8 elements, pointers aligned to 16 bytes. All pointers are device
+// pointers; what is read through them may change between replays of a graph.
+
+// A position that says: this row is padding. Nothing of it is read, its output is set to zero.
+inline constexpr uint32_t kNoPosition = UINT32_MAX;
+
+struct PagedDecodeAttentionParams {
+  const BFloat16* query = nullptr;  // [num_rows, num_heads, head_dim]
+  int64_t query_stride = 0;         // elements between rows
+  BFloat16* output = nullptr;       // [num_rows, num_heads, head_dim]
+  int64_t output_stride = 0;
+  PagedKv kv;
+  int64_t num_heads = 0;                  // a multiple of kv.num_kv_heads
+  float scale = 1.0f;                     // on query times key
+  int64_t num_rows = 0;                   // at most kMaxDecodeRows
+  const uint32_t* positions = nullptr;    // [num_rows] of the row's token, or kNoPosition
+  const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
+  int64_t block_table_stride = 0;
+  const uint32_t* block_table_rows = nullptr;  // [num_rows], the row's table; null: its own number
+  int64_t max_keys = 0;                        // no row has more; bounds the grid, changes no bit
+  float* partials = nullptr;                   // DecodePartialElements(...) of scratch space
+  uint32_t* arrivals = nullptr;  // [DecodeArrivalElements(...)], zero before and after every call
+};
+
+inline constexpr int64_t kMaxDecodeRows = 1024;
+
+// For calls of up to `num_rows` rows of up to `max_keys` keys.
+constexpr int64_t DecodePartialElements(int64_t num_rows, int64_t num_heads, int64_t num_kv_heads,
+                                        int64_t head_dim, int64_t max_keys) {
+  const int64_t group = num_heads / num_kv_heads;
+  const int64_t per_split = group * head_dim + (2 * group + 3) / 4 * 4;
+  return num_rows * num_kv_heads * NumAttentionSplits(max_keys) * per_split;
+}
+
+// Two counters of the whole call, then one per row and KV head.
+constexpr int64_t DecodeArrivalElements(int64_t num_rows, int64_t num_kv_heads) {
+  return 2 + num_rows * num_kv_heads;
+}
+
+absl::Status PagedDecodeAttention(const CudaStream& stream,
+                                  const PagedDecodeAttentionParams& params);
+
+// Consecutive tokens of one sequence, in device memory. num_tokens = 0: padding.
+struct AttentionChunk {
+  uint32_t first_token = 0;  // row of `query` and `output`
+  uint32_t num_tokens = 0;
+  uint32_t first_position = 0;
+  uint32_t block_table_row = 0;  // of `block_tables`
+};
+
+struct PagedPrefillAttentionParams {
+  const BFloat16* query = nullptr;  // [num_tokens, num_heads, head_dim]
+  int64_t query_stride = 0;         // elements between tokens
+  BFloat16* output = nullptr;       // [num_tokens, num_heads, head_dim]
+  int64_t output_stride = 0;
+  PagedKv kv;
+  int64_t num_heads = 0;
+  float scale = 1.0f;
+  const AttentionChunk* chunks = nullptr;  // [num_chunks]
+  int64_t num_chunks = 0;
+  int64_t max_chunk_tokens = 0;           // no chunk has more; bounds the grid, changes no bit
+  const BlockId* block_tables = nullptr;  // [rows, block_table_stride]
+  int64_t block_table_stride = 0;
+};
+
+absl::Status PagedPrefillAttention(const CudaStream& stream,
+                                   const PagedPrefillAttentionParams& params);
 
 }  // namespace lockstep::kernels

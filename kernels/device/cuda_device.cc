@@ -3,24 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include "common/status.h"
+#include "kernels/device/cuda_status.h"
 
 namespace lockstep::kernels {
-namespace {
-
-absl::Status CudaStatus(cudaError_t error, const char* call) {
-  switch (error) {
-    case cudaSuccess:
-      return absl::OkStatus();
-    case cudaErrorInsufficientDriver:
-    case cudaErrorNoDevice:
-      return Unavailable("{}: {}", call, cudaGetErrorString(error));
-    default:
-      return Internal("{}: {}", call, cudaGetErrorString(error));
-  }
-}
-
-}  // namespace
-
 absl::StatusOr<CudaDevice> DescribeCudaDevice(int index) {
   cudaDeviceProp properties;
   LOCKSTEP_RETURN_IF_ERROR(
@@ -31,8 +16,7 @@ absl::StatusOr<CudaDevice> DescribeCudaDevice(int index) {
       .num_multiprocessors = properties.multiProcessorCount,
       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem),
       .l2_bytes = properties.l2CacheSize,
-      .max_shared_memory_per_block_bytes =
-          static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
+      .max_shared_memory_per_block_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
 }
 
 }  // namespace lockstep::kernels

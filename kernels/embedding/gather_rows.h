@@ -6,6 +6,7 @@
 
 #include "kernels/core/bfloat16.h"
 #include "kernels/core/stream.h"
+#include "kernels/device/cuda_stream.h"
 
 namespace lockstep::kernels {
 
@@ -21,5 +22,9 @@ struct GatherRowsParams {
 
 // An index outside the table is a broken invariant: callers check token ids.
 absl::Status GatherRows(const Stream& stream, const GatherRowsParams& params);
+
+// CUDA: `size` is a multiple of 8 and the arrays are aligned to 16 bytes; otherwise
+// INVALID_ARGUMENT. An index outside the table stops the device with an error (a trap).
+absl::Status GatherRows(const CudaStream& stream, const GatherRowsParams& params);
 
 }  // namespace lockstep::kernels

@@ -8,7 +8,8 @@ namespace lockstep::kernels {
 
 inline constexpr int kKvBlockTokens = 16;
 
-// K and V of one layer: [num_blocks][num_kv_heads][key block, value block] bf16.
+// K and V of one layer on the CPU; device_paged_kv.h describes the order on a CUDA device.
+// [num_blocks][num_kv_heads][key block, value block] bf16.
 // A key block is [head_dim / 2][16 tokens][2]: pairs of dims for all tokens of the block, so that a
 // vector holds 16 keys and a score needs no sum across lanes. A value block is
 // [16 tokens][value stride], its rows padded to 16 elements. Unused tokens and padding may hold

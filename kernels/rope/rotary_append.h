@@ -5,10 +5,12 @@
 #include <cstdint>
 
 #include "kernels/core/bfloat16.h"
-#include "kernels/core/stream.h"
+#include "kernels/device/cuda_stream.h"
 #include "kernels/kv_cache/paged_kv.h"
 
 namespace lockstep::kernels {
+
+struct Stream;  // kernels/core/stream.h
 
 // What happens to the output of the QKV projection before attention, per token: RMSNorm over every
 // q and k head (Qwen3 only), rotary embedding of q and k (arXiv 2104.09864, element i paired with i
@@ -30,5 +32,11 @@ struct RotaryAppendParams {
 
 // INVALID_ARGUMENT for an odd head_dim or one above 512.
 absl::Status RotaryAppend(const Stream& stream, const RotaryAppendParams& params);
+
+// On the device k and v go to the order of kernels/kv_cache/device_paged_kv.h. A token with the
+// slot kNoKvSlot is padding: nothing of it is read or written, whatever its position.
+// INVALID_ARGUMENT for a head_dim that is no multiple of 16 or above 256.
+inline constexpr uint64_t kNoKvSlot = UINT64_MAX;
+absl::Status RotaryAppend(const CudaStream& stream, const RotaryAppendParams& params);
 
 }  // namespace lockstep::kernels

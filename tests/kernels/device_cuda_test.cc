@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "common/status.h"
 #include "kernels/device/cuda_device.h"
 
 namespace lockstep::kernels {
@@ -11,7 +12,9 @@ TEST(CudaDeviceTest, AnIndexBeyondTheLastDeviceIsAnError) {
 
 TEST(CudaDeviceTest, DescribesTheFirstDevice) {
   const absl::StatusOr<CudaDevice> device = DescribeCudaDevice(0);
-  if (absl::IsUnavailable(device.status())) GTEST_SKIP() << device.status();
+  if (absl::IsUnavailable(device.status())) {
+    GTEST_SKIP() << "no CUDA device: skipped (" << Message(device.status()) << ")";
+  }
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_FALSE(device->name.empty());
   EXPECT_GE(device->compute_capability, 90);

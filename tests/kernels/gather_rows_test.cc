@@ -36,12 +36,12 @@ TEST(GatherRowsDeathTest, AnIndexOutsideTheTableIsABrokenInvariant) {
   const std::vector<BFloat16> table(4);
   const uint32_t index = 2;
   std::vector<BFloat16> output(2);
-  EXPECT_DEATH(static_cast<void>(GatherRows({}, {.table = table.data(),
-                                                 .indices = &index,
-                                                 .output = output.data(),
-                                                 .num_table_rows = 2,
-                                                 .num_rows = 1,
-                                                 .size = 2})),
+  EXPECT_DEATH(static_cast<void>(GatherRows(Stream{}, {.table = table.data(),
+                                                       .indices = &index,
+                                                       .output = output.data(),
+                                                       .num_table_rows = 2,
+                                                       .num_rows = 1,
+                                                       .size = 2})),
                "index 2 of a table of 2 rows");
 }
 

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/core/stream.h"
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/instruction_sets.h"
 #include "tests/support/tensor_compare.h"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/core/stream.h"
 #include "kernels/rope/rope_table.h"
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/instruction_sets.h"
@@ -174,7 +175,7 @@ TEST_P(RotaryAppendTest, BitsDoNotDependOnBatchThreadsOrInstructionSet) {
   for (const bool qk_norm : {false, true}) {
     const Shape shape = {3, 1, 40, qk_norm};
     Problem expected(shape, 30);
-    ASSERT_THAT(RotaryAppend({}, expected.Params()), IsOk());
+    ASSERT_THAT(RotaryAppend(Stream{}, expected.Params()), IsOk());
     ThreadPool threads(3);
     Problem together(shape, 30);
     ASSERT_THAT(

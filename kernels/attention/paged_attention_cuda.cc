@@ -1,0 +1,56 @@
+#include "kernels/attention/paged_attention_cuda.h"
+
+#include "common/status.h"
+
+namespace lockstep::kernels {
+namespace {
+
+template <typename Params>
+absl::Status CheckParams(const Params& params) {
+  const PagedKv& kv = params.kv;
+  if (!ForHeadDim(kv.head_dim, [](auto) {})) {
+    return InvalidArgument("attention: head_dim must be 16, 32, 64, 80, 96, 128 or 256, got {}",
+                           kv.head_dim);
+  }
+  if (kv.num_kv_heads <= 0 || params.num_heads % kv.num_kv_heads != 0) {
+    return InvalidArgument("attention: {} heads cannot share {} KV heads evenly", params.num_heads,
+                           kv.num_kv_heads);
+  }
+  if (params.num_heads / kv.num_kv_heads > kMaxDeviceGroup) {
+    return InvalidArgument("attention: at most {} heads can share a KV head, not {} of {}",
+                           kMaxDeviceGroup, params.num_heads / kv.num_kv_heads, params.num_heads);
+  }
+  if (!(params.scale > 0.0f)) {
+    return InvalidArgument("attention: scale must be positive, got {}", params.scale);
+  }
+  if (params.query_stride % 8 != 0 || params.output_stride % 8 != 0) {
+    return InvalidArgument("attention: strides must be multiples of 8, got {} and {}",
+                           params.query_stride, params.output_stride);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PagedDecodeAttention(const CudaStream& stream,
+                                  const PagedDecodeAttentionParams& params) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
+  if (params.num_rows > kMaxDecodeRows) {
+    return InvalidArgument("attention: at most {} decode rows, got {}", kMaxDecodeRows,
+                           params.num_rows);
+  }
+  if (params.num_rows <= 0) return absl::OkStatus();
+  if (params.max_keys <= 0) {
+    return InvalidArgument("attention: max_keys must be positive, got {}", params.max_keys);
+  }
+  return LaunchPagedDecode(stream, params);
+}
+
+absl::Status PagedPrefillAttention(const CudaStream& stream,
+                                   const PagedPrefillAttentionParams& params) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
+  if (params.num_chunks <= 0 || params.max_chunk_tokens <= 0) return absl::OkStatus();
+  return LaunchPagedPrefill(stream, params);
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <type_traits>
+
+#include "kernels/attention/paged_attention.h"
+
+namespace lockstep::kernels {
+
+inline constexpr int64_t kMaxDeviceGroup = 16;  // query heads of one KV head
+
+// The CUDA overloads of PagedAttention, after their checks.
+absl::Status LaunchPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
+absl::Status LaunchPagedPrefill(const CudaStream& stream,
+                                const PagedPrefillAttentionParams& params);
+// For head_dim 64 and 128.
+absl::Status LaunchWarpgroupPrefill(const CudaStream& stream,
+                                    const PagedPrefillAttentionParams& params);
+
+// Calls launch(std::integral_constant<int, head_dim>()); false for a head_dim without kernels.
+template <typename Launcher>
+constexpr bool ForHeadDim(int64_t head_dim, const Launcher& launch) {
+  switch (head_dim) {
+    case 16:
+      launch(std::integral_constant<int, 16>());
+      return true;
+    case 32:
+      launch(std::integral_constant<int, 32>());
+      return true;
+    case 64:
+      launch(std::integral_constant<int, 64>());
+      return true;
+    case 80:
+      launch(std::integral_constant<int, 80>());
+      return true;
+    case 96:
+      launch(std::integral_constant<int, 96>());
+      return true;
+    case 128:
+      launch(std::integral_constant<int, 128>());
+      return true;
+    case 256:
+      launch(std::integral_constant<int, 256>());
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace lockstep::kernels

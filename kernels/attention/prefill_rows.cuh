@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/kv_tile.cuh"
+#include "kernels/attention/paged_attention.h"
+#include "kernels/attention/softmax.cuh"
+#include "kernels/core/ptx/bulk_copy.cuh"
+#include "kernels/core/ptx/mbarrier.cuh"
+#include "kernels/core/ptx/memory.cuh"
+#include "kernels/device/launch.cuh"
+
+// What the prefill kernels share: which rows a block takes, and what happens to them apart from the
+// matrix products. A block of eight warps takes 128 query rows of one chunk and KV head: the heads
+// of the group of consecutive tokens; 16 rows belong to each warp. Accumulators are [n][4], as
+// m16n8k16 leaves them for columns 8n ...
+namespace lockstep::kernels {
+
+inline constexpr int kPrefillThreads = 256;
+inline constexpr int kPrefillWarpRows = 16;
+inline constexpr int kPrefillBlockRows = kPrefillThreads / 32 * kPrefillWarpRows;
+
+struct PrefillArguments {
+  PagedPrefillAttentionParams params;
+  float exponent_scale;
+  int group;
+  int max_row_tiles;  // of a chunk and KV head
+};
+
+// The rows of one block.
+struct RowTile {
+  AttentionChunk chunk;
+  int kv_head;
+  int first_row;  // rows of a chunk count token by token, heads of the group within
+  int num_rows;
+  int num_keys;  // of the last row
+
+  __device__ __forceinline__ int Position(int row, int group) const {
+    return static_cast<int>(chunk.first_position) + (first_row + row) / group;
+  }
+};
+
+// Blocks count row tile by row tile, from the last, which has most keys. False: nothing to do.
+__device__ __forceinline__ bool FindRows(const PrefillArguments& arguments, RowTile* tile) {
+  const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
+  const int num_chunks = static_cast<int>(arguments.params.num_chunks);
+  const int index = blockIdx.x;
+  tile->kv_head = index % num_kv_heads;
+  tile->chunk = arguments.params.chunks[index / num_kv_heads % num_chunks];
+  const int row_tile = arguments.max_row_tiles - 1 - index / num_kv_heads / num_chunks;
+  tile->first_row = row_tile * kPrefillBlockRows;
+  tile->num_rows = min(static_cast<int>(tile->chunk.num_tokens) * arguments.group - tile->first_row,
+                       kPrefillBlockRows);
+  if (tile->num_rows <= 0) return false;
+  tile->num_keys = tile->Position(tile->num_rows - 1, arguments.group) + 1;
+  return true;
+}
+
+// Element `head_dim 0` of a row of `query` or `output`.
+__device__ __forceinline__ int64_t RowOffset(const PrefillArguments& arguments, const RowTile& tile,
+                                             int row, int64_t token_stride) {
+  const int chunk_row = tile.first_row + row;
+  const int64_t token = tile.chunk.first_token + chunk_row / arguments.group;
+  const int head = tile.kv_head * arguments.group + chunk_row % arguments.group;
+  return token * token_stride + head * arguments.params.kv.head_dim;
+}
+
+// Brings the block's queries to shared memory, 16 bytes each to chunk target(row, chunk). Rows
+// beyond the last are zero.
+template <int kHeadDim, typename Target>
+__device__ __forceinline__ void LoadQueries(const PrefillArguments& arguments, const RowTile& tile,
+                                            unsigned char* queries, const Target& target) {
+  constexpr int kChunks = kHeadDim / kKvChunkElements;
+  for (int i = threadIdx.x; i < kPrefillBlockRows * kChunks; i += kPrefillThreads) {
+    const int row = i / kChunks;
+    const int chunk = i % kChunks;
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (row < tile.num_rows) {
+      value = *reinterpret_cast<const uint4*>(
+          arguments.params.query + RowOffset(arguments, tile, row, arguments.params.query_stride) +
+          chunk * kKvChunkElements);
+    }
+    *reinterpret_cast<uint4*>(queries + 16 * target(row, chunk)) = value;
+  }
+}
+
+// Keys beyond a row's own position get no score. `key` is the tile's first; `positions` are those
+// of rows g and g + 8.
+__device__ __forceinline__ void MaskScores(int key, const int (&positions)[2], int lane,
+                                           float (&scores)[8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (key + 8 * n + lane % 4 * 2 + j % 2 > positions[j / 2]) scores[n][j] = kNoScore;
+    }
+  }
+}
+
+// Multiplies what was accumulated, unless that changes nothing for any row of the warp.
+template <int kTiles>
+__device__ __forceinline__ void Rescale(const float (&rescale)[2], float (&open)[kTiles][4]) {
+  if (!__any_sync(0xFFFFFFFFu, rescale[0] != 1.0f || rescale[1] != 1.0f)) return;
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) open[n][j] = __fmul_rn(open[n][j], rescale[j / 2]);
+  }
+}
+
+// The result of the keys since the last border, or of those before it, for rows g and g + 8.
+template <int kHeadDim>
+struct RowsPartial {
+  static constexpr int kTiles = kHeadDim / 8;
+
+  __device__ __forceinline__ void Clear() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) rows[half] = SoftmaxRow();
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) values[n][j] = 0.0f;
+    }
+  }
+
+  // Takes in the partial of the next split, which starts anew.
+  __device__ __forceinline__ void Fold(float exponent_scale, RowsPartial& open) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const PartialFold fold(rows[half].max, open.rows[half].max, exponent_scale);
+      rows[half].max = fold.max;
+      rows[half].sum = fold(rows[half].sum, SumOverQuad(open.rows[half].sum));
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int j = 2 * half; j < 2 * half + 2; ++j) {
+          values[n][j] = fold(values[n][j], open.values[n][j]);
+        }
+      }
+    }
+    open.Clear();
+  }
+
+  __device__ __forceinline__ void Write(int half, int lane, BFloat16* output) const {
+    const float reciprocal = __frcp_rn(rows[half].sum);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      *reinterpret_cast<uint32_t*>(output + 8 * n + lane % 4 * 2) =
+          FinishPair(values[n][2 * half], values[n][2 * half + 1], reciprocal);
+    }
+  }
+
+  SoftmaxRow rows[2];
+  float values[kTiles][4];
+};
+
+inline absl::Status LaunchPrefillKernel(const CudaStream& stream,
+                                        const PagedPrefillAttentionParams& params,
+                                        void (*kernel)(PrefillArguments), int shared_bytes) {
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  const int64_t group = params.num_heads / params.kv.num_kv_heads;
+  const int64_t row_tiles =
+      (params.max_chunk_tokens * group + kPrefillBlockRows - 1) / kPrefillBlockRows;
+  const int64_t blocks = row_tiles * params.num_chunks * params.kv.num_kv_heads;
+  return Launch(stream, "paged prefill attention",
+                {.grid = dim3(static_cast<unsigned>(blocks)),
+                 .block = dim3(kPrefillThreads),
+                 .shared_bytes = static_cast<size_t>(shared_bytes)},
+                kernel,
+                PrefillArguments{.params = params,
+                                 .exponent_scale = ExponentScale(params.scale),
+                                 .group = static_cast<int>(group),
+                                 .max_row_tiles = static_cast<int>(row_tiles)});
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/kv_tile.cuh"
+#include "kernels/core/ptx/arithmetic.cuh"
+
+// The arithmetic of attention, once for all its CUDA kernels (docs/numerics.md, points 0 and 2). A
+// score here is the bare product of query and key; `exponent_scale` is the scale times log2(e), so
+// that a weight is 2^(score * exponent_scale - ...). A warp holds 16 query rows against 64 keys as
+// the accumulators of 8 m16n8k16 products do: lane l, with g = l / 4 and t = l % 4, has in
+// scores[n][0..1] row g and in scores[n][2..3] row g + 8, keys 8n + 2t and 8n + 2t + 1.
+namespace lockstep::kernels {
+
+inline constexpr float kNoScore = -__builtin_inff();
+
+inline float ExponentScale(float scale) { return scale * 1.44269504088896340736f; }
+
+// What weights relative to `old_max` are multiplied by to be relative to `new_max` (at least as
+// large). Exactly 1 if nothing changes: the maxima are equal, or there were no weights yet.
+__device__ __forceinline__ float RescaleFactor(float old_max, float new_max, float exponent_scale) {
+  const float factor = ptx::Exp2(__fmul_rn(__fsub_rn(old_max, new_max), exponent_scale));
+  return old_max == new_max || old_max == kNoScore ? 1.0f : factor;
+}
+
+// The largest score of a row and the sum of its weights: over this lane's keys, in ascending order,
+// until SumOverQuad.
+struct SoftmaxRow {
+  float max = kNoScore;
+  float sum = 0.0f;
+};
+
+__device__ __forceinline__ float SumOverQuad(float sum) {
+  sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 1));
+  return __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
+}
+
+// One step of the online softmax over rows g and, with kHalves = 2, g + 8: scores become weights,
+// which `weights` takes, rounded, as the left operands of four m16n8k16 products over 16 keys each.
+// A score of kNoScore gives a weight of exactly 0. Returns what earlier sums of weighted values are
+// to be multiplied by.
+template <int kHalves>
+__device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores)[8][4],
+                                            SoftmaxRow (&rows)[kHalves],
+                                            uint32_t (&weights)[kKeyTilePages][4],
+                                            float (&rescale)[kHalves]) {
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    SoftmaxRow& row = rows[half];
+    float max = kNoScore;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      max = fmaxf(max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+    }
+    max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFu, max, 1));
+    max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFu, max, 2));
+    max = fmaxf(max, row.max);
+    rescale[half] = RescaleFactor(row.max, max, exponent_scale);
+    row.max = max;
+    const float base = max == kNoScore ? 0.0f : __fmul_rn(max, exponent_scale);
+    float sum = __fmul_rn(row.sum, rescale[half]);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const float first = ptx::Exp2(__fmaf_rn(scores[n][2 * half], exponent_scale, -base));
+      const float second = ptx::Exp2(__fmaf_rn(scores[n][2 * half + 1], exponent_scale, -base));
+      sum = __fadd_rn(__fadd_rn(sum, first), second);
+      weights[n / 2][n % 2 * 2 + half] = ptx::PackBf16x2(first, second);
+    }
+    row.sum = sum;
+    if (kHalves == 1) {
+#pragma unroll
+      for (int page = 0; page < kKeyTilePages; ++page) weights[page][1] = weights[page][3] = 0;
+    }
+  }
+}
+
+// How the partial result of one more split joins that of the splits before it.
+struct PartialFold {
+  float max;
+  float closed_factor;
+  float open_factor;
+  bool keep;  // the new one is empty
+  bool take;  // there was none before
+
+  __device__ __forceinline__ PartialFold(float closed_max, float open_max, float exponent_scale)
+      : max(fmaxf(closed_max, open_max)),
+        closed_factor(RescaleFactor(closed_max, max, exponent_scale)),
+        open_factor(RescaleFactor(open_max, max, exponent_scale)),
+        keep(open_max == kNoScore),
+        take(closed_max == kNoScore) {}
+
+  // A sum of weights, or of weighted values.
+  __device__ __forceinline__ float operator()(float closed, float open) const {
+    const float folded = __fmaf_rn(open, open_factor, __fmul_rn(closed, closed_factor));
+    return keep ? closed : take ? open : folded;
+  }
+};
+
+// Two neighbours of a finished row as bf16.
+__device__ __forceinline__ uint32_t FinishPair(float first, float second, float reciprocal_sum) {
+  return ptx::PackBf16x2(__fmul_rn(first, reciprocal_sum), __fmul_rn(second, reciprocal_sum));
+}
+
+}  // namespace lockstep::kernels

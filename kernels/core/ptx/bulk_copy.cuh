@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+// One function per instruction; PTX ISA 9.0, "cp.async.bulk" and what its users need beside it.
+namespace lockstep::kernels::ptx {
+
+// `num_bytes` (a multiple of 16) of consecutive global memory to shared memory, both aligned to 16,
+// by the copy engine. The bytes count at `barrier`.
+__device__ __forceinline__ void CopyBulk(uint32_t shared_address, const void* global,
+                                         uint32_t num_bytes, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address),
+      "l"(global), "r"(num_bytes), "r"(barrier)
+      : "memory");
+}
+
+// Arrives at a barrier of this block.
+__device__ __forceinline__ void ArriveBarrier(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Until the phase of this parity has ended, for barriers that only this block arrives at: unlike
+// WaitBarrier, which acquires at cluster scope, it leaves the first-level cache as it is.
+__device__ __forceinline__ void WaitBlockBarrier(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait_again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra wait_again;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// Orders this thread's accesses to shared memory before those of the copy engine and of warpgroup
+// matrix instructions that follow a barrier.
+__device__ __forceinline__ void FenceAsyncProxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Until `num_threads` threads of the block have come to barrier `id` (1 .. 15).
+__device__ __forceinline__ void SyncThreads(int id, int num_threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
+}
+
+// Adds to global memory and returns the old value. What this thread saw written before is visible
+// to whoever reads the result, and what they had seen to this thread.
+__device__ __forceinline__ uint32_t AddAcquireRelease(uint32_t* global, uint32_t value) {
+  uint32_t old;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(global), "r"(value)
+               : "memory");
+  return old;
+}
+
+}  // namespace lockstep::kernels::ptx

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+// One function per instruction; PTX ISA 9.0, "cp.async.bulk.tensor": a box of a matrix that a
+// tensor map describes, copied by the copy engine. Elements outside the matrix arrive as zero and
+// count as bytes all the same.
+namespace lockstep::kernels::ptx {
+
+// How long the second-level cache should keep what is read, as createpolicy encodes it.
+enum class CachePolicy : uint64_t {
+  kEvictFirst = 0x12F0000000000000,
+  kEvictNormal = 0x1000000000000000,
+  kEvictLast = 0x14F0000000000000,
+};
+
+// True in one lane of a warp that has all its lanes here. Instructions of the copy engine take
+// their operands from registers that a warp shares: behind this test the compiler need not search
+// for lanes.
+__device__ __forceinline__ bool ElectOneLane() {
+  uint32_t elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred elected;\n"
+      "elect.sync _|elected, 0xFFFFFFFF;\n"
+      "selp.b32 %0, 1, 0, elected;\n"
+      "}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+__device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The box of a matrix whose first element is (row, column), to shared memory; its bytes count at
+// `barrier`.
+__device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
+                                              int column, int row, uint32_t barrier,
+                                              CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(static_cast<uint64_t>(policy))
+      : "memory");
+}
+
+// Likewise, only as far as the second-level cache.
+__device__ __forceinline__ void PrefetchTensorBox(const CUtensorMap* map, int column, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(column),
+               "r"(row)
+               : "memory");
+}
+
+}  // namespace lockstep::kernels::ptx

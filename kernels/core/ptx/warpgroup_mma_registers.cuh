@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/ptx/warpgroup_mma.cuh"
+
+// One function per instruction; PTX ISA 9.0, "Asynchronous warpgroup matrix instructions", with the
+// left operand in registers.
+namespace lockstep::kernels::ptx {
+
+// A right operand in shared memory whose rows are 16 of ascending k, each 64 bf16 of ascending n
+// (128 bytes), groups of 8 rows in 1024 bytes, aligned to that, the 16-byte parts of row r at part
+// ^ (r % 8); further panels of 64 columns `panel_bytes` on.
+__device__ __forceinline__ uint64_t TransposedMatrixDescriptor(uint32_t shared_address,
+                                                               uint32_t panel_bytes) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kGroupStride = uint64_t{1024 >> 4} << 32;
+  return kSwizzle128 | kGroupStride | static_cast<uint64_t>(panel_bytes >> 4) << 16 |
+         (shared_address & 0x3FFFF) >> 4;
+}
+
+// Keeps reads of an accumulator behind the wait in front of this.
+template <int kTiles>
+__device__ __forceinline__ void HoldTiles(float (&d)[kTiles][4]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) asm volatile("" : "+f"(d[i][j])::"memory");
+  }
+}
+
+#define LOCKSTEP_TILES2(i)                                                       \
+  "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]), "+f"(d[i + 1][0]), \
+      "+f"(d[i + 1][1]), "+f"(d[i + 1][2]), "+f"(d[i + 1][3])
+
+// d = a * b, plus d with `accumulate`; a: 64 x 16, each warp's 16 rows as MmaM16N8K16 takes them;
+// b: 16 x 64 or 16 x 128, by MatrixDescriptor or, if kTransposed, by TransposedMatrixDescriptor;
+// d[n]: columns 8n .. 8n + 7, as MmaM16N8K16 leaves them.
+template <bool kTransposed>
+__device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[8][4], const uint32_t (&a)[4],
+                                                      uint64_t b, bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, accumulate, 1, 1, %38;\n"
+      "}"
+      : LOCKSTEP_TILES2(0), LOCKSTEP_TILES2(2), LOCKSTEP_TILES2(4), LOCKSTEP_TILES2(6)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),
+        "n"(kTransposed ? 1 : 0));
+}
+template <bool kTransposed>
+__device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[16][4], const uint32_t (&a)[4],
+                                                      uint64_t b, bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
+      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
+      "%60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, accumulate, 1, 1, %70;\n"
+      "}"
+      : LOCKSTEP_TILES2(0), LOCKSTEP_TILES2(2), LOCKSTEP_TILES2(4), LOCKSTEP_TILES2(6),
+        LOCKSTEP_TILES2(8), LOCKSTEP_TILES2(10), LOCKSTEP_TILES2(12), LOCKSTEP_TILES2(14)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),
+        "n"(kTransposed ? 1 : 0));
+}
+
+// The same with both operands in shared memory, by MatrixDescriptor; 64 columns.
+__device__ __forceinline__ void WarpgroupMmaShared(float (&d)[8][4], uint64_t a, uint64_t b,
+                                                   bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, accumulate, 1, 1, 0, 0;\n"
+      "}"
+      : LOCKSTEP_TILES2(0), LOCKSTEP_TILES2(2), LOCKSTEP_TILES2(4), LOCKSTEP_TILES2(6)
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+
+#undef LOCKSTEP_TILES2
+
+}  // namespace lockstep::kernels::ptx

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <cuda_runtime_api.h>
+
+namespace lockstep::kernels {
+
+// UNAVAILABLE when the machine has no usable driver or device, RESOURCE_EXHAUSTED when device or
+// pinned memory is short, INTERNAL for any other error; each with the call and the runtime's words.
+absl::Status CudaStatus(cudaError_t error, const char* call);
+
+// The error of the latest launch, if any. `kernel` names it in the message.
+inline absl::Status LaunchStatus(const char* kernel) {
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? absl::OkStatus() : CudaStatus(error, kernel);
+}
+
+}  // namespace lockstep::kernels
+
+#define LOCKSTEP_RETURN_IF_CUDA_ERROR(call)                                   \
+  do {                                                                        \
+    if (const cudaError_t cuda_error_ = (call); cuda_error_ != cudaSuccess) { \
+      return ::lockstep::kernels::CudaStatus(cuda_error_, #call);             \
+    }                                                                         \
+  } while (false)

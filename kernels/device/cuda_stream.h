@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+// CUDA's own type, named here so that an op's header needs no CUDA header.
+struct CUstream_st;
+
+namespace lockstep::kernels {
+
+// Where a CUDA op runs. Every op has one overload for Stream (CPU) and one for CudaStream; its
+// pointers are then device pointers, and the call only enqueues: it never allocates, never
+// synchronises, and can be captured in a graph.
+struct CudaStream {
+  CUstream_st* handle = nullptr;
+  int num_multiprocessors = 0;
+  // Launch kernels so that each may start while the one before it drains (programmatic dependent
+  // launch). Every kernel then waits for its predecessor before it touches what that one writes.
+  bool overlap_launches = false;
+};
+
+}  // namespace lockstep::kernels

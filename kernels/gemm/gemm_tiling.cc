@@ -1,0 +1,115 @@
+#include "kernels/gemm/gemm_tiling.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "kernels/core/bfloat16.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kRowGranule = 8;
+constexpr int kMaxStages = 32;
+constexpr int64_t kAlignmentBytes = 1024;
+constexpr int64_t kSmallRingBytes = 104 * 1024;
+constexpr int64_t kLargeRingBytes = 208 * 1024;
+// Weights under way that keep the memory busy.
+constexpr int64_t kWeightBytesInFlight = 60 * 1024;
+constexpr int64_t kShortTileBytes = 256 * 1024;
+
+// The tile heights that gemm_kernels.cu compiles.
+struct Heights {
+  GemmUnit unit;
+  int input_rows;
+  std::span<const int> plain;
+  std::span<const int> gated;
+};
+constexpr int kWarpHeights[] = {16, 32, 48, 64, 96, 192};
+constexpr int kGroupHeights[] = {32, 48, 64, 96, 128, 192};
+constexpr int kGroupHeights128[] = {16, 32, 48, 64, 96, 128, 192};
+constexpr Heights kHeights[] = {
+    {GemmUnit::kWarp, 16, kWarpHeights, kWarpHeights},
+    {GemmUnit::kWarp, 32, kWarpHeights, kWarpHeights},
+    {GemmUnit::kWarpgroup, 64, kGroupHeights, kGroupHeights},
+    {GemmUnit::kWarpgroup, 128, kGroupHeights128, kGroupHeights},
+};
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+int64_t BlockBytes(int64_t num_rows) { return num_rows * kBlockRowBytes; }
+
+int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
+  return GemmSlabBlocks(tiling.unit, tiling.weight_rows) *
+         BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
+}
+
+// Half of a multiprocessor's shared memory lets the next product's weights arrive while this one
+// ends, which is worth more to short ones than a long ring is.
+int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
+  const int stages = GemmStages(tiling, problem.num_rows, kSmallRingBytes);
+  const int64_t ring_weight_bytes =
+      stages * GemmSlabBlocks(tiling.unit, tiling.weight_rows) * BlockBytes(tiling.weight_rows);
+  const int64_t tile_weight_bytes =
+      tiling.weight_rows * problem.k * static_cast<int64_t>(sizeof(BFloat16));
+  if (tile_weight_bytes <= kShortTileBytes &&
+      ring_weight_bytes >= std::min(kWeightBytesInFlight, tile_weight_bytes)) {
+    return stages;
+  }
+  return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
+}
+
+}  // namespace
+
+int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows) {
+  return static_cast<int>(
+      std::min<int64_t>(tiling.input_rows, DivideUp(num_rows, kRowGranule) * kRowGranule));
+}
+
+int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
+  const int64_t blocks =
+      tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows)};
+  const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
+  // The matrix units read all input rows of a tile: what lies behind the last block must exist,
+  // whatever it holds.
+  const int64_t overrun_bytes = BlockBytes(tiling.input_rows);
+  return kAlignmentBytes + blocks * BlockBytes(GemmFetchedRows(tiling, num_rows)) +
+         std::max(blocks * BlockBytes(tiling.weight_rows) + barrier_bytes, overrun_bytes);
+}
+
+int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes) {
+  return static_cast<int>(
+      std::clamp<int64_t>(ring_bytes / StageBytes(tiling, num_rows), 2, kMaxStages));
+}
+
+GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors) {
+  GemmTiling best;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  // Warps for few rows, warpgroups for more, which read shared memory once for 64 of them. A gated
+  // product stays longer with warps: twice as many of them share its epilogue.
+  const int64_t input_rows = problem.num_rows <= 16                    ? 16
+                             : problem.num_rows <= 32 && problem.gated ? 32
+                             : problem.num_rows <= 64                  ? 64
+                                                                       : 128;
+  for (const Heights& heights : kHeights) {
+    if (heights.input_rows != input_rows) continue;
+    for (const int height : problem.gated ? heights.gated : heights.plain) {
+      GemmTiling tiling = {
+          .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
+      const int64_t tiles =
+          DivideUp(problem.n, height) * DivideUp(problem.num_rows, tiling.input_rows);
+      // What the busiest multiprocessor reads, in rows of k. Input rows come from the second-level
+      // cache, and a tile costs a little besides.
+      const int64_t per_tile = height + GemmFetchedRows(tiling, problem.num_rows) / 8 + 4;
+      const int64_t cost = DivideUp(tiles, num_multiprocessors) * per_tile;
+      if (cost < least) {
+        least = cost;
+        best = tiling;
+      }
+    }
+  }
+  best.num_stages = ChooseStages(best, problem);
+  return best;
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+// What multiplies: warps with mma, whose chain over k is the quickest, or warpgroups with wgmma,
+// which read less shared memory for many input rows. Both give the same bits.
+enum class GemmUnit { kWarp, kWarpgroup };
+
+// How our CUDA GEMM cuts a product into tiles. It decides speed alone: every tiling gives the same
+// bits.
+struct GemmTiling {
+  GemmUnit unit = GemmUnit::kWarp;
+  int weight_rows = 0;  // of one tile; gated: half of them gate rows, half up rows
+  int input_rows = 0;   // of one tile: 16 or 32 for warps, 64 or 128 for warpgroups
+  int num_stages = 0;   // of the ring between the copy engine and the matrix units
+};
+
+struct GemmProblem {
+  int64_t n = 0;  // weight rows
+  int64_t k = 0;
+  int64_t num_rows = 0;  // of the input
+  bool gated = false;
+};
+
+// Columns of k in one block (128 bytes of a row), and blocks in one stage of the ring. What lies
+// behind the end of k is zero, which changes no sum.
+inline constexpr int kBlockColumns = 64;
+inline constexpr int kBlockRowBytes = 128;
+constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows) {
+  return unit == GemmUnit::kWarp || weight_rows <= 64 ? 2 : 1;
+}
+
+// Input rows that are fetched for a tile: a multiple of 8.
+int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows);
+// Shared memory that the tiling takes.
+int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows);
+// As many stages as `ring_bytes` hold, at least 2.
+int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes);
+
+// The tiling that keeps the multiprocessors evenly busy; the rules are fitted to sweeps on an H200
+// (lockstep-gemm-cuda-benchmark --tilings).
+GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kv_cache/paged_kv.h"
+
+// The KV pool of one layer on a CUDA device, in the HND order:
+// [num_blocks][num_kv_heads][K, then V][16 tokens x head_dim] bf16, head_dim a multiple of 16. The
+// 16 x head_dim elements of one head of one block are contiguous, so that one bulk copy brings a
+// block's keys and values to shared memory, and are swizzled, so that matrix instructions then read
+// them there without bank conflicts: the dims are cut into panels of 64 (the rest into panels of 32
+// and 16), a panel is [16 tokens][its dims], and within a row the 16-byte chunks are permuted by
+// XOR with bits of the token, as the 128, 64 and 32-byte swizzles of the PTX ISA do (section
+// "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
+namespace lockstep::kernels {
+
+inline constexpr int kKvChunkElements = 8;  // 16 bytes: what is permuted
+
+// Where chunk `chunk` (dims 8 * chunk ..) of token `token` (0 .. 15) lies, in chunks from the start
+// of the keys, or of the values, of one head of one block.
+[[gnu::always_inline]] constexpr int DeviceKvChunk(int token, int chunk, int head_dim) {
+  const int num_chunks = head_dim / kKvChunkElements;
+  int panel = chunk / 8 * 8;
+  int width = 8;
+  int swizzle = token % 8;
+  if (num_chunks - panel < 8) {
+    const int rest = num_chunks - panel;
+    if (rest >= 4 && chunk - panel < 4) {
+      width = 4;
+      swizzle = token / 2 % 4;
+    } else {
+      panel += rest / 4 * 4;
+      width = 2;
+      swizzle = token / 4 % 2;
+    }
+  }
+  return panel * kKvBlockTokens + token * width + ((chunk - panel) ^ swizzle);
+}
+
+// The same for one element.
+[[gnu::always_inline]] constexpr int DeviceKvOffset(int token, int dim, int head_dim) {
+  return DeviceKvChunk(token, dim / kKvChunkElements, head_dim) * kKvChunkElements +
+         dim % kKvChunkElements;
+}
+
+// Elements of one head of one block: its keys, then its values.
+[[gnu::always_inline]] constexpr int64_t DeviceKvHeadElements(int64_t head_dim) {
+  return 2 * kKvBlockTokens * head_dim;
+}
+
+[[gnu::always_inline]] constexpr BFloat16* DeviceKeys(const PagedKv& kv, int64_t block,
+                                                      int64_t kv_head) {
+  return kv.data + (block * kv.num_kv_heads + kv_head) * DeviceKvHeadElements(kv.head_dim);
+}
+[[gnu::always_inline]] constexpr BFloat16* DeviceValues(const PagedKv& kv, int64_t block,
+                                                        int64_t kv_head) {
+  return DeviceKeys(kv, block, kv_head) + kKvBlockTokens * kv.head_dim;
+}
+
+}  // namespace lockstep::kernels

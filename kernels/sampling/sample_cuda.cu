@@ -1,0 +1,311 @@
+#include "kernels/core/ptx/memory.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/sampling/argmax_rows.cuh"
+#include "kernels/sampling/device_vocab.h"
+#include "kernels/sampling/nucleus.cuh"
+#include "kernels/sampling/row_histogram.cuh"
+#include "kernels/sampling/row_task.cuh"
+#include "kernels/sampling/sample_cuda.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// Weights in a draw in ascending id, where only min_p filters.
+struct IdWeights {
+  SoftmaxScale scale;
+  float min_p;
+
+  __device__ __forceinline__ Weight operator()(float score) const {
+    const float probability = scale.Probability(score);
+    return probability < min_p ? 0 : SoftmaxScale::ToWeight(probability);
+  }
+};
+
+// The part of the chunk that a warp adds up.
+struct WarpPart {
+  int first;
+  int end;
+
+  __device__ __forceinline__ WarpPart(const RowCluster& row, int warp) {
+    const int per_warp = (row.size() + kRowWarps - 1) / kRowWarps;
+    first = min(warp * per_warp, row.size());
+    end = min(first + per_warp, row.size());
+  }
+};
+
+// The block whose chunk the target falls into: `before` is the weight of the chunks before it.
+// Finds the warp's part, then shares it among all threads.
+__device__ __forceinline__ void DrawInBlock(const RowCluster& row, const IdWeights& weight_of,
+                                            Weight before, Weight target, TokenId* token) {
+  __shared__ Weight warp_sums[kRowWarps];
+  int warp = 0;
+  while (before + row.warp_pairs()[warp].first <= target) before += row.warp_pairs()[warp++].first;
+  const WarpPart part(row, warp);
+  const int per_thread = (part.end - part.first + kRowThreads - 1) / kRowThreads;
+  const int first = min(part.first + static_cast<int>(threadIdx.x) * per_thread, part.end);
+  const int end = min(first + per_thread, part.end);
+  Weight sum = 0;
+  for (int i = first; i < end; ++i) sum += weight_of(row.scores()[i]);
+  Weight through = sum;
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const Weight lower = __shfl_up_sync(kAllLanes, through, distance);
+    if (lane >= distance) through += lower;
+  }
+  if (lane == 31) warp_sums[threadIdx.x / 32] = through;
+  __syncthreads();
+  before += through - sum;
+  for (unsigned other = 0; other < threadIdx.x / 32; ++other) before += warp_sums[other];
+  if (target < before || before + sum <= target) return;
+  for (int i = first; i < end; ++i) {
+    before += weight_of(row.scores()[i]);
+    if (before > target) {
+      *token = static_cast<TokenId>(row.begin() + i);
+      return;
+    }
+  }
+}
+
+// A draw from the whole row, in ascending id.
+__device__ __forceinline__ void DrawById(const RowTask& task, const SoftmaxScale& scale,
+                                         RowCluster& row) {
+  const IdWeights weight_of = {scale, task.params.min_p};
+  const WarpPart part(row, static_cast<int>(threadIdx.x / 32));
+  Weight sum = 0;
+#pragma unroll 4
+  for (int i = part.first + static_cast<int>(threadIdx.x % 32); i < part.end; i += 32) {
+    sum += weight_of(row.scores()[i]);
+  }
+  row.Share({sum, 0}, SumOfPairs());
+  Weight before = 0;
+  Weight total = 0;
+  for (int block = 0; block < kRowBlocks; ++block) {
+    if (block < row.rank()) before += row.shared_pairs()[block].first;
+    total += row.shared_pairs()[block].first;
+  }
+  const Weight target = DrawBelow(task, total);
+  if (before <= target && target < before + row.shared_pairs()[row.rank()].first) {
+    DrawInBlock(row, weight_of, before, target, task.token);
+  }
+}
+
+// The weight with which a nucleus of top_p of `total` is reached.
+__device__ __forceinline__ Weight NucleusGoal(float top_p, Weight total) {
+  if (top_p >= 1) return total;
+  const double goal = ceil(static_cast<double>(top_p) * static_cast<double>(total));
+  return min(max(static_cast<Weight>(goal), Weight{1}), total);
+}
+
+// Weight of the candidates that min_p keeps.
+__device__ __forceinline__ Weight MinPWeight(const IdWeights& weight_of, RowCluster& row) {
+  Weight sum = 0;
+  row.ForEach([&](uint32_t, float score) { sum += weight_of(score); });
+  return row.Reduce({sum, 0}, SumOfPairs()).first;
+}
+
+// The leader's threads only. All candidates up to a bin are in its list; the rest of the draw is
+// its own. `total` is the weight of the row, of no interest if top_k is set.
+__device__ __forceinline__ void DrawFromList(const RowTask& task, const WeightBins& binning,
+                                             Weight total, unsigned total_count, RowCluster& row) {
+  RowScratch& scratch = row.scratch();
+  const DeviceSampleParams& params = task.params;
+  const int count = row.SortList();
+  const ListSums sums(row.list(), count, binning, Bin{}, scratch.warps);
+  const auto weight_through = [&](bool by_count, unsigned long long goal) {
+    sums.Reach(by_count, goal, &scratch.located);
+    __syncthreads();
+    const Weight weight = scratch.located.second;
+    __syncthreads();
+    return weight;
+  };
+  Weight kept = total;
+  if (params.top_k != 0) {
+    kept = weight_through(/*by_count=*/true, min(params.top_k, total_count));
+  }
+  if (params.top_p < 1) {
+    kept = weight_through(/*by_count=*/false, NucleusGoal(params.top_p, kept));
+  }
+  if (params.min_p > 0) {
+    const unsigned num_above = sums.CountAbove(params.min_p, binning.scale);
+    kept = min(kept, weight_through(/*by_count=*/true, num_above));
+  }
+  sums.Reach(/*by_count=*/false, DrawBelow(task, kept) + 1, &scratch.located);
+  __syncthreads();
+  if (threadIdx.x == 0) *task.token = CandidateToken(scratch.located.first);
+}
+
+// The candidate with which the sum over the whole row reaches `goal`.
+__device__ __forceinline__ Reached Reach(const WeightBins& binning, bool by_count,
+                                         unsigned long long goal, RowHistogram& histogram,
+                                         RowCluster& row) {
+  RowScratch& scratch = row.scratch();
+  const Bin bin = histogram.FindBin(by_count, goal);
+  if (bin.count > kMaxListed) return ReachInLargeBin(row, binning, bin, by_count, goal);
+  row.Gather([&](float score, uint32_t) { return binning.Bin(score) == bin.index; });
+  if (row.leads()) {
+    const int count = row.SortList();
+    const ListSums sums(row.list(), count, binning, bin, scratch.warps);
+    sums.Reach(by_count, goal, &scratch.located);
+    __syncthreads();
+    if (threadIdx.x > 0 && threadIdx.x < kRowBlocks) {
+      *row.Of(static_cast<int>(threadIdx.x), &scratch.located) = scratch.located;
+    }
+  }
+  row.Synchronize();
+  return {scratch.located.first, scratch.located.second};
+}
+
+// If a list holds all candidates up to `last`: gathers them and lets the leader draw.
+__device__ __forceinline__ bool DrawsFromList(const RowTask& task, const WeightBins& binning,
+                                              const Bin& last, const RowHistogram& histogram,
+                                              RowCluster& row) {
+  if (last.count_before + last.count > kMaxListed) return false;
+  row.Gather([&](float score, uint32_t) {
+    const int bin = binning.Bin(score);
+    return bin >= 0 && bin <= last.index;
+  });
+  if (row.leads()) {
+    DrawFromList(task, binning, histogram.total_weight(), histogram.total_count(), row);
+  }
+  return true;
+}
+
+// One candidate after the other is reached: the k-th, the last of the nucleus, the drawn one.
+__device__ __forceinline__ void DrawFromLargeNucleus(const RowTask& task, const WeightBins& binning,
+                                                     RowHistogram& histogram, RowCluster& row) {
+  enum Border { kTopK, kTopP, kDrawn };
+  const DeviceSampleParams& params = task.params;
+  Weight kept = histogram.total_weight();
+  // A loop, so that the code exists once and all state stays in registers.
+#pragma unroll 1
+  for (int border = kTopK; border <= kDrawn; ++border) {
+    unsigned long long goal = 0;
+    if (border == kTopK) {
+      if (params.top_k == 0) continue;
+      goal = min(params.top_k, histogram.total_count());
+    } else if (border == kTopP) {
+      if (params.top_p >= 1) continue;
+      goal = NucleusGoal(params.top_p, kept);
+    } else {
+      if (params.min_p > 0) kept = min(kept, MinPWeight({binning.scale, params.min_p}, row));
+      goal = DrawBelow(task, kept) + 1;
+    }
+    const Reached reached = Reach(binning, border == kTopK, goal, histogram, row);
+    kept = reached.weight_through;
+    if (border == kDrawn && row.leads() && threadIdx.x == 0) {
+      *task.token = CandidateToken(reached.candidate);
+    }
+  }
+}
+
+// A draw in descending score: the k best, of them the nucleus, of them what min_p keeps. All three
+// are prefixes of one order, so the lightest is what remains.
+__device__ __forceinline__ void DrawByRank(const RowTask& task, const SoftmaxScale& scale,
+                                           float lowest, RowCluster& row) {
+  __shared__ Bin found[2];
+  const DeviceSampleParams& params = task.params;
+  const WeightBins binning = WeightBins::Of(scale, lowest);
+  RowHistogram histogram(row, found);
+  if (params.top_k != 0) {
+    histogram.Build</*kWeighs=*/false>(binning);
+    const unsigned goal = min(params.top_k, histogram.total_count());
+    const Bin last = histogram.FindBin(/*by_count=*/true, goal);
+    if (DrawsFromList(task, binning, last, histogram, row)) return;
+  }
+  histogram.Build</*kWeighs=*/true>(binning);
+  if (params.top_k == 0) {
+    const Weight goal = NucleusGoal(params.top_p, histogram.total_weight());
+    const Bin last = histogram.FindBin(/*by_count=*/false, goal);
+    if (DrawsFromList(task, binning, last, histogram, row)) return;
+  }
+  DrawFromLargeNucleus(task, binning, histogram, row);
+}
+
+__device__ __forceinline__ void Report(const SampleRowsParams& all, int64_t row, TokenId token,
+                                       SampleStatus status, int32_t num_best) {
+  all.tokens[row] = token;
+  all.statuses[row] = status;
+  if (all.num_best != nullptr) all.num_best[row] = num_best;
+}
+
+__global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads, 2)
+    SampleRowsKernel(const __grid_constant__ SampleRowsParams all, int chunk_size, bool aligned) {
+  __shared__ RowScratch scratch;
+  extern __shared__ __align__(16) char dynamic_shared[];
+  ptx::WaitForPredecessor();
+  ptx::AllowSuccessor();
+  const int64_t row_index = blockIdx.y;
+  const bool reports = blockIdx.x % kRowBlocks == 0 && threadIdx.x == 0;
+  RowCluster row(scratch, dynamic_shared, all.logits + row_index * all.row_stride,
+                 static_cast<int>(all.vocab_size), chunk_size);
+  row.StartLoad(aligned);
+  const uint32_t slot = all.row_slots[row_index];
+  if (slot == kNoSlot || all.state.active[slot] == 0) {
+    if (reports) Report(all, row_index, 0, kNotSampled, -1);
+    row.FinishLoad();
+    row.WaitForStart();
+    return;
+  }
+  RowTask task = {.params = all.tables.params[slot],
+                  .position = all.state.position[slot] + 1,
+                  .token = all.tokens + row_index};
+  task.masks_stop_ids = task.params.num_stop != 0 && task.position < task.params.min_total_tokens;
+  const bool greedy = task.params.temperature == 0;
+  if (!greedy) task.uniform_bits = UniformBits(task);
+  row.FinishLoad();
+  if (task.adjusts()) AdjustScores(all, task, row);
+  row.WaitForStart();
+  const Pair extremes = row.Reduce(row.Scan(), MaxOfPairs());
+  if (CandidateKey(extremes.first) == kMaskedKey) {
+    if (reports) Report(all, row_index, 0, kNoTokenLeft, -1);
+    return;
+  }
+  if (reports) {
+    Report(all, row_index, CandidateToken(extremes.first), kSampled, task.params.num_logprobs);
+  }
+  if (greedy) return;
+  __syncthreads();  // the token is written once more, perhaps by another thread
+  const SoftmaxScale scale =
+      SoftmaxScale::Of(DeviceFiniteScore(CandidateScore(extremes.first)), task.params.temperature);
+  if (task.by_rank(static_cast<int>(all.vocab_size))) {
+    const float lowest = KeyScore(~static_cast<uint32_t>(extremes.second));
+    DrawByRank(task, scale, lowest, row);
+  } else {
+    DrawById(task, scale, row);
+  }
+}
+
+template <int kThreads>
+absl::Status LaunchArgmax(const CudaStream& stream, const SampleRowsParams& params) {
+  return Launch(
+      stream, "ArgmaxRows",
+      {.grid = dim3(kArgmaxBlocks, static_cast<unsigned>(params.num_rows)), .block = kThreads},
+      ArgmaxRowsKernel<kThreads>, params, IsVectorAligned(params.logits, params.row_stride));
+}
+
+}  // namespace
+
+absl::Status SampleRows(const CudaStream& stream, const SampleRowsParams& params) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckDeviceVocab("SampleRows", params.vocab_size));
+  if (params.num_rows == 0) return absl::OkStatus();
+  if (params.all_plain_greedy) {
+    // Measured on an H200; between the two, large blocks are spread unevenly over the chip.
+    constexpr int64_t kFewRows = 16, kManyRows = 48;
+    return params.num_rows <= kFewRows || params.num_rows >= kManyRows
+               ? LaunchArgmax<512>(stream, params)
+               : LaunchArgmax<256>(stream, params);
+  }
+  const int chunk_size = RowChunkSize(params.vocab_size);
+  const size_t shared_bytes = RowSharedBytes(chunk_size);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(SampleRowsKernel,
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     static_cast<int>(shared_bytes)));
+  return Launch(stream, "SampleRows",
+                {.grid = dim3(kRowBlocks, static_cast<unsigned>(params.num_rows)),
+                 .block = kRowThreads,
+                 .shared_bytes = shared_bytes},
+                SampleRowsKernel, params, chunk_size,
+                IsVectorAligned(params.logits, params.row_stride));
+}
+
+}  // namespace lockstep::kernels

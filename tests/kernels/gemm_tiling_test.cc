@@ -1,0 +1,53 @@
+#include "kernels/gemm/gemm_tiling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/gemm/gemm_task.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+constexpr int64_t kMaxSharedBytes = 227 * 1024;
+
+TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 8},
+                             {49, 576},
+                             {576, 576},
+                             {1024, 3072},
+                             {4096, 12288},
+                             {24576, 4096},
+                             {151936, 4096}}) {
+    for (const bool gated : {false, true}) {
+      for (const int64_t num_rows : {1, 8, 9, 17, 64, 65, 100, 128, 129, 2048, 8192}) {
+        SCOPED_TRACE(::testing::Message() << num_rows << " x " << n << " x " << k);
+        const GemmTiling tiling = ChooseGemmTiling(
+            {.n = n, .k = k, .num_rows = num_rows, .gated = gated}, kMultiprocessors);
+        EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr);
+        EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
+        EXPECT_GE(tiling.num_stages, 2);
+        EXPECT_GE(GemmFetchedRows(tiling, num_rows), std::min<int64_t>(num_rows, 128));
+      }
+    }
+  }
+}
+
+TEST(GemmTilingTest, ASingleRowFillsTheMultiprocessorsInWholeWaves) {
+  // Weight rows of the busiest multiprocessor, at most 4 % above an even share.
+  for (const int64_t n : {4096, 6144, 24576, 151936}) {
+    const GemmTiling tiling =
+        ChooseGemmTiling({.n = n, .k = 4096, .num_rows = 1}, kMultiprocessors);
+    const int64_t tiles = (n + tiling.weight_rows - 1) / tiling.weight_rows;
+    const int64_t waves = (tiles + kMultiprocessors - 1) / kMultiprocessors;
+    EXPECT_LE(static_cast<double>(waves * tiling.weight_rows * kMultiprocessors),
+              1.04 * static_cast<double>(n))
+        << "n = " << n << " in tiles of " << tiling.weight_rows;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

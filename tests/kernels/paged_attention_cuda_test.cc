@@ -1,0 +1,188 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/kernels/paged_attention_cuda_problem.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using attention_test::Part;
+using attention_test::Problem;
+using attention_test::Row;
+using attention_test::Shape;
+using ::lockstep::testing::CudaTest;
+
+class PagedAttentionCudaTest : public CudaTest {};
+
+// Every head_dim and every number of heads to a KV head at least once.
+constexpr Shape kShapes[] = {{2, 2, 64},   {4, 2, 80},  {3, 1, 96},   {8, 2, 128}, {7, 1, 256},
+                             {16, 2, 128}, {16, 1, 64}, {16, 1, 256}, {2, 1, 16},  {9, 3, 32}};
+
+TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceForAnyHeadSizeAndGroup) {
+  for (const Distribution distribution : {Distribution::kGaussian, Distribution::kOutliers}) {
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
+                                        << " KV heads of " << shape.head_dim);
+      Problem problem(shape, {1, 700, 17, 64, 130}, distribution);
+      const auto prefilled = problem.PrefillAll(stream_);
+      std::vector<Row> rows;
+      for (const int64_t position : {0, 1, 15, 16, 63, 64, 100, 127, 128, 511, 512, 699}) {
+        rows.push_back({1, position});
+      }
+      rows.insert(rows.end(), {{-1, 0}, {0, 0}, {2, 16}, {3, 63}, {4, 128}, {-1, 0}, {4, 129}});
+      const auto decoded = problem.Decode(stream_, rows);
+      for (const Row& row : rows) {
+        if (row.sequence < 0) continue;
+        EXPECT_TRUE(problem.IsClose(prefilled, row)) << "prefill, position " << row.position;
+        EXPECT_TRUE(problem.IsClose(decoded, row)) << "decode, position " << row.position;
+      }
+    }
+  }
+}
+
+TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceAtLongContexts) {
+  Problem problem({8, 2, 128}, {5000, 3001}, Distribution::kOutliers);
+  const std::vector<Row> rows = {{0, 4999}, {1, 3000}, {0, 4095}, {0, 2047}, {0, 2048}};
+  const auto decoded = problem.Decode(stream_, rows);
+  const auto prefilled = problem.PrefillAll(stream_);
+  for (const Row& row : rows) {
+    EXPECT_TRUE(problem.IsClose(decoded, row)) << row.position;
+    EXPECT_TRUE(
+        problem.IsSameAt(decoded, prefilled, {row.sequence, row.position, row.position + 1}))
+        << row.position;
+  }
+}
+
+// One chunk, many chunks of any size, each token as a decode row among others: the same bits.
+TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
+                                      << " KV heads of " << shape.head_dim);
+    Problem problem(shape, {1090, 333}, Distribution::kOutliers);
+    const auto expected = problem.PrefillAll(stream_);
+    EXPECT_TRUE(IsFinite(ToFloats(expected)));
+    for (const int64_t sequence : {0, 1}) {
+      const int64_t length = problem.length(sequence);
+      for (const int64_t chunk : {1, 37, 64, 250}) {
+        std::vector<Part> parts;
+        for (int64_t begin = chunk == 1 ? length - 150 : 0; begin < length; begin += chunk) {
+          parts.push_back({sequence, begin, std::min(begin + chunk, length)});
+        }
+        const auto chunked = problem.Prefill(stream_, parts);
+        EXPECT_TRUE(problem.IsSameAt(chunked, expected, {sequence, parts.front().begin, length}))
+            << "chunks of " << chunk;
+      }
+    }
+    for (int64_t begin = 0; begin < 1090; begin += 1000) {
+      std::vector<Row> rows;
+      const int64_t end = std::min<int64_t>(begin + 1000, 1090);
+      for (int64_t i = begin; i < end; ++i) rows.push_back({0, i});
+      const auto decoded = problem.Decode(stream_, rows);
+      EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, begin, end}));
+    }
+    for (const int64_t position : {0, 70, 127, 128, 300, 332}) {
+      const auto alone = problem.Decode(stream_, {{1, position}});
+      EXPECT_TRUE(problem.IsSameAt(alone, expected, {1, position, position + 1})) << position;
+    }
+  }
+}
+
+// The pool holds the keys of a step and nothing beyond; every other byte is NaN.
+TEST_F(PagedAttentionCudaTest, KeysThatDoNotExistYetChangeNothing) {
+  for (const Shape& shape : {Shape{8, 2, 128}, Shape{3, 1, 80}, Shape{2, 2, 64}}) {
+    Problem problem(shape, {600, 259}, Distribution::kGaussian);
+    const auto expected = problem.PrefillAll(stream_);
+    for (const int64_t tokens : {1, 5, 16, 60, 129, 257, 580}) {
+      problem.Fill(tokens);
+      const int64_t begin = std::max<int64_t>(tokens - 40, 0);
+      std::vector<Part> parts = {{0, begin, tokens}, {0, 0, 0}};
+      std::vector<Row> rows = {{0, tokens - 1}};
+      if (tokens <= 259) {
+        parts.push_back({1, tokens / 2, tokens});
+        rows.push_back({1, tokens - 1});
+      }
+      const auto chunked = problem.Prefill(stream_, parts);
+      for (const Part& part : parts) {
+        EXPECT_TRUE(problem.IsSameAt(chunked, expected, part)) << tokens;
+      }
+      const auto decoded = problem.Decode(stream_, rows);
+      for (const Row& row : rows) {
+        EXPECT_TRUE(problem.IsSameAt(decoded, expected, {row.sequence, tokens - 1, tokens}))
+            << tokens;
+      }
+    }
+  }
+}
+
+TEST_F(PagedAttentionCudaTest, OverlappedLaunchesGiveTheSameBits) {
+  Problem problem({8, 2, 128}, {900}, Distribution::kGaussian);
+  const auto expected = problem.PrefillAll(stream_);
+  stream_.overlap_launches = true;
+  const std::vector<Row> rows = {{0, 899}, {-1, 0}, {0, 300}};
+  for (int i = 0; i < 5; ++i) {
+    const auto decoded = problem.Decode(stream_, rows);
+    EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, 899, 900}));
+    EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, 300, 301}));
+  }
+}
+
+// What a graph bucket does: the same launch, other rows, more or fewer keys, padding.
+TEST_F(PagedAttentionCudaTest, AReplayedGraphFollowsWhatTheDeviceHolds) {
+  Problem problem({8, 2, 128}, {900, 40}, Distribution::kGaussian);
+  const auto expected = problem.PrefillAll(stream_);
+  const auto call = problem.MakeDecodeCall(4);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_THAT(PagedDecodeAttention(stream_, call->params), IsOk());
+  ASSERT_EQ(cudaStreamEndCapture(stream_.handle, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  const std::vector<std::vector<Row>> steps = {{{0, 5}, {-1, 0}, {-1, 0}, {-1, 0}},
+                                               {{0, 899}, {0, 700}, {1, 39}, {0, 512}},
+                                               {{-1, 0}, {-1, 0}, {-1, 0}, {-1, 0}},
+                                               {{1, 0}, {-1, 0}, {0, 128}, {0, 127}}};
+  for (const std::vector<Row>& rows : steps) {
+    problem.SetRows(rows, *call);
+    ASSERT_EQ(cudaGraphLaunch(executable, stream_.handle), cudaSuccess);
+    const auto decoded = problem.ReadOutputs(*call);
+    for (const Row& row : rows) {
+      if (row.sequence < 0) continue;
+      EXPECT_TRUE(
+          problem.IsSameAt(decoded, expected, {row.sequence, row.position, row.position + 1}));
+    }
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_F(PagedAttentionCudaTest, RefusesShapesItCannotTake) {
+  using ::testing::HasSubstr;
+  const auto status_with = [&](auto change) {
+    PagedDecodeAttentionParams params = {.query_stride = 128,
+                                         .output_stride = 128,
+                                         .kv = {.num_kv_heads = 1, .head_dim = 64},
+                                         .num_heads = 2,
+                                         .num_rows = 1,
+                                         .max_keys = 10};
+    change(params);
+    return PagedDecodeAttention(stream_, params);
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(status_with([](auto& params) { params.kv.head_dim = 72; }),
+              HasError(kInvalid, HasSubstr("72")));
+  EXPECT_THAT(status_with([](auto& params) { params.num_heads = 17; }),
+              HasError(kInvalid, HasSubstr("17")));
+  EXPECT_THAT(status_with([](auto& params) { params.scale = 0.0f; }),
+              HasError(kInvalid, HasSubstr("scale")));
+  EXPECT_THAT(status_with([](auto& params) { params.query_stride = 12; }),
+              HasError(kInvalid, HasSubstr("12")));
+  EXPECT_THAT(status_with([](auto& params) { params.num_rows = 1025; }),
+              HasError(kInvalid, HasSubstr("1025")));
+  EXPECT_THAT(status_with([](auto& params) { params.max_keys = 0; }),
+              HasError(kInvalid, HasSubstr("max_keys")));
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

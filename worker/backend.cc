@@ -1,0 +1,50 @@
+#include "worker/backend.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/status.h"
+#include "worker/executor/step_executor.h"
+#include "worker/model/load_model.h"
+
+namespace lockstep::worker {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(std::unique_ptr<ForwardModel> model, const ExecutorLimits& limits)
+      : model_(std::move(model)), limits_(limits) {}
+
+  const ForwardModelInfo& info() const override { return model_->info(); }
+  absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) override {
+    return std::make_unique<StepExecutor>(*model_, limits_, incarnation);
+  }
+
+ private:
+  const std::unique_ptr<ForwardModel> model_;
+  const ExecutorLimits limits_;
+};
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const WorkerConfig& config,
+                                                        LoadStageProgress progress) {
+  CpuModelOptions options = config.cpu_model_options();
+  options.progress = std::move(progress);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<ForwardModel> model,
+                            LoadCpuModel(config.model, options));
+  return std::make_unique<CpuBackend>(std::move(model), config.executor_limits());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
+                                                     LoadStageProgress progress) {
+  if (config.device == "cpu") return OpenCpuBackend(config, std::move(progress));
+  const absl::Status has_cuda = CheckCudaDevice(config);
+  if (has_cuda.ok()) return OpenCudaBackend(config, std::move(progress));
+  if (config.device == "cuda") return Annotate(has_cuda, "--device=cuda");
+  spdlog::info("serving on the CPU: {}", Message(has_cuda));
+  return OpenCpuBackend(config, std::move(progress));
+}
+
+}  // namespace lockstep::worker

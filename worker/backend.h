@@ -1,0 +1,36 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "worker/executor/step_runner.h"
+#include "worker/model/forward_model.h"
+#include "worker/worker_config.h"
+
+namespace lockstep::worker {
+
+// A model in the memory of a device, and what runs steps on it.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const ForwardModelInfo& info() const = 0;
+  // Once; the runner must not outlive the backend.
+  virtual absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) = 0;
+};
+
+using LoadStageProgress = std::function<void(std::string_view stage, double fraction)>;
+
+// Loads the model onto the configured device.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
+                                                     LoadStageProgress progress);
+
+// The CUDA part of it. In a build without CUDA: UNAVAILABLE.
+absl::Status CheckCudaDevice(const WorkerConfig& config);
+absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& config,
+                                                         LoadStageProgress progress);
+
+}  // namespace lockstep::worker

@@ -1,0 +1,53 @@
+#include <utility>
+
+#include "common/status.h"
+#include "kernels/device/cuda_device.h"
+#include "worker/backend.h"
+#include "worker/executor/cuda_step_runner.h"
+#include "worker/model/cuda_model.h"
+
+namespace lockstep::worker {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<CudaModel> model, const ExecutorLimits& limits)
+      : model_(std::move(model)), limits_(limits) {}
+
+  const ForwardModelInfo& info() const override { return model_->info(); }
+  absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) override {
+    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaStepRunner> runner,
+                              CudaStepRunner::Create(*model_, limits_, incarnation));
+    LOCKSTEP_RETURN_IF_ERROR(runner->CaptureGraphs());
+    return runner;
+  }
+
+ private:
+  const std::unique_ptr<CudaModel> model_;
+  const ExecutorLimits limits_;
+};
+
+}  // namespace
+
+absl::Status CheckCudaDevice(const WorkerConfig& config) {
+  return kernels::DescribeCudaDevice(static_cast<int>(config.cuda_device)).status();
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& config,
+                                                         LoadStageProgress progress) {
+  CudaModelOptions options;
+  options.device = static_cast<int>(config.cuda_device);
+  options.num_kv_blocks = static_cast<uint32_t>(config.kv_cache_tokens / config.block_size_tokens);
+  options.memory_fraction = config.memory_fraction;
+  options.max_slots = config.max_slots;
+  options.max_step_tokens = config.max_step_tokens;
+  options.max_logits_rows = config.max_logits_rows;
+  options.num_threads = static_cast<int>(config.num_threads);
+  options.random_weights = config.load_format == "random";
+  options.random_seed = config.random_seed;
+  options.progress = std::move(progress);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, LoadCudaModel(config.model, options));
+  return std::make_unique<CudaBackend>(std::move(model), config.executor_limits());
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/executor/cuda_step_memory.h"
+#include "worker/executor/slot_table.h"
+#include "worker/executor/stamp_set.h"
+#include "worker/model/cuda_model.h"
+
+namespace lockstep::worker {
+
+// Brings what a step says of its slots (released, started, grown) to the device, ahead of the
+// step's passes. Knows the mirror after the step was applied to it.
+class CudaSlotWriter {
+ public:
+  CudaSlotWriter(CudaModel& model, const CudaStepMemory& memory);
+
+  // UNIMPLEMENTED naming the first started slot whose sampling lists have no room.
+  static absl::Status Check(const v1::StepRequest& step);
+
+  // Enqueues the changes through `staging`. The pinned memory of started slots is rewritten: no
+  // pass under way may read it.
+  absl::Status Enqueue(const v1::StepRequest& step, const SlotTable& table, PassStaging& staging);
+  // Every slot becomes inactive.
+  absl::Status EnqueueClear();
+
+ private:
+  absl::Status WriteStarted(const Slot& slot, SlotId slot_id);
+  absl::Status CopyParams(SlotId slot, uint32_t num_list_ids);
+  kernels::SlotUpdate UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block);
+
+  CudaModel& model_;
+  const CudaStepMemory& memory_;
+  StampSet touched_;
+};
+
+}  // namespace lockstep::worker

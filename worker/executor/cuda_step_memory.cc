@@ -1,0 +1,99 @@
+#include "worker/executor/cuda_step_memory.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+#include "worker/memory/arena.h"
+
+namespace lockstep::worker {
+namespace {
+
+void LayOutStaging(const CudaModel& model, Arena& arena, PassStaging& staging) {
+  const int64_t max_slots = model.slots().num_slots;
+  const int64_t logits_rows = model.info().max_logits_rows;
+  staging.updates = arena.Take<kernels::SlotUpdate>(max_slots);
+  staging.count_updates = arena.Take<kernels::CountUpdate>(max_slots);
+  staging.batch.decode_slots = arena.Take<uint32_t>(max_slots);
+  staging.batch.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
+  staging.batch.chunk_token_ids = arena.Take<TokenId>(model.info().max_step_tokens);
+  staging.logits_tokens = arena.Take<uint32_t>(logits_rows);
+  staging.sample_slots = arena.Take<uint32_t>(logits_rows);
+  staging.prompt_tokens = arena.Take<TokenId>(logits_rows);
+  staging.prompt_num_best = arena.Take<int32_t>(logits_rows);
+  staging.prompt_descriptions = arena.Take<kernels::RowDescription>(logits_rows);
+}
+
+void LayOutRing(const CudaModel& model, Arena& arena, kernels::ResultRing& ring) {
+  constexpr int64_t kCapacity = CudaStepMemory::kNumPasses;
+  const int64_t logits_rows = model.info().max_logits_rows;
+  ring.capacity = kCapacity;
+  ring.max_rows = static_cast<uint32_t>(logits_rows);
+  ring.reported = arena.Take<uint64_t>(kCapacity);
+  ring.begin_ns = arena.Take<uint64_t>(kCapacity);
+  ring.end_ns = arena.Take<uint64_t>(kCapacity);
+  ring.rows = arena.Take<kernels::SampledRow>(kCapacity * logits_rows);
+  ring.descriptions = arena.Take<kernels::RowDescription>(kCapacity * logits_rows);
+}
+
+}  // namespace
+
+SlotStaging CudaStepMemory::SlotOf(uint32_t slot) const {
+  return {.params = host_params + slot,
+          .list_ids = host_list_ids + size_t{slot} * kMaxSamplingListIds,
+          .list_values = host_list_values + size_t{slot} * kMaxSamplingListIds,
+          .known_tokens = host_known_tokens + int64_t{slot} * max_context_tokens_,
+          .blocks = host_blocks + int64_t{slot} * max_blocks_};
+}
+
+absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const CudaModel& model) {
+  const int64_t max_slots = model.slots().num_slots;
+  const int64_t logits_rows = model.info().max_logits_rows;
+  const int64_t list_ids = max_slots * int64_t{kMaxSamplingListIds};
+  std::unique_ptr<CudaStepMemory> memory(new CudaStepMemory());
+  CudaStepMemory& m = *memory;
+  m.max_context_tokens_ = model.info().max_context_tokens;
+  m.max_blocks_ = model.slots().max_blocks;
+
+  Arena pinned;
+  const auto lay_out_pinned = [&] {
+    for (PassStaging& staging : m.staging) LayOutStaging(model, pinned, staging);
+    LayOutRing(model, pinned, m.ring);
+    m.host_params = pinned.Take<kernels::DeviceSampleParams>(max_slots);
+    m.host_list_ids = pinned.Take<TokenId>(list_ids);
+    m.host_list_values = pinned.Take<float>(list_ids);
+    m.host_known_tokens = pinned.Take<TokenId>(max_slots * m.max_context_tokens_);
+    m.host_blocks = pinned.Take<BlockId>(max_slots * m.max_blocks_);
+  };
+  lay_out_pinned();
+  LOCKSTEP_ASSIGN_OR_RETURN(m.pinned_, kernels::PinnedBuffer::Create(pinned.used_bytes()));
+  std::memset(m.pinned_.data(), 0, m.pinned_.num_bytes());
+  pinned.CommitTo(m.pinned_.data());
+  lay_out_pinned();
+
+  Arena device;
+  const auto lay_out_device = [&] {
+    m.params = device.Take<kernels::DeviceSampleParams>(max_slots);
+    m.list_ids = device.Take<TokenId>(list_ids);
+    m.list_values = device.Take<float>(list_ids);
+    m.token_counts = device.Take<uint32_t>(max_slots * model.spec().vocab_size);
+    m.row_slots = device.Take<uint32_t>(max_slots);
+    m.tokens = device.Take<TokenId>(logits_rows);
+    m.statuses = device.Take<uint32_t>(logits_rows);
+    m.num_best = device.Take<int32_t>(logits_rows);
+    m.descriptions = device.Take<kernels::RowDescription>(logits_rows);
+    m.begin_ns = device.Take<uint64_t>(1);
+    m.ring.next = device.Take<uint64_t>(1);
+  };
+  lay_out_device();
+  LOCKSTEP_ASSIGN_OR_RETURN(m.device_, kernels::DeviceBuffer::Create(device.used_bytes()));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(m.device_.data(), 0, m.device_.num_bytes()));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+  device.CommitTo(m.device_.data());
+  lay_out_device();
+  return memory;
+}
+
+}  // namespace lockstep::worker

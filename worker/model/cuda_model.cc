@@ -1,0 +1,134 @@
+#include "worker/model/cuda_model.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "kernels/attention/paged_attention.h"
+#include "worker/model/cuda_model_parts.h"
+#include "worker/model/decoder_pass.h"
+
+namespace lockstep::worker {
+namespace {
+
+// Up to here our own GEMM with the activation in its epilogue is the faster one. The bits are the
+// same.
+constexpr int64_t kMaxFusedRows = 128;
+
+class CudaOps final : public DecoderOps {
+ public:
+  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch) : parts_(parts), batch_(batch) {}
+
+  absl::Status GatherRows(const kernels::GatherRowsParams& params) override {
+    return kernels::GatherRows(parts_.stream, params);
+  }
+  absl::Status RmsNorm(const kernels::RmsNormParams& params) override {
+    return kernels::RmsNorm(parts_.stream, params);
+  }
+  absl::Status Gemm(const kernels::GemmParams& params) override {
+    return parts_.gemm->Run(parts_.stream, params);
+  }
+  absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) override {
+    return kernels::RotaryAppend(parts_.stream, params);
+  }
+  absl::Status Attend(const AttentionInputs& inputs) override {
+    LOCKSTEP_RETURN_IF_ERROR(AttendDecodeRows(inputs));
+    return AttendChunks(inputs);
+  }
+  absl::Status GatedGemm(const kernels::GemmParams& gate_up,
+                         const kernels::SwiGluParams& swiglu) override {
+    if (gate_up.num_rows <= kMaxFusedRows) {
+      kernels::GemmParams fused = gate_up;
+      fused.output = swiglu.output;
+      fused.output_stride = swiglu.size;
+      return kernels::GemmSwiGlu(parts_.stream, fused);
+    }
+    LOCKSTEP_RETURN_IF_ERROR(parts_.gemm->Run(parts_.stream, gate_up));
+    return kernels::SwiGlu(parts_.stream, swiglu);
+  }
+  kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
+
+ private:
+  absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
+    if (batch_.num_decode_rows == 0) return absl::OkStatus();
+    const ModelSpec& spec = parts_.spec;
+    return kernels::PagedDecodeAttention(parts_.stream,
+                                         {.query = inputs.query,
+                                          .query_stride = inputs.query_stride,
+                                          .output = inputs.output,
+                                          .output_stride = spec.q_size(),
+                                          .kv = inputs.kv,
+                                          .num_heads = spec.num_heads,
+                                          .scale = spec.attention_scale,
+                                          .num_rows = batch_.num_decode_rows,
+                                          .positions = parts_.workspace.positions,
+                                          .block_tables = parts_.slots.block_tables,
+                                          .block_table_stride = parts_.slots.max_blocks,
+                                          .block_table_rows = batch_.decode_slots,
+                                          .max_keys = batch_.max_decode_keys,
+                                          .partials = parts_.attention_partials,
+                                          .arrivals = parts_.attention_arrivals});
+  }
+  absl::Status AttendChunks(const AttentionInputs& inputs) {
+    if (batch_.num_chunks == 0) return absl::OkStatus();
+    const ModelSpec& spec = parts_.spec;
+    return kernels::PagedPrefillAttention(parts_.stream,
+                                          {.query = inputs.query,
+                                           .query_stride = inputs.query_stride,
+                                           .output = inputs.output,
+                                           .output_stride = spec.q_size(),
+                                           .kv = inputs.kv,
+                                           .num_heads = spec.num_heads,
+                                           .scale = spec.attention_scale,
+                                           .chunks = batch_.chunks,
+                                           .num_chunks = batch_.num_chunks,
+                                           .max_chunk_tokens = batch_.max_chunk_tokens,
+                                           .block_tables = parts_.slots.block_tables,
+                                           .block_table_stride = parts_.slots.max_blocks});
+  }
+
+  CudaModel::Parts& parts_;
+  const CudaBatch& batch_;
+};
+
+}  // namespace
+
+CudaModel::CudaModel(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+CudaModel::~CudaModel() = default;
+
+const ForwardModelInfo& CudaModel::info() const { return parts_->info; }
+const ModelSpec& CudaModel::spec() const { return parts_->spec; }
+const kernels::CudaStream& CudaModel::stream() const { return parts_->stream; }
+const kernels::SlotState& CudaModel::slots() const { return parts_->slots; }
+float* CudaModel::logits() const { return parts_->logits; }
+void CudaModel::set_numerics_id(uint64_t id) { parts_->info.numerics_id = id; }
+std::span<std::byte> CudaModel::kv_bytes() const {
+  return {parts_->kv_pool.data(), parts_->kv_pool.num_bytes()};
+}
+
+absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
+  if (batch.num_tokens == 0) return absl::OkStatus();
+  const Workspace& workspace = parts_->workspace;
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
+                                                  .decode_slots = batch.decode_slots,
+                                                  .num_decode_rows = batch.num_decode_rows,
+                                                  .chunks = batch.chunks,
+                                                  .chunk_token_ids = batch.chunk_token_ids,
+                                                  .num_chunks = batch.num_chunks,
+                                                  .num_tokens = batch.num_tokens,
+                                                  .token_ids = parts_->token_ids,
+                                                  .positions = workspace.positions,
+                                                  .kv_slots = workspace.kv_slots,
+                                                  .begin_ns = batch.begin_ns}));
+  CudaOps ops(*parts_, batch);
+  DecoderPass pass({.spec = &parts_->spec,
+                    .weights = &parts_->weights,
+                    .workspace = &workspace,
+                    .rope_cos = parts_->rope_cos,
+                    .rope_sin = parts_->rope_sin},
+                   ops);
+  return pass.Run({.num_tokens = batch.num_tokens, .num_logits_rows = batch.num_logits_rows},
+                  parts_->token_ids, batch.logits_tokens, parts_->logits);
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/device/cuda_device.h"
+#include "kernels/device/device_buffer.h"
+#include "kernels/gemm/cuda_gemm.h"
+#include "worker/memory/device_kv_pool.h"
+#include "worker/model/cuda_model.h"
+#include "worker/model/weights.h"
+#include "worker/model/workspace.h"
+
+namespace lockstep::worker {
+
+// A stream of its own, destroyed after all that runs on it.
+class OwnedCudaStream {
+ public:
+  static absl::StatusOr<OwnedCudaStream> Create();
+  OwnedCudaStream() = default;
+  OwnedCudaStream(OwnedCudaStream&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)) {}
+  OwnedCudaStream& operator=(OwnedCudaStream&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~OwnedCudaStream();
+
+  CUstream_st* get() const { return handle_; }
+
+ private:
+  CUstream_st* handle_ = nullptr;
+};
+
+// Everything a CudaModel owns.
+struct CudaModel::Parts {
+  OwnedCudaStream owned_stream;
+  kernels::CudaDevice device;
+  kernels::CudaStream stream;
+  ModelSpec spec;
+  ForwardModelInfo info;
+
+  kernels::DeviceBuffer weight_memory;
+  DecoderWeights weights;
+  kernels::DeviceBuffer workspace_memory;
+  Workspace workspace;
+  DeviceKvPool kv_pool;
+  std::unique_ptr<kernels::CudaGemm> gemm;
+
+  // Of one more arena, beside the workspace that both backends have.
+  kernels::DeviceBuffer state_memory;
+  kernels::SlotState slots;
+  TokenId* token_ids = nullptr;  // [max_step_tokens]
+  float* logits = nullptr;       // [max_logits_rows, vocab_size]
+  float* rope_cos = nullptr;     // [max_context_tokens, head_dim / 2]
+  float* rope_sin = nullptr;
+  float* attention_partials = nullptr;
+  uint32_t* attention_arrivals = nullptr;  // zero between calls
+};
+
+}  // namespace lockstep::worker

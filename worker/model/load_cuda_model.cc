@@ -1,0 +1,278 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "common/hash.h"
+#include "common/model_config.h"
+#include "common/status.h"
+#include "common/tokenizer_fingerprint.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/rope/rope_table.h"
+#include "worker/model/cuda_forward_model.h"
+#include "worker/model/cuda_model_parts.h"
+#include "worker/model/numerics_probe.h"
+#include "worker/model/upload_weights.h"
+
+namespace lockstep::worker {
+namespace {
+
+using kernels::DeviceBuffer;
+using kernels::kKvBlockTokens;
+using Parts = CudaModel::Parts;
+
+// Raised whenever a kernel may give other bits than before for the same input.
+constexpr uint64_t kCudaKernelVersion = 1;
+constexpr int kComputeCapability = 90;
+
+absl::Status CheckOptions(const CudaModelOptions& options) {
+  if (options.max_slots == 0 || options.max_step_tokens < 2 || options.max_logits_rows == 0) {
+    return InvalidArgument(
+        "max_slots is {} and max_logits_rows {}, at least 1 is needed; max_step_tokens is {}, at "
+        "least 2",
+        options.max_slots, options.max_logits_rows, options.max_step_tokens);
+  }
+  if (!(options.memory_fraction > 0 && options.memory_fraction <= 1)) {
+    return InvalidArgument("memory_fraction is {}, expected more than 0 and at most 1",
+                           options.memory_fraction);
+  }
+  return absl::OkStatus();
+}
+
+// What the kernels take beyond what every backend does.
+absl::Status CheckSpec(const ModelSpec& spec) {
+  constexpr std::array<int64_t, 7> kHeadDims = {16, 32, 64, 80, 96, 128, 256};
+  if (std::find(kHeadDims.begin(), kHeadDims.end(), spec.head_dim) == kHeadDims.end()) {
+    return Unimplemented("head size is {}, the CUDA kernels take {}", spec.head_dim,
+                         fmt::join(kHeadDims, ", "));
+  }
+  if (spec.num_heads / spec.num_kv_heads > 16) {
+    return Unimplemented("{} heads share a KV head, the CUDA kernels take at most 16",
+                         spec.num_heads / spec.num_kv_heads);
+  }
+  for (const int64_t size : {spec.hidden_size, spec.intermediate_size}) {
+    if (size % 8 != 0) {
+      return Unimplemented(
+          "a hidden or intermediate size is {}, the CUDA kernels need a multiple "
+          "of 8",
+          size);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenDevice(const CudaModelOptions& options, Parts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.device, kernels::DescribeCudaDevice(options.device));
+  if (parts.device.compute_capability != kComputeCapability) {
+    return FailedPrecondition("{} has compute capability {}, the kernels are built for {}",
+                              parts.device.name, parts.device.compute_capability,
+                              kComputeCapability);
+  }
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.owned_stream, OwnedCudaStream::Create());
+  parts.stream = {.handle = parts.owned_stream.get(),
+                  .num_multiprocessors = parts.device.num_multiprocessors,
+                  .overlap_launches = options.overlap_launches};
+  return absl::OkStatus();
+}
+
+std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffer& memory) {
+  return [what, &memory](Arena& arena) -> absl::Status {
+    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Create(arena.used_bytes());
+    if (!buffer.ok()) return Annotate(buffer.status(), what);
+    memory = *std::move(buffer);
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
+    arena.CommitTo(memory.data());
+    return absl::OkStatus();
+  };
+}
+
+absl::Status LoadWeights(const std::string& path, ModelFamily family,
+                         const CudaModelOptions& options, Parts& parts) {
+  absl::StatusOr<WeightSource> source =
+      options.random_weights ? WeightSource::Random(path, parts.spec, options.random_seed)
+                             : WeightSource::Open(path);
+  if (!source.ok()) return source.status();
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      WeightPlan plan, PlanWeights(parts.spec, family, *source,
+                                   {.layout = WeightLayout::kRowMajor,
+                                    .commit = CommitToDevice("weights", parts.weight_memory)}));
+  const unsigned num_cores = std::max(std::thread::hardware_concurrency(), 1u);
+  kernels::ThreadPool threads(options.num_threads > 0 ? options.num_threads
+                                                      : static_cast<int>(num_cores));
+  LOCKSTEP_RETURN_IF_ERROR(
+      UploadWeights(plan.tasks, options.device, threads, [&options](double fraction) {
+        if (options.progress) options.progress("weights", fraction);
+      }));
+  parts.weights = std::move(plan.weights);
+  parts.info.weights_fingerprint = source->Fingerprint();
+  return absl::OkStatus();
+}
+
+absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  const int64_t max_slots = options.max_slots;
+  Arena arena;
+  const auto lay_out = [&] {
+    parts.slots.num_slots = max_slots;
+    parts.slots.max_blocks = (spec.max_context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+    parts.slots.last_token = arena.Take<TokenId>(max_slots);
+    parts.slots.position = arena.Take<uint32_t>(max_slots);
+    parts.slots.active = arena.Take<uint32_t>(max_slots);
+    parts.slots.block_tables = arena.Take<BlockId>(max_slots * parts.slots.max_blocks);
+    parts.token_ids = arena.Take<TokenId>(options.max_step_tokens);
+    parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
+    parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.attention_partials = arena.Take<float>(kernels::DecodePartialElements(
+        max_slots, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.max_context_tokens));
+    parts.attention_arrivals =
+        arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, spec.num_kv_heads));
+  };
+  lay_out();
+  LOCKSTEP_RETURN_IF_ERROR(CommitToDevice("state of the slots", parts.state_memory)(arena));
+  lay_out();
+  return absl::OkStatus();
+}
+
+// Returns the table's hash: the angles come from the system's math library, and the probe sees only
+// the first positions.
+absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
+  const kernels::RopeTable table = kernels::MakeRopeTable(
+      kernels::ComputeRopeFrequencies(parts.spec.rope, static_cast<uint32_t>(parts.spec.head_dim)),
+      static_cast<uint32_t>(parts.spec.max_context_tokens));
+  const size_t num_bytes = table.cos.size() * sizeof(float);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
+  return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
+                       Hash64(std::as_bytes(std::span(table.sin))));
+}
+
+absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
+  using Shape = kernels::GemmShape;
+  const int64_t max_tokens = options.max_step_tokens;
+  std::vector<Shape> shapes = {
+      {.n = spec.qkv_size(), .k = spec.hidden_size, .has_bias = spec.qkv_bias},
+      {.n = spec.hidden_size, .k = spec.q_size(), .has_bias = spec.attention_output_bias},
+      {.n = 2 * spec.intermediate_size, .k = spec.hidden_size, .has_bias = spec.mlp_bias},
+      {.n = spec.hidden_size, .k = spec.intermediate_size, .has_bias = spec.mlp_bias},
+  };
+  for (Shape& shape : shapes) shape.max_rows = max_tokens;
+  shapes.push_back({.n = spec.vocab_size,
+                    .k = spec.hidden_size,
+                    .f32_output = true,
+                    .max_rows = options.max_logits_rows});
+  for (const Shape& shape : shapes) {
+    LOCKSTEP_RETURN_IF_ERROR(parts.gemm->Prepare(parts.stream, shape));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CreateKvPool(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  KvPoolShape shape = {.num_layers = spec.num_layers,
+                       .num_blocks = options.num_kv_blocks,
+                       .num_kv_heads = spec.num_kv_heads,
+                       .head_dim = spec.head_dim};
+  if (shape.num_blocks == 0) {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
+    const double usable_bytes = static_cast<double>(free_bytes) * options.memory_fraction;
+    shape.num_blocks =
+        static_cast<int64_t>(usable_bytes / static_cast<double>(DeviceKvPool::BlockBytes(shape)));
+    if (shape.num_blocks < 2) {
+      return ResourceExhausted(
+          "{} bytes of device memory are free beside the weights; a KV block takes {}, and at "
+          "least 2 are needed",
+          free_bytes, DeviceKvPool::BlockBytes(shape));
+    }
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, DeviceKvPool::Create(shape));
+  parts.info.num_blocks = static_cast<uint32_t>(shape.num_blocks);
+  return absl::OkStatus();
+}
+
+ForwardModelInfo MakeInfo(const ModelConfig& config, const CudaModelOptions& options) {
+  return {.model_id = config.name,
+          .vocab_size = config.vocab_size,
+          .max_context_tokens = config.max_context_tokens,
+          .max_step_tokens = options.max_step_tokens,
+          .max_logits_rows = options.max_logits_rows,
+          .block_size_tokens = kKvBlockTokens,
+          .num_blocks = 0,
+          .weights_dtype = "bf16",
+          .kv_dtype = "bf16",
+          .device = fmt::format("cuda-sm_{}", kComputeCapability),
+          .model_fingerprint = config.Fingerprint()};
+}
+
+// What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable.
+uint64_t NumericsId(const ForwardModelInfo& info, uint64_t rope_hash, uint64_t probe_hash) {
+  uint64_t id = Hash64(info.device);
+  for (const uint64_t part :
+       {kCudaKernelVersion, static_cast<uint64_t>(kernels::kKeyTile), info.model_fingerprint,
+        info.weights_fingerprint, rope_hash, probe_hash}) {
+    id = CombineHashes(id, part);
+  }
+  const int64_t num_splits = kernels::NumAttentionSplits(info.max_context_tokens);
+  for (int64_t i = 0; i < num_splits; ++i) {
+    id = CombineHashes(id, static_cast<uint64_t>(kernels::AttentionSplitBegin(i)));
+  }
+  return id;
+}
+
+}  // namespace
+
+absl::StatusOr<OwnedCudaStream> OwnedCudaStream::Create() {
+  OwnedCudaStream stream;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.handle_, cudaStreamNonBlocking));
+  return stream;
+}
+
+OwnedCudaStream::~OwnedCudaStream() {
+  if (handle_ == nullptr) return;
+  cudaStreamSynchronize(handle_);
+  cudaStreamDestroy(handle_);
+}
+
+absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
+                                                         const CudaModelOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(path));
+  auto parts = std::make_unique<Parts>();
+  LOCKSTEP_ASSIGN_OR_RETURN(parts->spec, MakeModelSpec(config));
+  if (absl::Status status = CheckSpec(parts->spec); !status.ok()) return Annotate(status, path);
+  parts->info = MakeInfo(config, options);
+  LOCKSTEP_ASSIGN_OR_RETURN(parts->info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
+  LOCKSTEP_RETURN_IF_ERROR(OpenDevice(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(path, config.family, options, *parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      parts->workspace,
+      Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
+                        CommitToDevice("workspace of a step", parts->workspace_memory)));
+  LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(*parts));
+  if (options.progress) options.progress("self-check", 0.0);
+  LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(CreateKvPool(options, *parts));
+
+  auto model = std::make_unique<CudaModel>(std::move(parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
+                            CudaForwardModel::Create(*model));
+  if (options.check_reduction_contract) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*probe));
+  }
+  model->set_numerics_id(NumericsId(model->info(), rope_hash, ProbeHash(*probe)));
+  if (options.progress) options.progress("self-check", 1.0);
+  return model;
+}
+
+}  // namespace lockstep::worker
