@@ -81,7 +81,9 @@ void GenerateCall::RunStrand() {
     if (!writing()) FinishCall(absl::CancelledError("the client cancelled the call"));
     return;
   }
-  if (writing() && stalled_write_unix_ns_.load() == write_began_unix_ns_.load()) {
+  // Loaded once: gRPC's thread may end the write at any moment.
+  const int64_t write_began = write_began_unix_ns_.load();
+  if (write_began != kNotWriting && write_began == stalled_write_unix_ns_.load()) {
     spdlog::warn("request {} ended: its client took nothing for {}", request_->id,
                  absl::FormatDuration(context_.config.stalled_client_timeout));
     // The call is not finished, so gRPC still has it: the write fails, and the rest follows.

@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -26,9 +28,11 @@ constexpr absl::Duration kAbortGrace = absl::Seconds(5);  // for the last messag
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
 
-// Bytes of the largest message that can pass validation.
+// Bytes of the largest message that can pass validation: a prompt to be cut has as many ids as a
+// text has bytes, and an id takes up to four on the wire.
 int MaxReceiveBytes(const RequestLimits& limits) {
-  return static_cast<int>(limits.max_prompt_bytes) + kMessageBytesBesidesPrompt;
+  const int64_t bytes = int64_t{4} * limits.max_prompt_bytes + kMessageBytesBesidesPrompt;
+  return static_cast<int>(std::min<int64_t>(bytes, std::numeric_limits<int>::max()));
 }
 
 int Milliseconds(absl::Duration duration) {

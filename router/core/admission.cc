@@ -24,6 +24,10 @@ absl::Status CheckWellFormed(const Request& request) {
 absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
   const SchedulerConfig& config = state.config;
   const Population& population = state.population;
+  if (request.prompt_tokens.size() > config.max_waiting_tokens) {
+    return InvalidArgument("prompt: {} tokens, at most {} may wait", request.prompt_tokens.size(),
+                           config.max_waiting_tokens);
+  }
   if (population.num_waiting_requests() >= config.max_waiting_requests) {
     return ResourceExhausted("the queue is full: {} requests wait, at most {} may",
                              population.num_waiting_requests(), config.max_waiting_requests);

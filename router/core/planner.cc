@@ -128,6 +128,7 @@ void Planner::Preempt(Sequence& sequence) {
   }
   ++sequence.num_preemptions;
   ++state_.num_preemptions;
+  sequence.request->served_until = now_;
   population_.Suspend(sequence, lease_);
 }
 
@@ -142,11 +143,15 @@ void Planner::ResolveLoneStarvation() {
     // takes those for its own and the duplicates are gone.
     return Preempt(sequence);
   }
-  const absl::Status error =
-      ResourceExhausted("after {} tokens the sequence needs {} KV blocks, the worker has {}",
-                        sequence.num_tokens(), num_blocks, lease_.limits.num_blocks);
-  population_.End(sequence, {.error = error}, &lease_);
+  population_.End(sequence, {.error = TooLargeForWorker(sequence, num_blocks)}, &lease_);
   changed_ = true;
+}
+
+// Trying again would end here again.
+absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const {
+  return InvalidArgument(
+      "after {} tokens the sequence needs {} KV blocks, the worker has {} of {} tokens",
+      sequence.num_tokens(), num_blocks, lease_.limits.num_blocks, lease_.limits.block_size_tokens);
 }
 
 void Planner::PlanDecodes() {

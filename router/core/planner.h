@@ -1,5 +1,6 @@
 #pragma once
 
+#include <absl/status/status.h>
 #include <absl/time/time.h>
 
 #include <cstdint>
@@ -39,6 +40,7 @@ class Planner {
   void ReserveDecodeBlocks();
   void ReserveInPolicyOrder();
   void Preempt(Sequence& sequence);
+  absl::Status TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const;
   // Nothing runs, nothing is in flight, and the first sequence has no block to grow into.
   void ResolveLoneStarvation();
 
@@ -46,7 +48,8 @@ class Planner {
   void PlanPrefills();
   uint32_t PrefillBudget() const;
 
-  // A step of nothing but a suspect: one that runs, or else the first waiting sequence.
+  // A step of nothing but a suspect, one that runs or else the first waiting sequence, with nothing
+  // else in flight: true as well when no step is planned yet, because that must come back first.
   bool PlanSuspectAlone();
   bool PlanRunningSuspect();
   // Starts the first waiting sequence, if it goes before `rival` (unless null) and fits. Null if

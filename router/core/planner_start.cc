@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "common/status.h"
 #include "router/core/planner.h"
 
 namespace lockstep::router {
@@ -25,21 +24,27 @@ bool Planner::PlanSuspectAlone() {
   if (any_runs && PlanRunningSuspect()) return true;
   if (lease_.draining || population_.running().size() >= max_running_) return false;
   Sequence* first = FirstWaiting();
-  if (first == nullptr || !first->suspect() || !std::holds_alternative<Waiting>(first->state) ||
-      !StartIfFits(*first)) {
+  if (first == nullptr || !first->suspect() || !std::holds_alternative<Waiting>(first->state)) {
     return false;
   }
+  if (!lease_.in_flight.empty()) return true;
+  if (!StartIfFits(*first)) return false;
   const Residency& residency = *first->running();
   AddRow(*first, std::min(PrefillBudget(), residency.planned_known - residency.planned_computed));
   return true;
 }
 
-// It stays alone until it gets further than before the refusals. Meanwhile the others keep what
-// they hold; when it lacks blocks, they run without it.
+// It stays alone until it gets further than before the refusals or losses. Meanwhile the others
+// keep what they hold; when it lacks blocks, they run without it.
 bool Planner::PlanRunningSuspect() {
+  const auto is_tried = [](const Sequence* sequence) {
+    return sequence->suspect() && sequence->running()->rows_in_flight > 0;
+  };
+  if (std::ranges::any_of(population_.running(), is_tried)) return true;
   ReserveDecodeBlocks();
   for (Sequence* sequence : population_.running()) {
     if (!sequence->suspect() || !MayRun(*sequence) || NumMissingBlocks(*sequence) > 0) continue;
+    if (!lease_.in_flight.empty()) return true;
     const Residency& residency = *sequence->running();
     AddRow(*sequence,
            std::min(PrefillBudget(), residency.planned_known - residency.planned_computed));
@@ -59,10 +64,7 @@ Sequence* Planner::StartNext(const Sequence* rival) {
     if (num_blocks <= lease_.limits.num_blocks) {
       return !first->suspect() && StartIfFits(*first) ? first : nullptr;
     }
-    const absl::Status error =
-        ResourceExhausted("after {} tokens the sequence needs {} KV blocks, the worker has {}",
-                          first->num_tokens(), num_blocks, lease_.limits.num_blocks);
-    population_.End(*first, {.error = error}, &lease_);
+    population_.End(*first, {.error = TooLargeForWorker(*first, num_blocks)}, &lease_);
     changed_ = true;
   }
   return nullptr;

@@ -147,21 +147,36 @@ void Population::ForgetEnded() {
   ended_.clear();
 }
 
-void Population::LeaveWorker(WorkerLease& lease) {
+void Population::LeaveWorker(WorkerLease& lease, const absl::Status& reason, absl::Time now) {
   lease.in_flight.clear();
+  std::vector<Sequence*> in_flight;
   while (!running_.empty()) {
-    Residency& residency = *running_.back()->running();
+    Sequence& sequence = *running_.back();
+    Residency& residency = *sequence.running();
+    if (residency.rows_in_flight > 0) in_flight.push_back(&sequence);
+    if (lease.progressed) sequence.request->served_until = now;
     residency.rows_in_flight = 0;
-    Suspend(*running_.back(), lease);
+    Suspend(sequence, lease);
   }
   for (const auto& residency : lease.fenced) {
-    if (residency->owner != nullptr) Resume(*residency->owner);
+    if (residency->owner == nullptr) continue;
+    in_flight.push_back(residency->owner);
+    Resume(*residency->owner);
   }
   lease.fenced.clear();
-  for (Sequence* sequence : waiting_) {
-    sequence->num_refusals = 0;  // the next worker may take it
-    sequence->furthest_computed = 0;
-  }
+  for (Sequence* sequence : waiting_) sequence->num_refusals = 0;  // the next worker may take it
+  for (Sequence* sequence : in_flight) CountLoss(*sequence, reason);
+}
+
+void Population::CountLoss(Sequence& sequence, const absl::Status& reason) {
+  sequence.losses = {.count = sequence.num_losses() + 1,
+                     .furthest_computed = sequence.furthest_computed};
+  if (sequence.losses.count < kMaxLosses) return;
+  const absl::Status error = Internal(
+      "{} workers were lost while they ran this sequence after its {} computed tokens, the last "
+      "one while it ran nothing else: {}",
+      kMaxLosses, sequence.furthest_computed, reason.ToString());
+  End(sequence, {.error = error}, nullptr);
 }
 
 std::vector<SchedulerEvent> Population::TakeEvents() {

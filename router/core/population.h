@@ -63,8 +63,9 @@ class Population {
   // Forgets the requests that have ended since the last call. References to them die here, not in
   // End.
   void ForgetEnded();
-  // Frees every residency; what ran or drained waits. Then the lease may be dropped.
-  void LeaveWorker(WorkerLease& lease);
+  // Frees every residency; what ran or drained waits. Sequences that were in flight in too many
+  // losses fail, with `reason` for the last one. Then the lease may be dropped.
+  void LeaveWorker(WorkerLease& lease, const absl::Status& reason, absl::Time now);
 
   template <typename Event>
   void Emit(Event event) {
@@ -77,6 +78,7 @@ class Population {
  private:
   void UpdateQueue(LiveRequest& request);
   void LetIn(Sequence& sequence);
+  void CountLoss(Sequence& sequence, const absl::Status& reason);
 
   std::map<RequestKey, std::unique_ptr<LiveRequest>> requests_;
   std::vector<Sequence*> waiting_;

@@ -28,16 +28,21 @@ absl::Status Retirement::Apply(StepOutcome outcome) {
   for (const RowRecord& row : step.rows) --row.residency->rows_in_flight;
   if (outcome.refusal.ok()) {
     for (size_t i = 0; i < step.rows.size(); ++i) ApplyRow(step.rows[i], matched[i]);
-    state_.budget.Observe({.num_prefill_tokens = step.num_prefill_tokens,
-                           .num_decode_tokens = step.num_decode_tokens,
-                           .decode_iterations = step.decode_iterations,
-                           .compute = outcome.timings.compute});
+    // What a step without rows takes says nothing of a decode.
+    if (!step.rows.empty()) ObserveTime(step, outcome.timings.compute);
   } else {
     ++state_.num_refused_steps;
     if (!step.doomed) ApplyRefusal(step, outcome.refusal);
   }
   ReleaseFenced();
   return absl::OkStatus();
+}
+
+void Retirement::ObserveTime(const StepRecord& step, absl::Duration compute) {
+  state_.budget.Observe({.num_prefill_tokens = step.num_prefill_tokens,
+                         .num_decode_tokens = step.num_decode_tokens,
+                         .decode_iterations = step.decode_iterations,
+                         .compute = compute});
 }
 
 absl::Status Retirement::CheckStep(const StepOutcome& outcome) const {

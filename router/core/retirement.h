@@ -19,6 +19,7 @@ class Retirement {
   absl::Status Apply(StepOutcome outcome);
 
  private:
+  void ObserveTime(const StepRecord& step, absl::Duration compute);
   absl::Status CheckStep(const StepOutcome& outcome) const;
   void ApplyRow(const RowRecord& row, RowOutcome* outcome);
   void TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome);

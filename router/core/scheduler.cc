@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "common/status.h"
@@ -27,6 +28,33 @@ absl::Status CheckLimits(const WorkerLimits& limits) {
   LOCKSTEP_RETURN_IF_ERROR(positive("max_steps_in_flight", limits.max_steps_in_flight));
   LOCKSTEP_RETURN_IF_ERROR(positive("max_context_tokens", limits.max_context_tokens));
   return positive("max_decode_iterations", limits.max_decode_iterations);
+}
+
+struct Reached {
+  const Sequence* sequence;
+  uint32_t furthest_computed;
+};
+
+// How far the sequences of the oldest step in flight have got, while the lease has yet to take any
+// of them further.
+std::vector<Reached> ReachedBefore(const WorkerLease& lease) {
+  std::vector<Reached> reached;
+  if (lease.progressed || lease.in_flight.empty()) return reached;
+  for (const RowRecord& row : lease.in_flight.front().rows) {
+    const Sequence* const sequence = row.residency->owner;
+    if (sequence != nullptr) reached.push_back({sequence, sequence->furthest_computed});
+  }
+  return reached;
+}
+
+bool WorkerMayStart(const SchedulerState& state) {
+  return state.lease != nullptr && !state.lease->draining;
+}
+
+// Of a request on a worker that may not start it.
+absl::Time UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
+  if (live.num_resident > 0) return absl::InfiniteFuture();
+  return std::max({state.unserved_since, live.request->arrival, live.served_until});
 }
 
 }  // namespace
@@ -65,7 +93,9 @@ Scheduler::Scheduler(SchedulerConfig config, std::unique_ptr<SchedulingPolicy> p
   impl_ = std::make_unique<Impl>(config, std::move(policy));
 }
 
-Scheduler::~Scheduler() { DetachWorker(absl::InfinitePast()); }
+Scheduler::~Scheduler() {
+  DetachWorker(absl::CancelledError("the scheduler ends"), absl::InfinitePast());
+}
 
 absl::Status Scheduler::Submit(std::shared_ptr<const Request> request, absl::Time now) {
   return Admit(impl_->state, std::move(request), now);
@@ -106,35 +136,56 @@ absl::Time Scheduler::NextDeadline() const {
   return deadlines.empty() ? absl::InfiniteFuture() : deadlines.begin()->first;
 }
 
-void Scheduler::FailAll(const absl::Status& reason, absl::Time /*now*/) {
-  LOCKSTEP_CHECK(!reason.ok(), "failing everything needs a reason");
+absl::Time Scheduler::UnservedSince() const {
+  absl::Time since = absl::InfiniteFuture();
+  if (WorkerMayStart(impl_->state)) return since;
+  for (const auto& [key, live] : impl_->state.population.requests()) {
+    since = std::min(since, UnservedSinceOf(*live, impl_->state));
+  }
+  return since;
+}
+
+uint32_t Scheduler::FailUnserved(absl::Time since, const absl::Status& reason, absl::Time /*now*/) {
+  LOCKSTEP_CHECK(!reason.ok(), "failing requests needs a reason");
+  if (WorkerMayStart(impl_->state)) return 0;
   Population& population = impl_->state.population;
+  uint32_t num_failed = 0;
   for (const auto& [key, live] : population.requests()) {
+    if (UnservedSinceOf(*live, impl_->state) > since) continue;
     population.EndAll(*live, {.error = reason}, impl_->state.lease.get());
+    ++num_failed;
   }
   population.ForgetEnded();
+  return num_failed;
 }
 
 absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, absl::Time now) {
   LOCKSTEP_RETURN_IF_ERROR(CheckLimits(limits));
-  DetachWorker(now);
-  impl_->state.lease = std::make_unique<WorkerLease>(limits);
-  FailWhatDoesNotFit(impl_->state);
-  impl_->state.population.ForgetEnded();
+  DetachWorker(absl::AbortedError("another worker replaced it"), now);
+  SchedulerState& state = impl_->state;
+  state.lease = std::make_unique<WorkerLease>(limits);
+  if (state.unserved_since == absl::InfinitePast()) state.unserved_since = absl::InfiniteFuture();
+  FailWhatDoesNotFit(state);
+  state.population.ForgetEnded();
   return absl::OkStatus();
 }
 
-void Scheduler::DetachWorker(absl::Time /*now*/) {
+void Scheduler::DetachWorker(const absl::Status& reason, absl::Time now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return;
-  state.population.LeaveWorker(*state.lease);
+  state.population.LeaveWorker(*state.lease, reason, now);
   state.lease.reset();
+  state.unserved_since = std::min(state.unserved_since, now);
+  state.population.ForgetEnded();
 }
 
 bool Scheduler::has_worker() const { return impl_->state.lease != nullptr; }
 
-void Scheduler::DrainWorker(absl::Time /*now*/) {
-  if (impl_->state.lease != nullptr) impl_->state.lease->draining = true;
+void Scheduler::DrainWorker(absl::Time now) {
+  SchedulerState& state = impl_->state;
+  if (state.lease == nullptr) return;
+  state.lease->draining = true;
+  state.unserved_since = std::min(state.unserved_since, now);
 }
 
 uint32_t Scheduler::FailWithOutput(const absl::Status& reason, absl::Time /*now*/) {
@@ -164,7 +215,15 @@ std::optional<StepPlan> Scheduler::NextStep(absl::Time now) {
 absl::Status Scheduler::Apply(StepOutcome outcome, absl::Time /*now*/) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return Internal("step {}: a result, but no worker", outcome.step_id);
+  WorkerLease& lease = *state.lease;
+  const std::vector<Reached> before = ReachedBefore(lease);
   const absl::Status status = Retirement(state).Apply(std::move(outcome));
+  if (std::ranges::any_of(before, [](const Reached& reached) {
+        return reached.sequence->furthest_computed > reached.furthest_computed;
+      })) {
+    lease.progressed = true;
+    if (!lease.draining) state.unserved_since = absl::InfiniteFuture();
+  }
   state.population.ForgetEnded();
   return status;
 }

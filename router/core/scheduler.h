@@ -64,9 +64,10 @@ struct FinishedEvent {
   uint32_t sample_index = 0;
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token;
-  // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT (a
-  // smaller worker came), RESOURCE_EXHAUSTED (KV blocks), INTERNAL (its steps are refused), the
-  // worker's own status for its row, or what FailAll or FailWithOutput was given.
+  // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT
+  // (the worker is too small for it), RESOURCE_EXHAUSTED (preempted too often), INTERNAL (its steps
+  // are refused, or workers are lost over it), the worker's own status for its row, or what
+  // FailUnserved or FailWithOutput was given.
   absl::Status error;
   uint32_t num_cached_tokens = 0;
   uint32_t num_generated_tokens = 0;
@@ -92,9 +93,9 @@ class Scheduler {
   ~Scheduler();
 
   // --- requests ---
-  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT when it can never fit the worker
-  // (its prompt the KV cache, prompt and new tokens the context), DEADLINE_EXCEEDED when it comes
-  // too late. Without a worker requests are accepted and wait.
+  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT when it can never fit the queue or
+  // the worker (its prompt the KV cache, prompt and new tokens the context), DEADLINE_EXCEEDED when
+  // it comes too late. Without a worker requests are accepted and wait.
   absl::Status Submit(std::shared_ptr<const Request> request, absl::Time now);
   // Ends all of a request's sequences as aborted; unknown keys are ignored.
   void Cancel(RequestKey request, absl::Time now);
@@ -103,15 +104,23 @@ class Scheduler {
   // Fails what is past its deadline with DEADLINE_EXCEEDED.
   void ExpireDeadlines(absl::Time now);
   absl::Time NextDeadline() const;
-  // Fails everything, waiting and running, with `reason` (drain timeout, no worker came back).
-  void FailAll(const absl::Status& reason, absl::Time now);
+  // Since when the request that has waited for a worker longest does so; infinite future: none
+  // does. While there is no worker, or it drains, the requests wait of which nothing runs; and each
+  // has waited since no worker gets further with anything, or since it came, or last ran. A lease
+  // that computes nothing new does not begin the wait anew.
+  absl::Time UnservedSince() const;
+  // Fails, with `reason`, those that have waited for a worker since `since` or longer. Returns
+  // their number.
+  uint32_t FailUnserved(absl::Time since, const absl::Status& reason, absl::Time now);
 
   // --- the worker ---
   // A new lease: block ids and prefix index start empty, step ids at 1. Live sequences wait and are
   // started afresh from all tokens that are held; those that cannot fit this worker fail. Replaces
   // the worker before it. INVALID_ARGUMENT, and nothing changes, when a limit makes no sense.
   absl::Status AttachWorker(const WorkerLimits& limits, absl::Time now);
-  void DetachWorker(absl::Time now);
+  // `reason` says how the worker was lost. Whoever is in flight at each loss, gets no further in
+  // between, and was alone at the last of them, fails.
+  void DetachWorker(const absl::Status& reason, absl::Time now);
   bool has_worker() const;
   // The worker will leave: nothing is started on this lease any more, what runs goes on to its end,
   // and the rest waits for the next worker.

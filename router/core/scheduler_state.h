@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -25,6 +27,9 @@ struct SchedulerState {
   Population population;
   std::unique_ptr<WorkerLease> lease;  // null without a worker
   StepBudget budget;
+  // Since the first loss, or drain, after which no lease has got anything further. Infinite future:
+  // there is none. Infinite past: there was no worker yet.
+  absl::Time unserved_since = absl::InfinitePast();
 
   uint64_t num_preemptions = 0;
   uint64_t num_rollbacks = 0;

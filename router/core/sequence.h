@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -49,10 +51,12 @@ using SequenceState = std::variant<Gated, Waiting, Running, Draining, Ended>;
 
 struct LiveRequest;
 
-// A sequence whose steps are refused so often before it gets any further will be refused for ever.
-// On its last try it runs alone until it does get further, so that it cannot take batch mates with
-// it, nor they it.
+// A sequence whose steps are refused so often before it gets any further will be refused for ever,
+// and one that was in flight when so many workers were lost will take the next one along as well.
+// On its last try it runs alone, with nothing else in flight, until it does get further: so it
+// cannot take batch mates with it, nor they it.
 inline constexpr uint32_t kMaxRefusals = 3;
+inline constexpr uint32_t kMaxLosses = 3;
 
 // One sample of a request.
 struct Sequence {
@@ -63,15 +67,26 @@ struct Sequence {
   uint32_t max_total_tokens = 0;
   uint32_t num_preemptions = 0;
   uint32_t num_refusals = 0;  // steps that ran it and were refused, since its last progress
-  // Leading positions that this lease has ever computed. Only what is beyond is progress: what a
-  // restart computes again is not.
+  // Leading positions that were ever computed, on whichever lease. Only what is beyond is progress:
+  // what a restart computes again is not.
   uint32_t furthest_computed = 0;
+  struct Losses {
+    uint32_t count = 0;              // workers lost with a row of it in flight, and
+    uint32_t furthest_computed = 0;  // how far it had got at the last of them
+  };
+  Losses losses;
   std::optional<uint32_t> num_cached_tokens;  // of its first start
   SequenceState state;
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(tokens.size()); }
   uint32_t num_generated() const;
-  bool suspect() const { return num_refusals + 1 >= kMaxRefusals; }
+  // Since its last progress.
+  uint32_t num_losses() const {
+    return furthest_computed > losses.furthest_computed ? 0 : losses.count;
+  }
+  bool suspect() const {
+    return num_refusals + 1 >= kMaxRefusals || num_losses() + 1 >= kMaxLosses;
+  }
   bool live() const { return !std::holds_alternative<Ended>(state); }
   Residency* running() const {
     const auto* state_running = std::get_if<Running>(&state);
@@ -87,6 +102,7 @@ struct LiveRequest {
   uint32_t num_resident = 0;  // running ones
   bool waits = false;         // counted in the queue: live, and none of it runs
   bool admitted = false;
+  absl::Time served_until = absl::InfinitePast();  // when it last had to leave a worker
 
   // The first live sample goes ahead; the others start when it has computed `gate_tokens`, so that
   // they find the prompt's full blocks in the prefix index.

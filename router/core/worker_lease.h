@@ -48,10 +48,11 @@ struct WorkerLease {
   std::deque<StepRecord> in_flight;
   std::vector<std::unique_ptr<Residency>> fenced;  // retired, with rows in flight
   StepId next_step_id = 1;
-  bool draining = false;      // nothing is started any more
-  bool resync = false;        // the next step must make the worker drop its slots
-  bool has_suspects = false;  // perhaps: a sequence was refused so often that it must start alone
-  bool contradicted = false;  // an outcome did not fit its plan: nothing more is planned
+  bool draining = false;           // nothing is started any more
+  bool resync = false;             // the next step must make the worker drop its slots
+  bool has_suspects = true;        // perhaps: a sequence must run alone
+  bool progressed = false;         // it got a sequence further than any lease before it
+  bool contradicted = false;       // an outcome did not fit its plan: nothing more is planned
   std::vector<SlotId> last_slots;  // rows of the last step that was sent
 
   // The admission that failed last: pointless to try again while nothing that it needs has changed.

@@ -20,6 +20,11 @@ absl::Status AdmissionLimits::Validate() const {
 
 absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admission::TryAdmit(uint64_t estimated_tokens,
                                                                        Rejection& rejection) {
+  if (estimated_tokens > limits_.max_waiting_tokens) {
+    rejection = Rejection::kQueueTokens;
+    return InvalidArgument("prompt: about {} tokens, at most {} may wait", estimated_tokens,
+                           limits_.max_waiting_tokens);
+  }
   MutexLock lock(mutex_);
   if (counts_.open_requests >= limits_.max_open_requests) {
     rejection = Rejection::kOpenRequests;
@@ -29,8 +34,7 @@ absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admission::TryAdmit(uint64_t 
     rejection = Rejection::kQueueRequests;
     return ResourceExhausted("the queue is full: {} requests wait", counts_.waiting_requests);
   }
-  if (estimated_tokens > limits_.max_waiting_tokens ||
-      counts_.waiting_tokens > limits_.max_waiting_tokens - estimated_tokens) {
+  if (counts_.waiting_tokens > limits_.max_waiting_tokens - estimated_tokens) {
     rejection = Rejection::kQueueTokens;
     return ResourceExhausted(
         "the queue is full: {} prompt tokens wait, about {} more would pass the limit of {}",

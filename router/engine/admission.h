@@ -57,7 +57,8 @@ class Admission : public std::enable_shared_from_this<Admission> {
     return std::shared_ptr<Admission>(new Admission(limits));
   }
 
-  // RESOURCE_EXHAUSTED naming the limit, and `rejection` set, when it would be passed.
+  // RESOURCE_EXHAUSTED naming the limit, and `rejection` set, when it would be passed;
+  // INVALID_ARGUMENT when these tokens alone pass it.
   absl::StatusOr<std::shared_ptr<Ticket>> TryAdmit(uint64_t estimated_tokens, Rejection& rejection);
   Counts counts() const;
   // Waits until nothing is open; false when the time ran out.

@@ -64,6 +64,9 @@ void Engine::StartDrain() {
   on_readiness_change_();
 }
 
-bool Engine::ready() const { return !draining() && replica_.worker_state() == WorkerState::kReady; }
+bool Engine::ready() const {
+  const WorkerState state = replica_.worker_state();
+  return !draining() && (state == WorkerState::kReady || state == WorkerState::kDraining);
+}
 
 }  // namespace lockstep::router

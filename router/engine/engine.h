@@ -30,9 +30,9 @@ class Engine {
          std::unique_ptr<StepLink> link, const Clock* clock, RouterMetrics* metrics,
          std::function<void()> on_readiness_change);
 
-  // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit; both before
-  // any work on the request. The ticket is the request's place: hold it until the client has
-  // everything.
+  // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit,
+  // INVALID_ARGUMENT when it can never be below; all before any work on the request. The ticket is
+  // the request's place: hold it until the client has everything.
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens);
   RequestKey NextKey() { return next_key_.fetch_add(1); }
   // `on_ready` is called on the loop's thread when the outbox has news.
@@ -54,7 +54,7 @@ class Engine {
   // Ends every request as aborted, with UNAVAILABLE, also those that are submitted from now on.
   void CancelAll() { replica_.inbox().CancelAll(); }
 
-  // A new request would be taken on and have a worker now.
+  // A new request would be taken on: it has a worker, or waits behind one that drains for the next.
   bool ready() const;
   ReplicaStatus replica_status() const { return replica_.status(); }
   Admission::Counts admission_counts() const { return admission_->counts(); }

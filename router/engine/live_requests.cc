@@ -151,9 +151,7 @@ void LiveRequests::ObserveTokens(LiveRequest& live, uint32_t sample_index, size_
 
 void LiveRequests::EndSlowReader(LiveRequest& live, absl::Time now) {
   spdlog::warn("request {} ended: its client reads too slowly", live.submission.request->id);
-  End(live,
-      absl::ResourceExhaustedError("the client reads too slowly: too much output waits for it"),
-      now);
+  End(live, absl::AbortedError("the client reads too slowly: too much output waits for it"), now);
 }
 
 void LiveRequests::End(LiveRequest& live, absl::Status status, absl::Time now) {

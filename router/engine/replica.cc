@@ -68,9 +68,7 @@ void Replica::Process(InboxBatch batch) {
 }
 
 absl::Time Replica::NextWakeup() const {
-  absl::Time next = std::min(scheduler_.NextDeadline(), WorkerDeadline());
-  if (epoch_ == 0 && !live_.empty()) next = std::min(next, lost_at_ + config_.failover_wait);
-  return next;
+  return std::min({scheduler_.NextDeadline(), WorkerDeadline(), FailoverDeadline()});
 }
 
 // --- the worker ---
@@ -78,7 +76,9 @@ absl::Time Replica::NextWakeup() const {
 void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
   if (epoch_ != 0) LoseWorker(absl::UnavailableError("a new lease replaced the old one"), now);
   const WorkerLimits limits = LimitsOf(event.description);
-  if (const absl::Status status = scheduler_.AttachWorker(limits, now); !status.ok()) {
+  absl::Status status;
+  CountFailed([&] { status = scheduler_.AttachWorker(limits, now); }, now);
+  if (!status.ok()) {
     context_.link->DropLease(event.epoch, status);
     return NoteUnusable(status, WorkerState::kMismatched);
   }
@@ -91,30 +91,42 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
       "worker attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} slots",
       epoch_, incarnation_, event.description.weights_dtype(), event.description.device(),
       limits.num_blocks, limits.block_size_tokens, limits.max_slots);
-  ResumeRequests(event.description, now);
+  CompareBits(event.description, now);
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
+      .Increment(static_cast<double>(live_.size()));
   SetWorker(WorkerState::kReady, fmt::format("ready: {}", event.description.device()),
             absl::InfiniteFuture());
   MutexLock lock(mutex_);
   status_.description = std::move(event.description);
 }
 
-void Replica::ResumeRequests(const worker::v1::DescribeResponse& description, absl::Time now) {
+void Replica::CompareBits(const worker::v1::DescribeResponse& description, absl::Time now) {
   const Bits bits = {.numerics_id = description.numerics_id(),
                      .weights_fingerprint = description.weights_fingerprint()};
-  uint32_t num_failed = 0;
   if (bits_.has_value() && *bits_ != bits) {
     const absl::Status reason = MakeError(
         absl::StatusCode::kAborted,
         "the worker that came back computes other bits: numerics id {:016x} and weights {:016x} "
         "instead of {:016x} and {:016x}; what was begun before cannot be continued",
         bits.numerics_id, bits.weights_fingerprint, bits_->numerics_id, bits_->weights_fingerprint);
-    num_failed = scheduler_.FailWithOutput(reason, now);
-    spdlog::warn("{} requests fail: {}", num_failed, Message(reason));
+    CountFailed(
+        [&] {
+          const uint32_t num_failed = scheduler_.FailWithOutput(reason, now);
+          spdlog::warn("{} requests fail: {}", num_failed, Message(reason));
+        },
+        now);
   }
   bits_ = bits;
-  const auto num_resumed = static_cast<double>(live_.size()) - num_failed;
-  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed).Increment(num_resumed);
-  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed).Increment(num_failed);
+}
+
+template <typename Change>
+void Replica::CountFailed(Change change, absl::Time now) {
+  DeliverEvents(now);
+  const size_t num_before = live_.size();
+  change();
+  DeliverEvents(now);
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed)
+      .Increment(static_cast<double>(num_before - live_.size()));
 }
 
 void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
@@ -186,7 +198,7 @@ void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
   in_flight_.clear();
   lost_at_ = now;
   lost_reason_ = reason;
-  scheduler_.DetachWorker(now);
+  CountFailed([&] { scheduler_.DetachWorker(reason, now); }, now);
   SetWorker(WorkerState::kLost, Message(reason), now);
 }
 
@@ -200,13 +212,15 @@ void Replica::ExpireWaits(absl::Time now) {
                          absl::FormatDuration(config_.step_timeout)),
                now);
   }
-  if (epoch_ == 0 && !live_.empty() && now - lost_at_ >= config_.failover_wait) {
-    metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed)
-        .Increment(static_cast<double>(live_.size()));
-    scheduler_.FailAll(
-        Unavailable("the worker was lost and none came back within {}: {}",
-                    absl::FormatDuration(config_.failover_wait), Message(lost_reason_)),
-        now);
+  if (now >= FailoverDeadline()) {
+    const std::string wait = absl::FormatDuration(config_.failover_wait);
+    const absl::Status reason =
+        worker_draining_
+            ? Unavailable("the worker is shutting down and no other one came within {}", wait)
+            : Unavailable(
+                  "the worker was lost and none came back within {} that got any further: {}", wait,
+                  Message(lost_reason_));
+    CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
   }
 }
 

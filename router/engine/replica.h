@@ -23,7 +23,8 @@ struct ReplicaConfig {
   SchedulerConfig scheduler;
   // Without a result, or still there after it drained, for so long: a hung worker.
   absl::Duration step_timeout = absl::Seconds(60);
-  absl::Duration failover_wait = absl::Seconds(30);   // requests outlive a lost worker this long
+  // Requests outlive a worker that is lost, or wait behind one that drains, this long.
+  absl::Duration failover_wait = absl::Seconds(30);
   absl::Duration no_worker_grace = absl::Seconds(2);  // then new requests are refused at once
 
   absl::Status Validate() const;  // every violation at once
@@ -73,19 +74,24 @@ class Replica {
   void HandleLinkEvent(LinkUp event, absl::Time now);
   void HandleLinkEvent(LinkResult event, absl::Time now);
   void HandleLinkEvent(LinkDown event, absl::Time now);
-  // Requests resume on a worker that computes what the last one would have; otherwise those that
-  // have output fail.
-  void ResumeRequests(const worker::v1::DescribeResponse& description, absl::Time now);
+  // Requests that outlived a worker resume on one that computes what it would have; otherwise those
+  // that have output fail.
+  void CompareBits(const worker::v1::DescribeResponse& description, absl::Time now);
   void NoteDraining(absl::Time now);
   void LoseWorker(const absl::Status& reason, absl::Time now);
   void NoteUnusable(const absl::Status& reason, WorkerState state);
   void BreakLease(const absl::Status& reason, absl::Time now);
+  // Lets `change` do something to the scheduler that may end requests because a worker was lost.
+  template <typename Change>
+  void CountFailed(Change change, absl::Time now);
   void Accept(Submission submission, absl::Time now);
   void Cancel(RequestKey key, CancelCause cause, absl::Time now);
   void ExpireWaits(absl::Time now);
   // When the worker has kept us waiting for too long: for the oldest step in flight, or for the end
   // of a lease on which nothing runs any more. Never while we wait for nothing.
   absl::Time WorkerDeadline() const;
+  // When the next request has waited for a worker for too long.
+  absl::Time FailoverDeadline() const { return scheduler_.UnservedSince() + config_.failover_wait; }
   void SendSteps(absl::Time now);
 
   void DeliverEvents(absl::Time now);

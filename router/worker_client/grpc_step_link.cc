@@ -41,6 +41,13 @@ absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
                      status.error_message());
 }
 
+// The worker says no to a claim with a code that gRPC itself never makes up. Any other end before
+// the grant leaves open whether the claim arrived.
+bool IsRefusal(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+         status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+}
+
 std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
   return absl::ToChronoTime(absl::Now() + timeout);
 }
@@ -281,6 +288,7 @@ class GrpcStepLink::Impl {
           lease.stream->Read(&result, AsTag(kRead));
           break;
         case kFinished:
+          if (!up && IsRefusal(end)) claimed_.pop_back();
           MutexLock lock(mutex_);
           if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", end);
           return up;
@@ -324,8 +332,9 @@ class GrpcStepLink::Impl {
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
   uint64_t last_epoch_ = 0;  // the link's thread only
-  // Ascending epochs that the worker may have granted: of a claim that was not answered nobody
-  // knows whether it arrived until Describe tells the last epoch granted. The link's thread only.
+  // Ascending epochs that the worker granted, or may have: of a claim that was not answered nobody
+  // knows whether it arrived until Describe tells the last epoch granted. One that it refused is
+  // not ours, whoever has the epoch by now. The link's thread only.
   std::deque<uint64_t> claimed_;
   std::mt19937_64 random_{std::random_device{}()};  // the link's thread only
 

@@ -88,7 +88,7 @@ void ServingHarness::RunLife(const WorkerLife& life, bool is_last) {
   worker::StepStats stats;
   while (runner_->num_pending() > 0) runner_->TakeResult(&lost, &stats);
   runner_->EndLease();
-  scheduler_.DetachWorker(now_);
+  scheduler_.DetachWorker(absl::UnavailableError("the test lost it"), now_);
   CollectEvents();
 }
 

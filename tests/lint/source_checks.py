@@ -185,7 +185,8 @@ def check_sizes(root):
 
 def check_built(root, compile_commands):
     """Compares the sources with what CMake compiles. What it compiles only under some condition (a CUDA
-    toolkit, an optional library) must at least be named by the CMakeLists.txt of its folder."""
+    toolkit, an optional library) must at least be named by the CMakeLists.txt or a *.cmake file of its folder; by
+    one that makes a test of a name, without the ending."""
     if not compile_commands.is_file():
         yield Finding(compile_commands, 0, "is missing: configure the tree first (deploy/build dev)")
         return
@@ -193,6 +194,7 @@ def check_built(root, compile_commands):
     for path in cpp_files(root):
         if path.suffix not in (".cc", ".cu") or (root / path).resolve() in compiled:
             continue
-        build_file = root / path.parent / "CMakeLists.txt"
-        if not build_file.is_file() or path.name not in build_file.read_text():
+        folder = root / path.parent
+        texts = [file.read_text() for file in [*folder.glob("CMakeLists.txt"), *folder.glob("*.cmake")]]
+        if not any(re.search(rf"\b{re.escape(path.stem)}\b", text) for text in texts):
             yield Finding(path, 0, "no CMakeLists.txt builds this file")

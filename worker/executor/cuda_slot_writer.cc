@@ -96,21 +96,23 @@ absl::Status CudaSlotWriter::WriteStarted(const Slot& slot, SlotId slot_id) {
   return CopyParams(slot_id, count);
 }
 
-kernels::SlotUpdate CudaSlotWriter::UpdateOf(const Slot& slot, SlotId slot_id,
-                                             uint32_t first_block) {
-  const SlotStaging staging = memory_.SlotOf(slot_id);
-  const std::vector<BlockId>& blocks = slot.blocks();
-  std::copy(blocks.begin() + first_block, blocks.end(), staging.blocks + first_block);
-  return {
+kernels::SlotUpdate CudaSlotWriter::UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block,
+                                             BlockId* blocks) {
+  const std::vector<BlockId>& from = slot.blocks();
+  std::copy(from.begin() + first_block, from.end(), blocks + num_staged_blocks_);
+  const kernels::SlotUpdate update = {
       .slot = slot_id,
       .first_block = first_block,
-      .num_blocks = static_cast<uint32_t>(blocks.size()) - first_block,
-      .block_offset = static_cast<uint32_t>(staging.blocks - memory_.host_blocks) + first_block};
+      .num_blocks = static_cast<uint32_t>(from.size()) - first_block,
+      .block_offset = num_staged_blocks_};
+  num_staged_blocks_ += update.num_blocks;
+  return update;
 }
 
 absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTable& table,
                                      PassStaging& staging) {
   touched_.Clear();
+  num_staged_blocks_ = 0;
   int64_t num_updates = 0;
   int64_t num_count_updates = 0;
   for (const v1::StartedSlot& started : step.started()) {
@@ -118,7 +120,7 @@ absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTabl
     const Slot& slot = table[slot_id];
     touched_.Insert(slot_id);
     LOCKSTEP_RETURN_IF_ERROR(WriteStarted(slot, slot_id));
-    kernels::SlotUpdate update = UpdateOf(slot, slot_id, 0);
+    kernels::SlotUpdate update = UpdateOf(slot, slot_id, 0, staging.blocks);
     update.sets_state = 1;
     update.last_token = slot.known_tokens().back();
     update.position = slot.num_known() - 1;
@@ -137,7 +139,7 @@ absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTabl
     if (!touched_.Insert(slot_id)) continue;  // started in this step, with all its blocks
     const uint32_t num_blocks = static_cast<uint32_t>(table[slot_id].blocks().size());
     staging.updates[num_updates++] =
-        UpdateOf(table[slot_id], slot_id, num_blocks - step.grown_counts(i));
+        UpdateOf(table[slot_id], slot_id, num_blocks - step.grown_counts(i), staging.blocks);
   }
   for (const SlotId slot_id : step.released_slots()) {
     if (!touched_.Insert(slot_id)) continue;  // started anew
@@ -146,7 +148,7 @@ absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTabl
   if (num_updates == 0) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(kernels::UpdateSlots(model_.stream(), {.state = model_.slots(),
                                                                   .updates = staging.updates,
-                                                                  .blocks = memory_.host_blocks,
+                                                                  .blocks = staging.blocks,
                                                                   .num_updates = num_updates}));
   if (num_count_updates == 0) return absl::OkStatus();
   return kernels::CountTokens(model_.stream(), {.updates = staging.count_updates,

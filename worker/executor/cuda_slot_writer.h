@@ -31,11 +31,14 @@ class CudaSlotWriter {
  private:
   absl::Status WriteStarted(const Slot& slot, SlotId slot_id);
   absl::Status CopyParams(SlotId slot, uint32_t num_list_ids);
-  kernels::SlotUpdate UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block);
+  // Stages the slot's blocks from `first_block` on, behind those staged before.
+  kernels::SlotUpdate UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block,
+                               BlockId* blocks);
 
   CudaModel& model_;
   const CudaStepMemory& memory_;
   StampSet touched_;
+  uint32_t num_staged_blocks_ = 0;
 };
 
 }  // namespace lockstep::worker

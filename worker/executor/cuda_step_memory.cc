@@ -15,6 +15,7 @@ void LayOutStaging(const CudaModel& model, Arena& arena, PassStaging& staging) {
   const int64_t max_slots = model.slots().num_slots;
   const int64_t logits_rows = model.info().max_logits_rows;
   staging.updates = arena.Take<kernels::SlotUpdate>(max_slots);
+  staging.blocks = arena.Take<BlockId>(max_slots * model.slots().max_blocks);
   staging.count_updates = arena.Take<kernels::CountUpdate>(max_slots);
   staging.batch.decode_slots = arena.Take<uint32_t>(max_slots);
   staging.batch.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
@@ -44,8 +45,28 @@ SlotStaging CudaStepMemory::SlotOf(uint32_t slot) const {
   return {.params = host_params + slot,
           .list_ids = host_list_ids + size_t{slot} * kMaxSamplingListIds,
           .list_values = host_list_values + size_t{slot} * kMaxSamplingListIds,
-          .known_tokens = host_known_tokens + int64_t{slot} * max_context_tokens_,
-          .blocks = host_blocks + int64_t{slot} * max_blocks_};
+          .known_tokens = host_known_tokens + int64_t{slot} * max_context_tokens_};
+}
+
+void CudaStepMemory::LayOutDevice(const DeviceShape& shape, Arena& arena) {
+  const int64_t num_list_ids = shape.max_slots * int64_t{kMaxSamplingListIds};
+  params = arena.Take<kernels::DeviceSampleParams>(shape.max_slots);
+  list_ids = arena.Take<TokenId>(num_list_ids);
+  list_values = arena.Take<float>(num_list_ids);
+  token_counts = arena.Take<uint32_t>(shape.max_slots * shape.vocab_size);
+  row_slots = arena.Take<uint32_t>(shape.max_slots);
+  tokens = arena.Take<TokenId>(shape.max_logits_rows);
+  statuses = arena.Take<uint32_t>(shape.max_logits_rows);
+  num_best = arena.Take<int32_t>(shape.max_logits_rows);
+  descriptions = arena.Take<kernels::RowDescription>(shape.max_logits_rows);
+  begin_ns = arena.Take<uint64_t>(1);
+  ring.next = arena.Take<uint64_t>(1);
+}
+
+size_t CudaStepMemory::DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size) {
+  Arena arena;
+  CudaStepMemory().LayOutDevice({max_slots, max_logits_rows, vocab_size}, arena);
+  return arena.used_bytes();
 }
 
 absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const CudaModel& model) {
@@ -55,7 +76,6 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const Cud
   std::unique_ptr<CudaStepMemory> memory(new CudaStepMemory());
   CudaStepMemory& m = *memory;
   m.max_context_tokens_ = model.info().max_context_tokens;
-  m.max_blocks_ = model.slots().max_blocks;
 
   Arena pinned;
   const auto lay_out_pinned = [&] {
@@ -65,7 +85,6 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const Cud
     m.host_list_ids = pinned.Take<TokenId>(list_ids);
     m.host_list_values = pinned.Take<float>(list_ids);
     m.host_known_tokens = pinned.Take<TokenId>(max_slots * m.max_context_tokens_);
-    m.host_blocks = pinned.Take<BlockId>(max_slots * m.max_blocks_);
   };
   lay_out_pinned();
   LOCKSTEP_ASSIGN_OR_RETURN(m.pinned_, kernels::PinnedBuffer::Create(pinned.used_bytes()));
@@ -74,25 +93,13 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const Cud
   lay_out_pinned();
 
   Arena device;
-  const auto lay_out_device = [&] {
-    m.params = device.Take<kernels::DeviceSampleParams>(max_slots);
-    m.list_ids = device.Take<TokenId>(list_ids);
-    m.list_values = device.Take<float>(list_ids);
-    m.token_counts = device.Take<uint32_t>(max_slots * model.spec().vocab_size);
-    m.row_slots = device.Take<uint32_t>(max_slots);
-    m.tokens = device.Take<TokenId>(logits_rows);
-    m.statuses = device.Take<uint32_t>(logits_rows);
-    m.num_best = device.Take<int32_t>(logits_rows);
-    m.descriptions = device.Take<kernels::RowDescription>(logits_rows);
-    m.begin_ns = device.Take<uint64_t>(1);
-    m.ring.next = device.Take<uint64_t>(1);
-  };
-  lay_out_device();
+  const DeviceShape shape = {max_slots, logits_rows, model.spec().vocab_size};
+  m.LayOutDevice(shape, device);
   LOCKSTEP_ASSIGN_OR_RETURN(m.device_, kernels::DeviceBuffer::Create(device.used_bytes()));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(m.device_.data(), 0, m.device_.num_bytes()));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   device.CommitTo(m.device_.data());
-  lay_out_device();
+  m.LayOutDevice(shape, device);
   return memory;
 }
 

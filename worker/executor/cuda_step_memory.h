@@ -11,6 +11,7 @@
 #include "kernels/sampling/sample_cuda.h"
 #include "kernels/slots/slot_state.h"
 #include "worker/executor/executor_limits.h"
+#include "worker/memory/arena.h"
 #include "worker/model/cuda_model.h"
 #include "worker/model/stage_batch.h"
 
@@ -22,7 +23,8 @@ inline constexpr uint32_t kMaxSamplingListIds = 18 * 1024;
 // What the host writes for one forward pass, in pinned memory that the device reads. L stands for
 // max_logits_rows.
 struct PassStaging {
-  kernels::SlotUpdate* updates = nullptr;         // [max_slots]
+  BlockId* blocks = nullptr;               // [max_slots * max_blocks]: new ones, of all updates
+  kernels::SlotUpdate* updates = nullptr;  // [max_slots]
   kernels::CountUpdate* count_updates = nullptr;  // [max_slots]
   BatchStaging batch;
   uint32_t* logits_tokens = nullptr;                       // [L]: first of rows that sample
@@ -38,7 +40,6 @@ struct SlotStaging {
   TokenId* list_ids = nullptr;      // [kMaxSamplingListIds]
   float* list_values = nullptr;     // likewise
   TokenId* known_tokens = nullptr;  // [max_context_tokens]
-  BlockId* blocks = nullptr;        // [max_blocks]
 };
 
 // Device and pinned memory of a CudaStepRunner, allocated once.
@@ -48,6 +49,8 @@ class CudaStepMemory {
   static constexpr uint32_t kNumPasses = 32;
 
   static absl::StatusOr<std::unique_ptr<CudaStepMemory>> Create(const CudaModel& model);
+  // Device memory that Create takes, for a model of this vocabulary.
+  static size_t DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size);
 
   PassStaging staging[kNumPasses];
   kernels::ResultRing ring;
@@ -57,7 +60,6 @@ class CudaStepMemory {
   TokenId* host_list_ids = nullptr;
   float* host_list_values = nullptr;
   TokenId* host_known_tokens = nullptr;
-  BlockId* host_blocks = nullptr;
   SlotStaging SlotOf(uint32_t slot) const;
 
   // Device memory.
@@ -80,10 +82,16 @@ class CudaStepMemory {
   }
 
  private:
+  struct DeviceShape {
+    int64_t max_slots;
+    int64_t max_logits_rows;
+    int64_t vocab_size;
+  };
+
   CudaStepMemory() = default;
+  void LayOutDevice(const DeviceShape& shape, Arena& arena);
 
   int64_t max_context_tokens_ = 0;
-  int64_t max_blocks_ = 0;
   kernels::PinnedBuffer pinned_;
   kernels::DeviceBuffer device_;
 };

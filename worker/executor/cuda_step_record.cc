@@ -41,14 +41,14 @@ void CudaStepRecord::Clear() {
 
 void CudaStepRecord::TakePass(const PassSource& source, const PassRecord& pass,
                               std::vector<EndedRow>& ended) {
-  TakeTimes(source, pass.serial % source.ring.capacity);
+  if (pass.computes) TakeTimes(source, pass.serial % source.ring.capacity);
   TakePrompts(source, pass, ended);
   for (size_t i = 0; i < pass.samples.size(); ++i) TakeSample(source, pass, i, ended);
   ++num_harvested;
 }
 
 void CudaStepRecord::TakeTimes(const PassSource& source, size_t entry) {
-  if (num_harvested == 0) {
+  if (begin_ns == 0) {
     begin_ns = source.ring.begin_ns[entry];
     if (source.last_end_ns != 0 && begin_ns > source.last_end_ns) {
       idle_ns = begin_ns - source.last_end_ns;
@@ -105,12 +105,15 @@ void CudaStepRecord::TakeSample(const PassSource& source, const PassRecord& pass
   ended.push_back({use.slot, row.generation, /*failed_in_prompt=*/false});
 }
 
-void CudaStepRecord::Report() {
+void CudaStepRecord::Report(const std::vector<uint64_t>& failed_generations) {
   const bool one_each =
       std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.sampled.size() <= 1; });
   for (Row& row : rows) {
-    // The device had stopped the sequence in an earlier step, whose result came after this submit.
-    if (row.samples && row.sampled.empty() && !row.failed) result.add_inert_slots(row.slot);
+    // The sequence had ended in an earlier step, whose result came after this one was submitted.
+    const bool had_failed = failed_generations[row.slot] == row.generation;
+    if (row.sampled.empty() && !row.failed && (row.samples || had_failed)) {
+      result.add_inert_slots(row.slot);
+    }
     if (row.sampled.empty()) continue;
     result.add_sampled_slots(row.slot);
     if (!one_each) result.add_sampled_counts(static_cast<uint32_t>(row.sampled.size()));
@@ -121,7 +124,7 @@ void CudaStepRecord::Report() {
       result.add_stop_causes(row.stop_cause);
     }
   }
-  if (!passes.empty()) {
+  if (begin_ns != 0) {
     result.mutable_timings()->set_compute_ns(end_ns - begin_ns);
     result.mutable_timings()->set_idle_ns(idle_ns);
   }

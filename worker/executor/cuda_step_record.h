@@ -13,6 +13,7 @@ namespace lockstep::worker {
 // One forward pass under way.
 struct PassRecord {
   uint64_t serial = 0;
+  bool computes = false;           // has tokens; otherwise it only carries changes of slots
   bool describes = false;          // log-probabilities of what is sampled
   std::vector<LogitsUse> samples;  // in the order of the ring entry's rows
   std::vector<LogitsUse> prompts;  // in the order of the staging's prompt rows
@@ -62,7 +63,7 @@ struct CudaStepRecord {
   void TakePass(const PassSource& source, const PassRecord& pass, std::vector<EndedRow>& ended);
   bool done() const { return num_harvested == passes.size(); }
   // Rows, stops and errors of a step whose passes have all been harvested.
-  void Report();
+  void Report(const std::vector<uint64_t>& failed_generations);
 
  private:
   void TakeTimes(const PassSource& source, size_t entry);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "common/check.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr uint32_t kPollsBetweenChecks = 16384;
 // Contexts whose decode graphs are captured before serving; those of longer ones when they come.
 constexpr int64_t kPreparedKeys = 4096;
+// A pass that takes so long never ends.
+constexpr std::chrono::seconds kHungAfter(60);
 
 // The device is lost, or a launch is malformed: nothing can be rescued here. The router resumes
 // every sequence on another replica.
@@ -37,6 +40,23 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel
 absl::Status CudaStepRunner::CaptureGraphs() {
   LOCKSTEP_RETURN_IF_ERROR(
       graphs_.Prepare(std::min<int64_t>(kPreparedKeys, bounds_.max_context_tokens)));
+  // Kernels that no graph above has are loaded when they first run: not while somebody waits.
+  const int64_t vocab_size = model_.spec().vocab_size;
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::DescribeRows(model_.stream(), {.logits = model_.logits(),
+                                              .row_stride = vocab_size,
+                                              .num_rows = 1,
+                                              .vocab_size = vocab_size,
+                                              .tokens = memory_->tokens,
+                                              .num_best = memory_->num_best,
+                                              .descriptions = memory_->descriptions}));
+  memory_->staging[0].count_updates[0] = {.num_known = 1, .num_prompt = 1};
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::CountTokens(model_.stream(), {.updates = memory_->staging[0].count_updates,
+                                             .tokens = memory_->tokens,
+                                             .num_updates = 1,
+                                             .vocab_size = vocab_size,
+                                             .token_counts = memory_->token_counts}));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(model_.stream().handle));
   return absl::OkStatus();
 }
@@ -51,7 +71,9 @@ CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, u
       validator_(bounds_),
       builder_(model.info(), bounds_.max_slots),
       writer_(model, *memory_),
-      graphs_(model, *memory_, std::min<int64_t>(bounds_.max_slots, model.info().max_logits_rows)),
+      graphs_(model, *memory_,
+              std::min(
+                  {bounds_.max_slots, model.info().max_logits_rows, model.info().max_step_tokens})),
       generations_(bounds_.max_slots),
       failed_generations_(bounds_.max_slots, UINT64_MAX),
       last_serial_(bounds_.max_slots) {
@@ -68,6 +90,9 @@ void CudaStepRunner::Reset() {
 
 void CudaStepRunner::BeginLease(uint64_t epoch) {
   LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");
+  // The current device is a thread's own, and this is the runner's first call on the executor
+  // thread.
+  Expect(kernels::CudaStatus(cudaSetDevice(model_.device()), "cudaSetDevice"));
   Reset();
   order_ = {.epoch = epoch, .last_step_id = 0, .refusing = false};
 }
@@ -110,11 +135,14 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
     last_serial_[started.slot()] = next_serial_;
   }
   const uint32_t num_iterations = std::max(1u, step.decode_iterations());
-  if (IsPureDecode(record)) {
-    for (uint32_t i = 0; i < num_iterations; ++i) EnqueueDecode(record);
-  } else {
-    // More than one iteration is for decode rows alone (step_validator.h).
-    EnqueueMixed(record);
+  for (uint32_t i = 0; i < num_iterations; ++i) {
+    if (IsPureDecode(record)) {
+      EnqueueDecode(record);
+    } else {
+      EnqueueMixed(record);
+    }
+    // Should another iteration follow, every row that still runs decodes.
+    for (CudaStepRecord::Row& row : record.rows) row.num_left = table_[row.slot].inert() ? 0 : 1;
   }
 }
 
@@ -151,6 +179,7 @@ bool CudaStepRunner::IsPureDecode(const CudaStepRecord& record) const {
 // --- passes ---
 
 void CudaStepRunner::OpenPass() {
+  if (next_serial_ == num_harvested_) last_progress_ = std::chrono::steady_clock::now();
   while (next_serial_ - num_harvested_ >= CudaStepMemory::kNumPasses) Harvest();
   open_pass_ = PassRecord();
   open_pass_.serial = next_serial_++;
@@ -190,6 +219,7 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
     graph_rows_ = decode_slots_;
   }
   open_pass_.describes = sampling.describes;
+  open_pass_.computes = true;
   Expect(graphs_.Launch(static_cast<int64_t>(record.rows.size()), max_keys, sampling));
   for (const CudaStepRecord::Row& row : record.rows) {
     if (!table_[row.slot].inert()) AdvanceMirror(row.slot, 1, /*samples=*/true);
@@ -226,6 +256,7 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
   StageLogits(record, staged);
   staged.begin_ns = memory_->begin_ns;
   Expect(model_.Enqueue(staged));
+  open_pass_.computes = !batch.token_ids.empty();
   EnqueueSampling();
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];
@@ -308,7 +339,7 @@ void CudaStepRunner::EnqueueSampling() {
                .vocab_size = vocab_size,
                .state = model_.slots(),
                .tables = memory_->tables(),
-               .begin_ns = memory_->begin_ns,
+               .begin_ns = open_pass_.computes ? memory_->begin_ns : nullptr,
                .ring = memory_->ring}));
 }
 
@@ -331,18 +362,24 @@ void CudaStepRunner::AwaitSlot(SlotId slot) {
   while (last_serial_[slot] > num_harvested_) Harvest();
 }
 
-void CudaStepRunner::CheckDevice() {
+void CudaStepRunner::CheckDevice(uint64_t serial) {
   if (++polls_since_check_ < kPollsBetweenChecks) return;
   polls_since_check_ = 0;
   const cudaError_t error = cudaStreamQuery(model_.stream().handle);
-  if (error != cudaErrorNotReady) Expect(kernels::CudaStatus(error, "a step on the device"));
+  if (error != cudaErrorNotReady) {
+    Expect(kernels::CudaStatus(error, "a step on the device"));
+    LOCKSTEP_CHECK(IsReported(serial), "pass {} is done, but its result has not come", serial);
+    return;
+  }
+  LOCKSTEP_CHECK(std::chrono::steady_clock::now() - last_progress_ < kHungAfter,
+                 "the device has not finished pass {} within {} s", serial, kHungAfter.count());
 }
 
 void CudaStepRunner::Harvest() {
   for (const std::unique_ptr<CudaStepRecord>& record : records_) {
     while (!record->done()) {
       const PassRecord& pass = record->passes[record->num_harvested];
-      if (!IsReported(pass.serial)) return CheckDevice();
+      if (!IsReported(pass.serial)) return CheckDevice(pass.serial);
       TakePass(pass, *record);
       ++num_harvested_;
     }
@@ -356,7 +393,8 @@ void CudaStepRunner::TakePass(const PassRecord& pass, CudaStepRecord& record) {
                    .failed_generations = failed_generations_,
                    .last_end_ns = last_end_ns_},
                   pass, ended_rows_);
-  last_end_ns_ = record.end_ns;
+  if (pass.computes) last_end_ns_ = record.end_ns;
+  last_progress_ = std::chrono::steady_clock::now();
   for (const CudaStepRecord::EndedRow& row : ended_rows_) {
     if (row.failed_in_prompt) failed_generations_[row.slot] = row.generation;
     // Another sequence may have the slot by now.
@@ -369,7 +407,7 @@ bool CudaStepRunner::TakeResult(v1::StepResult* result, StepStats* stats) {
   Harvest();
   CudaStepRecord& record = *records_.front();
   if (!record.done()) return false;
-  record.Report();
+  record.Report(failed_generations_);
   record.stats.num_live_slots = table_.CountLive();
   result->Swap(&record.result);
   *stats = record.stats;

@@ -2,6 +2,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -74,8 +75,8 @@ class CudaStepRunner final : public StepRunner {
   // Moves what has been reported into the records.
   void Harvest();
   void TakePass(const PassRecord& pass, CudaStepRecord& record);
-  // Now and then: dies if the device does not work any more.
-  void CheckDevice();
+  // Now and then, while a pass has not been reported: dies if the device works no more.
+  void CheckDevice(uint64_t serial);
 
   CudaModel& model_;
   const StepBounds bounds_;
@@ -102,6 +103,7 @@ class CudaStepRunner final : public StepRunner {
   uint64_t num_harvested_ = 0;
   uint64_t last_end_ns_ = 0;  // of the lease's last reported pass; 0: none
   uint32_t polls_since_check_ = 0;
+  std::chrono::steady_clock::time_point last_progress_;  // of passes under way
   std::deque<std::unique_ptr<CudaStepRecord>> records_;
   std::vector<std::unique_ptr<CudaStepRecord>> free_records_;
 };

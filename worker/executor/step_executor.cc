@@ -82,7 +82,8 @@ void StepExecutor::Execute(const v1::StepRequest& step, v1::StepResult* result) 
   v1::StepTimings* const timings = result->mutable_timings();
   timings->set_compute_ns(static_cast<uint64_t>(end_ns - start_ns));
   timings->set_idle_ns(last_end_ns_ == 0 ? 0 : static_cast<uint64_t>(start_ns - last_end_ns_));
-  last_end_ns_ = end_ns;
+  // A step that runs nothing does not end an idle time.
+  if (num_rows_ > 0) last_end_ns_ = end_ns;
 }
 
 void StepExecutor::Refuse(const absl::Status& status, v1::StepResult* result) {

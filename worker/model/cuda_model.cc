@@ -1,18 +1,18 @@
 #include "worker/model/cuda_model.h"
 
+#include <cuda_runtime_api.h>
+
 #include <utility>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "kernels/attention/paged_attention.h"
+#include "kernels/device/cuda_status.h"
 #include "worker/model/cuda_model_parts.h"
 #include "worker/model/decoder_pass.h"
 
 namespace lockstep::worker {
 namespace {
-
-// Up to here our own GEMM with the activation in its epilogue is the faster one. The bits are the
-// same.
-constexpr int64_t kMaxFusedRows = 128;
 
 class CudaOps final : public DecoderOps {
  public:
@@ -36,7 +36,7 @@ class CudaOps final : public DecoderOps {
   }
   absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                          const kernels::SwiGluParams& swiglu) override {
-    if (gate_up.num_rows <= kMaxFusedRows) {
+    if (gate_up.num_rows <= kernels::kGemmSwiGluMaxRows) {
       kernels::GemmParams fused = gate_up;
       fused.output = swiglu.output;
       fused.output_stride = swiglu.size;
@@ -79,7 +79,7 @@ class CudaOps final : public DecoderOps {
                                            .kv = inputs.kv,
                                            .num_heads = spec.num_heads,
                                            .scale = spec.attention_scale,
-                                           .chunks = batch_.chunks,
+                                           .chunks = parts_.chunks,
                                            .num_chunks = batch_.num_chunks,
                                            .max_chunk_tokens = batch_.max_chunk_tokens,
                                            .block_tables = parts_.slots.block_tables,
@@ -97,6 +97,7 @@ CudaModel::~CudaModel() = default;
 
 const ForwardModelInfo& CudaModel::info() const { return parts_->info; }
 const ModelSpec& CudaModel::spec() const { return parts_->spec; }
+int CudaModel::device() const { return parts_->device_index; }
 const kernels::CudaStream& CudaModel::stream() const { return parts_->stream; }
 const kernels::SlotState& CudaModel::slots() const { return parts_->slots; }
 float* CudaModel::logits() const { return parts_->logits; }
@@ -107,12 +108,23 @@ std::span<std::byte> CudaModel::kv_bytes() const {
 
 absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
   if (batch.num_tokens == 0) return absl::OkStatus();
+  LOCKSTEP_CHECK(batch.num_tokens <= parts_->info.max_step_tokens &&
+                     batch.num_logits_rows <= parts_->info.max_logits_rows &&
+                     batch.num_chunks <= parts_->slots.num_slots,
+                 "a pass of {} tokens, {} chunks and {} rows of logits", batch.num_tokens,
+                 batch.num_chunks, batch.num_logits_rows);
+  // Every block of every attention kernel reads them.
+  if (batch.num_chunks > 0) {
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+        parts_->chunks, batch.chunks, static_cast<size_t>(batch.num_chunks) * sizeof(*batch.chunks),
+        cudaMemcpyDefault, parts_->stream.handle));
+  }
   const Workspace& workspace = parts_->workspace;
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
                                                   .decode_slots = batch.decode_slots,
                                                   .num_decode_rows = batch.num_decode_rows,
-                                                  .chunks = batch.chunks,
+                                                  .chunks = parts_->chunks,
                                                   .chunk_token_ids = batch.chunk_token_ids,
                                                   .num_chunks = batch.num_chunks,
                                                   .num_tokens = batch.num_tokens,

@@ -19,7 +19,10 @@ struct CudaModelOptions {
   int device = 0;
   uint32_t num_kv_blocks = 0;     // 0: what `memory_fraction` of the free memory holds
   double memory_fraction = 0.92;  // of what is free once weights and workspace are in place
-  uint32_t max_slots = 256;       // sequences resident at once
+  // Device memory that will be asked for after the model is loaded, and that the KV pool must leave
+  // free; null: none.
+  std::function<size_t(const ModelSpec&)> reserved_bytes = nullptr;
+  uint32_t max_slots = 256;  // sequences resident at once
   uint32_t max_step_tokens = 8192;
   uint32_t max_logits_rows = 256;
   int num_threads = 0;          // that load weights; 0: one per core
@@ -63,6 +66,7 @@ class CudaModel {
 
   const ForwardModelInfo& info() const;
   const ModelSpec& spec() const;
+  int device() const;  // index
   const kernels::CudaStream& stream() const;
   const kernels::SlotState& slots() const;
   float* logits() const;  // [max_logits_rows, vocab_size], device memory

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
@@ -34,6 +35,7 @@ class OwnedCudaStream {
 // Everything a CudaModel owns.
 struct CudaModel::Parts {
   OwnedCudaStream owned_stream;
+  int device_index = 0;
   kernels::CudaDevice device;
   kernels::CudaStream stream;
   ModelSpec spec;
@@ -49,9 +51,10 @@ struct CudaModel::Parts {
   // Of one more arena, beside the workspace that both backends have.
   kernels::DeviceBuffer state_memory;
   kernels::SlotState slots;
-  TokenId* token_ids = nullptr;  // [max_step_tokens]
-  float* logits = nullptr;       // [max_logits_rows, vocab_size]
-  float* rope_cos = nullptr;     // [max_context_tokens, head_dim / 2]
+  TokenId* token_ids = nullptr;               // [max_step_tokens]
+  kernels::AttentionChunk* chunks = nullptr;  // [max_slots]
+  float* logits = nullptr;                    // [max_logits_rows, vocab_size]
+  float* rope_cos = nullptr;                  // [max_context_tokens, head_dim / 2]
   float* rope_sin = nullptr;
   float* attention_partials = nullptr;
   uint32_t* attention_arrivals = nullptr;  // zero between calls

@@ -72,6 +72,7 @@ absl::Status OpenDevice(const CudaModelOptions& options, Parts& parts) {
                               kComputeCapability);
   }
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  parts.device_index = options.device;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.owned_stream, OwnedCudaStream::Create());
   parts.stream = {.handle = parts.owned_stream.get(),
                   .num_multiprocessors = parts.device.num_multiprocessors,
@@ -85,6 +86,8 @@ std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffe
     if (!buffer.ok()) return Annotate(buffer.status(), what);
     memory = *std::move(buffer);
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
+    // Other streams write next, and do not wait for this one.
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
     arena.CommitTo(memory.data());
     return absl::OkStatus();
   };
@@ -124,6 +127,7 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
     parts.slots.active = arena.Take<uint32_t>(max_slots);
     parts.slots.block_tables = arena.Take<BlockId>(max_slots * parts.slots.max_blocks);
     parts.token_ids = arena.Take<TokenId>(options.max_step_tokens);
+    parts.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
     parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
     parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
     parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
@@ -156,6 +160,8 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
 absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
+  // Planning checks every plan, and our own kernel.
+  if (!options.check_reduction_contract) return absl::OkStatus();
   using Shape = kernels::GemmShape;
   const int64_t max_tokens = options.max_step_tokens;
   std::vector<Shape> shapes = {
@@ -185,7 +191,10 @@ absl::Status CreateKvPool(const CudaModelOptions& options, Parts& parts) {
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-    const double usable_bytes = static_cast<double>(free_bytes) * options.memory_fraction;
+    const size_t reserved_bytes = options.reserved_bytes ? options.reserved_bytes(spec) : 0;
+    const double usable_bytes =
+        static_cast<double>(free_bytes - std::min(free_bytes, reserved_bytes)) *
+        options.memory_fraction;
     shape.num_blocks =
         static_cast<int64_t>(usable_bytes / static_cast<double>(DeviceKvPool::BlockBytes(shape)));
     if (shape.num_blocks < 2) {

@@ -12,14 +12,16 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr uint32_t kProbeTokens = 24;
+// Past two tiles of keys, and past the first border of the CUDA kernels.
+constexpr uint32_t kProbeTokens = 160;
 constexpr uint32_t kSingleTokens = 4;    // fed one by one in the last schedule
 constexpr uint32_t kTokenStride = 7919;  // spreads the tokens over the vocabulary
 
 // At least two, at most kProbeTokens.
 std::vector<TokenId> ProbeTokens(const ForwardModelInfo& info) {
   const uint32_t num_tokens =
-      std::max(2u, std::min({kProbeTokens, info.max_step_tokens, info.max_context_tokens}));
+      std::max(2u, std::min({kProbeTokens, info.max_step_tokens, info.max_context_tokens,
+                             info.num_blocks * info.block_size_tokens}));
   std::vector<TokenId> tokens;
   for (uint32_t i = 1; i <= num_tokens; ++i) tokens.push_back(i * kTokenStride % info.vocab_size);
   return tokens;

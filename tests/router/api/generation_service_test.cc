@@ -258,7 +258,8 @@ TEST_F(GenerationServiceTest, QueueCountsTokensBeforeTheyAreTokens) {
   router_config_.engine.admission.max_waiting_tokens = 100;
   StartBoth();
   const Reply reply = Generate(TextRequest(std::string(1000, 'x'), 5));
-  ExpectStatus(reply.status, grpc::StatusCode::RESOURCE_EXHAUSTED, "about 251 more");
+  ExpectStatus(reply.status, grpc::StatusCode::INVALID_ARGUMENT,
+               "prompt: about 251 tokens, at most 100 may wait");
   EXPECT_EQ(Rejected(router::Rejection::kQueueTokens), 1);
 }
 

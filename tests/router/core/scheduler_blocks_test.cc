@@ -269,9 +269,9 @@ TEST_F(SchedulerBlocksTest, ASequenceThatOutgrowsTheWorkerFailsAlone) {
   Submit(small);
   RunUntilIdle();
   ASSERT_NE(Ending(1), nullptr);
-  EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(Ending(1)->error),
-              HasSubstr("after 9 tokens the sequence needs 5 KV blocks, the worker has 4"));
+  EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(Ending(1)->error), HasSubstr("after 9 tokens the sequence needs 5 KV blocks, "
+                                                   "the worker has 4 of 2 tokens"));
   EXPECT_EQ(Tokens(1).size(), 5u) << "everything that fits is delivered";
   ExpectComplete(*small);
 }

@@ -1,5 +1,4 @@
-// Everything that goes wrong: failed rows, refused steps, lost workers, lying workers, clients that
-// go.
+// Everything that goes wrong: failed rows, refused steps, lost workers, clients that go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -370,23 +369,6 @@ TEST_F(SchedulerFailureTest, OutcomesOfAnOldTenantDoNotReachTheNewOne) {
   EXPECT_TRUE(Tokens(2).empty());
   RunUntilIdle();
   ExpectComplete(*second);
-}
-
-TEST_F(SchedulerFailureTest, FailAllEndsEverythingWithTheReason) {
-  config.max_running_sequences = 1;
-  Start();
-  auto samples = MakeRequest(1, TextOf(1, 9), 9);
-  samples->num_samples = 2;
-  Submit(samples);
-  Submit(2, TextOf(2, 3), 9);
-  ASSERT_NE(Plan(), nullptr);
-  scheduler->FailAll(Unavailable("draining took too long"), now);
-  Done();
-  EXPECT_TRUE(scheduler->Idle());
-  for (const Sample& sample : {Sample{1, 0}, Sample{1, 1}, Sample{2, 0}}) {
-    ASSERT_NE(Ending(sample.first, sample.second), nullptr);
-    EXPECT_EQ(Message(Ending(sample.first, sample.second)->error), "draining took too long");
-  }
 }
 
 }  // namespace

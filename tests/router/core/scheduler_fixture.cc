@@ -3,6 +3,7 @@
 #include <iterator>
 #include <variant>
 
+#include "common/status.h"
 #include "router/core/policies.h"
 
 namespace lockstep::router::testing {
@@ -35,7 +36,7 @@ void SchedulerTest::AttachWorker(const WorkerLimits& worker_limits) {
 void SchedulerTest::DetachWorker() {
   planned.clear();
   worker.reset();
-  scheduler->DetachWorker(now);
+  scheduler->DetachWorker(Unavailable("the test lost it"), now);
   Check();
 }
 

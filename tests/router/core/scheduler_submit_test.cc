@@ -108,6 +108,9 @@ TEST_F(SchedulerSubmitTest, TheQueueIsBoundedByPromptTokens) {
   const absl::Status full = TrySubmit(MakeRequest(2, TextOf(2, 5), 1));
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(full), HasSubstr("6 prompt tokens wait, with this prompt's 5"));
+  const absl::Status too_long = TrySubmit(MakeRequest(4, TextOf(4, 11), 1));
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument) << "it would never fit";
+  EXPECT_THAT(Message(too_long), HasSubstr("prompt: 11 tokens, at most 10 may wait"));
   Submit(3, TextOf(3, 4), 1);
   EXPECT_EQ(Stats().waiting_tokens, 10u);
   ASSERT_NE(Plan(), nullptr);

@@ -100,7 +100,7 @@ absl::Status SchedulerWorld::RandomOperation() {
       {100, &SchedulerWorld::Cancel},
       {140, &SchedulerWorld::StopString},
       {240, &SchedulerWorld::PassTime},
-      {4, &SchedulerWorld::FailAll},
+      {60, &SchedulerWorld::FailUnserved},
       {20, &SchedulerWorld::LoseWorker},
       {20, &SchedulerWorld::DrainWorker},
       {20, &SchedulerWorld::DeliverCorrupted},
@@ -132,15 +132,16 @@ absl::Status SchedulerWorld::Submit() {
   const bool fits = worker_ == nullptr ||
                     (num_prompt + request->sampling.max_new_tokens <= limits_.max_context_tokens &&
                      num_prompt <= size_t{limits_.num_blocks} * limits_.block_size_tokens);
+  const bool never = !fits || num_prompt > config_.max_waiting_tokens;
   const bool full = stats.waiting_requests >= config_.max_waiting_requests ||
                     stats.waiting_tokens + num_prompt > config_.max_waiting_tokens;
   const absl::Status status = scheduler_->Submit(request, now_);
-  const absl::StatusCode expected = !fits  ? absl::StatusCode::kInvalidArgument
+  const absl::StatusCode expected = never  ? absl::StatusCode::kInvalidArgument
                                     : full ? absl::StatusCode::kResourceExhausted
                                            : absl::StatusCode::kOk;
   if (status.code() != expected) return Annotate(Internal("{}", status.ToString()), "submit");
-  if (!fits) Count("refused: cannot fit");
-  if (fits && full) Count("refused: queue full");
+  if (never) Count("refused: cannot fit");
+  if (!never && full) Count("refused: queue full");
   if (!status.ok()) return absl::OkStatus();
 
   Count("requests");
@@ -149,7 +150,8 @@ absl::Status SchedulerWorld::Submit() {
   Client client{.request = request,
                 .samples = {},
                 .poison = random_.OneIn(200),
-                .late_poison = random_.OneIn(100)};
+                .late_poison = random_.OneIn(100),
+                .kills = random_.OneIn(2)};
   for (uint32_t i = 0; i < request->num_samples; ++i) {
     client.samples.push_back({.reference = RunAlone(*request, i), .delivered = {}});
   }
@@ -249,6 +251,11 @@ void SchedulerWorld::NoteRefused(const Planned& planned) {
 
 absl::Status SchedulerWorld::Execute(bool with_faults) {
   if (planned_.empty()) return absl::OkStatus();
+  const bool trails = worker_->refusing() && !planned_.front().plan.resync;
+  if (!trails && RunsPoison(planned_.front(), /*kills=*/true)) {
+    Count("workers killed by a request");
+    return LoseWorker();
+  }
   const Planned planned = std::move(planned_.front());
   planned_.pop_front();
   ModelWorker::Faults faults;
@@ -258,8 +265,7 @@ absl::Status SchedulerWorld::Execute(bool with_faults) {
     faults.failing_slot = planned.plan.rows[random_.Between(0, planned.plan.rows.size() - 1)].slot;
     faults.num_tokens_before_failure = random_.Between(0, 2);
   }
-  if (RefusedByPoison(planned)) faults.refuse = true;
-  const bool trails = worker_->refusing() && !planned.plan.resync;
+  if (RunsPoison(planned, /*kills=*/false)) faults.refuse = true;
   ModelWorker::Executed executed;
   LOCKSTEP_RETURN_IF_ERROR(worker_->Execute(planned.plan, faults, executed));
   executed.outcome.timings.compute = absl::Microseconds(random_.Between(0, 20000));
@@ -336,7 +342,8 @@ absl::Status SchedulerWorld::LoseWorker() {
   if (worker_ == nullptr) return absl::OkStatus();
   Count(planned_.empty() && executed_.empty() ? "workers lost"
                                               : "workers lost with steps in flight");
-  scheduler_->DetachWorker(now_);
+  NoteLost();
+  scheduler_->DetachWorker(Unavailable("lost"), now_);
   CountWorker();
   worker_.reset();
   worker_drains_ = false;

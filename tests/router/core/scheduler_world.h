@@ -46,17 +46,20 @@ class SchedulerWorld {
     bool row_failed = false;
     uint32_t num_refusals = 0;
     bool refused_alone = false;
+    uint32_t num_losses = 0;  // since its last token
+    bool lost_alone = false;  // at the last of them
   };
   struct Client {
     std::shared_ptr<const Request> request;
     std::vector<Sample> samples;
     bool admitted = false;
     bool cancelled = false;
-    bool failed_by_all = false;
+    bool unserved = false;
     bool has_prompt_logprobs = false;
     bool other_bits = false;   // has output of another worker than the one now
     bool poison = false;       // the worker refuses every step that runs it
     bool late_poison = false;  // every one that does not start it
+    bool kills = false;        // it does not refuse: it dies
   };
   using Owner = std::pair<RequestKey, uint32_t>;  // and sample index
   struct Planned {
@@ -77,7 +80,7 @@ class SchedulerWorld {
   absl::Status Cancel();
   absl::Status StopString();
   absl::Status PassTime();
-  absl::Status FailAll();
+  absl::Status FailUnserved();
   absl::Status LoseWorker();
   absl::Status DrainWorker();
   absl::Status Attach();
@@ -93,10 +96,11 @@ class SchedulerWorld {
   template <typename Matches>
   bool AnyInFlight(Matches matches) const;
   absl::Status OnNoPlan();
-  bool RefusedByPoison(const Planned& planned);
+  bool RunsPoison(const Planned& planned, bool kills) const;
   absl::Status OnStarted(const StartedSlot& started);
   void Digest(const StepPlan& plan);
   void NoteRefused(const Planned& planned);
+  void NoteLost();
 
   // Checks.
   absl::Status CheckEverything();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <ranges>
+#include <set>
 
 #include "common/status.h"
 #include "tests/router/core/scheduler_world.h"
@@ -13,16 +14,28 @@ SchedulerWorld::Client* SchedulerWorld::PickClient() {
   return &std::next(clients_.begin(), random_.Between(0, clients_.size() - 1))->second;
 }
 
-bool SchedulerWorld::RefusedByPoison(const Planned& planned) {
+bool SchedulerWorld::RunsPoison(const Planned& planned, bool kills) const {
   return std::ranges::any_of(planned.owners, [&](const Owner& owner) {
     const auto client = clients_.find(owner.first);
-    if (client == clients_.end()) return false;
+    if (client == clients_.end() || client->second.kills != kills) return false;
     if (client->second.poison || !client->second.late_poison) return client->second.poison;
     const bool starts = std::ranges::any_of(planned.plan.started, [&](const StartedSlot& started) {
       return started.request->key == owner.first && started.sample_index == owner.second;
     });
     return !starts;
   });
+}
+
+void SchedulerWorld::NoteLost() {
+  std::set<Owner> in_flight;
+  for (const Planned& step : planned_) in_flight.insert(step.owners.begin(), step.owners.end());
+  for (const Executed& step : executed_) in_flight.insert(step.owners.begin(), step.owners.end());
+  for (const Owner& owner : in_flight) {
+    Sample* const sample = FindOpen(owner.first, owner.second);
+    if (sample == nullptr) continue;
+    ++sample->num_losses;
+    sample->lost_alone = in_flight.size() == 1;
+  }
 }
 
 absl::Status SchedulerWorld::Cancel() {
@@ -62,10 +75,24 @@ absl::Status SchedulerWorld::PassTime() {
   return absl::OkStatus();
 }
 
-absl::Status SchedulerWorld::FailAll() {
-  for (auto& [key, client] : clients_) client.failed_by_all = true;
-  if (!clients_.empty()) Count("everything failed");
-  scheduler_->FailAll(Unavailable("told to fail"), now_);
+absl::Status SchedulerWorld::FailUnserved() {
+  const bool may_start = worker_ != nullptr && !worker_drains_;
+  const absl::Time since =
+      now_ - absl::Milliseconds(random_.Between(0, random_.OneIn(2) ? 3000 : 0));
+  const uint32_t num_running = scheduler_->Stats().running_sequences;
+  for (auto& [key, client] : clients_) {
+    client.unserved = !may_start && client.request->arrival <= since;
+  }
+  const uint32_t num_failed = scheduler_->FailUnserved(since, Unavailable("told to fail"), now_);
+  Count(worker_ == nullptr ? "unserved without a worker" : "unserved on a worker", num_failed);
+  LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
+  for (auto& [key, client] : clients_) client.unserved = false;
+  if (scheduler_->UnservedSince() <= since) return Internal("unserved, and waits on");
+  if (may_start && scheduler_->UnservedSince() != absl::InfiniteFuture()) {
+    return Internal("unserved, although the worker may take it");
+  }
+  if (worker_ == nullptr && since == now_ && !clients_.empty()) return Internal("who is served?");
+  if (scheduler_->Stats().running_sequences != num_running) return Internal("it was served");
   return absl::OkStatus();
 }
 
@@ -179,6 +206,7 @@ absl::Status SchedulerWorld::OnEvent(const TokensEvent& event) {
   if (sampling.num_prompt_logprobs >= 0 && !client.has_prompt_logprobs) {
     return Internal("request {}: tokens before prompt log-probabilities", event.request);
   }
+  sample->num_losses = 0;
   const size_t num_before = sample->delivered.size();
   std::ranges::copy(event.tokens, std::back_inserter(sample->delivered));
   const std::vector<TokenId>& reference = sample->reference.tokens;
@@ -259,23 +287,25 @@ absl::Status SchedulerWorld::CheckFailure(const Client& client, const Sample& sa
     case absl::StatusCode::kAborted:
       deserved = sample.row_failed || client.other_bits;
       break;
-    case absl::StatusCode::kInternal:
-      deserved = sample.num_refusals >= 3 && sample.refused_alone;
+    case absl::StatusCode::kInternal: {
+      const bool lost = sample.num_losses >= 3 && sample.lost_alone;
+      if (lost) Count("failed after killing workers");
+      deserved = lost || (sample.num_refusals >= 3 && sample.refused_alone);
       break;
+    }
     case absl::StatusCode::kUnavailable:
-      deserved = client.failed_by_all;
+      deserved = client.unserved;
       break;
     case absl::StatusCode::kInvalidArgument: {
       const size_t num_prompt = client.request->prompt_tokens.size();
       deserved =
           num_prompt + client.request->sampling.max_new_tokens > limits_.max_context_tokens ||
-          num_prompt > size_t{limits_.num_blocks} * limits_.block_size_tokens;
+          num_prompt + sample.reference.tokens.size() >
+              size_t{limits_.num_blocks} * limits_.block_size_tokens;
       break;
     }
     case absl::StatusCode::kResourceExhausted:
-      deserved = scheduler_->Stats().preemptions >= config_.max_preemptions_per_sequence ||
-                 sample.reference.tokens.size() + client.request->prompt_tokens.size() >
-                     size_t{limits_.num_blocks} * limits_.block_size_tokens;
+      deserved = scheduler_->Stats().preemptions >= config_.max_preemptions_per_sequence;
       break;
     default:
       break;

@@ -105,7 +105,7 @@ absl::Status TraceRunner::RunCommand(const std::vector<std::string>& words) {
   if (command == "plan") return Plan();
   if (command == "done") return Done(arguments);
   if (command == "detach") {
-    scheduler_->DetachWorker(now_);
+    scheduler_->DetachWorker(Unavailable("told to leave"), now_);
     planned_.clear();
     return absl::OkStatus();
   }
@@ -114,7 +114,7 @@ absl::Status TraceRunner::RunCommand(const std::vector<std::string>& words) {
     return absl::OkStatus();
   }
   if (command == "fail") {
-    scheduler_->FailAll(Unavailable("told to fail"), now_);
+    scheduler_->FailUnserved(now_, Unavailable("told to fail"), now_);
     return absl::OkStatus();
   }
   return RunClientCommand(words);

@@ -44,12 +44,15 @@ TEST(AdmissionTest, CountsTokensAsEstimatedThenAsCounted) {
   EXPECT_EQ(admission->counts().waiting_tokens, 0u);
 }
 
-TEST(AdmissionTest, OneRequestLargerThanTheQueueIsRefused) {
+TEST(AdmissionTest, OneRequestLargerThanTheQueueIsRefusedForGood) {
   const auto admission = Admission::Make(kLimits);
   Rejection rejection{};
   EXPECT_TRUE(admission->TryAdmit(100, rejection).ok());
-  EXPECT_FALSE(admission->TryAdmit(101, rejection).ok());
-  EXPECT_FALSE(admission->TryAdmit(~uint64_t{0}, rejection).ok());
+  for (const uint64_t num_tokens : {uint64_t{101}, ~uint64_t{0}}) {
+    const absl::Status status = admission->TryAdmit(num_tokens, rejection).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(rejection, Rejection::kQueueTokens);
+  }
 }
 
 TEST(AdmissionTest, CountsOpenRequestsUntilTheTicketIsGone) {

@@ -171,6 +171,21 @@ TEST_F(EngineTest, ManyClientsWhileTheWorkerDiesAgainAndAgain) {
   EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
 }
 
+TEST_F(EngineTest, BehindAWorkerThatDrainsItIsReadyForTheNext) {
+  StartEngine();
+  link_->Drain();
+  const absl::StatusOr<Running> running = Submit({1, 2, 3}, 10);
+  ASSERT_TRUE(running.ok());
+  running->reader->ReadAll(*running->outbox);
+  ASSERT_EQ(engine_->replica_status().worker_state, WorkerState::kDraining);
+  EXPECT_TRUE(engine_->ready());
+  const absl::StatusOr<Running> waiting = Submit({4, 5}, 10);
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  link_->Restart();
+  waiting->reader->ReadAll(*waiting->outbox);
+  EXPECT_THAT(waiting->reader->tokens, ElementsAreArray(GreedyTokens(kModel, {4, 5}, 10)));
+}
+
 TEST_F(EngineTest, DrainLetsRunningRequestsFinishAndRefusesNewOnes) {
   StartEngine();
   link_->Pause();

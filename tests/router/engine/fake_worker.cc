@@ -117,6 +117,8 @@ void ThreadedLink::Restart() { Push(Command::kRestart); }
 
 void ThreadedLink::Kill() { Push(Command::kKill); }
 
+void ThreadedLink::Drain() { Push(Command::kDrain); }
+
 void ThreadedLink::Pause() {
   MutexLock lock(mutex_);
   paused_ = true;
@@ -159,6 +161,10 @@ void ThreadedLink::Run() {
     if (step.has_value()) {
       // Steps of a lease that is over may still come in; the stream would have dropped them.
       if (step->epoch() == worker_.epoch()) sink_->OnLinkEvent(worker_.Execute(*step));
+      continue;
+    }
+    if (*command == Command::kDrain) {
+      worker_.Drain();
       continue;
     }
     sink_->OnLinkEvent(router::LinkDown{.epoch = worker_.epoch(),

@@ -94,12 +94,14 @@ class ThreadedLink final : public router::StepLink {
   void Restart();
   // The worker dies and stays away until Restart.
   void Kill();
+  // Results say from now on that the worker leaves, until Restart.
+  void Drain();
   // Steps wait from now on, until Resume.
   void Pause();
   void Resume();
 
  private:
-  enum class Command { kRestart, kKill };
+  enum class Command { kRestart, kKill, kDrain };
   void Run();
   void Push(std::optional<Command> command);
 

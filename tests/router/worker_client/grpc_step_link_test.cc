@@ -20,6 +20,7 @@ namespace lockstep::router {
 namespace {
 
 namespace wire = worker::v1;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -28,9 +29,10 @@ constexpr std::chrono::seconds kPatience(30);
 
 // What becomes of a claim.
 enum class Fate {
-  kAnswered,    // granted, or refused
-  kLost,        // never reaches the worker
-  kAnswerLost,  // is dealt with, but the router never learns how
+  kAnswered,     // granted, or refused
+  kLost,         // never reaches the worker
+  kAnswerLost,   // is dealt with, but the router never learns how
+  kForestalled,  // another router's claim of the same epoch comes first
 };
 
 // A worker as the step protocol has it, over a network that loses what the test says, and that
@@ -83,6 +85,7 @@ class FakeWorker final : public wire::Worker::Service {
     if (!stream->Read(&claim)) return lost;
     const Fate fate = NextFate(claim);
     if (fate == Fate::kLost) return lost;
+    if (fate == Fate::kForestalled) GrantToAnother(claim.epoch());
     const grpc::Status verdict = Grant(claim);
     if (fate == Fate::kAnswerLost) return lost;
     if (!verdict.ok()) return verdict;
@@ -197,6 +200,20 @@ TEST(GrpcStepLinkTest, HoweverManyClaimsAreLost) {
   link.Start(&events);
   EXPECT_NE(events.Next<LinkUp>(), nullptr);
   link.Stop();
+}
+
+TEST(GrpcStepLinkTest, AClaimThatWasRefusedIsNotOurs) {
+  FakeWorker worker({Fate::kForestalled, Fate::kAnswered, Fate::kForestalled});
+  Events events;
+  GrpcStepLink link(Config(worker));
+  link.Start(&events);
+  for (int i = 0; i < 4; ++i) {
+    const auto refused = events.Next<LinkDown>();
+    ASSERT_NE(refused, nullptr);
+    EXPECT_THAT(Message(refused->reason), HasSubstr("another router holds the lease"));
+  }
+  link.Stop();
+  EXPECT_THAT(worker.takeovers(), Each(false));
 }
 
 TEST(GrpcStepLinkTest, AnothersLeaseIsRespectedUnlessToldOtherwise) {

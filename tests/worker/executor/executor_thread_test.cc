@@ -189,15 +189,19 @@ TEST_F(ExecutorThreadTest, ManyThreadsMaySubmit) {
 class DeferringRunner final : public StepRunner {
  public:
   const StepBounds& bounds() const override { return bounds_; }
-  void BeginLease(uint64_t) override {}
-  void EndLease() override {}
+  void BeginLease(uint64_t) override { EXPECT_TRUE(submitted_.empty()); }
+  void EndLease() override { EXPECT_TRUE(submitted_.empty()); }
   void Submit(const v1::StepRequest& step) override {
     submitted_.push_back(step.step_id());
     ++num_submitted_;
   }
   size_t num_pending() const override { return submitted_.size(); }
   bool TakeResult(v1::StepResult* result, StepStats* stats) override {
-    if (submitted_.empty() || num_finished_ == num_taken_) return false;
+    if (submitted_.empty()) return false;
+    if (num_finished_ == num_taken_) {
+      if (finishes_after_polls_ > 0 && --finishes_after_polls_ == 0) ++num_finished_;
+      return false;
+    }
     result->Clear();
     result->set_step_id(submitted_.front());
     submitted_.pop_front();
@@ -210,6 +214,8 @@ class DeferringRunner final : public StepRunner {
     while (num_submitted_ < count) std::this_thread::yield();
   }
   void FinishOne() { ++num_finished_; }
+  // One step finishes by itself once it has been polled for so often.
+  void FinishAfterPolls(int num_polls) { finishes_after_polls_ = num_polls; }
 
  private:
   const StepBounds bounds_{FakeForwardModel().info(), {}};
@@ -217,6 +223,7 @@ class DeferringRunner final : public StepRunner {
   int num_taken_ = 0;
   std::atomic<int> num_submitted_ = 0;
   std::atomic<int> num_finished_ = 0;
+  std::atomic<int> finishes_after_polls_ = 0;
 };
 
 TEST(ExecutorThreadPipelineTest, SubmitsAheadOfResultsAndReportsThemInOrder) {
@@ -252,7 +259,7 @@ TEST(ExecutorThreadPipelineTest, AChangeOfLeaseComesAfterTheResultsOfTheStepsUnd
                   [&](v1::StepResult, const StepStats&) { events.push_back("step"); });
     runner.AwaitSubmitted(1);
     thread.EndLease(1, [&] { events.push_back("end"); });
-    runner.FinishOne();
+    runner.FinishAfterPolls(1000);
   }
   EXPECT_THAT(events, ElementsAre("step", "end"));
 }
