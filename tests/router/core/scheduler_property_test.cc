@@ -65,7 +65,7 @@ constexpr Expected kExpected[] = {
     {"stop strings", 3000},
     {"stop strings at once", 1000},
     {"deadlines passed", 3000},
-    {"workers killed by a request", 2000},
+    {"workers killed by a request", 4000},
     {"failed after killing workers", 10000},
     {"unserved without a worker", 10000},
     {"unserved on a worker", 10000},
@@ -80,7 +80,7 @@ constexpr Expected kExpected[] = {
     {"failed: DEADLINE_EXCEEDED", 2000},
     {"failed: INTERNAL", 20000},
     {"failed: INVALID_ARGUMENT", 3000},
-    {"failed: RESOURCE_EXHAUSTED", 5000},
+    {"failed: RESOURCE_EXHAUSTED", 20000},
     {"failed: UNAVAILABLE", 2000},
 };
 
