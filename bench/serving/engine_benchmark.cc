@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/serving/engine.h"
+#include "bench/serving/quantile.h"
 #include "bench/serving/scenarios.h"
 #include "common/check.h"
 #include "common/status.h"
@@ -83,12 +84,6 @@ class Benchmark {
       for (uint32_t i = 0; i < length; ++i) item.prompt.push_back(token(random_));
     }
     return engine_.Run(work);
-  }
-
-  static double Quantile(std::vector<double> values, double share) {
-    if (values.empty()) return 0.0;
-    std::sort(values.begin(), values.end());
-    return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
   }
 
   template <typename Function>

@@ -15,13 +15,13 @@
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "bench/serving/quantile.h"
 #include "common/check.h"
 #include "common/named_thread.h"
 #include "common/status.h"
@@ -40,12 +40,6 @@ constexpr absl::Duration kTimeout = absl::Minutes(10);
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double Quantile(std::vector<double> values, double share) {
-  LOCKSTEP_CHECK(!values.empty(), "a quantile of nothing");
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
 // What one request showed to its client.

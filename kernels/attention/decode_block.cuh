@@ -5,6 +5,7 @@
 #include "kernels/attention/kv_tile.cuh"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/ptx/bulk_copy.cuh"
+#include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/memory.cuh"
 
 // The blocks of the decode kernel: what they share in shared memory, and how they find their work.

@@ -34,7 +34,7 @@ __device__ __forceinline__ void CopyItem(const DecodeArguments& arguments,
     if (page % 32 == 0 && page + lane < num_pages) lane_page = pages[page + lane];
     const BlockId source = __shfl_sync(0xFFFFFFFFu, lane_page, (page % 32 + lane) % 32);
     const int tile_pages = min(num_pages - page, kKeyTilePages);
-    ptx::WaitBlockBarrier(block.EmptyBarrier(slot.stage), slot.phase ^ 1);
+    ptx::WaitBarrier(block.EmptyBarrier(slot.stage), slot.phase ^ 1);
     const uint32_t full = block.FullBarrier(slot.stage);
     if (lane == 0) {
       block.Work(slot.stage) = work;
@@ -72,10 +72,10 @@ __device__ void FillRing(const DecodeArguments& arguments, const DecodeBlock<kHe
     CopyItem(arguments, block, FindWork(arguments, block, item), lane, slot);
     item = static_cast<int>(__shfl_sync(0xFFFFFFFFu, next, 0));
   }
-  ptx::WaitBlockBarrier(block.EmptyBarrier(slot.stage), slot.phase ^ 1);
+  ptx::WaitBarrier(block.EmptyBarrier(slot.stage), slot.phase ^ 1);
   if (lane != 0) return;
   block.Work(slot.stage).num_splits = 0;
-  ptx::ArriveBarrier(block.FullBarrier(slot.stage));
+  ptx::Arrive(block.FullBarrier(slot.stage));
   if (has_more && ptx::AddAcquireRelease(finished, 1) == gridDim.x - 1) {
     *taken = 0;
     *finished = 0;
@@ -163,7 +163,7 @@ __device__ void CountArrivals(const DecodeArguments& arguments,
                               const DecodeBlock<kHeadDim>& block) {
   DecodeArrivals& arrivals = block.ArrivalTurns();
   for (int turn = 0;; ++turn) {
-    ptx::WaitBlockBarrier(block.WrittenBarrier(turn), turn / kArrivalTurns % 2);
+    ptx::WaitBarrier(block.WrittenBarrier(turn), turn / kArrivalTurns % 2);
     DecodeItem work = arrivals.written[turn % kArrivalTurns];
     if (work.num_splits == 0) return;
     uint32_t* const counter =
@@ -174,7 +174,7 @@ __device__ void CountArrivals(const DecodeArguments& arguments,
       work.num_splits = 0;
     }
     arrivals.folds[turn % kArrivalTurns] = work;
-    ptx::ArriveBarrier(block.CountedBarrier(turn));
+    ptx::Arrive(block.CountedBarrier(turn));
   }
 }
 
@@ -185,14 +185,14 @@ struct ArrivalQueue {
   __device__ __forceinline__ void Send(const DecodeBlock<kHeadDim>& block, const DecodeItem& item) {
     if (threadIdx.x == 0) block.ArrivalTurns().written[sent % kArrivalTurns] = item;
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::ArriveBarrier(block.WrittenBarrier(sent));
+    if (threadIdx.x % 32 == 0) ptx::Arrive(block.WrittenBarrier(sent));
     ++sent;
   }
   // Until at most `num_pending` answers are outstanding.
   __device__ __forceinline__ void Receive(const DecodeArguments& arguments,
                                           const DecodeBlock<kHeadDim>& block, int num_pending) {
     for (; sent - received > num_pending; ++received) {
-      ptx::WaitBlockBarrier(block.CountedBarrier(received), received / kArrivalTurns % 2);
+      ptx::WaitBarrier(block.CountedBarrier(received), received / kArrivalTurns % 2);
       const DecodeItem work =
           Broadcast(block.ArrivalTurns().folds[received % kArrivalTurns], threadIdx.x % 32);
       if (work.num_splits != 0) FoldSplits<kHeadDim>(arguments, work);
@@ -214,7 +214,7 @@ __device__ __forceinline__ void AttendItem(const DecodeArguments& arguments,
     const int num_keys = min(work.key_end - key, static_cast<int>(kKeyTile));
     const uint32_t tile = block.Tile(slot.stage);
     const ScoreExchange exchange = {scores + buffer * arguments.group * kScoreStride};
-    ptx::WaitBlockBarrier(block.FullBarrier(slot.stage), slot.phase);
+    ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
     if (key == work.key_begin) math.Begin(block.Query(slot.stage), arguments.group);
     if (math.warp * kKvBlockTokens < num_keys) {
       float page_scores[2][4];
@@ -226,7 +226,7 @@ __device__ __forceinline__ void AttendItem(const DecodeArguments& arguments,
     exchange.template Load<kHalves>(tile_scores, arguments.group, num_keys, math.lane);
     math.Attend(tile_scores, arguments.exponent_scale, tile, num_keys);
     __syncwarp();
-    if (math.lane == 0) ptx::ArriveBarrier(block.EmptyBarrier(slot.stage));
+    if (math.lane == 0) ptx::Arrive(block.EmptyBarrier(slot.stage));
     slot.Advance(arguments.num_stages);
     buffer ^= 1;
   }
@@ -242,7 +242,7 @@ __device__ void Compute(const DecodeArguments& arguments, const DecodeBlock<kHea
   RingSlot slot;
   int buffer = 0;
   for (;;) {
-    ptx::WaitBlockBarrier(block.FullBarrier(slot.stage), slot.phase);
+    ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
     const DecodeItem work = Broadcast(block.Work(slot.stage), lane);
     if (work.num_splits != 0) {
       AttendItem(arguments, block, work, math, slot, buffer);

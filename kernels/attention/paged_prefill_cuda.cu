@@ -46,7 +46,7 @@ struct TileLoader {
     if (page >= num_pages) return;
     const int tile_pages = min(num_pages - page, kKeyTilePages);
     const uint32_t full = shared + Shared::kBarriers + 8 * stage;
-    ptx::WaitBlockBarrier(full + 8 * Shared::kStages, phase ^ 1);
+    ptx::WaitBarrier(full + 8 * Shared::kStages, phase ^ 1);
     if (lane == 0) ptx::ArriveExpectBytes(full, tile_pages * kPageBytes);
     __syncwarp();
     if (lane < tile_pages) {
@@ -180,7 +180,7 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
     const int num_keys = min(rows.num_keys - key, static_cast<int>(kKeyTile));
     const uint32_t tile = shared + stage * Shared::kTileBytes;
     const uint32_t full = shared + Shared::kBarriers + 8 * stage;
-    ptx::WaitBlockBarrier(full, phase);
+    ptx::WaitBarrier(full, phase);
     float scores[8][4];
     const bool any = key <= last_position;
     if (any) math.Score(tile, scores);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
       math.Attend(scores, arguments.exponent_scale, tile, num_keys);
     }
     __syncwarp();
-    if (math.lane == 0) ptx::ArriveBarrier(full + 8 * Shared::kStages);
+    if (math.lane == 0) ptx::Arrive(full + 8 * Shared::kStages);
     if (++stage == Shared::kStages) {
       stage = 0;
       phase ^= 1;

@@ -65,7 +65,7 @@ struct PanelLoader {
     if (page >= num_pages) return;
     const int tile_pages = min(num_pages - page, kKeyTilePages);
     const uint32_t full = shared + Shared::kBarriers + 8 * stage;
-    ptx::WaitBlockBarrier(full + 8 * Shared::kStages, phase ^ 1);
+    ptx::WaitBarrier(full + 8 * Shared::kStages, phase ^ 1);
     if (announces) ptx::ArriveExpectBytes(full, tile_pages * KvTile<kHeadDim>::kPageBytes);
     if (HasPage()) {
       ptx::CopyBulk(shared + stage * Shared::kTileBytes + part * Shared::kPanelBytes +
@@ -193,7 +193,7 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
     const int num_keys = min(rows.num_keys - key, static_cast<int>(kKeyTile));
     const uint32_t tile = shared_address + stage * Shared::kTileBytes;
     const uint32_t full = shared_address + Shared::kBarriers + 8 * stage;
-    ptx::WaitBlockBarrier(full, phase);
+    ptx::WaitBarrier(full, phase);
     if (num_keys < kKeyTile) {
       ClearMissingValues<kHeadDim>(shared + stage * Shared::kTileBytes + Shared::kHalfTileBytes,
                                    num_keys);
@@ -207,7 +207,7 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
     loader.LoadNext();
     if (any) math.AddValues(tile);
     __syncwarp();
-    if (math.lane == 0) ptx::ArriveBarrier(full + 8 * Shared::kStages);
+    if (math.lane == 0) ptx::Arrive(full + 8 * Shared::kStages);
     if (++stage == Shared::kStages) {
       stage = 0;
       phase ^= 1;

@@ -32,6 +32,19 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool che
 
 }  // namespace
 
+ModelCase TinyCase(const std::string& name) {
+  ModelCase tiny;
+  tiny.name = name;
+  tiny.path = "tests/golden/" + name;
+  tiny.num_blocks = 512;
+  tiny.shape.max_prompt_tokens = 50;
+  tiny.shape.max_new_tokens = 90;
+  tiny.shape.stop_token_ids = {4};
+  tiny.num_restarts = 4;
+  tiny.min_blocks = 16;
+  return tiny;
+}
+
 void CheckInvariance(const ModelCase& model_case, bool expect_differences) {
   const std::unique_ptr<worker::ForwardModel> model =
       Load(model_case, /*check_contract=*/!expect_differences);

@@ -18,6 +18,9 @@ struct ModelCase {
   uint32_t min_blocks = 0;      // of an adversarial life: the longest request must fit
 };
 
+// The checkpoint tests/golden/NAME, under pressure.
+ModelCase TinyCase(const std::string& name);
+
 // Runs the workload alone and together, asserts that the adversary did its work, and compares every
 // token, log-probability and logits row that the worker shows. With `expect_differences` the worker
 // is built with a planted fault and the comparison must find it.

@@ -61,19 +61,6 @@ class ScheduleInvarianceCuda : public CudaTest {
   }
 };
 
-ModelCase Tiny(const std::string& name) {
-  ModelCase tiny;
-  tiny.name = name;
-  tiny.path = "tests/golden/" + name;
-  tiny.num_blocks = 512;
-  tiny.shape.max_prompt_tokens = 50;
-  tiny.shape.max_new_tokens = 90;
-  tiny.shape.stop_token_ids = {4};
-  tiny.num_restarts = 4;
-  tiny.min_blocks = 16;
-  return tiny;
-}
-
 // A published shape with few layers and random weights.
 CudaCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_size,
                     int num_heads) {
@@ -114,9 +101,9 @@ CudaCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_s
   return test;
 }
 
-TEST_F(ScheduleInvarianceCuda, TinyLlama) { Check({Tiny("tiny-llama")}); }
-TEST_F(ScheduleInvarianceCuda, TinyQwen2) { Check({Tiny("tiny-qwen2")}); }
-TEST_F(ScheduleInvarianceCuda, TinyQwen3) { Check({Tiny("tiny-qwen3")}); }
+TEST_F(ScheduleInvarianceCuda, TinyLlama) { Check({TinyCase("tiny-llama")}); }
+TEST_F(ScheduleInvarianceCuda, TinyQwen2) { Check({TinyCase("tiny-qwen2")}); }
+TEST_F(ScheduleInvarianceCuda, TinyQwen3) { Check({TinyCase("tiny-qwen3")}); }
 TEST_F(ScheduleInvarianceCuda, ShapeOfQwen3Of600MillionWeights) {
   Check(Qwen3Shape("qwen3-0.6b", 1024, 3072, 16));
 }

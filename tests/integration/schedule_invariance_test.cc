@@ -19,19 +19,6 @@ constexpr bool kExpectDifferences = true;
 constexpr bool kExpectDifferences = false;
 #endif
 
-ModelCase Tiny(const std::string& name) {
-  ModelCase tiny;
-  tiny.name = name;
-  tiny.path = "tests/golden/" + name;
-  tiny.num_blocks = 512;
-  tiny.shape.max_prompt_tokens = 50;
-  tiny.shape.max_new_tokens = 90;
-  tiny.shape.stop_token_ids = {4};
-  tiny.num_restarts = 4;
-  tiny.min_blocks = 16;
-  return tiny;
-}
-
 // tests/golden/NAME with a context of `max_context_tokens`: rotary embeddings go on for ever.
 std::string WithLongContext(const std::string& name, uint32_t max_context_tokens) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
@@ -46,7 +33,7 @@ std::string WithLongContext(const std::string& name, uint32_t max_context_tokens
 
 // Prompts past three attention borders (every 1,024 keys), next to short ones.
 TEST(ScheduleInvariance, AcrossAttentionBorders) {
-  ModelCase long_context = Tiny("tiny-qwen3");
+  ModelCase long_context = TinyCase("tiny-qwen3");
   long_context.path = WithLongContext("tiny-qwen3", 4096);
   long_context.shape.num_requests = 60;
   long_context.shape.num_long_requests = 6;
@@ -57,9 +44,9 @@ TEST(ScheduleInvariance, AcrossAttentionBorders) {
   CheckInvariance(long_context, kExpectDifferences);
 }
 
-TEST(ScheduleInvariance, TinyLlama) { CheckInvariance(Tiny("tiny-llama"), kExpectDifferences); }
-TEST(ScheduleInvariance, TinyQwen2) { CheckInvariance(Tiny("tiny-qwen2"), kExpectDifferences); }
-TEST(ScheduleInvariance, TinyQwen3) { CheckInvariance(Tiny("tiny-qwen3"), kExpectDifferences); }
+TEST(ScheduleInvariance, TinyLlama) { CheckInvariance(TinyCase("tiny-llama"), kExpectDifferences); }
+TEST(ScheduleInvariance, TinyQwen2) { CheckInvariance(TinyCase("tiny-qwen2"), kExpectDifferences); }
+TEST(ScheduleInvariance, TinyQwen3) { CheckInvariance(TinyCase("tiny-qwen3"), kExpectDifferences); }
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "common/status.h"
 #include "kernels/device/cuda_device.h"
+#include "tests/support/cuda_test.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -10,11 +10,10 @@ TEST(CudaDeviceTest, AnIndexBeyondTheLastDeviceIsAnError) {
   EXPECT_FALSE(DescribeCudaDevice(1 << 20).ok());
 }
 
-TEST(CudaDeviceTest, DescribesTheFirstDevice) {
+class CudaDevicePresentTest : public testing::CudaTest {};
+
+TEST_F(CudaDevicePresentTest, DescribesTheFirstDevice) {
   const absl::StatusOr<CudaDevice> device = DescribeCudaDevice(0);
-  if (absl::IsUnavailable(device.status())) {
-    GTEST_SKIP() << "no CUDA device: skipped (" << Message(device.status()) << ")";
-  }
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_FALSE(device->name.empty());
   EXPECT_GE(device->compute_capability, 90);

@@ -1,17 +1,10 @@
 #include "worker/executor/cuda_step_record.h"
 
-#include <algorithm>
-
 namespace lockstep::worker {
 namespace {
 
-constexpr char kNoToken[] = "no token can be sampled: every logit is NaN, -inf or masked";
-
-void AddError(SlotId slot, v1::StepResult& result) {
-  v1::SlotError* const error = result.add_errors();
-  error->set_slot(slot);
-  error->set_code(static_cast<uint32_t>(absl::StatusCode::kInternal));
-  error->set_message(kNoToken);
+absl::Status NoTokenLeft() {
+  return absl::InternalError("no token can be sampled: every logit is NaN, -inf or masked");
 }
 
 void FillLogprobs(const LogitsUse& use, TokenId token, const kernels::RowDescription& from,
@@ -66,7 +59,7 @@ void CudaStepRecord::TakePrompts(const PassSource& source, const PassRecord& pas
     const kernels::RowDescription& description = source.staging.prompt_descriptions[i];
     if (description.status != kernels::kSampled) {
       row.failed = true;
-      AddError(use.slot, result);
+      ReportError(use.slot, NoTokenLeft(), result);
       ended.push_back({use.slot, row.generation, /*failed_in_prompt=*/true});
       continue;
     }
@@ -89,7 +82,7 @@ void CudaStepRecord::TakeSample(const PassSource& source, const PassRecord& pass
   const kernels::SampledRow& sampled = source.ring.rows[place];
   if (sampled.status == kernels::kNoTokenLeft) {
     row.failed = true;
-    AddError(use.slot, result);
+    ReportError(use.slot, NoTokenLeft(), result);
     ended.push_back({use.slot, row.generation, /*failed_in_prompt=*/false});
   }
   if (sampled.status != kernels::kSampled) return;
@@ -106,24 +99,14 @@ void CudaStepRecord::TakeSample(const PassSource& source, const PassRecord& pass
 }
 
 void CudaStepRecord::Report(const std::vector<uint64_t>& failed_generations) {
-  const bool one_each =
-      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.sampled.size() <= 1; });
-  for (Row& row : rows) {
+  for (const Row& row : rows) {
     // The sequence had ended in an earlier step, whose result came after this one was submitted.
     const bool had_failed = failed_generations[row.slot] == row.generation;
     if (row.sampled.empty() && !row.failed && (row.samples || had_failed)) {
       result.add_inert_slots(row.slot);
     }
-    if (row.sampled.empty()) continue;
-    result.add_sampled_slots(row.slot);
-    if (!one_each) result.add_sampled_counts(static_cast<uint32_t>(row.sampled.size()));
-    result.mutable_token_ids()->Add(row.sampled.begin(), row.sampled.end());
-    for (v1::TokenLogprobs& entry : row.logprobs) *result.add_logprobs() = std::move(entry);
-    if (row.stopped) {
-      result.add_stopped_slots(row.slot);
-      result.add_stop_causes(row.stop_cause);
-    }
   }
+  ReportRows(rows.begin(), rows.end(), result);
   if (begin_ns != 0) {
     result.mutable_timings()->set_compute_ns(end_ns - begin_ns);
     result.mutable_timings()->set_idle_ns(idle_ns);

@@ -6,6 +6,7 @@
 #include "lockstep/worker/v1/worker.pb.h"
 #include "worker/executor/batch_builder.h"
 #include "worker/executor/cuda_step_memory.h"
+#include "worker/executor/row_result.h"
 #include "worker/executor/step_runner.h"
 
 namespace lockstep::worker {
@@ -21,16 +22,11 @@ struct PassRecord {
 
 // What is known of a step between Submit and its result.
 struct CudaStepRecord {
-  struct Row {
-    SlotId slot = 0;
+  struct Row : RowResult {
     uint64_t generation = 0;  // of the slot when the step was submitted
     uint32_t num_left = 0;    // tokens still to enqueue in this iteration
     bool samples = false;     // a pass of the step samples for it
     bool failed = false;
-    bool stopped = false;
-    v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
-    std::vector<TokenId> sampled;
-    std::vector<v1::TokenLogprobs> logprobs;
     v1::PromptLogprobs* prompt_logprobs = nullptr;
   };
 

@@ -149,8 +149,7 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
 void CudaStepRunner::Refuse(const absl::Status& status, CudaStepRecord& record) {
   order_.refusing = true;
   record.stats.refused = true;
-  record.result.mutable_refusal()->set_code(static_cast<uint32_t>(status.code()));
-  record.result.mutable_refusal()->set_message(Message(status));
+  ReportRefusal(status, record.result);
 }
 
 void CudaStepRunner::CollectRows(const v1::StepRequest& step, CudaStepRecord& record) {

@@ -5,19 +5,14 @@
 #include <optional>
 #include <utility>
 
+#include "worker/executor/row_result.h"
+
 namespace lockstep::worker {
 namespace {
 
 uint64_t Nanoseconds(std::chrono::steady_clock::duration duration) {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
-}
-
-void Refuse(uint64_t epoch, uint64_t step_id, v1::StepResult& result) {
-  result.set_epoch(epoch);
-  result.set_step_id(step_id);
-  result.mutable_refusal()->set_code(static_cast<uint32_t>(absl::StatusCode::kAborted));
-  result.mutable_refusal()->set_message("epoch: the lease has ended");
 }
 
 }  // namespace
@@ -60,7 +55,9 @@ void ExecutorThread::Loop() {
 void ExecutorThread::Run(Step& step) {
   if (step.lease_epoch != leased_epoch_ || step.lease_epoch != wanted_epoch_) {
     v1::StepResult result;
-    Refuse(step.lease_epoch, step.request.step_id(), result);
+    result.set_epoch(step.lease_epoch);
+    result.set_step_id(step.request.step_id());
+    ReportRefusal(absl::AbortedError("epoch: the lease has ended"), result);
     step.done(std::move(result), StepStats{});
     return;
   }

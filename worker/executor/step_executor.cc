@@ -75,7 +75,7 @@ void StepExecutor::Execute(const v1::StepRequest& step, v1::StepResult* result) 
   table_.Apply(step);
   CollectRows(step, result);
   for (uint32_t i = 0; i < std::max(1u, step.decode_iterations()); ++i) RunIteration(result);
-  ReportRows(result);
+  ReportRows(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(num_rows_), *result);
   stats_.num_live_slots = table_.CountLive();
 
   const int64_t end_ns = SteadyNanoseconds();
@@ -90,8 +90,7 @@ void StepExecutor::Refuse(const absl::Status& status, v1::StepResult* result) {
   order_.refusing = true;
   stats_.refused = true;
   stats_.num_live_slots = table_.CountLive();
-  result->mutable_refusal()->set_code(static_cast<uint32_t>(status.code()));
-  result->mutable_refusal()->set_message(Message(status));
+  ReportRefusal(status, *result);
 }
 
 void StepExecutor::CollectRows(const v1::StepRequest& step, v1::StepResult* result) {
@@ -153,10 +152,7 @@ void StepExecutor::TakeLogits(const LogitsUse& use, std::span<float> logits,
       use.samples ? SampleRow(use, logits) : DescribePromptToken(use, logits, result);
   if (status.ok()) return;
   slot.MakeInert();
-  v1::SlotError* const error = result->add_errors();
-  error->set_slot(use.slot);
-  error->set_code(static_cast<uint32_t>(status.code()));
-  error->set_message(Message(status));
+  ReportError(use.slot, status, *result);
 }
 
 absl::Status StepExecutor::SampleRow(const LogitsUse& use, std::span<float> logits) {
@@ -195,23 +191,6 @@ absl::Status StepExecutor::DescribePromptToken(const LogitsUse& use, std::span<c
   }
   *row.prompt_logprobs->add_entries() = std::move(entry);
   return absl::OkStatus();
-}
-
-void StepExecutor::ReportRows(v1::StepResult* result) {
-  const std::span<RowState> rows(rows_.data(), num_rows_);
-  const bool one_each = std::all_of(rows.begin(), rows.end(),
-                                    [](const RowState& row) { return row.sampled.size() <= 1; });
-  for (RowState& row : rows) {
-    if (row.sampled.empty()) continue;
-    result->add_sampled_slots(row.slot);
-    if (!one_each) result->add_sampled_counts(static_cast<uint32_t>(row.sampled.size()));
-    result->mutable_token_ids()->Add(row.sampled.begin(), row.sampled.end());
-    for (v1::TokenLogprobs& entry : row.logprobs) *result->add_logprobs() = std::move(entry);
-    if (row.stopped) {
-      result->add_stopped_slots(row.slot);
-      result->add_stop_causes(row.stop_cause);
-    }
-  }
 }
 
 }  // namespace lockstep::worker

@@ -11,6 +11,7 @@
 #include "lockstep/worker/v1/worker.pb.h"
 #include "worker/executor/batch_builder.h"
 #include "worker/executor/executor_limits.h"
+#include "worker/executor/row_result.h"
 #include "worker/executor/sampler_driver.h"
 #include "worker/executor/slot_table.h"
 #include "worker/executor/step_runner.h"
@@ -51,13 +52,8 @@ class StepExecutor final : public StepRunner {
 
  private:
   // Of one row of the step being executed.
-  struct RowState {
-    SlotId slot = 0;
+  struct RowState : RowResult {
     uint32_t num_left = 0;  // tokens still to compute in this iteration
-    bool stopped = false;
-    v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
-    std::vector<TokenId> sampled;
-    std::vector<v1::TokenLogprobs> logprobs;
     v1::PromptLogprobs* prompt_logprobs = nullptr;
   };
 
@@ -70,7 +66,6 @@ class StepExecutor final : public StepRunner {
   absl::Status SampleRow(const LogitsUse& use, std::span<float> logits);
   absl::Status DescribePromptToken(const LogitsUse& use, std::span<const float> logits,
                                    v1::StepResult* result);
-  void ReportRows(v1::StepResult* result);
 
   ForwardModel& model_;
   const StepBounds bounds_;

@@ -3,6 +3,26 @@
 #include "common/status.h"
 
 namespace lockstep::worker {
+namespace {
+
+struct InputRows {
+  const kernels::BFloat16* data;  // [count, weights.k]
+  int64_t count;
+};
+
+// Rows of input and output lie one behind the other. output: [count, weights.n]
+kernels::GemmParams Product(const InputRows& input, const kernels::PackedMatrix& weights,
+                            const float* bias, kernels::BFloat16* output) {
+  return {.input = input.data,
+          .input_stride = weights.k,
+          .weights = weights,
+          .bias = bias,
+          .output = output,
+          .output_stride = weights.n,
+          .num_rows = input.count};
+}
+
+}  // namespace
 
 absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
                               const uint32_t* logits_tokens, float* logits) {
@@ -46,13 +66,8 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
                                          .num_rows = num_tokens,
                                          .size = spec.hidden_size,
                                          .eps = spec.norm_eps}));
-  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm({.input = workspace.normed,
-                                      .input_stride = spec.hidden_size,
-                                      .weights = weights.qkv,
-                                      .bias = weights.qkv_bias,
-                                      .output = workspace.qkv,
-                                      .output_stride = spec.qkv_size(),
-                                      .num_rows = num_tokens}));
+  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(
+      Product({workspace.normed, num_tokens}, weights.qkv, weights.qkv_bias, workspace.qkv)));
   LOCKSTEP_RETURN_IF_ERROR(ops_.RotaryAppend({.qkv = workspace.qkv,
                                               .q_norm_weight = weights.q_norm,
                                               .k_norm_weight = weights.k_norm,
@@ -75,13 +90,8 @@ absl::Status DecoderPass::ComputeMlp(int64_t layer, const Rows& rows) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
-  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm({.input = rows.attention,
-                                      .input_stride = spec.q_size(),
-                                      .weights = weights.attention_output,
-                                      .bias = weights.attention_output_bias,
-                                      .output = workspace.delta,
-                                      .output_stride = spec.hidden_size,
-                                      .num_rows = rows.count}));
+  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(Product({rows.attention, rows.count}, weights.attention_output,
+                                             weights.attention_output_bias, workspace.delta)));
   LOCKSTEP_RETURN_IF_ERROR(ops_.RmsNorm({.input = rows.residual,
                                          .delta = workspace.delta,
                                          .residual_out = rows.residual,
@@ -90,24 +100,14 @@ absl::Status DecoderPass::ComputeMlp(int64_t layer, const Rows& rows) {
                                          .num_rows = rows.count,
                                          .size = spec.hidden_size,
                                          .eps = spec.norm_eps}));
-  LOCKSTEP_RETURN_IF_ERROR(ops_.GatedGemm({.input = workspace.normed,
-                                           .input_stride = spec.hidden_size,
-                                           .weights = weights.gate_up,
-                                           .bias = weights.gate_up_bias,
-                                           .output = workspace.gate_up,
-                                           .output_stride = 2 * spec.intermediate_size,
-                                           .num_rows = rows.count},
+  LOCKSTEP_RETURN_IF_ERROR(ops_.GatedGemm(Product({workspace.normed, rows.count}, weights.gate_up,
+                                                  weights.gate_up_bias, workspace.gate_up),
                                           {.gate_up = workspace.gate_up,
                                            .output = workspace.activated,
                                            .num_rows = rows.count,
                                            .size = spec.intermediate_size}));
-  return ops_.Gemm({.input = workspace.activated,
-                    .input_stride = spec.intermediate_size,
-                    .weights = weights.down,
-                    .bias = weights.down_bias,
-                    .output = workspace.delta,
-                    .output_stride = spec.hidden_size,
-                    .num_rows = rows.count});
+  return ops_.Gemm(
+      Product({workspace.activated, rows.count}, weights.down, weights.down_bias, workspace.delta));
 }
 
 absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* logits_tokens) {

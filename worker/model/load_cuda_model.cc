@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "common/hash.h"
 #include "common/model_config.h"
 #include "common/status.h"
 #include "common/tokenizer_fingerprint.h"
@@ -142,8 +141,7 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
   return absl::OkStatus();
 }
 
-// Returns the table's hash: the angles come from the system's math library, and the probe sees only
-// the first positions.
+// Returns the table's hash.
 absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
   const kernels::RopeTable table = kernels::MakeRopeTable(
       kernels::ComputeRopeFrequencies(parts.spec.rope, static_cast<uint32_t>(parts.spec.head_dim)),
@@ -153,8 +151,7 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
       cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
-  return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
-                       Hash64(std::as_bytes(std::span(table.sin))));
+  return HashOf(table);
 }
 
 absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
@@ -223,19 +220,13 @@ ForwardModelInfo MakeInfo(const ModelConfig& config, const CudaModelOptions& opt
           .model_fingerprint = config.Fingerprint()};
 }
 
-// What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable.
-uint64_t NumericsId(const ForwardModelInfo& info, uint64_t rope_hash, uint64_t probe_hash) {
-  uint64_t id = Hash64(info.device);
-  for (const uint64_t part :
-       {kCudaKernelVersion, static_cast<uint64_t>(kernels::kKeyTile), info.model_fingerprint,
-        info.weights_fingerprint, rope_hash, probe_hash}) {
-    id = CombineHashes(id, part);
-  }
-  const int64_t num_splits = kernels::NumAttentionSplits(info.max_context_tokens);
+std::vector<uint64_t> KernelConstants(const ModelSpec& spec) {
+  std::vector<uint64_t> constants = {kCudaKernelVersion, kernels::kKeyTile};
+  const int64_t num_splits = kernels::NumAttentionSplits(spec.max_context_tokens);
   for (int64_t i = 0; i < num_splits; ++i) {
-    id = CombineHashes(id, static_cast<uint64_t>(kernels::AttentionSplitBegin(i)));
+    constants.push_back(static_cast<uint64_t>(kernels::AttentionSplitBegin(i)));
   }
-  return id;
+  return constants;
 }
 
 }  // namespace
@@ -279,7 +270,8 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   if (options.check_reduction_contract) {
     LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*probe));
   }
-  model->set_numerics_id(NumericsId(model->info(), rope_hash, ProbeHash(*probe)));
+  model->set_numerics_id(
+      NumericsId(model->info(), KernelConstants(model->spec()), rope_hash, ProbeHash(*probe)));
   if (options.progress) options.progress("self-check", 1.0);
   return model;
 }

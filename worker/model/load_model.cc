@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "common/hash.h"
 #include "common/status.h"
 #include "common/tokenizer_fingerprint.h"
 #include "kernels/gemm/self_check.h"
@@ -23,6 +22,8 @@ using kernels::kKvBlockTokens;
 
 // Raised whenever a kernel may give other bits than before for the same input.
 constexpr uint64_t kKernelVersion = 1;
+constexpr uint64_t kKernelConstants[] = {kKernelVersion, kernels::kKeyTile,
+                                         kernels::kAttentionSplitKeys};
 
 absl::Status CheckOptions(const CpuModelOptions& options) {
   if (options.block_size_tokens != kKvBlockTokens) {
@@ -65,24 +66,6 @@ absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelSpec& sp
     LOCKSTEP_RETURN_IF_ERROR(kernels::CheckGemmSchedule(stream, k));
   }
   return absl::OkStatus();
-}
-
-// The angles come from the system's math library, and the probe sees only the first positions.
-uint64_t HashOf(const kernels::RopeTable& table) {
-  return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
-                       Hash64(std::as_bytes(std::span(table.sin))));
-}
-
-// What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable.
-uint64_t NumericsId(const ForwardModelInfo& info, uint64_t rope_hash, uint64_t probe_hash) {
-  uint64_t id = Hash64(info.device);
-  for (const uint64_t part :
-       {kKernelVersion, static_cast<uint64_t>(kernels::kKeyTile),
-        static_cast<uint64_t>(kernels::kAttentionSplitKeys), info.model_fingerprint,
-        info.weights_fingerprint, rope_hash, probe_hash}) {
-    id = CombineHashes(id, part);
-  }
-  return id;
 }
 
 struct LoadedWeights {
@@ -159,7 +142,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
                                                            .instruction_set = instruction_set,
                                                            .info = std::move(info)});
   if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*model));
-  model->set_numerics_id(NumericsId(model->info(), rope_hash, ProbeHash(*model)));
+  model->set_numerics_id(NumericsId(model->info(), kKernelConstants, rope_hash, ProbeHash(*model)));
   report("self-check", 1.0);
   return model;
 }

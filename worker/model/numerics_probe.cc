@@ -51,6 +51,22 @@ std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> toke
 
 }  // namespace
 
+uint64_t HashOf(const kernels::RopeTable& table) {
+  return CombineHashes(Hash64(std::as_bytes(std::span(table.cos))),
+                       Hash64(std::as_bytes(std::span(table.sin))));
+}
+
+uint64_t NumericsId(const ForwardModelInfo& info, std::span<const uint64_t> kernel_constants,
+                    uint64_t rope_hash, uint64_t probe_hash) {
+  uint64_t id = Hash64(info.device);
+  for (const uint64_t constant : kernel_constants) id = CombineHashes(id, constant);
+  for (const uint64_t part :
+       {info.model_fingerprint, info.weights_fingerprint, rope_hash, probe_hash}) {
+    id = CombineHashes(id, part);
+  }
+  return id;
+}
+
 uint64_t ProbeHash(ForwardModel& model) {
   const std::vector<TokenId> tokens = ProbeTokens(model.info());
   const uint32_t whole = static_cast<uint32_t>(tokens.size());

@@ -16,25 +16,6 @@ __device__ __forceinline__ void CopyBulk(uint32_t shared_address, const void* gl
       : "memory");
 }
 
-// Arrives at a barrier of this block.
-__device__ __forceinline__ void ArriveBarrier(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-// Until the phase of this parity has ended, for barriers that only this block arrives at: unlike
-// WaitBarrier, which acquires at cluster scope, it leaves the first-level cache as it is.
-__device__ __forceinline__ void WaitBlockBarrier(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "wait_again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra wait_again;\n"
-      "}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
 // Orders this thread's accesses to shared memory before those of the copy engine and of warpgroup
 // matrix instructions that follow a barrier.
 __device__ __forceinline__ void FenceAsyncProxy() {

@@ -17,4 +17,8 @@ std::vector<std::pair<TokenId, double>> ReferenceDistribution(
     const kernels::SampleParams& params, std::vector<float> logits,
     const std::vector<kernels::TokenCount>& seen, bool mask_stop_ids);
 
+// All combinations of filters; some of them with penalties, a bias and a stop id, some restricted
+// to every third token.
+std::vector<kernels::SampleParams> ManyParams(size_t vocab_size);
+
 }  // namespace lockstep::testing

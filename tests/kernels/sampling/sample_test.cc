@@ -18,6 +18,7 @@
 namespace lockstep::kernels {
 namespace {
 
+using ::lockstep::testing::ManyParams;
 using ::lockstep::testing::ReferenceDistribution;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -142,34 +143,6 @@ TEST(SampleTest, ResultDependsOnSeedSampleAndPosition) {
   const std::set<TokenId> distinct = {*Sample(params, row, 3), *Sample(params, row, 4),
                                       *Sample(other_seed, row, 3), *Sample(other_sample, row, 3)};
   EXPECT_EQ(distinct.size(), 4u);
-}
-
-// All combinations of filters on rows of several sizes and shapes.
-std::vector<SampleParams> ManyParams(size_t vocab_size) {
-  std::vector<SampleParams> all;
-  for (const float temperature : {0.5f, 1.0f, 1.7f}) {
-    for (const uint32_t top_k : {0u, 1u, 7u, 100u, 1'000'000u}) {
-      for (const float top_p : {1.0f, 0.95f, 0.3f}) {
-        for (const float min_p : {0.0f, 0.05f}) {
-          all.push_back(
-              {.temperature = temperature, .top_p = top_p, .top_k = top_k, .min_p = min_p});
-        }
-      }
-    }
-  }
-  for (size_t i = 0; i < all.size(); i += 3) {
-    all[i].presence_penalty = 0.5f;
-    all[i].frequency_penalty = 0.2f;
-    all[i].repetition_penalty = 1.2f;
-    all[i].logit_bias_ids = {static_cast<TokenId>(vocab_size - 1)};
-    all[i].logit_bias_values = {2.0f};
-    all[i].stop_token_ids = {0};
-  }
-  for (size_t i = 1; i < all.size(); i += 5) {
-    for (TokenId token = 0; token < vocab_size; token += 3)
-      all[i].allowed_token_ids.push_back(token);
-  }
-  return all;
 }
 
 // The walk of a uniform number through a distribution; nothing where rounding could decide.

@@ -2,22 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 
 #include "tests/common/status_matchers.h"
 #include "tests/support/cuda_test.h"
-#include "tests/support/tensor_compare.h"
-#include "tests/worker/model/golden_logits.h"
-#include "tests/worker/model/sequence_runner.h"
+#include "tests/worker/model/golden_check.h"
 #include "worker/model/cuda_forward_model.h"
 #include "worker/model/cuda_model.h"
 
 namespace lockstep::worker {
 namespace {
-
-constexpr double kErrorFactor = 2.0;  // docs/numerics.md
 
 class GoldenTinyCudaTest : public testing::CudaTest,
                            public ::testing::WithParamInterface<std::string> {
@@ -49,33 +44,11 @@ class GoldenTinyCudaTest : public testing::CudaTest,
 };
 
 TEST_P(GoldenTinyCudaTest, LogitsAreAsCloseToTheReferenceAsPlainBf16) {
-  for (const GoldenPrompt& prompt : ReadGoldenPrompts(folder_)) {
-    SCOPED_TRACE(prompt.name);
-    const uint32_t length = static_cast<uint32_t>(prompt.tokens.size());
-    const std::vector<float> logits =
-        SequenceRunner(*forward_model_, prompt.tokens).RunInStepsOf(length);
-    ASSERT_TRUE(IsFinite(logits));
-    const ErrorSummary error = SummariseError(logits, prompt.logits);
-    double squares = 0.0;
-    for (const double rms : prompt.bf16_rms_error) squares += rms * rms;
-    EXPECT_LE(
-        error.rms,
-        kErrorFactor * std::sqrt(squares / static_cast<double>(prompt.bf16_rms_error.size())));
-    EXPECT_LE(error.max, kErrorFactor * *std::max_element(prompt.bf16_max_error.begin(),
-                                                          prompt.bf16_max_error.end()));
-  }
+  ExpectCloseToGolden(*forward_model_, folder_);
 }
 
 TEST_P(GoldenTinyCudaTest, PrefillChunksAndDecodeGiveTheSameBits) {
-  for (const GoldenPrompt& prompt : ReadGoldenPrompts(folder_)) {
-    SCOPED_TRACE(prompt.name);
-    SequenceRunner runner(*forward_model_, prompt.tokens);
-    const std::vector<float> whole =
-        runner.RunInStepsOf(static_cast<uint32_t>(prompt.tokens.size()));
-    for (const uint32_t step_length : {1u, 3u, 16u, 17u}) {
-      EXPECT_TRUE(IsSameBits(runner.RunInStepsOf(step_length), whole)) << step_length;
-    }
-  }
+  ExpectSameBitsInAnySteps(*forward_model_, folder_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenTinyCudaTest,

@@ -1,27 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 
 #include "tests/common/status_matchers.h"
 #include "tests/support/tensor_compare.h"
+#include "tests/worker/model/golden_check.h"
 #include "tests/worker/model/golden_logits.h"
 #include "tests/worker/model/sequence_runner.h"
 #include "worker/model/load_model.h"
 
 namespace lockstep::worker {
 namespace {
-
-// docs/numerics.md: at most twice the error of a plain bf16 implementation.
-constexpr double kErrorFactor = 2.0;
-
-double RmsOf(const std::vector<double>& rms_of_rows) {
-  double sum = 0.0;
-  for (const double rms : rms_of_rows) sum += rms * rms;
-  return std::sqrt(sum / static_cast<double>(rms_of_rows.size()));
-}
 
 class GoldenTinyTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -37,17 +28,7 @@ class GoldenTinyTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(GoldenTinyTest, LogitsAreAsCloseToTheReferenceAsPlainBf16) {
-  for (const GoldenPrompt& prompt : ReadGoldenPrompts(folder_)) {
-    SCOPED_TRACE(prompt.name);
-    const uint32_t length = static_cast<uint32_t>(prompt.tokens.size());
-    const std::vector<float> logits = SequenceRunner(*model_, prompt.tokens).RunInStepsOf(length);
-    ASSERT_TRUE(IsFinite(logits));
-    const ErrorSummary error = SummariseError(logits, prompt.logits);
-    EXPECT_LE(error.rms, kErrorFactor * RmsOf(prompt.bf16_rms_error));
-    EXPECT_LE(error.max, kErrorFactor * *std::max_element(prompt.bf16_max_error.begin(),
-                                                          prompt.bf16_max_error.end()));
-    EXPECT_GT(error.rms, 0.0) << "the fp32 reference cannot be met exactly in bf16";
-  }
+  ExpectCloseToGolden(*model_, folder_);
 }
 
 // Other instruction sets give other bits, but not other errors.
@@ -68,15 +49,7 @@ TEST_P(GoldenTinyTest, EveryInstructionSetIsAsCloseToTheReference) {
 }
 
 TEST_P(GoldenTinyTest, PrefillChunksAndDecodeGiveTheSameBits) {
-  for (const GoldenPrompt& prompt : ReadGoldenPrompts(folder_)) {
-    SCOPED_TRACE(prompt.name);
-    const uint32_t length = static_cast<uint32_t>(prompt.tokens.size());
-    SequenceRunner runner(*model_, prompt.tokens);
-    const std::vector<float> whole = runner.RunInStepsOf(length);
-    for (const uint32_t step_length : {1u, 3u, 16u, 17u}) {
-      EXPECT_TRUE(IsSameBits(runner.RunInStepsOf(step_length), whole)) << step_length;
-    }
-  }
+  ExpectSameBitsInAnySteps(*model_, folder_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenTinyTest,
