@@ -24,6 +24,7 @@ using testing::ReferenceDistribution;
 using testing::SampleCase;
 using testing::SampledBatch;
 using testing::SampleOnDevice;
+using testing::Walk;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -174,18 +175,6 @@ TEST_F(SampleCudaTest, InfinityIsTheLargestFiniteNumber) {
         SampleParams{.temperature = 1.0f, .min_p = 0.1f}}) {
     EXPECT_EQ(Drawn(params, logits), (std::set<TokenId>{1, 3}));
   }
-}
-
-// The walk of a uniform number through a distribution; nothing where rounding could decide.
-std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution,
-                            double uniform) {
-  double sum = 0;
-  for (const auto& [token, probability] : distribution) {
-    sum += probability;
-    if (std::abs(sum - uniform) < 1e-5) return std::nullopt;
-    if (sum > uniform) return token;
-  }
-  return std::nullopt;
 }
 
 std::vector<SampleCase> ManyCases(size_t vocab_size, size_t step, float scale) {

@@ -106,4 +106,15 @@ std::vector<kernels::SampleParams> ManyParams(size_t vocab_size) {
   return all;
 }
 
+std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution,
+                            double uniform) {
+  double sum = 0;
+  for (const auto& [token, probability] : distribution) {
+    sum += probability;
+    if (std::abs(sum - uniform) < 1e-5) return std::nullopt;
+    if (sum > uniform) return token;
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep::testing

@@ -21,4 +21,8 @@ std::vector<std::pair<TokenId, double>> ReferenceDistribution(
 // to every third token.
 std::vector<kernels::SampleParams> ManyParams(size_t vocab_size);
 
+// The walk of a uniform number through a distribution; nothing where rounding could decide.
+std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution,
+                            double uniform);
+
 }  // namespace lockstep::testing

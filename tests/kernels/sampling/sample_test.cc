@@ -20,6 +20,7 @@ namespace {
 
 using ::lockstep::testing::ManyParams;
 using ::lockstep::testing::ReferenceDistribution;
+using ::lockstep::testing::Walk;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -143,18 +144,6 @@ TEST(SampleTest, ResultDependsOnSeedSampleAndPosition) {
   const std::set<TokenId> distinct = {*Sample(params, row, 3), *Sample(params, row, 4),
                                       *Sample(other_seed, row, 3), *Sample(other_sample, row, 3)};
   EXPECT_EQ(distinct.size(), 4u);
-}
-
-// The walk of a uniform number through a distribution; nothing where rounding could decide.
-std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution,
-                            double uniform) {
-  double sum = 0;
-  for (const auto& [token, probability] : distribution) {
-    sum += probability;
-    if (std::abs(sum - uniform) < 1e-5) return std::nullopt;
-    if (sum > uniform) return token;
-  }
-  return std::nullopt;
 }
 
 TEST(SampleTest, EqualsTheFp64Reference) {

@@ -209,5 +209,68 @@ TEST_F(StepRunnerCudaTest, StepsUnderWayAreAnsweredInOrderWithTheSameTokens) {
   EXPECT_EQ(ahead, one_by_one);
 }
 
+// A sequence grows, is released, and another starts in its slot on a cached prefix, all while the
+// device is busy with the steps before: what the host writes for the new one must not reach the
+// growth of the old one, which would then write over the prefix.
+TEST_F(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
+  constexpr int kNumRounds = 60;
+  const auto run = [this](size_t depth) {
+    std::vector<std::string> results;
+    const auto take = [&] {
+      v1::StepResult result = TakeResult();
+      EXPECT_FALSE(result.has_refusal()) << result.refusal().message();
+      result.clear_timings();
+      result.clear_epoch();
+      results.push_back(result.ShortDebugString());
+    };
+    runner_->BeginLease(depth);
+    testing::StepSequence steps(depth);
+    const auto submit = [&](const v1::StepRequest& step) {
+      runner_->Submit(step);
+      while (runner_->num_pending() >= depth) take();
+    };
+    constexpr BlockId kPrefixBlocks[] = {62, 63};
+    const std::vector<TokenId> prefix = testing::MakeTokens(33, 64, 7);
+    v1::StepRequest fill = steps.Next();
+    *fill.add_started() = testing::MakeStarted(1, prefix, {62, 63, 61}, 40);
+    testing::AddRow(fill, 1, 33);
+    submit(fill);
+    for (int round = 0; round < kNumRounds; ++round) {
+      const BlockId first = static_cast<BlockId>(8 * (round % 8));
+      // 15 tokens in one block, then growth by a block at the border.
+      v1::StepRequest start = steps.Next();
+      if (round > 0) start.add_released_slots(0);
+      *start.add_started() = testing::MakeStarted(
+          0, testing::MakeTokens(15, 64, static_cast<uint64_t>(round)), {first}, 40);
+      testing::AddRow(start, 0, 15);
+      submit(start);
+      v1::StepRequest grow = steps.Next();
+      grow.add_grown_slots(0);
+      grow.add_grown_counts(1);
+      grow.add_grown_blocks(first + 1);
+      testing::AddRow(grow, 0, 1);
+      submit(grow);
+      for (int i = 0; i < 2; ++i) {
+        v1::StepRequest decode = steps.Next();
+        testing::AddRow(decode, 0, 1);
+        submit(decode);
+      }
+      // Its second block is the prefix's where the old sequence's was the grown one.
+      v1::StepRequest restart = steps.Next();
+      restart.add_released_slots(0);
+      *restart.add_started() =
+          testing::MakeStarted(0, prefix, {kPrefixBlocks[0], kPrefixBlocks[1], 60}, 40);
+      restart.mutable_started(0)->set_num_computed_tokens(32);
+      testing::AddRow(restart, 0, 1);
+      submit(restart);
+    }
+    while (runner_->num_pending() > 0) take();
+    runner_->EndLease();
+    return results;
+  };
+  const std::vector<std::string> one_by_one = run(1);
+  EXPECT_EQ(run(4), one_by_one);
+}
+
 }  // namespace
 }  // namespace lockstep::worker
