@@ -14,7 +14,10 @@ struct LogNormalizer {
   double log_sum = 0;  // of e^(logit - max); the sum is row_reduce.h's
 };
 
-// INTERNAL when every logit is NaN or -inf. logits: [vocab_size]
+// INTERNAL: every logit of a row is NaN or -inf.
+absl::Status NoLogProbabilities();
+
+// NoLogProbabilities when there are none. logits: [vocab_size]
 absl::StatusOr<LogNormalizer> ComputeLogNormalizer(const Stream& stream,
                                                    std::span<const float> logits);
 

@@ -7,11 +7,15 @@
 
 namespace lockstep::kernels {
 
+absl::Status NoLogProbabilities() {
+  return Internal("the row has no log-probabilities: every logit is NaN or -inf");
+}
+
 absl::StatusOr<LogNormalizer> ComputeLogNormalizer(const Stream& stream,
                                                    std::span<const float> logits) {
   const float max = FindMax(logits).score;
   if (max == -std::numeric_limits<float>::infinity()) {
-    return Internal("the row has no log-probabilities: every logit is NaN or -inf");
+    return NoLogProbabilities();
   }
   return LogNormalizer{max, std::log(ExpSum(stream, logits, max, /*temperature=*/1.0f, {}))};
 }

@@ -73,7 +73,10 @@ struct SampleWorkspace {
   std::vector<float> weights;  // [vocab_size]
 };
 
-// INTERNAL when no token is left: every logit is NaN or -inf, or masked.
+// INTERNAL: every logit of the row whose token at `position` is sampled is NaN or -inf, or masked.
+absl::Status NoTokenLeft(uint32_t position);
+
+// NoTokenLeft when no token is left.
 absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow& row,
                                     SampleWorkspace& workspace);
 

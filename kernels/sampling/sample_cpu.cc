@@ -158,13 +158,17 @@ SampleWorkspace::SampleWorkspace(uint32_t vocab_size)
   best.reserve(vocab_size);
 }
 
+absl::Status NoTokenLeft(uint32_t position) {
+  return Internal("no token can be sampled at position {}: every logit is NaN, -inf or masked",
+                  position);
+}
+
 absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow& row,
                                     SampleWorkspace& workspace) {
   AdjustLogits(params, row, workspace);
   const ScoredToken best = FindMax(row.logits);
   if (best.score == kMasked) {
-    return Internal("no token can be sampled at position {}: every logit is NaN, -inf or masked",
-                    row.position);
+    return NoTokenLeft(row.position);
   }
   if (params.temperature == 0) return best.token;
   const double uniform = UniformDraw({.seed = params.seed,

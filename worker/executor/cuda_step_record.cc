@@ -1,11 +1,10 @@
 #include "worker/executor/cuda_step_record.h"
 
+#include "kernels/sampling/log_softmax.h"
+#include "kernels/sampling/sample.h"
+
 namespace lockstep::worker {
 namespace {
-
-absl::Status NoTokenLeft() {
-  return absl::InternalError("no token can be sampled: every logit is NaN, -inf or masked");
-}
 
 void FillLogprobs(const LogitsUse& use, TokenId token, const kernels::RowDescription& from,
                   v1::TokenLogprobs& to) {
@@ -59,7 +58,7 @@ void CudaStepRecord::TakePrompts(const PassSource& source, const PassRecord& pas
     const kernels::RowDescription& description = source.staging.prompt_descriptions[i];
     if (description.status != kernels::kSampled) {
       row.failed = true;
-      ReportError(use.slot, NoTokenLeft(), result);
+      ReportError(use.slot, kernels::NoLogProbabilities(), result);
       ended.push_back({use.slot, row.generation, /*failed_in_prompt=*/true});
       continue;
     }
@@ -82,7 +81,7 @@ void CudaStepRecord::TakeSample(const PassSource& source, const PassRecord& pass
   const kernels::SampledRow& sampled = source.ring.rows[place];
   if (sampled.status == kernels::kNoTokenLeft) {
     row.failed = true;
-    ReportError(use.slot, NoTokenLeft(), result);
+    ReportError(use.slot, kernels::NoTokenLeft(use.position), result);
     ended.push_back({use.slot, row.generation, /*failed_in_prompt=*/false});
   }
   if (sampled.status != kernels::kSampled) return;

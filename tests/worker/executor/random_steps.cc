@@ -13,6 +13,8 @@ namespace {
 constexpr uint32_t kNumSlots = 8;
 constexpr uint32_t kVocabSize = 64;
 constexpr uint32_t kNumBlocks = 64;
+// A started table is a range of blocks, of which a sequence of at most 60 tokens reaches so many.
+constexpr uint32_t kReachedBlocks = 4;
 
 }  // namespace
 
@@ -98,6 +100,35 @@ void RandomSteps::Spoil(v1::StepRequest& step) {
   }
 }
 
+void RandomSteps::Start(v1::StepRequest& step) {
+  const v1::StartedSlot& started = *step.add_started() = AnyStarted();
+  starting_.push_back(started.slot());
+  first_blocks_[started.slot()] = started.blocks(0);
+}
+
+bool RandomSteps::RowsMayRun() {
+  if (rows_collide_) return true;
+  for (const SlotId row : rows_) {
+    for (const SlotId other : rows_) {
+      const BlockId first = first_blocks_[row];
+      const BlockId other_first = first_blocks_[other];
+      if (row != other && first <= other_first && other_first < first + kReachedBlocks) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void RandomSteps::TryRow(v1::StepRequest& step, SlotId slot, uint32_t num_tokens) {
+  rows_.push_back(slot);
+  if (RowsMayRun()) {
+    AddRow(step, slot, num_tokens);
+  } else {
+    rows_.pop_back();
+  }
+}
+
 v1::StepRequest RandomSteps::Next() {
   v1::StepRequest step;
   step.set_epoch(epoch_);
@@ -105,23 +136,21 @@ v1::StepRequest RandomSteps::Next() {
   step.set_resync(resync_ || Chance(0.02));
   if (step.resync()) started_.clear();
   starting_.clear();
-  if (step.resync() || Chance(0.3)) {
-    *step.add_started() = AnyStarted();
-    starting_.push_back(step.started(0).slot());
-  }
+  if (step.resync() || Chance(0.3)) Start(step);
   if (Chance(0.05)) step.add_released_slots(AnySlot());
   if (Chance(0.05)) {
     step.add_grown_slots(AnySlot());
     step.add_grown_counts(1);
     step.add_grown_blocks(Around(kNumBlocks));
   }
-  if (Chance(0.15)) {
+  if (Chance(0.15) && RowsMayRun()) {
     step.set_repeat_rows(true);
   } else {
+    rows_.clear();
     for (const v1::StartedSlot& started : step.started()) {
-      if (Chance(0.8)) AddRow(step, started.slot(), 1 + Below(24));
+      if (Chance(0.8)) TryRow(step, started.slot(), 1 + Below(24));
     }
-    if (step.run_slots_size() == 0 || Chance(0.1)) AddRow(step, AnySlot(), 1 + Around(8));
+    if (step.run_slots_size() == 0 || Chance(0.1)) TryRow(step, AnySlot(), 1 + Around(8));
   }
   if (Chance(0.05)) Spoil(step);
   return step;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -13,7 +14,10 @@ namespace lockstep::testing {
 // first checks. Values cluster around the borders of FakeModelOptions' defaults and eight slots.
 class RandomSteps {
  public:
-  RandomSteps(uint64_t epoch, uint64_t seed) : epoch_(epoch), random_(seed) {}
+  // `rows_collide`: rows of one step may write the same place in the KV pool. The worker takes such
+  // a step, but which row writes last is not defined, nor is anything that is computed from there.
+  RandomSteps(uint64_t epoch, uint64_t seed, bool rows_collide = true)
+      : epoch_(epoch), rows_collide_(rows_collide), random_(seed) {}
 
   worker::v1::StepRequest Next();
   // Takes the answer into account, so that numbering goes on after a refusal.
@@ -27,14 +31,22 @@ class RandomSteps {
   SlotId AnySlot();  // mostly one that was started
   float AnyFloat();
   worker::v1::StartedSlot AnyStarted();
+  void Start(worker::v1::StepRequest& step);
+  bool RowsMayRun();  // rows_ in one step
+  // Leaves the row out if it may not run beside those that the step has.
+  void TryRow(worker::v1::StepRequest& step, SlotId slot, uint32_t num_tokens);
   void Spoil(worker::v1::StepRequest& step);
 
   const uint64_t epoch_;
+  const bool rows_collide_;
   std::mt19937_64 random_;
   uint64_t last_step_id_ = 0;
   bool resync_ = false;
   std::vector<SlotId> started_;   // accepted since the latest resync
   std::vector<SlotId> starting_;  // by the message under way
+  // As if every message were accepted: after a refusal comes a resync, which drops both.
+  std::vector<SlotId> rows_;                // of the latest message
+  std::map<SlotId, BlockId> first_blocks_;  // of the tables
 };
 
 }  // namespace lockstep::testing
