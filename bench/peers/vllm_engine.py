@@ -8,6 +8,7 @@ batch-invariant mode.
 """
 
 import json
+import pathlib
 import random
 import statistics
 import sys
@@ -32,8 +33,10 @@ class Engine:
 
         self.sampling = vllm.SamplingParams
         self.random = random.Random(0)
+        config = json.loads((pathlib.Path(model) / "config.json").read_text())
+        max_context = min(MAX_TOKENS, config["max_position_embeddings"])
         self.llm = vllm.LLM(
-            model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=MAX_TOKENS,
+            model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=max_context,
             max_num_seqs=256, max_num_batched_tokens=MAX_TOKENS, gpu_memory_utilization=0.88,
             enable_prefix_caching=False,
             compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64, 128, 256]})
@@ -58,8 +61,9 @@ def report(case, unit, values):
 
 
 def run_case(engine, case):
-    if case == "scenarios":
-        for name, (lengths, num_output_tokens) in SCENARIOS.items():
+    if case == "scenarios" or case in SCENARIOS:
+        for name in SCENARIOS if case == "scenarios" else [case]:
+            lengths, num_output_tokens = SCENARIOS[name]
             engine.seconds(lengths, num_output_tokens)
             report(name, "s", [engine.seconds(lengths, num_output_tokens) for _ in range(REPEATS)])
         return
@@ -77,7 +81,7 @@ def run_case(engine, case):
             values.append((engine.seconds(lengths, 144) - less) / 128 * 1e3)
         report(case, "ms/step", values)
     else:
-        sys.exit(f"case {case!r}: expected decode:BxC, prefill:BxC or scenarios")
+        sys.exit(f"case {case!r}: expected decode:BxC, prefill:BxC, scenarios or the name of one")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 //   less
 //                 that of 16, over 128
 //   prefill:BxC   milliseconds until B prompts of C tokens have their first token
-//   scenarios     seconds of each of the seven workloads (scenarios.h)
+//   scenarios     seconds of each of the seven workloads (scenarios.h), or the name of one
 //
 // Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line.
 #include <absl/flags/flag.h>
@@ -49,20 +49,21 @@ class Benchmark {
                  .max_running_sequences = runner.bounds().max_slots}) {}
 
   void RunCase(const std::string& name) {
-    if (name == "scenarios") {
-      for (const Scenario& scenario : AllScenarios()) {
-        Measure(std::string(scenario.name), "s",
-                [&] { return Seconds(scenario.prompt_lengths, scenario.num_output_tokens); });
-      }
-      return;
+    bool is_scenario = false;
+    for (const Scenario& scenario : AllScenarios()) {
+      if (name != "scenarios" && name != scenario.name) continue;
+      is_scenario = true;
+      Measure(std::string(scenario.name), "s",
+              [&] { return Seconds(scenario.prompt_lengths, scenario.num_output_tokens); });
     }
+    if (is_scenario) return;
     const std::vector<std::string> parts = absl::StrSplit(name, absl::ByAnyChar(":x"));
     uint32_t batch = 0;
     uint32_t context = 0;
     const bool is_known = parts.size() == 3 && (parts[0] == "decode" || parts[0] == "prefill");
     LOCKSTEP_CHECK(
         is_known && absl::SimpleAtoi(parts[1], &batch) && absl::SimpleAtoi(parts[2], &context),
-        "case '{}': expected decode:BxC, prefill:BxC or scenarios", name);
+        "case '{}': expected decode:BxC, prefill:BxC, scenarios or the name of one", name);
     const std::vector<uint32_t> lengths(batch, context);
     if (parts[0] == "prefill") {
       Measure(name, "ms", [&] { return 1e3 * Seconds(lengths, 1); });

@@ -203,10 +203,11 @@ __device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
   if (lane == 0) counts[size] = total;
 }
 
-// Fills num_keys and first_splits, by all threads of the block.
-template <int kHeadDim>
+// Fills num_keys and first_splits, by the threads that `sync` is a barrier of: the first two warps
+// at least.
+template <int kHeadDim, typename Sync>
 __device__ __forceinline__ void CountWork(const DecodeArguments& arguments,
-                                          const DecodeBlock<kHeadDim>& block) {
+                                          const DecodeBlock<kHeadDim>& block, const Sync& sync) {
   const int num_rows = static_cast<int>(arguments.params.num_rows);
   int* const num_keys = const_cast<int*>(block.NumKeys());
   int* const long_splits = const_cast<int*>(block.FirstLongSplits());
@@ -219,10 +220,10 @@ __device__ __forceinline__ void CountWork(const DecodeArguments& arguments,
     short_splits[row] = min(splits, kNumShortSplits);
     long_splits[row] = splits - short_splits[row];
   }
-  __syncthreads();
+  sync();
   if (threadIdx.x < 32) SumBefore(long_splits, num_rows, threadIdx.x);
   if (threadIdx.x / 32 == 1) SumBefore(short_splits, num_rows, threadIdx.x % 32);
-  __syncthreads();
+  sync();
 }
 
 }  // namespace lockstep::kernels

@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include "kernels/attention/decode_block.cuh"
-#include "kernels/attention/decode_warp.cuh"
+#include "kernels/attention/attend_item.cuh"
 #include "kernels/attention/paged_attention_cuda.h"
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/device/launch.cuh"
@@ -204,35 +203,6 @@ struct ArrivalQueue {
 };
 
 template <int kHeadDim, int kHalves>
-__device__ __forceinline__ void AttendItem(const DecodeArguments& arguments,
-                                           const DecodeBlock<kHeadDim>& block,
-                                           const DecodeItem& work,
-                                           MathWarp<kHeadDim, kHalves>& math, RingSlot& slot,
-                                           int& buffer) {
-  float* const scores = reinterpret_cast<float*>(block.shared + block.layout.scores);
-  for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
-    const int num_keys = min(work.key_end - key, static_cast<int>(kKeyTile));
-    const uint32_t tile = block.Tile(slot.stage);
-    const ScoreExchange exchange = {scores + buffer * arguments.group * kScoreStride};
-    ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
-    if (key == work.key_begin) math.Begin(block.Query(slot.stage), arguments.group);
-    if (math.warp * kKvBlockTokens < num_keys) {
-      float page_scores[2][4];
-      math.Score(tile + math.warp * KvTile<kHeadDim>::kPageBytes, page_scores);
-      exchange.template Store<kHalves>(page_scores, arguments.group, math.warp, math.lane);
-    }
-    ptx::SyncThreads(kMathBarrier, kMathThreads);
-    float tile_scores[8][4];
-    exchange.template Load<kHalves>(tile_scores, arguments.group, num_keys, math.lane);
-    math.Attend(tile_scores, arguments.exponent_scale, tile, num_keys);
-    __syncwarp();
-    if (math.lane == 0) ptx::Arrive(block.EmptyBarrier(slot.stage));
-    slot.Advance(arguments.num_stages);
-    buffer ^= 1;
-  }
-}
-
-template <int kHeadDim, int kHalves>
 __device__ void Compute(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
                         int warp, int lane) {
   MathWarp<kHeadDim, kHalves> math;
@@ -245,7 +215,7 @@ __device__ void Compute(const DecodeArguments& arguments, const DecodeBlock<kHea
     ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
     const DecodeItem work = Broadcast(block.Work(slot.stage), lane);
     if (work.num_splits != 0) {
-      AttendItem(arguments, block, work, math, slot, buffer);
+      AttendItem(arguments, block, work, math, slot, buffer, [](int, uint32_t) {});
       WriteItem(arguments, work, math);
     }
     arrivals.Receive(arguments, block, work.num_splits == 0 ? 0 : kArrivalTurns - 1);
@@ -286,7 +256,7 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
   }
   ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
-  CountWork(arguments, block);
+  CountWork(arguments, block, [] { __syncthreads(); });
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (warp == kCopyWarp) {

@@ -1,7 +1,7 @@
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/norm/layer_norm.h"
-#include "kernels/norm/row_norm.cuh"
+#include "kernels/norm/row_norm_cuda.h"
 
 namespace lockstep::kernels {
 namespace {

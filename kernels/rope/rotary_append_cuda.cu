@@ -1,9 +1,8 @@
-#include "kernels/core/device_math.cuh"
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
-#include "kernels/norm/row_norm.h"
 #include "kernels/rope/rotary_append_cuda.h"
+#include "kernels/rope/rotate_head.cuh"
 
 // A warp per token and head: q, k and v heads alike, in the order in which they lie in a row.
 namespace lockstep::kernels {
@@ -11,53 +10,6 @@ namespace {
 
 constexpr int kWarpsPerBlock = 4;
 constexpr int kMaxWords = kMaxDeviceRotaryHeadDim / 2;  // pairs of elements of a head
-
-// 1 / rms by the tree of kernels/norm/row_norm.h: element i goes to partial i mod 16, ascending.
-// Lane l computes partials 2 (l mod 8) and the next.
-__device__ __forceinline__ float HeadInverseRms(const uint32_t* words, int head_dim, float eps,
-                                                int lane) {
-  float even = 0.0f;
-  float odd = 0.0f;
-  for (int i = lane % 8; i < head_dim / 2; i += kNormPartials / 2) {
-    const float first = LowerBFloat16(words[i]);
-    const float second = UpperBFloat16(words[i]);
-    even = __fadd_rn(even, __fmul_rn(first, first));
-    odd = __fadd_rn(odd, __fmul_rn(second, second));
-  }
-#pragma unroll
-  for (int stride = 4; stride > 0; stride /= 2) {
-    even = __fadd_rn(even, __shfl_xor_sync(0xFFFFFFFFu, even, stride));
-    odd = __fadd_rn(odd, __shfl_xor_sync(0xFFFFFFFFu, odd, stride));
-  }
-  return DeviceInverseRms(__fadd_rn(even, odd), static_cast<float>(head_dim), eps);
-}
-
-struct RotatedPairs {
-  uint32_t first;   // elements i and i + 1
-  uint32_t second;  // elements i + head_dim / 2 and the next
-};
-
-// Norms (if `weight` is set), rotates and rounds the elements i, i + 1 and their partners.
-__device__ __forceinline__ RotatedPairs RotatePairs(const uint32_t* words, int i, int half,
-                                                    const float* weight, float inverse_rms,
-                                                    float2 cos, float2 sin) {
-  const uint32_t word = words[i / 2];
-  const uint32_t partner = words[(i + half) / 2];
-  float2 first = make_float2(LowerBFloat16(word), UpperBFloat16(word));
-  float2 second = make_float2(LowerBFloat16(partner), UpperBFloat16(partner));
-  if (weight != nullptr) {
-    const float2 first_weight = *reinterpret_cast<const float2*>(weight + i);
-    const float2 second_weight = *reinterpret_cast<const float2*>(weight + i + half);
-    first = make_float2(DeviceNormedValue(first.x, inverse_rms, first_weight.x),
-                        DeviceNormedValue(first.y, inverse_rms, first_weight.y));
-    second = make_float2(DeviceNormedValue(second.x, inverse_rms, second_weight.x),
-                         DeviceNormedValue(second.y, inverse_rms, second_weight.y));
-  }
-  return {PackBFloat16x2(DeviceRotatedFirst(first.x, second.x, cos.x, sin.x),
-                         DeviceRotatedFirst(first.y, second.y, cos.y, sin.y)),
-          PackBFloat16x2(DeviceRotatedSecond(first.x, second.x, cos.x, sin.x),
-                         DeviceRotatedSecond(first.y, second.y, cos.y, sin.y))};
-}
 
 __global__ __launch_bounds__(32 * kWarpsPerBlock) void RotaryAppendKernel(
     const RotaryAppendParams params) {
@@ -99,9 +51,9 @@ __global__ __launch_bounds__(32 * kWarpsPerBlock) void RotaryAppendKernel(
   const int64_t table_row = static_cast<int64_t>(params.positions[token]) * half;
   BFloat16* keys = is_query ? nullptr : DeviceKeys(params.kv, block, head - num_heads);
   for (int i = 2 * lane; i < half; i += 64) {
-    const float2 cos = *reinterpret_cast<const float2*>(params.cos + table_row + i);
-    const float2 sin = *reinterpret_cast<const float2*>(params.sin + table_row + i);
-    const RotatedPairs rotated = RotatePairs(words, i, half, weight, inverse_rms, cos, sin);
+    const RotaryFactors factors(params.cos + table_row, params.sin + table_row, weight, i, half);
+    const RotatedPairs rotated =
+        RotatePairs(words, i, half, weight != nullptr, inverse_rms, factors);
     if (is_query) {
       row[i / 2] = rotated.first;
       row[(i + half) / 2] = rotated.second;

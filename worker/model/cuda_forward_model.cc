@@ -70,8 +70,9 @@ CudaBatch CudaForwardModel::StageRows(const ForwardBatch& batch) {
   for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
     staging_.logits_tokens[i] = token_places_[batch.logits_tokens[i]];
   }
-  staged.logits_tokens = staging_.logits_tokens;
   staged.num_logits_rows = static_cast<int64_t>(batch.logits_tokens.size());
+  const bool wants_all = staged.num_chunks == 0 && staged.num_logits_rows == staged.num_tokens;
+  staged.logits_tokens = wants_all ? nullptr : staging_.logits_tokens;
   return staged;
 }
 

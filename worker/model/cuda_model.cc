@@ -46,6 +46,29 @@ class CudaOps final : public DecoderOps {
     return kernels::SwiGlu(parts_.stream, swiglu);
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
+  absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
+    const FusedLayers& fused = parts_.fused_layers;
+    if (batch_.num_chunks > 0 || num_tokens > fused.max_rows) return false;
+    const Workspace& workspace = parts_.workspace;
+    LOCKSTEP_RETURN_IF_ERROR(
+        kernels::DecodeLayers(parts_.stream, {.shape = fused.shape,
+                                              .layers = fused.layers,
+                                              .norm_eps = parts_.spec.norm_eps,
+                                              .attention_scale = parts_.spec.attention_scale,
+                                              .cos = parts_.rope_cos,
+                                              .sin = parts_.rope_sin,
+                                              .num_rows = num_tokens,
+                                              .positions = workspace.positions,
+                                              .kv_slots = workspace.kv_slots,
+                                              .block_tables = parts_.slots.block_tables,
+                                              .block_table_stride = parts_.slots.max_blocks,
+                                              .block_table_rows = batch_.decode_slots,
+                                              .embeddings = workspace.residual,
+                                              .residual = workspace.last_residual,
+                                              .delta = workspace.delta,
+                                              .scratch = fused.scratch}));
+    return true;
+  }
 
  private:
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {

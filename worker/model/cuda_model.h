@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ struct CudaModelOptions {
   // Refuse to serve where a row's bits depend on its batch mates. Off only in the test that plants
   // this fault in order to see that the schedule-invariance test finds it too.
   bool check_reduction_contract = true;
+  // Decode steps of up to so many rows run all layers in one kernel, if there is one for the shape;
+  // unset: where that is faster. Changes no bit.
+  std::optional<int64_t> max_fused_rows = std::nullopt;
   // Start each kernel while the one before it drains.
   bool overlap_launches = true;
   // Called from the loading thread with "weights" or "self-check" and the share that is done.

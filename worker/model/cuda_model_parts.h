@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/decoder/decode_layers.h"
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
 #include "kernels/gemm/cuda_gemm.h"
@@ -32,6 +33,14 @@ class OwnedCudaStream {
   CUstream_st* handle_ = nullptr;
 };
 
+// The one kernel for steps of few rows.
+struct FusedLayers {
+  int64_t max_rows = 0;  // 0: it is not used
+  kernels::DecodeLayersShape shape;
+  kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory
+  uint64_t* scratch = nullptr;
+};
+
 // Everything a CudaModel owns.
 struct CudaModel::Parts {
   OwnedCudaStream owned_stream;
@@ -58,6 +67,7 @@ struct CudaModel::Parts {
   float* rope_sin = nullptr;
   float* attention_partials = nullptr;
   uint32_t* attention_arrivals = nullptr;  // zero between calls
+  FusedLayers fused_layers;
 };
 
 }  // namespace lockstep::worker

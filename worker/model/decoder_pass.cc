@@ -34,6 +34,13 @@ absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
                                             .num_table_rows = spec.vocab_size,
                                             .num_rows = shape.num_tokens,
                                             .size = spec.hidden_size}));
+  if (logits_tokens == nullptr && shape.num_logits_rows == shape.num_tokens) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool done, ops_.RunLayers(shape.num_tokens));
+    if (done) {
+      return ComputeLogits({shape.num_tokens, workspace.last_residual, workspace.attention},
+                           logits);
+    }
+  }
   for (int64_t layer = 0; layer + 1 < spec.num_layers; ++layer) {
     LOCKSTEP_RETURN_IF_ERROR(ComputeAttention(layer, shape.num_tokens, /*attends=*/true));
     LOCKSTEP_RETURN_IF_ERROR(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include <cstdint>
 
@@ -40,6 +41,10 @@ class DecoderOps {
                                  const kernels::SwiGluParams& swiglu) = 0;
   // K and V of one layer.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
+  // All layers of a batch that wants the logits of all its tokens at once, for backends that have a
+  // quicker way: from workspace.residual to workspace.last_residual and workspace.delta, what is
+  // left to add to it. False: nothing was done.
+  virtual absl::StatusOr<bool> RunLayers(int64_t /*num_tokens*/) { return false; }
 };
 
 // Sizes of one batch whose inputs are in the workspace.

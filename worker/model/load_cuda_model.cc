@@ -114,6 +114,45 @@ absl::Status LoadWeights(const std::string& path, ModelFamily family,
   return absl::OkStatus();
 }
 
+void ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  FusedLayers& fused = parts.fused_layers;
+  fused.shape = {.num_layers = spec.num_layers,
+                 .hidden_size = spec.hidden_size,
+                 .intermediate_size = spec.intermediate_size,
+                 .num_heads = spec.num_heads,
+                 .num_kv_heads = spec.num_kv_heads,
+                 .head_dim = spec.head_dim};
+  const int64_t wanted_rows =
+      options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
+  fused.max_rows = std::min<int64_t>(
+      {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
+}
+
+absl::Status UploadFusedLayers(Parts& parts) {
+  if (parts.fused_layers.max_rows == 0) return absl::OkStatus();
+  std::vector<kernels::DecodeLayer> layers;
+  for (const LayerWeights& weights : parts.weights.layers) {
+    const auto index = static_cast<int64_t>(layers.size());
+    layers.push_back({.attention_norm = weights.attention_norm,
+                      .qkv = weights.qkv.data,
+                      .qkv_bias = weights.qkv_bias,
+                      .q_norm = weights.q_norm,
+                      .k_norm = weights.k_norm,
+                      .attention_output = weights.attention_output.data,
+                      .attention_output_bias = weights.attention_output_bias,
+                      .mlp_norm = weights.mlp_norm,
+                      .gate_up = weights.gate_up.data,
+                      .gate_up_bias = weights.gate_up_bias,
+                      .down = weights.down.data,
+                      .down_bias = weights.down_bias,
+                      .kv = parts.kv_pool.Layer(index).data});
+  }
+  return kernels::CudaStatus(cudaMemcpy(parts.fused_layers.layers, layers.data(),
+                                        layers.size() * sizeof(layers[0]), cudaMemcpyHostToDevice),
+                             "pointers of the layers");
+}
+
 absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   const int64_t max_slots = options.max_slots;
@@ -134,6 +173,11 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
         max_slots, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.max_context_tokens));
     parts.attention_arrivals =
         arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, spec.num_kv_heads));
+    if (parts.fused_layers.max_rows > 0) {
+      parts.fused_layers.layers = arena.Take<kernels::DecodeLayer>(spec.num_layers);
+      parts.fused_layers.scratch = arena.Take<uint64_t>(
+          kernels::DecodeLayersScratchWords(parts.fused_layers.shape, spec.max_context_tokens));
+    }
   };
   lay_out();
   LOCKSTEP_RETURN_IF_ERROR(CommitToDevice("state of the slots", parts.state_memory)(arena));
@@ -258,11 +302,13 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
       parts->workspace,
       Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
                         CommitToDevice("workspace of a step", parts->workspace_memory)));
+  ChooseFusedLayers(options, *parts);
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(*parts));
   if (options.progress) options.progress("self-check", 0.0);
   LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateKvPool(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(UploadFusedLayers(*parts));
 
   auto model = std::make_unique<CudaModel>(std::move(parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,

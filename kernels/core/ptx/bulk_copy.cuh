@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/core/ptx/cache_policy.cuh"
+
 // One function per instruction; PTX ISA 9.0, "cp.async.bulk" and what its users need beside it.
 namespace lockstep::kernels::ptx {
 
@@ -13,6 +15,15 @@ __device__ __forceinline__ void CopyBulk(uint32_t shared_address, const void* gl
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(shared_address),
       "l"(global), "r"(num_bytes), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void CopyBulk(uint32_t shared_address, const void* global,
+                                         uint32_t num_bytes, uint32_t barrier, CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(shared_address),
+      "l"(global), "r"(num_bytes), "r"(barrier), "l"(static_cast<uint64_t>(policy))
       : "memory");
 }
 

@@ -29,6 +29,30 @@ __device__ __forceinline__ void CopyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Accesses to global memory that other blocks make at the same time: 8 bytes are whole, nothing is
+// ordered.
+__device__ __forceinline__ void StoreRelaxed(uint64_t* global, uint64_t value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(global), "l"(value) : "memory");
+}
+__device__ __forceinline__ void StoreRelaxed(uint64_t* global, ulonglong2 values) {
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(global), "l"(values.x),
+               "l"(values.y)
+               : "memory");
+}
+__device__ __forceinline__ ulonglong2 LoadRelaxed2(const uint64_t* global) {
+  ulonglong2 values;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(values.x), "=l"(values.y)
+               : "l"(global)
+               : "memory");
+  return values;
+}
+
+// The 128 bytes around an address, as far as the second-level cache.
+__device__ __forceinline__ void PrefetchToL2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // Programmatic dependent launch. Before the wait a kernel may only touch what no kernel before it
 // in the stream writes; without a predecessor that allows it, the wait returns at once.
 __device__ __forceinline__ void WaitForPredecessor() {

@@ -4,17 +4,12 @@
 
 #include <cstdint>
 
+#include "kernels/core/ptx/cache_policy.cuh"
+
 // One function per instruction; PTX ISA 9.0, "cp.async.bulk.tensor": a box of a matrix that a
 // tensor map describes, copied by the copy engine. Elements outside the matrix arrive as zero and
 // count as bytes all the same.
 namespace lockstep::kernels::ptx {
-
-// How long the second-level cache should keep what is read, as createpolicy encodes it.
-enum class CachePolicy : uint64_t {
-  kEvictFirst = 0x12F0000000000000,
-  kEvictNormal = 0x1000000000000000,
-  kEvictLast = 0x14F0000000000000,
-};
 
 // True in one lane of a warp that has all its lanes here. Instructions of the copy engine take
 // their operands from registers that a warp shares: behind this test the compiler need not search

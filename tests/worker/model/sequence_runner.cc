@@ -6,16 +6,25 @@
 #include "common/check.h"
 
 namespace lockstep::worker {
+namespace {
+
+std::vector<BlockId> BlocksFor(const ForwardModelInfo& info, size_t num_tokens, BlockId first,
+                               BlockId stride) {
+  std::vector<BlockId> blocks;
+  for (size_t i = 0; i * info.block_size_tokens < num_tokens; ++i) {
+    blocks.push_back(first + static_cast<BlockId>(i) * stride);
+    LOCKSTEP_CHECK(blocks.back() < info.num_blocks, "the test's pool is too small");
+  }
+  return blocks;
+}
+
+}  // namespace
 
 SequenceRunner::SequenceRunner(ForwardModel& model, std::span<const TokenId> tokens,
                                BlockId first_block, BlockId block_stride)
-    : model_(model), tokens_(tokens.begin(), tokens.end()) {
-  const size_t block_size = model.info().block_size_tokens;
-  for (size_t i = 0; i < (tokens.size() + block_size - 1) / block_size; ++i) {
-    blocks_.push_back(first_block + static_cast<BlockId>(i) * block_stride);
-    LOCKSTEP_CHECK(blocks_.back() < model.info().num_blocks, "the test's pool is too small");
-  }
-}
+    : model_(model),
+      tokens_(tokens.begin(), tokens.end()),
+      blocks_(BlocksFor(model.info(), tokens.size(), first_block, block_stride)) {}
 
 std::vector<float> SequenceRunner::RunInStepsOf(uint32_t step_length) {
   std::vector<uint32_t> lengths;
@@ -43,6 +52,31 @@ std::vector<float> SequenceRunner::RunInSteps(std::span<const uint32_t> step_len
   }
   LOCKSTEP_CHECK(position == tokens_.size(), "steps of {} tokens for {}", position, tokens_.size());
   return logits;
+}
+
+TokenId BestToken(std::span<const float> logits) {
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+std::vector<TokenId> DecodeGreedily(ForwardModel& model, std::span<const TokenId> prompt,
+                                    size_t num_tokens) {
+  const std::vector<BlockId> blocks =
+      BlocksFor(model.info(), prompt.size() + num_tokens, /*first=*/0, /*stride=*/1);
+  std::vector<float> logits(model.info().vocab_size);
+  std::vector<TokenId> text;
+  std::span<const TokenId> step = prompt;
+  uint32_t position = 0;
+  while (text.size() < num_tokens) {
+    const uint32_t length = static_cast<uint32_t>(step.size());
+    const uint32_t last = length - 1;
+    const ForwardRow row = {
+        .first_token = 0, .num_tokens = length, .first_position = position, .block_table = blocks};
+    model.Forward({.token_ids = step, .rows = {&row, 1}, .logits_tokens = {&last, 1}}, logits);
+    position += length;
+    text.push_back(BestToken(logits));
+    step = std::span(text).last(1);
+  }
+  return text;
 }
 
 }  // namespace lockstep::worker

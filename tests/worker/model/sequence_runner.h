@@ -27,4 +27,11 @@ class SequenceRunner {
   std::vector<BlockId> blocks_;
 };
 
+// The lowest id of equals.
+TokenId BestToken(std::span<const float> logits);
+
+// What the model chooses after `prompt`, each token fed back; uses the first blocks.
+std::vector<TokenId> DecodeGreedily(ForwardModel& model, std::span<const TokenId> prompt,
+                                    size_t num_tokens);
+
 }  // namespace lockstep::worker

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "common/ids.h"
+#include "kernels/core/bfloat16.h"
+#include "kernels/device/cuda_stream.h"
+#include "kernels/kv_cache/paged_kv.h"
+
+// All layers of a decoder for a few decode rows in one CUDA kernel. A step of one row is short
+// against what a kernel costs to start and to end: here the blocks stay, weights keep streaming
+// while results travel, and blocks hand results to each other word by word
+// (docs/decisions/0002-decode-layers.md). Every output is that of the ops one after the other
+// (RmsNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu), bit for bit.
+namespace lockstep::kernels {
+
+// Device pointers of one layer; matrices are row-major [outputs, inputs]. Null: no such part.
+struct DecodeLayer {
+  const float* attention_norm = nullptr;         // [hidden_size]
+  const BFloat16* qkv = nullptr;                 // [q_size + 2 * kv_size, hidden_size]
+  const float* qkv_bias = nullptr;               // [q_size + 2 * kv_size]
+  const float* q_norm = nullptr;                 // [head_dim]
+  const float* k_norm = nullptr;                 // [head_dim]
+  const BFloat16* attention_output = nullptr;    // [hidden_size, q_size]
+  const float* attention_output_bias = nullptr;  // [hidden_size]
+  const float* mlp_norm = nullptr;               // [hidden_size]
+  const BFloat16* gate_up = nullptr;             // [2 * intermediate_size, hidden_size]
+  const float* gate_up_bias = nullptr;           // [2 * intermediate_size]
+  const BFloat16* down = nullptr;                // [hidden_size, intermediate_size]
+  const float* down_bias = nullptr;              // [hidden_size]
+  BFloat16* kv = nullptr;                        // the layer's PagedKv::data
+};
+
+struct DecodeLayersShape {
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+
+  constexpr int64_t q_size() const { return num_heads * head_dim; }
+  constexpr int64_t qkv_size() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+};
+
+inline constexpr int64_t kMaxDecodeLayersRows = 4;
+
+// How many rows one call takes, at most kMaxDecodeLayersRows; 0: the shape has no such kernel.
+int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape);
+
+// Up to how many rows a call has been seen to be faster than the ops (docs/performance.md).
+int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape);
+
+// 8-byte words of scratch memory, zero before the first call, for rows of up to `max_keys` keys. It
+// belongs to the calls alone, which follow each other on one stream.
+int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_keys);
+
+struct DecodeLayersParams {
+  DecodeLayersShape shape;
+  const DecodeLayer* layers = nullptr;  // [num_layers], device memory
+  float norm_eps = 0.0f;
+  float attention_scale = 1.0f;
+  const float* cos = nullptr;  // [max_positions, head_dim / 2]
+  const float* sin = nullptr;
+  int64_t num_rows = 0;                   // 1 .. DecodeLayersMaxRows(shape)
+  const uint32_t* positions = nullptr;    // [num_rows], or kNoPosition: padding
+  const uint64_t* kv_slots = nullptr;     // [num_rows], or kNoKvSlot
+  const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
+  int64_t block_table_stride = 0;
+  const uint32_t* block_table_rows = nullptr;  // [num_rows]
+  const BFloat16* embeddings = nullptr;        // [num_rows, hidden_size]
+  BFloat16* residual = nullptr;                // out, [num_rows, hidden_size]; not the embeddings
+  BFloat16* delta = nullptr;                   // out, the last layer's MLP, not yet added
+  uint64_t* scratch = nullptr;
+};
+
+absl::Status DecodeLayers(const CudaStream& stream, const DecodeLayersParams& params);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attend_item.cuh"
+#include "kernels/decoder/layers_block.cuh"
+#include "kernels/decoder/tagged_words.cuh"
+#include "kernels/kv_cache/device_paged_kv.h"
+#include "kernels/rope/rotate_head.cuh"
+
+namespace lockstep::kernels {
+
+inline constexpr int kFoldAtOnce = 6;  // partial results that a thread requests together
+
+// How far a block has come with its keys and values.
+struct AttentionProgress {
+  RingSlot slot;
+  int score_buffer = 0;
+};
+
+// By all consumers: from the words of q, k and v to those of the attention. The items are those of
+// paged decode attention, dealt out to the blocks in turn; the block with the first split of a row
+// and KV head folds them all.
+template <int kHeadDim>
+class LayerAttention {
+ public:
+  // tag: of the layer at hand. `progress` outlives the object.
+  __device__ LayerAttention(const LayersBlock<kHeadDim>& block, uint32_t tag,
+                            AttentionProgress& progress)
+      : block_(block),
+        tag_(tag),
+        progress_(progress),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
+    const DecodeArguments& arguments = block_.Attention();
+    const int num_items = block_.Kv().NumItems(arguments);
+    ClearPaddingRows();
+    for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
+      const DecodeItem work = FindWork(arguments, block_.Kv(), item);
+      const bool has_new_key = work.key_end == block_.Kv().NumKeys()[work.row];
+      const int num_heads = arguments.group + (has_new_key ? 2 : 0);
+      for (int head = warp_; head < num_heads; head += kConsumerWarps) {
+        PrepareHead(layer, work, head);
+      }
+      SyncConsumers();
+      if (warp_ < kMathWarps) {
+        AttendTiles(work, has_new_key);
+      } else {
+        for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
+          progress_.slot.Advance(arguments.num_stages);
+        }
+      }
+      SyncConsumers();
+    }
+    for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
+      const DecodeItem work = FindWork(arguments, block_.Kv(), item);
+      if (work.num_splits > 1 && work.key_begin == 0) FoldSplits(work);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void ClearPaddingRows() const {
+    const int row_words = block_.QSize() / 2;
+    for (int row = 0; row < block_.NumRows(); ++row) {
+      if (block_.Kv().NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;
+      uint64_t* const to = block_.Words(block_.Offsets().attention) + row * row_words;
+      for (int i = 2 * threadIdx.x; i < row_words; i += 2 * kConsumerThreads) {
+        StoreTagged(to + i, 0, 0, tag_);
+      }
+    }
+  }
+
+  // Of the item's row: query heads, then the new key, then the new value. What rotary_append.h
+  // does, by one warp; a query goes to where the item's first tile expects it.
+  __device__ __forceinline__ void PrepareHead(const DecodeLayer& layer, const DecodeItem& work,
+                                              int head) const {
+    constexpr int kWords = kHeadDim / 2;
+    const int group = block_.Attention().group;
+    const int num_heads = static_cast<int>(block_.Params().shape.num_heads);
+    const int num_kv_heads = static_cast<int>(block_.Params().shape.num_kv_heads);
+    const bool is_query = head < group;
+    const bool is_key = head == group;
+    const int row_head = is_query ? work.kv_head * group + head
+                         : is_key ? num_heads + work.kv_head
+                                  : num_heads + num_kv_heads + work.kv_head;
+    uint32_t* const words =
+        reinterpret_cast<uint32_t*>(block_.shared + block_.Memory().head_words) + warp_ * kWords;
+    const uint64_t* const from =
+        block_.Words(block_.Offsets().qkv) + work.row * (block_.QkvSize() / 2) + row_head * kWords;
+    // All that does not depend on the words, before they are waited for.
+    constexpr int kHalf = kHeadDim / 2;
+    static_assert(kHalf <= 64);  // two elements for each lane
+    const uint64_t kv_slot = block_.Params().kv_slots[work.row];
+    const int64_t table_row = static_cast<int64_t>(block_.Params().positions[work.row]) * kHalf;
+    const float* const weight = is_query ? layer.q_norm : is_key ? layer.k_norm : nullptr;
+    const int element = 2 * lane_ < kHalf ? 2 * lane_ : 0;
+    const RotaryFactors factors(block_.Params().cos + table_row, block_.Params().sin + table_row,
+                                weight, element, kHalf);
+    __syncwarp();
+    LoadTaggedPairs<1>(
+        tag_, [&](int) { return 2 * lane_ < kWords ? from + 2 * lane_ : nullptr; },
+        [&](int, uint32_t first, uint32_t second) {
+          words[2 * lane_] = first;
+          words[2 * lane_ + 1] = second;
+        });
+    __syncwarp();
+    PagedKv kv = block_.Attention().params.kv;
+    kv.data = layer.kv;
+    const auto kv_block = static_cast<int64_t>(kv_slot / kKvBlockTokens);
+    const int block_token = static_cast<int>(kv_slot % kKvBlockTokens);
+    if (!is_query && !is_key) {
+      uint32_t* const to = reinterpret_cast<uint32_t*>(block_.shared + block_.Memory().new_value);
+      BFloat16* const values = DeviceValues(kv, kv_block, work.kv_head);
+      for (int i = lane_; i < kWords; i += 32) {
+        to[i] = words[i];
+        *reinterpret_cast<uint32_t*>(values + DeviceKvOffset(block_token, 2 * i, kHeadDim)) =
+            words[i];
+      }
+      return;
+    }
+    const float inverse_rms =
+        weight == nullptr ? 0.0f : HeadInverseRms(words, kHeadDim, block_.Params().norm_eps, lane_);
+    if (2 * lane_ >= kHalf) return;
+    uint32_t* const to = reinterpret_cast<uint32_t*>(
+        block_.shared +
+        (is_query ? block_.Kv().layout.queries +
+                        progress_.slot.stage * block_.Kv().layout.query_bytes + head * kHeadDim * 2
+                  : block_.Memory().new_key));
+    const RotatedPairs rotated =
+        RotatePairs(words, element, kHalf, weight != nullptr, inverse_rms, factors);
+    to[element / 2] = rotated.first;
+    to[(element + kHalf) / 2] = rotated.second;
+    if (is_query) return;
+    BFloat16* const keys = DeviceKeys(kv, kv_block, work.kv_head);
+    *reinterpret_cast<uint32_t*>(keys + DeviceKvOffset(block_token, element, kHeadDim)) =
+        rotated.first;
+    *reinterpret_cast<uint32_t*>(keys + DeviceKvOffset(block_token, element + kHalf, kHeadDim)) =
+        rotated.second;
+  }
+
+  // The copy engine brought the page as it was before this step.
+  __device__ __forceinline__ void PatchTile(uint32_t tile, int key) const {
+    constexpr int kWords = kHeadDim / 2;
+    unsigned char* const page = block_.shared + (tile - block_.address) +
+                                key % kKeyTile / kKvBlockTokens * KvTile<kHeadDim>::kPageBytes;
+    const uint32_t* const new_key =
+        reinterpret_cast<const uint32_t*>(block_.shared + block_.Memory().new_key);
+    const uint32_t* const new_value =
+        reinterpret_cast<const uint32_t*>(block_.shared + block_.Memory().new_value);
+    for (int i = threadIdx.x; i < 2 * kWords; i += kMathThreads) {
+      const int word = i % kWords;
+      const int offset = 2 * DeviceKvOffset(key % kKvBlockTokens, 2 * word, kHeadDim);
+      if (i < kWords) {
+        *reinterpret_cast<uint32_t*>(page + offset) = new_key[word];
+      } else {
+        *reinterpret_cast<uint32_t*>(page + KvTile<kHeadDim>::kHalfBytes + offset) =
+            new_value[word];
+      }
+    }
+    ptx::FenceAsyncProxy();
+    ptx::SyncThreads(kMathBarrier, kMathThreads);
+  }
+
+  __device__ __forceinline__ void AttendTiles(const DecodeItem& work, bool has_new_key) {
+    const DecodeArguments& arguments = block_.Attention();
+    const int new_key = work.key_end - 1;
+    MathWarp<kHeadDim, 1> math = {};
+    math.warp = warp_;
+    math.lane = lane_;
+    AttendItem(arguments, block_.Kv(), work, math, progress_.slot, progress_.score_buffer,
+               [&](int key, uint32_t tile) {
+                 if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
+               });
+    const float sum = SumOverQuad(math.rows[0].sum);
+    if (work.num_splits == 1) {
+      const float reciprocal = __frcp_rn(sum);
+      uint64_t* const to = OutputWords(work);
+      math.ForOutputs(arguments.group, [&](int, int row, int column, float first, float second) {
+        StoreTagged(to + (row * kHeadDim + column) / 2, FinishPair(first, second, reciprocal),
+                    tag_);
+      });
+      return;
+    }
+    uint64_t* const partial = Partial(work.slot);
+    math.ForOutputs(arguments.group, [&](int, int row, int column, float first, float second) {
+      StoreTagged(partial + row * kHeadDim + column, __float_as_uint(first),
+                  __float_as_uint(second), tag_);
+    });
+    const int row = lane_ / 4;
+    if (warp_ == 0 && lane_ % 4 == 0 && row < arguments.group) {
+      StoreTagged(partial + arguments.group * kHeadDim + 2 * row, __float_as_uint(math.rows[0].max),
+                  __float_as_uint(sum), tag_);
+    }
+  }
+
+  __device__ __forceinline__ uint64_t* Partial(int slot) const {
+    return block_.Words(block_.Offsets().partials) +
+           static_cast<int64_t>(slot) * PartialStride(block_.Attention().group, kHeadDim);
+  }
+  __device__ __forceinline__ uint64_t* OutputWords(const DecodeItem& work) const {
+    return block_.Words(block_.Offsets().attention) + work.row * (block_.QSize() / 2) +
+           work.kv_head * block_.Attention().group * (kHeadDim / 2);
+  }
+
+  // Folds the partials of all splits, ascending, by the block that has the first one.
+  __device__ __forceinline__ void FoldSplits(const DecodeItem& work) const {
+    const DecodeArguments& arguments = block_.Attention();
+    constexpr int kQuads = kHeadDim / 4;
+    const int64_t split_stride =
+        block_.Params().shape.num_kv_heads * PartialStride(arguments.group, kHeadDim);
+    const uint64_t* const partial = Partial(work.first_slot);
+    for (int i = threadIdx.x; i < arguments.group * kQuads; i += kConsumerThreads) {
+      const uint64_t* const values = partial + 4 * i;
+      const uint64_t* const states = partial + arguments.group * kHeadDim + 2 * (i / kQuads);
+      SoftmaxRow row;
+      float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      for (int base = 0; base < work.num_splits; base += kFoldAtOnce) {
+        float2 open[3] = {};
+        LoadTaggedPairs<3 * kFoldAtOnce>(
+            tag_,
+            [&](int j) -> const uint64_t* {
+              const int split = base + j / 3;
+              if (split >= work.num_splits) return nullptr;
+              return (j % 3 == 2 ? states : values + j % 3 * 2) + split * split_stride;
+            },
+            [&](int j, uint32_t first, uint32_t second) {
+              open[j % 3] = make_float2(__uint_as_float(first), __uint_as_float(second));
+              if (j % 3 != 2) return;
+              const PartialFold fold(row.max, open[2].x, arguments.exponent_scale);
+              row.max = fold.max;
+              row.sum = fold(row.sum, open[2].y);
+              sums = make_float4(fold(sums.x, open[0].x), fold(sums.y, open[0].y),
+                                 fold(sums.z, open[1].x), fold(sums.w, open[1].y));
+            });
+      }
+      const float reciprocal = __frcp_rn(row.sum);
+      StoreTagged(OutputWords(work) + 2 * i, FinishPair(sums.x, sums.y, reciprocal),
+                  FinishPair(sums.z, sums.w, reciprocal), tag_);
+    }
+  }
+
+  const LayersBlock<kHeadDim> block_;
+  const uint32_t tag_;
+  AttentionProgress& progress_;
+  const int warp_;
+  const int lane_;
+};
+
+}  // namespace lockstep::kernels

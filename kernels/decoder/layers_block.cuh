@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/decode_block.cuh"
+#include "kernels/core/ptx/bulk_copy.cuh"
+#include "kernels/core/ptx/registers.cuh"
+#include "kernels/decoder/decode_layers.h"
+#include "kernels/decoder/decode_layers_plan.h"
+#include "kernels/decoder/weight_ring.cuh"
+
+// The blocks of the DecodeLayers kernel: their warps, their shared memory, and what all warps know.
+namespace lockstep::kernels {
+
+inline constexpr int kWeightWarp = kConsumerWarps;
+inline constexpr int kKvWarp = kConsumerWarps + 1;
+inline constexpr int kPrefetchWarp = kConsumerWarps + 2;
+inline constexpr int kThreads = kConsumerThreads + 128;
+inline constexpr int kConsumerRegisters = 232;
+inline constexpr int kProducerRegisters = 40;
+inline constexpr int kConsumerBarrier = 2;
+inline constexpr int kAttentionBarrier = 3;  // consumers and the warp that fetches keys and values
+static_assert(kMathBarrier == 1 && kMathWarps <= kConsumerWarps);
+
+inline constexpr int kArgumentBytes = 1024;
+
+// Byte offsets in shared memory.
+template <int kHeadDim>
+struct DecodeLayersMemory {
+  __host__ __device__ DecodeLayersMemory(const DecodeLayersShape& shape, int num_rows,
+                                         int num_kv_stages, int num_weight_stages)
+      : kv(static_cast<int>(num_rows), static_cast<int>(shape.num_heads / shape.num_kv_heads),
+           num_kv_stages),
+        hidden_row_bytes(static_cast<int>(2 * shape.hidden_size) + 16),
+        wide_row_bytes(static_cast<int>(2 * (shape.q_size() > shape.intermediate_size
+                                                 ? shape.q_size()
+                                                 : shape.intermediate_size)) +
+                       16),
+        normed((kv.end + 15) / 16 * 16),
+        wide(normed + num_rows * hidden_row_bytes),
+        residual(wide + num_rows * wide_row_bytes),
+        head_words(residual + num_rows * hidden_row_bytes),
+        new_key(head_words + kConsumerWarps * kHeadDim * 2),
+        new_value(new_key + kHeadDim * 2),
+        zero(new_value + kHeadDim * 2),
+        warp_sums(zero + 16),
+        barriers(warp_sums + 2 * kConsumerWarps * 4),
+        numbers(barriers + kMaxWeightStages * 16),
+        arguments(numbers + kMaxWeightStages * 4),
+        weights(arguments + kArgumentBytes),
+        end(weights + num_weight_stages * kStageBytes + 2 * kRunColumns) {}
+
+  DecodeShared<kHeadDim> kv;
+  int hidden_row_bytes;
+  int wide_row_bytes;
+  int normed;      // [num_rows] rows of hidden_row_bytes: input of qkv and gate_up
+  int wide;        // [num_rows] rows of wide_row_bytes: input of the other two products
+  int residual;    // [num_rows] rows of hidden_row_bytes
+  int head_words;  // [kConsumerWarps][kHeadDim] bf16
+  int new_key;     // [kHeadDim] bf16, of the row's own token
+  int new_value;
+  int zero;       // 16 bytes
+  int warp_sums;  // [2][kConsumerWarps] fp32
+  int barriers;   // [kMaxWeightStages] full, empty
+  int numbers;    // [kMaxWeightStages] uint32: what is in the stages
+  int arguments;  // DecodeLayersArguments
+  int weights;    // [num_weight_stages] stages, and a run that is fetched for nothing
+  int end;
+};
+
+template <int kHeadDim>
+struct DecodeLayersArguments {
+  DecodeLayersParams params;
+  DecodeArguments attention;
+  DecodeLayersMemory<kHeadDim> memory;
+  DecodeLayersWords words;
+  int num_weight_stages;
+};
+static_assert(sizeof(DecodeLayersArguments<128>) <= kArgumentBytes);
+
+// What all warps of a block know. The arguments are a copy in shared memory.
+template <int kHeadDim>
+struct LayersBlock {
+  // Whatever is computed from the members is computed anew behind this. Otherwise the compiler
+  // keeps all that does not change from layer to layer in registers, and then lacks them in the
+  // products.
+  __device__ __forceinline__ void Forget() {
+    ptx::ForgetOrigin(arguments);
+    ptx::ForgetOrigin(shared);
+    ptx::ForgetOrigin(address);
+    __builtin_assume(__isShared(arguments));
+    __builtin_assume(__isShared(shared));
+  }
+
+  __device__ __forceinline__ const DecodeLayersParams& Params() const { return arguments->params; }
+  __device__ __forceinline__ const DecodeArguments& Attention() const {
+    return arguments->attention;
+  }
+  __device__ __forceinline__ const DecodeLayersMemory<kHeadDim>& Memory() const {
+    return arguments->memory;
+  }
+  __device__ __forceinline__ const DecodeLayersWords& Offsets() const { return arguments->words; }
+  __device__ __forceinline__ DecodeBlock<kHeadDim> Kv() const {
+    return {arguments->memory.kv, shared, address};
+  }
+  __device__ __forceinline__ WeightRing Ring() const {
+    return {address + arguments->memory.weights, address + arguments->memory.barriers,
+            arguments->num_weight_stages,
+            reinterpret_cast<volatile uint32_t*>(shared + arguments->memory.numbers)};
+  }
+  __device__ __forceinline__ int NumRows() const { return static_cast<int>(Params().num_rows); }
+  __device__ __forceinline__ int Hidden() const {
+    return static_cast<int>(Params().shape.hidden_size);
+  }
+  __device__ __forceinline__ int Intermediate() const {
+    return static_cast<int>(Params().shape.intermediate_size);
+  }
+  __device__ __forceinline__ int QSize() const { return static_cast<int>(Params().shape.q_size()); }
+  __device__ __forceinline__ int QkvSize() const {
+    return static_cast<int>(Params().shape.qkv_size());
+  }
+  __device__ __forceinline__ BlockProduct Qkv(const DecodeLayer& layer) const {
+    return {layer.qkv, QkvSize(), Hidden(), false};
+  }
+  __device__ __forceinline__ BlockProduct AttentionOutput(const DecodeLayer& layer) const {
+    return {layer.attention_output, Hidden(), QSize(), false};
+  }
+  __device__ __forceinline__ BlockProduct GateUp(const DecodeLayer& layer) const {
+    return {layer.gate_up, Intermediate(), Hidden(), true};
+  }
+  __device__ __forceinline__ BlockProduct Down(const DecodeLayer& layer) const {
+    return {layer.down, Hidden(), Intermediate(), false};
+  }
+  __device__ __forceinline__ uint64_t* Words(int64_t offset) const {
+    return Params().scratch + offset;
+  }
+
+  const DecodeLayersArguments<kHeadDim>* arguments;
+  unsigned char* shared;
+  uint32_t address;  // of `shared`
+};
+
+__device__ __forceinline__ void SyncConsumers() {
+  ptx::SyncThreads(kConsumerBarrier, kConsumerThreads);
+}
+
+}  // namespace lockstep::kernels

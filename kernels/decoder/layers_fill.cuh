@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/ptx/memory.cuh"
+#include "kernels/decoder/layers_block.cuh"
+#include "kernels/kv_cache/device_paged_kv.h"
+
+// The warps that fetch what the layers read: they know every layer from the start and run ahead as
+// far as their rings reach.
+namespace lockstep::kernels {
+
+// Keys and values of the tokens before this step, for the items of this block, layer after layer.
+template <int kHeadDim>
+__device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
+  constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
+  const DecodeLayersParams& params = block.Params();
+  const DecodeArguments& attention = block.Attention();
+  const int num_items = block.Kv().NumItems(attention);
+  RingSlot slot;
+  for (int64_t layer = 0; layer < params.shape.num_layers; ++layer) {
+    PagedKv kv = attention.params.kv;
+    kv.data = params.layers[layer].kv;
+    for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
+      const DecodeItem work = FindWork(attention, block.Kv(), item);
+      const BlockId* pages = params.block_tables +
+                             params.block_table_rows[work.row] * params.block_table_stride +
+                             work.key_begin / kKvBlockTokens;
+      const int num_pages = (work.key_end - work.key_begin + kKvBlockTokens - 1) / kKvBlockTokens;
+      for (int page = 0; page < num_pages; page += kKeyTilePages) {
+        const int tile_pages = min(num_pages - page, kKeyTilePages);
+        const BlockId source = lane < tile_pages ? pages[page + lane] : 0;
+        const uint32_t full = block.Kv().FullBarrier(slot.stage);
+        ptx::WaitBarrier(block.Kv().EmptyBarrier(slot.stage), slot.phase ^ 1);
+        if (lane == 0) ptx::ArriveExpectBytes(full, tile_pages * kPageBytes);
+        __syncwarp();
+        if (lane < tile_pages) {
+          ptx::CopyBulk(block.Kv().Tile(slot.stage) + lane * kPageBytes,
+                        DeviceKeys(kv, source, work.kv_head), kPageBytes, full);
+        }
+        slot.Advance(attention.num_stages);
+      }
+    }
+  }
+}
+
+template <int kHeadDim>
+__device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
+  StagePosition position;
+  for (int64_t layer = 0; layer < block.Params().shape.num_layers; ++layer) {
+    const DecodeLayer& weights = block.Params().layers[layer];
+    block.Ring().Fill(block.Qkv(weights), position);
+    block.Ring().Fill(block.AttentionOutput(weights), position);
+    block.Ring().Fill(block.GateUp(weights), position);
+    block.Ring().Fill(block.Down(weights), position);
+  }
+}
+
+// Brings the norm weights of one layer for each block closer: everybody will wait for them.
+__device__ __forceinline__ void PrefetchNormWeights(const DecodeLayersParams& params, int lane) {
+  const auto prefetch = [lane](const float* from, int64_t size) {
+    if (from == nullptr) return;
+    for (int64_t i = 32 * lane; i < size; i += 32 * 32) ptx::PrefetchToL2(from + i);
+  };
+  for (int64_t layer = blockIdx.x; layer < params.shape.num_layers; layer += gridDim.x) {
+    const DecodeLayer& weights = params.layers[layer];
+    prefetch(weights.attention_norm, params.shape.hidden_size);
+    prefetch(weights.mlp_norm, params.shape.hidden_size);
+    prefetch(weights.q_norm, params.shape.head_dim);
+    prefetch(weights.k_norm, params.shape.head_dim);
+  }
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "common/status.h"
+#include "kernels/norm/row_norm.cuh"
+
+// What the launchers of RMSNorm and LayerNorm share.
+namespace lockstep::kernels {
+
+inline constexpr int kMaxRowSize = 2 * kRowGroup * kMaxRowThreads;
+
+inline absl::Status CheckRowSize(const char* op, int64_t size) {
+  if (size > 0 && size % kRowGroup == 0 && size <= kMaxRowSize) return absl::OkStatus();
+  return InvalidArgument("{}: the row size must be a multiple of {} up to {}, got {}", op,
+                         kRowGroup, kMaxRowSize, size);
+}
+
+// Threads of a block for rows of `size`, a power of two; above kMaxRowThreads * kRowGroup elements
+// each takes two groups, otherwise one.
+inline int RowThreads(int64_t size) {
+  const auto num_groups = static_cast<uint32_t>(size / kRowGroup);
+  return static_cast<int>(std::clamp<uint32_t>(std::bit_ceil(num_groups), 32, kMaxRowThreads));
+}
+
+}  // namespace lockstep::kernels
