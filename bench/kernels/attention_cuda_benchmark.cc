@@ -102,8 +102,7 @@ double MeasureUs(const CudaStream& stream, const Enqueue& enqueue) {
   return times[kReplays / 2];
 }
 
-// `peer_us`: FlashAttention-3 on the same chip, 0 where it was not measured.
-void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context, double peer_us) {
+void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context) {
   const int64_t kv_bytes = batch * context * kNumKvHeads * kHeadDim * 2 * 2;
   const int64_t num_sets = std::min<int64_t>(kRotationBytes / kv_bytes + 1, kCallsPerGraph);
   const int64_t blocks_per_row = (context + kKvBlockTokens - 1) / kKvBlockTokens;
@@ -142,14 +141,13 @@ void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context, double p
     });
   }
   fmt::print(
-      "{{\"op\": \"paged_decode\", \"batch\": {}, \"context\": {}, \"us\": {:.2f}, "
-      "\"us_overlapped\": {:.2f}, \"tb_per_s\": {:.2f}, \"of_read_ceiling\": {:.3f}, "
-      "\"flash_attention_3_us\": {}}}\n",
+      "{{\"case\": \"paged_decode:{}x{}\", \"unit\": \"us\", \"median\": {:.2f}, "
+      "\"us_overlapped\": {:.2f}, \"tb_per_s\": {:.2f}, \"of_read_ceiling\": {:.3f}}}\n",
       batch, context, us[0], us[1], static_cast<double>(kv_bytes) / us[0] / 1e6,
-      static_cast<double>(kv_bytes) / us[0] / kReadCeilingBytesPerUs, peer_us);
+      static_cast<double>(kv_bytes) / us[0] / kReadCeilingBytesPerUs);
 }
 
-void BenchmarkPrefill(const CudaStream& stream, int64_t num_tokens, double peer_tflops) {
+void BenchmarkPrefill(const CudaStream& stream, int64_t num_tokens) {
   const int64_t num_blocks = num_tokens / kKvBlockTokens;
   const DeviceBuffer pool = RandomOnDevice(num_blocks * kBlockElements);
   const DeviceBuffer query = RandomOnDevice(num_tokens * kRowElements);
@@ -174,9 +172,9 @@ void BenchmarkPrefill(const CudaStream& stream, int64_t num_tokens, double peer_
   });
   const double flops = 2.0 * static_cast<double>(num_tokens * num_tokens * kRowElements);
   fmt::print(
-      "{{\"op\": \"paged_prefill\", \"tokens\": {}, \"us\": {:.2f}, \"tflops\": {:.1f}, "
-      "\"of_matrix_ceiling\": {:.3f}, \"flash_attention_3_tflops\": {}}}\n",
-      num_tokens, us, flops / us / 1e6, flops / us / kMatrixCeilingFlopsPerUs, peer_tflops);
+      "{{\"case\": \"prefill:{}\", \"unit\": \"us\", \"median\": {:.2f}, \"tflops\": {:.1f}, "
+      "\"of_matrix_ceiling\": {:.3f}}}\n",
+      num_tokens, us, flops / us / 1e6, flops / us / kMatrixCeilingFlopsPerUs);
 }
 
 int Run() {
@@ -187,20 +185,13 @@ int Run() {
   }
   CudaStream stream = {.num_multiprocessors = device->num_multiprocessors};
   Check(cudaStreamCreateWithFlags(&stream.handle, cudaStreamNonBlocking));
-  BenchmarkDecode(stream, 1, 512, 11.8);
-  BenchmarkDecode(stream, 1, 2048, 0);
-  BenchmarkDecode(stream, 1, 8192, 17);
-  BenchmarkDecode(stream, 8, 512, 12.6);
-  BenchmarkDecode(stream, 32, 512, 24.9);
-  BenchmarkDecode(stream, 32, 2048, 70.5);
-  BenchmarkDecode(stream, 128, 512, 0);
-  BenchmarkDecode(stream, 128, 2048, 260);
-  BenchmarkDecode(stream, 128, 8192, 965);
-  BenchmarkPrefill(stream, 1024, 348);
-  BenchmarkPrefill(stream, 2048, 518);
-  BenchmarkPrefill(stream, 4096, 597);
-  BenchmarkPrefill(stream, 8192, 620);
-  BenchmarkPrefill(stream, 16384, 629);
+  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 1, context);
+  BenchmarkDecode(stream, 8, 512);
+  for (const int64_t context : {512, 2048}) BenchmarkDecode(stream, 32, context);
+  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 128, context);
+  for (const int64_t num_tokens : {1024, 2048, 4096, 8192, 16384}) {
+    BenchmarkPrefill(stream, num_tokens);
+  }
   Check(cudaStreamDestroy(stream.handle));
   return 0;
 }

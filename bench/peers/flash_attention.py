@@ -1,0 +1,91 @@
+"""FlashAttention-3, as vLLM ships it, on the cases of lockstep-attention-cuda-benchmark and in its form of output.
+
+    flash_attention.py
+
+32 query heads, 8 KV heads of 128, pages of 16 tokens in random order. Calls are timed in CUDA graphs; those of decode rotate
+through caches that together exceed the second-level cache.
+"""
+
+import json
+
+import torch
+from vllm.vllm_flash_attn import flash_attn_varlen_func, get_scheduler_metadata
+
+HEADS, KV_HEADS, HEAD_DIM, PAGE_TOKENS = 32, 8, 128, 16
+ROTATION_BYTES = 200 << 20
+DECODE_CASES = [(1, 512), (1, 2048), (1, 8192), (8, 512), (32, 512), (32, 2048), (128, 512), (128, 2048), (128, 8192)]
+PREFILL_CASES = [1024, 2048, 4096, 8192, 16384]
+CALLS = 20
+REPLAYS = 7
+
+
+def gaussian(*shape):
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+
+def int32(values):
+    return torch.tensor(values, device="cuda", dtype=torch.int32)
+
+
+def median_us(call):
+    """call(i) enqueues call i of a graph; the median time of one over the replays."""
+    call(0)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(CALLS):
+            call(i)
+    times = []
+    for replay in range(REPLAYS + 2):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        if replay >= 2:
+            times.append(begin.elapsed_time(end) * 1e3 / CALLS)
+    return sorted(times)[REPLAYS // 2]
+
+
+def report(case, us, **more):
+    print(json.dumps({"case": case, "unit": "us", "median": round(us, 2), **more}), flush=True)
+
+
+def decode(batch, context):
+    pages_of_row = -(-context // PAGE_TOKENS)
+    num_pages = batch * pages_of_row
+    kv_bytes = batch * context * KV_HEADS * HEAD_DIM * 4
+    num_sets = min(ROTATION_BYTES // kv_bytes + 1, CALLS)
+    sets = [[gaussian(num_pages, PAGE_TOKENS, KV_HEADS, HEAD_DIM) for _ in range(2)] for _ in range(num_sets)]
+    tables = torch.randperm(num_pages, device="cuda", dtype=torch.int32).view(batch, pages_of_row)
+    query = gaussian(batch, HEADS, HEAD_DIM)
+    first_rows = int32(list(range(batch + 1)))
+    lengths = int32([context] * batch)
+    schedule = get_scheduler_metadata(
+        batch_size=batch, max_seqlen_q=1, max_seqlen_k=context, num_heads_q=HEADS, num_heads_kv=KV_HEADS,
+        headdim=HEAD_DIM, cache_seqlens=lengths, qkv_dtype=torch.bfloat16, cu_seqlens_q=first_rows,
+        page_size=PAGE_TOKENS, causal=True)
+
+    def call(i):
+        keys, values = sets[i % num_sets]
+        flash_attn_varlen_func(query, keys, values, 1, first_rows, context, seqused_k=lengths, block_table=tables,
+                               causal=True, fa_version=3, scheduler_metadata=schedule)
+
+    us = median_us(call)
+    report(f"paged_decode:{batch}x{context}", us, tb_per_s=round(kv_bytes / us / 1e6, 2))
+
+
+def prefill(tokens):
+    query = gaussian(tokens, HEADS, HEAD_DIM)
+    keys, values = gaussian(tokens, KV_HEADS, HEAD_DIM), gaussian(tokens, KV_HEADS, HEAD_DIM)
+    bounds = int32([0, tokens])
+    us = median_us(lambda _: flash_attn_varlen_func(query, keys, values, tokens, bounds, tokens, cu_seqlens_k=bounds,
+                                                    causal=True, fa_version=3))
+    report(f"prefill:{tokens}", us, tflops=round(2 * tokens * tokens * HEADS * HEAD_DIM / us / 1e6, 1))
+
+
+if __name__ == "__main__":
+    for decode_case in DECODE_CASES:
+        decode(*decode_case)
+    for num_tokens in PREFILL_CASES:
+        prefill(num_tokens)
