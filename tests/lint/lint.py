@@ -20,6 +20,7 @@ CHECKS = {
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "links": repository_checks.check_links,
+    "results": repository_checks.check_results,
     "corpora": repository_checks.check_corpora,
     "scripts": repository_checks.check_scripts,
 }

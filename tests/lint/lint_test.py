@@ -183,6 +183,14 @@ class RepositoryTest(LintTest):
                 self.plant("docs/a.md", f"See [it]({link}) and `[code](x.md)`.\n\n```\n[code](x.md)\n```\n")
                 self.assertEqual(len(self.messages(repository_checks.check_links)), found)
 
+    def test_finds_a_result_that_the_document_does_not_show(self):
+        self.plant("bench/results/table", 'import sys\nprint("| case |")\nprint("| " + open(sys.argv[1]).read() + " |")\n')
+        self.plant("docs/performance.md", "# Performance\n\n| case |\n| 1.5 |\n")
+        self.plant("bench/results/a.json", "1.5")
+        self.assert_clean(repository_checks.check_results)
+        self.plant("bench/results/b.json", "2.5")
+        self.assert_finds(repository_checks.check_results, "b.json", "lacks the row | 2.5 |")
+
     def test_finds_a_fuzzer_without_a_corpus(self):
         self.plant("tests/fuzz/text/CMakeLists.txt",
                    "lockstep_fuzzer(full SOURCES a.cc CORPUS ${CMAKE_CURRENT_SOURCE_DIR}/corpus/full)\n"

@@ -1,8 +1,9 @@
-"""Checks of the repository around the code: layout, documents, corpora, scripts."""
+"""Checks of the repository around the code: layout, documents, results, corpora, scripts."""
 
 import pathlib
 import re
 import subprocess
+import sys
 
 from tree import Finding, files, numbered_lines, read, tracked_top_level
 
@@ -54,6 +55,22 @@ def check_links(root):
                     yield Finding(path, number, f"the link {target} leads nowhere")
                 elif anchor and linked.suffix == ".md" and anchor not in anchors(linked.read_text("utf-8")):
                     yield Finding(path, number, f"{linked.name} has no heading for #{anchor}")
+
+
+# --- results of benchmarks ---
+
+def check_results(root):
+    """Every table of a kept result stands in docs/performance.md as bench/results/table prints it."""
+    document = set((root / "docs/performance.md").read_text("utf-8").splitlines())
+    for path in files(root, ".json", folders=("bench/results",)):
+        printed = subprocess.run([sys.executable, str(root / "bench/results/table"), str(root / path)],
+                                 capture_output=True, text=True, check=False)
+        if printed.returncode != 0:
+            yield Finding(path, 0, printed.stderr.strip().splitlines()[-1])
+            continue
+        for row in printed.stdout.splitlines():
+            if row.startswith("|") and row not in document:
+                yield Finding(path, 0, f"docs/performance.md lacks the row {row}")
 
 
 # --- fuzz corpora ---
