@@ -2,7 +2,7 @@
 
     flash_attention.py
 
-32 query heads, 8 KV heads of 128, pages of 16 tokens in random order. Calls are timed in CUDA graphs; those of decode rotate
+32 query heads, 8 KV heads of 128; decode from pages of 16 tokens in random order, prefill from whole rows. Calls are timed in CUDA graphs; those of decode rotate
 through caches that together exceed the second-level cache.
 """
 

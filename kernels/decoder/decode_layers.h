@@ -46,12 +46,16 @@ struct DecodeLayersShape {
 };
 
 inline constexpr int64_t kMaxDecodeLayersRows = 4;
+// The blocks of a call, at most: they wait for each other, so each has a multiprocessor of its own.
+inline constexpr int kMaxDecodeLayersBlocks = 132;
 
 // How many rows one call takes, at most kMaxDecodeLayersRows; 0: the shape has no such kernel.
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape);
 
-// Up to how many rows a call has been seen to be faster than the ops (docs/performance.md).
+// Up to how many rows a call is taken to be faster than the ops, for rows of up to
+// kFasterDecodeLayersKeys keys; docs/performance.md has what was measured.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape);
+inline constexpr int64_t kFasterDecodeLayersKeys = 2048;
 
 // 8-byte words of scratch memory, zero before the first call, for rows of up to `max_keys` keys. It
 // belongs to the calls alone, which follow each other on one stream.
@@ -64,9 +68,10 @@ struct DecodeLayersParams {
   float attention_scale = 1.0f;
   const float* cos = nullptr;  // [max_positions, head_dim / 2]
   const float* sin = nullptr;
-  int64_t num_rows = 0;                   // 1 .. DecodeLayersMaxRows(shape)
-  const uint32_t* positions = nullptr;    // [num_rows], or kNoPosition: padding
-  const uint64_t* kv_slots = nullptr;     // [num_rows], or kNoKvSlot
+  int64_t num_rows = 0;  // 1 .. DecodeLayersMaxRows(shape)
+  // A row with kNoPosition has kNoKvSlot, and the other way round: padding.
+  const uint32_t* positions = nullptr;    // [num_rows]
+  const uint64_t* kv_slots = nullptr;     // [num_rows]
   const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows]
@@ -76,6 +81,9 @@ struct DecodeLayersParams {
   uint64_t* scratch = nullptr;
 };
 
+// INVALID_ARGUMENT for a number of rows that the shape does not take. One call at a time on a
+// device: two whose blocks hold each other's multiprocessors would wait forever. A row attends to
+// the tokens before this step and to its own; the rows of a call belong to different sequences.
 absl::Status DecodeLayers(const CudaStream& stream, const DecodeLayersParams& params);
 
 }  // namespace lockstep::kernels

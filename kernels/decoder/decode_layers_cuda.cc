@@ -5,7 +5,8 @@
 namespace lockstep::kernels {
 
 // Small layers are short against what their kernels cost to start and to end; large ones are not,
-// and the ops read their weights at a higher rate.
+// and the ops read their weights at a higher rate. Measured on both sides of the border, 31 and 385
+// MB a layer.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
   constexpr int64_t kSmallLayerBytes = int64_t{64} << 20;
   constexpr int64_t kFewRows = 2;

@@ -17,7 +17,9 @@
 // A word of layer l is written again in layer l + 1: all its readers must be through by then. The
 // writer of layer l + 1 has seen a whole vector that depends on every reader's own output of layer
 // l, so it suffices that no block reads what its own outputs do not depend on. That is why a block
-// without a tile of a product does not read the product's input.
+// without a tile of a product does not read the product's input, and why a block that keeps the
+// residual has a tile of gate and up (HasKernel): where all rows are padding nothing depends on q,
+// k and v.
 namespace lockstep::kernels {
 namespace {
 
@@ -197,9 +199,10 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
   const auto kernel = DecodeLayersKernel<kHeadDim>;
   const int shared_bytes = arguments.memory.end;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
+  const int num_blocks = std::min(stream.num_multiprocessors, kMaxDecodeLayersBlocks);
   return Launch(stream, "decode layers",
-                {.grid = dim3(static_cast<unsigned>(stream.num_multiprocessors)),
+                {.grid = dim3(static_cast<unsigned>(num_blocks)),
                  .block = dim3(kThreads),
                  .shared_bytes = static_cast<size_t>(shared_bytes)},
                 kernel, arguments);
@@ -222,7 +225,11 @@ bool HasKernel(const DecodeLayersShape& shape) {
   const bool has_tiles = shape.hidden_size % kRunColumns == 0 &&
                          shape.intermediate_size % kRunColumns == 0 &&
                          shape.q_size() % kRunColumns == 0;
-  return has_head_dim && has_tiles && shape.num_heads / shape.num_kv_heads <= 8 &&
+  const int64_t most_blocks_with_qkv =
+      std::min<int64_t>(shape.qkv_size() / kTileOutputs, kMaxDecodeLayersBlocks);
+  const bool residual_is_read = shape.intermediate_size / kTileOutputs >= most_blocks_with_qkv;
+  return has_head_dim && has_tiles && residual_is_read &&
+         shape.num_heads / shape.num_kv_heads <= 8 &&
          shape.hidden_size <= kMaxGroups * kConsumerThreads * kRowGroup;
 }
 

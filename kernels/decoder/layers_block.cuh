@@ -29,8 +29,7 @@ template <int kHeadDim>
 struct DecodeLayersMemory {
   __host__ __device__ DecodeLayersMemory(const DecodeLayersShape& shape, int num_rows,
                                          int num_kv_stages, int num_weight_stages)
-      : kv(static_cast<int>(num_rows), static_cast<int>(shape.num_heads / shape.num_kv_heads),
-           num_kv_stages),
+      : kv(num_rows, static_cast<int>(shape.num_heads / shape.num_kv_heads), num_kv_stages),
         hidden_row_bytes(static_cast<int>(2 * shape.hidden_size) + 16),
         wide_row_bytes(static_cast<int>(2 * (shape.q_size() > shape.intermediate_size
                                                  ? shape.q_size()

@@ -44,6 +44,7 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   }
 }
 
+// In the order in which the consumers multiply.
 template <int kHeadDim>
 __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
   StagePosition position;

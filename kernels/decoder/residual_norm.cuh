@@ -117,7 +117,8 @@ class ResidualNorm {
     }
   }
 
-  // Over the consumers, in ascending order of threads. `turn` alternates from call to call.
+  // Over the consumers, in ascending order of threads. Calls with the same `turn` have a barrier of
+  // the consumers between them.
   __device__ __forceinline__ float TreeSum(float sum, int turn) const {
     for (int distance = 1; distance < 32; distance *= 2) {
       sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, distance));

@@ -47,8 +47,12 @@ class CudaOps final : public DecoderOps {
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
-    const FusedLayers& fused = parts_.fused_layers;
-    if (batch_.num_chunks > 0 || num_tokens > fused.max_rows) return false;
+    FusedLayers& fused = parts_.fused_layers;
+    if (batch_.num_chunks > 0 || num_tokens > fused.max_rows ||
+        batch_.max_decode_keys > fused.max_keys) {
+      return false;
+    }
+    ++fused.num_passes;
     const Workspace& workspace = parts_.workspace;
     LOCKSTEP_RETURN_IF_ERROR(
         kernels::DecodeLayers(parts_.stream, {.shape = fused.shape,
@@ -125,6 +129,7 @@ const kernels::CudaStream& CudaModel::stream() const { return parts_->stream; }
 const kernels::SlotState& CudaModel::slots() const { return parts_->slots; }
 float* CudaModel::logits() const { return parts_->logits; }
 void CudaModel::set_numerics_id(uint64_t id) { parts_->info.numerics_id = id; }
+uint64_t CudaModel::num_fused_passes() const { return parts_->fused_layers.num_passes; }
 std::span<std::byte> CudaModel::kv_bytes() const {
   return {parts_->kv_pool.data(), parts_->kv_pool.num_bytes()};
 }

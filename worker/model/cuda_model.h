@@ -33,7 +33,7 @@ struct CudaModelOptions {
   // this fault in order to see that the schedule-invariance test finds it too.
   bool check_reduction_contract = true;
   // Decode steps of up to so many rows run all layers in one kernel, if there is one for the shape;
-  // unset: where that is faster. Changes no bit.
+  // unset: where that is faster. At least 0. Changes no bit.
   std::optional<int64_t> max_fused_rows = std::nullopt;
   // Start each kernel while the one before it drains.
   bool overlap_launches = true;
@@ -80,6 +80,8 @@ class CudaModel {
 
   // Known only once the model has run its probe.
   void set_numerics_id(uint64_t id);
+  // How many passes were enqueued, or captured, with all layers in one kernel.
+  uint64_t num_fused_passes() const;
   // For tests that poison what is not in use.
   std::span<std::byte> kv_bytes() const;
 

@@ -36,6 +36,8 @@ class OwnedCudaStream {
 // The one kernel for steps of few rows.
 struct FusedLayers {
   int64_t max_rows = 0;  // 0: it is not used
+  int64_t max_keys = 0;  // of a row
+  uint64_t num_passes = 0;
   kernels::DecodeLayersShape shape;
   kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory
   uint64_t* scratch = nullptr;

@@ -37,7 +37,7 @@ absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
   if (logits_tokens == nullptr && shape.num_logits_rows == shape.num_tokens) {
     LOCKSTEP_ASSIGN_OR_RETURN(const bool done, ops_.RunLayers(shape.num_tokens));
     if (done) {
-      return ComputeLogits({shape.num_tokens, workspace.last_residual, workspace.attention},
+      return ComputeLogits({shape.num_tokens, workspace.last_residual, /*attention=*/nullptr},
                            logits);
     }
   }

@@ -38,6 +38,9 @@ absl::Status CheckOptions(const CudaModelOptions& options) {
     return InvalidArgument("memory_fraction is {}, expected more than 0 and at most 1",
                            options.memory_fraction);
   }
+  if (options.max_fused_rows.value_or(0) < 0) {
+    return InvalidArgument("max_fused_rows is {}, expected at least 0", *options.max_fused_rows);
+  }
   return absl::OkStatus();
 }
 
@@ -125,6 +128,8 @@ void ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
                  .head_dim = spec.head_dim};
   const int64_t wanted_rows =
       options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
+  fused.max_keys = options.max_fused_rows.has_value() ? spec.max_context_tokens
+                                                      : kernels::kFasterDecodeLayersKeys;
   fused.max_rows = std::min<int64_t>(
       {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
 }

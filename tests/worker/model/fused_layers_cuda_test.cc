@@ -183,11 +183,14 @@ TEST_P(FusedLayersCudaTest, GiveTheBitsOfTheOps) {
     }
   }
   EXPECT_EQ(fused_.KvBytes(), plain_.KvBytes());
+  EXPECT_GE(fused_.model->num_fused_passes(), 12u);
+  EXPECT_EQ(plain_.model->num_fused_passes(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, FusedLayersCudaTest,
     ::testing::Values(Shape{"tiny_llama", "llama", 64, 128, 3, 4, 2, 16, 4},
+                      Shape{"one_layer", "llama", 64, 128, 1, 4, 2, 16, 4},
                       Shape{"tiny_qwen2_with_bias", "qwen2", 128, 192, 2, 8, 1, 16, 4},
                       Shape{"qwen3_0_6b", "qwen3", 1024, 3072, 3, 16, 8, 128, 4},
                       Shape{"smollm2", "llama", 576, 1536, 3, 9, 3, 64, 4},
