@@ -1,4 +1,4 @@
-// lockstep-router: takes requests, schedules them, and drives a worker.
+// lockstep-router: takes requests, schedules them, and drives workers.
 #include <absl/flags/flag.h>
 #include <absl/synchronization/mutex.h>
 #include <google/protobuf/stubs/logging.h>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/admin_server.h"
 #include "common/clock.h"
@@ -21,6 +22,7 @@
 #include "router/api/served_model.h"
 #include "router/core/policies.h"
 #include "router/engine/router_metrics.h"
+#include "router/http/http_server.h"
 #include "router/router_config.h"
 #include "router/worker_client/grpc_step_link.h"
 
@@ -39,13 +41,20 @@ ABSL_FLAG(std::string, model, "",
           "model folder or *.gguf file, for tokenizer, template and limits");
 ABSL_FLAG(std::string, model_id, "",
           "the name that clients use; default: the file's or folder's name");
-ABSL_FLAG(std::string, worker, "127.0.0.1:50061", "host:port of the worker");
+ABSL_FLAG(std::vector<std::string>, worker, Defaults().workers,
+          "host:port of every worker, separated by commas");
+ABSL_FLAG(std::string, placement, Defaults().placement,
+          "how requests find a worker: prefix, least-loaded or round-robin");
+ABSL_FLAG(double, max_imbalance, Defaults().server.engine.placement.max_imbalance,
+          "a worker with more than so many times the mean load gets no request for its prefix");
 ABSL_FLAG(std::string, listen, Defaults().server.listen,
           "host:port of the public gRPC API; port 0: any");
+ABSL_FLAG(std::string, http_listen, Defaults().http.listen,
+          "host:port of the OpenAI-compatible HTTP API; empty: none");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
 ABSL_FLAG(bool, insecure, Defaults().insecure, "allow addresses beyond this machine, without TLS");
 ABSL_FLAG(bool, takeover, Defaults().worker.takeover,
-          "take the worker from another router that holds it");
+          "take the workers from another router that holds them");
 ABSL_FLAG(absl::Duration, priority_ageing, Defaults().priority_ageing,
           "waiting this long makes up for one level of priority");
 ABSL_FLAG(uint32_t, max_waiting_requests, Defaults().server.engine.admission.max_waiting_requests,
@@ -93,6 +102,8 @@ ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.max_concurrent_str
           "calls open on one connection");
 ABSL_FLAG(uint32_t, max_connection_memory_mib, Defaults().server.max_connection_memory_mib,
           "MiB in transit on all connections of the public API");
+ABSL_FLAG(uint32_t, max_http_connections, Defaults().http.max_connections,
+          "open connections of the HTTP API; one more is closed at once");
 ABSL_FLAG(absl::Duration, stalled_client_timeout, Defaults().server.api.stalled_client_timeout,
           "a client that leaves its output untaken for so long is cut off");
 ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
@@ -111,14 +122,22 @@ RouterConfig ConfigFromFlags() {
   config.insecure = absl::GetFlag(FLAGS_insecure);
   config.priority_ageing = absl::GetFlag(FLAGS_priority_ageing);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
-  config.worker.address = absl::GetFlag(FLAGS_worker);
+  config.workers = absl::GetFlag(FLAGS_worker);
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);
   config.server.num_text_threads = absl::GetFlag(FLAGS_text_threads);
   config.server.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
   config.server.max_connection_memory_mib = absl::GetFlag(FLAGS_max_connection_memory_mib);
+  config.http.listen = absl::GetFlag(FLAGS_http_listen);
+  config.http.max_connections = absl::GetFlag(FLAGS_max_http_connections);
+  config.http.max_body_memory_mib = config.server.max_connection_memory_mib;
   EngineConfig& engine = config.server.engine;
+  config.placement = absl::GetFlag(FLAGS_placement);
+  // A name that is none ends in Validate.
+  engine.placement.policy =
+      ParsePlacementPolicy(config.placement).value_or(PlacementPolicy::kPrefixAware);
+  engine.placement.max_imbalance = absl::GetFlag(FLAGS_max_imbalance);
   engine.admission.max_waiting_requests = absl::GetFlag(FLAGS_max_waiting_requests);
   engine.admission.max_waiting_tokens = absl::GetFlag(FLAGS_max_waiting_tokens);
   engine.admission.max_open_requests = absl::GetFlag(FLAGS_max_open_requests);
@@ -151,31 +170,50 @@ HealthReport Health(Engine& engine) {
   return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
 }
 
+std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config) {
+  std::vector<ReplicaParts> replicas;
+  for (const WorkerClientConfig& worker : config.WorkerConfigs()) {
+    replicas.push_back({.worker = worker.address,
+                        .link = std::make_unique<GrpcStepLink>(worker),
+                        .policy = MakePriorityPolicy(config.priority_ageing)});
+  }
+  return replicas;
+}
+
+// Null when none is asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const HttpServerConfig& config,
+                                                      RouterServer& server,
+                                                      const prometheus::Registry& registry) {
+  if (config.listen.empty()) return nullptr;
+  return HttpServer::Start(config, server.api(), registry);
+}
+
 absl::Status Run(RouterConfig config) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   if (absl::GetFlag(FLAGS_check_config)) return absl::OkStatus();
   const ShutdownSignal shutdown_signal;
-  spdlog::info("lockstep-router {} ({}), model {}, worker {}", Version(), GitCommit(), config.model,
-               config.worker.address);
+  spdlog::info("lockstep-router {} ({}), model {}, workers {}", Version(), GitCommit(),
+               config.model, fmt::join(config.workers, ", "));
   LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model,
                             ServedModel::Load(config.model, config.model_id));
   config.worker.expected = model.expected();
 
   const RealClock clock;
   const auto registry = std::make_shared<prometheus::Registry>();
-  RouterMetrics metrics(*registry, model.id, config.worker.address);
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RouterServer> server,
-      RouterServer::Start(config.server, {.model = &model,
-                                          .link = std::make_unique<GrpcStepLink>(config.worker),
-                                          .policy = MakePriorityPolicy(config.priority_ageing),
-                                          .metrics = &metrics,
-                                          .clock = &clock}));
+  RouterMetrics metrics(*registry, model.id);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<RouterServer> server,
+                            RouterServer::Start(config.server, {.model = &model,
+                                                                .replicas = MakeReplicas(config),
+                                                                .metrics = &metrics,
+                                                                .clock = &clock}));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
                             AdminServer::Start(config.admin_listen, registry,
                                                [&server] { return Health(server->engine()); }));
-  std::printf("LISTENING grpc=%s admin=%s\n", FormatAddress(server->address()).c_str(),
-              FormatAddress(admin->address()).c_str());
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
+                            StartHttp(config.http, *server, *registry));
+  std::printf("LISTENING grpc=%s admin=%s%s\n", FormatAddress(server->address()).c_str(),
+              FormatAddress(admin->address()).c_str(),
+              http == nullptr ? "" : (" http=" + FormatAddress(http->address())).c_str());
   std::fflush(stdout);
 
   shutdown_signal.Wait();
@@ -196,7 +234,7 @@ int main(int argc, char** argv) {
   google::protobuf::SetLogHandler(nullptr);
   absl::Status status = lockstep::CommandLine(argc, argv)
                             .Parse(
-                                "lockstep-router --model PATH [--worker HOST:PORT] [--listen "
+                                "lockstep-router --model PATH [--worker HOST:PORT,...] [--listen "
                                 "HOST:PORT] [--admin-listen HOST:PORT]");
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
   if (status.ok()) status = lockstep::router::Run(lockstep::router::ConfigFromFlags());

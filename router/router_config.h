@@ -4,8 +4,10 @@
 #include <absl/time/time.h>
 
 #include <string>
+#include <vector>
 
 #include "router/api/router_server.h"
+#include "router/http/http_server.h"
 #include "router/worker_client/grpc_step_link.h"
 
 namespace lockstep::router {
@@ -16,12 +18,17 @@ struct RouterConfig {
   std::string model;     // model folder or *.gguf file
   std::string model_id;  // empty: the file's or folder's name
   std::string admin_listen = "127.0.0.1:9090";
-  bool insecure = false;  // addresses beyond this machine, without TLS
+  bool insecure = false;             // addresses beyond this machine, without TLS
+  std::string placement = "prefix";  // ParsePlacementPolicy
   absl::Duration priority_ageing = absl::Seconds(10);
   absl::Duration drain_timeout = absl::Seconds(30);
   RouterServerConfig server;
-  WorkerClientConfig worker;
+  HttpServerConfig http;
+  std::vector<std::string> workers = {"127.0.0.1:50061"};  // host:port of each
+  WorkerClientConfig worker;  // of every one, but for address and index
 
+  // One per worker.
+  std::vector<WorkerClientConfig> WorkerConfigs() const;
   absl::Status Validate() const;  // every violation at once
 };
 

@@ -3,10 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/status.h"
-#include "router/api/grpc_status.h"
 
 namespace lockstep::router {
 namespace {
@@ -25,26 +25,24 @@ uint64_t EstimatePromptTokens(const v1::GenerateRequest& request) {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateCall::Start(
-    ApiContext& context, grpc::CallbackServerContext* server_context,
-    const v1::GenerateRequest* request) {
-  const auto call = std::make_shared<GenerateCall>(context, server_context, request);
-  call->self_ = call;
+GenerateCall::GenerateCall(ApiContext& context, const Origin& origin)
+    : context_(context), origin_(origin) {}
+
+bool GenerateCall::Admit() {
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
-      context.engine.Admit(EstimatePromptTokens(*request));
-  if (ticket.ok()) {
-    call->ticket_ = *std::move(ticket);
-    context.registry.Open(call);
-    call->Schedule();
-  } else {
-    call->FinishCall(ticket.status());
+      context_.engine.Admit(EstimatePromptTokens(*origin_.request));
+  if (!ticket.ok()) {
+    FinishCall(ticket.status());
+    return false;
   }
-  return call.get();
+  ticket_ = *std::move(ticket);
+  return true;
 }
 
-GenerateCall::GenerateCall(ApiContext& context, grpc::CallbackServerContext* server_context,
-                           const v1::GenerateRequest* request)
-    : context_(context), server_context_(server_context), message_(request) {}
+void GenerateCall::Start() {
+  context_.registry.Open(shared_from_this());
+  Schedule();
+}
 
 void GenerateCall::Abort() {
   aborted_.store(true);
@@ -64,14 +62,9 @@ void GenerateCall::OnWriteDone(bool ok) {
   Schedule();
 }
 
-void GenerateCall::OnCancel() {
+void GenerateCall::OnClientGone() {
   cancelled_.store(true);
   Schedule();
-}
-
-void GenerateCall::OnDone() {
-  context_.registry.Close(this);
-  self_.reset();
 }
 
 void GenerateCall::RunStrand() {
@@ -81,16 +74,16 @@ void GenerateCall::RunStrand() {
     if (!writing()) FinishCall(absl::CancelledError("the client cancelled the call"));
     return;
   }
-  // Loaded once: gRPC's thread may end the write at any moment.
+  // Loaded once: the transport may end the write at any moment.
   const int64_t write_began = write_began_unix_ns_.load();
   if (write_began != kNotWriting && write_began == stalled_write_unix_ns_.load()) {
     spdlog::warn("request {} ended: its client took nothing for {}", request_->id,
                  absl::FormatDuration(context_.config.stalled_client_timeout));
-    // The call is not finished, so gRPC still has it: the write fails, and the rest follows.
+    // The call is not finished, so the transport still has it: the write fails, and the rest
+    // follows.
     cancelled_.store(true);
     CancelEngine(CancelCause::kClient);
-    server_context_->TryCancel();
-    return;
+    return CutOff();
   }
   if (!prepared_.exchange(true)) {
     if (const absl::Status status = Prepare(); !status.ok()) return FinishCall(status);
@@ -102,49 +95,52 @@ void GenerateCall::RunStrand() {
     if (builder_->end().has_value()) FinishCall(*builder_->end());
     return;
   }
-  current_ = std::move(messages_.front());
-  messages_.pop_front();
+  WriteMessages();
+}
+
+void GenerateCall::WriteMessages() {
+  const size_t count = std::min(messages_.size(), origin_.max_messages_per_write);
+  const auto last = messages_.begin() + static_cast<std::ptrdiff_t>(count);
+  current_.assign(std::make_move_iterator(messages_.begin()), std::make_move_iterator(last));
+  messages_.erase(messages_.begin(), last);
   // The id is free again before the client can know that the call is over.
   if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
   write_began_unix_ns_.store(absl::ToUnixNanos(context_.clock.Now()));
   // Never together with the status: a call may only be cancelled while it is not finished.
-  StartWrite(&current_);
+  StartWrite(current_);
 }
 
 absl::Status GenerateCall::Prepare() {
+  const v1::GenerateRequest& message = *origin_.request;
   const ModelFacts facts = context_.Facts();
   const RequestLimits limits = context_.Limits();
-  LOCKSTEP_RETURN_IF_ERROR(CheckRequest(*message_, limits, facts));
+  LOCKSTEP_RETURN_IF_ERROR(CheckRequest(message, limits, facts));
   const RequestKey key = context_.engine.NextKey();
   RequestContext request_context;
   request_context.key = key;
   request_context.made_up_id = context_.MakeRequestId(key);
   const std::string& id =
-      message_->request_id().empty() ? request_context.made_up_id : message_->request_id();
+      message.request_id().empty() ? request_context.made_up_id : message.request_id();
   if (!context_.registry.Add(id, weak_from_this())) {
     return InvalidArgument("request_id: expected one that is not in use, got \"{}\"", id);
   }
   registered_id_ = id;
   request_context.now = context_.clock.Now();
-  request_context.deadline = Deadline(request_context.now);
+  request_context.deadline =
+      std::min(origin_.deadline, request_context.now + context_.config.default_timeout);
   request_context.drawn_seed = context_.DrawSeed();
 
-  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(*message_));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message));
   LOCKSTEP_ASSIGN_OR_RETURN(
-      Request request, BuildRequest(*message_, std::move(prompt), limits, facts, request_context));
+      Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
   ticket_->SetPromptTokens(request.prompt_tokens.size());
   request_ = std::make_shared<const Request>(std::move(request));
-  builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(*message_));
+  builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
   outbox_ = context_.engine.MakeOutbox([weak = weak_from_this()] {
     if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
   });
   context_.engine.Submit({.request = request_, .outbox = outbox_, .ticket = ticket_});
   return absl::OkStatus();
-}
-
-absl::Time GenerateCall::Deadline(absl::Time now) const {
-  return std::min(absl::FromChrono(server_context_->deadline()),
-                  now + context_.config.default_timeout);
 }
 
 void GenerateCall::ConsumeOutput() {
@@ -166,7 +162,7 @@ void GenerateCall::CancelEngine(CancelCause cause) {
 void GenerateCall::FinishCall(const absl::Status& status) {
   finished_ = true;
   RecordEnd(status);
-  Finish(FinalStatus(status, context_.config.retry_after, *server_context_));
+  End(status);
 }
 
 void GenerateCall::RecordEnd(const absl::Status& status) {

@@ -1,53 +1,74 @@
 #pragma once
 
-#include <grpcpp/grpcpp.h>
-
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "lockstep/v1/generation.grpc.pb.h"
+#include "lockstep/v1/generation.pb.h"
 #include "router/api/api_context.h"
 #include "router/api/response_builder.h"
 
 namespace lockstep::router {
 
-// One Generate call, from admission to its last byte. gRPC's callbacks only set flags and schedule;
-// all work is done by RunStrand, one run at a time: on the encode pool, checking and encoding the
-// prompt; then on the text pool, whenever no write is in progress, turning what the outbox holds
-// into messages. So a client that does not read stops nothing but its own stream, which
-// EndIfStalledSince cuts off in the end, and a long prompt does not hold up what others stream.
-class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>,
-                           public StrandPool::Strand,
-                           public OpenCall,
-                           public std::enable_shared_from_this<GenerateCall> {
+// One request, from admission to its last message, whatever it came over. The transport's callbacks
+// only set flags and schedule; all work is done by RunStrand, one run at a time: on the encode
+// pool, checking and encoding the prompt; then on the text pool, whenever no write is in progress,
+// turning what the outbox holds into messages. So a client that does not read stops nothing but its
+// own stream, which EndIfStalledSince cuts off in the end, and a long prompt does not hold up what
+// others stream.
+class GenerateCall : public StrandPool::Strand,
+                     public OpenCall,
+                     public std::enable_shared_from_this<GenerateCall> {
  public:
-  // The object keeps itself alive until gRPC is done with it. `context` outlives the call.
-  static grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>* Start(
-      ApiContext& context, grpc::CallbackServerContext* server_context,
-      const lockstep::v1::GenerateRequest* request);
+  ~GenerateCall() override { context_.registry.Close(this); }
 
-  GenerateCall(ApiContext& context, grpc::CallbackServerContext* server_context,
-               const lockstep::v1::GenerateRequest* request);
+  // A place for the request, before any work on it; false: End was called with the reason.
+  bool Admit();
+  // After Admit: the work begins.
+  void Start();
 
   void Abort() override;
   void EndIfStalledSince(absl::Time limit) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
   void RunStrand() override;
 
+  // --- from the transport, on any thread ---
+  // The write is over; not ok: the client is gone, as with OnClientGone.
+  void OnWriteDone(bool ok);
+  void OnClientGone();
+
+ protected:
+  // `context` and `request` outlive the object.
+  struct Origin {
+    const lockstep::v1::GenerateRequest* request;
+    absl::Time deadline;  // of the client
+    size_t max_messages_per_write;
+  };
+  GenerateCall(ApiContext& context, const Origin& origin);
+
+  ApiContext& context() { return context_; }
+
  private:
+  // --- to the transport; none of them may block ---
+  // The messages are left alone until OnWriteDone, which may come before this returns; one write at
+  // a time.
+  virtual void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
+  // Nothing follows; no write is in progress.
+  virtual void End(const absl::Status& status) = 0;
+  // The client took nothing for too long: the write in progress is to fail.
+  virtual void CutOff() = 0;
+
   // OK once the request is with the engine.
   absl::Status Prepare();
-  absl::Time Deadline(absl::Time now) const;
   // Takes what the engine has to say, if anything.
   void ConsumeOutput();
+  void WriteMessages();
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
@@ -55,9 +76,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Generat
   bool writing() const { return write_began_unix_ns_.load() != kNotWriting; }
 
   ApiContext& context_;
-  grpc::CallbackServerContext* const server_context_;
-  const lockstep::v1::GenerateRequest* const message_;
-  std::shared_ptr<GenerateCall> self_;  // until OnDone
+  const Origin origin_;
   std::shared_ptr<Admission::Ticket> ticket_;
 
   // Set from any thread.
@@ -69,7 +88,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Generat
   std::atomic<bool> prepared_ = false;  // set by the strand: the prompt was dealt with
 
   // The strand's alone.
-  bool finished_ = false;  // gRPC was given the status
+  bool finished_ = false;  // the transport was given the status
   bool end_recorded_ = false;
   bool engine_told_ = false;                // to cancel
   std::string registered_id_;               // empty: not registered
@@ -77,7 +96,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Generat
   std::shared_ptr<Outbox> outbox_;
   std::optional<ResponseBuilder> builder_;
   std::deque<lockstep::v1::GenerateResponse> messages_;
-  lockstep::v1::GenerateResponse current_;  // being written
+  std::vector<lockstep::v1::GenerateResponse> current_;  // being written
 };
 
 }  // namespace lockstep::router

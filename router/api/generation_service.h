@@ -34,8 +34,6 @@ class GenerationService final : public lockstep::v1::Generation::CallbackService
                                        lockstep::v1::ListModelsResponse* response) override;
 
  private:
-  void DescribeModel(lockstep::v1::Model* model) const;
-
   ApiContext& context_;
 };
 

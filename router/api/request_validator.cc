@@ -1,5 +1,7 @@
 #include "router/api/request_validator.h"
 
+#include <absl/strings/cord.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -19,6 +21,12 @@ constexpr size_t kMaxRoleBytes = 64;
 constexpr int32_t kMaxPriority = 1000;
 constexpr float kMaxLogitBias = 100.0f;
 constexpr float kMaxPenalty = 2.0f;
+constexpr char kContextOverflow[] = "lockstep.context_overflow";  // a mark on the status
+
+absl::Status ContextOverflow(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kContextOverflow, absl::Cord());
+  return status;
+}
 
 absl::Status CheckTokenId(std::string_view path, TokenId id, const ModelFacts& model) {
   if (id < model.vocab_size) return absl::OkStatus();
@@ -121,11 +129,11 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
       LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("token_ids", request.token_ids()));
       // Longer prompts are cut only to fit the context: one that is many times as long is a
       // mistake.
-      LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids.ids", request.token_ids().ids_size(),
-                                         request.has_truncate_prompt_tokens()
-                                             ? limits.max_prompt_bytes
-                                             : model.max_context_tokens - 1,
-                                         "ids"));
+      LOCKSTEP_RETURN_IF_ERROR(ContextOverflow(
+          CheckSize("token_ids.ids", request.token_ids().ids_size(),
+                    request.has_truncate_prompt_tokens() ? limits.max_prompt_bytes
+                                                         : model.max_context_tokens - 1,
+                    "ids")));
       return CheckTokenIds("token_ids.ids", request.token_ids().ids(), model);
     case v1::GenerateRequest::kChat:
       return CheckChat(request.chat(), "chat", limits, model);
@@ -238,6 +246,10 @@ absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view 
   return CheckRepetitionPenalty(repetition_penalty_path, sampling.repetition_penalty);
 }
 
+bool IsContextOverflow(const absl::Status& status) {
+  return status.GetPayload(kContextOverflow).has_value();
+}
+
 absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields(path, chat));
@@ -318,8 +330,10 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   const uint32_t max_prompt =
       limits.max_prompt_tokens == 0 ? room : std::min(room, limits.max_prompt_tokens);
   if (prompt_tokens.empty() || prompt_tokens.size() > max_prompt) {
-    return InvalidArgument("{}: expected 1 to {} tokens (context {}), got {}", PromptPath(in),
-                           max_prompt, model.max_context_tokens, prompt_tokens.size());
+    const absl::Status status =
+        InvalidArgument("{}: expected 1 to {} tokens (context {}), got {}", PromptPath(in),
+                        max_prompt, model.max_context_tokens, prompt_tokens.size());
+    return prompt_tokens.empty() ? status : ContextOverflow(status);
   }
 
   Request out;
@@ -339,9 +353,9 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
   out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
   if (out.sampling.max_new_tokens > max_new) {
-    return InvalidArgument(
+    return ContextOverflow(InvalidArgument(
         "stop.max_tokens: expected at most {} (context {} less {} prompt tokens), got {}", max_new,
-        model.max_context_tokens, out.prompt_tokens.size(), out.sampling.max_new_tokens);
+        model.max_context_tokens, out.prompt_tokens.size(), out.sampling.max_new_tokens));
   }
   if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
     return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",

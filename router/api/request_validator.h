@@ -52,6 +52,9 @@ absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const Re
 absl::Status CheckChat(const lockstep::v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model);
 
+// Whether the error of a check was that prompt and output do not fit the context.
+bool IsContextOverflow(const absl::Status& status);
+
 // What the request does not say itself.
 struct RequestContext {
   RequestKey key = 0;

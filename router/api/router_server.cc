@@ -160,9 +160,8 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
   std::unique_ptr<RouterServer> server(new RouterServer());
   server->text_pool_ = std::make_unique<StrandPool>("text", config.num_text_threads);
   server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_text_threads);
-  server->engine_ =
-      std::make_unique<Engine>(config.engine, std::move(parts.policy), std::move(parts.link),
-                               parts.clock, parts.metrics, [wakes] { wakes->TryPush(true); });
+  server->engine_ = std::make_unique<Engine>(config.engine, std::move(parts.replicas), parts.clock,
+                                             parts.metrics, [wakes] { wakes->TryPush(true); });
   server->context_ = std::make_unique<ApiContext>(
       config.api, ApiContext::Parts{.model = *parts.model,
                                     .engine = *server->engine_,

@@ -7,13 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/address.h"
 #include "router/api/api_context.h"
 #include "router/api/served_model.h"
-#include "router/core/policy.h"
 #include "router/engine/engine.h"
-#include "router/engine/step_link.h"
 
 namespace lockstep::router {
 
@@ -36,11 +35,10 @@ struct RouterServerConfig {
 // health and reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
 class RouterServer {
  public:
-  // What the server works with; all but the link and the policy must outlive it.
+  // What the server works with; all but the replicas must outlive it.
   struct Parts {
     const ServedModel* model;
-    std::unique_ptr<StepLink> link;
-    std::unique_ptr<SchedulingPolicy> policy;
+    std::vector<ReplicaParts> replicas;
     RouterMetrics* metrics;
     const Clock* clock;
   };
@@ -54,6 +52,8 @@ class RouterServer {
 
   const Address& address() const { return address_; }  // host as asked for, port as bound
   Engine& engine() { return *engine_; }
+  // For servers that take requests over something else than gRPC; they end before this one does.
+  ApiContext& api() { return *context_; }
 
   // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for
   // at most `timeout`; then ends those that are left as aborted. True when none was.

@@ -93,15 +93,13 @@ absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request
   return absl::OkStatus();
 }
 
-void FailWhatDoesNotFit(SchedulerState& state) {
+void FitToWorker(SchedulerState& state, LiveRequest& live) {
   const WorkerLimits& limits = state.lease->limits;
-  for (const auto& [key, live] : state.population.requests()) {
-    const absl::Status fits = CheckFits(*live->request, limits);
-    if (fits.ok()) {
-      SetGate(*live, &limits);
-    } else {
-      state.population.EndAll(*live, {.error = fits}, state.lease.get());
-    }
+  const absl::Status fits = CheckFits(*live.request, limits);
+  if (fits.ok()) {
+    SetGate(live, &limits);
+  } else {
+    state.population.EndAll(live, {.error = fits}, state.lease.get());
   }
 }
 

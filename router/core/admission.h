@@ -16,7 +16,8 @@ absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
 // Scheduler::Submit.
 absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, absl::Time now);
 
-// A new worker: fails the waiting requests that it could never run.
-void FailWhatDoesNotFit(SchedulerState& state);
+// A request and a worker that are new to each other: it waits for what it can share there, or fails
+// when that worker could never run it.
+void FitToWorker(SchedulerState& state, LiveRequest& live);
 
 }  // namespace lockstep::router

@@ -23,10 +23,10 @@ BlockTable::~BlockTable() {
   if (cache_ != nullptr) cache_->Release(*this);
 }
 
-KvCache::KvCache(uint32_t num_blocks, uint32_t block_size_tokens)
+KvCache::KvCache(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes)
     : block_size_tokens_(block_size_tokens),
       pool_(num_blocks),
-      index_(num_blocks, block_size_tokens) {}
+      index_(num_blocks, block_size_tokens, changes) {}
 
 KvCache::~KvCache() {
   const BlockCounts counts = pool_.Counts();

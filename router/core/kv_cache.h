@@ -60,7 +60,8 @@ struct PublishedPrefix {
 // index (what is in it). All or nothing: a call takes every block it needs or leaves all as it was.
 class KvCache {
  public:
-  KvCache(uint32_t num_blocks, uint32_t block_size_tokens);
+  // `changes`: as for PrefixIndex.
+  KvCache(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes = nullptr);
   ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;

@@ -38,6 +38,47 @@ LiveRequest* Population::Find(RequestKey key) {
   return found == requests_.end() ? nullptr : found->second.get();
 }
 
+std::unique_ptr<LiveRequest> Population::Remove(RequestKey key) {
+  const auto found = requests_.find(key);
+  LOCKSTEP_CHECK(found != requests_.end(), "there is no request {} to remove", key);
+  std::unique_ptr<LiveRequest> live = std::move(found->second);
+  requests_.erase(found);
+  deadlines_.erase({live->request->deadline, key});
+  for (Sequence& sequence : live->samples) {
+    if (std::holds_alternative<Gated>(sequence.state)) {
+      --num_gated_;
+    } else if (sequence.live()) {
+      LOCKSTEP_CHECK(std::holds_alternative<Waiting>(sequence.state),
+                     "a sequence of request {} is with the worker", key);
+      std::erase(waiting_, &sequence);
+    }
+  }
+  --num_waiting_requests_;
+  num_waiting_tokens_ -= live->num_prompt_tokens();
+  live->waits = false;
+  return live;
+}
+
+LiveRequest& Population::Insert(std::unique_ptr<LiveRequest> request) {
+  const RequestKey key = request->request->key;
+  const auto [entry, added] = requests_.emplace(key, std::move(request));
+  LOCKSTEP_CHECK(added, "request key {} is in use", key);
+  LiveRequest& live = *entry->second;
+  for (Sequence& sequence : live.samples) {
+    sequence.view.order = next_order_++;
+    if (std::holds_alternative<Gated>(sequence.state)) {
+      ++num_gated_;
+    } else if (sequence.live()) {
+      waiting_.push_back(&sequence);
+    }
+  }
+  if (live.request->deadline != absl::InfiniteFuture()) {
+    deadlines_.emplace(live.request->deadline, key);
+  }
+  UpdateQueue(live);
+  return live;
+}
+
 void Population::UpdateQueue(LiveRequest& request) {
   const bool waits = request.num_live > 0 && request.num_resident == 0;
   if (waits == request.waits) return;

@@ -37,6 +37,10 @@ class Population {
  public:
   LiveRequest& Add(std::shared_ptr<const Request> request);
   LiveRequest* Find(RequestKey key);
+  // Between two populations: takes out a request of which nothing runs or drains, and puts it in,
+  // behind those that are there.
+  std::unique_ptr<LiveRequest> Remove(RequestKey key);
+  LiveRequest& Insert(std::unique_ptr<LiveRequest> request);
 
   // Waiting and draining sequences, in no particular (but a reproducible) order.
   const std::vector<Sequence*>& waiting() const { return waiting_; }

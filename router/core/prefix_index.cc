@@ -15,16 +15,23 @@ uint64_t HashOf(uint64_t parent_serial, std::span<const TokenId> tokens) {
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens)
-    : PrefixIndex(num_blocks, block_size_tokens, &HashOf) {}
+PrefixIndex::PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes)
+    : PrefixIndex(num_blocks, block_size_tokens, &HashOf, changes) {}
 
-PrefixIndex::PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, HashFunction hash)
+PrefixIndex::PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, HashFunction hash,
+                         PrefixChanges* changes)
     : block_size_tokens_(block_size_tokens),
       hash_(hash),
+      changes_(changes),
       nodes_(num_blocks),
       tokens_(size_t{num_blocks} * block_size_tokens),
       table_(0, KeyHash{this}, KeyEqual{this}) {
   table_.reserve(num_blocks);
+}
+
+PrefixIndex::~PrefixIndex() {
+  if (changes_ == nullptr) return;
+  for (const BlockId block : table_) changes_->Forget(nodes_[block].prefix);
 }
 
 std::span<const TokenId> PrefixIndex::TokensOf(BlockId block) const {
@@ -67,7 +74,11 @@ std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const Prefi
   Roots::iterator root = roots_.end();
   if (under_root) {
     root = roots_.find(salt);
-    if (root == roots_.end()) root = roots_.emplace(salt, Root{.serial = next_serial_++}).first;
+    if (root == roots_.end()) {
+      const Root made = {.serial = next_serial_++,
+                         .prefix = PrefixRootHash(salt, block_size_tokens_)};
+      root = roots_.emplace(salt, made).first;
+    }
   }
   const Key key = MakeKey(under_root ? root->second.serial : parent.serial, tokens);
   if (const BlockId existing = Find(key); existing != kNone) {
@@ -79,10 +90,13 @@ std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const Prefi
   node = Node{.serial = next_serial_++,
               .parent_serial = key.parent_serial,
               .hash = key.hash,
+              .prefix = ExtendPrefixHash(
+                  under_root ? root->second.prefix : nodes_[parent.block].prefix, tokens),
               .parent = under_root ? kNone : parent.block,
               .root = root};
   std::ranges::copy(tokens, tokens_.begin() + ptrdiff_t{block} * block_size_tokens_);
   table_.insert(block);
+  if (changes_ != nullptr) changes_->Learn(node.prefix);
   ++num_nodes_;
   ++(under_root ? root->second.num_children : nodes_[parent.block].num_children);
   AddUser(block);
@@ -135,6 +149,7 @@ BlockId PrefixIndex::EvictOldest() {
   Node& node = nodes_[block];
   LOCKSTEP_CHECK(node.num_children == 0, "the oldest idle node, block {}, has children", block);
   table_.erase(block);
+  if (changes_ != nullptr) changes_->Forget(node.prefix);
   UnlinkIdle(block);
   if (node.parent != kNone) {
     --nodes_[node.parent].num_children;

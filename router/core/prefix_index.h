@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "router/core/prefix_changes.h"
 
 namespace lockstep::router {
 
@@ -41,9 +42,13 @@ class PrefixIndex {
  public:
   using HashFunction = uint64_t (*)(uint64_t parent_serial, std::span<const TokenId> tokens);
 
-  PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens);
+  // What the index learns and forgets goes to `changes`, which must outlive it; null: nobody wants
+  // to know. An index that dies forgets everything.
+  PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes = nullptr);
   // Tests provoke collisions with a hash of their own.
-  PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, HashFunction hash);
+  PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, HashFunction hash,
+              PrefixChanges* changes = nullptr);
+  ~PrefixIndex();
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
@@ -77,6 +82,7 @@ class PrefixIndex {
 
   struct Root {
     uint64_t serial = 0;
+    uint64_t prefix = 0;  // PrefixRootHash
     uint32_t num_children = 0;
   };
   using Roots = std::map<std::string, Root, std::less<>>;
@@ -85,6 +91,7 @@ class PrefixIndex {
     uint64_t serial = 0;  // 0: the block is not in the index
     uint64_t parent_serial = 0;
     uint64_t hash = 0;
+    uint64_t prefix = 0;     // hash of all tokens up to here, told in `changes_`
     BlockId parent = kNone;  // kNone: `root`
     Roots::iterator root;    // valid when parent == kNone
     uint32_t num_children = 0;
@@ -127,6 +134,7 @@ class PrefixIndex {
 
   const uint32_t block_size_tokens_;
   const HashFunction hash_;
+  PrefixChanges* const changes_;
   std::vector<Node> nodes_;      // by block
   std::vector<TokenId> tokens_;  // by block, block_size_tokens_ each
   absl::flat_hash_set<BlockId, KeyHash, KeyEqual> table_;

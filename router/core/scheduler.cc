@@ -12,6 +12,7 @@
 #include "router/core/planner.h"
 #include "router/core/retirement.h"
 #include "router/core/scheduler_state.h"
+#include "router/core/transfer.h"
 
 namespace lockstep::router {
 namespace {
@@ -45,16 +46,6 @@ std::vector<Reached> ReachedBefore(const WorkerLease& lease) {
     if (sequence != nullptr) reached.push_back({sequence, sequence->furthest_computed});
   }
   return reached;
-}
-
-bool WorkerMayStart(const SchedulerState& state) {
-  return state.lease != nullptr && !state.lease->draining;
-}
-
-// Of a request on a worker that may not start it.
-absl::Time UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
-  if (live.num_resident > 0) return absl::InfiniteFuture();
-  return std::max({state.unserved_since, live.request->arrival, live.served_until});
 }
 
 }  // namespace
@@ -163,9 +154,9 @@ absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, absl::Time now)
   LOCKSTEP_RETURN_IF_ERROR(CheckLimits(limits));
   DetachWorker(absl::AbortedError("another worker replaced it"), now);
   SchedulerState& state = impl_->state;
-  state.lease = std::make_unique<WorkerLease>(limits);
+  state.lease = std::make_unique<WorkerLease>(limits, &state.prefix_changes);
   if (state.unserved_since == absl::InfinitePast()) state.unserved_since = absl::InfiniteFuture();
-  FailWhatDoesNotFit(state);
+  for (const auto& [key, live] : state.population.requests()) FitToWorker(state, *live);
   state.population.ForgetEnded();
   return absl::OkStatus();
 }
@@ -200,6 +191,18 @@ uint32_t Scheduler::FailWithOutput(const absl::Status& reason, absl::Time /*now*
   population.ForgetEnded();
   return num_failed;
 }
+
+std::vector<StrandedRequest> Scheduler::Stranded() const { return FindStranded(impl_->state); }
+
+SuspendedRequest Scheduler::Release(RequestKey request) {
+  return router::Release(impl_->state, request);
+}
+
+void Scheduler::Adopt(SuspendedRequest suspended) {
+  router::Adopt(impl_->state, std::move(suspended));
+}
+
+PrefixChanges& Scheduler::prefix_changes() { return impl_->state.prefix_changes; }
 
 std::optional<StepPlan> Scheduler::NextStep(absl::Time now) {
   SchedulerState& state = impl_->state;

@@ -7,11 +7,13 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
 #include "common/ids.h"
 #include "router/core/policy.h"
+#include "router/core/prefix_changes.h"
 #include "router/core/request.h"
 #include "router/core/step.h"
 
@@ -84,6 +86,22 @@ struct SchedulerStats {
   uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: ran for nobody, or was inert
 };
 
+struct LiveRequest;
+struct LiveRequestDeleter {
+  void operator()(LiveRequest* live) const;
+};
+// A request between two schedulers: everything that is known of it, and nothing of a worker.
+using SuspendedRequest = std::unique_ptr<LiveRequest, LiveRequestDeleter>;
+
+// A request that another scheduler might get further with: nothing of it runs or is in flight, and
+// its own has no worker that may start it.
+struct StrandedRequest {
+  std::shared_ptr<const Request> request;
+  std::span<const TokenId> known_tokens;  // of its first live sample; valid until the next change
+  bool has_output = false;                // its bits must go on as they began
+  bool suspect = false;                   // it must run alone
+};
+
 // The whole policy of one replica as a pure state machine: no thread, socket, clock, lock or proto.
 // Owns requests, sequences, block ids, the prefix index. Events come in through the methods, plans
 // go out of NextStep, and what clients must hear waits in TakeEvents. Never knows who computes.
@@ -128,6 +146,17 @@ class Scheduler {
   // The worker computes other bits than the one before it: fails, with `reason`, the requests of
   // which anything was computed. Returns their number.
   uint32_t FailWithOutput(const absl::Status& reason, absl::Time now);
+
+  // --- other schedulers ---
+  std::vector<StrandedRequest> Stranded() const;
+  // Gives a stranded request away, with all its tokens, and with what its sequences have lost
+  // workers over. Its events must have been taken. How long it has waited for a worker counts on.
+  SuspendedRequest Release(RequestKey request);
+  // Takes such a request on, whatever the queue's bounds: it was let in before. It fails when the
+  // worker is too small for it, as in AttachWorker.
+  void Adopt(SuspendedRequest suspended);
+  // What the prefix index learned and forgot since somebody took it.
+  PrefixChanges& prefix_changes();
 
   // The next step to send, if there is work, a worker, and room for one more step in flight. While
   // anything is live and nothing is in flight, there is work, unless the worker drains. Slots that

@@ -2,12 +2,14 @@
 
 #include <absl/time/time.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "router/core/policy.h"
 #include "router/core/population.h"
+#include "router/core/prefix_changes.h"
 #include "router/core/scheduler.h"
 #include "router/core/step_budget.h"
 #include "router/core/worker_lease.h"
@@ -25,6 +27,7 @@ struct SchedulerState {
   const SchedulerConfig config;
   const std::unique_ptr<SchedulingPolicy> policy;
   Population population;
+  PrefixChanges prefix_changes;        // not yet told; outlives the lease
   std::unique_ptr<WorkerLease> lease;  // null without a worker
   StepBudget budget;
   // Since the first loss, or drain, after which no lease has got anything further. Infinite future:
@@ -38,5 +41,15 @@ struct SchedulerState {
   uint64_t num_prefix_query_tokens = 0;
   uint64_t num_prefix_hit_tokens = 0;
 };
+
+inline bool WorkerMayStart(const SchedulerState& state) {
+  return state.lease != nullptr && !state.lease->draining;
+}
+
+// Of a request on a worker that may not start it.
+inline absl::Time UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
+  if (live.num_resident > 0) return absl::InfiniteFuture();
+  return std::max({state.unserved_since, live.request->arrival, live.served_until});
+}
 
 }  // namespace lockstep::router

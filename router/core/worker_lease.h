@@ -33,9 +33,10 @@ struct StepRecord {
 
 // Everything that lives exactly as long as one lease on a worker.
 struct WorkerLease {
-  explicit WorkerLease(const WorkerLimits& worker_limits)
+  // `changes`: as for PrefixIndex.
+  explicit WorkerLease(const WorkerLimits& worker_limits, PrefixChanges* changes = nullptr)
       : limits(worker_limits),
-        kv(worker_limits.num_blocks, worker_limits.block_size_tokens),
+        kv(worker_limits.num_blocks, worker_limits.block_size_tokens, changes),
         slots(worker_limits.max_slots),
         row_of_slot(worker_limits.max_slots, 0) {}
 

@@ -6,9 +6,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "common/clock.h"
 #include "router/engine/admission.h"
+#include "router/engine/fleet.h"
 #include "router/engine/replica_loop.h"
 
 namespace lockstep::router {
@@ -16,19 +18,22 @@ namespace lockstep::router {
 struct EngineConfig {
   AdmissionLimits admission;
   ReplicaConfig replica;
+  PlacementConfig placement;
   size_t max_pending_output_bytes = 1 << 20;  // of one request whose client lags
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// What the API layer sees of everything behind it: admits requests, hands them to the replica, and
+// What the API layer sees of everything behind it: admits requests, finds each a replica, and
 // drains. All methods may be called from any thread and never block, WaitUntilDrained excepted.
 class Engine {
  public:
-  // `clock` and `metrics` must outlive the object; `on_readiness_change` must not block.
-  Engine(EngineConfig config, std::unique_ptr<SchedulingPolicy> policy,
-         std::unique_ptr<StepLink> link, const Clock* clock, RouterMetrics* metrics,
-         std::function<void()> on_readiness_change);
+  // At least one replica. `clock` and `metrics` must outlive the object; `on_readiness_change` must
+  // not block.
+  Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Clock* clock,
+         RouterMetrics* metrics, std::function<void()> on_readiness_change);
+  // Requests that are still live end with UNAVAILABLE.
+  ~Engine();
 
   // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit,
   // INVALID_ARGUMENT when it can never be below; all before any work on the request. The ticket is
@@ -52,21 +57,28 @@ class Engine {
     return admission_->WaitUntilNoneOpen(timeout);
   }
   // Ends every request as aborted, with UNAVAILABLE, also those that are submitted from now on.
-  void CancelAll() { replica_.inbox().CancelAll(); }
+  void CancelAll();
 
   // A new request would be taken on: it has a worker, or waits behind one that drains for the next.
   bool ready() const;
-  ReplicaStatus replica_status() const { return replica_.status(); }
+  ReplicaStatus replica_status(size_t replica) const { return replicas_.at(replica)->status(); }
+  // All replicas as if they were one: the state and the description of the one that is best off (of
+  // several, that of the longest context), and the sums of the counts.
+  ReplicaStatus replica_status() const;
   Admission::Counts admission_counts() const { return admission_->counts(); }
 
  private:
+  // OK when some replica has a worker for a new request, or may soon have one.
+  absl::Status CheckWorkers() const;
+
   const EngineConfig config_;
   RouterMetrics& metrics_;
   const std::function<void()> on_readiness_change_;
   const std::shared_ptr<Admission> admission_;
   std::atomic<RequestKey> next_key_ = 1;
   std::atomic<bool> draining_ = false;
-  ReplicaLoop replica_;
+  Fleet fleet_;
+  std::vector<std::unique_ptr<ReplicaLoop>> replicas_;
 };
 
 }  // namespace lockstep::router

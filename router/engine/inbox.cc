@@ -16,6 +16,10 @@ void Inbox::Post(Add add) {
   posted_.NotifyOne();
 }
 
+void Inbox::HandOver(Handover handover) {
+  Post([&](InboxBatch& batch) { batch.handovers.push_back(std::move(handover)); });
+}
+
 void Inbox::Submit(Submission submission) {
   Post([&](InboxBatch& batch) { batch.submissions.push_back(std::move(submission)); });
 }

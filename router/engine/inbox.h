@@ -4,23 +4,14 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "common/ids.h"
 #include "common/mutex.h"
-#include "router/core/request.h"
-#include "router/engine/admission.h"
-#include "router/engine/outbox.h"
 #include "router/engine/step_link.h"
+#include "router/engine/submission.h"
 
 namespace lockstep::router {
-
-struct Submission {
-  std::shared_ptr<const Request> request;
-  std::shared_ptr<Outbox> outbox;
-  std::shared_ptr<Admission::Ticket> ticket;
-};
 
 enum class CancelCause { kClient, kAborted, kShutdown };
 
@@ -37,6 +28,7 @@ struct SequenceStop {
 // What the loop has to look at, each kind in the order of its coming.
 struct InboxBatch {
   std::vector<LinkEvent> link_events;
+  std::vector<Handover> handovers;
   std::vector<Submission> submissions;
   std::vector<SequenceStop> stops;
   std::vector<Cancellation> cancellations;
@@ -44,11 +36,12 @@ struct InboxBatch {
 };
 
 // Where other threads leave messages for a replica's loop; none of them ever waits. Bounded by what
-// sends: admission bounds submissions, a request is cancelled and each of its sequences stopped at
-// most once, and link events are at most one per step in flight plus the ups and downs of one
-// lease.
+// sends: admission bounds submissions and what is handed over, a request is cancelled and each of
+// its sequences stopped at most once, and link events are at most one per step in flight plus the
+// ups and downs of one lease.
 class Inbox final : public LinkEventSink {
  public:
+  void HandOver(Handover handover);
   void Submit(Submission submission);
   void Cancel(Cancellation cancellation);
   void Stop(SequenceStop stop);

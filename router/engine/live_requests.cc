@@ -40,17 +40,32 @@ FinishedAs FinishedAsOf(const FinishedEvent& event) {
 void LiveRequests::Add(Submission submission) {
   const Request& request = *submission.request;
   const RequestKey key = request.key;
-  LiveRequest live{.submission = {},
-                   .samples = std::vector<Sample>(request.num_samples),
-                   .num_open_samples = request.num_samples,
-                   .admitted = false,
-                   .end_status = absl::OkStatus()};
-  live.submission = std::move(submission);
-  const bool is_new = live_.emplace(key, std::move(live)).second;
+  Delivery delivery{.submission = {},
+                    .samples = std::vector<Delivery::Sample>(request.num_samples),
+                    .num_open_samples = request.num_samples,
+                    .admitted = false,
+                    .end_status = absl::OkStatus()};
+  delivery.submission = std::move(submission);
+  const bool is_new = live_.emplace(key, std::move(delivery)).second;
   LOCKSTEP_CHECK(is_new, "request key {} was used twice", key);
 }
 
+void LiveRequests::Adopt(Delivery delivery) {
+  const RequestKey key = delivery.submission.request->key;
+  const bool is_new = live_.emplace(key, std::move(delivery)).second;
+  LOCKSTEP_CHECK(is_new, "request {} is here already", key);
+}
+
+Delivery LiveRequests::Release(RequestKey key) {
+  const auto found = live_.find(key);
+  LOCKSTEP_CHECK(found != live_.end(), "request {} is not here", key);
+  Delivery delivery = std::move(found->second);
+  live_.erase(found);
+  return delivery;
+}
+
 void LiveRequests::Refuse(Submission submission, absl::Status status) {
+  ended_.push_back(submission.request->key);
   submission.ticket->StopWaiting();
   submission.outbox->End(std::move(status));
   touched_.push_back(std::move(submission.outbox));
@@ -97,7 +112,7 @@ void LiveRequests::Deliver(std::vector<SchedulerEvent> events, absl::Time now,
   to_cancel_ = nullptr;
 }
 
-void LiveRequests::DeliverTo(LiveRequest& live, AdmittedEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, absl::Time now) {
   const Request& request = *live.submission.request;
   live.admitted = true;
   live.submission.ticket->StopWaiting();
@@ -107,20 +122,20 @@ void LiveRequests::DeliverTo(LiveRequest& live, AdmittedEvent event, absl::Time 
   metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
 }
 
-void LiveRequests::DeliverTo(LiveRequest& live, PromptLogprobsEvent event, absl::Time /*now*/) {
+void LiveRequests::DeliverTo(Delivery& live, PromptLogprobsEvent event, absl::Time /*now*/) {
   live.submission.outbox->AddPromptLogprobs(std::move(event.entries));
 }
 
-void LiveRequests::DeliverTo(LiveRequest& live, TokensEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, TokensEvent event, absl::Time now) {
   ObserveTokens(live, event.sample_index, event.tokens.size(), now);
   if (!live.submission.outbox->AddTokens(std::move(event), now)) EndSlowReader(live, now);
 }
 
-void LiveRequests::DeliverTo(LiveRequest& live, FinishedEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, absl::Time now) {
   RouterMetrics::At(metrics_.requests_finished_total, FinishedAsOf(event)).Increment();
   // One failed sequence fails the call: a stream cannot carry half an error.
   if (!event.error.ok()) return End(live, event.error, now);
-  const Sample& sample = live.samples.at(event.sample_index);
+  const Delivery::Sample& sample = live.samples.at(event.sample_index);
   if (sample.num_tokens > 1) {
     const absl::Duration decoding = sample.last_token_at - sample.first_token_at;
     metrics_.time_per_output_token_seconds->Observe(absl::ToDoubleSeconds(decoding) /
@@ -130,10 +145,10 @@ void LiveRequests::DeliverTo(LiveRequest& live, FinishedEvent event, absl::Time 
   if (--live.num_open_samples == 0) End(live, live.end_status, now);
 }
 
-void LiveRequests::ObserveTokens(LiveRequest& live, uint32_t sample_index, size_t count,
+void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t count,
                                  absl::Time now) {
   if (count == 0) return;
-  Sample& sample = live.samples.at(sample_index);
+  Delivery::Sample& sample = live.samples.at(sample_index);
   metrics_.generation_tokens_total->Increment(static_cast<double>(count));
   size_t num_gaps = count;
   if (sample.num_tokens == 0) {
@@ -149,12 +164,12 @@ void LiveRequests::ObserveTokens(LiveRequest& live, uint32_t sample_index, size_
   sample.num_tokens += static_cast<uint32_t>(count);
 }
 
-void LiveRequests::EndSlowReader(LiveRequest& live, absl::Time now) {
+void LiveRequests::EndSlowReader(Delivery& live, absl::Time now) {
   spdlog::warn("request {} ended: its client reads too slowly", live.submission.request->id);
   End(live, absl::AbortedError("the client reads too slowly: too much output waits for it"), now);
 }
 
-void LiveRequests::End(LiveRequest& live, absl::Status status, absl::Time now) {
+void LiveRequests::End(Delivery& live, absl::Status status, absl::Time now) {
   const Request& request = *live.submission.request;
   const RequestKey key = request.key;
   if (live.num_open_samples > 0) to_cancel_->push_back(key);
@@ -162,6 +177,7 @@ void LiveRequests::End(LiveRequest& live, absl::Status status, absl::Time now) {
   live.submission.ticket->StopWaiting();
   live.submission.outbox->End(std::move(status));
   live_.erase(key);
+  ended_.push_back(key);
 }
 
 }  // namespace lockstep::router

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "router/core/scheduler.h"
@@ -24,6 +25,10 @@ class LiveRequests {
   explicit LiveRequests(RouterMetrics& metrics) : metrics_(metrics) {}
 
   void Add(Submission submission);
+  // A request that another replica began to serve, and one that goes on elsewhere (it must be
+  // there).
+  void Adopt(Delivery delivery);
+  Delivery Release(RequestKey key);
   // A request that the scheduler never got.
   void Refuse(Submission submission, absl::Status status);
   // How the request ends once its sequences have; false when there is none of that key.
@@ -35,36 +40,28 @@ class LiveRequests {
   // Wakes the readers of everything delivered since the last call.
   void NotifyReaders();
 
+  // The requests that ended, refused ones included, since the last call.
+  std::vector<RequestKey> TakeEnded() { return std::exchange(ended_, {}); }
+
+  bool Contains(RequestKey key) const { return live_.contains(key); }
   std::vector<RequestKey> keys() const;
   size_t size() const { return live_.size(); }
   bool empty() const { return live_.empty(); }
 
  private:
-  struct Sample {
-    absl::Time first_token_at = absl::InfiniteFuture();
-    absl::Time last_token_at = absl::InfiniteFuture();
-    uint32_t num_tokens = 0;
-  };
-  struct LiveRequest {
-    Submission submission;
-    std::vector<Sample> samples;
-    uint32_t num_open_samples = 0;
-    bool admitted = false;
-    absl::Status end_status;
-  };
-
-  void DeliverTo(LiveRequest& live, AdmittedEvent event, absl::Time now);
-  void DeliverTo(LiveRequest& live, PromptLogprobsEvent event, absl::Time now);
-  void DeliverTo(LiveRequest& live, TokensEvent event, absl::Time now);
-  void DeliverTo(LiveRequest& live, FinishedEvent event, absl::Time now);
-  void ObserveTokens(LiveRequest& live, uint32_t sample_index, size_t count, absl::Time now);
-  void EndSlowReader(LiveRequest& live, absl::Time now);
+  void DeliverTo(Delivery& live, AdmittedEvent event, absl::Time now);
+  void DeliverTo(Delivery& live, PromptLogprobsEvent event, absl::Time now);
+  void DeliverTo(Delivery& live, TokensEvent event, absl::Time now);
+  void DeliverTo(Delivery& live, FinishedEvent event, absl::Time now);
+  void ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, absl::Time now);
+  void EndSlowReader(Delivery& live, absl::Time now);
   // `live` is gone afterwards.
-  void End(LiveRequest& live, absl::Status status, absl::Time now);
+  void End(Delivery& live, absl::Status status, absl::Time now);
 
   RouterMetrics& metrics_;
-  absl::flat_hash_map<RequestKey, LiveRequest> live_;
+  absl::flat_hash_map<RequestKey, Delivery> live_;
   std::vector<std::shared_ptr<Outbox>> touched_;  // have news that their readers were not told of
+  std::vector<RequestKey> ended_;
   std::vector<RequestKey>* to_cancel_ = nullptr;  // during Deliver
 };
 

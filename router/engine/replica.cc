@@ -34,12 +34,13 @@ absl::Status ReplicaConfig::Validate() const {
 
 Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy, Context context)
     : config_(std::move(config)),
-      context_(context),
-      metrics_(*context.metrics),
+      context_(std::move(context)),
+      metrics_(*context_.metrics),
+      worker_series_(metrics_.ForWorker(context_.worker)),
       scheduler_(config_.scheduler, std::move(policy)),
       live_(metrics_),
       lost_reason_(absl::UnavailableError("no worker has been reached yet")) {
-  metrics_.SetWorkerState(WorkerState::kConnecting);
+  worker_series_.SetState(WorkerState::kConnecting);
 }
 
 void Replica::Process(InboxBatch batch) {
@@ -47,28 +48,37 @@ void Replica::Process(InboxBatch batch) {
   for (LinkEvent& event : batch.link_events) {
     std::visit([&](auto& alternative) { HandleLinkEvent(std::move(alternative), now); }, event);
   }
-  for (Submission& submission : batch.submissions) Accept(std::move(submission), now);
-  for (const SequenceStop& stop : batch.stops) {
-    scheduler_.StopSequence(stop.request, stop.sample_index, now);
+  Arrivals arrivals;
+  const auto count = [&arrivals](const Submission& submission) {
+    ++arrivals.num_requests;
+    arrivals.num_prompt_tokens += submission.request->prompt_tokens.size();
+  };
+  for (Handover& handover : batch.handovers) {
+    count(handover.delivery.submission);
+    TakeOver(std::move(handover));
   }
-  for (const Cancellation& cancellation : batch.cancellations) {
-    Cancel(cancellation.request, cancellation.cause, now);
+  for (Submission& submission : batch.submissions) {
+    count(submission);
+    Accept(std::move(submission), now);
   }
-  if (batch.cancel_all) {
-    shutting_down_ = true;
-    for (const RequestKey key : live_.keys()) Cancel(key, CancelCause::kShutdown, now);
-  }
+  for (const SequenceStop& stop : batch.stops) Stop(stop, now);
+  for (const Cancellation& cancellation : batch.cancellations) Cancel(cancellation, now);
+  if (batch.cancel_all) CancelAll(now);
+  ExpireWorker(now);
+  MoveStranded(now);
   ExpireWaits(now);
   SendSteps(now);
   DeliverEvents(now);
   // Readers look at the counts once they were told of an end: the counts come first.
   PublishStats();
+  TellFleet(arrivals, now);
   live_.NotifyReaders();
   CheckIntegrityWhenIdle(now);
 }
 
 absl::Time Replica::NextWakeup() const {
-  return std::min({scheduler_.NextDeadline(), WorkerDeadline(), FailoverDeadline()});
+  return std::min(
+      {scheduler_.NextDeadline(), WorkerDeadline(), FailoverDeadline(), tell_fleet_at_});
 }
 
 // --- the worker ---
@@ -84,14 +94,16 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
   }
   epoch_ = event.epoch;
   if (incarnation_ != 0 && incarnation_ != event.description.incarnation()) {
-    metrics_.worker_restarts_total->Increment();
+    worker_series_.restarts_total->Increment();
   }
   incarnation_ = event.description.incarnation();
   spdlog::info(
-      "worker attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} slots",
-      epoch_, incarnation_, event.description.weights_dtype(), event.description.device(),
-      limits.num_blocks, limits.block_size_tokens, limits.max_slots);
+      "worker {} attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} "
+      "slots",
+      context_.worker, epoch_, incarnation_, event.description.weights_dtype(),
+      event.description.device(), limits.num_blocks, limits.block_size_tokens, limits.max_slots);
   CompareBits(event.description, now);
+  if (HasPeers()) context_.fleet->SetLease(context_.index, {.bits = *bits_, .limits = limits});
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(static_cast<double>(live_.size()));
   SetWorker(WorkerState::kReady, fmt::format("ready: {}", event.description.device()),
@@ -101,8 +113,7 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
 }
 
 void Replica::CompareBits(const worker::v1::DescribeResponse& description, absl::Time now) {
-  const Bits bits = {.numerics_id = description.numerics_id(),
-                     .weights_fingerprint = description.weights_fingerprint()};
+  const WorkerBits bits = BitsOf(description);
   if (bits_.has_value() && *bits_ != bits) {
     const absl::Status reason = MakeError(
         absl::StatusCode::kAborted,
@@ -174,7 +185,7 @@ void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
 }
 
 void Replica::NoteDraining(absl::Time now) {
-  spdlog::info("worker drains: epoch {}; nothing new is started on it", epoch_);
+  spdlog::info("worker {} drains: epoch {}; nothing new is started on it", context_.worker, epoch_);
   worker_draining_ = true;
   scheduler_.DrainWorker(now);
   SetWorker(WorkerState::kDraining, "the worker is shutting down", absl::InfiniteFuture());
@@ -191,8 +202,8 @@ void Replica::BreakLease(const absl::Status& reason, absl::Time now) {
 }
 
 void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
-  spdlog::warn("worker lost: epoch {}, {} steps in flight, {} requests wait for it: {}", epoch_,
-               in_flight_.size(), live_.size(), Message(reason));
+  spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
+               epoch_, in_flight_.size(), live_.size(), Message(reason));
   epoch_ = 0;
   worker_draining_ = false;
   in_flight_.clear();
@@ -202,26 +213,26 @@ void Replica::LoseWorker(const absl::Status& reason, absl::Time now) {
   SetWorker(WorkerState::kLost, Message(reason), now);
 }
 
-void Replica::ExpireWaits(absl::Time now) {
+void Replica::ExpireWorker(absl::Time now) {
   scheduler_.ExpireDeadlines(now);
-  if (now >= WorkerDeadline()) {
-    const std::string what =
-        in_flight_.empty() ? "the drained worker did not end its lease"
-                           : fmt::format("step {} had no result", in_flight_.front().plan.step_id);
-    BreakLease(MakeError(absl::StatusCode::kDeadlineExceeded, "{} after {}", what,
-                         absl::FormatDuration(config_.step_timeout)),
-               now);
-  }
-  if (now >= FailoverDeadline()) {
-    const std::string wait = absl::FormatDuration(config_.failover_wait);
-    const absl::Status reason =
-        worker_draining_
-            ? Unavailable("the worker is shutting down and no other one came within {}", wait)
-            : Unavailable(
-                  "the worker was lost and none came back within {} that got any further: {}", wait,
-                  Message(lost_reason_));
-    CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
-  }
+  if (now < WorkerDeadline()) return;
+  const std::string what =
+      in_flight_.empty() ? "the drained worker did not end its lease"
+                         : fmt::format("step {} had no result", in_flight_.front().plan.step_id);
+  BreakLease(MakeError(absl::StatusCode::kDeadlineExceeded, "{} after {}", what,
+                       absl::FormatDuration(config_.step_timeout)),
+             now);
+}
+
+void Replica::ExpireWaits(absl::Time now) {
+  if (now < FailoverDeadline()) return;
+  const std::string wait = absl::FormatDuration(config_.failover_wait);
+  const absl::Status reason =
+      worker_draining_
+          ? Unavailable("the worker is shutting down and no other one came within {}", wait)
+          : Unavailable("the worker was lost and none came back within {} that got any further: {}",
+                        wait, Message(lost_reason_));
+  CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
 }
 
 absl::Time Replica::WorkerDeadline() const {
@@ -251,18 +262,42 @@ void Replica::SendSteps(absl::Time now) {
 // --- requests ---
 
 void Replica::Accept(Submission submission, absl::Time now) {
-  absl::Status status =
-      shutting_down_ ? absl::UnavailableError("the router is shutting down") : CheckWorker();
+  absl::Status status;
+  if (shutting_down_) {
+    status = absl::UnavailableError("the router is shutting down");
+  } else if (!HasPeers() || !context_.fleet->AnyOtherOpen(context_.index)) {
+    status = CheckWorker();  // else it moves on to the other one if need be
+  }
   if (status.ok()) status = scheduler_.Submit(submission.request, now);
   if (status.ok()) {
+    worker_series_.requests_total->Increment();
     live_.Add(std::move(submission));
   } else {
     live_.Refuse(std::move(submission), std::move(status));
   }
 }
 
-void Replica::Cancel(RequestKey key, CancelCause cause, absl::Time now) {
-  if (live_.SetCancelled(key, cause)) scheduler_.Cancel(key, now);
+void Replica::Stop(const SequenceStop& stop, absl::Time now) {
+  if (live_.Contains(stop.request)) {
+    scheduler_.StopSequence(stop.request, stop.sample_index, now);
+  } else if (HasPeers()) {
+    context_.fleet->Forward(context_.index, stop);
+  }
+}
+
+void Replica::Cancel(const Cancellation& cancellation, absl::Time now) {
+  if (live_.SetCancelled(cancellation.request, cancellation.cause)) {
+    scheduler_.Cancel(cancellation.request, now);
+  } else if (HasPeers()) {
+    context_.fleet->Forward(context_.index, cancellation);
+  }
+}
+
+void Replica::CancelAll(absl::Time now) {
+  shutting_down_ = true;
+  for (const RequestKey key : live_.keys()) {
+    Cancel({.request = key, .cause = CancelCause::kShutdown}, now);
+  }
 }
 
 void Replica::DeliverEvents(absl::Time now) {
@@ -300,7 +335,13 @@ WorkerState Replica::worker_state() const {
 }
 
 void Replica::SetWorker(WorkerState state, std::string text, absl::Time lost_at) {
-  metrics_.SetWorkerState(state);
+  worker_series_.SetState(state);
+  if (HasPeers()) {
+    context_.fleet->SetOpenness(context_.index, state == WorkerState::kReady ? Openness::kOpen
+                                                : state == WorkerState::kDraining
+                                                    ? Openness::kDraining
+                                                    : Openness::kClosed);
+  }
   MutexLock lock(mutex_);
   status_.worker_state = state;
   status_.worker_text = std::move(text);
@@ -310,9 +351,14 @@ void Replica::SetWorker(WorkerState state, std::string text, absl::Time lost_at)
 void Replica::PublishStats() {
   const SchedulerStats stats = scheduler_.Stats();
   const auto num_live = static_cast<uint32_t>(live_.size());
+  const auto num_running = [](uint32_t live, const SchedulerStats& of) {
+    return static_cast<double>(live - std::min(live, of.waiting_requests));
+  };
+  worker_series_.Publish(stats);
   MutexLock lock(mutex_);
   metrics_.Publish(stats, status_.scheduler);
-  metrics_.running_requests->Set(num_live - std::min(num_live, stats.waiting_requests));
+  metrics_.running_requests->Increment(num_running(num_live, stats) -
+                                       num_running(status_.live_requests, status_.scheduler));
   status_.scheduler = stats;
   status_.live_requests = num_live;
 }

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "router/core/scheduler.h"
+#include "router/engine/fleet.h"
 #include "router/engine/inbox.h"
 #include "router/engine/live_requests.h"
 #include "router/engine/router_metrics.h"
@@ -42,8 +43,9 @@ struct ReplicaStatus {
 
 // All that a replica's loop does, without the thread: applies what came in, sends steps to the
 // worker, and writes outputs to the requests' outboxes. Owns the scheduler and the record of steps
-// in flight. Knows nothing of connections: a lease is an epoch that comes and goes. Process and
-// NextWakeup belong to one thread; status() may be called from any.
+// in flight. Knows nothing of connections: a lease is an epoch that comes and goes. Requests that
+// lost their worker go to another replica that can go on with them, or wait here for one. Process
+// and NextWakeup belong to one thread; status() may be called from any.
 class Replica {
  public:
   // Everything passed by pointer must outlive the object.
@@ -51,6 +53,9 @@ class Replica {
     const Clock* clock;
     StepLink* link;
     RouterMetrics* metrics;
+    std::string worker;      // its address, for metrics and people
+    Fleet* fleet = nullptr;  // the other replicas; null: there are none
+    uint32_t index = 0;      // in the fleet
   };
   Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy, Context context);
 
@@ -70,6 +75,10 @@ class Replica {
     absl::Time sent_at;
     absl::Duration router_time;  // spent by this thread on the step so far
   };
+  struct Arrivals {
+    uint32_t num_requests = 0;
+    uint64_t num_prompt_tokens = 0;
+  };
 
   void HandleLinkEvent(LinkUp event, absl::Time now);
   void HandleLinkEvent(LinkResult event, absl::Time now);
@@ -85,7 +94,10 @@ class Replica {
   template <typename Change>
   void CountFailed(Change change, absl::Time now);
   void Accept(Submission submission, absl::Time now);
-  void Cancel(RequestKey key, CancelCause cause, absl::Time now);
+  void Stop(const SequenceStop& stop, absl::Time now);
+  void Cancel(const Cancellation& cancellation, absl::Time now);
+  void CancelAll(absl::Time now);
+  void ExpireWorker(absl::Time now);
   void ExpireWaits(absl::Time now);
   // When the worker has kept us waiting for too long: for the oldest step in flight, or for the end
   // of a lease on which nothing runs any more. Never while we wait for nothing.
@@ -96,6 +108,13 @@ class Replica {
 
   void DeliverEvents(absl::Time now);
 
+  // --- the other replicas (replica_fleet.cc) ---
+  bool HasPeers() const { return context_.fleet != nullptr; }
+  void TakeOver(Handover handover);
+  void MoveStranded(absl::Time now);
+  bool MoveTo(uint32_t to, const StrandedRequest& stranded);
+  void TellFleet(const Arrivals& arrivals, absl::Time now);
+
   void PublishStats();
   void SetWorker(WorkerState state, std::string text, absl::Time lost_at);
   void CheckIntegrityWhenIdle(absl::Time now);
@@ -103,25 +122,21 @@ class Replica {
   const ReplicaConfig config_;
   const Context context_;
   RouterMetrics& metrics_;
+  const WorkerSeries worker_series_;
   Scheduler scheduler_;
   LiveRequests live_;
 
-  struct Bits {  // workers that agree in both compute the same
-    uint64_t numerics_id = 0;
-    uint64_t weights_fingerprint = 0;
-    bool operator==(const Bits&) const = default;
-  };
-
   uint64_t epoch_ = 0;  // of the lease; 0: none
   uint64_t incarnation_ = 0;
-  std::optional<Bits> bits_;      // of the lease now or last
-  bool worker_draining_ = false;  // the lease's worker is about to leave
-  bool shutting_down_ = false;    // everything was cancelled: nothing is taken on any more
+  std::optional<WorkerBits> bits_;  // of the lease now or last
+  bool worker_draining_ = false;    // the lease's worker is about to leave
+  bool shutting_down_ = false;      // everything was cancelled: nothing is taken on any more
   std::deque<StepInFlight> in_flight_;
   absl::Time last_result_at_ = absl::InfinitePast();
   absl::Time lost_at_ = absl::InfinitePast();
   absl::Status lost_reason_;
   bool was_idle_ = true;
+  absl::Time tell_fleet_at_ = absl::InfiniteFuture();  // there are prefixes left to tell
   absl::Time integrity_checked_at_ = absl::InfinitePast();
 
   mutable Mutex mutex_;

@@ -92,8 +92,8 @@ std::string_view WorkerStateName(WorkerState state) {
   return kWorkerStateNames.at(static_cast<size_t>(state));
 }
 
-RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& model,
-                             const std::string& worker) {
+RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& model)
+    : registry_(registry), model_(model) {
   Builder b(registry, model);
   requests_total = b.MakeCounters("requests_total", "Generate calls that ended, by gRPC status.",
                                   "code", kCodeNames);
@@ -150,29 +150,52 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                       "Router time of a step: plan, encode, decode, apply.", kStepBucketsSeconds);
   step_rtt_seconds = b.MakeHistogram("step_rtt_seconds", "From sending a step to its result.",
                                      kStepBucketsSeconds);
-  worker_state = b.MakeGauges("worker_state", "1 for the worker's current state.", "state",
-                              kWorkerStateNames, {{"worker", worker}});
-  worker_restarts_total = b.MakeCounter("worker_restarts_total",
-                                        "Changes of a worker's incarnation.", {{"worker", worker}});
   b.MakeGauge("build_info", "Always 1.",
               {{"version", std::string(Version())}, {"commit", std::string(GitCommit())}})
       ->Set(1);
 }
 
-void RouterMetrics::SetWorkerState(WorkerState state) {
-  for (size_t i = 0; i < worker_state.size(); ++i) {
-    worker_state[i]->Set(i == static_cast<size_t>(state) ? 1 : 0);
+WorkerSeries RouterMetrics::ForWorker(const std::string& worker) {
+  Builder b(registry_, model_);
+  const Labels labels = {{"worker", worker}};
+  return {.state = b.MakeGauges("worker_state", "1 for the worker's current state.", "state",
+                                kWorkerStateNames, labels),
+          .restarts_total =
+              b.MakeCounter("worker_restarts_total", "Changes of a worker's incarnation.", labels),
+          .requests_total =
+              b.MakeCounter("worker_requests_total", "Requests placed on the worker.", labels),
+          .queue_tokens = b.MakeGauge(
+              "worker_queue_tokens", "Prompt tokens of requests that wait for the worker.", labels),
+          .running_sequences =
+              b.MakeGauge("worker_running_sequences", "Sequences with a slot.", labels),
+          .prefix_index_nodes = b.MakeGauge("worker_prefix_index_nodes",
+                                            "Nodes of the worker's prefix index.", labels)};
+}
+
+void WorkerSeries::SetState(WorkerState current) const {
+  for (size_t i = 0; i < state.size(); ++i) {
+    state[i]->Set(i == static_cast<size_t>(current) ? 1 : 0);
   }
 }
 
-void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& previous) {
-  queue_requests->Set(stats.waiting_requests);
+void WorkerSeries::Publish(const SchedulerStats& stats) const {
   queue_tokens->Set(static_cast<double>(stats.waiting_tokens));
+  running_sequences->Set(stats.running_sequences);
   prefix_index_nodes->Set(stats.prefix_index_nodes);
-  kv_blocks[0]->Set(stats.free_blocks);
-  kv_blocks[1]->Set(stats.used_blocks);
-  kv_blocks[2]->Set(stats.cached_blocks);
-  kv_blocks[3]->Set(stats.fenced_blocks);
+}
+
+void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& previous) {
+  // Whole numbers: their sums are exact.
+  const auto change = [](Gauge* gauge, auto now, auto before) {
+    if (now != before) gauge->Increment(static_cast<double>(now) - static_cast<double>(before));
+  };
+  change(queue_requests, stats.waiting_requests, previous.waiting_requests);
+  change(queue_tokens, stats.waiting_tokens, previous.waiting_tokens);
+  change(prefix_index_nodes, stats.prefix_index_nodes, previous.prefix_index_nodes);
+  change(kv_blocks[0], stats.free_blocks, previous.free_blocks);
+  change(kv_blocks[1], stats.used_blocks, previous.used_blocks);
+  change(kv_blocks[2], stats.cached_blocks, previous.cached_blocks);
+  change(kv_blocks[3], stats.fenced_blocks, previous.fenced_blocks);
   const auto add = [](Counter* counter, uint64_t now, uint64_t before) {
     if (now > before) counter->Increment(static_cast<double>(now - before));
   };

@@ -22,21 +22,36 @@ enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
 
+// The series with the label of one worker.
+struct WorkerSeries {
+  // Sets the gauge of `state` and clears those of the others.
+  void SetState(WorkerState state) const;
+  void Publish(const SchedulerStats& stats) const;
+
+  std::array<prometheus::Gauge*, 5> state;  // by WorkerState
+  prometheus::Counter* restarts_total;
+  prometheus::Counter* requests_total;
+  prometheus::Gauge* queue_tokens;
+  prometheus::Gauge* running_sequences;
+  prometheus::Gauge* prefix_index_nodes;
+};
+
 // Every series of a router, made at start so that each one reads 0 before its first event. Names
 // and labels: docs/metrics.md. The registry owns the series and must outlive the object; all of
 // them may be updated from any thread.
 struct RouterMetrics {
-  RouterMetrics(prometheus::Registry& registry, const std::string& model,
-                const std::string& worker);
+  RouterMetrics(prometheus::Registry& registry, const std::string& model);
+
+  // The series of one worker, made at the first call.
+  WorkerSeries ForWorker(const std::string& worker);
 
   template <typename Enum, typename Metric, size_t N>
   static Metric& At(const std::array<Metric*, N>& metrics, Enum value) {
     return *metrics.at(static_cast<size_t>(value));
   }
 
-  // Sets the gauge of `state` and clears those of the others.
-  void SetWorkerState(WorkerState state);
-  // Gauges take the values, counters what was added since `previous`.
+  // What one replica's counts have become since they were `previous`: the series are sums over all
+  // replicas.
   void Publish(const SchedulerStats& stats, const SchedulerStats& previous);
 
   std::array<prometheus::Counter*, 17> requests_total;           // by absl::StatusCode
@@ -67,8 +82,10 @@ struct RouterMetrics {
   std::array<prometheus::Histogram*, 2> step_tokens;  // by StepPhase
   prometheus::Histogram* scheduler_step_seconds;
   prometheus::Histogram* step_rtt_seconds;
-  std::array<prometheus::Gauge*, 5> worker_state;  // by WorkerState
-  prometheus::Counter* worker_restarts_total;
+
+ private:
+  prometheus::Registry& registry_;
+  const std::string model_;
 };
 
 }  // namespace lockstep::router

@@ -9,6 +9,11 @@
 
 namespace lockstep::router {
 
+WorkerBits BitsOf(const worker::v1::DescribeResponse& description) {
+  return {.numerics_id = description.numerics_id(),
+          .weights_fingerprint = description.weights_fingerprint()};
+}
+
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected) {
   std::string problems;

@@ -21,6 +21,14 @@ struct ExpectedModel {
   uint32_t vocab_size = 0;             // of the model
 };
 
+// Workers that agree in both compute the same bits.
+struct WorkerBits {
+  uint64_t numerics_id = 0;
+  uint64_t weights_fingerprint = 0;
+  bool operator==(const WorkerBits&) const = default;
+};
+WorkerBits BitsOf(const worker::v1::DescribeResponse& description);
+
 // FAILED_PRECONDITION naming every field that does not fit. A worker whose model came without a
 // tokenizer announces a tokenizer fingerprint of 0, which fits any.
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,

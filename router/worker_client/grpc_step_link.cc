@@ -17,6 +17,7 @@
 #include "common/status.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
 #include "router/engine/violations.h"
+#include "router/worker_client/reattach_backoff.h"
 
 namespace lockstep::router {
 namespace {
@@ -71,6 +72,7 @@ struct Lease {
   grpc::CompletionQueue queue;
   std::unique_ptr<Stream> stream;
   uint64_t epoch = 0;                     // 0 until claimed
+  absl::Time up_at;                       // once the claim was granted
   bool writable = false;                  // the stream is open and nobody gave it up
   bool writing = false;                   // one write is in progress
   std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
@@ -88,6 +90,7 @@ absl::Status WorkerClientConfig::Validate() const {
                      "keepalive_timeout: must be positive");
   violations.Require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
   violations.Require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
+  violations.Require(stable_lease >= absl::ZeroDuration(), "stable_lease: must not be negative");
   violations.Require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
   return violations.ToStatus();
 }
@@ -114,7 +117,7 @@ class GrpcStepLink::Impl {
 
   void Start(LinkEventSink* sink) {
     sink_ = sink;
-    thread_ = NamedThread("worker-0", [this] { Run(); });
+    thread_ = NamedThread(fmt::format("worker-{}", config_.index), [this] { Run(); });
   }
 
   void Send(wire::StepRequest request) {
@@ -151,7 +154,7 @@ class GrpcStepLink::Impl {
 
  private:
   void Run() {
-    absl::Duration backoff = config_.min_backoff;
+    ReattachBackoff backoff(config_.min_backoff, config_.max_backoff, config_.stable_lease);
     std::string last_problem;
     for (;;) {
       Lease lease;
@@ -167,7 +170,6 @@ class GrpcStepLink::Impl {
         if (stopping_) return;
       }
       if (was_up) {
-        backoff = config_.min_backoff;
         last_problem.clear();
       } else if (std::string problem = Message(lease.drop_reason); problem != last_problem) {
         spdlog::warn("worker {}: {}", config_.address, problem);
@@ -176,8 +178,10 @@ class GrpcStepLink::Impl {
       sink_->OnLinkEvent(
           LinkDown{.epoch = was_up ? lease.epoch : 0,
                    .reason = Annotate(lease.drop_reason, "worker " + config_.address)});
-      if (!Sleep(backoff)) return;
-      backoff = std::min(backoff * 2, config_.max_backoff);
+      if (!Sleep(was_up ? backoff.AfterLease(absl::Now() - lease.up_at)
+                        : backoff.AfterFailedAttempt())) {
+        return;
+      }
     }
   }
 
@@ -324,6 +328,7 @@ class GrpcStepLink::Impl {
       return false;
     }
     lease.writable = true;
+    lease.up_at = absl::Now();
     sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = description});
     return true;
   }

@@ -14,14 +14,18 @@ namespace lockstep::router {
 
 struct WorkerClientConfig {
   std::string address;  // host:port
+  uint32_t index = 0;   // of the replica; names the thread
   ExpectedModel expected;
   // Fence off another router whose lease still lives. Our own earlier lease is always taken over.
   bool takeover = false;
   absl::Duration call_timeout = absl::Seconds(10);  // of Describe and of the claim's answer
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
-  absl::Duration min_backoff = absl::Milliseconds(100);  // between attempts; doubles, with jitter
+  // Between attempts, with jitter; doubles with every one that fails, and with every lease that was
+  // younger than `stable_lease` when it ended.
+  absl::Duration min_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(3);
+  absl::Duration stable_lease = absl::Seconds(2);
   int max_message_bytes = 64 << 20;
 
   absl::Status Validate() const;  // every violation at once
@@ -29,9 +33,9 @@ struct WorkerClientConfig {
 
 // The gRPC stream to one worker: describes it, checks that it fits, claims the lease under an epoch
 // above any seen, and passes results on; when the lease ends it does so again, for ever. Owns one
-// thread
-// ("worker-0") and one completion queue per lease. A step is written on the thread that sends it if
-// no other write is in progress, so that it costs no wake-up. Knows nothing of what steps mean.
+// thread ("worker-0" is the first replica's) and one completion queue per lease. A step is written
+// on the thread that sends it if no other write is in progress, so that it costs no wake-up. Knows
+// nothing of what steps mean.
 class GrpcStepLink final : public StepLink {
  public:
   explicit GrpcStepLink(WorkerClientConfig config);

@@ -71,6 +71,7 @@ absl::Status ChildProcess::ReadListeningLine() {
   }
   grpc_address_ = Field(line, "grpc");
   admin_address_ = Field(line, "admin");
+  http_address_ = Field(line, "http");
   if (grpc_address_.empty() || admin_address_.empty())
     return Internal("unexpected line '{}'", line);
   return absl::OkStatus();
@@ -83,6 +84,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   std::swap(stdout_fd_, other.stdout_fd_);
   std::swap(grpc_address_, other.grpc_address_);
   std::swap(admin_address_, other.admin_address_);
+  std::swap(http_address_, other.http_address_);
   return *this;
 }
 

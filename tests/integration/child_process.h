@@ -26,6 +26,7 @@ class ChildProcess {
 
   const std::string& grpc_address() const { return grpc_address_; }
   const std::string& admin_address() const { return admin_address_; }
+  const std::string& http_address() const { return http_address_; }  // empty: it has none
 
  private:
   ChildProcess() = default;
@@ -35,6 +36,7 @@ class ChildProcess {
   int stdout_fd_ = -1;
   std::string grpc_address_;
   std::string admin_address_;
+  std::string http_address_;
 };
 
 // GET http://address/path; the body, or an error unless the answer is 200.

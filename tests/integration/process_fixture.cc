@@ -15,10 +15,15 @@ std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
 
 }  // namespace
 
+absl::StatusOr<ChildProcess> ProcessTest::LaunchWorker(const std::string& listen,
+                                                       const std::string& model) {
+  return ChildProcess::Start({LOCKSTEP_BIN_DIR "/lockstep-worker", "--model=" + model,
+                              "--listen=" + listen, "--admin_listen=127.0.0.1:0", "--threads=1",
+                              "--log_level=warn"});
+}
+
 void ProcessTest::StartWorker(const std::string& listen, const std::string& model) {
-  auto worker = ChildProcess::Start({LOCKSTEP_BIN_DIR "/lockstep-worker", "--model=" + model,
-                                     "--listen=" + listen, "--admin_listen=127.0.0.1:0",
-                                     "--threads=1", "--log_level=warn"});
+  auto worker = LaunchWorker(listen, model);
   ASSERT_TRUE(worker.ok()) << worker.status();
   worker_.emplace(*std::move(worker));
 }
@@ -32,10 +37,16 @@ void ProcessTest::StartFleet(const std::vector<std::string>& router_flags) {
 }
 
 void ProcessTest::StartRouter(const std::vector<std::string>& flags) {
-  std::vector<std::string> arguments = {
-      LOCKSTEP_BIN_DIR "/lockstep-router",   std::string("--model=") + kModel,
-      "--worker=" + worker_->grpc_address(), "--listen=127.0.0.1:0",
-      "--admin_listen=127.0.0.1:0",          "--log_level=warn"};
+  StartRouterOf(worker_->grpc_address(), flags);
+}
+
+void ProcessTest::StartRouterOf(const std::string& workers, const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = {LOCKSTEP_BIN_DIR "/lockstep-router",
+                                        std::string("--model=") + kModel,
+                                        "--worker=" + workers,
+                                        "--listen=127.0.0.1:0",
+                                        "--admin_listen=127.0.0.1:0",
+                                        "--log_level=warn"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   auto router = ChildProcess::Start(arguments);
   ASSERT_TRUE(router.ok()) << router.status();
@@ -92,8 +103,12 @@ void ProcessTest::ExpectMetricBecomes(const std::string& name_and_labels, double
 }
 
 void ProcessTest::ExpectWorkerStateBecomes(const std::string& state) {
+  ExpectStateBecomes(*worker_, state);
+}
+
+void ProcessTest::ExpectStateBecomes(const ChildProcess& worker, const std::string& state) {
   ExpectMetricBecomes("lockstep_router_worker_state{model=\"tiny-llama\",state=\"" + state +
-                          "\",worker=\"" + worker_->grpc_address() + "\"}",
+                          "\",worker=\"" + worker.grpc_address() + "\"}",
                       1);
 }
 

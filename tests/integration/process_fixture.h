@@ -34,6 +34,10 @@ class ProcessTest : public ::testing::Test {
   // One after the other, for tests in which they differ or do not get along.
   void StartWorker(const std::string& listen, const std::string& model = kModel);
   void StartRouter(const std::vector<std::string>& flags = {});
+  // A router of other workers than worker_.
+  void StartRouterOf(const std::string& workers, const std::vector<std::string>& flags = {});
+  static absl::StatusOr<ChildProcess> LaunchWorker(const std::string& listen,
+                                                   const std::string& model = kModel);
   // At the address of the worker before it, so that the router finds it again.
   void RestartWorker();
 
@@ -50,6 +54,7 @@ class ProcessTest : public ::testing::Test {
   // Scrapes the router until `series` has `value`; fails the test after 30 s.
   void ExpectMetricBecomes(const std::string& name_and_labels, double value);
   void ExpectWorkerStateBecomes(const std::string& state);
+  void ExpectStateBecomes(const ChildProcess& worker, const std::string& state);
   double Metric(const std::string& name_and_labels);
   // No block used or fenced, nothing running or waiting.
   void ExpectNothingHeld();

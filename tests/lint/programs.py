@@ -134,7 +134,7 @@ def listening(*command):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
-            match = re.match(r"LISTENING grpc=(\S+) admin=(\S+)$", line)
+            match = re.match(r"LISTENING grpc=(\S+) admin=(\S+)(?: http=\S+)?$", line)
             if not match:
                 process.terminate()
                 raise RuntimeError(f"{command[0]} printed {line!r}: {process.stderr.read()}")
@@ -153,7 +153,8 @@ def check_running(folder):
     """Serves one request and looks at metrics and threads."""
     ports = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
     with listening(folder / "lockstep-worker", "--model", MODEL, "--threads", "2", *ports) as worker:
-        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", worker.grpc, *ports) as router:
+        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", worker.grpc, "--http-listen", "127.0.0.1:0",
+                       *ports) as router:
             subprocess.run([folder / "lockstep-generate", "--router", router.grpc, "--wait-seconds", "30", "--prompt",
                             "a step", "--max-tokens", "4"], check=True, stdout=subprocess.DEVNULL,
                            timeout=DEADLINE_SECONDS)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 RouterConfig Usable() {
   RouterConfig config;
   config.model = "model.gguf";
-  config.worker.address = "127.0.0.1:50061";
+  config.workers = {"127.0.0.1:50061"};
   return config;
 }
 
@@ -30,6 +31,8 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.priority_ageing = absl::ZeroDuration();
   config.admin_listen = "nonsense";
   config.server.listen = "127.0.0.1";
+  config.http.listen = "8000";
+  config.http.max_connections = 0;
   config.server.num_text_threads = 0;
   config.server.max_connection_memory_mib = 15;
   config.server.keepalive_time = absl::ZeroDuration();
@@ -44,11 +47,11 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.worker.keepalive_time = absl::Seconds(1);
   const std::string message = Message(config.Validate());
   for (const char* const field :
-       {"drain_timeout", "priority_ageing", "admin_listen", "listen: ", "text_threads",
-        "max_open_requests", "max_pending_output_bytes", "step_timeout", "max_steps_in_flight",
-        "retry_after", "max_samples", "max_connection_memory_mib: must be from",
-        "keepalive_time: must be from", "keepalive_timeout", "stalled_client_timeout",
-        "keepalive_time: must be at least"}) {
+       {"drain_timeout", "priority_ageing", "admin_listen",
+        "listen: ", "http_listen: ", "max_http_connections", "text_threads", "max_open_requests",
+        "max_pending_output_bytes", "step_timeout", "max_steps_in_flight", "retry_after",
+        "max_samples", "max_connection_memory_mib: must be from", "keepalive_time: must be from",
+        "keepalive_timeout", "stalled_client_timeout", "keepalive_time: must be at least"}) {
     EXPECT_THAT(message, HasSubstr(field));
   }
 }
@@ -63,6 +66,29 @@ TEST(RouterConfigTest, ConnectionsHaveMemoryForTwoOfTheLargestPrompts) {
               HasSubstr("max_connection_memory_mib: must hold two prompts"));
 }
 
+TEST(RouterConfigTest, EveryWorkerIsNamedOnce) {
+  RouterConfig config = Usable();
+  config.workers = {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1"};
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: 127.0.0.1:1 comes twice"));
+  config.workers = {"127.0.0.1:1", "nonsense"};
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: "));
+  config.workers.clear();
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: expected 1 to 1024"));
+  config.workers = {"127.0.0.1:1", "127.0.0.1:2"};
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  const std::vector<WorkerClientConfig> clients = config.WorkerConfigs();
+  ASSERT_EQ(clients.size(), 2u);
+  EXPECT_EQ(clients[1].address, "127.0.0.1:2");
+  EXPECT_EQ(clients[1].index, 1u);
+}
+
+TEST(RouterConfigTest, APlacementIsOneOfThree) {
+  RouterConfig config = Usable();
+  config.placement = "random";
+  EXPECT_THAT(Message(config.Validate()),
+              HasSubstr("placement: expected prefix, least-loaded or round-robin"));
+}
+
 TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
   for (const char* const address : {"0.0.0.0:50051", "10.0.0.1:50051", "worker:50061", "[::]:1"}) {
     RouterConfig listening = Usable();
@@ -71,10 +97,15 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
     listening.insecure = true;
     EXPECT_TRUE(listening.Validate().ok());
     RouterConfig connecting = Usable();
-    connecting.worker.address = address;
+    connecting.workers = {"127.0.0.1:1", address};
     EXPECT_THAT(Message(connecting.Validate()), HasSubstr("worker: "));
     connecting.insecure = true;
     EXPECT_TRUE(connecting.Validate().ok());
+    RouterConfig speaking_http = Usable();
+    speaking_http.http.listen = address;
+    EXPECT_THAT(Message(speaking_http.Validate()), HasSubstr("http_listen: "));
+    speaking_http.insecure = true;
+    EXPECT_TRUE(speaking_http.Validate().ok());
     RouterConfig showing = Usable();
     showing.admin_listen = address;
     EXPECT_THAT(Message(showing.Validate()), HasSubstr("admin_listen: "));
@@ -84,6 +115,7 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
   for (const char* const address : {"localhost:1", "127.0.0.2:1", "[::1]:1"}) {
     RouterConfig local = Usable();
     local.server.listen = address;
+    local.http.listen = address;
     local.admin_listen = address;
     EXPECT_TRUE(local.Validate().ok()) << address;
   }

@@ -58,7 +58,7 @@ TEST_F(FailoverTest, TokensContinueExactlyOnANewWorker) {
   ASSERT_TRUE(reply.status.ok()) << reply.status.error_message();
   EXPECT_EQ(reply.Text(), Continuation(6, 60));
   EXPECT_EQ(reply.Finish()->usage().completion_tokens(), 60u);
-  EXPECT_EQ(metrics_.worker_restarts_total->Value(), 1);
+  EXPECT_EQ(metrics_.ForWorker(worker_address()).restarts_total->Value(), 1);
   ExpectEverythingBack();
 }
 
@@ -170,12 +170,13 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
   config.listen = FormatAddress(router_->address());
   router::WorkerClientConfig no_worker;
   no_worker.address = "127.0.0.1:1";
+  std::vector<router::ReplicaParts> replicas;
+  replicas.push_back({.worker = no_worker.address,
+                      .link = std::make_unique<router::GrpcStepLink>(no_worker),
+                      .policy = router::MakeFcfsPolicy()});
   const auto second = router::RouterServer::Start(
-      config, {.model = &model_,
-               .link = std::make_unique<router::GrpcStepLink>(no_worker),
-               .policy = router::MakeFcfsPolicy(),
-               .metrics = &metrics_,
-               .clock = &clock_});
+      config,
+      {.model = &model_, .replicas = std::move(replicas), .metrics = &metrics_, .clock = &clock_});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message().data(), second.status().message().size()),
               HasSubstr("cannot listen on 127.0.0.1:"));

@@ -19,7 +19,7 @@ namespace lockstep::testing {
 namespace v1 = lockstep::v1;
 
 ServingTest::ServingTest()
-    : model_(MakeByteModel(kChatMlTemplate, kContextTokens)), metrics_(registry_, "bytes", "fake") {
+    : model_(MakeByteModel(kChatMlTemplate, kContextTokens)), metrics_(registry_, "bytes") {
   model_options_ = {.vocab_size = ByteTokenizer::kVocabSize,
                     .max_context_tokens = kContextTokens,
                     .max_step_tokens = 256,
@@ -71,9 +71,13 @@ void ServingTest::StopWorker() {
   stopper.join();
 }
 
+std::string ServingTest::worker_address() const {
+  return fmt::format("127.0.0.1:{}", worker_port_);
+}
+
 void ServingTest::StartRouter() {
   router::WorkerClientConfig link;
-  link.address = fmt::format("127.0.0.1:{}", worker_port_);
+  link.address = worker_address();
   // The fake model announces a tokenizer of its own.
   link.expected = {
       .model_fingerprint = expected_fingerprint_,
@@ -81,12 +85,13 @@ void ServingTest::StartRouter() {
       .vocab_size = model_.config.vocab_size};
   link.min_backoff = absl::Milliseconds(5);
   link.max_backoff = absl::Milliseconds(20);
-  auto started = router::RouterServer::Start(router_config_,
-                                             {.model = &model_,
-                                              .link = std::make_unique<router::GrpcStepLink>(link),
-                                              .policy = router::MakeFcfsPolicy(),
-                                              .metrics = &metrics_,
-                                              .clock = &clock_});
+  std::vector<router::ReplicaParts> replicas;
+  replicas.push_back({.worker = link.address,
+                      .link = std::make_unique<router::GrpcStepLink>(link),
+                      .policy = router::MakeFcfsPolicy()});
+  auto started = router::RouterServer::Start(
+      router_config_,
+      {.model = &model_, .replicas = std::move(replicas), .metrics = &metrics_, .clock = &clock_});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
   channel_ =

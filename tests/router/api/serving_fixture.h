@@ -69,6 +69,7 @@ class ServingTest : public ::testing::Test {
   // Waits until no request is left and every block is back; fails the test if that never comes.
   void ExpectEverythingBack();
   static void Eventually(const std::string& what, const std::function<bool()>& holds);
+  std::string worker_address() const;
   double Rejected(router::Rejection reason) {
     return router::RouterMetrics::At(metrics_.requests_rejected_total, reason).Value();
   }

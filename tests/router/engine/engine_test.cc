@@ -2,133 +2,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/registry.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "common/named_thread.h"
-#include "router/core/policies.h"
-#include "tests/router/engine/fake_worker.h"
+#include "tests/router/engine/engine_fixture.h"
 
 // The engine with its threads, as ThreadSanitizer sees it.
 namespace lockstep::router {
 namespace {
 
-using ::lockstep::testing::FakeModelOptions;
+using ::lockstep::router::testing::EngineTest;
+using ::lockstep::router::testing::kModel;
+using ::lockstep::router::testing::RandomPrompt;
+using ::lockstep::router::testing::Running;
 using ::lockstep::testing::GreedyTokens;
-using ::lockstep::testing::ThreadedLink;
 using ::testing::ElementsAreArray;
-
-const FakeModelOptions kModel = {.max_context_tokens = 128, .num_blocks = 48};
-
-// Collects what a request's outbox says, on whatever thread waits for it.
-class Reader : public std::enable_shared_from_this<Reader> {
- public:
-  // Keeps the reader alive: the loop may tell of an end that was read already.
-  std::function<void()> OnReady() {
-    return [self = shared_from_this()] {
-      MutexLock lock(self->mutex_);
-      self->ready_ = true;
-      self->changed_.NotifyAll();
-    };
-  }
-
-  // Takes until `enough` says so or the request ends.
-  template <typename Enough>
-  void ReadUntil(Outbox& outbox, Enough enough) {
-    while (!end.has_value() && !enough()) {
-      {
-        MutexLock lock(mutex_);
-        while (!ready_) changed_.Wait(mutex_);
-        ready_ = false;
-      }
-      RequestOutput output = outbox.Take();
-      for (SampleOutput& sample : output.samples) {
-        tokens.insert(tokens.end(), sample.tokens.begin(), sample.tokens.end());
-        if (sample.end.has_value()) sample_end = sample.end;
-      }
-      if (output.end.has_value()) end = output.end;
-    }
-  }
-  void ReadAll(Outbox& outbox) {
-    ReadUntil(outbox, [] { return false; });
-  }
-
-  std::vector<TokenId> tokens;
-  std::optional<SampleEnd> sample_end;
-  std::optional<absl::Status> end;
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-struct Running {
-  std::shared_ptr<const Request> request;
-  std::shared_ptr<Outbox> outbox;
-  std::shared_ptr<Reader> reader = std::make_shared<Reader>();
-};
-
-class EngineTest : public ::testing::Test {
- protected:
-  void StartEngine(EngineConfig config = {}) {
-    auto link = std::make_unique<ThreadedLink>(kModel);
-    link_ = link.get();
-    engine_ = std::make_unique<Engine>(config, MakeFcfsPolicy(), std::move(link), &clock_,
-                                       &metrics_, [this] { OnReadinessChange(); });
-    WaitForReadiness(true);
-  }
-
-  void OnReadinessChange() {
-    MutexLock lock(mutex_);
-    ++num_changes_;
-    changed_.NotifyAll();
-  }
-
-  // Readiness changes are announced, so nobody has to poll for them.
-  void WaitForReadiness(bool ready) {
-    MutexLock lock(mutex_);
-    while (num_changes_ == 0 || engine_->ready() != ready) changed_.Wait(mutex_);
-  }
-
-  absl::StatusOr<Running> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
-    auto ticket = engine_->Admit(prompt.size());
-    if (!ticket.ok()) return ticket.status();
-    auto request = std::make_shared<Request>();
-    request->key = engine_->NextKey();
-    request->arrival = clock_.Now();
-    request->prompt_tokens = std::move(prompt);
-    request->sampling.temperature = 0;
-    request->sampling.max_new_tokens = max_new_tokens;
-    Running running;
-    running.request = request;
-    running.outbox = engine_->MakeOutbox(running.reader->OnReady());
-    engine_->Submit({.request = request, .outbox = running.outbox, .ticket = *std::move(ticket)});
-    return running;
-  }
-
-  RealClock clock_;
-  prometheus::Registry registry_;
-  RouterMetrics metrics_{registry_, "fake", "fake:1"};
-  Mutex mutex_;
-  CondVar changed_;
-  int num_changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  ThreadedLink* link_ = nullptr;
-  std::unique_ptr<Engine> engine_;
-};
-
-std::vector<TokenId> RandomPrompt(std::mt19937& random) {
-  std::vector<TokenId> prompt(1 + random() % 20);
-  for (TokenId& token : prompt) token = random() % kModel.vocab_size;
-  return prompt;
-}
 
 TEST_F(EngineTest, ManyClientsWhileTheWorkerDiesAgainAndAgain) {
   StartEngine();
@@ -164,10 +57,10 @@ TEST_F(EngineTest, ManyClientsWhileTheWorkerDiesAgainAndAgain) {
       });
     }
   }
-  EXPECT_GE(metrics_.worker_restarts_total->Value(), 10);
-  EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
-  EXPECT_EQ(engine_->replica_status().live_requests, 0u);
-  EXPECT_EQ(engine_->replica_status().scheduler.used_blocks, 0u);
+  EXPECT_GE(NumRestarts(), 10);
+  const ReplicaStatus status = StatusOnceNothingIsLive();
+  EXPECT_EQ(status.live_requests, 0u);
+  EXPECT_EQ(status.scheduler.used_blocks, 0u);
   EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
 }
 

@@ -49,11 +49,11 @@ struct Client {
 class ReplicaTest : public ::testing::Test {
  protected:
   ReplicaTest()
-      : metrics_(registry_, "fake", "fake:1"),
+      : metrics_(registry_, "fake"),
         link_(worker_),
         admission_(Admission::Make({})),
         replica_(ReplicaConfig{}, MakeFcfsPolicy(),
-                 {.clock = &clock_, .link = &link_, .metrics = &metrics_}) {}
+                 {.clock = &clock_, .link = &link_, .metrics = &metrics_, .worker = "fake:1"}) {}
 
   void Connect() {
     InboxBatch batch;
@@ -135,6 +135,10 @@ class ReplicaTest : public ::testing::Test {
     EXPECT_EQ(status.scheduler.free_blocks + status.scheduler.cached_blocks,
               status.worker_state == WorkerState::kReady ? FakeModelOptions().num_blocks : 0u);
     EXPECT_EQ(admission_->counts().waiting_requests, 0u);
+  }
+
+  double WorkerIs(WorkerState state) {
+    return RouterMetrics::At(metrics_.ForWorker("fake:1").state, state).Value();
   }
 
   FakeClock clock_{kStart};

@@ -85,7 +85,7 @@ TEST_F(ReplicaTest, AWorkerThatDoesNotFitIsNamed) {
   replica_.Process(std::move(batch));
   EXPECT_EQ(replica_.status().worker_state, WorkerState::kMismatched);
   EXPECT_THAT(Message(replica_.CheckWorker()), HasSubstr("model_fingerprint: no"));
-  EXPECT_EQ(RouterMetrics::At(metrics_.worker_state, WorkerState::kMismatched).Value(), 1);
+  EXPECT_EQ(WorkerIs(WorkerState::kMismatched), 1);
 }
 
 TEST_F(ReplicaTest, AfterALossNewRequestsQueueForAGraceThenAreRefused) {
@@ -120,7 +120,7 @@ TEST_F(ReplicaTest, ResumesExactlyOnANewLifeOfTheWorker) {
   second->Read();
   EXPECT_THAT(first->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3, 4, 5, 6}, 12)));
   EXPECT_THAT(second->tokens[0], ElementsAreArray(GreedyTokens({}, {9, 8, 7}, 9)));
-  EXPECT_EQ(metrics_.worker_restarts_total->Value(), 3);
+  EXPECT_EQ(metrics_.ForWorker("fake:1").restarts_total->Value(), 3);
   EXPECT_GE(RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kResumed).Value(), 4);
   ExpectClean();
 }

@@ -118,7 +118,7 @@ TEST_F(ReplicaWorkerChangeTest, ADrainingWorkerFinishesWhatRunsWhileTheRestWaits
   worker_.Drain();
   RunSteps(1);
   EXPECT_EQ(replica_.worker_state(), WorkerState::kDraining);
-  EXPECT_EQ(RouterMetrics::At(metrics_.worker_state, WorkerState::kDraining).Value(), 1);
+  EXPECT_EQ(WorkerIs(WorkerState::kDraining), 1);
   EXPECT_TRUE(replica_.CheckWorker().ok());
   const auto waiting = Submit({4, 5}, 5);
   RunUntilIdle();

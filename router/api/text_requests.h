@@ -1,0 +1,40 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <memory>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/api/api_context.h"
+
+// What is asked of the router besides generating, whatever it came over. Errors name the field.
+namespace lockstep::router {
+
+// A place among the open calls of Tokenize and Detokenize; hold it until the client has its answer.
+class TextTicket {
+ public:
+  // RESOURCE_EXHAUSTED when none is left. `context` must outlive the ticket.
+  static absl::StatusOr<std::shared_ptr<const TextTicket>> Take(ApiContext& context);
+  TextTicket(const TextTicket&) = delete;
+  TextTicket& operator=(const TextTicket&) = delete;
+  ~TextTicket();
+
+ private:
+  explicit TextTicket(ApiContext& context);
+
+  ApiContext& context_;
+  const bool within_limit_;
+};
+
+// These two take time that grows with the text: run them on the encode pool.
+absl::Status Tokenize(const ApiContext& context, const lockstep::v1::TokenizeRequest& request,
+                      lockstep::v1::TokenizeResponse& response);
+absl::Status Detokenize(const ApiContext& context, const lockstep::v1::DetokenizeRequest& request,
+                        lockstep::v1::DetokenizeResponse& response);
+
+absl::Status CheckModelRequest(const ApiContext& context,
+                               const lockstep::v1::GetModelRequest& request);
+lockstep::v1::Model DescribeModel(const ApiContext& context);
+
+}  // namespace lockstep::router

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "common/ids.h"
+
+namespace lockstep::router {
+
+// The two besides prefix-aware are what it is measured against.
+enum class PlacementPolicy { kPrefixAware, kLeastLoaded, kRoundRobin };
+
+// prefix, least-loaded, round-robin.
+std::optional<PlacementPolicy> ParsePlacementPolicy(std::string_view name);
+
+struct PlacementConfig {
+  PlacementPolicy policy = PlacementPolicy::kPrefixAware;
+  // A replica is not chosen for its cached prefix once its load exceeds so many times the mean of
+  // the eligible ones, and that by more than the slack. The slack lets an almost idle fleet use its
+  // caches: there, one request is far above the mean.
+  double max_imbalance = 1.25;
+  uint32_t imbalance_slack_tokens = 2048;
+  // What a sequence weighs besides its prompt, in prompt tokens that wait.
+  uint32_t sequence_tokens = 128;
+  uint64_t seed = 0;  // breaks ties
+
+  absl::Status Validate() const;  // every violation at once
+};
+
+// A replica as far as it matters to one request.
+struct ReplicaLoad {
+  // It is there, takes on new work, and can serve this request.
+  bool eligible = false;
+  uint64_t queued_tokens = 0;     // prompt tokens of requests that wait there or are on their way
+  uint32_t num_sequences = 0;     // that run or wait there, or are on their way
+  uint32_t available_blocks = 0;  // free, or cached and referred to by nobody
+  uint32_t free_blocks = 0;       // of these: nothing cached in them
+  uint32_t block_size_tokens = 16;
+  uint32_t cached_tokens = 0;  // of this request's known tokens
+};
+
+struct PlacementRequest {
+  RequestKey key = 0;
+  uint32_t num_known_tokens = 0;  // prompt, and what has been generated elsewhere
+  bool suspect = false;           // two workers were lost over it
+};
+
+// Chooses the replica of a request. Prefix-aware: the least sum of what waits there, what runs
+// there, what would have to be computed, and what does not fit the free KV blocks, all in tokens; a
+// prefix thus wins over as much load as it saves work, within the bound on imbalance. All suspects
+// go to one replica while it is eligible, so that they stop the fewest others. Pure: the same calls
+// give the same choices. Remembers the turn of round robin and the replica of suspects.
+class Placement {
+ public:
+  explicit Placement(const PlacementConfig& config);
+
+  // An index into `replicas`; nullopt when none is eligible.
+  std::optional<uint32_t> Choose(const PlacementRequest& request,
+                                 std::span<const ReplicaLoad> replicas);
+
+  // In tokens.
+  uint64_t LoadOf(const ReplicaLoad& replica) const;
+
+ private:
+  std::optional<uint32_t> NextInTurn(std::span<const ReplicaLoad> replicas);
+  std::optional<uint32_t> LeastLoaded(const PlacementRequest& request,
+                                      std::span<const ReplicaLoad> replicas) const;
+  std::optional<uint32_t> PrefixAware(const PlacementRequest& request,
+                                      std::span<const ReplicaLoad> replicas) const;
+  std::optional<uint32_t> ForSuspect(const PlacementRequest& request,
+                                     std::span<const ReplicaLoad> replicas);
+  uint64_t CostOf(const PlacementRequest& request, const ReplicaLoad& replica) const;
+  // Load above which a replica is not chosen for its prefix.
+  uint64_t LoadLimit(std::span<const ReplicaLoad> replicas) const;
+  uint64_t Draw(RequestKey key, uint32_t replica) const;
+
+  const PlacementConfig config_;
+  uint32_t turn_ = 0;
+  std::optional<uint32_t> quarantine_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/mutex.h"
+#include "router/core/placement.h"
+#include "router/engine/inbox.h"
+#include "router/engine/prefix_directory.h"
+#include "router/engine/worker_contract.h"
+
+namespace lockstep::router {
+
+// What a replica's loop tells the others of its worker: there is none, it starts nothing any more,
+// or it takes on requests.
+enum class Openness { kClosed, kDraining, kOpen };
+
+// What a placement is to be found for.
+struct PlacementQuery {
+  const Request* request = nullptr;
+  std::span<const TokenId> known_tokens;
+  std::optional<WorkerBits> bits = {};  // that the worker must compute; none: any
+  bool suspect = false;
+};
+
+// What all replicas of a router know of each other: the inbox of each, its load, the prefixes that
+// it holds, and which request is where. Finds a replica for a request and brings requests, and what
+// is said of them, to it. Safe to use from any thread; no call waits for a loop, and a loop waits
+// for no placement but those it makes itself, of what its worker left.
+class Fleet {
+ public:
+  Fleet(const PlacementConfig& placement, uint32_t num_replicas);
+
+  uint32_t size() const { return static_cast<uint32_t>(seats_.size()); }
+  Inbox& inbox(uint32_t replica) { return seats_[replica]->inbox; }
+
+  // --- any thread ---
+  // To the replica where it is best off; without an open one, to one where it may wait.
+  void Submit(Submission submission);
+  // To whichever replica has the request; nothing when none does.
+  void Cancel(Cancellation cancellation);
+  void Stop(SequenceStop stop);
+  // No request changes its replica any more.
+  void Close();
+
+  // --- the loop of `replica` ---
+  struct Lease {
+    WorkerBits bits;
+    WorkerLimits limits;
+  };
+  void SetLease(uint32_t replica, const Lease& lease);
+  // A replica that opens wakes those that may have requests for it.
+  void SetOpenness(uint32_t replica, Openness openness);
+  struct Load {
+    uint64_t queued_tokens = 0;
+    uint32_t num_sequences = 0;
+    uint32_t available_blocks = 0;
+    uint32_t free_blocks = 0;
+  };
+  void SetLoad(uint32_t replica, const Load& load);
+  // So many of those posted to it, with these prompt tokens, are part of the load from now on.
+  void NoteTaken(uint32_t replica, uint32_t num_requests, uint64_t num_tokens);
+  // False: some changes are left for later.
+  bool TellPrefixes(uint32_t replica, PrefixChanges& changes) {
+    return directory_.TryTell(replica, changes);
+  }
+  bool AnyOtherOpen(uint32_t replica) const;
+  // The replica, not this one, that should go on with a request.
+  std::optional<uint32_t> FindOther(uint32_t replica, const PlacementQuery& query);
+  // Takes `handover`; false, and it is as it was, when requests no longer change their replica.
+  bool HandOver(uint32_t to, Handover& handover);
+  // The request is not with this replica (any more).
+  void Forward(uint32_t replica, Cancellation cancellation);
+  void Forward(uint32_t replica, SequenceStop stop);
+  // The request has ended.
+  void Forget(RequestKey request);
+
+ private:
+  struct Seat {
+    Inbox inbox;
+    std::atomic<Openness> openness = Openness::kClosed;
+    std::atomic<uint64_t> closed_order = 0;  // the higher, the later it closed; 0: never was open
+    // Posted, and not yet part of the load that the loop told.
+    std::atomic<uint32_t> num_underway = 0;
+    std::atomic<uint64_t> underway_tokens = 0;
+    std::atomic<uint64_t> queued_tokens = 0;
+    std::atomic<uint32_t> num_sequences = 0;
+    std::atomic<uint32_t> available_blocks = 0;
+    std::atomic<uint32_t> free_blocks = 0;
+    Mutex mutex;
+    Lease lease ABSL_GUARDED_BY(mutex);  // now or last
+  };
+
+  std::optional<uint32_t> Find(const PlacementQuery& query, std::optional<uint32_t> except);
+  uint32_t FindWaitingRoom() const;
+  void FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const;
+  void NoteUnderway(uint32_t replica, uint64_t num_tokens);
+  template <typename Post>
+  void PostToOwner(RequestKey request, std::optional<uint32_t> except, Post post);
+
+  const PlacementConfig config_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  PrefixDirectory directory_;
+  std::atomic<uint64_t> num_closings_ = 0;
+
+  Mutex placement_mutex_;
+  Placement placement_ ABSL_GUARDED_BY(placement_mutex_);
+
+  // Posting to a request's replica and moving the request exclude each other, so what is said of a
+  // request never overtakes it.
+  Mutex routes_mutex_;
+  absl::flat_hash_map<RequestKey, uint32_t> routes_ ABSL_GUARDED_BY(routes_mutex_);
+  bool closed_ ABSL_GUARDED_BY(routes_mutex_) = false;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,90 @@
+#include "router/engine/prefix_directory.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/check.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr uint32_t kBitsPerWord = 64;
+constexpr size_t kMaxChangesAtOnce =
+    1024;  // a lost worker forgets everything: readers come between
+
+}  // namespace
+
+PrefixDirectory::PrefixDirectory(uint32_t num_replicas)
+    : num_replicas_(num_replicas), num_words_((num_replicas + kBitsPerWord - 1) / kBitsPerWord) {}
+
+bool PrefixDirectory::TryTell(uint32_t replica, PrefixChanges& changes) {
+  LOCKSTEP_CHECK(replica < num_replicas_, "replica {} of {}", replica, num_replicas_);
+  if (changes.empty()) return true;
+  if (!mutex_.try_lock()) return false;
+  // `changes.Take` calls back under the lock, which the analysis of locks does not see.
+  const auto tell = [this, replica](uint64_t prefix, bool learned)
+                        ABSL_NO_THREAD_SAFETY_ANALYSIS { Tell(replica, prefix, learned); };
+  changes.Take(kMaxChangesAtOnce, tell);
+  mutex_.unlock();
+  return changes.empty();
+}
+
+void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
+  const size_t word = replica / kBitsPerWord;
+  const uint64_t bit = uint64_t{1} << (replica % kBitsPerWord);
+  if (learned) {
+    ReplicaSet& holders = holders_.try_emplace(prefix, num_words_, 0).first->second;
+    holders[word] |= bit;
+    return;
+  }
+  const auto found = holders_.find(prefix);
+  if (found == holders_.end()) return;
+  found->second[word] &= ~bit;
+  if (std::ranges::count(found->second, 0u) == std::ssize(found->second)) holders_.erase(found);
+}
+
+void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
+                            std::span<const TokenId> tokens,
+                            std::span<uint32_t> num_cached_tokens) const {
+  LOCKSTEP_CHECK(num_cached_tokens.size() == num_replicas_ && block_size_tokens > 0,
+                 "{} lengths for {} replicas, blocks of {}", num_cached_tokens.size(),
+                 num_replicas_, block_size_tokens);
+  std::ranges::fill(num_cached_tokens, 0);
+  // Hashed before anybody is kept waiting.
+  std::vector<uint64_t> prefixes;
+  prefixes.reserve(tokens.size() / block_size_tokens);
+  uint64_t prefix = PrefixRootHash(salt, block_size_tokens);
+  for (size_t end = block_size_tokens; end <= tokens.size(); end += block_size_tokens) {
+    prefix = ExtendPrefixHash(prefix, tokens.subspan(end - block_size_tokens, block_size_tokens));
+    prefixes.push_back(prefix);
+  }
+
+  // Replicas that held all prefixes so far; a length is known when its replica leaves the set.
+  const ReplicaSet none(num_words_, 0);
+  ReplicaSet holding(num_words_, ~uint64_t{0});
+  const auto keep = [&](const ReplicaSet& holders, size_t num_blocks) {
+    uint64_t any = 0;
+    for (size_t word = 0; word < num_words_; ++word) {
+      for (uint64_t left = holding[word] & ~holders[word]; left != 0; left &= left - 1) {
+        const size_t replica = word * kBitsPerWord + std::countr_zero(left);
+        if (replica >= num_replicas_) break;
+        num_cached_tokens[replica] = static_cast<uint32_t>(num_blocks * block_size_tokens);
+      }
+      any |= holding[word] &= holders[word];
+    }
+    return any != 0;
+  };
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const auto found = holders_.find(prefixes[i]);
+    if (!keep(found == holders_.end() ? none : found->second, i)) return;
+  }
+  keep(none, prefixes.size());
+}
+
+size_t PrefixDirectory::num_prefixes() const {
+  MutexLock lock(mutex_);
+  return holders_.size();
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/http/json_writer.h"
+#include "router/http/openai_request.h"
+#include "router/text/tokenizer.h"
+
+namespace lockstep::router {
+
+// What all of an answer's objects say alike.
+struct AnswerFrame {
+  std::string id;  // "cmpl-..." or "chatcmpl-..."
+  std::string model;
+  int64_t created_unix_seconds = 0;
+  AnswerOptions options;
+  bool skip_special_tokens = true;
+  const Tokenizer* tokenizer = nullptr;
+};
+
+// One choice of an answer, or what a chunk of a stream says of it.
+struct ChoicePart {
+  uint32_t index = 0;
+  std::string_view text = {};
+  std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
+  const lockstep::v1::Finish* finish = nullptr;  // null: it goes on
+  size_t text_offset = 0;  // in characters: where the text of the log-probabilities begins
+};
+
+// Tokens of a request so far, over all of its prompts and samples.
+struct AnswerUsage {
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t completion_tokens = 0;
+};
+
+// `{"id": ..., ` up to the key "choices".
+void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json);
+void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // the value, without its key
+
+void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
+void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
+void WriteChatRoleChunkChoice(uint32_t index, JsonWriter& json);
+void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
+
+// Characters that these tokens have in the text.
+size_t TextLength(const AnswerFrame& frame,
+                  std::span<const lockstep::v1::TokenLogprob* const> logprobs);
+
+}  // namespace lockstep::router

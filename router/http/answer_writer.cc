@@ -1,0 +1,208 @@
+#include "router/http/answer_writer.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "router/http/openai_error.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+using LogprobPointers = std::vector<const v1::TokenLogprob*>;
+
+template <typename Entries>
+void AppendPointers(const Entries& entries, LogprobPointers& out) {
+  for (const v1::TokenLogprob& entry : entries) out.push_back(&entry);
+}
+
+// Server-sent events, one chunk for what is new of a choice.
+class StreamWriter final : public AnswerWriter {
+ public:
+  StreamWriter(AnswerFrame frame, const OpenAiRequest& request)
+      : AnswerWriter(std::move(frame), request) {}
+
+  void Finish(std::string& out) override {
+    if (frame_.options.include_usage) {
+      out += "data: ";
+      JsonWriter json(out);
+      BeginAnswer(frame_, /*chunk=*/true, json);
+      json.BeginArray().EndArray().Key("usage");
+      WriteUsage(usage_, json);
+      json.EndObject();
+      out += "\n\n";
+    }
+    out += "data: [DONE]\n\n";
+  }
+
+  void Fail(const absl::Status& status, std::string& out) override {
+    out += "data: ";
+    OpenAiError::Of(status, frame_.options.kind).AppendJson(out);
+    out += "\n\ndata: [DONE]\n\n";
+  }
+
+ private:
+  struct Choice {
+    bool begun = false;
+    size_t text_offset = 0;
+  };
+
+  void AddPart(const v1::OutputDelta* delta, const v1::Finish* finish, uint32_t prompt,
+               std::string& out) override {
+    const uint32_t index = ChoiceIndex(prompt, delta != nullptr ? delta->index() : finish->index());
+    choices_.resize(num_choices());
+    Choice& choice = choices_.at(index);
+    ChoicePart part{.index = index, .finish = finish, .text_offset = choice.text_offset};
+    std::string text;
+    LogprobPointers logprobs;
+    if (delta != nullptr && !frame_.options.prompt_only) {
+      part.text = delta->text();
+      AppendPointers(delta->logprobs(), logprobs);
+    }
+    if (!choice.begun && frame_.options.echo) {
+      text = EchoText(prompt) + std::string(part.text);
+      part.text = text;
+      LogprobPointers all;
+      AppendPointers(EchoLogprobs(prompt), all);
+      all.insert(all.end(), logprobs.begin(), logprobs.end());
+      logprobs = std::move(all);
+    }
+    part.logprobs = logprobs;
+    if (frame_.options.logprobs) choice.text_offset += TextLength(frame_, logprobs);
+    if (frame_.options.kind == ApiKind::kChat) {
+      if (!choice.begun)
+        AppendChunk(out, [&](JsonWriter& json) { WriteChatRoleChunkChoice(index, json); });
+      AppendChunk(out, [&](JsonWriter& json) { WriteChatChunkChoice(frame_, part, json); });
+    } else {
+      AppendChunk(out, [&](JsonWriter& json) { WriteCompletionChoice(frame_, part, json); });
+    }
+    choice.begun = true;
+  }
+
+  template <typename WriteChoice>
+  void AppendChunk(std::string& out, const WriteChoice& write_choice) {
+    out += "data: ";
+    JsonWriter json(out);
+    BeginAnswer(frame_, /*chunk=*/true, json);
+    json.BeginArray();
+    write_choice(json);
+    json.EndArray();
+    if (frame_.options.continuous_usage) {
+      json.Key("usage");
+      WriteUsage(usage_, json);
+    } else if (frame_.options.include_usage) {
+      json.Key("usage").Null();
+    }
+    json.EndObject();
+    out += "\n\n";
+  }
+
+  std::vector<Choice> choices_;
+};
+
+// One JSON object, once everything is there.
+class WholeWriter final : public AnswerWriter {
+ public:
+  WholeWriter(AnswerFrame frame, const OpenAiRequest& request)
+      : AnswerWriter(std::move(frame), request) {}
+
+  void Finish(std::string& out) override {
+    JsonWriter json(out);
+    BeginAnswer(frame_, /*chunk=*/false, json);
+    json.BeginArray();
+    for (uint32_t index = 0; index < choices_.size(); ++index) WriteChoice(index, json);
+    json.EndArray().Key("usage");
+    WriteUsage(usage_, json);
+    json.EndObject();
+  }
+
+  void Fail(const absl::Status&, std::string&) override {}
+
+ private:
+  struct Choice {
+    std::string text;
+    std::vector<v1::TokenLogprob> logprobs;
+    v1::Finish finish;
+  };
+
+  void AddPart(const v1::OutputDelta* delta, const v1::Finish* finish, uint32_t prompt,
+               std::string&) override {
+    choices_.resize(num_choices());
+    if (delta != nullptr && !frame_.options.prompt_only) {
+      Choice& choice = choices_.at(ChoiceIndex(prompt, delta->index()));
+      choice.text += delta->text();
+      choice.logprobs.insert(choice.logprobs.end(), delta->logprobs().begin(),
+                             delta->logprobs().end());
+    }
+    if (finish != nullptr) choices_.at(ChoiceIndex(prompt, finish->index())).finish = *finish;
+  }
+
+  void WriteChoice(uint32_t index, JsonWriter& json) const {
+    const Choice& choice = choices_[index];
+    ChoicePart part{.index = index, .text = choice.text, .finish = &choice.finish};
+    std::string text;
+    LogprobPointers logprobs;
+    if (frame_.options.echo) {
+      const uint32_t prompt = index / frame_.options.num_samples;
+      text = EchoText(prompt) + choice.text;
+      part.text = text;
+      AppendPointers(EchoLogprobs(prompt), logprobs);
+    }
+    AppendPointers(choice.logprobs, logprobs);
+    part.logprobs = logprobs;
+    if (frame_.options.kind == ApiKind::kChat) {
+      WriteChatChoice(frame_, part, json);
+    } else {
+      WriteCompletionChoice(frame_, part, json);
+    }
+  }
+
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> AnswerWriter::Make(AnswerFrame frame, const OpenAiRequest& request) {
+  if (frame.options.stream) return std::make_unique<StreamWriter>(std::move(frame), request);
+  return std::make_unique<WholeWriter>(std::move(frame), request);
+}
+
+AnswerWriter::AnswerWriter(AnswerFrame frame, const OpenAiRequest& request)
+    : frame_(std::move(frame)), request_(request), prompts_(request.prompts.size()) {}
+
+void AnswerWriter::Add(uint32_t prompt, std::span<const v1::GenerateResponse> messages,
+                       std::string& out) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const v1::GenerateResponse& message = messages[i];
+    if (message.has_prompt_info()) AddPromptInfo(prompt, message.prompt_info());
+    if (message.has_finish()) AddPart(nullptr, &message.finish(), prompt, out);
+    if (!message.has_delta()) continue;
+    const v1::OutputDelta& delta = message.delta();
+    if (!frame_.options.prompt_only) usage_.completion_tokens += delta.token_ids_size();
+    // The last tokens and the end are one chunk.
+    const bool ends = i + 1 < messages.size() && messages[i + 1].has_finish() &&
+                      messages[i + 1].finish().index() == delta.index();
+    AddPart(&delta, ends ? &messages[++i].finish() : nullptr, prompt, out);
+  }
+}
+
+void AnswerWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
+  usage_.prompt_tokens += info.prompt_tokens();
+  usage_.cached_tokens += info.cached_tokens();
+  if (!frame_.options.echo) return;
+  Prompt& state = prompts_.at(prompt);
+  state.echo_logprobs.assign(info.prompt_logprobs().begin(), info.prompt_logprobs().end());
+  const v1::GenerateRequest& request = request_.prompts[prompt];
+  if (request.has_text()) {
+    state.echo_text = request.text();
+    return;
+  }
+  const auto& ids = request.token_ids().ids();
+  // Checked before they were computed: they are in the vocabulary.
+  absl::StatusOr<std::string> text = frame_.tokenizer->Decode(
+      std::vector<TokenId>(ids.begin(), ids.end()), frame_.skip_special_tokens);
+  if (text.ok()) state.echo_text = *std::move(text);
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace lockstep::router {
+
+struct HttpRequest {
+  std::string method;
+  std::string path;  // without the query
+  std::string body;
+  std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
+};
+
+struct HttpHead {
+  int status = 200;
+  std::string_view content_type = "application/json";
+  std::vector<std::pair<std::string_view, std::string>> headers = {};
+};
+
+// From an exchange to the connection that waits for it. Never blocks, never calls back at once;
+// from any thread, also when the connection is gone.
+class OutputSignal {
+ public:
+  virtual ~OutputSignal() = default;
+  virtual void OnOutput() = 0;  // Take has something
+  virtual void CutOff() = 0;    // the client is to be given up
+};
+
+// One request and its answer. The connection pulls: it takes what there is whenever nothing is
+// being written, so what waits for a slow client is bounded by what its exchange lets wait. Any
+// thread.
+class Exchange {
+ public:
+  struct Output {
+    std::optional<HttpHead> head;  // in the first output that is not empty
+    std::string body;
+    bool last = false;
+
+    bool empty() const { return !head.has_value() && body.empty() && !last; }
+  };
+
+  virtual ~Exchange() = default;
+  virtual Output Take() = 0;
+  virtual void OnWritten() = 0;  // what Take returned is on its way
+  virtual void Abandon() = 0;    // the client is gone
+};
+
+// A whole answer, known at once or later.
+class ReplyExchange : public Exchange {
+ public:
+  explicit ReplyExchange(std::shared_ptr<OutputSignal> signal) : signal_(std::move(signal)) {}
+
+  // Once.
+  void Reply(HttpHead head, std::string body) {
+    {
+      MutexLock lock(mutex_);
+      output_ = Output{.head = std::move(head), .body = std::move(body), .last = true};
+    }
+    signal_->OnOutput();
+  }
+  Output Take() override {
+    MutexLock lock(mutex_);
+    return std::exchange(output_, Output());
+  }
+  void OnWritten() override {}
+  void Abandon() override {}
+
+ private:
+  const std::shared_ptr<OutputSignal> signal_;
+  Mutex mutex_;
+  Output output_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::router

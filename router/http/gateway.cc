@@ -1,0 +1,174 @@
+#include "router/http/gateway.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/status.h"
+#include "common/version.h"
+#include "router/http/answer_json.h"
+#include "router/http/generate_exchange.h"
+#include "router/http/openai_error.h"
+#include "router/http/text_exchange.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::array<std::string_view, 4> kPostPaths = {"/v1/completions", "/v1/chat/completions",
+                                                        "/tokenize", "/detokenize"};
+constexpr std::array<std::string_view, 5> kGetPaths = {"/v1/models", "/health", "/ready",
+                                                       "/version", "/metrics"};
+
+bool IsPostPath(std::string_view path) {
+  return std::find(kPostPaths.begin(), kPostPaths.end(), path) != kPostPaths.end();
+}
+
+bool IsGetPath(std::string_view path) {
+  return path.starts_with(kModelPrefix) ||
+         std::find(kGetPaths.begin(), kGetPaths.end(), path) != kGetPaths.end();
+}
+
+// "%2F" is a slash; what is no such escape stays as it is.
+std::string PercentDecoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    const std::string_view digits = text.substr(i + 1, 2);
+    const char* const end = digits.data() + digits.size();
+    if (text[i] == '%' && digits.size() == 2 &&
+        std::from_chars(digits.data(), end, byte, 16).ptr == end) {
+      decoded += static_cast<char>(byte);
+      i += 2;
+    } else {
+      decoded += text[i];
+    }
+  }
+  return decoded;
+}
+
+// Errors that no status has.
+void ReplyError(OpenAiError error, ReplyExchange& exchange) {
+  HttpHead head{.status = error.http_status};
+  if (error.http_status == 405) head.headers.emplace_back("Allow", error.param);
+  error.param.clear();
+  std::string body;
+  error.AppendJson(body);
+  exchange.Reply(std::move(head), std::move(body));
+}
+
+void ReplyStatus(const absl::Status& status, absl::Duration retry_after, ReplyExchange& exchange) {
+  std::string body;
+  OpenAiError::Of(status, ApiKind::kCompletion).AppendJson(body);
+  exchange.Reply(ErrorHead(status, ApiKind::kCompletion, retry_after), std::move(body));
+}
+
+void WriteModel(const lockstep::v1::Model& model, JsonWriter& json) {
+  json.BeginObject().Key("id").String(model.id()).Key("object").String("model");
+  json.Key("created").Int(0).Key("owned_by").String("lockstep");
+  json.Key("max_model_len").Int(model.max_context_tokens());
+  json.EndObject();
+}
+
+std::string ModelList(const lockstep::v1::Model& model) {
+  std::string body;
+  JsonWriter json(body);
+  json.BeginObject().Key("object").String("list").Key("data").BeginArray();
+  WriteModel(model, json);
+  json.EndArray().EndObject();
+  return body;
+}
+
+std::string StatusBody(std::string_view status) {
+  std::string body;
+  JsonWriter(body).BeginObject().Key("status").String(status).EndObject();
+  return body;
+}
+
+std::string VersionBody() {
+  std::string body;
+  JsonWriter json(body);
+  json.BeginObject().Key("version").String(Version()).Key("commit").String(GitCommit());
+  json.EndObject();
+  return body;
+}
+
+}  // namespace
+
+std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
+                                          std::shared_ptr<OutputSignal> signal) {
+  const bool is_post = IsPostPath(request.path);
+  if (is_post && request.method == "POST") {
+    return HandlePost(std::move(request), std::move(signal));
+  }
+  const auto exchange = std::make_shared<ReplyExchange>(std::move(signal));
+  if (!is_post && !IsGetPath(request.path)) {
+    ReplyError({.http_status = 404,
+                .type = "invalid_request_error",
+                .code = "not_found",
+                .message = "there is nothing at this path"},
+               *exchange);
+  } else if (is_post || request.method != "GET") {
+    const std::string allowed = is_post ? "POST" : "GET";
+    ReplyError({.http_status = 405,
+                .type = "invalid_request_error",
+                .code = "method_not_allowed",
+                .param = allowed,
+                .message = "this path takes " + allowed + " only"},
+               *exchange);
+  } else {
+    HandleGet(request, *exchange);
+  }
+  return exchange;
+}
+
+std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
+                                              std::shared_ptr<OutputSignal> signal) {
+  if (request.path == "/v1/completions") {
+    return GenerateExchange::Start(context_, ApiKind::kCompletion, std::move(request),
+                                   std::move(signal));
+  }
+  if (request.path == "/v1/chat/completions") {
+    return GenerateExchange::Start(context_, ApiKind::kChat, std::move(request), std::move(signal));
+  }
+  const TextKind kind = request.path == "/tokenize" ? TextKind::kTokenize : TextKind::kDetokenize;
+  return TextExchange::Start(context_, kind, std::move(request.body), std::move(signal));
+}
+
+void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) const {
+  if (request.path.starts_with(kModelPrefix)) {
+    return ReplyModel(PercentDecoded(request.path.substr(kModelPrefix.size())), exchange);
+  }
+  if (request.path == "/v1/models") {
+    return exchange.Reply({}, ModelList(DescribeModel(context_)));
+  }
+  if (request.path == "/version") return exchange.Reply({}, VersionBody());
+  if (request.path == "/metrics") {
+    return exchange.Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8"},
+                          prometheus::TextSerializer().Serialize(registry_.Collect()));
+  }
+  // The process and this thread of it are alive; whether requests are taken is /ready's to say.
+  if (request.path == "/health") return exchange.Reply({}, StatusBody("ok"));
+  const bool ready = context_.engine.ready();
+  const std::string_view why = context_.engine.draining() ? "draining" : "no worker";
+  exchange.Reply({.status = ready ? 200 : 503}, StatusBody(ready ? "ready" : why));
+}
+
+void Gateway::ReplyModel(const std::string& id, ReplyExchange& exchange) const {
+  lockstep::v1::GetModelRequest named;
+  named.set_model(id);
+  if (const absl::Status status = CheckModelRequest(context_, named); !status.ok()) {
+    return ReplyStatus(status, context_.config.retry_after, exchange);
+  }
+  std::string body;
+  JsonWriter json(body);
+  WriteModel(DescribeModel(context_), json);
+  exchange.Reply({}, std::move(body));
+}
+
+}  // namespace lockstep::router

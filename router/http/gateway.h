@@ -1,0 +1,34 @@
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <memory>
+
+#include "router/api/api_context.h"
+#include "router/http/exchange.h"
+
+namespace lockstep::router {
+
+// From paths to exchanges; knows nothing of sockets. Safe to use from any thread.
+//   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
+//   GET  /v1/models, /v1/models/{id}, /health, /ready, /version, /metrics
+class Gateway {
+ public:
+  // Both outlive the object and all of its exchanges.
+  Gateway(ApiContext& context, const prometheus::Registry& registry)
+      : context_(context), registry_(registry) {}
+
+  std::shared_ptr<Exchange> Handle(HttpRequest request, std::shared_ptr<OutputSignal> signal);
+
+  ApiContext& context() { return context_; }
+
+ private:
+  std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<OutputSignal> signal);
+  void HandleGet(const HttpRequest& request, ReplyExchange& exchange) const;
+  void ReplyModel(const std::string& id, ReplyExchange& exchange) const;
+
+  ApiContext& context_;
+  const prometheus::Registry& registry_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,218 @@
+#include "router/http/generate_exchange.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "router/api/generate_call.h"
+#include "router/http/openai_error.h"
+
+namespace lockstep::router {
+
+namespace v1 = lockstep::v1;
+
+// One prompt of an exchange. The exchange may be gone before it.
+class HttpGenerateCall final : public GenerateCall {
+ public:
+  HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange,
+                   std::shared_ptr<const OpenAiRequest> request, uint32_t prompt)
+      : GenerateCall(context, {.request = &request->prompts[prompt],
+                               .deadline = absl::InfiniteFuture(),
+                               .max_messages_per_write = SIZE_MAX}),
+        exchange_(std::move(exchange)),
+        request_(std::move(request)),
+        prompt_(prompt) {}
+
+ private:
+  void StartWrite(std::span<const v1::GenerateResponse> messages) override {
+    using Delivery = GenerateExchange::Delivery;
+    const std::shared_ptr<GenerateExchange> exchange = exchange_.lock();
+    const Delivery delivery =
+        exchange == nullptr ? Delivery::kGone : exchange->AddMessages(prompt_, messages);
+    if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
+  }
+  void End(const absl::Status& status) override {
+    if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(status);
+  }
+  void CutOff() override {
+    if (const auto exchange = exchange_.lock()) exchange->CutOff();
+  }
+
+  const std::weak_ptr<GenerateExchange> exchange_;
+  const std::shared_ptr<const OpenAiRequest> request_;
+  const uint32_t prompt_;
+};
+
+namespace {
+
+// Reading a body of this size takes well below a millisecond, so the connection's thread does it;
+// a refusal then does not wait behind others' prompts.
+constexpr size_t kMaxInlineBytes = 32 << 10;
+// Calls go on while no more than this waits for the connection, and need not be woken by it.
+constexpr size_t kMaxWaitingBytes = 16 << 10;
+
+}  // namespace
+
+std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, ApiKind kind,
+                                                          HttpRequest request,
+                                                          std::shared_ptr<OutputSignal> signal) {
+  const auto exchange =
+      std::make_shared<GenerateExchange>(context, kind, std::move(request), std::move(signal));
+  if (exchange->http_.body.size() <= kMaxInlineBytes) {
+    exchange->RunStrand();
+  } else {
+    context.encode_pool.Schedule(exchange);
+  }
+  return exchange;
+}
+
+GenerateExchange::GenerateExchange(ApiContext& context, ApiKind kind, HttpRequest request,
+                                   std::shared_ptr<OutputSignal> signal)
+    : context_(context),
+      kind_(kind),
+      signal_(std::move(signal)),
+      id_(context.MakeRequestId(context.engine.NextKey())),
+      http_(std::move(request)) {}
+
+GenerateExchange::~GenerateExchange() = default;
+
+void GenerateExchange::RunStrand() {
+  const std::string body = std::exchange(http_.body, std::string());
+  absl::StatusOr<OpenAiRequest> request =
+      kind_ == ApiKind::kChat ? ParseChatRequest(body) : ParseCompletionRequest(body);
+  if (!request.ok()) {
+    RouterMetrics::At(context_.metrics.requests_total, request.status().code()).Increment();
+    return Fail(request.status());
+  }
+  if (request->request_id.empty()) request->SetRequestId(id_);
+  request_ = std::make_shared<const OpenAiRequest>(*std::move(request));
+  StartCalls();
+}
+
+void GenerateExchange::StartCalls() {
+  std::vector<std::shared_ptr<HttpGenerateCall>> calls;
+  for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
+    calls.push_back(
+        std::make_shared<HttpGenerateCall>(context_, weak_from_this(), request_, prompt));
+  }
+  // All of them or none: the first that is refused ends the exchange.
+  for (const auto& call : calls) {
+    if (!call->Admit()) return;
+  }
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    writer_ = MakeWriter();
+    calls_ = calls;
+  }
+  for (const auto& call : calls) call->Start();
+}
+
+std::unique_ptr<AnswerWriter> GenerateExchange::MakeWriter() const {
+  const std::string_view prefix = kind_ == ApiKind::kChat ? "chatcmpl-" : "cmpl-";
+  const v1::OutputOptions& output = request_->prompts[0].output();
+  return AnswerWriter::Make(
+      {.id = fmt::format("{}{}", prefix, request_->request_id),
+       .model = context_.model.id,
+       .created_unix_seconds = absl::ToUnixSeconds(context_.clock.Now()),
+       .options = request_->options,
+       .skip_special_tokens = !output.has_skip_special_tokens() || output.skip_special_tokens(),
+       .tokenizer = context_.model.tokenizer.get()},
+      *request_);
+}
+
+HttpHead GenerateExchange::HeadOf(const absl::Status& status) const {
+  HttpHead head = status.ok() ? HttpHead() : ErrorHead(status, kind_, context_.config.retry_after);
+  if (status.ok() && request_->options.stream) {
+    head.content_type = "text/event-stream; charset=utf-8";
+    head.headers.emplace_back("Cache-Control", "no-cache");
+  }
+  head.headers.emplace_back("X-Request-Id", http_.request_id.empty() ? id_ : http_.request_id);
+  return head;
+}
+
+Exchange::Output GenerateExchange::Take() {
+  MutexLock lock(mutex_);
+  if (pending_.head.has_value()) head_taken_ = true;
+  writing_prompts_.insert(writing_prompts_.end(), pending_prompts_.begin(), pending_prompts_.end());
+  pending_prompts_.clear();
+  return std::exchange(pending_, Output());
+}
+
+void GenerateExchange::OnWritten() {
+  std::vector<std::shared_ptr<HttpGenerateCall>> written;
+  {
+    MutexLock lock(mutex_);
+    for (const uint32_t prompt : std::exchange(writing_prompts_, {})) {
+      written.push_back(calls_[prompt]);
+    }
+  }
+  for (const auto& call : written) call->OnWriteDone(true);
+}
+
+GenerateExchange::Delivery GenerateExchange::AddMessages(
+    uint32_t prompt, std::span<const v1::GenerateResponse> messages) {
+  Delivery delivery = Delivery::kDone;
+  {
+    MutexLock lock(mutex_);
+    if (over_) return Delivery::kGone;
+    writer_->Add(prompt, messages, pending_.body);
+    if (!request_->options.stream) return delivery;
+    if (pending_.body.size() > kMaxWaitingBytes) {
+      delivery = Delivery::kPending;
+      pending_prompts_.push_back(prompt);
+    }
+    if (!head_taken_ && !pending_.head.has_value()) pending_.head = HeadOf(absl::OkStatus());
+  }
+  signal_->OnOutput();
+  return delivery;
+}
+
+void GenerateExchange::OnCallEnd(const absl::Status& status) {
+  if (!status.ok()) return Fail(status);
+  {
+    MutexLock lock(mutex_);
+    if (over_ || ++num_ended_ < calls_.size()) return;
+    over_ = true;
+    writer_->Finish(pending_.body);
+    pending_.last = true;
+    if (!head_taken_ && !pending_.head.has_value()) pending_.head = HeadOf(status);
+  }
+  signal_->OnOutput();
+}
+
+void GenerateExchange::Fail(const absl::Status& status) {
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    over_ = true;
+    pending_.last = true;
+    if (head_taken_) {
+      writer_->Fail(status, pending_.body);
+    } else {
+      pending_.head = HeadOf(status);
+      pending_.body.clear();
+      OpenAiError::Of(status, kind_).AppendJson(pending_.body);
+    }
+  }
+  CancelCalls();
+  signal_->OnOutput();
+}
+
+void GenerateExchange::Abandon() {
+  {
+    MutexLock lock(mutex_);
+    over_ = true;
+  }
+  CancelCalls();
+}
+
+void GenerateExchange::CancelCalls() {
+  std::vector<std::shared_ptr<HttpGenerateCall>> calls;
+  {
+    MutexLock lock(mutex_);
+    calls = calls_;
+  }
+  for (const auto& call : calls) call->OnWriteDone(false);
+}
+
+}  // namespace lockstep::router

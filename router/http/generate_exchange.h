@@ -1,0 +1,77 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/mutex.h"
+#include "router/api/api_context.h"
+#include "router/http/answer_writer.h"
+#include "router/http/exchange.h"
+#include "router/http/openai_request.h"
+
+namespace lockstep::router {
+
+class HttpGenerateCall;
+
+// A completion or a chat: as many GenerateCalls as it has prompts, and one answer. Nothing is sent
+// before the first of them was admitted by the scheduler, so a refusal has its own status; what
+// fails later becomes an error inside the stream. The exchange dies with its connection, its calls
+// once they have noticed.
+class GenerateExchange final : public Exchange,
+                               public StrandPool::Strand,
+                               public std::enable_shared_from_this<GenerateExchange> {
+ public:
+  // `context` outlives the object.
+  static std::shared_ptr<GenerateExchange> Start(ApiContext& context, ApiKind kind,
+                                                 HttpRequest request,
+                                                 std::shared_ptr<OutputSignal> signal);
+  GenerateExchange(ApiContext& context, ApiKind kind, HttpRequest request,
+                   std::shared_ptr<OutputSignal> signal);
+  ~GenerateExchange() override;
+
+  Output Take() override;
+  void OnWritten() override;
+  void Abandon() override;
+  // Reads the body and starts the calls.
+  void RunStrand() override;
+
+ private:
+  friend class HttpGenerateCall;
+  enum class Delivery { kDone, kPending, kGone };
+
+  // --- from the calls ---
+  Delivery AddMessages(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages);
+  void OnCallEnd(const absl::Status& status);
+  void CutOff() { signal_->CutOff(); }
+
+  void StartCalls();
+  std::unique_ptr<AnswerWriter> MakeWriter() const;
+  void Fail(const absl::Status& status);
+  HttpHead HeadOf(const absl::Status& status) const;
+  void CancelCalls();
+
+  ApiContext& context_;
+  const ApiKind kind_;
+  const std::shared_ptr<OutputSignal> signal_;
+  const std::string id_;
+  HttpRequest http_;  // until RunStrand read it
+  std::shared_ptr<const OpenAiRequest> request_;
+
+  Mutex mutex_;
+  std::vector<std::shared_ptr<HttpGenerateCall>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<AnswerWriter> writer_ ABSL_GUARDED_BY(mutex_);
+  size_t num_ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is added
+  bool head_taken_ ABSL_GUARDED_BY(mutex_) = false;
+  Output pending_ ABSL_GUARDED_BY(mutex_);
+  // Prompts whose calls wait until what is pending, or being written, is written.
+  std::vector<uint32_t> pending_prompts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> writing_prompts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::router

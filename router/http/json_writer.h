@@ -1,0 +1,88 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <concepts>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+namespace lockstep::router {
+
+// `text` as a JSON string with its quotes; what is no UTF-8 in it becomes U+FFFD.
+void AppendJsonString(std::string_view text, std::string& out);
+
+// Appends one JSON value to a string, compact, in the order of the calls. Sets commas; that objects
+// and arrays are closed and keys come in objects is up to the caller. On the path of every token,
+// so it builds no tree.
+class JsonWriter {
+ public:
+  explicit JsonWriter(std::string& out) : out_(out) {}
+
+  JsonWriter& BeginObject() { return Open('{'); }
+  JsonWriter& EndObject() { return Close('}'); }
+  JsonWriter& BeginArray() { return Open('['); }
+  JsonWriter& EndArray() { return Close(']'); }
+  // Keys of ours need no escapes.
+  JsonWriter& Key(std::string_view name) {
+    Separate();
+    out_ += '"';
+    out_ += name;
+    out_ += "\":";
+    comma_ = false;
+    return *this;
+  }
+  JsonWriter& ForeignKey(std::string_view name) {
+    String(name);
+    out_ += ':';
+    comma_ = false;
+    return *this;
+  }
+
+  JsonWriter& String(std::string_view text) {
+    Separate();
+    AppendJsonString(text, out_);
+    return *this;
+  }
+  JsonWriter& Int(std::integral auto value) {
+    Separate();
+    fmt::format_to(std::back_inserter(out_), "{}", value);
+    return *this;
+  }
+  // JSON has no infinity: what stands for minus infinity is what OpenAI's API says.
+  JsonWriter& Logprob(float value) {
+    Separate();
+    fmt::format_to(std::back_inserter(out_), "{}", std::isfinite(value) ? value : -9999.0f);
+    return *this;
+  }
+  JsonWriter& Bool(bool value) { return Literal(value ? "true" : "false"); }
+  JsonWriter& Null() { return Literal("null"); }
+
+ private:
+  JsonWriter& Open(char bracket) {
+    Separate();
+    out_ += bracket;
+    comma_ = false;
+    return *this;
+  }
+  JsonWriter& Close(char bracket) {
+    out_ += bracket;
+    comma_ = true;
+    return *this;
+  }
+  JsonWriter& Literal(std::string_view text) {
+    Separate();
+    out_ += text;
+    return *this;
+  }
+  void Separate() {
+    if (comma_) out_ += ',';
+    comma_ = true;
+  }
+
+  std::string& out_;
+  bool comma_ = false;  // before the next value
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/v1/generation.pb.h"
+
+// From the JSON bodies of OpenAI's API, with the fields that vLLM added, to the messages of ours:
+// everything behind them is what gRPC uses. Pure. Errors are INVALID_ARGUMENT "field: expected ...,
+// got ..." with the name of the field in the JSON, UNIMPLEMENTED for a field that is known but not
+// served, or not known at all: it could change the output.
+namespace lockstep::router {
+
+enum class ApiKind { kCompletion, kChat };
+
+// How the answer is to be written.
+struct AnswerOptions {
+  ApiKind kind = ApiKind::kCompletion;
+  bool stream = false;
+  bool include_usage = false;     // one more chunk at the end of a stream
+  bool continuous_usage = false;  // in every chunk of a stream
+  bool echo = false;              // the prompt comes first
+  bool prompt_only = false;       // echo with max_tokens 0: one token is made and left out
+  bool logprobs = false;
+  bool tokens_as_ids = false;  // "token_id:17" instead of the token's text
+  uint32_t num_samples = 1;    // choices of each prompt
+};
+
+struct OpenAiRequest {
+  AnswerOptions options;
+  std::string request_id;                              // empty: none was given
+  std::vector<lockstep::v1::GenerateRequest> prompts;  // at least one
+
+  // Each prompt of a batch is a request of its own, "<id>-<index>".
+  void SetRequestId(const std::string& id);
+};
+
+constexpr size_t kMaxPromptsPerRequest = 256;
+
+absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body);
+absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body);
+
+struct TokenizeQuery {
+  lockstep::v1::TokenizeRequest request;
+  bool token_strings = false;  // wanted in the answer
+};
+absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body);
+absl::StatusOr<lockstep::v1::DetokenizeRequest> ParseDetokenizeRequest(std::string_view body);
+
+}  // namespace lockstep::router

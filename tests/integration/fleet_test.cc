@@ -1,0 +1,141 @@
+// Three workers behind one router, as processes; workers are lost while clients stream.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/process_fixture.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr size_t kNumWorkers = 3;
+constexpr uint32_t kNumStreams = 12;
+constexpr uint32_t kLongAnswer = 200;  // tokens; the model's context is 256
+
+class FleetTest : public ProcessTest {
+ protected:
+  void StartFleetOfThree(const std::vector<std::string>& router_flags = {}) {
+    std::string addresses;
+    for (size_t i = 0; i < kNumWorkers; ++i) {
+      auto worker = LaunchWorker("127.0.0.1:0");
+      ASSERT_TRUE(worker.ok()) << worker.status();
+      workers_.push_back(*std::move(worker));
+      addresses += (i > 0 ? "," : "") + workers_.back().grpc_address();
+    }
+    ASSERT_NO_FATAL_FAILURE(StartRouterOf(addresses, router_flags));
+    for (const ChildProcess& worker : workers_) ExpectStateBecomes(worker, "ready");
+  }
+
+  void RestartWorker(size_t i) {
+    auto worker = LaunchWorker(workers_[i].grpc_address());
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    workers_[i] = *std::move(worker);
+    ExpectStateBecomes(workers_[i], "ready");
+  }
+
+  // Every other one is sampled, and every third asks for two answers.
+  static lockstep::v1::GenerateRequest RequestOf(uint32_t stream) {
+    auto request = Request({stream + 1, stream + 2, 7, 11, 13, 17, 19}, kLongAnswer);
+    if (stream % 2 == 1) {
+      request.mutable_sampling()->set_temperature(1);
+      request.mutable_sampling()->set_seed(stream);
+    }
+    if (stream % 3 == 2) request.mutable_sampling()->set_n(2);
+    return request;
+  }
+
+  // Clients stream, one request after the other, while `disturb` runs. Each of their answers must
+  // be that of an undisturbed run.
+  template <typename Disturb>
+  void ExpectInvisible(Disturb disturb) {
+    std::vector<Answer> undisturbed;
+    for (uint32_t i = 0; i < kNumStreams; ++i) undisturbed.push_back(Generate(RequestOf(i)));
+    std::atomic<bool> done = false;
+    std::atomic<uint32_t> num_answers = 0;
+    std::vector<std::thread> clients;
+    for (uint32_t i = 0; i < kNumStreams; ++i) {
+      clients.emplace_back([&, i] {
+        do {
+          const Answer answer = Generate(RequestOf(i));
+          ++num_answers;
+          EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+          EXPECT_EQ(answer.tokens, undisturbed[i].tokens) << "stream " << i;
+          EXPECT_EQ(answer.finishes.size(), undisturbed[i].finishes.size()) << "stream " << i;
+        } while (!done.load());
+      });
+    }
+    disturb();
+    done.store(true);
+    for (std::thread& client : clients) client.join();
+    EXPECT_GE(num_answers.load(), kNumStreams);
+    EXPECT_GE(Metric("lockstep_router_requests_retried_total{model=\"tiny-llama\",outcome="
+                     "\"resumed\"}"),
+              1)
+        << "no request was with a worker that was lost";
+    EXPECT_EQ(Metric("lockstep_router_requests_retried_total{model=\"tiny-llama\",outcome="
+                     "\"failed\"}"),
+              0);
+    ExpectNothingHeld();
+  }
+
+  std::vector<ChildProcess> workers_;
+};
+
+TEST_F(FleetTest, WorkersKilledOneAtATimeAreInvisible) {
+  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  ExpectInvisible([this] {
+    for (size_t kill = 0; kill < 2 * kNumWorkers; ++kill) {
+      const size_t victim = kill % kNumWorkers;
+      workers_[victim].Signal(SIGKILL);
+      ExpectStateBecomes(workers_[victim], "lost");
+      ASSERT_NO_FATAL_FAILURE(RestartWorker(victim));
+    }
+  });
+}
+
+TEST_F(FleetTest, AWorkerThatHangsIsInvisible) {
+  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree({"--step_timeout=500ms"}));
+  ExpectInvisible([this] {
+    workers_[1].Signal(SIGSTOP);
+    ExpectStateBecomes(workers_[1], "lost");
+    workers_[1].Signal(SIGCONT);
+    ExpectStateBecomes(workers_[1], "ready");
+  });
+}
+
+TEST_F(FleetTest, WorkersThatDrainOneAfterTheOtherAreInvisible) {
+  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  std::vector<Answer> undisturbed;
+  for (uint32_t i = 0; i < kNumStreams; ++i) undisturbed.push_back(Generate(RequestOf(i)));
+  for (size_t i = 0; i + 1 < kNumWorkers; ++i) {
+    workers_[i].Signal(SIGTERM);
+    EXPECT_EQ(workers_[i].Wait(absl::Seconds(30)), 0);
+    ExpectStateBecomes(workers_[i], "lost");
+  }
+  for (uint32_t i = 0; i < kNumStreams; ++i) {
+    EXPECT_EQ(Generate(RequestOf(i)).tokens, undisturbed[i].tokens) << "on the last worker";
+  }
+  ExpectNothingHeld();
+}
+
+TEST_F(FleetTest, WithoutAnyWorkerNewRequestsAreRefusedAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree({"--no_worker_grace=0s"}));
+  for (ChildProcess& worker : workers_) {
+    worker.Signal(SIGKILL);
+    ExpectStateBecomes(worker, "lost");
+  }
+  const Answer answer = Generate(RequestOf(0));
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(answer.status.error_message(), ::testing::HasSubstr("none of 3 workers is attached"));
+  ASSERT_NO_FATAL_FAILURE(RestartWorker(2));
+  EXPECT_TRUE(Generate(RequestOf(0)).status.ok());
+}
+
+}  // namespace
+}  // namespace lockstep::testing

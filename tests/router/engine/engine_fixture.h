@@ -1,0 +1,158 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "router/core/policies.h"
+#include "router/engine/engine.h"
+#include "tests/router/engine/fake_worker.h"
+
+namespace lockstep::router::testing {
+
+using ::lockstep::testing::FakeModelOptions;
+using ::lockstep::testing::ThreadedLink;
+
+inline const FakeModelOptions kModel = {.max_context_tokens = 128, .num_blocks = 48};
+
+// Collects what a request's outbox says, on whatever thread waits for it.
+class Reader : public std::enable_shared_from_this<Reader> {
+ public:
+  // Keeps the reader alive: the loop may tell of an end that was read already.
+  std::function<void()> OnReady() {
+    return [self = shared_from_this()] {
+      MutexLock lock(self->mutex_);
+      self->ready_ = true;
+      self->changed_.NotifyAll();
+    };
+  }
+
+  // Takes until `enough` says so or the request ends.
+  template <typename Enough>
+  void ReadUntil(Outbox& outbox, Enough enough) {
+    while (!end.has_value() && !enough()) {
+      {
+        MutexLock lock(mutex_);
+        while (!ready_) changed_.Wait(mutex_);
+        ready_ = false;
+      }
+      RequestOutput output = outbox.Take();
+      for (SampleOutput& sample : output.samples) {
+        tokens.insert(tokens.end(), sample.tokens.begin(), sample.tokens.end());
+        if (sample.end.has_value()) sample_end = sample.end;
+      }
+      if (output.end.has_value()) end = output.end;
+    }
+  }
+  void ReadAll(Outbox& outbox) {
+    ReadUntil(outbox, [] { return false; });
+  }
+
+  std::vector<TokenId> tokens;
+  std::optional<SampleEnd> sample_end;
+  std::optional<absl::Status> end;
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+struct Running {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<Outbox> outbox;
+  std::shared_ptr<Reader> reader = std::make_shared<Reader>();
+};
+
+class EngineTest : public ::testing::Test {
+ protected:
+  // Returns once the first worker is there.
+  void StartEngine(EngineConfig config = {}, uint32_t num_replicas = 1) {
+    std::vector<ReplicaParts> parts;
+    for (uint32_t i = 0; i < num_replicas; ++i) {
+      auto link = std::make_unique<ThreadedLink>(kModel);
+      links_.push_back(link.get());
+      parts.push_back(
+          {.worker = WorkerName(i), .link = std::move(link), .policy = MakeFcfsPolicy()});
+    }
+    link_ = links_.front();
+    engine_ = std::make_unique<Engine>(config, std::move(parts), &clock_, &metrics_,
+                                       [this] { OnReadinessChange(); });
+    WaitForReadiness(true);
+  }
+
+  static std::string WorkerName(uint32_t i) { return "fake:" + std::to_string(i); }
+  double NumRestarts() {
+    double sum = 0;
+    for (uint32_t i = 0; i < links_.size(); ++i) {
+      sum += metrics_.ForWorker(WorkerName(i)).restarts_total->Value();
+    }
+    return sum;
+  }
+
+  void OnReadinessChange() {
+    MutexLock lock(mutex_);
+    ++num_changes_;
+    changed_.NotifyAll();
+  }
+
+  // A request's end may be read, and its place given back, just before the loop tells of the
+  // counts.
+  ReplicaStatus StatusOnceNothingIsLive() {
+    EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
+    const absl::Time give_up = clock_.Now() + absl::Seconds(60);
+    while (engine_->replica_status().live_requests > 0 && clock_.Now() < give_up) {
+      std::this_thread::yield();
+    }
+    return engine_->replica_status();
+  }
+
+  // Readiness changes are announced, so nobody has to poll for them.
+  void WaitForReadiness(bool ready) {
+    MutexLock lock(mutex_);
+    while (num_changes_ == 0 || engine_->ready() != ready) changed_.Wait(mutex_);
+  }
+
+  absl::StatusOr<Running> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
+    auto ticket = engine_->Admit(prompt.size());
+    if (!ticket.ok()) return ticket.status();
+    auto request = std::make_shared<Request>();
+    request->key = engine_->NextKey();
+    request->arrival = clock_.Now();
+    request->prompt_tokens = std::move(prompt);
+    request->sampling.temperature = 0;
+    request->sampling.max_new_tokens = max_new_tokens;
+    Running running;
+    running.request = request;
+    running.outbox = engine_->MakeOutbox(running.reader->OnReady());
+    engine_->Submit({.request = request, .outbox = running.outbox, .ticket = *std::move(ticket)});
+    return running;
+  }
+
+  RealClock clock_;
+  prometheus::Registry registry_;
+  RouterMetrics metrics_{registry_, "fake"};
+  Mutex mutex_;
+  CondVar changed_;
+  int num_changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<ThreadedLink*> links_;
+  ThreadedLink* link_ = nullptr;  // the first
+  std::unique_ptr<Engine> engine_;
+};
+
+inline std::vector<TokenId> RandomPrompt(std::mt19937& random) {
+  std::vector<TokenId> prompt(1 + random() % 20);
+  for (TokenId& token : prompt) token = random() % kModel.vocab_size;
+  return prompt;
+}
+
+}  // namespace lockstep::router::testing

@@ -1,0 +1,130 @@
+// An engine with several replicas and all its threads, as ThreadSanitizer sees it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "common/named_thread.h"
+#include "tests/router/engine/engine_fixture.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::lockstep::router::testing::EngineTest;
+using ::lockstep::router::testing::kModel;
+using ::lockstep::router::testing::RandomPrompt;
+using ::lockstep::router::testing::Running;
+using ::lockstep::testing::GreedyTokens;
+using ::lockstep::testing::ThreadedLink;
+using ::testing::ElementsAreArray;
+
+class EngineFleetTest : public EngineTest {
+ protected:
+  void ExpectNothingHeld() {
+    const ReplicaStatus status = StatusOnceNothingIsLive();
+    EXPECT_EQ(status.live_requests, 0u);
+    EXPECT_EQ(status.scheduler.used_blocks, 0u);
+    EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
+  }
+};
+
+TEST_F(EngineFleetTest, ManyClientsWhileWorkersDieStayAwayAndComeBack) {
+  constexpr uint32_t kReplicas = 3;
+  StartEngine({}, kReplicas);
+  constexpr int kClients = 4;
+  constexpr int kRequestsEach = 40;
+  std::atomic<int> finished = 0;
+  {
+    std::vector<NamedThread> clients;
+    for (int c = 0; c < kClients; ++c) {
+      clients.emplace_back("client", [this, c, &finished] {
+        std::mt19937 random(c);
+        for (int i = 0; i < kRequestsEach; ++i) {
+          const std::vector<TokenId> prompt = RandomPrompt(random);
+          const uint32_t length = 1 + random() % 30;
+          absl::StatusOr<Running> running = Submit(prompt, length);
+          ASSERT_TRUE(running.ok()) << running.status();
+          if (i % 5 == 4) {
+            running->reader->ReadUntil(*running->outbox,
+                                       [&] { return running->reader->tokens.size() > length / 2; });
+            engine_->Cancel(running->request->key, CancelCause::kClient);
+          }
+          running->reader->ReadAll(*running->outbox);
+          const std::vector<TokenId> expected = GreedyTokens(kModel, prompt, length);
+          if (running->reader->end->ok()) {
+            EXPECT_THAT(running->reader->tokens, ElementsAreArray(expected));
+          } else {
+            EXPECT_EQ(running->reader->end->code(), absl::StatusCode::kCancelled);
+            EXPECT_LE(running->reader->tokens.size(), expected.size());
+          }
+          // One worker at a time is away, whatever the others are doing then.
+          const int count = finished.fetch_add(1);
+          if (count % 8 == 3) links_[count / 8 % kReplicas]->Kill();
+          if (count % 8 == 7) links_[count / 8 % kReplicas]->Restart();
+        }
+      });
+    }
+  }
+  EXPECT_GE(NumRestarts(), 10);
+  ExpectNothingHeld();
+}
+
+TEST_F(EngineFleetTest, TheLastWorkerOfAllKeepsItReady) {
+  StartEngine({}, 3);
+  links_[0]->Kill();
+  links_[1]->Kill();
+  const absl::StatusOr<Running> running = Submit({1, 2, 3}, 10);
+  ASSERT_TRUE(running.ok()) << running.status();
+  running->reader->ReadAll(*running->outbox);
+  EXPECT_EQ(running->reader->end, absl::OkStatus());
+  EXPECT_THAT(running->reader->tokens, ElementsAreArray(GreedyTokens(kModel, {1, 2, 3}, 10)));
+  EXPECT_TRUE(engine_->ready());
+  links_[2]->Kill();
+  WaitForReadiness(false);
+  links_[1]->Restart();
+  WaitForReadiness(true);
+}
+
+TEST_F(EngineFleetTest, ItsStatusIsTheSumOfAllReplicas) {
+  StartEngine({}, 2);
+  for (ThreadedLink* const link : links_) link->Pause();
+  std::vector<Running> running;
+  for (TokenId token = 1; token <= 4; ++token) {
+    absl::StatusOr<Running> one = Submit({token, token}, 10);
+    ASSERT_TRUE(one.ok()) << one.status();
+    running.push_back(*std::move(one));
+  }
+  for (ThreadedLink* const link : links_) link->Resume();
+  for (Running& one : running) one.reader->ReadAll(*one.outbox);
+  ExpectNothingHeld();
+  const ReplicaStatus all = engine_->replica_status();
+  EXPECT_EQ(all.worker_state, WorkerState::kReady);
+  EXPECT_EQ(all.description.max_context_tokens(), kModel.max_context_tokens);
+  EXPECT_EQ(all.scheduler.prefix_query_tokens,
+            engine_->replica_status(0).scheduler.prefix_query_tokens +
+                engine_->replica_status(1).scheduler.prefix_query_tokens);
+  EXPECT_GE(all.scheduler.prefix_query_tokens, 8u);
+}
+
+TEST_F(EngineFleetTest, DestructionEndsWhatIsLeftOnAllReplicas) {
+  StartEngine({}, 3);
+  for (ThreadedLink* const link : links_) link->Pause();
+  std::vector<Running> running;
+  for (TokenId token = 1; token <= 9; ++token) {
+    absl::StatusOr<Running> one = Submit({token, token}, 10);
+    ASSERT_TRUE(one.ok()) << one.status();
+    running.push_back(*std::move(one));
+  }
+  links_[1]->Kill();
+  engine_.reset();
+  for (Running& one : running) {
+    one.reader->ReadAll(*one.outbox);
+    EXPECT_EQ(one.reader->end->code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::router

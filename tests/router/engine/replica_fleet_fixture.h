@@ -1,0 +1,154 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "router/core/policies.h"
+#include "router/engine/fleet.h"
+#include "router/engine/replica.h"
+#include "tests/router/engine/replica_fixture.h"
+
+namespace lockstep::router::testing {
+
+// Replicas that share a fleet; links, workers, clock and the order of everything are driven by
+// hand.
+class ReplicaFleetTest : public ::testing::Test {
+ protected:
+  struct Side {
+    FakeWorker worker;
+    ManualLink link{worker};
+    std::unique_ptr<Replica> replica;
+  };
+
+  // Nobody is connected at first.
+  void Start(uint32_t num_replicas, PlacementConfig placement = {}) {
+    fleet_ = std::make_unique<Fleet>(placement, num_replicas);
+    for (uint32_t i = 0; i < num_replicas; ++i) {
+      sides_.push_back(std::make_unique<Side>());
+      Side& side = *sides_.back();
+      side.replica =
+          std::make_unique<Replica>(config_, MakeFcfsPolicy(),
+                                    Replica::Context{.clock = &clock_,
+                                                     .link = &side.link,
+                                                     .metrics = &metrics_,
+                                                     .worker = "fake:" + std::to_string(i),
+                                                     .fleet = fleet_.get(),
+                                                     .index = i});
+    }
+  }
+
+  FakeWorker& worker(uint32_t i) { return sides_[i]->worker; }
+  Replica& replica(uint32_t i) { return *sides_[i]->replica; }
+  WorkerState state(uint32_t i) { return replica(i).worker_state(); }
+
+  void Post(uint32_t i, LinkEvent event) {
+    fleet_->inbox(i).OnLinkEvent(std::move(event));
+    Pump();
+  }
+  void Connect(uint32_t i) { Post(i, worker(i).Claim()); }
+  void Lose(uint32_t i) {
+    Post(i, sides_[i]->link.Break(absl::UnavailableError("the stream broke")));
+  }
+  void Restart(uint32_t i) {
+    worker(i).Restart();
+    Connect(i);
+  }
+
+  // Every replica processes what is in its inbox, until nothing is left anywhere: one that hands
+  // something over has posted it by then.
+  void Pump() {
+    for (size_t round = 0; round <= sides_.size(); ++round) {
+      for (uint32_t i = 0; i < sides_.size(); ++i) {
+        replica(i).Process(fleet_->inbox(i).Wait(absl::ZeroDuration()));
+      }
+    }
+  }
+  void AdvanceBy(absl::Duration by) {
+    clock_.Advance(by);
+    Pump();
+  }
+
+  bool RunStep(uint32_t i) {
+    std::optional<LinkResult> result = sides_[i]->link.RunNext();
+    if (!result.has_value()) return false;
+    Post(i, *std::move(result));
+    return true;
+  }
+  void RunSteps(uint32_t i, int count) {
+    for (int step = 0; step < count; ++step) ASSERT_TRUE(RunStep(i));
+  }
+  void RunUntilIdle() {
+    for (bool any = true; any;) {
+      any = false;
+      for (uint32_t i = 0; i < sides_.size(); ++i) any |= RunStep(i);
+    }
+  }
+
+  std::unique_ptr<Client> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
+    auto request = std::make_shared<Request>();
+    request->key = next_key_++;
+    request->id = "test";
+    request->arrival = clock_.Now();
+    request->prompt_tokens = std::move(prompt);
+    request->sampling.temperature = 0;
+    request->sampling.max_new_tokens = max_new_tokens;
+    auto client = std::make_unique<Client>();
+    client->request = request;
+    client->outbox = std::make_shared<Outbox>(1 << 20, [] {});
+    client->tokens.resize(1);
+    client->ends.resize(1);
+    Rejection rejection{};
+    fleet_->Submit({.request = request,
+                    .outbox = client->outbox,
+                    .ticket = *admission_->TryAdmit(1, rejection)});
+    Pump();
+    return client;
+  }
+
+  // With the text of an undisturbed run: no token twice, none missing.
+  void ExpectComplete(Client& client) {
+    client.Read();
+    EXPECT_EQ(client.end, absl::OkStatus());
+    EXPECT_EQ(client.tokens[0],
+              ::lockstep::testing::GreedyTokens({}, client.request->prompt_tokens,
+                                                client.request->sampling.max_new_tokens));
+  }
+  void ExpectEnd(Client& client, absl::StatusCode code) {
+    client.Read();
+    ASSERT_TRUE(client.end.has_value());
+    EXPECT_EQ(client.end->code(), code) << *client.end;
+  }
+  uint32_t num_live(uint32_t i) { return replica(i).status().live_requests; }
+  double NumRetried(RetryOutcome outcome) const {
+    return RouterMetrics::At(metrics_.requests_retried_total, outcome).Value();
+  }
+  void ExpectClean() {
+    for (uint32_t i = 0; i < sides_.size(); ++i) {
+      EXPECT_EQ(num_live(i), 0u);
+      EXPECT_EQ(replica(i).status().scheduler.used_blocks, 0u);
+      EXPECT_EQ(replica(i).status().scheduler.fenced_blocks, 0u);
+    }
+    EXPECT_EQ(metrics_.running_requests->Value(), 0);
+    EXPECT_EQ(metrics_.queue_tokens->Value(), 0);
+    EXPECT_EQ(admission_->counts().waiting_requests, 0u);
+  }
+
+  FakeClock clock_{kStart};
+  ReplicaConfig config_;
+  prometheus::Registry registry_;
+  RouterMetrics metrics_{registry_, "fake"};
+  std::shared_ptr<Admission> admission_ = Admission::Make({});
+  std::unique_ptr<Fleet> fleet_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  RequestKey next_key_ = 1;
+};
+
+}  // namespace lockstep::router::testing

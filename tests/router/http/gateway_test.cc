@@ -1,0 +1,287 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/router/http/http_fixture.h"
+
+// The gateway's answers, over a socket, with a whole router and worker behind it.
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class GatewayTest : public HttpServingTest {
+ protected:
+  void ExpectError(const HttpResponse& response, int status, const json& param,
+                   const std::string& words) {
+    EXPECT_EQ(response.status, status) << response.body;
+    EXPECT_EQ(response.headers.at("content-type"), "application/json");
+    const json error = Json(response)["error"];
+    EXPECT_EQ(error["param"], param) << response.body;
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(words));
+  }
+  // What the model says after these bytes (and the start token).
+  static std::string After(const std::string& prompt, uint32_t num_tokens) {
+    return Continuation(static_cast<uint32_t>(prompt.size()) + 1, num_tokens);
+  }
+};
+
+TEST_F(GatewayTest, CompletesATextTokensAndABatch) {
+  StartAll();
+  const HttpResponse text =
+      Post("/v1/completions", R"({"model": "bytes", "prompt": "Hello", "max_tokens": 5})");
+  ASSERT_EQ(text.status, 200) << text.body;
+  const json answer = Json(text);
+  EXPECT_EQ(answer["object"], "text_completion");
+  EXPECT_THAT(answer["id"].get<std::string>(), StartsWith("cmpl-"));
+  EXPECT_EQ(answer["model"], "bytes");
+  EXPECT_EQ(answer["choices"][0]["text"], After("Hello", 5));
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 6);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 5);
+
+  EXPECT_EQ(Text(Post("/v1/completions", R"({"prompt": [1, 2, 3], "max_tokens": 4})")),
+            Continuation(3, 4));
+  const json batch = Json(
+      Post("/v1/completions", R"({"prompt": ["a", [1, 2, 3], "abc"], "max_tokens": 3, "n": 2})"));
+  ASSERT_EQ(batch["choices"].size(), 6u) << batch;
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(batch["choices"][i]["index"], i);
+    EXPECT_EQ(batch["choices"][i]["text"], Continuation(2 + i / 2, 3));
+  }
+  EXPECT_EQ(batch["usage"]["completion_tokens"], 18);
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, SixteenTokensAreTheDefaultOfACompletion) {
+  StartAll();
+  EXPECT_EQ(Text(Post("/v1/completions", R"({"prompt": "x"})")), After("x", 16));
+}
+
+TEST_F(GatewayTest, StreamsACompletion) {
+  StartAll();
+  const HttpResponse response =
+      Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 30, "stream": true,
+                                  "stream_options": {"include_usage": true}})");
+  ASSERT_EQ(response.status, 200);
+  EXPECT_THAT(response.headers.at("content-type"), StartsWith("text/event-stream"));
+  ASSERT_TRUE(response.complete);
+  EXPECT_EQ(Text(response), After("Hello", 30));
+  const std::vector<std::string> events = response.Events();
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  const json usage = json::parse(events[events.size() - 2]);
+  EXPECT_TRUE(usage["choices"].empty());
+  EXPECT_EQ(usage["usage"]["total_tokens"], 36);
+  EXPECT_EQ(json::parse(events[events.size() - 3])["choices"][0]["finish_reason"], "length");
+  EXPECT_TRUE(json::parse(events[0])["choices"][0]["finish_reason"].is_null());
+}
+
+TEST_F(GatewayTest, AnswersAChatWholeAndStreamed) {
+  StartAll();
+  const std::string messages = R"("messages": [{"role": "user", "content": "Hi"}])";
+  const json whole =
+      Json(Post("/v1/chat/completions", "{" + messages + R"(, "max_completion_tokens": 4})"));
+  EXPECT_EQ(whole["object"], "chat.completion");
+  EXPECT_THAT(whole["id"].get<std::string>(), StartsWith("chatcmpl-"));
+  EXPECT_EQ(whole["choices"][0]["message"]["role"], "assistant");
+  const std::string said = whole["choices"][0]["message"]["content"];
+  EXPECT_EQ(said.size(), 4u);
+
+  const HttpResponse streamed = Post(
+      "/v1/chat/completions", "{" + messages + R"(, "max_tokens": 4, "stream": true, "n": 2})");
+  ASSERT_EQ(streamed.status, 200) << streamed.body;
+  const std::vector<std::string> events = streamed.Events();
+  EXPECT_EQ(json::parse(events.at(0))["choices"][0]["delta"]["role"], "assistant");
+  std::vector<std::string> texts(2);
+  for (const std::string& event : events) {
+    if (event == "[DONE]") break;
+    const json choice = json::parse(event)["choices"][0];
+    texts.at(choice["index"]) += choice["delta"].value("content", "");
+  }
+  EXPECT_EQ(texts[0], said);
+  EXPECT_EQ(texts[1], said);
+}
+
+TEST_F(GatewayTest, StopStringsLogprobsAndEchoWorkTogether) {
+  StartAll();
+  const json answer = Json(Post("/v1/completions", R"({"prompt": [1], "max_tokens": 20,
+      "stop": "ef", "echo": true, "logprobs": 1, "temperature": 0})"));
+  const json& choice = answer["choices"][0];
+  EXPECT_EQ(choice["text"],
+            "\x01"
+            "bcd")
+      << answer;
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_EQ(choice["stop_reason"], "ef");
+  const json& logprobs = choice["logprobs"];
+  ASSERT_EQ(logprobs["tokens"].size(), 6u);  // the stop string's tokens are counted
+  EXPECT_TRUE(logprobs["token_logprobs"][0].is_null());
+  EXPECT_TRUE(logprobs["top_logprobs"][0].is_null());
+  EXPECT_EQ(logprobs["tokens"][1], "b");
+  EXPECT_LT(logprobs["token_logprobs"][1].get<double>(), 0.001);
+}
+
+TEST_F(GatewayTest, TokenizesAndBack) {
+  StartAll();
+  const json tokens = Json(Post("/tokenize", R"({"prompt": "Hi", "add_special_tokens": false,
+                            "return_token_strs": true})"));
+  EXPECT_EQ(tokens["tokens"], json({72, 105}));
+  EXPECT_EQ(tokens["count"], 2);
+  EXPECT_EQ(tokens["max_model_len"], kContextTokens);
+  EXPECT_EQ(tokens["token_strs"], json({"H", "i"}));
+  EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 105]})"))["prompt"], "Hi");
+  ExpectError(Post("/detokenize", R"({"tokens": [999]})"), 400, "tokens", "out of range");
+  ExpectError(Post("/tokenize", R"({"prompt": "x", "model": "y"})"), 404, "model", "\"bytes\"");
+}
+
+TEST_F(GatewayTest, SaysWhatItIs) {
+  StartAll();
+  const json models = Json(Get("/v1/models"));
+  EXPECT_EQ(models["data"][0]["id"], "bytes");
+  EXPECT_EQ(models["data"][0]["max_model_len"], kContextTokens);
+  EXPECT_EQ(Json(Get("/v1/models/bytes"))["object"], "model");
+  EXPECT_EQ(Get("/v1/models/b%79tes").status, 200);
+  EXPECT_EQ(Get("/v1/models/bytes%2").status, 404);
+  ExpectError(Get("/v1/models/other"), 404, "model", "expected \"bytes\"");
+  EXPECT_EQ(Json(Get("/health"))["status"], "ok");
+  EXPECT_EQ(Json(Get("/ready"))["status"], "ready");
+  EXPECT_TRUE(Json(Get("/version")).contains("version"));
+  const HttpResponse metrics = Get("/metrics?name=x");
+  EXPECT_EQ(metrics.status, 200);
+  EXPECT_THAT(metrics.body, HasSubstr("lockstep_router_requests_total"));
+}
+
+TEST_F(GatewayTest, WithoutAWorkerItIsAliveButNotReady) {
+  router_config_.engine.replica.no_worker_grace = absl::ZeroDuration();
+  StartRouter();
+  StartHttp();
+  EXPECT_EQ(Get("/health").status, 200);
+  EXPECT_EQ(Get("/ready").status, 503);
+  const HttpResponse refused = Post("/v1/completions", R"({"prompt": "x", "stream": true})");
+  ExpectError(refused, 503, nullptr, "worker");
+  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+}
+
+TEST_F(GatewayTest, BadInputIsNamed) {
+  StartAll();
+  const std::string path = "/v1/completions";
+  ExpectError(Post(path, "not json"), 400, "body", "byte 2");
+  ExpectError(Post(path, R"({"prompt": "x", "top_p": 1.5})"), 400, "top_p", "got 1.5");
+  ExpectError(Post(path, R"({"prompt": "x", "n": 0})"), 400, "n", "from 1 to 16, got 0");
+  ExpectError(Post(path, R"({"prompt": "x", "n": 4294967295, "stream": true})"), 400, "n", "got 4");
+  ExpectError(Post(path, R"({"prompt": "x", "model": "y"})"), 404, "model", "got \"y\"");
+  ExpectError(Post(path, R"({"prompt": [[1], [2, 300]]})"), 400, "prompt[1]", "below 259, got 300");
+  ExpectError(Post(path, R"({"prompt": "x", "response_format": {"type": "json_object"}})"), 400,
+              "response_format", "not implemented");
+  const HttpResponse too_long =
+      Post(path, R"({"prompt": ")" + std::string(kContextTokens, 'x') + R"("})");
+  ExpectError(too_long, 400, "prompt", "context 4096");
+  EXPECT_EQ(Json(too_long)["error"]["code"], "context_length_exceeded");
+  ExpectError(Post("/v1/chat/completions", R"({"messages": []})"), 400, "messages", "at least 1");
+  ExpectError(Get(path), 405, nullptr, "POST only");
+  ExpectError(Post("/v1/models", ""), 405, nullptr, "GET only");
+  ExpectError(Post("/v1/embeddings", "{}"), 404, nullptr, "nothing at this path");
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, ClientsNameTheirRequests) {
+  StartAll();
+  const HttpResponse named =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1, "request_id": "mine"})");
+  EXPECT_EQ(Json(named)["id"], "cmpl-mine");
+  HttpClient client(port());
+  const std::string body = R"({"prompt": "x", "max_tokens": 1})";
+  client.Send("POST /v1/completions HTTP/1.1\r\nX-Request-Id: trace-1\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  EXPECT_EQ(client.ReadResponse().headers.at("x-request-id"), "trace-1");
+}
+
+TEST_F(GatewayTest, AFullQueueRefusesBeforeAnyHeaderWithAHint) {
+  router_config_.engine.admission.max_waiting_requests = 2;
+  router_config_.engine.replica.scheduler.max_running_sequences = 1;
+  StartAll();
+  HoldForwards();
+  std::vector<std::thread> clients;
+  std::vector<HttpResponse> responses(3);
+  const std::string body = R"({"prompt": "Hello", "max_tokens": 5, "stream": true})";
+  for (HttpResponse& response : responses) {
+    clients.emplace_back([&] { response = Post("/v1/completions", body); });
+    const size_t number = clients.size();
+    Eventually("one runs and the others wait", [&] {
+      const auto counts = router_->engine().admission_counts();
+      return counts.open_requests == number && counts.waiting_requests == number - 1;
+    });
+  }
+  const HttpResponse refused = Post("/v1/completions", body);
+  ExpectError(refused, 429, nullptr, "the queue is full: 2 requests wait");
+  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_EQ(refused.headers.at("retry-after-ms"), "1000");
+  // A batch is taken as a whole or not at all.
+  ExpectError(Post("/v1/completions", R"({"prompt": ["a", "b"]})"), 429, nullptr, "queue");
+  EXPECT_EQ(router_->engine().admission_counts().open_requests, 3u);
+  ReleaseForwards();
+  for (std::thread& client : clients) client.join();
+  for (const HttpResponse& response : responses) EXPECT_EQ(Text(response), After("Hello", 5));
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, WhatFailsMidStreamIsAnErrorInTheStreamAndThenDone) {
+  router_config_.api.default_timeout = absl::Milliseconds(300);
+  StartAll();
+  HoldForwards();
+  AllowForwards(3);
+  const HttpResponse response =
+      Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 1000, "stream": true})");
+  ReleaseForwards();
+  EXPECT_EQ(response.status, 200);
+  ASSERT_TRUE(response.complete);
+  const std::vector<std::string> events = response.Events();
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(json::parse(events[events.size() - 2])["error"]["code"], "deadline_exceeded");
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, ADeadlineBeforeTheFirstTokenHasAStatus) {
+  router_config_.api.default_timeout = absl::Milliseconds(200);
+  router_config_.engine.replica.scheduler.max_running_sequences = 1;
+  StartAll();
+  HoldForwards();
+  std::thread running([this] { Post("/v1/completions", R"({"prompt": "x"})"); });
+  Eventually("it runs", [this] { return router_->engine().admission_counts().open_requests == 1; });
+  const HttpResponse queued = Post("/v1/completions", R"({"prompt": "x", "stream": true})");
+  ReleaseForwards();
+  running.join();
+  EXPECT_EQ(queued.status, 504) << queued.body;
+}
+
+TEST_F(GatewayTest, DrainLetsRequestsFinishAndRefusesNewOnes) {
+  StartAll();
+  HoldForwards();
+  AllowForwards(2);
+  HttpResponse response;
+  std::thread client([&] {
+    response = Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 50, "stream": true})");
+  });
+  Eventually("it runs", [this] { return router_->engine().replica_status().live_requests == 1; });
+  std::thread drain([this] { EXPECT_TRUE(router_->Drain(absl::Seconds(60))); });
+  Eventually("it drains", [this] { return router_->engine().draining(); });
+  EXPECT_EQ(Get("/health").status, 200);
+  EXPECT_EQ(Json(Get("/ready"))["status"], "draining");
+  const HttpResponse refused = Post("/v1/completions", R"({"prompt": "x"})");
+  ExpectError(refused, 503, nullptr, "");
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  ReleaseForwards();
+  client.join();
+  drain.join();
+  EXPECT_EQ(Text(response), After("Hello", 50));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

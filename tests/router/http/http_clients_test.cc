@@ -1,0 +1,122 @@
+// Other people's clients against the programs: OpenAI's Python package and curl, with the examples
+// of docs/ as a reader runs them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/integration/process_fixture.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  // of both streams
+};
+
+Outcome RunShell(const std::string& command) {
+  Outcome outcome;
+  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  while (const size_t count = fread(buffer, 1, sizeof(buffer), pipe)) {
+    outcome.output.append(buffer, count);
+  }
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  return outcome;
+}
+
+class HttpClientsTest : public ProcessTest {
+ protected:
+  void StartGateway() {
+    ASSERT_NO_FATAL_FAILURE(StartFleet({"--http_listen=127.0.0.1:0"}));
+    ASSERT_FALSE(router_->http_address().empty());
+  }
+  Outcome RunPython(const std::string& script_and_arguments) {
+    const Outcome outcome = RunShell("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/clients python3 " +
+                                     script_and_arguments);
+    EXPECT_THAT(outcome.output, Not(HasSubstr("ModuleNotFoundError")))
+        << "deploy/fetch-clients fetches the package openai";
+    return outcome;
+  }
+};
+
+TEST_F(HttpClientsTest, OpenAisClientGetsWhatItExpects) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  const Outcome outcome =
+      RunPython("tests/router/http/openai_client_check.py " + router_->http_address());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  ExpectNothingHeld();
+}
+
+TEST_F(HttpClientsTest, TheExampleStreamsAnAnswerAndItsUsage) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  const std::string example = "docs/examples/openai_chat.py --server " + router_->http_address();
+  const Outcome answer = RunPython(example + " --max-tokens 8 'Hello?'");
+  EXPECT_EQ(answer.exit_code, 0) << answer.output;
+  EXPECT_THAT(answer.output,
+              ContainsRegex("\\[length: [0-9]+ prompt tokens, 0 of them cached, 8 generated\\]"));
+  const Outcome wrong = RunPython(example + " --temperature=-1 'Hello?'");
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.output, HasSubstr("400 invalid_request_error: temperature: expected"));
+}
+
+TEST_F(HttpClientsTest, CurlWorksAsTheDocumentsShow) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  const Outcome outcome = RunShell("docs/examples/http-requests " + router_->http_address());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("\"id\":\"tiny-llama\""));
+  EXPECT_THAT(outcome.output, HasSubstr("\"index\":1"));
+  EXPECT_THAT(outcome.output, HasSubstr("\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"));
+  EXPECT_THAT(outcome.output, HasSubstr("data: [DONE]"));
+  EXPECT_THAT(outcome.output, HasSubstr("\"tokens\":["));
+}
+
+TEST_F(HttpClientsTest, CurlSendsLargeBodiesAndReadsErrors) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  const std::string url = "http://" + router_->http_address() + "/v1/completions";
+  // Above 1 MiB curl asks first, with "Expect: 100-continue".
+  const Outcome large = RunShell(
+      "head -c 2000000 /dev/zero | tr '\\0' ' ' | curl -s -w '%{http_code}' --json @- " + url);
+  EXPECT_THAT(large.output, HasSubstr("body: byte 2000000: "));
+  EXPECT_THAT(large.output, ::testing::EndsWith("400"));
+  const Outcome huge =
+      RunShell("head -c 20000000 /dev/zero | curl -s -w '%{http_code}' --json @- " + url);
+  EXPECT_THAT(huge.output, HasSubstr("413"));
+}
+
+TEST_F(HttpClientsTest, SigtermLetsAStreamFinish) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  worker_->Signal(SIGSTOP);
+  const std::string url = "http://" + router_->http_address() + "/v1/completions";
+  FILE* const curl = popen(("curl -s -N --json '{\"prompt\": \"x\", \"max_tokens\": 100, "
+                            "\"ignore_eos\": true, \"stream\": true}' " +
+                            url)
+                               .c_str(),
+                           "r");
+  ASSERT_NE(curl, nullptr);
+  ExpectMetricBecomes("lockstep_router_running_requests{model=\"tiny-llama\"}", 1);
+  router_->Signal(SIGTERM);
+  while (HttpGet(router_->admin_address(), "/healthz").ok()) {
+  }
+  worker_->Signal(SIGCONT);
+  std::string output;
+  char buffer[4096];
+  while (const size_t count = fread(buffer, 1, sizeof(buffer), curl)) output.append(buffer, count);
+  EXPECT_EQ(pclose(curl), 0);
+  EXPECT_THAT(output, HasSubstr("\"finish_reason\":\"length\""));
+  EXPECT_THAT(output, HasSubstr("data: [DONE]"));
+  EXPECT_EQ(router_->Wait(absl::Seconds(30)), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

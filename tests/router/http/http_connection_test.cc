@@ -1,0 +1,257 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/router/http/http_fixture.h"
+
+// Connections: many requests on one, and clients that leave, stall, or send what they should not.
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char kPath[] = "/v1/completions";
+const char kShort[] = R"({"prompt": "x", "max_tokens": 2})";
+
+class HttpConnectionTest : public HttpServingTest {
+ protected:
+  // An answer many times larger than what sockets hold, to a client that reads nothing.
+  static std::string Large(bool stream) {
+    return std::string(
+               R"({"prompt": "x", "max_tokens": 4000, "logprobs": 20, "n": 8, "stream": )") +
+           (stream ? "true}" : "false}");
+  }
+  void ExpectHealthy() {
+    EXPECT_EQ(Text(Post(kPath, kShort)), Continuation(2, 2));
+    ExpectEverythingBack();
+  }
+  void ExpectNothingOpen() {
+    Eventually("nothing is open",
+               [this] { return router_->engine().admission_counts().open_requests == 0; });
+  }
+};
+
+TEST_F(HttpConnectionTest, CarriesOneRequestAfterTheOther) {
+  StartAll();
+  HttpClient client(port());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Text(client.Post(kPath, kShort)), Continuation(2, 2));
+    EXPECT_EQ(Text(client.Post(kPath, R"({"prompt": "x", "max_tokens": 3, "stream": true})")),
+              Continuation(2, 3));
+    EXPECT_EQ(client.Get("/v1/nothing").status, 404);
+    EXPECT_EQ(client.Get("/health").status, 200);
+  }
+}
+
+TEST_F(HttpConnectionTest, PipelinedRequestsAreAnsweredInOrder) {
+  StartAll();
+  HttpClient client(port());
+  client.Send(HttpClient::PostText(kPath, kShort) + HttpClient::PostText(kPath, kShort) +
+              "GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
+  EXPECT_THAT(client.ReadResponse().body, HasSubstr("ok"));
+}
+
+TEST_F(HttpConnectionTest, WhoSendsTooMuchAheadIsCutOff) {
+  StartAll();
+  HoldForwards();
+  HttpClient client(port());
+  client.Send(HttpClient::PostText(kPath, kShort));
+  Eventually("it runs", [this] { return router_->engine().replica_status().live_requests == 1; });
+  client.Send(std::string(64 << 10, 'x'));
+  EXPECT_TRUE(client.WaitUntilClosed());
+  ReleaseForwards();
+  ExpectNothingOpen();
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, ClosesWhenAskedTo) {
+  StartAll();
+  HttpClient client(port());
+  client.Send("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse().headers.at("connection"), "close");
+  EXPECT_TRUE(client.WaitUntilClosed());
+}
+
+TEST_F(HttpConnectionTest, ServesHttp10WithoutChunks) {
+  StartAll();
+  HttpClient client(port());
+  const std::string body = R"({"prompt": "x", "max_tokens": 3, "stream": true})";
+  client.Send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) +
+              "\r\n\r\n" + body);
+  const HttpResponse response = client.ReadResponse();
+  EXPECT_FALSE(response.headers.contains("transfer-encoding"));
+  EXPECT_EQ(Text(response), Continuation(2, 3));
+}
+
+TEST_F(HttpConnectionTest, AnswersExpectContinueAndChunkedBodies) {
+  StartAll();
+  HttpClient client(port());
+  const std::string body = kShort;
+  client.Send("POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n");
+  EXPECT_EQ(client.ReadHead().status, 100);
+  client.Send(body);
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
+  client.Send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n" + body +
+              "\r\n0\r\n\r\n");
+  ASSERT_EQ(body.size(), 0x20u);
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
+}
+
+TEST_F(HttpConnectionTest, AClientThatLeavesMidStreamCancelsItsRequest) {
+  StartAll();
+  HoldForwards();
+  auto client = std::make_unique<HttpClient>(port());
+  client->Send(
+      HttpClient::PostText(kPath, R"({"prompt": "Hello", "max_tokens": 1000, "stream": true})"));
+  AllowForwards(3);
+  ASSERT_TRUE(client->ReadUntil("\"text\":").has_value());
+  client.reset();
+  Eventually("the router noticed", [this] {
+    return router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kCancelled)
+               .Value() == 1;
+  });
+  ReleaseForwards();
+  ExpectEverythingBack();
+  EXPECT_LT(metrics_.generation_tokens_total->Value(), 1000);
+}
+
+TEST_F(HttpConnectionTest, AClientThatLeavesBeforeItsAnswerCancelsEveryPrompt) {
+  StartAll();
+  HoldForwards();
+  auto client = std::make_unique<HttpClient>(port());
+  client->Send(HttpClient::PostText(kPath, R"({"prompt": ["a", "b", "c"], "max_tokens": 1000})"));
+  Eventually("they run", [this] { return router_->engine().replica_status().live_requests == 3; });
+  client.reset();
+  Eventually("the router noticed", [this] {
+    return router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kCancelled)
+               .Value() == 3;
+  });
+  ReleaseForwards();
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, ASlowReaderStopsNobodyAndIsCutOff) {
+  router_config_.api.stalled_client_timeout = absl::Milliseconds(100);
+  StartAll();
+  std::vector<std::unique_ptr<HttpClient>> stuck;
+  for (const bool stream : {true, false, true}) {
+    stuck.push_back(std::make_unique<HttpClient>(port()));
+    stuck.back()->Send(HttpClient::PostText(kPath, Large(stream)));
+  }
+  EXPECT_EQ(Text(Post(kPath, kShort)), Continuation(2, 2));
+  ExpectNothingOpen();
+  for (const auto& client : stuck) EXPECT_FALSE(client->ReadResponse().complete);
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, MalformedRequestsAreRefused) {
+  StartAll();
+  const struct {
+    std::string bytes;
+    int status;
+  } cases[] = {
+      {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400},  // TLS
+      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+      {"GET /health\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+       400},
+      {"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n", 413},
+      {"GET /health HTTP/1.1\r\nX: " + std::string(17 << 10, 'x') + "\r\n\r\n", 431},
+  };
+  for (const auto& bad : cases) {
+    SCOPED_TRACE(bad.bytes.substr(0, 80));
+    HttpClient client(port());
+    client.Send(bad.bytes);
+    const HttpResponse response = client.ReadResponse();
+    EXPECT_EQ(response.status, bad.status);
+    EXPECT_THAT(response.body, HasSubstr(R"("error":{"message":)"));
+    EXPECT_TRUE(client.WaitUntilClosed());
+  }
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, WhoSendsNothingOrTooSlowlyIsClosed) {
+  http_config_.header_timeout = absl::Milliseconds(100);
+  http_config_.body_timeout = absl::Milliseconds(100);
+  http_config_.idle_timeout = absl::Milliseconds(100);
+  StartAll();
+  for (const std::string start :
+       {"", "GET /health HT", "POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
+    HttpClient client(port());
+    client.Send(start);
+    EXPECT_TRUE(client.WaitUntilClosed()) << start;
+  }
+  HttpClient idle(port());
+  EXPECT_EQ(idle.Get("/health").status, 200);
+  EXPECT_TRUE(idle.WaitUntilClosed());
+}
+
+TEST_F(HttpConnectionTest, OneConnectionTooManyIsClosed) {
+  http_config_.max_connections = 2;
+  StartAll();
+  HttpClient first(port());
+  HttpClient second(port());
+  EXPECT_EQ(first.Get("/health").status, 200);
+  EXPECT_EQ(second.Get("/health").status, 200);
+  HttpClient third(port());
+  EXPECT_TRUE(third.WaitUntilClosed());
+  EXPECT_EQ(first.Get("/health").status, 200);
+}
+
+TEST_F(HttpConnectionTest, BodiesShareABoundedMemory) {
+  http_config_.max_body_memory_mib = 1;
+  StartAll();
+  HttpClient holder(port());
+  holder.Send(
+      "POST /v1/completions HTTP/1.1\r\nContent-Length: 1048576\r\nExpect: 100-continue\r\n"
+      "\r\n");
+  EXPECT_EQ(holder.ReadHead().status, 100);
+  const HttpResponse refused = Post(kPath, kShort);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_EQ(Get("/health").status, 200);
+  holder.Send(std::string(1 << 20, ' '));
+  EXPECT_EQ(holder.ReadResponse().status, 400);  // no JSON
+  // With its next request read, the last one is forgotten.
+  EXPECT_EQ(holder.Get("/health").status, 200);
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, ManyConnectionsAtOnce) {
+  StartAll();
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  const std::string body = R"({"prompt": "Hello", "max_tokens": 40, "stream": true})";
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(port()));
+    clients.back()->Send(HttpClient::PostText(kPath, body));
+  }
+  for (const auto& client : clients) EXPECT_EQ(Text(client->ReadResponse()), Continuation(6, 40));
+  ExpectEverythingBack();
+}
+
+TEST_F(HttpConnectionTest, TheGatewayMayEndWhileRequestsRun) {
+  StartAll();
+  HoldForwards();
+  HttpClient streaming(port());
+  streaming.Send(
+      HttpClient::PostText(kPath, R"({"prompt": "Hello", "max_tokens": 1000, "stream": true})"));
+  HttpClient waiting(port());
+  waiting.Send(HttpClient::PostText(kPath, R"({"prompt": "Hello", "max_tokens": 1000})"));
+  Eventually("they run", [this] { return router_->engine().replica_status().live_requests == 2; });
+  http_.reset();
+  EXPECT_TRUE(streaming.WaitUntilClosed());
+  EXPECT_TRUE(waiting.WaitUntilClosed());
+  ReleaseForwards();
+  ExpectEverythingBack();
+}
+
+}  // namespace
+}  // namespace lockstep::testing
