@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::router {
+
+// Somebody who may use the router, and how much. Limits of 0 do not limit.
+struct Tenant {
+  std::string name;  // fairness id, label of metrics
+  // Prefixes are shared within a group only, so that the time to a first token tells nobody what
+  // others have asked. By default the name: a group of one.
+  std::string cache_group = {};
+  uint32_t max_open_requests = 0;  // at once
+  double tokens_per_second = 0;    // of prompts and outputs together
+  double burst_tokens = 0;         // on top of what the rate gives; one second's worth by default
+  double weight = 1.0;             // share when tenants compete
+};
+
+}  // namespace lockstep::router

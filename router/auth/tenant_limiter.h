@@ -1,0 +1,64 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <memory>
+#include <string>
+
+#include "common/mutex.h"
+#include "router/auth/tenant.h"
+
+namespace lockstep::router {
+
+// Tokens that may be spent: filled at a rate up to a burst. May be overdrawn, because what a
+// request costs is known when it has ended; until the debt is paid nothing new begins.
+class TokenBucket {
+ public:
+  // Full at first.
+  TokenBucket(double burst, absl::Time now) : tokens_(burst), filled_at_(now) {}
+
+  // How long until something may begin: 0 while anything is left. rate > 0.
+  absl::Duration Wait(double rate, double burst, absl::Time now);
+  void Spend(double tokens) { tokens_ -= tokens; }
+
+ private:
+  double tokens_;
+  absl::Time filled_at_;
+};
+
+// Holds every tenant to its limits. Safe to use from any thread; outlives its tickets, or not: they
+// keep what they need. Tenants are known by name, so that their limits may change between requests.
+class TenantLimiter {
+  struct State;
+
+ public:
+  // One open request; ends it when destroyed.
+  class Ticket {
+   public:
+    explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+    ~Ticket();
+
+    // Tokens of the prompt, and then those of the output as they come.
+    void Charge(double tokens) const;
+
+   private:
+    const std::shared_ptr<State> state_;
+  };
+
+  struct Admission {
+    std::unique_ptr<Ticket> ticket = nullptr;           // null: refused
+    absl::Status refusal = absl::OkStatus();            // RESOURCE_EXHAUSTED naming the limit
+    absl::Duration retry_after = absl::ZeroDuration();  // try again then; 0: unknown
+  };
+  Admission Admit(const Tenant& tenant, absl::Time now);
+
+ private:
+  Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<State>> states_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::router
