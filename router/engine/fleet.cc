@@ -38,19 +38,18 @@ void Fleet::Submit(Submission submission) {
 }
 
 template <typename Post>
-void Fleet::PostToOwner(RequestKey request, std::optional<uint32_t> except, Post post) {
+void Fleet::PostToOwner(RequestKey request, Post post) {
   MutexLock lock(routes_mutex_);
   const auto route = routes_.find(request);
-  if (route != routes_.end() && route->second != except) post(seats_[route->second]->inbox);
+  if (route != routes_.end()) post(seats_[route->second]->inbox);
 }
 
 void Fleet::Cancel(Cancellation cancellation) {
-  PostToOwner(cancellation.request, std::nullopt,
-              [&](Inbox& inbox) { inbox.Cancel(cancellation); });
+  PostToOwner(cancellation.request, [&](Inbox& inbox) { inbox.Cancel(cancellation); });
 }
 
 void Fleet::Stop(SequenceStop stop) {
-  PostToOwner(stop.request, std::nullopt, [&](Inbox& inbox) { inbox.Stop(stop); });
+  PostToOwner(stop.request, [&](Inbox& inbox) { inbox.Stop(stop); });
 }
 
 void Fleet::Close() {
@@ -118,14 +117,6 @@ bool Fleet::HandOver(uint32_t to, Handover& handover) {
   routes_[request.key] = to;
   seats_[to]->inbox.HandOver(std::move(handover));
   return true;
-}
-
-void Fleet::Forward(uint32_t replica, Cancellation cancellation) {
-  PostToOwner(cancellation.request, replica, [&](Inbox& inbox) { inbox.Cancel(cancellation); });
-}
-
-void Fleet::Forward(uint32_t replica, SequenceStop stop) {
-  PostToOwner(stop.request, replica, [&](Inbox& inbox) { inbox.Stop(stop); });
 }
 
 void Fleet::Forget(RequestKey request) {

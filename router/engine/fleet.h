@@ -76,9 +76,6 @@ class Fleet {
   std::optional<uint32_t> FindOther(uint32_t replica, const PlacementQuery& query);
   // Takes `handover`; false, and it is as it was, when requests no longer change their replica.
   bool HandOver(uint32_t to, Handover& handover);
-  // The request is not with this replica (any more).
-  void Forward(uint32_t replica, Cancellation cancellation);
-  void Forward(uint32_t replica, SequenceStop stop);
   // The request has ended.
   void Forget(RequestKey request);
 
@@ -103,7 +100,7 @@ class Fleet {
   void FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const;
   void NoteUnderway(uint32_t replica, uint64_t num_tokens);
   template <typename Post>
-  void PostToOwner(RequestKey request, std::optional<uint32_t> except, Post post);
+  void PostToOwner(RequestKey request, Post post);
 
   const PlacementConfig config_;
   std::vector<std::unique_ptr<Seat>> seats_;

@@ -281,7 +281,7 @@ void Replica::Stop(const SequenceStop& stop, absl::Time now) {
   if (live_.Contains(stop.request)) {
     scheduler_.StopSequence(stop.request, stop.sample_index, now);
   } else if (HasPeers()) {
-    context_.fleet->Forward(context_.index, stop);
+    context_.fleet->Stop(stop);
   }
 }
 
@@ -289,7 +289,7 @@ void Replica::Cancel(const Cancellation& cancellation, absl::Time now) {
   if (live_.SetCancelled(cancellation.request, cancellation.cause)) {
     scheduler_.Cancel(cancellation.request, now);
   } else if (HasPeers()) {
-    context_.fleet->Forward(context_.index, cancellation);
+    context_.fleet->Cancel(cancellation);
   }
 }
 

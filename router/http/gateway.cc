@@ -113,7 +113,7 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
                 .code = "not_found",
                 .message = "there is nothing at this path"},
                *exchange);
-  } else if (is_post || request.method != "GET") {
+  } else if (is_post || (request.method != "GET" && request.method != "HEAD")) {
     const std::string allowed = is_post ? "POST" : "GET";
     ReplyError({.http_status = 405,
                 .type = "invalid_request_error",

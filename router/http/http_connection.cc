@@ -97,12 +97,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxAheadBytes};
   std::optional<Parser> parser_;
   bool reading_ahead_ = false;  // an operation of ReadAhead is pending
+  bool discarding_ = false;     // what comes is of a request that was refused
   size_t reserved_body_bytes_ = 0;
 
   std::shared_ptr<Exchange> exchange_;
   bool keep_alive_ = false;
   bool http_1_0_ = false;
-  bool chunked_ = false;  // the answer
+  bool chunked_ = false;    // the answer
+  bool head_only_ = false;  // the same
   bool writing_ = false;
   bool write_limited_ = false;  // the timer is that of the write
   std::string head_;            // being written, as body_
@@ -166,6 +168,8 @@ void Connection::AwaitRequest(absl::Duration timeout) {
 
 // Notices the end of a client while its answer is made, and waits for its next request after.
 void Connection::ReadAhead() {
+  if (discarding_) buffer_.clear();
+  if (buffer_.size() > kMaxAheadBytes) return Close();
   reading_ahead_ = true;
   socket_.async_read_some(
       buffer_.prepare(kReadBytes),
@@ -178,7 +182,7 @@ void Connection::OnAhead(error_code error, size_t size) {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kLingering) buffer_.clear();
   if (phase_ == Phase::kIdle && buffer_.size() > 0) return ReadHeader();
-  if (error || buffer_.size() > kMaxAheadBytes) return Close();
+  if (error) return Close();
   ReadAhead();
 }
 
@@ -198,6 +202,12 @@ void Connection::OnHeader(error_code error) {
   if (error) return RefuseUnread(error);
   keep_alive_ = parser_->keep_alive();
   http_1_0_ = parser_->get().version() < 11;
+  // Who stands before this server might find the end of such a body elsewhere.
+  const bool has_coding = parser_->get().count(http::field::transfer_encoding) > 0;
+  if (has_coding && (http_1_0_ || !parser_->chunked())) {
+    keep_alive_ = false;
+    return Refuse(400, "of transfer encodings, chunked alone is taken, in HTTP/1.1");
+  }
   if (parser_->is_done()) return HandleRequest();
   if (!ReserveBody()) {
     keep_alive_ = false;
@@ -260,6 +270,7 @@ void Connection::HandleRequest() {
   StopTimer();
   phase_ = Phase::kAnswering;
   http::request<http::string_body> message = parser_->release();
+  head_only_ = message.method() == http::verb::head;
   parser_.reset();
   ReleaseBody(message.body().size());  // one in chunks had said nothing of its size
   const std::string_view target = View(message.target());
@@ -277,6 +288,8 @@ void Connection::HandleRequest() {
 void Connection::Refuse(int http_status, std::string_view message) {
   StopTimer();
   phase_ = Phase::kAnswering;
+  discarding_ =
+      true;  // or the rest of the body would close the connection before the answer is out
   const OpenAiError error{.http_status = http_status,
                           .type = http_status >= 500 ? "server_error" : "invalid_request_error",
                           .code = {},
@@ -309,6 +322,7 @@ void Connection::Pump() {
                         .chunked = chunked_,
                         .content_length = output.last ? std::optional(body_.size()) : std::nullopt},
                        head_);
+    if (head_only_) body_.clear();
   }
   if (chunked_) AppendChunkFrame(output.last, head_, body_);
   writing_ = true;

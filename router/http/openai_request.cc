@@ -59,6 +59,12 @@ void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest,
   if (prompt->size() > kMaxPromptsPerRequest) {
     return fields.Fail(CheckSize("prompt", prompt->size(), kMaxPromptsPerRequest, "prompts"));
   }
+  // Every prompt gets a copy of what they share.
+  if (rest.ByteSizeLong() > kMaxSharedBytes) {
+    return fields.Fail(InvalidArgument(
+        "prompt: with several prompts all other fields together take at most {} bytes, got {}",
+        kMaxSharedBytes, rest.ByteSizeLong()));
+  }
   for (size_t i = 0; i < prompt->size() && fields.ok(); ++i) {
     const json& element = (*prompt)[i];
     v1::GenerateRequest& request = out.emplace_back(rest);

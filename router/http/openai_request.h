@@ -39,7 +39,8 @@ struct OpenAiRequest {
   void SetRequestId(const std::string& id);
 };
 
-constexpr size_t kMaxPromptsPerRequest = 256;
+inline constexpr size_t kMaxPromptsPerRequest = 256;
+inline constexpr size_t kMaxSharedBytes = size_t{256} << 10;  // of what several prompts share
 
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body);
 absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body);

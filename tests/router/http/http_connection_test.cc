@@ -69,6 +69,42 @@ TEST_F(HttpConnectionTest, WhoSendsTooMuchAheadIsCutOff) {
   ExpectHealthy();
 }
 
+// The header grows the buffer in small steps; what comes with the body's last byte fills it.
+TEST_F(HttpConnectionTest, WhoSendsTooMuchBehindALargeHeaderIsCutOff) {
+  StartAll();
+  HttpClient client(port());
+  std::string header = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nX: ";
+  header.resize(16'000, 'x');
+  client.Send(header + "\r\n\r\n");
+  client.Send("{" + std::string(24 << 10, 'x'));
+  EXPECT_TRUE(client.WaitUntilClosed());
+  ExpectNothingOpen();
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, AHeadRequestGetsNoBody) {
+  StartAll();
+  HttpClient client(port());
+  client.Send("HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto head = client.ReadUntil("\r\n\r\n");
+  ASSERT_TRUE(head.has_value());
+  EXPECT_NE(head->find("200 OK"), std::string::npos) << *head;
+  EXPECT_EQ(client.ReadResponse().status, 200);
+}
+
+TEST_F(HttpConnectionTest, RefusesTransferEncodingsThatOthersMightReadOtherwise) {
+  StartAll();
+  for (const std::string_view coding : {"gzip", "chunked, identity", "chunked, gzip"}) {
+    HttpClient client(port());
+    client.Send(
+        fmt::format("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {}\r\n\r\n"
+                    "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+                    coding));
+    EXPECT_EQ(client.ReadResponse().status, 400) << coding;
+    EXPECT_TRUE(client.WaitUntilClosed());
+  }
+}
+
 TEST_F(HttpConnectionTest, ClosesWhenAskedTo) {
   StartAll();
   HttpClient client(port());

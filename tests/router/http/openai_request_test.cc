@@ -243,5 +243,14 @@ TEST(OpenAiRequestTest, TokenizeTakesATextOrAChat) {
   EXPECT_EQ(ids->token_ids_size(), 2);
 }
 
+TEST(OpenAiRequestTest, ManyPromptsDoNotMultiplyLargeFields) {
+  const std::string salt(kMaxSharedBytes, 's');
+  const auto batch =
+      ParseCompletionRequest(R"({"prompt": ["a", "b"], "cache_salt": ")" + salt + R"("})");
+  EXPECT_EQ(batch.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(batch.status()).find("prompt: with several prompts"), std::string::npos)
+      << batch.status();
+}
+
 }  // namespace
 }  // namespace lockstep::router
