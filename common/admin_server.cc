@@ -5,7 +5,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
@@ -13,13 +12,13 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "common/logging.h"
 #include "common/named_thread.h"
 #include "common/status.h"
+#include "common/tcp_listener.h"
 
 namespace lockstep {
 namespace {
@@ -32,7 +31,6 @@ using boost::system::error_code;
 using Response = http::response<http::string_body>;
 
 constexpr uint32_t kMaxHeaderBytes = 8 * 1024;
-constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -140,76 +138,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
 class AdminServer::Impl {
  public:
   explicit Impl(Content content)
-      : content_(std::move(content)), acceptor_(io_), retry_timer_(io_) {}
+      : content_(std::move(content)),
+        listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
   ~Impl() { io_.stop(); }  // the thread joins; pending handlers and their connections go with io_
 
-  absl::StatusOr<uint16_t> Listen(const Address& address);
+  absl::StatusOr<uint16_t> Listen(const Address& address) { return listener_.Listen(address); }
   void Run() {
-    Accept();
+    listener_.Accept();
     thread_ = NamedThread("admin", [this] { io_.run(); });
   }
 
  private:
-  error_code ListenOn(const tcp::endpoint& endpoint);
-  void Accept();
-  void OnAccept(error_code error, tcp::socket socket);
+  void Serve(tcp::socket socket) {
+    if (num_connections_ >= content_.limits.max_connections) return;
+    std::make_shared<Connection>(std::move(socket), content_, &num_connections_)->ReadRequest();
+  }
 
   // Connections refer to the first two, so these are destroyed last.
   const Content content_;
   uint32_t num_connections_ = 0;
   asio::io_context io_{1};
-  tcp::acceptor acceptor_;
-  asio::steady_timer retry_timer_;
+  TcpListener listener_;
   NamedThread thread_;
 };
-
-error_code AdminServer::Impl::ListenOn(const tcp::endpoint& endpoint) {
-  error_code error;
-  acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-  if (error) {
-    error_code ignored;
-    acceptor_.close(ignored);
-  }
-  return error;
-}
-
-absl::StatusOr<uint16_t> AdminServer::Impl::Listen(const Address& address) {
-  error_code error;
-  tcp::resolver resolver(io_);
-  const auto endpoints = resolver.resolve(address.host, fmt::format("{}", address.port),
-                                          tcp::resolver::passive, error);
-  if (error) {
-    return InvalidArgument("cannot resolve {}: {}", FormatAddress(address), error.message());
-  }
-  for (const auto& entry : endpoints) {
-    error = ListenOn(entry.endpoint());
-    if (error) continue;
-    const uint16_t port = acceptor_.local_endpoint(error).port();
-    if (!error) return port;
-  }
-  return Unavailable("cannot listen on {}: {}", FormatAddress(address), error.message());
-}
-
-void AdminServer::Impl::Accept() {
-  acceptor_.async_accept(
-      [this](error_code error, tcp::socket socket) { OnAccept(error, std::move(socket)); });
-}
-
-void AdminServer::Impl::OnAccept(error_code error, tcp::socket socket) {
-  if (error) {
-    // Out of descriptors, most likely: trying again at once would spin.
-    retry_timer_.expires_after(kAcceptRetryDelay);
-    retry_timer_.async_wait([this](error_code) { Accept(); });
-    return;
-  }
-  if (num_connections_ < content_.limits.max_connections) {
-    std::make_shared<Connection>(std::move(socket), content_, &num_connections_)->ReadRequest();
-  }
-  Accept();
-}
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
     const std::string& address, std::shared_ptr<prometheus::Registry> registry,

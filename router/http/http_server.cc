@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "common/named_thread.h"
 #include "common/status.h"
+#include "common/tcp_listener.h"
 #include "router/engine/violations.h"
 #include "router/http/http_connection.h"
 
@@ -19,9 +17,6 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using boost::system::error_code;
-
-constexpr auto kAcceptRetryDelay = std::chrono::milliseconds(100);
 
 // The largest body that can pass validation: a token id takes up to eight bytes ("128255, ") where
 // a text of one byte would be one.
@@ -57,79 +52,29 @@ class HttpServer::Impl {
                  .idle_timeout = config.idle_timeout,
                  .write_timeout = context.config.stalled_client_timeout},
         io_(static_cast<int>(config.num_threads)),
-        acceptor_(io_),
-        retry_timer_(io_) {}
+        listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
   ~Impl() { io_.stop(); }  // the threads join; then the connections go with io_
 
-  absl::StatusOr<uint16_t> Listen(const Address& address);
+  absl::StatusOr<uint16_t> Listen(const Address& address) { return listener_.Listen(address); }
   void Run(uint32_t num_threads) {
-    Accept();
+    listener_.Accept();
     for (uint32_t i = 0; i < num_threads; ++i) {
       threads_.emplace_back(fmt::format("http-{}", i), [this] { io_.run(); });
     }
   }
 
  private:
-  error_code ListenOn(const tcp::endpoint& endpoint);
-  void Accept();
-  void OnAccept(error_code error, tcp::socket socket);
+  void Serve(tcp::socket socket) {
+    if (context_.num_connections.load() >= max_connections_) return;
+    ServeConnection(std::move(socket), context_);
+  }
 
   const uint32_t max_connections_;
   ConnectionContext context_;  // of connections, which io_ destroys
   asio::io_context io_;
-  tcp::acceptor acceptor_;
-  asio::steady_timer retry_timer_;
+  TcpListener listener_;
   std::vector<NamedThread> threads_;
 };
-
-error_code HttpServer::Impl::ListenOn(const tcp::endpoint& endpoint) {
-  error_code error;
-  acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-  if (error) {
-    error_code ignored;
-    acceptor_.close(ignored);
-  }
-  return error;
-}
-
-absl::StatusOr<uint16_t> HttpServer::Impl::Listen(const Address& address) {
-  error_code error;
-  tcp::resolver resolver(io_);
-  const auto endpoints = resolver.resolve(address.host, fmt::format("{}", address.port),
-                                          tcp::resolver::passive, error);
-  if (error) {
-    return InvalidArgument("cannot resolve {}: {}", FormatAddress(address), error.message());
-  }
-  for (const auto& entry : endpoints) {
-    error = ListenOn(entry.endpoint());
-    if (error) continue;
-    const uint16_t port = acceptor_.local_endpoint(error).port();
-    if (!error) return port;
-  }
-  return Unavailable("cannot listen on {}: {}", FormatAddress(address), error.message());
-}
-
-void HttpServer::Impl::Accept() {
-  acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, tcp::socket socket) {
-    OnAccept(error, std::move(socket));
-  });
-}
-
-void HttpServer::Impl::OnAccept(error_code error, tcp::socket socket) {
-  if (error) {
-    // Out of descriptors, most likely: trying again at once would spin.
-    retry_timer_.expires_after(kAcceptRetryDelay);
-    retry_timer_.async_wait([this](error_code) { Accept(); });
-    return;
-  }
-  if (context_.num_connections.load() < max_connections_) {
-    ServeConnection(std::move(socket), context_);
-  }
-  Accept();
-}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
     const HttpServerConfig& config, ApiContext& context, const prometheus::Registry& registry) {

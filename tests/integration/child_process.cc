@@ -149,4 +149,17 @@ absl::StatusOr<double> MetricValue(const std::string& metrics_text, const std::s
   return NotFound("no series {}", series);
 }
 
+Outcome RunShell(const std::string& command) {
+  Outcome outcome;
+  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  while (const size_t count = fread(buffer, 1, sizeof(buffer), pipe)) {
+    outcome.output.append(buffer, count);
+  }
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  return outcome;
+}
+
 }  // namespace lockstep::testing

@@ -45,4 +45,11 @@ absl::StatusOr<std::string> HttpGet(const std::string& address, const std::strin
 // Value of one series in the text of /metrics, as name{label="x"}; NOT_FOUND when it is not there.
 absl::StatusOr<double> MetricValue(const std::string& metrics_text, const std::string& series);
 
+// What a command of the shell came to.
+struct Outcome {
+  int exit_code = -1;  // -1: it did not start, or a signal ended it
+  std::string output;  // of both streams
+};
+Outcome RunShell(const std::string& command);
+
 }  // namespace lockstep::testing

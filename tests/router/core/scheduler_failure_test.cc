@@ -197,9 +197,8 @@ std::optional<int> SchedulerFailureTest::RefuseWhereItContinues(RequestKey key) 
     }
     if (planned.empty()) return num_steps;
     const StepPlan& next = planned.front();
-    const auto started = std::ranges::find_if(
-        next.started, [key](const StartedSlot& s) { return s.request->key == key; });
-    const bool starts = started != next.started.end();
+    const StartedSlot* const started = FindStarted(next, key);
+    const bool starts = started != nullptr;
     if (next.resync) slot = kNoSlot;
     if (starts) slot = started->slot;
     Done({.refuse = !starts && std::ranges::count(next.rows, slot, &RunRow::slot) > 0});

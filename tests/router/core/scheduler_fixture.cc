@@ -1,5 +1,6 @@
 #include "tests/router/core/scheduler_fixture.h"
 
+#include <algorithm>
 #include <iterator>
 #include <variant>
 
@@ -7,6 +8,12 @@
 #include "router/core/policies.h"
 
 namespace lockstep::router::testing {
+
+const StartedSlot* FindStarted(const StepPlan& step, RequestKey request) {
+  const auto found = std::ranges::find_if(
+      step.started, [request](const StartedSlot& slot) { return slot.request->key == request; });
+  return found == step.started.end() ? nullptr : &*found;
+}
 
 SchedulerTest::SchedulerTest() {
   limits.num_blocks = 32;

@@ -19,6 +19,9 @@
 
 namespace lockstep::router::testing {
 
+// The first slot that a step starts for a request, or null.
+const StartedSlot* FindStarted(const StepPlan& step, RequestKey request);
+
 // A scheduler and a model worker that are driven by hand. Integrity is checked after every call;
 // events are sorted by what they say.
 class SchedulerTest : public ::testing::Test {

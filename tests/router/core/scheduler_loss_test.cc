@@ -34,9 +34,8 @@ class SchedulerLossTest : public SchedulerTest {
       }
       if (planned.empty()) return num_killed;
       const StepPlan& next = planned.front();
-      const auto started = std::ranges::find_if(
-          next.started, [key](const StartedSlot& s) { return s.request->key == key; });
-      const bool starts = started != next.started.end();
+      const StartedSlot* const started = FindStarted(next, key);
+      const bool starts = started != nullptr;
       if (starts) slot = started->slot;
       const bool runs = slot.has_value() && std::ranges::count(next.rows, *slot, &RunRow::slot) > 0;
       if (runs && (when_it_starts || !starts)) {

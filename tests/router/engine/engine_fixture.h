@@ -1,8 +1,10 @@
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/named_thread.h"
 #include "router/core/policies.h"
 #include "router/engine/engine.h"
 #include "tests/router/engine/fake_worker.h"
@@ -72,6 +75,12 @@ struct Running {
   std::shared_ptr<Outbox> outbox;
   std::shared_ptr<Reader> reader = std::make_shared<Reader>();
 };
+
+inline std::vector<TokenId> RandomPrompt(std::mt19937& random) {
+  std::vector<TokenId> prompt(1 + random() % 20);
+  for (TokenId& token : prompt) token = random() % kModel.vocab_size;
+  return prompt;
+}
 
 class EngineTest : public ::testing::Test {
  protected:
@@ -138,6 +147,51 @@ class EngineTest : public ::testing::Test {
     return running;
   }
 
+  void ExpectNothingHeld() {
+    const ReplicaStatus status = StatusOnceNothingIsLive();
+    EXPECT_EQ(status.live_requests, 0u);
+    EXPECT_EQ(status.scheduler.used_blocks, 0u);
+    EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
+  }
+
+  // Four clients at once, each with random requests one after the other, of which every fifth is
+  // cancelled half-way; all get what the model says. `on_end` is told how many had ended before, by
+  // the clients' threads.
+  void RunClients(int requests_each, const std::function<void(int)>& on_end) {
+    constexpr int kClients = 4;
+    std::atomic<int> num_ended = 0;
+    std::vector<NamedThread> clients;
+    for (int c = 0; c < kClients; ++c) {
+      clients.emplace_back("client", [this, c, requests_each, &on_end, &num_ended] {
+        std::mt19937 random(c);
+        for (int i = 0; i < requests_each; ++i) {
+          ASSERT_NO_FATAL_FAILURE(RunRequest(random, /*cancels=*/i % 5 == 4));
+          on_end(num_ended.fetch_add(1));
+        }
+      });
+    }
+  }
+
+  void RunRequest(std::mt19937& random, bool cancels) {
+    const std::vector<TokenId> prompt = RandomPrompt(random);
+    const uint32_t length = 1 + random() % 30;
+    absl::StatusOr<Running> running = Submit(prompt, length);
+    ASSERT_TRUE(running.ok()) << running.status();
+    Reader& reader = *running->reader;
+    if (cancels) {
+      reader.ReadUntil(*running->outbox, [&] { return reader.tokens.size() > length / 2; });
+      engine_->Cancel(running->request->key, CancelCause::kClient);
+    }
+    reader.ReadAll(*running->outbox);
+    const std::vector<TokenId> expected = lockstep::testing::GreedyTokens(kModel, prompt, length);
+    if (reader.end->ok()) {
+      EXPECT_THAT(reader.tokens, ::testing::ElementsAreArray(expected));
+    } else {
+      EXPECT_EQ(reader.end->code(), absl::StatusCode::kCancelled);
+      EXPECT_LE(reader.tokens.size(), expected.size());
+    }
+  }
+
   RealClock clock_;
   prometheus::Registry registry_;
   RouterMetrics metrics_{registry_, "fake"};
@@ -148,11 +202,5 @@ class EngineTest : public ::testing::Test {
   ThreadedLink* link_ = nullptr;  // the first
   std::unique_ptr<Engine> engine_;
 };
-
-inline std::vector<TokenId> RandomPrompt(std::mt19937& random) {
-  std::vector<TokenId> prompt(1 + random() % 20);
-  for (TokenId& token : prompt) token = random() % kModel.vocab_size;
-  return prompt;
-}
 
 }  // namespace lockstep::router::testing

@@ -2,12 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <random>
 #include <utility>
 #include <vector>
 
-#include "common/named_thread.h"
 #include "tests/router/engine/engine_fixture.h"
 
 namespace lockstep::router {
@@ -15,59 +12,21 @@ namespace {
 
 using ::lockstep::router::testing::EngineTest;
 using ::lockstep::router::testing::kModel;
-using ::lockstep::router::testing::RandomPrompt;
 using ::lockstep::router::testing::Running;
 using ::lockstep::testing::GreedyTokens;
 using ::lockstep::testing::ThreadedLink;
 using ::testing::ElementsAreArray;
 
-class EngineFleetTest : public EngineTest {
- protected:
-  void ExpectNothingHeld() {
-    const ReplicaStatus status = StatusOnceNothingIsLive();
-    EXPECT_EQ(status.live_requests, 0u);
-    EXPECT_EQ(status.scheduler.used_blocks, 0u);
-    EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
-  }
-};
+class EngineFleetTest : public EngineTest {};
 
 TEST_F(EngineFleetTest, ManyClientsWhileWorkersDieStayAwayAndComeBack) {
   constexpr uint32_t kReplicas = 3;
   StartEngine({}, kReplicas);
-  constexpr int kClients = 4;
-  constexpr int kRequestsEach = 40;
-  std::atomic<int> finished = 0;
-  {
-    std::vector<NamedThread> clients;
-    for (int c = 0; c < kClients; ++c) {
-      clients.emplace_back("client", [this, c, &finished] {
-        std::mt19937 random(c);
-        for (int i = 0; i < kRequestsEach; ++i) {
-          const std::vector<TokenId> prompt = RandomPrompt(random);
-          const uint32_t length = 1 + random() % 30;
-          absl::StatusOr<Running> running = Submit(prompt, length);
-          ASSERT_TRUE(running.ok()) << running.status();
-          if (i % 5 == 4) {
-            running->reader->ReadUntil(*running->outbox,
-                                       [&] { return running->reader->tokens.size() > length / 2; });
-            engine_->Cancel(running->request->key, CancelCause::kClient);
-          }
-          running->reader->ReadAll(*running->outbox);
-          const std::vector<TokenId> expected = GreedyTokens(kModel, prompt, length);
-          if (running->reader->end->ok()) {
-            EXPECT_THAT(running->reader->tokens, ElementsAreArray(expected));
-          } else {
-            EXPECT_EQ(running->reader->end->code(), absl::StatusCode::kCancelled);
-            EXPECT_LE(running->reader->tokens.size(), expected.size());
-          }
-          // One worker at a time is away, whatever the others are doing then.
-          const int count = finished.fetch_add(1);
-          if (count % 8 == 3) links_[count / 8 % kReplicas]->Kill();
-          if (count % 8 == 7) links_[count / 8 % kReplicas]->Restart();
-        }
-      });
-    }
-  }
+  // One worker at a time is away, whatever the others are doing then.
+  RunClients(/*requests_each=*/40, [this](int count) {
+    if (count % 8 == 3) links_[count / 8 % kReplicas]->Kill();
+    if (count % 8 == 7) links_[count / 8 % kReplicas]->Restart();
+  });
   EXPECT_GE(NumRestarts(), 10);
   ExpectNothingHeld();
 }

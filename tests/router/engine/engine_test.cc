@@ -3,13 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <memory>
-#include <random>
 #include <utility>
 #include <vector>
 
-#include "common/named_thread.h"
 #include "tests/router/engine/engine_fixture.h"
 
 // The engine with its threads, as ThreadSanitizer sees it.
@@ -18,50 +15,18 @@ namespace {
 
 using ::lockstep::router::testing::EngineTest;
 using ::lockstep::router::testing::kModel;
-using ::lockstep::router::testing::RandomPrompt;
 using ::lockstep::router::testing::Running;
 using ::lockstep::testing::GreedyTokens;
 using ::testing::ElementsAreArray;
 
 TEST_F(EngineTest, ManyClientsWhileTheWorkerDiesAgainAndAgain) {
   StartEngine();
-  constexpr int kClients = 4;
-  constexpr int kRequestsEach = 25;
-  std::atomic<int> finished = 0;
-  {
-    std::vector<NamedThread> clients;
-    for (int c = 0; c < kClients; ++c) {
-      clients.emplace_back("client", [this, c, &finished] {
-        std::mt19937 random(c);
-        for (int i = 0; i < kRequestsEach; ++i) {
-          const std::vector<TokenId> prompt = RandomPrompt(random);
-          const uint32_t length = 1 + random() % 30;
-          absl::StatusOr<Running> running = Submit(prompt, length);
-          ASSERT_TRUE(running.ok()) << running.status();
-          if (i % 5 == 4) {
-            running->reader->ReadUntil(*running->outbox,
-                                       [&] { return running->reader->tokens.size() > length / 2; });
-            engine_->Cancel(running->request->key, CancelCause::kClient);
-          }
-          running->reader->ReadAll(*running->outbox);
-          const std::vector<TokenId> expected = GreedyTokens(kModel, prompt, length);
-          if (running->reader->end->ok()) {
-            EXPECT_THAT(running->reader->tokens, ElementsAreArray(expected));
-          } else {
-            EXPECT_EQ(running->reader->end->code(), absl::StatusCode::kCancelled);
-            EXPECT_LE(running->reader->tokens.size(), expected.size());
-          }
-          // A restart for every few requests, whatever the others are doing then.
-          if (finished.fetch_add(1) % 7 == 6) link_->Restart();
-        }
-      });
-    }
-  }
+  // A restart for every few requests, whatever the others are doing then.
+  RunClients(/*requests_each=*/25, [this](int count) {
+    if (count % 7 == 6) link_->Restart();
+  });
   EXPECT_GE(NumRestarts(), 10);
-  const ReplicaStatus status = StatusOnceNothingIsLive();
-  EXPECT_EQ(status.live_requests, 0u);
-  EXPECT_EQ(status.scheduler.used_blocks, 0u);
-  EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
+  ExpectNothingHeld();
 }
 
 TEST_F(EngineTest, BehindAWorkerThatDrainsItIsReadyForTheNext) {
