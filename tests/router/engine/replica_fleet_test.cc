@@ -168,6 +168,33 @@ TEST_F(ReplicaFleetTest, WhatIsSaidOfARequestFollowsIt) {
   ExpectClean();
 }
 
+// The loop has taken the cancellation and not yet what comes back to it.
+TEST_F(ReplicaFleetTest, ACancellationWaitsForARequestThatIsOnItsWayBack) {
+  Start(2);
+  Connect(0);
+  const auto client = Submit({1, 2, 3}, 40);
+  RunSteps(0, 2);
+  Connect(1);
+  Lose(0);
+  ASSERT_EQ(num_live(1), 1u);
+  Lose(1);
+  ASSERT_EQ(num_live(1), 1u);
+  worker(0).Restart();
+  fleet_->inbox(0).OnLinkEvent(worker(0).Claim());
+  replica(0).Process(fleet_->inbox(0).Wait(absl::ZeroDuration()));
+  replica(1).Process(fleet_->inbox(1).Wait(absl::ZeroDuration()));
+  ASSERT_EQ(num_live(1), 0u);
+  ASSERT_EQ(num_live(0), 0u);
+  InboxBatch taken_before;
+  taken_before.cancellations.push_back(
+      {.request = client->request->key, .cause = CancelCause::kClient});
+  replica(0).Process(std::move(taken_before));
+  Pump();
+  ExpectEnd(*client, absl::StatusCode::kCancelled);
+  RunUntilIdle();
+  ExpectClean();
+}
+
 TEST_F(ReplicaFleetTest, ARequestThatKillsWorkersTakesThreeAndNobodyElse) {
   Start(3);
   for (uint32_t i = 0; i < 3; ++i) Connect(i);
