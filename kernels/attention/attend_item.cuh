@@ -34,8 +34,8 @@ __device__ __forceinline__ void AttendItem(const DecodeArguments& arguments,
     float tile_scores[8][4];
     exchange.template Load<kHalves>(tile_scores, arguments.group, num_keys, math.lane);
     math.Attend(tile_scores, arguments.exponent_scale, tile, num_keys);
-    __syncwarp();
-    if (math.lane == 0) ptx::Arrive(block.EmptyBarrier(slot.stage));
+    // Every reader arrives itself: a checker of races sees which reads the next copy is behind.
+    ptx::Arrive(block.EmptyBarrier(slot.stage));
     slot.Advance(arguments.num_stages);
     buffer ^= 1;
   }

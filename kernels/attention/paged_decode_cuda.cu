@@ -246,7 +246,7 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < arguments.num_stages; ++stage) {
       ptx::InitBarrier(block.FullBarrier(stage), 1);
-      ptx::InitBarrier(block.EmptyBarrier(stage), kMathWarps);
+      ptx::InitBarrier(block.EmptyBarrier(stage), kMathThreads);
     }
     for (int turn = 0; turn < kArrivalTurns; ++turn) {
       ptx::InitBarrier(block.WrittenBarrier(turn), kMathWarps);

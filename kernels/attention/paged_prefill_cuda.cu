@@ -190,8 +190,8 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
         MaskScores(key, math.positions, math.lane, scores);
       math.Attend(scores, arguments.exponent_scale, tile, num_keys);
     }
-    __syncwarp();
-    if (math.lane == 0) ptx::Arrive(full + 8 * Shared::kStages);
+    // Every reader arrives itself: a checker of races sees which reads the next copy is behind.
+    ptx::Arrive(full + 8 * Shared::kStages);
     if (++stage == Shared::kStages) {
       stage = 0;
       phase ^= 1;
@@ -214,7 +214,7 @@ __global__ __launch_bounds__(kPrefillThreads,
     for (int stage = 0; stage < Shared::kStages; ++stage) {
       ptx::InitBarrier(shared_address + Shared::kBarriers + 8 * stage, 1);
       ptx::InitBarrier(shared_address + Shared::kBarriers + 8 * (Shared::kStages + stage),
-                       kNumWarps);
+                       32 * kNumWarps);
     }
     ptx::FenceBarrierInit();
   }

@@ -206,8 +206,8 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
     // Not while a product is under way: the compiler loses track of its registers at such branches.
     loader.LoadNext();
     if (any) math.AddValues(tile);
-    __syncwarp();
-    if (math.lane == 0) ptx::Arrive(full + 8 * Shared::kStages);
+    // Every reader arrives itself: a checker of races sees which reads the next copy is behind.
+    ptx::Arrive(full + 8 * Shared::kStages);
     if (++stage == Shared::kStages) {
       stage = 0;
       phase ^= 1;
@@ -229,7 +229,8 @@ __global__ __launch_bounds__(kPrefillThreads,
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Shared::kStages; ++stage) {
       ptx::InitBarrier(shared_address + Shared::kBarriers + 8 * stage, 1);
-      ptx::InitBarrier(shared_address + Shared::kBarriers + 8 * (Shared::kStages + stage), kWarps);
+      ptx::InitBarrier(shared_address + Shared::kBarriers + 8 * (Shared::kStages + stage),
+                       32 * kWarps);
     }
     ptx::FenceBarrierInit();
   }

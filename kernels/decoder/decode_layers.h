@@ -2,6 +2,7 @@
 
 #include <absl/status/status.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/ids.h"
@@ -16,21 +17,32 @@
 // (RmsNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu), bit for bit.
 namespace lockstep::kernels {
 
-// Device pointers of one layer; matrices are row-major [outputs, inputs]. Null: no such part.
+// What the copy engine knows of a matrix: a CUtensorMap.
+struct alignas(128) WeightMap {
+  std::byte bytes[128] = {};
+};
+
+// A matrix product of a layer; device pointers.
+struct DecodeProduct {
+  const BFloat16* weights = nullptr;  // [outputs, inputs], row-major
+  const float* bias = nullptr;        // [outputs]; null: none
+  WeightMap map = {};                 // of the weights, by MapWeights
+};
+
+// In the order in which a layer takes them.
+enum LayerProduct : int { kQkv, kAttentionOutput, kGateUp, kDown };
+inline constexpr int kNumLayerProducts = 4;
+
+// One layer; device pointers, null for what it does not have.
 struct DecodeLayer {
-  const float* attention_norm = nullptr;         // [hidden_size]
-  const BFloat16* qkv = nullptr;                 // [q_size + 2 * kv_size, hidden_size]
-  const float* qkv_bias = nullptr;               // [q_size + 2 * kv_size]
-  const float* q_norm = nullptr;                 // [head_dim]
-  const float* k_norm = nullptr;                 // [head_dim]
-  const BFloat16* attention_output = nullptr;    // [hidden_size, q_size]
-  const float* attention_output_bias = nullptr;  // [hidden_size]
-  const float* mlp_norm = nullptr;               // [hidden_size]
-  const BFloat16* gate_up = nullptr;             // [2 * intermediate_size, hidden_size]
-  const float* gate_up_bias = nullptr;           // [2 * intermediate_size]
-  const BFloat16* down = nullptr;                // [hidden_size, intermediate_size]
-  const float* down_bias = nullptr;              // [hidden_size]
-  BFloat16* kv = nullptr;                        // the layer's PagedKv::data
+  const float* attention_norm = nullptr;  // [hidden_size]
+  const float* q_norm = nullptr;          // [head_dim]
+  const float* k_norm = nullptr;          // [head_dim]
+  const float* mlp_norm = nullptr;        // [hidden_size]
+  BFloat16* kv = nullptr;                 // the layer's PagedKv::data
+  // [q_size + 2 * kv_size, hidden_size], [hidden_size, q_size], [2 * intermediate_size,
+  // hidden_size] and [hidden_size, intermediate_size].
+  DecodeProduct products[kNumLayerProducts];
 };
 
 struct DecodeLayersShape {
@@ -60,6 +72,11 @@ inline constexpr int64_t kFasterDecodeLayersKeys = 2048;
 // 8-byte words of scratch memory, zero before the first call, for rows of up to `max_keys` keys. It
 // belongs to the calls alone, which follow each other on one stream.
 int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_keys);
+
+// Fills in the maps of the layer's weights, for calls on the stream's device. INTERNAL when the
+// driver refuses a matrix, UNAVAILABLE when it knows no maps.
+absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape,
+                        DecodeLayer& layer);
 
 struct DecodeLayersParams {
   DecodeLayersShape shape;

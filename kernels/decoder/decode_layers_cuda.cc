@@ -1,8 +1,48 @@
+#include <cuda.h>
+
+#include <cstring>
+
 #include "common/status.h"
 #include "kernels/decoder/decode_layers.h"
 #include "kernels/decoder/decode_layers_plan.h"
+#include "kernels/device/tensor_map.h"
 
 namespace lockstep::kernels {
+namespace {
+
+struct Matrix {
+  const BFloat16* data;
+  int64_t num_rows;
+  int64_t num_columns;
+};
+
+// Boxes of a tile's rows and `box_chunks` chunks, chunk after chunk, each swizzled as
+// ptx::MatrixDescriptor says: the matrix as [chunks, rows, columns of a chunk].
+absl::Status MapMatrix(const Matrix& matrix, int box_chunks, WeightMap& to) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
+  const cuuint64_t sizes[] = {kChunkColumns, static_cast<cuuint64_t>(matrix.num_rows),
+                              static_cast<cuuint64_t>(matrix.num_columns / kChunkColumns)};
+  const cuuint64_t strides_bytes[] = {
+      static_cast<cuuint64_t>(matrix.num_columns) * sizeof(BFloat16),
+      kChunkColumns * sizeof(BFloat16)};
+  const cuuint32_t box[] = {kChunkColumns, kTileOutputs, static_cast<cuuint32_t>(box_chunks)};
+  const cuuint32_t steps[] = {1, 1, 1};
+  static_assert(sizeof(CUtensorMap) == sizeof(WeightMap) &&
+                alignof(CUtensorMap) <= alignof(WeightMap));
+  CUtensorMap map;
+  const CUresult result =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<BFloat16*>(matrix.data), sizes,
+             strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    return Internal("cuTensorMapEncodeTiled for the chunks of a {} x {} matrix: error {}",
+                    matrix.num_rows, matrix.num_columns, static_cast<int>(result));
+  }
+  std::memcpy(to.bytes, &map, sizeof(map));
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 // Small layers are short against what their kernels cost to start and to end; large ones are not,
 // and the ops read their weights at a higher rate. Measured on both sides of the border, 31 and 385
@@ -19,6 +59,20 @@ int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_key
   return DecodeLayersWords(shape).partials +
          DecodePartialElements(kMaxDecodeLayersRows, shape.num_heads, shape.num_kv_heads,
                                shape.head_dim, max_keys);
+}
+
+absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape,
+                        DecodeLayer& layer) {
+  const int num_blocks = DecodeLayersBlocks(stream);
+  for (int index = 0; index < kNumLayerProducts; ++index) {
+    const ProductShape product(shape, static_cast<LayerProduct>(index));
+    const ProductPass pass(product.outputs, product.halves, num_blocks);
+    LOCKSTEP_RETURN_IF_ERROR(MapMatrix({.data = layer.products[index].weights,
+                                        .num_rows = product.halves * product.outputs,
+                                        .num_columns = product.inputs},
+                                       pass.slab_chunks, layer.products[index].map));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DecodeLayers(const CudaStream& stream, const DecodeLayersParams& params) {

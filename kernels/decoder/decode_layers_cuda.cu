@@ -9,8 +9,8 @@
 #include "kernels/decoder/residual_norm.cuh"
 #include "kernels/device/launch.cuh"
 
-// One block per multiprocessor: eight warps compute, one fills the ring of weights, one the ring of
-// keys and values. Per layer five exchanges of tagged words: q, k and v; attention; its projection;
+// One block per multiprocessor: eight warps compute, the first four of them all matrix products, one
+// warp fills the ring of weights, one the ring of keys and values. Per layer five exchanges of tagged words: q, k and v; attention; its projection;
 // the gated activations; the MLP's output. Blocks that need residual rows keep them, each for
 // itself.
 //
@@ -31,74 +31,54 @@ class Consumer {
       : block_(block), tag_(last_tag) {}
 
   __device__ void Run() {
-    for (int64_t layer = 0; layer < block_.Params().shape.num_layers; ++layer) {
+    const int64_t num_layers = block_.Params().shape.num_layers;
+    NextNorm(block_.Params().layers[0].attention_norm);
+    for (int64_t layer = 0; layer < num_layers; ++layer) {
       ++tag_;
-      block_.Forget();
-      RunLayer(block_.Params().layers[layer], layer == 0,
-               layer + 1 == block_.Params().shape.num_layers);
+      RunLayer(block_.Params().layers + layer, layer == 0, layer + 1 == num_layers);
     }
   }
 
  private:
-  __device__ __forceinline__ void RunLayer(const DecodeLayer& layer, bool is_first, bool is_last) {
-    const bool keeps_residual = block_.Qkv(layer).num_tiles + block_.GateUp(layer).num_tiles > 0;
-    if (is_first) {
-      Norm().NormEmbeddings(layer.attention_norm);
-    } else if (keeps_residual) {
-      Norm().NormRows(block_.Offsets().mlp_delta, tag_ - 1, layer.attention_norm);
+  __device__ __forceinline__ void RunLayer(const DecodeLayer* layers, bool is_first, bool is_last) {
+    const DecodeLayer& layer = layers[0];
+#pragma unroll
+    for (int index = 0; index < kNumLayerProducts; ++index) {
+      block_.Forget();
+      const BlockProduct& product = block_.Products()[index];
+      const bool is_normed = index == kQkv || index == kGateUp;
+      if (is_normed) {
+        if (KeepsResidual()) {
+          Norm().NormRows(is_first && index == kQkv, product.from, index == kQkv ? tag_ - 1 : tag_);
+        }
+        if (is_last && index == kGateUp && blockIdx.x == 0) Norm().StoreResidual();
+        SyncConsumers();
+        if (index == kQkv) {
+          NextNorm(layer.mlp_norm);
+        } else if (!is_last) {
+          NextNorm(layers[1].attention_norm);
+        }
+      } else if (product.num_tiles > 0) {
+        Products().ReadWide(product);
+        SyncConsumers();
+      }
+      block_.Forget();
+      Products().Multiply(block_.Products()[index],
+                          is_normed ? Products().Normed() : Products().Wide(),
+                          layer.products[index].bias, is_last && index == kDown);
+      if (index == kQkv) {
+        block_.Forget();
+        Attention().Attend(layer);
+      }
     }
-    SyncConsumers();
-    block_.Forget();
-    const BlockProduct qkv = block_.Qkv(layer);
-    Products().template Multiply<1>(
-        qkv, Products().Normed(), [&](int tile, const TileSums<1>& sums) {
-          Products().StoreProduct(qkv, layer.qkv_bias, tile, sums, block_.Offsets().qkv);
-        });
-
-    block_.Forget();
-    Attention().Attend(layer);
-
-    block_.Forget();
-    const BlockProduct attention_output = block_.AttentionOutput(layer);
-    if (attention_output.num_tiles > 0) {
-      Products().ReadWide(block_.Offsets().attention, block_.QSize() / 2);
-      SyncConsumers();
-    }
-    block_.Forget();
-    Products().template Multiply<1>(
-        attention_output, Products().Wide(), [&](int tile, const TileSums<1>& sums) {
-          Products().StoreProduct(attention_output, layer.attention_output_bias, tile, sums,
-                                  block_.Offsets().attention_delta);
-        });
-
-    block_.Forget();
-    if (keeps_residual) Norm().NormRows(block_.Offsets().attention_delta, tag_, layer.mlp_norm);
-    if (is_last && blockIdx.x == 0) Norm().StoreResidual();
-    SyncConsumers();
-    block_.Forget();
-    const BlockProduct gate_up = block_.GateUp(layer);
-    Products().template Multiply<2>(
-        gate_up, Products().Normed(), [&](int tile, const TileSums<2>& sums) {
-          Products().StoreGated(gate_up, layer.gate_up_bias, tile, sums);
-        });
-
-    block_.Forget();
-    const BlockProduct down = block_.Down(layer);
-    if (down.num_tiles > 0) {
-      Products().ReadWide(block_.Offsets().activated, block_.Intermediate() / 2);
-      SyncConsumers();
-    }
-    block_.Forget();
-    Products().template Multiply<1>(
-        down, Products().Wide(), [&](int tile, const TileSums<1>& sums) {
-          if (is_last) {
-            Products().StoreDelta(down, layer.down_bias, tile, sums);
-          } else {
-            Products().StoreProduct(down, layer.down_bias, tile, sums, block_.Offsets().mlp_delta);
-          }
-        });
   }
 
+  __device__ __forceinline__ bool KeepsResidual() const {
+    return block_.Products()[kQkv].num_tiles + block_.Products()[kGateUp].num_tiles > 0;
+  }
+  __device__ __forceinline__ void NextNorm(const float* weights) const {
+    NormWeights<kHeadDim>{block_}.Fetch(weights);
+  }
   __device__ __forceinline__ LayerProducts<kHeadDim> Products() { return {block_, tag_, weights_}; }
   __device__ __forceinline__ ResidualNorm<kHeadDim> Norm() const { return {block_, tag_}; }
   __device__ __forceinline__ LayerAttention<kHeadDim> Attention() {
@@ -132,13 +112,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (threadIdx.x == 0) {
     *kept = arguments;
+    for (int index = 0; index < kNumLayerProducts; ++index) {
+      block.Products()[index] =
+          BlockProduct(params.shape, arguments.words, static_cast<LayerProduct>(index));
+    }
     block.Ring().Initialize();
     for (int stage = 0; stage < arguments.attention.num_stages; ++stage) {
       ptx::InitBarrier(block.Kv().FullBarrier(stage), 1);
-      ptx::InitBarrier(block.Kv().EmptyBarrier(stage), kMathWarps);
+      ptx::InitBarrier(block.Kv().EmptyBarrier(stage), kMathThreads);
     }
     ptx::FenceBarrierInit();
-    *reinterpret_cast<uint4*>(shared + arguments.memory.zero) = make_uint4(0, 0, 0, 0);
   }
   __syncthreads();
   const auto sync_attention = [] { ptx::SyncThreads(kAttentionBarrier, kConsumerThreads + 32); };
@@ -200,9 +183,8 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
   const int shared_bytes = arguments.memory.end;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
-  const int num_blocks = std::min(stream.num_multiprocessors, kMaxDecodeLayersBlocks);
   return Launch(stream, "decode layers",
-                {.grid = dim3(static_cast<unsigned>(num_blocks)),
+                {.grid = dim3(static_cast<unsigned>(DecodeLayersBlocks(stream))),
                  .block = dim3(kThreads),
                  .shared_bytes = static_cast<size_t>(shared_bytes)},
                 kernel, arguments);
@@ -222,9 +204,9 @@ auto WithHeadDim(int64_t head_dim, const Function& function) {
 
 bool HasKernel(const DecodeLayersShape& shape) {
   const bool has_head_dim = shape.head_dim == 16 || shape.head_dim == 64 || shape.head_dim == 128;
-  const bool has_tiles = shape.hidden_size % kRunColumns == 0 &&
-                         shape.intermediate_size % kRunColumns == 0 &&
-                         shape.q_size() % kRunColumns == 0;
+  const bool has_tiles = shape.hidden_size % kChunkColumns == 0 &&
+                         shape.intermediate_size % kChunkColumns == 0 &&
+                         shape.q_size() % kChunkColumns == 0;
   const int64_t most_blocks_with_qkv =
       std::min<int64_t>(shape.qkv_size() / kTileOutputs, kMaxDecodeLayersBlocks);
   const bool residual_is_read = shape.intermediate_size / kTileOutputs >= most_blocks_with_qkv;

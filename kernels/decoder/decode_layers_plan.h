@@ -11,15 +11,71 @@ namespace lockstep::kernels {
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kConsumerThreads = 32 * kConsumerWarps;
 
-// A stage of the ring of weights: kTileOutputs rows of up to kSlabColumns columns, each padded so
-// that matrix instructions read them without bank conflicts.
+// A stage of the ring of weights: chunks of kChunkColumns columns of the tiles, of kTileOutputs
+// outputs each, that a pass has side by side.
 inline constexpr int kTileOutputs = 8;
-inline constexpr int kSlabColumns = 512;
-inline constexpr int kSlabRowBytes = 2 * kSlabColumns + 16;
-inline constexpr int kStageBytes = kTileOutputs * kSlabRowBytes;
-inline constexpr int kRunColumns = 64;  // that a warp fetches at a time: inputs are a multiple
-inline constexpr int kMinWeightStages = 6;
-inline constexpr int kMaxWeightStages = 16;
+inline constexpr int kChunkColumns = 64;  // inputs of products are a multiple
+inline constexpr int kChunkBytes = kTileOutputs * kChunkColumns * 2;
+inline constexpr int kStageChunks = 16;
+inline constexpr int kStageBytes = kStageChunks * kChunkBytes;
+inline constexpr int kMinWeightStages = 4;
+inline constexpr int kMaxWeightStages = 12;
+
+// A matrix instruction always reads kMaxSideBySide tiles, what there is behind the stage included.
+inline constexpr int kMaxSideBySide = 8;
+inline constexpr int kReadBehindRing = kStageBytes;
+
+struct ProductShape {
+  constexpr ProductShape(const DecodeLayersShape& shape, LayerProduct product) {
+    switch (product) {
+      case kQkv:
+        outputs = shape.qkv_size();
+        inputs = shape.hidden_size;
+        break;
+      case kAttentionOutput:
+        outputs = shape.hidden_size;
+        inputs = shape.q_size();
+        break;
+      case kGateUp:
+        outputs = shape.intermediate_size;
+        inputs = shape.hidden_size;
+        halves = 2;
+        break;
+      case kDown:
+        outputs = shape.hidden_size;
+        inputs = shape.intermediate_size;
+        break;
+    }
+  }
+
+  int64_t outputs = 0;  // of one half
+  int64_t inputs = 0;
+  int halves = 1;  // 2: gate, then up
+};
+
+// How a block multiplies its tiles of a product: passes of `tiles` of them (gated: of the gate, and
+// as many of up behind them), as rows of one matrix instruction.
+struct ProductPass {
+  // The tiles of `num_outputs` are dealt out to the blocks in turn.
+  constexpr ProductPass(int64_t num_outputs, int halves, int num_blocks) {
+    const int most = static_cast<int>((num_outputs / kTileOutputs + num_blocks - 1) / num_blocks);
+    tiles = most < kMaxSideBySide / halves ? most : kMaxSideBySide / halves;
+    // Of 2 or 3 the instruction would read too far behind the stage.
+    const int side_by_side = tiles * halves;
+    slab_chunks = kStageChunks / (side_by_side == 1 ? 1 : side_by_side < 4 ? 4 : side_by_side);
+    // Of one tile, rows that nobody looks at come from its own chunks.
+    tile_stride = side_by_side == 1 ? kChunkBytes : slab_chunks * kChunkBytes;
+  }
+
+  int tiles = 0;
+  int slab_chunks = 0;  // of each tile in a stage
+  int tile_stride = 0;  // bytes
+};
+
+constexpr int DecodeLayersBlocks(const CudaStream& stream) {
+  return stream.num_multiprocessors < kMaxDecodeLayersBlocks ? stream.num_multiprocessors
+                                                             : kMaxDecodeLayersBlocks;
+}
 
 // Offsets in the scratch memory, in words. A word carries two bf16, or one float.
 struct DecodeLayersWords {

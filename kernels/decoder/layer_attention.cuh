@@ -99,12 +99,11 @@ class LayerAttention {
     const RotaryFactors factors(block_.Params().cos + table_row, block_.Params().sin + table_row,
                                 weight, element, kHalf);
     __syncwarp();
-    LoadTaggedPairs<1>(
-        tag_, [&](int) { return 2 * lane_ < kWords ? from + 2 * lane_ : nullptr; },
-        [&](int, uint32_t first, uint32_t second) {
-          words[2 * lane_] = first;
-          words[2 * lane_ + 1] = second;
-        });
+    const uint64_t* const pair[1] = {2 * lane_ < kWords ? from + 2 * lane_ : nullptr};
+    LoadTaggedPairs(tag_, pair, [&](int, uint32_t first, uint32_t second) {
+      words[2 * lane_] = first;
+      words[2 * lane_ + 1] = second;
+    });
     __syncwarp();
     PagedKv kv = block_.Attention().params.kv;
     kv.data = layer.kv;
@@ -207,37 +206,41 @@ class LayerAttention {
   // Folds the partials of all splits, ascending, by the block that has the first one.
   __device__ __forceinline__ void FoldSplits(const DecodeItem& work) const {
     const DecodeArguments& arguments = block_.Attention();
-    constexpr int kQuads = kHeadDim / 4;
+    constexpr int kPairs = kHeadDim / 2;
+    const int num_pairs = arguments.group * kPairs;
     const int64_t split_stride =
         block_.Params().shape.num_kv_heads * PartialStride(arguments.group, kHeadDim);
     const uint64_t* const partial = Partial(work.first_slot);
-    for (int i = threadIdx.x; i < arguments.group * kQuads; i += kConsumerThreads) {
-      const uint64_t* const values = partial + 4 * i;
-      const uint64_t* const states = partial + arguments.group * kHeadDim + 2 * (i / kQuads);
+    for (int base = 32 * warp_; base < num_pairs; base += kConsumerThreads) {
+      const int i = base + lane_;
+      const uint64_t* const values = partial + 2 * i;
+      const uint64_t* const states = partial + arguments.group * kHeadDim + 2 * (i / kPairs);
       SoftmaxRow row;
-      float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      for (int base = 0; base < work.num_splits; base += kFoldAtOnce) {
-        float2 open[3] = {};
-        LoadTaggedPairs<3 * kFoldAtOnce>(
-            tag_,
-            [&](int j) -> const uint64_t* {
-              const int split = base + j / 3;
-              if (split >= work.num_splits) return nullptr;
-              return (j % 3 == 2 ? states : values + j % 3 * 2) + split * split_stride;
-            },
-            [&](int j, uint32_t first, uint32_t second) {
-              open[j % 3] = make_float2(__uint_as_float(first), __uint_as_float(second));
-              if (j % 3 != 2) return;
-              const PartialFold fold(row.max, open[2].x, arguments.exponent_scale);
-              row.max = fold.max;
-              row.sum = fold(row.sum, open[2].y);
-              sums = make_float4(fold(sums.x, open[0].x), fold(sums.y, open[0].y),
-                                 fold(sums.z, open[1].x), fold(sums.w, open[1].y));
-            });
+      float2 sums = make_float2(0.0f, 0.0f);
+      for (int split = 0; split < work.num_splits; split += kFoldAtOnce) {
+        const uint64_t* from[2 * kFoldAtOnce];
+#pragma unroll
+        for (int j = 0; j < kFoldAtOnce; ++j) {
+          const bool exists = split + j < work.num_splits && i < num_pairs;
+          const int64_t offset = (split + j) * split_stride;
+          from[2 * j] = exists ? values + offset : nullptr;
+          from[2 * j + 1] = exists ? states + offset : nullptr;
+        }
+        float2 open = {};
+        LoadTaggedPairs(tag_, from, [&](int j, uint32_t first, uint32_t second) {
+          const float2 loaded = make_float2(__uint_as_float(first), __uint_as_float(second));
+          if (j % 2 == 0) {
+            open = loaded;
+            return;
+          }
+          const PartialFold fold(row.max, loaded.x, arguments.exponent_scale);
+          row.max = fold.max;
+          row.sum = fold(row.sum, loaded.y);
+          sums = make_float2(fold(sums.x, open.x), fold(sums.y, open.y));
+        });
       }
-      const float reciprocal = __frcp_rn(row.sum);
-      StoreTagged(OutputWords(work) + 2 * i, FinishPair(sums.x, sums.y, reciprocal),
-                  FinishPair(sums.z, sums.w, reciprocal), tag_);
+      if (i >= num_pairs) continue;
+      StoreTagged(OutputWords(work) + i, FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/core/device_math.cuh"
+#include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"
 #include "kernels/decoder/weight_ring.cuh"
@@ -27,102 +28,91 @@ class LayerProducts {
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ __forceinline__ InputRows Normed() const {
-    return {block_.address + block_.Memory().normed, block_.Memory().hidden_row_bytes,
-            block_.NumRows(), block_.address + block_.Memory().zero, lane_};
+    return {block_.address + block_.Memory().normed, block_.NumRows()};
   }
   __device__ __forceinline__ InputRows Wide() const {
-    return {block_.address + block_.Memory().wide, block_.Memory().wide_row_bytes, block_.NumRows(),
-            block_.address + block_.Memory().zero, lane_};
+    return {block_.address + block_.Memory().wide, block_.NumRows()};
   }
 
-  template <int kHalves, typename Store>
+  // From the input to words of the product's outputs; of the last layer's down product, to the
+  // caller's memory.
   __device__ __forceinline__ void Multiply(const BlockProduct& product, const InputRows& input,
-                                           const Store& store) {
-    const WeightRing ring = block_.Ring();
-    const int group = ring.GroupTiles(kHalves);
-    for (int first = 0; first < product.num_tiles; first += group) {
-      const int stride = min(group, product.num_tiles - first) * kHalves;
-      if (warp_ * kHalves < stride) {
-        StagePosition mine = position_;
-        mine.Advance(warp_ * kHalves, ring.num_stages);
-        TileProduct<kHalves> tile(ring, mine, stride, input, lane_);
-        store(first + warp_, tile.Run(product.inputs));
+                                           const float* bias, bool is_last_of_all) {
+    if (warp_ >= kProductWarps) return;
+    for (int first = 0; first < product.num_tiles; first += product.pass_tiles) {
+      const PassSums sums = block_.Ring().MultiplyPass(product, input, position_);
+      if (product.halves == 2) HandOverUp(product, sums);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int slot = 2 * warp_ + i / 2;
+        const int tile = first + slot;
+        if (slot >= product.pass_tiles || tile >= product.num_tiles || i % 2 >= input.num_rows) {
+          continue;
+        }
+        const int row = lane_ % 4 * 2 + i % 2;
+        const int column = product.FirstOutput(tile) + lane_ / 4;
+        float value = Biased(sums.values[i], bias, column);
+        if (product.halves == 2) {
+          const float up = Biased(UpSums(slot)[i % 2], bias, product.outputs + column);
+          // SwiGLU sees rounded values.
+          value = DeviceGatedValue(DeviceToFloat(DeviceToBFloat16(value)),
+                                   DeviceToFloat(DeviceToBFloat16(up)));
+        }
+        const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
+        if (lane_ / 4 % 2 != 0 || row >= input.num_rows) continue;
+        const int word = (row * product.outputs + column) / 2;
+        if (is_last_of_all) {
+          reinterpret_cast<uint32_t*>(block_.Params().delta)[word] = pair;
+        } else {
+          StoreTagged(block_.Words(product.to) + word, pair, tag_);
+        }
       }
-      position_.Skip(stride * product.num_slabs, ring.num_stages);
     }
   }
 
-  __device__ __forceinline__ void StoreProduct(const BlockProduct& product, const float* bias,
-                                               int tile, const TileSums<1>& sums,
-                                               int64_t to) const {
-    const Outputs outputs = LaneOutputs(product, bias, tile, sums.values[0]);
-    if (outputs.row >= block_.NumRows()) return;
-    StoreTagged(block_.Words(to) + (outputs.row * product.outputs + outputs.column) / 2,
-                PackBFloat16x2(outputs.first, outputs.second), tag_);
-  }
-
-  __device__ __forceinline__ void StoreDelta(const BlockProduct& product, const float* bias,
-                                             int tile, const TileSums<1>& sums) const {
-    const Outputs outputs = LaneOutputs(product, bias, tile, sums.values[0]);
-    if (outputs.row >= block_.NumRows()) return;
-    reinterpret_cast<uint32_t*>(
-        block_.Params().delta)[(outputs.row * block_.Hidden() + outputs.column) / 2] =
-        PackBFloat16x2(outputs.first, outputs.second);
-  }
-
-  // SwiGLU sees rounded values.
-  __device__ __forceinline__ void StoreGated(const BlockProduct& product, const float* bias,
-                                             int tile, const TileSums<2>& sums) const {
-    const Outputs gate = LaneOutputs(product, bias, tile, sums.values[0]);
-    const Outputs up = LaneOutputs(product, bias == nullptr ? nullptr : bias + product.outputs,
-                                   tile, sums.values[1]);
-    if (gate.row >= block_.NumRows()) return;
-    const auto gated = [](float gate_value, float up_value) {
-      return DeviceGatedValue(DeviceToFloat(DeviceToBFloat16(gate_value)),
-                              DeviceToFloat(DeviceToBFloat16(up_value)));
-    };
-    StoreTagged(
-        block_.Words(block_.Offsets().activated) + (gate.row * product.outputs + gate.column) / 2,
-        PackBFloat16x2(gated(gate.first, up.first), gated(gate.second, up.second)), tag_);
-  }
-
-  // Rows of `row_words` words, to the input of the attention's or the MLP's output projection.
-  __device__ __forceinline__ void ReadWide(int64_t from, int row_words) const {
-    const int row_pairs = row_words / 2;
+  // The words of the attention's or the MLP's output projection's input, to where it reads them.
+  __device__ __forceinline__ void ReadWide(const BlockProduct& product) const {
+    const int row_pairs = product.inputs / 4;
     const int num_pairs = block_.NumRows() * row_pairs;
-    for (int base = threadIdx.x; base < num_pairs; base += kReadAtOnce * kConsumerThreads) {
-      LoadTaggedPairs<kReadAtOnce>(
-          tag_,
-          [&](int i) -> const uint64_t* {
-            const int pair = base + i * kConsumerThreads;
-            return pair < num_pairs ? block_.Words(from) + 2 * pair : nullptr;
-          },
-          [&](int i, uint32_t first, uint32_t second) {
-            const int pair = base + i * kConsumerThreads;
-            const int row = pair / row_pairs;
-            *reinterpret_cast<uint2*>(block_.shared + block_.Memory().wide +
-                                      row * block_.Memory().wide_row_bytes +
-                                      (pair - row * row_pairs) * 8) = make_uint2(first, second);
-          });
+    const uint64_t* const words = block_.Words(product.from);
+    for (int base = 32 * warp_; base < num_pairs; base += kReadAtOnce * kConsumerThreads) {
+      const uint64_t* pairs[kReadAtOnce];
+#pragma unroll
+      for (int i = 0; i < kReadAtOnce; ++i) {
+        const int pair = base + lane_ + i * kConsumerThreads;
+        pairs[i] = pair < num_pairs ? words + 2 * pair : nullptr;
+      }
+      LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
+        const int pair = base + lane_ + i * kConsumerThreads;
+        const int row = pair / row_pairs;
+        const int column_pair = pair - row * row_pairs;
+        *reinterpret_cast<uint2*>(block_.shared + block_.Memory().wide +
+                                  InputRows::Offset(column_pair / 2, row, block_.NumRows()) +
+                                  column_pair % 2 * 8) = make_uint2(first, second);
+      });
     }
+    ptx::FenceAsyncProxy();
   }
 
  private:
-  // The two outputs of this lane, with their bias, and its input row.
-  struct Outputs {
-    int row;
-    int column;
-    float first;
-    float second;
-  };
-  __device__ __forceinline__ Outputs LaneOutputs(const BlockProduct& product, const float* bias,
-                                                 int tile, const float (&sums)[4]) const {
-    Outputs outputs = {lane_ / 4, product.FirstOutput(tile) + lane_ % 4 * 2, sums[0], sums[1]};
-    if (bias != nullptr) {
-      outputs.first = __fadd_rn(outputs.first, bias[outputs.column]);
-      outputs.second = __fadd_rn(outputs.second, bias[outputs.column + 1]);
+  __device__ __forceinline__ static float Biased(float sum, const float* bias, int column) {
+    return bias == nullptr ? sum : __fadd_rn(sum, bias[column]);
+  }
+
+  // This lane's two, of the tile of up that belongs to a tile of the gate.
+  __device__ __forceinline__ float* UpSums(int tile) const {
+    return reinterpret_cast<float*>(block_.shared + block_.Memory().up_sums) +
+           2 * (32 * tile + lane_);
+  }
+  // From the warps that have the sums of up to those that have the sums of the gate.
+  __device__ __forceinline__ void HandOverUp(const BlockProduct& product,
+                                             const PassSums& sums) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int tile = 2 * warp_ + i / 2 - product.pass_tiles;
+      if (0 <= tile && tile < product.pass_tiles) UpSums(tile)[i % 2] = sums.values[i];
     }
-    return outputs;
+    ptx::SyncThreads(kProductBarrier, 32 * kProductWarps);
   }
 
   const LayersBlock<kHeadDim> block_;

@@ -23,6 +23,7 @@ inline constexpr int kAttentionBarrier = 3;  // consumers and the warp that fetc
 static_assert(kMathBarrier == 1 && kMathWarps <= kConsumerWarps);
 
 inline constexpr int kArgumentBytes = 1024;
+inline constexpr int kProductBarrier = 4;  // product warps
 
 // Byte offsets in shared memory.
 template <int kHeadDim>
@@ -30,40 +31,42 @@ struct DecodeLayersMemory {
   __host__ __device__ DecodeLayersMemory(const DecodeLayersShape& shape, int num_rows,
                                          int num_kv_stages, int num_weight_stages)
       : kv(num_rows, static_cast<int>(shape.num_heads / shape.num_kv_heads), num_kv_stages),
-        hidden_row_bytes(static_cast<int>(2 * shape.hidden_size) + 16),
+        hidden_row_bytes(static_cast<int>(2 * shape.hidden_size)),
         wide_row_bytes(static_cast<int>(2 * (shape.q_size() > shape.intermediate_size
                                                  ? shape.q_size()
-                                                 : shape.intermediate_size)) +
-                       16),
-        normed((kv.end + 15) / 16 * 16),
+                                                 : shape.intermediate_size))),
+        weights((kv.end + 1023) / 1024 * 1024),
+        normed(weights + num_weight_stages * kStageBytes),
         wide(normed + num_rows * hidden_row_bytes),
         residual(wide + num_rows * wide_row_bytes),
-        head_words(residual + num_rows * hidden_row_bytes),
+        norm_weights(residual + num_rows * hidden_row_bytes),
+        head_words(norm_weights + static_cast<int>(4 * shape.hidden_size)),
         new_key(head_words + kConsumerWarps * kHeadDim * 2),
         new_value(new_key + kHeadDim * 2),
-        zero(new_value + kHeadDim * 2),
-        warp_sums(zero + 16),
+        warp_sums(new_value + kHeadDim * 2),
         barriers(warp_sums + 2 * kConsumerWarps * 4),
-        numbers(barriers + kMaxWeightStages * 16),
-        arguments(numbers + kMaxWeightStages * 4),
-        weights(arguments + kArgumentBytes),
-        end(weights + num_weight_stages * kStageBytes + 2 * kRunColumns) {}
+        up_sums(barriers + kMaxWeightStages * 16),
+        products(up_sums + kMaxSideBySide / 2 * 32 * 8),
+        arguments(products + kNumLayerProducts * static_cast<int>(sizeof(BlockProduct))),
+        end(arguments + kArgumentBytes > normed + kReadBehindRing ? arguments + kArgumentBytes
+                                                                  : normed + kReadBehindRing) {}
 
   DecodeShared<kHeadDim> kv;
   int hidden_row_bytes;
   int wide_row_bytes;
-  int normed;      // [num_rows] rows of hidden_row_bytes: input of qkv and gate_up
-  int wide;        // [num_rows] rows of wide_row_bytes: input of the other two products
-  int residual;    // [num_rows] rows of hidden_row_bytes
-  int head_words;  // [kConsumerWarps][kHeadDim] bf16
-  int new_key;     // [kHeadDim] bf16, of the row's own token
+  int weights;       // [num_weight_stages] stages; kReadBehindRing more bytes are read
+  int normed;        // InputRows of hidden_row_bytes: input of qkv and gate_up
+  int wide;          // InputRows of wide_row_bytes: input of the other two products
+  int residual;      // [num_rows] rows of hidden_row_bytes
+  int norm_weights;  // [hidden_size] fp32, of the next norm
+  int head_words;    // [kConsumerWarps][kHeadDim] bf16
+  int new_key;       // [kHeadDim] bf16, of the row's own token
   int new_value;
-  int zero;       // 16 bytes
   int warp_sums;  // [2][kConsumerWarps] fp32
   int barriers;   // [kMaxWeightStages] full, empty
-  int numbers;    // [kMaxWeightStages] uint32: what is in the stages
+  int up_sums;    // [kMaxSideBySide / 2] of the tiles of up, [32] lanes, float2
+  int products;   // [kNumLayerProducts] BlockProduct
   int arguments;  // DecodeLayersArguments
-  int weights;    // [num_weight_stages] stages, and a run that is fetched for nothing
   int end;
 };
 
@@ -104,31 +107,18 @@ struct LayersBlock {
   }
   __device__ __forceinline__ WeightRing Ring() const {
     return {address + arguments->memory.weights, address + arguments->memory.barriers,
-            arguments->num_weight_stages,
-            reinterpret_cast<volatile uint32_t*>(shared + arguments->memory.numbers)};
+            arguments->num_weight_stages};
   }
   __device__ __forceinline__ int NumRows() const { return static_cast<int>(Params().num_rows); }
   __device__ __forceinline__ int Hidden() const {
     return static_cast<int>(Params().shape.hidden_size);
   }
-  __device__ __forceinline__ int Intermediate() const {
-    return static_cast<int>(Params().shape.intermediate_size);
-  }
   __device__ __forceinline__ int QSize() const { return static_cast<int>(Params().shape.q_size()); }
   __device__ __forceinline__ int QkvSize() const {
     return static_cast<int>(Params().shape.qkv_size());
   }
-  __device__ __forceinline__ BlockProduct Qkv(const DecodeLayer& layer) const {
-    return {layer.qkv, QkvSize(), Hidden(), false};
-  }
-  __device__ __forceinline__ BlockProduct AttentionOutput(const DecodeLayer& layer) const {
-    return {layer.attention_output, Hidden(), QSize(), false};
-  }
-  __device__ __forceinline__ BlockProduct GateUp(const DecodeLayer& layer) const {
-    return {layer.gate_up, Intermediate(), Hidden(), true};
-  }
-  __device__ __forceinline__ BlockProduct Down(const DecodeLayer& layer) const {
-    return {layer.down, Hidden(), Intermediate(), false};
+  __device__ __forceinline__ BlockProduct* Products() const {
+    return reinterpret_cast<BlockProduct*>(shared + arguments->memory.products);
   }
   __device__ __forceinline__ uint64_t* Words(int64_t offset) const {
     return Params().scratch + offset;

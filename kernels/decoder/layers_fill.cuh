@@ -44,16 +44,24 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   }
 }
 
+// The ring is short against the time that memory takes to answer: what comes so many products later
+// is brought to the second-level cache.
+inline constexpr int kPrefetchedProducts = 2;
+
 // In the order in which the consumers multiply.
 template <int kHeadDim>
 __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
+  const int64_t num_products = block.Params().shape.num_layers * kNumLayerProducts;
+  const auto map = [&](int64_t i) -> const WeightMap& {
+    return block.Params().layers[i / kNumLayerProducts].products[i % kNumLayerProducts].map;
+  };
   StagePosition position;
-  for (int64_t layer = 0; layer < block.Params().shape.num_layers; ++layer) {
-    const DecodeLayer& weights = block.Params().layers[layer];
-    block.Ring().Fill(block.Qkv(weights), position);
-    block.Ring().Fill(block.AttentionOutput(weights), position);
-    block.Ring().Fill(block.GateUp(weights), position);
-    block.Ring().Fill(block.Down(weights), position);
+  for (int64_t i = 0; i < num_products; ++i) {
+    if (i + kPrefetchedProducts < num_products) {
+      const int64_t ahead = i + kPrefetchedProducts;
+      WeightRing::Prefetch(block.Products()[ahead % kNumLayerProducts], map(ahead));
+    }
+    block.Ring().Fill(block.Products()[i % kNumLayerProducts], map(i), position);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 
 #include "kernels/core/device_math.cuh"
+#include "kernels/core/ptx/bulk_copy.cuh"
+#include "kernels/core/ptx/memory.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"
 #include "kernels/norm/row_norm.cuh"
@@ -10,6 +12,29 @@
 namespace lockstep::kernels {
 
 inline constexpr int kMaxGroups = 2;  // of kRowGroup elements that a thread has of a row
+
+// The weights of the next norm in shared memory: fetched while the product before it goes on, by
+// the consumers that have no part in it.
+template <int kHeadDim>
+struct NormWeights {
+  // Nobody reads the norm's weights before any more.
+  __device__ __forceinline__ void Fetch(const float* weights) const {
+    const int thread = static_cast<int>(threadIdx.x) - 32 * kProductWarps;
+    if (thread < 0) return;
+    constexpr int kAtOnce = 4;
+    for (int i = thread * kAtOnce; i < block.Hidden();
+         i += (kConsumerThreads - 32 * kProductWarps) * kAtOnce) {
+      ptx::CopyAsync16(block.address + block.Memory().norm_weights + i * 4, weights + i);
+    }
+    ptx::CopyAsyncCommit();
+  }
+  // In front of a barrier of the consumers, behind which they are there.
+  __device__ __forceinline__ void Finish() const {
+    if (static_cast<int>(threadIdx.x) >= 32 * kProductWarps) ptx::CopyAsyncWait<0>();
+  }
+
+  const LayersBlock<kHeadDim>& block;
+};
 
 // By all consumers: the residual rows that a block keeps in shared memory, and their RMSNorm, which
 // is the input of the products.
@@ -23,27 +48,26 @@ class ResidualNorm {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  __device__ __forceinline__ void NormEmbeddings(const float* weight) {
-    NormWith(weight, [&](int row, int group) {
-      const uint4 words = reinterpret_cast<const uint4*>(
-          block_.Params().embeddings + row * block_.Params().shape.hidden_size)[group];
-      ResidualGroup(row, group) = words;
-      return words;
-    });
-  }
-
-  // Adds what the words say to the residual, rounds, and norms.
-  __device__ __forceinline__ void NormRows(int64_t delta, uint32_t tag, const float* weight) {
+  // The embeddings when is_first; otherwise adds what the words say to the residual, and rounds.
+  __device__ __forceinline__ void NormRows(bool is_first, int64_t delta, uint32_t tag) {
     const int row_words = block_.Hidden() / 2;
-    NormWith(weight, [&](int row, int group) {
+    NormWith([&](int row, int group, bool exists) {
       uint4 words = {};
-      const uint64_t* const from = block_.Words(delta) + row * row_words + group * 4;
-      LoadTaggedPairs<2>(
-          tag, [&](int i) { return from + 2 * i; },
-          [&](int i, uint32_t first, uint32_t second) {
-            (i == 0 ? words.x : words.z) = first;
-            (i == 0 ? words.y : words.w) = second;
-          });
+      if (is_first) {
+        if (!exists) return words;
+        words = reinterpret_cast<const uint4*>(block_.Params().embeddings +
+                                               row * block_.Params().shape.hidden_size)[group];
+        ResidualGroup(row, group) = words;
+        return words;
+      }
+      const uint64_t* const first_pair = block_.Words(delta) + row * row_words + group * 4;
+      const uint64_t* const from[2] = {exists ? first_pair : nullptr,
+                                       exists ? first_pair + 2 : nullptr};
+      LoadTaggedPairs<2>(tag, from, [&](int i, uint32_t first, uint32_t second) {
+        (i == 0 ? words.x : words.z) = first;
+        (i == 0 ? words.y : words.w) = second;
+      });
+      if (!exists) return words;
       float added[kRowGroup];
       float values[kRowGroup];
       Unpack(words, added);
@@ -75,46 +99,47 @@ class ResidualNorm {
                                      row * block_.Memory().hidden_row_bytes + group * 16);
   }
 
-  // load(row, group) gives the residual's elements; a thread has neighbouring groups. The sum of
-  // squares goes along the balanced tree of rms_norm.h.
+  // load(row, group, exists) gives the residual's elements, by whole warps; a thread has
+  // neighbouring groups. The sum of squares goes along the balanced tree of rms_norm.h.
   template <typename Load>
-  __device__ __forceinline__ void NormWith(const float* weight, const Load& load) {
+  __device__ __forceinline__ void NormWith(const Load& load) {
     const int num_groups = block_.Hidden() / kRowGroup;
     const int groups = num_groups > kConsumerThreads ? kMaxGroups : 1;
     const int first_group = static_cast<int>(threadIdx.x) * groups;
-    float weights[kMaxGroups][kRowGroup] = {};
-#pragma unroll
-    for (int j = 0; j < kMaxGroups; ++j) {
-      if (j < groups && first_group + j < num_groups) {
-        LoadParameters(weight, first_group + j, weights[j]);
-      }
-    }
+    const bool warp_has_any = warp_ * 32 * groups < num_groups;
+    const float* const weights =
+        reinterpret_cast<const float*>(block_.shared + block_.Memory().norm_weights);
     for (int row = 0; row < block_.NumRows(); ++row) {
       float values[kMaxGroups][kRowGroup] = {};
-      float sums[kMaxGroups];
+      float sums[kMaxGroups] = {};
+      if (warp_has_any) {
 #pragma unroll
-      for (int j = 0; j < kMaxGroups; ++j) {
-        if (j < groups && first_group + j < num_groups) {
-          Unpack(load(row, first_group + j), values[j]);
+        for (int j = 0; j < kMaxGroups; ++j) {
+          if (j >= groups) continue;
+          Unpack(load(row, first_group + j, first_group + j < num_groups), values[j]);
+          float squares[kRowGroup];
+          for (int i = 0; i < kRowGroup; ++i) squares[i] = __fmul_rn(values[j][i], values[j][i]);
+          sums[j] = GroupTreeSum(squares);
         }
-        float squares[kRowGroup];
-        for (int i = 0; i < kRowGroup; ++i) squares[i] = __fmul_rn(values[j][i], values[j][i]);
-        sums[j] = GroupTreeSum(squares);
       }
+      NormWeights<kHeadDim>{block_}.Finish();
       const float sum = TreeSum(groups == 1 ? sums[0] : __fadd_rn(sums[0], sums[1]), row % 2);
       const float inverse_rms =
           DeviceInverseRms(sum, static_cast<float>(block_.Hidden()), block_.Params().norm_eps);
 #pragma unroll
       for (int j = 0; j < kMaxGroups; ++j) {
         if (j >= groups || first_group + j >= num_groups) continue;
+        float group_weights[kRowGroup];
+        LoadParameters(weights, first_group + j, group_weights);
         for (int i = 0; i < kRowGroup; ++i) {
-          values[j][i] = DeviceNormedValue(values[j][i], inverse_rms, weights[j][i]);
+          values[j][i] = DeviceNormedValue(values[j][i], inverse_rms, group_weights[i]);
         }
         *reinterpret_cast<uint4*>(block_.shared + block_.Memory().normed +
-                                  row * block_.Memory().hidden_row_bytes + (first_group + j) * 16) =
+                                  InputRows::Offset(first_group + j, row, block_.NumRows())) =
             Pack(values[j]);
       }
     }
+    ptx::FenceAsyncProxy();
   }
 
   // Over the consumers, in ascending order of threads. Calls with the same `turn` have a barrier of

@@ -27,29 +27,32 @@ __device__ __forceinline__ void StoreTagged(uint64_t* to, uint32_t first, uint32
   ptx::StoreRelaxed(to, make_ulonglong2(TaggedWord(first, tag), TaggedWord(second, tag)));
 }
 
-// Reads kCount pairs of words at address(0), address(1), ..., null for none, and asks for all that
-// have not come yet together, until they have. Then calls take(i, first, second), ascending.
-template <int kCount, typename Address, typename Take>
-__device__ __forceinline__ void LoadTaggedPairs(uint32_t tag, const Address& address,
+// By a whole warp. Every lane reads the kCount pairs of words at from[0], from[1], ..., null for
+// none; the warp asks for all that have not come yet together, until they have. Then every lane
+// calls take(i, first, second), ascending. Lanes that each went on by themselves would run what
+// follows one after the other.
+template <int kCount, typename Take>
+__device__ __forceinline__ void LoadTaggedPairs(uint32_t tag, const uint64_t* const (&from)[kCount],
                                                 const Take& take) {
   ulonglong2 words[kCount];
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) words[i] = make_ulonglong2(TaggedWord(0, tag - 1), 0);
-  for (bool is_complete = false; !is_complete;) {
+  for (int i = 0; i < kCount; ++i) {
+    const uint64_t word = TaggedWord(0, from[i] == nullptr ? tag : tag - 1);
+    words[i] = make_ulonglong2(word, word);
+  }
+  bool is_complete = false;
+  do {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const uint64_t* const from = address(i);
-      if (from != nullptr && !HaveTag(words[i], tag)) words[i] = ptx::LoadRelaxed2(from);
+      if (!HaveTag(words[i], tag)) words[i] = ptx::LoadRelaxed2(from[i]);
     }
     is_complete = true;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      is_complete = is_complete && (address(i) == nullptr || HaveTag(words[i], tag));
-    }
-  }
+    for (int i = 0; i < kCount; ++i) is_complete = is_complete && HaveTag(words[i], tag);
+  } while (!__all_sync(0xFFFFFFFFu, is_complete));
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    if (address(i) == nullptr) continue;
+    if (from[i] == nullptr) continue;
     take(i, static_cast<uint32_t>(words[i].x), static_cast<uint32_t>(words[i].y));
   }
 }

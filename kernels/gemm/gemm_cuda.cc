@@ -1,6 +1,5 @@
 #include <absl/status/statusor.h>
 #include <cuda.h>
-#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -8,27 +7,13 @@
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
+#include "kernels/device/tensor_map.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_launch.h"
 #include "kernels/gemm/gemm_task.h"
 
 namespace lockstep::kernels {
 namespace {
-
-// The driver's function, which the runtime library looks up: nothing links the driver.
-absl::StatusOr<PFN_cuTensorMapEncodeTiled_v12000> TensorMapEncoder() {
-  static const PFN_cuTensorMapEncodeTiled_v12000 encoder = [] {
-    constexpr unsigned kSinceVersion = 12000;
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, kSinceVersion, cudaEnableDefault, &result);
-    return error == cudaSuccess ? reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function)
-                                : nullptr;
-  }();
-  if (encoder == nullptr) return Unavailable("the CUDA driver has no cuTensorMapEncodeTiled");
-  return encoder;
-}
 
 struct Matrix {
   const BFloat16* data;

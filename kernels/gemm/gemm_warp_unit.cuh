@@ -41,22 +41,15 @@ class GemmWarpUnit {
       const int tile = walk.tile;
       Clear(sums_);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
-      float first_half[kWarpPairs][2][4] = {};
+      Clear(first_half_);
 #endif
       ring_.WaitUntilFull(walk);
       for (int step = 0; step < kStepsAhead; ++step) Fetch(walk, step, operands_[step]);
       for (int slab = 0; slab < ring_.num_slabs(); ++slab) {
         ConsumeSlab(walk, slab + 1 < ring_.num_slabs());
-#ifdef LOCKSTEP_PLANT_SPLIT_K
-        // The planted fault of docs/numerics.md: few rows sum the halves of k apart.
-        if (task_.num_rows <= 4 && slab == ring_.num_slabs() / 2) {
-          AddTo(first_half, sums_);
-          Clear(sums_);
-        }
-#endif
       }
 #ifdef LOCKSTEP_PLANT_SPLIT_K
-      AddTo(sums_, first_half);
+      AddTo(sums_, first_half_);
 #endif
       Store(tile);
     }
@@ -129,6 +122,13 @@ class GemmWarpUnit {
         Fetch(next, ahead - Ring::kSlabSteps, operands_[ahead % kBuffers]);
       }
       Multiply(operands_[step % kBuffers]);
+#ifdef LOCKSTEP_PLANT_SPLIT_K
+      // The planted fault of docs/numerics.md: few rows sum the halves of k apart.
+      if (step == 0 && walk.slab == ring_.num_slabs() / 2 && task_.num_rows <= 4) {
+        AddTo(first_half_, sums_);
+        Clear(sums_);
+      }
+#endif
     }
     ring_.Release(walk.stage);
     walk = next;
@@ -169,6 +169,9 @@ class GemmWarpUnit {
   uint32_t weight_offset_;
   Operands operands_[kBuffers];
   Sums sums_;
+#ifdef LOCKSTEP_PLANT_SPLIT_K
+  Sums first_half_;
+#endif
 };
 
 }  // namespace lockstep::kernels

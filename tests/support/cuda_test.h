@@ -56,6 +56,8 @@ class DeviceArray {
     LOCKSTEP_CHECK(buffer.ok(), "{}", Message(buffer.status()));
     buffer_ = *std::move(buffer);
     Expect(cudaMemset(buffer_.data(), 0xFF, buffer_.num_bytes()));
+    // The streams of the tests do not wait for the one that this goes on.
+    Expect(cudaDeviceSynchronize());
   }
   explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) { Write(values); }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(std::span<const T>(values)) {}
@@ -66,6 +68,7 @@ class DeviceArray {
   void Write(std::span<const T> values) {
     LOCKSTEP_CHECK(values.size() == count_, "{} values for {}", values.size(), count_);
     Expect(cudaMemcpy(data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
+    Expect(cudaDeviceSynchronize());
   }
   // Waits for all streams.
   std::vector<T> Read() const {

@@ -140,18 +140,17 @@ absl::Status UploadFusedLayers(Parts& parts) {
   for (const LayerWeights& weights : parts.weights.layers) {
     const auto index = static_cast<int64_t>(layers.size());
     layers.push_back({.attention_norm = weights.attention_norm,
-                      .qkv = weights.qkv.data,
-                      .qkv_bias = weights.qkv_bias,
                       .q_norm = weights.q_norm,
                       .k_norm = weights.k_norm,
-                      .attention_output = weights.attention_output.data,
-                      .attention_output_bias = weights.attention_output_bias,
                       .mlp_norm = weights.mlp_norm,
-                      .gate_up = weights.gate_up.data,
-                      .gate_up_bias = weights.gate_up_bias,
-                      .down = weights.down.data,
-                      .down_bias = weights.down_bias,
-                      .kv = parts.kv_pool.Layer(index).data});
+                      .kv = parts.kv_pool.Layer(index).data,
+                      .products = {{.weights = weights.qkv.data, .bias = weights.qkv_bias},
+                                   {.weights = weights.attention_output.data,
+                                    .bias = weights.attention_output_bias},
+                                   {.weights = weights.gate_up.data, .bias = weights.gate_up_bias},
+                                   {.weights = weights.down.data, .bias = weights.down_bias}}});
+    LOCKSTEP_RETURN_IF_ERROR(
+        kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
   }
   return kernels::CudaStatus(cudaMemcpy(parts.fused_layers.layers, layers.data(),
                                         layers.size() * sizeof(layers[0]), cudaMemcpyHostToDevice),

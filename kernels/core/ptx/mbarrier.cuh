@@ -25,6 +25,20 @@ __device__ __forceinline__ void ArriveExpectBytes(uint32_t barrier, uint32_t num
 __device__ __forceinline__ void Arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Whether the phase of this parity has ended.
+__device__ __forceinline__ bool TestBarrier(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
 // Until the phase of this parity has ended; the phases of a new barrier have parity 0, 1, 0, ...
 __device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
   asm volatile(

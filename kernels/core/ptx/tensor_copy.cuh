@@ -42,10 +42,29 @@ __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUt
       : "memory");
 }
 
-// Likewise, only as far as the second-level cache.
+// The box of a three-dimensional tensor; coordinates ascend from the dimension without a stride.
+__device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
+                                              int first, int second, int third, uint32_t barrier,
+                                              CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address),
+      "l"(map), "r"(first), "r"(second), "r"(third), "r"(barrier),
+      "l"(static_cast<uint64_t>(policy))
+      : "memory");
+}
+
+// A box of a matrix, only as far as the second-level cache.
 __device__ __forceinline__ void PrefetchTensorBox(const CUtensorMap* map, int column, int row) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(column),
                "r"(row)
+               : "memory");
+}
+
+__device__ __forceinline__ void PrefetchTensorBox(const CUtensorMap* map, int first, int second,
+                                                  int third) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map),
+               "r"(first), "r"(second), "r"(third)
                : "memory");
 }
 

@@ -28,12 +28,21 @@ __device__ __forceinline__ void HoldAccumulator(float (&d)[kCount]) {
 // A matrix in shared memory whose rows are 64 bf16 of ascending k (128 bytes), groups of 8 rows in
 // 1024 bytes, aligned to that, the 16-byte parts of row r at part ^ (r % 8): what a tensor map with
 // a 128-byte swizzle delivers. Add kDescriptorStepK16 to go on by 16 columns.
-__device__ __forceinline__ uint64_t MatrixDescriptor(uint32_t shared_address) {
+__device__ __forceinline__ constexpr uint64_t MatrixDescriptor(uint32_t shared_address,
+                                                               uint32_t group_stride_bytes = 1024) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kGroupStride = uint64_t{1024 >> 4} << 32;
-  return kSwizzle128 | kGroupStride | uint64_t{1} << 16 | (shared_address & 0x3FFFF) >> 4;
+  return kSwizzle128 | static_cast<uint64_t>(group_stride_bytes >> 4) << 32 | uint64_t{1} << 16 |
+         (shared_address & 0x3FFFF) >> 4;
 }
 inline constexpr uint64_t kDescriptorStepK16 = 32 >> 4;
+
+// Up to 8 rows in shared memory, row r from shared_address + 16 r on, its next 8 bf16 always
+// stride_bytes behind: the rows may lie 8 columns by 8 columns in turn. Whatever lies there instead
+// of rows that there are not gives products that nobody looks at. On by 16 columns: 2 strides.
+__device__ __forceinline__ uint64_t FewRowsDescriptor(uint32_t shared_address,
+                                                      uint32_t stride_bytes) {
+  return static_cast<uint64_t>(stride_bytes >> 4) << 16 | (shared_address & 0x3FFFF) >> 4;
+}
 
 // d = a * transpose(b), plus d with `accumulate`; a: 64 x 16, b: kN x 16, d: 64 x kN fp32. Lane l
 // of warp w of the group, with g = l / 4 and t = l % 4, holds of rows 16w + g and 16w + g + 8,

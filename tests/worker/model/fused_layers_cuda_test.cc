@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{"qwen3_0_6b", "qwen3", 1024, 3072, 3, 16, 8, 128, 4},
                       Shape{"smollm2", "llama", 576, 1536, 3, 9, 3, 64, 4},
                       Shape{"qwen2_0_5b", "qwen2", 896, 4864, 2, 14, 2, 64, 4},
-                      Shape{"qwen3_8b", "qwen3", 4096, 12288, 12, 32, 8, 128, 2}),
+                      Shape{"qwen3_8b", "qwen3", 4096, 12288, 12, 32, 8, 128, 1}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
