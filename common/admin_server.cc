@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/http_error.h"
 #include "common/logging.h"
 #include "common/named_thread.h"
 #include "common/status.h"
@@ -101,8 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return Write(
           MakeResponse(http::status::request_header_fields_too_large, "header too large\n"), false);
     }
-    if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
-        error != http::error::end_of_stream && error != http::error::partial_message) {
+    if (IsMalformedHttp(error)) {
       return Write(MakeResponse(http::status::bad_request, "not an HTTP/1.1 request\n"), false);
     }
     if (error) return;  // gone, or too slow

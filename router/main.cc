@@ -22,6 +22,7 @@
 #include "router/api/served_model.h"
 #include "router/core/policies.h"
 #include "router/engine/router_metrics.h"
+#include "router/engine/worker_discovery.h"
 #include "router/http/http_server.h"
 #include "router/router_config.h"
 #include "router/worker_client/grpc_step_link.h"
@@ -42,7 +43,9 @@ ABSL_FLAG(std::string, model, "",
 ABSL_FLAG(std::string, model_id, "",
           "the name that clients use; default: the file's or folder's name");
 ABSL_FLAG(std::vector<std::string>, worker, Defaults().workers,
-          "host:port of every worker, separated by commas");
+          "host:port of every worker, or dns:///name:port of many, separated by commas");
+ABSL_FLAG(absl::Duration, worker_resolve_interval, Defaults().worker_resolve_interval,
+          "how often the names of workers are resolved again");
 ABSL_FLAG(std::string, placement, Defaults().placement,
           "how requests find a worker: prefix, least-loaded or round-robin");
 ABSL_FLAG(double, max_imbalance, Defaults().server.engine.placement.max_imbalance,
@@ -52,7 +55,19 @@ ABSL_FLAG(std::string, listen, Defaults().server.listen,
 ABSL_FLAG(std::string, http_listen, Defaults().http.listen,
           "host:port of the OpenAI-compatible HTTP API; empty: none");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
-ABSL_FLAG(bool, insecure, Defaults().insecure, "allow addresses beyond this machine, without TLS");
+ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
+ABSL_FLAG(std::string, tls_key, "", "its PEM key");
+ABSL_FLAG(std::string, tls_client_ca, "",
+          "PEM certificates of the authorities of clients, which then need a certificate");
+ABSL_FLAG(std::string, tenants, "", "file of tenants and their keys; empty: no keys are asked for");
+ABSL_FLAG(std::string, worker_tls_ca, "",
+          "PEM certificates of the authorities of workers; empty: plaintext");
+ABSL_FLAG(std::string, worker_tls_cert, "", "PEM certificate for workers that ask for one");
+ABSL_FLAG(std::string, worker_tls_key, "", "its PEM key");
+ABSL_FLAG(std::string, worker_tls_server_name, "",
+          "the name in the workers' certificates; empty: the host of each");
+ABSL_FLAG(bool, insecure, Defaults().insecure,
+          "allow addresses beyond this machine, without TLS and keys");
 ABSL_FLAG(bool, takeover, Defaults().worker.takeover,
           "take the workers from another router that holds them");
 ABSL_FLAG(absl::Duration, priority_ageing, Defaults().priority_ageing,
@@ -114,15 +129,29 @@ ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or of
 namespace lockstep::router {
 namespace {
 
+void SetSecurity(RouterConfig& config) {
+  config.insecure = absl::GetFlag(FLAGS_insecure);
+  config.server.tls = {.cert_path = absl::GetFlag(FLAGS_tls_cert),
+                       .key_path = absl::GetFlag(FLAGS_tls_key),
+                       .client_ca_path = absl::GetFlag(FLAGS_tls_client_ca)};
+  config.http.tls = config.server.tls;
+  config.server.tenants_path = absl::GetFlag(FLAGS_tenants);
+  config.worker.tls = {.ca_path = absl::GetFlag(FLAGS_worker_tls_ca),
+                       .cert_path = absl::GetFlag(FLAGS_worker_tls_cert),
+                       .key_path = absl::GetFlag(FLAGS_worker_tls_key),
+                       .server_name = absl::GetFlag(FLAGS_worker_tls_server_name)};
+}
+
 RouterConfig ConfigFromFlags() {
   RouterConfig config;
   config.model = absl::GetFlag(FLAGS_model);
   config.model_id = absl::GetFlag(FLAGS_model_id);
   config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
-  config.insecure = absl::GetFlag(FLAGS_insecure);
+  SetSecurity(config);
   config.priority_ageing = absl::GetFlag(FLAGS_priority_ageing);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   config.workers = absl::GetFlag(FLAGS_worker);
+  config.worker_resolve_interval = absl::GetFlag(FLAGS_worker_resolve_interval);
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);
@@ -170,20 +199,38 @@ HealthReport Health(Engine& engine) {
   return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
 }
 
+ReplicaParts MakeReplica(const RouterConfig& config, const WorkerClientConfig& worker) {
+  return {.worker = worker.address,
+          .link = std::make_unique<GrpcStepLink>(worker),
+          .policy = MakePriorityPolicy(config.priority_ageing)};
+}
+
 std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config) {
   std::vector<ReplicaParts> replicas;
   for (const WorkerClientConfig& worker : config.WorkerConfigs()) {
-    replicas.push_back({.worker = worker.address,
-                        .link = std::make_unique<GrpcStepLink>(worker),
-                        .policy = MakePriorityPolicy(config.priority_ageing)});
+    replicas.push_back(MakeReplica(config, worker));
   }
   return replicas;
+}
+
+// Null when there are no names to resolve.
+std::unique_ptr<WorkerDiscovery> StartDiscovery(const RouterConfig& config, NameResolver& resolver,
+                                                Engine& engine) {
+  if (!config.NamesWorkers()) return nullptr;
+  const auto make = [&config](const std::string& worker, uint32_t index) {
+    return MakeReplica(config, config.WorkerConfigOf(worker, index));
+  };
+  return std::make_unique<WorkerDiscovery>(
+      config.workers, config.worker_resolve_interval, &resolver,
+      [&engine, make](const std::vector<std::string>& workers) {
+        engine.SetWorkers(workers, make);
+      });
 }
 
 // Null when none is asked for.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const HttpServerConfig& config,
                                                       RouterServer& server,
-                                                      const prometheus::Registry& registry) {
+                                                      prometheus::Registry& registry) {
   if (config.listen.empty()) return nullptr;
   return HttpServer::Start(config, server.api(), registry);
 }
@@ -206,6 +253,9 @@ absl::Status Run(RouterConfig config) {
                                                                 .replicas = MakeReplicas(config),
                                                                 .metrics = &metrics,
                                                                 .clock = &clock}));
+  SystemResolver resolver;
+  const std::unique_ptr<WorkerDiscovery> discovery =
+      StartDiscovery(config, resolver, server->engine());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
                             AdminServer::Start(config.admin_listen, registry,
                                                [&server] { return Health(server->engine()); }));

@@ -6,6 +6,7 @@
 #include "common/address.h"
 #include "common/status.h"
 #include "router/engine/violations.h"
+#include "router/engine/worker_discovery.h"
 
 namespace lockstep::router {
 namespace {
@@ -14,39 +15,61 @@ constexpr size_t kMaxWorkers = 1024;
 
 }  // namespace
 
+WorkerClientConfig RouterConfig::WorkerConfigOf(const std::string& address, uint32_t index) const {
+  WorkerClientConfig config = worker;
+  config.address = address;
+  config.index = index;
+  return config;
+}
+
 std::vector<WorkerClientConfig> RouterConfig::WorkerConfigs() const {
   std::vector<WorkerClientConfig> configs;
   for (const std::string& address : workers) {
-    configs.push_back(worker);
-    configs.back().address = address;
-    configs.back().index = static_cast<uint32_t>(configs.size() - 1);
+    if (IsWorkerName(address)) continue;
+    configs.push_back(WorkerConfigOf(address, static_cast<uint32_t>(configs.size())));
   }
   return configs;
 }
 
+bool RouterConfig::NamesWorkers() const { return std::ranges::any_of(workers, IsWorkerName); }
+
 absl::Status RouterConfig::Validate() const {
   Violations violations;
-  const auto check_exposure = [&](std::string_view where, const std::string& text) {
+  const auto check_exposure = [&](std::string_view where, const std::string& text, bool guarded,
+                                  std::string_view guard) {
     const absl::StatusOr<Address> address = ParseAddress(text);
-    if (address.ok() && !insecure && !IsLoopback(*address)) {
-      violations.Add(
-          fmt::format("{}{} is not this machine and there is no TLS; pass --insecure to allow it",
-                      where, text));
+    if (address.ok() && !insecure && !guarded && !IsLoopback(*address)) {
+      violations.Add(fmt::format("{}{} is not this machine{}; pass --insecure to allow it", where,
+                                 text, guard));
     }
   };
+  constexpr std::string_view kPublicGuard =
+      ", which needs --tls-cert and --tls-key, and --tenants or --tls-client-ca";
+  const auto guards_public = [this](const TlsFiles& tls) {
+    return tls.enabled() && (!server.tenants_path.empty() || !tls.client_ca_path.empty());
+  };
   violations.Require(!model.empty(), "model: expected a model folder or a *.gguf file");
-  check_exposure("listen: ", server.listen);
-  if (!http.listen.empty()) check_exposure("http_listen: ", http.listen);
+  check_exposure("listen: ", server.listen, guards_public(server.tls), kPublicGuard);
+  if (!http.listen.empty()) {
+    check_exposure("http_listen: ", http.listen, guards_public(http.tls), kPublicGuard);
+  }
   violations.Require(!workers.empty() && workers.size() <= kMaxWorkers,
                      "worker: expected 1 to 1024 addresses");
+  violations.Require(
+      worker_resolve_interval > absl::ZeroDuration() && worker_resolve_interval <= absl::Hours(1),
+      "worker_resolve_interval: must be positive and at most 1h");
   for (ptrdiff_t i = 0; i < std::ssize(workers); ++i) {
-    check_exposure("worker: ", workers[i]);
-    if (i > 0) violations.Merge(ParseAddress(workers[i]).status(), "worker: ");
+    const bool is_name = IsWorkerName(workers[i]);
+    const absl::StatusOr<Address> address =
+        is_name ? ParseWorkerName(workers[i]) : ParseAddress(workers[i]);
+    violations.Merge(address.status(), "worker: ");
+    check_exposure("worker: ", address.ok() ? FormatAddress(*address) : "", worker.tls.enabled(),
+                   ", which needs --worker-tls-ca");
     if (std::find(workers.begin(), workers.begin() + i, workers[i]) != workers.begin() + i) {
       violations.Add(fmt::format("worker: {} comes twice", workers[i]));
     }
   }
-  check_exposure("admin_listen: ", admin_listen);
+  check_exposure("admin_listen: ", admin_listen, false, " and has neither TLS nor keys");
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),
                      "priority_ageing: must be positive and at most 24h");
@@ -56,7 +79,7 @@ absl::Status RouterConfig::Validate() const {
   violations.Merge(http.Validate());
   violations.Require(ParsePlacementPolicy(placement).has_value(),
                      "placement: expected prefix, least-loaded or round-robin");
-  if (!workers.empty()) violations.Merge(WorkerConfigs().front().Validate());
+  violations.Merge(WorkerConfigOf("127.0.0.1:1", 0).Validate());
   return violations.ToStatus();
 }
 

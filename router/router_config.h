@@ -18,17 +18,21 @@ struct RouterConfig {
   std::string model;     // model folder or *.gguf file
   std::string model_id;  // empty: the file's or folder's name
   std::string admin_listen = "127.0.0.1:9090";
-  bool insecure = false;             // addresses beyond this machine, without TLS
+  bool insecure = false;             // addresses beyond this machine, unguarded
   std::string placement = "prefix";  // ParsePlacementPolicy
   absl::Duration priority_ageing = absl::Seconds(10);
   absl::Duration drain_timeout = absl::Seconds(30);
   RouterServerConfig server;
   HttpServerConfig http;
-  std::vector<std::string> workers = {"127.0.0.1:50061"};  // host:port of each
+  // host:port of each, or dns:///name:port
+  std::vector<std::string> workers = {"127.0.0.1:50061"};
+  absl::Duration worker_resolve_interval = absl::Seconds(10);
   WorkerClientConfig worker;  // of every one, but for address and index
 
-  // One per worker.
+  // One per worker with an address of its own.
   std::vector<WorkerClientConfig> WorkerConfigs() const;
+  WorkerClientConfig WorkerConfigOf(const std::string& address, uint32_t index) const;
+  bool NamesWorkers() const;  // some are to be found by name
   absl::Status Validate() const;  // every violation at once
 };
 

@@ -32,6 +32,10 @@ ABSL_FLAG(std::string, listen, WorkerConfig().listen,
           "host:port of the step service; port 0 takes a free one");
 ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen,
           "host:port of /metrics and /healthz");
+ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of the step service; empty: plaintext");
+ABSL_FLAG(std::string, tls_key, "", "its PEM key");
+ABSL_FLAG(std::string, tls_client_ca, "",
+          "PEM certificates of the authorities of routers, which then need a certificate");
 ABSL_FLAG(std::string, device, WorkerConfig().device,
           "cpu, cuda, or auto: CUDA where there is a device");
 ABSL_FLAG(uint32_t, cuda_device, WorkerConfig().cuda_device, "index of the CUDA device");
@@ -39,7 +43,7 @@ ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,
           "auto: the model's files; random: config.json alone, with seeded random weights");
 ABSL_FLAG(uint64_t, random_seed, WorkerConfig().random_seed, "seed of random weights");
 ABSL_FLAG(bool, insecure, WorkerConfig().insecure,
-          "allow --listen and --admin-listen on addresses that other machines reach");
+          "allow addresses that other machines reach, without certificates");
 ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens,
           "size of the KV cache in tokens; 0: 32768 on the CPU, what is free on a GPU");
 ABSL_FLAG(double, memory_fraction, WorkerConfig().memory_fraction,
@@ -77,6 +81,9 @@ WorkerConfig ConfigFromFlags() {
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.random_seed = absl::GetFlag(FLAGS_random_seed);
   config.memory_fraction = absl::GetFlag(FLAGS_memory_fraction);
+  config.tls = {.cert_path = absl::GetFlag(FLAGS_tls_cert),
+                .key_path = absl::GetFlag(FLAGS_tls_key),
+                .client_ca_path = absl::GetFlag(FLAGS_tls_client_ca)};
   config.insecure = absl::GetFlag(FLAGS_insecure);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.block_size_tokens = absl::GetFlag(FLAGS_block_size);

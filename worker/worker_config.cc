@@ -35,18 +35,23 @@ class Violations {
 absl::Status WorkerConfig::Validate() const {
   Violations violations;
   if (model.empty()) violations.Add("model", "expected a GGUF file or a folder with config.json");
-  const auto check_address = [&](std::string_view flag, const std::string& text) {
+  const auto check_address = [&](std::string_view flag, const std::string& text, bool guarded,
+                                 std::string_view guard) {
     if (const auto address = ParseAddress(text); !address.ok()) {
       violations.Add(flag, Message(address.status()));
-    } else if (!insecure && !IsLoopback(*address)) {
-      violations.Add(flag,
-                     fmt::format("{} is reachable from other machines and this worker has no TLS; "
-                                 "pass --insecure if the network is trusted",
-                                 text));
+    } else if (!insecure && !guarded && !IsLoopback(*address)) {
+      violations.Add(flag, fmt::format("{} is reachable from other machines{}; pass --insecure if "
+                                       "the network is trusted",
+                                       text, guard));
     }
   };
-  check_address("listen", listen);
-  check_address("admin-listen", admin_listen);
+  // Whoever reaches the service may run steps and read what others' steps left behind.
+  check_address("listen", listen, !tls.client_ca_path.empty(),
+                ", which needs --tls-cert, --tls-key and --tls-client-ca");
+  check_address("admin-listen", admin_listen, false, " and has neither TLS nor keys");
+  if (const absl::Status status = tls.Validate(); !status.ok()) {
+    violations.Add("tls-cert", Message(status));
+  }
   // Two blocks are the least that a pool can work with; ids are 32 bits wide.
   if (kv_cache_tokens != 0) {
     violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
@@ -98,6 +103,7 @@ ExecutorLimits WorkerConfig::executor_limits() const {
 
 WorkerServerOptions WorkerConfig::server_options() const {
   return {.listen = listen,
+          .tls = tls,
           .max_message_bytes = static_cast<int>(max_message_mib) << 20,
           .service = {.max_steps_in_flight = max_steps_in_flight,
                       .max_streams = WorkerServiceOptions{}.max_streams,

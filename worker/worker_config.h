@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/tls_files.h"
 #include "worker/executor/executor_limits.h"
 #include "worker/model/load_model.h"
 #include "worker/service/worker_server.h"
@@ -24,7 +25,8 @@ struct WorkerConfig {
   uint32_t cuda_device = 0;          // index
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
   uint64_t random_seed = 1;          // of random weights
-  bool insecure = false;             // allow an address that other machines reach, without TLS
+  TlsFiles tls;                      // of `listen`; none: plaintext
+  bool insecure = false;             // allow addresses that other machines reach all the same
   uint64_t kv_cache_tokens = 0;      // 0: kCpuKvCacheTokens on the CPU, what is free on a GPU
   double memory_fraction = 0.92;     // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;

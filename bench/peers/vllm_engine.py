@@ -34,6 +34,7 @@ class Engine:
         self.sampling = vllm.SamplingParams
         self.random = random.Random(0)
         config = json.loads((pathlib.Path(model) / "config.json").read_text())
+        self.max_token = min(50000, config["vocab_size"])
         max_context = min(MAX_TOKENS, config["max_position_embeddings"])
         self.llm = vllm.LLM(
             model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=max_context,
@@ -42,7 +43,7 @@ class Engine:
             compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64, 128, 256]})
 
     def seconds(self, lengths, num_output_tokens):
-        prompts = [{"prompt_token_ids": [self.random.randrange(1000, 50000) for _ in range(length)]}
+        prompts = [{"prompt_token_ids": [self.random.randrange(1000, self.max_token) for _ in range(length)]}
                    for length in lengths]
         sampling = self.sampling(temperature=0, max_tokens=num_output_tokens, min_tokens=num_output_tokens,
                                  ignore_eos=True, detokenize=False)

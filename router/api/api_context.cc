@@ -38,6 +38,7 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       text_pool(parts.text_pool),
       metrics(parts.metrics),
       clock(parts.clock),
+      gatekeeper(parts.gatekeeper),
       encoder(parts.model),
       seeds_(RandomBits()),
       id_prefix_(fmt::format("request-{:08x}-", seeds_() >> 32)) {}

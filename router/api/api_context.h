@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "router/api/call_registry.h"
+#include "router/api/gatekeeper.h"
 #include "router/api/prompt_encoder.h"
 #include "router/api/request_validator.h"
 #include "router/api/served_model.h"
@@ -41,6 +42,7 @@ class ApiContext {
     StrandPool& text_pool;    // from tokens to messages
     RouterMetrics& metrics;
     const Clock& clock;
+    Gatekeeper& gatekeeper;
   };
   ApiContext(ApiConfig config, const Parts& parts);
 
@@ -51,6 +53,7 @@ class ApiContext {
   StrandPool& text_pool;
   RouterMetrics& metrics;
   const Clock& clock;
+  Gatekeeper& gatekeeper;
   const PromptEncoder encoder;
   CallRegistry registry;
   std::atomic<uint32_t> open_text_calls = 0;

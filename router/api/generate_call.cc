@@ -13,6 +13,13 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
+// Up to so many token ids are checked and copied in less time than another thread takes to wake up.
+constexpr int kMaxInlineTokens = 4096;
+
+bool IsShortWork(const v1::GenerateRequest& request) {
+  return request.has_token_ids() && request.token_ids().ids_size() <= kMaxInlineTokens;
+}
+
 // Before anything is tokenized: about four bytes of text make a token.
 uint64_t EstimatePromptTokens(const v1::GenerateRequest& request) {
   constexpr uint64_t kBytesPerToken = 4;
@@ -29,6 +36,13 @@ GenerateCall::GenerateCall(ApiContext& context, const Origin& origin)
     : context_(context), origin_(origin) {}
 
 bool GenerateCall::Admit() {
+  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
+      context_.gatekeeper.Admit(origin_.tenant.get(), context_.clock.Now());
+  if (!pass.ok()) {
+    FinishCall(pass.status());
+    return false;
+  }
+  pass_ = *std::move(pass);
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
       context_.engine.Admit(EstimatePromptTokens(*origin_.request));
   if (!ticket.ok()) {
@@ -41,7 +55,10 @@ bool GenerateCall::Admit() {
 
 void GenerateCall::Start() {
   context_.registry.Open(shared_from_this());
-  Schedule();
+  const bool here = IsShortWork(*origin_.request);
+  if (here) RunStrand();
+  starting_.store(false);
+  if (run_after_start_.exchange(false) || !here) Schedule();
 }
 
 void GenerateCall::Abort() {
@@ -59,7 +76,7 @@ void GenerateCall::EndIfStalledSince(absl::Time limit) {
 void GenerateCall::OnWriteDone(bool ok) {
   if (!ok) cancelled_.store(true);
   write_began_unix_ns_.store(kNotWriting);
-  Schedule();
+  if (run_after_write_.exchange(false) || !ok) Schedule();
 }
 
 void GenerateCall::OnClientGone() {
@@ -68,34 +85,63 @@ void GenerateCall::OnClientGone() {
 }
 
 void GenerateCall::RunStrand() {
-  if (finished_) return;
-  if (cancelled_.load()) {
-    CancelEngine(CancelCause::kClient);
-    if (!writing()) FinishCall(absl::CancelledError("the client cancelled the call"));
-    return;
-  }
-  // Loaded once: the transport may end the write at any moment.
-  const int64_t write_began = write_began_unix_ns_.load();
-  if (write_began != kNotWriting && write_began == stalled_write_unix_ns_.load()) {
-    spdlog::warn("request {} ended: its client took nothing for {}", request_->id,
-                 absl::FormatDuration(context_.config.stalled_client_timeout));
-    // The call is not finished, so the transport still has it: the write fails, and the rest
-    // follows.
-    cancelled_.store(true);
-    CancelEngine(CancelCause::kClient);
-    return CutOff();
-  }
+  if (Leave()) return;
   if (!prepared_.exchange(true)) {
     if (const absl::Status status = Prepare(); !status.ok()) return FinishCall(status);
   }
   if (aborted_.load()) CancelEngine(CancelCause::kAborted);
-  if (writing()) return;
-  if (messages_.empty() && !builder_->end().has_value()) ConsumeOutput();
-  if (messages_.empty()) {
-    if (builder_->end().has_value()) FinishCall(*builder_->end());
+  // Once per run at least: news may have been told to a run before, which could not write. News that
+  // comes later runs the strand again.
+  bool consumed = false;
+  while (!cancelled_.load() && CanWrite()) {
+    if (messages_.empty() && !builder_->end().has_value()) {
+      ConsumeOutput();
+      consumed = true;
+    }
+    if (messages_.empty()) {
+      if (builder_->end().has_value()) FinishCall(*builder_->end());
+      return;
+    }
+    WriteMessages();
+    if (finished_ || (consumed && messages_.empty() && !builder_->end().has_value())) return;
+  }
+}
+
+bool GenerateCall::Leave() {
+  if (finished_) {
+    CutOffIfStalled();
+    return true;
+  }
+  if (cancelled_.load()) {
+    CancelEngine(CancelCause::kClient);
+    if (CanWrite()) FinishCall(absl::CancelledError("the client cancelled the call"));
+    return true;
+  }
+  CutOffIfStalled();
+  if (!cut_off_) return false;
+  // The call is not finished, so the transport still has it: the write fails, and the rest follows.
+  cancelled_.store(true);
+  CancelEngine(CancelCause::kClient);
+  return true;
+}
+
+void GenerateCall::CutOffIfStalled() {
+  // Loaded once: the transport may end the write at any moment.
+  const int64_t write_began = write_began_unix_ns_.load();
+  if (cut_off_ || write_began == kNotWriting || write_began != stalled_write_unix_ns_.load()) {
     return;
   }
-  WriteMessages();
+  cut_off_ = true;
+  spdlog::warn("request {} ended: its client took nothing for {}", request_->id,
+               absl::FormatDuration(context_.config.stalled_client_timeout));
+  CutOff();
+}
+
+bool GenerateCall::CanWrite() {
+  if (!writing()) return true;
+  // Either this sees the end of the write, or OnWriteDone sees the wish.
+  run_after_write_.store(true);
+  return !writing();
 }
 
 void GenerateCall::WriteMessages() {
@@ -106,8 +152,9 @@ void GenerateCall::WriteMessages() {
   // The id is free again before the client can know that the call is over.
   if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
   write_began_unix_ns_.store(absl::ToUnixNanos(context_.clock.Now()));
-  // Never together with the status: a call may only be cancelled while it is not finished.
-  StartWrite(current_);
+  if (!messages_.empty() || !ended_well()) return StartWrite(current_);
+  finished_ = true;
+  StartLastWrite(current_);
 }
 
 absl::Status GenerateCall::Prepare() {
@@ -121,10 +168,11 @@ absl::Status GenerateCall::Prepare() {
   request_context.made_up_id = context_.MakeRequestId(key);
   const std::string& id =
       message.request_id().empty() ? request_context.made_up_id : message.request_id();
-  if (!context_.registry.Add(id, weak_from_this())) {
+  std::string scoped_id = ScopedRequestId(origin_.tenant.get(), id);
+  if (!context_.registry.Add(scoped_id, weak_from_this())) {
     return InvalidArgument("request_id: expected one that is not in use, got \"{}\"", id);
   }
-  registered_id_ = id;
+  registered_id_ = std::move(scoped_id);
   request_context.now = context_.clock.Now();
   request_context.deadline =
       std::min(origin_.deadline, request_context.now + context_.config.default_timeout);
@@ -133,6 +181,8 @@ absl::Status GenerateCall::Prepare() {
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
+  Attribute(origin_.tenant.get(), request);
+  if (pass_ != nullptr) pass_->ChargePrompt(request.prompt_tokens.size());
   ticket_->SetPromptTokens(request.prompt_tokens.size());
   request_ = std::make_shared<const Request>(std::move(request));
   builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
@@ -145,11 +195,19 @@ absl::Status GenerateCall::Prepare() {
 
 void GenerateCall::ConsumeOutput() {
   std::vector<uint32_t> stopped;
-  builder_->Consume(outbox_->Take(), context_.clock.Now(), messages_, stopped);
+  RequestOutput output = outbox_->Take();
+  if (pass_ != nullptr) {
+    for (const SampleOutput& sample : output.samples) pass_->ChargeOutput(sample.tokens.size());
+  }
+  builder_->Consume(std::move(output), context_.clock.Now(), messages_, stopped);
   for (const uint32_t index : stopped) context_.engine.StopSequence(request_->key, index);
 }
 
 void GenerateCall::Schedule() {
+  if (starting_.load()) {
+    run_after_start_.store(true);
+    if (starting_.load()) return;
+  }
   (prepared_.load() ? context_.text_pool : context_.encode_pool).Schedule(shared_from_this());
 }
 
@@ -169,6 +227,8 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   if (end_recorded_) return;
   end_recorded_ = true;
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
+  // The tenant, too, may begin its next call as soon as it can know that this one is over.
+  pass_.reset();
   RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
 }
 

@@ -19,10 +19,10 @@ namespace lockstep::router {
 
 // One request, from admission to its last message, whatever it came over. The transport's callbacks
 // only set flags and schedule; all work is done by RunStrand, one run at a time: on the encode
-// pool, checking and encoding the prompt; then on the text pool, whenever no write is in progress,
-// turning what the outbox holds into messages. So a client that does not read stops nothing but its
-// own stream, which EndIfStalledSince cuts off in the end, and a long prompt does not hold up what
-// others stream.
+// pool, or within Start if that is short, checking and encoding the prompt; then on the text pool,
+// whenever no write is in progress, turning what the outbox holds into messages. So a client that
+// does not read stops nothing but its own stream, which EndIfStalledSince cuts off in the end, and
+// a long prompt does not hold up what others stream.
 class GenerateCall : public StrandPool::Strand,
                      public OpenCall,
                      public std::enable_shared_from_this<GenerateCall> {
@@ -31,7 +31,7 @@ class GenerateCall : public StrandPool::Strand,
 
   // A place for the request, before any work on it; false: End was called with the reason.
   bool Admit();
-  // After Admit: the work begins.
+  // After Admit: the work begins. A short prompt of token ids is dealt with before this returns.
   void Start();
 
   void Abort() override;
@@ -49,6 +49,7 @@ class GenerateCall : public StrandPool::Strand,
     const lockstep::v1::GenerateRequest* request;
     absl::Time deadline;  // of the client
     size_t max_messages_per_write;
+    std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
   };
   GenerateCall(ApiContext& context, const Origin& origin);
 
@@ -59,25 +60,35 @@ class GenerateCall : public StrandPool::Strand,
   // The messages are left alone until OnWriteDone, which may come before this returns; one write at
   // a time.
   virtual void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
+  // StartWrite and End(OK) in one, without OnWriteDone.
+  virtual void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
   // Nothing follows; no write is in progress.
   virtual void End(const absl::Status& status) = 0;
-  // The client took nothing for too long: the write in progress is to fail.
+  // The client took nothing for too long: the write in progress is to fail, if it still is, be it
+  // the last one.
   virtual void CutOff() = 0;
 
+  // True when nothing is left to do but to wait: the call is over, or about to be.
+  bool Leave();
+  void CutOffIfStalled();
   // OK once the request is with the engine.
   absl::Status Prepare();
   // Takes what the engine has to say, if anything.
   void ConsumeOutput();
   void WriteMessages();
+  // False when a write is in progress, whose end then runs the strand again.
+  bool CanWrite();
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
   void Schedule();
   bool writing() const { return write_began_unix_ns_.load() != kNotWriting; }
+  bool ended_well() const { return builder_->end().has_value() && builder_->end()->ok(); }
 
   ApiContext& context_;
   const Origin origin_;
   std::shared_ptr<Admission::Ticket> ticket_;
+  std::unique_ptr<Gatekeeper::Pass> pass_;  // null: nobody's, or the call is over
 
   // Set from any thread.
   std::atomic<bool> cancelled_ = false;
@@ -85,13 +96,19 @@ class GenerateCall : public StrandPool::Strand,
   static constexpr int64_t kNotWriting = std::numeric_limits<int64_t>::min();
   std::atomic<int64_t> write_began_unix_ns_ = kNotWriting;
   std::atomic<int64_t> stalled_write_unix_ns_ = kNotWriting;  // the beginning of one that stalled
+  // The strand has more to do once the write is over.
+  std::atomic<bool> run_after_write_ = false;
   std::atomic<bool> prepared_ = false;  // set by the strand: the prompt was dealt with
+  // Until Start has done its part, which no pool may do at the same time.
+  std::atomic<bool> starting_ = true;
+  std::atomic<bool> run_after_start_ = false;
 
   // The strand's alone.
   bool finished_ = false;  // the transport was given the status
+  bool cut_off_ = false;
   bool end_recorded_ = false;
   bool engine_told_ = false;                // to cancel
-  std::string registered_id_;               // empty: not registered
+  std::string registered_id_;               // scoped; empty: not registered
   std::shared_ptr<const Request> request_;  // null until submitted
   std::shared_ptr<Outbox> outbox_;
   std::optional<ResponseBuilder> builder_;

@@ -33,7 +33,7 @@ class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Stran
                                          std::function<absl::Status()> work) {
     const auto call = std::make_shared<TextCall>(std::move(work));
     call->self_ = call;
-    absl::StatusOr<std::shared_ptr<const TextTicket>> ticket = TextTicket::Take(context);
+    absl::StatusOr<std::shared_ptr<TextTicket>> ticket = Admit(context, *server_context);
     if (ticket.ok()) {
       call->ticket_ = *std::move(ticket);
       context.encode_pool.Schedule(call);
@@ -45,12 +45,23 @@ class TextCall final : public grpc::ServerUnaryReactor, public StrandPool::Stran
 
   explicit TextCall(std::function<absl::Status()> work) : work_(std::move(work)) {}
 
-  void RunStrand() override { Finish(ToGrpcStatus(work_())); }
+  void RunStrand() override {
+    const absl::Status status = work_();
+    ticket_->EndPass();
+    Finish(ToGrpcStatus(status));
+  }
   void OnDone() override { self_.reset(); }
 
  private:
+  static absl::StatusOr<std::shared_ptr<TextTicket>> Admit(
+      ApiContext& context, const grpc::CallbackServerContext& server_context) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::shared_ptr<const Tenant> tenant,
+                              IdentifyCaller(context.gatekeeper, server_context));
+    return TextTicket::Take(context, tenant.get());
+  }
+
   const std::function<absl::Status()> work_;
-  std::shared_ptr<const TextTicket> ticket_;
+  std::shared_ptr<TextTicket> ticket_;
   std::shared_ptr<TextCall> self_;
 };
 
@@ -64,6 +75,9 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
 grpc::ServerUnaryReactor* GenerationService::Abort(grpc::CallbackServerContext* server_context,
                                                    const v1::AbortRequest* request,
                                                    v1::AbortResponse* response) {
+  const absl::StatusOr<std::shared_ptr<const Tenant>> tenant =
+      IdentifyCaller(context_.gatekeeper, *server_context);
+  if (!tenant.ok()) return FinishNow(server_context, tenant.status());
   if (const absl::Status status = CheckKnownFields("request", *request); !status.ok()) {
     return FinishNow(server_context, status);
   }
@@ -73,7 +87,8 @@ grpc::ServerUnaryReactor* GenerationService::Abort(grpc::CallbackServerContext* 
   }
   uint32_t num_aborted = 0;
   for (const std::string& id : request->request_ids()) {
-    if (const std::shared_ptr<OpenCall> call = context_.registry.Find(id)) {
+    const std::string scoped_id = ScopedRequestId(tenant->get(), id);
+    if (const std::shared_ptr<OpenCall> call = context_.registry.Find(scoped_id)) {
       call->Abort();
       ++num_aborted;
     }
@@ -101,7 +116,8 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* server_context,
                                                       const v1::GetModelRequest* request,
                                                       v1::Model* response) {
-  const absl::Status status = CheckModelRequest(context_, *request);
+  absl::Status status = IdentifyCaller(context_.gatekeeper, *server_context).status();
+  if (status.ok()) status = CheckModelRequest(context_, *request);
   if (status.ok()) *response = DescribeModel(context_);
   return FinishNow(server_context, status);
 }
@@ -109,7 +125,8 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* GenerationService::ListModels(grpc::CallbackServerContext* server_context,
                                                         const v1::ListModelsRequest* request,
                                                         v1::ListModelsResponse* response) {
-  const absl::Status status = CheckKnownFields("request", *request);
+  absl::Status status = IdentifyCaller(context_.gatekeeper, *server_context).status();
+  if (status.ok()) status = CheckKnownFields("request", *request);
   if (status.ok()) *response->add_models() = DescribeModel(context_);
   return FinishNow(server_context, status);
 }

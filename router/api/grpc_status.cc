@@ -1,18 +1,60 @@
 #include "router/api/grpc_status.h"
 
 #include <absl/strings/str_cat.h>
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/duration.pb.h>
+
+#include <cstdint>
+#include <string>
 
 #include "common/status.h"
+#include "router/api/retry_hint.h"
 
 namespace lockstep::router {
+namespace {
+
+void AppendVarint(uint64_t value, std::string& out) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+void AppendBytes(uint32_t field, const std::string& bytes, std::string& out) {
+  AppendVarint(field << 3 | 2, out);
+  AppendVarint(bytes.size(), out);
+  out += bytes;
+}
+
+// A google.rpc.Status with a google.rpc.RetryInfo, whose messages no package of the distribution
+// brings: Status {1: code, 2: message, 3: Any}, RetryInfo {1: Duration}.
+std::string RetryDetails(const absl::Status& status, absl::Duration retry_after) {
+  google::protobuf::Duration delay;
+  absl::Duration rest;
+  delay.set_seconds(absl::IDivDuration(retry_after, absl::Seconds(1), &rest));
+  delay.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  google::protobuf::Any info;
+  info.set_type_url("type.googleapis.com/google.rpc.RetryInfo");
+  AppendBytes(1, delay.SerializeAsString(), *info.mutable_value());
+
+  std::string details;
+  AppendVarint(1 << 3, details);
+  AppendVarint(static_cast<uint64_t>(status.code()), details);
+  AppendBytes(2, Message(status), details);
+  AppendBytes(3, info.SerializeAsString(), details);
+  return details;
+}
+
+}  // namespace
 
 grpc::Status FinalStatus(const absl::Status& status, absl::Duration retry_after,
                          grpc::CallbackServerContext& context) {
-  if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) {
-    context.AddTrailingMetadata("retry-after-ms",
-                                absl::StrCat(absl::ToInt64Milliseconds(retry_after)));
+  if (!absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) {
+    return ToGrpcStatus(status);
   }
-  return ToGrpcStatus(status);
+  const absl::Duration hint = RetryAfterOf(status, retry_after);
+  const int64_t milliseconds = absl::ToInt64Milliseconds(absl::Ceil(hint, absl::Milliseconds(1)));
+  context.AddTrailingMetadata("retry-after-ms", absl::StrCat(milliseconds));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Message(status),
+                      RetryDetails(status, hint));
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {

@@ -7,7 +7,8 @@
 namespace lockstep::router {
 
 // How a call ends. When it ended for load or for want of a worker, the trailing metadata
-// "retry-after-ms" says when to come back; so call this before the call is finished, and once.
+// "retry-after-ms" and a google.rpc.RetryInfo in the details say when to come back, as the status
+// hints or else as `retry_after` has it; so call this before the call is finished, and once.
 grpc::Status FinalStatus(const absl::Status& status, absl::Duration retry_after,
                          grpc::CallbackServerContext& context);
 

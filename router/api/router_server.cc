@@ -1,6 +1,5 @@
 #include "router/api/router_server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
@@ -10,6 +9,8 @@
 #include <utility>
 
 #include "common/bounded_queue.h"
+#include "common/grpc/credentials.h"
+#include "common/grpc/reflection.h"
 #include "common/named_thread.h"
 #include "common/status.h"
 #include "router/api/generation_service.h"
@@ -60,6 +61,9 @@ void BoundConnections(const RouterServerConfig& config, grpc::ServerBuilder& bui
 absl::Status RouterServerConfig::Validate() const {
   Violations violations;
   violations.Merge(ParseAddress(listen).status(), "listen: ");
+  violations.Merge(tls.Validate(), "tls: ");
+  violations.Require(tenants_reload_interval > absl::ZeroDuration(),
+                     "tenants_reload_interval: must be positive");
   violations.Merge(engine.Validate());
   violations.Merge(api.Validate());
   violations.Require(num_text_threads >= 1 && num_text_threads <= 256,
@@ -97,8 +101,10 @@ class RouterServer::Impl {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
+    // It would answer without a key.
+    if (context_.gatekeeper.asks_for_keys()) builder.SetOption(std::make_unique<NoReflection>());
     int port = 0;
-    builder.AddListeningPort(config.listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(config.listen, MakeServerCredentials(config.tls), &port);
     builder.RegisterService(&service_);
     BoundConnections(config, builder);
     // Two routers on one port would share its calls by chance.
@@ -126,7 +132,8 @@ class RouterServer::Impl {
       shown_ready_ = ready;
     }
     // gRPC's callback threads sleep 100 ms at a time after a second without work, which would be
-    // the first token's latency of whoever comes next. A call now and then keeps them awake.
+    // the first token's latency of whoever comes next. A call now and then keeps them awake; that
+    // it is refused where keys are asked for does not matter.
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
     v1::Model model;
@@ -156,19 +163,26 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
                                                                   Parts parts) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(Address address, ParseAddress(config.listen));
+  std::unique_ptr<TenantFile> tenants;
+  if (!config.tenants_path.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        tenants, TenantFile::Open(config.tenants_path, config.tenants_reload_interval));
+  }
   const auto wakes = std::make_shared<BoundedQueue<bool>>(1);
   std::unique_ptr<RouterServer> server(new RouterServer());
   server->text_pool_ = std::make_unique<StrandPool>("text", config.num_text_threads);
   server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_text_threads);
   server->engine_ = std::make_unique<Engine>(config.engine, std::move(parts.replicas), parts.clock,
                                              parts.metrics, [wakes] { wakes->TryPush(true); });
+  server->gatekeeper_ = std::make_unique<Gatekeeper>(std::move(tenants), *parts.metrics);
   server->context_ = std::make_unique<ApiContext>(
       config.api, ApiContext::Parts{.model = *parts.model,
                                     .engine = *server->engine_,
                                     .encode_pool = *server->encode_pool_,
                                     .text_pool = *server->text_pool_,
                                     .metrics = *parts.metrics,
-                                    .clock = *parts.clock});
+                                    .clock = *parts.clock,
+                                    .gatekeeper = *server->gatekeeper_});
   server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
   LOCKSTEP_ASSIGN_OR_RETURN(address.port, server->impl_->Listen(config));
   server->address_ = std::move(address);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/address.h"
+#include "common/tls_files.h"
 #include "router/api/api_context.h"
 #include "router/api/served_model.h"
 #include "router/engine/engine.h"
@@ -18,6 +19,9 @@ namespace lockstep::router {
 
 struct RouterServerConfig {
   std::string listen = "127.0.0.1:50051";
+  TlsFiles tls;              // none: plaintext
+  std::string tenants_path;  // of a tenant file (router/auth/tenant_table.h); empty: no keys
+  absl::Duration tenants_reload_interval = absl::Seconds(5);
   EngineConfig engine;
   ApiConfig api;
   uint32_t num_text_threads = 2;              // that make messages, and as many that encode prompts
@@ -32,7 +36,8 @@ struct RouterServerConfig {
 };
 
 // A whole router behind its port: thread pools, engine, API context, service, gRPC server with
-// health and reflection, and the thread that keeps them fresh ("keeper"). Owns all of them.
+// health checking and, unless keys are asked for, which it knows nothing of, reflection; and the
+// thread that keeps them fresh ("keeper"). Owns all of them.
 class RouterServer {
  public:
   // What the server works with; all but the replicas must outlive it.
@@ -66,6 +71,7 @@ class RouterServer {
   Address address_;
   std::unique_ptr<StrandPool> text_pool_;
   std::unique_ptr<StrandPool> encode_pool_;
+  std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<ApiContext> context_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Impl> impl_;  // what needs gRPC

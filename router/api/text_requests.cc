@@ -23,8 +23,10 @@ absl::Status CheckNamed(const ApiContext& context, const Request& request) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TextTicket>> TextTicket::Take(ApiContext& context) {
-  std::shared_ptr<const TextTicket> ticket(new TextTicket(context));
+absl::StatusOr<std::shared_ptr<TextTicket>> TextTicket::Take(ApiContext& context,
+                                                             const Tenant* tenant) {
+  std::shared_ptr<TextTicket> ticket(new TextTicket(context));
+  LOCKSTEP_ASSIGN_OR_RETURN(ticket->pass_, context.gatekeeper.Admit(tenant, context.clock.Now()));
   if (ticket->within_limit_) return ticket;
   return ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
                            context.config.max_open_text_calls);

@@ -14,17 +14,23 @@ namespace lockstep::router {
 // A place among the open calls of Tokenize and Detokenize; hold it until the client has its answer.
 class TextTicket {
  public:
-  // RESOURCE_EXHAUSTED when none is left. `context` must outlive the ticket.
-  static absl::StatusOr<std::shared_ptr<const TextTicket>> Take(ApiContext& context);
+  // RESOURCE_EXHAUSTED when none is left, for all or for the tenant (null: nobody in particular).
+  // `context` must outlive the ticket.
+  static absl::StatusOr<std::shared_ptr<TextTicket>> Take(ApiContext& context,
+                                                          const Tenant* tenant);
   TextTicket(const TextTicket&) = delete;
   TextTicket& operator=(const TextTicket&) = delete;
   ~TextTicket();
+
+  // To be called before the answer is given: the tenant may then call again at once.
+  void EndPass() { pass_.reset(); }
 
  private:
   explicit TextTicket(ApiContext& context);
 
   ApiContext& context_;
   const bool within_limit_;
+  std::unique_ptr<Gatekeeper::Pass> pass_;
 };
 
 // These two take time that grows with the text: run them on the encode pool.

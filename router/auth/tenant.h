@@ -14,7 +14,10 @@ struct Tenant {
   uint32_t max_open_requests = 0;  // at once
   double tokens_per_second = 0;    // of prompts and outputs together
   double burst_tokens = 0;         // on top of what the rate gives; one second's worth by default
-  double weight = 1.0;             // share when tenants compete
+  double weight = 1.0;             // share when tenants compete; kMinWeight to kMaxWeight
+
+  static constexpr double kMinWeight = 0.001;
+  static constexpr double kMaxWeight = 1000;
 };
 
 }  // namespace lockstep::router

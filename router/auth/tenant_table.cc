@@ -120,8 +120,9 @@ class TenantTableParser {
     LOCKSTEP_ASSIGN_OR_RETURN(tenant.burst_tokens,
                               ReadAmount(reader, "burst_tokens", tenant.tokens_per_second));
     LOCKSTEP_ASSIGN_OR_RETURN(tenant.weight, ReadAmount(reader, "weight", 1.0));
-    if (tenant.weight <= 0) {
-      return InvalidArgument("{}: expected more than 0", reader.Where("weight"));
+    if (tenant.weight < Tenant::kMinWeight || tenant.weight > Tenant::kMaxWeight) {
+      return InvalidArgument("{}: expected {} to {}", reader.Where("weight"), Tenant::kMinWeight,
+                             Tenant::kMaxWeight);
     }
     if (tenant.tokens_per_second > 0 && tenant.burst_tokens < 1) {
       return InvalidArgument("{}: expected at least 1, or no request is ever admitted",

@@ -1,5 +1,6 @@
 // lockstep-generate: asks a router, from the command line or as a chat.
 #include <absl/flags/flag.h>
+#include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 #include <unistd.h>
@@ -13,10 +14,19 @@
 #include <vector>
 
 #include "common/command_line.h"
+#include "common/mapped_file.h"
 #include "common/status.h"
 #include "router/client/generation_client.h"
 
 ABSL_FLAG(std::string, router, "127.0.0.1:50051", "host:port of the router");
+ABSL_FLAG(std::string, tls_ca, "",
+          "PEM certificates of the authorities of the router's; empty: plaintext");
+ABSL_FLAG(std::string, tls_cert, "", "PEM certificate that the router may ask for");
+ABSL_FLAG(std::string, tls_key, "", "its PEM key");
+ABSL_FLAG(std::string, tls_server_name, "",
+          "the name in the router's certificate; empty: the host of --router");
+ABSL_FLAG(std::string, api_key, "",
+          "shown to the router; @FILE reads it from a file, out of sight of other users");
 ABSL_FLAG(std::optional<std::string>, prompt, std::nullopt, "a text to continue");
 ABSL_FLAG(std::string, token_ids, "", "a prompt as token ids: 1,2,3");
 ABSL_FLAG(std::string, system, "", "a system message in front of --chat or --interactive");
@@ -190,6 +200,31 @@ absl::Status FillPrompt(const std::vector<std::string>& turns, v1::GenerateReque
   return absl::OkStatus();
 }
 
+absl::StatusOr<GenerationClient::Options> ClientOptions() {
+  GenerationClient::Options options;
+  options.tls = {.ca_path = absl::GetFlag(FLAGS_tls_ca),
+                 .cert_path = absl::GetFlag(FLAGS_tls_cert),
+                 .key_path = absl::GetFlag(FLAGS_tls_key),
+                 .server_name = absl::GetFlag(FLAGS_tls_server_name)};
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(options.tls.Validate(), "--tls_ca"));
+  options.api_key = absl::GetFlag(FLAGS_api_key);
+  if (options.api_key.starts_with('@')) {
+    constexpr size_t kMaxKeyBytes = 4096;
+    LOCKSTEP_ASSIGN_OR_RETURN(options.api_key,
+                              ReadTextFile(options.api_key.substr(1), kMaxKeyBytes));
+    while (!options.api_key.empty() && absl::ascii_isspace(options.api_key.back())) {
+      options.api_key.pop_back();
+    }
+  }
+  // Metadata that gRPC would abort the process for.
+  for (const unsigned char c : options.api_key) {
+    if (!absl::ascii_isgraph(c)) {
+      return InvalidArgument("--api_key: expected one word of printable ASCII");
+    }
+  }
+  return options;
+}
+
 void PrintError(const absl::Status& status) {
   std::fprintf(stderr, "lockstep-generate: %s: %s\n",
                absl::StatusCodeToString(status.code()).c_str(), Message(status).c_str());
@@ -285,11 +320,13 @@ ExitCode Run(int argc, char** argv) {
   if (usage.ok() && interactive && request.sampling().n() > 1) {
     usage = absl::InvalidArgumentError("--n: a chat has one answer at a time");
   }
+  absl::StatusOr<GenerationClient::Options> options = ClientOptions();
+  if (usage.ok()) usage = options.status();
   if (!usage.ok()) {
     std::fprintf(stderr, "lockstep-generate: %s\n", Message(usage).c_str());
     return kUsageError;
   }
-  GenerationClient client(absl::GetFlag(FLAGS_router));
+  GenerationClient client(absl::GetFlag(FLAGS_router), *options);
   if (const double seconds = absl::GetFlag(FLAGS_wait_seconds); seconds > 0) {
     if (const auto model = client.WaitUntilReady(absl::Seconds(seconds)); !model.ok()) {
       PrintError(model.status());

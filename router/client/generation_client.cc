@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/grpc/credentials.h"
 #include "common/status.h"
 #include "lockstep/v1/generation.grpc.pb.h"
 
@@ -20,15 +21,16 @@ constexpr int kMaxMessageBytes = 64 << 20;
 
 class GenerationClient::Impl {
  public:
-  explicit Impl(std::string address) : address_(std::move(address)) {
+  Impl(std::string address, const Options& options)
+      : address_(std::move(address)), api_key_(options.api_key) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
     // While WaitUntilReady waits for the router to start, the channel tries again soon.
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-    stub_ = v1::Generation::NewStub(
-        grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+    const auto credentials = MakeChannelCredentials(options.tls, arguments);
+    stub_ = v1::Generation::NewStub(grpc::CreateCustomChannel(address_, credentials, arguments));
   }
 
   absl::Status ToStatus(const grpc::Status& status) const {
@@ -41,6 +43,7 @@ class GenerationClient::Impl {
 
   absl::StatusOr<v1::Model> GetModel(absl::Duration timeout) {
     grpc::ClientContext context;
+    ShowKey(context);
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     v1::Model model;
     const grpc::Status status = stub_->GetModel(&context, v1::GetModelRequest(), &model);
@@ -70,6 +73,7 @@ class GenerationClient::Impl {
       const v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(const v1::GenerateResponse&)>& on_response) {
     grpc::ClientContext context;
+    ShowKey(context);
     if (timeout < absl::InfiniteDuration()) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     }
@@ -87,12 +91,17 @@ class GenerationClient::Impl {
   }
 
  private:
+  void ShowKey(grpc::ClientContext& context) const {
+    if (!api_key_.empty()) context.AddMetadata("authorization", "Bearer " + api_key_);
+  }
+
   const std::string address_;
+  const std::string api_key_;
   std::unique_ptr<v1::Generation::Stub> stub_;
 };
 
-GenerationClient::GenerationClient(std::string address)
-    : impl_(std::make_unique<Impl>(std::move(address))) {}
+GenerationClient::GenerationClient(std::string address, const Options& options)
+    : impl_(std::make_unique<Impl>(std::move(address), options)) {}
 
 GenerationClient::~GenerationClient() = default;
 

@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "common/tls_files.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/client/answer.h"
 
@@ -17,7 +19,12 @@ namespace lockstep::router {
 // the address.
 class GenerationClient {
  public:
-  explicit GenerationClient(std::string address);
+  struct Options {
+    TlsClientFiles tls = {};   // none: plaintext
+    std::string api_key = {};  // empty: none is shown
+  };
+  explicit GenerationClient(std::string address) : GenerationClient(std::move(address), {}) {}
+  GenerationClient(std::string address, const Options& options);
   ~GenerationClient();
 
   absl::StatusOr<lockstep::v1::Model> GetModel(absl::Duration timeout);

@@ -41,6 +41,46 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
   return absl::OkStatus();
 }
 
+// The prompt tokens that wait and go before the request whatever comes: those of its own tenant, as
+// far as the policy puts them first.
+uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, absl::Time now) {
+  const PolicyView view = {.priority = request.priority,
+                           .arrival = request.arrival,
+                           .order = std::numeric_limits<uint64_t>::max(),
+                           .tenant = request.tenant,
+                           .num_known_tokens = static_cast<uint32_t>(request.prompt_tokens.size())};
+  uint64_t num_tokens = 0;
+  for (const Sequence* sequence : state.population.waiting()) {
+    if (sequence->view.tenant == view.tenant && sequence->num_charged == 0 &&
+        state.policy->Before(sequence->view, view, now)) {
+      num_tokens += sequence->num_tokens();
+    }
+  }
+  return num_tokens;
+}
+
+// Refuses what would only fail later, having cost others their time. Errs on the other side: other
+// tenants are taken to stand back, what waits to hit the prefix cache as the past did, and the
+// worker to be twice as fast as it was.
+absl::Status CheckDeadline(const SchedulerState& state, const Request& request, absl::Time now) {
+  constexpr double kCaution = 2;
+  const absl::Duration left = request.deadline - now;
+  const absl::Duration per_token = state.prefill_speed.per_token();
+  if (left == absl::InfiniteDuration() || per_token == absl::ZeroDuration()) {
+    return absl::OkStatus();
+  }
+  const double num_queried = static_cast<double>(state.num_prefix_query_tokens);
+  const double num_hits = static_cast<double>(state.num_prefix_hit_tokens);
+  const double computed_share = num_queried > 0 ? 1 - num_hits / num_queried : 1;
+  const double num_tokens =
+      static_cast<double>(NumTokensBefore(state, request, now)) * computed_share;
+  const absl::Duration wait = per_token * num_tokens / kCaution;
+  if (wait <= left) return absl::OkStatus();
+  return ResourceExhausted(
+      "the deadline is {} ms away, and what waits before this request takes at least {} ms",
+      absl::ToInt64Milliseconds(left), absl::ToInt64Milliseconds(wait));
+}
+
 // Whoever follows the first sample waits for what it can take from the prefix index (a hit never
 // covers the last prompt token), and for log-probabilities of the prompt, which are collected once.
 // With nothing to wait for it starts in the same step.
@@ -84,6 +124,7 @@ absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request
                      "the deadline passed before the request came");
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckQueue(state, *request));
+  LOCKSTEP_RETURN_IF_ERROR(CheckDeadline(state, *request, now));
 
   LiveRequest& live = state.population.Add(std::move(request));
   SetGate(live, limits);

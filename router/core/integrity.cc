@@ -136,7 +136,13 @@ absl::Status Population::CheckIntegrity() const {
                     num_waiting_tokens, num_waiting_requests_, num_waiting_tokens_);
   }
   if (num_deadlines != deadlines_.size()) return Internal("a deadline is missing or left over");
-  return absl::OkStatus();
+  if (tenants_.num_live_requests() != requests_.size() ||
+      tenants_.num_running() != running_.size()) {
+    return Internal("{} requests live and {} sequences run, the tenants have {} and {}",
+                    requests_.size(), running_.size(), tenants_.num_live_requests(),
+                    tenants_.num_running());
+  }
+  return tenants_.CheckIntegrity();
 }
 
 absl::Status CheckSchedulerIntegrity(const SchedulerState& state) {

@@ -109,7 +109,8 @@ uint64_t Placement::CostOf(const PlacementRequest& request, const ReplicaLoad& r
   const uint64_t to_compute = request.num_known_tokens - cached;
   const uint64_t room = uint64_t{replica.available_blocks} * replica.block_size_tokens;
   const uint64_t to_wait_for = to_compute > room ? to_compute - room : 0;
-  return LoadOf(replica) + to_compute + to_wait_for;
+  const auto weighted = static_cast<uint64_t>(kComputeWeight * static_cast<double>(to_compute));
+  return LoadOf(replica) + weighted + to_wait_for;
 }
 
 // The least loaded one is never above the mean, so somebody is always below the limit.

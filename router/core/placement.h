@@ -46,16 +46,22 @@ struct ReplicaLoad {
 struct PlacementRequest {
   RequestKey key = 0;
   uint32_t num_known_tokens = 0;  // prompt, and what has been generated elsewhere
-  bool suspect = false;           // two workers were lost over it
+  bool suspect = false;           // workers were lost over it: it runs alone
 };
 
 // Chooses the replica of a request. Prefix-aware: the least sum of what waits there, what runs
-// there, what would have to be computed, and what does not fit the free KV blocks, all in tokens; a
-// prefix thus wins over as much load as it saves work, within the bound on imbalance. All suspects
+// there, what would have to be computed (kComputeWeight), and what does not fit the free KV blocks,
+// all in tokens; a prefix thus wins over some more load than it saves work, within the bound on
+// imbalance. All suspects
 // go to one replica while it is eligible, so that they stop the fewest others. Pure: the same calls
 // give the same choices. Remembers the turn of round robin and the replica of suspects.
 class Placement {
  public:
+  // What has to be computed weighs more than what waits: it holds this request up just as long, but
+  // the fleet computes the same prefix twice, and its blocks push out what others hold. More than
+  // this trades too much balance for hits.
+  static constexpr double kComputeWeight = 1.5;
+
   explicit Placement(const PlacementConfig& config);
 
   // An index into `replicas`; nullopt when none is eligible.

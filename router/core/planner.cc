@@ -42,6 +42,30 @@ bool Planner::Before(const Sequence& a, const Sequence& b) const {
   return state_.policy->Before(a.view, b.view, now_);
 }
 
+bool Planner::FairBefore(const Sequence& a, const Sequence& b) const {
+  const double a_served = a.request->share->served;
+  const double b_served = b.request->share->served;
+  if (a.view.priority == b.view.priority && a_served != b_served) return a_served < b_served;
+  return Before(a, b);
+}
+
+Sequence* Planner::FirstInPolicyOrder(std::span<Sequence* const> sequences) const {
+  return *std::ranges::min_element(
+      sequences, [this](const Sequence* a, const Sequence* b) { return Before(*a, *b); });
+}
+
+Sequence* Planner::FairFirst(std::span<Sequence* const> sequences) const {
+  if (sequences.empty()) return nullptr;
+  Sequence* first = FirstInPolicyOrder(sequences);
+  if (population_.tenants().num_active() <= 1) return first;
+  for (Sequence* sequence : sequences) {
+    if (sequence->view.priority == first->view.priority && FairBefore(*sequence, *first)) {
+      first = sequence;
+    }
+  }
+  return first;
+}
+
 bool Planner::MayRun(const Sequence& sequence) const {
   return sequence.running()->planned_known < sequence.max_total_tokens;
 }
@@ -175,17 +199,14 @@ void Planner::PlanPrefills() {
   for (Sequence* sequence : population_.running()) {
     if (MayRun(*sequence) && !Decodes(*sequence)) chunked.push_back(sequence);
   }
-  std::ranges::sort(chunked,
-                    [this](const Sequence* a, const Sequence* b) { return Before(*a, *b); });
   uint32_t budget = PrefillBudget();
-  auto next = chunked.begin();
   while (budget > 0) {
-    Sequence* const rival = next == chunked.end() ? nullptr : *next;
+    Sequence* const rival = FairFirst(chunked);
     Sequence* sequence = StartNext(rival);
     if (sequence == nullptr) {
       if (rival == nullptr) return;
       sequence = rival;
-      ++next;
+      std::erase(chunked, rival);
     }
     const Residency& residency = *sequence->running();
     const uint32_t num_tokens =
@@ -193,6 +214,7 @@ void Planner::PlanPrefills() {
     AddRow(*sequence, num_tokens);
     budget -= num_tokens;
   }
+  record_.prefill_full = true;
 }
 
 void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {
@@ -220,9 +242,20 @@ void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {
     plan_.num_prefill_tokens += num_tokens;
   }
 
+  Charge(sequence, residency.planned_computed, num_tokens);
   residency.planned_computed += num_tokens + (samples ? max_kept - 1 : 0);
   residency.planned_known += max_kept;
   ++residency.rows_in_flight;
+}
+
+// Once per position of a prompt: neither what was cached nor what a restart computes again.
+void Planner::Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens) {
+  const LiveRequest& live = *sequence.request;
+  const uint32_t end = std::min(start + num_tokens, live.num_prompt_tokens());
+  if (end <= sequence.num_charged) return;
+  live.share->Charge(end - std::max(start, sequence.num_charged), TenantShare::kPromptWeight,
+                     live.request->tenant_weight);
+  sequence.num_charged = end;
 }
 
 StepPlan Planner::Commit() {

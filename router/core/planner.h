@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "router/core/scheduler_state.h"
@@ -14,7 +15,16 @@
 namespace lockstep::router {
 
 // Makes one step. Decodes come first; prefill chunks of running and of newly started sequences, in
-// the policy's order, fill what is left of the token budget. Lives for one call of NextStep.
+// the fair order, fill what is left of the token budget. Lives for one call of NextStep.
+//
+// The fair order: whoever is first in the policy's order says which priority is next, and of the
+// sequences of this priority those of the tenant that was served least go first (TenantShares), in
+// the policy's order among themselves. Nobody starves: others of its priority pass who is first in
+// the policy's order while their tenants were served less, which every pass changes, but there may
+// be ever new tenants: so every sixteenth start is its turn, and it stays first until then. The
+// last sixteenth of the slots is for tenants that run less than that: a tenant that sends little
+// would else wait for an end among those who fill them all. Who is preempted is decided by the
+// policy's order alone: it never changes, so the first in it always gets to its end.
 //
 // Blocks: a sequence starts with blocks for all its tokens or not at all, and grows by what the
 // bound of its next decode needs. When none is left, the running sequences are served in the
@@ -30,6 +40,12 @@ class Planner {
 
  private:
   bool Before(const Sequence& a, const Sequence& b) const;
+  // Of at least one.
+  Sequence* FirstInPolicyOrder(std::span<Sequence* const> sequences) const;
+  // The first in the fair order; null without any.
+  Sequence* FairFirst(std::span<Sequence* const> sequences) const;
+  // `a` goes before `b` in the fair order of the two alone.
+  bool FairBefore(const Sequence& a, const Sequence& b) const;
   // Another row may be planned: even if every step in flight keeps all that it may, it is not at
   // its end.
   bool MayRun(const Sequence& sequence) const;
@@ -55,11 +71,15 @@ class Planner {
   // Starts the first waiting sequence, if it goes before `rival` (unless null) and fits. Null if
   // not.
   Sequence* StartNext(const Sequence* rival);
+  // In the fair order, or when it is the policy's turn, of those that may start.
   Sequence* FirstWaiting() const;
+  // The slots that are left are kept for other tenants.
+  bool KeptFrom(const Sequence& sequence) const;
   bool StartIfFits(Sequence& sequence);
   void AddStarted(const Sequence& sequence, const Residency& residency);
 
   void AddRow(Sequence& sequence, uint32_t num_tokens);
+  void Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens);
   StepPlan Commit();
 
   SchedulerState& state_;

@@ -2,18 +2,29 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "router/core/planner.h"
 
 namespace lockstep::router {
+namespace {
+
+constexpr size_t kSlotsPerKept = 16;
+constexpr uint64_t kStartsPerTurn = 16;
+
+}  // namespace
 
 Sequence* Planner::FirstWaiting() const {
-  Sequence* first = nullptr;
+  std::vector<Sequence*> startable;
+  startable.reserve(population_.waiting().size());
   for (Sequence* sequence : population_.waiting()) {
-    if (!sequence->request->MayStart(*sequence)) continue;
-    if (first == nullptr || Before(*sequence, *first)) first = sequence;
+    if (sequence->request->MayStart(*sequence)) startable.push_back(sequence);
   }
-  return first;
+  if (startable.empty() || state_.num_starts % kStartsPerTurn != kStartsPerTurn - 1) {
+    return FairFirst(startable);
+  }
+  Sequence* const first = FirstInPolicyOrder(startable);
+  return KeptFrom(*first) ? FairFirst(startable) : first;
 }
 
 bool Planner::PlanSuspectAlone() {
@@ -53,13 +64,20 @@ bool Planner::PlanRunningSuspect() {
   return false;
 }
 
-// Strictly in the policy's order: nobody overtakes a sequence that does not fit yet, or it might
+bool Planner::KeptFrom(const Sequence& sequence) const {
+  const size_t num_kept = max_running_ / kSlotsPerKept;
+  return population_.tenants().several() &&
+         population_.running().size() + num_kept >= max_running_ &&
+         sequence.request->share->num_running >= num_kept;
+}
+
+// Strictly in the fair order: nobody overtakes a sequence that does not fit yet, or it might
 // never.
 Sequence* Planner::StartNext(const Sequence* rival) {
   if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;
   while (Sequence* first = FirstWaiting()) {
-    if (rival != nullptr && !Before(*first, *rival)) return nullptr;
-    if (std::holds_alternative<Draining>(first->state)) return nullptr;
+    if (rival != nullptr && !FairBefore(*first, *rival)) return nullptr;
+    if (std::holds_alternative<Draining>(first->state) || KeptFrom(*first)) return nullptr;
     const uint32_t num_blocks = lease_.kv.BlocksFor(first->num_tokens());
     if (num_blocks <= lease_.limits.num_blocks) {
       return !first->suspect() && StartIfFits(*first) ? first : nullptr;
@@ -113,6 +131,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
   if (!sequence.num_cached_tokens.has_value()) {
     sequence.num_cached_tokens = residency->num_computed;
   }
+  ++state_.num_starts;
   AddStarted(sequence, *residency);
   if (!live.gate_open && residency->num_computed >= live.gate_tokens) population_.OpenGate(live);
   population_.Start(sequence, std::move(residency));

@@ -11,6 +11,7 @@ LiveRequest& Population::Add(std::shared_ptr<const Request> request) {
   LOCKSTEP_CHECK(added, "request key {} is in use", key);
   LiveRequest& live = *entry->second;
   live.request = std::move(request);
+  live.share = &tenants_.Enter(live.request->tenant);
   live.num_live = live.request->num_samples;
   live.samples.resize(live.num_live);
   for (uint32_t i = 0; i < live.num_live; ++i) {
@@ -56,6 +57,8 @@ std::unique_ptr<LiveRequest> Population::Remove(RequestKey key) {
   --num_waiting_requests_;
   num_waiting_tokens_ -= live->num_prompt_tokens();
   live->waits = false;
+  tenants_.Leave(live->request->tenant);
+  live->share = nullptr;
   return live;
 }
 
@@ -64,6 +67,7 @@ LiveRequest& Population::Insert(std::unique_ptr<LiveRequest> request) {
   const auto [entry, added] = requests_.emplace(key, std::move(request));
   LOCKSTEP_CHECK(added, "request key {} is in use", key);
   LiveRequest& live = *entry->second;
+  live.share = &tenants_.Enter(live.request->tenant);
   for (Sequence& sequence : live.samples) {
     sequence.view.order = next_order_++;
     if (std::holds_alternative<Gated>(sequence.state)) {
@@ -77,6 +81,17 @@ LiveRequest& Population::Insert(std::unique_ptr<LiveRequest> request) {
   }
   UpdateQueue(live);
   return live;
+}
+
+uint64_t Population::num_prefill_tokens() const {
+  uint64_t num_tokens = 0;
+  for (const Sequence* sequence : running_) {
+    const uint32_t num_computed = sequence->running()->num_computed;
+    if (num_computed + 1 < sequence->num_tokens()) {
+      num_tokens += sequence->num_tokens() - num_computed;
+    }
+  }
+  return num_tokens;
 }
 
 void Population::UpdateQueue(LiveRequest& request) {
@@ -112,6 +127,7 @@ void Population::Start(Sequence& sequence, std::unique_ptr<Residency> residency)
   running_.push_back(&sequence);
   sequence.state = Running{std::move(residency)};
   ++sequence.request->num_resident;
+  ++sequence.request->share->num_running;
   UpdateQueue(*sequence.request);
 }
 
@@ -128,6 +144,7 @@ void Population::Suspend(Sequence& sequence, WorkerLease& lease) {
   std::erase(running_, &sequence);
   waiting_.push_back(&sequence);
   --sequence.request->num_resident;
+  --sequence.request->share->num_running;
   UpdateQueue(*sequence.request);
 }
 
@@ -145,6 +162,7 @@ void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
     lease->Retire(std::move(running->residency));
     std::erase(running_, &sequence);
     --request.num_resident;
+    --request.share->num_running;
   } else if (std::holds_alternative<Gated>(sequence.state)) {
     --num_gated_;
   } else {
@@ -183,6 +201,7 @@ void Population::ForgetEnded() {
   for (RequestKey key : ended_) {
     const auto found = requests_.find(key);
     deadlines_.erase({found->second->request->deadline, key});
+    tenants_.Leave(found->second->request->tenant);
     requests_.erase(found);
   }
   ended_.clear();
@@ -215,8 +234,8 @@ void Population::CountLoss(Sequence& sequence, const absl::Status& reason) {
   if (sequence.losses.count < kMaxLosses) return;
   const absl::Status error = Internal(
       "{} workers were lost while they ran this sequence after its {} computed tokens, the last "
-      "one while it ran nothing else: {}",
-      kMaxLosses, sequence.furthest_computed, reason.ToString());
+      "{} while they ran nothing else: {}",
+      kMaxLosses, sequence.furthest_computed, kMaxLoneLosses, reason.ToString());
   End(sequence, {.error = error}, nullptr);
 }
 

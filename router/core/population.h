@@ -13,6 +13,7 @@
 
 #include "router/core/scheduler.h"
 #include "router/core/sequence.h"
+#include "router/core/tenant_shares.h"
 #include "router/core/worker_lease.h"
 
 namespace lockstep::router {
@@ -51,8 +52,11 @@ class Population {
   uint32_t num_waiting_sequences() const {
     return static_cast<uint32_t>(waiting_.size()) + num_gated_;
   }
+  const TenantShares& tenants() const { return tenants_; }
   uint32_t num_waiting_requests() const { return num_waiting_requests_; }
   uint64_t num_waiting_tokens() const { return num_waiting_tokens_; }
+  // Known to running sequences and not computed yet; the one that a decode computes next is none.
+  uint64_t num_prefill_tokens() const;
 
   // The samples behind the first one may start.
   void OpenGate(LiveRequest& request);
@@ -85,6 +89,7 @@ class Population {
   void CountLoss(Sequence& sequence, const absl::Status& reason);
 
   std::map<RequestKey, std::unique_ptr<LiveRequest>> requests_;
+  TenantShares tenants_;  // outlives the requests' references
   std::vector<Sequence*> waiting_;
   std::vector<Sequence*> running_;
   std::set<std::pair<absl::Time, RequestKey>> deadlines_;  // finite ones

@@ -35,10 +35,11 @@ struct SamplingParams {
 // One client request, immutable after admission; shared by its n sequences.
 struct Request {
   RequestKey key = 0;
-  std::string id;          // the client's, or made by the router
-  std::string tenant;      // fairness id
-  std::string cache_salt;  // mixed into the root of the prefix chain
-  int32_t priority = 0;    // lower runs earlier
+  std::string id;            // the client's, or made by the router
+  std::string tenant;        // fairness id
+  double tenant_weight = 1;  // share when tenants compete; positive
+  std::string cache_salt;    // mixed into the root of the prefix chain
+  int32_t priority = 0;      // lower runs earlier
   absl::Time arrival;
   absl::Time deadline = absl::InfiniteFuture();
   std::vector<TokenId> prompt_tokens;  // at least one

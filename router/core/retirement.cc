@@ -39,6 +39,7 @@ absl::Status Retirement::Apply(StepOutcome outcome) {
 }
 
 void Retirement::ObserveTime(const StepRecord& step, absl::Duration compute) {
+  if (step.prefill_full) state_.prefill_speed.ObserveFull(step.num_prefill_tokens, compute);
   state_.budget.Observe({.num_prefill_tokens = step.num_prefill_tokens,
                          .num_decode_tokens = step.num_decode_tokens,
                          .decode_iterations = step.decode_iterations,
@@ -110,8 +111,11 @@ void Retirement::TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome) {
 
 void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
   sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+  const LiveRequest& live = *sequence.request;
+  live.share->Charge(outcome.tokens.size(), TenantShare::kOutputWeight,
+                     live.request->tenant_weight);
   sequence.view.num_known_tokens = sequence.num_tokens();
-  population_.Emit(TokensEvent{.request = sequence.request->request->key,
+  population_.Emit(TokensEvent{.request = live.request->key,
                                .sample_index = sequence.sample_index,
                                .tokens = std::move(outcome.tokens),
                                .logprobs = std::move(outcome.logprobs)});

@@ -155,6 +155,7 @@ absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, absl::Time now)
   DetachWorker(absl::AbortedError("another worker replaced it"), now);
   SchedulerState& state = impl_->state;
   state.lease = std::make_unique<WorkerLease>(limits, &state.prefix_changes);
+  state.prefill_speed = {};
   if (state.unserved_since == absl::InfinitePast()) state.unserved_since = absl::InfiniteFuture();
   for (const auto& [key, live] : state.population.requests()) FitToWorker(state, *live);
   state.population.ForgetEnded();
@@ -241,6 +242,7 @@ SchedulerStats Scheduler::Stats() const {
       .waiting_sequences = population.num_waiting_sequences(),
       .running_sequences = static_cast<uint32_t>(population.running().size()),
       .waiting_tokens = population.num_waiting_tokens(),
+      .prefill_tokens = population.num_prefill_tokens(),
       .preemptions = state.num_preemptions,
       .prefix_query_tokens = state.num_prefix_query_tokens,
       .prefix_hit_tokens = state.num_prefix_hit_tokens,

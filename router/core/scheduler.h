@@ -80,6 +80,7 @@ struct SchedulerStats {
   uint32_t waiting_requests = 0, waiting_sequences = 0, running_sequences = 0;
   uint32_t steps_in_flight = 0;
   uint64_t waiting_tokens = 0;
+  uint64_t prefill_tokens = 0;  // known tokens of running sequences, not computed yet
   uint32_t free_blocks = 0, used_blocks = 0, cached_blocks = 0, fenced_blocks = 0;
   uint32_t prefix_index_nodes = 0;
   uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
@@ -99,7 +100,8 @@ struct StrandedRequest {
   std::shared_ptr<const Request> request;
   std::span<const TokenId> known_tokens;  // of its first live sample; valid until the next change
   bool has_output = false;                // its bits must go on as they began
-  bool suspect = false;                   // it must run alone
+  bool suspect = false;                   // workers were lost over it: it must run alone
+  uint32_t max_cached_tokens = 0;         // of these, a cached prefix may save so many
 };
 
 // The whole policy of one replica as a pure state machine: no thread, socket, clock, lock or proto.
@@ -111,9 +113,11 @@ class Scheduler {
   ~Scheduler();
 
   // --- requests ---
-  // RESOURCE_EXHAUSTED when the queue is full, INVALID_ARGUMENT when it can never fit the queue or
-  // the worker (its prompt the KV cache, prompt and new tokens the context), DEADLINE_EXCEEDED when
-  // it comes too late. Without a worker requests are accepted and wait.
+  // RESOURCE_EXHAUSTED when the queue is full, or when the prompts that surely go before it would
+  // take until after its deadline even at twice the speed that was measured; INVALID_ARGUMENT when
+  // it can never fit the queue or the worker (its prompt the KV cache, prompt and new tokens the
+  // context), DEADLINE_EXCEEDED when it comes too late. Without a worker requests are accepted and
+  // wait.
   absl::Status Submit(std::shared_ptr<const Request> request, absl::Time now);
   // Ends all of a request's sequences as aborted; unknown keys are ignored.
   void Cancel(RequestKey request, absl::Time now);
@@ -150,7 +154,8 @@ class Scheduler {
   // --- other schedulers ---
   std::vector<StrandedRequest> Stranded() const;
   // Gives a stranded request away, with all its tokens, and with what its sequences have lost
-  // workers over. Its events must have been taken. How long it has waited for a worker counts on.
+  // workers over; what this one's workers refused says nothing of others. Its events must have been
+  // taken. How long it has waited for a worker counts on.
   SuspendedRequest Release(RequestKey request);
   // Takes such a request on, whatever the queue's bounds: it was let in before. It fails when the
   // worker is too small for it, as in AttachWorker.

@@ -9,6 +9,7 @@
 
 #include "router/core/policy.h"
 #include "router/core/population.h"
+#include "router/core/prefill_speed.h"
 #include "router/core/prefix_changes.h"
 #include "router/core/scheduler.h"
 #include "router/core/step_budget.h"
@@ -30,10 +31,12 @@ struct SchedulerState {
   PrefixChanges prefix_changes;        // not yet told; outlives the lease
   std::unique_ptr<WorkerLease> lease;  // null without a worker
   StepBudget budget;
+  PrefillSpeed prefill_speed;  // of the lease
   // Since the first loss, or drain, after which no lease has got anything further. Infinite future:
   // there is none. Infinite past: there was no worker yet.
   absl::Time unserved_since = absl::InfinitePast();
 
+  uint64_t num_starts = 0;
   uint64_t num_preemptions = 0;
   uint64_t num_rollbacks = 0;
   uint64_t num_refused_steps = 0;

@@ -14,6 +14,7 @@
 #include "router/core/policy.h"
 #include "router/core/request.h"
 #include "router/core/step.h"
+#include "router/core/tenant_shares.h"
 
 namespace lockstep::router {
 
@@ -53,10 +54,14 @@ struct LiveRequest;
 
 // A sequence whose steps are refused so often before it gets any further will be refused for ever,
 // and one that was in flight when so many workers were lost will take the next one along as well.
-// On its last try it runs alone, with nothing else in flight, until it does get further: so it
-// cannot take batch mates with it, nor they it.
+// On its last tries it runs alone, with nothing else in flight, until it does get further: so it
+// cannot take batch mates with it, nor they it. A refusal says whose fault it is, a loss does not:
+// where many workers fail, one is lost over a sequence that is alone by accident, but hardly two in
+// a row.
 inline constexpr uint32_t kMaxRefusals = 3;
-inline constexpr uint32_t kMaxLosses = 3;
+inline constexpr uint32_t kMaxLoneRefusals = 1;  // of these, when it runs alone
+inline constexpr uint32_t kMaxLosses = 4;
+inline constexpr uint32_t kMaxLoneLosses = 2;
 
 // One sample of a request.
 struct Sequence {
@@ -70,6 +75,7 @@ struct Sequence {
   // Leading positions that were ever computed, on whichever lease. Only what is beyond is progress:
   // what a restart computes again is not.
   uint32_t furthest_computed = 0;
+  uint32_t num_charged = 0;  // leading prompt positions that count in its tenant's share
   struct Losses {
     uint32_t count = 0;              // workers lost with a row of it in flight, and
     uint32_t furthest_computed = 0;  // how far it had got at the last of them
@@ -84,8 +90,9 @@ struct Sequence {
   uint32_t num_losses() const {
     return furthest_computed > losses.furthest_computed ? 0 : losses.count;
   }
+  bool was_lost_over() const { return num_losses() + kMaxLoneLosses >= kMaxLosses; }
   bool suspect() const {
-    return num_refusals + 1 >= kMaxRefusals || num_losses() + 1 >= kMaxLosses;
+    return num_refusals + kMaxLoneRefusals >= kMaxRefusals || was_lost_over();
   }
   bool live() const { return !std::holds_alternative<Ended>(state); }
   Residency* running() const {
@@ -97,6 +104,7 @@ struct Sequence {
 // A request with at least one live sequence. Its address is stable.
 struct LiveRequest {
   std::shared_ptr<const Request> request;
+  TenantShare* share = nullptr;   // of its tenant; null between two populations
   std::vector<Sequence> samples;  // by sample index; never resized
   uint32_t num_live = 0;
   uint32_t num_resident = 0;  // running ones

@@ -28,6 +28,7 @@ struct StepRecord {
   uint32_t decode_iterations = 1;
   uint32_t num_prefill_tokens = 0;
   uint32_t num_decode_tokens = 0;
+  bool prefill_full = false;  // it took as much of the prompts as it could
   bool doomed = false;  // an earlier step was refused: this one will be as well
 };
 

@@ -1,6 +1,10 @@
 #include "router/engine/engine.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "common/status.h"
@@ -26,6 +30,7 @@ SchedulerStats Sum(const SchedulerStats& a, const SchedulerStats& b) {
           .running_sequences = a.running_sequences + b.running_sequences,
           .steps_in_flight = a.steps_in_flight + b.steps_in_flight,
           .waiting_tokens = a.waiting_tokens + b.waiting_tokens,
+          .prefill_tokens = a.prefill_tokens + b.prefill_tokens,
           .free_blocks = a.free_blocks + b.free_blocks,
           .used_blocks = a.used_blocks + b.used_blocks,
           .cached_blocks = a.cached_blocks + b.cached_blocks,
@@ -48,25 +53,19 @@ absl::Status EngineConfig::Validate() const {
   violations.Merge(placement.Validate());
   violations.Require(max_pending_output_bytes >= 4096,
                      "max_pending_output_bytes: must be at least 4096");
+  violations.Require(max_replicas >= 1 && max_replicas <= 4096, "max_replicas: must be 1 to 4096");
   return violations.ToStatus();
 }
 
 Engine::Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Clock* clock,
                RouterMetrics* metrics, std::function<void()> on_readiness_change)
     : config_(std::move(config)),
+      clock_(*clock),
       metrics_(*metrics),
       on_readiness_change_(std::move(on_readiness_change)),
       admission_(Admission::Make(config_.admission)),
-      fleet_(config_.placement, static_cast<uint32_t>(replicas.size())) {
-  for (uint32_t i = 0; i < replicas.size(); ++i) {
-    replicas_.push_back(std::make_unique<ReplicaLoop>(
-        config_.replica, std::move(replicas[i]),
-        ReplicaLoop::Surroundings{.clock = clock,
-                                  .metrics = metrics,
-                                  .fleet = &fleet_,
-                                  .index = i,
-                                  .on_worker_change = on_readiness_change_}));
-  }
+      fleet_(config_.placement, static_cast<uint32_t>(replicas.size()), config_.max_replicas) {
+  for (uint32_t i = 0; i < replicas.size(); ++i) AddReplica(i, std::move(replicas[i]));
 }
 
 Engine::~Engine() {
@@ -74,6 +73,81 @@ Engine::~Engine() {
   fleet_.Close();
   CancelAll();
 }
+
+// --- who is there ---
+
+void Engine::AddReplica(uint32_t seat, ReplicaParts parts) {
+  auto loop = std::make_unique<ReplicaLoop>(
+      config_.replica, std::move(parts),
+      ReplicaLoop::Surroundings{.clock = &clock_,
+                                .metrics = &metrics_,
+                                .fleet = &fleet_,
+                                .index = seat,
+                                .on_worker_change = on_readiness_change_});
+  MutexLock lock(replicas_mutex_);
+  replicas_[seat] = std::move(loop);
+}
+
+void Engine::RemoveGone() {
+  std::vector<std::pair<uint32_t, std::unique_ptr<ReplicaLoop>>> gone;
+  {
+    MutexLock lock(replicas_mutex_);
+    for (auto& [seat, loop] : replicas_) {
+      if (loop->gone()) gone.emplace_back(seat, std::move(loop));
+    }
+    for (const auto& [seat, loop] : gone) replicas_.erase(seat);
+  }
+  for (auto& [seat, loop] : gone) {
+    const std::string worker = loop->worker();
+    loop.reset();
+    metrics_.RemoveWorker(worker);
+    fleet_.LeaveSeat(seat);
+    retiring_.erase(seat);
+    spdlog::info("worker {} is gone", worker);
+  }
+}
+
+size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakeParts& make) {
+  if (draining()) return 0;
+  RemoveGone();
+  std::map<std::string, uint32_t> seats;  // of those that are there, the leaving ones included
+  {
+    MutexLock lock(replicas_mutex_);
+    for (const auto& [seat, loop] : replicas_) seats.emplace(loop->worker(), seat);
+  }
+  // First those that come: they take over from those that leave.
+  size_t num_left_out = 0;
+  for (const std::string& worker : std::set(workers.begin(), workers.end())) {
+    if (const auto found = seats.find(worker); found != seats.end()) {
+      num_left_out += retiring_.contains(found->second);
+      continue;
+    }
+    const std::optional<uint32_t> seat = fleet_.TakeSeat();
+    if (!seat.has_value()) {
+      ++num_left_out;
+      continue;
+    }
+    spdlog::info("worker {} comes", worker);
+    AddReplica(*seat, make(worker, *seat));
+  }
+  if (!AnyReady(workers)) return num_left_out;
+  for (const auto& [worker, seat] : seats) {
+    if (std::ranges::count(workers, worker) > 0 || !retiring_.insert(seat).second) continue;
+    spdlog::info("worker {} leaves", worker);
+    fleet_.Retire(seat);
+  }
+  return num_left_out;
+}
+
+bool Engine::AnyReady(const std::vector<std::string>& workers) const {
+  MutexLock lock(replicas_mutex_);
+  return std::ranges::any_of(replicas_, [&workers](const auto& entry) {
+    return entry.second->worker_state() == WorkerState::kReady &&
+           std::ranges::count(workers, entry.second->worker()) > 0;
+  });
+}
+
+// --- requests ---
 
 absl::StatusOr<std::shared_ptr<Admission::Ticket>> Engine::Admit(uint64_t estimated_prompt_tokens) {
   const auto reject = [this](Rejection reason) {
@@ -118,14 +192,17 @@ void Engine::StartDrain() {
 }
 
 bool Engine::ready() const {
-  return !draining() && std::ranges::any_of(replicas_, [](const auto& replica) {
-    return IsAttached(replica->worker_state());
-  });
+  if (draining()) return false;
+  MutexLock lock(replicas_mutex_);
+  return std::ranges::any_of(
+      replicas_, [](const auto& entry) { return IsAttached(entry.second->worker_state()); });
 }
 
 absl::Status Engine::CheckWorkers() const {
+  MutexLock lock(replicas_mutex_);
+  if (replicas_.empty()) return Unavailable("there are no workers");
   absl::Status first;
-  for (const auto& replica : replicas_) {
+  for (const auto& [seat, replica] : replicas_) {
     absl::Status status = replica->CheckWorker();
     if (status.ok()) return status;
     if (first.ok()) first = std::move(status);
@@ -135,19 +212,41 @@ absl::Status Engine::CheckWorkers() const {
                      Message(first));
 }
 
+std::vector<ReplicaStatus> Engine::replica_statuses() const {
+  MutexLock lock(replicas_mutex_);
+  std::vector<ReplicaStatus> all;
+  for (const auto& [seat, replica] : replicas_) all.push_back(replica->status());
+  return all;
+}
+
 ReplicaStatus Engine::replica_status() const {
-  ReplicaStatus all = replica_status(0);
-  const auto rank = [](const ReplicaStatus& status) {
-    return std::pair(WorkerRank(status.worker_state), status.description.max_context_tokens());
-  };
-  for (size_t i = 1; i < replicas_.size(); ++i) {
-    ReplicaStatus one = replica_status(i);
-    const SchedulerStats stats = Sum(all.scheduler, one.scheduler);
-    const uint32_t live_requests = all.live_requests + one.live_requests;
-    if (rank(one) > rank(all)) all = std::move(one);
-    all.scheduler = stats;
-    all.live_requests = live_requests;
+  ReplicaStatus all;
+  worker::v1::DescribeResponse largest;
+  // Whom requests are measured by: one that has a worker, or is about to have one again, comes
+  // before one that had one, and that before one that never had.
+  std::pair<int, uint32_t> largest_rank(-1, 0);
+  int best = -1;
+  MutexLock lock(replicas_mutex_);
+  for (const auto& [seat, replica] : replicas_) {
+    ReplicaStatus one = replica->status();
+    const bool described = one.description.incarnation() != 0;
+    const std::pair rank(described ? 1 + replica->CheckWorker().ok() : 0,
+                         one.description.max_context_tokens());
+    if (rank > largest_rank) {
+      largest_rank = rank;
+      largest = std::move(one.description);
+    }
+    one.scheduler = Sum(all.scheduler, one.scheduler);
+    one.live_requests += all.live_requests;
+    if (WorkerRank(one.worker_state) > best) {
+      best = WorkerRank(one.worker_state);
+      all = std::move(one);
+    } else {
+      all.scheduler = one.scheduler;
+      all.live_requests = one.live_requests;
+    }
   }
+  all.description = std::move(largest);
   return all;
 }
 

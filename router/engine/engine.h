@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "common/clock.h"
@@ -20,6 +23,7 @@ struct EngineConfig {
   ReplicaConfig replica;
   PlacementConfig placement;
   size_t max_pending_output_bytes = 1 << 20;  // of one request whose client lags
+  uint32_t max_replicas = 1024;               // at a time
 
   absl::Status Validate() const;  // every violation at once
 };
@@ -28,12 +32,20 @@ struct EngineConfig {
 // drains. All methods may be called from any thread and never block, WaitUntilDrained excepted.
 class Engine {
  public:
-  // At least one replica. `clock` and `metrics` must outlive the object; `on_readiness_change` must
-  // not block.
+  // `clock` and `metrics` must outlive the object; `on_readiness_change` must not block.
   Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Clock* clock,
          RouterMetrics* metrics, std::function<void()> on_readiness_change);
   // Requests that are still live end with UNAVAILABLE.
   ~Engine();
+
+  // Makes what a replica of this worker consists of; `index` names its threads.
+  using MakeParts = std::function<ReplicaParts(const std::string& worker, uint32_t index)>;
+  // Which workers there are from now on. New ones get a replica; those that are not named any more
+  // get no new work, what runs on them ends, and the rest moves on; but not before a worker that is
+  // named is ready. A worker that is named again
+  // while it still leaves is taken at a later call, as are those that there is no seat for; returns
+  // the number of those. Does nothing while draining. One thread at a time.
+  size_t SetWorkers(const std::vector<std::string>& workers, const MakeParts& make);
 
   // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit,
   // INVALID_ARGUMENT when it can never be below; all before any work on the request. The ticket is
@@ -61,24 +73,34 @@ class Engine {
 
   // A new request would be taken on: it has a worker, or waits behind one that drains for the next.
   bool ready() const;
-  ReplicaStatus replica_status(size_t replica) const { return replicas_.at(replica)->status(); }
-  // All replicas as if they were one: the state and the description of the one that is best off (of
-  // several, that of the longest context), and the sums of the counts.
+  // Of each that is there, those that leave included.
+  std::vector<ReplicaStatus> replica_statuses() const;
+  // All replicas as if they were one: the state of the one that is best off, the description of the
+  // one with the longest context of those that have a worker or may soon have one again, and the
+  // sums of the counts.
   ReplicaStatus replica_status() const;
   Admission::Counts admission_counts() const { return admission_->counts(); }
 
  private:
+  void AddReplica(uint32_t seat, ReplicaParts parts);
+  // Ends the loops of those that are gone.
+  void RemoveGone();
+  bool AnyReady(const std::vector<std::string>& workers) const;
   // OK when some replica has a worker for a new request, or may soon have one.
   absl::Status CheckWorkers() const;
 
   const EngineConfig config_;
+  const Clock& clock_;
   RouterMetrics& metrics_;
   const std::function<void()> on_readiness_change_;
   const std::shared_ptr<Admission> admission_;
   std::atomic<RequestKey> next_key_ = 1;
   std::atomic<bool> draining_ = false;
   Fleet fleet_;
-  std::vector<std::unique_ptr<ReplicaLoop>> replicas_;
+  mutable Mutex replicas_mutex_;
+  // By seat. Loops start and end without the lock: they call back.
+  std::map<uint32_t, std::unique_ptr<ReplicaLoop>> replicas_ ABSL_GUARDED_BY(replicas_mutex_);
+  std::set<uint32_t> retiring_;  // seats; of the thread that calls SetWorkers
 };
 
 }  // namespace lockstep::router

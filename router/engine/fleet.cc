@@ -6,35 +6,79 @@
 #include "common/check.h"
 
 namespace lockstep::router {
-namespace {
 
-bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits) {
-  const uint64_t num_prompt_tokens = query.request->prompt_tokens.size();
-  const uint64_t total = num_prompt_tokens + query.request->sampling.max_new_tokens;
-  const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
-  return total <= limits.max_context_tokens &&
-         std::max<uint64_t>(num_prompt_tokens, query.known_tokens.size()) <= pool_tokens;
+Fleet::Fleet(const PlacementConfig& placement, uint32_t num_replicas, uint32_t max_replicas)
+    : config_(placement),
+      size_(num_replicas),
+      directory_(std::max(num_replicas, max_replicas)),
+      placement_(placement) {
+  const uint32_t num_seats = std::max(num_replicas, max_replicas);
+  LOCKSTEP_CHECK(num_seats > 0, "a fleet needs a seat");
+  for (uint32_t i = 0; i < num_seats; ++i) {
+    seats_.push_back(std::make_unique<Seat>());
+    if (i < num_replicas) seats_.back()->occupancy = Occupancy::kTaken;
+  }
 }
 
-}  // namespace
+// --- who is there ---
 
-Fleet::Fleet(const PlacementConfig& placement, uint32_t num_replicas)
-    : config_(placement), directory_(num_replicas), placement_(placement) {
-  LOCKSTEP_CHECK(num_replicas > 0, "a fleet needs a replica");
-  for (uint32_t i = 0; i < num_replicas; ++i) seats_.push_back(std::make_unique<Seat>());
+std::optional<uint32_t> Fleet::TakeSeat() {
+  MutexLock routes_lock(routes_mutex_);
+  for (uint32_t i = 0; i < seats_.size(); ++i) {
+    Seat& seat = *seats_[i];
+    if (seat.occupancy.load() != Occupancy::kVacant) continue;
+    seat.inbox.Clear();
+    seat.openness.store(Openness::kClosed);
+    seat.closed_order.store(0);
+    seat.num_underway.store(0);
+    seat.underway_tokens.store(0);
+    SetLoad(i, {});
+    {
+      MutexLock lock(seat.mutex);
+      seat.lease.reset();
+    }
+    seat.occupancy.store(Occupancy::kTaken);
+    size_.store(std::max(size_.load(), i + 1));
+    return i;
+  }
+  return std::nullopt;
+}
+
+void Fleet::Retire(uint32_t replica) {
+  MutexLock lock(routes_mutex_);
+  seats_[replica]->occupancy.store(Occupancy::kRetiring);
+  seats_[replica]->inbox.Retire();
+}
+
+void Fleet::LeaveSeat(uint32_t replica) {
+  MutexLock lock(routes_mutex_);
+  seats_[replica]->occupancy.store(Occupancy::kVacant);
 }
 
 // --- any thread ---
 
 void Fleet::Submit(Submission submission) {
+  const PlacementQuery query = PlacementQuery::ForNew(*submission.request);
+  for (;;) {
+    std::optional<uint32_t> to = Find(query, std::nullopt);
+    if (!to.has_value()) to = FindRoomForNew(query);
+    if (!to.has_value()) break;
+    if (TryPost(*to, submission)) return;
+    // It left in between.
+  }
+  submission.ticket->StopWaiting();
+  submission.outbox->End(absl::UnavailableError("there are no workers"));
+  submission.outbox->Notify();
+}
+
+bool Fleet::TryPost(uint32_t replica, Submission& submission) {
   const Request& request = *submission.request;
-  const PlacementQuery query = {.request = &request, .known_tokens = request.prompt_tokens};
-  const std::optional<uint32_t> found = Find(query, std::nullopt);
-  const uint32_t to = found.has_value() ? *found : FindWaitingRoom();
-  NoteUnderway(to, request.prompt_tokens.size());
   MutexLock lock(routes_mutex_);
-  routes_[request.key] = to;
-  seats_[to]->inbox.Submit(std::move(submission));
+  if (seats_[replica]->occupancy.load() != Occupancy::kTaken) return false;
+  NoteUnderway(replica, request.prompt_tokens.size());
+  routes_[request.key] = replica;
+  seats_[replica]->inbox.Submit(std::move(submission));
+  return true;
 }
 
 template <typename Post>
@@ -71,11 +115,11 @@ void Fleet::SetOpenness(uint32_t replica, Openness openness) {
   if (openness == Openness::kClosed && before != openness) {
     changed.closed_order.store(num_closings_.fetch_add(1) + 1);
   }
-  if (openness != Openness::kOpen || before == Openness::kOpen) return;
+  if (openness < Openness::kTrial || before >= Openness::kTrial) return;
   // One that closed and looked for an open one did so before this one opened, and is woken here, or
   // after, and found it.
-  for (const std::unique_ptr<Seat>& seat : seats_) {
-    if (seat->openness.load() != Openness::kOpen) seat->inbox.Wake();
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (seats_[i]->openness.load() < Openness::kTrial) seats_[i]->inbox.Wake();
   }
 }
 
@@ -98,21 +142,15 @@ void Fleet::NoteTaken(uint32_t replica, uint32_t num_requests, uint64_t num_toke
   seats_[replica]->underway_tokens.fetch_sub(num_tokens);
 }
 
-bool Fleet::AnyOtherOpen(uint32_t replica) const {
-  for (uint32_t i = 0; i < size(); ++i) {
-    if (i != replica && seats_[i]->openness.load() == Openness::kOpen) return true;
-  }
-  return false;
-}
-
-std::optional<uint32_t> Fleet::FindOther(uint32_t replica, const PlacementQuery& query) {
-  return Find(query, replica);
+bool Fleet::TakeRetry(absl::Time now) {
+  MutexLock lock(placement_mutex_);
+  return retries_.Take(now, size());
 }
 
 bool Fleet::HandOver(uint32_t to, Handover& handover) {
   const Request& request = *handover.delivery.submission.request;
   MutexLock lock(routes_mutex_);
-  if (closed_) return false;
+  if (closed_ || seats_[to]->occupancy.load() != Occupancy::kTaken) return false;
   NoteUnderway(to, request.prompt_tokens.size());
   routes_[request.key] = to;
   seats_[to]->inbox.HandOver(std::move(handover));
@@ -122,76 +160,6 @@ bool Fleet::HandOver(uint32_t to, Handover& handover) {
 void Fleet::Forget(RequestKey request) {
   MutexLock lock(routes_mutex_);
   routes_.erase(request);
-}
-
-// --- placement ---
-
-std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<uint32_t> except) {
-  std::vector<ReplicaLoad> replicas(size());
-  uint32_t num_eligible = 0;
-  for (uint32_t i = 0; i < size(); ++i) {
-    Seat& seat = *seats_[i];
-    if (i == except || seat.openness.load() != Openness::kOpen) continue;
-    Lease lease;
-    {
-      MutexLock lock(seat.mutex);
-      lease = seat.lease;
-    }
-    if (query.bits.has_value() && *query.bits != lease.bits) continue;
-    const auto relaxed = [](const auto& value) { return value.load(std::memory_order_relaxed); };
-    const bool fits = FitsWorker(query, lease.limits);
-    if (fits) ++num_eligible;
-    replicas[i] = {.eligible = fits,
-                   .queued_tokens = relaxed(seat.queued_tokens) + relaxed(seat.underway_tokens),
-                   .num_sequences = relaxed(seat.num_sequences) + relaxed(seat.num_underway),
-                   .available_blocks = relaxed(seat.available_blocks),
-                   .free_blocks = relaxed(seat.free_blocks),
-                   .block_size_tokens = lease.limits.block_size_tokens};
-  }
-  if (num_eligible > 1) FillCachedTokens(query, replicas);
-  const PlacementRequest request = {
-      .key = query.request->key,
-      .num_known_tokens = static_cast<uint32_t>(query.known_tokens.size()),
-      .suspect = query.suspect};
-  MutexLock lock(placement_mutex_);
-  return placement_.Choose(request, replicas);
-}
-
-// Where new requests wait for a worker, or are told why they cannot be served: where they do not
-// fit; else where a worker drains; else where one was lost last.
-uint32_t Fleet::FindWaitingRoom() const {
-  const auto rank = [this](uint32_t replica) {
-    const Seat& seat = *seats_[replica];
-    return std::pair(seat.openness.load(), seat.closed_order.load());
-  };
-  uint32_t room = 0;
-  for (uint32_t i = 1; i < size(); ++i) {
-    if (rank(i) > rank(room)) room = i;
-  }
-  return room;
-}
-
-// Once per size of block: prefixes of one are none of another.
-void Fleet::FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const {
-  if (config_.policy != PlacementPolicy::kPrefixAware || query.request->bypass_prefix_cache ||
-      query.known_tokens.empty()) {
-    return;
-  }
-  std::vector<uint32_t> cached(replicas.size());
-  std::vector<uint32_t> block_sizes;
-  for (const ReplicaLoad& replica : replicas) {
-    if (replica.eligible && !std::ranges::count(block_sizes, replica.block_size_tokens)) {
-      block_sizes.push_back(replica.block_size_tokens);
-    }
-  }
-  for (const uint32_t block_size : block_sizes) {
-    // The last known token is always computed.
-    directory_.Match(query.request->cache_salt, block_size,
-                     query.known_tokens.first(query.known_tokens.size() - 1), cached);
-    for (size_t i = 0; i < replicas.size(); ++i) {
-      if (replicas[i].block_size_tokens == block_size) replicas[i].cached_tokens = cached[i];
-    }
-  }
 }
 
 }  // namespace lockstep::router

@@ -14,6 +14,7 @@ void Inbox::Post(Add add) {
     awake_ = true;
   }
   posted_.NotifyOne();
+  if (on_post_ != nullptr) on_post_();
 }
 
 void Inbox::HandOver(Handover handover) {
@@ -36,6 +37,10 @@ void Inbox::CancelAll() {
   Post([](InboxBatch& batch) { batch.cancel_all = true; });
 }
 
+void Inbox::Retire() {
+  Post([](InboxBatch& batch) { batch.retire = true; });
+}
+
 void Inbox::OnLinkEvent(LinkEvent event) {
   Post([&](InboxBatch& batch) { batch.link_events.push_back(std::move(event)); });
 }
@@ -56,6 +61,12 @@ InboxBatch Inbox::Wait(absl::Duration timeout) {
   }
   awake_ = false;
   return std::exchange(batch_, {});
+}
+
+void Inbox::Clear() {
+  MutexLock lock(mutex_);
+  awake_ = false;
+  batch_ = {};
 }
 
 }  // namespace lockstep::router

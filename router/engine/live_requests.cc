@@ -61,6 +61,7 @@ Delivery LiveRequests::Release(RequestKey key) {
   LOCKSTEP_CHECK(found != live_.end(), "request {} is not here", key);
   Delivery delivery = std::move(found->second);
   live_.erase(found);
+  if (std::erase(touched_, delivery.submission.outbox) > 0) delivery.submission.outbox->Notify();
   return delivery;
 }
 

@@ -26,7 +26,8 @@ class LiveRequests {
 
   void Add(Submission submission);
   // A request that another replica began to serve, and one that goes on elsewhere (it must be
-  // there).
+  // there). The reader has been told of everything by then: whoever goes on with it tells the
+  // rest.
   void Adopt(Delivery delivery);
   Delivery Release(RequestKey key);
   // A request that the scheduler never got.

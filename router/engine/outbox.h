@@ -46,11 +46,12 @@ struct RequestOutput {
 // Take merged into one output, so the loop never waits for it; when more than `max_pending_bytes`
 // have merged, the outbox refuses more and the loop ends the request. The prompt's
 // log-probabilities do not count: they come once, at whatever size validation let through. One
-// writer (the loop thread), one reader at a time.
+// writer at a time (the loop of the replica that has the request; when it hands the request over,
+// it has told the reader of all that it wrote), one reader at a time.
 class Outbox {
  public:
-  // `on_ready` is called on the loop thread after news came that no Take has fetched yet; it must
-  // not block.
+  // `on_ready` is called on the writer's thread after news came that no Take has fetched yet; it
+  // must not block.
   Outbox(size_t max_pending_bytes, std::function<void()> on_ready);
 
   // --- the loop; nothing after End ---

@@ -14,11 +14,10 @@ constexpr size_t kMaxChangesAtOnce =
 
 }  // namespace
 
-PrefixDirectory::PrefixDirectory(uint32_t num_replicas)
-    : num_replicas_(num_replicas), num_words_((num_replicas + kBitsPerWord - 1) / kBitsPerWord) {}
+PrefixDirectory::PrefixDirectory(uint32_t max_replicas) : max_replicas_(max_replicas) {}
 
 bool PrefixDirectory::TryTell(uint32_t replica, PrefixChanges& changes) {
-  LOCKSTEP_CHECK(replica < num_replicas_, "replica {} of {}", replica, num_replicas_);
+  LOCKSTEP_CHECK(replica < max_replicas_, "replica {} of {}", replica, max_replicas_);
   if (changes.empty()) return true;
   if (!mutex_.try_lock()) return false;
   // `changes.Take` calls back under the lock, which the analysis of locks does not see.
@@ -33,12 +32,13 @@ void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
   const size_t word = replica / kBitsPerWord;
   const uint64_t bit = uint64_t{1} << (replica % kBitsPerWord);
   if (learned) {
-    ReplicaSet& holders = holders_.try_emplace(prefix, num_words_, 0).first->second;
+    ReplicaSet& holders = holders_[prefix];
+    if (holders.size() <= word) holders.resize(word + 1, 0);
     holders[word] |= bit;
     return;
   }
   const auto found = holders_.find(prefix);
-  if (found == holders_.end()) return;
+  if (found == holders_.end() || found->second.size() <= word) return;
   found->second[word] &= ~bit;
   if (std::ranges::count(found->second, 0u) == std::ssize(found->second)) holders_.erase(found);
 }
@@ -46,9 +46,9 @@ void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
 void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
                             std::span<const TokenId> tokens,
                             std::span<uint32_t> num_cached_tokens) const {
-  LOCKSTEP_CHECK(num_cached_tokens.size() == num_replicas_ && block_size_tokens > 0,
+  LOCKSTEP_CHECK(num_cached_tokens.size() <= max_replicas_ && block_size_tokens > 0,
                  "{} lengths for {} replicas, blocks of {}", num_cached_tokens.size(),
-                 num_replicas_, block_size_tokens);
+                 max_replicas_, block_size_tokens);
   std::ranges::fill(num_cached_tokens, 0);
   // Hashed before anybody is kept waiting.
   std::vector<uint64_t> prefixes;
@@ -60,17 +60,19 @@ void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
   }
 
   // Replicas that held all prefixes so far; a length is known when its replica leaves the set.
-  const ReplicaSet none(num_words_, 0);
-  ReplicaSet holding(num_words_, ~uint64_t{0});
+  const size_t num_words = (num_cached_tokens.size() + kBitsPerWord - 1) / kBitsPerWord;
+  const ReplicaSet none;
+  ReplicaSet holding(num_words, ~uint64_t{0});
   const auto keep = [&](const ReplicaSet& holders, size_t num_blocks) {
     uint64_t any = 0;
-    for (size_t word = 0; word < num_words_; ++word) {
-      for (uint64_t left = holding[word] & ~holders[word]; left != 0; left &= left - 1) {
+    for (size_t word = 0; word < num_words; ++word) {
+      const uint64_t held = word < holders.size() ? holders[word] : 0;
+      for (uint64_t left = holding[word] & ~held; left != 0; left &= left - 1) {
         const size_t replica = word * kBitsPerWord + std::countr_zero(left);
-        if (replica >= num_replicas_) break;
+        if (replica >= num_cached_tokens.size()) break;
         num_cached_tokens[replica] = static_cast<uint32_t>(num_blocks * block_size_tokens);
       }
-      any |= holding[word] &= holders[word];
+      any |= holding[word] &= held;
     }
     return any != 0;
   };

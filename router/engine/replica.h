@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "router/core/scheduler.h"
+#include "router/engine/circuit_breaker.h"
 #include "router/engine/fleet.h"
 #include "router/engine/inbox.h"
 #include "router/engine/live_requests.h"
@@ -39,13 +40,15 @@ struct ReplicaStatus {
   worker::v1::DescribeResponse description;                    // of the worker attached now or last
   SchedulerStats scheduler;
   uint32_t live_requests = 0;
+  bool gone = false;  // it was retired, and holds nothing any more
 };
 
 // All that a replica's loop does, without the thread: applies what came in, sends steps to the
 // worker, and writes outputs to the requests' outboxes. Owns the scheduler and the record of steps
 // in flight. Knows nothing of connections: a lease is an epoch that comes and goes. Requests that
-// lost their worker go to another replica that can go on with them, or wait here for one. Process
-// and NextWakeup belong to one thread; status() may be called from any.
+// lost their worker go to another replica that can go on with them, or wait here for one. A replica
+// that is retired lets what runs end, gives the rest away, and then its worker. Process and
+// NextWakeup belong to one thread; status() may be called from any.
 class Replica {
  public:
   // Everything passed by pointer must outlive the object.
@@ -65,6 +68,7 @@ class Replica {
 
   ReplicaStatus status() const;
   WorkerState worker_state() const;
+  bool gone() const;
   // OK when a new request has a worker or may soon have one again (one that drains is about to be
   // replaced); else UNAVAILABLE saying why.
   absl::Status CheckWorker() const;
@@ -86,10 +90,13 @@ class Replica {
   // Requests that outlived a worker resume on one that computes what it would have; otherwise those
   // that have output fail.
   void CompareBits(const worker::v1::DescribeResponse& description, absl::Time now);
-  void NoteDraining(absl::Time now);
-  void LoseWorker(const absl::Status& reason, absl::Time now);
+  void NoteResult(const StepPlan& plan, absl::Time now);
+  void NoteDraining(std::string text, absl::Time now);
+  void LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now);
+  // What it says of the worker that its lease ends now without our doing.
+  CircuitBreaker::Loss LossNow() const;
   void NoteUnusable(const absl::Status& reason, WorkerState state);
-  void BreakLease(const absl::Status& reason, absl::Time now);
+  void BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now);
   // Lets `change` do something to the scheduler that may end requests because a worker was lost.
   template <typename Change>
   void CountFailed(Change change, absl::Time now);
@@ -110,13 +117,25 @@ class Replica {
 
   // --- the other replicas (replica_fleet.cc) ---
   bool HasPeers() const { return context_.fleet != nullptr; }
+  bool OthersTake(const Request& request) const;
+  PlacementQuery QueryOf(const StrandedRequest& stranded) const;
   void TakeOver(Handover handover);
+  // To where it can be taken on; false, and it is as it was, if that is nowhere.
+  bool PassOn(Handover& handover);
   void MoveStranded(absl::Time now);
+  // What a worker of these limits and bits could not go on with, before it is attached.
+  void MoveUnfit(const WorkerLimits& limits, const WorkerBits& bits, absl::Time now);
   bool MoveTo(uint32_t to, const StrandedRequest& stranded);
+  void StartRetirement(absl::Time now);
+  // The worker is given up once nothing is left to do here.
+  void EndRetirement(absl::Time now);
+  void TellLoad();
   void TellFleet(const Arrivals& arrivals, absl::Time now);
 
   void PublishStats();
   void SetWorker(WorkerState state, std::string text, absl::Time lost_at);
+  // To the other replicas and to the metrics: what follows from the worker's state and the breaker.
+  void TellCircuit(WorkerState state);
   void CheckIntegrityWhenIdle(absl::Time now);
 
   const ReplicaConfig config_;
@@ -129,14 +148,18 @@ class Replica {
   uint64_t epoch_ = 0;  // of the lease; 0: none
   uint64_t incarnation_ = 0;
   std::optional<WorkerBits> bits_;  // of the lease now or last
-  bool worker_draining_ = false;    // the lease's worker is about to leave
-  bool shutting_down_ = false;      // everything was cancelled: nothing is taken on any more
+  WorkerLimits limits_;             // likewise
+  CircuitBreaker breaker_;
+  bool worker_draining_ = false;  // the lease's worker is about to leave
+  bool shutting_down_ = false;    // everything was cancelled: nothing is taken on any more
+  bool retiring_ = false;         // nothing comes any more, and no other worker is taken
   std::deque<StepInFlight> in_flight_;
   absl::Time last_result_at_ = absl::InfinitePast();
   absl::Time lost_at_ = absl::InfinitePast();
   absl::Status lost_reason_;
   bool was_idle_ = true;
   absl::Time tell_fleet_at_ = absl::InfiniteFuture();  // there are prefixes left to tell
+  absl::Time retry_at_ = absl::InfiniteFuture();       // there are requests left to move
   absl::Time integrity_checked_at_ = absl::InfinitePast();
 
   mutable Mutex mutex_;

@@ -8,13 +8,14 @@ namespace lockstep::router {
 
 ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings surroundings)
     : surroundings_(std::move(surroundings)),
+      worker_(std::move(parts.worker)),
       link_(std::move(parts.link)),
       inbox_(surroundings_.fleet->inbox(surroundings_.index)),
       replica_(std::move(config), std::move(parts.policy),
                {.clock = surroundings_.clock,
                 .link = link_.get(),
                 .metrics = surroundings_.metrics,
-                .worker = std::move(parts.worker),
+                .worker = worker_,
                 .fleet = surroundings_.fleet,
                 .index = surroundings_.index}),
       thread_(fmt::format("replica-{}", surroundings_.index),

@@ -38,12 +38,16 @@ class ReplicaLoop {
 
   ReplicaStatus status() const { return replica_.status(); }
   WorkerState worker_state() const { return replica_.worker_state(); }
+  // Retired, and nothing is left: it may be destroyed, and its seat left.
+  bool gone() const { return replica_.gone(); }
+  const std::string& worker() const { return worker_; }
   absl::Status CheckWorker() const { return replica_.CheckWorker(); }
 
  private:
   void Run(std::stop_token stop);
 
   const Surroundings surroundings_;
+  const std::string worker_;
   const std::unique_ptr<StepLink> link_;
   Inbox& inbox_;
   Replica replica_;

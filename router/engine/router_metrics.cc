@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cache
 constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
 constexpr std::array<std::string_view, 5> kWorkerStateNames = {"connecting", "ready", "draining",
                                                                "lost", "mismatched"};
+constexpr std::array<std::string_view, 3> kCircuitNames = {"closed", "open", "half_open"};
 
 // Adds series to one registry, all with the label `model`.
 class Builder {
@@ -50,6 +51,21 @@ class Builder {
                 .Labels(labels_)
                 .Register(registry_)
                 .Add(labels);
+  }
+  // Of those with such a name.
+  void Remove(const char* name, Counter* counter) {
+    prometheus::BuildCounter()
+        .Name(std::string("lockstep_router_") + name)
+        .Labels(labels_)
+        .Register(registry_)
+        .Remove(counter);
+  }
+  void Remove(const char* name, Gauge* gauge) {
+    prometheus::BuildGauge()
+        .Name(std::string("lockstep_router_") + name)
+        .Labels(labels_)
+        .Register(registry_)
+        .Remove(gauge);
   }
   template <typename Buckets>
   Histogram* MakeHistogram(const char* name, const char* what, const Buckets& buckets,
@@ -158,23 +174,59 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
 WorkerSeries RouterMetrics::ForWorker(const std::string& worker) {
   Builder b(registry_, model_);
   const Labels labels = {{"worker", worker}};
-  return {.state = b.MakeGauges("worker_state", "1 for the worker's current state.", "state",
-                                kWorkerStateNames, labels),
-          .restarts_total =
-              b.MakeCounter("worker_restarts_total", "Changes of a worker's incarnation.", labels),
-          .requests_total =
-              b.MakeCounter("worker_requests_total", "Requests placed on the worker.", labels),
-          .queue_tokens = b.MakeGauge(
-              "worker_queue_tokens", "Prompt tokens of requests that wait for the worker.", labels),
-          .running_sequences =
-              b.MakeGauge("worker_running_sequences", "Sequences with a slot.", labels),
-          .prefix_index_nodes = b.MakeGauge("worker_prefix_index_nodes",
-                                            "Nodes of the worker's prefix index.", labels)};
+  return {
+      .state = b.MakeGauges("worker_state", "1 for the worker's current state.", "state",
+                            kWorkerStateNames, labels),
+      .circuit = b.MakeGauges("worker_circuit", "1 for the state of the worker's circuit breaker.",
+                              "state", kCircuitNames, labels),
+      .restarts_total =
+          b.MakeCounter("worker_restarts_total", "Changes of a worker's incarnation.", labels),
+      .requests_total =
+          b.MakeCounter("worker_requests_total", "Requests placed on the worker.", labels),
+      .queue_tokens = b.MakeGauge("worker_queue_tokens",
+                                  "Prompt tokens of requests that wait for the worker.", labels),
+      .running_sequences =
+          b.MakeGauge("worker_running_sequences", "Sequences with a slot.", labels),
+      .prefix_index_nodes =
+          b.MakeGauge("worker_prefix_index_nodes", "Nodes of the worker's prefix index.", labels)};
+}
+
+TenantSeries RouterMetrics::ForTenant(const std::string& tenant) {
+  Builder b(registry_, model_);
+  const Labels labels = {{"tenant", tenant}};
+  return {.requests_total = b.MakeCounter("tenant_requests_total",
+                                          "Calls of the tenant, refused ones included.", labels),
+          .requests_rejected_total = b.MakeCounter("tenant_requests_rejected_total",
+                                                   "Calls beyond the tenant's own limits.", labels),
+          .open_requests =
+              b.MakeGauge("tenant_open_requests", "Calls of the tenant that are open.", labels),
+          .prompt_tokens_total = b.MakeCounter("tenant_prompt_tokens_total",
+                                               "Prompt tokens charged to the tenant.", labels),
+          .generation_tokens_total = b.MakeCounter(
+              "tenant_generation_tokens_total", "Generated tokens charged to the tenant.", labels)};
+}
+
+void RouterMetrics::RemoveWorker(const std::string& worker) {
+  const WorkerSeries series = ForWorker(worker);
+  Builder b(registry_, model_);
+  for (Gauge* const gauge : series.state) b.Remove("worker_state", gauge);
+  for (Gauge* const gauge : series.circuit) b.Remove("worker_circuit", gauge);
+  b.Remove("worker_restarts_total", series.restarts_total);
+  b.Remove("worker_requests_total", series.requests_total);
+  b.Remove("worker_queue_tokens", series.queue_tokens);
+  b.Remove("worker_running_sequences", series.running_sequences);
+  b.Remove("worker_prefix_index_nodes", series.prefix_index_nodes);
 }
 
 void WorkerSeries::SetState(WorkerState current) const {
   for (size_t i = 0; i < state.size(); ++i) {
     state[i]->Set(i == static_cast<size_t>(current) ? 1 : 0);
+  }
+}
+
+void WorkerSeries::SetCircuit(CircuitState current) const {
+  for (size_t i = 0; i < circuit.size(); ++i) {
+    circuit[i]->Set(i == static_cast<size_t>(current) ? 1 : 0);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "router/core/scheduler.h"
 #include "router/engine/admission.h"
+#include "router/engine/circuit_breaker.h"
 
 namespace lockstep::router {
 
@@ -26,14 +27,25 @@ enum class RetryOutcome { kResumed, kFailed };
 struct WorkerSeries {
   // Sets the gauge of `state` and clears those of the others.
   void SetState(WorkerState state) const;
+  void SetCircuit(CircuitState state) const;
   void Publish(const SchedulerStats& stats) const;
 
-  std::array<prometheus::Gauge*, 5> state;  // by WorkerState
+  std::array<prometheus::Gauge*, 5> state;    // by WorkerState
+  std::array<prometheus::Gauge*, 3> circuit;  // by CircuitState
   prometheus::Counter* restarts_total;
   prometheus::Counter* requests_total;
   prometheus::Gauge* queue_tokens;
   prometheus::Gauge* running_sequences;
   prometheus::Gauge* prefix_index_nodes;
+};
+
+// The series with the label of one tenant.
+struct TenantSeries {
+  prometheus::Counter* requests_total;
+  prometheus::Counter* requests_rejected_total;
+  prometheus::Gauge* open_requests;
+  prometheus::Counter* prompt_tokens_total;
+  prometheus::Counter* generation_tokens_total;
 };
 
 // Every series of a router, made at start so that each one reads 0 before its first event. Names
@@ -44,6 +56,10 @@ struct RouterMetrics {
 
   // The series of one worker, made at the first call.
   WorkerSeries ForWorker(const std::string& worker);
+  // Nobody uses its series any more.
+  void RemoveWorker(const std::string& worker);
+  // Likewise of one tenant. There are as many as the tenant file has had names.
+  TenantSeries ForTenant(const std::string& tenant);
 
   template <typename Enum, typename Metric, size_t N>
   static Metric& At(const std::array<Metric*, N>& metrics, Enum value) {

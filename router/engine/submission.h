@@ -37,11 +37,12 @@ struct Delivery {
   absl::Status end_status;  // once its sequences have ended
 };
 
-// A request on its way from a replica that lost its worker to one that has got one.
+// A request on its way from a replica that lost its worker to one that has got one, or may soon.
 struct Handover {
   SuspendedRequest suspended;
   Delivery delivery;
   std::optional<WorkerBits> bits;  // with which its output began; none: any will do
+  uint32_t num_hops = 0;           // replicas in a row that could not take it on
 };
 
 }  // namespace lockstep::router

@@ -11,15 +11,6 @@ namespace {
 namespace v1 = lockstep::v1;
 using Logprobs = std::span<const v1::TokenLogprob* const>;
 
-size_t CountCharacters(std::string_view bytes) {
-  size_t count = 0;
-  while (!bytes.empty()) {
-    bytes.remove_prefix(NextUtf8Unit(bytes).length);
-    ++count;
-  }
-  return count;
-}
-
 std::string TokenString(const AnswerFrame& frame, uint32_t id) {
   if (frame.options.tokens_as_ids) return fmt::format("token_id:{}", id);
   return std::string(frame.tokenizer->TokenBytes(id));
@@ -28,9 +19,9 @@ std::string TokenString(const AnswerFrame& frame, uint32_t id) {
 // Nothing comes before a prompt's first token, so it has no probability.
 bool HasLogprob(const v1::TokenLogprob& entry) { return entry.rank() > 0; }
 
-size_t CharactersOf(const AnswerFrame& frame, uint32_t id) {
-  if (frame.skip_special_tokens && frame.tokenizer->IsSpecial(id)) return 0;
-  return CountCharacters(frame.tokenizer->TokenBytes(id));
+void CountToken(const AnswerFrame& frame, uint32_t id, CharacterCounter& counter) {
+  if (frame.skip_special_tokens && frame.tokenizer->IsSpecial(id)) return;
+  counter.Add(frame.tokenizer->TokenBytes(id));
 }
 
 // Different tokens may look alike; a JSON object has each key once, the chosen token's first.
@@ -52,10 +43,10 @@ void WriteTopLogprobs(const AnswerFrame& frame, const v1::TokenLogprob& entry, J
 
 void WriteCompletionLogprobs(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("text_offset").BeginArray();
-  size_t offset = part.text_offset;
+  CharacterCounter text = part.text_before;
   for (const v1::TokenLogprob* const entry : part.logprobs) {
-    json.Int(offset);
-    offset += CharactersOf(frame, entry->token_id());
+    json.Int(text.count());
+    CountToken(frame, entry->token_id(), text);
   }
   json.EndArray().Key("token_logprobs").BeginArray();
   for (const v1::TokenLogprob* const entry : part.logprobs) {
@@ -144,6 +135,18 @@ void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
 
 }  // namespace
 
+void CharacterCounter::Add(std::string_view bytes) {
+  begun_.append(bytes);
+  std::string_view rest = begun_;
+  while (!rest.empty()) {
+    const Utf8Unit unit = NextUtf8Unit(rest);
+    if (unit.kind == Utf8Kind::kIncomplete) break;
+    rest.remove_prefix(unit.length);
+    ++count_;
+  }
+  begun_.erase(0, begun_.size() - rest.size());
+}
+
 void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json) {
   const std::string_view chat = chunk ? "chat.completion.chunk" : "chat.completion";
   const bool is_chat = frame.options.kind == ApiKind::kChat;
@@ -196,12 +199,10 @@ void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, Json
   json.EndObject();
 }
 
-size_t TextLength(const AnswerFrame& frame, Logprobs logprobs) {
-  size_t length = 0;
+void CountText(const AnswerFrame& frame, Logprobs logprobs, CharacterCounter& counter) {
   for (const v1::TokenLogprob* const entry : logprobs) {
-    length += CharactersOf(frame, entry->token_id());
+    CountToken(frame, entry->token_id(), counter);
   }
-  return length;
 }
 
 }  // namespace lockstep::router

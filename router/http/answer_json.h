@@ -24,13 +24,25 @@ struct AnswerFrame {
   const Tokenizer* tokenizer = nullptr;
 };
 
+// Counts the characters of a text that comes as tokens. One that is spread over several tokens
+// counts with the last of them, as in the text itself.
+class CharacterCounter {
+ public:
+  void Add(std::string_view bytes);
+  size_t count() const { return count_; }
+
+ private:
+  std::string begun_;  // bytes of a character that is not whole
+  size_t count_ = 0;
+};
+
 // One choice of an answer, or what a chunk of a stream says of it.
 struct ChoicePart {
   uint32_t index = 0;
   std::string_view text = {};
   std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
   const lockstep::v1::Finish* finish = nullptr;  // null: it goes on
-  size_t text_offset = 0;  // in characters: where the text of the log-probabilities begins
+  CharacterCounter text_before = {};             // the text that the log-probabilities begin after
 };
 
 // Tokens of a request so far, over all of its prompts and samples.
@@ -49,8 +61,9 @@ void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWrite
 void WriteChatRoleChunkChoice(uint32_t index, JsonWriter& json);
 void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
 
-// Characters that these tokens have in the text.
-size_t TextLength(const AnswerFrame& frame,
-                  std::span<const lockstep::v1::TokenLogprob* const> logprobs);
+// Adds what these tokens have in the text.
+void CountText(const AnswerFrame& frame,
+               std::span<const lockstep::v1::TokenLogprob* const> logprobs,
+               CharacterCounter& counter);
 
 }  // namespace lockstep::router

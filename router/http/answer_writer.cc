@@ -45,7 +45,7 @@ class StreamWriter final : public AnswerWriter {
  private:
   struct Choice {
     bool begun = false;
-    size_t text_offset = 0;
+    CharacterCounter text;  // of the tokens with log-probabilities
   };
 
   void AddPart(const v1::OutputDelta* delta, const v1::Finish* finish, uint32_t prompt,
@@ -53,7 +53,7 @@ class StreamWriter final : public AnswerWriter {
     const uint32_t index = ChoiceIndex(prompt, delta != nullptr ? delta->index() : finish->index());
     choices_.resize(num_choices());
     Choice& choice = choices_.at(index);
-    ChoicePart part{.index = index, .finish = finish, .text_offset = choice.text_offset};
+    ChoicePart part{.index = index, .finish = finish, .text_before = choice.text};
     std::string text;
     LogprobPointers logprobs;
     if (delta != nullptr && !frame_.options.prompt_only) {
@@ -69,7 +69,7 @@ class StreamWriter final : public AnswerWriter {
       logprobs = std::move(all);
     }
     part.logprobs = logprobs;
-    if (frame_.options.logprobs) choice.text_offset += TextLength(frame_, logprobs);
+    if (frame_.options.logprobs) CountText(frame_, logprobs, choice.text);
     if (frame_.options.kind == ApiKind::kChat) {
       if (!choice.begun)
         AppendChunk(out, [&](JsonWriter& json) { WriteChatRoleChunkChoice(index, json); });
@@ -134,6 +134,7 @@ class WholeWriter final : public AnswerWriter {
       choice.text += delta->text();
       choice.logprobs.insert(choice.logprobs.end(), delta->logprobs().begin(),
                              delta->logprobs().end());
+      CountHeld(delta->text(), delta->logprobs());
     }
     if (finish != nullptr) choices_.at(ChoiceIndex(prompt, finish->index())).finish = *finish;
   }
@@ -187,12 +188,22 @@ void AnswerWriter::Add(uint32_t prompt, std::span<const v1::GenerateResponse> me
   }
 }
 
+void AnswerWriter::CountHeld(std::string_view text,
+                             const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& logprobs) {
+  constexpr size_t kBytesPerLogprob = 64;  // a name, a number, and what stands around them
+  num_held_bytes_ += text.size();
+  for (const v1::TokenLogprob& entry : logprobs) {
+    num_held_bytes_ += kBytesPerLogprob * (1 + static_cast<size_t>(entry.top_ids_size()));
+  }
+}
+
 void AnswerWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
   usage_.prompt_tokens += info.prompt_tokens();
   usage_.cached_tokens += info.cached_tokens();
   if (!frame_.options.echo) return;
   Prompt& state = prompts_.at(prompt);
   state.echo_logprobs.assign(info.prompt_logprobs().begin(), info.prompt_logprobs().end());
+  CountHeld({}, info.prompt_logprobs());
   const v1::GenerateRequest& request = request_.prompts[prompt];
   if (request.has_text()) {
     state.echo_text = request.text();

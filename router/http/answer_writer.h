@@ -1,11 +1,13 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <google/protobuf/repeated_ptr_field.h>
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/v1/generation.pb.h"
@@ -26,6 +28,8 @@ class AnswerWriter {
            std::string& out);
   // Every prompt is done.
   virtual void Finish(std::string& out) = 0;
+  // About what the object holds of the answer until Finish, in bytes of JSON.
+  size_t num_held_bytes() const { return num_held_bytes_; }
   // Something failed after bytes were sent; nothing follows. Only of streams.
   virtual void Fail(const absl::Status& status, std::string& out) = 0;
 
@@ -45,6 +49,9 @@ class AnswerWriter {
     return prompts_[prompt].echo_logprobs;
   }
 
+  void CountHeld(std::string_view text,
+                 const google::protobuf::RepeatedPtrField<lockstep::v1::TokenLogprob>& logprobs);
+
   const AnswerFrame frame_;
   AnswerUsage usage_;
 
@@ -58,6 +65,7 @@ class AnswerWriter {
 
   const OpenAiRequest& request_;
   std::vector<Prompt> prompts_;
+  size_t num_held_bytes_ = 0;
 };
 
 }  // namespace lockstep::router

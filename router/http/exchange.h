@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,14 +10,24 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "router/http/byte_budget.h"
 
 namespace lockstep::router {
+
+// What an answer may hold until it is sent.
+struct AnswerMemory {
+  // That all of a server share, and that exchanges may outlive; null: no bound.
+  std::shared_ptr<ByteBudget> memory = nullptr;
+  size_t max_bytes = SIZE_MAX;  // of one that is not streamed
+};
 
 struct HttpRequest {
   std::string method;
   std::string path;  // without the query
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
+  std::string authorization = {};  // the header's value, of which nothing may be repeated
+  AnswerMemory answer = {};
 };
 
 struct HttpHead {
@@ -30,7 +42,6 @@ class OutputSignal {
  public:
   virtual ~OutputSignal() = default;
   virtual void OnOutput() = 0;  // Take has something
-  virtual void CutOff() = 0;    // the client is to be given up
 };
 
 // One request and its answer. The connection pulls: it takes what there is whenever nothing is

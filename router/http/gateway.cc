@@ -34,6 +34,9 @@ bool IsGetPath(std::string_view path) {
          std::find(kGetPaths.begin(), kGetPaths.end(), path) != kGetPaths.end();
 }
 
+// Of the machinery in front of the router, which has no key and learns nothing.
+bool IsForEverybody(std::string_view path) { return path == "/health" || path == "/ready"; }
+
 // "%2F" is a slash; what is no such escape stays as it is.
 std::string PercentDecoded(std::string_view text) {
   std::string decoded;
@@ -102,9 +105,19 @@ std::string VersionBody() {
 
 std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
                                           std::shared_ptr<OutputSignal> signal) {
+  std::shared_ptr<const Tenant> tenant;
+  if (!IsForEverybody(request.path)) {
+    auto caller = context_.gatekeeper.Identify(request.authorization);
+    if (!caller.ok()) {
+      const auto refusal = std::make_shared<ReplyExchange>(std::move(signal));
+      ReplyStatus(caller.status(), context_.config.retry_after, *refusal);
+      return refusal;
+    }
+    tenant = *std::move(caller);
+  }
   const bool is_post = IsPostPath(request.path);
   if (is_post && request.method == "POST") {
-    return HandlePost(std::move(request), std::move(signal));
+    return HandlePost(std::move(request), std::move(tenant), std::move(signal));
   }
   const auto exchange = std::make_shared<ReplyExchange>(std::move(signal));
   if (!is_post && !IsGetPath(request.path)) {
@@ -128,16 +141,19 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
 }
 
 std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
+                                              std::shared_ptr<const Tenant> tenant,
                                               std::shared_ptr<OutputSignal> signal) {
   if (request.path == "/v1/completions") {
-    return GenerateExchange::Start(context_, ApiKind::kCompletion, std::move(request),
-                                   std::move(signal));
+    return GenerateExchange::Start(context_, {ApiKind::kCompletion, std::move(tenant)},
+                                   std::move(request), std::move(signal));
   }
   if (request.path == "/v1/chat/completions") {
-    return GenerateExchange::Start(context_, ApiKind::kChat, std::move(request), std::move(signal));
+    return GenerateExchange::Start(context_, {ApiKind::kChat, std::move(tenant)},
+                                   std::move(request), std::move(signal));
   }
   const TextKind kind = request.path == "/tokenize" ? TextKind::kTokenize : TextKind::kDetokenize;
-  return TextExchange::Start(context_, kind, std::move(request.body), std::move(signal));
+  return TextExchange::Start(context_, {kind, std::move(tenant)}, std::move(request.body),
+                             std::move(signal));
 }
 
 void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) const {
@@ -149,6 +165,10 @@ void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) con
   }
   if (request.path == "/version") return exchange.Reply({}, VersionBody());
   if (request.path == "/metrics") {
+    if (context_.gatekeeper.asks_for_keys()) {
+      return ReplyStatus(absl::PermissionDeniedError("the admin port has the metrics"),
+                         context_.config.retry_after, exchange);
+    }
     return exchange.Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8"},
                           prometheus::TextSerializer().Serialize(registry_.Collect()));
   }

@@ -9,7 +9,9 @@
 
 namespace lockstep::router {
 
-// From paths to exchanges; knows nothing of sockets. Safe to use from any thread.
+// From paths to exchanges; knows nothing of sockets. Where keys are asked for, everything but
+// /health and /ready is for tenants only, and /metrics, which tells of all tenants, for none of
+// them. Safe to use from any thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /version, /metrics
 class Gateway {
@@ -23,7 +25,8 @@ class Gateway {
   ApiContext& context() { return context_; }
 
  private:
-  std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<OutputSignal> signal);
+  std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<const Tenant> tenant,
+                                       std::shared_ptr<OutputSignal> signal);
   void HandleGet(const HttpRequest& request, ReplyExchange& exchange) const;
   void ReplyModel(const std::string& id, ReplyExchange& exchange) const;
 

@@ -14,10 +14,12 @@ namespace v1 = lockstep::v1;
 class HttpGenerateCall final : public GenerateCall {
  public:
   HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange,
-                   std::shared_ptr<const OpenAiRequest> request, uint32_t prompt)
+                   std::shared_ptr<const OpenAiRequest> request, uint32_t prompt,
+                   std::shared_ptr<const Tenant> tenant)
       : GenerateCall(context, {.request = &request->prompts[prompt],
                                .deadline = absl::InfiniteFuture(),
-                               .max_messages_per_write = SIZE_MAX}),
+                               .max_messages_per_write = SIZE_MAX,
+                               .tenant = std::move(tenant)}),
         exchange_(std::move(exchange)),
         request_(std::move(request)),
         prompt_(prompt) {}
@@ -25,16 +27,24 @@ class HttpGenerateCall final : public GenerateCall {
  private:
   void StartWrite(std::span<const v1::GenerateResponse> messages) override {
     using Delivery = GenerateExchange::Delivery;
-    const std::shared_ptr<GenerateExchange> exchange = exchange_.lock();
-    const Delivery delivery =
-        exchange == nullptr ? Delivery::kGone : exchange->AddMessages(prompt_, messages);
+    const Delivery delivery = Deliver(messages);
     if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
+  }
+  void StartLastWrite(std::span<const v1::GenerateResponse> messages) override {
+    Deliver(messages);
+    End(absl::OkStatus());
   }
   void End(const absl::Status& status) override {
     if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(status);
   }
-  void CutOff() override {
-    if (const auto exchange = exchange_.lock()) exchange->CutOff();
+  // The connection watches what its client takes, piece by piece; a write here is all of them.
+  void EndIfStalledSince(absl::Time) override {}
+  void CutOff() override {}
+
+  GenerateExchange::Delivery Deliver(std::span<const v1::GenerateResponse> messages) {
+    const std::shared_ptr<GenerateExchange> exchange = exchange_.lock();
+    if (exchange == nullptr) return GenerateExchange::Delivery::kGone;
+    return exchange->AddMessages(prompt_, messages);
   }
 
   const std::weak_ptr<GenerateExchange> exchange_;
@@ -52,11 +62,11 @@ constexpr size_t kMaxWaitingBytes = 16 << 10;
 
 }  // namespace
 
-std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, ApiKind kind,
+std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, Origin origin,
                                                           HttpRequest request,
                                                           std::shared_ptr<OutputSignal> signal) {
-  const auto exchange =
-      std::make_shared<GenerateExchange>(context, kind, std::move(request), std::move(signal));
+  const auto exchange = std::make_shared<GenerateExchange>(context, std::move(origin),
+                                                           std::move(request), std::move(signal));
   if (exchange->http_.body.size() <= kMaxInlineBytes) {
     exchange->RunStrand();
   } else {
@@ -65,10 +75,11 @@ std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, A
   return exchange;
 }
 
-GenerateExchange::GenerateExchange(ApiContext& context, ApiKind kind, HttpRequest request,
+GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpRequest request,
                                    std::shared_ptr<OutputSignal> signal)
     : context_(context),
-      kind_(kind),
+      kind_(origin.kind),
+      tenant_(std::move(origin.tenant)),
       signal_(std::move(signal)),
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)) {}
@@ -92,7 +103,7 @@ void GenerateExchange::StartCalls() {
   std::vector<std::shared_ptr<HttpGenerateCall>> calls;
   for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
     calls.push_back(
-        std::make_shared<HttpGenerateCall>(context_, weak_from_this(), request_, prompt));
+        std::make_shared<HttpGenerateCall>(context_, weak_from_this(), request_, prompt, tenant_));
   }
   // All of them or none: the first that is refused ends the exchange.
   for (const auto& call : calls) {
@@ -102,6 +113,7 @@ void GenerateExchange::StartCalls() {
     MutexLock lock(mutex_);
     if (over_) return;
     writer_ = MakeWriter();
+    if (http_.answer.memory != nullptr) held_ = ByteBudget::Share(*http_.answer.memory);
     calls_ = calls;
   }
   for (const auto& call : calls) call->Start();
@@ -152,32 +164,49 @@ void GenerateExchange::OnWritten() {
 GenerateExchange::Delivery GenerateExchange::AddMessages(
     uint32_t prompt, std::span<const v1::GenerateResponse> messages) {
   Delivery delivery = Delivery::kDone;
+  absl::Status excess;
+  bool told = false;  // of what waits already: the connection takes all of it
   {
     MutexLock lock(mutex_);
     if (over_) return Delivery::kGone;
+    told = !pending_.empty();
     writer_->Add(prompt, messages, pending_.body);
-    if (!request_->options.stream) return delivery;
-    if (pending_.body.size() > kMaxWaitingBytes) {
+    excess = Hold(writer_->num_held_bytes());
+    if (excess.ok() && !request_->options.stream) return delivery;
+    if (excess.ok() && pending_.body.size() > kMaxWaitingBytes) {
       delivery = Delivery::kPending;
       pending_prompts_.push_back(prompt);
     }
     if (!head_taken_ && !pending_.head.has_value()) pending_.head = HeadOf(absl::OkStatus());
   }
-  signal_->OnOutput();
+  if (!excess.ok()) {
+    Fail(excess);
+    return Delivery::kGone;
+  }
+  if (!told) signal_->OnOutput();
   return delivery;
 }
 
 void GenerateExchange::OnCallEnd(const absl::Status& status) {
   if (!status.ok()) return Fail(status);
+  bool told = false;
   {
     MutexLock lock(mutex_);
     if (over_ || ++num_ended_ < calls_.size()) return;
     over_ = true;
+    told = !pending_.empty();
     writer_->Finish(pending_.body);
+    writer_.reset();
     pending_.last = true;
-    if (!head_taken_ && !pending_.head.has_value()) pending_.head = HeadOf(status);
+    const absl::Status excess =
+        request_->options.stream ? absl::OkStatus() : Hold(pending_.body.size());
+    if (!excess.ok()) {
+      SetError(excess);
+    } else if (!head_taken_ && !pending_.head.has_value()) {
+      pending_.head = HeadOf(status);
+    }
   }
-  signal_->OnOutput();
+  if (!told) signal_->OnOutput();
 }
 
 void GenerateExchange::Fail(const absl::Status& status) {
@@ -189,13 +218,27 @@ void GenerateExchange::Fail(const absl::Status& status) {
     if (head_taken_) {
       writer_->Fail(status, pending_.body);
     } else {
-      pending_.head = HeadOf(status);
-      pending_.body.clear();
-      OpenAiError::Of(status, kind_).AppendJson(pending_.body);
+      SetError(status);
     }
   }
   CancelCalls();
   signal_->OnOutput();
+}
+
+void GenerateExchange::SetError(const absl::Status& status) {
+  pending_.head = HeadOf(status);
+  pending_.body.clear();
+  OpenAiError::Of(status, kind_).AppendJson(pending_.body);
+}
+
+absl::Status GenerateExchange::Hold(size_t num_bytes) {
+  const AnswerMemory& limits = http_.answer;
+  if (!request_->options.stream && num_bytes > limits.max_bytes) {
+    return InvalidArgument("stream: expected true for an answer of more than {} bytes",
+                           limits.max_bytes);
+  }
+  if (limits.memory == nullptr || held_.Resize(num_bytes)) return absl::OkStatus();
+  return ResourceExhausted("too many bytes of other answers are in transit");
 }
 
 void GenerateExchange::Abandon() {

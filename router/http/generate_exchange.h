@@ -26,11 +26,15 @@ class GenerateExchange final : public Exchange,
                                public StrandPool::Strand,
                                public std::enable_shared_from_this<GenerateExchange> {
  public:
+  struct Origin {
+    ApiKind kind;
+    std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
+  };
   // `context` outlives the object.
-  static std::shared_ptr<GenerateExchange> Start(ApiContext& context, ApiKind kind,
+  static std::shared_ptr<GenerateExchange> Start(ApiContext& context, Origin origin,
                                                  HttpRequest request,
                                                  std::shared_ptr<OutputSignal> signal);
-  GenerateExchange(ApiContext& context, ApiKind kind, HttpRequest request,
+  GenerateExchange(ApiContext& context, Origin origin, HttpRequest request,
                    std::shared_ptr<OutputSignal> signal);
   ~GenerateExchange() override;
 
@@ -47,19 +51,23 @@ class GenerateExchange final : public Exchange,
   // --- from the calls ---
   Delivery AddMessages(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages);
   void OnCallEnd(const absl::Status& status);
-  void CutOff() { signal_->CutOff(); }
 
   void StartCalls();
   std::unique_ptr<AnswerWriter> MakeWriter() const;
   void Fail(const absl::Status& status);
+  // An answer that says nothing else.
+  void SetError(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts what the answer has grown to, or shrunk; not OK: it may not.
+  absl::Status Hold(size_t num_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   HttpHead HeadOf(const absl::Status& status) const;
   void CancelCalls();
 
   ApiContext& context_;
   const ApiKind kind_;
+  const std::shared_ptr<const Tenant> tenant_;
   const std::shared_ptr<OutputSignal> signal_;
   const std::string id_;
-  HttpRequest http_;  // until RunStrand read it
+  HttpRequest http_;  // its body until RunStrand read it
   std::shared_ptr<const OpenAiRequest> request_;
 
   Mutex mutex_;
@@ -69,6 +77,7 @@ class GenerateExchange final : public Exchange,
   bool over_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is added
   bool head_taken_ ABSL_GUARDED_BY(mutex_) = false;
   Output pending_ ABSL_GUARDED_BY(mutex_);
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // of the answer, until it is sent
   // Prompts whose calls wait until what is pending, or being written, is written.
   std::vector<uint32_t> pending_prompts_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> writing_prompts_ ABSL_GUARDED_BY(mutex_);

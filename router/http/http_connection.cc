@@ -3,12 +3,6 @@
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,98 +10,97 @@
 #include <utility>
 
 #include "common/mutex.h"
-#include "common/status.h"
-#include "router/api/field_checks.h"
+#include "router/http/connection_stream.h"
+#include "router/http/deadline.h"
 #include "router/http/openai_error.h"
+#include "router/http/request_reader.h"
 #include "router/http/response_head.h"
 
 namespace lockstep::router {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Parser = http::request_parser<http::string_body>;
 
-constexpr uint32_t kMaxHeaderBytes = 16 << 10;
-constexpr size_t kReadBytes = 4 << 10;
 // What a client may send ahead of its answer.
 constexpr size_t kMaxAheadBytes = 8 << 10;
-constexpr size_t kMaxRequestIdBytes = 256;
+// Up to here a copy costs less than a second buffer, which in TLS is a record of its own.
+constexpr size_t kMaxJoinedBytes = 16 << 10;
 // For a refused client to read why, while what it still sends is thrown away.
-constexpr auto kLingerTimeout = std::chrono::seconds(2);
-constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
-
-std::string_view View(boost::string_view text) { return {text.data(), text.size()}; }
+constexpr absl::Duration kLingerTimeout = absl::Seconds(2);
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // One connection. Everything runs on the strand of its socket; whoever is outside posts to it. Kept
 // alive by the handlers of its pending operations: at least one is pending until Close.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, ConnectionContext& context);
+  Connection(tcp::socket socket, std::shared_ptr<TlsContext> tls, ConnectionContext& context);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // From the acceptor's thread.
-  void PostStart() {
-    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Start(); });
-  }
+  void Start();
 
  private:
   // What exchanges know of the connection. Outlives it.
   class Signal;
-  enum class Phase { kIdle, kReading, kAnswering, kLingering, kClosed };
+  enum class Phase { kHandshake, kIdle, kReading, kAnswering, kLingering, kClosed };
 
-  void Start();
+  void OnHandshake(error_code error);
 
-  // --- reading ---
+  // --- reading: one read is pending in every phase but those of the handshake and the end ---
   void AwaitRequest(absl::Duration timeout);
-  void ReadAhead();
-  void OnAhead(error_code error, size_t size);
-  void ReadHeader();
-  void OnHeader(error_code error);
-  void ReadBody();
-  void OnBody(error_code error);
-  bool ReserveBody();
-  void ReleaseBody(size_t all_but_bytes = 0);
-  void RefuseUnread(error_code error);
+  void Read();
+  void OnRead(error_code error);
+  void Advance();
+  void AwaitBody();
 
   // --- answering ---
   void HandleRequest();
-  void Refuse(int http_status, std::string_view message);
+  void Refuse(const RequestReader::Refusal& refusal);
+  void BeginAnswer(std::string path);
   void Pump();
-  void LimitWrite();
-  void OnWritten(error_code error, bool last);
+  void FrameHead(const HttpHead& head, bool last);
+  bool Send();
+  void OnSent(error_code error, size_t num_bytes);
+  void OnAllSent();
   void EndAnswer();
+  void EndExchange();
 
-  void SetTimer(std::chrono::steady_clock::duration timeout);
-  void SetTimer(absl::Duration timeout) { SetTimer(absl::ToChronoNanoseconds(timeout)); }
-  void StopTimer() { timer_.cancel(); }
+  // --- time ---
+  void SetDeadline(absl::Duration timeout) {
+    deadline_.Set(absl::ToChronoNanoseconds(timeout), weak_from_this());
+  }
+  void LimitWrite();
+  void OnDeadline();
+
   void Linger();
   void Close();
 
   ConnectionContext& context_;
-  tcp::socket socket_;
-  asio::steady_timer timer_;
+  ConnectionStream stream_;
+  Deadline deadline_;
   const std::shared_ptr<Signal> signal_;
   Phase phase_ = Phase::kIdle;
-  beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxAheadBytes};
-  std::optional<Parser> parser_;
-  bool reading_ahead_ = false;  // an operation of ReadAhead is pending
-  bool discarding_ = false;     // what comes is of a request that was refused
-  size_t reserved_body_bytes_ = 0;
+  RequestReader reader_;
+  bool reading_ = false;          // a read is pending
+  bool discarding_ = false;       // what comes is of no interest any more
+  bool body_begun_ = false;       // its time runs
+  std::array<char, 4096> ahead_;  // of what is being answered
 
   std::shared_ptr<Exchange> exchange_;
+  std::string path_;     // of the request; empty: it was not read
+  int http_status_ = 0;  // of the answer; 0: its head was not taken yet
   bool keep_alive_ = false;
   bool http_1_0_ = false;
   bool chunked_ = false;    // the answer
   bool head_only_ = false;  // the same
-  bool writing_ = false;
-  bool write_limited_ = false;  // the timer is that of the write
-  std::string head_;            // being written, as body_
+  bool last_ = false;       // what is being sent ends the answer
+  bool sending_ = false;
+  size_t num_sent_bytes_ = 0;     // of head_ and body_
+  size_t num_untaken_bytes_ = 0;  // by the other side, when the deadline was set
+  std::string head_;              // being sent, before body_
   std::string body_;
 };
 
@@ -115,285 +108,292 @@ class Connection::Signal final : public OutputSignal {
  public:
   explicit Signal(Connection* connection) : connection_(connection) {}
 
-  void OnOutput() override { Post(&Connection::Pump); }
-  void CutOff() override { Post(&Connection::Close); }
+  // Under the lock, so that the connection, and with it the executor, is there for as long. What is
+  // posted does not own the connection: at the end of the server it is destroyed at once, and the
+  // last owner's destructor would wait for this lock.
+  void OnOutput() override {
+    MutexLock lock(mutex_);
+    if (connection_ == nullptr) return;
+    asio::post(connection_->stream_.executor(), [weak = connection_->weak_from_this()] {
+      if (const std::shared_ptr<Connection> alive = weak.lock()) alive->Pump();
+    });
+  }
   void Detach() {
     MutexLock lock(mutex_);
     connection_ = nullptr;
   }
 
  private:
-  // Under the lock, so that the connection, and with it its server, is there for as long.
-  void Post(void (Connection::*method)()) {
-    MutexLock lock(mutex_);
-    if (connection_ == nullptr) return;
-    if (std::shared_ptr<Connection> alive = connection_->weak_from_this().lock()) {
-      tcp::socket& socket = alive->socket_;
-      asio::post(socket.get_executor(), [alive = std::move(alive), method] { (*alive.*method)(); });
-    }
-  }
-
   Mutex mutex_;
   Connection* connection_ ABSL_GUARDED_BY(mutex_);
 };
 
-Connection::Connection(tcp::socket socket, ConnectionContext& context)
+Connection::Connection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
+                       ConnectionContext& context)
     : context_(context),
-      socket_(std::move(socket)),
-      timer_(socket_.get_executor()),
-      signal_(std::make_shared<Signal>(this)) {
+      stream_(std::move(socket), std::move(tls)),
+      deadline_(stream_.executor(), [this] { OnDeadline(); }),
+      signal_(std::make_shared<Signal>(this)),
+      reader_(context.limits.max_body_bytes, context.memory) {
   context_.num_connections.fetch_add(1);
+  context_.metrics.connections->Increment();
 }
 
 Connection::~Connection() {
   signal_->Detach();
-  ReleaseBody();
-  if (exchange_ != nullptr) exchange_->Abandon();
+  EndExchange();
+  context_.metrics.connections->Decrement();
   context_.num_connections.fetch_sub(1);
 }
 
 void Connection::Start() {
-  error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
-  AwaitRequest(context_.header_timeout);
+  if (!stream_.encrypted()) return AwaitRequest(context_.limits.header_timeout);
+  phase_ = Phase::kHandshake;
+  SetDeadline(context_.limits.header_timeout);
+  stream_.Handshake([self = shared_from_this()](error_code error) { self->OnHandshake(error); });
+}
+
+void Connection::OnHandshake(error_code error) {
+  if (phase_ == Phase::kClosed) return;
+  if (error) return Close();
+  AwaitRequest(context_.limits.header_timeout);
 }
 
 void Connection::AwaitRequest(absl::Duration timeout) {
   phase_ = Phase::kIdle;
-  SetTimer(timeout);
-  if (!reading_ahead_) return buffer_.size() > 0 ? ReadHeader() : ReadAhead();
-  // Of two reads at a time each would get a part.
-  if (error_code ignored; buffer_.size() > 0) socket_.cancel(ignored);
+  body_begun_ = false;
+  SetDeadline(timeout);
+  Advance();
 }
 
-// Notices the end of a client while its answer is made, and waits for its next request after.
-void Connection::ReadAhead() {
-  if (discarding_) buffer_.clear();
-  if (buffer_.size() > kMaxAheadBytes) return Close();
-  reading_ahead_ = true;
-  socket_.async_read_some(
-      buffer_.prepare(kReadBytes),
-      [self = shared_from_this()](error_code error, size_t size) { self->OnAhead(error, size); });
+// Notices the end of a client while its answer is made.
+void Connection::Read() {
+  if (std::exchange(reading_, true)) return;
+  // Ahead of an answer the reader may go on to the next request before this read is over.
+  const bool direct = phase_ == Phase::kIdle || phase_ == Phase::kReading;
+  stream_.ReadSome(direct ? reader_.Prepare() : asio::buffer(ahead_),
+                   [self = shared_from_this(), direct](error_code error, size_t num_bytes) {
+                     self->reading_ = false;
+                     if (direct) {
+                       self->reader_.Commit(num_bytes);
+                     } else if (!self->discarding_) {
+                       self->reader_.Append(asio::buffer(self->ahead_.data(), num_bytes));
+                     }
+                     self->OnRead(error);
+                   });
 }
 
-void Connection::OnAhead(error_code error, size_t size) {
-  reading_ahead_ = false;
-  buffer_.commit(size);
+void Connection::OnRead(error_code error) {
   if (phase_ == Phase::kClosed) return;
-  if (phase_ == Phase::kLingering) buffer_.clear();
-  if (phase_ == Phase::kIdle && buffer_.size() > 0) return ReadHeader();
   if (error) return Close();
-  ReadAhead();
+  if (phase_ == Phase::kIdle || phase_ == Phase::kReading) return Advance();
+  if (!discarding_ && reader_.num_unread_bytes() > kMaxAheadBytes) return Close();
+  Read();
 }
 
-void Connection::ReadHeader() {
-  phase_ = Phase::kReading;
-  SetTimer(context_.header_timeout);
-  parser_.emplace();
-  parser_->header_limit(kMaxHeaderBytes);
-  parser_->body_limit(context_.max_body_bytes);
-  http::async_read_header(
-      socket_, buffer_, *parser_,
-      [self = shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
-}
-
-void Connection::OnHeader(error_code error) {
-  if (phase_ == Phase::kClosed) return;
-  if (error) return RefuseUnread(error);
-  keep_alive_ = parser_->keep_alive();
-  http_1_0_ = parser_->get().version() < 11;
-  // Who stands before this server might find the end of such a body elsewhere.
-  const bool has_coding = parser_->get().count(http::field::transfer_encoding) > 0;
-  if (has_coding && (http_1_0_ || !parser_->chunked())) {
-    keep_alive_ = false;
-    return Refuse(400, "of transfer encodings, chunked alone is taken, in HTTP/1.1");
+void Connection::Advance() {
+  switch (reader_.Advance()) {
+    case RequestReader::State::kNothing:
+      return Read();
+    case RequestReader::State::kHeader:
+      if (phase_ == Phase::kIdle) SetDeadline(context_.limits.header_timeout);
+      phase_ = Phase::kReading;
+      return Read();
+    case RequestReader::State::kBody:
+      phase_ = Phase::kReading;
+      AwaitBody();
+      return Read();
+    case RequestReader::State::kRequest:
+      return HandleRequest();
+    case RequestReader::State::kRefused:
+      return Refuse(reader_.refusal());
   }
-  if (parser_->is_done()) return HandleRequest();
-  if (!ReserveBody()) {
-    keep_alive_ = false;
-    return Refuse(503, "too many bytes of other requests are in transit");
-  }
-  SetTimer(context_.body_timeout);
-  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return ReadBody();
-  asio::async_write(socket_, asio::buffer(kContinue, sizeof(kContinue) - 1),
-                    [self = shared_from_this()](error_code failed, size_t) {
-                      failed ? self->Close() : self->ReadBody();
-                    });
 }
 
-void Connection::ReadBody() {
-  if (phase_ == Phase::kClosed) return;
-  http::async_read(socket_, buffer_, *parser_,
-                   [self = shared_from_this()](error_code error, size_t) { self->OnBody(error); });
-}
-
-void Connection::OnBody(error_code error) {
-  if (phase_ == Phase::kClosed) return;
-  if (error) return RefuseUnread(error);
-  HandleRequest();
-}
-
-// The body's bytes are counted before there is room for them.
-bool Connection::ReserveBody() {
-  const auto announced = parser_->content_length();
-  const size_t size = announced ? static_cast<size_t>(*announced) : context_.max_body_bytes;
-  if (context_.body_memory_bytes.fetch_add(size) + size > context_.max_body_memory_bytes) {
-    context_.body_memory_bytes.fetch_sub(size);
-    return false;
-  }
-  reserved_body_bytes_ = size;
-  return true;
-}
-
-void Connection::ReleaseBody(size_t all_but_bytes) {
-  if (reserved_body_bytes_ <= all_but_bytes) return;
-  context_.body_memory_bytes.fetch_sub(reserved_body_bytes_ - all_but_bytes);
-  reserved_body_bytes_ = all_but_bytes;
-}
-
-// What came is no request, or one that is not read.
-void Connection::RefuseUnread(error_code error) {
-  keep_alive_ = false;
-  if (error == http::error::header_limit) return Refuse(431, "the header is too large");
-  if (error == http::error::body_limit) {
-    return Refuse(413, fmt::format("the body is too large, at most {} bytes are read",
-                                   context_.max_body_bytes));
-  }
-  const bool malformed =
-      error.category() == http::make_error_code(http::error::bad_method).category() &&
-      error != http::error::end_of_stream && error != http::error::partial_message;
-  if (malformed) return Refuse(400, "this is no HTTP/1.1 request");
-  Close();
+void Connection::AwaitBody() {
+  if (std::exchange(body_begun_, true)) return;
+  SetDeadline(context_.limits.body_timeout);
+  if (!reader_.TakeExpectContinue()) return;
+  head_ = kContinue;
+  if (Send()) OnAllSent();
 }
 
 void Connection::HandleRequest() {
-  StopTimer();
-  phase_ = Phase::kAnswering;
-  http::request<http::string_body> message = parser_->release();
-  head_only_ = message.method() == http::verb::head;
-  parser_.reset();
-  ReleaseBody(message.body().size());  // one in chunks had said nothing of its size
-  const std::string_view target = View(message.target());
-  const std::string_view id = View(message["x-request-id"]);
-  const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
-  HttpRequest request{.method = std::string(View(message.method_string())),
-                      .path = std::string(target.substr(0, target.find('?'))),
-                      .body = std::move(message.body()),
-                      .request_id = std::string(usable_id ? id : std::string_view())};
-  exchange_ = context_.gateway.Handle(std::move(request), signal_);
-  if (!reading_ahead_) ReadAhead();
+  RequestReader::Request request = reader_.Take();
+  keep_alive_ = request.keep_alive;
+  http_1_0_ = request.http_1_0;
+  head_only_ = request.head_only;
+  BeginAnswer(request.http.path);
+  exchange_ = context_.handle(std::move(request.http), signal_);
+  Read();
 }
 
 // An answer of the connection's own, after which it ends.
-void Connection::Refuse(int http_status, std::string_view message) {
-  StopTimer();
-  phase_ = Phase::kAnswering;
-  discarding_ =
-      true;  // or the rest of the body would close the connection before the answer is out
-  const OpenAiError error{.http_status = http_status,
-                          .type = http_status >= 500 ? "server_error" : "invalid_request_error",
-                          .code = {},
-                          .param = {},
-                          .message = std::string(message)};
+void Connection::Refuse(const RequestReader::Refusal& refusal) {
+  // Or the rest of the body would close the connection before the answer is out.
+  discarding_ = true;
+  keep_alive_ = http_1_0_ = head_only_ = false;
+  BeginAnswer({});
+  const bool overloaded = refusal.http_status >= 500;
+  const OpenAiError error{.http_status = refusal.http_status,
+                          .type = overloaded ? "server_error" : "invalid_request_error",
+                          .message = refusal.message};
   std::string body;
   error.AppendJson(body);
+  HttpHead head{.status = refusal.http_status};
+  if (overloaded) head.headers.emplace_back("Retry-After", "1");
   const auto reply = std::make_shared<ReplyExchange>(signal_);
-  HttpHead head{.status = http_status};
-  if (http_status == 503) head.headers.emplace_back("Retry-After", "1");
   reply->Reply(std::move(head), std::move(body));
   exchange_ = reply;
-  if (!reading_ahead_) ReadAhead();
+  Read();
 }
 
+void Connection::BeginAnswer(std::string path) {
+  deadline_.Clear();
+  phase_ = Phase::kAnswering;
+  path_ = std::move(path);
+  http_status_ = 0;
+  context_.metrics.requests_in_flight->Increment();
+}
+
+// Sends what there is, as long as the kernel takes it at once.
 void Connection::Pump() {
-  if (phase_ != Phase::kAnswering || exchange_ == nullptr) return;
-  if (writing_) return LimitWrite();
-  Exchange::Output output = exchange_->Take();
-  if (output.empty()) return;
-  body_ = std::move(output.body);
-  head_.clear();
-  if (output.head.has_value()) {
-    // On the way out no new requests are wanted on old connections.
-    keep_alive_ = keep_alive_ && !context_.gateway.context().engine.draining();
-    chunked_ = !output.last && !http_1_0_;
-    keep_alive_ = keep_alive_ && (output.last || chunked_);
-    AppendResponseHead(*output.head,
-                       {.keep_alive = keep_alive_,
-                        .chunked = chunked_,
-                        .content_length = output.last ? std::optional(body_.size()) : std::nullopt},
-                       head_);
-    if (head_only_) body_.clear();
+  while (phase_ == Phase::kAnswering && exchange_ != nullptr) {
+    if (sending_) return LimitWrite();
+    Exchange::Output output = exchange_->Take();
+    if (output.empty()) return;
+    body_ = std::move(output.body);
+    head_.clear();
+    last_ = output.last;
+    if (output.head.has_value()) FrameHead(*output.head, output.last);
+    if (chunked_) AppendChunkFrame(output.last, head_, body_);
+    if (!Send()) return;
+    OnAllSent();
   }
-  if (chunked_) AppendChunkFrame(output.last, head_, body_);
-  writing_ = true;
-  if (output.last) LimitWrite();
-  const std::array<asio::const_buffer, 2> buffers = {asio::buffer(head_), asio::buffer(body_)};
-  asio::async_write(socket_, buffers,
-                    [self = shared_from_this(), last = output.last](error_code error, size_t) {
-                      self->OnWritten(error, last);
-                    });
 }
 
-// A write that keeps nothing waiting needs no timer: most of a stream's end at once.
-void Connection::LimitWrite() {
-  if (std::exchange(write_limited_, true)) return;
-  SetTimer(context_.write_timeout);
+void Connection::FrameHead(const HttpHead& head, bool last) {
+  // On the way out no new requests are wanted on old connections.
+  keep_alive_ = keep_alive_ && !context_.draining();
+  chunked_ = !last && !http_1_0_;
+  keep_alive_ = keep_alive_ && (last || chunked_);
+  http_status_ = head.status;
+  AppendResponseHead(head,
+                     {.keep_alive = keep_alive_,
+                      .chunked = chunked_,
+                      .content_length = last ? std::optional(body_.size()) : std::nullopt},
+                     head_);
+  if (head_only_) body_.clear();
 }
 
-void Connection::OnWritten(error_code error, bool last) {
-  writing_ = false;
+// True when everything is with the kernel; otherwise OnSent goes on.
+bool Connection::Send() {
+  if (body_.size() <= kMaxJoinedBytes) {
+    head_ += body_;
+    body_.clear();
+  }
+  num_sent_bytes_ = 0;
+  sending_ = true;
+  if (!stream_.encrypted()) {
+    error_code error;
+    num_sent_bytes_ = stream_.WriteNow({asio::buffer(head_), asio::buffer(body_)}, error);
+    if (error) {
+      Close();
+      return false;
+    }
+    if (num_sent_bytes_ == head_.size() + body_.size()) return true;
+  }
+  LimitWrite();
+  OnSent({}, 0);
+  return false;
+}
+
+void Connection::OnSent(error_code error, size_t num_bytes) {
   if (phase_ == Phase::kClosed) return;
-  if (std::exchange(write_limited_, false)) StopTimer();
   if (error) return Close();
-  if (last) return EndAnswer();
+  num_sent_bytes_ += num_bytes;
+  if (num_sent_bytes_ == head_.size() + body_.size()) {
+    OnAllSent();
+    return Pump();
+  }
+  if (num_bytes > 0 && phase_ == Phase::kAnswering) {
+    deadline_.Clear();
+    LimitWrite();
+  }
+  const size_t of_head = std::min(num_sent_bytes_, head_.size());
+  ConnectionStream::Buffers rest = {asio::buffer(head_) + of_head,
+                                    asio::buffer(body_) + (num_sent_bytes_ - of_head)};
+  if (rest[0].size() == 0) std::swap(rest[0], rest[1]);
+  stream_.WriteSome(rest, [self = shared_from_this()](error_code failed, size_t count) {
+    self->OnSent(failed, count);
+  });
+}
+
+void Connection::OnAllSent() {
+  sending_ = false;
+  if (phase_ != Phase::kAnswering) return;  // the client was told to go on
+  deadline_.Clear();
+  if (last_) return EndAnswer();
   exchange_->OnWritten();
-  Pump();
 }
 
 void Connection::EndAnswer() {
-  exchange_.reset();
-  body_.clear();
-  body_.shrink_to_fit();
-  ReleaseBody();
+  EndExchange();
+  last_ = false;
+  head_ = std::string();
+  body_ = std::string();
+  reader_.Release();
   if (!keep_alive_) return Linger();
-  AwaitRequest(context_.idle_timeout);
+  AwaitRequest(context_.limits.idle_timeout);
 }
 
-void Connection::SetTimer(std::chrono::steady_clock::duration timeout) {
-  timer_.expires_after(timeout);
-  timer_.async_wait([weak = weak_from_this()](error_code error) {
-    if (error) return;
-    if (const std::shared_ptr<Connection> self = weak.lock()) {
-      // A handler that was on its way when the timer was set anew changes nothing.
-      if (self->timer_.expiry() <= std::chrono::steady_clock::now()) self->Close();
-    }
-  });
+void Connection::EndExchange() {
+  if (exchange_ == nullptr) return;
+  constexpr int kClientLeft = 499;
+  context_.metrics.CountRequest(path_, http_status_ == 0 ? kClientLeft : http_status_);
+  context_.metrics.requests_in_flight->Decrement();
+  std::exchange(exchange_, nullptr)->Abandon();
+}
+
+// Runs while something waits to be taken by the client, and begins anew whenever it takes some.
+void Connection::LimitWrite() {
+  if (phase_ != Phase::kAnswering || deadline_.is_set()) return;
+  num_untaken_bytes_ = stream_.num_untaken_bytes();
+  SetDeadline(context_.limits.write_timeout);
+}
+
+void Connection::OnDeadline() {
+  const bool slow_reader = phase_ == Phase::kAnswering && sending_;
+  // It may have taken of what is with the kernel, which took nothing in exchange yet.
+  if (slow_reader && stream_.num_untaken_bytes() < num_untaken_bytes_) return LimitWrite();
+  Close();
 }
 
 void Connection::Linger() {
   phase_ = Phase::kLingering;
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  SetTimer(kLingerTimeout);
-  buffer_.clear();
-  if (!reading_ahead_) ReadAhead();
+  discarding_ = true;
+  SetDeadline(kLingerTimeout);
+  stream_.EndSending([self = shared_from_this()](error_code) { self->Close(); });
+  Read();
 }
 
 void Connection::Close() {
   if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kHandshake) context_.metrics.refused_for_handshake->Increment();
   phase_ = Phase::kClosed;
-  StopTimer();
-  ReleaseBody();
-  error_code ignored;
-  socket_.close(ignored);
-  if (exchange_ != nullptr) std::exchange(exchange_, nullptr)->Abandon();
+  deadline_.Clear();
+  reader_.Release();
+  stream_.Close();
+  EndExchange();
 }
 
 }  // namespace
 
-void ServeConnection(tcp::socket socket, ConnectionContext& context) {
-  const auto connection = std::make_shared<Connection>(std::move(socket), context);
-  connection->PostStart();
+void ServeConnection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
+                     ConnectionContext& context) {
+  const auto strand = socket.get_executor();
+  asio::post(strand, [connection = std::make_shared<Connection>(std::move(socket), std::move(tls),
+                                                                context)] { connection->Start(); });
 }
 
 }  // namespace lockstep::router

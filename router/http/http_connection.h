@@ -4,27 +4,39 @@
 
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 
-#include "router/http/gateway.h"
+#include "router/http/byte_budget.h"
+#include "router/http/exchange.h"
+#include "router/http/http_metrics.h"
 
 namespace lockstep::router {
 
-// What the connections of a server share. Outlives them.
-struct ConnectionContext {
-  Gateway gateway;
-  const size_t max_body_bytes;
-  const size_t max_body_memory_bytes;
-  const absl::Duration header_timeout;
-  const absl::Duration body_timeout;
-  const absl::Duration idle_timeout;
-  const absl::Duration write_timeout;
-  std::atomic<uint32_t> num_connections = 0;
-  std::atomic<size_t> body_memory_bytes = 0;
+struct ConnectionLimits {
+  size_t max_body_bytes = 0;
+  absl::Duration header_timeout;  // also of a handshake
+  absl::Duration body_timeout;
+  absl::Duration idle_timeout;
+  absl::Duration write_timeout;  // without the client taking anything
 };
 
-// Serves the socket, whose executor is a strand, until it closes.
-void ServeConnection(boost::asio::ip::tcp::socket socket, ConnectionContext& context);
+// What the connections of a server share. Outlives them.
+struct ConnectionContext {
+  // Whoever answers; from any thread, never blocks.
+  const std::function<std::shared_ptr<Exchange>(HttpRequest, std::shared_ptr<OutputSignal>)> handle;
+  const std::function<bool()> draining;  // connections end with the answer at hand
+  const ConnectionLimits limits;
+  HttpMetrics& metrics;
+  ByteBudget& memory;  // of bodies
+  std::atomic<uint32_t> num_connections = 0;
+};
+
+// Serves the socket, whose executor is a strand, until it closes. `tls` null: in plaintext.
+void ServeConnection(boost::asio::ip::tcp::socket socket,
+                     std::shared_ptr<boost::asio::ssl::context> tls, ConnectionContext& context);
 
 }  // namespace lockstep::router

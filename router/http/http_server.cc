@@ -10,7 +10,9 @@
 #include "common/status.h"
 #include "common/tcp_listener.h"
 #include "router/engine/violations.h"
+#include "router/http/gateway.h"
 #include "router/http/http_connection.h"
+#include "router/http/tls_context.h"
 
 namespace lockstep::router {
 namespace {
@@ -24,6 +26,10 @@ size_t MaxBodyBytes(const RequestLimits& limits) {
   return size_t{8} * limits.max_prompt_bytes + (1 << 20);
 }
 
+size_t MaxMemoryBytes(const HttpServerConfig& config) {
+  return size_t{config.max_body_memory_mib} << 20;
+}
+
 }  // namespace
 
 absl::Status HttpServerConfig::Validate() const {
@@ -33,6 +39,7 @@ absl::Status HttpServerConfig::Validate() const {
                      "max_http_connections: must be from 1 to 1048576");
   violations.Require(num_threads >= 1 && num_threads <= 256, "http_threads: must be from 1 to 256");
   violations.Require(max_body_memory_mib >= 1, "max_body_memory_mib: must be at least 1");
+  violations.Require(max_whole_answer_bytes >= 1, "max_whole_answer_bytes: must be at least 1");
   violations.Require(header_timeout > absl::ZeroDuration() && body_timeout > absl::ZeroDuration() &&
                          idle_timeout > absl::ZeroDuration(),
                      "timeouts of HTTP connections: must be positive");
@@ -41,16 +48,29 @@ absl::Status HttpServerConfig::Validate() const {
 
 class HttpServer::Impl {
  public:
-  Impl(const HttpServerConfig& config, ApiContext& context, const prometheus::Registry& registry)
+  // `tls` null: plaintext.
+  Impl(const HttpServerConfig& config, ApiContext& context, prometheus::Registry& registry,
+       std::unique_ptr<ServerTls> tls)
       : max_connections_(config.max_connections),
-        context_{.gateway = Gateway(context, registry),
-                 .max_body_bytes = std::min(MaxBodyBytes(context.config.limits),
-                                            size_t{config.max_body_memory_mib} << 20),
-                 .max_body_memory_bytes = size_t{config.max_body_memory_mib} << 20,
-                 .header_timeout = config.header_timeout,
-                 .body_timeout = config.body_timeout,
-                 .idle_timeout = config.idle_timeout,
-                 .write_timeout = context.config.stalled_client_timeout},
+        max_answer_bytes_(config.max_whole_answer_bytes),
+        tls_(std::move(tls)),
+        gateway_(context, registry),
+        metrics_(registry, context.model.id),
+        memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config))),
+        context_{.handle =
+                     [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
+                       request.answer = {.memory = memory_, .max_bytes = max_answer_bytes_};
+                       return gateway_.Handle(std::move(request), std::move(signal));
+                     },
+                 .draining = [&context] { return context.engine.draining(); },
+                 .limits = {.max_body_bytes = std::min(MaxBodyBytes(context.config.limits),
+                                                       MaxMemoryBytes(config)),
+                            .header_timeout = config.header_timeout,
+                            .body_timeout = config.body_timeout,
+                            .idle_timeout = config.idle_timeout,
+                            .write_timeout = context.config.stalled_client_timeout},
+                 .metrics = metrics_,
+                 .memory = *memory_},
         io_(static_cast<int>(config.num_threads)),
         listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
   ~Impl() { io_.stop(); }  // the threads join; then the connections go with io_
@@ -65,22 +85,34 @@ class HttpServer::Impl {
 
  private:
   void Serve(tcp::socket socket) {
-    if (context_.num_connections.load() >= max_connections_) return;
-    ServeConnection(std::move(socket), context_);
+    if (context_.num_connections.load() >= max_connections_) {
+      return metrics_.refused_for_limit->Increment();
+    }
+    ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(), context_);
   }
 
   const uint32_t max_connections_;
+  const size_t max_answer_bytes_;
+  const std::unique_ptr<ServerTls> tls_;
+  Gateway gateway_;
+  HttpMetrics metrics_;
+  const std::shared_ptr<ByteBudget> memory_;
   ConnectionContext context_;  // of connections, which io_ destroys
   asio::io_context io_;
   TcpListener listener_;
   std::vector<NamedThread> threads_;
 };
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
-    const HttpServerConfig& config, ApiContext& context, const prometheus::Registry& registry) {
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerConfig& config,
+                                                              ApiContext& context,
+                                                              prometheus::Registry& registry) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(Address address, ParseAddress(config.listen));
-  auto impl = std::make_unique<Impl>(config, context, registry);
+  std::unique_ptr<ServerTls> tls;
+  if (config.tls.enabled()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(tls, ServerTls::Load(config.tls));
+  }
+  auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls));
   LOCKSTEP_ASSIGN_OR_RETURN(address.port, impl->Listen(address));
   impl->Run(config.num_threads);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(address), std::move(impl)));

@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "router/api/request_validator.h"
+#include "router/api/retry_hint.h"
 #include "router/http/json_writer.h"
 
 namespace lockstep::router {
@@ -106,11 +107,13 @@ OpenAiError OpenAiError::Of(const absl::Status& status, ApiKind kind) {
 HttpHead ErrorHead(const absl::Status& status, ApiKind kind, absl::Duration retry_after) {
   const OpenAiError error = OpenAiError::Of(status, kind);
   HttpHead head{.status = error.http_status};
+  if (error.http_status == 401) head.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.retry) {
-    const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(retry_after, absl::Seconds(1)));
+    const absl::Duration wait = RetryAfterOf(status, retry_after);
+    const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(wait, absl::Seconds(1)));
     head.headers.emplace_back("Retry-After", fmt::format("{}", seconds));
     head.headers.emplace_back("Retry-After-Ms",
-                              fmt::format("{}", absl::ToInt64Milliseconds(retry_after)));
+                              fmt::format("{}", absl::ToInt64Milliseconds(wait)));
   }
   return head;
 }

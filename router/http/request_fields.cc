@@ -169,8 +169,12 @@ std::string ReadContent(JsonFields& message, const std::string& path) {
                                  Quote(type)));
       return {};
     }
+    const std::optional<std::string> line = part.String("text");
+    if (!line.has_value() && part.ok()) {
+      part.Fail(InvalidArgument("{}: expected a string, got none", part.PathOf("text")));
+    }
     if (i > 0) text += '\n';
-    text += part.String("text").value_or("");
+    text += line.value_or("");
     message.Fail(part.Finish());
   }
   return text;

@@ -11,11 +11,13 @@ namespace lockstep::router {
 
 namespace v1 = lockstep::v1;
 
-std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, TextKind kind, std::string body,
+std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin& origin,
+                                              std::string body,
                                               std::shared_ptr<OutputSignal> signal) {
   const auto exchange =
-      std::make_shared<TextExchange>(context, kind, std::move(body), std::move(signal));
-  absl::StatusOr<std::shared_ptr<const TextTicket>> ticket = TextTicket::Take(context);
+      std::make_shared<TextExchange>(context, origin.kind, std::move(body), std::move(signal));
+  absl::StatusOr<std::shared_ptr<TextTicket>> ticket =
+      TextTicket::Take(context, origin.tenant.get());
   if (ticket.ok()) {
     exchange->ticket_ = *std::move(ticket);
     context.encode_pool.Schedule(exchange);
@@ -31,6 +33,7 @@ TextExchange::TextExchange(ApiContext& context, TextKind kind, std::string body,
 
 void TextExchange::RunStrand() {
   absl::StatusOr<std::string> reply = kind_ == TextKind::kTokenize ? Tokens() : Text();
+  ticket_->EndPass();
   if (!reply.ok()) return ReplyError(reply.status());
   Reply({}, *std::move(reply));
 }

@@ -14,9 +14,13 @@ enum class TextKind { kTokenize, kDetokenize };
 // POST /tokenize and /detokenize; the work runs on the encode pool.
 class TextExchange final : public ReplyExchange, public StrandPool::Strand {
  public:
+  struct Origin {
+    TextKind kind;
+    std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
+  };
   // `context` outlives the object.
-  static std::shared_ptr<Exchange> Start(ApiContext& context, TextKind kind, std::string body,
-                                         std::shared_ptr<OutputSignal> signal);
+  static std::shared_ptr<Exchange> Start(ApiContext& context, const Origin& origin,
+                                         std::string body, std::shared_ptr<OutputSignal> signal);
   TextExchange(ApiContext& context, TextKind kind, std::string body,
                std::shared_ptr<OutputSignal> signal);
 
@@ -30,7 +34,7 @@ class TextExchange final : public ReplyExchange, public StrandPool::Strand {
   ApiContext& context_;
   const TextKind kind_;
   const std::string body_;
-  std::shared_ptr<const TextTicket> ticket_;
+  std::shared_ptr<TextTicket> ticket_;
 };
 
 }  // namespace lockstep::router

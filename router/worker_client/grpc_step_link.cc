@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/address.h"
+#include "common/grpc/credentials.h"
 #include "common/mutex.h"
 #include "common/named_thread.h"
 #include "common/status.h"
@@ -72,11 +73,11 @@ struct Lease {
   grpc::CompletionQueue queue;
   std::unique_ptr<Stream> stream;
   uint64_t epoch = 0;                     // 0 until claimed
-  absl::Time up_at;                       // once the claim was granted
   bool writable = false;                  // the stream is open and nobody gave it up
   bool writing = false;                   // one write is in progress
   std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
   absl::Status drop_reason;
+  LeaseRecord record;  // once the claim was granted
 };
 
 }  // namespace
@@ -84,12 +85,15 @@ struct Lease {
 absl::Status WorkerClientConfig::Validate() const {
   Violations violations;
   violations.Merge(ParseAddress(address).status(), "worker: ");
+  violations.Merge(tls.Validate(), "worker_tls: ");
   violations.Require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
   violations.Require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
   violations.Require(keepalive_timeout > absl::ZeroDuration(),
                      "keepalive_timeout: must be positive");
   violations.Require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
   violations.Require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
+  violations.Require(max_lease_backoff >= max_backoff,
+                     "max_lease_backoff: must not be below max_backoff");
   violations.Require(stable_lease >= absl::ZeroDuration(), "stable_lease: must not be negative");
   violations.Require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
   return violations.ToStatus();
@@ -97,23 +101,7 @@ absl::Status WorkerClientConfig::Validate() const {
 
 class GrpcStepLink::Impl {
  public:
-  explicit Impl(WorkerClientConfig config) : config_(std::move(config)) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config_.keepalive_time));
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(config_.keepalive_timeout));
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
-    arguments.SetMaxSendMessageSize(config_.max_message_bytes);
-    // Worker traffic is trusted by address and stays off the proxies that the environment may name.
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    stub_ = wire::Worker::NewStub(
-        grpc::CreateCustomChannel(config_.address, grpc::InsecureChannelCredentials(), arguments));
-  }
+  explicit Impl(WorkerClientConfig config) : config_(std::move(config)) { Connect(); }
 
   void Start(LinkEventSink* sink) {
     sink_ = sink;
@@ -123,6 +111,7 @@ class GrpcStepLink::Impl {
   void Send(wire::StepRequest request) {
     MutexLock lock(mutex_);
     if (lease_ == nullptr || !lease_->writable || lease_->epoch != request.epoch()) return;
+    lease_->record.OnStepSent();
     if (lease_->writing) {
       lease_->waiting.push_back(std::move(request));
       return;
@@ -153,8 +142,30 @@ class GrpcStepLink::Impl {
   }
 
  private:
+  // Afresh: the connection before it is not used again.
+  void Connect() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config_.keepalive_time));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(config_.keepalive_timeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
+    arguments.SetMaxSendMessageSize(config_.max_message_bytes);
+    // Worker traffic is trusted by address and stays off the proxies that the environment may name.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    const auto credentials = MakeChannelCredentials(config_.tls, arguments);
+    stub_ =
+        wire::Worker::NewStub(grpc::CreateCustomChannel(config_.address, credentials, arguments));
+  }
+
   void Run() {
-    ReattachBackoff backoff(config_.min_backoff, config_.max_backoff, config_.stable_lease);
+    ReattachBackoff backoff({.min_pause = config_.min_backoff,
+                             .max_pause = config_.max_backoff,
+                             .max_lease_pause = config_.max_lease_backoff});
     std::string last_problem;
     for (;;) {
       Lease lease;
@@ -164,9 +175,14 @@ class GrpcStepLink::Impl {
         lease_ = &lease;
       }
       const bool was_up = HoldLease(lease);
+      ever_up_ |= was_up;
+      // Perhaps the link is half open, which the connection itself learns only from its pings.
+      if (absl::IsDeadlineExceeded(lease.drop_reason)) Connect();
+      bool was_well = false;
       {
         MutexLock lock(mutex_);
         lease_ = nullptr;
+        was_well = was_up && lease.record.WasWell(absl::Now(), config_.stable_lease);
         if (stopping_) return;
       }
       if (was_up) {
@@ -178,10 +194,7 @@ class GrpcStepLink::Impl {
       sink_->OnLinkEvent(
           LinkDown{.epoch = was_up ? lease.epoch : 0,
                    .reason = Annotate(lease.drop_reason, "worker " + config_.address)});
-      if (!Sleep(was_up ? backoff.AfterLease(absl::Now() - lease.up_at)
-                        : backoff.AfterFailedAttempt())) {
-        return;
-      }
+      if (!Sleep(was_up ? backoff.AfterLease(was_well) : backoff.AfterFailedAttempt())) return;
     }
   }
 
@@ -221,6 +234,7 @@ class GrpcStepLink::Impl {
     request.set_protocol_version(kStepProtocolVersion);
     lease.describe_context.set_deadline(DeadlineIn(config_.call_timeout));
     const grpc::Status status = stub_->Describe(&lease.describe_context, request, &description);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
     if (!status.ok()) return CallFailed("Describe", status);
     return CheckDescription(description, config_.expected);
   }
@@ -236,7 +250,7 @@ class GrpcStepLink::Impl {
     if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
     wire::StepRequest claim;
     claim.set_epoch(last_epoch_);
-    claim.mutable_claim()->set_takeover(config_.takeover || ours);
+    claim.mutable_claim()->set_takeover((config_.takeover && !ever_up_) || ours);
     claim.mutable_claim()->set_expected_incarnation(description.incarnation());
     return claim;
   }
@@ -314,6 +328,10 @@ class GrpcStepLink::Impl {
   bool HandleResult(Lease& lease, const wire::DescribeResponse& description,
                     wire::StepResult& result, bool up) {
     if (up) {
+      {
+        MutexLock lock(mutex_);
+        lease.record.OnResult(absl::Now());
+      }
       sink_->OnLinkEvent(LinkResult{std::move(result)});
       result.Clear();
       return true;
@@ -328,7 +346,7 @@ class GrpcStepLink::Impl {
       return false;
     }
     lease.writable = true;
-    lease.up_at = absl::Now();
+    lease.record.OnUp(absl::Now());
     sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = description});
     return true;
   }
@@ -337,6 +355,8 @@ class GrpcStepLink::Impl {
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
   uint64_t last_epoch_ = 0;  // the link's thread only
+  // A lease was held here: whoever holds one now came later. The link's thread only.
+  bool ever_up_ = false;
   // Ascending epochs that the worker granted, or may have: of a claim that was not answered nobody
   // knows whether it arrived until Describe tells the last epoch granted. One that it refused is
   // not ours, whoever has the epoch by now. The link's thread only.

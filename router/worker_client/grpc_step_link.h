@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "common/tls_files.h"
 #include "router/engine/step_link.h"
 #include "router/engine/worker_contract.h"
 
@@ -14,17 +15,22 @@ namespace lockstep::router {
 
 struct WorkerClientConfig {
   std::string address;  // host:port
+  TlsClientFiles tls;   // none: plaintext
   uint32_t index = 0;   // of the replica; names the thread
   ExpectedModel expected;
-  // Fence off another router whose lease still lives. Our own earlier lease is always taken over.
+  // Fence off another router whose lease still lives, until the first lease of our own: one that
+  // takes over from us is not to be fenced in turn. Our own earlier lease is always taken over.
   bool takeover = false;
   absl::Duration call_timeout = absl::Seconds(10);  // of Describe and of the claim's answer
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
-  // Between attempts, with jitter; doubles with every one that fails, and with every lease that was
-  // younger than `stable_lease` when it ended.
+  // Between attempts, with jitter; doubles with every one that fails, and with every lease that
+  // ended before the worker had returned results for so long as `stable_lease`, or been asked for
+  // nothing. After attempts that failed no longer than max_backoff, after leases no longer than
+  // max_lease_backoff.
   absl::Duration min_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(3);
+  absl::Duration max_lease_backoff = absl::Minutes(1);
   absl::Duration stable_lease = absl::Seconds(2);
   int max_message_bytes = 64 << 20;
 

@@ -3,35 +3,62 @@
 #include <absl/time/time.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace lockstep::router {
 
-// The circuit breaker of one replica: how long nobody tries to attach its worker again. The pause
-// doubles with every attempt that fails and every lease that ends young, so a worker that comes up
-// only to die again is tried, and given requests, more and more rarely. Pure.
-class ReattachBackoff {
+// What a lease showed of its worker. Its age shows nothing: the worker may have hung for as long.
+// Pure.
+class LeaseRecord {
  public:
-  // `stable_lease`: the age from which a lease has shown that the worker is well.
-  ReattachBackoff(absl::Duration min_pause, absl::Duration max_pause, absl::Duration stable_lease)
-      : min_pause_(min_pause),
-        max_pause_(max_pause),
-        stable_lease_(stable_lease),
-        next_(min_pause) {}
-
-  absl::Duration AfterFailedAttempt() {
-    const absl::Duration pause = next_;
-    next_ = std::min(next_ * 2, max_pause_);
-    return pause;
+  void OnUp(absl::Time now) { up_at_ = now; }
+  void OnStepSent() { ++num_unanswered_; }
+  void OnResult(absl::Time now) {
+    if (num_unanswered_ > 0) --num_unanswered_;
+    first_result_at_ = std::min(first_result_at_, now);
+    last_result_at_ = now;
   }
-  absl::Duration AfterLease(absl::Duration age) {
-    if (age >= stable_lease_) next_ = min_pause_;
-    return AfterFailedAttempt();
+  // At its end: results came over `stable`, or nothing was left to answer and it was as old.
+  bool WasWell(absl::Time now, absl::Duration stable) const {
+    if (num_unanswered_ == 0) return now - up_at_ >= stable;
+    return last_result_at_ - first_result_at_ >= stable;
   }
 
  private:
-  const absl::Duration min_pause_;
-  const absl::Duration max_pause_;
-  const absl::Duration stable_lease_;
+  absl::Time up_at_ = absl::InfiniteFuture();
+  uint64_t num_unanswered_ = 0;
+  absl::Time first_result_at_ = absl::InfiniteFuture();
+  absl::Time last_result_at_ = absl::InfinitePast();
+};
+
+// How long nobody tries to attach a worker again: while its circuit is open. The pause doubles with
+// every attempt that fails and every lease that shows the worker of no use, so a worker that comes
+// up only to die or hang again is tried, and given requests, more and more rarely. One that cannot
+// be reached costs nothing but the attempts, and is tried more often. Pure.
+class ReattachBackoff {
+ public:
+  struct Limits {
+    absl::Duration min_pause;
+    absl::Duration max_pause;        // after attempts that failed
+    absl::Duration max_lease_pause;  // after leases
+  };
+  explicit ReattachBackoff(const Limits& limits) : limits_(limits), next_(limits.min_pause) {}
+
+  absl::Duration AfterFailedAttempt() {
+    const absl::Duration pause = std::min(next_, limits_.max_pause);
+    next_ = std::max(next_, std::min(next_ * 2, limits_.max_pause));
+    return pause;
+  }
+  // `was_well`: LeaseRecord.
+  absl::Duration AfterLease(bool was_well) {
+    if (was_well) next_ = limits_.min_pause;
+    const absl::Duration pause = std::min(next_, limits_.max_lease_pause);
+    next_ = std::min(next_ * 2, limits_.max_lease_pause);
+    return pause;
+  }
+
+ private:
+  const Limits limits_;
   absl::Duration next_;
 };
 

@@ -24,6 +24,7 @@ class ChildProcess {
   // killed).
   int Wait(absl::Duration timeout);
 
+  pid_t pid() const { return pid_; }
   const std::string& grpc_address() const { return grpc_address_; }
   const std::string& admin_address() const { return admin_address_; }
   const std::string& http_address() const { return http_address_; }  // empty: it has none

@@ -124,6 +124,27 @@ TEST_F(FleetTest, WorkersThatDrainOneAfterTheOtherAreInvisible) {
   ExpectNothingHeld();
 }
 
+TEST_F(FleetTest, WorkersAreFoundByNameOrByAddress) {
+  for (int i = 0; i < 2; ++i) {
+    auto worker = LaunchWorker("127.0.0.1:0");
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    workers_.push_back(*std::move(worker));
+  }
+  const std::string named = workers_[0].grpc_address();
+  const std::string port = named.substr(named.rfind(':') + 1);
+  // The address of the named one is known twice, and is one worker.
+  ASSERT_NO_FATAL_FAILURE(StartRouterOf(
+      "dns:///localhost:" + port + "," + workers_[1].grpc_address() + ",dns:///127.0.0.1:" + port,
+      {"--worker_resolve_interval=100ms"}));
+  for (const ChildProcess& worker : workers_) ExpectStateBecomes(worker, "ready");
+  const Answer expected = Generate(RequestOf(0));
+  EXPECT_TRUE(expected.status.ok()) << expected.status.error_message();
+  workers_[1].Signal(SIGKILL);
+  ExpectStateBecomes(workers_[1], "lost");
+  EXPECT_EQ(Generate(RequestOf(0)).tokens, expected.tokens) << "on the named one";
+  ExpectNothingHeld();
+}
+
 TEST_F(FleetTest, WithoutAnyWorkerNewRequestsAreRefusedAtOnce) {
   ASSERT_NO_FATAL_FAILURE(StartFleetOfThree({"--no_worker_grace=0s"}));
   for (ChildProcess& worker : workers_) {

@@ -9,10 +9,13 @@ thread that serves it is in docs/architecture.md, and nothing there is made up.
 import argparse
 import collections
 import contextlib
+import hashlib
+import json
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -149,22 +152,38 @@ def scrape(address):
         return metrics_in_scrape(reply.read().decode())
 
 
+def write_tenants(path, key):
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    path.write_text(json.dumps({"tenants": [{"name": "lint", "key_sha256": [digest]}]}), encoding="utf-8")
+
+
 def check_running(folder):
-    """Serves one request and looks at metrics and threads."""
-    ports = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-    with listening(folder / "lockstep-worker", "--model", MODEL, "--threads", "2", *ports) as worker:
-        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", worker.grpc, "--http-listen", "127.0.0.1:0",
-                       *ports) as router:
-            subprocess.run([folder / "lockstep-generate", "--router", router.grpc, "--wait-seconds", "30", "--prompt",
-                            "a step", "--max-tokens", "4"], check=True, stdout=subprocess.DEVNULL,
-                           timeout=DEADLINE_SECONDS)
-            metrics = {**scrape(worker.admin), **scrape(router.admin)}
-            threads = threads_of(worker, "worker") | threads_of(router, "router")
+    """Serves one request of a tenant and looks at metrics and threads."""
+    key = "the-key-of-this-test"
+    with tempfile.TemporaryDirectory() as scratch:
+        tenants = pathlib.Path(scratch) / "tenants.json"
+        write_tenants(tenants, key)
+        metrics, threads = serve_one_request(folder, tenants, key)
     documented = metrics_in_document(METRICS.read_text(encoding="utf-8"))
     yield from differences(metrics.keys(), documented.keys(), "metric", METRICS.name)
     yield from metric_differences(metrics, documented)
     yield from differences(threads, threads_in_document(section(ARCHITECTURE.read_text(encoding="utf-8"), "Threads")),
                            "thread", ARCHITECTURE.name)
+
+
+def serve_one_request(folder, tenants, key):
+    """What the programs show of themselves then: metrics by name, threads."""
+    ports = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+    with listening(folder / "lockstep-worker", "--model", MODEL, "--threads", "2", *ports) as worker:
+        name = f"dns:///localhost:{worker.grpc.rpartition(':')[2]}"
+        with listening(folder / "lockstep-router", "--model", MODEL, "--worker", name, "--http-listen", "127.0.0.1:0",
+                       "--tenants", tenants, *ports) as router:
+            subprocess.run([folder / "lockstep-generate", "--router", router.grpc, "--wait-seconds", "30", "--prompt",
+                            "a step", "--max-tokens", "4", "--api-key", key], check=True, stdout=subprocess.DEVNULL,
+                           timeout=DEADLINE_SECONDS)
+            metrics = {**scrape(worker.admin), **scrape(router.admin)}
+            threads = threads_of(worker, "worker") | threads_of(router, "router")
+    return metrics, threads
 
 
 def main():

@@ -13,6 +13,7 @@ from tree import Finding, cpp_files, numbered_lines, read, without_comments_and_
 # The first matching folder decides; of the project's own folders only these may be included. Generated
 # protobuf headers are "lockstep/...".
 ALLOWED_OWN = (
+    ("common/grpc", ("common",)),
     ("common", ("common",)),
     ("kernels", ("kernels", "common")),
     ("router/core", ("router/core", "common")),

@@ -11,7 +11,9 @@
 namespace lockstep::router {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 RouterConfig Usable() {
   RouterConfig config;
@@ -82,6 +84,29 @@ TEST(RouterConfigTest, EveryWorkerIsNamedOnce) {
   EXPECT_EQ(clients[1].index, 1u);
 }
 
+TEST(RouterConfigTest, NamesOfWorkersMixWithAddresses) {
+  RouterConfig config = Usable();
+  EXPECT_FALSE(config.NamesWorkers());
+  config.workers = {"dns:///localhost:50061", "127.0.0.1:2"};
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  EXPECT_TRUE(config.NamesWorkers());
+  const std::vector<WorkerClientConfig> clients = config.WorkerConfigs();
+  ASSERT_EQ(clients.size(), 1u);
+  EXPECT_EQ(clients[0].address, "127.0.0.1:2");
+  EXPECT_EQ(clients[0].index, 0u);
+  config.workers = {"dns:///workers:50061"};
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: workers:50061 is not this machine"));
+  config.insecure = true;
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  for (const char* const name : {"dns:workers:1", "dns:///workers", "dns:///workers:0"}) {
+    config.workers = {name};
+    EXPECT_THAT(Message(config.Validate()), HasSubstr("expected dns:///name:port")) << name;
+  }
+  config = Usable();
+  config.worker_resolve_interval = absl::ZeroDuration();
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker_resolve_interval: must be positive"));
+}
+
 TEST(RouterConfigTest, APlacementIsOneOfThree) {
   RouterConfig config = Usable();
   config.placement = "random";
@@ -119,6 +144,55 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
     local.admin_listen = address;
     EXPECT_TRUE(local.Validate().ok()) << address;
   }
+}
+
+// Of what a configuration is refused for; the files need not be there.
+std::string Objections(const RouterConfig& config) { return Message(config.Validate()); }
+
+TEST(RouterConfigTest, APublicAddressNeedsTlsAndSomebodyToKnow) {
+  const TlsFiles tls{.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
+  TlsFiles mutual_tls = tls;
+  mutual_tls.client_ca_path = "ca.pem";
+  for (const bool over_http : {false, true}) {
+    const auto objections = [over_http](const TlsFiles& files, const std::string& tenants) {
+      RouterConfig config = Usable();
+      (over_http ? config.http.listen : config.server.listen) = "0.0.0.0:1";
+      (over_http ? config.http.tls : config.server.tls) = files;
+      config.server.tenants_path = tenants;
+      return Objections(config);
+    };
+    const std::string objection = "0.0.0.0:1 is not this machine, which needs --tls-cert";
+    EXPECT_THAT(objections({}, ""), HasSubstr(objection));
+    EXPECT_THAT(objections({}, "tenants.json"), HasSubstr(objection));
+    EXPECT_THAT(objections(tls, ""), HasSubstr(objection));
+    EXPECT_THAT(objections(tls, "tenants.json"), Not(HasSubstr("is not this machine")));
+    EXPECT_THAT(objections(mutual_tls, ""), Not(HasSubstr("is not this machine")));
+  }
+}
+
+TEST(RouterConfigTest, AWorkerElsewhereNeedsTls) {
+  RouterConfig config = Usable();
+  config.workers = {"10.0.0.1:1"};
+  EXPECT_THAT(Objections(config), HasSubstr("10.0.0.1:1 is not this machine, which needs "
+                                            "--worker-tls-ca"));
+  config.worker.tls.ca_path = "none.pem";
+  EXPECT_THAT(Objections(config), Not(HasSubstr("is not this machine")));
+}
+
+TEST(RouterConfigTest, NothingGuardsAPublicAdminPort) {
+  RouterConfig config = Usable();
+  config.admin_listen = "0.0.0.0:1";
+  config.server.tls = {.cert_path = "a", .key_path = "b", .client_ca_path = "c"};
+  config.server.tenants_path = "tenants.json";
+  EXPECT_THAT(Objections(config),
+              HasSubstr("admin_listen: 0.0.0.0:1 is not this machine and has neither"));
+}
+
+TEST(RouterConfigTest, FilesThatAreNotThereAreNamed) {
+  RouterConfig config = Usable();
+  config.server.tls = {.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
+  config.worker.tls.ca_path = "no-ca.pem";
+  EXPECT_THAT(Objections(config), AllOf(HasSubstr("tls: none.pem"), HasSubstr("no-ca.pem")));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/grpc/credentials.h"
 #include "common/status.h"
 #include "worker/service/description.h"
 
@@ -57,7 +58,7 @@ absl::Status WorkerServer::Listen(const WorkerServerOptions& options) {
   grpc::ServerBuilder builder;
   Configure(options, builder);
   int port = 0;
-  builder.AddListeningPort(FormatAddress(address_), grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(FormatAddress(address_), MakeServerCredentials(options.tls), &port);
   service_.Register(builder);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {

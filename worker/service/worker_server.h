@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/address.h"
+#include "common/tls_files.h"
 #include "worker/executor/executor_thread.h"
 #include "worker/executor/step_runner.h"
 #include "worker/model/forward_model.h"
@@ -19,6 +20,7 @@ namespace lockstep::worker {
 
 struct WorkerServerOptions {
   std::string listen = "127.0.0.1:0";
+  TlsFiles tls;  // none: plaintext
   int max_message_bytes = 64 << 20;
   WorkerServiceOptions service;
 };

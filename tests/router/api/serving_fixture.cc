@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/grpc/credentials.h"
 #include "common/status.h"
 #include "router/core/policies.h"
 #include "tests/router/api/byte_tokenizer.h"
@@ -47,6 +48,7 @@ void ServingTest::StartWorker() {
       std::make_unique<worker::WorkerMetrics>(*worker_registry_, forward_model_->info());
   worker::WorkerServerOptions options;
   options.listen = fmt::format("127.0.0.1:{}", worker_port_);
+  options.tls = worker_tls_;
   ++incarnation_;
   auto runner = std::make_unique<worker::StepExecutor>(
       *forward_model_, worker::ExecutorLimits{.max_slots = 64}, incarnation_);
@@ -78,6 +80,7 @@ std::string ServingTest::worker_address() const {
 void ServingTest::StartRouter() {
   router::WorkerClientConfig link;
   link.address = worker_address();
+  link.tls = link_tls_;
   // The fake model announces a tokenizer of its own.
   link.expected = {
       .model_fingerprint = expected_fingerprint_,
@@ -94,9 +97,15 @@ void ServingTest::StartRouter() {
       {.model = &model_, .replicas = std::move(replicas), .metrics = &metrics_, .clock = &clock_});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
-  channel_ =
-      grpc::CreateChannel(FormatAddress(router_->address()), grpc::InsecureChannelCredentials());
+  channel_ = OpenChannel(client_tls_);
   stub_ = v1::Generation::NewStub(channel_);
+}
+
+std::shared_ptr<grpc::Channel> ServingTest::OpenChannel(const TlsClientFiles& tls) const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto credentials = MakeChannelCredentials(tls, arguments);
+  return grpc::CreateCustomChannel(FormatAddress(router_->address()), credentials, arguments);
 }
 
 void ServingTest::StartBoth() {

@@ -38,6 +38,8 @@ class ServingTest : public ::testing::Test {
   // As a crash looks to the router: every connection is cut.
   void StopWorker();
   void StartRouter();
+  // A connection of its own to the router.
+  std::shared_ptr<grpc::Channel> OpenChannel(const TlsClientFiles& tls) const;
   // Returns once the router is ready.
   void StartBoth();
   void WaitForReadiness(bool ready);
@@ -78,6 +80,9 @@ class ServingTest : public ::testing::Test {
   router::RouterServerConfig router_config_;
   FakeModelOptions model_options_;
   uint64_t expected_fingerprint_ = 0;  // of the model; set to the worker's
+  TlsFiles worker_tls_;
+  TlsClientFiles link_tls_;    // of the router to the worker
+  TlsClientFiles client_tls_;  // of stub_
 
   router::ServedModel model_;
   RealClock clock_;

@@ -84,7 +84,9 @@ TEST(TenantTableTest, NamesWhatIsWrong) {
       {TenantWith("a", kAlphaHash, R"(, "tokens_per_second": -1)"), "expected at least 0"},
       {TenantWith("a", kAlphaHash, R"(, "tokens_per_second": 5, "burst_tokens": 0)"),
        "tenants[0].burst_tokens: expected at least 1"},
-      {TenantWith("a", kAlphaHash, R"(, "weight": 0)"), "tenants[0].weight: expected more than 0"},
+      {TenantWith("a", kAlphaHash, R"(, "weight": 0)"),
+       "tenants[0].weight: expected 0.001 to 1000"},
+      {TenantWith("a", kAlphaHash, R"(, "weight": 1001)"), "tenants[0].weight: expected 0.001 to"},
       {TenantWith("a", kAlphaHash, R"(, "wieght": 2)"), "tenants[0].wieght: unknown"},
   };
   for (const auto& [tenants, message] : cases) {

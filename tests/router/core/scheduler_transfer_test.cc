@@ -117,11 +117,11 @@ TEST_F(SchedulerTransferTest, LossesOnAllWorkersCountTogether) {
   auto poison = MakeRequest(1, TextOf(1, 9), 6);
   auto healthy = MakeRequest(2, TextOf(2, 9), 6);
   Submit(poison);
-  for (int loss = 0; loss < 2; ++loss) {
+  for (int loss = 1; loss <= 3; ++loss) {
     ASSERT_NE(Plan(), nullptr);
     DetachWorker();
     ASSERT_THAT(scheduler->Stranded(), SizeIs(1));
-    EXPECT_EQ(scheduler->Stranded()[0].suspect, loss == 1);
+    EXPECT_EQ(scheduler->Stranded()[0].suspect, loss >= 2);
     MoveStranded();
     AttachWorker(limits);
     Switch();
@@ -135,11 +135,69 @@ TEST_F(SchedulerTransferTest, LossesOnAllWorkersCountTogether) {
   DetachWorker();
   ASSERT_NE(Ending(1), nullptr);
   EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(Message(Ending(1)->error), HasSubstr("3 workers were lost"));
+  EXPECT_THAT(Message(Ending(1)->error), HasSubstr("4 workers were lost"));
   EXPECT_EQ(MoveStranded(), 1u);
   RunBothUntilIdle();
   // The first scheduler ran nothing else, and the healthy one went on there.
   ExpectComplete(*healthy);
+}
+
+TEST_F(SchedulerTransferTest, WhatOneWorkerRefusedAnotherMayTake) {
+  config.max_steps_in_flight = 1;
+  StartBoth();
+  const auto request = MakeRequest(1, TextOf(1, 9), 4);
+  Submit(request);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NE(Plan(), nullptr);
+    Done({.refuse = true});
+  }
+  scheduler->DrainWorker(now);
+  ASSERT_THAT(scheduler->Stranded(), SizeIs(1));
+  EXPECT_FALSE(scheduler->Stranded()[0].suspect) << "no worker was lost over it";
+  EXPECT_EQ(MoveStranded(), 1u);
+  Switch();
+  ASSERT_NE(Plan(), nullptr);
+  Done({.refuse = true});
+  EXPECT_EQ(Ending(1), nullptr) << "the first refusal here";
+  RunUntilIdle();
+  ExpectComplete(*request);
+}
+
+TEST_F(SchedulerTransferTest, WhatIsStillToBeDescribedIsNoCachedPrefix) {
+  StartBoth();
+  auto described = MakeRequest(1, TextOf(1, 9), 4);
+  described->sampling.num_prompt_logprobs = 0;
+  auto bypassing = MakeRequest(2, TextOf(2, 9), 4);
+  bypassing->bypass_prefix_cache = true;
+  Submit(described);
+  Submit(bypassing);
+  Submit(3, TextOf(3, 9), 4);
+  DetachWorker();
+  std::vector<StrandedRequest> stranded = scheduler->Stranded();
+  ASSERT_THAT(stranded, SizeIs(3));
+  EXPECT_EQ(stranded[0].max_cached_tokens, 0u);
+  EXPECT_EQ(stranded[1].max_cached_tokens, 0u);
+  EXPECT_EQ(stranded[2].max_cached_tokens, 8u);
+  AttachWorker(limits);
+  ASSERT_TRUE(RunUntil([this] { return Tokens(1).size() == 2; }));
+  DetachWorker();
+  stranded = scheduler->Stranded();
+  EXPECT_EQ(stranded[0].max_cached_tokens, 10u) << "the prompt has been described";
+}
+
+TEST_F(SchedulerTransferTest, APrefillInProgressIsCounted) {
+  config.max_prefill_tokens_per_step = 4;
+  config.max_steps_in_flight = 1;
+  StartBoth();
+  Submit(1, TextOf(1, 10), 4);
+  EXPECT_EQ(Stats().waiting_tokens, 10u);
+  EXPECT_EQ(Stats().prefill_tokens, 0u);
+  for (const uint64_t left : {10u, 6u, 2u, 0u}) {
+    ASSERT_NE(Plan(), nullptr);
+    EXPECT_EQ(Stats().waiting_tokens, 0u);
+    EXPECT_EQ(Stats().prefill_tokens, left);
+    Done();
+  }
 }
 
 TEST_F(SchedulerTransferTest, ASmallerWorkerRefusesWhatItCannotHold) {

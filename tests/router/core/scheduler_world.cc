@@ -68,7 +68,7 @@ std::vector<TokenId> SchedulerWorld::MakePrompt() {
 std::shared_ptr<const Request> SchedulerWorld::MakeRequest() {
   auto request = std::make_shared<Request>();
   request->key = next_key_++;
-  request->tenant = "tenant";
+  request->tenant = request->key % 5 < 3 ? "large" : request->key % 5 == 3 ? "small" : "tiny";
   request->cache_salt = random_.OneIn(4) ? "salt" : "";
   request->priority = static_cast<int32_t>(random_.Between(0, 4)) - 2;
   request->arrival = now_;

@@ -288,7 +288,7 @@ absl::Status SchedulerWorld::CheckFailure(const Client& client, const Sample& sa
       deserved = sample.row_failed || client.other_bits;
       break;
     case absl::StatusCode::kInternal: {
-      const bool lost = sample.num_losses >= 3 && sample.lost_alone;
+      const bool lost = sample.num_losses >= 4 && sample.lost_alone;
       if (lost) Count("failed after killing workers");
       deserved = lost || (sample.num_refusals >= 3 && sample.refused_alone);
       break;

@@ -63,8 +63,8 @@ TEST_F(EngineFleetTest, ItsStatusIsTheSumOfAllReplicas) {
   EXPECT_EQ(all.worker_state, WorkerState::kReady);
   EXPECT_EQ(all.description.max_context_tokens(), kModel.max_context_tokens);
   EXPECT_EQ(all.scheduler.prefix_query_tokens,
-            engine_->replica_status(0).scheduler.prefix_query_tokens +
-                engine_->replica_status(1).scheduler.prefix_query_tokens);
+            engine_->replica_statuses()[0].scheduler.prefix_query_tokens +
+                engine_->replica_statuses()[1].scheduler.prefix_query_tokens);
   EXPECT_GE(all.scheduler.prefix_query_tokens, 8u);
 }
 

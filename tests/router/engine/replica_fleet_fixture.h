@@ -6,6 +6,7 @@
 #include <prometheus/registry.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,25 +30,32 @@ class ReplicaFleetTest : public ::testing::Test {
   };
 
   // Nobody is connected at first.
-  void Start(uint32_t num_replicas, PlacementConfig placement = {}) {
-    fleet_ = std::make_unique<Fleet>(placement, num_replicas);
+  void Start(uint32_t num_replicas, PlacementConfig placement = {}, uint32_t max_replicas = 0) {
+    fleet_ = std::make_unique<Fleet>(placement, num_replicas, max_replicas);
     for (uint32_t i = 0; i < num_replicas; ++i) {
       sides_.push_back(std::make_unique<Side>());
-      Side& side = *sides_.back();
-      side.replica =
-          std::make_unique<Replica>(config_, MakeFcfsPolicy(),
-                                    Replica::Context{.clock = &clock_,
-                                                     .link = &side.link,
-                                                     .metrics = &metrics_,
-                                                     .worker = "fake:" + std::to_string(i),
-                                                     .fleet = fleet_.get(),
-                                                     .index = i});
+      Occupy(i);
     }
   }
+  // Another replica, on another worker, gets the seat.
+  void Occupy(uint32_t i) {
+    Side& side = *sides_[i];
+    side.replica = std::make_unique<Replica>(config_, MakeFcfsPolicy(),
+                                             Replica::Context{.clock = &clock_,
+                                                              .link = &side.link,
+                                                              .metrics = &metrics_,
+                                                              .worker = WorkerName(i),
+                                                              .fleet = fleet_.get(),
+                                                              .index = i});
+  }
+  static std::string WorkerName(uint32_t i) { return "fake:" + std::to_string(i); }
 
   FakeWorker& worker(uint32_t i) { return sides_[i]->worker; }
   Replica& replica(uint32_t i) { return *sides_[i]->replica; }
   WorkerState state(uint32_t i) { return replica(i).worker_state(); }
+  double CircuitIs(uint32_t i, CircuitState state) {
+    return RouterMetrics::At(metrics_.ForWorker(WorkerName(i)).circuit, state).Value();
+  }
 
   void Post(uint32_t i, LinkEvent event) {
     fleet_->inbox(i).OnLinkEvent(std::move(event));
@@ -92,7 +100,12 @@ class ReplicaFleetTest : public ::testing::Test {
     }
   }
 
-  std::unique_ptr<Client> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
+  std::unique_ptr<Client> Submit(
+      std::vector<TokenId> prompt, uint32_t max_new_tokens,
+      std::function<void()> on_ready = [] {}) {
+    return Submit(MakeRequest(std::move(prompt), max_new_tokens), std::move(on_ready));
+  }
+  std::shared_ptr<Request> MakeRequest(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
     auto request = std::make_shared<Request>();
     request->key = next_key_++;
     request->id = "test";
@@ -100,9 +113,13 @@ class ReplicaFleetTest : public ::testing::Test {
     request->prompt_tokens = std::move(prompt);
     request->sampling.temperature = 0;
     request->sampling.max_new_tokens = max_new_tokens;
+    return request;
+  }
+  std::unique_ptr<Client> Submit(
+      std::shared_ptr<const Request> request, std::function<void()> on_ready = [] {}) {
     auto client = std::make_unique<Client>();
     client->request = request;
-    client->outbox = std::make_shared<Outbox>(1 << 20, [] {});
+    client->outbox = std::make_shared<Outbox>(1 << 20, std::move(on_ready));
     client->tokens.resize(1);
     client->ends.resize(1);
     Rejection rejection{};

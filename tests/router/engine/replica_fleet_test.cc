@@ -100,6 +100,9 @@ TEST_F(ReplicaFleetTest, ARequestThatArrivesAfterItsBitsAreGoneIsAborted) {
   worker(1).SetBits(3, 4);
   worker(1).Restart();
   Connect(1);
+  EXPECT_EQ(num_live(0), 1u) << "its worker is the only one that may have its bits again";
+  worker(0).SetBits(3, 4);
+  Restart(0);
   ExpectEnd(*client, absl::StatusCode::kAborted);
   EXPECT_THAT(client->tokens[0], SizeIs(3));
   EXPECT_EQ(NumRetried(RetryOutcome::kFailed), 1);
@@ -195,7 +198,22 @@ TEST_F(ReplicaFleetTest, ACancellationWaitsForARequestThatIsOnItsWayBack) {
   ExpectClean();
 }
 
-TEST_F(ReplicaFleetTest, ARequestThatKillsWorkersTakesThreeAndNobodyElse) {
+TEST_F(ReplicaFleetTest, ThreeWorkersLostInARowMayBeAnAccident) {
+  Start(4);
+  for (uint32_t i = 0; i < 4; ++i) Connect(i);
+  const auto client = Submit({1, 2, 3}, 6);
+  for (int loss = 0; loss < 3; ++loss) {
+    uint32_t owner = 0;
+    while (num_live(owner) == 0) ++owner;
+    Lose(owner);
+    EXPECT_EQ(num_live(owner), 0u) << "others are there";
+  }
+  RunUntilIdle();
+  ExpectComplete(*client);
+  ExpectClean();
+}
+
+TEST_F(ReplicaFleetTest, ARequestThatKillsWorkersTakesFourAndNobodyElse) {
   Start(3);
   for (uint32_t i = 0; i < 3; ++i) Connect(i);
   std::vector<std::unique_ptr<Client>> healthy;
@@ -225,9 +243,9 @@ TEST_F(ReplicaFleetTest, ARequestThatKillsWorkersTakesThreeAndNobodyElse) {
     worker(i).model().set_after_forward(hook);
     Connect(i);
   }
-  EXPECT_EQ(num_deaths, 3);
+  EXPECT_EQ(num_deaths, 4);
   ExpectEnd(*poison, absl::StatusCode::kInternal);
-  EXPECT_THAT(Message(*poison->end), HasSubstr("3 workers were lost while they ran this"));
+  EXPECT_THAT(Message(*poison->end), HasSubstr("4 workers were lost while they ran this"));
   for (const auto& client : healthy) ExpectComplete(*client);
   ExpectClean();
 }

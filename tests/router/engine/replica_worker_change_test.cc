@@ -212,11 +212,11 @@ TEST_F(ReplicaWorkerChangeTest, ARequestThatKillsWorkersFailsAlone) {
   const auto second = Submit({6, 7, 8}, 6);
   ASSERT_THAT(GreedyTokens({}, {1, 2, 3}, 6), Not(Contains(kPoison)));
   ASSERT_THAT(GreedyTokens({}, {6, 7, 8}, 6), Not(Contains(kPoison)));
-  EXPECT_EQ(CountDeaths(), 3);
+  EXPECT_EQ(CountDeaths(), 4);
   poison->Read();
   ASSERT_TRUE(poison->end.has_value());
   EXPECT_EQ(poison->end->code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(Message(*poison->end), HasSubstr("3 workers were lost while they ran this"));
+  EXPECT_THAT(Message(*poison->end), HasSubstr("4 workers were lost while they ran this"));
   EXPECT_THAT(Message(*poison->end), HasSubstr("the stream broke"));
   for (Client* const client : {first.get(), second.get()}) {
     client->Read();
@@ -231,7 +231,7 @@ TEST_F(ReplicaWorkerChangeTest, ARequestThatKillsWorkersFailsAlone) {
 TEST_F(ReplicaWorkerChangeTest, ARequestWhoseResultsNeverFitItsStepsFails) {
   Connect();
   const auto client = Submit({1, 2, 3}, 6);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 1; i <= 4; ++i) {
     EXPECT_FALSE(client->end.has_value());
     LinkResult result = *link_.RunNext();
     result.result.add_sampled_slots(77);
@@ -240,7 +240,7 @@ TEST_F(ReplicaWorkerChangeTest, ARequestWhoseResultsNeverFitItsStepsFails) {
     batch.link_events.push_back(result);
     replica_.Process(std::move(batch));
     client->Read();
-    if (i < 2) Connect();
+    if (i < 4) Connect();
   }
   ASSERT_TRUE(client->end.has_value());
   EXPECT_EQ(client->end->code(), absl::StatusCode::kInternal);

@@ -206,6 +206,22 @@ TEST_F(AnswerWriterTest, AStreamEchoesOnceAndCountsOnFromThere) {
                 R"("finish_reason":null}]})")));
 }
 
+// "é", "€" and a byte that never becomes a character, in tokens of one byte.
+TEST_F(AnswerWriterTest, OffsetsCountCharactersWhereverTokensEnd) {
+  Completion(R"("logprobs": 0, "stream": true)");
+  const auto token = [](int id, const std::string& text) {
+    return "delta { index: 0 token_ids: " + std::to_string(id) + " text: '" + text +
+           "' logprobs { token_id: " + std::to_string(id) + " logprob: -1 rank: 1 } }";
+  };
+  std::vector<std::string> offsets;
+  for (const int id : {0x61, 0xC3, 0xA9, 0xE2, 0x82, 0xAC, 0xFF, 0x62}) {
+    const std::string chunk = Add({token(id, "")});
+    const size_t at = chunk.find("\"text_offset\":[") + 15;
+    offsets.push_back(chunk.substr(at, chunk.find(']', at) - at));
+  }
+  EXPECT_EQ(offsets, (std::vector<std::string>{"0", "1", "1", "2", "2", "2", "3", "4"}));
+}
+
 TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
   Completion(R"("echo": true, "max_tokens": 0)");
   Add({kPromptInfo, "delta { index: 0 token_ids: 98 text: 'b' }", kLength});

@@ -77,6 +77,13 @@ bool HttpClient::ReadMore() {
   return true;
 }
 
+std::string HttpClient::ReadAtMost(size_t num_bytes) {
+  std::string bytes(num_bytes, '\0');
+  const ssize_t size = ::recv(socket_, bytes.data(), bytes.size(), 0);
+  bytes.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  return bytes;
+}
+
 std::optional<std::string> HttpClient::ReadUntil(std::string_view mark) {
   size_t at = 0;
   while ((at = received_.find(mark)) == std::string::npos) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -40,6 +41,8 @@ class HttpClient {
   HttpResponse ReadHead();
   // All bytes up to the end of the first `mark`; nothing when the connection ended before.
   std::optional<std::string> ReadUntil(std::string_view mark);
+  // What there is, once there is something; empty at the end.
+  std::string ReadAtMost(size_t num_bytes);
   // Reads until the other side closes; false when it does not.
   bool WaitUntilClosed();
 

@@ -242,22 +242,42 @@ TEST_F(HttpConnectionTest, OneConnectionTooManyIsClosed) {
   EXPECT_EQ(first.Get("/health").status, 200);
 }
 
-TEST_F(HttpConnectionTest, BodiesShareABoundedMemory) {
+TEST_F(HttpConnectionTest, WhatIsAnnouncedTakesNothingFromOthers) {
   http_config_.max_body_memory_mib = 1;
   StartAll();
-  HttpClient holder(port());
-  holder.Send(
+  HttpClient announcer(port());
+  announcer.Send(
       "POST /v1/completions HTTP/1.1\r\nContent-Length: 1048576\r\nExpect: 100-continue\r\n"
       "\r\n");
-  EXPECT_EQ(holder.ReadHead().status, 100);
-  const HttpResponse refused = Post(kPath, kShort);
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.headers.at("retry-after"), "1");
-  EXPECT_EQ(Get("/health").status, 200);
-  holder.Send(std::string(1 << 20, ' '));
-  EXPECT_EQ(holder.ReadResponse().status, 400);  // no JSON
-  // With its next request read, the last one is forgotten.
-  EXPECT_EQ(holder.Get("/health").status, 200);
+  EXPECT_EQ(announcer.ReadHead().status, 100);
+  EXPECT_EQ(Text(Post(kPath, kShort)), Continuation(2, 2));
+  announcer.Send(std::string(1 << 20, ' '));
+  EXPECT_EQ(announcer.ReadResponse().status, 400);  // no JSON
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, AWholeAnswerIsBounded) {
+  http_config_.max_whole_answer_bytes = 20'000;
+  StartAll();
+  const std::string fields = R"({"prompt": "x", "max_tokens": 1000, "logprobs": 5)";
+  const HttpResponse whole = Post(kPath, fields + "}");
+  EXPECT_EQ(whole.status, 400) << whole.body;
+  EXPECT_EQ(Json(whole)["error"]["param"], "stream");
+  EXPECT_THAT(whole.body, HasSubstr("20000 bytes"));
+  ExpectNothingOpen();
+  EXPECT_EQ(Text(Post(kPath, fields + R"(, "stream": true})")), Continuation(2, 1000));
+  ExpectHealthy();
+}
+
+TEST_F(HttpConnectionTest, WholeAnswersShareABoundedMemory) {
+  http_config_.max_body_memory_mib = 1;
+  StartAll();
+  const HttpResponse refused = Post(kPath, Large(false));
+  EXPECT_EQ(refused.status, 429) << refused.body.substr(0, 200);
+  EXPECT_THAT(refused.body, HasSubstr("other answers"));
+  ExpectNothingOpen();
+  EXPECT_EQ(Text(Post(kPath, R"({"prompt": "x", "max_tokens": 1000, "logprobs": 5})")),
+            Continuation(2, 1000));
   ExpectHealthy();
 }
 
@@ -287,6 +307,23 @@ TEST_F(HttpConnectionTest, TheGatewayMayEndWhileRequestsRun) {
   EXPECT_TRUE(waiting.WaitUntilClosed());
   ReleaseForwards();
   ExpectEverythingBack();
+}
+
+// The end of the server and outputs of requests meet in every order; none may wait for another.
+TEST_F(HttpConnectionTest, TheGatewayEndsWhileStreamsRun) {
+  StartAll();
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int i = 0; i < 8; ++i) {
+      clients.push_back(std::make_unique<HttpClient>(port()));
+      clients.back()->Send(
+          HttpClient::PostText(kPath, R"({"prompt": "x", "max_tokens": 4000, "stream": true})"));
+    }
+    ASSERT_TRUE(clients[0]->ReadUntil("\"text\":").has_value());
+    http_.reset();
+    StartHttp();
+  }
+  ExpectHealthy();
 }
 
 }  // namespace

@@ -171,6 +171,8 @@ TEST(OpenAiRequestTest, WrongChatsAreNamed) {
       {R"({"messages": [{"role": "user"}]})", "messages[0].content: expected a string, got none"},
       {R"({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]})",
        "messages[0].content[0].text: expected a string, got 1"},
+      {R"({"messages": [{"role": "user", "content": [{"text": "a"}, {"type": "text"}]}]})",
+       "messages[0].content[1].text: expected a string, got none"},
       {R"({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 1})",
        "top_logprobs: expected with \"logprobs\": true only"},
       {R"({"messages": [{"role": "user", "content": "x"}], "logprobs": 1})",

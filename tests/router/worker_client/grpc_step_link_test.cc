@@ -240,5 +240,23 @@ TEST(GrpcStepLinkTest, AnothersLeaseIsRespectedUnlessToldOtherwise) {
   link.Stop();
 }
 
+TEST(GrpcStepLinkTest, OneThatTookOverIsFencedInItsTurn) {
+  FakeWorker worker({});
+  Events events;
+  WorkerClientConfig config = Config(worker);
+  config.takeover = true;
+  GrpcStepLink link(config);
+  link.Start(&events);
+  const auto up = events.Next<LinkUp>();
+  ASSERT_NE(up, nullptr);
+  worker.GrantToAnother(up->epoch + 1);
+  link.DropLease(up->epoch, absl::UnavailableError("fenced"));
+  ASSERT_NE(events.Next<LinkDown>(), nullptr);
+  const auto refused = events.Next<LinkDown>();
+  ASSERT_NE(refused, nullptr);
+  EXPECT_THAT(Message(refused->reason), HasSubstr("another router holds the lease"));
+  link.Stop();
+}
+
 }  // namespace
 }  // namespace lockstep::router

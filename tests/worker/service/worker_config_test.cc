@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 WorkerConfig Good() {
   WorkerConfig config;
@@ -98,6 +99,21 @@ TEST(WorkerConfigTest, BecomesOptions) {
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
   EXPECT_EQ(config.server_options().max_message_bytes, 2 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
+}
+
+TEST(WorkerConfigTest, APublicAddressNeedsCertificatesOfRouters) {
+  WorkerConfig config;
+  config.model = "model";
+  config.listen = "0.0.0.0:1";
+  const auto objections = [&] { return std::string(config.Validate().message()); };
+  EXPECT_THAT(objections(), HasSubstr("--tls-client-ca"));
+  config.tls = {.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
+  EXPECT_THAT(objections(), HasSubstr("--tls-client-ca"));
+  config.tls.client_ca_path = "ca.pem";
+  EXPECT_THAT(objections(), AllOf(HasSubstr("--tls-cert: none.pem"), Not(HasSubstr("0.0.0.0"))));
+  config.listen = "127.0.0.1:1";
+  config.admin_listen = "0.0.0.0:1";
+  EXPECT_THAT(objections(), HasSubstr("--admin-listen: 0.0.0.0:1"));
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+#include "bench/router/soak/router_probe.h"
+
+#include <absl/time/clock.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include "bench/router/soak/pause.h"
+#include "common/status.h"
+
+namespace lockstep::bench {
+namespace {
+
+double ValueOf(const std::string& text, std::string_view name, std::string_view label = "") {
+  const std::string series = fmt::format("lockstep_router_{}{{model=\"{}\"{}{}}}", name, kModelId,
+                                         label.empty() ? "" : ",", label);
+  return testing::MetricValue(text, series).value_or(0);
+}
+
+// The sum over all workers of one state's series.
+double CountWorkers(const std::string& text, std::string_view state) {
+  const std::string prefix = fmt::format(
+      "lockstep_router_worker_state{{model=\"{}\",state=\"{}\",worker=\"", kModelId, state);
+  double sum = 0;
+  for (size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + 1)) {
+    sum += std::strtod(text.c_str() + text.find("} ", at) + 2, nullptr);
+  }
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<RouterGauges> ReadGauges(const testing::ChildProcess& router) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
+                            testing::HttpGet(router.admin_address(), "/metrics"));
+  return RouterGauges{
+      .used_blocks = ValueOf(text, "kv_blocks", "state=\"used\""),
+      .fenced_blocks = ValueOf(text, "kv_blocks", "state=\"fenced\""),
+      .running_requests = ValueOf(text, "running_requests"),
+      .queue_requests = ValueOf(text, "queue_requests"),
+      .queue_tokens = ValueOf(text, "queue_tokens"),
+      .resumed = ValueOf(text, "requests_retried_total", "outcome=\"resumed\""),
+      .failed = ValueOf(text, "requests_retried_total", "outcome=\"failed\""),
+      .attached_workers = CountWorkers(text, "ready") + CountWorkers(text, "draining")};
+}
+
+absl::StatusOr<double> CountLeaks(const testing::ChildProcess& router) {
+  absl::StatusOr<RouterGauges> gauges = absl::InternalError("never read");
+  const absl::Status given_back = WaitUntil("all is given back", absl::Seconds(30), [&] {
+    gauges = ReadGauges(router);
+    return gauges.ok() && gauges->holds_nothing();
+  });
+  if (!gauges.ok()) return Annotate(gauges.status(), "the router at the end");
+  return given_back.ok() ? 0 : gauges->held();
+}
+
+uint64_t ResidentKib(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  uint64_t size_pages = 0;
+  uint64_t resident_pages = 0;
+  if (!(file >> size_pages >> resident_pages)) return 0;
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
+}
+
+absl::Status WaitUntil(const std::string& what, absl::Duration timeout,
+                       const std::function<bool()>& holds) {
+  const absl::Time give_up = absl::Now() + timeout;
+  while (!holds()) {
+    if (absl::Now() > give_up) {
+      return MakeError(absl::StatusCode::kDeadlineExceeded, "not within {}: {}",
+                       absl::FormatDuration(timeout), what);
+    }
+    PauseFor(std::chrono::milliseconds(10));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,104 @@
+#include "bench/router/soak/soak.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bench/router/soak/fault_soak.h"
+#include "bench/router/soak/overload_soak.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view NameOf(SoakMode mode) {
+  switch (mode) {
+    case SoakMode::kKill:
+      return "kill9";
+    case SoakMode::kStop:
+      return "sigstop";
+    case SoakMode::kHalfOpen:
+      return "half-open";
+    case SoakMode::kTakeover:
+      return "takeover";
+    case SoakMode::kOverload:
+      return "overload";
+  }
+  return "";
+}
+
+double Rounded(double value) { return std::round(value * 1000) / 1000; }
+
+Json ToJson(const LoadReport& load) {
+  return {{"offered_per_s", Rounded(load.offered_per_second)},
+          {"goodput_per_s", Rounded(load.goodput_per_second)},
+          {"requests", load.num_requests},
+          {"finished", load.num_finished},
+          {"refused", load.num_refused},
+          {"failed", load.num_failed},
+          {"refusal_p50_ms", Rounded(load.refusal_p50_ms)},
+          {"refusal_p99_ms", Rounded(load.refusal_p99_ms)},
+          {"peak_queue_requests", load.peak_queue_requests},
+          {"peak_queue_tokens", load.peak_queue_tokens},
+          {"router_rss_kib", {load.start_rss_kib, load.end_rss_kib}}};
+}
+
+void AddClients(const ClientTally& clients, Json& json) {
+  json["requests"] = clients.num_requests;
+  json["finished"] = clients.num_finished;
+  json["refused"] = clients.num_refused;
+  json["failed"] = clients.num_failed;
+  json["messages"] = clients.messages;
+  json["tokens"] = clients.num_tokens;
+  json["wrong_tokens"] = clients.num_wrong_tokens;
+  json["duplicate_tokens"] = clients.num_duplicate_tokens;
+  json["missing_tokens"] = clients.num_missing_tokens;
+  json["bad_finishes"] = clients.num_bad_finishes;
+}
+
+}  // namespace
+
+absl::StatusOr<SoakReport> RunSoak(const SoakOptions& options) {
+  switch (options.mode) {
+    case SoakMode::kKill:
+    case SoakMode::kStop:
+    case SoakMode::kHalfOpen:
+      return RunWorkerFaults(options);
+    case SoakMode::kTakeover:
+      return RunTakeovers(options);
+    case SoakMode::kOverload:
+      return RunOverload(options);
+  }
+  return absl::InvalidArgumentError("no such mode");
+}
+
+std::optional<SoakMode> ParseSoakMode(std::string_view name) {
+  for (const SoakMode mode : {SoakMode::kKill, SoakMode::kStop, SoakMode::kHalfOpen,
+                              SoakMode::kTakeover, SoakMode::kOverload}) {
+    if (NameOf(mode) == name) return mode;
+  }
+  return std::nullopt;
+}
+
+std::string ToJson(const SoakOptions& options, const SoakReport& report) {
+  Json json = {{"mode", NameOf(options.mode)},
+               {"seconds", absl::ToDoubleSeconds(options.duration)},
+               {"seed", options.seed}};
+  if (options.mode == SoakMode::kOverload) {
+    json["loads"] = Json::array();
+    for (const LoadReport& load : report.loads) json["loads"].push_back(ToJson(load));
+  } else {
+    json["streams"] = options.num_streams;
+    AddClients(report.clients, json);
+    json["faults"] = report.num_faults;
+    json["max_restart_s"] = Rounded(report.max_restart_seconds);
+    json["fenced_routers"] = report.num_fenced_routers;
+    json["disturbances"] = report.num_disturbances;
+    json["resumed"] = report.num_resumed;
+    json["router_rss_kib"] = report.rss_kib;
+  }
+  json["leaked"] = report.leaked;
+  return json.dump();
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <boost/beast/http/error.hpp>
+
+// Include it in few .cc files only: Beast is heavy.
+namespace lockstep {
+
+// Whether what came is no HTTP, as opposed to a connection that ended or failed.
+inline bool IsMalformedHttp(const boost::system::error_code& error) {
+  namespace http = boost::beast::http;
+  return error && error.category() == http::make_error_code(http::error::bad_method).category() &&
+         error != http::error::end_of_stream && error != http::error::partial_message;
+}
+
+}  // namespace lockstep

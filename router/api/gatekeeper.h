@@ -1,0 +1,71 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/mutex.h"
+#include "router/auth/tenant_file.h"
+#include "router/auth/tenant_limiter.h"
+#include "router/core/request.h"
+#include "router/engine/router_metrics.h"
+
+namespace lockstep::router {
+
+// Says who calls, and holds every tenant to its limits. Safe to use from any thread. What is shown
+// to it as a key is in no error and in no log.
+class Gatekeeper {
+ public:
+  // One open request of a tenant, until it is destroyed.
+  class Pass {
+   public:
+    Pass(std::unique_ptr<TenantLimiter::Ticket> ticket, const TenantSeries& series);
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+    ~Pass();
+
+    void ChargePrompt(size_t num_tokens) const;
+    void ChargeOutput(size_t num_tokens) const;
+
+   private:
+    const std::unique_ptr<TenantLimiter::Ticket> ticket_;
+    const TenantSeries series_;
+  };
+
+  // Without `tenants` everybody may call, and is nobody. `metrics` outlive the object and all that
+  // it gives out.
+  Gatekeeper(std::unique_ptr<TenantFile> tenants, RouterMetrics& metrics)
+      : tenants_(std::move(tenants)), metrics_(metrics) {}
+
+  bool asks_for_keys() const { return tenants_ != nullptr; }
+
+  // Whose key an "authorization" header or metadata value holds; UNAUTHENTICATED when it is
+  // nobody's. Null when no keys are asked for.
+  absl::StatusOr<std::shared_ptr<const Tenant>> Identify(std::string_view authorization) const;
+
+  // RESOURCE_EXHAUSTED naming the limit, with a hint when to come back (router/api/retry_hint.h).
+  // Null for nobody, who has no limits.
+  absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, absl::Time now);
+
+ private:
+  TenantSeries SeriesOf(const std::string& name);
+
+  const std::unique_ptr<TenantFile> tenants_;
+  RouterMetrics& metrics_;
+  TenantLimiter limiter_;
+  Mutex mutex_;
+  absl::flat_hash_map<std::string, TenantSeries> series_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What a tenant calls its requests, and under which salt it shares prefixes, is its own affair: the
+// same words of another tenant are something else. Nobody's words stay as they are.
+std::string ScopedRequestId(const Tenant* tenant, std::string_view id);
+// Makes the request the tenant's, whatever it says of itself: fairness id, weight and cache salt.
+void Attribute(const Tenant* tenant, Request& request);
+
+}  // namespace lockstep::router

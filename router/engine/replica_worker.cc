@@ -1,0 +1,224 @@
+// The replica's side of its worker: leases that come, are proved, and are lost; steps and results.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/status.h"
+#include "router/engine/replica.h"
+#include "router/engine/step_codec.h"
+#include "router/engine/worker_contract.h"
+
+namespace lockstep::router {
+
+void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
+  if (epoch_ != 0) {
+    LoseWorker(absl::UnavailableError("a new lease replaced the old one"), LossNow(), now);
+  }
+  if (retiring_) {
+    return context_.link->DropLease(event.epoch, absl::CancelledError("its address is gone"));
+  }
+  const WorkerLimits limits = LimitsOf(event.description);
+  MoveUnfit(limits, BitsOf(event.description), now);
+  absl::Status status;
+  CountFailed([&] { status = scheduler_.AttachWorker(limits, now); }, now);
+  if (!status.ok()) {
+    context_.link->DropLease(event.epoch, status);
+    return NoteUnusable(status, WorkerState::kMismatched);
+  }
+  epoch_ = event.epoch;
+  limits_ = limits;
+  breaker_.OnAttach();
+  if (incarnation_ != 0 && incarnation_ != event.description.incarnation()) {
+    worker_series_.restarts_total->Increment();
+  }
+  incarnation_ = event.description.incarnation();
+  spdlog::info(
+      "worker {} attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} "
+      "slots",
+      context_.worker, epoch_, incarnation_, event.description.weights_dtype(),
+      event.description.device(), limits.num_blocks, limits.block_size_tokens, limits.max_slots);
+  CompareBits(event.description, now);
+  if (HasPeers()) {
+    context_.fleet->SetLease(context_.index, {.bits = *bits_, .limits = limits});
+    TellLoad();  // before anybody places by it
+  }
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
+      .Increment(static_cast<double>(live_.size()));
+  SetWorker(WorkerState::kReady, fmt::format("ready: {}", event.description.device()),
+            absl::InfiniteFuture());
+  MutexLock lock(mutex_);
+  status_.description = std::move(event.description);
+}
+
+void Replica::CompareBits(const worker::v1::DescribeResponse& description, absl::Time now) {
+  const WorkerBits bits = BitsOf(description);
+  if (bits_.has_value() && *bits_ != bits) {
+    const absl::Status reason = MakeError(
+        absl::StatusCode::kAborted,
+        "the worker that came back computes other bits: numerics id {:016x} and weights {:016x} "
+        "instead of {:016x} and {:016x}; what was begun before cannot be continued",
+        bits.numerics_id, bits.weights_fingerprint, bits_->numerics_id, bits_->weights_fingerprint);
+    CountFailed(
+        [&] {
+          const uint32_t num_failed = scheduler_.FailWithOutput(reason, now);
+          spdlog::warn("{} requests fail: {}", num_failed, Message(reason));
+        },
+        now);
+  }
+  bits_ = bits;
+}
+
+template <typename Change>
+void Replica::CountFailed(Change change, absl::Time now) {
+  DeliverEvents(now);
+  const size_t num_before = live_.size();
+  change();
+  DeliverEvents(now);
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed)
+      .Increment(static_cast<double>(num_before - live_.size()));
+}
+
+void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
+  const worker::v1::StepResult& result = event.result;
+  if (epoch_ == 0 || result.epoch() != epoch_) return;  // of a lease that is over
+  if (result.incarnation() != incarnation_) {
+    return BreakLease(Internal("step result: incarnation: expected {:016x}, got {:016x}",
+                               incarnation_, result.incarnation()),
+                      CircuitBreaker::Loss::kFailure, now);
+  }
+  if (in_flight_.empty()) {
+    return BreakLease(
+        Internal("step result: step_id: got {} with no step in flight", result.step_id()),
+        CircuitBreaker::Loss::kFailure, now);
+  }
+  StepInFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  last_result_at_ = now;
+  const absl::Time start = context_.clock->Now();
+  absl::StatusOr<StepOutcome> outcome = DecodeResult(result, step.plan);
+  if (!outcome.ok()) {
+    return BreakLease(Annotate(outcome.status(), "step result"), CircuitBreaker::Loss::kFailure,
+                      now);
+  }
+  if (!outcome->refusal.ok()) {
+    spdlog::warn("step {} was refused: {}", step.plan.step_id, Message(outcome->refusal));
+  }
+  if (const absl::Status status = scheduler_.Apply(*std::move(outcome), now); !status.ok()) {
+    return BreakLease(Annotate(status, "step result"), CircuitBreaker::Loss::kFailure, now);
+  }
+  NoteResult(step.plan, now);
+  if (result.draining() && !worker_draining_) NoteDraining("the worker is shutting down", now);
+  const absl::Duration router_time = step.router_time + (context_.clock->Now() - start);
+  metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
+  metrics_.step_rtt_seconds->Observe(absl::ToDoubleSeconds(now - step.sent_at));
+}
+
+void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
+  if (event.epoch != 0) {
+    if (event.epoch == epoch_) LoseWorker(event.reason, LossNow(), now);
+    return;
+  }
+  if (epoch_ != 0) return;
+  // An attempt to connect failed; why is what clients and operators want to read.
+  const bool mismatched = event.reason.code() == absl::StatusCode::kFailedPrecondition;
+  const bool ever_attached = lost_at_ != absl::InfinitePast();
+  NoteUnusable(event.reason, mismatched      ? WorkerState::kMismatched
+                             : ever_attached ? WorkerState::kLost
+                                             : WorkerState::kConnecting);
+}
+
+void Replica::NoteResult(const StepPlan& plan, absl::Time now) {
+  if (plan.rows.empty()) return;
+  const CircuitState before = breaker_.state();
+  breaker_.OnResult(now);
+  if (breaker_.state() == before) return;
+  spdlog::info("worker {} has proved itself: epoch {}", context_.worker, epoch_);
+  TellCircuit(worker_draining_ ? WorkerState::kDraining : WorkerState::kReady);
+}
+
+void Replica::NoteDraining(std::string text, absl::Time now) {
+  spdlog::info("worker {} drains: epoch {}; nothing new is started on it: {}", context_.worker,
+               epoch_, text);
+  worker_draining_ = true;
+  scheduler_.DrainWorker(now);
+  SetWorker(WorkerState::kDraining, std::move(text), absl::InfiniteFuture());
+}
+
+void Replica::NoteUnusable(const absl::Status& reason, WorkerState state) {
+  lost_reason_ = reason;
+  SetWorker(state, Message(reason), lost_at_);
+}
+
+CircuitBreaker::Loss Replica::LossNow() const {
+  return in_flight_.empty() || worker_draining_ ? CircuitBreaker::Loss::kIdle
+                                                : CircuitBreaker::Loss::kFailure;
+}
+
+void Replica::BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now) {
+  context_.link->DropLease(epoch_, reason);
+  LoseWorker(reason, loss, now);
+}
+
+void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now) {
+  spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
+               epoch_, in_flight_.size(), live_.size(), Message(reason));
+  epoch_ = 0;
+  worker_draining_ = false;
+  in_flight_.clear();
+  lost_at_ = now;
+  lost_reason_ = reason;
+  breaker_.OnLoss(loss);
+  CountFailed([&] { scheduler_.DetachWorker(reason, now); }, now);
+  SetWorker(WorkerState::kLost, Message(reason), now);
+}
+
+void Replica::ExpireWorker(absl::Time now) {
+  scheduler_.ExpireDeadlines(now);
+  if (now < WorkerDeadline()) return;
+  const std::string what =
+      in_flight_.empty() ? "the drained worker did not end its lease"
+                         : fmt::format("step {} had no result", in_flight_.front().plan.step_id);
+  BreakLease(MakeError(absl::StatusCode::kDeadlineExceeded, "{} after {}", what,
+                       absl::FormatDuration(config_.step_timeout)),
+             in_flight_.empty() ? CircuitBreaker::Loss::kIdle : CircuitBreaker::Loss::kHang, now);
+}
+
+void Replica::ExpireWaits(absl::Time now) {
+  if (now < FailoverDeadline()) return;
+  const std::string wait = absl::FormatDuration(config_.failover_wait);
+  const absl::Status reason =
+      worker_draining_
+          ? Unavailable("the worker is shutting down and no other one came within {}", wait)
+          : Unavailable("the worker was lost and none came back within {} that got any further: {}",
+                        wait, Message(lost_reason_));
+  CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
+}
+
+absl::Time Replica::WorkerDeadline() const {
+  if (in_flight_.empty()) {
+    return worker_draining_ ? last_result_at_ + config_.step_timeout : absl::InfiniteFuture();
+  }
+  // Steps run one after the other: the oldest began when the one before it was done.
+  return std::max(in_flight_.front().sent_at, last_result_at_) + config_.step_timeout;
+}
+
+void Replica::SendSteps(absl::Time now) {
+  while (epoch_ != 0) {
+    const absl::Time start = context_.clock->Now();
+    std::optional<StepPlan> plan = scheduler_.NextStep(now);
+    if (!plan.has_value()) return;
+    context_.link->Send(EncodeStep(*plan, epoch_));
+    if (!plan->rows.empty()) {
+      metrics_.step_batch_sequences->Observe(static_cast<double>(plan->rows.size()));
+      metrics_.At(metrics_.step_tokens, StepPhase::kPrefill).Observe(plan->num_prefill_tokens);
+      metrics_.At(metrics_.step_tokens, StepPhase::kDecode).Observe(plan->num_decode_tokens);
+    }
+    in_flight_.push_back(
+        {.plan = std::move(*plan), .sent_at = now, .router_time = context_.clock->Now() - start});
+  }
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lockstep::router {
+
+// How many requests may change their replica, over the whole fleet: a burst, and a rate at which it
+// fills up again. One that finds nothing left waits, and is not failed. So workers that die one
+// after the other make the rest recompute at a bounded rate only. Pure.
+class RetryBudget {
+ public:
+  static constexpr uint32_t kMinBurst = 1024;
+  static constexpr uint32_t kBurstPerReplica = 64;
+  // The whole burst comes back within this time.
+  static constexpr absl::Duration kRefill = absl::Seconds(8);
+  // When to ask again.
+  static constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(50);
+
+  bool Take(absl::Time now, uint32_t num_replicas) {
+    const double burst = std::max(kMinBurst, kBurstPerReplica * num_replicas);
+    if (now > filled_at_) {
+      left_ = std::min(burst, left_ + burst * absl::FDivDuration(now - filled_at_, kRefill));
+      filled_at_ = now;
+    }
+    if (left_ < 1) return false;
+    left_ -= 1;
+    return true;
+  }
+
+ private:
+  double left_ = 0;
+  absl::Time filled_at_ = absl::InfinitePast();  // so the first call finds a whole burst
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+// Include it in few .cc files only: Asio is heavy.
+namespace lockstep::router {
+
+using TlsContext = boost::asio::ssl::context;
+
+// The bytes of a connection, in TLS or not. Lives on the executor of its socket; handlers keep it
+// alive, and get the error and the number of bytes.
+class ConnectionStream {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  using Buffers = std::array<boost::asio::const_buffer, 2>;
+
+  // `tls` null: plaintext.
+  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls)
+      : socket_(std::move(socket)), tls_context_(std::move(tls)) {
+    boost::system::error_code ignored;
+    socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+    socket_.non_blocking(true, ignored);
+    if (tls_context_ != nullptr) tls_.emplace(socket_, *tls_context_);
+  }
+
+  auto executor() { return socket_.get_executor(); }
+  bool encrypted() const { return tls_.has_value(); }
+
+  // Before anything else of an encrypted stream.
+  template <typename Handler>
+  void Handshake(Handler&& handler) {
+    tls_->async_handshake(boost::asio::ssl::stream_base::server, std::forward<Handler>(handler));
+  }
+  template <typename Handler>
+  void ReadSome(boost::asio::mutable_buffer room, Handler&& handler) {
+    if (tls_.has_value()) return tls_->async_read_some(room, std::forward<Handler>(handler));
+    socket_.async_read_some(room, std::forward<Handler>(handler));
+  }
+  template <typename Handler>
+  void WriteSome(const Buffers& buffers, Handler&& handler) {
+    if (tls_.has_value()) return tls_->async_write_some(buffers, std::forward<Handler>(handler));
+    socket_.async_write_some(buffers, std::forward<Handler>(handler));
+  }
+  // What the kernel takes without waiting. Plaintext only.
+  size_t WriteNow(const Buffers& buffers, boost::system::error_code& error) {
+    const size_t num_bytes = socket_.write_some(buffers, error);
+    if (error == boost::asio::error::would_block) error = {};
+    return num_bytes;
+  }
+  // What the kernel took and the other side has not.
+  size_t num_untaken_bytes() {
+    int num_bytes = 0;
+    return ::ioctl(socket_.native_handle(), SIOCOUTQ, &num_bytes) == 0
+               ? static_cast<size_t>(num_bytes)
+               : 0;
+  }
+
+  // Tells the other side that nothing follows; in TLS the handler hears when it said so too.
+  template <typename Handler>
+  void EndSending(Handler&& handler) {
+    if (tls_.has_value()) return tls_->async_shutdown(std::forward<Handler>(handler));
+    boost::system::error_code ignored;
+    socket_.shutdown(Socket::shutdown_send, ignored);
+  }
+  void Close() {
+    boost::system::error_code ignored;
+    socket_.shutdown(Socket::shutdown_send, ignored);
+    socket_.close(ignored);
+  }
+
+ private:
+  Socket socket_;
+  const std::shared_ptr<TlsContext> tls_context_;
+  std::optional<boost::asio::ssl::stream<Socket&>> tls_;
+};
+
+}  // namespace lockstep::router

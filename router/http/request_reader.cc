@@ -1,0 +1,138 @@
+#include "router/http/request_reader.h"
+
+#include <algorithm>
+#include <boost/beast/core/string.hpp>
+#include <utility>
+
+#include "common/check.h"
+#include "common/http_error.h"
+#include "common/status.h"
+#include "router/api/field_checks.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr uint32_t kMaxHeaderBytes = 16 << 10;
+constexpr size_t kReadBytes = 4 << 10;
+constexpr size_t kChunkedReadBytes = 8 << 10;
+constexpr size_t kMaxReadBytes = 64 << 10;
+constexpr size_t kFirstBodyBytes = 4 << 10;
+constexpr size_t kMaxRequestIdBytes = 256;
+
+std::string_view View(boost::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+boost::asio::mutable_buffer RequestReader::Prepare() {
+  size_t num_bytes = kReadBytes;
+  if (parser_.has_value() && parser_->is_header_done()) {
+    const auto remaining = parser_->content_length_remaining();
+    num_bytes =
+        remaining ? static_cast<size_t>(std::clamp<uint64_t>(*remaining, kReadBytes, kMaxReadBytes))
+                  : kChunkedReadBytes;
+  }
+  return buffer_.prepare(num_bytes);
+}
+
+RequestReader::State RequestReader::Current() const {
+  if (refusal_.http_status != 0) return State::kRefused;
+  if (!parser_.has_value()) return State::kNothing;
+  if (parser_->is_done()) return State::kRequest;
+  return parser_->is_header_done() ? State::kBody : State::kHeader;
+}
+
+RequestReader::State RequestReader::Advance() {
+  while (buffer_.size() > 0) {
+    if (!parser_.has_value()) {
+      parser_.emplace();
+      parser_->header_limit(kMaxHeaderBytes);
+      parser_->body_limit(max_body_bytes_);
+    }
+    const State state = Current();
+    if (state == State::kRequest || state == State::kRefused) return state;
+    if (state == State::kBody && !MakeRoom()) {
+      return Refuse(503, "too many bytes of other requests are in transit");
+    }
+    error_code error;
+    buffer_.consume(parser_->put(buffer_.data(), error));
+    if (error == http::error::need_more) {
+      // Lines of a chunked body have no limit of their own.
+      if (buffer_.size() >= kMaxHeaderBytes) return RefuseUnread(http::error::header_limit);
+      return Current();
+    }
+    if (error) return RefuseUnread(error);
+    if (state == State::kHeader && parser_->is_header_done() && !OnHeader()) break;
+  }
+  return Current();
+}
+
+// False when the request is refused.
+bool RequestReader::OnHeader() {
+  const auto& header = parser_->get();
+  // Who stands before this server might find the end of such a body elsewhere.
+  const bool has_coding = header.count(http::field::transfer_encoding) > 0;
+  if (has_coding && (header.version() < 11 || !parser_->chunked())) {
+    Refuse(400, "of transfer encodings, chunked alone is taken, in HTTP/1.1");
+    return false;
+  }
+  expects_continue_ =
+      !parser_->is_done() && beast::iequals(header[http::field::expect], "100-continue");
+  return true;
+}
+
+// For the bytes that came, or up to twice what the body has: it is counted before it grows.
+bool RequestReader::MakeRoom() {
+  std::string& body = parser_->get().body();
+  const size_t needed = body.size() + buffer_.size();
+  if (needed <= share_.bytes()) return true;
+  const auto announced = parser_->content_length();
+  const size_t most = announced ? static_cast<size_t>(*announced) : max_body_bytes_;
+  const size_t room = std::min(most, std::max({needed, 2 * share_.bytes(), kFirstBodyBytes}));
+  if (room <= share_.bytes()) return true;  // what came besides is another request's
+  if (!share_.Resize(room)) return false;
+  body.reserve(room);
+  return true;
+}
+
+RequestReader::Request RequestReader::Take() {
+  http::request<ArrivingBody> message = parser_->release();
+  parser_.reset();
+  expects_continue_ = false;
+  if (buffer_.size() == 0) buffer_ = beast::flat_buffer();
+  const std::string_view target = View(message.target());
+  const std::string_view id = View(message["x-request-id"]);
+  const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
+  return {
+      .http = {.method = std::string(View(message.method_string())),
+               .path = std::string(target.substr(0, target.find('?'))),
+               .body = std::move(message.body()),
+               .request_id = std::string(usable_id ? id : std::string_view()),
+               .authorization = std::string(View(message[http::field::authorization]))},
+      .keep_alive = message.keep_alive(),
+      .http_1_0 = message.version() < 11,
+      .head_only = message.method() == http::verb::head,
+  };
+}
+
+RequestReader::State RequestReader::Refuse(int http_status, std::string message) {
+  refusal_ = {.http_status = http_status, .message = std::move(message)};
+  parser_.reset();
+  share_.Resize(0);
+  return State::kRefused;
+}
+
+RequestReader::State RequestReader::RefuseUnread(const error_code& error) {
+  if (error == http::error::header_limit) return Refuse(431, "the header is too large");
+  if (error == http::error::body_limit) {
+    return Refuse(413,
+                  fmt::format("the body is too large, at most {} bytes are read", max_body_bytes_));
+  }
+  LOCKSTEP_CHECK(IsMalformedHttp(error), "parsing fails for what was sent: {}", error.message());
+  return Refuse(400, "this is no HTTP/1.1 request");
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,87 @@
+// Requests whose deadline cannot be met are refused when they come, and no others.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "router/core/policies.h"
+#include "tests/router/core/scheduler_fixture.h"
+
+namespace lockstep::router::testing {
+namespace {
+
+// A step takes 32 prompt tokens in 320 ms. 24 blocks of 4 tokens: few prompts run at once.
+class SchedulerDeadlineTest : public SchedulerTest {
+ protected:
+  SchedulerDeadlineTest() {
+    limits.num_blocks = 24;
+    step_time = absl::Milliseconds(320);
+  }
+
+  std::shared_ptr<Request> Make(RequestKey key, absl::Duration left, std::string tenant = "a") {
+    auto request = MakeRequest(key, TextOf(static_cast<uint32_t>(key), 32), 2);
+    request->tenant = std::move(tenant);
+    request->deadline = now + left;
+    return request;
+  }
+  // 8 prompts of 32 tokens; one step of the first is over, so that 7 wait.
+  void FillQueue() {
+    Start(MakePriorityPolicy(absl::Seconds(10)));
+    for (RequestKey key = 1; key <= 8; ++key) Submit(Make(key, absl::InfiniteDuration()));
+    ASSERT_NE(FindStarted(*Plan(), 1), nullptr);
+    Done();
+    ASSERT_EQ(Stats().waiting_tokens, 7 * 32u);
+  }
+};
+
+TEST_F(SchedulerDeadlineTest, RefusedWhenTheQueueTakesLonger) {
+  FillQueue();
+  // 7 * 320 ms, at twice the speed.
+  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(1121))).ok());
+  const absl::Status status = TrySubmit(Make(12, absl::Milliseconds(1119)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("1119 ms away"), std::string::npos) << status;
+}
+
+TEST_F(SchedulerDeadlineTest, WhatItPassesDoesNotCount) {
+  FillQueue();
+  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(500), "b")).ok()) << "another tenant";
+  auto urgent = Make(12, absl::Milliseconds(500));
+  urgent->priority = -1;
+  EXPECT_TRUE(TrySubmit(std::move(urgent)).ok());
+}
+
+TEST_F(SchedulerDeadlineTest, WithoutAMeasurementNothingIsRefused) {
+  step_time = absl::ZeroDuration();
+  FillQueue();
+  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(1))).ok());
+}
+
+TEST_F(SchedulerDeadlineTest, AStepWithRoomLeftSaysNothing) {
+  Start();
+  Submit(1, TextOf(1, 16), 2);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  for (RequestKey key = 2; key <= 8; ++key) Submit(Make(key, absl::InfiniteDuration(), ""));
+  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(1), "")).ok());
+}
+
+TEST_F(SchedulerDeadlineTest, AnotherWorkerMayBeFaster) {
+  FillQueue();
+  DetachWorker();
+  AttachWorker(limits);
+  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(1))).ok());
+}
+
+TEST_F(SchedulerDeadlineTest, CachedPromptsTakeNoTime) {
+  Start();
+  Submit(1, TextOf(1, 33), 1);
+  RunUntilIdle();
+  for (RequestKey key = 2; key <= 20; ++key) Submit(key, TextOf(1, 33), 1);
+  RunUntilIdle();  // 19 hits of 32 tokens, 1 of none: a sixteenth is computed
+  for (RequestKey key = 21; key <= 36; ++key) Submit(key, TextOf(1, 33), 1);
+  EXPECT_TRUE(TrySubmit(Make(40, absl::Milliseconds(500), "")).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::router::testing

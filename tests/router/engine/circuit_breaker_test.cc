@@ -1,0 +1,79 @@
+#include "router/engine/circuit_breaker.h"
+
+#include <gtest/gtest.h>
+
+#include "router/engine/retry_budget.h"
+
+namespace lockstep::router {
+namespace {
+
+using Loss = CircuitBreaker::Loss;
+
+const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+TEST(CircuitBreakerTest, TwoFailuresInARowBreakIt) {
+  CircuitBreaker breaker;
+  breaker.OnAttach();
+  breaker.OnLoss(Loss::kFailure);
+  EXPECT_EQ(breaker.state(), CircuitState::kClosed);
+  breaker.OnAttach();
+  breaker.OnResult(kStart);
+  breaker.OnLoss(Loss::kFailure);
+  EXPECT_EQ(breaker.state(), CircuitState::kOpen);
+  breaker.OnAttach();
+  EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
+}
+
+TEST(CircuitBreakerTest, OneHangBreaksItAndResultsOverTimeMendIt) {
+  CircuitBreaker breaker;
+  breaker.OnAttach();
+  breaker.OnResult(kStart);
+  breaker.OnResult(kStart + CircuitBreaker::kProof);
+  breaker.OnLoss(Loss::kHang);
+  EXPECT_EQ(breaker.state(), CircuitState::kOpen);
+  breaker.OnAttach();
+  breaker.OnResult(kStart + absl::Seconds(70));
+  EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
+  breaker.OnResult(kStart + absl::Seconds(70) + CircuitBreaker::kProof - absl::Nanoseconds(1));
+  EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
+  breaker.OnResult(kStart + absl::Seconds(70) + CircuitBreaker::kProof);
+  EXPECT_EQ(breaker.state(), CircuitState::kClosed);
+}
+
+TEST(CircuitBreakerTest, ResultsOfEarlierLeasesProveNothing) {
+  CircuitBreaker breaker;
+  breaker.OnLoss(Loss::kHang);
+  breaker.OnAttach();
+  breaker.OnResult(kStart);
+  breaker.OnLoss(Loss::kIdle);
+  breaker.OnAttach();
+  breaker.OnResult(kStart + absl::Seconds(50));
+  EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
+}
+
+TEST(CircuitBreakerTest, LossesOfIdleWorkersDoNotCount) {
+  CircuitBreaker breaker;
+  for (int i = 0; i < 5; ++i) {
+    breaker.OnAttach();
+    breaker.OnLoss(Loss::kIdle);
+  }
+  EXPECT_EQ(breaker.state(), CircuitState::kClosed);
+}
+
+TEST(RetryBudgetTest, ABurstIsThereAtOnceAndComesBackWithTime) {
+  RetryBudget budget;
+  const auto take_all = [&budget](absl::Time now, uint32_t num_replicas) {
+    uint32_t count = 0;
+    while (budget.Take(now, num_replicas)) ++count;
+    return count;
+  };
+  EXPECT_EQ(take_all(kStart, 3), RetryBudget::kMinBurst);
+  EXPECT_EQ(take_all(kStart, 3), 0u);
+  EXPECT_EQ(take_all(kStart + RetryBudget::kRefill / 4, 3), RetryBudget::kMinBurst / 4);
+  EXPECT_EQ(take_all(kStart + 9 * RetryBudget::kRefill, 3), RetryBudget::kMinBurst);
+  EXPECT_EQ(take_all(kStart + 19 * RetryBudget::kRefill, 100), 6400u);
+  EXPECT_EQ(take_all(kStart, 100), 0u) << "time does not go back";
+}
+
+}  // namespace
+}  // namespace lockstep::router
