@@ -79,7 +79,10 @@ TEST_F(GatewayTest, StreamsACompletion) {
   EXPECT_TRUE(usage["choices"].empty());
   EXPECT_EQ(usage["usage"]["total_tokens"], 36);
   EXPECT_EQ(json::parse(events[events.size() - 3])["choices"][0]["finish_reason"], "length");
-  EXPECT_TRUE(json::parse(events[0])["choices"][0]["finish_reason"].is_null());
+  // Tokens that come together share an event.
+  for (size_t i = 0; i + 3 < events.size(); ++i) {
+    EXPECT_TRUE(json::parse(events[i])["choices"][0]["finish_reason"].is_null()) << events[i];
+  }
 }
 
 TEST_F(GatewayTest, AnswersAChatWholeAndStreamed) {

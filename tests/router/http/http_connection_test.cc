@@ -250,9 +250,16 @@ TEST_F(HttpConnectionTest, WhatIsAnnouncedTakesNothingFromOthers) {
       "POST /v1/completions HTTP/1.1\r\nContent-Length: 1048576\r\nExpect: 100-continue\r\n"
       "\r\n");
   EXPECT_EQ(announcer.ReadHead().status, 100);
-  EXPECT_EQ(Text(Post(kPath, kShort)), Continuation(2, 2));
+  HttpClient other(port());
+  const HttpResponse served = other.Post(kPath, kShort);
+  ASSERT_EQ(served.status, 200) << served.body;
+  EXPECT_EQ(Text(served), Continuation(2, 2));
+  // What a request held is given back at the latest when the next one of its connection is read.
+  EXPECT_EQ(other.Get("/health").status, 200);
+  ExpectNothingOpen();
   announcer.Send(std::string(1 << 20, ' '));
   EXPECT_EQ(announcer.ReadResponse().status, 400);  // no JSON
+  EXPECT_EQ(announcer.Get("/health").status, 200);
   ExpectHealthy();
 }
 
