@@ -41,7 +41,11 @@ class LayerProducts {
     if (warp_ >= kProductWarps) return;
     for (int first = 0; first < product.num_tiles; first += product.pass_tiles) {
       const PassSums sums = block_.Ring().MultiplyPass(product, input, position_);
-      if (product.halves == 2) HandOverUp(product, sums);
+      if (product.halves == 2) {
+        // The sums of the pass before have been read.
+        if (first > 0) ptx::SyncThreads(kProductBarrier, 32 * kProductWarps);
+        HandOverUp(product, sums);
+      }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int slot = 2 * warp_ + i / 2;

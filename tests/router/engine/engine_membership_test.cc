@@ -158,10 +158,12 @@ TEST_F(EngineMembershipTest, AllOfThemAreReplacedAgainAndAgainUnderClients) {
   SetUntilSettled({"w0:1", "w1:1"});
   Mutex mutex;
   RunClients(/*requests_each=*/40, [this, &mutex](int count) {
-    // One thread at a time, as if a resolver had answered.
+    // One thread at a time, as if a resolver had answered; nobody leaves before somebody else is
+    // ready, as WorkerDiscovery has it.
     MutexLock lock(mutex);
     const int first = count / 4 % 5;
-    Set({"w" + std::to_string(first) + ":1", "w" + std::to_string((first + 1) % 5) + ":1"});
+    SetUntilSettled(
+        {"w" + std::to_string(first) + ":1", "w" + std::to_string((first + 1) % 5) + ":1"});
   });
   SetUntilSettled({"w0:1", "w3:1"});
   ExpectServes();
