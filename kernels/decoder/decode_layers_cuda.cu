@@ -9,10 +9,11 @@
 #include "kernels/decoder/residual_norm.cuh"
 #include "kernels/device/launch.cuh"
 
-// One block per multiprocessor: eight warps compute, the first four of them all matrix products, one
-// warp fills the ring of weights, one the ring of keys and values. Per layer five exchanges of tagged words: q, k and v; attention; its projection;
-// the gated activations; the MLP's output. Blocks that need residual rows keep them, each for
-// itself.
+// One block per multiprocessor: eight warps compute, the first four of them all matrix products,
+// one warp fills the ring of weights, one the ring of keys and values. Per layer five exchanges of
+// tagged words: q, k and v; attention; its projection; the gated activations; the MLP's output; a
+// sixth, within attention, where a row has several splits. Blocks that need residual rows keep
+// them, each for itself.
 //
 // A word of layer l is written again in layer l + 1: all its readers must be through by then. The
 // writer of layer l + 1 has seen a whole vector that depends on every reader's own output of layer
@@ -80,7 +81,9 @@ class Consumer {
     NormWeights<kHeadDim>{block_}.Fetch(weights);
   }
   __device__ __forceinline__ LayerProducts<kHeadDim> Products() { return {block_, tag_, weights_}; }
-  __device__ __forceinline__ ResidualNorm<kHeadDim> Norm() const { return {block_, tag_}; }
+  __device__ __forceinline__ ResidualNorm<kHeadDim> Norm() const {
+    return ResidualNorm<kHeadDim>(block_);
+  }
   __device__ __forceinline__ LayerAttention<kHeadDim> Attention() {
     return {block_, tag_, attention_};
   }

@@ -63,7 +63,7 @@ struct ProductPass {
     // Of 2 or 3 the instruction would read too far behind the stage.
     const int side_by_side = tiles * halves;
     slab_chunks = kStageChunks / (side_by_side == 1 ? 1 : side_by_side < 4 ? 4 : side_by_side);
-    // Of one tile, rows that nobody looks at come from its own chunks.
+    // Of one tile, rows that nobody looks at come from the chunks behind.
     tile_stride = side_by_side == 1 ? kChunkBytes : slab_chunks * kChunkBytes;
   }
 

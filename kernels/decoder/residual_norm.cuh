@@ -41,10 +41,8 @@ struct NormWeights {
 template <int kHeadDim>
 class ResidualNorm {
  public:
-  // tag: of the layer at hand.
-  __device__ ResidualNorm(const LayersBlock<kHeadDim>& block, uint32_t tag)
+  __device__ explicit ResidualNorm(const LayersBlock<kHeadDim>& block)
       : block_(block),
-        tag_(tag),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
@@ -160,7 +158,6 @@ class ResidualNorm {
   }
 
   const LayersBlock<kHeadDim> block_;
-  const uint32_t tag_;
   const int warp_;
   const int lane_;
 };

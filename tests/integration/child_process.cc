@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "common/status.h"
@@ -97,6 +98,14 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::Signal(int signal_number) const { kill(pid_, signal_number); }
+
+uint64_t ChildProcess::ResidentKib() const {
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/statm");
+  uint64_t size_pages = 0;
+  uint64_t resident_pages = 0;
+  if (!(file >> size_pages >> resident_pages)) return 0;
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
+}
 
 int ChildProcess::Wait(absl::Duration timeout) {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));

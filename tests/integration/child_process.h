@@ -4,6 +4,7 @@
 #include <absl/time/time.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ class ChildProcess {
   int Wait(absl::Duration timeout);
 
   pid_t pid() const { return pid_; }
+  // Resident memory; 0 when it is gone.
+  uint64_t ResidentKib() const;
   const std::string& grpc_address() const { return grpc_address_; }
   const std::string& admin_address() const { return admin_address_; }
   const std::string& http_address() const { return http_address_; }  // empty: it has none

@@ -136,10 +136,16 @@ void StepStream::End(const absl::Status& status) {
     ending_ = true;
     final_status_ = status;
     unsent_.clear();
-    if (!writing_) StartFinish();
   }
   num_unanswered_ = 0;
-  if (epoch_ == 0) return;
+  // First the lease, then the word of it: a router that learns that it is fenced may rely on no further
+  // step of it starting.
+  if (epoch_ != 0) EndLease();
+  MutexLock lock(mutex_);
+  if (!writing_) StartFinish();
+}
+
+void StepStream::EndLease() {
   lease_ending_ = true;
   wiring_.host->OnLeaseEnd(epoch_);
   // Behind every step of this stream, so afterwards the executor has nothing of it left.

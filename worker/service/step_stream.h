@@ -75,6 +75,7 @@ class StepStream {
   void HandleStep();
   void ReadMore();
   void Send(v1::StepResult result);  // executor thread
+  void EndLease();
   void StartFinish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellIfOver();
 

@@ -13,15 +13,13 @@
 #include <utility>
 
 #include "bench/router/cost/grpc_load.h"
-#include "bench/router/cost/pacing.h"
 #include "bench/router/cost/sse_load.h"
+#include "bench/router/instant/pacing.h"
 #include "bench/serving/quantile.h"
 #include "common/status.h"
 
 namespace lockstep::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr absl::Duration kPatience = absl::Seconds(120);
 // Streams are measured once they have run for so long, and run on for as long as this after it.
@@ -67,8 +65,7 @@ absl::StatusOr<Setup> MakeSetup(const CostOptions& options, Api api, uint32_t ma
                                                                 .more_flags = flags}));
   LOCKSTEP_RETURN_IF_ERROR(setup.router->WaitUntilReady());
   if (api == Api::kGrpc) {
-    setup.grpc =
-        std::make_unique<GrpcLoad>(setup.router->grpc_address(), options.num_connections);
+    setup.grpc = std::make_unique<GrpcLoad>(setup.router->grpc_address(), options.num_connections);
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(setup.sse, SseLoad::Make(setup.router->http_address()));
   }
@@ -89,7 +86,7 @@ absl::StatusOr<Window> Measure(const Setup& setup, const std::function<void()>& 
   const Clock::time_point start = Clock::now();
   wait();
   LOCKSTEP_ASSIGN_OR_RETURN(window.used, setup.router->ReadCpuTime());
-  window.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  window.seconds = SecondsSince(start);
   window.seen = setup.record().counts();
   window.seen.num_chunks -= seen_before.num_chunks;
   window.seen.num_tokens -= seen_before.num_tokens;
@@ -154,8 +151,7 @@ absl::Status RunStreams(const CostOptions& options, const std::string& name, Api
   }
   LOCKSTEP_RETURN_IF_ERROR(OpenAll(setup, options.num_streams, num_tokens));
   PaceFor(kSettling);
-  LOCKSTEP_ASSIGN_OR_RETURN(const Window window,
-                            Measure(setup, [&] { PaceFor(options.window); }));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Window window, Measure(setup, [&] { PaceFor(options.window); }));
   if (window.seen.num_ended > 0) return Internal("streams ended while they were measured");
   LOCKSTEP_RETURN_IF_ERROR(setup.Await("the end of every stream", [&](const LoadCounts& now) {
     return now.num_ended == options.num_streams;
@@ -186,7 +182,7 @@ absl::Status OpenAtRate(const Setup& setup, const StreamShape& shape, double per
     PaceUntil(next);
     LOCKSTEP_RETURN_IF_ERROR(setup.Open(shape));
     ++num_opened;
-    next += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(gap(random)));
+    next += SecondsToDuration(gap(random));
   }
   return absl::OkStatus();
 }
@@ -204,10 +200,10 @@ absl::Status RunRequests(const CostOptions& options, const std::string& name, bo
       OpenAtRate(setup, shape, options.requests_per_second, kSettling, num_opened));
   const size_t num_settling = setup.record().first_token_seconds().size();
   absl::Status status;
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const Window window, Measure(setup, [&] {
-        status = OpenAtRate(setup, shape, options.requests_per_second, options.window, num_opened);
-      }));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Window window, Measure(setup, [&] {
+                              status = OpenAtRate(setup, shape, options.requests_per_second,
+                                                  options.window, num_opened);
+                            }));
   LOCKSTEP_RETURN_IF_ERROR(status);
   LOCKSTEP_RETURN_IF_ERROR(setup.Await("the end of every request", [&](const LoadCounts& now) {
     return now.num_ended == num_opened;
@@ -221,16 +217,16 @@ absl::Status RunRequests(const CostOptions& options, const std::string& name, bo
   LOCKSTEP_ASSIGN_OR_RETURN(const double num_prompt_tokens,
                             setup.router->ReadMetric("lockstep_router_prompt_tokens_total"));
   const auto num_requests = static_cast<double>(window.seen.num_begun);
-  Print(name, fmt::format("\"requests_per_s\": {:.0f}, \"prompt_tokens\": {:.0f}, "
-                          "\"cpu_us_per_request\": {:.1f}, \"cores\": {:.3f}, "
-                          "\"added_ttft_ms_p50\": {:.3f}, \"added_ttft_ms_p99\": {:.3f}, "
-                          "\"sleeps_per_request\": {:.2f}, \"us_by_thread\": {{{}}}",
-                          num_requests / window.seconds, num_prompt_tokens / num_opened,
-                          window.used.seconds * 1e6 / num_requests,
-                          window.used.seconds / window.seconds, Quantile(added_ms, 0.5),
-                          Quantile(added_ms, 0.99),
-                          static_cast<double>(window.used.num_switches) / num_requests,
-                          ThreadsPer(window.used, num_requests)));
+  Print(name,
+        fmt::format("\"requests_per_s\": {:.0f}, \"prompt_tokens\": {:.0f}, "
+                    "\"cpu_us_per_request\": {:.1f}, \"cores\": {:.3f}, "
+                    "\"added_ttft_ms_p50\": {:.3f}, \"added_ttft_ms_p99\": {:.3f}, "
+                    "\"sleeps_per_request\": {:.2f}, \"us_by_thread\": {{{}}}",
+                    num_requests / window.seconds, num_prompt_tokens / num_opened,
+                    window.used.seconds * 1e6 / num_requests, window.used.seconds / window.seconds,
+                    Quantile(added_ms, 0.5), Quantile(added_ms, 0.99),
+                    static_cast<double>(window.used.num_switches) / num_requests,
+                    ThreadsPer(window.used, num_requests)));
   return absl::OkStatus();
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/router/cost/instant_worker.h"
 #include "bench/router/cost/router_process.h"
+#include "bench/router/instant/instant_worker.h"
 
 namespace lockstep::bench {
 

@@ -4,11 +4,12 @@
 
 #include <utility>
 
+#include "bench/router/instant/pacing.h"
+
 namespace lockstep::bench {
 namespace {
 
 namespace v1 = lockstep::v1;
-using Clock = std::chrono::steady_clock;
 
 v1::GenerateRequest MakeRequest(const StreamShape& shape, uint32_t index) {
   v1::GenerateRequest request;
@@ -39,10 +40,8 @@ class GrpcLoad::Stream final : public grpc::ClientReadReactor<v1::GenerateRespon
     if (!ok) return;
     if (response_.has_delta()) {
       const int num_tokens = response_.delta().token_ids_size();
-      if (first_) {
-        record_.AddFirstTokenTime(std::chrono::duration<double>(Clock::now() - start_).count());
-      }
-      record_.AddChunk(static_cast<uint64_t>(num_tokens), std::exchange(first_, false));
+      if (first_) record_.AddFirstTokenTime(SecondsSince(start_));
+      record_.AddChunks(1, static_cast<uint64_t>(num_tokens), std::exchange(first_, false));
     }
     StartRead(&response_);
   }

@@ -8,27 +8,19 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr std::string_view kWords[] = {"the",   "of",    "water", "house", "light", "under", "there",
-                                       "which", "again", "small", "never", "place", "great", "world",
-                                       "still", "every", "found", "those", "right", "while"};
+constexpr std::string_view kWords[] = {
+    "the",   "of",    "water", "house", "light", "under", "there", "which", "again", "small",
+    "never", "place", "great", "world", "still", "every", "found", "those", "right", "while"};
 // Below this every vocabulary has bytes and merges, and few has anything special.
 constexpr uint32_t kFirstPromptToken = 3;
 constexpr uint32_t kMaxPromptToken = 250;
 
 }  // namespace
 
-void LoadRecord::AddChunk(uint64_t num_tokens, bool first) {
-  MutexLock lock(mutex_);
-  ++counts_.num_chunks;
-  counts_.num_tokens += num_tokens;
-  if (!first) return;
-  ++counts_.num_begun;
-  changed_.NotifyAll();
-}
-
-void LoadRecord::AddChunks(uint64_t num_chunks, bool first) {
+void LoadRecord::AddChunks(uint64_t num_chunks, uint64_t num_tokens, bool first) {
   MutexLock lock(mutex_);
   counts_.num_chunks += num_chunks;
+  counts_.num_tokens += num_tokens;
   if (!first) return;
   ++counts_.num_begun;
   changed_.NotifyAll();

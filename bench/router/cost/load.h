@@ -25,16 +25,15 @@ struct LoadCounts {
 // Where the streams of a load count what they see; from any thread.
 class LoadRecord {
  public:
-  void AddChunk(uint64_t num_tokens, bool first);
-  void AddChunks(uint64_t num_chunks, bool first);
+  void AddChunks(uint64_t num_chunks, uint64_t num_tokens, bool first);
   void AddEnd(uint64_t num_tokens_besides);
   void AddFailure(std::string error);
   void AddFirstTokenTime(double seconds);
 
   LoadCounts counts() const;
   std::vector<double> first_token_seconds() const;
-  // Until `holds`, which is asked whenever a stream begins, ends or fails. False when one failed, or
-  // the time ran out.
+  // Until `holds`, which is asked whenever a stream begins, ends or fails. False when one failed,
+  // or the time ran out.
   bool WaitUntil(absl::Duration timeout, const std::function<bool(const LoadCounts&)>& holds);
 
  private:

@@ -22,7 +22,8 @@
 #include "common/status.h"
 
 ABSL_FLAG(std::string, model, "", "folder with config.json and tokenizer.json");
-ABSL_FLAG(std::string, router, "", "the router's program; default: lockstep-router beside this one");
+ABSL_FLAG(std::string, router, "",
+          "the router's program; default: lockstep-router beside this one");
 ABSL_FLAG(std::vector<std::string>, router_flags, {}, "more flags of the router");
 ABSL_FLAG(std::vector<std::string>, cases, lockstep::bench::CostCases(), "see above");
 ABSL_FLAG(uint32_t, streams, 256, "at once");

@@ -1,6 +1,5 @@
 #include "bench/router/cost/router_process.h"
 
-#include <absl/time/clock.h>
 #include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,7 +10,7 @@
 #include <sstream>
 #include <utility>
 
-#include "bench/router/cost/pacing.h"
+#include "bench/router/instant/pacing.h"
 #include "common/status.h"
 
 namespace lockstep::bench {
@@ -58,14 +57,12 @@ absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(const Option
 }
 
 absl::Status RouterProcess::WaitUntilReady() {
-  const absl::Time give_up = absl::Now() + kReadyTimeout;
-  absl::Status status;
-  do {
-    status = testing::HttpGet(child_.http_address(), "/ready").status();
-    if (status.ok()) return status;
-    PaceFor(absl::Milliseconds(20));
-  } while (absl::Now() < give_up);
-  return status;
+  absl::Status problem;
+  const absl::Status ready = WaitUntil("the router is ready", kReadyTimeout, [&] {
+    problem = testing::HttpGet(child_.http_address(), "/ready").status();
+    return problem.ok();
+  });
+  return ready.ok() ? ready : problem;
 }
 
 absl::StatusOr<CpuTime> RouterProcess::ReadCpuTime() const {
@@ -77,8 +74,8 @@ absl::StatusOr<CpuTime> RouterProcess::ReadCpuTime() const {
   }
   time.seconds = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
   std::error_code ended;
-  for (const auto& thread : std::filesystem::directory_iterator(
-           fmt::format("/proc/{}/task", child_.pid()), ended)) {
+  for (const auto& thread :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", child_.pid()), ended)) {
     const std::string run = ReadText(thread.path() / "schedstat");
     if (run.empty()) continue;
     const std::string name = NameWithoutNumber(ReadText(thread.path() / "comm"));
@@ -89,8 +86,7 @@ absl::StatusOr<CpuTime> RouterProcess::ReadCpuTime() const {
 }
 
 absl::StatusOr<uint64_t> RouterProcess::ReadResidentBytes() const {
-  const std::string status = ReadText(fmt::format("/proc/{}/status", child_.pid()));
-  const uint64_t kib = Field(status, "VmRSS:");
+  const uint64_t kib = child_.ResidentKib();
   if (kib == 0) return Internal("no resident size of process {}", child_.pid());
   return kib << 10;
 }

@@ -30,9 +30,9 @@ constexpr std::string_view kEnd = "\r\n0\r\n\r\n";
 constexpr std::string_view kUsage = "\"completion_tokens\":";
 
 std::string MakeRequest(const StreamShape& shape, uint32_t index) {
-  const std::string prompt =
-      shape.as_text ? fmt::format("\"{}\"", PromptText(shape, index))
-                    : fmt::format("[{}]", fmt::join(PromptTokens(shape, index), ","));
+  const std::string prompt = shape.as_text
+                                 ? fmt::format("\"{}\"", PromptText(shape, index))
+                                 : fmt::format("[{}]", fmt::join(PromptTokens(shape, index), ","));
   const std::string body = fmt::format(
       "{{\"model\":\"cost\",\"prompt\":{},\"max_tokens\":{},\"temperature\":0,\"stream\":true,"
       "\"ignore_eos\":true,\"stream_options\":{{\"include_usage\":true}}}}",
@@ -65,8 +65,8 @@ absl::StatusOr<std::unique_ptr<SseLoad>> SseLoad::Make(const std::string& addres
   load->port_ = parsed.port;
   load->epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
   if (load->epoll_fd_ < 0) return Internal("epoll_create1: {}", std::strerror(errno));
-  load->thread_ = NamedThread(
-      "sse", [load = load.get()](const std::stop_token& stop) { load->Run(stop); });
+  load->thread_ =
+      NamedThread("sse", [load = load.get()](const std::stop_token& stop) { load->Run(stop); });
   return load;
 }
 
@@ -106,7 +106,8 @@ void SseLoad::Run(const std::stop_token& stop) {
   std::array<epoll_event, 256> events;
   while (!stop.stop_requested()) {
     const int count = ::epoll_wait(epoll_fd_, events.data(), events.size(), kWaitMs);
-    for (int i = 0; i < count; ++i) Read(*static_cast<Stream*>(events[static_cast<size_t>(i)].data.ptr));
+    for (int i = 0; i < count; ++i)
+      Read(*static_cast<Stream*>(events[static_cast<size_t>(i)].data.ptr));
   }
 }
 
@@ -125,7 +126,7 @@ void SseLoad::Read(Stream& stream) {
     num_events += byte == '\n' && stream.last_byte == '\n' ? 1 : 0;
     stream.last_byte = byte;
   }
-  if (num_events > 0) record_.AddChunks(num_events, std::exchange(stream.first, false));
+  if (num_events > 0) record_.AddChunks(num_events, 0, std::exchange(stream.first, false));
   stream.tail.append(bytes);
   if (stream.first && !stream.tail.starts_with("HTTP/1.1 200")) {
     stream.over = true;

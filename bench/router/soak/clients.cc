@@ -9,7 +9,7 @@
 #include <random>
 #include <utility>
 
-#include "bench/router/soak/pause.h"
+#include "bench/router/instant/pacing.h"
 #include "common/status.h"
 
 namespace lockstep::bench {
@@ -151,7 +151,7 @@ void SoakClients::Stream(uint32_t stream) {
     const Question& question = questions[i % questions.size()];
     const Reply reply = Ask(question.request);
     Count(question, reply);
-    if (!reply.status.ok()) PauseFor(kPauseAfterFailure);
+    if (!reply.status.ok()) PaceFor(kPauseAfterFailure);
   }
 }
 

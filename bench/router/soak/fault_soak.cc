@@ -8,9 +8,9 @@
 #include <random>
 #include <utility>
 
+#include "bench/router/instant/pacing.h"
 #include "bench/router/soak/clients.h"
 #include "bench/router/soak/fleet.h"
-#include "bench/router/soak/pause.h"
 #include "bench/router/soak/router_probe.h"
 #include "common/status.h"
 
@@ -36,7 +36,7 @@ absl::Status InjectFault(const SoakOptions& options, SoakFleet& fleet, size_t vi
     }
     case SoakMode::kStop:
       fleet.worker(victim).Signal(SIGSTOP);
-      PauseFor(StopDuration(options));
+      PaceFor(StopDuration(options));
       fleet.worker(victim).Signal(SIGCONT);
       break;
     case SoakMode::kHalfOpen:
@@ -54,7 +54,7 @@ absl::Status Conclude(const ChildProcess& router, SoakReport& report) {
   LOCKSTEP_ASSIGN_OR_RETURN(report.leaked, CountLeaks(router));
   LOCKSTEP_ASSIGN_OR_RETURN(const RouterGauges gauges, ReadGauges(router));
   report.num_resumed = gauges.resumed;
-  report.rss_kib.push_back(ResidentKib(router.pid()));
+  report.rss_kib.push_back(router.ResidentKib());
   return absl::OkStatus();
 }
 
@@ -66,13 +66,13 @@ absl::Status InjectFaults(const SoakOptions& options, SoakFleet& fleet, const Ch
   const Clock::time_point start = Clock::now();
   for (Clock::time_point next = start + interval; next < start + duration; next += interval) {
     if (report.rss_kib.size() == 1 && next >= start + duration / 2) {
-      report.rss_kib.push_back(ResidentKib(router.pid()));
+      report.rss_kib.push_back(router.ResidentKib());
     }
-    PauseUntil(next);
+    PaceUntil(next);
     LOCKSTEP_RETURN_IF_ERROR(
         InjectFault(options, fleet, random() % SoakFleet::kNumWorkers, report));
   }
-  PauseUntil(start + duration);
+  PaceUntil(start + duration);
   return absl::OkStatus();
 }
 
@@ -121,7 +121,7 @@ absl::StatusOr<SoakReport> RunWorkerFaults(const SoakOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const ChildProcess router, fleet->StartRouter({}));
   SoakClients clients(options.num_streams, options.seed, router.grpc_address());
   LOCKSTEP_RETURN_IF_ERROR(clients.LearnExpected());
-  report.rss_kib.push_back(ResidentKib(router.pid()));
+  report.rss_kib.push_back(router.ResidentKib());
   clients.Start();
   const absl::Status injected = InjectFaults(options, *fleet, router, report);
   report.clients = clients.Stop();
@@ -141,11 +141,11 @@ absl::StatusOr<SoakReport> RunTakeovers(const SoakOptions& options) {
   clients.Start();
   const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(options.duration);
   do {
-    PauseFor(absl::ToChronoNanoseconds(options.fault_interval));
+    PaceFor(absl::ToChronoNanoseconds(options.fault_interval));
     const bool kill = report.num_faults % 2 == 1;
     router = TakeOver(*fleet, clients, *std::move(router), kill, report);
   } while (router.ok() && Clock::now() < end);
-  if (router.ok()) report.rss_kib.push_back(ResidentKib(router->pid()));
+  if (router.ok()) report.rss_kib.push_back(router->ResidentKib());
   report.clients = clients.Stop();
   if (!router.ok()) return router.status();
   LOCKSTEP_RETURN_IF_ERROR(Conclude(*router, report));

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "bench/router/instant/pacing.h"
 #include "bench/router/soak/router_probe.h"
 #include "common/status.h"
 

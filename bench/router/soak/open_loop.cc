@@ -81,7 +81,7 @@ LoadReport OpenLoop::Run(double requests_per_second, absl::Duration warm_up,
   }
   std::exponential_distribution<double> gap(requests_per_second);
   for (Clock::time_point next = Clock::now(); next < end; next += SecondsToDuration(gap(random_))) {
-    PauseUntil(next);
+    PaceUntil(next);
     Ask(next >= start);
   }
   MutexLock lock(mutex_);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/router/soak/pause.h"
+#include "bench/router/instant/pacing.h"
 #include "bench/router/soak/soak.h"
 #include "common/mutex.h"
 #include "lockstep/v1/generation.grpc.pb.h"

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <stop_token>
 #include <utility>
 
+#include "bench/router/instant/instant_worker.h"
+#include "bench/router/instant/pacing.h"
 #include "bench/router/soak/fleet.h"
 #include "bench/router/soak/open_loop.h"
-#include "bench/router/soak/pause.h"
 #include "bench/router/soak/router_probe.h"
-#include "bench/router/soak/scripted_worker.h"
 #include "common/named_thread.h"
 #include "common/status.h"
 
@@ -22,12 +23,14 @@ using testing::ChildProcess;
 
 // Its clients wait 5 s at most; so much of the queue is 2.6 s of work.
 constexpr uint32_t kMaxWaitingRequests = 64;
+constexpr uint32_t kMaxSlots = 16;
+constexpr std::chrono::milliseconds kStepTime(20);
 
 // Requests per second that keep every slot busy: a request takes one step for its prompt and first
 // token and one for each other token.
-double Capacity(const ScriptedWorker::Options& worker, uint32_t num_output_tokens) {
-  const double step_seconds = std::chrono::duration<double>(worker.step_time).count();
-  return worker.max_slots / (step_seconds * num_output_tokens);
+double Capacity(uint32_t num_output_tokens) {
+  const double step_seconds = std::chrono::duration<double>(kStepTime).count();
+  return kMaxSlots / (step_seconds * num_output_tokens);
 }
 
 // Highest values of the router's queue while it lives.
@@ -40,7 +43,7 @@ class QueueWatch {
               peak_requests_ = std::max(peak_requests_, gauges->queue_requests);
               peak_tokens_ = std::max(peak_tokens_, gauges->queue_tokens);
             }
-            PauseFor(std::chrono::milliseconds(100));
+            PaceFor(std::chrono::milliseconds(100));
           }
         }) {}
 
@@ -60,26 +63,26 @@ class QueueWatch {
 }  // namespace
 
 absl::StatusOr<SoakReport> RunOverload(const SoakOptions& options) {
-  const ScriptedWorker::Options worker_options = {.model = options.model};
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<ScriptedWorker> worker,
-                            ScriptedWorker::Start(worker_options));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<InstantWorker> worker,
+                            InstantWorker::Start(options.model, kMaxSlots));
+  worker->runner().SetStepTime(kStepTime);
   LOCKSTEP_ASSIGN_OR_RETURN(
       const ChildProcess router,
       LaunchRouter(options, worker->address(), 1,
                    {fmt::format("--max_waiting_requests={}", kMaxWaitingRequests)}));
   const OpenLoop::Options client_options = {.address = router.grpc_address(), .seed = options.seed};
   OpenLoop client(client_options);
-  const double capacity = Capacity(worker_options, client_options.num_output_tokens);
+  const double capacity = Capacity(client_options.num_output_tokens);
   SoakReport report;
   for (const double load : {0.5, 1.0, 2.0, 10.0}) {
     const absl::Duration duration = load < 10 ? options.duration / 6 : options.duration;
     const absl::Duration warm_up = std::min(duration / 2, absl::Seconds(3));
     QueueWatch watch(router);
-    const uint64_t start_rss_kib = ResidentKib(router.pid());
+    const uint64_t start_rss_kib = router.ResidentKib();
     LoadReport result = client.Run(load * capacity, warm_up, duration);
     watch.StopInto(result);
     result.start_rss_kib = start_rss_kib;
-    result.end_rss_kib = ResidentKib(router.pid());
+    result.end_rss_kib = router.ResidentKib();
     report.loads.push_back(std::move(result));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(report.leaked, CountLeaks(router));

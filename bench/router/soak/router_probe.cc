@@ -1,16 +1,13 @@
 #include "bench/router/soak/router_probe.h"
 
-#include <absl/time/clock.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <fstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
-#include "bench/router/soak/pause.h"
+#include "bench/router/instant/pacing.h"
 #include "common/status.h"
 
 namespace lockstep::bench {
@@ -57,27 +54,6 @@ absl::StatusOr<double> CountLeaks(const testing::ChildProcess& router) {
   });
   if (!gauges.ok()) return Annotate(gauges.status(), "the router at the end");
   return given_back.ok() ? 0 : gauges->held();
-}
-
-uint64_t ResidentKib(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/statm", pid));
-  uint64_t size_pages = 0;
-  uint64_t resident_pages = 0;
-  if (!(file >> size_pages >> resident_pages)) return 0;
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
-}
-
-absl::Status WaitUntil(const std::string& what, absl::Duration timeout,
-                       const std::function<bool()>& holds) {
-  const absl::Time give_up = absl::Now() + timeout;
-  while (!holds()) {
-    if (absl::Now() > give_up) {
-      return MakeError(absl::StatusCode::kDeadlineExceeded, "not within {}: {}",
-                       absl::FormatDuration(timeout), what);
-    }
-    PauseFor(std::chrono::milliseconds(10));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace lockstep::bench

@@ -1,13 +1,6 @@
 #pragma once
 
-#include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <absl/time/time.h>
-#include <sys/types.h>
-
-#include <cstdint>
-#include <functional>
-#include <string>
 
 #include "tests/integration/child_process.h"
 
@@ -38,12 +31,5 @@ absl::StatusOr<RouterGauges> ReadGauges(const testing::ChildProcess& router);
 // With no client left: waits until everything that they had is given back, and says how many
 // blocks, requests and tokens are not.
 absl::StatusOr<double> CountLeaks(const testing::ChildProcess& router);
-
-// Resident memory of a process; 0 when it is gone.
-uint64_t ResidentKib(pid_t pid);
-
-// Polls until `holds`; DEADLINE_EXCEEDED naming `what` when it never does.
-absl::Status WaitUntil(const std::string& what, absl::Duration timeout,
-                       const std::function<bool()>& holds);
 
 }  // namespace lockstep::bench

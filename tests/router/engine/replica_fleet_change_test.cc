@@ -87,9 +87,7 @@ TEST_F(ReplicaFleetChangeTest, WhatComesTooLateForItsBitsGoesOnWhereTheyAre) {
   const auto client = Submit({1, 2, 3, 4}, 12);
   RunSteps(0, 3);
   Connect(1);
-  const absl::Status broke = absl::UnavailableError("the stream broke");
-  fleet_->inbox(0).OnLinkEvent(sides_[0]->link.Break(broke));
-  replica(0).Process(fleet_->inbox(0).Wait(absl::ZeroDuration()));
+  LoseUnnoticed(0);
   Connect(2);
   ASSERT_EQ(num_live(1), 1u);
   RunUntilIdle();
@@ -104,9 +102,7 @@ TEST_F(ReplicaFleetChangeTest, ARequestThatIsAlwaysTooLateDoesNotTravelForEver) 
   const auto client = Submit({1, 2, 3, 4}, 12);
   RunSteps(0, 3);
   Connect(1);
-  const absl::Status broke = absl::UnavailableError("the stream broke");
-  fleet_->inbox(0).OnLinkEvent(sides_[0]->link.Break(broke));
-  replica(0).Process(fleet_->inbox(0).Wait(absl::ZeroDuration()));
+  LoseUnnoticed(0);
   uint32_t num_visited = 0;
   for (uint32_t i = 1; i + 1 < kReplicas && !client->end.has_value(); ++i) {
     ++num_visited;
@@ -271,30 +267,17 @@ TEST_F(ReplicaFleetChangeTest, WithoutRetriesLeftRequestsMoveLater) {
 // --- replicas that are retired ---
 
 TEST_F(ReplicaFleetChangeTest, ARetiredReplicaLetsWhatRunsEndAndGivesTheRestAway) {
-  config_.scheduler.max_running_sequences = 1;
-  Start(2);
-  Connect(0);
-  const auto running = Submit({1, 2, 3}, 8);
-  const auto waiting = Submit({4, 5}, 5);
-  RunSteps(0, 1);
-  Connect(1);
-  fleet_->Retire(0);
-  Pump();
-  EXPECT_EQ(state(0), WorkerState::kDraining);
-  EXPECT_EQ(num_live(0), 1u);
-  EXPECT_EQ(num_live(1), 1u);
-  EXPECT_FALSE(replica(0).gone());
-  const auto later = Submit({6, 7}, 5);
-  EXPECT_EQ(num_live(1), 2u);
-  RunUntilIdle();
-  for (Client* const client : {running.get(), waiting.get(), later.get()}) ExpectComplete(*client);
+  ExpectKeepsWhatRunsAndGivesTheRestAway([this] {
+    fleet_->Retire(0);
+    Pump();
+    EXPECT_FALSE(replica(0).gone());
+  });
   EXPECT_TRUE(replica(0).gone());
   EXPECT_THAT(Message(*sides_[0]->link.drop_reason()), HasSubstr("its address is gone"));
   EXPECT_EQ(RouterMetrics::At(metrics_.kv_blocks, 0).Value() +
                 RouterMetrics::At(metrics_.kv_blocks, 2).Value(),
             64)
       << "the blocks of the other one";
-  ExpectClean();
 }
 
 TEST_F(ReplicaFleetChangeTest, ARetiredReplicaThatLosesItsWorkerTakesNoOther) {

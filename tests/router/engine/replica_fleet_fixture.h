@@ -65,6 +65,11 @@ class ReplicaFleetTest : public ::testing::Test {
   void Lose(uint32_t i) {
     Post(i, sides_[i]->link.Break(absl::UnavailableError("the stream broke")));
   }
+  // Only `i` learns of it; what it hands over waits at the others.
+  void LoseUnnoticed(uint32_t i) {
+    fleet_->inbox(i).OnLinkEvent(sides_[i]->link.Break(absl::UnavailableError("the stream broke")));
+    replica(i).Process(fleet_->inbox(i).Wait(absl::ZeroDuration()));
+  }
   void Restart(uint32_t i) {
     worker(i).Restart();
     Connect(i);
@@ -142,6 +147,26 @@ class ReplicaFleetTest : public ::testing::Test {
     client.Read();
     ASSERT_TRUE(client.end.has_value());
     EXPECT_EQ(client.end->code(), code) << *client.end;
+  }
+  // Of two replicas; `leave` has the first begin to go, as its one slot runs something and another
+  // request waits.
+  void ExpectKeepsWhatRunsAndGivesTheRestAway(const std::function<void()>& leave) {
+    config_.scheduler.max_running_sequences = 1;
+    Start(2);
+    Connect(0);
+    const auto running = Submit({1, 2, 3}, 8);
+    const auto waiting = Submit({4, 5}, 5);
+    RunSteps(0, 1);
+    Connect(1);
+    leave();
+    EXPECT_EQ(state(0), WorkerState::kDraining);
+    EXPECT_EQ(num_live(0), 1u);
+    EXPECT_EQ(num_live(1), 1u);
+    const auto later = Submit({6, 7}, 5);
+    EXPECT_EQ(num_live(1), 2u);
+    RunUntilIdle();
+    for (Client* client : {running.get(), waiting.get(), later.get()}) ExpectComplete(*client);
+    ExpectClean();
   }
   uint32_t num_live(uint32_t i) { return replica(i).status().live_requests; }
   double NumRetried(RetryOutcome outcome) const {

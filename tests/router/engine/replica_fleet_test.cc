@@ -128,23 +128,10 @@ TEST_F(ReplicaFleetTest, AWorkerThatIsTooSmallIsNotChosen) {
 }
 
 TEST_F(ReplicaFleetTest, ADrainingWorkerKeepsWhatRunsAndGivesTheRestAway) {
-  config_.scheduler.max_running_sequences = 1;
-  Start(2);
-  Connect(0);
-  const auto running = Submit({1, 2, 3}, 8);
-  const auto waiting = Submit({4, 5}, 5);
-  RunSteps(0, 1);
-  Connect(1);
-  worker(0).Drain();
-  RunSteps(0, 1);
-  EXPECT_EQ(state(0), WorkerState::kDraining);
-  EXPECT_EQ(num_live(0), 1u);
-  EXPECT_EQ(num_live(1), 1u);
-  const auto later = Submit({6, 7}, 5);
-  EXPECT_EQ(num_live(1), 2u);
-  RunUntilIdle();
-  for (Client* const client : {running.get(), waiting.get(), later.get()}) ExpectComplete(*client);
-  ExpectClean();
+  ExpectKeepsWhatRunsAndGivesTheRestAway([this] {
+    worker(0).Drain();
+    RunSteps(0, 1);
+  });
 }
 
 TEST_F(ReplicaFleetTest, WhatIsSaidOfARequestFollowsIt) {

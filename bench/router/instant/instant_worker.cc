@@ -1,4 +1,4 @@
-#include "bench/router/cost/instant_worker.h"
+#include "bench/router/instant/instant_worker.h"
 
 #include <utility>
 

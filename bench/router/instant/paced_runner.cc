@@ -1,8 +1,8 @@
-#include "bench/router/cost/paced_runner.h"
+#include "bench/router/instant/paced_runner.h"
 
 #include <algorithm>
 
-#include "bench/router/cost/pacing.h"
+#include "bench/router/instant/pacing.h"
 
 namespace lockstep::bench {
 namespace {

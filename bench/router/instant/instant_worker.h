@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/router/cost/paced_runner.h"
+#include "bench/router/instant/paced_runner.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_server.h"
 
