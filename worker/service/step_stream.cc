@@ -138,8 +138,8 @@ void StepStream::End(const absl::Status& status) {
     unsent_.clear();
   }
   num_unanswered_ = 0;
-  // First the lease, then the word of it: a router that learns that it is fenced may rely on no further
-  // step of it starting.
+  // First the lease, then the word of it: a router that learns that it is fenced may rely on no
+  // further step of it starting.
   if (epoch_ != 0) EndLease();
   MutexLock lock(mutex_);
   if (!writing_) StartFinish();
