@@ -111,8 +111,12 @@ ABSL_FLAG(uint32_t, max_prompt_tokens, Defaults().server.api.limits.max_prompt_t
 ABSL_FLAG(uint32_t, max_samples, Defaults().server.api.limits.max_samples, "the largest n");
 ABSL_FLAG(uint32_t, max_logprobs, Defaults().server.api.limits.max_logprobs,
           "log-probabilities per token; also bounded by the worker");
-ABSL_FLAG(uint32_t, text_threads, Defaults().server.num_text_threads,
-          "threads that detokenize, and as many that tokenize");
+ABSL_FLAG(uint32_t, grpc_threads, Defaults().server.num_grpc_threads,
+          "threads that take gRPC calls and write their messages");
+ABSL_FLAG(uint32_t, http_threads, Defaults().http.num_threads,
+          "threads that read HTTP requests and write their answers");
+ABSL_FLAG(uint32_t, encode_threads, Defaults().server.num_encode_threads,
+          "threads that check and tokenize prompts");
 ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.max_concurrent_streams,
           "calls open on one connection");
 ABSL_FLAG(uint32_t, max_connection_memory_mib, Defaults().server.max_connection_memory_mib,
@@ -155,10 +159,12 @@ RouterConfig ConfigFromFlags() {
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);
-  config.server.num_text_threads = absl::GetFlag(FLAGS_text_threads);
+  config.server.num_grpc_threads = absl::GetFlag(FLAGS_grpc_threads);
+  config.server.num_encode_threads = absl::GetFlag(FLAGS_encode_threads);
   config.server.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
   config.server.max_connection_memory_mib = absl::GetFlag(FLAGS_max_connection_memory_mib);
   config.http.listen = absl::GetFlag(FLAGS_http_listen);
+  config.http.num_threads = absl::GetFlag(FLAGS_http_threads);
   config.http.max_connections = absl::GetFlag(FLAGS_max_http_connections);
   config.http.max_body_memory_mib = config.server.max_connection_memory_mib;
   EngineConfig& engine = config.server.engine;
@@ -199,26 +205,27 @@ HealthReport Health(Engine& engine) {
   return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
 }
 
-ReplicaParts MakeReplica(const RouterConfig& config, const WorkerClientConfig& worker) {
+ReplicaParts MakeReplica(const RouterConfig& config, const GrpcLoops& loops,
+                         const WorkerClientConfig& worker) {
   return {.worker = worker.address,
-          .link = std::make_unique<GrpcStepLink>(worker),
+          .link = std::make_unique<GrpcStepLink>(worker, loops.Of(worker.index)),
           .policy = MakePriorityPolicy(config.priority_ageing)};
 }
 
-std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config) {
+std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config, const GrpcLoops& loops) {
   std::vector<ReplicaParts> replicas;
   for (const WorkerClientConfig& worker : config.WorkerConfigs()) {
-    replicas.push_back(MakeReplica(config, worker));
+    replicas.push_back(MakeReplica(config, loops, worker));
   }
   return replicas;
 }
 
 // Null when there are no names to resolve.
-std::unique_ptr<WorkerDiscovery> StartDiscovery(const RouterConfig& config, NameResolver& resolver,
-                                                Engine& engine) {
+std::unique_ptr<WorkerDiscovery> StartDiscovery(const RouterConfig& config, const GrpcLoops& loops,
+                                                NameResolver& resolver, Engine& engine) {
   if (!config.NamesWorkers()) return nullptr;
-  const auto make = [&config](const std::string& worker, uint32_t index) {
-    return MakeReplica(config, config.WorkerConfigOf(worker, index));
+  const auto make = [&config, &loops](const std::string& worker, uint32_t index) {
+    return MakeReplica(config, loops, config.WorkerConfigOf(worker, index));
   };
   return std::make_unique<WorkerDiscovery>(
       config.workers, config.worker_resolve_interval, &resolver,
@@ -248,14 +255,17 @@ absl::Status Run(RouterConfig config) {
   const RealClock clock;
   const auto registry = std::make_shared<prometheus::Registry>();
   RouterMetrics metrics(*registry, model.id);
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<RouterServer> server,
-                            RouterServer::Start(config.server, {.model = &model,
-                                                                .replicas = MakeReplicas(config),
-                                                                .metrics = &metrics,
-                                                                .clock = &clock}));
+  const auto loops = std::make_shared<GrpcLoops>(config.server.num_grpc_threads);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RouterServer> server,
+      RouterServer::Start(config.server, {.model = &model,
+                                          .replicas = MakeReplicas(config, *loops),
+                                          .metrics = &metrics,
+                                          .clock = &clock,
+                                          .loops = loops}));
   SystemResolver resolver;
   const std::unique_ptr<WorkerDiscovery> discovery =
-      StartDiscovery(config, resolver, server->engine());
+      StartDiscovery(config, *loops, resolver, server->engine());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
                             AdminServer::Start(config.admin_listen, registry,
                                                [&server] { return Health(server->engine()); }));

@@ -35,7 +35,6 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       model(parts.model),
       engine(parts.engine),
       encode_pool(parts.encode_pool),
-      text_pool(parts.text_pool),
       metrics(parts.metrics),
       clock(parts.clock),
       gatekeeper(parts.gatekeeper),

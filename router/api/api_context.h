@@ -16,7 +16,7 @@
 #include "router/api/served_model.h"
 #include "router/engine/engine.h"
 #include "router/engine/router_metrics.h"
-#include "router/engine/strand_pool.h"
+#include "router/engine/strand.h"
 
 namespace lockstep::router {
 
@@ -38,8 +38,7 @@ class ApiContext {
   struct Parts {
     const ServedModel& model;
     Engine& engine;
-    StrandPool& encode_pool;  // from prompts to token ids
-    StrandPool& text_pool;    // from tokens to messages
+    StrandRunner& encode_pool;  // from prompts to token ids
     RouterMetrics& metrics;
     const Clock& clock;
     Gatekeeper& gatekeeper;
@@ -49,8 +48,7 @@ class ApiContext {
   const ApiConfig config;
   const ServedModel& model;
   Engine& engine;
-  StrandPool& encode_pool;
-  StrandPool& text_pool;
+  StrandRunner& encode_pool;
   RouterMetrics& metrics;
   const Clock& clock;
   Gatekeeper& gatekeeper;

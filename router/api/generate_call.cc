@@ -90,8 +90,8 @@ void GenerateCall::RunStrand() {
     if (const absl::Status status = Prepare(); !status.ok()) return FinishCall(status);
   }
   if (aborted_.load()) CancelEngine(CancelCause::kAborted);
-  // Once per run at least: news may have been told to a run before, which could not write. News that
-  // comes later runs the strand again.
+  // Once per run at least: news may have been told to a run before, which could not write. News
+  // that comes later runs the strand again.
   bool consumed = false;
   while (!cancelled_.load() && CanWrite()) {
     if (messages_.empty() && !builder_->end().has_value()) {
@@ -208,7 +208,7 @@ void GenerateCall::Schedule() {
     run_after_start_.store(true);
     if (starting_.load()) return;
   }
-  (prepared_.load() ? context_.text_pool : context_.encode_pool).Schedule(shared_from_this());
+  (prepared_.load() ? *origin_.home : context_.encode_pool).Schedule(shared_from_this());
 }
 
 void GenerateCall::CancelEngine(CancelCause cause) {

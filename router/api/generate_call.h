@@ -19,14 +19,21 @@ namespace lockstep::router {
 
 // One request, from admission to its last message, whatever it came over. The transport's callbacks
 // only set flags and schedule; all work is done by RunStrand, one run at a time: on the encode
-// pool, or within Start if that is short, checking and encoding the prompt; then on the text pool,
-// whenever no write is in progress, turning what the outbox holds into messages. So a client that
-// does not read stops nothing but its own stream, which EndIfStalledSince cuts off in the end, and
-// a long prompt does not hold up what others stream.
-class GenerateCall : public StrandPool::Strand,
+// pool, or within Start if that is short, checking and encoding the prompt; then on the transport's
+// own threads, whenever no write is in progress, turning what the outbox holds into messages. So a
+// client that does not read stops nothing but its own stream, which EndIfStalledSince cuts off in
+// the end, and a long prompt does not hold up what others stream.
+class GenerateCall : public Strand,
                      public OpenCall,
                      public std::enable_shared_from_this<GenerateCall> {
  public:
+  struct Origin {
+    const lockstep::v1::GenerateRequest* request;  // read only before the call is submitted
+    absl::Time deadline;                           // of the client
+    size_t max_messages_per_write;
+    std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
+    std::shared_ptr<StrandRunner> home;  // runs the strand once the prompt is dealt with
+  };
   ~GenerateCall() override { context_.registry.Close(this); }
 
   // A place for the request, before any work on it; false: End was called with the reason.
@@ -44,13 +51,7 @@ class GenerateCall : public StrandPool::Strand,
   void OnClientGone();
 
  protected:
-  // `context` and `request` outlive the object.
-  struct Origin {
-    const lockstep::v1::GenerateRequest* request;
-    absl::Time deadline;  // of the client
-    size_t max_messages_per_write;
-    std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
-  };
+  // `context` outlives the object.
   GenerateCall(ApiContext& context, const Origin& origin);
 
   ApiContext& context() { return context_; }

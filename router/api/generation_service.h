@@ -1,40 +1,29 @@
 #pragma once
 
-#include <grpcpp/grpcpp.h>
+#include <memory>
+#include <vector>
 
 #include "lockstep/v1/generation.grpc.pb.h"
 #include "router/api/api_context.h"
+#include "router/grpc/grpc_loop.h"
 
 namespace lockstep::router {
 
-// lockstep.v1.Generation on gRPC's callback API. Its methods run on gRPC's few threads and only
-// hand work over: text to the text pool, requests to the engine.
-class GenerationService final : public lockstep::v1::Generation::CallbackService {
+// lockstep.v1.Generation on completion queues. The loops' threads do what is short themselves and
+// hand over the rest: prompts to the encode pool, requests to the engine.
+class GenerationService {
  public:
   // `context` must outlive the object.
   explicit GenerationService(ApiContext& context) : context_(context) {}
 
-  grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext* server_context,
-      const lockstep::v1::GenerateRequest* request) override;
-  grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* server_context,
-                                  const lockstep::v1::AbortRequest* request,
-                                  lockstep::v1::AbortResponse* response) override;
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* server_context,
-                                     const lockstep::v1::TokenizeRequest* request,
-                                     lockstep::v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* server_context,
-                                       const lockstep::v1::DetokenizeRequest* request,
-                                       lockstep::v1::DetokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* server_context,
-                                     const lockstep::v1::GetModelRequest* request,
-                                     lockstep::v1::Model* response) override;
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* server_context,
-                                       const lockstep::v1::ListModelsRequest* request,
-                                       lockstep::v1::ListModelsResponse* response) override;
+  grpc::Service& grpc_service() { return service_; }
+  // Takes calls on this loop from now on, until the server shuts down. Once the server is up,
+  // before the loop starts.
+  void Listen(const std::shared_ptr<GrpcLoop>& loop);
 
  private:
   ApiContext& context_;
+  lockstep::v1::Generation::AsyncService service_;
 };
 
 }  // namespace lockstep::router

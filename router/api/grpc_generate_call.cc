@@ -10,80 +10,103 @@ namespace lockstep::router {
 
 namespace v1 = lockstep::v1;
 
-using Reactor = grpc::ServerWriteReactor<v1::GenerateResponse>;
-
-namespace {
-
-class RefusedCall final : public Reactor {
- public:
-  explicit RefusedCall(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(
-    const Gatekeeper& gatekeeper, const grpc::CallbackServerContext& server_context) {
-  const auto [first, last] = server_context.client_metadata().equal_range("authorization");
+absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(const Gatekeeper& gatekeeper,
+                                                             const grpc::ServerContext& context) {
+  const auto [first, last] = context.client_metadata().equal_range("authorization");
   // Of two nobody could say which one counts.
   const bool one = first != last && std::next(first) == last;
   return gatekeeper.Identify(one ? std::string_view(first->second.data(), first->second.size())
                                  : std::string_view());
 }
 
-Reactor* GrpcGenerateCall::Start(ApiContext& context, grpc::CallbackServerContext* server_context,
-                                 const v1::GenerateRequest* request) {
-  absl::StatusOr<std::shared_ptr<const Tenant>> tenant =
-      IdentifyCaller(context.gatekeeper, *server_context);
-  if (!tenant.ok()) {
-    RouterMetrics::At(context.metrics.requests_total, tenant.status().code()).Increment();
-    return new RefusedCall(ToGrpcStatus(tenant.status()));
-  }
-  const auto call =
-      std::make_shared<GrpcGenerateCall>(context, server_context, request, *std::move(tenant));
-  call->self_ = call;
-  if (call->Admit()) call->GenerateCall::Start();
-  return call.get();
+void GenerateStream::Listen(ApiContext& context, v1::Generation::AsyncService& service,
+                            std::shared_ptr<GrpcLoop> loop) {
+  auto* const stream = new GenerateStream(context, service, std::move(loop));
+  stream->loop_->AddUser();
+  grpc::ServerCompletionQueue* const queue = stream->loop_->queue();
+  stream->server_context_.AsyncNotifyWhenDone(stream->done_tag_.id());
+  service.RequestGenerate(&stream->server_context_, &stream->request_, &stream->writer_, queue,
+                          queue, stream->accepted_tag_.id());
 }
 
-GrpcGenerateCall::GrpcGenerateCall(ApiContext& context, grpc::CallbackServerContext* server_context,
-                                   const v1::GenerateRequest* request,
-                                   std::shared_ptr<const Tenant> tenant)
-    : GenerateCall(context, {.request = request,
-                             .deadline = absl::FromChrono(server_context->deadline()),
-                             .max_messages_per_write = 1,
-                             .tenant = std::move(tenant)}),
-      server_context_(server_context) {}
+GenerateStream::GenerateStream(ApiContext& context, v1::Generation::AsyncService& service,
+                               std::shared_ptr<GrpcLoop> loop)
+    : context_(context), service_(service), loop_(std::move(loop)) {}
+
+void GenerateStream::OnAccepted(bool ok) {
+  if (!ok) {  // the server shuts down; no other tag will come
+    finished_ = true;
+    done_ = true;
+    return DeleteIfOver();
+  }
+  Listen(context_, service_, loop_);
+  absl::StatusOr<std::shared_ptr<const Tenant>> tenant =
+      IdentifyCaller(context_.gatekeeper, server_context_);
+  // Before anything else is looked at.
+  if (!tenant.ok()) {
+    RouterMetrics::At(context_.metrics.requests_total, tenant.status().code()).Increment();
+    return Finish(tenant.status());
+  }
+  const GenerateCall::Origin origin = {.request = &request_,
+                                       .deadline = absl::FromChrono(server_context_.deadline()),
+                                       .max_messages_per_write = 1,
+                                       .tenant = *std::move(tenant),
+                                       .home = loop_};
+  call_ = std::make_shared<GrpcGenerateCall>(context_, origin, *this);
+  if (call_->Admit()) call_->Start();
+}
+
+void GenerateStream::Write(const v1::GenerateResponse& message) {
+  writer_.Write(message, written_tag_.id());
+}
+
+void GenerateStream::WriteLast(const v1::GenerateResponse& message) {
+  writer_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK, finished_tag_.id());
+}
+
+void GenerateStream::Finish(const absl::Status& status) {
+  writer_.Finish(FinalStatus(status, context_.config.retry_after, server_context_),
+                 finished_tag_.id());
+}
+
+void GenerateStream::OnWritten(bool ok) { call_->OnWriteDone(ok); }
+
+void GenerateStream::OnFinished(bool /*ok*/) {
+  finished_ = true;
+  DeleteIfOver();
+}
+
+void GenerateStream::OnDone(bool /*ok*/) {
+  done_ = true;
+  if (call_ != nullptr && server_context_.IsCancelled()) call_->OnClientGone();
+  DeleteIfOver();
+}
+
+void GenerateStream::DeleteIfOver() {
+  if (!finished_ || !done_) return;
+  if (call_ != nullptr) call_->OnStreamOver();
+  loop_->RemoveUser();
+  delete this;
+}
+
+void GrpcGenerateCall::OnStreamOver() {
+  MutexLock lock(mutex_);
+  stream_over_ = true;
+}
 
 void GrpcGenerateCall::StartWrite(std::span<const v1::GenerateResponse> messages) {
-  Reactor::StartWrite(&messages.front());
+  stream_.Write(messages.front());
 }
 
 void GrpcGenerateCall::StartLastWrite(std::span<const v1::GenerateResponse> messages) {
-  StartWriteAndFinish(&messages.front(), grpc::WriteOptions(), grpc::Status::OK);
+  stream_.WriteLast(messages.front());
 }
 
-void GrpcGenerateCall::End(const absl::Status& status) {
-  grpc::Status final_status;
-  {
-    // Not done before Finish.
-    MutexLock lock(context_mutex_);
-    final_status = FinalStatus(status, context().config.retry_after, *server_context_);
-  }
-  Finish(std::move(final_status));
-}
+void GrpcGenerateCall::End(const absl::Status& status) { stream_.Finish(status); }
 
 void GrpcGenerateCall::CutOff() {
-  MutexLock lock(context_mutex_);
-  if (server_context_ != nullptr) server_context_->TryCancel();
-}
-
-void GrpcGenerateCall::OnDone() {
-  {
-    MutexLock lock(context_mutex_);
-    server_context_ = nullptr;
-  }
-  self_.reset();
+  MutexLock lock(mutex_);
+  if (!stream_over_) stream_.TryCancel();
 }
 
 }  // namespace lockstep::router

@@ -5,33 +5,73 @@
 #include <memory>
 #include <span>
 
+#include "common/grpc/completion_tag.h"
 #include "common/mutex.h"
 #include "lockstep/v1/generation.grpc.pb.h"
 #include "router/api/generate_call.h"
+#include "router/grpc/grpc_loop.h"
 
 namespace lockstep::router {
 
 // The tenant whose key the call's metadata shows ("authorization: Bearer KEY", once).
-absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(
-    const Gatekeeper& gatekeeper, const grpc::CallbackServerContext& server_context);
+absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(const Gatekeeper& gatekeeper,
+                                                             const grpc::ServerContext& context);
 
-// A GenerateCall over gRPC, whose callbacks run on gRPC's threads.
-class GrpcGenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>,
-                               public GenerateCall {
+class GrpcGenerateCall;
+
+// A call of Generate as gRPC has it, from listening for it to its last tag: what is given to gRPC
+// and must live until gRPC is done with it. Owns itself. All tags come on the loop's thread.
+class GenerateStream {
  public:
-  // UNAUTHENTICATED before anything else is looked at. The object keeps itself alive until gRPC is
-  // done with it. `context` outlives the call.
-  static grpc::ServerWriteReactor<lockstep::v1::GenerateResponse>* Start(
-      ApiContext& context, grpc::CallbackServerContext* server_context,
-      const lockstep::v1::GenerateRequest* request);
+  // Listens for a call on the loop, and for the next one whenever one came. All outlive the
+  // object; the loop calls must keep.
+  static void Listen(ApiContext& context, lockstep::v1::Generation::AsyncService& service,
+                     std::shared_ptr<GrpcLoop> loop);
+  GenerateStream(const GenerateStream&) = delete;
+  GenerateStream& operator=(const GenerateStream&) = delete;
 
-  GrpcGenerateCall(ApiContext& context, grpc::CallbackServerContext* server_context,
-                   const lockstep::v1::GenerateRequest* request,
-                   std::shared_ptr<const Tenant> tenant);
+  // One at a time, the message unchanged until OnWriteDone of the call. Finish once, or WriteLast,
+  // and nothing behind it.
+  void Write(const lockstep::v1::GenerateResponse& message);
+  void WriteLast(const lockstep::v1::GenerateResponse& message);
+  void Finish(const absl::Status& status);
+  void TryCancel() { server_context_.TryCancel(); }  // until it is over
 
-  void OnWriteDone(bool ok) override { GenerateCall::OnWriteDone(ok); }
-  void OnCancel() override { OnClientGone(); }
-  void OnDone() override;
+ private:
+  GenerateStream(ApiContext& context, lockstep::v1::Generation::AsyncService& service,
+                 std::shared_ptr<GrpcLoop> loop);
+
+  void OnAccepted(bool ok);
+  void OnWritten(bool ok);
+  void OnFinished(bool ok);
+  void OnDone(bool ok);
+  void DeleteIfOver();
+
+  ApiContext& context_;
+  lockstep::v1::Generation::AsyncService& service_;
+  const std::shared_ptr<GrpcLoop> loop_;
+  grpc::ServerContext server_context_;
+  lockstep::v1::GenerateRequest request_;
+  grpc::ServerAsyncWriter<lockstep::v1::GenerateResponse> writer_{&server_context_};
+  MethodTag<GenerateStream> accepted_tag_{this, &GenerateStream::OnAccepted};
+  MethodTag<GenerateStream> written_tag_{this, &GenerateStream::OnWritten};
+  MethodTag<GenerateStream> finished_tag_{this, &GenerateStream::OnFinished};
+  MethodTag<GenerateStream> done_tag_{this, &GenerateStream::OnDone};
+
+  // The loop's thread only.
+  std::shared_ptr<GrpcGenerateCall> call_;  // null until the caller is known
+  bool finished_ = false;
+  bool done_ = false;
+};
+
+// A GenerateCall over gRPC, whose strand runs on the thread of its loop.
+class GrpcGenerateCall final : public GenerateCall {
+ public:
+  GrpcGenerateCall(ApiContext& context, const Origin& origin, GenerateStream& stream)
+      : GenerateCall(context, origin), stream_(stream) {}
+
+  // Afterwards the stream may go: whatever the call still does, it leaves the stream alone.
+  void OnStreamOver();
 
  private:
   void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages) override;
@@ -39,10 +79,9 @@ class GrpcGenerateCall final : public grpc::ServerWriteReactor<lockstep::v1::Gen
   void End(const absl::Status& status) override;
   void CutOff() override;
 
-  Mutex context_mutex_;
-  // gRPC's; null once it is done.
-  grpc::CallbackServerContext* server_context_ ABSL_GUARDED_BY(context_mutex_);
-  std::shared_ptr<GrpcGenerateCall> self_;  // until OnDone
+  GenerateStream& stream_;
+  Mutex mutex_;
+  bool stream_over_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lockstep::router

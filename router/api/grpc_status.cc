@@ -46,7 +46,7 @@ std::string RetryDetails(const absl::Status& status, absl::Duration retry_after)
 }  // namespace
 
 grpc::Status FinalStatus(const absl::Status& status, absl::Duration retry_after,
-                         grpc::CallbackServerContext& context) {
+                         grpc::ServerContext& context) {
   if (!absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) {
     return ToGrpcStatus(status);
   }

@@ -10,7 +10,7 @@ namespace lockstep::router {
 // "retry-after-ms" and a google.rpc.RetryInfo in the details say when to come back, as the status
 // hints or else as `retry_after` has it; so call this before the call is finished, and once.
 grpc::Status FinalStatus(const absl::Status& status, absl::Duration retry_after,
-                         grpc::CallbackServerContext& context);
+                         grpc::ServerContext& context);
 
 // The codes are the same numbers.
 grpc::Status ToGrpcStatus(const absl::Status& status);

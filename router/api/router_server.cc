@@ -1,7 +1,7 @@
 #include "router/api/router_server.h"
 
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 
 #include <algorithm>
 #include <limits>
@@ -15,11 +15,10 @@
 #include "common/status.h"
 #include "router/api/generation_service.h"
 #include "router/engine/violations.h"
+#include "router/grpc/standard_services.h"
 
 namespace lockstep::router {
 namespace {
-
-namespace v1 = lockstep::v1;
 
 constexpr char kServiceName[] = "lockstep.v1.Generation";
 constexpr int kMinClientPingIntervalMs = 10'000;
@@ -66,8 +65,10 @@ absl::Status RouterServerConfig::Validate() const {
                      "tenants_reload_interval: must be positive");
   violations.Merge(engine.Validate());
   violations.Merge(api.Validate());
-  violations.Require(num_text_threads >= 1 && num_text_threads <= 256,
-                     "text_threads: must be from 1 to 256");
+  violations.Require(num_grpc_threads >= 1 && num_grpc_threads <= 256,
+                     "grpc_threads: must be from 1 to 256");
+  violations.Require(num_encode_threads >= 1 && num_encode_threads <= 256,
+                     "encode_threads: must be from 1 to 256");
   violations.Require(max_concurrent_streams >= 1 && max_concurrent_streams <= 1u << 20,
                      "max_concurrent_streams: must be from 1 to 1048576");
   violations.Require(max_connection_memory_mib >= 16 && max_connection_memory_mib <= 1u << 20,
@@ -86,10 +87,18 @@ absl::Status RouterServerConfig::Validate() const {
 class RouterServer::Impl {
  public:
   // Whoever pushes to `wakes` makes the keeper look at the engine's readiness at once.
-  Impl(ApiContext& context, Engine& engine, std::shared_ptr<BoundedQueue<bool>> wakes)
-      : context_(context), service_(context), engine_(engine), wakes_(std::move(wakes)) {}
+  Impl(ApiContext& context, Engine& engine, GrpcLoops& loops,
+       std::shared_ptr<BoundedQueue<bool>> wakes)
+      : context_(context),
+        loops_(loops),
+        service_(context),
+        // Reflection would answer without a key.
+        standard_(kServiceName, /*reflection=*/!context.gatekeeper.asks_for_keys()),
+        engine_(engine),
+        wakes_(std::move(wakes)) {}
 
-  ~Impl() {
+  // No call is served afterwards; the loops may still have tags of them.
+  void ShutDown() {
     wakes_->Close();
     if (server_ == nullptr) return;
     keeper_.join();
@@ -98,14 +107,14 @@ class RouterServer::Impl {
   }
 
   absl::StatusOr<uint16_t> Listen(const RouterServerConfig& config) {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    grpc::ServerBuilder builder;
-    // It would answer without a key.
-    if (context_.gatekeeper.asks_for_keys()) builder.SetOption(std::make_unique<NoReflection>());
+    grpc::ServerBuilder& builder = loops_.builder();
+    // Both but ours, also where a worker of this process wants the library's.
+    builder.SetOption(std::make_unique<NoReflection>());
+    builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
     int port = 0;
     builder.AddListeningPort(config.listen, MakeServerCredentials(config.tls), &port);
-    builder.RegisterService(&service_);
+    builder.RegisterService(&service_.grpc_service());
+    standard_.Register(builder);
     BoundConnections(config, builder);
     // Two routers on one port would share its calls by chance.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -113,11 +122,11 @@ class RouterServer::Impl {
     if (server_ == nullptr || port == 0) {
       return Unavailable("cannot listen on {}: is the port in use?", config.listen);
     }
-    stub_ = v1::Generation::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
-    server_->GetHealthCheckService()->SetServingStatus(kServiceName, false);
+    for (const std::shared_ptr<GrpcLoop>& loop : loops_.all()) service_.Listen(loop);
+    standard_.Listen(loops_.Of(0));
     keeper_ = NamedThread("keeper", [this] {
       while (!wakes_->closed()) {
-        Refresh();
+        standard_.SetServing(engine_.ready());
         EndStalledCalls();
         wakes_->PopFor(kRefreshInterval);
       }
@@ -126,20 +135,6 @@ class RouterServer::Impl {
   }
 
  private:
-  void Refresh() {
-    if (const bool ready = engine_.ready(); ready != shown_ready_) {
-      server_->GetHealthCheckService()->SetServingStatus(kServiceName, ready);
-      shown_ready_ = ready;
-    }
-    // gRPC's callback threads sleep 100 ms at a time after a second without work, which would be
-    // the first token's latency of whoever comes next. A call now and then keeps them awake; that
-    // it is refused where keys are asked for does not matter.
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
-    v1::Model model;
-    stub_->GetModel(&context, v1::GetModelRequest(), &model);
-  }
-
   void EndStalledCalls() {
     const absl::Time limit = context_.clock.Now() - context_.config.stalled_client_timeout;
     for (const std::shared_ptr<OpenCall>& call : context_.registry.open_calls()) {
@@ -148,11 +143,11 @@ class RouterServer::Impl {
   }
 
   ApiContext& context_;
+  GrpcLoops& loops_;
   GenerationService service_;
+  StandardServices standard_;
   Engine& engine_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<v1::Generation::Stub> stub_;
-  bool shown_ready_ = false;  // the keeper's thread only
   const std::shared_ptr<BoundedQueue<bool>> wakes_;
   NamedThread keeper_;
 };
@@ -170,8 +165,8 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
   }
   const auto wakes = std::make_shared<BoundedQueue<bool>>(1);
   std::unique_ptr<RouterServer> server(new RouterServer());
-  server->text_pool_ = std::make_unique<StrandPool>("text", config.num_text_threads);
-  server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_text_threads);
+  server->loops_ = std::move(parts.loops);
+  server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_encode_threads);
   server->engine_ = std::make_unique<Engine>(config.engine, std::move(parts.replicas), parts.clock,
                                              parts.metrics, [wakes] { wakes->TryPush(true); });
   server->gatekeeper_ = std::make_unique<Gatekeeper>(std::move(tenants), *parts.metrics);
@@ -179,24 +174,24 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
       config.api, ApiContext::Parts{.model = *parts.model,
                                     .engine = *server->engine_,
                                     .encode_pool = *server->encode_pool_,
-                                    .text_pool = *server->text_pool_,
                                     .metrics = *parts.metrics,
                                     .clock = *parts.clock,
                                     .gatekeeper = *server->gatekeeper_});
-  server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
+  server->impl_ =
+      std::make_unique<Impl>(*server->context_, *server->engine_, *server->loops_, wakes);
   LOCKSTEP_ASSIGN_OR_RETURN(address.port, server->impl_->Listen(config));
   server->address_ = std::move(address);
   return server;
 }
 
 RouterServer::~RouterServer() {
-  // Calls end first, while engine and pools still serve them; the pools' threads outlive the
-  // engine's, which schedules on them; strands move from the encode pool to the text pool; the
-  // context outlives the last of them.
-  impl_.reset();
+  // Calls end first, while everything else serves them, then the engine, which schedules on the
+  // loops as long as it lives, and has links to workers there; then loops and pool have nothing
+  // left to do, and what their last tags and strands belong to may go.
+  if (impl_ != nullptr) impl_->ShutDown();
   engine_.reset();
+  loops_->Stop();
   encode_pool_.reset();
-  text_pool_.reset();
 }
 
 bool RouterServer::Drain(absl::Duration timeout) {

@@ -14,6 +14,8 @@
 #include "router/api/api_context.h"
 #include "router/api/served_model.h"
 #include "router/engine/engine.h"
+#include "router/engine/strand_pool.h"
+#include "router/grpc/grpc_loop.h"
 
 namespace lockstep::router {
 
@@ -24,7 +26,8 @@ struct RouterServerConfig {
   absl::Duration tenants_reload_interval = absl::Seconds(5);
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_text_threads = 2;              // that make messages, and as many that encode prompts
+  uint32_t num_grpc_threads = 1;              // that take calls and write their messages
+  uint32_t num_encode_threads = 2;            // that check and tokenize prompts
   uint32_t max_concurrent_streams = 1024;     // of one connection
   uint32_t max_connection_memory_mib = 1024;  // bytes in transit, of all connections together
   // Connections are pinged when nothing came in for so long, and closed when the ping goes
@@ -35,9 +38,9 @@ struct RouterServerConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its port: thread pools, engine, API context, service, gRPC server with
-// health checking and, unless keys are asked for, which it knows nothing of, reflection; and the
-// thread that keeps them fresh ("keeper"). Owns all of them.
+// A whole router behind its port: threads, engine, API context, service, gRPC server with health
+// checking and, unless keys are asked for, which it knows nothing of, reflection; and the thread
+// that keeps them fresh ("keeper"). Owns all of them; ends the loops as well.
 class RouterServer {
  public:
   // What the server works with; all but the replicas must outlive it.
@@ -46,6 +49,7 @@ class RouterServer {
     std::vector<ReplicaParts> replicas;
     RouterMetrics* metrics;
     const Clock* clock;
+    std::shared_ptr<GrpcLoops> loops;  // of the links of the replicas as well
   };
   // Returns once it listens; errors name the address.
   static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,
@@ -69,7 +73,7 @@ class RouterServer {
   RouterServer();
 
   Address address_;
-  std::unique_ptr<StrandPool> text_pool_;
+  std::shared_ptr<GrpcLoops> loops_;
   std::unique_ptr<StrandPool> encode_pool_;
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<ApiContext> context_;

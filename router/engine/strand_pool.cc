@@ -24,26 +24,6 @@ StrandPool::~StrandPool() {
   threads_.clear();
 }
 
-void StrandPool::Schedule(std::shared_ptr<Strand> strand) {
-  using State = Strand::State;
-  State state = strand->state_.load();
-  for (;;) {
-    switch (state) {
-      case State::kQueued:
-      case State::kRunningAgain:
-        return;
-      case State::kIdle:
-        if (!strand->state_.compare_exchange_weak(state, State::kQueued)) continue;
-        Push(std::move(strand));
-        return;
-      case State::kRunning:
-        strand->again_on_.store(this);
-        if (!strand->state_.compare_exchange_weak(state, State::kRunningAgain)) continue;
-        return;
-    }
-  }
-}
-
 void StrandPool::Push(std::shared_ptr<Strand> strand) {
   {
     MutexLock lock(mutex_);
@@ -54,7 +34,6 @@ void StrandPool::Push(std::shared_ptr<Strand> strand) {
 }
 
 void StrandPool::RunThread() {
-  using State = Strand::State;
   for (;;) {
     std::shared_ptr<Strand> strand;
     {
@@ -64,15 +43,7 @@ void StrandPool::RunThread() {
       strand = std::move(queue_.front());
       queue_.pop_front();
     }
-    strand->state_.store(State::kRunning);
-    strand->RunStrand();
-    State state = State::kRunning;
-    if (!strand->state_.compare_exchange_strong(state, State::kIdle)) {
-      // Scheduled while it ran: to the end of the queue, so that no strand keeps a thread.
-      StrandPool* const pool = strand->again_on_.load();
-      strand->state_.store(State::kQueued);
-      pool->Push(std::move(strand));
-    }
+    Run(std::move(strand));
   }
 }
 

@@ -66,10 +66,18 @@ class ConnectionStream {
                : 0;
   }
 
-  // Tells the other side that nothing follows; in TLS the handler hears when it said so too.
+  // Tells the other side that nothing follows; in TLS the handler hears when that is on its way.
+  // Reading goes on, up to the other side's own end.
   template <typename Handler>
   void EndSending(Handler&& handler) {
-    if (tls_.has_value()) return tls_->async_shutdown(std::forward<Handler>(handler));
+    if (tls_.has_value()) {
+      // SSL_shutdown, which is called before async_shutdown returns, waits for the other side's end
+      // as well and fails at data before it, unless that end seems to have come.
+      SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
+      tls_->async_shutdown(std::forward<Handler>(handler));
+      SSL_set_shutdown(tls_->native_handle(), SSL_SENT_SHUTDOWN);
+      return;
+    }
     boost::system::error_code ignored;
     socket_.shutdown(Socket::shutdown_send, ignored);
   }

@@ -27,6 +27,7 @@ struct HttpRequest {
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
   std::string authorization = {};  // the header's value, of which nothing may be repeated
+  bool body_follows = false;       // there is a body, and none of it was read yet
   AnswerMemory answer = {};
 };
 

@@ -105,19 +105,22 @@ std::string VersionBody() {
 
 std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
                                           std::shared_ptr<OutputSignal> signal) {
-  std::shared_ptr<const Tenant> tenant;
-  if (!IsForEverybody(request.path)) {
-    auto caller = context_.gatekeeper.Identify(request.authorization);
-    if (!caller.ok()) {
-      const auto refusal = std::make_shared<ReplyExchange>(std::move(signal));
-      ReplyStatus(caller.status(), context_.config.retry_after, *refusal);
-      return refusal;
-    }
-    tenant = *std::move(caller);
+  const bool for_everybody = IsForEverybody(request.path);
+  absl::StatusOr<std::shared_ptr<const Tenant>> caller = nullptr;
+  // Everybody's paths take no key, but their answers need no stranger's body either.
+  if (!for_everybody || request.body_follows) {
+    caller = context_.gatekeeper.Identify(request.authorization);
   }
+  if (!caller.ok() && !for_everybody) {
+    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal));
+    ReplyStatus(caller.status(), context_.config.retry_after, *refusal);
+    return refusal;
+  }
+  // Asked again with the body, as its key may be nobody's by then.
+  if (caller.ok() && request.body_follows) return nullptr;
   const bool is_post = IsPostPath(request.path);
   if (is_post && request.method == "POST") {
-    return HandlePost(std::move(request), std::move(tenant), std::move(signal));
+    return HandlePost(std::move(request), *std::move(caller), std::move(signal));
   }
   const auto exchange = std::make_shared<ReplyExchange>(std::move(signal));
   if (!is_post && !IsGetPath(request.path)) {
@@ -144,11 +147,11 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
                                               std::shared_ptr<const Tenant> tenant,
                                               std::shared_ptr<OutputSignal> signal) {
   if (request.path == "/v1/completions") {
-    return GenerateExchange::Start(context_, {ApiKind::kCompletion, std::move(tenant)},
+    return GenerateExchange::Start(context_, {ApiKind::kCompletion, std::move(tenant), home_},
                                    std::move(request), std::move(signal));
   }
   if (request.path == "/v1/chat/completions") {
-    return GenerateExchange::Start(context_, {ApiKind::kChat, std::move(tenant)},
+    return GenerateExchange::Start(context_, {ApiKind::kChat, std::move(tenant), home_},
                                    std::move(request), std::move(signal));
   }
   const TextKind kind = request.path == "/tokenize" ? TextKind::kTokenize : TextKind::kDetokenize;

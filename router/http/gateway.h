@@ -3,6 +3,7 @@
 #include <prometheus/registry.h>
 
 #include <memory>
+#include <utility>
 
 #include "router/api/api_context.h"
 #include "router/http/exchange.h"
@@ -11,14 +12,17 @@ namespace lockstep::router {
 
 // From paths to exchanges; knows nothing of sockets. Where keys are asked for, everything but
 // /health and /ready is for tenants only, and /metrics, which tells of all tenants, for none of
-// them. Safe to use from any thread.
+// them; whoever shows no good key is answered before any body is read, others get null for that
+// (ConnectionContext::handle). Safe to use from any thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /version, /metrics
 class Gateway {
  public:
-  // Both outlive the object and all of its exchanges.
-  Gateway(ApiContext& context, const prometheus::Registry& registry)
-      : context_(context), registry_(registry) {}
+  // Context and registry outlive the object and all of its exchanges; `home` runs what makes
+  // answers.
+  Gateway(ApiContext& context, const prometheus::Registry& registry,
+          std::shared_ptr<StrandRunner> home)
+      : context_(context), registry_(registry), home_(std::move(home)) {}
 
   std::shared_ptr<Exchange> Handle(HttpRequest request, std::shared_ptr<OutputSignal> signal);
 
@@ -32,6 +36,7 @@ class Gateway {
 
   ApiContext& context_;
   const prometheus::Registry& registry_;
+  const std::shared_ptr<StrandRunner> home_;
 };
 
 }  // namespace lockstep::router

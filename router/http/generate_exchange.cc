@@ -15,11 +15,12 @@ class HttpGenerateCall final : public GenerateCall {
  public:
   HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange,
                    std::shared_ptr<const OpenAiRequest> request, uint32_t prompt,
-                   std::shared_ptr<const Tenant> tenant)
+                   std::shared_ptr<const Tenant> tenant, std::shared_ptr<StrandRunner> home)
       : GenerateCall(context, {.request = &request->prompts[prompt],
                                .deadline = absl::InfiniteFuture(),
                                .max_messages_per_write = SIZE_MAX,
-                               .tenant = std::move(tenant)}),
+                               .tenant = std::move(tenant),
+                               .home = std::move(home)}),
         exchange_(std::move(exchange)),
         request_(std::move(request)),
         prompt_(prompt) {}
@@ -80,6 +81,7 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
     : context_(context),
       kind_(origin.kind),
       tenant_(std::move(origin.tenant)),
+      home_(std::move(origin.home)),
       signal_(std::move(signal)),
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)) {}
@@ -102,8 +104,8 @@ void GenerateExchange::RunStrand() {
 void GenerateExchange::StartCalls() {
   std::vector<std::shared_ptr<HttpGenerateCall>> calls;
   for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
-    calls.push_back(
-        std::make_shared<HttpGenerateCall>(context_, weak_from_this(), request_, prompt, tenant_));
+    calls.push_back(std::make_shared<HttpGenerateCall>(context_, weak_from_this(), request_, prompt,
+                                                       tenant_, home_));
   }
   // All of them or none: the first that is refused ends the exchange.
   for (const auto& call : calls) {

@@ -23,12 +23,13 @@ class HttpGenerateCall;
 // fails later becomes an error inside the stream. The exchange dies with its connection, its calls
 // once they have noticed.
 class GenerateExchange final : public Exchange,
-                               public StrandPool::Strand,
+                               public Strand,
                                public std::enable_shared_from_this<GenerateExchange> {
  public:
   struct Origin {
     ApiKind kind;
     std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
+    std::shared_ptr<StrandRunner> home;    // of the calls
   };
   // `context` outlives the object.
   static std::shared_ptr<GenerateExchange> Start(ApiContext& context, Origin origin,
@@ -65,6 +66,7 @@ class GenerateExchange final : public Exchange,
   ApiContext& context_;
   const ApiKind kind_;
   const std::shared_ptr<const Tenant> tenant_;
+  const std::shared_ptr<StrandRunner> home_;
   const std::shared_ptr<OutputSignal> signal_;
   const std::string id_;
   HttpRequest http_;  // its body until RunStrand read it

@@ -57,9 +57,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void AwaitBody();
 
   // --- answering ---
+  void HandleHeader();
   void HandleRequest();
   void Refuse(const RequestReader::Refusal& refusal);
   void BeginAnswer(std::string path);
+  void BeginLastAnswer(std::string path, std::shared_ptr<Exchange> exchange);
   void Pump();
   void FrameHead(const HttpHead& head, bool last);
   bool Send();
@@ -199,6 +201,8 @@ void Connection::Advance() {
       if (phase_ == Phase::kIdle) SetDeadline(context_.limits.header_timeout);
       phase_ = Phase::kReading;
       return Read();
+    case RequestReader::State::kBodyFollows:
+      return HandleHeader();
     case RequestReader::State::kBody:
       phase_ = Phase::kReading;
       AwaitBody();
@@ -218,6 +222,17 @@ void Connection::AwaitBody() {
   if (Send()) OnAllSent();
 }
 
+// Whoever is refused for the header alone is neither told to go on nor read any further.
+void Connection::HandleHeader() {
+  RequestReader::Request request = reader_.Header();
+  std::string path = request.http.path;
+  std::shared_ptr<Exchange> refusal = context_.handle(std::move(request.http), signal_);
+  if (refusal == nullptr) return Advance();
+  http_1_0_ = request.http_1_0;
+  head_only_ = request.head_only;
+  BeginLastAnswer(std::move(path), std::move(refusal));
+}
+
 void Connection::HandleRequest() {
   RequestReader::Request request = reader_.Take();
   keep_alive_ = request.keep_alive;
@@ -230,10 +245,7 @@ void Connection::HandleRequest() {
 
 // An answer of the connection's own, after which it ends.
 void Connection::Refuse(const RequestReader::Refusal& refusal) {
-  // Or the rest of the body would close the connection before the answer is out.
-  discarding_ = true;
-  keep_alive_ = http_1_0_ = head_only_ = false;
-  BeginAnswer({});
+  http_1_0_ = head_only_ = false;
   const bool overloaded = refusal.http_status >= 500;
   const OpenAiError error{.http_status = refusal.http_status,
                           .type = overloaded ? "server_error" : "invalid_request_error",
@@ -244,8 +256,7 @@ void Connection::Refuse(const RequestReader::Refusal& refusal) {
   if (overloaded) head.headers.emplace_back("Retry-After", "1");
   const auto reply = std::make_shared<ReplyExchange>(signal_);
   reply->Reply(std::move(head), std::move(body));
-  exchange_ = reply;
-  Read();
+  BeginLastAnswer({}, reply);
 }
 
 void Connection::BeginAnswer(std::string path) {
@@ -254,6 +265,15 @@ void Connection::BeginAnswer(std::string path) {
   path_ = std::move(path);
   http_status_ = 0;
   context_.metrics.requests_in_flight->Increment();
+}
+
+void Connection::BeginLastAnswer(std::string path, std::shared_ptr<Exchange> exchange) {
+  // Or the rest of the body would close the connection before the answer is out.
+  discarding_ = true;
+  keep_alive_ = false;
+  BeginAnswer(std::move(path));
+  exchange_ = std::move(exchange);
+  Read();
 }
 
 // Sends what there is, as long as the kernel takes it at once.
@@ -373,7 +393,9 @@ void Connection::Linger() {
   phase_ = Phase::kLingering;
   discarding_ = true;
   SetDeadline(kLingerTimeout);
-  stream_.EndSending([self = shared_from_this()](error_code) { self->Close(); });
+  stream_.EndSending([self = shared_from_this()](error_code error) {
+    if (error) self->Close();
+  });
   Read();
 }
 

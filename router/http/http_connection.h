@@ -26,7 +26,9 @@ struct ConnectionLimits {
 
 // What the connections of a server share. Outlives them.
 struct ConnectionContext {
-  // Whoever answers; from any thread, never blocks.
+  // Whoever answers; from any thread, never blocks. A request with a body is shown twice: its
+  // header alone first (`body_follows`), where null has the body read, and an answer is the last
+  // of its connection, as what comes after it is not read. Never null otherwise.
   const std::function<std::shared_ptr<Exchange>(HttpRequest, std::shared_ptr<OutputSignal>)> handle;
   const std::function<bool()> draining;  // connections end with the answer at hand
   const ConnectionLimits limits;

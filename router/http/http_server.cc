@@ -12,6 +12,7 @@
 #include "router/engine/violations.h"
 #include "router/http/gateway.h"
 #include "router/http/http_connection.h"
+#include "router/http/io_strands.h"
 #include "router/http/tls_context.h"
 
 namespace lockstep::router {
@@ -54,7 +55,8 @@ class HttpServer::Impl {
       : max_connections_(config.max_connections),
         max_answer_bytes_(config.max_whole_answer_bytes),
         tls_(std::move(tls)),
-        gateway_(context, registry),
+        strands_(std::make_shared<IoStrands>(context.encode_pool)),
+        gateway_(context, registry, strands_),
         metrics_(registry, context.model.id),
         memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config))),
         context_{.handle =
@@ -72,8 +74,14 @@ class HttpServer::Impl {
                  .metrics = metrics_,
                  .memory = *memory_},
         io_(static_cast<int>(config.num_threads)),
-        listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
-  ~Impl() { io_.stop(); }  // the threads join; then the connections go with io_
+        listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {
+    strands_->Open(io_, config.num_threads);
+  }
+  ~Impl() {
+    io_.stop();
+    threads_.clear();
+    strands_->Close();  // the connections go with io_
+  }
 
   absl::StatusOr<uint16_t> Listen(const Address& address) { return listener_.Listen(address); }
   void Run(uint32_t num_threads) {
@@ -94,6 +102,7 @@ class HttpServer::Impl {
   const uint32_t max_connections_;
   const size_t max_answer_bytes_;
   const std::unique_ptr<ServerTls> tls_;
+  const std::shared_ptr<IoStrands> strands_;
   Gateway gateway_;
   HttpMetrics metrics_;
   const std::shared_ptr<ByteBudget> memory_;

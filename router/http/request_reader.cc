@@ -65,7 +65,9 @@ RequestReader::State RequestReader::Advance() {
       return Current();
     }
     if (error) return RefuseUnread(error);
-    if (state == State::kHeader && parser_->is_header_done() && !OnHeader()) break;
+    if (state == State::kBody || !parser_->is_header_done()) continue;
+    if (!OnHeader()) break;
+    if (!parser_->is_done()) return State::kBodyFollows;
   }
   return Current();
 }
@@ -98,24 +100,34 @@ bool RequestReader::MakeRoom() {
   return true;
 }
 
-RequestReader::Request RequestReader::Take() {
-  http::request<ArrivingBody> message = parser_->release();
-  parser_.reset();
-  expects_continue_ = false;
-  if (buffer_.size() == 0) buffer_ = beast::flat_buffer();
+RequestReader::Request RequestReader::Header() const {
+  const http::request<ArrivingBody>& message = parser_->get();
   const std::string_view target = View(message.target());
   const std::string_view id = View(message["x-request-id"]);
   const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
+  // Of two authorizations nobody could say which one counts.
   return {
       .http = {.method = std::string(View(message.method_string())),
                .path = std::string(target.substr(0, target.find('?'))),
-               .body = std::move(message.body()),
+               .body = {},
                .request_id = std::string(usable_id ? id : std::string_view()),
-               .authorization = std::string(View(message[http::field::authorization]))},
+               .authorization = std::string(message.count(http::field::authorization) == 1
+                                                ? View(message[http::field::authorization])
+                                                : std::string_view()),
+               .body_follows = !parser_->is_done()},
       .keep_alive = message.keep_alive(),
       .http_1_0 = message.version() < 11,
       .head_only = message.method() == http::verb::head,
   };
+}
+
+RequestReader::Request RequestReader::Take() {
+  Request request = Header();
+  request.http.body = std::move(parser_->get().body());
+  parser_.reset();
+  expects_continue_ = false;
+  if (buffer_.size() == 0) buffer_ = beast::flat_buffer();
+  return request;
 }
 
 RequestReader::State RequestReader::Refuse(int http_status, std::string message) {

@@ -42,11 +42,12 @@ struct ArrivingBody {
 class RequestReader {
  public:
   enum class State {
-    kNothing,  // of the next request
-    kHeader,   // part of it
-    kBody,     // the header, and part of the body
-    kRequest,  // all of it: Take it
-    kRefused,  // no request, or one that is not read; nothing after it can be read either
+    kNothing,      // of the next request
+    kHeader,       // part of it
+    kBodyFollows,  // the header, and none of the body that it announces: once, before kBody
+    kBody,         // the header, and part of the body
+    kRequest,      // all of it: Take it
+    kRefused,      // no request, or one that is not read; nothing after it can be read either
   };
   struct Refusal {
     int http_status = 0;
@@ -76,6 +77,8 @@ class RequestReader {
   // In kBody: the client sends no body before it is told to. Said once.
   bool TakeExpectContinue() { return std::exchange(expects_continue_, false); }
   const Refusal& refusal() const { return refusal_; }
+  // In kBodyFollows and after it: the request without its body.
+  Request Header() const;
   // In kRequest. Its body stays counted until Release.
   Request Take();
   void Release() { share_.Resize(0); }

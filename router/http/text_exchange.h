@@ -12,7 +12,7 @@ namespace lockstep::router {
 enum class TextKind { kTokenize, kDetokenize };
 
 // POST /tokenize and /detokenize; the work runs on the encode pool.
-class TextExchange final : public ReplyExchange, public StrandPool::Strand {
+class TextExchange final : public ReplyExchange, public Strand {
  public:
   struct Origin {
     TextKind kind;

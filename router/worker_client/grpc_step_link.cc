@@ -61,23 +61,26 @@ int Milliseconds(absl::Duration duration) {
 // Claims remembered while none of them arrives.
 constexpr size_t kMaxClaims = 64;
 
-enum Tag : uintptr_t { kStarted = 1, kRead, kWritten, kFinished };
-
-void* AsTag(Tag tag) { return reinterpret_cast<void*>(tag); }
-
-// One attempt to get and hold the lease. Everything but the queue and what the link's thread alone
-// touches is guarded by the link's mutex.
+// One attempt to get and hold the lease. Everything but the first context is guarded by the link's
+// mutex, once the stream is there.
 struct Lease {
   grpc::ClientContext describe_context;
   grpc::ClientContext context;
-  grpc::CompletionQueue queue;
+  wire::DescribeResponse description;
   std::unique_ptr<Stream> stream;
   uint64_t epoch = 0;                     // 0 until claimed
+  bool up = false;                        // the claim was granted
   bool writable = false;                  // the stream is open and nobody gave it up
   bool writing = false;                   // one write is in progress
+  bool finished = false;                  // `end` says how
   std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
+  wire::StepRequest claim;
+  wire::StepResult incoming;
+  grpc::Status end;
   absl::Status drop_reason;
-  LeaseRecord record;  // once the claim was granted
+  LeaseRecord record;  // once up
+
+  bool over() const { return finished && !writing; }
 };
 
 }  // namespace
@@ -101,7 +104,10 @@ absl::Status WorkerClientConfig::Validate() const {
 
 class GrpcStepLink::Impl {
  public:
-  explicit Impl(WorkerClientConfig config) : config_(std::move(config)) { Connect(); }
+  Impl(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop)
+      : config_(std::move(config)), loop_(std::move(loop)) {
+    Connect();
+  }
 
   void Start(LinkEventSink* sink) {
     sink_ = sink;
@@ -117,7 +123,7 @@ class GrpcStepLink::Impl {
       return;
     }
     lease_->writing = true;
-    lease_->stream->Write(request, AsTag(kWritten));
+    lease_->stream->Write(request, written_tag_.id());
   }
 
   void DropLease(uint64_t epoch, const absl::Status& reason) {
@@ -215,28 +221,25 @@ class GrpcStepLink::Impl {
   // Returns when the lease is over or was not granted; lease.drop_reason says why. True if it was
   // up.
   bool HoldLease(Lease& lease) {
-    wire::DescribeResponse description;
-    if (const absl::Status status = Describe(lease, description); !status.ok()) {
+    if (const absl::Status status = Describe(lease); !status.ok()) {
       lease.drop_reason = status;
       return false;
     }
-    const bool was_up = RunStream(lease, description);
-    lease.queue.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (lease.queue.Next(&tag, &ok)) {
-    }
-    return was_up;
+    RunStream(lease);
+    if (!lease.up && IsRefusal(lease.end)) claimed_.pop_back();
+    if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", lease.end);
+    return lease.up;
   }
 
-  absl::Status Describe(Lease& lease, wire::DescribeResponse& description) {
+  absl::Status Describe(Lease& lease) {
     wire::DescribeRequest request;
     request.set_protocol_version(kStepProtocolVersion);
     lease.describe_context.set_deadline(DeadlineIn(config_.call_timeout));
-    const grpc::Status status = stub_->Describe(&lease.describe_context, request, &description);
+    const grpc::Status status =
+        stub_->Describe(&lease.describe_context, request, &lease.description);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
     if (!status.ok()) return CallFailed("Describe", status);
-    return CheckDescription(description, config_.expected);
+    return CheckDescription(lease.description, config_.expected);
   }
 
   wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
@@ -255,103 +258,95 @@ class GrpcStepLink::Impl {
     return claim;
   }
 
-  bool RunStream(Lease& lease, const wire::DescribeResponse& description) {
-    const wire::StepRequest claim = MakeClaim(description);
-    {
-      MutexLock lock(mutex_);
-      lease.epoch = claim.epoch();
-      lease.stream = stub_->PrepareAsyncExecute(&lease.context, &lease.queue);
-      lease.stream->StartCall(AsTag(kStarted));
-    }
-    const auto grant_deadline = DeadlineIn(config_.call_timeout);
-    bool up = false;
-    wire::StepResult result;
-    grpc::Status end;
-    for (;;) {
-      void* tag = nullptr;
-      bool ok = false;
-      if (up) {
-        lease.queue.Next(&tag, &ok);
-      } else if (lease.queue.AsyncNext(&tag, &ok, grant_deadline) ==
-                 grpc::CompletionQueue::TIMEOUT) {
-        MutexLock lock(mutex_);
+  // Returns once the loop has no tag of the stream any more.
+  void RunStream(Lease& lease) {
+    lease.claim = MakeClaim(lease.description);
+    const auto grant_deadline =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(config_.call_timeout);
+    MutexLock lock(mutex_);
+    lease.epoch = lease.claim.epoch();
+    loop_->AddUser();
+    lease.stream = stub_->PrepareAsyncExecute(&lease.context, loop_->queue());
+    lease.stream->StartCall(started_tag_.id());
+    while (!lease.over() && !lease.up) {
+      const auto left = grant_deadline - std::chrono::steady_clock::now();
+      if (left <= std::chrono::nanoseconds::zero()) {
         lease.drop_reason = absl::UnavailableError("the claim was not answered in time");
         lease.context.TryCancel();
-        up = false;
-        lease.queue.Next(&tag, &ok);
+        break;
       }
-      switch (static_cast<Tag>(reinterpret_cast<uintptr_t>(tag))) {
-        case kStarted: {
-          MutexLock lock(mutex_);
-          if (ok) {
-            lease.writing = true;
-            lease.stream->Write(claim, AsTag(kWritten));
-            lease.stream->Read(&result, AsTag(kRead));
-          } else {
-            lease.stream->Finish(&end, AsTag(kFinished));
-          }
-          break;
-        }
-        case kWritten:
-          WriteNext(lease, ok);
-          break;
-        case kRead:
-          if (!ok) {
-            MutexLock lock(mutex_);
-            lease.writable = false;
-            lease.stream->Finish(&end, AsTag(kFinished));
-            break;
-          }
-          up = HandleResult(lease, description, result, up);
-          lease.stream->Read(&result, AsTag(kRead));
-          break;
-        case kFinished:
-          if (!up && IsRefusal(end)) claimed_.pop_back();
-          MutexLock lock(mutex_);
-          if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", end);
-          return up;
-      }
+      lease_changed_.WaitFor(mutex_, left);
     }
+    while (!lease.over()) lease_changed_.Wait(mutex_);
+    loop_->RemoveUser();
   }
 
-  void WriteNext(Lease& lease, bool ok) {
+  // --- on the loop's thread, while RunStream waits ---
+  void OnStarted(bool ok) {
     MutexLock lock(mutex_);
-    lease.writing = false;
-    if (!ok) lease.writable = false;  // the stream is broken: the read fails as well
-    if (!lease.writable || lease.waiting.empty()) return;
-    lease.writing = true;
-    lease.stream->Write(lease.waiting.front(), AsTag(kWritten));
-    lease.waiting.pop_front();
+    if (!ok) return lease_->stream->Finish(&lease_->end, finished_tag_.id());
+    lease_->writing = true;
+    lease_->stream->Write(lease_->claim, written_tag_.id());
+    lease_->stream->Read(&lease_->incoming, read_tag_.id());
+  }
+
+  void OnWritten(bool ok) {
+    MutexLock lock(mutex_);
+    lease_->writing = false;
+    if (!ok) lease_->writable = false;  // the stream is broken: the read fails as well
+    if (lease_->over()) return lease_changed_.NotifyAll();
+    if (!lease_->writable || lease_->waiting.empty()) return;
+    lease_->writing = true;
+    lease_->stream->Write(lease_->waiting.front(), written_tag_.id());
+    lease_->waiting.pop_front();
+  }
+
+  void OnRead(bool ok) {
+    MutexLock lock(mutex_);
+    if (!ok) {
+      lease_->writable = false;
+      return lease_->stream->Finish(&lease_->end, finished_tag_.id());
+    }
+    lease_->up ? HandleResult(*lease_) : HandleGrant(*lease_);
+    lease_->stream->Read(&lease_->incoming, read_tag_.id());
+  }
+
+  void OnFinished(bool /*ok*/) {
+    MutexLock lock(mutex_);
+    lease_->finished = true;
+    lease_changed_.NotifyAll();
+  }
+
+  void HandleResult(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    lease.record.OnResult(absl::Now());
+    sink_->OnLinkEvent(LinkResult{std::move(lease.incoming)});
+    lease.incoming.Clear();
   }
 
   // The first result answers the claim: step 0 of our epoch.
-  bool HandleResult(Lease& lease, const wire::DescribeResponse& description,
-                    wire::StepResult& result, bool up) {
-    if (up) {
-      {
-        MutexLock lock(mutex_);
-        lease.record.OnResult(absl::Now());
-      }
-      sink_->OnLinkEvent(LinkResult{std::move(result)});
-      result.Clear();
-      return true;
-    }
-    MutexLock lock(mutex_);
+  void HandleGrant(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const wire::StepResult& result = lease.incoming;
     if (result.step_id() != 0 || result.epoch() != lease.epoch ||
-        result.incarnation() != description.incarnation()) {
+        result.incarnation() != lease.description.incarnation()) {
       lease.drop_reason =
           Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
                    result.step_id(), result.epoch(), result.incarnation());
       lease.context.TryCancel();
-      return false;
+      return;
     }
+    lease.up = true;
     lease.writable = true;
     lease.record.OnUp(absl::Now());
-    sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = description});
-    return true;
+    sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = lease.description});
+    lease_changed_.NotifyAll();
   }
 
   const WorkerClientConfig config_;
+  const std::shared_ptr<GrpcLoop> loop_;
+  MethodTag<Impl> started_tag_{this, &Impl::OnStarted};
+  MethodTag<Impl> written_tag_{this, &Impl::OnWritten};
+  MethodTag<Impl> read_tag_{this, &Impl::OnRead};
+  MethodTag<Impl> finished_tag_{this, &Impl::OnFinished};
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
   uint64_t last_epoch_ = 0;  // the link's thread only
@@ -365,13 +360,14 @@ class GrpcStepLink::Impl {
 
   Mutex mutex_;
   CondVar stop_requested_;
+  CondVar lease_changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Lease* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
   NamedThread thread_;
 };
 
-GrpcStepLink::GrpcStepLink(WorkerClientConfig config)
-    : impl_(std::make_unique<Impl>(std::move(config))) {}
+GrpcStepLink::GrpcStepLink(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(loop))) {}
 
 GrpcStepLink::~GrpcStepLink() { impl_->Stop(); }
 

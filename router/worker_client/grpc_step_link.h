@@ -10,6 +10,7 @@
 #include "common/tls_files.h"
 #include "router/engine/step_link.h"
 #include "router/engine/worker_contract.h"
+#include "router/grpc/grpc_loop.h"
 
 namespace lockstep::router {
 
@@ -38,13 +39,14 @@ struct WorkerClientConfig {
 };
 
 // The gRPC stream to one worker: describes it, checks that it fits, claims the lease under an epoch
-// above any seen, and passes results on; when the lease ends it does so again, for ever. Owns one
-// thread ("worker-0" is the first replica's) and one completion queue per lease. A step is written
-// on the thread that sends it if no other write is in progress, so that it costs no wake-up. Knows
-// nothing of what steps mean.
+// above any seen, and passes results on; when the lease ends it does so again, for ever. Its thread
+// ("worker-0" is the first replica's) gets leases and sleeps while it has one: the stream's events
+// come on the loop's thread. A step is written on the thread that sends it if no other write is in
+// progress, so that it waits for nobody. Knows nothing of what steps mean.
 class GrpcStepLink final : public StepLink {
  public:
-  explicit GrpcStepLink(WorkerClientConfig config);
+  // The loop runs until Stop has returned.
+  GrpcStepLink(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop);
   ~GrpcStepLink() override;
 
   void Start(LinkEventSink* sink) override;

@@ -26,7 +26,7 @@ MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
 DEADLINE_SECONDS = 60
 # Names that gRPC gives its own threads; /proc cuts them off after 15 characters.
-GRPC_THREADS = re.compile(r"grpc|event_engine|nexting_thread|timer_manager|default-executo|resolver-execut")
+GRPC_THREADS = re.compile(r"grpc(pp)?_|event_engine|nexting_thread|timer_manager|default-executo|resolver-execut")
 
 Metric = collections.namedtuple("Metric", "kind labels")  # labels: name -> set of values
 Server = collections.namedtuple("Server", "grpc admin pid")

@@ -35,7 +35,9 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.server.listen = "127.0.0.1";
   config.http.listen = "8000";
   config.http.max_connections = 0;
-  config.server.num_text_threads = 0;
+  config.http.num_threads = 0;
+  config.server.num_grpc_threads = 0;
+  config.server.num_encode_threads = 0;
   config.server.max_connection_memory_mib = 15;
   config.server.keepalive_time = absl::ZeroDuration();
   config.server.keepalive_timeout = absl::InfiniteDuration();
@@ -48,12 +50,26 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.server.api.limits.max_samples = 0;
   config.worker.keepalive_time = absl::Seconds(1);
   const std::string message = Message(config.Validate());
-  for (const char* const field :
-       {"drain_timeout", "priority_ageing", "admin_listen",
-        "listen: ", "http_listen: ", "max_http_connections", "text_threads", "max_open_requests",
-        "max_pending_output_bytes", "step_timeout", "max_steps_in_flight", "retry_after",
-        "max_samples", "max_connection_memory_mib: must be from", "keepalive_time: must be from",
-        "keepalive_timeout", "stalled_client_timeout", "keepalive_time: must be at least"}) {
+  for (const char* const field : {"drain_timeout",
+                                  "priority_ageing",
+                                  "admin_listen",
+                                  "listen: ",
+                                  "http_listen: ",
+                                  "max_http_connections",
+                                  "http_threads",
+                                  "grpc_threads",
+                                  "encode_threads",
+                                  "max_open_requests",
+                                  "max_pending_output_bytes",
+                                  "step_timeout",
+                                  "max_steps_in_flight",
+                                  "retry_after",
+                                  "max_samples",
+                                  "max_connection_memory_mib: must be from",
+                                  "keepalive_time: must be from",
+                                  "keepalive_timeout",
+                                  "stalled_client_timeout",
+                                  "keepalive_time: must be at least"}) {
     EXPECT_THAT(message, HasSubstr(field));
   }
 }

@@ -2,8 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/grpc/completion_tag.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
-#include "worker/service/completion_tag.h"
 
 namespace lockstep::worker {
 

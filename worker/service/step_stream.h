@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <deque>
 
+#include "common/grpc/completion_tag.h"
 #include "common/mutex.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
 #include "worker/executor/executor_thread.h"
-#include "worker/service/completion_tag.h"
 
 namespace lockstep::worker {
 

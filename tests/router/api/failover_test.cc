@@ -170,13 +170,16 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
   config.listen = FormatAddress(router_->address());
   router::WorkerClientConfig no_worker;
   no_worker.address = "127.0.0.1:1";
+  const auto loops = std::make_shared<router::GrpcLoops>(1);
   std::vector<router::ReplicaParts> replicas;
   replicas.push_back({.worker = no_worker.address,
-                      .link = std::make_unique<router::GrpcStepLink>(no_worker),
+                      .link = std::make_unique<router::GrpcStepLink>(no_worker, loops->Of(0)),
                       .policy = router::MakeFcfsPolicy()});
-  const auto second = router::RouterServer::Start(
-      config,
-      {.model = &model_, .replicas = std::move(replicas), .metrics = &metrics_, .clock = &clock_});
+  const auto second = router::RouterServer::Start(config, {.model = &model_,
+                                                           .replicas = std::move(replicas),
+                                                           .metrics = &metrics_,
+                                                           .clock = &clock_,
+                                                           .loops = loops});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message().data(), second.status().message().size()),
               HasSubstr("cannot listen on 127.0.0.1:"));

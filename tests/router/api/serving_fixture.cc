@@ -88,13 +88,16 @@ void ServingTest::StartRouter() {
       .vocab_size = model_.config.vocab_size};
   link.min_backoff = absl::Milliseconds(5);
   link.max_backoff = absl::Milliseconds(20);
+  const auto loops = std::make_shared<router::GrpcLoops>(router_config_.num_grpc_threads);
   std::vector<router::ReplicaParts> replicas;
   replicas.push_back({.worker = link.address,
-                      .link = std::make_unique<router::GrpcStepLink>(link),
+                      .link = std::make_unique<router::GrpcStepLink>(link, loops->Of(0)),
                       .policy = router::MakeFcfsPolicy()});
-  auto started = router::RouterServer::Start(
-      router_config_,
-      {.model = &model_, .replicas = std::move(replicas), .metrics = &metrics_, .clock = &clock_});
+  auto started = router::RouterServer::Start(router_config_, {.model = &model_,
+                                                              .replicas = std::move(replicas),
+                                                              .metrics = &metrics_,
+                                                              .clock = &clock_,
+                                                              .loops = loops});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
   channel_ = OpenChannel(client_tls_);

@@ -13,7 +13,7 @@
 namespace lockstep::router {
 namespace {
 
-class FunctionStrand final : public StrandPool::Strand {
+class FunctionStrand final : public Strand {
  public:
   explicit FunctionStrand(std::function<void()> run) : run_(std::move(run)) {}
   void RunStrand() override { run_(); }

@@ -1,9 +1,14 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
 
+#include <cstring>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/router/api/test_tenants.h"
 #include "tests/router/http/http_fixture.h"
@@ -12,6 +17,9 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -33,15 +41,46 @@ class GatewayAuthTest : public HttpServingTest {
   HttpResponse Complete(const std::string& key, const std::string& body) {
     return Ask("POST", "/v1/completions", "Bearer " + key, body);
   }
+  // A request up to its body; `fields` are further lines of its header.
+  static std::string Header(const std::string& method, const std::string& path,
+                            const std::string& key, const std::string& fields) {
+    return fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}{}\r\n", method, path,
+                       key.empty() ? "" : "Authorization: Bearer " + key + "\r\n", fields);
+  }
+  static std::string Length(size_t num_bytes) {
+    return fmt::format("Content-Length: {}\r\n", num_bytes);
+  }
+  // The series of requests' counters that are not zero, as they are exported.
+  std::vector<std::string> Counted() {
+    std::istringstream text(prometheus::TextSerializer().Serialize(registry_.Collect()));
+    std::vector<std::string> counted;
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with("lockstep_router_http_requests_total{") && !line.ends_with(" 0")) {
+        counted.push_back(line);
+      }
+    }
+    return counted;
+  }
 
   const TempFolder folder_;
 };
 
 constexpr char kShort[] = R"({"prompt": "Hello", "max_tokens": 4, "ignore_eos": true})";
+constexpr size_t kLargeBodyBytes = size_t{1} << 20;
+constexpr char kChunked[] = "Transfer-Encoding: chunked\r\n";
+constexpr char kExpect[] = "Expect: 100-continue\r\n";
+
+// As large as may be, for the little that it says.
+std::string LargeBody() {
+  std::string body = kShort;
+  body.resize(kLargeBodyBytes, ' ');
+  return body;
+}
 
 TEST_F(GatewayAuthTest, StrangersLearnNothingButHealth) {
   StartWith({{"acme", {"acme-key"}}});
-  for (const std::string authorization : {"", "Bearer wrong-key", "Basic acme-key", "acme-key"}) {
+  for (const std::string authorization : {"", "Bearer wrong-key", "Basic acme-key", "acme-key",
+                                          "Bearer acme-key\r\nAuthorization: Bearer acme-key"}) {
     for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/tokenize",
                                    "/detokenize", "/v1/models", "/v1/models/bytes", "/version",
                                    "/metrics", "/no/such/path", "/health/", "/ready/../metrics"}) {
@@ -70,6 +109,127 @@ TEST_F(GatewayAuthTest, ItsKeyOpensThePaths) {
   EXPECT_EQ(Ask("POST", "/tokenize", "bearer acme-key", R"({"prompt": "a"})").status, 200);
   EXPECT_EQ(Ask("GET", "/v1/models", "Bearer acme-key").status, 200);
   EXPECT_EQ(Ask("GET", "/no/such/path", "Bearer acme-key").status, 404);
+}
+
+// None of the body is sent here before the answer is there.
+TEST_F(GatewayAuthTest, AStrangerIsRefusedBeforeItsBodyIsRead) {
+  StartWith({{"acme", {"acme-key"}}});
+  for (const std::string key : {"", "wrong-key"}) {
+    const HttpResponse usual = Ask("GET", "/version", key.empty() ? "" : "Bearer " + key);
+    ASSERT_EQ(usual.status, 401);
+    for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/tokenize",
+                                   "/detokenize", "/v1/models", "/metrics", "/no/such/path"}) {
+      for (const std::string& framing : {Length(kLargeBodyBytes), std::string(kChunked)}) {
+        for (const std::string expect : {"", kExpect}) {
+          SCOPED_TRACE(path + " " + key + " " + framing + expect);
+          HttpClient client(port());
+          client.Send(Header("POST", path, key, framing + expect));
+          const HttpResponse refused = client.ReadResponse();
+          EXPECT_EQ(refused.status, 401);
+          EXPECT_EQ(refused.body, usual.body);
+          EXPECT_EQ(refused.headers.at("www-authenticate"), "Bearer");
+          EXPECT_EQ(refused.headers.at("connection"), "close");
+          EXPECT_TRUE(client.WaitUntilClosed());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GatewayAuthTest, ARefusalBeforeTheBodyIsCountedByItsRoute) {
+  StartWith({{"acme", {"acme-key"}}});
+  HttpClient client(port());
+  client.Send(Header("POST", "/tokenize", "", Length(kLargeBodyBytes)));
+  EXPECT_EQ(client.ReadResponse().status, 401);
+  EXPECT_TRUE(client.WaitUntilClosed());
+  EXPECT_THAT(Counted(), ElementsAre(AllOf(HasSubstr(R"(code="401")"),
+                                           HasSubstr(R"(route="/tokenize")"), EndsWith(" 1"))));
+}
+
+TEST_F(GatewayAuthTest, AStrangerThatSendsItsBodyAllTheSameReadsWhyItIsRefused) {
+  StartWith({{"acme", {"acme-key"}}});
+  for (const std::string key : {"", "wrong-key"}) {
+    HttpClient client(port());
+    client.Send(Header("POST", "/v1/completions", key, Length(kLargeBodyBytes)) + LargeBody());
+    const HttpResponse refused = client.ReadResponse();
+    EXPECT_EQ(refused.status, 401);
+    EXPECT_EQ(Json(refused)["error"]["code"], "invalid_api_key");
+    EXPECT_TRUE(client.WaitUntilClosed());
+  }
+}
+
+TEST_F(GatewayAuthTest, WithItsKeyATenantIsToldToSendItsBody) {
+  StartWith({{"acme", {"acme-key"}}});
+  HttpClient client(port());
+  const std::string large = LargeBody();
+  client.Send(Header("POST", "/v1/completions", "acme-key", Length(large.size()) + kExpect));
+  EXPECT_EQ(client.ReadHead().status, 100);
+  client.Send(large);
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(6, 4));
+  client.Send(Header("POST", "/v1/completions", "acme-key", std::string(kChunked) + kExpect));
+  EXPECT_EQ(client.ReadHead().status, 100);
+  client.Send(fmt::format("{:x}\r\n{}\r\n0\r\n\r\n", large.size(), large));
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(6, 4));
+  client.Send(Header("POST", "/v1/completions", "acme-key", Length(large.size())) + large);
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(6, 4));
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayAuthTest, EveryRequestOfAConnectionShowsItsKey) {
+  StartWith({{"acme", {"acme-key"}}});
+  const std::string good =
+      Header("POST", "/v1/completions", "acme-key", Length(strlen(kShort))) + kShort;
+  HttpClient client(port());
+  client.Send(good);
+  EXPECT_EQ(client.ReadResponse().headers.at("connection"), "keep-alive");
+  // Without a body there is nothing to be spared from.
+  client.Send(Header("GET", "/v1/models", "", "") + Header("POST", "/tokenize", "", Length(0)));
+  for (int i = 0; i < 2; ++i) {
+    const HttpResponse refused = client.ReadResponse();
+    EXPECT_EQ(refused.status, 401);
+    EXPECT_EQ(refused.headers.at("connection"), "keep-alive");
+  }
+  // Pipelined: what follows a body that is not read is never looked at.
+  client.Send(good + Header("POST", "/v1/completions", "", Length(strlen(kShort))) + kShort + good);
+  EXPECT_EQ(Text(client.ReadResponse()), Continuation(6, 4));
+  const HttpResponse refused = client.ReadResponse();
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  EXPECT_EQ(client.ReadAtMost(1), "");
+  ExpectEverythingBack();
+}
+
+// Health is for everybody, but what strangers send along with the question is not wanted.
+TEST_F(GatewayAuthTest, HealthNeedsNoBodiesOfStrangers) {
+  StartWith({{"acme", {"acme-key"}}});
+  for (const auto& [method, status] : {std::pair("GET", 200), std::pair("POST", 405)}) {
+    for (const std::string path : {"/health", "/ready"}) {
+      SCOPED_TRACE(method + path);
+      HttpClient stranger(port());
+      stranger.Send(Header(method, path, "", Length(kLargeBodyBytes)));
+      EXPECT_EQ(stranger.ReadResponse().status, status);
+      EXPECT_TRUE(stranger.WaitUntilClosed());
+      HttpClient tenant(port());
+      for (int i = 0; i < 2; ++i) {
+        tenant.Send(Header(method, path, "acme-key", Length(kLargeBodyBytes)) + LargeBody());
+        EXPECT_EQ(tenant.ReadResponse().status, status);
+      }
+    }
+  }
+}
+
+TEST_F(GatewayAuthTest, AKeyThatIsRemovedWhileTheBodyComesOpensNothing) {
+  router_config_.tenants_reload_interval = absl::Milliseconds(5);
+  StartWith({{"acme", {"acme-key"}}});
+  HttpClient client(port());
+  client.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kShort)) + kExpect));
+  EXPECT_EQ(client.ReadHead().status, 100);
+  WriteTenants(folder_, {{"blue", {"blue-key"}}});
+  Eventually("the key is nobody's",
+             [this] { return Ask("GET", "/version", "Bearer acme-key").status == 401; });
+  client.Send(kShort);
+  EXPECT_EQ(client.ReadResponse().status, 401);
+  EXPECT_EQ(router_->engine().admission_counts().open_requests, 0u);
 }
 
 TEST_F(GatewayAuthTest, MetricsTellOfAllTenantsAndAreForNone) {

@@ -47,6 +47,22 @@ TEST_F(HttpTlsTest, CarriesRequestsAndLargeAnswers) {
   EXPECT_EQ(server_->metrics().connections->Value(), 1);
 }
 
+TEST_F(HttpTlsTest, ARefusalReachesWhoSendsItsBodyAllTheSame) {
+  Start();
+  for (const int version : {TLS1_2_VERSION, 0}) {
+    ClientFiles files = Trusting();
+    files.max_version = version;
+    HttpsClient refused = Connect(files);
+    EXPECT_EQ(refused.Ask(http::verb::post, "/guarded", std::string(1 << 20, 'b')), "{}");
+    EXPECT_TRUE(refused.WaitUntilClosed());
+    HttpsClient large = Connect(files);
+    EXPECT_THAT(large.Ask(http::verb::post, "/echo", std::string((1 << 20) + 1, 'b')),
+                HasSubstr("too large"));
+    EXPECT_TRUE(large.WaitUntilClosed());
+  }
+  EXPECT_EQ(server_->held_body_bytes(), 0u);
+}
+
 TEST_F(HttpTlsTest, AnUnknownAuthorityIsRefusedByTheClient) {
   Start();
   const TestAuthority other("other");

@@ -1,5 +1,6 @@
 #include "router/http/request_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ constexpr size_t kMemoryBytes = 150'000;
 
 class RequestReaderTest : public ::testing::Test {
  protected:
-  // In pieces as large as the reader takes, or `piece_bytes`.
+  // In pieces as large as the reader takes, or `piece_bytes`; bodies are wanted.
   static State Feed(RequestReader& reader, std::string_view bytes, size_t piece_bytes = SIZE_MAX) {
     State state = State::kNothing;
     while (!bytes.empty()) {
@@ -27,6 +28,7 @@ class RequestReaderTest : public ::testing::Test {
       reader.Commit(size);
       bytes.remove_prefix(size);
       state = reader.Advance();
+      if (state == State::kBodyFollows) state = reader.Advance();
     }
     return state;
   }
@@ -103,6 +105,42 @@ TEST_F(RequestReaderTest, ALineOfAChunkHasALimit) {
                              std::string(20'000, 'x')),
             State::kRefused);
   EXPECT_EQ(reader.refusal().http_status, 431);
+}
+
+TEST_F(RequestReaderTest, ABodyIsAnnouncedOnceBeforeAnyOfItIsRead) {
+  for (const std::string_view framing : {"Content-Length: 5", "Transfer-Encoding: chunked"}) {
+    const bool chunked = framing.starts_with('T');
+    const std::string text =
+        fmt::format("POST /p?q HTTP/1.1\r\nAuthorization: Bearer k\r\n{}\r\n\r\n{}", framing,
+                    chunked ? "5\r\nhello\r\n0\r\n\r\n" : "hello");
+    RequestReader reader = MakeReader();
+    reader.Append(boost::asio::buffer(text));
+    ASSERT_EQ(reader.Advance(), State::kBodyFollows);
+    EXPECT_EQ(reader.num_unread_bytes(), chunked ? 15u : 5u);
+    EXPECT_EQ(memory_.held_bytes(), 0u);
+    const RequestReader::Request header = reader.Header();
+    EXPECT_EQ(header.http.method, "POST");
+    EXPECT_EQ(header.http.path, "/p");
+    EXPECT_EQ(header.http.authorization, "Bearer k");
+    EXPECT_EQ(header.http.body, "");
+    EXPECT_TRUE(header.http.body_follows);
+    ASSERT_EQ(reader.Advance(), State::kRequest);
+    const RequestReader::Request request = reader.Take();
+    EXPECT_EQ(request.http.body, "hello");
+    EXPECT_EQ(request.http.authorization, "Bearer k");
+    EXPECT_FALSE(request.http.body_follows);
+    EXPECT_EQ(reader.Advance(), State::kNothing);
+  }
+}
+
+TEST_F(RequestReaderTest, AnEmptyBodyIsNotAnnounced) {
+  for (const std::string_view text :
+       {"GET /p HTTP/1.1\r\n\r\n", "POST /p HTTP/1.1\r\nContent-Length: 0\r\n\r\n"}) {
+    RequestReader reader = MakeReader();
+    reader.Append(boost::asio::buffer(text));
+    ASSERT_EQ(reader.Advance(), State::kRequest) << text;
+    EXPECT_FALSE(reader.Take().http.body_follows);
+  }
 }
 
 TEST_F(RequestReaderTest, AskingBeforeTheBodyIsSaidOnce) {

@@ -46,6 +46,7 @@ class StreamExchange final : public Exchange {
 
 std::shared_ptr<Exchange> ScriptedAnswer(router::HttpRequest request,
                                          std::shared_ptr<OutputSignal> signal) {
+  if (request.body_follows && request.path != "/guarded") return nullptr;
   if (request.path == "/stream") {
     const auto stream = std::make_shared<StreamExchange>(std::move(signal));
     stream->Start();
@@ -56,6 +57,8 @@ std::shared_ptr<Exchange> ScriptedAnswer(router::HttpRequest request,
     reply->Reply({.content_type = "text/plain"}, request.method + " " + request.body);
   } else if (request.path == "/large") {
     reply->Reply({.content_type = "text/plain"}, std::string(kLargeAnswerBytes, 'x'));
+  } else if (request.path == "/guarded") {
+    reply->Reply({.status = 401}, "{}");
   } else if (request.path != "/silent") {
     reply->Reply({.status = 404}, "{}");
   }

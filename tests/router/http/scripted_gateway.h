@@ -14,6 +14,7 @@ inline constexpr size_t kLargeAnswerBytes = size_t{16} << 20;
 //   /stream  three events, one after the other was written
 //   /large   kLargeAnswerBytes at once
 //   /silent  nothing, ever
+//   /guarded 401, before the body is read
 //   others   404
 std::shared_ptr<router::Exchange> ScriptedAnswer(router::HttpRequest request,
                                                  std::shared_ptr<router::OutputSignal> signal);

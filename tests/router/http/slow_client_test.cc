@@ -67,6 +67,34 @@ TEST(SlowClientTest, BodiesShareABoundedMemoryUntilTheirAnswer) {
   EXPECT_EQ(next.Post("/echo", body).body, "POST " + body);
 }
 
+TEST(SlowClientTest, WhoIsRefusedForTheHeaderHoldsNoMemory) {
+  ScriptedServer server(ScriptedServer::Limits());
+  const std::string header = "POST /guarded HTTP/1.1\r\nContent-Length: 1048576\r\n\r\n";
+  HttpClient waiting(server.port());
+  waiting.Send(header);
+  const HttpResponse refused = waiting.ReadResponse();
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  EXPECT_TRUE(waiting.WaitUntilClosed());
+  HttpClient sending(server.port());
+  sending.Send(header + std::string(512 << 10, 'x'));
+  EXPECT_EQ(sending.ReadResponse().status, 401);
+  EXPECT_EQ(server.held_body_bytes(), 0u);
+  sending.Send(std::string(512 << 10, 'x'));
+  EXPECT_TRUE(sending.WaitUntilClosed());
+  EXPECT_EQ(server.held_body_bytes(), 0u);
+  EXPECT_EQ(server.CountOf("other", "401"), 2);
+  EXPECT_EQ(server.metrics().requests_in_flight->Value(), 0);
+}
+
+TEST(SlowClientTest, ARefusalForTheHeaderOfAHeadRequestHasNoBody) {
+  ScriptedServer server(ScriptedServer::Limits());
+  HttpClient client(server.port());
+  client.Send("HEAD /guarded HTTP/1.1\r\nContent-Length: 10\r\n\r\n");
+  EXPECT_EQ(client.ReadHead().status, 401);
+  EXPECT_EQ(client.ReadAtMost(1), "");
+}
+
 TEST(SlowClientTest, ARequestIsCountedByItsRouteAndStatus) {
   ScriptedServer server(ScriptedServer::Limits());
   {

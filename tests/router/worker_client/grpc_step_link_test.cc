@@ -166,20 +166,25 @@ WorkerClientConfig Config(const FakeWorker& worker) {
   return config;
 }
 
-TEST(GrpcStepLinkTest, ALeaseWhoseGrantWasLostIsOurs) {
+class GrpcStepLinkTest : public ::testing::Test {
+ protected:
+  GrpcLoops loops_{1};  // outlives the links
+};
+
+TEST_F(GrpcStepLinkTest, ALeaseWhoseGrantWasLostIsOurs) {
   FakeWorker worker({Fate::kAnswerLost});
   Events events;
-  GrpcStepLink link(Config(worker));
+  GrpcStepLink link(Config(worker), loops_.Of(0));
   link.Start(&events);
   ASSERT_NE(events.Next<LinkUp>(), nullptr);
   link.Stop();
   EXPECT_THAT(worker.takeovers(), ElementsAre(false, true));
 }
 
-TEST(GrpcStepLinkTest, AClaimThatWasLostDoesNotDisownTheLeaseBefore) {
+TEST_F(GrpcStepLinkTest, AClaimThatWasLostDoesNotDisownTheLeaseBefore) {
   FakeWorker worker({Fate::kAnswered, Fate::kLost, Fate::kLost});
   Events events;
-  GrpcStepLink link(Config(worker));
+  GrpcStepLink link(Config(worker), loops_.Of(0));
   link.Start(&events);
   const auto first = events.Next<LinkUp>();
   ASSERT_NE(first, nullptr);
@@ -191,21 +196,21 @@ TEST(GrpcStepLinkTest, AClaimThatWasLostDoesNotDisownTheLeaseBefore) {
   EXPECT_THAT(worker.takeovers(), ElementsAre(false, true, true, true));
 }
 
-TEST(GrpcStepLinkTest, HoweverManyClaimsAreLost) {
+TEST_F(GrpcStepLinkTest, HoweverManyClaimsAreLost) {
   std::deque<Fate> fates(100, Fate::kLost);
   fates.push_front(Fate::kAnswerLost);
   FakeWorker worker(fates);
   Events events;
-  GrpcStepLink link(Config(worker));
+  GrpcStepLink link(Config(worker), loops_.Of(0));
   link.Start(&events);
   EXPECT_NE(events.Next<LinkUp>(), nullptr);
   link.Stop();
 }
 
-TEST(GrpcStepLinkTest, AClaimThatWasRefusedIsNotOurs) {
+TEST_F(GrpcStepLinkTest, AClaimThatWasRefusedIsNotOurs) {
   FakeWorker worker({Fate::kForestalled, Fate::kAnswered, Fate::kForestalled});
   Events events;
-  GrpcStepLink link(Config(worker));
+  GrpcStepLink link(Config(worker), loops_.Of(0));
   link.Start(&events);
   for (int i = 0; i < 4; ++i) {
     const auto refused = events.Next<LinkDown>();
@@ -216,13 +221,13 @@ TEST(GrpcStepLinkTest, AClaimThatWasRefusedIsNotOurs) {
   EXPECT_THAT(worker.takeovers(), Each(false));
 }
 
-TEST(GrpcStepLinkTest, AnothersLeaseIsRespectedUnlessToldOtherwise) {
+TEST_F(GrpcStepLinkTest, AnothersLeaseIsRespectedUnlessToldOtherwise) {
   FakeWorker worker({Fate::kLost});
   worker.GrantToAnother(7);
   Events events;
   WorkerClientConfig config = Config(worker);
   {
-    GrpcStepLink link(config);
+    GrpcStepLink link(config, loops_.Of(0));
     link.Start(&events);
     // The first attempt is lost; the second is refused.
     ASSERT_NE(events.Next<LinkDown>(), nullptr);
@@ -234,18 +239,18 @@ TEST(GrpcStepLinkTest, AnothersLeaseIsRespectedUnlessToldOtherwise) {
   const std::vector<bool> takeovers = worker.takeovers();
   EXPECT_EQ(std::count(takeovers.begin(), takeovers.end(), true), 0);
   config.takeover = true;
-  GrpcStepLink link(config);
+  GrpcStepLink link(config, loops_.Of(0));
   link.Start(&events);
   EXPECT_NE(events.Next<LinkUp>(), nullptr);
   link.Stop();
 }
 
-TEST(GrpcStepLinkTest, OneThatTookOverIsFencedInItsTurn) {
+TEST_F(GrpcStepLinkTest, OneThatTookOverIsFencedInItsTurn) {
   FakeWorker worker({});
   Events events;
   WorkerClientConfig config = Config(worker);
   config.takeover = true;
-  GrpcStepLink link(config);
+  GrpcStepLink link(config, loops_.Of(0));
   link.Start(&events);
   const auto up = events.Next<LinkUp>();
   ASSERT_NE(up, nullptr);

@@ -4,7 +4,7 @@
 #include <future>
 #include <optional>
 
-#include "tests/worker/service/raw_calls.h"
+#include "tests/support/raw_calls.h"
 #include "tests/worker/service/worker_server_fixture.h"
 
 namespace lockstep::worker {

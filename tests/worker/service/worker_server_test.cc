@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/worker/executor/random_steps.h"
-#include "tests/worker/service/raw_calls.h"
+#include "tests/support/raw_calls.h"
 #include "tests/worker/service/worker_server_fixture.h"
 #include "worker/service/description.h"
 

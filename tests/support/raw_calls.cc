@@ -1,4 +1,4 @@
-#include "tests/worker/service/raw_calls.h"
+#include "tests/support/raw_calls.h"
 
 #include <grpcpp/generic/generic_stub.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace lockstep::worker {
+namespace lockstep {
 
 // What a completion queue hands back: the object whose operation is over.
 class CompletionTag {
@@ -28,4 +28,4 @@ class MethodTag final : public CompletionTag {
   const Method method_;
 };
 
-}  // namespace lockstep::worker
+}  // namespace lockstep

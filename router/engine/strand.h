@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace lockstep::router {
+
+class StrandRunner;
+
+// An object whose work is never run by two threads at once.
+class Strand {
+ public:
+  virtual ~Strand() = default;
+  // Does what there is to do and returns; must not wait.
+  virtual void RunStrand() = 0;
+
+ private:
+  friend class StrandRunner;
+  enum class State { kIdle, kQueued, kRunning, kRunningAgain };
+  std::atomic<State> state_ = State::kIdle;
+  std::atomic<StrandRunner*> again_on_ = nullptr;  // while running again
+};
+
+// Threads that run strands. A strand waits at most once, so as many wait as are alive and have
+// work.
+class StrandRunner {
+ public:
+  virtual ~StrandRunner() = default;
+
+  // RunStrand is called at least once after this call began: here, or where the strand waits
+  // already. Never blocks; from any thread. A runner that running strands move to must outlive the
+  // one that they come from.
+  void Schedule(std::shared_ptr<Strand> strand);
+
+ protected:
+  // Has one of its threads pass the strand to Run, later; or drops it, when it is closed.
+  virtual void Push(std::shared_ptr<Strand> strand) = 0;
+  static void PushTo(StrandRunner& runner, std::shared_ptr<Strand> strand) {
+    runner.Push(std::move(strand));
+  }
+  static void Run(std::shared_ptr<Strand> strand);
+};
+
+}  // namespace lockstep::router

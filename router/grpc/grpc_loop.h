@@ -1,0 +1,90 @@
+#pragma once
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/grpc/completion_tag.h"
+#include "common/mutex.h"
+#include "common/named_thread.h"
+#include "router/engine/strand_queue.h"
+
+namespace lockstep::router {
+
+// A thread that does everything for the calls of its completion queue, those of clients and those
+// to workers: it polls their sockets, runs their strands and learns that their writes are over. So
+// a step whose tokens go to hundreds of streams wakes it once, and no write wakes anybody; why no
+// other thread of the process polls sockets of gRPC is told in docs/decisions/0004.
+class GrpcLoop final : public StrandRunner {
+ public:
+  // "grpc-<index>" is the thread's name; it runs from now on.
+  GrpcLoop(grpc::ServerBuilder& builder, uint32_t index);
+  // Stopped.
+  ~GrpcLoop() override = default;
+
+  // Once every call is over, or will be on its own: returns when it is, and the thread has ended.
+  // Strands that are scheduled later are dropped.
+  void Stop();
+
+  grpc::ServerCompletionQueue* queue() { return queue_.get(); }
+  // Something of which the queue has tags, or will have. From any thread.
+  void AddUser() { ++num_users_; }
+  void RemoveUser() { --num_users_; }
+
+ private:
+  void Push(std::shared_ptr<Strand> strand) override;
+  void Run();
+  bool NextEvent(void** id, bool* ok);
+  void RunStrands();
+  void OnStrands(bool ok);
+  void OnStop(bool ok);
+  void Ring(grpc::Alarm& alarm, CompletionTag& tag);
+  bool Close();
+
+  const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  grpc::Alarm strands_alarm_;  // set only when the queue of strands asks for a taker
+  grpc::Alarm stop_alarm_;
+  MethodTag<GrpcLoop> strands_tag_{this, &GrpcLoop::OnStrands};
+  MethodTag<GrpcLoop> stop_tag_{this, &GrpcLoop::OnStop};
+  std::atomic<size_t> num_users_ = 0;
+
+  // The thread's alone.
+  bool stopping_ = false;
+  bool has_strands_ = false;
+
+  Mutex mutex_;
+  StrandQueue strands_ ABSL_GUARDED_BY(mutex_){1};
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  NamedThread thread_;
+};
+
+// The loops of a router, and the builder of the server that their queues are for.
+class GrpcLoops {
+ public:
+  explicit GrpcLoops(uint32_t num_threads);
+  GrpcLoops(const GrpcLoops&) = delete;
+  GrpcLoops& operator=(const GrpcLoops&) = delete;
+  ~GrpcLoops() { Stop(); }
+
+  // After the server and everything else that uses the queues; once more does nothing.
+  void Stop();
+
+  grpc::ServerBuilder& builder() { return builder_; }
+  const std::vector<std::shared_ptr<GrpcLoop>>& all() const { return loops_; }
+  // Of what has this number among its kind.
+  const std::shared_ptr<GrpcLoop>& Of(uint32_t index) const {
+    return loops_[index % loops_.size()];
+  }
+
+ private:
+  grpc::ServerBuilder builder_;
+  std::vector<std::shared_ptr<GrpcLoop>> loops_;
+  bool stopped_ = false;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,69 @@
+#include "router/engine/strand_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kPerTaker = StrandQueue::kStrandsPerTaker;
+
+class IdleStrand final : public Strand {
+ public:
+  void RunStrand() override {}
+};
+
+// How many takers it asks for.
+size_t PushSome(StrandQueue& queue, size_t count) {
+  size_t num_asked = 0;
+  for (size_t i = 0; i < count; ++i) num_asked += queue.Push(std::make_shared<IdleStrand>());
+  return num_asked;
+}
+
+TEST(StrandQueueTest, TheFirstAsksForATakerAndTheOthersJoinIt) {
+  StrandQueue queue(4);
+  EXPECT_EQ(PushSome(queue, 1), 1u);
+  EXPECT_EQ(PushSome(queue, kPerTaker - 1), 0u);
+}
+
+TEST(StrandQueueTest, ManyAskForMoreTakersButNoMoreThanThereAre) {
+  StrandQueue queue(3);
+  EXPECT_EQ(PushSome(queue, kPerTaker), 1u);
+  EXPECT_EQ(PushSome(queue, kPerTaker), 1u);
+  EXPECT_EQ(PushSome(queue, 10 * kPerTaker), 1u);
+}
+
+TEST(StrandQueueTest, ATakerGetsThemInOrderAndAFewAtATime) {
+  StrandQueue queue(1);
+  std::vector<std::shared_ptr<Strand>> pushed;
+  for (size_t i = 0; i < 5; ++i) {
+    pushed.push_back(std::make_shared<IdleStrand>());
+    queue.Push(pushed.back());
+  }
+  std::vector<std::shared_ptr<Strand>> taken = queue.Take(3);
+  ASSERT_EQ(taken.size(), 3u);
+  EXPECT_FALSE(queue.Leave());
+  for (std::shared_ptr<Strand>& strand : queue.Take(3)) taken.push_back(std::move(strand));
+  EXPECT_EQ(taken, pushed);
+  EXPECT_TRUE(queue.Leave());
+  EXPECT_TRUE(queue.Take(3).empty());
+}
+
+TEST(StrandQueueTest, OnlyOnceTheTakerHasLeftIsAnotherAskedFor) {
+  StrandQueue queue(1);
+  EXPECT_TRUE(queue.idle());
+  EXPECT_EQ(PushSome(queue, 1), 1u);
+  queue.Take(1);
+  EXPECT_FALSE(queue.idle()) << "the taker runs what it took";
+  EXPECT_EQ(PushSome(queue, 1), 0u) << "the taker will look again";
+  EXPECT_FALSE(queue.Leave());
+  queue.Take(1);
+  EXPECT_TRUE(queue.Leave());
+  EXPECT_TRUE(queue.idle());
+  EXPECT_EQ(PushSome(queue, 1), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep::router

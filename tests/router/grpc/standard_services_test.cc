@@ -1,0 +1,193 @@
+#include "router/grpc/standard_services.h"
+
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/check.h"
+#include "common/grpc/reflection.h"
+#include "lockstep/standard/standard.pb.h"
+#include "tests/support/raw_calls.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::lockstep::testing::CallRaw;
+using ::lockstep::testing::CheckHealth;
+using ::lockstep::testing::RawReply;
+using Health = standard::HealthCheckResponse;
+
+constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+constexpr char kService[] = "lockstep.v1.Generation";
+
+// Streaming calls, one operation after the other.
+class RawStream {
+ public:
+  RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method)
+      : stub_(channel) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    call_ = stub_.PrepareCall(&context_, method, &queue_);
+    call_->StartCall(nullptr);
+    LOCKSTEP_CHECK(Await(), "the call starts");
+  }
+  ~RawStream() {
+    context_.TryCancel();
+    grpc::Status status;
+    call_->Finish(&status, nullptr);
+    Await();
+  }
+
+  template <typename Message>
+  void Send(const Message& message) {
+    const grpc::Slice slice(message.SerializeAsString());
+    call_->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+    LOCKSTEP_CHECK(Await(), "the message is sent");
+  }
+  template <typename Message>
+  Message Receive() {
+    grpc::ByteBuffer buffer;
+    call_->Read(&buffer, nullptr);
+    LOCKSTEP_CHECK(Await(), "a message comes");
+    grpc::Slice slice;
+    Message message;
+    LOCKSTEP_CHECK(buffer.DumpToSingleSlice(&slice).ok() &&
+                       message.ParseFromArray(slice.begin(), static_cast<int>(slice.size())),
+                   "the message can be parsed");
+    return message;
+  }
+
+ private:
+  bool Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    LOCKSTEP_CHECK(queue_.Next(&tag, &ok), "the queue is open");
+    return ok;
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
+class StandardServicesTest : public ::testing::Test {
+ protected:
+  void StartServer(bool reflection) {
+    services_ = std::make_unique<StandardServices>(kService, reflection);
+    grpc::ServerBuilder& builder = loops_.builder();
+    builder.SetOption(std::make_unique<NoReflection>());
+    builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    services_->Register(builder);
+    server_ = builder.BuildAndStart();
+    services_->Listen(loops_.Of(0));
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                   grpc::InsecureChannelCredentials());
+  }
+  ~StandardServicesTest() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    loops_.Stop();
+  }
+
+  static standard::HealthCheckRequest Asking(const std::string& service) {
+    standard::HealthCheckRequest request;
+    request.set_service(service);
+    return request;
+  }
+
+  GrpcLoops loops_{1};
+  std::unique_ptr<StandardServices> services_;
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(StandardServicesTest, HealthFollowsReadiness) {
+  StartServer(/*reflection=*/true);
+  EXPECT_EQ(CheckHealth(channel_, ""), "SERVING");
+  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+  services_->SetServing(true);
+  EXPECT_EQ(CheckHealth(channel_, kService), "SERVING");
+  services_->SetServing(false);
+  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+  EXPECT_EQ(CheckHealth(channel_, ""), "SERVING");
+}
+
+TEST_F(StandardServicesTest, HealthOfAnUnknownServiceIsNotFound) {
+  StartServer(/*reflection=*/true);
+  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", "\x0a\x01x").status.error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(StandardServicesTest, WatchersAreToldOfEveryChange) {
+  StartServer(/*reflection=*/true);
+  RawStream watch(channel_, "/grpc.health.v1.Health/Watch");
+  RawStream of_process(channel_, "/grpc.health.v1.Health/Watch");
+  RawStream of_stranger(channel_, "/grpc.health.v1.Health/Watch");
+  watch.Send(Asking(kService));
+  of_process.Send(Asking(""));
+  of_stranger.Send(Asking("stranger"));
+  EXPECT_EQ(watch.Receive<Health>().status(), Health::NOT_SERVING);
+  EXPECT_EQ(of_process.Receive<Health>().status(), Health::SERVING);
+  EXPECT_EQ(of_stranger.Receive<Health>().status(), Health::SERVICE_UNKNOWN);
+  for (int i = 0; i < 3; ++i) {
+    services_->SetServing(true);
+    services_->SetServing(true);
+    EXPECT_EQ(watch.Receive<Health>().status(), Health::SERVING);
+    services_->SetServing(false);
+    EXPECT_EQ(watch.Receive<Health>().status(), Health::NOT_SERVING);
+  }
+}
+
+TEST_F(StandardServicesTest, WatchersWhoLeaveAreForgotten) {
+  StartServer(/*reflection=*/true);
+  for (int i = 0; i < 20; ++i) {
+    RawStream watch(channel_, "/grpc.health.v1.Health/Watch");
+    watch.Send(Asking(kService));
+    EXPECT_EQ(watch.Receive<Health>().status(), i % 2 == 0 ? Health::NOT_SERVING : Health::SERVING);
+    services_->SetServing(i % 2 == 0);
+  }
+  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+}
+
+TEST_F(StandardServicesTest, ReflectionAnswersOneQuestionAfterTheOther) {
+  StartServer(/*reflection=*/true);
+  RawStream stream(channel_, kReflection);
+  standard::ReflectionRequest request;
+  request.set_list_services("*");
+  stream.Send(request);
+  const auto services = stream.Receive<standard::ReflectionResponse>();
+  ASSERT_EQ(services.list_services_response().service_size(), 2);
+  EXPECT_EQ(services.list_services_response().service(0).name(), kService);
+  request.set_file_containing_symbol(kService);
+  stream.Send(request);
+  EXPECT_TRUE(stream.Receive<standard::ReflectionResponse>().has_file_descriptor_response());
+}
+
+TEST_F(StandardServicesTest, WhatIsNoMethodIsUnimplemented) {
+  StartServer(/*reflection=*/false);
+  EXPECT_EQ(CallRaw(channel_, kReflection, "").status.error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(CallRaw(channel_, "/no.Such/Method", "").status.error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(CheckHealth(channel_, ""), "SERVING");
+}
+
+TEST_F(StandardServicesTest, BytesThatAreNoMessageEndTheirCallOnly) {
+  StartServer(/*reflection=*/true);
+  for (const char* const method :
+       {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", kReflection}) {
+    EXPECT_EQ(CallRaw(channel_, method, "\xff\xff\xff").status.error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT)
+        << method;
+  }
+  EXPECT_EQ(CheckHealth(channel_, ""), "SERVING");
+}
+
+}  // namespace
+}  // namespace lockstep::router
