@@ -17,8 +17,7 @@ class GenerationService {
   explicit GenerationService(ApiContext& context) : context_(context) {}
 
   grpc::Service& grpc_service() { return service_; }
-  // Takes calls on this loop from now on, until the server shuts down. Once the server is up,
-  // before the loop starts.
+  // Takes calls on this loop from now on, until the server shuts down. Once the server is up.
   void Listen(const std::shared_ptr<GrpcLoop>& loop);
 
  private:

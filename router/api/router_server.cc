@@ -97,7 +97,7 @@ class RouterServer::Impl {
         engine_(engine),
         wakes_(std::move(wakes)) {}
 
-  // No call is served afterwards; the loops may still have tags of them.
+  // Nothing comes in afterwards; calls may still be about to end.
   void ShutDown() {
     wakes_->Close();
     if (server_ == nullptr) return;
@@ -185,11 +185,11 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
-  // Calls end first, while everything else serves them, then the engine, which schedules on the
-  // loops as long as it lives, and has links to workers there; then loops and pool have nothing
-  // left to do, and what their last tags and strands belong to may go.
+  // The server first, then the engine's threads, which schedule on the loops and have links there.
+  // The calls end on loops and pool, some of them only now, and tell the engine, which is therefore
+  // the last to go.
   if (impl_ != nullptr) impl_->ShutDown();
-  engine_.reset();
+  engine_->Stop();
   loops_->Stop();
   encode_pool_.reset();
 }

@@ -68,10 +68,15 @@ Engine::Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Cl
   for (uint32_t i = 0; i < replicas.size(); ++i) AddReplica(i, std::move(replicas[i]));
 }
 
-Engine::~Engine() {
+Engine::~Engine() { Stop(); }
+
+void Engine::Stop() {
   // Nothing may move to a loop that has ended.
   fleet_.Close();
   CancelAll();
+  std::map<uint32_t, std::unique_ptr<ReplicaLoop>> ending;  // without the lock
+  MutexLock lock(replicas_mutex_);
+  ending.swap(replicas_);
 }
 
 // --- who is there ---

@@ -35,8 +35,11 @@ class Engine {
   // `clock` and `metrics` must outlive the object; `on_readiness_change` must not block.
   Engine(EngineConfig config, std::vector<ReplicaParts> replicas, const Clock* clock,
          RouterMetrics* metrics, std::function<void()> on_readiness_change);
-  // Requests that are still live end with UNAVAILABLE.
+  // Stops.
   ~Engine();
+  // Ends the loops and their links: requests that are still live end with UNAVAILABLE. Afterwards
+  // everything may still be called, but nothing is done about it. Once more does nothing.
+  void Stop();
 
   // Makes what a replica of this worker consists of; `index` names its threads.
   using MakeParts = std::function<ReplicaParts(const std::string& worker, uint32_t index)>;

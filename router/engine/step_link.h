@@ -28,7 +28,7 @@ using LinkEvent = std::variant<LinkUp, LinkResult, LinkDown>;
 class LinkEventSink {
  public:
   virtual ~LinkEventSink() = default;
-  // From the link's own thread; never blocks.
+  // From a thread of the link's, one at a time; never blocks, nor calls the link.
   virtual void OnLinkEvent(LinkEvent event) = 0;
 };
 

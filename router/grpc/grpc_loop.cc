@@ -8,6 +8,7 @@ namespace lockstep::router {
 namespace {
 
 constexpr size_t kStrandsAtATime = 16;
+constexpr size_t kMaxEventsInARow = 64;
 
 }  // namespace
 
@@ -36,26 +37,28 @@ void GrpcLoop::Push(std::shared_ptr<Strand> strand) {
 void GrpcLoop::Run() {
   void* id = nullptr;
   bool ok = false;
-  while (NextEvent(&id, &ok)) {
-    CompletionTag::FromId(id).OnComplete(ok);
-    if (stopping_ && num_users_ == 0 && Close()) queue_->Shutdown();
-  }
+  while (NextEvent(&id, &ok)) CompletionTag::FromId(id).OnComplete(ok);
 }
 
 bool GrpcLoop::NextEvent(void** id, bool* ok) {
-  while (has_strands_) {
-    // Not while strands wait: first what is over by now, then a look at the sockets, so that a
-    // worker's result never waits for more than a few strands.
-    switch (queue_->AsyncNext(id, ok, gpr_inf_past(GPR_CLOCK_MONOTONIC))) {
-      case grpc::CompletionQueue::GOT_EVENT:
-        return true;
-      case grpc::CompletionQueue::SHUTDOWN:
-        return false;
-      case grpc::CompletionQueue::TIMEOUT:
-        RunStrands();
+  for (;;) {
+    if (stopping_ && num_users_ == 0 && Close()) queue_->Shutdown();
+    if (!has_strands_) return queue_->Next(id, ok);
+    // Between a few strands and the next what is over by now, and a look at the sockets, so that a
+    // worker's result never waits for more than a few strands; but not for ever.
+    if (++num_events_in_a_row_ <= kMaxEventsInARow) {
+      switch (queue_->AsyncNext(id, ok, gpr_inf_past(GPR_CLOCK_MONOTONIC))) {
+        case grpc::CompletionQueue::GOT_EVENT:
+          return true;
+        case grpc::CompletionQueue::SHUTDOWN:
+          return false;
+        case grpc::CompletionQueue::TIMEOUT:
+          break;
+      }
     }
+    num_events_in_a_row_ = 0;
+    RunStrands();
   }
-  return queue_->Next(id, ok);
 }
 
 void GrpcLoop::OnStrands(bool /*ok*/) { has_strands_ = true; }

@@ -32,7 +32,7 @@ class GrpcLoop final : public StrandRunner {
   void Stop();
 
   grpc::ServerCompletionQueue* queue() { return queue_.get(); }
-  // Something of which the queue has tags, or will have. From any thread.
+  // Something of which the queue has tags, or will have. Add from any thread, remove on the loop's.
   void AddUser() { ++num_users_; }
   void RemoveUser() { --num_users_; }
 
@@ -56,6 +56,7 @@ class GrpcLoop final : public StrandRunner {
   // The thread's alone.
   bool stopping_ = false;
   bool has_strands_ = false;
+  size_t num_events_in_a_row_ = 0;  // while it has
 
   Mutex mutex_;
   StrandQueue strands_ ABSL_GUARDED_BY(mutex_){1};

@@ -1,12 +1,11 @@
 #include "router/grpc/standard_services.h"
 
-#include <absl/status/statusor.h>
+#include <fmt/format.h>
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
 #include "lockstep/standard/standard.pb.h"
 #include "router/grpc/standard_answers.h"
 
@@ -14,6 +13,8 @@ namespace lockstep::router {
 namespace {
 
 using Health = standard::HealthCheckResponse;
+
+constexpr size_t kMaxServiceNameBytes = 200;
 
 enum class Method { kCheck, kWatch, kReflect, kUnknown };
 
@@ -27,11 +28,13 @@ Method MethodOf(const std::string& name) {
   return Method::kUnknown;
 }
 
+// Empties the buffer.
 template <typename Message>
-bool Parse(const grpc::ByteBuffer& buffer, Message& message) {
+bool Parse(grpc::ByteBuffer& buffer, Message& message) {
   grpc::Slice slice;
-  return buffer.Valid() && buffer.DumpToSingleSlice(&slice).ok() &&
-         message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
+  const bool whole = buffer.Valid() && buffer.DumpToSingleSlice(&slice).ok();
+  buffer.Clear();
+  return whole && message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
 }
 
 template <typename Message>
@@ -98,14 +101,17 @@ class StandardServices::Call final : public Strand, public std::enable_shared_fr
   void AnswerReflection() {
     standard::ReflectionRequest request;
     if (!Parse(incoming_, request)) return FinishMalformed();
-    standard::ReflectionResponse response =
-        Reflect(request, {services_.service_, "grpc.health.v1.Health"});
-    Write(Serialize(response));
+    Write(Serialize(Reflect(request, {services_.service_})));
   }
 
   void AnswerHealth() {
     standard::HealthCheckRequest request;
     if (!Parse(incoming_, request)) return FinishMalformed();
+    if (request.service().size() > kMaxServiceNameBytes) {
+      return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                 fmt::format("service: expected at most {} bytes, got {}",
+                                             kMaxServiceNameBytes, request.service().size())));
+    }
     asked_for_ = request.service();
     if (method_ == Method::kCheck && HealthNow() == Health::SERVICE_UNKNOWN) {
       return Finish(grpc::Status(grpc::StatusCode::NOT_FOUND, "service name unknown"));
@@ -205,6 +211,11 @@ class StandardServices::Call final : public Strand, public std::enable_shared_fr
 };
 
 void StandardServices::Listen(const std::shared_ptr<GrpcLoop>& loop) { Call::Listen(*this, loop); }
+
+size_t StandardServices::num_watchers() const {
+  MutexLock lock(mutex_);
+  return watchers_.size();
+}
 
 void StandardServices::SetServing(bool serving) {
   std::vector<std::shared_ptr<Call>> watchers;

@@ -3,9 +3,11 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <cstddef>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "common/mutex.h"
 #include "router/grpc/grpc_loop.h"
@@ -26,6 +28,7 @@ class StandardServices {
   void Listen(const std::shared_ptr<GrpcLoop>& loop);
   // Not before. Tells those who watch; from any thread.
   void SetServing(bool serving);
+  size_t num_watchers() const;
 
  private:
   class Call;

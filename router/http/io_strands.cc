@@ -2,6 +2,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -14,19 +15,24 @@ void IoStrands::Open(boost::asio::io_context& io, size_t num_threads) {
 }
 
 void IoStrands::Close() {
-  MutexLock lock(mutex_);
-  io_ = nullptr;
-  for (;;) {
-    std::vector<std::shared_ptr<Strand>> left = strands_->Take(StrandQueue::kStrandsPerTaker);
-    if (left.empty()) return;
-    for (std::shared_ptr<Strand>& strand : left) PushTo(fallback_, std::move(strand));
+  std::vector<std::shared_ptr<Strand>> left;
+  {
+    MutexLock lock(mutex_);
+    io_ = nullptr;
+    left = strands_->Take(SIZE_MAX);
   }
+  for (std::shared_ptr<Strand>& strand : left) PushTo(fallback_, std::move(strand));
 }
 
 void IoStrands::Push(std::shared_ptr<Strand> strand) {
-  MutexLock lock(mutex_);
-  if (io_ == nullptr) return PushTo(fallback_, std::move(strand));
-  if (strands_->Push(std::move(strand))) Post();
+  {
+    MutexLock lock(mutex_);
+    if (io_ != nullptr) {
+      if (strands_->Push(std::move(strand))) Post();
+      return;
+    }
+  }
+  PushTo(fallback_, std::move(strand));
 }
 
 void IoStrands::Post() {

@@ -72,11 +72,12 @@ struct Lease {
   bool up = false;                        // the claim was granted
   bool writable = false;                  // the stream is open and nobody gave it up
   bool writing = false;                   // one write is in progress
-  bool finished = false;                  // `end` says how
+  bool described = false;                 // `end` says how
+  bool finished = false;                  // likewise, of the stream
   std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
   wire::StepRequest claim;
   wire::StepResult incoming;
-  grpc::Status end;
+  grpc::Status end;  // of the call that ended last
   absl::Status drop_reason;
   LeaseRecord record;  // once up
 
@@ -235,8 +236,14 @@ class GrpcStepLink::Impl {
     wire::DescribeRequest request;
     request.set_protocol_version(kStepProtocolVersion);
     lease.describe_context.set_deadline(DeadlineIn(config_.call_timeout));
-    const grpc::Status status =
-        stub_->Describe(&lease.describe_context, request, &lease.description);
+    loop_->AddUser();
+    {
+      MutexLock lock(mutex_);
+      const auto call = stub_->AsyncDescribe(&lease.describe_context, request, loop_->queue());
+      call->Finish(&lease.description, &lease.end, described_tag_.id());
+      while (!lease.described) lease_changed_.Wait(mutex_);
+    }
+    const grpc::Status& status = lease.end;
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
     if (!status.ok()) return CallFailed("Describe", status);
     return CheckDescription(lease.description, config_.expected);
@@ -278,7 +285,14 @@ class GrpcStepLink::Impl {
       lease_changed_.WaitFor(mutex_, left);
     }
     while (!lease.over()) lease_changed_.Wait(mutex_);
+  }
+
+  // --- on the loop's thread, while Describe waits ---
+  void OnDescribed(bool /*ok*/) {
     loop_->RemoveUser();
+    MutexLock lock(mutex_);
+    lease_->described = true;
+    lease_changed_.NotifyAll();
   }
 
   // --- on the loop's thread, while RunStream waits ---
@@ -294,7 +308,7 @@ class GrpcStepLink::Impl {
     MutexLock lock(mutex_);
     lease_->writing = false;
     if (!ok) lease_->writable = false;  // the stream is broken: the read fails as well
-    if (lease_->over()) return lease_changed_.NotifyAll();
+    if (lease_->over()) return OnOver();
     if (!lease_->writable || lease_->waiting.empty()) return;
     lease_->writing = true;
     lease_->stream->Write(lease_->waiting.front(), written_tag_.id());
@@ -314,6 +328,11 @@ class GrpcStepLink::Impl {
   void OnFinished(bool /*ok*/) {
     MutexLock lock(mutex_);
     lease_->finished = true;
+    if (lease_->over()) OnOver();
+  }
+
+  void OnOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    loop_->RemoveUser();
     lease_changed_.NotifyAll();
   }
 
@@ -343,6 +362,7 @@ class GrpcStepLink::Impl {
 
   const WorkerClientConfig config_;
   const std::shared_ptr<GrpcLoop> loop_;
+  MethodTag<Impl> described_tag_{this, &Impl::OnDescribed};
   MethodTag<Impl> started_tag_{this, &Impl::OnStarted};
   MethodTag<Impl> written_tag_{this, &Impl::OnWritten};
   MethodTag<Impl> read_tag_{this, &Impl::OnRead};

@@ -27,7 +27,7 @@ std::string ReadText(const std::filesystem::path& path) {
   return text.str();
 }
 
-// "text-0\n" and "text-1\n" are "text".
+// "http-0\n" and "http-1\n" are "http".
 std::string NameWithoutNumber(std::string name) {
   if (name.ends_with('\n')) name.pop_back();
   const size_t end = name.find_last_not_of("-0123456789");

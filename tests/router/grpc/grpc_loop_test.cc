@@ -35,6 +35,7 @@ TEST(GrpcLoopTest, RunsEveryStrandOnItsOneThread) {
   done.wait();
   EXPECT_NE(threads[0], std::this_thread::get_id());
   for (const std::thread::id& thread : threads) EXPECT_EQ(thread, threads[0]);
+  loops.Stop();
 }
 
 TEST(GrpcLoopTest, RunsAtLeastOnceAfterEverySchedule) {
@@ -52,6 +53,7 @@ TEST(GrpcLoopTest, RunsAtLeastOnceAfterEverySchedule) {
     loops.Of(0)->Schedule(strand);
   }
   done.wait();
+  loops.Stop();
 }
 
 // A tag of the queue that counts how often it comes back.
@@ -79,6 +81,62 @@ TEST(GrpcLoopTest, StrandsThatNeverEndDoNotKeepEventsAway) {
   alarm.Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tag.id());
   came.wait();
   stop.store(true);
+  loops.Stop();
+}
+
+TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
+  GrpcLoops loops(1);
+  GrpcLoop& loop = *loops.Of(0);
+  loop.AddUser();
+  std::atomic<bool> stop = false;
+  grpc::Alarm alarms[2];  // so that one is over while the other is looked at
+  std::vector<std::unique_ptr<CountingTag>> tags;
+  for (grpc::Alarm& alarm : alarms) {
+    const size_t index = tags.size();
+    tags.push_back(std::make_unique<CountingTag>([&, index] {
+      if (!stop.load()) {
+        alarm.Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tags[index]->id());
+      } else if (index == 0) {
+        loop.RemoveUser();
+      }
+    }));
+  }
+  // From the loop itself, which owns the tags from then on.
+  std::latch begun(1);
+  loop.Schedule(std::make_shared<FunctionStrand>([&] {
+    for (size_t i = 0; i < 2; ++i) {
+      alarms[i].Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tags[i]->id());
+    }
+    begun.count_down();
+  }));
+  begun.wait();
+  std::latch ran(100);
+  for (int i = 0; i < 100; ++i) {
+    loop.Schedule(std::make_shared<FunctionStrand>([&] { ran.count_down(); }));
+  }
+  ran.wait();
+  stop.store(true);
+  loops.Stop();
+}
+
+TEST(GrpcLoopTest, StopsAlsoWhileStrandsWait) {
+  GrpcLoops loops(1);
+  GrpcLoop& loop = *loops.Of(0);
+  std::latch running(1), go_on(1);
+  std::atomic<int> num_run = 0;
+  loop.Schedule(std::make_shared<FunctionStrand>([&] {
+    running.count_down();
+    go_on.wait();
+  }));
+  running.wait();
+  for (int i = 0; i < 100; ++i) {
+    loop.Schedule(std::make_shared<FunctionStrand>([&] { num_run.fetch_add(1); }));
+  }
+  {
+    const NamedThread stopper("stopper", [&] { loops.Stop(); });
+    go_on.count_down();
+  }
+  EXPECT_EQ(num_run.load(), 100);
 }
 
 TEST(GrpcLoopTest, StopWaitsForWhatUsesTheQueue) {

@@ -11,7 +11,7 @@
 namespace lockstep::router {
 namespace {
 
-const std::vector<std::string> kServices = {"lockstep.v1.Generation", "grpc.health.v1.Health"};
+const std::vector<std::string> kServices = {"lockstep.v1.Generation", "another.Service"};
 
 standard::ReflectionRequest ForSymbol(const std::string& symbol) {
   standard::ReflectionRequest request;

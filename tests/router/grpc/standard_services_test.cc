@@ -150,9 +150,29 @@ TEST_F(StandardServicesTest, WatchersWhoLeaveAreForgotten) {
     RawStream watch(channel_, "/grpc.health.v1.Health/Watch");
     watch.Send(Asking(kService));
     EXPECT_EQ(watch.Receive<Health>().status(), i % 2 == 0 ? Health::NOT_SERVING : Health::SERVING);
+    EXPECT_GE(services_->num_watchers(), 1u);
     services_->SetServing(i % 2 == 0);
   }
-  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (services_->num_watchers() > 0) {
+    EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+}
+
+TEST_F(StandardServicesTest, NamesOfServicesAreBounded) {
+  StartServer(/*reflection=*/true);
+  for (const char* const method :
+       {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"}) {
+    const RawReply reply =
+        CallRaw(channel_, method, Asking(std::string(201, 'x')).SerializeAsString());
+    EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_EQ(reply.status.error_message(), "service: expected at most 200 bytes, got 201");
+  }
+  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check",
+                    Asking(std::string(200, 'x')).SerializeAsString())
+                .status.error_code(),
+            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(StandardServicesTest, ReflectionAnswersOneQuestionAfterTheOther) {
@@ -162,7 +182,7 @@ TEST_F(StandardServicesTest, ReflectionAnswersOneQuestionAfterTheOther) {
   request.set_list_services("*");
   stream.Send(request);
   const auto services = stream.Receive<standard::ReflectionResponse>();
-  ASSERT_EQ(services.list_services_response().service_size(), 2);
+  ASSERT_EQ(services.list_services_response().service_size(), 1);
   EXPECT_EQ(services.list_services_response().service(0).name(), kService);
   request.set_file_containing_symbol(kService);
   stream.Send(request);
