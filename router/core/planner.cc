@@ -7,6 +7,12 @@
 #include "common/status.h"
 
 namespace lockstep::router {
+namespace {
+
+// A step of its own costs as much as one with rows, so released slots wait for those for a while.
+constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
+
+}  // namespace
 
 // Every running sequence decodes in every step, so no more may run than a step has tokens.
 Planner::Planner(SchedulerState& state, absl::Time now)
@@ -31,11 +37,17 @@ std::optional<StepPlan> Planner::Plan() {
     if (plan_.rows.empty() && none_in_flight && starved_) ResolveLoneStarvation();
   } while (plan_.rows.empty() && none_in_flight && changed_);
   if (!plan_.rows.empty()) return Commit();
-  // Nobody runs: the worker still learns which of its slots are free, as it would with the next
-  // rows.
   iterations_ = 1;
-  if (none_in_flight && (lease_.resync || lease_.slots.has_released())) return Commit();
+  if (none_in_flight && (lease_.resync || MustTellOfReleased())) return Commit();
   return std::nullopt;
+}
+
+// Nobody runs: the worker still learns which of its slots are free, but most often with the next
+// rows.
+bool Planner::MustTellOfReleased() {
+  if (!lease_.slots.has_released()) return false;
+  lease_.tell_released_at = std::min(lease_.tell_released_at, now_ + kReleaseDelay);
+  return lease_.draining || now_ >= lease_.tell_released_at;
 }
 
 bool Planner::Before(const Sequence& a, const Sequence& b) const {
@@ -262,6 +274,7 @@ StepPlan Planner::Commit() {
   plan_.step_id = lease_.next_step_id++;
   plan_.resync = std::exchange(lease_.resync, false);
   plan_.released = lease_.slots.TakeReleased();
+  lease_.tell_released_at = absl::InfiniteFuture();
   plan_.decode_iterations = iterations_;
   plan_.repeat_rows =
       !plan_.resync && plan_.started.empty() && !plan_.rows.empty() &&

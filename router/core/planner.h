@@ -53,6 +53,7 @@ class Planner {
   uint32_t NumMissingBlocks(const Sequence& sequence) const;
 
   uint32_t ChooseIterations() const;
+  bool MustTellOfReleased();
   void ReserveDecodeBlocks();
   void ReserveInPolicyOrder();
   void Preempt(Sequence& sequence);

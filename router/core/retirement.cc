@@ -153,6 +153,7 @@ void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusa
   for (StepRecord& later : lease_.in_flight) later.doomed = true;
   lease_.resync = true;
   lease_.slots.ForgetReleased();
+  lease_.tell_released_at = absl::InfiniteFuture();
   lease_.last_slots.clear();
 }
 

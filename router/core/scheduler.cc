@@ -127,6 +127,11 @@ absl::Time Scheduler::NextDeadline() const {
   return deadlines.empty() ? absl::InfiniteFuture() : deadlines.begin()->first;
 }
 
+absl::Time Scheduler::NextStepAt() const {
+  const WorkerLease* const lease = impl_->state.lease.get();
+  return lease == nullptr ? absl::InfiniteFuture() : lease->tell_released_at;
+}
+
 absl::Time Scheduler::UnservedSince() const {
   absl::Time since = absl::InfiniteFuture();
   if (WorkerMayStart(impl_->state)) return since;

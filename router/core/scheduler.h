@@ -165,8 +165,11 @@ class Scheduler {
 
   // The next step to send, if there is work, a worker, and room for one more step in flight. While
   // anything is live and nothing is in flight, there is work, unless the worker drains. Slots that
-  // were given up are work as well: the worker is told even when nothing is left to run.
+  // were given up are work as well, a little later: the worker is told even when nothing is left to
+  // run.
   std::optional<StepPlan> NextStep(absl::Time now);
+  // When NextStep is to be asked again although nothing happens before.
+  absl::Time NextStepAt() const;
   // Results come in step order. INTERNAL when the outcome contradicts the recorded plan: nothing of
   // it is applied, no step is planned any more, and the caller must drop the lease (DetachWorker).
   absl::Status Apply(StepOutcome outcome, absl::Time now);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -29,7 +31,7 @@ struct StepRecord {
   uint32_t num_prefill_tokens = 0;
   uint32_t num_decode_tokens = 0;
   bool prefill_full = false;  // it took as much of the prompts as it could
-  bool doomed = false;  // an earlier step was refused: this one will be as well
+  bool doomed = false;        // an earlier step was refused: this one will be as well
 };
 
 // Everything that lives exactly as long as one lease on a worker.
@@ -50,6 +52,8 @@ struct WorkerLease {
   std::deque<StepRecord> in_flight;
   std::vector<std::unique_ptr<Residency>> fenced;  // retired, with rows in flight
   StepId next_step_id = 1;
+  // When the worker is to learn of slots that were released, whether or not anybody runs.
+  absl::Time tell_released_at = absl::InfiniteFuture();
   bool draining = false;           // nothing is started any more
   bool resync = false;             // the next step must make the worker drop its slots
   bool has_suspects = true;        // perhaps: a sequence must run alone

@@ -77,8 +77,8 @@ void Replica::Process(InboxBatch batch) {
 }
 
 absl::Time Replica::NextWakeup() const {
-  return std::min(
-      {scheduler_.NextDeadline(), WorkerDeadline(), FailoverDeadline(), tell_fleet_at_, retry_at_});
+  return std::min({scheduler_.NextDeadline(), scheduler_.NextStepAt(), WorkerDeadline(),
+                   FailoverDeadline(), tell_fleet_at_, retry_at_});
 }
 
 // --- requests ---

@@ -31,8 +31,13 @@ TEST_F(SchedulerWorkerTest, AnIdleWorkerLearnsThatItsSlotsAreFree) {
   Done();
   Cancel(1);
   EXPECT_EQ(worker->num_occupied_slots(), 1u);
+  EXPECT_EQ(Plan(), nullptr) << "most often rows follow soon, and tell it as well";
+  ASSERT_GT(scheduler->NextStepAt(), now);
+  EXPECT_LE(scheduler->NextStepAt(), now + absl::Milliseconds(50));
+  now = scheduler->NextStepAt();
   const StepPlan* plan = Plan();
   ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
   EXPECT_THAT(plan->released, ElementsAre(0));
   EXPECT_THAT(plan->rows, IsEmpty());
   EXPECT_FALSE(plan->repeat_rows);
@@ -48,13 +53,54 @@ TEST_F(SchedulerWorkerTest, AnIdleWorkerLearnsThatItsSlotsAreFree) {
   ExpectComplete(*next);
 }
 
+TEST_F(SchedulerWorkerTest, TheNextRowsTellAWorkerWhichSlotsAreFree) {
+  Start();
+  Submit(1, TextOf(1, 5), 9);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  Cancel(1);
+  EXPECT_EQ(Plan(), nullptr);
+  Submit(2, TextOf(2, 5), 9);
+  const StepPlan* plan = Plan();
+  ASSERT_NE(plan, nullptr);
+  EXPECT_THAT(plan->released, ElementsAre(0));
+  EXPECT_EQ(plan->rows.size(), 1u);
+  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
+}
+
+TEST_F(SchedulerWorkerTest, ADrainingWorkerIsToldAtOnce) {
+  Start();
+  Submit(1, TextOf(1, 5), 9);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  DrainWorker();
+  Cancel(1);
+  const StepPlan* plan = Plan();
+  ASSERT_NE(plan, nullptr);
+  EXPECT_THAT(plan->released, ElementsAre(0));
+}
+
+TEST_F(SchedulerWorkerTest, AWorkerThatIsLostNeedsNotBeTold) {
+  Start();
+  Submit(1, TextOf(1, 5), 9);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  Cancel(1);
+  EXPECT_EQ(Plan(), nullptr);
+  DetachWorker();
+  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
+}
+
 TEST_F(SchedulerWorkerTest, StepsUnderWayAreAwaitedBeforeAWorkerIsToldAlone) {
   Start();
   Submit(1, TextOf(1, 5), 9);
   ASSERT_NE(Plan(), nullptr);
   Cancel(1);
   EXPECT_EQ(Plan(), nullptr);
+  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
   Done();
+  EXPECT_EQ(Plan(), nullptr);
+  now = scheduler->NextStepAt();
   const StepPlan* plan = Plan();
   ASSERT_NE(plan, nullptr);
   EXPECT_THAT(plan->released, ElementsAre(0));
@@ -83,6 +129,8 @@ TEST_F(SchedulerWorkerTest, RefusingAStepWithoutRowsIsAContradiction) {
   ASSERT_NE(Plan(), nullptr);
   Done();
   Cancel(1);
+  EXPECT_EQ(Plan(), nullptr);
+  now = scheduler->NextStepAt();
   ASSERT_NE(Plan(), nullptr);
   const absl::Status status = Apply(Execute({.refuse = true}));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);

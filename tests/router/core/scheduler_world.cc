@@ -183,8 +183,14 @@ absl::Status SchedulerWorld::Plan() {
 absl::Status SchedulerWorld::OnNoPlan() {
   if (worker_ == nullptr || !planned_.empty() || !executed_.empty()) return absl::OkStatus();
   if (!worker_->refusing() && worker_->num_occupied_slots() > 0) {
-    return Internal("the worker holds {} slots and nobody tells it to let them go",
-                    worker_->num_occupied_slots());
+    const absl::Time told_at = scheduler_->NextStepAt();
+    if (told_at <= now_ || told_at > now_ + absl::Seconds(1)) {
+      return Internal("the worker holds {} slots and nobody tells it to let them go",
+                      worker_->num_occupied_slots());
+    }
+    Count("slots that were given up, and nobody told yet");
+    LOCKSTEP_RETURN_IF_ERROR(PassTime(told_at - now_));
+    return Plan();
   }
   // Preempting and failing may have been all that was possible.
   if (scheduler_->Idle()) return absl::OkStatus();

@@ -80,6 +80,7 @@ class SchedulerWorld {
   absl::Status Cancel();
   absl::Status StopString();
   absl::Status PassTime();
+  absl::Status PassTime(absl::Duration duration);
   absl::Status FailUnserved();
   absl::Status LoseWorker();
   absl::Status DrainWorker();

@@ -67,7 +67,11 @@ absl::Status SchedulerWorld::StopString() {
 }
 
 absl::Status SchedulerWorld::PassTime() {
-  now_ += absl::Milliseconds(random_.Between(1, 2000));
+  return PassTime(absl::Milliseconds(random_.Between(1, 2000)));
+}
+
+absl::Status SchedulerWorld::PassTime(absl::Duration duration) {
+  now_ += duration;
   const absl::Time next = scheduler_->NextDeadline();
   scheduler_->ExpireDeadlines(now_);
   if (scheduler_->NextDeadline() <= now_) return Internal("a deadline passed and nothing happened");
