@@ -1,5 +1,8 @@
 #pragma once
 
+#include <grpcpp/alarm.h>
+#include <grpcpp/completion_queue.h>
+
 namespace lockstep {
 
 // What a completion queue hands back: the object whose operation is over.
@@ -27,5 +30,11 @@ class MethodTag final : public CompletionTag {
   Owner* const owner_;
   const Method method_;
 };
+
+// The queue hands the tag back as soon as it can. The alarm may be set again once it did.
+inline void RingNow(grpc::Alarm& alarm, grpc::CompletionQueue& queue, CompletionTag& tag) {
+  // A moment that has passed: "now" would be rounded up to a millisecond and left to a timer.
+  alarm.Set(&queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), tag.id());
+}
 
 }  // namespace lockstep

@@ -17,13 +17,8 @@ GrpcLoop::GrpcLoop(grpc::ServerBuilder& builder, uint32_t index)
       thread_(fmt::format("grpc-{}", index), [this] { Run(); }) {}
 
 void GrpcLoop::Stop() {
-  Ring(stop_alarm_, stop_tag_);
+  RingNow(stop_alarm_, *queue_, stop_tag_);
   thread_.join();
-}
-
-void GrpcLoop::Ring(grpc::Alarm& alarm, CompletionTag& tag) {
-  // A moment that has passed: "now" would be rounded up to a millisecond and left to a timer.
-  alarm.Set(queue_.get(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tag.id());
 }
 
 void GrpcLoop::Push(std::shared_ptr<Strand> strand) {
@@ -31,7 +26,7 @@ void GrpcLoop::Push(std::shared_ptr<Strand> strand) {
     MutexLock lock(mutex_);
     if (closed_ || !strands_.Push(std::move(strand))) return;
   }
-  Ring(strands_alarm_, strands_tag_);
+  RingNow(strands_alarm_, *queue_, strands_tag_);
 }
 
 void GrpcLoop::Run() {

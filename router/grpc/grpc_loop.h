@@ -43,7 +43,6 @@ class GrpcLoop final : public StrandRunner {
   void RunStrands();
   void OnStrands(bool ok);
   void OnStop(bool ok);
-  void Ring(grpc::Alarm& alarm, CompletionTag& tag);
   bool Close();
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;

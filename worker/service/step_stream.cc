@@ -149,9 +149,8 @@ void StepStream::EndLease() {
   lease_ending_ = true;
   wiring_.host->OnLeaseEnd(epoch_);
   // Behind every step of this stream, so afterwards the executor has nothing of it left.
-  const bool queued = wiring_.executor->EndLease(epoch_, [this] {
-    lease_ended_.Set(wiring_.queue, gpr_now(GPR_CLOCK_REALTIME), lease_ended_tag_.id());
-  });
+  const bool queued = wiring_.executor->EndLease(
+      epoch_, [this] { RingNow(lease_ended_, *wiring_.queue, lease_ended_tag_); });
   LOCKSTEP_CHECK(queued, "the executor's queue has room for the end of every lease");
 }
 

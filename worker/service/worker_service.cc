@@ -20,10 +20,6 @@ void Erase(std::vector<std::unique_ptr<T>>& owned, T& object) {
                 [&object](const std::unique_ptr<T>& entry) { return entry.get() == &object; });
 }
 
-void RingNow(grpc::Alarm& alarm, grpc::ServerCompletionQueue* queue, CompletionTag& tag) {
-  alarm.Set(queue, gpr_now(GPR_CLOCK_REALTIME), tag.id());
-}
-
 }  // namespace
 
 WorkerService::WorkerService(v1::DescribeResponse description, ExecutorThread& executor,
@@ -63,7 +59,7 @@ void WorkerService::Start() {
 
 void WorkerService::BeginDrain() {
   draining_ = true;
-  RingNow(drain_alarm_, queue_.get(), drain_tag_);
+  RingNow(drain_alarm_, *queue_, drain_tag_);
 }
 
 bool WorkerService::WaitUntilNoLease(absl::Duration timeout) {
@@ -78,7 +74,7 @@ bool WorkerService::WaitUntilNoLease(absl::Duration timeout) {
 }
 
 void WorkerService::Stop() {
-  RingNow(stop_alarm_, queue_.get(), stop_tag_);
+  RingNow(stop_alarm_, *queue_, stop_tag_);
   thread_.join();
 }
 

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 
 #include "router/core/policies.h"
 #include "tests/router/api/serving_fixture.h"
+#include "tests/support/raw_calls.h"
 
 // Workers that come, go and do not fit; the drain; health.
 namespace lockstep::testing {
@@ -19,29 +19,9 @@ using ::testing::HasSubstr;
 
 class FailoverTest : public ServingTest {
  protected:
-  // The serving status of grpc.health.v1: 1 serving, 2 not serving; 0 for an error.
-  int Health(const std::string& service) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    grpc::CompletionQueue queue;
-    const std::string bytes = std::string("\x0a") + static_cast<char>(service.size()) + service;
-    const grpc::Slice slice(bytes);
-    const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
-                                            grpc::ByteBuffer(&slice, 1), &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    grpc::Slice answer;
-    if (!status.ok() || !response.DumpToSingleSlice(&answer).ok() || answer.size() != 2) return 0;
-    return answer.begin()[1];
-  }
-  void WaitForHealth(int status) {
+  void WaitForHealth(const std::string& status) {
     Eventually("the health service says so",
-               [&] { return Health("lockstep.v1.Generation") == status; });
+               [&] { return CheckHealth(channel_, "lockstep.v1.Generation") == status; });
   }
 };
 
@@ -70,10 +50,10 @@ TEST_F(FailoverTest, WithoutAWorkerCallsFailFastAndSayWhy) {
   EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(reply.status.error_message(), HasSubstr("no worker"));
   EXPECT_EQ(Rejected(router::Rejection::kNoWorker), 1);
-  EXPECT_EQ(Health(""), 1);
-  EXPECT_EQ(Health("lockstep.v1.Generation"), 2);
+  EXPECT_EQ(CheckHealth(channel_, ""), "SERVING");
+  EXPECT_EQ(CheckHealth(channel_, "lockstep.v1.Generation"), "NOT_SERVING");
   StartWorker();
-  WaitForHealth(1);
+  WaitForHealth("SERVING");
   EXPECT_EQ(Generate(TextRequest("Hello", 5)).Text(), Continuation(6, 5));
 }
 
@@ -103,7 +83,7 @@ TEST_F(FailoverTest, AWorkerOfAnotherModelIsRefusedByName) {
   const Reply reply = Generate(TextRequest("Hello", 5));
   EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(reply.status.error_message(), HasSubstr("model_fingerprint: expected"));
-  EXPECT_EQ(Health("lockstep.v1.Generation"), 2);
+  EXPECT_EQ(CheckHealth(channel_, "lockstep.v1.Generation"), "NOT_SERVING");
 }
 
 TEST_F(FailoverTest, AHungWorkerIsGivenUp) {
@@ -121,14 +101,14 @@ TEST_F(FailoverTest, AHungWorkerIsGivenUp) {
 
 TEST_F(FailoverTest, DrainFinishesWhatRunsAndRefusesTheRest) {
   StartBoth();
-  WaitForHealth(1);
+  WaitForHealth("SERVING");
   HoldForwards();
   Reply running;
   std::thread client([&] { running = Generate(TextRequest("Hello", 20)); });
   Eventually("it runs", [&] { return router_->engine().replica_status().live_requests == 1; });
   bool drained = false;
   std::thread drain([&] { drained = router_->Drain(absl::Seconds(60)); });
-  WaitForHealth(2);
+  WaitForHealth("NOT_SERVING");
   const Reply refused = Generate(TextRequest("Hello", 5));
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(refused.status.error_message(), HasSubstr("shutting down"));

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 #include <spdlog/details/null_mutex.h>
@@ -17,6 +16,7 @@
 #include "router/api/gatekeeper.h"
 #include "tests/router/api/serving_fixture.h"
 #include "tests/router/api/test_tenants.h"
+#include "tests/support/raw_calls.h"
 
 // API keys, tenants and their limits, over gRPC with everything behind it.
 namespace lockstep::testing {
@@ -50,20 +50,7 @@ class TenantServiceTest : public ServingTest {
   }
   // What a call of a service that the stubs do not know ends with.
   grpc::StatusCode CallGeneric(const std::string& method) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    grpc::CompletionQueue queue;
-    const grpc::Slice nothing;
-    const auto call =
-        stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&nothing, 1), &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    return status.error_code();
+    return CallRaw(channel_, method, {}).status.error_code();
   }
 
   const TempFolder folder_;

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 
 #include "tests/router/api/byte_tokenizer.h"
 #include "tests/router/api/serving_fixture.h"
+#include "tests/support/raw_calls.h"
 
 // The calls beside Generate.
 namespace lockstep::testing {
@@ -90,20 +90,10 @@ TEST_F(TextServiceTest, TextCallsAreCheckedLikeGenerate) {
 
 TEST_F(TextServiceTest, UnknownFieldsAreNamedByEveryCall) {
   StartRouter();
-  grpc::GenericStub stub(channel_);
+  const std::string field_99("\x98\x06\x01", 3);  // is 1
   for (const std::string method : {"Abort", "Tokenize", "Detokenize", "GetModel", "ListModels"}) {
-    grpc::ClientContext context;
-    grpc::CompletionQueue queue;
-    const grpc::Slice slice(std::string("\x98\x06\x01", 3));  // field 99 is 1
-    const auto call = stub.PrepareUnaryCall(&context, "/lockstep.v1.Generation/" + method,
-                                            grpc::ByteBuffer(&slice, 1), &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    ASSERT_TRUE(queue.Next(&tag, &ok));
+    const grpc::Status status =
+        CallRaw(channel_, "/lockstep.v1.Generation/" + method, field_99).status;
     ExpectStatus(status, grpc::StatusCode::UNIMPLEMENTED, "request: field number 99");
   }
 }

@@ -16,6 +16,22 @@ using ::testing::IsEmpty;
 class SchedulerWorkerTest : public SchedulerTest {
  protected:
   void DrainWorker() { scheduler->DrainWorker(now); }
+  // The worker, which has nothing to run, holds a slot of request 1, which was cancelled.
+  void StartWithAReleasedSlot() {
+    Start();
+    Submit(1, TextOf(1, 5), 9);
+    ASSERT_NE(Plan(), nullptr);
+    Done();
+    Cancel(1);
+  }
+  // What the worker is told once it has waited long enough for rows.
+  const StepPlan* PlanLater() {
+    EXPECT_EQ(Plan(), nullptr) << "most often rows follow soon, and tell it as well";
+    EXPECT_GT(scheduler->NextStepAt(), now);
+    EXPECT_LE(scheduler->NextStepAt(), now + absl::Milliseconds(50));
+    now = scheduler->NextStepAt();
+    return Plan();
+  }
   uint32_t FailWithOutput() {
     const uint32_t num_failed =
         scheduler->FailWithOutput(MakeError(absl::StatusCode::kAborted, "other bits"), now);
@@ -25,17 +41,9 @@ class SchedulerWorkerTest : public SchedulerTest {
 };
 
 TEST_F(SchedulerWorkerTest, AnIdleWorkerLearnsThatItsSlotsAreFree) {
-  Start();
-  Submit(1, TextOf(1, 5), 9);
-  ASSERT_NE(Plan(), nullptr);
-  Done();
-  Cancel(1);
+  ASSERT_NO_FATAL_FAILURE(StartWithAReleasedSlot());
   EXPECT_EQ(worker->num_occupied_slots(), 1u);
-  EXPECT_EQ(Plan(), nullptr) << "most often rows follow soon, and tell it as well";
-  ASSERT_GT(scheduler->NextStepAt(), now);
-  EXPECT_LE(scheduler->NextStepAt(), now + absl::Milliseconds(50));
-  now = scheduler->NextStepAt();
-  const StepPlan* plan = Plan();
+  const StepPlan* plan = PlanLater();
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
   EXPECT_THAT(plan->released, ElementsAre(0));
@@ -54,11 +62,7 @@ TEST_F(SchedulerWorkerTest, AnIdleWorkerLearnsThatItsSlotsAreFree) {
 }
 
 TEST_F(SchedulerWorkerTest, TheNextRowsTellAWorkerWhichSlotsAreFree) {
-  Start();
-  Submit(1, TextOf(1, 5), 9);
-  ASSERT_NE(Plan(), nullptr);
-  Done();
-  Cancel(1);
+  ASSERT_NO_FATAL_FAILURE(StartWithAReleasedSlot());
   EXPECT_EQ(Plan(), nullptr);
   Submit(2, TextOf(2, 5), 9);
   const StepPlan* plan = Plan();
@@ -81,11 +85,7 @@ TEST_F(SchedulerWorkerTest, ADrainingWorkerIsToldAtOnce) {
 }
 
 TEST_F(SchedulerWorkerTest, AWorkerThatIsLostNeedsNotBeTold) {
-  Start();
-  Submit(1, TextOf(1, 5), 9);
-  ASSERT_NE(Plan(), nullptr);
-  Done();
-  Cancel(1);
+  ASSERT_NO_FATAL_FAILURE(StartWithAReleasedSlot());
   EXPECT_EQ(Plan(), nullptr);
   DetachWorker();
   EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
@@ -99,9 +99,7 @@ TEST_F(SchedulerWorkerTest, StepsUnderWayAreAwaitedBeforeAWorkerIsToldAlone) {
   EXPECT_EQ(Plan(), nullptr);
   EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
   Done();
-  EXPECT_EQ(Plan(), nullptr);
-  now = scheduler->NextStepAt();
-  const StepPlan* plan = Plan();
+  const StepPlan* plan = PlanLater();
   ASSERT_NE(plan, nullptr);
   EXPECT_THAT(plan->released, ElementsAre(0));
 }
@@ -124,14 +122,8 @@ TEST_F(SchedulerWorkerTest, AfterARefusalAnIdleWorkerIsResynced) {
 }
 
 TEST_F(SchedulerWorkerTest, RefusingAStepWithoutRowsIsAContradiction) {
-  Start();
-  Submit(1, TextOf(1, 5), 9);
-  ASSERT_NE(Plan(), nullptr);
-  Done();
-  Cancel(1);
-  EXPECT_EQ(Plan(), nullptr);
-  now = scheduler->NextStepAt();
-  ASSERT_NE(Plan(), nullptr);
+  ASSERT_NO_FATAL_FAILURE(StartWithAReleasedSlot());
+  ASSERT_NE(PlanLater(), nullptr);
   const absl::Status status = Apply(Execute({.refuse = true}));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(Message(status), HasSubstr("although it runs nothing"));

@@ -98,6 +98,25 @@ TEST_F(EngineTest, AFullQueueRefusesAndRecovers) {
   EXPECT_TRUE(Submit({4}, 5).ok());
 }
 
+// Calls end only after the engine's threads did, and still tell it.
+TEST_F(EngineTest, OnceStoppedItMayStillBeTold) {
+  StartEngine();
+  link_->Pause();
+  const absl::StatusOr<Running> running = Submit({1, 2, 3}, 10);
+  ASSERT_TRUE(running.ok());
+  engine_->Stop();
+  running->reader->ReadAll(*running->outbox);
+  EXPECT_EQ(running->reader->end->code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Submit({1}, 1).status().code(), absl::StatusCode::kUnavailable);
+  const RequestKey key = engine_->NextKey();
+  engine_->StopSequence(key, 0);
+  engine_->Cancel(key, CancelCause::kClient);
+  engine_->CancelAll();
+  EXPECT_FALSE(engine_->ready());
+  EXPECT_EQ(engine_->replica_status().live_requests, 0u);
+  engine_->Stop();
+}
+
 TEST_F(EngineTest, DestructionEndsWhatIsLeft) {
   StartEngine();
   link_->Pause();

@@ -3,40 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <latch>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/router/engine/function_strand.h"
+
 namespace lockstep::router {
 namespace {
 
-class FunctionStrand final : public Strand {
- public:
-  explicit FunctionStrand(std::function<void()> run) : run_(std::move(run)) {}
-  void RunStrand() override { run_(); }
-
- private:
-  const std::function<void()> run_;
-};
+using ::lockstep::router::testing::AwaitARunAfterEverySchedule;
+using ::lockstep::router::testing::FunctionStrand;
 
 TEST(StrandPoolTest, RunsAtLeastOnceAfterEverySchedule) {
-  std::atomic<int> posted = 0;
-  int seen = 0;  // the strand's alone
-  std::latch done(1);
   StrandPool pool("test", 2);
-  const auto strand = std::make_shared<FunctionStrand>([&] {
-    const int now = posted.load();
-    if (now == 10'000 && seen != now) done.count_down();
-    seen = now;
-  });
-  for (int i = 0; i < 10'000; ++i) {
-    posted.fetch_add(1);
-    pool.Schedule(strand);
-  }
-  done.wait();
+  AwaitARunAfterEverySchedule(pool);
 }
 
 TEST(StrandPoolTest, NeverRunsAStrandTwiceAtOnce) {

@@ -9,17 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/router/engine/function_strand.h"
+
 namespace lockstep::router {
 namespace {
 
-class FunctionStrand final : public Strand {
- public:
-  explicit FunctionStrand(std::function<void()> run) : run_(std::move(run)) {}
-  void RunStrand() override { run_(); }
-
- private:
-  const std::function<void()> run_;
-};
+using ::lockstep::router::testing::AwaitARunAfterEverySchedule;
+using ::lockstep::router::testing::FunctionStrand;
 
 TEST(GrpcLoopTest, RunsEveryStrandOnItsOneThread) {
   constexpr int kNumStrands = 1000;
@@ -40,26 +36,12 @@ TEST(GrpcLoopTest, RunsEveryStrandOnItsOneThread) {
 
 TEST(GrpcLoopTest, RunsAtLeastOnceAfterEverySchedule) {
   GrpcLoops loops(1);
-  std::atomic<int> posted = 0;
-  int seen = 0;  // the strand's alone
-  std::latch done(1);
-  const auto strand = std::make_shared<FunctionStrand>([&] {
-    const int now = posted.load();
-    if (now == 10'000 && seen != now) done.count_down();
-    seen = now;
-  });
-  for (int i = 0; i < 10'000; ++i) {
-    posted.fetch_add(1);
-    loops.Of(0)->Schedule(strand);
-  }
-  done.wait();
-  loops.Stop();
+  AwaitARunAfterEverySchedule(*loops.Of(0));
 }
 
-// A tag of the queue that counts how often it comes back.
-class CountingTag final : public CompletionTag {
+class FunctionTag final : public CompletionTag {
  public:
-  explicit CountingTag(std::function<void()> on_complete) : on_complete_(std::move(on_complete)) {}
+  explicit FunctionTag(std::function<void()> on_complete) : on_complete_(std::move(on_complete)) {}
   void OnComplete(bool /*ok*/) override { on_complete_(); }
 
  private:
@@ -76,9 +58,9 @@ TEST(GrpcLoopTest, StrandsThatNeverEndDoNotKeepEventsAway) {
   });
   loop.Schedule(greedy);
   std::latch came(1);
-  CountingTag tag([&] { came.count_down(); });
+  FunctionTag tag([&] { came.count_down(); });
   grpc::Alarm alarm;
-  alarm.Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tag.id());
+  RingNow(alarm, *loop.queue(), tag);
   came.wait();
   stop.store(true);
   loops.Stop();
@@ -90,12 +72,12 @@ TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
   loop.AddUser();
   std::atomic<bool> stop = false;
   grpc::Alarm alarms[2];  // so that one is over while the other is looked at
-  std::vector<std::unique_ptr<CountingTag>> tags;
+  std::vector<std::unique_ptr<FunctionTag>> tags;
   for (grpc::Alarm& alarm : alarms) {
     const size_t index = tags.size();
-    tags.push_back(std::make_unique<CountingTag>([&, index] {
+    tags.push_back(std::make_unique<FunctionTag>([&, index] {
       if (!stop.load()) {
-        alarm.Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tags[index]->id());
+        RingNow(alarm, *loop.queue(), *tags[index]);
       } else if (index == 0) {
         loop.RemoveUser();
       }
@@ -105,7 +87,7 @@ TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
   std::latch begun(1);
   loop.Schedule(std::make_shared<FunctionStrand>([&] {
     for (size_t i = 0; i < 2; ++i) {
-      alarms[i].Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tags[i]->id());
+      RingNow(alarms[i], *loop.queue(), *tags[i]);
     }
     begun.count_down();
   }));
@@ -144,13 +126,12 @@ TEST(GrpcLoopTest, StopWaitsForWhatUsesTheQueue) {
   GrpcLoop& loop = *loops.Of(0);
   loop.AddUser();
   std::atomic<bool> over = false;
-  CountingTag tag([&] {
+  FunctionTag tag([&] {
     over.store(true);
     loop.RemoveUser();
   });
   grpc::Alarm alarm;
-  const NamedThread later(
-      "later", [&] { alarm.Set(loop.queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tag.id()); });
+  const NamedThread later("later", [&] { RingNow(alarm, *loop.queue(), tag); });
   loops.Stop();
   EXPECT_TRUE(over.load());
 }

@@ -3,25 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/io_context.hpp>
-#include <functional>
 #include <latch>
 #include <memory>
 #include <thread>
 
 #include "common/named_thread.h"
 #include "router/engine/strand_pool.h"
+#include "tests/router/engine/function_strand.h"
 
 namespace lockstep::router {
 namespace {
 
-class FunctionStrand final : public Strand {
- public:
-  explicit FunctionStrand(std::function<void()> run) : run_(std::move(run)) {}
-  void RunStrand() override { run_(); }
-
- private:
-  const std::function<void()> run_;
-};
+using ::lockstep::router::testing::FunctionStrand;
 
 class IoStrandsTest : public ::testing::Test {
  protected:
