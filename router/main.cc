@@ -112,7 +112,7 @@ ABSL_FLAG(uint32_t, max_samples, Defaults().server.api.limits.max_samples, "the 
 ABSL_FLAG(uint32_t, max_logprobs, Defaults().server.api.limits.max_logprobs,
           "log-probabilities per token; also bounded by the worker");
 ABSL_FLAG(uint32_t, grpc_threads, Defaults().server.num_grpc_threads,
-          "threads that take gRPC calls and write their messages");
+          "threads that schedule the workers' steps, take gRPC calls and write their messages");
 ABSL_FLAG(uint32_t, http_threads, Defaults().http.num_threads,
           "threads that read HTTP requests and write their answers");
 ABSL_FLAG(uint32_t, encode_threads, Defaults().server.num_encode_threads,
@@ -209,7 +209,8 @@ ReplicaParts MakeReplica(const RouterConfig& config, const GrpcLoops& loops,
                          const WorkerClientConfig& worker) {
   return {.worker = worker.address,
           .link = std::make_unique<GrpcStepLink>(worker, loops.Of(worker.index)),
-          .policy = MakePriorityPolicy(config.priority_ageing)};
+          .policy = MakePriorityPolicy(config.priority_ageing),
+          .runner = loops.Of(worker.index)};
 }
 
 std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config, const GrpcLoops& loops) {

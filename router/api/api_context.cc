@@ -43,11 +43,11 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       id_prefix_(fmt::format("request-{:08x}-", seeds_() >> 32)) {}
 
 ModelFacts ApiContext::Facts() const {
-  const worker::v1::DescribeResponse worker = engine.replica_status().description;
+  const std::shared_ptr<const worker::v1::DescribeResponse> worker = engine.largest_worker();
   uint32_t context_tokens = model.config.max_context_tokens;
   // Before the first worker came, its limits are not known.
-  if (worker.incarnation() != 0) {
-    const WorkerLimits limits = LimitsOf(worker);
+  if (worker->incarnation() != 0) {
+    const WorkerLimits limits = LimitsOf(*worker);
     // A sequence that does not fit the KV cache alone could never end.
     const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
     context_tokens = static_cast<uint32_t>(
@@ -63,11 +63,11 @@ ModelFacts ApiContext::Facts() const {
 
 RequestLimits ApiContext::Limits() const {
   RequestLimits limits = config.limits;
-  const ReplicaStatus status = engine.replica_status();
+  const std::shared_ptr<const worker::v1::DescribeResponse> worker = engine.largest_worker();
   // Before the first worker came, nobody knows what it will offer; requests are refused then
   // anyway.
-  if (status.description.incarnation() != 0) {
-    limits.max_logprobs = std::min(limits.max_logprobs, status.description.max_logprobs());
+  if (worker->incarnation() != 0) {
+    limits.max_logprobs = std::min(limits.max_logprobs, worker->max_logprobs());
   }
   return limits;
 }

@@ -152,7 +152,7 @@ void GenerateCall::WriteMessages() {
   // The id is free again before the client can know that the call is over.
   if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
   write_began_unix_ns_.store(absl::ToUnixNanos(context_.clock.Now()));
-  if (!messages_.empty() || !ended_well()) return StartWrite(current_);
+  if (!messages_.empty() || !ended_well()) return StartWrite(current_, !messages_.empty());
   finished_ = true;
   StartLastWrite(current_);
 }

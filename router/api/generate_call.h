@@ -59,8 +59,9 @@ class GenerateCall : public Strand,
  private:
   // --- to the transport; none of them may block ---
   // The messages are left alone until OnWriteDone, which may come before this returns; one write at
-  // a time.
-  virtual void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
+  // a time. With `more_follow` they may stay here until the next ones come.
+  virtual void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages,
+                          bool more_follow) = 0;
   // StartWrite and End(OK) in one, without OnWriteDone.
   virtual void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
   // Nothing follows; no write is in progress.

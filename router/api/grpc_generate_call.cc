@@ -56,8 +56,12 @@ void GenerateStream::OnAccepted(bool ok) {
   if (call_->Admit()) call_->Start();
 }
 
-void GenerateStream::Write(const v1::GenerateResponse& message) {
-  writer_.Write(message, written_tag_.id());
+void GenerateStream::Write(const v1::GenerateResponse& message, bool more_follow) {
+  grpc::WriteOptions options;
+  // The first one must go: its write would not end before the headers are out.
+  if (more_follow && written_) options.set_buffer_hint();
+  written_ = true;
+  writer_.Write(message, options, written_tag_.id());
 }
 
 void GenerateStream::WriteLast(const v1::GenerateResponse& message) {
@@ -94,8 +98,9 @@ void GrpcGenerateCall::OnStreamOver() {
   stream_over_ = true;
 }
 
-void GrpcGenerateCall::StartWrite(std::span<const v1::GenerateResponse> messages) {
-  stream_.Write(messages.front());
+void GrpcGenerateCall::StartWrite(std::span<const v1::GenerateResponse> messages,
+                                  bool more_follow) {
+  stream_.Write(messages.front(), more_follow);
 }
 
 void GrpcGenerateCall::StartLastWrite(std::span<const v1::GenerateResponse> messages) {

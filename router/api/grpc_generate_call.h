@@ -32,7 +32,7 @@ class GenerateStream {
 
   // One at a time, the message unchanged until OnWriteDone of the call. Finish once, or WriteLast,
   // and nothing behind it.
-  void Write(const lockstep::v1::GenerateResponse& message);
+  void Write(const lockstep::v1::GenerateResponse& message, bool more_follow);
   void WriteLast(const lockstep::v1::GenerateResponse& message);
   void Finish(const absl::Status& status);
   void TryCancel() { server_context_.TryCancel(); }  // until it is over
@@ -58,6 +58,7 @@ class GenerateStream {
   MethodTag<GenerateStream> finished_tag_{this, &GenerateStream::OnFinished};
   MethodTag<GenerateStream> done_tag_{this, &GenerateStream::OnDone};
 
+  bool written_ = false;  // at least once; the call's strand only
   // The loop's thread only.
   std::shared_ptr<GrpcGenerateCall> call_;  // null until the caller is known
   bool finished_ = false;
@@ -74,7 +75,8 @@ class GrpcGenerateCall final : public GenerateCall {
   void OnStreamOver();
 
  private:
-  void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages) override;
+  void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages,
+                  bool more_follow) override;
   void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) override;
   void End(const absl::Status& status) override;
   void CutOff() override;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "common/ids.h"
 
@@ -21,23 +22,21 @@ uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 // and prefixes that it forgot. Never more than it held then and holds now.
 class PrefixChanges {
  public:
-  void Learn(uint64_t prefix) { Change(prefix, true); }
-  void Forget(uint64_t prefix) { Change(prefix, false); }
+  void Learn(uint64_t prefix) { Note(prefix, true); }
+  void Forget(uint64_t prefix) { Note(prefix, false); }
 
   bool empty() const { return changes_.empty(); }
   size_t size() const { return changes_.size(); }
 
-  // Takes up to `max_count` changes out, in no particular order: calls `tell(prefix, learned)`.
-  template <typename Tell>
-  void Take(size_t max_count, Tell tell) {
-    for (auto it = changes_.begin(); it != changes_.end() && max_count > 0; --max_count) {
-      tell(it->first, it->second);
-      changes_.erase(it++);
-    }
-  }
+  struct Change {
+    uint64_t prefix = 0;
+    bool learned = false;  // else forgotten
+  };
+  // Takes up to `max_count` changes out, in no particular order.
+  std::vector<Change> Take(size_t max_count);
 
  private:
-  void Change(uint64_t prefix, bool learned) {
+  void Note(uint64_t prefix, bool learned) {
     const auto [entry, added] = changes_.try_emplace(prefix, learned);
     // The opposite of what is still untold: nothing changed.
     if (!added && entry->second != learned) changes_.erase(entry);

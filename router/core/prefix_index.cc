@@ -81,8 +81,12 @@ std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const Prefi
     }
   }
   const Key key = MakeKey(under_root ? root->second.serial : parent.serial, tokens);
-  if (const BlockId existing = Find(key); existing != kNone) {
-    return PrefixNode{existing, nodes_[existing].serial};
+  uint32_t& num_siblings =
+      under_root ? root->second.num_children : nodes_[parent.block].num_children;
+  table_.prefetch(key);
+  if (num_siblings > 0) {
+    const BlockId existing = Find(key);
+    if (existing != kNone) return PrefixNode{existing, nodes_[existing].serial};
   }
 
   Node& node = nodes_[block];
@@ -98,7 +102,7 @@ std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const Prefi
   table_.insert(block);
   if (changes_ != nullptr) changes_->Learn(node.prefix);
   ++num_nodes_;
-  ++(under_root ? root->second.num_children : nodes_[parent.block].num_children);
+  ++num_siblings;
   AddUser(block);
   return PrefixNode{block, node.serial};
 }
@@ -148,6 +152,10 @@ BlockId PrefixIndex::EvictOldest() {
   const BlockId block = idle_head_;
   Node& node = nodes_[block];
   LOCKSTEP_CHECK(node.num_children == 0, "the oldest idle node, block {}, has children", block);
+  // No cache holds all of this: what is needed next, another eviction and the block's new tokens,
+  // is asked for early.
+  if (node.idle_next != kNone) __builtin_prefetch(&nodes_[node.idle_next]);
+  __builtin_prefetch(&tokens_[size_t{block} * block_size_tokens_], /*rw=*/1);
   table_.erase(block);
   if (changes_ != nullptr) changes_->Forget(node.prefix);
   UnlinkIdle(block);

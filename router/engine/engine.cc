@@ -14,6 +14,8 @@ namespace lockstep::router {
 
 namespace {
 
+constexpr absl::Duration kLargestWorkerRefresh = absl::Seconds(1);
+
 bool IsAttached(WorkerState state) {
   return state == WorkerState::kReady || state == WorkerState::kDraining;
 }
@@ -82,13 +84,17 @@ void Engine::Stop() {
 // --- who is there ---
 
 void Engine::AddReplica(uint32_t seat, ReplicaParts parts) {
+  const auto on_worker_change = [this] {
+    worker_changed_.store(true);
+    on_readiness_change_();
+  };
   auto loop = std::make_unique<ReplicaLoop>(
       config_.replica, std::move(parts),
       ReplicaLoop::Surroundings{.clock = &clock_,
                                 .metrics = &metrics_,
                                 .fleet = &fleet_,
                                 .index = seat,
-                                .on_worker_change = on_readiness_change_});
+                                .on_worker_change = on_worker_change});
   MutexLock lock(replicas_mutex_);
   replicas_[seat] = std::move(loop);
 }
@@ -222,6 +228,19 @@ std::vector<ReplicaStatus> Engine::replica_statuses() const {
   std::vector<ReplicaStatus> all;
   for (const auto& [seat, replica] : replicas_) all.push_back(replica->status());
   return all;
+}
+
+std::shared_ptr<const worker::v1::DescribeResponse> Engine::largest_worker() const {
+  const absl::Time now = clock_.Now();
+  MutexLock lock(largest_mutex_);
+  // A change that comes while this looks is looked for again.
+  if (worker_changed_.exchange(false) || now < largest_at_ ||
+      now - largest_at_ >= kLargestWorkerRefresh) {
+    largest_at_ = now;
+    largest_ = std::make_shared<const worker::v1::DescribeResponse>(
+        std::move(replica_status().description));
+  }
+  return largest_;
 }
 
 ReplicaStatus Engine::replica_status() const {

@@ -55,7 +55,7 @@ class Engine {
   // the request's place: hold it until the client has everything.
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens);
   RequestKey NextKey() { return next_key_.fetch_add(1); }
-  // `on_ready` is called on the loop's thread when the outbox has news.
+  // `on_ready` is called by the replica's loop when the outbox has news.
   std::shared_ptr<Outbox> MakeOutbox(std::function<void()> on_ready) const;
   // Everything that follows, also a refusal, comes through the outbox.
   void Submit(Submission submission);
@@ -82,6 +82,8 @@ class Engine {
   // one with the longest context of those that have a worker or may soon have one again, and the
   // sums of the counts.
   ReplicaStatus replica_status() const;
+  // The description in it, perhaps a second old if nothing came or went since.
+  std::shared_ptr<const worker::v1::DescribeResponse> largest_worker() const;
   Admission::Counts admission_counts() const { return admission_->counts(); }
 
  private:
@@ -100,6 +102,11 @@ class Engine {
   std::atomic<RequestKey> next_key_ = 1;
   std::atomic<bool> draining_ = false;
   Fleet fleet_;
+  mutable std::atomic<bool> worker_changed_ = false;
+  mutable Mutex largest_mutex_;
+  mutable std::shared_ptr<const worker::v1::DescribeResponse> largest_
+      ABSL_GUARDED_BY(largest_mutex_);
+  mutable absl::Time largest_at_ ABSL_GUARDED_BY(largest_mutex_) = absl::InfinitePast();
   mutable Mutex replicas_mutex_;
   // By seat. Loops start and end without the lock: they call back.
   std::map<uint32_t, std::unique_ptr<ReplicaLoop>> replicas_ ABSL_GUARDED_BY(replicas_mutex_);

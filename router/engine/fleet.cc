@@ -27,7 +27,7 @@ std::optional<uint32_t> Fleet::TakeSeat() {
   for (uint32_t i = 0; i < seats_.size(); ++i) {
     Seat& seat = *seats_[i];
     if (seat.occupancy.load() != Occupancy::kVacant) continue;
-    seat.inbox.Clear();
+    seat.inbox.Take();  // what the last replica here left unread
     seat.openness.store(Openness::kClosed);
     seat.closed_order.store(0);
     seat.num_underway.store(0);

@@ -1,20 +1,27 @@
 #include "router/engine/inbox.h"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace lockstep::router {
 
 template <typename Add>
 void Inbox::Post(Add add) {
+  std::shared_ptr<const std::function<void()>> on_post;
   {
     MutexLock lock(mutex_);
     add(batch_);
-    awake_ = true;
+    if (on_post_ != nullptr && !std::exchange(told_, true)) on_post = on_post_;
   }
-  posted_.NotifyOne();
-  if (on_post_ != nullptr) on_post_();
+  if (on_post != nullptr) (*on_post)();
+}
+
+void Inbox::SetOnPost(std::function<void()> on_post) {
+  std::shared_ptr<const std::function<void()>> shared;
+  if (on_post != nullptr) {
+    shared = std::make_shared<const std::function<void()>>(std::move(on_post));
+  }
+  MutexLock lock(mutex_);
+  on_post_ = std::move(shared);
 }
 
 void Inbox::HandOver(Handover handover) {
@@ -49,24 +56,10 @@ void Inbox::Wake() {
   Post([](InboxBatch&) {});
 }
 
-InboxBatch Inbox::Wait(absl::Duration timeout) {
-  // A wait of a day is as good as any longer one and cannot overflow the system's clock.
-  const auto deadline = std::chrono::steady_clock::now() +
-                        absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24)));
+InboxBatch Inbox::Take() {
   MutexLock lock(mutex_);
-  while (!awake_) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) break;
-    posted_.WaitFor(mutex_, left);
-  }
-  awake_ = false;
+  told_ = false;
   return std::exchange(batch_, {});
-}
-
-void Inbox::Clear() {
-  MutexLock lock(mutex_);
-  awake_ = false;
-  batch_ = {};
 }
 
 }  // namespace lockstep::router

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <absl/status/status.h>
-#include <absl/time/time.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -44,9 +44,10 @@ struct InboxBatch {
 // ups and downs of one lease.
 class Inbox final : public LinkEventSink {
  public:
-  // For a loop that does not Wait: `on_post` is called after every post, by whoever posts, and must
-  // not block. Set before anything is posted.
-  void set_on_post(std::function<void()> on_post) { on_post_ = std::move(on_post); }
+  // `on_post` is called by whoever posts when there is something to take again, or called for; it
+  // must not block. Null: nobody is told. A post that is under way may call the one before it still
+  // after this has returned.
+  void SetOnPost(std::function<void()> on_post);
 
   void HandOver(Handover handover);
   void Submit(Submission submission);
@@ -55,23 +56,20 @@ class Inbox final : public LinkEventSink {
   void CancelAll();
   void Retire();
   void OnLinkEvent(LinkEvent event) override;
-  // Ends the current or the next Wait, with whatever there is.
+  // There is something to do though nothing came.
   void Wake();
 
-  // Everything that came; waits for something, a Wake, or for `timeout`.
-  InboxBatch Wait(absl::Duration timeout);
-  // Forgets what a loop that has ended left unread.
-  void Clear();
+  // Everything that came, perhaps nothing.
+  InboxBatch Take();
 
  private:
   template <typename Add>
   void Post(Add add);
 
-  std::function<void()> on_post_;  // null: none
   Mutex mutex_;
-  CondVar posted_;
+  std::shared_ptr<const std::function<void()>> on_post_ ABSL_GUARDED_BY(mutex_);
   InboxBatch batch_ ABSL_GUARDED_BY(mutex_);
-  bool awake_ ABSL_GUARDED_BY(mutex_) = false;
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // that there is something, since the last Take
 };
 
 }  // namespace lockstep::router

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <iterator>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -61,7 +63,11 @@ Delivery LiveRequests::Release(RequestKey key) {
   LOCKSTEP_CHECK(found != live_.end(), "request {} is not here", key);
   Delivery delivery = std::move(found->second);
   live_.erase(found);
-  if (std::erase(touched_, delivery.submission.outbox) > 0) delivery.submission.outbox->Notify();
+  size_t num_news = 0;
+  for (auto* const outboxes : {&touched_, &admitted_, &admitted_before_}) {
+    num_news += std::erase(*outboxes, delivery.submission.outbox);
+  }
+  if (num_news > 0) delivery.submission.outbox->Notify();
   return delivery;
 }
 
@@ -96,6 +102,12 @@ void LiveRequests::NotifyReaders() {
   touched_.clear();
 }
 
+void LiveRequests::OnResult() {
+  touched_.insert(touched_.end(), std::make_move_iterator(admitted_before_.begin()),
+                  std::make_move_iterator(admitted_before_.end()));
+  admitted_before_ = std::exchange(admitted_, {});
+}
+
 void LiveRequests::Deliver(std::vector<SchedulerEvent> events, absl::Time now,
                            std::vector<RequestKey>& to_cancel) {
   to_cancel_ = &to_cancel;
@@ -105,7 +117,8 @@ void LiveRequests::Deliver(std::vector<SchedulerEvent> events, absl::Time now,
           // Sequences of a request that has ended may still have something to say.
           const auto found = live_.find(alternative.request);
           if (found == live_.end()) return;
-          touched_.push_back(found->second.submission.outbox);
+          const bool is_admission = std::is_same_v<decltype(alternative), AdmittedEvent&>;
+          (is_admission ? admitted_ : touched_).push_back(found->second.submission.outbox);
           DeliverTo(found->second, std::move(alternative), now);
         },
         event);

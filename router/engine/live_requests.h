@@ -38,8 +38,12 @@ class LiveRequests {
   // Requests whose remaining sequences the scheduler must cancel go to `to_cancel`.
   void Deliver(std::vector<SchedulerEvent> events, absl::Time now,
                std::vector<RequestKey>& to_cancel);
-  // Wakes the readers of everything delivered since the last call.
+  // Wakes the readers of everything delivered since the last call. That its request was admitted a
+  // reader is told with what comes next for it, or after two calls of OnResult: two steps are on
+  // the way at a time, so its first one is over by then, and a first token that came of it needs no
+  // message before it.
   void NotifyReaders();
+  void OnResult();
 
   // The requests that ended, refused ones included, since the last call.
   std::vector<RequestKey> TakeEnded() { return std::exchange(ended_, {}); }
@@ -61,7 +65,11 @@ class LiveRequests {
 
   RouterMetrics& metrics_;
   absl::flat_hash_map<RequestKey, Delivery> live_;
-  std::vector<std::shared_ptr<Outbox>> touched_;  // have news that their readers were not told of
+  // Have news that their readers were not told of.
+  std::vector<std::shared_ptr<Outbox>> touched_;
+  // No other news, as far as is known: since the last result, and since the one before.
+  std::vector<std::shared_ptr<Outbox>> admitted_;
+  std::vector<std::shared_ptr<Outbox>> admitted_before_;
   std::vector<RequestKey> ended_;
   std::vector<RequestKey>* to_cancel_ = nullptr;  // during Deliver
 };

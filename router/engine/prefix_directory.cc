@@ -20,10 +20,10 @@ bool PrefixDirectory::TryTell(uint32_t replica, PrefixChanges& changes) {
   LOCKSTEP_CHECK(replica < max_replicas_, "replica {} of {}", replica, max_replicas_);
   if (changes.empty()) return true;
   if (!mutex_.try_lock()) return false;
-  // `changes.Take` calls back under the lock, which the analysis of locks does not see.
-  const auto tell = [this, replica](uint64_t prefix, bool learned)
-                        ABSL_NO_THREAD_SAFETY_ANALYSIS { Tell(replica, prefix, learned); };
-  changes.Take(kMaxChangesAtOnce, tell);
+  const std::vector<PrefixChanges::Change> taken = changes.Take(kMaxChangesAtOnce);
+  // The table is larger than any cache: all its lines are asked for before the first is needed.
+  for (const PrefixChanges::Change& change : taken) holders_.prefetch(change.prefix);
+  for (const PrefixChanges::Change& change : taken) Tell(replica, change.prefix, change.learned);
   mutex_.unlock();
   return changes.empty();
 }

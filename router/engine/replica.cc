@@ -15,7 +15,9 @@
 namespace lockstep::router {
 namespace {
 
-constexpr absl::Duration kIntegrityCheckInterval = absl::Seconds(10);
+// Looking at every block takes milliseconds: not while somebody may be about to come, and rarely.
+constexpr absl::Duration kIdleBeforeIntegrityCheck = absl::Milliseconds(100);
+constexpr absl::Duration kIntegrityCheckInterval = absl::Minutes(1);
 
 }  // namespace
 
@@ -78,7 +80,7 @@ void Replica::Process(InboxBatch batch) {
 
 absl::Time Replica::NextWakeup() const {
   return std::min({scheduler_.NextDeadline(), scheduler_.NextStepAt(), WorkerDeadline(),
-                   FailoverDeadline(), tell_fleet_at_, retry_at_});
+                   FailoverDeadline(), tell_fleet_at_, retry_at_, check_integrity_at_});
 }
 
 // --- requests ---
@@ -173,6 +175,7 @@ void Replica::TellCircuit(WorkerState state) {
 }
 
 void Replica::SetWorker(WorkerState state, std::string text, absl::Time lost_at) {
+  ++num_worker_changes_;
   worker_series_.SetState(state);
   TellCircuit(state);
   MutexLock lock(mutex_);
@@ -198,12 +201,22 @@ void Replica::PublishStats() {
 
 void Replica::CheckIntegrityWhenIdle(absl::Time now) {
   const bool idle = scheduler_.Idle();
-  if (idle && !was_idle_ && now - integrity_checked_at_ >= kIntegrityCheckInterval) {
+  if (!idle) {
+    check_integrity_at_ = absl::InfiniteFuture();
+  } else if (!was_idle_) {
+    check_integrity_at_ =
+        std::max(now + kIdleBeforeIntegrityCheck, integrity_checked_at_ + kIntegrityCheckInterval);
+  } else if (now >= check_integrity_at_) {
+    check_integrity_at_ = absl::InfiniteFuture();
     integrity_checked_at_ = now;
-    const absl::Status status = scheduler_.CheckIntegrity();
-    LOCKSTEP_CHECK(status.ok(), "the scheduler's books don't add up: {}", Message(status));
+    CheckIntegrity();
   }
   was_idle_ = idle;
+}
+
+void Replica::CheckIntegrity() const {
+  const absl::Status status = scheduler_.CheckIntegrity();
+  LOCKSTEP_CHECK(status.ok(), "the scheduler's books don't add up: {}", Message(status));
 }
 
 }  // namespace lockstep::router

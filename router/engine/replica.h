@@ -65,10 +65,14 @@ class Replica {
   void Process(InboxBatch batch);
   // When Process has something to do even if nothing comes in.
   absl::Time NextWakeup() const;
+  // Ends the process if the books don't add up. Process does so now and then, when it is idle.
+  void CheckIntegrity() const;
 
   ReplicaStatus status() const;
   WorkerState worker_state() const;
   bool gone() const;
+  // How often a worker came, went or changed its mind; of Process's thread.
+  uint64_t num_worker_changes() const { return num_worker_changes_; }
   // OK when a new request has a worker or may soon have one again (one that drains is about to be
   // replaced); else UNAVAILABLE saying why.
   absl::Status CheckWorker() const;
@@ -157,10 +161,12 @@ class Replica {
   absl::Time last_result_at_ = absl::InfinitePast();
   absl::Time lost_at_ = absl::InfinitePast();
   absl::Status lost_reason_;
+  uint64_t num_worker_changes_ = 0;
   bool was_idle_ = true;
   absl::Time tell_fleet_at_ = absl::InfiniteFuture();  // there are prefixes left to tell
   absl::Time retry_at_ = absl::InfiniteFuture();       // there are requests left to move
   absl::Time integrity_checked_at_ = absl::InfinitePast();
+  absl::Time check_integrity_at_ = absl::InfiniteFuture();
 
   mutable Mutex mutex_;
   ReplicaStatus status_ ABSL_GUARDED_BY(mutex_);

@@ -15,6 +15,8 @@ namespace {
 constexpr absl::Duration kTellAgainAfter = absl::Milliseconds(1);
 // Then a request that no replica can take on is refused: their workers change faster than it moves.
 constexpr uint32_t kMaxHops = 4;
+// Other replicas, and calls, come between.
+constexpr size_t kMaxMovesPerTurn = 64;
 
 }  // namespace
 
@@ -78,6 +80,10 @@ void Replica::MoveStranded(absl::Time now) {
   DeliverEvents(now);
   size_t num_moved = 0;
   for (const StrandedRequest& stranded : scheduler_.Stranded()) {
+    if (num_moved == kMaxMovesPerTurn) {
+      retry_at_ = now;
+      break;
+    }
     const std::optional<uint32_t> to = context_.fleet->FindOther(context_.index, QueryOf(stranded));
     if (!to.has_value()) continue;
     if (!context_.fleet->TakeRetry(now)) {

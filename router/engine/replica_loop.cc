@@ -1,15 +1,77 @@
 #include "router/engine/replica_loop.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "common/mutex.h"
+
 namespace lockstep::router {
+
+// The loop as its runner sees it, which may hold it for longer than there is a loop.
+class ReplicaLoop::Turns final : public Strand, public std::enable_shared_from_this<Turns> {
+ public:
+  explicit Turns(ReplicaLoop& loop) : loop_(loop) {}
+
+  // Before what is written to clients: it is workers that wait.
+  bool urgent() const override { return true; }
+
+  void RunStrand() override {
+    // Read before the turn, so that what was posted before the end is seen.
+    const State state = Read();
+    if (state == State::kEnded) return;
+    const bool ending = state == State::kEnding;
+    loop_.TakeTurn();
+    loop_.runner_->ScheduleAt(shared_from_this(), ending ? Time::max() : NextTurn());
+    if (!ending) return;
+    loop_.replica_.CheckIntegrity();
+    End();
+  }
+
+  // Returns after the last turn.
+  void TakeLastTurn() {
+    {
+      MutexLock lock(mutex_);
+      state_ = State::kEnding;
+    }
+    loop_.runner_->Schedule(shared_from_this());
+    MutexLock lock(mutex_);
+    while (state_ != State::kEnded) ended_.Wait(mutex_);
+  }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  enum class State { kGoing, kEnding, kEnded };
+
+  State Read() {
+    MutexLock lock(mutex_);
+    return state_;
+  }
+
+  void End() {
+    MutexLock lock(mutex_);
+    state_ = State::kEnded;
+    ended_.NotifyAll();
+  }
+
+  Time NextTurn() const {
+    const absl::Duration left = loop_.replica_.NextWakeup() - loop_.surroundings_.clock->Now();
+    // A day is as good as any longer time and cannot overflow the system's clock.
+    return std::chrono::steady_clock::now() +
+           absl::ToChronoNanoseconds(std::clamp(left, absl::ZeroDuration(), absl::Hours(24)));
+  }
+
+  ReplicaLoop& loop_;  // until the end
+  Mutex mutex_;
+  CondVar ended_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kGoing;
+};
 
 ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings surroundings)
     : surroundings_(std::move(surroundings)),
       worker_(std::move(parts.worker)),
       link_(std::move(parts.link)),
+      runner_(std::move(parts.runner)),
       inbox_(surroundings_.fleet->inbox(surroundings_.index)),
       replica_(std::move(config), std::move(parts.policy),
                {.clock = surroundings_.clock,
@@ -18,32 +80,24 @@ ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings 
                 .worker = worker_,
                 .fleet = surroundings_.fleet,
                 .index = surroundings_.index}),
-      thread_(fmt::format("replica-{}", surroundings_.index),
-              [this](std::stop_token stop) { Run(std::move(stop)); }) {
+      turns_(std::make_shared<Turns>(*this)) {
+  inbox_.SetOnPost([runner = runner_, turns = turns_] { runner->Schedule(turns); });
+  runner_->Schedule(turns_);  // for what came before
   link_->Start(&inbox_);
 }
 
 ReplicaLoop::~ReplicaLoop() {
   link_->Stop();
   inbox_.CancelAll();
-  thread_.request_stop();
-  inbox_.Wake();
-  thread_.join();
+  inbox_.SetOnPost(nullptr);
+  turns_->TakeLastTurn();
 }
 
-void ReplicaLoop::Run(std::stop_token stop) {
-  WorkerState last_state = WorkerState::kConnecting;
-  bool stopping = false;
-  while (!stopping) {
-    InboxBatch batch = inbox_.Wait(replica_.NextWakeup() - surroundings_.clock->Now());
-    // Read before the last batch is processed, so that what was posted before the stop is seen.
-    stopping = stop.stop_requested();
-    replica_.Process(std::move(batch));
-    const WorkerState state = replica_.worker_state();
-    if (state != last_state) {
-      last_state = state;
-      surroundings_.on_worker_change();
-    }
+void ReplicaLoop::TakeTurn() {
+  replica_.Process(inbox_.Take());
+  const uint64_t num_changes = replica_.num_worker_changes();
+  if (std::exchange(num_worker_changes_, num_changes) != num_changes) {
+    surroundings_.on_worker_change();
   }
 }
 

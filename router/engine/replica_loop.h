@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "common/named_thread.h"
 #include "router/engine/fleet.h"
 #include "router/engine/replica.h"
+#include "router/engine/strand.h"
 
 namespace lockstep::router {
 
@@ -15,15 +15,15 @@ struct ReplicaParts {
   std::string worker;  // its address
   std::unique_ptr<StepLink> link;
   std::unique_ptr<SchedulingPolicy> policy;
+  std::shared_ptr<TimedStrandRunner> runner;  // best where the link's results come
 };
 
-// The thread of one replica ("replica-0" is the first): waits for its inbox or the next deadline,
-// and lets the Replica process what came. Owns link, replica and thread, and nothing else runs on
-// the thread.
+// The loop of one replica, a strand: when something came to the inbox, or at the next deadline, it
+// lets the Replica process what there is. Owns link and replica.
 class ReplicaLoop {
  public:
   // What the loop works with; all of it must outlive the object. `on_worker_change` is called on
-  // the thread after a worker came or went; it must not block.
+  // the loop after a worker came or went; it must not block.
   struct Surroundings {
     const Clock* clock;
     RouterMetrics* metrics;
@@ -31,9 +31,10 @@ class ReplicaLoop {
     uint32_t index;
     std::function<void()> on_worker_change;
   };
-  // Starts link and thread.
+  // Starts the link.
   ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings surroundings);
-  // Ends the lease and joins the thread. Requests that are still live end with UNAVAILABLE.
+  // Ends the lease, and returns once the loop has ended. Requests that are still live end with
+  // UNAVAILABLE. Not on the runner's threads, which must still run strands.
   ~ReplicaLoop();
 
   ReplicaStatus status() const { return replica_.status(); }
@@ -44,14 +45,18 @@ class ReplicaLoop {
   absl::Status CheckWorker() const { return replica_.CheckWorker(); }
 
  private:
-  void Run(std::stop_token stop);
+  class Turns;
+
+  void TakeTurn();
 
   const Surroundings surroundings_;
   const std::string worker_;
   const std::unique_ptr<StepLink> link_;
+  const std::shared_ptr<TimedStrandRunner> runner_;
   Inbox& inbox_;
   Replica replica_;
-  NamedThread thread_;
+  uint64_t num_worker_changes_ = 0;
+  const std::shared_ptr<Turns> turns_;
 };
 
 }  // namespace lockstep::router

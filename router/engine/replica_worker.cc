@@ -97,6 +97,7 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
   StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   last_result_at_ = now;
+  live_.OnResult();
   const absl::Time start = context_.clock->Now();
   absl::StatusOr<StepOutcome> outcome = DecodeResult(result, step.plan);
   if (!outcome.ok()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -14,6 +15,8 @@ class Strand {
   virtual ~Strand() = default;
   // Does what there is to do and returns; must not wait.
   virtual void RunStrand() = 0;
+  // Goes before those that are not, where a runner tells them apart. Never changes.
+  virtual bool urgent() const { return false; }
 
  private:
   friend class StrandRunner;
@@ -40,6 +43,15 @@ class StrandRunner {
     runner.Push(std::move(strand));
   }
   static void Run(std::shared_ptr<Strand> strand);
+};
+
+// One that can also wait for a time.
+class TimedStrandRunner : public StrandRunner {
+ public:
+  // By the strand that is running here: it is scheduled at `at`, instead of when it said last; max:
+  // at no time. Up to a few milliseconds late.
+  virtual void ScheduleAt(std::shared_ptr<Strand> strand,
+                          std::chrono::steady_clock::time_point at) = 0;
 };
 
 }  // namespace lockstep::router

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "common/mutex.h"
 #include "common/named_thread.h"
 #include "router/engine/strand_queue.h"
+#include "router/engine/strand_timers.h"
 
 namespace lockstep::router {
 
@@ -20,7 +22,7 @@ namespace lockstep::router {
 // to workers: it polls their sockets, runs their strands and learns that their writes are over. So
 // a step whose tokens go to hundreds of streams wakes it once, and no write wakes anybody; why no
 // other thread of the process polls sockets of gRPC is told in docs/decisions/0004.
-class GrpcLoop final : public StrandRunner {
+class GrpcLoop final : public TimedStrandRunner {
  public:
   // "grpc-<index>" is the thread's name; it runs from now on.
   GrpcLoop(grpc::ServerBuilder& builder, uint32_t index);
@@ -31,6 +33,9 @@ class GrpcLoop final : public StrandRunner {
   // Strands that are scheduled later are dropped.
   void Stop();
 
+  void ScheduleAt(std::shared_ptr<Strand> strand,
+                  std::chrono::steady_clock::time_point at) override;
+
   grpc::ServerCompletionQueue* queue() { return queue_.get(); }
   // Something of which the queue has tags, or will have. Add from any thread, remove on the loop's.
   void AddUser() { ++num_users_; }
@@ -40,13 +45,16 @@ class GrpcLoop final : public StrandRunner {
   void Push(std::shared_ptr<Strand> strand) override;
   void Run();
   bool NextEvent(void** id, bool* ok);
+  grpc::CompletionQueue::NextStatus WaitForEvent(void** id, bool* ok);
+  bool RunsNext();
   void RunStrands();
+  void ScheduleDue();
   void OnStrands(bool ok);
   void OnStop(bool ok);
   bool Close();
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  grpc::Alarm strands_alarm_;  // set only when the queue of strands asks for a taker
+  grpc::Alarm strands_alarm_;  // set only when another thread has the queue ask for a taker
   grpc::Alarm stop_alarm_;
   MethodTag<GrpcLoop> strands_tag_{this, &GrpcLoop::OnStrands};
   MethodTag<GrpcLoop> stop_tag_{this, &GrpcLoop::OnStop};
@@ -55,7 +63,9 @@ class GrpcLoop final : public StrandRunner {
   // The thread's alone.
   bool stopping_ = false;
   bool has_strands_ = false;
-  size_t num_events_in_a_row_ = 0;  // while it has
+  size_t num_events_in_a_row_ = 0;  // since some strands ran
+  size_t num_runs_in_a_row_ = 0;    // of some strands, since the sockets were looked at
+  StrandTimers timers_;
 
   Mutex mutex_;
   StrandQueue strands_ ABSL_GUARDED_BY(mutex_){1};

@@ -26,7 +26,7 @@ class HttpGenerateCall final : public GenerateCall {
         prompt_(prompt) {}
 
  private:
-  void StartWrite(std::span<const v1::GenerateResponse> messages) override {
+  void StartWrite(std::span<const v1::GenerateResponse> messages, bool /*more_follow*/) override {
     using Delivery = GenerateExchange::Delivery;
     const Delivery delivery = Deliver(messages);
     if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "bench/router/cost/sse_load.h"
 #include "bench/router/instant/pacing.h"
 #include "bench/serving/quantile.h"
+#include "common/model_config.h"
 #include "common/status.h"
 
 namespace lockstep::bench {
@@ -28,7 +30,7 @@ constexpr uint32_t kStreamPromptTokens = 16;
 
 // The router and its worker, and how to add a stream to them.
 struct Setup {
-  std::unique_ptr<InstantWorker> worker;
+  testing::ChildProcess worker;
   std::unique_ptr<RouterProcess> router;
   std::unique_ptr<GrpcLoad> grpc;
   std::unique_ptr<SseLoad> sse;
@@ -52,17 +54,24 @@ struct Setup {
 
 enum class Api { kGrpc, kSse };
 
-absl::StatusOr<Setup> MakeSetup(const CostOptions& options, Api api, uint32_t max_running) {
-  Setup setup;
-  LOCKSTEP_ASSIGN_OR_RETURN(setup.worker, InstantWorker::Start(options.model, max_running));
+// Three processes, as anywhere: gRPC's threads of one poll each other's sockets.
+absl::StatusOr<Setup> MakeSetup(const CostOptions& options, Api api, uint32_t max_running,
+                                absl::Duration step_time) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      testing::ChildProcess worker,
+      testing::ChildProcess::Start({options.worker_program, "--model=" + options.model,
+                                    fmt::format("--max_slots={}", max_running),
+                                    "--step_time=" + absl::FormatDuration(step_time)}));
+  Setup setup = {.worker = std::move(worker), .router = {}, .grpc = {}, .sse = {}};
   std::vector<std::string> flags = {
       fmt::format("--max_running_sequences={}", max_running),
       fmt::format("--max_concurrent_streams={}", std::max(1024u, 2 * max_running))};
   flags.insert(flags.end(), options.router_flags.begin(), options.router_flags.end());
-  LOCKSTEP_ASSIGN_OR_RETURN(setup.router, RouterProcess::Start({.program = options.router_program,
-                                                                .model = options.model,
-                                                                .worker = setup.worker->address(),
-                                                                .more_flags = flags}));
+  LOCKSTEP_ASSIGN_OR_RETURN(setup.router,
+                            RouterProcess::Start({.program = options.router_program,
+                                                  .model = options.model,
+                                                  .worker = setup.worker.grpc_address(),
+                                                  .more_flags = flags}));
   LOCKSTEP_RETURN_IF_ERROR(setup.router->WaitUntilReady());
   if (api == Api::kGrpc) {
     setup.grpc = std::make_unique<GrpcLoad>(setup.router->grpc_address(), options.num_connections);
@@ -127,10 +136,11 @@ absl::Status CheckTokens(const Setup& setup, uint64_t expected) {
   return absl::OkStatus();
 }
 
-absl::Status OpenAll(const Setup& setup, uint32_t num_streams, uint32_t num_output_tokens) {
+absl::Status OpenAll(const Setup& setup, const ModelConfig& model, uint32_t num_streams,
+                     uint32_t num_output_tokens) {
   const StreamShape shape{.num_prompt_tokens = kStreamPromptTokens,
                           .num_output_tokens = num_output_tokens,
-                          .vocab_size = setup.worker->vocab_size()};
+                          .vocab_size = model.vocab_size};
   for (uint32_t i = 0; i < num_streams; ++i) LOCKSTEP_RETURN_IF_ERROR(setup.Open(shape));
   return setup.Await("a first token for every stream",
                      [&](const LoadCounts& now) { return now.num_begun == num_streams; });
@@ -139,17 +149,18 @@ absl::Status OpenAll(const Setup& setup, uint32_t num_streams, uint32_t num_outp
 // --- what a token of a running stream costs ---
 
 absl::Status RunStreams(const CostOptions& options, const std::string& name, Api api) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(options, api, options.num_streams));
-  setup.worker->runner().SetStepTime(
-      absl::ToChronoNanoseconds(absl::Seconds(1.0 / options.steps_per_second)));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig model, LoadModelConfig(options.model));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const Setup setup,
+      MakeSetup(options, api, options.num_streams, absl::Seconds(1.0 / options.steps_per_second)));
   const absl::Duration length = options.window + 4 * kSettling;
   const auto num_tokens =
       static_cast<uint32_t>(absl::ToDoubleSeconds(length) * options.steps_per_second);
-  if (num_tokens + kStreamPromptTokens > setup.worker->max_context_tokens()) {
+  if (num_tokens + kStreamPromptTokens > model.max_context_tokens) {
     return InvalidArgument("seconds: {} tokens a stream do not fit the model's context",
                            num_tokens);
   }
-  LOCKSTEP_RETURN_IF_ERROR(OpenAll(setup, options.num_streams, num_tokens));
+  LOCKSTEP_RETURN_IF_ERROR(OpenAll(setup, model, options.num_streams, num_tokens));
   PaceFor(kSettling);
   LOCKSTEP_ASSIGN_OR_RETURN(const Window window, Measure(setup, [&] { PaceFor(options.window); }));
   if (window.seen.num_ended > 0) return Internal("streams ended while they were measured");
@@ -189,11 +200,12 @@ absl::Status OpenAtRate(const Setup& setup, const StreamShape& shape, double per
 
 absl::Status RunRequests(const CostOptions& options, const std::string& name, bool as_text) {
   constexpr uint32_t kMaxRunning = 1024;
-  LOCKSTEP_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(options, Api::kGrpc, kMaxRunning));
-  setup.worker->runner().SetStepTime(absl::ToChronoNanoseconds(options.request_step_time));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig model, LoadModelConfig(options.model));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Setup setup,
+                            MakeSetup(options, Api::kGrpc, kMaxRunning, options.request_step_time));
   const StreamShape shape{.num_prompt_tokens = options.num_prompt_tokens,
                           .num_output_tokens = 1,
-                          .vocab_size = setup.worker->vocab_size(),
+                          .vocab_size = model.vocab_size,
                           .as_text = as_text};
   uint32_t num_opened = 0;
   LOCKSTEP_RETURN_IF_ERROR(
@@ -233,12 +245,13 @@ absl::Status RunRequests(const CostOptions& options, const std::string& name, bo
 // --- what an open stream holds ---
 
 absl::Status RunIdle(const CostOptions& options, const std::string& name, Api api) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(options, api, options.num_streams));
-  setup.worker->runner().SetStepTime(std::chrono::milliseconds(5));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig model, LoadModelConfig(options.model));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Setup setup,
+                            MakeSetup(options, api, options.num_streams, absl::Milliseconds(5)));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t before, setup.router->ReadResidentBytes());
-  const uint32_t num_tokens = setup.worker->max_context_tokens() - kStreamPromptTokens;
-  LOCKSTEP_RETURN_IF_ERROR(OpenAll(setup, options.num_streams, num_tokens));
-  setup.worker->runner().Hold();
+  const uint32_t num_tokens = model.max_context_tokens - kStreamPromptTokens;
+  LOCKSTEP_RETURN_IF_ERROR(OpenAll(setup, model, options.num_streams, num_tokens));
+  setup.worker.Signal(SIGUSR1);  // no step ends from now on
   PaceFor(kSettling);
   const LoadCounts counts = setup.record().counts();
   if (counts.num_ended > 0) return Internal("streams ended before they were measured");

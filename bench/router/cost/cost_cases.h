@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "bench/router/cost/router_process.h"
-#include "bench/router/instant/instant_worker.h"
 
 namespace lockstep::bench {
 
 struct CostOptions {
   std::string router_program;
+  std::string worker_program;  // lockstep-instant-worker
   std::string model;
   std::vector<std::string> router_flags;
   uint32_t num_streams = 256;

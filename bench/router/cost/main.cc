@@ -1,6 +1,6 @@
 // lockstep-router-cost: what the router itself costs. Starts a worker that answers every step after
-// a fixed time without computing anything, the real lockstep-router as a child, and clients; reads
-// the processor time of the router's process between two moments of a steady load.
+// a fixed time without computing anything and the real lockstep-router as children, and clients;
+// reads the processor time of the router's process between two moments of a steady load.
 //
 //   grpc-stream, sse-stream    streams of one token a step: time per message or event
 //   requests, requests-text    new requests of one token, prompts of token ids or of text: time
@@ -37,12 +37,12 @@ ABSL_FLAG(uint32_t, prompt_tokens, 500, "of new requests; in text as many words"
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   std::string router = absl::GetFlag(FLAGS_router);
-  if (router.empty()) {
-    router = std::filesystem::read_symlink("/proc/self/exe").replace_filename("lockstep-router");
-  }
+  if (router.empty()) router = self.parent_path() / "lockstep-router";
   const lockstep::bench::CostOptions options{
       .router_program = router,
+      .worker_program = self.parent_path() / "lockstep-instant-worker",
       .model = absl::GetFlag(FLAGS_model),
       .router_flags = absl::GetFlag(FLAGS_router_flags),
       .num_streams = absl::GetFlag(FLAGS_streams),

@@ -122,7 +122,7 @@ Simulation::Simulation(const SimulationOptions& options)
 void Simulation::AddReplica(uint32_t index) {
   Side& side = sides_[index];
   router::Inbox& inbox = fleet_.inbox(index);
-  inbox.set_on_post([this, index] {
+  inbox.SetOnPost([this, index] {
     if (!std::exchange(sides_[index].is_posted, true)) posted_.push_back(index);
   });
   side.worker = std::make_unique<SimulatedWorker>(
@@ -189,7 +189,7 @@ void Simulation::ProcessPosted() {
     posted_.pop_front();
     Side& side = sides_[index];
     side.is_posted = false;
-    side.replica->Process(fleet_.inbox(index).Wait(absl::ZeroDuration()));
+    side.replica->Process(fleet_.inbox(index).Take());
     SetTimer(index);
   }
 }

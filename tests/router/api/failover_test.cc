@@ -154,7 +154,8 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
   std::vector<router::ReplicaParts> replicas;
   replicas.push_back({.worker = no_worker.address,
                       .link = std::make_unique<router::GrpcStepLink>(no_worker, loops->Of(0)),
-                      .policy = router::MakeFcfsPolicy()});
+                      .policy = router::MakeFcfsPolicy(),
+                      .runner = loops->Of(0)});
   const auto second = router::RouterServer::Start(config, {.model = &model_,
                                                            .replicas = std::move(replicas),
                                                            .metrics = &metrics_,

@@ -353,11 +353,17 @@ TEST_F(GenerationServiceTest, RequestIdsInUseAreRefusedAndAbortFindsThem) {
 
 TEST_F(GenerationServiceTest, ASlowReaderStopsNobodyElse) {
   StartBoth();
+  // 4000 tokens with 20 log-probabilities each, half a megabyte, are more than the transport holds
+  // between the two, as long as it does not find out that it could hold more.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto narrow = v1::Generation::NewStub(grpc::CreateCustomChannel(
+      FormatAddress(router_->address()), grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
-  // More than the transport buffers between the two: 4000 tokens with 20 log-probabilities each.
   v1::GenerateRequest big = TextRequest("x", 4000);
   big.mutable_output()->set_logprobs(20);
-  const auto slow = stub_->Generate(&context, big);
+  const auto slow = narrow->Generate(&context, big);
   EXPECT_EQ(Generate(TextRequest("Hello", 50)).Text(), Continuation(6, 50));
   Eventually("the slow reader's tokens are made all the same",
              [&] { return router_->engine().replica_status().live_requests == 0; });

@@ -92,7 +92,8 @@ void ServingTest::StartRouter() {
   std::vector<router::ReplicaParts> replicas;
   replicas.push_back({.worker = link.address,
                       .link = std::make_unique<router::GrpcStepLink>(link, loops->Of(0)),
-                      .policy = router::MakeFcfsPolicy()});
+                      .policy = router::MakeFcfsPolicy(),
+                      .runner = loops->Of(0)});
   auto started = router::RouterServer::Start(router_config_, {.model = &model_,
                                                               .replicas = std::move(replicas),
                                                               .metrics = &metrics_,

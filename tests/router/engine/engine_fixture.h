@@ -19,6 +19,7 @@
 #include "router/core/policies.h"
 #include "router/engine/engine.h"
 #include "tests/router/engine/fake_worker.h"
+#include "tests/router/engine/strand_thread.h"
 
 namespace lockstep::router::testing {
 
@@ -93,8 +94,10 @@ class EngineTest : public ::testing::Test {
     for (uint32_t i = 0; i < num_replicas; ++i) {
       auto link = std::make_unique<ThreadedLink>(kModel);
       links_.push_back(link.get());
-      parts.push_back(
-          {.worker = WorkerName(i), .link = std::move(link), .policy = MakeFcfsPolicy()});
+      parts.push_back({.worker = WorkerName(i),
+                       .link = std::move(link),
+                       .policy = MakeFcfsPolicy(),
+                       .runner = std::make_shared<StrandThread>()});
     }
     link_ = links_.front();
     engine_ = std::make_unique<Engine>(config, std::move(parts), &clock_, &metrics_,

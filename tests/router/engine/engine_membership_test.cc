@@ -18,6 +18,7 @@ namespace {
 using ::lockstep::router::testing::EngineTest;
 using ::lockstep::router::testing::kModel;
 using ::lockstep::router::testing::Running;
+using ::lockstep::router::testing::StrandThread;
 using ::lockstep::testing::FakeModelOptions;
 using ::lockstep::testing::GreedyTokens;
 using ::lockstep::testing::ThreadedLink;
@@ -50,7 +51,10 @@ class EngineMembershipTest : public EngineTest {
     return engine_->SetWorkers(workers, [this](const std::string& worker, uint32_t) {
       auto link = std::make_unique<ThreadedLink>(worker == "small:1" ? kSmallModel : kModel);
       link_of_[worker] = link.get();
-      return ReplicaParts{.worker = worker, .link = std::move(link), .policy = MakeFcfsPolicy()};
+      return ReplicaParts{.worker = worker,
+                          .link = std::move(link),
+                          .policy = MakeFcfsPolicy(),
+                          .runner = std::make_shared<StrandThread>()};
     });
   }
 
@@ -117,8 +121,10 @@ TEST_F(EngineMembershipTest, NobodyLeavesBeforeSomebodyElseIsReady) {
   StartEmpty();
   SetUntilSettled({"a:1"});
   const auto never_up = [](const std::string& worker, uint32_t) {
-    return ReplicaParts{
-        .worker = worker, .link = std::make_unique<DeadLink>(), .policy = MakeFcfsPolicy()};
+    return ReplicaParts{.worker = worker,
+                        .link = std::make_unique<DeadLink>(),
+                        .policy = MakeFcfsPolicy(),
+                        .runner = std::make_shared<StrandThread>()};
   };
   for (int i = 0; i < 3; ++i) EXPECT_EQ(engine_->SetWorkers({"b:1"}, never_up), 0u);
   EXPECT_EQ(NumReady(), 1u);
@@ -150,6 +156,10 @@ TEST_F(EngineMembershipTest, RequestsAreMeasuredByAWorkerThatMayComeBack) {
     EXPECT_EQ(engine_->replica_status().worker_state, WorkerState::kReady);
     EXPECT_EQ(engine_->replica_status().description.max_context_tokens(),
               may_come_back ? kModel.max_context_tokens : kSmallModel.max_context_tokens);
+    while (engine_->largest_worker()->max_context_tokens() !=
+           engine_->replica_status().description.max_context_tokens()) {
+      std::this_thread::yield();  // a second at most
+    }
   }
 }
 

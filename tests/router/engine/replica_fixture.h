@@ -23,6 +23,8 @@ using ::lockstep::testing::FakeWorker;
 using ::lockstep::testing::ManualLink;
 
 inline const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
+// After so long an idle replica looks whether its books add up.
+inline constexpr absl::Duration kIdleCheck = absl::Milliseconds(100);
 
 // A request on its way, and everything its reader has heard so far.
 struct Client {
@@ -32,6 +34,7 @@ struct Client {
   std::vector<std::optional<SampleEnd>> ends;
   std::optional<RequestOutput::Admission> admission;
   std::optional<absl::Status> end;
+  int num_told = 0;  // how often its reader was told of news
 
   void Read() {
     RequestOutput output = outbox->Take();
@@ -80,7 +83,8 @@ class ReplicaTest : public ::testing::Test {
     request->sampling.max_new_tokens = max_new_tokens;
     auto client = std::make_unique<Client>();
     client->request = request;
-    client->outbox = std::make_shared<Outbox>(max_pending_bytes, [] {});
+    client->outbox = std::make_shared<Outbox>(max_pending_bytes,
+                                              [reader = client.get()] { ++reader->num_told; });
     client->tokens.resize(num_samples);
     client->ends.resize(num_samples);
     InboxBatch batch;

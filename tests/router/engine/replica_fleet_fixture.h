@@ -68,7 +68,7 @@ class ReplicaFleetTest : public ::testing::Test {
   // Only `i` learns of it; what it hands over waits at the others.
   void LoseUnnoticed(uint32_t i) {
     fleet_->inbox(i).OnLinkEvent(sides_[i]->link.Break(absl::UnavailableError("the stream broke")));
-    replica(i).Process(fleet_->inbox(i).Wait(absl::ZeroDuration()));
+    replica(i).Process(fleet_->inbox(i).Take());
   }
   void Restart(uint32_t i) {
     worker(i).Restart();
@@ -80,7 +80,7 @@ class ReplicaFleetTest : public ::testing::Test {
   void Pump() {
     for (size_t round = 0; round <= sides_.size(); ++round) {
       for (uint32_t i = 0; i < sides_.size(); ++i) {
-        replica(i).Process(fleet_->inbox(i).Wait(absl::ZeroDuration()));
+        replica(i).Process(fleet_->inbox(i).Take());
       }
     }
   }

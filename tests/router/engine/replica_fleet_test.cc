@@ -39,6 +39,21 @@ TEST_F(ReplicaFleetTest, RequestsOfALostWorkerGoOnElsewhere) {
   ExpectClean();
 }
 
+TEST_F(ReplicaFleetTest, WhoGoesElsewhereIsToldOfTheAdmissionBefore) {
+  Start(2);
+  Connect(0);
+  int num_told = 0;
+  const auto client = Submit({1, 2, 3}, 4, [&num_told] { ++num_told; });
+  EXPECT_EQ(num_told, 0);
+  Connect(1);
+  Lose(0);
+  EXPECT_EQ(num_live(1), 1u);
+  EXPECT_EQ(num_told, 1);
+  RunUntilIdle();
+  ExpectComplete(*client);
+  ExpectClean();
+}
+
 TEST_F(ReplicaFleetTest, WithoutAnotherWorkerTheyWaitForTheFirstThatComes) {
   Start(2);
   Connect(0);
@@ -58,11 +73,12 @@ TEST_F(ReplicaFleetTest, AWorkerThatOpensWakesTheReplicasThatHaveNone) {
   Start(2);
   Connect(0);
   Lose(0);
+  int num_told = 0;
+  fleet_->inbox(0).SetOnPost([&num_told] { ++num_told; });
   InboxBatch batch;
   batch.link_events.push_back(worker(1).Claim());
   replica(1).Process(std::move(batch));
-  // Without the wake this waits for a day.
-  fleet_->inbox(0).Wait(absl::InfiniteDuration());
+  EXPECT_EQ(num_told, 1);
 }
 
 TEST_F(ReplicaFleetTest, WhatHasBegunOnlyGoesOnWithTheSameBits) {
@@ -171,8 +187,8 @@ TEST_F(ReplicaFleetTest, ACancellationWaitsForARequestThatIsOnItsWayBack) {
   ASSERT_EQ(num_live(1), 1u);
   worker(0).Restart();
   fleet_->inbox(0).OnLinkEvent(worker(0).Claim());
-  replica(0).Process(fleet_->inbox(0).Wait(absl::ZeroDuration()));
-  replica(1).Process(fleet_->inbox(1).Wait(absl::ZeroDuration()));
+  replica(0).Process(fleet_->inbox(0).Take());
+  replica(1).Process(fleet_->inbox(1).Take());
   ASSERT_EQ(num_live(1), 0u);
   ASSERT_EQ(num_live(0), 0u);
   InboxBatch taken_before;

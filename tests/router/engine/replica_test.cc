@@ -15,6 +15,7 @@ namespace lockstep::router {
 namespace {
 
 using ::lockstep::router::testing::Client;
+using ::lockstep::router::testing::kIdleCheck;
 using ::lockstep::router::testing::kStart;
 using ::lockstep::router::testing::ReplicaTest;
 using ::lockstep::testing::GreedyTokens;
@@ -36,6 +37,29 @@ TEST_F(ReplicaTest, StreamsARequestToItsEnd) {
   EXPECT_EQ(client->ends[0]->num_generated_tokens, 10u);
   EXPECT_EQ(client->end, absl::OkStatus());
   ExpectClean();
+}
+
+TEST_F(ReplicaTest, OfItsAdmissionAClientHearsWithTheFirstToken) {
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);
+  EXPECT_EQ(client->num_told, 0);
+  RunSteps(1);
+  EXPECT_GT(client->num_told, 0);
+  client->Read();
+  EXPECT_TRUE(client->admission.has_value());
+  EXPECT_THAT(client->tokens[0], SizeIs(1));
+}
+
+TEST_F(ReplicaTest, OfItsAdmissionAClientHearsWhenStepsAreOverThatBroughtNoToken) {
+  Connect();
+  const auto client = Submit(std::vector<TokenId>(200, 7), 4);  // more than two steps take
+  RunSteps(1);
+  EXPECT_EQ(client->num_told, 0);
+  RunSteps(1);
+  EXPECT_EQ(client->num_told, 1);
+  client->Read();
+  EXPECT_TRUE(client->admission.has_value());
+  EXPECT_THAT(client->tokens[0], SizeIs(0));
 }
 
 TEST_F(ReplicaTest, KeepsTwoStepsInFlight) {
@@ -139,6 +163,7 @@ TEST_F(ReplicaTest, RequestsFailWhenNoWorkerComesBack) {
   EXPECT_EQ(client->end->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(*client->end), HasSubstr("the stream broke"));
   EXPECT_EQ(RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kFailed).Value(), 1);
+  AdvanceBy(kIdleCheck);
   EXPECT_EQ(replica_.NextWakeup(), absl::InfiniteFuture());
   ExpectClean();
 }

@@ -15,6 +15,7 @@ namespace lockstep::router {
 namespace {
 
 using ::lockstep::router::testing::Client;
+using ::lockstep::router::testing::kIdleCheck;
 using ::lockstep::router::testing::kStart;
 using ::lockstep::testing::GreedyTokens;
 using ::testing::Contains;
@@ -198,6 +199,7 @@ TEST_F(ReplicaWorkerChangeTest, ADrainedWorkerThatStaysLosesItsLease) {
   worker_.Drain();
   RunSteps(1);
   RunUntilIdle();
+  AdvanceBy(kIdleCheck);
   EXPECT_EQ(replica_.NextWakeup(), kStart + absl::Seconds(60));
   AdvanceBy(absl::Seconds(60));
   ASSERT_TRUE(link_.drop_reason().has_value());

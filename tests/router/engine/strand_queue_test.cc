@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -12,7 +13,12 @@ constexpr size_t kPerTaker = StrandQueue::kStrandsPerTaker;
 
 class IdleStrand final : public Strand {
  public:
+  explicit IdleStrand(bool urgent = false) : urgent_(urgent) {}
   void RunStrand() override {}
+  bool urgent() const override { return urgent_; }
+
+ private:
+  const bool urgent_;
 };
 
 // How many takers it asks for.
@@ -49,6 +55,32 @@ TEST(StrandQueueTest, ATakerGetsThemInOrderAndAFewAtATime) {
   EXPECT_EQ(taken, pushed);
   EXPECT_TRUE(queue.Leave());
   EXPECT_TRUE(queue.Take(3).empty());
+}
+
+TEST(StrandQueueTest, UrgentOnesGoFirst) {
+  StrandQueue queue(1);
+  const auto first = std::make_shared<IdleStrand>();
+  const auto second = std::make_shared<IdleStrand>();
+  const auto urgent = std::make_shared<IdleStrand>(true);
+  for (const auto& strand : {first, second, urgent}) queue.Push(strand);
+  EXPECT_EQ(queue.Take(2), (std::vector<std::shared_ptr<Strand>>{urgent, first}));
+  EXPECT_FALSE(queue.Leave());
+  EXPECT_EQ(queue.Take(2), (std::vector<std::shared_ptr<Strand>>{second}));
+  EXPECT_TRUE(queue.Leave());
+}
+
+TEST(StrandQueueTest, HalfOfWhatIsTakenIsForThoseThatAreNotUrgent) {
+  StrandQueue queue(1);
+  for (int i = 0; i < 20; ++i) queue.Push(std::make_shared<IdleStrand>(true));
+  for (int i = 0; i < 5; ++i) queue.Push(std::make_shared<IdleStrand>());
+  const auto num_urgent = [](const std::vector<std::shared_ptr<Strand>>& strands) {
+    return std::ranges::count_if(strands, [](const auto& strand) { return strand->urgent(); });
+  };
+  EXPECT_EQ(num_urgent(queue.Take(8)), 4);
+  EXPECT_EQ(num_urgent(queue.Take(8)), 7) << "one waits that is not";
+  EXPECT_EQ(num_urgent(queue.Take(8)), 8);
+  EXPECT_EQ(num_urgent(queue.Take(8)), 1);
+  EXPECT_TRUE(queue.Leave());
 }
 
 TEST(StrandQueueTest, OnlyOnceTheTakerHasLeftIsAnotherAskedFor) {

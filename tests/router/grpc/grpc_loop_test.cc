@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <latch>
 #include <memory>
@@ -101,6 +102,38 @@ TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
   loops.Stop();
 }
 
+TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepTimesAway) {
+  GrpcLoops loops(1);
+  GrpcLoop& loop = *loops.Of(0);
+  loop.AddUser();
+  std::atomic<bool> stop = false;
+  grpc::Alarm alarms[2];
+  std::vector<std::unique_ptr<FunctionTag>> tags;
+  for (grpc::Alarm& alarm : alarms) {
+    const size_t index = tags.size();
+    tags.push_back(std::make_unique<FunctionTag>([&, index] {
+      if (!stop.load()) {
+        RingNow(alarm, *loop.queue(), *tags[index]);
+      } else if (index == 0) {
+        loop.RemoveUser();
+      }
+    }));
+  }
+  std::latch ran(2);
+  std::shared_ptr<FunctionStrand> strand;
+  strand = std::make_shared<FunctionStrand>([&] {
+    if (ran.try_wait()) return;
+    ran.count_down();
+    if (ran.try_wait()) return;
+    for (size_t i = 0; i < 2; ++i) RingNow(alarms[i], *loop.queue(), *tags[i]);
+    loop.ScheduleAt(strand, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
+  });
+  loop.Schedule(strand);
+  ran.wait();
+  stop.store(true);
+  loops.Stop();
+}
+
 TEST(GrpcLoopTest, StopsAlsoWhileStrandsWait) {
   GrpcLoops loops(1);
   GrpcLoop& loop = *loops.Of(0);
@@ -142,6 +175,69 @@ TEST(GrpcLoopTest, DropsWhatIsScheduledOnceItHasStopped) {
   const auto never = std::make_shared<FunctionStrand>([] { ADD_FAILURE(); });
   loops.Of(1)->Schedule(never);
   EXPECT_EQ(never.use_count(), 1);
+}
+
+TEST(GrpcLoopTest, RunsAStrandAgainAtTheTimeItSaidLast) {
+  using Clock = std::chrono::steady_clock;
+  GrpcLoops loops(1);
+  GrpcLoop& loop = *loops.Of(0);
+  constexpr std::chrono::milliseconds kPause(20);
+  std::vector<Clock::time_point> runs;
+  Clock::time_point asked_for;
+  std::latch done(1);
+  std::shared_ptr<FunctionStrand> strand;
+  strand = std::make_shared<FunctionStrand>([&] {
+    runs.push_back(Clock::now());
+    if (runs.size() == 2) {
+      loop.ScheduleAt(strand, runs.back());
+      loop.ScheduleAt(strand, Clock::time_point::max());
+      return done.count_down();
+    }
+    asked_for = runs.back() + kPause;
+    loop.ScheduleAt(strand, runs.back() + std::chrono::hours(1));
+    loop.ScheduleAt(strand, asked_for);
+  });
+  loop.Schedule(strand);
+  done.wait();
+  // Until the loop has waited for another time, later than the one that was taken back.
+  std::latch later(2);
+  std::shared_ptr<FunctionStrand> other;
+  other = std::make_shared<FunctionStrand>([&] {
+    later.count_down();
+    if (!later.try_wait()) loop.ScheduleAt(other, Clock::now());
+  });
+  loop.Schedule(other);
+  later.wait();
+  loops.Stop();
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_GE(runs[1], asked_for);
+}
+
+class UrgentStrand final : public Strand {
+ public:
+  explicit UrgentStrand(std::function<void()> run) : run_(std::move(run)) {}
+  void RunStrand() override { run_(); }
+  bool urgent() const override { return true; }
+
+ private:
+  const std::function<void()> run_;
+};
+
+TEST(GrpcLoopTest, UrgentStrandsGoBeforeThoseThatCameEarlier) {
+  GrpcLoops loops(1);
+  GrpcLoop& loop = *loops.Of(0);
+  std::vector<int> order;
+  // All from the loop itself, so that none runs before the last one is there.
+  loop.Schedule(std::make_shared<FunctionStrand>([&] {
+    for (int i = 0; i < 100; ++i) {
+      loop.Schedule(std::make_shared<FunctionStrand>([&order, i] { order.push_back(i); }));
+    }
+    loop.Schedule(std::make_shared<UrgentStrand>([&order] { order.push_back(-1); }));
+  }));
+  loops.Stop();
+  ASSERT_EQ(order.size(), 101u);
+  EXPECT_EQ(order[0], -1);
+  EXPECT_EQ(order[1], 0);
 }
 
 TEST(GrpcLoopTest, NumbersGoRoundTheLoops) {

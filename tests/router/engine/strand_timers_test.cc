@@ -1,0 +1,70 @@
+#include "router/engine/strand_timers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace lockstep::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Time = StrandTimers::Time;
+
+constexpr Time kStart{std::chrono::seconds(1000)};
+constexpr std::chrono::seconds kSecond(1);
+
+class IdleStrand final : public Strand {
+ public:
+  void RunStrand() override {}
+};
+
+class StrandTimersTest : public ::testing::Test {
+ protected:
+  StrandTimers timers_;
+  const std::shared_ptr<Strand> first_ = std::make_shared<IdleStrand>();
+  const std::shared_ptr<Strand> second_ = std::make_shared<IdleStrand>();
+};
+
+TEST_F(StrandTimersTest, AreEmptyAtFirst) {
+  EXPECT_EQ(timers_.next(), Time::max());
+  EXPECT_THAT(timers_.TakeDue(Time::max()), IsEmpty());
+}
+
+TEST_F(StrandTimersTest, AreDueInOrderOfTime) {
+  timers_.Set(first_, kStart + 2 * kSecond);
+  timers_.Set(second_, kStart + kSecond);
+  EXPECT_EQ(timers_.next(), kStart + kSecond);
+  EXPECT_THAT(timers_.TakeDue(kStart), IsEmpty());
+  EXPECT_THAT(timers_.TakeDue(kStart + 2 * kSecond), ElementsAre(second_, first_));
+  EXPECT_EQ(timers_.next(), Time::max());
+}
+
+TEST_F(StrandTimersTest, TwoMayWaitForTheSameTime) {
+  timers_.Set(first_, kStart);
+  timers_.Set(second_, kStart);
+  EXPECT_EQ(timers_.TakeDue(kStart).size(), 2u);
+}
+
+TEST_F(StrandTimersTest, ALaterCallCountsInsteadOfTheEarlier) {
+  timers_.Set(first_, kStart);
+  timers_.Set(first_, kStart + kSecond);
+  EXPECT_THAT(timers_.TakeDue(kStart), IsEmpty());
+  timers_.Set(first_, kStart + kSecond);
+  EXPECT_THAT(timers_.TakeDue(kStart + kSecond), ElementsAre(first_));
+  EXPECT_THAT(timers_.TakeDue(kStart + kSecond), IsEmpty());
+}
+
+TEST_F(StrandTimersTest, WhatIsTakenBackIsForgotten) {
+  timers_.Set(first_, kStart);
+  timers_.Set(first_, Time::max());
+  timers_.Set(second_, Time::max());
+  EXPECT_EQ(timers_.next(), Time::max());
+  EXPECT_EQ(first_.use_count(), 1);
+  EXPECT_EQ(second_.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::router
