@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
+#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <cstdint>
@@ -88,6 +89,10 @@ inline std::vector<TokenId> RandomPrompt(std::mt19937& random) {
 
 class EngineTest : public ::testing::Test {
  protected:
+  // The log is made before there are threads, as in every program of ours: its library is not
+  // instrumented, so ThreadSanitizer cannot see that they do not make it at the same time.
+  EngineTest() { spdlog::default_logger(); }
+
   // Returns once the first worker is there.
   void StartEngine(EngineConfig config = {}, uint32_t num_replicas = 1) {
     std::vector<ReplicaParts> parts;
