@@ -84,6 +84,7 @@ std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const Prefi
   uint32_t& num_siblings =
       under_root ? root->second.num_children : nodes_[parent.block].num_children;
   table_.prefetch(key);
+  // Below a node that was just inserted there is nothing to find.
   if (num_siblings > 0) {
     const BlockId existing = Find(key);
     if (existing != kNone) return PrefixNode{existing, nodes_[existing].serial};
