@@ -41,7 +41,7 @@ class Engine {
   // everything may still be called, but nothing is done about it. Once more does nothing.
   void Stop();
 
-  // Makes what a replica of this worker consists of; `index` names its threads.
+  // Makes what a replica of this worker consists of; `index` is its seat.
   using MakeParts = std::function<ReplicaParts(const std::string& worker, uint32_t index)>;
   // Which workers there are from now on. New ones get a replica; those that are not named any more
   // get no new work, what runs on them ends, and the rest moves on; but not before a worker that is

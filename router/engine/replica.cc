@@ -175,7 +175,7 @@ void Replica::TellCircuit(WorkerState state) {
 }
 
 void Replica::SetWorker(WorkerState state, std::string text, absl::Time lost_at) {
-  ++num_worker_changes_;
+  worker_changed_ = true;
   worker_series_.SetState(state);
   TellCircuit(state);
   MutexLock lock(mutex_);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -71,8 +72,8 @@ class Replica {
   ReplicaStatus status() const;
   WorkerState worker_state() const;
   bool gone() const;
-  // How often a worker came, went or changed its mind; of Process's thread.
-  uint64_t num_worker_changes() const { return num_worker_changes_; }
+  // Whether a worker came, went or changed its mind since the last call; of Process's thread.
+  bool TakeWorkerChange() { return std::exchange(worker_changed_, false); }
   // OK when a new request has a worker or may soon have one again (one that drains is about to be
   // replaced); else UNAVAILABLE saying why.
   absl::Status CheckWorker() const;
@@ -161,7 +162,7 @@ class Replica {
   absl::Time last_result_at_ = absl::InfinitePast();
   absl::Time lost_at_ = absl::InfinitePast();
   absl::Status lost_reason_;
-  uint64_t num_worker_changes_ = 0;
+  bool worker_changed_ = false;
   bool was_idle_ = true;
   absl::Time tell_fleet_at_ = absl::InfiniteFuture();  // there are prefixes left to tell
   absl::Time retry_at_ = absl::InfiniteFuture();       // there are requests left to move

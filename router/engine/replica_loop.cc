@@ -95,10 +95,7 @@ ReplicaLoop::~ReplicaLoop() {
 
 void ReplicaLoop::TakeTurn() {
   replica_.Process(inbox_.Take());
-  const uint64_t num_changes = replica_.num_worker_changes();
-  if (std::exchange(num_worker_changes_, num_changes) != num_changes) {
-    surroundings_.on_worker_change();
-  }
+  if (replica_.TakeWorkerChange()) surroundings_.on_worker_change();
 }
 
 }  // namespace lockstep::router

@@ -55,7 +55,6 @@ class ReplicaLoop {
   const std::shared_ptr<TimedStrandRunner> runner_;
   Inbox& inbox_;
   Replica replica_;
-  uint64_t num_worker_changes_ = 0;
   const std::shared_ptr<Turns> turns_;
 };
 

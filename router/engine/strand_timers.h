@@ -20,17 +20,13 @@ class StrandTimers {
 
   // Instead of what was set before; Time::max(): not at all.
   void Set(std::shared_ptr<Strand> strand, Time at) {
-    const auto [entry, added] = at_.try_emplace(strand.get(), at);
-    if (!added) {
-      if (entry->second == at) return;
-      by_time_.erase({entry->second, strand});
-      entry->second = at;
+    if (const auto before = at_.find(strand.get()); before != at_.end()) {
+      by_time_.erase({before->second, strand});
+      at_.erase(before);
     }
-    if (at == Time::max()) {
-      at_.erase(entry);
-    } else {
-      by_time_.emplace(at, std::move(strand));
-    }
+    if (at == Time::max()) return;
+    at_.emplace(strand.get(), at);
+    by_time_.emplace(at, std::move(strand));
   }
 
   // Time::max(): none waits.
@@ -39,7 +35,7 @@ class StrandTimers {
   // Those whose time has come, the first first; nothing is set for them any more.
   std::vector<std::shared_ptr<Strand>> TakeDue(Time now) {
     std::vector<std::shared_ptr<Strand>> due;
-    while (next() <= now && !by_time_.empty()) {
+    while (!by_time_.empty() && by_time_.begin()->first <= now) {
       due.push_back(by_time_.begin()->second);
       at_.erase(due.back().get());
       by_time_.erase(by_time_.begin());

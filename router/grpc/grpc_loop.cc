@@ -17,6 +17,13 @@ constexpr size_t kMaxRunsInARow = 4;
 
 thread_local const GrpcLoop* this_threads_loop = nullptr;
 
+gpr_timespec TimeOf(StrandTimers::Time time) {
+  if (time == StrandTimers::Time::max()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  const std::chrono::nanoseconds left = time - std::chrono::steady_clock::now();
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(left.count(), GPR_TIMESPAN));
+}
+
 }  // namespace
 
 GrpcLoop::GrpcLoop(grpc::ServerBuilder& builder, uint32_t index)
@@ -87,19 +94,11 @@ bool GrpcLoop::RunsNext() {
 
 // Not at all while strands wait, else until a timer is due.
 grpc::CompletionQueue::NextStatus GrpcLoop::WaitForEvent(void** id, bool* ok) {
-  if (has_strands_) return queue_->AsyncNext(id, ok, gpr_inf_past(GPR_CLOCK_MONOTONIC));
-  const auto next = timers_.next();
-  if (next == StrandTimers::Time::max()) {
-    return queue_->AsyncNext(id, ok, gpr_inf_future(GPR_CLOCK_MONOTONIC));
-  }
-  const auto left = std::chrono::nanoseconds(next - std::chrono::steady_clock::now());
   return queue_->AsyncNext(
-      id, ok,
-      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left.count(), GPR_TIMESPAN)));
+      id, ok, has_strands_ ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : TimeOf(timers_.next()));
 }
 
 void GrpcLoop::ScheduleDue() {
-  if (timers_.next() == StrandTimers::Time::max()) return;
   for (auto& strand : timers_.TakeDue(std::chrono::steady_clock::now())) {
     Schedule(std::move(strand));
   }

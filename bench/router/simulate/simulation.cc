@@ -59,7 +59,6 @@ class Simulation {
   struct Side {
     std::unique_ptr<SimulatedWorker> worker;
     std::unique_ptr<router::Replica> replica;
-    bool is_posted = false;                     // its inbox has news
     absl::Time timer = absl::InfiniteFuture();  // the next one that was set
   };
   struct Client {
@@ -122,9 +121,7 @@ Simulation::Simulation(const SimulationOptions& options)
 void Simulation::AddReplica(uint32_t index) {
   Side& side = sides_[index];
   router::Inbox& inbox = fleet_.inbox(index);
-  inbox.SetOnPost([this, index] {
-    if (!std::exchange(sides_[index].is_posted, true)) posted_.push_back(index);
-  });
+  inbox.SetOnPost([this, index] { posted_.push_back(index); });
   side.worker = std::make_unique<SimulatedWorker>(
       index, options_.worker, options_.faults, options_.seed,
       SimulatedWorker::Surroundings{.events = &events_, .sink = &inbox});
@@ -187,9 +184,7 @@ void Simulation::ProcessPosted() {
   while (!posted_.empty()) {
     const uint32_t index = posted_.front();
     posted_.pop_front();
-    Side& side = sides_[index];
-    side.is_posted = false;
-    side.replica->Process(fleet_.inbox(index).Take());
+    sides_[index].replica->Process(fleet_.inbox(index).Take());
     SetTimer(index);
   }
 }

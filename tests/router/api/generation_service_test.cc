@@ -356,10 +356,8 @@ TEST_F(GenerationServiceTest, ASlowReaderStopsNobodyElse) {
   // 4000 tokens with 20 log-probabilities each, half a megabyte, are more than the transport holds
   // between the two, as long as it does not find out that it could hold more.
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  const auto narrow = v1::Generation::NewStub(grpc::CreateCustomChannel(
-      FormatAddress(router_->address()), grpc::InsecureChannelCredentials(), arguments));
+  const auto narrow = v1::Generation::NewStub(OpenChannel(client_tls_, arguments));
   grpc::ClientContext context;
   v1::GenerateRequest big = TextRequest("x", 4000);
   big.mutable_output()->set_logprobs(20);

@@ -105,8 +105,8 @@ void ServingTest::StartRouter() {
   stub_ = v1::Generation::NewStub(channel_);
 }
 
-std::shared_ptr<grpc::Channel> ServingTest::OpenChannel(const TlsClientFiles& tls) const {
-  grpc::ChannelArguments arguments;
+std::shared_ptr<grpc::Channel> ServingTest::OpenChannel(const TlsClientFiles& tls,
+                                                        grpc::ChannelArguments arguments) const {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto credentials = MakeChannelCredentials(tls, arguments);
   return grpc::CreateCustomChannel(FormatAddress(router_->address()), credentials, arguments);

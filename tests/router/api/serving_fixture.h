@@ -39,7 +39,8 @@ class ServingTest : public ::testing::Test {
   void StopWorker();
   void StartRouter();
   // A connection of its own to the router.
-  std::shared_ptr<grpc::Channel> OpenChannel(const TlsClientFiles& tls) const;
+  std::shared_ptr<grpc::Channel> OpenChannel(const TlsClientFiles& tls,
+                                             grpc::ChannelArguments arguments = {}) const;
   // Returns once the router is ready.
   void StartBoth();
   void WaitForReadiness(bool ready);

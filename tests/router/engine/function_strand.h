@@ -12,12 +12,20 @@ namespace lockstep::router::testing {
 
 class FunctionStrand final : public Strand {
  public:
-  explicit FunctionStrand(std::function<void()> run) : run_(std::move(run)) {}
+  explicit FunctionStrand(std::function<void()> run, bool urgent = false)
+      : run_(std::move(run)), urgent_(urgent) {}
   void RunStrand() override { run_(); }
+  bool urgent() const override { return urgent_; }
 
  private:
   const std::function<void()> run_;
+  const bool urgent_;
 };
+
+// One that only waits.
+inline std::shared_ptr<Strand> IdleStrand(bool urgent = false) {
+  return std::make_shared<FunctionStrand>([] {}, urgent);
+}
 
 // Returns once a run of the strand has seen what was there before the last Schedule; hangs where
 // one is lost.

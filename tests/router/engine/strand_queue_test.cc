@@ -6,25 +6,19 @@
 #include <memory>
 #include <vector>
 
+#include "tests/router/engine/function_strand.h"
+
 namespace lockstep::router {
 namespace {
 
+using ::lockstep::router::testing::IdleStrand;
+
 constexpr size_t kPerTaker = StrandQueue::kStrandsPerTaker;
-
-class IdleStrand final : public Strand {
- public:
-  explicit IdleStrand(bool urgent = false) : urgent_(urgent) {}
-  void RunStrand() override {}
-  bool urgent() const override { return urgent_; }
-
- private:
-  const bool urgent_;
-};
 
 // How many takers it asks for.
 size_t PushSome(StrandQueue& queue, size_t count) {
   size_t num_asked = 0;
-  for (size_t i = 0; i < count; ++i) num_asked += queue.Push(std::make_shared<IdleStrand>());
+  for (size_t i = 0; i < count; ++i) num_asked += queue.Push(IdleStrand());
   return num_asked;
 }
 
@@ -45,7 +39,7 @@ TEST(StrandQueueTest, ATakerGetsThemInOrderAndAFewAtATime) {
   StrandQueue queue(1);
   std::vector<std::shared_ptr<Strand>> pushed;
   for (size_t i = 0; i < 5; ++i) {
-    pushed.push_back(std::make_shared<IdleStrand>());
+    pushed.push_back(IdleStrand());
     queue.Push(pushed.back());
   }
   std::vector<std::shared_ptr<Strand>> taken = queue.Take(3);
@@ -59,9 +53,9 @@ TEST(StrandQueueTest, ATakerGetsThemInOrderAndAFewAtATime) {
 
 TEST(StrandQueueTest, UrgentOnesGoFirst) {
   StrandQueue queue(1);
-  const auto first = std::make_shared<IdleStrand>();
-  const auto second = std::make_shared<IdleStrand>();
-  const auto urgent = std::make_shared<IdleStrand>(true);
+  const auto first = IdleStrand();
+  const auto second = IdleStrand();
+  const auto urgent = IdleStrand(/*urgent=*/true);
   for (const auto& strand : {first, second, urgent}) queue.Push(strand);
   EXPECT_EQ(queue.Take(2), (std::vector<std::shared_ptr<Strand>>{urgent, first}));
   EXPECT_FALSE(queue.Leave());
@@ -71,8 +65,8 @@ TEST(StrandQueueTest, UrgentOnesGoFirst) {
 
 TEST(StrandQueueTest, HalfOfWhatIsTakenIsForThoseThatAreNotUrgent) {
   StrandQueue queue(1);
-  for (int i = 0; i < 20; ++i) queue.Push(std::make_shared<IdleStrand>(true));
-  for (int i = 0; i < 5; ++i) queue.Push(std::make_shared<IdleStrand>());
+  for (int i = 0; i < 20; ++i) queue.Push(IdleStrand(/*urgent=*/true));
+  for (int i = 0; i < 5; ++i) queue.Push(IdleStrand());
   const auto num_urgent = [](const std::vector<std::shared_ptr<Strand>>& strands) {
     return std::ranges::count_if(strands, [](const auto& strand) { return strand->urgent(); });
   };

@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <utility>
 
 #include "common/mutex.h"
 #include "common/named_thread.h"
+#include "router/engine/strand_pool.h"
 #include "router/engine/strand_timers.h"
 
 namespace lockstep::router::testing {
 
-// A thread that runs strands, one after the other, and keeps their times.
+// A thread that runs strands, one after the other, and another one that keeps their times.
 class StrandThread final : public TimedStrandRunner {
  public:
-  StrandThread() : thread_("strands", [this] { RunThread(); }) {}
+  StrandThread() : clock_("times", [this] { KeepTimes(); }) {}
   // Drops what waits.
   ~StrandThread() override {
     {
@@ -23,50 +23,36 @@ class StrandThread final : public TimedStrandRunner {
       stopping_ = true;
     }
     changed_.NotifyAll();
+    clock_.join();
   }
 
   void ScheduleAt(std::shared_ptr<Strand> strand, StrandTimers::Time at) override {
-    MutexLock lock(mutex_);
-    timers_.Set(std::move(strand), at);
-  }
-
- private:
-  void Push(std::shared_ptr<Strand> strand) override {
     {
       MutexLock lock(mutex_);
-      queue_.push_back(std::move(strand));
+      timers_.Set(std::move(strand), at);
     }
     changed_.NotifyAll();
   }
 
-  void RunThread() {
+ private:
+  void Push(std::shared_ptr<Strand> strand) override { PushTo(pool_, std::move(strand)); }
+
+  void KeepTimes() {
     MutexLock lock(mutex_);
     while (!stopping_) {
       const auto now = std::chrono::steady_clock::now();
-      auto strands = timers_.TakeDue(now);
-      mutex_.unlock();
-      for (auto& strand : strands) Schedule(std::move(strand));
-      mutex_.lock();
-      if (queue_.empty()) {
-        const auto left =
-            std::min<std::chrono::nanoseconds>(timers_.next() - now, std::chrono::seconds(1));
-        changed_.WaitFor(mutex_, left);
-        continue;
-      }
-      std::shared_ptr<Strand> strand = std::move(queue_.front());
-      queue_.pop_front();
-      mutex_.unlock();
-      Run(std::move(strand));
-      mutex_.lock();
+      for (auto& strand : timers_.TakeDue(now)) Schedule(std::move(strand));
+      changed_.WaitFor(mutex_, std::min<std::chrono::nanoseconds>(timers_.next() - now,
+                                                                  std::chrono::seconds(1)));
     }
   }
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::shared_ptr<Strand>> queue_ ABSL_GUARDED_BY(mutex_);
   StrandTimers timers_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  NamedThread thread_;
+  StrandPool pool_{"strands", 1};
+  NamedThread clock_;
 };
 
 }  // namespace lockstep::router::testing

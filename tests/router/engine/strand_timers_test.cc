@@ -6,9 +6,12 @@
 #include <memory>
 #include <vector>
 
+#include "tests/router/engine/function_strand.h"
+
 namespace lockstep::router {
 namespace {
 
+using ::lockstep::router::testing::IdleStrand;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Time = StrandTimers::Time;
@@ -16,16 +19,11 @@ using Time = StrandTimers::Time;
 constexpr Time kStart{std::chrono::seconds(1000)};
 constexpr std::chrono::seconds kSecond(1);
 
-class IdleStrand final : public Strand {
- public:
-  void RunStrand() override {}
-};
-
 class StrandTimersTest : public ::testing::Test {
  protected:
   StrandTimers timers_;
-  const std::shared_ptr<Strand> first_ = std::make_shared<IdleStrand>();
-  const std::shared_ptr<Strand> second_ = std::make_shared<IdleStrand>();
+  const std::shared_ptr<Strand> first_ = IdleStrand();
+  const std::shared_ptr<Strand> second_ = IdleStrand();
 };
 
 TEST_F(StrandTimersTest, AreEmptyAtFirst) {

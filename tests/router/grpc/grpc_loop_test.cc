@@ -67,29 +67,38 @@ TEST(GrpcLoopTest, StrandsThatNeverEndDoNotKeepEventsAway) {
   loops.Stop();
 }
 
+// Events of the loop's queue that follow each other without end: there are two, so that one is over
+// while the other is looked at.
+class EndlessEvents {
+ public:
+  explicit EndlessEvents(GrpcLoop& loop) : loop_(loop) { loop.AddUser(); }
+  // On the loop, whose the events are from then on.
+  void Begin() {
+    Ring(0);
+    Ring(1);
+  }
+  void End() { ending_.store(true); }
+
+ private:
+  void Ring(size_t index) { RingNow(alarms_[index], *loop_.queue(), tags_[index]); }
+  void OnEvent(size_t index) {
+    if (!ending_.load()) return Ring(index);
+    if (index == 0) loop_.RemoveUser();
+  }
+
+  GrpcLoop& loop_;
+  std::atomic<bool> ending_ = false;
+  grpc::Alarm alarms_[2];
+  FunctionTag tags_[2] = {FunctionTag([this] { OnEvent(0); }), FunctionTag([this] { OnEvent(1); })};
+};
+
 TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
   GrpcLoops loops(1);
   GrpcLoop& loop = *loops.Of(0);
-  loop.AddUser();
-  std::atomic<bool> stop = false;
-  grpc::Alarm alarms[2];  // so that one is over while the other is looked at
-  std::vector<std::unique_ptr<FunctionTag>> tags;
-  for (grpc::Alarm& alarm : alarms) {
-    const size_t index = tags.size();
-    tags.push_back(std::make_unique<FunctionTag>([&, index] {
-      if (!stop.load()) {
-        RingNow(alarm, *loop.queue(), *tags[index]);
-      } else if (index == 0) {
-        loop.RemoveUser();
-      }
-    }));
-  }
-  // From the loop itself, which owns the tags from then on.
+  EndlessEvents events(loop);
   std::latch begun(1);
   loop.Schedule(std::make_shared<FunctionStrand>([&] {
-    for (size_t i = 0; i < 2; ++i) {
-      RingNow(alarms[i], *loop.queue(), *tags[i]);
-    }
+    events.Begin();
     begun.count_down();
   }));
   begun.wait();
@@ -98,39 +107,26 @@ TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
     loop.Schedule(std::make_shared<FunctionStrand>([&] { ran.count_down(); }));
   }
   ran.wait();
-  stop.store(true);
+  events.End();
   loops.Stop();
 }
 
 TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepTimesAway) {
   GrpcLoops loops(1);
   GrpcLoop& loop = *loops.Of(0);
-  loop.AddUser();
-  std::atomic<bool> stop = false;
-  grpc::Alarm alarms[2];
-  std::vector<std::unique_ptr<FunctionTag>> tags;
-  for (grpc::Alarm& alarm : alarms) {
-    const size_t index = tags.size();
-    tags.push_back(std::make_unique<FunctionTag>([&, index] {
-      if (!stop.load()) {
-        RingNow(alarm, *loop.queue(), *tags[index]);
-      } else if (index == 0) {
-        loop.RemoveUser();
-      }
-    }));
-  }
+  EndlessEvents events(loop);
   std::latch ran(2);
   std::shared_ptr<FunctionStrand> strand;
   strand = std::make_shared<FunctionStrand>([&] {
     if (ran.try_wait()) return;
     ran.count_down();
     if (ran.try_wait()) return;
-    for (size_t i = 0; i < 2; ++i) RingNow(alarms[i], *loop.queue(), *tags[i]);
+    events.Begin();
     loop.ScheduleAt(strand, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
   });
   loop.Schedule(strand);
   ran.wait();
-  stop.store(true);
+  events.End();
   loops.Stop();
 }
 
@@ -213,16 +209,6 @@ TEST(GrpcLoopTest, RunsAStrandAgainAtTheTimeItSaidLast) {
   EXPECT_GE(runs[1], asked_for);
 }
 
-class UrgentStrand final : public Strand {
- public:
-  explicit UrgentStrand(std::function<void()> run) : run_(std::move(run)) {}
-  void RunStrand() override { run_(); }
-  bool urgent() const override { return true; }
-
- private:
-  const std::function<void()> run_;
-};
-
 TEST(GrpcLoopTest, UrgentStrandsGoBeforeThoseThatCameEarlier) {
   GrpcLoops loops(1);
   GrpcLoop& loop = *loops.Of(0);
@@ -232,7 +218,8 @@ TEST(GrpcLoopTest, UrgentStrandsGoBeforeThoseThatCameEarlier) {
     for (int i = 0; i < 100; ++i) {
       loop.Schedule(std::make_shared<FunctionStrand>([&order, i] { order.push_back(i); }));
     }
-    loop.Schedule(std::make_shared<UrgentStrand>([&order] { order.push_back(-1); }));
+    loop.Schedule(
+        std::make_shared<FunctionStrand>([&order] { order.push_back(-1); }, /*urgent=*/true));
   }));
   loops.Stop();
   ASSERT_EQ(order.size(), 101u);
