@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/check.h"
@@ -147,37 +149,100 @@ void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context) {
       static_cast<double>(kv_bytes) / us[0] / kReadCeilingBytesPerUs);
 }
 
-void BenchmarkPrefill(const CudaStream& stream, int64_t num_tokens) {
-  const int64_t num_blocks = num_tokens / kKvBlockTokens;
-  const DeviceBuffer pool = RandomOnDevice(num_blocks * kBlockElements);
-  const DeviceBuffer query = RandomOnDevice(num_tokens * kRowElements);
-  const DeviceBuffer output = Allocate(static_cast<size_t>(num_tokens * kRowElements) * 2);
+// Chunks of sequences that have nothing else in common, all prefilled by one call.
+struct PrefillCase {
+  std::string name;
+  std::vector<AttentionChunk> chunks;  // first_position and num_tokens; the rest is filled in
+  int64_t head_dim = kHeadDim;
+  int64_t num_kv_heads = kNumKvHeads;
+};
+
+void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
+  const int64_t row_elements = kNumHeads * prefill.head_dim;
+  int64_t num_tokens = 0;
+  int64_t num_blocks = 0;
+  int64_t max_blocks = 0;
+  double flops = 0.0;
+  for (size_t i = 0; i < prefill.chunks.size(); ++i) {
+    AttentionChunk& chunk = prefill.chunks[i];
+    chunk.first_token = static_cast<uint32_t>(num_tokens);
+    chunk.block_table_row = static_cast<uint32_t>(i);
+    const int64_t end = int64_t{chunk.first_position} + chunk.num_tokens;
+    const double mean_keys = static_cast<double>(chunk.first_position + 1 + end) / 2;
+    flops += 4.0 * chunk.num_tokens * mean_keys * static_cast<double>(row_elements);
+    num_tokens += chunk.num_tokens;
+    max_blocks = std::max(max_blocks, (end + kKvBlockTokens - 1) / kKvBlockTokens);
+  }
+  num_blocks = max_blocks * std::ssize(prefill.chunks);
+  const PrefillPlanner planner(kNumHeads, prefill.num_kv_heads, prefill.head_dim,
+                               stream.num_multiprocessors);
+  std::vector<PrefillTile> tiles(
+      static_cast<size_t>(planner.MaxTiles(num_tokens, std::ssize(prefill.chunks))));
+  const PrefillPlan plan = planner.Plan(prefill.chunks, tiles);
+  const DeviceBuffer pool =
+      RandomOnDevice(num_blocks * prefill.num_kv_heads * DeviceKvHeadElements(prefill.head_dim));
+  const DeviceBuffer query = RandomOnDevice(num_tokens * row_elements);
+  const DeviceBuffer output = Allocate(static_cast<size_t>(num_tokens * row_elements) * 2);
   const DeviceBuffer tables = Upload(ShuffledBlocks(num_blocks));
-  const DeviceBuffer chunks =
-      Upload(std::vector<AttentionChunk>{{.num_tokens = static_cast<uint32_t>(num_tokens)}});
+  const DeviceBuffer chunks = Upload(prefill.chunks);
+  const DeviceBuffer device_tiles = Upload(tiles);
   const double us = MeasureUs(stream, [&](int) {
-    return PagedPrefillAttention(stream,
-                                 {.query = query.data<BFloat16>(),
-                                  .query_stride = kRowElements,
-                                  .output = output.data<BFloat16>(),
-                                  .output_stride = kRowElements,
-                                  .kv = {pool.data<BFloat16>(), num_blocks, kNumKvHeads, kHeadDim},
-                                  .num_heads = kNumHeads,
-                                  .scale = 0.088388f,
-                                  .chunks = chunks.data<AttentionChunk>(),
-                                  .num_chunks = 1,
-                                  .max_chunk_tokens = num_tokens,
-                                  .block_tables = tables.data<BlockId>(),
-                                  .block_table_stride = num_blocks});
+    return PagedPrefillAttention(
+        stream, {.query = query.data<BFloat16>(),
+                 .query_stride = row_elements,
+                 .output = output.data<BFloat16>(),
+                 .output_stride = row_elements,
+                 .kv = {pool.data<BFloat16>(), num_blocks, prefill.num_kv_heads, prefill.head_dim},
+                 .num_heads = kNumHeads,
+                 .scale = 0.088388f,
+                 .chunks = chunks.data<AttentionChunk>(),
+                 .tiles = device_tiles.data<PrefillTile>(),
+                 .num_tiles = plan.num_tiles,
+                 .tile_rows = plan.tile_rows,
+                 .block_tables = tables.data<BlockId>(),
+                 .block_table_stride = max_blocks});
   });
-  const double flops = 2.0 * static_cast<double>(num_tokens * num_tokens * kRowElements);
   fmt::print(
-      "{{\"case\": \"prefill:{}\", \"unit\": \"us\", \"median\": {:.2f}, \"tflops\": {:.1f}, "
-      "\"of_matrix_ceiling\": {:.3f}}}\n",
-      num_tokens, us, flops / us / 1e6, flops / us / kMatrixCeilingFlopsPerUs);
+      "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, \"tile_rows\": {}, "
+      "\"tflops\": {:.1f}, \"of_matrix_ceiling\": {:.3f}}}\n",
+      prefill.name, us, plan.tile_rows, flops / us / 1e6, flops / us / kMatrixCeilingFlopsPerUs);
 }
 
-int Run() {
+std::vector<PrefillCase> PrefillCases() {
+  std::vector<PrefillCase> cases;
+  for (const uint32_t num_tokens : {1024u, 2048u, 4096u, 8192u, 16384u}) {
+    cases.push_back(
+        {.name = fmt::format("prefill:{}", num_tokens), .chunks = {{.num_tokens = num_tokens}}});
+  }
+  for (const int64_t head_dim : {64, 256}) {
+    for (const uint32_t num_tokens : {1024u, 4096u, 16384u}) {
+      cases.push_back({.name = fmt::format("prefill_d{}:{}", head_dim, num_tokens),
+                       .chunks = {{.num_tokens = num_tokens}},
+                       .head_dim = head_dim});
+    }
+  }
+  // A prompt of 8,192 tokens, nine tenths of which are cached.
+  cases.push_back(
+      {.name = "prefill_cached:8192", .chunks = {{.num_tokens = 819, .first_position = 7373}}});
+  // 32 chunks of equal and of very different length.
+  cases.push_back({.name = "prefill_uniform:32x512",
+                   .chunks = std::vector<AttentionChunk>(32, {.num_tokens = 512})});
+  cases.push_back({.name = "prefill_ragged:32", .chunks = {{.num_tokens = 8192}}});
+  for (uint32_t i = 1; i < 32; ++i) {
+    cases.back().chunks.push_back({.num_tokens = 16 * i + 9});
+  }
+  return cases;
+}
+
+void BenchmarkDecodes(const CudaStream& stream) {
+  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 1, context);
+  BenchmarkDecode(stream, 8, 512);
+  for (const int64_t context : {512, 2048}) BenchmarkDecode(stream, 32, context);
+  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 128, context);
+}
+
+// Only prefill cases whose name contains `filter`, if it is not empty.
+int Run(std::string_view filter) {
   const absl::StatusOr<CudaDevice> device = DescribeCudaDevice(0);
   if (!device.ok()) {
     fmt::print(stderr, "{}\n", Message(device.status()));
@@ -185,12 +250,9 @@ int Run() {
   }
   CudaStream stream = {.num_multiprocessors = device->num_multiprocessors};
   Check(cudaStreamCreateWithFlags(&stream.handle, cudaStreamNonBlocking));
-  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 1, context);
-  BenchmarkDecode(stream, 8, 512);
-  for (const int64_t context : {512, 2048}) BenchmarkDecode(stream, 32, context);
-  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 128, context);
-  for (const int64_t num_tokens : {1024, 2048, 4096, 8192, 16384}) {
-    BenchmarkPrefill(stream, num_tokens);
+  if (filter.empty()) BenchmarkDecodes(stream);
+  for (const PrefillCase& prefill : PrefillCases()) {
+    if (prefill.name.find(filter) != std::string::npos) BenchmarkPrefill(stream, prefill);
   }
   Check(cudaStreamDestroy(stream.handle));
   return 0;
@@ -199,4 +261,4 @@ int Run() {
 }  // namespace
 }  // namespace lockstep::kernels
 
-int main() { return lockstep::kernels::Run(); }
+int main(int argc, char** argv) { return lockstep::kernels::Run(argc > 1 ? argv[1] : ""); }

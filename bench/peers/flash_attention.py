@@ -2,7 +2,7 @@
 
     flash_attention.py
 
-32 query heads, 8 KV heads of 128; decode from pages of 16 tokens in random order, prefill from whole rows. Calls are timed in CUDA graphs; those of decode rotate
+32 query heads, 8 KV heads, of 128 unless the name says otherwise; decode from pages of 16 tokens in random order, prefill from whole rows. Calls are timed in CUDA graphs; those of decode rotate
 through caches that together exceed the second-level cache.
 """
 
@@ -14,7 +14,14 @@ from vllm.vllm_flash_attn import flash_attn_varlen_func, get_scheduler_metadata
 HEADS, KV_HEADS, HEAD_DIM, PAGE_TOKENS = 32, 8, 128, 16
 ROTATION_BYTES = 200 << 20
 DECODE_CASES = [(1, 512), (1, 2048), (1, 8192), (8, 512), (32, 512), (32, 2048), (128, 512), (128, 2048), (128, 8192)]
-PREFILL_CASES = [1024, 2048, 4096, 8192, 16384]
+# Name: (new tokens, tokens cached before them) of each sequence, head size.
+PREFILL_CASES = {
+    **{f"prefill:{n}": ([(n, 0)], HEAD_DIM) for n in (1024, 2048, 4096, 8192, 16384)},
+    **{f"prefill_d{dim}:{n}": ([(n, 0)], dim) for dim in (64, 256) for n in (1024, 4096, 16384)},
+    "prefill_cached:8192": ([(819, 7373)], HEAD_DIM),
+    "prefill_uniform:32x512": ([(512, 0)] * 32, HEAD_DIM),
+    "prefill_ragged:32": ([(8192, 0)] + [(16 * i + 9, 0) for i in range(1, 32)], HEAD_DIM),
+}
 CALLS = 20
 REPLAYS = 7
 
@@ -75,17 +82,24 @@ def decode(batch, context):
     report(f"paged_decode:{batch}x{context}", us, tb_per_s=round(kv_bytes / us / 1e6, 2))
 
 
-def prefill(tokens):
-    query = gaussian(tokens, HEADS, HEAD_DIM)
-    keys, values = gaussian(tokens, KV_HEADS, HEAD_DIM), gaussian(tokens, KV_HEADS, HEAD_DIM)
-    bounds = int32([0, tokens])
-    us = median_us(lambda _: flash_attn_varlen_func(query, keys, values, tokens, bounds, tokens, cu_seqlens_k=bounds,
-                                                    causal=True, fa_version=3))
-    report(f"prefill:{tokens}", us, tflops=round(2 * tokens * tokens * HEADS * HEAD_DIM / us / 1e6, 1))
+def starts(lengths):
+    return int32([sum(lengths[:i]) for i in range(len(lengths) + 1)])
+
+
+def prefill(case, sequences, dim):
+    new = [tokens for tokens, _ in sequences]
+    keys_of = [tokens + cached for tokens, cached in sequences]
+    query = gaussian(sum(new), HEADS, dim)
+    keys, values = gaussian(sum(keys_of), KV_HEADS, dim), gaussian(sum(keys_of), KV_HEADS, dim)
+    first_rows, first_keys = starts(new), starts(keys_of)
+    us = median_us(lambda _: flash_attn_varlen_func(query, keys, values, max(new), first_rows, max(keys_of),
+                                                    cu_seqlens_k=first_keys, causal=True, fa_version=3))
+    flops = sum(4 * tokens * (cached + (tokens + 1) / 2) * HEADS * dim for tokens, cached in sequences)
+    report(case, us, tflops=round(flops / us / 1e6, 1))
 
 
 if __name__ == "__main__":
     for decode_case in DECODE_CASES:
         decode(*decode_case)
-    for num_tokens in PREFILL_CASES:
-        prefill(num_tokens)
+    for name, (chunks, head_dim) in PREFILL_CASES.items():
+        prefill(name, chunks, head_dim)

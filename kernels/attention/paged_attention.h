@@ -7,6 +7,7 @@
 
 #include "common/ids.h"
 #include "kernels/attention/attention_borders.h"
+#include "kernels/attention/prefill_tiles.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/device/cuda_stream.h"
 #include "kernels/kv_cache/paged_kv.h"
@@ -110,9 +111,10 @@ struct PagedPrefillAttentionParams {
   PagedKv kv;
   int64_t num_heads = 0;
   float scale = 1.0f;
-  const AttentionChunk* chunks = nullptr;  // [num_chunks]
-  int64_t num_chunks = 0;
-  int64_t max_chunk_tokens = 0;           // no chunk has more; bounds the grid, changes no bit
+  const AttentionChunk* chunks = nullptr;
+  const PrefillTile* tiles = nullptr;  // [num_tiles], of PrefillPlanner, as the next two
+  int64_t num_tiles = 0;
+  int64_t tile_rows = kSmallPrefillTileRows;
   const BlockId* block_tables = nullptr;  // [rows, block_table_stride]
   int64_t block_table_stride = 0;
 };

@@ -49,7 +49,7 @@ absl::Status PagedDecodeAttention(const CudaStream& stream,
 absl::Status PagedPrefillAttention(const CudaStream& stream,
                                    const PagedPrefillAttentionParams& params) {
   LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
-  if (params.num_chunks <= 0 || params.max_chunk_tokens <= 0) return absl::OkStatus();
+  if (params.num_tiles <= 0) return absl::OkStatus();
   return LaunchPagedPrefill(stream, params);
 }
 

@@ -220,8 +220,7 @@ __global__ __launch_bounds__(kPrefillThreads,
   }
   ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
-  RowTile rows;
-  if (!FindRows(arguments, &rows)) return;
+  const RowTile rows = FindRows<kPrefillBlockRows>(arguments, blockIdx.x);
   LoadQueries<kHeadDim>(arguments, rows, shared + Shared::kQueries, [](int query_row, int chunk) {
     return query_row / kPrefillWarpRows * kPrefillWarpRows * (kHeadDim / kKvChunkElements) +
            DeviceKvChunk(query_row % kPrefillWarpRows, chunk, kHeadDim);
@@ -252,8 +251,9 @@ absl::Status LaunchPrefill(const CudaStream& stream, const PagedPrefillAttention
   if constexpr (kHeadDim == 64 || kHeadDim == 128) {
     return LaunchWarpgroupPrefill(stream, params);
   } else {
-    return LaunchPrefillKernel(stream, params, PagedPrefillKernel<kHeadDim>,
-                               PrefillShared<kHeadDim>::kBytes);
+    const PrefillArguments arguments = MakePrefillArguments(params);
+    return LaunchPrefillKernel(stream, PagedPrefillKernel<kHeadDim>, arguments, kPrefillThreads,
+                               arguments.num_items, PrefillShared<kHeadDim>::kBytes);
   }
 }
 

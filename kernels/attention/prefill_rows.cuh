@@ -4,6 +4,7 @@
 
 #include "kernels/attention/kv_tile.cuh"
 #include "kernels/attention/paged_attention.h"
+#include "kernels/attention/prefill_tiles.h"
 #include "kernels/attention/softmax.cuh"
 #include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/mbarrier.cuh"
@@ -11,23 +12,24 @@
 #include "kernels/device/launch.cuh"
 
 // What the prefill kernels share: which rows a block takes, and what happens to them apart from the
-// matrix products. A block of eight warps takes 128 query rows of one chunk and KV head: the heads
+// matrix products. Eight warps take 128 query rows of one chunk and KV head: the heads
 // of the group of consecutive tokens; 16 rows belong to each warp. Accumulators are [n][4], as
 // m16n8k16 leaves them for columns 8n ...
 namespace lockstep::kernels {
 
 inline constexpr int kPrefillThreads = 256;
 inline constexpr int kPrefillWarpRows = 16;
-inline constexpr int kPrefillBlockRows = kPrefillThreads / 32 * kPrefillWarpRows;
+inline constexpr int kPrefillBlockRows = static_cast<int>(kSmallPrefillTileRows);
+static_assert(kPrefillBlockRows == kPrefillThreads / 32 * kPrefillWarpRows);
 
 struct PrefillArguments {
   PagedPrefillAttentionParams params;
   float exponent_scale;
   int group;
-  int max_row_tiles;  // of a chunk and KV head
+  int num_items;  // a tile of the list and a KV head each
 };
 
-// The rows of one block.
+// The rows that a block takes at a time.
 struct RowTile {
   AttentionChunk chunk;
   int kv_head;
@@ -40,20 +42,19 @@ struct RowTile {
   }
 };
 
-// Blocks count row tile by row tile, from the last, which has most keys. False: nothing to do.
-__device__ __forceinline__ bool FindRows(const PrefillArguments& arguments, RowTile* tile) {
+// The rows of an item. Items count tile by tile, KV heads within.
+template <int kTileRows>
+__device__ __forceinline__ RowTile FindRows(const PrefillArguments& arguments, int item) {
   const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
-  const int num_chunks = static_cast<int>(arguments.params.num_chunks);
-  const int index = blockIdx.x;
-  tile->kv_head = index % num_kv_heads;
-  tile->chunk = arguments.params.chunks[index / num_kv_heads % num_chunks];
-  const int row_tile = arguments.max_row_tiles - 1 - index / num_kv_heads / num_chunks;
-  tile->first_row = row_tile * kPrefillBlockRows;
-  tile->num_rows = min(static_cast<int>(tile->chunk.num_tokens) * arguments.group - tile->first_row,
-                       kPrefillBlockRows);
-  if (tile->num_rows <= 0) return false;
-  tile->num_keys = tile->Position(tile->num_rows - 1, arguments.group) + 1;
-  return true;
+  const PrefillTile tile = arguments.params.tiles[item / num_kv_heads];
+  RowTile rows;
+  rows.kv_head = item % num_kv_heads;
+  rows.chunk = arguments.params.chunks[tile.chunk];
+  rows.first_row = static_cast<int>(tile.index) * kTileRows;
+  rows.num_rows =
+      min(static_cast<int>(rows.chunk.num_tokens) * arguments.group - rows.first_row, kTileRows);
+  rows.num_keys = rows.Position(rows.num_rows - 1, arguments.group) + 1;
+  return rows;
 }
 
 // Element `head_dim 0` of a row of `query` or `output`.
@@ -154,24 +155,23 @@ struct RowsPartial {
   float values[kTiles][4];
 };
 
-inline absl::Status LaunchPrefillKernel(const CudaStream& stream,
-                                        const PagedPrefillAttentionParams& params,
-                                        void (*kernel)(PrefillArguments), int shared_bytes) {
+inline PrefillArguments MakePrefillArguments(const PagedPrefillAttentionParams& params) {
+  return {.params = params,
+          .exponent_scale = ExponentScale(params.scale),
+          .group = static_cast<int>(params.num_heads / params.kv.num_kv_heads),
+          .num_items = static_cast<int>(params.num_tiles * params.kv.num_kv_heads)};
+}
+
+inline absl::Status LaunchPrefillKernel(const CudaStream& stream, void (*kernel)(PrefillArguments),
+                                        const PrefillArguments& arguments, int num_threads,
+                                        int num_blocks, int shared_bytes) {
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  const int64_t group = params.num_heads / params.kv.num_kv_heads;
-  const int64_t row_tiles =
-      (params.max_chunk_tokens * group + kPrefillBlockRows - 1) / kPrefillBlockRows;
-  const int64_t blocks = row_tiles * params.num_chunks * params.kv.num_kv_heads;
   return Launch(stream, "paged prefill attention",
-                {.grid = dim3(static_cast<unsigned>(blocks)),
-                 .block = dim3(kPrefillThreads),
+                {.grid = dim3(static_cast<unsigned>(num_blocks)),
+                 .block = dim3(static_cast<unsigned>(num_threads)),
                  .shared_bytes = static_cast<size_t>(shared_bytes)},
-                kernel,
-                PrefillArguments{.params = params,
-                                 .exponent_scale = ExponentScale(params.scale),
-                                 .group = static_cast<int>(group),
-                                 .max_row_tiles = static_cast<int>(row_tiles)});
+                kernel, arguments);
 }
 
 }  // namespace lockstep::kernels

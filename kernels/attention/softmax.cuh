@@ -35,14 +35,12 @@ __device__ __forceinline__ float SumOverQuad(float sum) {
   return __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
 }
 
-// One step of the online softmax over rows g and, with kHalves = 2, g + 8: scores become weights,
-// which `weights` takes, rounded, as the left operands of four m16n8k16 products over 16 keys each.
-// A score of kNoScore gives a weight of exactly 0. Returns what earlier sums of weighted values are
+// One step of the online softmax over rows g and, with kHalves = 2, g + 8: scores become weights. A
+// score of kNoScore gives a weight of exactly 0. Returns what earlier sums of weighted values are
 // to be multiplied by.
 template <int kHalves>
-__device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores)[8][4],
+__device__ __forceinline__ void WeighScores(float exponent_scale, float (&scores)[8][4],
                                             SoftmaxRow (&rows)[kHalves],
-                                            uint32_t (&weights)[kKeyTilePages][4],
                                             float (&rescale)[kHalves]) {
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
@@ -61,17 +59,39 @@ __device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores
     float sum = __fmul_rn(row.sum, rescale[half]);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      const float first = ptx::Exp2(__fmaf_rn(scores[n][2 * half], exponent_scale, -base));
-      const float second = ptx::Exp2(__fmaf_rn(scores[n][2 * half + 1], exponent_scale, -base));
+      float& first = scores[n][2 * half];
+      float& second = scores[n][2 * half + 1];
+      first = ptx::Exp2(__fmaf_rn(first, exponent_scale, -base));
+      second = ptx::Exp2(__fmaf_rn(second, exponent_scale, -base));
       sum = __fadd_rn(__fadd_rn(sum, first), second);
-      weights[n / 2][n % 2 * 2 + half] = ptx::PackBf16x2(first, second);
     }
     row.sum = sum;
-    if (kHalves == 1) {
+  }
+}
+
+// Rounds the weights of WeighScores, as the left operands of four m16n8k16 products over 16 keys
+// each.
+template <int kHalves>
+__device__ __forceinline__ void PackWeights(const float (&weights)[8][4],
+                                            uint32_t (&packed)[kKeyTilePages][4]) {
 #pragma unroll
-      for (int page = 0; page < kKeyTilePages; ++page) weights[page][1] = weights[page][3] = 0;
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      packed[n / 2][n % 2 * 2 + half] =
+          half < kHalves ? ptx::PackBf16x2(weights[n][2 * half], weights[n][2 * half + 1]) : 0;
     }
   }
+}
+
+// Both: scores become packed weights.
+template <int kHalves>
+__device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores)[8][4],
+                                            SoftmaxRow (&rows)[kHalves],
+                                            uint32_t (&weights)[kKeyTilePages][4],
+                                            float (&rescale)[kHalves]) {
+  WeighScores<kHalves>(exponent_scale, scores, rows, rescale);
+  PackWeights<kHalves>(scores, weights);
 }
 
 // How the partial result of one more split joins that of the splits before it.
@@ -91,8 +111,13 @@ struct PartialFold {
 
   // A sum of weights, or of weighted values.
   __device__ __forceinline__ float operator()(float closed, float open) const {
+    return Fold<false>(closed, open);
+  }
+  // `kFull`: neither is empty, which saves a choice.
+  template <bool kFull>
+  __device__ __forceinline__ float Fold(float closed, float open) const {
     const float folded = __fmaf_rn(open, open_factor, __fmul_rn(closed, closed_factor));
-    return keep ? closed : take ? open : folded;
+    return kFull ? folded : keep ? closed : take ? open : folded;
   }
 };
 

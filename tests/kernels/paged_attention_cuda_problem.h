@@ -192,9 +192,7 @@ class Problem {
 
   std::vector<BFloat16> Prefill(const CudaStream& stream, const std::vector<Part>& parts) {
     std::vector<AttentionChunk> chunks;
-    int64_t max_tokens = 1;
     for (const Part& part : parts) {
-      max_tokens = std::max(max_tokens, part.end - part.begin);
       chunks.push_back({.first_token = static_cast<uint32_t>(Token(part.sequence, part.begin)),
                         .num_tokens = static_cast<uint32_t>(part.end - part.begin),
                         .first_position = static_cast<uint32_t>(part.begin),
@@ -202,6 +200,11 @@ class Problem {
     }
     const DeviceArray<BFloat16> device_output(query_.size());
     const DeviceArray<AttentionChunk> device_chunks(chunks);
+    const PrefillPlanner planner(shape_.num_heads, shape_.num_kv_heads, shape_.head_dim,
+                                 stream.num_multiprocessors);
+    std::vector<PrefillTile> tiles(Size(planner.MaxTiles(num_tokens_, std::ssize(chunks))));
+    const PrefillPlan plan = planner.Plan(chunks, tiles);
+    const DeviceArray<PrefillTile> device_tiles(tiles);
     const DeviceArray<BlockId> device_tables(tables_);
     EXPECT_THAT(PagedPrefillAttention(stream, {.query = device_query_->data(),
                                                .query_stride = RowElements(),
@@ -211,8 +214,9 @@ class Problem {
                                                .num_heads = shape_.num_heads,
                                                .scale = scale(),
                                                .chunks = device_chunks.data(),
-                                               .num_chunks = static_cast<int64_t>(chunks.size()),
-                                               .max_chunk_tokens = max_tokens,
+                                               .tiles = device_tiles.data(),
+                                               .num_tiles = plan.num_tiles,
+                                               .tile_rows = plan.tile_rows,
                                                .block_tables = device_tables.data(),
                                                .block_table_stride = max_blocks_}),
                 IsOk());

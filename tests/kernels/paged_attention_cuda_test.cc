@@ -75,6 +75,16 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
             << "chunks of " << chunk;
       }
     }
+    // Other numbers of blocks, and tiles of the other size.
+    for (const int num_multiprocessors : {1, 7, 1000}) {
+      CudaStream stream = stream_;
+      stream.num_multiprocessors = num_multiprocessors;
+      const auto replanned = problem.PrefillAll(stream);
+      for (const int64_t sequence : {0, 1}) {
+        EXPECT_TRUE(problem.IsSameAt(replanned, expected, {sequence, 0, problem.length(sequence)}))
+            << num_multiprocessors << " multiprocessors";
+      }
+    }
     for (int64_t begin = 0; begin < 1090; begin += 1000) {
       std::vector<Row> rows;
       const int64_t end = std::min<int64_t>(begin + 1000, 1090);

@@ -19,6 +19,8 @@ void LayOutStaging(const CudaModel& model, Arena& arena, PassStaging& staging) {
   staging.count_updates = arena.Take<kernels::CountUpdate>(max_slots);
   staging.batch.decode_slots = arena.Take<uint32_t>(max_slots);
   staging.batch.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
+  const auto max_tiles = static_cast<size_t>(model.max_prefill_tiles());
+  staging.batch.tiles = {arena.Take<kernels::PrefillTile>(model.max_prefill_tiles()), max_tiles};
   staging.batch.chunk_token_ids = arena.Take<TokenId>(model.info().max_step_tokens);
   staging.logits_tokens = arena.Take<uint32_t>(logits_rows);
   staging.sample_slots = arena.Take<uint32_t>(logits_rows);

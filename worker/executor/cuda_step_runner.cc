@@ -251,7 +251,8 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
         {.slot = slot,
          .decodes = row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known()});
   }
-  CudaBatch staged = StageBatch(batch, staged_rows_, staging.batch, token_places_);
+  CudaBatch staged =
+      StageBatch(batch, staged_rows_, model_.prefill_planner(), staging.batch, token_places_);
   StageLogits(record, staged);
   staged.begin_ns = memory_->begin_ns;
   Expect(model_.Enqueue(staged));

@@ -19,6 +19,8 @@ absl::StatusOr<std::unique_ptr<CudaForwardModel>> CudaForwardModel::Create(CudaM
                    .blocks = arena.Take<BlockId>(slots.num_slots * slots.max_blocks),
                    .batch = {.decode_slots = arena.Take<uint32_t>(slots.num_slots),
                              .chunks = arena.Take<kernels::AttentionChunk>(slots.num_slots),
+                             .tiles = {arena.Take<kernels::PrefillTile>(model.max_prefill_tiles()),
+                                       static_cast<size_t>(model.max_prefill_tiles())},
                              .chunk_token_ids = arena.Take<TokenId>(model.info().max_step_tokens)},
                    .logits_tokens = arena.Take<uint32_t>(model.info().max_logits_rows)};
   };
@@ -66,7 +68,8 @@ CudaBatch CudaForwardModel::StageRows(const ForwardBatch& batch) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     rows_.push_back({.slot = static_cast<uint32_t>(i), .decodes = batch.rows[i].num_tokens == 1});
   }
-  CudaBatch staged = StageBatch(batch, rows_, staging_.batch, token_places_);
+  CudaBatch staged =
+      StageBatch(batch, rows_, model_.prefill_planner(), staging_.batch, token_places_);
   for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
     staging_.logits_tokens[i] = token_places_[batch.logits_tokens[i]];
   }

@@ -107,8 +107,9 @@ class CudaOps final : public DecoderOps {
                                            .num_heads = spec.num_heads,
                                            .scale = spec.attention_scale,
                                            .chunks = parts_.chunks,
-                                           .num_chunks = batch_.num_chunks,
-                                           .max_chunk_tokens = batch_.max_chunk_tokens,
+                                           .tiles = parts_.tiles,
+                                           .num_tiles = batch_.prefill.num_tiles,
+                                           .tile_rows = batch_.prefill.tile_rows,
                                            .block_tables = parts_.slots.block_tables,
                                            .block_table_stride = parts_.slots.max_blocks});
   }
@@ -128,6 +129,10 @@ int CudaModel::device() const { return parts_->device_index; }
 const kernels::CudaStream& CudaModel::stream() const { return parts_->stream; }
 const kernels::SlotState& CudaModel::slots() const { return parts_->slots; }
 float* CudaModel::logits() const { return parts_->logits; }
+const kernels::PrefillPlanner& CudaModel::prefill_planner() const {
+  return parts_->prefill_planner;
+}
+int64_t CudaModel::max_prefill_tiles() const { return parts_->max_prefill_tiles; }
 void CudaModel::set_numerics_id(uint64_t id) { parts_->info.numerics_id = id; }
 uint64_t CudaModel::num_fused_passes() const { return parts_->fused_layers.num_passes; }
 std::span<std::byte> CudaModel::kv_bytes() const {
@@ -138,14 +143,19 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
   if (batch.num_tokens == 0) return absl::OkStatus();
   LOCKSTEP_CHECK(batch.num_tokens <= parts_->info.max_step_tokens &&
                      batch.num_logits_rows <= parts_->info.max_logits_rows &&
-                     batch.num_chunks <= parts_->slots.num_slots,
-                 "a pass of {} tokens, {} chunks and {} rows of logits", batch.num_tokens,
-                 batch.num_chunks, batch.num_logits_rows);
+                     batch.num_chunks <= parts_->slots.num_slots &&
+                     batch.prefill.num_tiles <= parts_->max_prefill_tiles,
+                 "a pass of {} tokens, {} chunks, {} tiles and {} rows of logits", batch.num_tokens,
+                 batch.num_chunks, batch.prefill.num_tiles, batch.num_logits_rows);
   // Every block of every attention kernel reads them.
   if (batch.num_chunks > 0) {
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
         parts_->chunks, batch.chunks, static_cast<size_t>(batch.num_chunks) * sizeof(*batch.chunks),
         cudaMemcpyDefault, parts_->stream.handle));
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(parts_->tiles, batch.tiles,
+                        static_cast<size_t>(batch.prefill.num_tiles) * sizeof(*batch.tiles),
+                        cudaMemcpyDefault, parts_->stream.handle));
   }
   const Workspace& workspace = parts_->workspace;
   LOCKSTEP_RETURN_IF_ERROR(

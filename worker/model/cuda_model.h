@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/attention/prefill_tiles.h"
 #include "kernels/slots/slot_state.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/model_spec.h"
@@ -51,8 +52,9 @@ struct CudaBatch {
   const kernels::AttentionChunk* chunks = nullptr;  // [num_chunks], device or pinned; row: the slot
   const TokenId* chunk_token_ids = nullptr;         // device or pinned
   int64_t num_chunks = 0;
-  int64_t max_chunk_tokens = 0;
-  int64_t num_tokens = 0;  // decode rows and tokens of the chunks
+  kernels::PrefillPlan prefill = {};            // of the chunks
+  const kernels::PrefillTile* tiles = nullptr;  // [prefill.num_tiles], device or pinned
+  int64_t num_tokens = 0;                       // decode rows and tokens of the chunks
   // Tokens whose logits are wanted, device or pinned; null: every token's.
   const uint32_t* logits_tokens = nullptr;
   int64_t num_logits_rows = 0;
@@ -74,6 +76,8 @@ class CudaModel {
   const kernels::CudaStream& stream() const;
   const kernels::SlotState& slots() const;
   float* logits() const;  // [max_logits_rows, vocab_size], device memory
+  const kernels::PrefillPlanner& prefill_planner() const;
+  int64_t max_prefill_tiles() const;  // of a batch
 
   // Inputs, layers, logits. The batch has been checked.
   absl::Status Enqueue(const CudaBatch& batch);

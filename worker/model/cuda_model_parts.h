@@ -64,8 +64,11 @@ struct CudaModel::Parts {
   kernels::SlotState slots;
   TokenId* token_ids = nullptr;               // [max_step_tokens]
   kernels::AttentionChunk* chunks = nullptr;  // [max_slots]
-  float* logits = nullptr;                    // [max_logits_rows, vocab_size]
-  float* rope_cos = nullptr;                  // [max_context_tokens, head_dim / 2]
+  kernels::PrefillTile* tiles = nullptr;      // [max_prefill_tiles]
+  kernels::PrefillPlanner prefill_planner;
+  int64_t max_prefill_tiles = 0;
+  float* logits = nullptr;    // [max_logits_rows, vocab_size]
+  float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
   float* rope_sin = nullptr;
   float* attention_partials = nullptr;
   uint32_t* attention_arrivals = nullptr;  // zero between calls

@@ -160,6 +160,8 @@ absl::Status UploadFusedLayers(Parts& parts) {
 absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   const int64_t max_slots = options.max_slots;
+  parts.prefill_planner = kernels::PrefillPlanner(spec.num_heads, spec.num_kv_heads, spec.head_dim,
+                                                  parts.stream.num_multiprocessors);
   Arena arena;
   const auto lay_out = [&] {
     parts.slots.num_slots = max_slots;
@@ -170,6 +172,8 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
     parts.slots.block_tables = arena.Take<BlockId>(max_slots * parts.slots.max_blocks);
     parts.token_ids = arena.Take<TokenId>(options.max_step_tokens);
     parts.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
+    parts.max_prefill_tiles = parts.prefill_planner.MaxTiles(options.max_step_tokens, max_slots);
+    parts.tiles = arena.Take<kernels::PrefillTile>(parts.max_prefill_tiles);
     parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
     parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
     parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);

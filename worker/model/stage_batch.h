@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/attention/prefill_tiles.h"
 #include "kernels/slots/slot_state.h"
 #include "worker/model/cuda_model.h"
 #include "worker/model/forward_model.h"
@@ -14,6 +15,7 @@ namespace lockstep::worker {
 struct BatchStaging {
   uint32_t* decode_slots = nullptr;
   kernels::AttentionChunk* chunks = nullptr;
+  std::span<kernels::PrefillTile> tiles;
   TokenId* chunk_token_ids = nullptr;
 };
 
@@ -24,10 +26,11 @@ struct StagedRow {
   bool decodes = false;
 };
 
-// Puts a batch into the device's order: decode rows first, then the others as chunks. `rows` is
-// parallel to batch.rows; token_places receives the place of each of the batch's tokens. Logits are
-// left to the caller.
+// Puts a batch into the device's order: decode rows first, then the others as chunks, whose
+// attention is planned here. `rows` is parallel to batch.rows; token_places receives the place of
+// each of the batch's tokens. Logits are left to the caller.
 CudaBatch StageBatch(const ForwardBatch& batch, std::span<const StagedRow> rows,
-                     const BatchStaging& staging, std::vector<uint32_t>& token_places);
+                     const kernels::PrefillPlanner& planner, const BatchStaging& staging,
+                     std::vector<uint32_t>& token_places);
 
 }  // namespace lockstep::worker

@@ -25,6 +25,18 @@ __device__ __forceinline__ void ArriveExpectBytes(uint32_t barrier, uint32_t num
 __device__ __forceinline__ void Arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Arrives if `condition` holds. No branch: registers of matrix instructions under way stay in
+// place.
+__device__ __forceinline__ void ArriveIf(uint32_t barrier, bool condition) {
+  asm volatile(
+      "{\n"
+      ".reg .pred arrives;\n"
+      "setp.ne.b32 arrives, %1, 0;\n"
+      "@arrives mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}" ::"r"(barrier),
+      "r"(static_cast<int>(condition))
+      : "memory");
+}
 // Whether the phase of this parity has ended.
 __device__ __forceinline__ bool TestBarrier(uint32_t barrier, uint32_t parity) {
   uint32_t done;

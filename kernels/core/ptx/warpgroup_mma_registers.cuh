@@ -29,6 +29,16 @@ __device__ __forceinline__ void HoldTiles(float (&d)[kTiles][4]) {
   }
 }
 
+// Keeps a left operand in its registers until here.
+template <int kSteps>
+__device__ __forceinline__ void HoldOperand(uint32_t (&a)[kSteps][4]) {
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(a[i][j])::"memory");
+  }
+}
+
 #define LOCKSTEP_TILES2(i)                                                       \
   "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]), "+f"(d[i + 1][0]), \
       "+f"(d[i + 1][1]), "+f"(d[i + 1][2]), "+f"(d[i + 1][3])
