@@ -56,8 +56,9 @@ std::string StatusName(const grpc::Status& status) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
 }
 
-SoakClients::SoakClients(uint32_t num_streams, uint64_t seed, const std::string& address)
-    : questions_(num_streams) {
+SoakClients::SoakClients(uint32_t num_streams, uint64_t seed, const std::string& address,
+                         std::string key)
+    : key_(std::move(key)), questions_(num_streams) {
   std::mt19937_64 random(seed);
   for (uint32_t stream = 0; stream < num_streams; ++stream) {
     for (uint32_t i = 0; i < kQuestionsPerStream; ++i) {
@@ -84,6 +85,8 @@ SoakClients::Reply SoakClients::Ask(const v1::GenerateRequest& request) {
   const std::shared_ptr<Stub> router = stub();
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  if (!key_.empty()) context.AddMetadata("authorization", "Bearer " + key_);
+  const Clock::time_point start = Clock::now();
   const auto reader = router->Generate(&context, request);
   Reply reply;
   v1::GenerateResponse response;
@@ -91,12 +94,14 @@ SoakClients::Reply SoakClients::Ask(const v1::GenerateRequest& request) {
     reply.accepted = true;
     if (response.has_finish()) reply.finishes.push_back(response.finish());
     if (!response.has_delta()) continue;
+    if (reply.tokens.empty()) reply.latency.first_token_seconds = SecondsSince(start);
     const v1::OutputDelta& delta = response.delta();
     if (reply.tokens.size() <= delta.index()) reply.tokens.resize(delta.index() + 1);
     std::vector<uint32_t>& tokens = reply.tokens[delta.index()];
     tokens.insert(tokens.end(), delta.token_ids().begin(), delta.token_ids().end());
   }
   reply.status = reader->Finish();
+  reply.latency.whole_seconds = SecondsSince(start);
   reply.hinted = context.GetServerTrailingMetadata().contains("retry-after-ms");
   return reply;
 }
@@ -137,6 +142,11 @@ void SoakClients::Start() {
   }
 }
 
+std::vector<ClientLatency> SoakClients::TakeLatencies() {
+  MutexLock lock(mutex_);
+  return std::exchange(latencies_, {});
+}
+
 ClientTally SoakClients::Stop() {
   done_.store(true);
   for (NamedThread& thread : threads_) thread.join();
@@ -161,6 +171,7 @@ void SoakClients::Count(const Question& question, const Reply& reply) {
   const bool ok = reply.status.ok();
   if (ok) {
     ++tally_.num_finished;
+    latencies_.push_back(reply.latency);
   } else if (!reply.accepted && reply.hinted) {
     ++tally_.num_refused;
   } else {

@@ -20,8 +20,9 @@ namespace lockstep::bench {
 // came undisturbed. Requests, with greedy and seeded sampling, follow from the seed.
 class SoakClients {
  public:
-  // `address` is the router's.
-  SoakClients(uint32_t num_streams, uint64_t seed, const std::string& address);
+  // `address` is the router's; `key` is shown to it, if there is one.
+  SoakClients(uint32_t num_streams, uint64_t seed, const std::string& address,
+              std::string key = "");
   ~SoakClients();  // Stop() has been called, if Start() was
 
   // Asks every request once. An error unless all finish.
@@ -29,6 +30,8 @@ class SoakClients {
   void Start();
   // New requests go to this router.
   void Retarget(const std::string& address);
+  // Of the requests that have finished since the last call.
+  std::vector<ClientLatency> TakeLatencies();
   // Once the requests under way have ended.
   ClientTally Stop();
 
@@ -46,6 +49,7 @@ class SoakClients {
     bool hinted = false;    // when to come back
     std::vector<std::vector<uint32_t>> tokens;
     std::vector<lockstep::v1::Finish> finishes;
+    ClientLatency latency;
   };
 
   std::shared_ptr<Stub> stub();
@@ -53,12 +57,14 @@ class SoakClients {
   void Stream(uint32_t stream);
   void Count(const Question& question, const Reply& reply);
 
+  const std::string key_;
   std::vector<std::vector<Question>> questions_;  // by stream
   std::atomic<bool> done_ = false;
   std::vector<NamedThread> threads_;
   Mutex mutex_;
   std::shared_ptr<Stub> stub_ ABSL_GUARDED_BY(mutex_);
   ClientTally tally_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ClientLatency> latencies_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A connection of its own to a router.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/router/soak/fault_soak.h"
+#include "bench/router/soak/hostile_soak.h"
 #include "bench/router/soak/overload_soak.h"
 
 namespace lockstep::bench {
@@ -23,6 +24,8 @@ std::string_view NameOf(SoakMode mode) {
       return "takeover";
     case SoakMode::kOverload:
       return "overload";
+    case SoakMode::kHostile:
+      return "hostile";
   }
   return "";
 }
@@ -41,6 +44,31 @@ Json ToJson(const LoadReport& load) {
           {"peak_queue_requests", load.peak_queue_requests},
           {"peak_queue_tokens", load.peak_queue_tokens},
           {"router_rss_kib", {load.start_rss_kib, load.end_rss_kib}}};
+}
+
+Json ToJson(const LatencyReport& latency) {
+  return {{"requests", latency.num_requests},
+          {"first_token_p50_ms", Rounded(latency.first_token_p50_ms)},
+          {"first_token_p99_ms", Rounded(latency.first_token_p99_ms)},
+          {"whole_p50_ms", Rounded(latency.whole_p50_ms)},
+          {"whole_p99_ms", Rounded(latency.whole_p99_ms)}};
+}
+
+void AddHostile(const HostileReport& hostile, Json& json) {
+  json["quiet"] = ToJson(hostile.quiet);
+  json["attacked"] = ToJson(hostile.attacked);
+  for (const AttackReport& attack : hostile.attacks) {
+    json["attacks"][attack.name] = {{"attempts", attack.num_attempts},
+                                    {"answered", attack.num_answered},
+                                    {"refused", attack.num_refused},
+                                    {"cut_off", attack.num_cut_off}};
+  }
+  json["budget_mib"] = hostile.budget_mib;
+  json["quiet_rss_kib"] = hostile.quiet_rss_kib;
+  json["attacked_rss_kib"] = hostile.attacked_rss_kib;
+  json["final_rss_kib"] = hostile.final_rss_kib;
+  json["within_budget"] = hostile.within_budget();
+  json["given_back"] = hostile.given_back();
 }
 
 void AddClients(const ClientTally& clients, Json& json) {
@@ -68,13 +96,15 @@ absl::StatusOr<SoakReport> RunSoak(const SoakOptions& options) {
       return RunTakeovers(options);
     case SoakMode::kOverload:
       return RunOverload(options);
+    case SoakMode::kHostile:
+      return RunHostile(options);
   }
   return absl::InvalidArgumentError("no such mode");
 }
 
 std::optional<SoakMode> ParseSoakMode(std::string_view name) {
   for (const SoakMode mode : {SoakMode::kKill, SoakMode::kStop, SoakMode::kHalfOpen,
-                              SoakMode::kTakeover, SoakMode::kOverload}) {
+                              SoakMode::kTakeover, SoakMode::kOverload, SoakMode::kHostile}) {
     if (NameOf(mode) == name) return mode;
   }
   return std::nullopt;
@@ -87,6 +117,10 @@ std::string ToJson(const SoakOptions& options, const SoakReport& report) {
   if (options.mode == SoakMode::kOverload) {
     json["loads"] = Json::array();
     for (const LoadReport& load : report.loads) json["loads"].push_back(ToJson(load));
+  } else if (options.mode == SoakMode::kHostile) {
+    json["streams"] = options.num_streams;
+    AddClients(report.clients, json);
+    AddHostile(report.hostile, json);
   } else {
     json["streams"] = options.num_streams;
     AddClients(report.clients, json);

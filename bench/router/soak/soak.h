@@ -12,7 +12,7 @@
 
 namespace lockstep::bench {
 
-enum class SoakMode { kKill, kStop, kHalfOpen, kTakeover, kOverload };
+enum class SoakMode { kKill, kStop, kHalfOpen, kTakeover, kOverload, kHostile };
 
 struct SoakOptions {
   SoakMode mode = SoakMode::kKill;
@@ -59,6 +59,47 @@ struct LoadReport {
   uint64_t end_rss_kib = 0;
 };
 
+struct ClientLatency {
+  double first_token_seconds = 0;
+  double whole_seconds = 0;
+};
+
+// Of honest requests that finished.
+struct LatencyReport {
+  uint64_t num_requests = 0;
+  double first_token_p50_ms = 0;
+  double first_token_p99_ms = 0;
+  double whole_p50_ms = 0;
+  double whole_p99_ms = 0;
+};
+
+// What one attacker did (bench/router/soak/attackers.h).
+struct AttackReport {
+  std::string name;
+  uint64_t num_attempts = 0;
+  uint64_t num_answered = 0;
+  uint64_t num_refused = 0;
+  uint64_t num_cut_off = 0;
+};
+
+struct HostileReport {
+  LatencyReport quiet;     // before the attack
+  LatencyReport attacked;  // during it
+  std::vector<AttackReport> attacks;
+  uint64_t budget_mib = 0;        // of bodies and answers over HTTP
+  uint64_t quiet_rss_kib = 0;     // of the router: the most, before the attack
+  uint64_t attacked_rss_kib = 0;  // the most, during it
+  uint64_t final_rss_kib = 0;     // with no client left
+
+  static constexpr uint64_t kSpareKib = 64 * 1024;
+  // What the attack cost beside the budget is little.
+  bool within_budget() const {
+    return attacked_rss_kib <= quiet_rss_kib + budget_mib * 1024 + kSpareKib;
+  }
+  // And little of it stays.
+  bool given_back() const { return final_rss_kib <= quiet_rss_kib + kSpareKib; }
+};
+
 struct SoakReport {
   ClientTally clients;
   uint32_t num_faults = 0;
@@ -69,6 +110,7 @@ struct SoakReport {
   std::vector<uint64_t> rss_kib;    // of the last router, at its start, middle and end
   double leaked = 0;                // blocks, requests and tokens held with no client left
   std::vector<LoadReport> loads;    // overload
+  HostileReport hostile;            // hostile
 };
 
 // Runs a router, workers and clients of theirs for `duration`, with one fault every interval. An
@@ -77,7 +119,7 @@ struct SoakReport {
 // fails.
 absl::StatusOr<SoakReport> RunSoak(const SoakOptions& options);
 
-// kill9, sigstop, half-open, takeover or overload; nothing for another name.
+// kill9, sigstop, half-open, takeover, overload or hostile; nothing for another name.
 std::optional<SoakMode> ParseSoakMode(std::string_view name);
 
 // One JSON object.

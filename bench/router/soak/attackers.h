@@ -1,0 +1,40 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+namespace lockstep::bench {
+
+// Keys of the tenants of the hostile soak, and the file that has their hashes.
+inline constexpr char kHonestKey[] = "honest-key";  // without limits
+inline constexpr char kGreedyKey[] = "greedy-key";  // without limits either, of the attackers
+inline constexpr char kLimitedKey[] =
+    "limited-key";  // of the attackers; next to nothing is allowed
+std::string HostileTenants();
+
+// What an attacker has done, and what came of it as far as it looked.
+struct AttackTally {
+  std::atomic<uint64_t> num_attempts = 0;
+  std::atomic<uint64_t> num_answered = 0;  // 2xx
+  std::atomic<uint64_t> num_refused = 0;   // 4xx and 5xx
+  std::atomic<uint64_t> num_cut_off = 0;   // the router closed the connection, or took none
+};
+
+struct AttackTarget {
+  std::string grpc_address;
+  std::string http_address;
+};
+
+// One way to do harm, on a thread of its own, until it is told to stop. A new one is a function and
+// a line in the table.
+struct Attacker {
+  std::string_view name;
+  void (*run)(const AttackTarget& target, const std::stop_token& stop, AttackTally& tally);
+};
+std::span<const Attacker> AllAttackers();
+
+}  // namespace lockstep::bench
