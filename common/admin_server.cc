@@ -75,13 +75,10 @@ Response Answer(const Content& content, const http::request_header<>& request) {
 // server's thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, const Content& content, uint32_t* num_connections)
-      : stream_(std::move(socket)), content_(content), num_connections_(num_connections) {
-    ++*num_connections_;
-  }
+  Connection(tcp::socket socket, const Content& content, std::shared_ptr<void> place)
+      : place_(std::move(place)), stream_(std::move(socket)), content_(content) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  ~Connection() { --*num_connections_; }
 
   void ReadRequest() {
     parser_.emplace();
@@ -125,9 +122,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
+  const std::shared_ptr<void> place_;  // until the socket is closed
   beast::tcp_stream stream_;
   const Content& content_;
-  uint32_t* const num_connections_;
   beast::flat_buffer buffer_{2 * kMaxHeaderBytes};
   std::optional<http::request_parser<http::empty_body>> parser_;
   Response response_;
@@ -139,6 +136,8 @@ class AdminServer::Impl {
  public:
   explicit Impl(Content content)
       : content_(std::move(content)),
+        limiter_(std::make_shared<ConnectionLimiter>(content_.limits.max_connections,
+                                                     content_.limits.max_connections_per_address)),
         listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
   ~Impl() { io_.stop(); }  // the thread joins; pending handlers and their connections go with io_
 
@@ -150,13 +149,14 @@ class AdminServer::Impl {
 
  private:
   void Serve(tcp::socket socket) {
-    if (num_connections_ >= content_.limits.max_connections) return;
-    std::make_shared<Connection>(std::move(socket), content_, &num_connections_)->ReadRequest();
+    auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
+    if (place == nullptr) return;
+    std::make_shared<Connection>(std::move(socket), content_, std::move(place))->ReadRequest();
   }
 
-  // Connections refer to the first two, so these are destroyed last.
+  // Connections refer to it, so it is destroyed last.
   const Content content_;
-  uint32_t num_connections_ = 0;
+  const std::shared_ptr<ConnectionLimiter> limiter_;
   asio::io_context io_{1};
   TcpListener listener_;
   NamedThread thread_;

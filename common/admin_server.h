@@ -22,7 +22,8 @@ struct HealthReport {
 };
 
 struct AdminServerLimits {
-  uint32_t max_connections = 64;  // a connection above it is closed at once
+  uint32_t max_connections = 64;              // a connection above it is closed at once
+  uint32_t max_connections_per_address = 16;  // likewise; 0: no bound of its own
   // For a request's header to arrive, for a reply to be taken, and between two requests.
   absl::Duration io_timeout = absl::Seconds(10);
 };

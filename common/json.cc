@@ -12,19 +12,50 @@ namespace {
 
 using Json = nlohmann::json;
 
+// About what a value takes in memory, with the allocator's share: in an array that has just grown,
+// or in the tree of an object.
+constexpr size_t kBytesPerValue = 32;
+constexpr size_t kBytesPerContainer = 64;
+constexpr size_t kBytesPerMember = 96;
+// A string is held up to three times while it is read: by the parser, in the result, and in what is
+// made of it.
+constexpr size_t kCopiesOfString = 3;
+constexpr size_t kBytesBetweenMeterings = 64 << 10;
+
+// `text` in printable ASCII, everything else as \xNN: its end, or else its beginning.
+std::string Shown(std::string_view text, size_t max_bytes, bool end) {
+  constexpr size_t kMaxBytesPerByte = 4;
+  // More than that is never shown.
+  if (text.size() > max_bytes) text = text.substr(end ? text.size() - max_bytes : 0, max_bytes);
+  const auto shown = [](char c) {
+    return c >= 0x20 && c < 0x7f ? std::string(1, c)
+                                 : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  };
+  std::string out;
+  out.reserve(max_bytes + kMaxBytesPerByte);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::string next = shown(text[end ? text.size() - 1 - i : i]);
+    if (out.size() + next.size() > max_bytes) break;
+    out.insert(end ? 0 : out.size(), next);
+  }
+  return out;
+}
+
 // Builds the value from nlohmann's parser events. Its parser keeps its own stack, so nesting is
 // limited by max_depth alone.
 class Builder {
  public:
-  Builder(std::string_view name, size_t num_bytes, JsonLimits limits)
-      : name_(name), num_bytes_(num_bytes), limits_(limits) {}
+  Builder(std::string_view name, size_t num_bytes, JsonLimits limits, const JsonMeter& meter)
+      : name_(name), num_bytes_(num_bytes), limits_(limits), meter_(meter) {}
 
   bool null() { return Add(nullptr); }
   bool boolean(bool value) { return Add(value); }
   bool number_integer(int64_t value) { return Add(value); }
   bool number_unsigned(uint64_t value) { return Add(value); }
   bool number_float(double value, const std::string&) { return Add(value); }
-  bool string(std::string& value) { return Add(std::move(value)); }
+  bool string(std::string& value) {
+    return Measure(kCopiesOfString * value.size()) && Add(std::move(value));
+  }
   bool binary(Json::binary_t&) { return Fail("binary value"); }
   bool start_object(size_t) { return Open(Json::object()); }
   bool start_array(size_t) { return Open(Json::array()); }
@@ -33,18 +64,34 @@ class Builder {
   bool key(std::string& key) {
     Json& object = *open_.back();
     if (object.contains(key)) {
-      return Fail(fmt::format("key \"{}\" is present twice in one object", key));
+      const std::string which =
+          limits_.max_quoted_bytes == 0
+              ? "a key"
+              : fmt::format("key \"{}\"", Shown(key, limits_.max_quoted_bytes, /*end=*/false));
+      return Fail(fmt::format("{} is present twice in one object", which));
     }
     slot_ = &object[key];
-    return true;
+    return Measure(kBytesPerMember + kCopiesOfString * key.size());
   }
-  bool parse_error(size_t position, const std::string&, const Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 4: what": keep what it says.
+  bool parse_error(size_t position, const std::string& last_token, const Json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 4: what; last read: 'all of
+    // the last token'; expected what": keep what it says before the token.
     std::string_view what = error.what();
     if (const size_t end = what.find("] "); end != std::string_view::npos)
       what.remove_prefix(end + 2);
-    status_ = InvalidArgument("{}: byte {}: {}", name_, std::min(position, num_bytes_),
-                              EscapeControlCharacters(what));
+    bool about_token = false;
+    for (const std::string_view before : {"; last read: '", " parsing '"}) {
+      const size_t at = what.find(before);
+      about_token = about_token || at != std::string_view::npos;
+      what = what.substr(0, at);
+    }
+    // The end of the token is where the error is.
+    const std::string quoted =
+        about_token && limits_.max_quoted_bytes > 0
+            ? fmt::format(" at \"{}\"", Shown(last_token, limits_.max_quoted_bytes, /*end=*/true))
+            : "";
+    status_ =
+        InvalidArgument("{}: byte {}: {}{}", name_, std::min(position, num_bytes_), what, quoted);
     return false;
   }
 
@@ -55,7 +102,18 @@ class Builder {
 
  private:
   bool Fail(std::string_view what) {
-    status_ = InvalidArgument("{}: {}", name_, EscapeControlCharacters(what));
+    status_ = InvalidArgument("{}: {}", name_, what);
+    return false;
+  }
+
+  bool Measure(size_t num_bytes) {
+    num_result_bytes_ += num_bytes;
+    if (meter_ == nullptr || num_result_bytes_ < num_metered_bytes_ + kBytesBetweenMeterings) {
+      return true;
+    }
+    num_metered_bytes_ = num_result_bytes_;
+    if (meter_(num_result_bytes_)) return true;
+    status_ = ResourceExhausted("{}: takes too much memory beside others", name_);
     return false;
   }
 
@@ -75,7 +133,7 @@ class Builder {
   }
 
   bool Count() {
-    if (++num_values_ <= limits_.max_values) return true;
+    if (++num_values_ <= limits_.max_values) return Measure(kBytesPerValue);
     return Fail(fmt::format("more than {} values", limits_.max_values));
   }
 
@@ -91,6 +149,7 @@ class Builder {
     if (open_.size() >= limits_.max_depth) {
       return Fail(fmt::format("nested deeper than {} levels", limits_.max_depth));
     }
+    if (!Measure(kBytesPerContainer)) return false;
     open_.push_back(Place(std::move(container)));
     return true;
   }
@@ -103,38 +162,66 @@ class Builder {
   const std::string_view name_;
   const size_t num_bytes_;
   const JsonLimits limits_;
+  const JsonMeter& meter_;
   Json root_;
   // An open container's address holds: only the innermost one grows.
   std::vector<Json*> open_;
   Json* slot_ = nullptr;  // of the last key
   size_t num_values_ = 0;
+  size_t num_result_bytes_ = 0;
+  size_t num_metered_bytes_ = 0;
   absl::Status status_;
 };
+
+// Whether the text of `value` is at most about `room` bytes. Subtracts its size from `room`. Stops
+// as soon as the text is too long.
+bool FitsInto(const Json& value, size_t& room) {
+  const size_t num_bytes =
+      1 + (value.is_string() ? value.get_ref<const std::string&>().size() : size_t{0});
+  if (num_bytes > room) return false;
+  room -= num_bytes;
+  if (!value.is_structured()) return true;
+  if (value.size() > room) return false;
+  for (const auto& [key, member] : value.items()) {
+    if (value.is_object() && key.size() > room) return false;
+    if (value.is_object()) room -= key.size();
+    if (!FitsInto(member, room)) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
-                                         JsonLimits limits) {
-  Builder builder(name, text.size(), limits);
+                                         JsonLimits limits, const JsonMeter& meter) {
+  Builder builder(name, text.size(), limits, meter);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.Take();
 }
 
 std::string DescribeJson(const nlohmann::json& value) {
   constexpr size_t kMaxLength = 60;
-  if (value.is_object() && value.size() > 8) {
-    return fmt::format("an object of {} members", value.size());
+  size_t room = kMaxLength;
+  const bool small = FitsInto(value, room);
+  if (!small && value.is_object()) return fmt::format("an object of {} members", value.size());
+  if (!small && value.is_array()) return fmt::format("an array of {} elements", value.size());
+  std::string text;
+  if (small) {
+    text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  } else {
+    const auto& whole = value.get_ref<const std::string&>();
+    text = Json(whole.substr(0, kMaxLength)).dump(-1, ' ', true, Json::error_handler_t::replace);
   }
-  if (value.is_array() && value.size() > 8) {
-    return fmt::format("an array of {} elements", value.size());
-  }
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMaxLength) text = text.substr(0, kMaxLength) + "...";
+  if (!small || text.size() > kMaxLength) text = text.substr(0, kMaxLength) + "...";
   return text;
 }
 
-JsonObjectReader::JsonObjectReader(const nlohmann::json& object, std::string name, std::string path)
-    : object_(object), name_(std::move(name)), path_(std::move(path)) {}
+JsonObjectReader::JsonObjectReader(const nlohmann::json& object, std::string name, std::string path,
+                                   bool quotes_values)
+    : object_(object),
+      name_(std::move(name)),
+      path_(std::move(path)),
+      quotes_values_(quotes_values) {}
 
 const nlohmann::json* JsonObjectReader::Find(std::string_view key) {
   read_.emplace_back(key);
@@ -192,7 +279,8 @@ std::string JsonObjectReader::Where(std::string_view key) const {
 
 absl::Status JsonObjectReader::WrongKind(std::string_view key, const nlohmann::json& value,
                                          std::string_view expected) const {
-  return InvalidArgument("{} is {}, expected {}", Where(key), DescribeJson(value), expected);
+  return InvalidArgument("{} is {}, expected {}", Where(key),
+                         quotes_values_ ? DescribeJson(value) : value.type_name(), expected);
 }
 
 }  // namespace lockstep

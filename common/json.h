@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -17,20 +18,27 @@ namespace lockstep {
 struct JsonLimits {
   size_t max_depth = 64;           // of nested objects and arrays
   size_t max_values = 10'000'000;  // of all kinds, which bounds the memory of the result
+  size_t max_quoted_bytes = 100;   // of the text in an error; 0 where the text holds secrets
 };
 
+// Is told about how many bytes the result takes so far, whenever that has grown by much. False: it
+// may not take so many, and parsing ends with RESOURCE_EXHAUSTED.
+using JsonMeter = std::function<bool(size_t num_bytes)>;
+
 // Strict JSON: an error names `name`, the byte offset and what is wrong; a key that appears twice
-// in one object is an error.
+// in one object is an error. `meter` null: whatever the limits allow.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
-                                         JsonLimits limits = {});
+                                         JsonLimits limits = {}, const JsonMeter& meter = nullptr);
 
 // Typed access to the members of one object that remembers what was asked for, so that a reader can
 // refuse what it did not understand. Does not own the object. A member that is null counts as
 // absent. Errors name the file, the member's path and what was expected.
 class JsonObjectReader {
  public:
-  // `name` is the file's, `path` the object's place in it: "" for the root.
-  JsonObjectReader(const nlohmann::json& object, std::string name, std::string path = "");
+  // `name` is the file's, `path` the object's place in it: "" for the root. Errors quote no values
+  // where those may be secrets.
+  JsonObjectReader(const nlohmann::json& object, std::string name, std::string path = "",
+                   bool quotes_values = true);
 
   // nullptr when absent or null.
   const nlohmann::json* Find(std::string_view key);
@@ -53,10 +61,12 @@ class JsonObjectReader {
   const nlohmann::json& object_;
   const std::string name_;
   const std::string path_;
+  const bool quotes_values_;
   std::vector<std::string> read_;
 };
 
-// A value for an error message: its JSON text, cut after a few dozen characters.
+// A value for an error message: its JSON text, cut after a few dozen characters, or how many
+// members it has. Takes no longer for a large one.
 std::string DescribeJson(const nlohmann::json& value);
 
 }  // namespace lockstep

@@ -19,7 +19,9 @@ constexpr uint32_t kMaxLayers = 1 << 12;
 constexpr uint32_t kMaxHeads = 1 << 14;
 constexpr uint32_t kMaxHeadDim = 1 << 12;
 constexpr uint32_t kMaxVocab = 1 << 24;
-constexpr uint32_t kMaxContext = 1 << 30;
+constexpr uint32_t kMaxContext = 1 << 24;
+// Of cosines and sines, one of each for every position and pair of dims.
+constexpr uint64_t kMaxRotaryBytes = uint64_t{8} << 30;
 
 // Collects sentences about what is wrong.
 class Violations {
@@ -145,6 +147,11 @@ absl::Status ModelConfig::Validate() const {
                        "number of heads {} is not a multiple of the number of KV heads {}",
                        num_heads, num_kv_heads);
   violations.AddUnless(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
+  const uint64_t rotary_bytes = uint64_t{max_context_tokens} * head_dim * sizeof(float);
+  violations.AddUnless(rotary_bytes <= kMaxRotaryBytes,
+                       "context length {} with head dimension {} needs rotary tables of {} bytes, "
+                       "expected at most {}",
+                       max_context_tokens, head_dim, rotary_bytes, kMaxRotaryBytes);
   violations.AddUnless(IsPositive(rms_norm_eps), "RMS norm epsilon is {}, expected > 0",
                        rms_norm_eps);
   CheckRope(rope, head_dim, violations);

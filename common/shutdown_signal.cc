@@ -74,4 +74,12 @@ bool ShutdownSignal::WaitFor(absl::Duration timeout) const {
   }
 }
 
+void IgnoreBrokenPipes() {
+  struct sigaction action = {};
+  action.sa_handler = SIG_IGN;
+  sigemptyset(&action.sa_mask);
+  LOCKSTEP_CHECK(sigaction(SIGPIPE, &action, nullptr) == 0, "sigaction failed with errno {}",
+                 errno);
+}
+
 }  // namespace lockstep

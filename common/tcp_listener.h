@@ -10,17 +10,33 @@
 #include <utility>
 
 #include "common/address.h"
+#include "common/connection_limiter.h"
 
 // The listening socket of a server on Asio. Include it in few .cc files only: Asio is heavy.
 namespace lockstep {
 
-// Every socket gets a strand of its own. Outlived by `io`, which is stopped before.
+// What the connections of the address of this socket count as.
+ConnectionLimiter::AddressKey AddressKeyOf(const boost::asio::ip::tcp::socket& socket);
+
+// Every socket gets a strand of its own. While the process is out of descriptors, connections are
+// closed at once instead of waiting for nothing, and it is looked ten times a second whether there
+// are some again. Outlived by `io`, which is stopped before.
 class TcpListener {
  public:
   using OnConnection = std::function<void(boost::asio::ip::tcp::socket)>;
+  // Called when connections cannot be accepted any more, and when they can be again.
+  using OnAccepting = std::function<void(bool accepting)>;
 
-  TcpListener(boost::asio::io_context& io, OnConnection on_connection)
-      : io_(io), acceptor_(io), retry_timer_(io), on_connection_(std::move(on_connection)) {}
+  TcpListener(boost::asio::io_context& io, OnConnection on_connection,
+              OnAccepting on_accepting = nullptr)
+      : io_(io),
+        acceptor_(io),
+        retry_timer_(io),
+        on_connection_(std::move(on_connection)),
+        on_accepting_(std::move(on_accepting)) {}
+  TcpListener(const TcpListener&) = delete;
+  TcpListener& operator=(const TcpListener&) = delete;
+  ~TcpListener();
 
   // The port as bound. INVALID_ARGUMENT or UNAVAILABLE naming the address.
   absl::StatusOr<uint16_t> Listen(const Address& address);
@@ -30,11 +46,18 @@ class TcpListener {
  private:
   boost::system::error_code ListenOn(const boost::asio::ip::tcp::endpoint& endpoint);
   void OnAccept(boost::system::error_code error, boost::asio::ip::tcp::socket socket);
+  void RetryLater();
+  void Retry();
+  void SetAccepting(bool accepting);
+  void TurnAway();
 
   boost::asio::io_context& io_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer retry_timer_;
   const OnConnection on_connection_;
+  const OnAccepting on_accepting_;
+  bool accepting_ = true;
+  int spare_fd_ = -1;  // given up for a moment to take connections that are turned away
 };
 
 }  // namespace lockstep

@@ -6,7 +6,9 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +16,8 @@
 #include "common/admin_server.h"
 #include "common/clock.h"
 #include "common/command_line.h"
+#include "common/descriptor_limit.h"
+#include "common/heap.h"
 #include "common/logging.h"
 #include "common/shutdown_signal.h"
 #include "common/status.h"
@@ -23,8 +27,9 @@
 #include "router/core/policies.h"
 #include "router/engine/router_metrics.h"
 #include "router/engine/worker_discovery.h"
-#include "router/http/http_server.h"
 #include "router/router_config.h"
+#include "router/templates/renderer_metrics.h"
+#include "router/templates/renderer_pool.h"
 #include "router/worker_client/grpc_step_link.h"
 
 using lockstep::router::RouterConfig;
@@ -42,18 +47,24 @@ ABSL_FLAG(std::string, model, "",
           "model folder or *.gguf file, for tokenizer, template and limits");
 ABSL_FLAG(std::string, model_id, "",
           "the name that clients use; default: the file's or folder's name");
-ABSL_FLAG(std::vector<std::string>, worker, Defaults().workers,
-          "host:port of every worker, or dns:///name:port of many, separated by commas");
+ABSL_FLAG(
+    std::vector<std::string>, worker, Defaults().workers,
+    "host:port or unix:PATH of every worker, or dns:///name:port of many, separated by commas");
 ABSL_FLAG(absl::Duration, worker_resolve_interval, Defaults().worker_resolve_interval,
           "how often the names of workers are resolved again");
+ABSL_FLAG(std::string, weights_fingerprint, Defaults().weights_fingerprint,
+          "the weights that every worker must have, as 16 hexadecimal digits; empty: those of the "
+          "first one that is ready");
+ABSL_FLAG(bool, allow_mixed_workers, Defaults().allow_mixed_workers,
+          "allow workers with other weights and other numerics beside each other");
 ABSL_FLAG(std::string, placement, Defaults().placement,
           "how requests find a worker: prefix, least-loaded or round-robin");
 ABSL_FLAG(double, max_imbalance, Defaults().server.engine.placement.max_imbalance,
           "a worker with more than so many times the mean load gets no request for its prefix");
 ABSL_FLAG(std::string, listen, Defaults().server.listen,
-          "host:port of the public gRPC API; port 0: any");
-ABSL_FLAG(std::string, http_listen, Defaults().http.listen,
-          "host:port of the OpenAI-compatible HTTP API; empty: none");
+          "host:port of the public API: gRPC and HTTP; port 0: any");
+ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,
+          "a second host:port of the same; empty: none");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
@@ -112,17 +123,22 @@ ABSL_FLAG(uint32_t, max_samples, Defaults().server.api.limits.max_samples, "the 
 ABSL_FLAG(uint32_t, max_logprobs, Defaults().server.api.limits.max_logprobs,
           "log-probabilities per token; also bounded by the worker");
 ABSL_FLAG(uint32_t, grpc_threads, Defaults().server.num_grpc_threads,
-          "threads that schedule the workers' steps, take gRPC calls and write their messages");
-ABSL_FLAG(uint32_t, http_threads, Defaults().http.num_threads,
-          "threads that read HTTP requests and write their answers");
+          "threads that poll the connections to workers and schedule their steps");
+ABSL_FLAG(uint32_t, http_threads, Defaults().server.http.num_threads,
+          "threads that read requests and write their answers");
 ABSL_FLAG(uint32_t, encode_threads, Defaults().server.num_encode_threads,
           "threads that check and tokenize prompts");
-ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.max_concurrent_streams,
+ABSL_FLAG(absl::Duration, template_timeout, Defaults().templates.limits.time,
+          "processor time of one rendering of the chat template");
+ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.http.max_concurrent_streams,
           "calls open on one connection");
 ABSL_FLAG(uint32_t, max_connection_memory_mib, Defaults().server.max_connection_memory_mib,
           "MiB in transit on all connections of the public API");
-ABSL_FLAG(uint32_t, max_http_connections, Defaults().http.max_connections,
-          "open connections of the HTTP API; one more is closed at once");
+ABSL_FLAG(uint32_t, max_connections, Defaults().server.http.max_connections,
+          "open connections of the public API; one more is closed at once");
+ABSL_FLAG(std::optional<uint32_t>, max_connections_per_address,
+          Defaults().server.http.max_connections_per_address,
+          "likewise of one address; 0: no bound of its own; default: a quarter of all");
 ABSL_FLAG(absl::Duration, stalled_client_timeout, Defaults().server.api.stalled_client_timeout,
           "a client that leaves its output untaken for so long is cut off");
 ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
@@ -138,12 +154,19 @@ void SetSecurity(RouterConfig& config) {
   config.server.tls = {.cert_path = absl::GetFlag(FLAGS_tls_cert),
                        .key_path = absl::GetFlag(FLAGS_tls_key),
                        .client_ca_path = absl::GetFlag(FLAGS_tls_client_ca)};
-  config.http.tls = config.server.tls;
   config.server.tenants_path = absl::GetFlag(FLAGS_tenants);
   config.worker.tls = {.ca_path = absl::GetFlag(FLAGS_worker_tls_ca),
                        .cert_path = absl::GetFlag(FLAGS_worker_tls_cert),
                        .key_path = absl::GetFlag(FLAGS_worker_tls_key),
                        .server_name = absl::GetFlag(FLAGS_worker_tls_server_name)};
+}
+
+void SetFront(HttpServerConfig& config) {
+  config.listen = absl::GetFlag(FLAGS_http_listen);
+  config.num_threads = absl::GetFlag(FLAGS_http_threads);
+  config.max_connections = absl::GetFlag(FLAGS_max_connections);
+  config.max_connections_per_address = absl::GetFlag(FLAGS_max_connections_per_address);
+  config.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
 }
 
 RouterConfig ConfigFromFlags() {
@@ -156,17 +179,17 @@ RouterConfig ConfigFromFlags() {
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   config.workers = absl::GetFlag(FLAGS_worker);
   config.worker_resolve_interval = absl::GetFlag(FLAGS_worker_resolve_interval);
+  config.weights_fingerprint = absl::GetFlag(FLAGS_weights_fingerprint);
+  config.allow_mixed_workers = absl::GetFlag(FLAGS_allow_mixed_workers);
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);
   config.server.num_grpc_threads = absl::GetFlag(FLAGS_grpc_threads);
   config.server.num_encode_threads = absl::GetFlag(FLAGS_encode_threads);
-  config.server.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
+  config.templates.max_processes = config.server.num_encode_threads;
+  config.templates.limits.time = absl::GetFlag(FLAGS_template_timeout);
   config.server.max_connection_memory_mib = absl::GetFlag(FLAGS_max_connection_memory_mib);
-  config.http.listen = absl::GetFlag(FLAGS_http_listen);
-  config.http.num_threads = absl::GetFlag(FLAGS_http_threads);
-  config.http.max_connections = absl::GetFlag(FLAGS_max_http_connections);
-  config.http.max_body_memory_mib = config.server.max_connection_memory_mib;
+  SetFront(config.server.http);
   EngineConfig& engine = config.server.engine;
   config.placement = absl::GetFlag(FLAGS_placement);
   // A name that is none ends in Validate.
@@ -200,8 +223,12 @@ RouterConfig ConfigFromFlags() {
   return config;
 }
 
-HealthReport Health(Engine& engine) {
+HealthReport Health(RouterServer& server) {
+  Engine& engine = server.engine();
   if (engine.draining()) return {.ok = false, .text = "draining"};
+  if (!server.api().accepting()) {
+    return {.ok = false, .text = "no descriptors are left for connections"};
+  }
   return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
 }
 
@@ -210,7 +237,8 @@ ReplicaParts MakeReplica(const RouterConfig& config, const GrpcLoops& loops,
   return {.worker = worker.address,
           .link = std::make_unique<GrpcStepLink>(worker, loops.Of(worker.index)),
           .policy = MakePriorityPolicy(config.priority_ageing),
-          .runner = loops.Of(worker.index)};
+          .runner = loops.Of(worker.index),
+          .agreement = worker.agreement};
 }
 
 std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config, const GrpcLoops& loops) {
@@ -235,12 +263,37 @@ std::unique_ptr<WorkerDiscovery> StartDiscovery(const RouterConfig& config, cons
       });
 }
 
-// Null when none is asked for.
-absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const HttpServerConfig& config,
-                                                      RouterServer& server,
-                                                      prometheus::Registry& registry) {
-  if (config.listen.empty()) return nullptr;
-  return HttpServer::Start(config, server.api(), registry);
+// Every connection takes a descriptor; some are left for workers, the admin port and files.
+void FitConnections(const RouterConfig& config, uint64_t num_descriptors, HttpServerConfig& front) {
+  const uint64_t others = 256 + 4 * config.workers.size();
+  const uint64_t most =
+      num_descriptors > 2 * others ? num_descriptors - others : num_descriptors / 2;
+  if (front.max_connections <= most) return;
+  spdlog::warn("max_connections: {} instead of {}, as the process may open {} descriptors", most,
+               front.max_connections, num_descriptors);
+  front.max_connections = static_cast<uint32_t>(most);
+}
+
+// The program that renders templates is installed beside this one.
+absl::StatusOr<std::string> RendererPath() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Unavailable("/proc/self/exe: {}", error.message());
+  return (self.parent_path() / "lockstep-template-renderer").string();
+}
+
+// `caged` is set if the model has a chat template.
+absl::StatusOr<ServedModel> LoadModel(const RouterConfig& config, const CagedTemplate*& caged) {
+  RendererPoolConfig pool = config.templates;
+  LOCKSTEP_ASSIGN_OR_RETURN(pool.program, RendererPath());
+  const auto load =
+      [&](const TemplateSource& source) -> absl::StatusOr<std::unique_ptr<const ChatTemplate>> {
+    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<const CagedTemplate> loaded,
+                              CagedTemplate::Start(pool, source));
+    caged = loaded.get();
+    return loaded;
+  };
+  return ServedModel::Load(config.model, config.model_id, load);
 }
 
 absl::Status Run(RouterConfig config) {
@@ -249,13 +302,19 @@ absl::Status Run(RouterConfig config) {
   const ShutdownSignal shutdown_signal;
   spdlog::info("lockstep-router {} ({}), model {}, workers {}", Version(), GitCommit(),
                config.model, fmt::join(config.workers, ", "));
-  LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model,
-                            ServedModel::Load(config.model, config.model_id));
+  FitConnections(config, RaiseDescriptorLimit(), config.server.http);
+  const CagedTemplate* caged = nullptr;
+  LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(config, caged));
   config.worker.expected = model.expected();
+  config.worker.agreement = std::make_shared<WorkerAgreement>(config.Agreement());
 
   const RealClock clock;
   const auto registry = std::make_shared<prometheus::Registry>();
   RouterMetrics metrics(*registry, model.id);
+  const RendererMetrics renderer_metrics(*registry, model.id);
+  if (caged != nullptr) {
+    caged->pool().Watch([renderer_metrics](RendererEnd end) { renderer_metrics.Count(end); });
+  }
   const auto loops = std::make_shared<GrpcLoops>(config.server.num_grpc_threads);
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<RouterServer> server,
@@ -263,18 +322,19 @@ absl::Status Run(RouterConfig config) {
                                           .replicas = MakeReplicas(config, *loops),
                                           .metrics = &metrics,
                                           .clock = &clock,
-                                          .loops = loops}));
+                                          .loops = loops,
+                                          .registry = registry.get()}));
   SystemResolver resolver;
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
-                            AdminServer::Start(config.admin_listen, registry,
-                                               [&server] { return Health(server->engine()); }));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
-                            StartHttp(config.http, *server, *registry));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<AdminServer> admin,
+      AdminServer::Start(config.admin_listen, registry, [&server] { return Health(*server); }));
   std::printf("LISTENING grpc=%s admin=%s%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str(),
-              http == nullptr ? "" : (" http=" + FormatAddress(http->address())).c_str());
+              config.server.http.listen.empty()
+                  ? ""
+                  : (" http=" + FormatAddress(server->http_address())).c_str());
   std::fflush(stdout);
 
   shutdown_signal.Wait();
@@ -288,6 +348,8 @@ absl::Status Run(RouterConfig config) {
 }  // namespace lockstep::router
 
 int main(int argc, char** argv) {
+  lockstep::IgnoreBrokenPipes();
+  lockstep::ReturnLargeBlocks();
   // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
   // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

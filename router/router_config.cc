@@ -1,10 +1,15 @@
 #include "router/router_config.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "common/address.h"
 #include "common/status.h"
+#include "common/unix_socket.h"
 #include "router/engine/violations.h"
 #include "router/engine/worker_discovery.h"
 
@@ -12,6 +17,15 @@ namespace lockstep::router {
 namespace {
 
 constexpr size_t kMaxWorkers = 1024;
+
+// As logs and errors print fingerprints; nullopt when it is none.
+std::optional<uint64_t> ParseFingerprint(std::string_view text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
+  if (text.size() != 16 || error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
 
 }  // namespace
 
@@ -33,6 +47,11 @@ std::vector<WorkerClientConfig> RouterConfig::WorkerConfigs() const {
 
 bool RouterConfig::NamesWorkers() const { return std::ranges::any_of(workers, IsWorkerName); }
 
+AgreementConfig RouterConfig::Agreement() const {
+  return {.weights_fingerprint = ParseFingerprint(weights_fingerprint),
+          .allow_mixed = allow_mixed_workers};
+}
+
 absl::Status RouterConfig::Validate() const {
   Violations violations;
   const auto check_exposure = [&](std::string_view where, const std::string& text, bool guarded,
@@ -50,8 +69,8 @@ absl::Status RouterConfig::Validate() const {
   };
   violations.Require(!model.empty(), "model: expected a model folder or a *.gguf file");
   check_exposure("listen: ", server.listen, guards_public(server.tls), kPublicGuard);
-  if (!http.listen.empty()) {
-    check_exposure("http_listen: ", http.listen, guards_public(http.tls), kPublicGuard);
+  if (!server.http.listen.empty()) {
+    check_exposure("http_listen: ", server.http.listen, guards_public(server.tls), kPublicGuard);
   }
   violations.Require(!workers.empty() && workers.size() <= kMaxWorkers,
                      "worker: expected 1 to 1024 addresses");
@@ -59,16 +78,24 @@ absl::Status RouterConfig::Validate() const {
       worker_resolve_interval > absl::ZeroDuration() && worker_resolve_interval <= absl::Hours(1),
       "worker_resolve_interval: must be positive and at most 1h");
   for (ptrdiff_t i = 0; i < std::ssize(workers); ++i) {
+    if (std::find(workers.begin(), workers.begin() + i, workers[i]) != workers.begin() + i) {
+      violations.Add(fmt::format("worker: {} comes twice", workers[i]));
+    }
+    if (IsUnixAddress(workers[i])) {
+      violations.Merge(ParseUnixAddress(workers[i]).status(), "worker: ");
+      violations.Require(!worker.tls.enabled(), "worker: a unix socket takes no TLS");
+      continue;
+    }
     const bool is_name = IsWorkerName(workers[i]);
     const absl::StatusOr<Address> address =
         is_name ? ParseWorkerName(workers[i]) : ParseAddress(workers[i]);
     violations.Merge(address.status(), "worker: ");
     check_exposure("worker: ", address.ok() ? FormatAddress(*address) : "", worker.tls.enabled(),
                    ", which needs --worker-tls-ca");
-    if (std::find(workers.begin(), workers.begin() + i, workers[i]) != workers.begin() + i) {
-      violations.Add(fmt::format("worker: {} comes twice", workers[i]));
-    }
   }
+  violations.Require(
+      weights_fingerprint.empty() || ParseFingerprint(weights_fingerprint).has_value(),
+      "weights_fingerprint: expected 16 hexadecimal digits");
   check_exposure("admin_listen: ", admin_listen, false, " and has neither TLS nor keys");
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),
@@ -76,7 +103,7 @@ absl::Status RouterConfig::Validate() const {
   violations.Require(drain_timeout >= absl::ZeroDuration() && drain_timeout <= absl::Hours(24),
                      "drain_timeout: must be from 0 to 24h");
   violations.Merge(server.Validate());
-  violations.Merge(http.Validate());
+  violations.Merge(templates.limits.Validate());
   violations.Require(ParsePlacementPolicy(placement).has_value(),
                      "placement: expected prefix, least-loaded or round-robin");
   violations.Merge(WorkerConfigOf("127.0.0.1:1", 0).Validate());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "router/api/router_server.h"
-#include "router/http/http_server.h"
+#include "router/templates/renderer_pool.h"
 #include "router/worker_client/grpc_step_link.h"
 
 namespace lockstep::router {
@@ -23,17 +23,20 @@ struct RouterConfig {
   absl::Duration priority_ageing = absl::Seconds(10);
   absl::Duration drain_timeout = absl::Seconds(30);
   RouterServerConfig server;
-  HttpServerConfig http;
-  // host:port of each, or dns:///name:port
+  RendererPoolConfig templates;  // where chat templates render
+  // host:port or unix:PATH of each, or dns:///name:port
   std::vector<std::string> workers = {"127.0.0.1:50061"};
   absl::Duration worker_resolve_interval = absl::Seconds(10);
-  WorkerClientConfig worker;  // of every one, but for address and index
+  std::string weights_fingerprint;   // hex, of every worker; empty: that of the first ready one
+  bool allow_mixed_workers = false;  // workers may differ in weights and numerics
+  WorkerClientConfig worker;         // of every one, but for address and index
 
   // One per worker with an address of its own.
   std::vector<WorkerClientConfig> WorkerConfigs() const;
   WorkerClientConfig WorkerConfigOf(const std::string& address, uint32_t index) const;
-  bool NamesWorkers() const;  // some are to be found by name
-  absl::Status Validate() const;  // every violation at once
+  AgreementConfig Agreement() const;  // of a valid configuration
+  bool NamesWorkers() const;          // some are to be found by name
+  absl::Status Validate() const;      // every violation at once
 };
 
 }  // namespace lockstep::router

@@ -15,6 +15,7 @@
 
 #include "common/admin_server.h"
 #include "common/command_line.h"
+#include "common/descriptor_limit.h"
 #include "common/logging.h"
 #include "common/shutdown_signal.h"
 #include "common/status.h"
@@ -29,7 +30,7 @@ using lockstep::worker::WorkerConfig;
 ABSL_FLAG(std::string, model, WorkerConfig().model,
           "GGUF file, or folder with config.json and safetensors");
 ABSL_FLAG(std::string, listen, WorkerConfig().listen,
-          "host:port of the step service; port 0 takes a free one");
+          "host:port or unix:PATH of the step service; port 0 takes a free one");
 ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen,
           "host:port of /metrics and /healthz");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of the step service; empty: plaintext");
@@ -134,12 +135,12 @@ absl::Status Run(const WorkerConfig& config) {
                             WorkerServer::Start(std::move(runner), backend->info(), incarnation,
                                                 metrics, config.server_options()));
   std::atomic<bool> draining = false;
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
-                            AdminServer::Start(config.admin_listen, registry, [&draining] {
-                              return draining ? HealthReport{false, "draining"}
-                                              : HealthReport{true, "serving"};
-                            }));
-  std::printf("LISTENING grpc=%s admin=%s\n", FormatAddress(server->address()).c_str(),
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<AdminServer> admin,
+      AdminServer::Start(config.admin_listen, registry, [&draining] {
+        return draining ? HealthReport{false, "draining"} : HealthReport{true, "serving"};
+      }));
+  std::printf("LISTENING grpc=%s admin=%s\n", server->endpoint().c_str(),
               FormatAddress(admin->address()).c_str());
   std::fflush(stdout);
 
@@ -154,6 +155,8 @@ absl::Status Run(const WorkerConfig& config) {
 }  // namespace lockstep::worker
 
 int main(int argc, char** argv) {
+  lockstep::RaiseDescriptorLimit();
+  lockstep::IgnoreBrokenPipes();
   // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
   // dearly.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -4,6 +4,7 @@
 
 #include "common/address.h"
 #include "common/status.h"
+#include "common/unix_socket.h"
 
 namespace lockstep::worker {
 namespace {
@@ -46,16 +47,24 @@ absl::Status WorkerConfig::Validate() const {
     }
   };
   // Whoever reaches the service may run steps and read what others' steps left behind.
-  check_address("listen", listen, !tls.client_ca_path.empty(),
-                ", which needs --tls-cert, --tls-key and --tls-client-ca");
+  if (IsUnixAddress(listen)) {
+    // Only processes of the same user reach it.
+    if (const auto path = ParseUnixAddress(listen); !path.ok()) {
+      violations.Add("listen", Message(path.status()));
+    }
+    if (tls.enabled()) violations.Add("listen", "a unix socket takes no TLS");
+  } else {
+    check_address("listen", listen, !tls.client_ca_path.empty(),
+                  ", which needs --tls-cert, --tls-key and --tls-client-ca");
+  }
   check_address("admin-listen", admin_listen, false, " and has neither TLS nor keys");
   if (const absl::Status status = tls.Validate(); !status.ok()) {
     violations.Add("tls-cert", Message(status));
   }
-  // Two blocks are the least that a pool can work with; ids are 32 bits wide.
+  // Two blocks are the least that a pool can work with; routers believe no more than the most.
   if (kv_cache_tokens != 0) {
     violations.CheckRange("kv-cache-tokens", kv_cache_tokens, 2 * uint64_t{block_size_tokens},
-                          uint64_t{1} << 31);
+                          uint64_t{1} << 26);
   }
   if (device != "auto" && device != "cpu" && device != "cuda") {
     violations.Add("device", fmt::format("must be auto, cpu or cuda, got \"{}\"", device));

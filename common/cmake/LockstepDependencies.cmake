@@ -13,6 +13,13 @@ include(LockstepMinja)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2>=1.52)
+# Newer releases, and distributions that took over the mending of CVE-2023-44487, have a limit of their own.
+include(CheckSymbolExists)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::NGHTTP2)
+check_symbol_exists(nghttp2_option_set_stream_reset_rate_limit nghttp2/nghttp2.h
+  LOCKSTEP_NGHTTP2_HAS_RESET_RATE_LIMIT)
+unset(CMAKE_REQUIRED_LIBRARIES)
 find_package(GTest REQUIRED)
 if(LOCKSTEP_GRPC)
   find_package(gRPC CONFIG REQUIRED)

@@ -55,6 +55,9 @@ class ApiContext {
   const PromptEncoder encoder;
   CallRegistry registry;
   std::atomic<uint32_t> open_text_calls = 0;
+  // Of the public API, which have no descriptors for connections.
+  std::atomic<int> num_deaf_listeners = 0;
+  bool accepting() const { return num_deaf_listeners.load() == 0; }
 
   // What requests are checked against now: the attached worker may allow less than the model.
   ModelFacts Facts() const;

@@ -8,6 +8,7 @@
 
 #include "common/logging.h"
 #include "common/status.h"
+#include "router/text/utf8.h"
 
 namespace lockstep::router {
 namespace {
@@ -24,10 +25,23 @@ bool IsIdCharacter(char c) {
 }  // namespace
 
 std::string Quote(std::string_view text) {
-  constexpr size_t kMaxShownBytes = 64;
-  const bool cut = text.size() > kMaxShownBytes;
-  return fmt::format("\"{}\"{}", EscapeControlCharacters(text.substr(0, kMaxShownBytes)),
-                     cut ? fmt::format("... ({} bytes)", text.size()) : "");
+  std::string shown;
+  size_t size = 0;  // of `text`, as far as it is shown
+  while (size < text.size()) {
+    const Utf8Unit unit = NextUtf8Unit(text.substr(size));
+    const std::string_view bytes = text.substr(size, unit.length);
+    std::string next;
+    if (unit.kind == Utf8Kind::kValid) {
+      next = EscapeControlCharacters(bytes);
+    } else {
+      for (const char c : bytes) next += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+    if (shown.size() + next.size() > kMaxQuotedBytes) break;
+    shown += next;
+    size += unit.length;
+  }
+  const bool cut = size < text.size();
+  return fmt::format("\"{}\"{}", shown, cut ? fmt::format("... ({} bytes)", text.size()) : "");
 }
 
 absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes) {

@@ -12,7 +12,9 @@
 // "path: expected ..., got ...".
 namespace lockstep::router {
 
-// Foreign text in a message: escaped, and not more of it than helps.
+// Foreign text in a message: its beginning, escaped to valid UTF-8 of at most so many bytes between
+// the quotes.
+inline constexpr size_t kMaxQuotedBytes = 100;
 std::string Quote(std::string_view text);
 
 // At most `max_bytes` of [A-Za-z0-9._:-].

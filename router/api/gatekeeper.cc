@@ -56,6 +56,16 @@ absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> Gatekeeper::Admit(const Tenant
   return std::make_unique<Pass>(std::move(admission.ticket), series);
 }
 
+absl::Status Gatekeeper::Check(const Tenant* tenant, absl::Time now) {
+  if (tenant == nullptr) return absl::OkStatus();
+  const TenantLimiter::Admission admission = limiter_.Check(*tenant, now);
+  if (admission.refusal.ok()) return absl::OkStatus();
+  const TenantSeries series = SeriesOf(tenant->name);
+  series.requests_total->Increment();
+  series.requests_rejected_total->Increment();
+  return WithRetryAfter(admission.refusal, admission.retry_after);
+}
+
 TenantSeries Gatekeeper::SeriesOf(const std::string& name) {
   MutexLock lock(mutex_);
   const auto found = series_.find(name);

@@ -51,6 +51,9 @@ class Gatekeeper {
   // RESOURCE_EXHAUSTED naming the limit, with a hint when to come back (router/api/retry_hint.h).
   // Null for nobody, who has no limits.
   absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, absl::Time now);
+  // The refusal that Admit would give now, if any, counted as one. So a request that is going to be
+  // refused costs nothing more; one that is not must be admitted all the same.
+  absl::Status Check(const Tenant* tenant, absl::Time now);
 
  private:
   TenantSeries SeriesOf(const std::string& name);

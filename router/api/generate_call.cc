@@ -1,7 +1,5 @@
 #include "router/api/generate_call.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -20,29 +18,43 @@ bool IsShortWork(const v1::GenerateRequest& request) {
   return request.has_token_ids() && request.token_ids().ids_size() <= kMaxInlineTokens;
 }
 
-// Before anything is tokenized: about four bytes of text make a token.
+// About four bytes of text make a token.
+constexpr size_t kBytesPerToken = 4;
+
+size_t NumPromptBytes(const v1::GenerateRequest& request) {
+  if (request.has_token_ids()) return kBytesPerToken * request.token_ids().ids_size();
+  size_t num_bytes = request.text().size();
+  for (const v1::ChatMessage& message : request.chat().messages()) {
+    num_bytes += message.content().size();
+  }
+  return num_bytes;
+}
+
+// Before anything is tokenized.
 uint64_t EstimatePromptTokens(const v1::GenerateRequest& request) {
-  constexpr uint64_t kBytesPerToken = 4;
   if (request.has_token_ids()) return request.token_ids().ids_size();
-  uint64_t bytes = request.text().size();
-  for (const v1::ChatMessage& message : request.chat().messages())
-    bytes += message.content().size();
-  return bytes / kBytesPerToken + 1;
+  return NumPromptBytes(request) / kBytesPerToken + 1;
 }
 
 }  // namespace
 
 GenerateCall::GenerateCall(ApiContext& context, const Origin& origin)
-    : context_(context), origin_(origin) {}
+    : context_(context),
+      origin_(origin),
+      num_prompt_bytes_(NumPromptBytes(*origin.request) +
+                        origin.request->chat().template_arguments_json().size()) {}
 
-bool GenerateCall::Admit() {
-  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
-      context_.gatekeeper.Admit(origin_.tenant.get(), context_.clock.Now());
-  if (!pass.ok()) {
-    FinishCall(pass.status());
-    return false;
+bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
+  pass_ = std::move(pass);
+  if (pass_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> asked =
+        context_.gatekeeper.Admit(origin_.tenant.get(), context_.clock.Now());
+    if (!asked.ok()) {
+      FinishCall(asked.status());
+      return false;
+    }
+    pass_ = *std::move(asked);
   }
-  pass_ = *std::move(pass);
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
       context_.engine.Admit(EstimatePromptTokens(*origin_.request));
   if (!ticket.ok()) {
@@ -54,7 +66,6 @@ bool GenerateCall::Admit() {
 }
 
 void GenerateCall::Start() {
-  context_.registry.Open(shared_from_this());
   const bool here = IsShortWork(*origin_.request);
   if (here) RunStrand();
   starting_.store(false);
@@ -66,16 +77,9 @@ void GenerateCall::Abort() {
   Schedule();
 }
 
-void GenerateCall::EndIfStalledSince(absl::Time limit) {
-  const int64_t began = write_began_unix_ns_.load();
-  if (began == kNotWriting || absl::FromUnixNanos(began) > limit) return;
-  stalled_write_unix_ns_.store(began);
-  Schedule();
-}
-
 void GenerateCall::OnWriteDone(bool ok) {
   if (!ok) cancelled_.store(true);
-  write_began_unix_ns_.store(kNotWriting);
+  writing_.store(false);
   if (run_after_write_.exchange(false) || !ok) Schedule();
 }
 
@@ -108,40 +112,18 @@ void GenerateCall::RunStrand() {
 }
 
 bool GenerateCall::Leave() {
-  if (finished_) {
-    CutOffIfStalled();
-    return true;
-  }
-  if (cancelled_.load()) {
-    CancelEngine(CancelCause::kClient);
-    if (CanWrite()) FinishCall(absl::CancelledError("the client cancelled the call"));
-    return true;
-  }
-  CutOffIfStalled();
-  if (!cut_off_) return false;
-  // The call is not finished, so the transport still has it: the write fails, and the rest follows.
-  cancelled_.store(true);
+  if (finished_) return true;
+  if (!cancelled_.load()) return false;
   CancelEngine(CancelCause::kClient);
+  if (CanWrite()) FinishCall(absl::CancelledError("the client cancelled the call"));
   return true;
 }
 
-void GenerateCall::CutOffIfStalled() {
-  // Loaded once: the transport may end the write at any moment.
-  const int64_t write_began = write_began_unix_ns_.load();
-  if (cut_off_ || write_began == kNotWriting || write_began != stalled_write_unix_ns_.load()) {
-    return;
-  }
-  cut_off_ = true;
-  spdlog::warn("request {} ended: its client took nothing for {}", request_->id,
-               absl::FormatDuration(context_.config.stalled_client_timeout));
-  CutOff();
-}
-
 bool GenerateCall::CanWrite() {
-  if (!writing()) return true;
+  if (!writing_.load()) return true;
   // Either this sees the end of the write, or OnWriteDone sees the wish.
   run_after_write_.store(true);
-  return !writing();
+  return !writing_.load();
 }
 
 void GenerateCall::WriteMessages() {
@@ -151,7 +133,7 @@ void GenerateCall::WriteMessages() {
   messages_.erase(messages_.begin(), last);
   // The id is free again before the client can know that the call is over.
   if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
-  write_began_unix_ns_.store(absl::ToUnixNanos(context_.clock.Now()));
+  writing_.store(true);
   if (!messages_.empty() || !ended_well()) return StartWrite(current_, !messages_.empty());
   finished_ = true;
   StartLastWrite(current_);

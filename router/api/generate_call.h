@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/v1/generation.pb.h"
@@ -21,8 +21,8 @@ namespace lockstep::router {
 // only set flags and schedule; all work is done by RunStrand, one run at a time: on the encode
 // pool, or within Start if that is short, checking and encoding the prompt; then on the transport's
 // own threads, whenever no write is in progress, turning what the outbox holds into messages. So a
-// client that does not read stops nothing but its own stream, which EndIfStalledSince cuts off in
-// the end, and a long prompt does not hold up what others stream.
+// client that does not read stops nothing but its own stream, which its connection cuts off in the
+// end, and a long prompt does not hold up what others stream.
 class GenerateCall : public Strand,
                      public OpenCall,
                      public std::enable_shared_from_this<GenerateCall> {
@@ -34,16 +34,17 @@ class GenerateCall : public Strand,
     std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
     std::shared_ptr<StrandRunner> home;  // runs the strand once the prompt is dealt with
   };
-  ~GenerateCall() override { context_.registry.Close(this); }
 
-  // A place for the request, before any work on it; false: End was called with the reason.
-  bool Admit();
+  // A place for the request, before any work on it; false: End was called with the reason. `pass`
+  // is of the tenant, if it was asked already.
+  bool Admit(std::unique_ptr<Gatekeeper::Pass> pass = nullptr);
   // After Admit: the work begins. A short prompt of token ids is dealt with before this returns.
   void Start();
 
   void Abort() override;
-  void EndIfStalledSince(absl::Time limit) override;
   void RunStrand() override;
+  std::string_view owner() const override { return NameOf(origin_.tenant.get()); }
+  size_t num_work_bytes() const override { return num_prompt_bytes_; }
 
   // --- from the transport, on any thread ---
   // The write is over; not ok: the client is gone, as with OnClientGone.
@@ -66,13 +67,9 @@ class GenerateCall : public Strand,
   virtual void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
   // Nothing follows; no write is in progress.
   virtual void End(const absl::Status& status) = 0;
-  // The client took nothing for too long: the write in progress is to fail, if it still is, be it
-  // the last one.
-  virtual void CutOff() = 0;
 
   // True when nothing is left to do but to wait: the call is over, or about to be.
   bool Leave();
-  void CutOffIfStalled();
   // OK once the request is with the engine.
   absl::Status Prepare();
   // Takes what the engine has to say, if anything.
@@ -84,20 +81,18 @@ class GenerateCall : public Strand,
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
   void Schedule();
-  bool writing() const { return write_began_unix_ns_.load() != kNotWriting; }
   bool ended_well() const { return builder_->end().has_value() && builder_->end()->ok(); }
 
   ApiContext& context_;
   const Origin origin_;
+  const size_t num_prompt_bytes_;
   std::shared_ptr<Admission::Ticket> ticket_;
   std::unique_ptr<Gatekeeper::Pass> pass_;  // null: nobody's, or the call is over
 
   // Set from any thread.
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> aborted_ = false;
-  static constexpr int64_t kNotWriting = std::numeric_limits<int64_t>::min();
-  std::atomic<int64_t> write_began_unix_ns_ = kNotWriting;
-  std::atomic<int64_t> stalled_write_unix_ns_ = kNotWriting;  // the beginning of one that stalled
+  std::atomic<bool> writing_ = false;
   // The strand has more to do once the write is over.
   std::atomic<bool> run_after_write_ = false;
   std::atomic<bool> prepared_ = false;  // set by the strand: the prompt was dealt with
@@ -107,7 +102,6 @@ class GenerateCall : public Strand,
 
   // The strand's alone.
   bool finished_ = false;  // the transport was given the status
-  bool cut_off_ = false;
   bool end_recorded_ = false;
   bool engine_told_ = false;                // to cancel
   std::string registered_id_;               // scoped; empty: not registered

@@ -1,28 +1,34 @@
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <utility>
 
-#include "lockstep/v1/generation.grpc.pb.h"
 #include "router/api/api_context.h"
-#include "router/grpc/grpc_loop.h"
+#include "router/engine/strand.h"
+#include "router/grpc/grpc_services.h"
 
 namespace lockstep::router {
 
-// lockstep.v1.Generation on completion queues. The loops' threads do what is short themselves and
-// hand over the rest: prompts to the encode pool, requests to the engine.
+// lockstep.v1.Generation: its methods as calls over HTTP/2. What is short is done on the threads of
+// the connections; prompts go to the encode pool, requests to the engine.
 class GenerationService {
  public:
-  // `context` must outlive the object.
-  explicit GenerationService(ApiContext& context) : context_(context) {}
+  static constexpr char kName[] = "lockstep.v1.Generation";
 
-  grpc::Service& grpc_service() { return service_; }
-  // Takes calls on this loop from now on, until the server shuts down. Once the server is up.
-  void Listen(const std::shared_ptr<GrpcLoop>& loop);
+  // `context` outlives the object; `home` runs what makes messages.
+  GenerationService(ApiContext& context, std::shared_ptr<StrandRunner> home)
+      : context_(context), home_(std::move(home)) {}
+
+  // The object outlives the calls.
+  void AddTo(GrpcServices& services);
 
  private:
   ApiContext& context_;
-  lockstep::v1::Generation::AsyncService service_;
+  const std::shared_ptr<StrandRunner> home_;
 };
+
+// Bytes of the largest message that can pass validation: a prompt to be cut has as many ids as a
+// text has bytes, and an id takes up to four on the wire.
+size_t MaxRequestBytes(const RequestLimits& limits);
 
 }  // namespace lockstep::router

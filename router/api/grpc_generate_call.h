@@ -1,89 +1,90 @@
 #pragma once
 
-#include <grpcpp/grpcpp.h>
+#include <absl/time/time.h>
 
+#include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "common/grpc/completion_tag.h"
 #include "common/mutex.h"
-#include "lockstep/v1/generation.grpc.pb.h"
+#include "lockstep/v1/generation.pb.h"
 #include "router/api/generate_call.h"
-#include "router/grpc/grpc_loop.h"
+#include "router/grpc/grpc_services.h"
 
 namespace lockstep::router {
 
 // The tenant whose key the call's metadata shows ("authorization: Bearer KEY", once).
 absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(const Gatekeeper& gatekeeper,
-                                                             const grpc::ServerContext& context);
+                                                             const HeaderList& fields);
 
 class GrpcGenerateCall;
 
-// A call of Generate as gRPC has it, from listening for it to its last tag: what is given to gRPC
-// and must live until gRPC is done with it. Owns itself. All tags come on the loop's thread.
-class GenerateStream {
+// A call of Generate on its connection, until it ends there. A large request is parsed on the
+// encode pool, whose strand this is.
+class GenerateStream final : public GrpcCall,
+                             public Strand,
+                             public std::enable_shared_from_this<GenerateStream> {
  public:
-  // Listens for a call on the loop, and for the next one whenever one came. All outlive the
-  // object; the loop calls must keep.
-  static void Listen(ApiContext& context, lockstep::v1::Generation::AsyncService& service,
-                     std::shared_ptr<GrpcLoop> loop);
-  GenerateStream(const GenerateStream&) = delete;
-  GenerateStream& operator=(const GenerateStream&) = delete;
+  // `context` outlives the object.
+  static std::shared_ptr<GenerateStream> Open(ApiContext& context, GrpcCallStart start,
+                                              std::shared_ptr<StrandRunner> home);
+  GenerateStream(ApiContext& context, GrpcCallStart start, std::shared_ptr<StrandRunner> home);
 
-  // One at a time, the message unchanged until OnWriteDone of the call. Finish once, or WriteLast,
-  // and nothing behind it.
-  void Write(const lockstep::v1::GenerateResponse& message, bool more_follow);
-  void WriteLast(const lockstep::v1::GenerateResponse& message);
-  void Finish(const absl::Status& status);
-  void TryCancel() { server_context_.TryCancel(); }  // until it is over
+  void RunStrand() override;
+  std::string_view owner() const override { return NameOf(tenant_.get()); }
+  size_t num_work_bytes() const override { return num_message_bytes_; }
 
  private:
-  GenerateStream(ApiContext& context, lockstep::v1::Generation::AsyncService& service,
-                 std::shared_ptr<GrpcLoop> loop);
+  friend class GrpcGenerateCall;
 
-  void OnAccepted(bool ok);
-  void OnWritten(bool ok);
-  void OnFinished(bool ok);
-  void OnDone(bool ok);
-  void DeleteIfOver();
+  void Identify(const HeaderList& fields);
+  void OnMessage(Message message) override;
+  void OnHalfClose() override;
+  void OnSent(bool awaited) override;
+  void OnOver(bool finished) override;
+  std::shared_ptr<GrpcGenerateCall> call() const {
+    MutexLock lock(call_mutex_);
+    return call_;
+  }
 
   ApiContext& context_;
-  lockstep::v1::Generation::AsyncService& service_;
-  const std::shared_ptr<GrpcLoop> loop_;
-  grpc::ServerContext server_context_;
-  lockstep::v1::GenerateRequest request_;
-  grpc::ServerAsyncWriter<lockstep::v1::GenerateResponse> writer_{&server_context_};
-  MethodTag<GenerateStream> accepted_tag_{this, &GenerateStream::OnAccepted};
-  MethodTag<GenerateStream> written_tag_{this, &GenerateStream::OnWritten};
-  MethodTag<GenerateStream> finished_tag_{this, &GenerateStream::OnFinished};
-  MethodTag<GenerateStream> done_tag_{this, &GenerateStream::OnDone};
+  const std::shared_ptr<ByteBudget> memory_;
+  const absl::Time deadline_;
+  const std::shared_ptr<StrandRunner> home_;
+  std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
+  bool has_message_ = false;
+  size_t num_message_bytes_ = 0;
+  Message message_;
 
-  bool written_ = false;  // at least once; the call's strand only
-  // The loop's thread only.
-  std::shared_ptr<GrpcGenerateCall> call_;  // null until the caller is known
-  bool finished_ = false;
-  bool done_ = false;
+  mutable Mutex call_mutex_;
+  bool over_ ABSL_GUARDED_BY(call_mutex_) = false;
+  std::shared_ptr<GrpcGenerateCall> call_ ABSL_GUARDED_BY(call_mutex_);  // null: not begun, or over
 };
 
-// A GenerateCall over gRPC, whose strand runs on the thread of its loop.
+// A GenerateCall over gRPC. Its stream may be gone before it.
 class GrpcGenerateCall final : public GenerateCall {
  public:
-  GrpcGenerateCall(ApiContext& context, const Origin& origin, GenerateStream& stream)
-      : GenerateCall(context, origin), stream_(stream) {}
-
-  // Afterwards the stream may go: whatever the call still does, it leaves the stream alone.
-  void OnStreamOver();
+  // What a request takes until it is dealt with.
+  struct Held {
+    std::shared_ptr<ByteBudget> memory;
+    ByteBudget::Share share;
+    std::shared_ptr<const lockstep::v1::GenerateRequest> request;
+  };
+  GrpcGenerateCall(ApiContext& context, const Origin& origin, Held held,
+                   std::weak_ptr<GenerateStream> stream)
+      : GenerateCall(context, origin), held_(std::move(held)), stream_(std::move(stream)) {}
 
  private:
   void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages,
                   bool more_follow) override;
   void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) override;
   void End(const absl::Status& status) override;
-  void CutOff() override;
 
-  GenerateStream& stream_;
-  Mutex mutex_;
-  bool stream_over_ ABSL_GUARDED_BY(mutex_) = false;
+  const Held held_;
+  const std::weak_ptr<GenerateStream> stream_;
 };
 
 }  // namespace lockstep::router

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "router/api/client_message.h"
 #include "router/api/retry_hint.h"
 
 namespace lockstep::router {
@@ -38,27 +38,21 @@ std::string RetryDetails(const absl::Status& status, absl::Duration retry_after)
   std::string details;
   AppendVarint(1 << 3, details);
   AppendVarint(static_cast<uint64_t>(status.code()), details);
-  AppendBytes(2, Message(status), details);
+  AppendBytes(2, ClientMessage(status), details);
   AppendBytes(3, info.SerializeAsString(), details);
   return details;
 }
 
 }  // namespace
 
-grpc::Status FinalStatus(const absl::Status& status, absl::Duration retry_after,
-                         grpc::ServerContext& context) {
-  if (!absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) {
-    return ToGrpcStatus(status);
-  }
+GrpcStatus FinalStatus(const absl::Status& status, absl::Duration retry_after) {
+  GrpcStatus end = GrpcStatus::Of(status);
+  if (!absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) return end;
   const absl::Duration hint = RetryAfterOf(status, retry_after);
   const int64_t milliseconds = absl::ToInt64Milliseconds(absl::Ceil(hint, absl::Milliseconds(1)));
-  context.AddTrailingMetadata("retry-after-ms", absl::StrCat(milliseconds));
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Message(status),
-                      RetryDetails(status, hint));
-}
-
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Message(status));
+  end.retry_after_ms = absl::StrCat(milliseconds);
+  end.details = RetryDetails(status, hint);
+  return end;
 }
 
 }  // namespace lockstep::router

@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
+#include <prometheus/registry.h>
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "router/engine/engine.h"
 #include "router/engine/strand_pool.h"
 #include "router/grpc/grpc_loop.h"
+#include "router/http/http_server.h"
 
 namespace lockstep::router {
 
@@ -26,21 +28,18 @@ struct RouterServerConfig {
   absl::Duration tenants_reload_interval = absl::Seconds(5);
   EngineConfig engine;
   ApiConfig api;
-  uint32_t num_grpc_threads = 1;              // that take calls and write their messages
+  uint32_t num_grpc_threads = 1;              // that schedule the steps of workers
   uint32_t num_encode_threads = 2;            // that check and tokenize prompts
-  uint32_t max_concurrent_streams = 1024;     // of one connection
   uint32_t max_connection_memory_mib = 1024;  // bytes in transit, of all connections together
-  // Connections are pinged when nothing came in for so long, and closed when the ping goes
-  // unanswered: clients that vanished are noticed.
-  absl::Duration keepalive_time = absl::Seconds(30);
-  absl::Duration keepalive_timeout = absl::Seconds(10);
+  // Of the public front, but for what is said above; its `listen` is the second listener.
+  HttpServerConfig http;
 
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its port: threads, engine, API context, service, gRPC server with health
-// checking and, unless keys are asked for, which it knows nothing of, reflection; and the thread
-// that keeps them fresh ("keeper"). Owns all of them; ends the loops as well.
+// A whole router behind its ports: threads, engine, API context, services, the public front with
+// health checking and, unless keys are asked for, because it would answer without one, reflection;
+// and the thread that keeps them fresh ("keeper"). Owns all of them; ends the loops as well.
 class RouterServer {
  public:
   // What the server works with; all but the replicas must outlive it.
@@ -49,7 +48,8 @@ class RouterServer {
     std::vector<ReplicaParts> replicas;
     RouterMetrics* metrics;
     const Clock* clock;
-    std::shared_ptr<GrpcLoops> loops;  // of the links of the replicas as well
+    std::shared_ptr<GrpcLoops> loops;  // of the links of the replicas
+    prometheus::Registry* registry;    // for the metrics of connections
   };
   // Returns once it listens; errors name the address.
   static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,
@@ -59,9 +59,11 @@ class RouterServer {
   // Cuts off what still runs; call Drain before to avoid that.
   ~RouterServer();
 
-  const Address& address() const { return address_; }  // host as asked for, port as bound
+  // Of `listen` and of the second listener; host as asked for, port as bound.
+  const Address& address() const;
+  const Address& http_address() const;
   Engine& engine() { return *engine_; }
-  // For servers that take requests over something else than gRPC; they end before this one does.
+  // For further servers of the same API; they end before this one does.
   ApiContext& api() { return *context_; }
 
   // Not ready from now on, new requests get UNAVAILABLE; waits until the running ones are done, for
@@ -72,13 +74,12 @@ class RouterServer {
   class Impl;
   RouterServer();
 
-  Address address_;
   std::shared_ptr<GrpcLoops> loops_;
   std::unique_ptr<StrandPool> encode_pool_;
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<ApiContext> context_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Impl> impl_;  // what needs gRPC
+  std::unique_ptr<Impl> impl_;  // what talks to clients
 };
 
 }  // namespace lockstep::router

@@ -34,7 +34,8 @@ absl::Status CheckModelDefaults(const std::string& path, const GenerationDefault
 
 }  // namespace
 
-absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::string id) {
+absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::string id,
+                                              const TemplateLoader& load_template) {
   ServedModel model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
   LOCKSTEP_RETURN_IF_ERROR(CheckModelDefaults(path, model.config.generation_defaults));
@@ -46,11 +47,12 @@ absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::stri
                            path, tokenizer.vocab_size(), model.config.vocab_size);
   }
   if (!tokenizer.chat_template().empty()) {
-    absl::StatusOr<std::unique_ptr<const ChatTemplate>> parsed = ChatTemplate::Parse(
-        tokenizer.chat_template(), Spelling(tokenizer, tokenizer.bos_token_id()),
-        Spelling(tokenizer, tokenizer.eos_token_id()));
-    if (!parsed.ok()) return Annotate(parsed.status(), path + ": chat template");
-    model.chat_template = *std::move(parsed);
+    absl::StatusOr<std::unique_ptr<const ChatTemplate>> loaded =
+        load_template({.text = tokenizer.chat_template(),
+                       .bos_token = Spelling(tokenizer, tokenizer.bos_token_id()),
+                       .eos_token = Spelling(tokenizer, tokenizer.eos_token_id())});
+    if (!loaded.ok()) return Annotate(loaded.status(), path);
+    model.chat_template = *std::move(loaded);
   }
   model.id = id.empty() ? NameOf(path) : std::move(id);
   return model;

@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,10 @@
 
 namespace lockstep::router {
 
+// Makes a chat template ready to render, where that is to happen.
+using TemplateLoader =
+    std::function<absl::StatusOr<std::unique_ptr<const ChatTemplate>>(const TemplateSource&)>;
+
 // What the router must know of the model it serves; immutable, safe to use from any thread.
 struct ServedModel {
   std::string id;  // what clients name it
@@ -22,8 +27,9 @@ struct ServedModel {
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
   // `path` is a model folder or a *.gguf file. `id` may be empty: the file's or folder's name is
-  // taken.
-  static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id);
+  // taken. `load_template` is called if the model has a chat template.
+  static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id,
+                                          const TemplateLoader& load_template);
 
   ExpectedModel expected() const;
 };

@@ -4,20 +4,9 @@
 #include <utility>
 
 namespace lockstep::router {
-namespace {
-
-std::vector<std::string> SpellingsOf(const Tokenizer& tokenizer) {
-  std::vector<std::string> spellings;
-  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (tokenizer.IsSpecial(id)) spellings.emplace_back(tokenizer.TokenBytes(id));
-  }
-  return spellings;
-}
-
-}  // namespace
 
 SpecialSpellings::SpecialSpellings(const Tokenizer& tokenizer)
-    : SpecialSpellings(SpellingsOf(tokenizer)) {}
+    : SpecialSpellings(tokenizer.SpecialSpellings()) {}
 
 SpecialSpellings::SpecialSpellings(std::vector<std::string> spellings)
     : spellings_(std::move(spellings)) {

@@ -11,7 +11,8 @@
 // What is asked of the router besides generating, whatever it came over. Errors name the field.
 namespace lockstep::router {
 
-// A place among the open calls of Tokenize and Detokenize; hold it until the client has its answer.
+// A place among the open calls of Tokenize and Detokenize; hold it until the answer is with what
+// counts the bytes that clients have not taken, or else until the client has it.
 class TextTicket {
  public:
   // RESOURCE_EXHAUSTED when none is left, for all or for the tenant (null: nobody in particular).

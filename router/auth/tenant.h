@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lockstep::router {
 
@@ -19,5 +20,10 @@ struct Tenant {
   static constexpr double kMinWeight = 0.001;
   static constexpr double kMaxWeight = 1000;
 };
+
+// Empty for nobody in particular.
+inline std::string_view NameOf(const Tenant* tenant) {
+  return tenant == nullptr ? std::string_view() : std::string_view(tenant->name);
+}
 
 }  // namespace lockstep::router

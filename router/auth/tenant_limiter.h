@@ -55,8 +55,12 @@ class TenantLimiter {
     absl::Duration retry_after = absl::ZeroDuration();  // try again then; 0: unknown
   };
   Admission Admit(const Tenant& tenant, absl::Time now);
+  // Whether it would be refused now, without a ticket; OK otherwise.
+  Admission Check(const Tenant& tenant, absl::Time now);
 
  private:
+  std::shared_ptr<State> StateOf(const Tenant& tenant);
+
   Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<State>> states_ ABSL_GUARDED_BY(mutex_);
 };

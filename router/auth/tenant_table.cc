@@ -53,23 +53,27 @@ bool IsName(std::string_view name) {
 
 }  // namespace
 
+// Its errors name places and kinds and quote nothing: by a slip, a key may stand anywhere in the
+// file.
 class TenantTableParser {
  public:
   explicit TenantTableParser(std::string_view file_name) : file_name_(file_name) {}
 
   absl::StatusOr<TenantTable> Parse(std::string_view text) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json root,
-                              ParseJson(text, file_name_, {.max_depth = 4, .max_values = 100'000}));
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        const nlohmann::json root,
+        ParseJson(text, file_name_,
+                  {.max_depth = 4, .max_values = 100'000, .max_quoted_bytes = 0}));
     if (!root.is_object()) {
-      return InvalidArgument("{}: expected an object, got {}", file_name_, DescribeJson(root));
+      return InvalidArgument("{}: expected an object, got {}", file_name_, root.type_name());
     }
-    JsonObjectReader reader(root, file_name_);
+    JsonObjectReader reader(root, file_name_, /*path=*/"", /*quotes_values=*/false);
     const nlohmann::json* const tenants = reader.Find("tenants");
     if (tenants == nullptr || !tenants->is_array() || tenants->empty()) {
       return InvalidArgument("{}: expected an array of at least one tenant",
                              reader.Where("tenants"));
     }
-    LOCKSTEP_RETURN_IF_ERROR(RefuseUnread(reader));
+    LOCKSTEP_RETURN_IF_ERROR(RefuseUnread(reader, file_name_, "tenants"));
     for (size_t i = 0; i < tenants->size(); ++i) {
       LOCKSTEP_RETURN_IF_ERROR(AddTenant((*tenants)[i], fmt::format("tenants[{}]", i)));
     }
@@ -80,22 +84,23 @@ class TenantTableParser {
   absl::Status AddTenant(const nlohmann::json& object, const std::string& path) {
     if (!object.is_object()) {
       return InvalidArgument("{}: {}: expected an object, got {}", file_name_, path,
-                             DescribeJson(object));
+                             object.type_name());
     }
-    JsonObjectReader reader(object, file_name_, path);
+    JsonObjectReader reader(object, file_name_, path, /*quotes_values=*/false);
     auto tenant = std::make_shared<Tenant>();
     LOCKSTEP_ASSIGN_OR_RETURN(tenant->name, ReadName(reader, "name", ""));
-    for (const auto& other : table_.tenants_) {
-      if (other->name == tenant->name) {
-        return InvalidArgument("{}: \"{}\" is the name of two tenants", reader.Where("name"),
-                               tenant->name);
+    for (size_t i = 0; i < table_.tenants_.size(); ++i) {
+      if (table_.tenants_[i]->name == tenant->name) {
+        return InvalidArgument("{}: tenants[{}] has the same", reader.Where("name"), i);
       }
     }
     LOCKSTEP_ASSIGN_OR_RETURN(tenant->cache_group, ReadName(reader, "cache_group", tenant->name));
     LOCKSTEP_RETURN_IF_ERROR(ReadLimits(reader, *tenant));
     LOCKSTEP_RETURN_IF_ERROR(ReadKeys(reader));
     table_.tenants_.push_back(std::move(tenant));
-    return RefuseUnread(reader);
+    return RefuseUnread(reader, fmt::format("{}: {}", file_name_, path),
+                        "name, key_sha256, cache_group, max_open_requests, tokens_per_second, "
+                        "burst_tokens, weight");
   }
 
   absl::StatusOr<std::string> ReadName(JsonObjectReader& reader, std::string_view member,
@@ -112,7 +117,8 @@ class TenantTableParser {
   absl::Status ReadLimits(JsonObjectReader& reader, Tenant& tenant) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint64_t> open, reader.Uint("max_open_requests"));
     if (open.value_or(0) > UINT32_MAX) {
-      return InvalidArgument("{}: {} is too many", reader.Where("max_open_requests"), *open);
+      return InvalidArgument("{}: expected at most {}", reader.Where("max_open_requests"),
+                             UINT32_MAX);
     }
     tenant.max_open_requests = static_cast<uint32_t>(open.value_or(0));
     LOCKSTEP_ASSIGN_OR_RETURN(tenant.tokens_per_second,
@@ -135,7 +141,7 @@ class TenantTableParser {
                                     double by_default) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> amount, reader.Number(member));
     if (amount.value_or(0) < 0) {
-      return InvalidArgument("{}: expected at least 0, got {}", reader.Where(member), *amount);
+      return InvalidArgument("{}: expected at least 0", reader.Where(member));
     }
     return amount.value_or(by_default);
   }
@@ -149,7 +155,6 @@ class TenantTableParser {
     for (const nlohmann::json& hash : *hashes) {
       const auto parsed =
           hash.is_string() ? ParseHash(hash.get_ref<const std::string&>()) : std::nullopt;
-      // Not repeated in the error: it might be a key that somebody took for a hash.
       if (!parsed.has_value()) {
         return InvalidArgument("{}: expected 64 hexadecimal digits", reader.Where("key_sha256"));
       }
@@ -166,10 +171,12 @@ class TenantTableParser {
     return absl::OkStatus();
   }
 
-  absl::Status RefuseUnread(const JsonObjectReader& reader) {
-    const std::vector<std::string> unread = reader.UnreadKeys();
-    if (unread.empty()) return absl::OkStatus();
-    return InvalidArgument("{}: unknown", reader.Where(unread.front()));
+  static absl::Status RefuseUnread(const JsonObjectReader& reader, std::string_view where,
+                                   std::string_view known) {
+    const size_t num_unread = reader.UnreadKeys().size();
+    if (num_unread == 0) return absl::OkStatus();
+    return InvalidArgument("{}: {} unknown member{}; known are {}", where, num_unread,
+                           num_unread == 1 ? "" : "s", known);
   }
 
   const std::string file_name_;

@@ -1,6 +1,7 @@
 #include "router/core/outcome_check.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/status.h"
 #include "router/core/sequence.h"
@@ -11,6 +12,12 @@ namespace {
 // A message's subject: which row of which step.
 absl::Status Contradiction(const StepRecord& step, const RowRecord& row, std::string_view what) {
   return Internal("step {}, slot {}: {}", step.step_id, row.slot, what);
+}
+
+absl::Status OutsideVocabulary(const WorkerLease& lease, const StepRecord& step,
+                               const RowRecord& row, TokenId token) {
+  return Contradiction(
+      step, row, fmt::format("token {} in a vocabulary of {}", token, lease.limits.vocab_size));
 }
 
 absl::Status MatchRows(WorkerLease& lease, const StepRecord& step, StepOutcome& outcome,
@@ -34,8 +41,32 @@ absl::Status MatchRows(WorkerLease& lease, const StepRecord& step, StepOutcome& 
   return status;
 }
 
-absl::Status CheckPromptLogprobs(const StepRecord& step, const RowRecord& row,
-                                 const RowOutcome& outcome) {
+// The description of one position: at most as many best tokens as were asked for, all of them in
+// the vocabulary.
+absl::Status CheckEntry(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
+                        const TokenLogprobs& entry, int32_t num_wanted) {
+  if (entry.top.size() > static_cast<size_t>(std::max(num_wanted, 0))) {
+    return Contradiction(step, row,
+                         fmt::format("{} best tokens with their log-probabilities, {} were asked "
+                                     "for",
+                                     entry.top.size(), num_wanted));
+  }
+  const uint32_t vocab_size = lease.limits.vocab_size;
+  if (entry.rank > vocab_size) {
+    return Contradiction(step, row,
+                         fmt::format("rank {} in a vocabulary of {}", entry.rank, vocab_size));
+  }
+  bool is_number = !std::isnan(entry.logprob);
+  for (const auto& [token, logprob] : entry.top) {
+    if (token >= vocab_size) return OutsideVocabulary(lease, step, row, token);
+    is_number = is_number && !std::isnan(logprob);
+  }
+  if (!is_number) return Contradiction(step, row, "a log-probability is not a number");
+  return absl::OkStatus();
+}
+
+absl::Status CheckPromptLogprobs(const WorkerLease& lease, const StepRecord& step,
+                                 const RowRecord& row, const RowOutcome& outcome) {
   const PromptLogprobRange expected = PromptLogprobsOf(row);
   const size_t count = outcome.prompt_logprobs.size();
   if (count != expected.count || (count > 0 && outcome.first_prompt_logprob != expected.first)) {
@@ -45,7 +76,9 @@ absl::Status CheckPromptLogprobs(const StepRecord& step, const RowRecord& row,
                     outcome.first_prompt_logprob, expected.count, expected.first));
   }
   const std::vector<TokenId>& tokens = row.residency->owner->tokens;
+  const int32_t num_wanted = row.residency->owner->request->request->sampling.num_prompt_logprobs;
   for (size_t i = 0; i < count; ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckEntry(lease, step, row, outcome.prompt_logprobs[i], num_wanted));
     if (outcome.prompt_logprobs[i].token == tokens[expected.first + i]) continue;
     return Contradiction(step, row,
                          fmt::format("the prompt log-probability at position {} is of "
@@ -56,10 +89,10 @@ absl::Status CheckPromptLogprobs(const StepRecord& step, const RowRecord& row,
   return absl::OkStatus();
 }
 
-absl::Status CheckLogprobs(const StepRecord& step, const RowRecord& row,
+absl::Status CheckLogprobs(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
                            const RowOutcome& outcome) {
-  const bool wanted = row.residency->owner->request->request->sampling.num_logprobs >= 0;
-  const size_t expected = wanted ? outcome.tokens.size() : 0;
+  const int32_t num_wanted = row.residency->owner->request->request->sampling.num_logprobs;
+  const size_t expected = num_wanted >= 0 ? outcome.tokens.size() : 0;
   if (outcome.logprobs.size() != expected) {
     return Contradiction(step, row,
                          fmt::format("{} log-probabilities for {} tokens, expected {}",
@@ -69,18 +102,23 @@ absl::Status CheckLogprobs(const StepRecord& step, const RowRecord& row,
     if (outcome.logprobs[i].token != outcome.tokens[i]) {
       return Contradiction(step, row, "a log-probability is not of the token that was kept");
     }
+    LOCKSTEP_RETURN_IF_ERROR(CheckEntry(lease, step, row, outcome.logprobs[i], num_wanted));
   }
   return absl::OkStatus();
 }
 
 // The worker ends a row by itself; this is the router's own opinion, token by token.
-absl::Status CheckTokens(const StepRecord& step, const RowRecord& row, const RowOutcome& outcome) {
+absl::Status CheckTokens(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
+                         const RowOutcome& outcome) {
   const Sequence& sequence = *row.residency->owner;
   const SamplingParams& sampling = sequence.request->request->sampling;
   const uint32_t num_generated = sequence.num_generated();
   bool is_stop = false;
   bool is_full = false;
   for (size_t i = 0; i < outcome.tokens.size(); ++i) {
+    if (outcome.tokens[i] >= lease.limits.vocab_size) {
+      return OutsideVocabulary(lease, step, row, outcome.tokens[i]);
+    }
     if (is_stop || is_full) return Contradiction(step, row, "tokens follow after its end");
     is_stop = std::ranges::binary_search(sampling.stop_token_ids, outcome.tokens[i]);
     is_full = sequence.num_tokens() + i + 1 == sequence.max_total_tokens;
@@ -111,7 +149,8 @@ absl::Status CheckTokens(const StepRecord& step, const RowRecord& row, const Row
   return absl::OkStatus();
 }
 
-absl::Status CheckRow(const StepRecord& step, const RowRecord& row, const RowOutcome& outcome) {
+absl::Status CheckRow(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
+                      const RowOutcome& outcome) {
   const Residency& residency = *row.residency;
   if (outcome.was_inert != residency.inert) {
     return Contradiction(step, row,
@@ -128,9 +167,9 @@ absl::Status CheckRow(const StepRecord& step, const RowRecord& row, const RowOut
     return Contradiction(step, row, "an inert row stopped or failed");
   }
   if (residency.owner == nullptr) return absl::OkStatus();
-  LOCKSTEP_RETURN_IF_ERROR(CheckLogprobs(step, row, outcome));
-  LOCKSTEP_RETURN_IF_ERROR(CheckTokens(step, row, outcome));
-  return outcome.error.ok() ? CheckPromptLogprobs(step, row, outcome) : absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(CheckLogprobs(lease, step, row, outcome));
+  LOCKSTEP_RETURN_IF_ERROR(CheckTokens(lease, step, row, outcome));
+  return outcome.error.ok() ? CheckPromptLogprobs(lease, step, row, outcome) : absl::OkStatus();
 }
 
 }  // namespace
@@ -151,7 +190,7 @@ absl::Status CheckOutcome(WorkerLease& lease, const StepRecord& step, StepOutcom
   const RowOutcome silent;
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const RowOutcome& row = matched[i] == nullptr ? silent : *matched[i];
-    LOCKSTEP_RETURN_IF_ERROR(CheckRow(step, step.rows[i], row));
+    LOCKSTEP_RETURN_IF_ERROR(CheckRow(lease, step, step.rows[i], row));
   }
   return absl::OkStatus();
 }

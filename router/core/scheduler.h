@@ -26,6 +26,7 @@ struct WorkerLimits {
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
   uint32_t max_context_tokens = 0;
+  uint32_t vocab_size = std::numeric_limits<uint32_t>::max();  // every token id is below
   uint32_t max_decode_iterations = 1;
   uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
 };

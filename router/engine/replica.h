@@ -19,6 +19,7 @@
 #include "router/engine/live_requests.h"
 #include "router/engine/router_metrics.h"
 #include "router/engine/step_link.h"
+#include "router/engine/worker_agreement.h"
 
 namespace lockstep::router {
 
@@ -60,6 +61,8 @@ class Replica {
     std::string worker;      // its address, for metrics and people
     Fleet* fleet = nullptr;  // the other replicas; null: there are none
     uint32_t index = 0;      // in the fleet
+    // Of all replicas; null: any worker will do.
+    WorkerAgreement* agreement = nullptr;
   };
   Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy, Context context);
 
@@ -84,6 +87,13 @@ class Replica {
     absl::Time sent_at;
     absl::Duration router_time;  // spent by this thread on the step so far
   };
+  // Of a result: whether the worker did what it was told.
+  struct ResultVerdict {
+    bool refused = false;
+    uint32_t num_failed_rows = 0;
+    absl::Status last_failure;  // of these
+    uint32_t num_inert_rows = 0;
+  };
   struct Arrivals {
     uint32_t num_requests = 0;
     uint64_t num_prompt_tokens = 0;
@@ -92,10 +102,16 @@ class Replica {
   void HandleLinkEvent(LinkUp event, absl::Time now);
   void HandleLinkEvent(LinkResult event, absl::Time now);
   void HandleLinkEvent(LinkDown event, absl::Time now);
+  // Whether the worker may serve beside the others; it is ready from then on.
+  absl::Status JoinAgreement(const WorkerBits& bits);
   // Requests that outlived a worker resume on one that computes what it would have; otherwise those
   // that have output fail.
   void CompareBits(const worker::v1::DescribeResponse& description, absl::Time now);
-  void NoteResult(const StepPlan& plan, absl::Time now);
+  static ResultVerdict VerdictOf(const StepOutcome& outcome);
+  // What results say of the worker. False: it was given up.
+  bool JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, absl::Time now);
+  bool JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl::Time now);
+  bool IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, absl::Time now);
   void NoteDraining(std::string text, absl::Time now);
   void LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now);
   // What it says of the worker that its lease ends now without our doing.
@@ -155,6 +171,10 @@ class Replica {
   std::optional<WorkerBits> bits_;  // of the lease now or last
   WorkerLimits limits_;             // likewise
   CircuitBreaker breaker_;
+  // Up to this step of the lease the worker refuses what was sent before it had refused one.
+  StepId doomed_until_ = 0;
+  // While the worker is ready.
+  WorkerAgreement::Membership membership_;
   bool worker_draining_ = false;  // the lease's worker is about to leave
   bool shutting_down_ = false;    // everything was cancelled: nothing is taken on any more
   bool retiring_ = false;         // nothing comes any more, and no other worker is taken

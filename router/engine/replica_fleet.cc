@@ -51,7 +51,7 @@ void Replica::TakeOver(Handover handover) {
       RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kFailed).Increment();
       return live_.Refuse(
           std::move(delivery.submission),
-          absl::AbortedError("its worker was lost and no other one computes the same bits"));
+          absl::UnavailableError("its worker was lost and no other one computes the same bits"));
     }
   }
   live_.Adopt(std::move(delivery));

@@ -72,6 +72,7 @@ ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings 
       worker_(std::move(parts.worker)),
       link_(std::move(parts.link)),
       runner_(std::move(parts.runner)),
+      agreement_(std::move(parts.agreement)),
       inbox_(surroundings_.fleet->inbox(surroundings_.index)),
       replica_(std::move(config), std::move(parts.policy),
                {.clock = surroundings_.clock,
@@ -79,7 +80,8 @@ ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings 
                 .metrics = surroundings_.metrics,
                 .worker = worker_,
                 .fleet = surroundings_.fleet,
-                .index = surroundings_.index}),
+                .index = surroundings_.index,
+                .agreement = agreement_.get()}),
       turns_(std::make_shared<Turns>(*this)) {
   inbox_.SetOnPost([runner = runner_, turns = turns_] { runner->Schedule(turns); });
   runner_->Schedule(turns_);  // for what came before

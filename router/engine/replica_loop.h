@@ -7,6 +7,7 @@
 #include "router/engine/fleet.h"
 #include "router/engine/replica.h"
 #include "router/engine/strand.h"
+#include "router/engine/worker_agreement.h"
 
 namespace lockstep::router {
 
@@ -16,6 +17,8 @@ struct ReplicaParts {
   std::unique_ptr<StepLink> link;
   std::unique_ptr<SchedulingPolicy> policy;
   std::shared_ptr<TimedStrandRunner> runner;  // best where the link's results come
+  // Of all replicas; null: any worker will do.
+  std::shared_ptr<WorkerAgreement> agreement = nullptr;
 };
 
 // The loop of one replica, a strand: when something came to the inbox, or at the next deadline, it
@@ -53,6 +56,7 @@ class ReplicaLoop {
   const std::string worker_;
   const std::unique_ptr<StepLink> link_;
   const std::shared_ptr<TimedStrandRunner> runner_;
+  const std::shared_ptr<WorkerAgreement> agreement_;
   Inbox& inbox_;
   Replica replica_;
   const std::shared_ptr<Turns> turns_;

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/core/sequence.h"
 #include "router/engine/replica.h"
 #include "router/engine/step_codec.h"
 #include "router/engine/worker_contract.h"
+#include "router/engine/worker_text.h"
 
 namespace lockstep::router {
 
@@ -21,14 +23,21 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
     return context_.link->DropLease(event.epoch, absl::CancelledError("its address is gone"));
   }
   const WorkerLimits limits = LimitsOf(event.description);
+  if (const absl::Status status = JoinAgreement(BitsOf(event.description)); !status.ok()) {
+    spdlog::warn("worker {} is not used: {}", context_.worker, Message(status));
+    context_.link->DropLease(event.epoch, status);
+    return NoteUnusable(status, WorkerState::kMismatched);
+  }
   MoveUnfit(limits, BitsOf(event.description), now);
   absl::Status status;
   CountFailed([&] { status = scheduler_.AttachWorker(limits, now); }, now);
   if (!status.ok()) {
+    membership_.reset();
     context_.link->DropLease(event.epoch, status);
     return NoteUnusable(status, WorkerState::kMismatched);
   }
   epoch_ = event.epoch;
+  doomed_until_ = 0;
   limits_ = limits;
   breaker_.OnAttach();
   if (incarnation_ != 0 && incarnation_ != event.description.incarnation()) {
@@ -36,10 +45,12 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
   }
   incarnation_ = event.description.incarnation();
   spdlog::info(
-      "worker {} attached: epoch {}, incarnation {:016x}, {} on {}, {} blocks of {} tokens, {} "
-      "slots",
-      context_.worker, epoch_, incarnation_, event.description.weights_dtype(),
-      event.description.device(), limits.num_blocks, limits.block_size_tokens, limits.max_slots);
+      "worker {} attached: epoch {}, incarnation {:016x}, weights {:016x} {}, numerics {:016x} on "
+      "{}, {} blocks of {} tokens, {} slots",
+      context_.worker, epoch_, incarnation_, event.description.weights_fingerprint(),
+      QuoteWorker(event.description.weights_dtype()), event.description.numerics_id(),
+      QuoteWorker(event.description.device()), limits.num_blocks, limits.block_size_tokens,
+      limits.max_slots);
   CompareBits(event.description, now);
   if (HasPeers()) {
     context_.fleet->SetLease(context_.index, {.bits = *bits_, .limits = limits});
@@ -47,17 +58,22 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
   }
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(static_cast<double>(live_.size()));
-  SetWorker(WorkerState::kReady, fmt::format("ready: {}", event.description.device()),
+  SetWorker(WorkerState::kReady, fmt::format("ready: {}", QuoteWorker(event.description.device())),
             absl::InfiniteFuture());
   MutexLock lock(mutex_);
   status_.description = std::move(event.description);
 }
 
+absl::Status Replica::JoinAgreement(const WorkerBits& bits) {
+  if (context_.agreement == nullptr) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(membership_, context_.agreement->Join(bits));
+  return absl::OkStatus();
+}
+
 void Replica::CompareBits(const worker::v1::DescribeResponse& description, absl::Time now) {
   const WorkerBits bits = BitsOf(description);
   if (bits_.has_value() && *bits_ != bits) {
-    const absl::Status reason = MakeError(
-        absl::StatusCode::kAborted,
+    const absl::Status reason = Unavailable(
         "the worker that came back computes other bits: numerics id {:016x} and weights {:016x} "
         "instead of {:016x} and {:016x}; what was begun before cannot be continued",
         bits.numerics_id, bits.weights_fingerprint, bits_->numerics_id, bits_->weights_fingerprint);
@@ -104,13 +120,15 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
     return BreakLease(Annotate(outcome.status(), "step result"), CircuitBreaker::Loss::kFailure,
                       now);
   }
-  if (!outcome->refusal.ok()) {
-    spdlog::warn("step {} was refused: {}", step.plan.step_id, Message(outcome->refusal));
-  }
+  // Step budgets and admission learn from it, so a worker must not make it up.
+  outcome->timings.compute = std::min(outcome->timings.compute, now - step.sent_at);
+  // Before it is applied: what the worker is given up over, its requests do not fail over.
+  if (!outcome->refusal.ok() && !JudgeRefusal(step.plan, outcome->refusal, now)) return;
+  const ResultVerdict verdict = VerdictOf(*outcome);
   if (const absl::Status status = scheduler_.Apply(*std::move(outcome), now); !status.ok()) {
     return BreakLease(Annotate(status, "step result"), CircuitBreaker::Loss::kFailure, now);
   }
-  NoteResult(step.plan, now);
+  if (!JudgeRows(step.plan, verdict, now)) return;
   if (result.draining() && !worker_draining_) NoteDraining("the worker is shutting down", now);
   const absl::Duration router_time = step.router_time + (context_.clock->Now() - start);
   metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
@@ -131,19 +149,57 @@ void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
                                              : WorkerState::kConnecting);
 }
 
-void Replica::NoteResult(const StepPlan& plan, absl::Time now) {
-  if (plan.rows.empty()) return;
+// A sequence that no worker can run fails before a worker is given up over it.
+static_assert(CircuitBreaker::kMaxFaults > kMaxRefusals);
+
+bool Replica::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, absl::Time now) {
+  spdlog::warn("worker {}: step {} was refused: {}", context_.worker, plan.step_id,
+               Message(refusal));
+  // What was sent before the worker had refused a step it refuses as well, and may.
+  if (plan.rows.empty() || plan.step_id <= doomed_until_) return true;
+  doomed_until_ = in_flight_.empty() ? plan.step_id : in_flight_.back().plan.step_id;
+  return !IsGivenUpAfter(1, refusal, now);
+}
+
+Replica::ResultVerdict Replica::VerdictOf(const StepOutcome& outcome) {
+  ResultVerdict verdict{.refused = !outcome.refusal.ok(), .last_failure = {}};
+  for (const RowOutcome& row : outcome.rows) {
+    if (row.was_inert) ++verdict.num_inert_rows;
+    if (row.error.ok()) continue;
+    ++verdict.num_failed_rows;
+    verdict.last_failure = row.error;
+  }
+  return verdict;
+}
+
+bool Replica::JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl::Time now) {
+  const uint64_t num_rows = plan.rows.size();
+  if (verdict.refused || verdict.num_inert_rows == num_rows) return true;  // nothing ran
+  if (verdict.num_failed_rows + verdict.num_inert_rows == num_rows) {
+    return !IsGivenUpAfter(verdict.num_failed_rows, verdict.last_failure, now);
+  }
   const CircuitState before = breaker_.state();
   breaker_.OnResult(now);
-  if (breaker_.state() == before) return;
+  if (breaker_.state() == before) return true;
   spdlog::info("worker {} has proved itself: epoch {}", context_.worker, epoch_);
   TellCircuit(worker_draining_ ? WorkerState::kDraining : WorkerState::kReady);
+  return true;
+}
+
+bool Replica::IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, absl::Time now) {
+  if (!breaker_.OnFaults(num_faults)) return false;
+  BreakLease(Unavailable("the worker refused or failed what it was told {} times in a row, the "
+                         "last time with: {}",
+                         breaker_.num_faults(), Message(last)),
+             CircuitBreaker::Loss::kFaults, now);
+  return true;
 }
 
 void Replica::NoteDraining(std::string text, absl::Time now) {
   spdlog::info("worker {} drains: epoch {}; nothing new is started on it: {}", context_.worker,
                epoch_, text);
   worker_draining_ = true;
+  membership_.reset();
   scheduler_.DrainWorker(now);
   SetWorker(WorkerState::kDraining, std::move(text), absl::InfiniteFuture());
 }
@@ -168,6 +224,7 @@ void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, 
                epoch_, in_flight_.size(), live_.size(), Message(reason));
   epoch_ = 0;
   worker_draining_ = false;
+  membership_.reset();
   in_flight_.clear();
   lost_at_ = now;
   lost_reason_ = reason;

@@ -1,6 +1,7 @@
 #include "router/engine/step_codec.h"
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "router/engine/worker_text.h"
 
 namespace lockstep::router {
 namespace {
@@ -57,14 +59,10 @@ void EncodeStarted(const StartedSlot& started, wire::StartedSlot* out) {
 }
 
 // Codes on the wire are google.rpc.Code, which absl::StatusCode equals. Fails when the code is OK.
-absl::Status DecodeError(std::string_view field, uint32_t code, const std::string& message,
-                         absl::Status& out) {
+absl::StatusOr<absl::StatusCode> DecodeCode(std::string_view field, uint32_t code) {
   if (code == 0) return Internal("{}.code: an error needs a code other than OK", field);
   constexpr uint32_t kHighestCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
-  out = absl::Status(
-      code <= kHighestCode ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-      message);
-  return absl::OkStatus();
+  return code <= kHighestCode ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
 }
 
 absl::Duration Nanoseconds(uint64_t ns) {
@@ -156,8 +154,11 @@ class ResultDecoder {
         result_.prompt_logprobs_size() > 0) {
       return Internal("refusal: a refused step cannot have rows");
     }
-    return DecodeError("refusal", result_.refusal().code(), result_.refusal().message(),
-                       outcome_.refusal);
+    LOCKSTEP_ASSIGN_OR_RETURN(const absl::StatusCode code,
+                              DecodeCode("refusal", result_.refusal().code()));
+    outcome_.refusal =
+        MakeError(code, "the worker says {}", QuoteWorker(result_.refusal().message()));
+    return absl::OkStatus();
   }
 
   absl::Status DecodeTokens() {
@@ -274,7 +275,10 @@ class ResultDecoder {
       if (PlanRow(error.slot()) == nullptr) return NotRun("errors", i, error.slot());
       RowOutcome& row = Row(error.slot());
       if (!row.error.ok()) return Repeated("errors", i, error.slot());
-      LOCKSTEP_RETURN_IF_ERROR(DecodeError("errors", error.code(), error.message(), row.error));
+      LOCKSTEP_ASSIGN_OR_RETURN(const absl::StatusCode code, DecodeCode("errors", error.code()));
+      // Whatever the worker calls it, the client did nothing wrong: its request was checked.
+      row.error = Internal("the worker failed this sequence with {}: {}",
+                           absl::StatusCodeToString(code), QuoteWorker(error.message()));
     }
     return absl::OkStatus();
   }

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::router {
@@ -17,6 +19,10 @@ class Strand {
   virtual void RunStrand() = 0;
   // Goes before those that are not, where a runner tells them apart. Never changes.
   virtual bool urgent() const { return false; }
+  // Whose work it is, and about how many bytes of it there are; for runners that share their time
+  // fairly. Neither changes while the strand waits.
+  virtual std::string_view owner() const { return {}; }
+  virtual size_t num_work_bytes() const { return 0; }
 
  private:
   friend class StrandRunner;

@@ -14,6 +14,20 @@ namespace lockstep::router {
 inline constexpr uint32_t kStepProtocolVersion = 1;
 inline constexpr uint32_t kOldestStepProtocolVersion = 1;
 
+// The most that a worker may announce. Each is far above what any worker has, and keeps what the
+// router allocates for one worker below 1 GiB.
+inline constexpr uint32_t kMaxWorkerBlocks = 1u << 22;
+inline constexpr uint32_t kMaxWorkerBlockSizeTokens = 1024;
+inline constexpr uint64_t kMaxWorkerCacheTokens = 1u << 26;  // blocks times their size
+inline constexpr uint32_t kMaxWorkerSlots = 1u << 16;
+inline constexpr uint32_t kMaxWorkerStepTokens = 1u << 20;
+inline constexpr uint32_t kMaxWorkerContextTokens = 1u << 24;
+inline constexpr uint32_t kMaxWorkerLogprobs = 1024;
+inline constexpr uint32_t kMaxWorkerStepsInFlight = 64;
+inline constexpr uint32_t kMaxWorkerDecodeIterations = 1024;
+inline constexpr size_t kMaxWorkerNameBytes = 128;         // of its device and of its dtypes
+inline constexpr size_t kMaxDescriptionBytes = 64u << 10;  // of all of it
+
 // What the router loaded and a worker must agree with.
 struct ExpectedModel {
   uint64_t model_fingerprint = 0;
@@ -29,8 +43,9 @@ struct WorkerBits {
 };
 WorkerBits BitsOf(const worker::v1::DescribeResponse& description);
 
-// FAILED_PRECONDITION naming every field that does not fit. A worker whose model came without a
-// tokenizer announces a tokenizer fingerprint of 0, which fits any.
+// FAILED_PRECONDITION naming every field that does not fit, its value and what was expected. A
+// worker whose model came without a tokenizer announces a tokenizer fingerprint of 0, which fits
+// any.
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected);
 

@@ -26,12 +26,10 @@ gpr_timespec TimeOf(StrandTimers::Time time) {
 
 }  // namespace
 
-GrpcLoop::GrpcLoop(grpc::ServerBuilder& builder, uint32_t index)
-    : queue_(builder.AddCompletionQueue()),
-      thread_(fmt::format("grpc-{}", index), [this] { Run(); }) {}
+GrpcLoop::GrpcLoop(uint32_t index) : thread_(fmt::format("grpc-{}", index), [this] { Run(); }) {}
 
 void GrpcLoop::Stop() {
-  RingNow(stop_alarm_, *queue_, stop_tag_);
+  RingNow(stop_alarm_, queue_, stop_tag_);
   thread_.join();
 }
 
@@ -44,7 +42,7 @@ void GrpcLoop::Push(std::shared_ptr<Strand> strand) {
     has_strands_ = true;
     return;
   }
-  RingNow(strands_alarm_, *queue_, strands_tag_);
+  RingNow(strands_alarm_, queue_, strands_tag_);
 }
 
 void GrpcLoop::ScheduleAt(std::shared_ptr<Strand> strand,
@@ -62,7 +60,7 @@ void GrpcLoop::Run() {
 
 bool GrpcLoop::NextEvent(void** id, bool* ok) {
   for (;;) {
-    if (stopping_ && num_users_ == 0 && Close()) queue_->Shutdown();
+    if (stopping_ && num_users_ == 0 && Close()) queue_.Shutdown();
     // Between a few strands and the next what is over by now, and a look at the sockets, so that a
     // worker's result never waits for more than a few strands; but not for ever.
     if (!RunsNext()) {
@@ -94,7 +92,7 @@ bool GrpcLoop::RunsNext() {
 
 // Not at all while strands wait, else until a timer is due.
 grpc::CompletionQueue::NextStatus GrpcLoop::WaitForEvent(void** id, bool* ok) {
-  return queue_->AsyncNext(
+  return queue_.AsyncNext(
       id, ok, has_strands_ ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : TimeOf(timers_.next()));
 }
 
@@ -129,7 +127,7 @@ bool GrpcLoop::Close() {
 
 GrpcLoops::GrpcLoops(uint32_t num_threads) {
   for (uint32_t i = 0; i < num_threads; ++i) {
-    loops_.push_back(std::make_shared<GrpcLoop>(builder_, i));
+    loops_.push_back(std::make_shared<GrpcLoop>(i));
   }
 }
 

@@ -18,14 +18,13 @@
 
 namespace lockstep::router {
 
-// A thread that does everything for the calls of its completion queue, those of clients and those
-// to workers: it polls their sockets, runs their strands and learns that their writes are over. So
-// a step whose tokens go to hundreds of streams wakes it once, and no write wakes anybody; why no
-// other thread of the process polls sockets of gRPC is told in docs/decisions/0004.
+// A thread that does everything for the calls to workers of its completion queue: it polls their
+// sockets, runs the strands of their replicas and learns that their writes are over. Why no other
+// thread of the process polls sockets of gRPC is told in docs/decisions/0004.
 class GrpcLoop final : public TimedStrandRunner {
  public:
   // "grpc-<index>" is the thread's name; it runs from now on.
-  GrpcLoop(grpc::ServerBuilder& builder, uint32_t index);
+  explicit GrpcLoop(uint32_t index);
   // Stopped.
   ~GrpcLoop() override = default;
 
@@ -36,7 +35,7 @@ class GrpcLoop final : public TimedStrandRunner {
   void ScheduleAt(std::shared_ptr<Strand> strand,
                   std::chrono::steady_clock::time_point at) override;
 
-  grpc::ServerCompletionQueue* queue() { return queue_.get(); }
+  grpc::CompletionQueue* queue() { return &queue_; }
   // Something of which the queue has tags, or will have. Add from any thread, remove on the loop's.
   void AddUser() { ++num_users_; }
   void RemoveUser() { --num_users_; }
@@ -53,7 +52,7 @@ class GrpcLoop final : public TimedStrandRunner {
   void OnStop(bool ok);
   bool Close();
 
-  const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  grpc::CompletionQueue queue_;
   grpc::Alarm strands_alarm_;  // set only when another thread has the queue ask for a taker
   grpc::Alarm stop_alarm_;
   MethodTag<GrpcLoop> strands_tag_{this, &GrpcLoop::OnStrands};
@@ -73,7 +72,7 @@ class GrpcLoop final : public TimedStrandRunner {
   NamedThread thread_;
 };
 
-// The loops of a router, and the builder of the server that their queues are for.
+// The loops of a router.
 class GrpcLoops {
  public:
   explicit GrpcLoops(uint32_t num_threads);
@@ -81,10 +80,9 @@ class GrpcLoops {
   GrpcLoops& operator=(const GrpcLoops&) = delete;
   ~GrpcLoops() { Stop(); }
 
-  // After the server and everything else that uses the queues; once more does nothing.
+  // After everything that uses the queues; once more does nothing.
   void Stop();
 
-  grpc::ServerBuilder& builder() { return builder_; }
   const std::vector<std::shared_ptr<GrpcLoop>>& all() const { return loops_; }
   // Of what has this number among its kind.
   const std::shared_ptr<GrpcLoop>& Of(uint32_t index) const {
@@ -92,7 +90,6 @@ class GrpcLoops {
   }
 
  private:
-  grpc::ServerBuilder builder_;
   std::vector<std::shared_ptr<GrpcLoop>> loops_;
   bool stopped_ = false;
 };

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "lockstep/standard/standard.pb.h"
 #include "router/grpc/standard_answers.h"
 
 namespace lockstep::router {
@@ -15,216 +15,211 @@ namespace {
 using Health = standard::HealthCheckResponse;
 
 constexpr size_t kMaxServiceNameBytes = 200;
+constexpr size_t kMaxMessageBytes = 4096;  // of these services, which need no key
+// Answers of a conversation that may wait; a client that leaves more of them unread waits as well.
+constexpr size_t kMaxUnreadBytes = 16 << 10;
 
-enum class Method { kCheck, kWatch, kReflect, kUnknown };
-
-Method MethodOf(const std::string& name) {
-  if (name == "/grpc.health.v1.Health/Check") return Method::kCheck;
-  if (name == "/grpc.health.v1.Health/Watch") return Method::kWatch;
-  if (name == "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" ||
-      name == "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo") {
-    return Method::kReflect;
-  }
-  return Method::kUnknown;
+GrpcStatus Malformed() {
+  return {.code = absl::StatusCode::kInvalidArgument, .message = "the message cannot be parsed"};
 }
 
-// Empties the buffer.
-template <typename Message>
-bool Parse(grpc::ByteBuffer& buffer, Message& message) {
-  grpc::Slice slice;
-  const bool whole = buffer.Valid() && buffer.DumpToSingleSlice(&slice).ok();
-  buffer.Clear();
-  return whole && message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
-}
-
-template <typename Message>
-grpc::ByteBuffer Serialize(const Message& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+GrpcCall::Transport Bounded(GrpcCall::Transport transport) {
+  transport.max_message_bytes = kMaxMessageBytes;
+  return transport;
 }
 
 }  // namespace
 
-// One call, from listening for it to its last tag. Reads a message, answers it, and so on until the
-// client has no more; of Watch only the first, which it answers whenever the answer changes. On the
-// loop's thread alone.
-class StandardServices::Call final : public Strand, public std::enable_shared_from_this<Call> {
+// Takes the one message of the call and parses it.
+class StandardServices::HealthCall : public GrpcCall {
  public:
-  // The object keeps itself alive until gRPC is done with it.
-  static void Listen(StandardServices& services, std::shared_ptr<GrpcLoop> loop) {
-    const auto call = std::make_shared<Call>(services, std::move(loop));
-    call->self_ = call;
-    call->loop_->AddUser();
-    grpc::ServerCompletionQueue* const queue = call->loop_->queue();
-    call->context_.AsyncNotifyWhenDone(call->done_tag_.id());
-    services.generic_.RequestCall(&call->context_, &call->stream_, queue, queue,
-                                  call->accepted_tag_.id());
-  }
+  HealthCall(StandardServices& services, GrpcCall::Transport transport)
+      : GrpcCall(Bounded(std::move(transport))), services_(services) {}
 
-  Call(StandardServices& services, std::shared_ptr<GrpcLoop> loop)
-      : services_(services), loop_(std::move(loop)) {}
+ protected:
+  // With the name in asked_for_.
+  virtual void Answer() = 0;
 
-  // From any thread: what it watches changed.
-  void OnChange() { loop_->Schedule(shared_from_this()); }
-  void RunStrand() override { WriteHealth(); }
+  StandardServices& services_;
+  std::string asked_for_;
 
  private:
-  void OnAccepted(bool ok) {
-    if (!ok) {  // the server shuts down; no other tag will come
-      done_ = true;
-      finished_ = true;
-      return LeaveIfOver();
-    }
-    Call::Listen(services_, loop_);
-    method_ = MethodOf(context_.method());
-    if (method_ == Method::kUnknown || (method_ == Method::kReflect && !services_.reflection_)) {
-      return Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "no such method"));
-    }
-    Read();
-  }
-
-  void Read() {
-    reading_ = true;
-    stream_.Read(&incoming_, read_tag_.id());
-  }
-
-  void OnRead(bool ok) {
-    reading_ = false;
-    if (!ok) {
-      Finish(grpc::Status::OK);
-      return LeaveIfOver();
-    }
-    if (finishing_) return LeaveIfOver();
-    method_ == Method::kReflect ? AnswerReflection() : AnswerHealth();
-  }
-
-  void AnswerReflection() {
-    standard::ReflectionRequest request;
-    if (!Parse(incoming_, request)) return FinishMalformed();
-    Write(Serialize(Reflect(request, {services_.service_})));
-  }
-
-  void AnswerHealth() {
+  void OnMessage(Message message) final {
     standard::HealthCheckRequest request;
-    if (!Parse(incoming_, request)) return FinishMalformed();
+    if (std::exchange(asked_, true) || !request.ParseFromString(message.bytes)) {
+      return Finish(Malformed());
+    }
     if (request.service().size() > kMaxServiceNameBytes) {
-      return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                 fmt::format("service: expected at most {} bytes, got {}",
-                                             kMaxServiceNameBytes, request.service().size())));
+      return Finish({.code = absl::StatusCode::kInvalidArgument,
+                     .message = fmt::format("service: expected at most {} bytes, got {}",
+                                            kMaxServiceNameBytes, request.service().size())});
     }
     asked_for_ = request.service();
-    if (method_ == Method::kCheck && HealthNow() == Health::SERVICE_UNKNOWN) {
-      return Finish(grpc::Status(grpc::StatusCode::NOT_FOUND, "service name unknown"));
-    }
-    if (method_ == Method::kWatch) {
-      MutexLock lock(services_.mutex_);
-      services_.watchers_.insert(shared_from_this());
-    }
-    WriteHealth();
+    Answer();
+  }
+  void OnHalfClose() final {
+    if (!asked_) Finish(Malformed());
   }
 
-  Health::ServingStatus HealthNow() const {
-    if (asked_for_.empty()) return Health::SERVING;
-    if (asked_for_ != services_.service_) return Health::SERVICE_UNKNOWN;
-    MutexLock lock(services_.mutex_);
-    return services_.serving_ ? Health::SERVING : Health::NOT_SERVING;
-  }
+  bool asked_ = false;
+};
 
-  // If it differs from what was told.
-  void WriteHealth() {
-    if (finishing_ || writing_) return;
-    const Health::ServingStatus now = HealthNow();
+class StandardServices::Check final : public HealthCall {
+ public:
+  using HealthCall::HealthCall;
+
+ private:
+  void Answer() override {
+    Health response;
+    response.set_status(services_.HealthOf(asked_for_));
+    if (response.status() == Health::SERVICE_UNKNOWN) {
+      return Finish({.code = absl::StatusCode::kNotFound, .message = "service name unknown"});
+    }
+    const google::protobuf::MessageLite* const message = &response;
+    SendLast({&message, 1});
+  }
+};
+
+class StandardServices::Watch final : public HealthCall,
+                                      public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(StandardServices& services, GrpcCallStart start)
+      : HealthCall(services, std::move(start.transport)), connection_id_(start.connection_id) {}
+
+  // From any thread: what is watched may have changed.
+  void Tell() {
+    MutexLock lock(mutex_);
+    // Who does not read what changed learns how it ended up.
+    if (num_waiting_bytes() > 0 && told_.has_value()) {
+      missed_ = true;
+      return;
+    }
+    TellNow();
+  }
+  uint64_t connection_id() const { return connection_id_; }
+
+ private:
+  void Answer() override {
+    if (!services_.AddWatcher(shared_from_this())) {
+      return Finish({.code = absl::StatusCode::kResourceExhausted,
+                     .message = "too many calls watch the health already"});
+    }
+    Tell();
+  }
+  void OnSent(bool /*awaited*/) override {
+    MutexLock lock(mutex_);
+    if (std::exchange(missed_, false)) TellNow();
+  }
+  void OnOver(bool /*finished*/) override { services_.RemoveWatcher(this); }
+
+  void TellNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Health::ServingStatus now = services_.HealthOf(asked_for_);
     if (now == told_) return;
     told_ = now;
     Health response;
     response.set_status(now);
-    Write(Serialize(response));
+    Send(response);
   }
 
-  void Write(const grpc::ByteBuffer& message) {
-    writing_ = true;
-    stream_.Write(message, written_tag_.id());
-  }
+  const uint64_t connection_id_;
+  Mutex mutex_;
+  std::optional<Health::ServingStatus> told_ ABSL_GUARDED_BY(mutex_);  // last
+  bool missed_ ABSL_GUARDED_BY(mutex_) = false;
+};
 
-  void OnWritten(bool ok) {
-    writing_ = false;
-    if (!ok) Finish(grpc::Status::CANCELLED);
-    if (finish_status_.has_value()) stream_.Finish(*finish_status_, finished_tag_.id());
-    if (finishing_) return LeaveIfOver();
-    method_ == Method::kWatch ? WriteHealth() : Read();
-  }
+// One question after the other. Questions whose turn has not come, because the client leaves
+// answers unread, are at most what its window has room for.
+class StandardServices::Reflection final : public GrpcCall {
+ public:
+  Reflection(StandardServices& services, GrpcCall::Transport transport)
+      : GrpcCall(Bounded(std::move(transport))), services_(services) {}
 
-  void FinishMalformed() {
-    Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the message cannot be parsed"));
+  bool WantsBody() const override { return questions_.empty(); }
+  bool IsConversation() const override { return true; }
+
+ private:
+  void OnMessage(Message message) override {
+    questions_.push_back(std::move(message));
+    Answer();
   }
-  // Once the write in progress is over.
-  void Finish(const grpc::Status& status) {
-    if (std::exchange(finishing_, true)) return;
-    if (writing_) {
-      finish_status_ = status;
-    } else {
-      stream_.Finish(status, finished_tag_.id());
+  void OnHalfClose() override {
+    no_more_ = true;
+    Answer();
+  }
+  void OnSent(bool /*awaited*/) override { Answer(); }
+
+  void Answer() {
+    while (!questions_.empty() && num_waiting_bytes() <= kMaxUnreadBytes) {
+      standard::ReflectionRequest request;
+      const bool understood = request.ParseFromString(questions_.front().bytes);
+      questions_.pop_front();
+      if (!understood) return Finish(Malformed());
+      Send(Reflect(request, {services_.service_}));
     }
-  }
-
-  void OnFinished(bool /*ok*/) {
-    finished_ = true;
-    LeaveIfOver();
-  }
-  void OnDone(bool /*ok*/) {
-    done_ = true;
-    Finish(grpc::Status::CANCELLED);
-    LeaveIfOver();
-  }
-
-  void LeaveIfOver() {
-    if (!done_ || !finished_ || reading_ || writing_) return;
-    {
-      MutexLock lock(services_.mutex_);
-      services_.watchers_.erase(shared_from_this());
-    }
-    loop_->RemoveUser();
-    self_.reset();
+    if (questions_.empty() && no_more_) Finish({});
   }
 
   StandardServices& services_;
-  const std::shared_ptr<GrpcLoop> loop_;
-  grpc::GenericServerContext context_;
-  grpc::GenericServerAsyncReaderWriter stream_{&context_};
-  grpc::ByteBuffer incoming_;
-  MethodTag<Call> accepted_tag_{this, &Call::OnAccepted};
-  MethodTag<Call> read_tag_{this, &Call::OnRead};
-  MethodTag<Call> written_tag_{this, &Call::OnWritten};
-  MethodTag<Call> finished_tag_{this, &Call::OnFinished};
-  MethodTag<Call> done_tag_{this, &Call::OnDone};
-
-  Method method_ = Method::kUnknown;
-  std::string asked_for_;                      // of Health
-  std::optional<Health::ServingStatus> told_;  // last
-  std::optional<grpc::Status> finish_status_;  // that waits for the end of a write
-  bool reading_ = false;
-  bool writing_ = false;
-  bool finishing_ = false;
-  bool finished_ = false;
-  bool done_ = false;
-  std::shared_ptr<Call> self_;
+  std::deque<Message> questions_;
+  bool no_more_ = false;
 };
 
-void StandardServices::Listen(const std::shared_ptr<GrpcLoop>& loop) { Call::Listen(*this, loop); }
+void StandardServices::AddTo(GrpcServices& services) {
+  services.Add("/grpc.health.v1.Health/Check", [this](GrpcCallStart start) {
+    return std::make_shared<Check>(*this, std::move(start.transport));
+  });
+  services.Add("/grpc.health.v1.Health/Watch", [this](GrpcCallStart start) {
+    return std::make_shared<Watch>(*this, std::move(start));
+  });
+  if (!reflection_) return;
+  for (const char* const version : {"v1", "v1alpha"}) {
+    services.Add(fmt::format("/grpc.reflection.{}.ServerReflection/ServerReflectionInfo", version),
+                 [this](GrpcCallStart start) {
+                   return std::make_shared<Reflection>(*this, std::move(start.transport));
+                 });
+  }
+}
+
+Health::ServingStatus StandardServices::HealthOf(const std::string& service) const {
+  MutexLock lock(mutex_);
+  if (service.empty()) return accepting_ ? Health::SERVING : Health::NOT_SERVING;
+  if (service != service_) return Health::SERVICE_UNKNOWN;
+  return serving_ && accepting_ ? Health::SERVING : Health::NOT_SERVING;
+}
+
+bool StandardServices::AddWatcher(const std::shared_ptr<Watch>& watch) {
+  MutexLock lock(mutex_);
+  if (watchers_.size() >= kMaxWatchers) return false;
+  size_t& of_connection = by_connection_[watch->connection_id()];
+  if (of_connection >= kMaxWatchersOfConnection) return false;
+  ++of_connection;
+  watchers_.emplace(watch.get(), watch);
+  return true;
+}
+
+void StandardServices::RemoveWatcher(Watch* watch) {
+  MutexLock lock(mutex_);
+  if (watchers_.erase(watch) == 0) return;
+  const auto found = by_connection_.find(watch->connection_id());
+  if (--found->second == 0) by_connection_.erase(found);
+}
 
 size_t StandardServices::num_watchers() const {
   MutexLock lock(mutex_);
   return watchers_.size();
 }
 
-void StandardServices::SetServing(bool serving) {
-  std::vector<std::shared_ptr<Call>> watchers;
+void StandardServices::SetServing(bool serving, bool accepting) {
+  std::vector<std::shared_ptr<Watch>> watchers;
   {
     MutexLock lock(mutex_);
-    if (std::exchange(serving_, serving) == serving) return;
-    watchers.assign(watchers_.begin(), watchers_.end());
+    const bool changed = std::exchange(serving_, serving) != serving;
+    if (std::exchange(accepting_, accepting) == accepting && !changed) return;
+    for (const auto& [pointer, weak] : watchers_) {
+      if (auto watch = weak.lock()) watchers.push_back(std::move(watch));
+    }
   }
-  for (const std::shared_ptr<Call>& watcher : watchers) watcher->OnChange();
+  for (const std::shared_ptr<Watch>& watch : watchers) watch->Tell();
 }
 
 }  // namespace lockstep::router

@@ -1,44 +1,54 @@
 #pragma once
 
-#include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/grpcpp.h>
+#include <absl/container/flat_hash_map.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "common/mutex.h"
-#include "router/grpc/grpc_loop.h"
+#include "lockstep/standard/standard.pb.h"
+#include "router/grpc/grpc_services.h"
 
 namespace lockstep::router {
 
 // grpc.health.v1.Health and, if asked for, grpc.reflection.v1.ServerReflection (v1alpha as well),
-// on a loop like every other call: the library's own bring threads that poll sockets. "" is SERVING
-// as long as there is an answer. Every other method of unknown name is UNIMPLEMENTED.
+// which everybody may call. "" is SERVING as long as connections are accepted. Who watches needs no
+// key, so watchers are bounded, of a connection and in total. Safe to use from any thread.
 class StandardServices {
  public:
+  static constexpr size_t kMaxWatchers = 16'384;
+  static constexpr size_t kMaxWatchersOfConnection = 128;
+
   // `service` is the one whose health is asked for.
   StandardServices(std::string service, bool reflection)
       : service_(std::move(service)), reflection_(reflection) {}
 
-  void Register(grpc::ServerBuilder& builder) { builder.RegisterAsyncGenericService(&generic_); }
-  // Once the server is up, until it shuts down; the object outlives its calls.
-  void Listen(const std::shared_ptr<GrpcLoop>& loop);
-  // Not before. Tells those who watch; from any thread.
-  void SetServing(bool serving);
+  // The object outlives the calls.
+  void AddTo(GrpcServices& services);
+  // Tells those who watch; not serving before. `accepting`: new connections are.
+  void SetServing(bool serving, bool accepting = true);
   size_t num_watchers() const;
 
  private:
-  class Call;
+  class HealthCall;
+  class Check;
+  class Watch;
+  class Reflection;
 
-  grpc::AsyncGenericService generic_;
+  standard::HealthCheckResponse::ServingStatus HealthOf(const std::string& service) const;
+  bool AddWatcher(const std::shared_ptr<Watch>& watch);
+  void RemoveWatcher(Watch* watch);
+
+  mutable Mutex mutex_;
   const std::string service_;
   const bool reflection_;
-  mutable Mutex mutex_;
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<std::shared_ptr<Call>> watchers_ ABSL_GUARDED_BY(mutex_);
+  bool accepting_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::flat_hash_map<Watch*, std::weak_ptr<Watch>> watchers_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint64_t, size_t> by_connection_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::router

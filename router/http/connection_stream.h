@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 // Include it in few .cc files only: Asio is heavy.
@@ -19,23 +20,34 @@ namespace lockstep::router {
 using TlsContext = boost::asio::ssl::context;
 
 // The bytes of a connection, in TLS or not. Lives on the executor of its socket; handlers keep it
-// alive, and get the error and the number of bytes.
+// alive, and get the error and the number of bytes. Stays where it was made.
 class ConnectionStream {
  public:
   using Socket = boost::asio::ip::tcp::socket;
   using Buffers = std::array<boost::asio::const_buffer, 2>;
 
-  // `tls` null: plaintext.
-  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls)
-      : socket_(std::move(socket)), tls_context_(std::move(tls)) {
+  // `tls` null: plaintext. `place` is kept for as long as the socket is open.
+  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<void> place)
+      : place_(std::move(place)), socket_(std::move(socket)), tls_context_(std::move(tls)) {
     boost::system::error_code ignored;
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
     socket_.non_blocking(true, ignored);
     if (tls_context_ != nullptr) tls_.emplace(socket_, *tls_context_);
   }
 
+  ConnectionStream(const ConnectionStream&) = delete;
+  ConnectionStream& operator=(const ConnectionStream&) = delete;
+
   auto executor() { return socket_.get_executor(); }
   bool encrypted() const { return tls_.has_value(); }
+  // After the handshake: both sides agreed on HTTP/2.
+  bool agreed_on_http2() {
+    if (!tls_.has_value()) return false;
+    const unsigned char* name = nullptr;
+    unsigned int num_bytes = 0;
+    SSL_get0_alpn_selected(tls_->native_handle(), &name, &num_bytes);
+    return std::string_view(reinterpret_cast<const char*>(name), num_bytes) == "h2";
+  }
 
   // Before anything else of an encrypted stream.
   template <typename Handler>
@@ -46,6 +58,15 @@ class ConnectionStream {
   void ReadSome(boost::asio::mutable_buffer room, Handler&& handler) {
     if (tls_.has_value()) return tls_->async_read_some(room, std::forward<Handler>(handler));
     socket_.async_read_some(room, std::forward<Handler>(handler));
+  }
+  // Plaintext only: there is something to read, for which no room is needed before it is there.
+  template <typename Handler>
+  void AwaitReadable(Handler&& handler) {
+    socket_.async_wait(Socket::wait_read, std::forward<Handler>(handler));
+  }
+  // What the kernel has. Plaintext only; `error` is would_block when it has nothing.
+  size_t ReadNow(boost::asio::mutable_buffer room, boost::system::error_code& error) {
+    return socket_.read_some(room, error);
   }
   template <typename Handler>
   void WriteSome(const Buffers& buffers, Handler&& handler) {
@@ -88,6 +109,7 @@ class ConnectionStream {
   }
 
  private:
+  const std::shared_ptr<void> place_;
   Socket socket_;
   const std::shared_ptr<TlsContext> tls_context_;
   std::optional<boost::asio::ssl::stream<Socket&>> tls_;

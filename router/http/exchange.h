@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "router/front/output_signal.h"
 #include "router/http/byte_budget.h"
 
 namespace lockstep::router {
@@ -26,8 +27,9 @@ struct HttpRequest {
   std::string path;  // without the query
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};  // the header's value, of which nothing may be repeated
-  bool body_follows = false;       // there is a body, and none of it was read yet
+  std::string authorization = {};     // the header's value, of which nothing may be repeated
+  bool body_follows = false;          // there is a body, and none of it was read yet
+  uint64_t announced_body_bytes = 0;  // of such a body; UINT64_MAX: nobody knows
   AnswerMemory answer = {};
 };
 
@@ -35,14 +37,6 @@ struct HttpHead {
   int status = 200;
   std::string_view content_type = "application/json";
   std::vector<std::pair<std::string_view, std::string>> headers = {};
-};
-
-// From an exchange to the connection that waits for it. Never blocks, never calls back at once;
-// from any thread, also when the connection is gone.
-class OutputSignal {
- public:
-  virtual ~OutputSignal() = default;
-  virtual void OnOutput() = 0;  // Take has something
 };
 
 // One request and its answer. The connection pulls: it takes what there is whenever nothing is
@@ -64,19 +58,14 @@ class Exchange {
   virtual void Abandon() = 0;    // the client is gone
 };
 
-// A whole answer, known at once or later.
+// A whole answer, known at once or later. Counted until the client has it, or is gone.
 class ReplyExchange : public Exchange {
  public:
-  explicit ReplyExchange(std::shared_ptr<OutputSignal> signal) : signal_(std::move(signal)) {}
+  explicit ReplyExchange(std::shared_ptr<OutputSignal> signal, AnswerMemory answer = {})
+      : signal_(std::move(signal)), memory_(std::move(answer.memory)), held_(memory_.get()) {}
 
-  // Once.
-  void Reply(HttpHead head, std::string body) {
-    {
-      MutexLock lock(mutex_);
-      output_ = Output{.head = std::move(head), .body = std::move(body), .last = true};
-    }
-    signal_->OnOutput();
-  }
+  // Once. When there is no memory for it beside others' answers, the client is told that instead.
+  void Reply(HttpHead head, std::string body);
   Output Take() override {
     MutexLock lock(mutex_);
     return std::exchange(output_, Output());
@@ -86,8 +75,10 @@ class ReplyExchange : public Exchange {
 
  private:
   const std::shared_ptr<OutputSignal> signal_;
+  const std::shared_ptr<ByteBudget> memory_;  // null: no bound
   Mutex mutex_;
   Output output_ ABSL_GUARDED_BY(mutex_);
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // of the output, also while it is written
 };
 
 }  // namespace lockstep::router

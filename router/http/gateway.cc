@@ -20,6 +20,8 @@ namespace lockstep::router {
 namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
+// A tenant at its limit is refused before a larger body is read, at the price of its connection.
+constexpr uint64_t kMaxUnaskedBodyBytes = 32 << 10;
 constexpr std::array<std::string_view, 4> kPostPaths = {"/v1/completions", "/v1/chat/completions",
                                                         "/tokenize", "/detokenize"};
 constexpr std::array<std::string_view, 5> kGetPaths = {"/v1/models", "/health", "/ready",
@@ -112,17 +114,29 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
     caller = context_.gatekeeper.Identify(request.authorization);
   }
   if (!caller.ok() && !for_everybody) {
-    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal));
+    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
     ReplyStatus(caller.status(), context_.config.retry_after, *refusal);
     return refusal;
   }
-  // Asked again with the body, as its key may be nobody's by then.
-  if (caller.ok() && request.body_follows) return nullptr;
   const bool is_post = IsPostPath(request.path);
+  // Asked again with the body, as its key may be nobody's by then.
+  if (caller.ok() && request.body_follows) {
+    const bool asked_now = is_post && request.announced_body_bytes > kMaxUnaskedBodyBytes;
+    const absl::Status limit = asked_now
+                                   ? context_.gatekeeper.Check(caller->get(), context_.clock.Now())
+                                   : absl::OkStatus();
+    if (limit.ok()) return nullptr;
+    if (request.path.starts_with("/v1/")) {
+      RouterMetrics::At(context_.metrics.requests_total, limit.code()).Increment();
+    }
+    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
+    ReplyStatus(limit, context_.config.retry_after, *refusal);
+    return refusal;
+  }
   if (is_post && request.method == "POST") {
     return HandlePost(std::move(request), *std::move(caller), std::move(signal));
   }
-  const auto exchange = std::make_shared<ReplyExchange>(std::move(signal));
+  const auto exchange = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
   if (!is_post && !IsGetPath(request.path)) {
     ReplyError({.http_status = 404,
                 .type = "invalid_request_error",
@@ -155,7 +169,7 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
                                    std::move(request), std::move(signal));
   }
   const TextKind kind = request.path == "/tokenize" ? TextKind::kTokenize : TextKind::kDetokenize;
-  return TextExchange::Start(context_, {kind, std::move(tenant)}, std::move(request.body),
+  return TextExchange::Start(context_, {kind, std::move(tenant)}, std::move(request),
                              std::move(signal));
 }
 
@@ -175,10 +189,16 @@ void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) con
     return exchange.Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8"},
                           prometheus::TextSerializer().Serialize(registry_.Collect()));
   }
+  const bool accepting = context_.accepting();
+  constexpr std::string_view kDeaf = "no connections are accepted";
   // The process and this thread of it are alive; whether requests are taken is /ready's to say.
-  if (request.path == "/health") return exchange.Reply({}, StatusBody("ok"));
-  const bool ready = context_.engine.ready();
-  const std::string_view why = context_.engine.draining() ? "draining" : "no worker";
+  if (request.path == "/health") {
+    return exchange.Reply({.status = accepting ? 200 : 503}, StatusBody(accepting ? "ok" : kDeaf));
+  }
+  const bool ready = context_.engine.ready() && accepting;
+  const std::string_view why = context_.engine.draining() ? "draining"
+                               : accepting                ? "no worker"
+                                                          : kDeaf;
   exchange.Reply({.status = ready ? 200 : 503}, StatusBody(ready ? "ready" : why));
 }
 

@@ -12,8 +12,9 @@ namespace lockstep::router {
 
 // From paths to exchanges; knows nothing of sockets. Where keys are asked for, everything but
 // /health and /ready is for tenants only, and /metrics, which tells of all tenants, for none of
-// them; whoever shows no good key is answered before any body is read, others get null for that
-// (ConnectionContext::handle). Safe to use from any thread.
+// them; whoever shows no good key, or is at a limit and announces a large body, is answered before
+// any of it is read, others get null for that (ConnectionContext::handle). Safe to use from any
+// thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /version, /metrics
 class Gateway {

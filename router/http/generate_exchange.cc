@@ -1,7 +1,9 @@
 #include "router/http/generate_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "common/heap.h"
 #include "common/status.h"
 #include "router/api/generate_call.h"
 #include "router/http/openai_error.h"
@@ -38,9 +40,6 @@ class HttpGenerateCall final : public GenerateCall {
   void End(const absl::Status& status) override {
     if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(status);
   }
-  // The connection watches what its client takes, piece by piece; a write here is all of them.
-  void EndIfStalledSince(absl::Time) override {}
-  void CutOff() override {}
 
   GenerateExchange::Delivery Deliver(std::span<const v1::GenerateResponse> messages) {
     const std::shared_ptr<GenerateExchange> exchange = exchange_.lock();
@@ -58,8 +57,12 @@ namespace {
 // Reading a body of this size takes well below a millisecond, so the connection's thread does it;
 // a refusal then does not wait behind others' prompts.
 constexpr size_t kMaxInlineBytes = 32 << 10;
+// A body that was read into more is worth the time to give that back to the system.
+constexpr size_t kMaxKeptBytes = 16 << 20;
 // Calls go on while no more than this waits for the connection, and need not be woken by it.
 constexpr size_t kMaxWaitingBytes = 16 << 10;
+// Streams count in such pieces, so that an event seldom changes what they hold.
+constexpr size_t kStreamPieceBytes = 4 << 10;
 
 }  // namespace
 
@@ -68,7 +71,8 @@ std::shared_ptr<GenerateExchange> GenerateExchange::Start(ApiContext& context, O
                                                           std::shared_ptr<OutputSignal> signal) {
   const auto exchange = std::make_shared<GenerateExchange>(context, std::move(origin),
                                                            std::move(request), std::move(signal));
-  if (exchange->http_.body.size() <= kMaxInlineBytes) {
+  if (!exchange->Admit()) return exchange;
+  if (exchange->num_body_bytes_ <= kMaxInlineBytes) {
     exchange->RunStrand();
   } else {
     context.encode_pool.Schedule(exchange);
@@ -84,16 +88,55 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
       home_(std::move(origin.home)),
       signal_(std::move(signal)),
       id_(context.MakeRequestId(context.engine.NextKey())),
-      http_(std::move(request)) {}
+      http_(std::move(request)),
+      num_body_bytes_(http_.body.size()),
+      reading_(http_.answer.memory.get()),
+      held_(http_.answer.memory.get()) {}
 
 GenerateExchange::~GenerateExchange() = default;
 
-void GenerateExchange::RunStrand() {
-  const std::string body = std::exchange(http_.body, std::string());
+bool GenerateExchange::Admit() {
+  absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
+      context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
+  if (pass.ok()) {
+    pass_ = *std::move(pass);
+    return true;
+  }
+  RouterMetrics::At(context_.metrics.requests_total, pass.status().code()).Increment();
+  Fail(pass.status());
+  return false;
+}
+
+absl::StatusOr<OpenAiRequest> GenerateExchange::ReadBody(const std::string& body) {
+  size_t num_read_bytes = 0;
+  const BodyMeter meter = [this, &num_read_bytes](size_t num_bytes) {
+    num_read_bytes = num_bytes;
+    return reading_.Resize(num_bytes);
+  };
   absl::StatusOr<OpenAiRequest> request =
-      kind_ == ApiKind::kChat ? ParseChatRequest(body) : ParseCompletionRequest(body);
+      kind_ == ApiKind::kChat ? ParseChatRequest(body, meter) : ParseCompletionRequest(body, meter);
+  // It was many small blocks, all of which are free again.
+  if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
+  // The connection counts the body until the answer is sent. Several prompts share some of it.
+  const size_t num_bytes = request.ok() ? request->NumHeldBytes() : 0;
+  const bool granted = reading_.Resize(num_bytes - std::min(num_bytes, body.size()));
+  if (granted || !request.ok()) return request;
+  return ResourceExhausted("too many bytes of other requests are in transit");
+}
+
+void GenerateExchange::RunStrand() {
+  std::string body;
+  {
+    MutexLock lock(mutex_);
+    if (over_) return;
+    begun_ = true;
+    body.swap(http_.body);
+  }
+  absl::StatusOr<OpenAiRequest> request = ReadBody(body);
+  body = std::string();
   if (!request.ok()) {
     RouterMetrics::At(context_.metrics.requests_total, request.status().code()).Increment();
+    pass_.reset();
     return Fail(request.status());
   }
   if (request->request_id.empty()) request->SetRequestId(id_);
@@ -109,13 +152,12 @@ void GenerateExchange::StartCalls() {
   }
   // All of them or none: the first that is refused ends the exchange.
   for (const auto& call : calls) {
-    if (!call->Admit()) return;
+    if (!call->Admit(std::move(pass_))) return;
   }
   {
     MutexLock lock(mutex_);
     if (over_) return;
     writer_ = MakeWriter();
-    if (http_.answer.memory != nullptr) held_ = ByteBudget::Share(*http_.answer.memory);
     calls_ = calls;
   }
   for (const auto& call : calls) call->Start();
@@ -149,6 +191,7 @@ Exchange::Output GenerateExchange::Take() {
   if (pending_.head.has_value()) head_taken_ = true;
   writing_prompts_.insert(writing_prompts_.end(), pending_prompts_.begin(), pending_prompts_.end());
   pending_prompts_.clear();
+  num_writing_bytes_ = pending_.body.size();
   return std::exchange(pending_, Output());
 }
 
@@ -156,6 +199,8 @@ void GenerateExchange::OnWritten() {
   std::vector<std::shared_ptr<HttpGenerateCall>> written;
   {
     MutexLock lock(mutex_);
+    num_writing_bytes_ = 0;
+    held_.ResizeAnyway(NumAnswerBytes());
     for (const uint32_t prompt : std::exchange(writing_prompts_, {})) {
       written.push_back(calls_[prompt]);
     }
@@ -173,7 +218,7 @@ GenerateExchange::Delivery GenerateExchange::AddMessages(
     if (over_) return Delivery::kGone;
     told = !pending_.empty();
     writer_->Add(prompt, messages, pending_.body);
-    excess = Hold(writer_->num_held_bytes());
+    excess = Hold();
     if (excess.ok() && !request_->options.stream) return delivery;
     if (excess.ok() && pending_.body.size() > kMaxWaitingBytes) {
       delivery = Delivery::kPending;
@@ -200,12 +245,13 @@ void GenerateExchange::OnCallEnd(const absl::Status& status) {
     writer_->Finish(pending_.body);
     writer_.reset();
     pending_.last = true;
-    const absl::Status excess =
-        request_->options.stream ? absl::OkStatus() : Hold(pending_.body.size());
-    if (!excess.ok()) {
+    const absl::Status excess = Hold();
+    if (!excess.ok() && !request_->options.stream) {
       SetError(excess);
-    } else if (!head_taken_ && !pending_.head.has_value()) {
-      pending_.head = HeadOf(status);
+    } else {
+      // The end of a stream is little, and its client waits for nothing else.
+      held_.ResizeAnyway(NumAnswerBytes());
+      if (!head_taken_ && !pending_.head.has_value()) pending_.head = HeadOf(status);
     }
   }
   if (!told) signal_->OnOutput();
@@ -219,6 +265,7 @@ void GenerateExchange::Fail(const absl::Status& status) {
     pending_.last = true;
     if (head_taken_) {
       writer_->Fail(status, pending_.body);
+      held_.ResizeAnyway(NumAnswerBytes());
     } else {
       SetError(status);
     }
@@ -231,15 +278,25 @@ void GenerateExchange::SetError(const absl::Status& status) {
   pending_.head = HeadOf(status);
   pending_.body.clear();
   OpenAiError::Of(status, kind_).AppendJson(pending_.body);
+  writer_.reset();
+  held_.ResizeAnyway(NumAnswerBytes());
 }
 
-absl::Status GenerateExchange::Hold(size_t num_bytes) {
+size_t GenerateExchange::NumAnswerBytes() const {
+  const size_t num_bytes = (writer_ == nullptr ? 0 : writer_->num_held_bytes()) +
+                           pending_.body.size() + num_writing_bytes_;
+  if (request_ == nullptr || !request_->options.stream) return num_bytes;
+  return (num_bytes / kStreamPieceBytes + 1) * kStreamPieceBytes;
+}
+
+absl::Status GenerateExchange::Hold() {
   const AnswerMemory& limits = http_.answer;
+  const size_t num_bytes = NumAnswerBytes();
   if (!request_->options.stream && num_bytes > limits.max_bytes) {
     return InvalidArgument("stream: expected true for an answer of more than {} bytes",
                            limits.max_bytes);
   }
-  if (limits.memory == nullptr || held_.Resize(num_bytes)) return absl::OkStatus();
+  if (held_.Resize(num_bytes)) return absl::OkStatus();
   return ResourceExhausted("too many bytes of other answers are in transit");
 }
 
@@ -247,6 +304,11 @@ void GenerateExchange::Abandon() {
   {
     MutexLock lock(mutex_);
     over_ = true;
+    if (!begun_) {
+      // It may wait for a thread for long, and nobody counts the body any more.
+      http_.body = std::string();
+      pass_.reset();
+    }
   }
   CancelCalls();
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/mutex.h"
@@ -18,10 +19,12 @@ namespace lockstep::router {
 
 class HttpGenerateCall;
 
-// A completion or a chat: as many GenerateCalls as it has prompts, and one answer. Nothing is sent
-// before the first of them was admitted by the scheduler, so a refusal has its own status; what
-// fails later becomes an error inside the stream. The exchange dies with its connection, its calls
-// once they have noticed.
+// A completion or a chat: as many GenerateCalls as it has prompts, and one answer. The tenant is
+// asked before the body is read. What was read, and what waits to be sent, counts against the
+// memory of all answers, so that a slow or silent client holds nothing that nobody counts. Nothing
+// is sent before the first of them was admitted by the scheduler, so a refusal has its own status;
+// what fails later becomes an error inside the stream. The exchange dies with its connection, its
+// calls once they have noticed.
 class GenerateExchange final : public Exchange,
                                public Strand,
                                public std::enable_shared_from_this<GenerateExchange> {
@@ -44,6 +47,8 @@ class GenerateExchange final : public Exchange,
   void Abandon() override;
   // Reads the body and starts the calls.
   void RunStrand() override;
+  std::string_view owner() const override { return NameOf(tenant_.get()); }
+  size_t num_work_bytes() const override { return num_body_bytes_; }
 
  private:
   friend class HttpGenerateCall;
@@ -53,13 +58,17 @@ class GenerateExchange final : public Exchange,
   Delivery AddMessages(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages);
   void OnCallEnd(const absl::Status& status);
 
+  // False: the tenant is at its limit, and the client has been told.
+  bool Admit();
+  absl::StatusOr<OpenAiRequest> ReadBody(const std::string& body);
   void StartCalls();
   std::unique_ptr<AnswerWriter> MakeWriter() const;
   void Fail(const absl::Status& status);
   // An answer that says nothing else.
   void SetError(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts what the answer has grown to, or shrunk; not OK: it may not.
-  absl::Status Hold(size_t num_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Hold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t NumAnswerBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   HttpHead HeadOf(const absl::Status& status) const;
   void CancelCalls();
 
@@ -69,17 +78,22 @@ class GenerateExchange final : public Exchange,
   const std::shared_ptr<StrandRunner> home_;
   const std::shared_ptr<OutputSignal> signal_;
   const std::string id_;
-  HttpRequest http_;  // its body until RunStrand read it
+  HttpRequest http_;  // its body and pass_ until RunStrand begins, or the client is gone
+  const size_t num_body_bytes_;
+  std::unique_ptr<Gatekeeper::Pass> pass_;  // of the first call, until there is one
+  ByteBudget::Share reading_;               // of what the body is read into, beyond the body
   std::shared_ptr<const OpenAiRequest> request_;
 
   Mutex mutex_;
   std::vector<std::shared_ptr<HttpGenerateCall>> calls_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<AnswerWriter> writer_ ABSL_GUARDED_BY(mutex_);
   size_t num_ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is added
   bool head_taken_ ABSL_GUARDED_BY(mutex_) = false;
   Output pending_ ABSL_GUARDED_BY(mutex_);
-  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // of the answer, until it is sent
+  size_t num_writing_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, and not written yet
+  ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);        // of the answer, until it is sent
   // Prompts whose calls wait until what is pending, or being written, is written.
   std::vector<uint32_t> pending_prompts_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> writing_prompts_ ABSL_GUARDED_BY(mutex_);

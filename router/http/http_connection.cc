@@ -20,7 +20,6 @@ namespace lockstep::router {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using boost::system::error_code;
 
 // What a client may send ahead of its answer.
@@ -33,23 +32,22 @@ constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // One connection. Everything runs on the strand of its socket; whoever is outside posts to it. Kept
 // alive by the handlers of its pending operations: at least one is pending until Close.
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<TlsContext> tls, ConnectionContext& context);
-  ~Connection();
+  Connection(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context);
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  void Start();
+  void Start(std::string_view received);
+  void Finish() override;
 
  private:
   // What exchanges know of the connection. Outlives it.
   class Signal;
-  enum class Phase { kHandshake, kIdle, kReading, kAnswering, kLingering, kClosed };
+  enum class Phase { kIdle, kReading, kAnswering, kLingering, kClosed };
 
-  void OnHandshake(error_code error);
-
-  // --- reading: one read is pending in every phase but those of the handshake and the end ---
+  // --- reading: one read is pending in every phase but the last ---
   void AwaitRequest(absl::Duration timeout);
   void Read();
   void OnRead(error_code error);
@@ -81,7 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close();
 
   ConnectionContext& context_;
-  ConnectionStream stream_;
+  const std::unique_ptr<ConnectionStream> stream_;
   Deadline deadline_;
   const std::shared_ptr<Signal> signal_;
   Phase phase_ = Phase::kIdle;
@@ -116,7 +114,7 @@ class Connection::Signal final : public OutputSignal {
   void OnOutput() override {
     MutexLock lock(mutex_);
     if (connection_ == nullptr) return;
-    asio::post(connection_->stream_.executor(), [weak = connection_->weak_from_this()] {
+    asio::post(connection_->stream_->executor(), [weak = connection_->weak_from_this()] {
       if (const std::shared_ptr<Connection> alive = weak.lock()) alive->Pump();
     });
   }
@@ -130,35 +128,32 @@ class Connection::Signal final : public OutputSignal {
   Connection* connection_ ABSL_GUARDED_BY(mutex_);
 };
 
-Connection::Connection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
-                       ConnectionContext& context)
+Connection::Connection(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context)
     : context_(context),
-      stream_(std::move(socket), std::move(tls)),
-      deadline_(stream_.executor(), [this] { OnDeadline(); }),
+      stream_(std::move(stream)),
+      deadline_(stream_->executor(), [this] { OnDeadline(); }),
       signal_(std::make_shared<Signal>(this)),
-      reader_(context.limits.max_body_bytes, context.memory) {
-  context_.num_connections.fetch_add(1);
-  context_.metrics.connections->Increment();
-}
+      reader_(context.limits.max_body_bytes, context.memory) {}
 
 Connection::~Connection() {
   signal_->Detach();
   EndExchange();
-  context_.metrics.connections->Decrement();
-  context_.num_connections.fetch_sub(1);
+  context_.open.Remove(this);
 }
 
-void Connection::Start() {
-  if (!stream_.encrypted()) return AwaitRequest(context_.limits.header_timeout);
-  phase_ = Phase::kHandshake;
-  SetDeadline(context_.limits.header_timeout);
-  stream_.Handshake([self = shared_from_this()](error_code error) { self->OnHandshake(error); });
-}
-
-void Connection::OnHandshake(error_code error) {
-  if (phase_ == Phase::kClosed) return;
-  if (error) return Close();
+void Connection::Start(std::string_view received) {
+  context_.open.Add(shared_from_this());
+  reader_.Append(asio::buffer(received));
   AwaitRequest(context_.limits.header_timeout);
+}
+
+void Connection::Finish() {
+  asio::post(stream_->executor(), [weak = weak_from_this()] {
+    const std::shared_ptr<Connection> self = weak.lock();
+    if (self == nullptr) return;
+    self->keep_alive_ = false;
+    if (self->phase_ == Phase::kIdle || self->phase_ == Phase::kReading) self->Close();
+  });
 }
 
 void Connection::AwaitRequest(absl::Duration timeout) {
@@ -173,16 +168,16 @@ void Connection::Read() {
   if (std::exchange(reading_, true)) return;
   // Ahead of an answer the reader may go on to the next request before this read is over.
   const bool direct = phase_ == Phase::kIdle || phase_ == Phase::kReading;
-  stream_.ReadSome(direct ? reader_.Prepare() : asio::buffer(ahead_),
-                   [self = shared_from_this(), direct](error_code error, size_t num_bytes) {
-                     self->reading_ = false;
-                     if (direct) {
-                       self->reader_.Commit(num_bytes);
-                     } else if (!self->discarding_) {
-                       self->reader_.Append(asio::buffer(self->ahead_.data(), num_bytes));
-                     }
-                     self->OnRead(error);
-                   });
+  stream_->ReadSome(direct ? reader_.Prepare() : asio::buffer(ahead_),
+                    [self = shared_from_this(), direct](error_code error, size_t num_bytes) {
+                      self->reading_ = false;
+                      if (direct) {
+                        self->reader_.Commit(num_bytes);
+                      } else if (!self->discarding_) {
+                        self->reader_.Append(asio::buffer(self->ahead_.data(), num_bytes));
+                      }
+                      self->OnRead(error);
+                    });
 }
 
 void Connection::OnRead(error_code error) {
@@ -314,9 +309,9 @@ bool Connection::Send() {
   }
   num_sent_bytes_ = 0;
   sending_ = true;
-  if (!stream_.encrypted()) {
+  if (!stream_->encrypted()) {
     error_code error;
-    num_sent_bytes_ = stream_.WriteNow({asio::buffer(head_), asio::buffer(body_)}, error);
+    num_sent_bytes_ = stream_->WriteNow({asio::buffer(head_), asio::buffer(body_)}, error);
     if (error) {
       Close();
       return false;
@@ -344,7 +339,7 @@ void Connection::OnSent(error_code error, size_t num_bytes) {
   ConnectionStream::Buffers rest = {asio::buffer(head_) + of_head,
                                     asio::buffer(body_) + (num_sent_bytes_ - of_head)};
   if (rest[0].size() == 0) std::swap(rest[0], rest[1]);
-  stream_.WriteSome(rest, [self = shared_from_this()](error_code failed, size_t count) {
+  stream_->WriteSome(rest, [self = shared_from_this()](error_code failed, size_t count) {
     self->OnSent(failed, count);
   });
 }
@@ -378,14 +373,14 @@ void Connection::EndExchange() {
 // Runs while something waits to be taken by the client, and begins anew whenever it takes some.
 void Connection::LimitWrite() {
   if (phase_ != Phase::kAnswering || deadline_.is_set()) return;
-  num_untaken_bytes_ = stream_.num_untaken_bytes();
+  num_untaken_bytes_ = stream_->num_untaken_bytes();
   SetDeadline(context_.limits.write_timeout);
 }
 
 void Connection::OnDeadline() {
   const bool slow_reader = phase_ == Phase::kAnswering && sending_;
   // It may have taken of what is with the kernel, which took nothing in exchange yet.
-  if (slow_reader && stream_.num_untaken_bytes() < num_untaken_bytes_) return LimitWrite();
+  if (slow_reader && stream_->num_untaken_bytes() < num_untaken_bytes_) return LimitWrite();
   Close();
 }
 
@@ -393,7 +388,7 @@ void Connection::Linger() {
   phase_ = Phase::kLingering;
   discarding_ = true;
   SetDeadline(kLingerTimeout);
-  stream_.EndSending([self = shared_from_this()](error_code error) {
+  stream_->EndSending([self = shared_from_this()](error_code error) {
     if (error) self->Close();
   });
   Read();
@@ -401,21 +396,18 @@ void Connection::Linger() {
 
 void Connection::Close() {
   if (phase_ == Phase::kClosed) return;
-  if (phase_ == Phase::kHandshake) context_.metrics.refused_for_handshake->Increment();
   phase_ = Phase::kClosed;
   deadline_.Clear();
   reader_.Release();
-  stream_.Close();
+  stream_->Close();
   EndExchange();
 }
 
 }  // namespace
 
-void ServeConnection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
-                     ConnectionContext& context) {
-  const auto strand = socket.get_executor();
-  asio::post(strand, [connection = std::make_shared<Connection>(std::move(socket), std::move(tls),
-                                                                context)] { connection->Start(); });
+void ServeHttp1(std::unique_ptr<ConnectionStream> stream, std::string_view received,
+                ConnectionContext& context) {
+  std::make_shared<Connection>(std::move(stream), context)->Start(received);
 }
 
 }  // namespace lockstep::router

@@ -3,18 +3,22 @@
 #include <absl/time/time.h>
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
+#include "router/front/http2_session.h"
+#include "router/front/open_connections.h"
+#include "router/front/stream_handler.h"
 #include "router/http/byte_budget.h"
 #include "router/http/exchange.h"
 #include "router/http/http_metrics.h"
 
 namespace lockstep::router {
+
+class ConnectionStream;
 
 struct ConnectionLimits {
   size_t max_body_bytes = 0;
@@ -22,6 +26,10 @@ struct ConnectionLimits {
   absl::Duration body_timeout;
   absl::Duration idle_timeout;
   absl::Duration write_timeout;  // without the client taking anything
+  // HTTP/2: a client that sent nothing for so long is pinged, and disconnected when it does not
+  // answer.
+  absl::Duration keepalive_time = absl::Seconds(30);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
 };
 
 // What the connections of a server share. Outlives them.
@@ -33,12 +41,17 @@ struct ConnectionContext {
   const std::function<bool()> draining;  // connections end with the answer at hand
   const ConnectionLimits limits;
   HttpMetrics& metrics;
-  ByteBudget& memory;  // of bodies
+  ByteBudget& memory;                      // of bodies, and of what the kernel did not take
+  const OpenStream open_stream = nullptr;  // answers over HTTP/2
+  const Http2Limits http2 = {};
   std::atomic<uint32_t> num_connections = 0;
+  std::atomic<uint64_t> next_connection_id = 1;
+  OpenConnections open = {};
 };
 
-// Serves the socket, whose executor is a strand, until it closes. `tls` null: in plaintext.
-void ServeConnection(boost::asio::ip::tcp::socket socket,
-                     std::shared_ptr<boost::asio::ssl::context> tls, ConnectionContext& context);
+// Serves HTTP/1.1 on the stream, on whose strand this is called, until it closes. `received`: what
+// came of it already.
+void ServeHttp1(std::unique_ptr<ConnectionStream> stream, std::string_view received,
+                ConnectionContext& context);
 
 }  // namespace lockstep::router

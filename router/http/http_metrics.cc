@@ -43,11 +43,13 @@ HttpMetrics::HttpMetrics(prometheus::Registry& registry, const std::string& mode
       gauge("lockstep_router_http_requests_in_flight", "HTTP requests that are being answered.");
   auto& refused = prometheus::BuildCounter()
                       .Name("lockstep_router_http_connections_refused_total")
-                      .Help("Connections closed before their first request.")
+                      .Help("Connections closed for a limit, a handshake, or what was sent.")
                       .Labels(labels)
                       .Register(registry);
   refused_for_limit = &refused.Add({{"reason", "limit"}});
+  refused_for_address = &refused.Add({{"reason", "address"}});
   refused_for_handshake = &refused.Add({{"reason", "handshake"}});
+  ended_for_violation = &refused.Add({{"reason", "violation"}});
   auto& requests = prometheus::BuildCounter()
                        .Name("lockstep_router_http_requests_total")
                        .Help("HTTP requests by route and status code.")

@@ -24,7 +24,9 @@ struct HttpMetrics {
   prometheus::Gauge* connections;
   prometheus::Gauge* requests_in_flight;
   prometheus::Counter* refused_for_limit;
+  prometheus::Counter* refused_for_address;
   prometheus::Counter* refused_for_handshake;
+  prometheus::Counter* ended_for_violation;
 
  private:
   std::vector<std::vector<prometheus::Counter*>> requests_total_;  // by route and status

@@ -10,8 +10,9 @@
 #include "common/status.h"
 #include "common/tcp_listener.h"
 #include "router/engine/violations.h"
+#include "router/front/serve_connection.h"
 #include "router/http/gateway.h"
-#include "router/http/http_connection.h"
+#include "router/http/http_stream.h"
 #include "router/http/io_strands.h"
 #include "router/http/tls_context.h"
 
@@ -31,19 +32,44 @@ size_t MaxMemoryBytes(const HttpServerConfig& config) {
   return size_t{config.max_body_memory_mib} << 20;
 }
 
+// For small bodies and answers, whatever the large ones take.
+size_t ReservedBytes(const HttpServerConfig& config) { return MaxMemoryBytes(config) / 8; }
+size_t MaxLargeBytes(const HttpServerConfig& config) {
+  return MaxMemoryBytes(config) - ReservedBytes(config);
+}
+
+// Answers of listeners as readiness has them: none of them may be short of descriptors.
+TcpListener::OnAccepting CountDeaf(ApiContext& context) {
+  return [&context](bool accepting) { context.num_deaf_listeners += accepting ? -1 : 1; };
+}
+
 }  // namespace
+
+uint32_t HttpServerConfig::MaxConnectionsPerAddress() const {
+  return max_connections_per_address.value_or(std::max(1u, max_connections / 4));
+}
 
 absl::Status HttpServerConfig::Validate() const {
   Violations violations;
   if (!listen.empty()) violations.Merge(ParseAddress(listen).status(), "http_listen: ");
+  if (!main_listen.empty()) violations.Merge(ParseAddress(main_listen).status(), "listen: ");
   violations.Require(max_connections >= 1 && max_connections <= 1u << 20,
-                     "max_http_connections: must be from 1 to 1048576");
+                     "max_connections: must be from 1 to 1048576");
+  violations.Require(max_connections_per_address.value_or(0) <= 1u << 20,
+                     "max_connections_per_address: must be at most 1048576");
+  violations.Require(max_concurrent_streams >= 1 && max_concurrent_streams <= 1u << 20,
+                     "max_concurrent_streams: must be from 1 to 1048576");
   violations.Require(num_threads >= 1 && num_threads <= 256, "http_threads: must be from 1 to 256");
   violations.Require(max_body_memory_mib >= 1, "max_body_memory_mib: must be at least 1");
   violations.Require(max_whole_answer_bytes >= 1, "max_whole_answer_bytes: must be at least 1");
   violations.Require(header_timeout > absl::ZeroDuration() && body_timeout > absl::ZeroDuration() &&
                          idle_timeout > absl::ZeroDuration(),
                      "timeouts of HTTP connections: must be positive");
+  violations.Require(keepalive_time >= absl::Milliseconds(1) && keepalive_time <= absl::Hours(24),
+                     "keepalive_time: must be from 1ms to 24h");
+  violations.Require(
+      keepalive_timeout >= absl::Milliseconds(1) && keepalive_timeout <= absl::Hours(24),
+      "keepalive_timeout: must be from 1ms to 24h");
   return violations.ToStatus();
 }
 
@@ -51,30 +77,35 @@ class HttpServer::Impl {
  public:
   // `tls` null: plaintext.
   Impl(const HttpServerConfig& config, ApiContext& context, prometheus::Registry& registry,
-       std::unique_ptr<ServerTls> tls)
-      : max_connections_(config.max_connections),
-        max_answer_bytes_(config.max_whole_answer_bytes),
+       std::unique_ptr<ServerTls> tls, const MakeGrpc& make_grpc)
+      : max_answer_bytes_(config.max_whole_answer_bytes),
+        limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
+                                                     config.MaxConnectionsPerAddress())),
         tls_(std::move(tls)),
         strands_(std::make_shared<IoStrands>(context.encode_pool)),
         gateway_(context, registry, strands_),
+        grpc_(make_grpc == nullptr ? nullptr : make_grpc(strands_)),
         metrics_(registry, context.model.id),
-        memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config))),
+        memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config), ReservedBytes(config))),
         context_{.handle =
                      [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
                        request.answer = {.memory = memory_, .max_bytes = max_answer_bytes_};
                        return gateway_.Handle(std::move(request), std::move(signal));
                      },
                  .draining = [&context] { return context.engine.draining(); },
-                 .limits = {.max_body_bytes = std::min(MaxBodyBytes(context.config.limits),
-                                                       MaxMemoryBytes(config)),
-                            .header_timeout = config.header_timeout,
-                            .body_timeout = config.body_timeout,
-                            .idle_timeout = config.idle_timeout,
-                            .write_timeout = context.config.stalled_client_timeout},
+                 .limits = LimitsOf(config, context.config),
                  .metrics = metrics_,
-                 .memory = *memory_},
+                 .memory = *memory_,
+                 .open_stream =
+                     [this](StreamRequest request, std::shared_ptr<OutputSignal> signal) {
+                       return Open(request, std::move(signal));
+                     },
+                 .http2 = {.max_concurrent_streams = config.max_concurrent_streams}},
         io_(static_cast<int>(config.num_threads)),
-        listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {
+        listener_(
+            io_, [this](tcp::socket socket) { Serve(std::move(socket)); }, CountDeaf(context)),
+        main_listener_(
+            io_, [this](tcp::socket socket) { Serve(std::move(socket)); }, CountDeaf(context)) {
     strands_->Open(io_, config.num_threads);
   }
   ~Impl() {
@@ -83,53 +114,102 @@ class HttpServer::Impl {
     strands_->Close();  // the connections go with io_
   }
 
-  absl::StatusOr<uint16_t> Listen(const Address& address) { return listener_.Listen(address); }
+  // Of each address that is not empty.
+  absl::Status Listen(Address& address, Address& main_address) {
+    if (!address.host.empty()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(address.port, listener_.Listen(address));
+    }
+    if (!main_address.host.empty()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(main_address.port, main_listener_.Listen(main_address));
+    }
+    if (!address.host.empty()) listener_.Accept();
+    if (!main_address.host.empty()) main_listener_.Accept();
+    return absl::OkStatus();
+  }
   void Run(uint32_t num_threads) {
-    listener_.Accept();
     for (uint32_t i = 0; i < num_threads; ++i) {
       threads_.emplace_back(fmt::format("http-{}", i), [this] { io_.run(); });
     }
   }
+  void Finish(absl::Duration grace) { context_.open.Finish(grace); }
 
  private:
-  void Serve(tcp::socket socket) {
-    if (context_.num_connections.load() >= max_connections_) {
-      return metrics_.refused_for_limit->Increment();
-    }
-    ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(), context_);
+  static ConnectionLimits LimitsOf(const HttpServerConfig& config, const ApiConfig& api) {
+    return {.max_body_bytes = std::min(MaxBodyBytes(api.limits), MaxLargeBytes(config)),
+            .header_timeout = config.header_timeout,
+            .body_timeout = config.body_timeout,
+            .idle_timeout = config.idle_timeout,
+            .write_timeout = api.stalled_client_timeout,
+            .keepalive_time = config.keepalive_time,
+            .keepalive_timeout = config.keepalive_timeout};
   }
 
-  const uint32_t max_connections_;
+  std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
+                                      std::shared_ptr<OutputSignal> signal) {
+    if (grpc_ != nullptr && GrpcServices::IsCall(request)) {
+      return grpc_->Open(request, std::move(signal), memory_);
+    }
+    return OpenHttpStream(context_, request, std::move(signal));
+  }
+
+  void Serve(tcp::socket socket) {
+    auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
+    switch (verdict) {
+      case ConnectionLimiter::Verdict::kTooMany:
+        return metrics_.refused_for_limit->Increment();
+      case ConnectionLimiter::Verdict::kTooManyOfAddress:
+        return metrics_.refused_for_address->Increment();
+      case ConnectionLimiter::Verdict::kAdmitted:
+        return ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(),
+                               context_, std::move(place));
+    }
+  }
+
   const size_t max_answer_bytes_;
+  const std::shared_ptr<ConnectionLimiter> limiter_;
   const std::unique_ptr<ServerTls> tls_;
   const std::shared_ptr<IoStrands> strands_;
   Gateway gateway_;
+  const std::unique_ptr<GrpcServices> grpc_;  // null: none
   HttpMetrics metrics_;
   const std::shared_ptr<ByteBudget> memory_;
   ConnectionContext context_;  // of connections, which io_ destroys
   asio::io_context io_;
   TcpListener listener_;
+  TcpListener main_listener_;
   std::vector<NamedThread> threads_;
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerConfig& config,
                                                               ApiContext& context,
-                                                              prometheus::Registry& registry) {
+                                                              prometheus::Registry& registry,
+                                                              const MakeGrpc& make_grpc) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
-  LOCKSTEP_ASSIGN_OR_RETURN(Address address, ParseAddress(config.listen));
+  Address address, main_address;
+  if (!config.listen.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(address, ParseAddress(config.listen));
+  }
+  if (!config.main_listen.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(main_address, ParseAddress(config.main_listen));
+  }
   std::unique_ptr<ServerTls> tls;
   if (config.tls.enabled()) {
     LOCKSTEP_ASSIGN_OR_RETURN(tls, ServerTls::Load(config.tls));
   }
-  auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls));
-  LOCKSTEP_ASSIGN_OR_RETURN(address.port, impl->Listen(address));
+  auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls), make_grpc);
+  LOCKSTEP_RETURN_IF_ERROR(impl->Listen(address, main_address));
   impl->Run(config.num_threads);
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(address), std::move(impl)));
+  return std::unique_ptr<HttpServer>(
+      new HttpServer(std::move(address), std::move(main_address), std::move(impl)));
 }
 
-HttpServer::HttpServer(Address address, std::unique_ptr<Impl> impl)
-    : address_(std::move(address)), impl_(std::move(impl)) {}
+HttpServer::HttpServer(Address address, Address main_address, std::unique_ptr<Impl> impl)
+    : address_(std::move(address)),
+      main_address_(std::move(main_address)),
+      impl_(std::move(impl)) {}
 
 HttpServer::~HttpServer() = default;
+
+void HttpServer::Finish(absl::Duration grace) { impl_->Finish(grace); }
 
 }  // namespace lockstep::router

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/status.h"
+#include "router/api/client_message.h"
 #include "router/api/request_validator.h"
 #include "router/api/retry_hint.h"
 #include "router/http/json_writer.h"
@@ -99,7 +100,8 @@ OpenAiError OpenAiError::Of(const absl::Status& status, ApiKind kind) {
   OpenAiError error;
   SetKind(status, error);
   const bool about_a_field = error.http_status == 400 || error.http_status == 404;
-  error.message = about_a_field ? WithJsonFieldName(Message(status), kind) : Message(status);
+  error.message = ClientMessage(status);
+  if (about_a_field) error.message = WithJsonFieldName(error.message, kind);
   if (about_a_field) error.param = std::string(FieldOf(error.message));
   return error;
 }
@@ -112,8 +114,7 @@ HttpHead ErrorHead(const absl::Status& status, ApiKind kind, absl::Duration retr
     const absl::Duration wait = RetryAfterOf(status, retry_after);
     const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(wait, absl::Seconds(1)));
     head.headers.emplace_back("Retry-After", fmt::format("{}", seconds));
-    head.headers.emplace_back("Retry-After-Ms",
-                              fmt::format("{}", absl::ToInt64Milliseconds(wait)));
+    head.headers.emplace_back("Retry-After-Ms", fmt::format("{}", absl::ToInt64Milliseconds(wait)));
   }
   return head;
 }

@@ -119,8 +119,15 @@ void OpenAiRequest::SetRequestId(const std::string& id) {
   }
 }
 
-absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body));
+size_t OpenAiRequest::NumHeldBytes() const {
+  size_t num_bytes = 0;
+  for (const v1::GenerateRequest& prompt : prompts) num_bytes += prompt.SpaceUsedLong();
+  return num_bytes;
+}
+
+absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
+                                                     const BodyMeter& meter) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
   JsonFields fields(parsed);
   OpenAiRequest out;
   out.options.kind = ApiKind::kCompletion;
@@ -134,8 +141,8 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body) {
   return out;
 }
 
-absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body));
+absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const BodyMeter& meter) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
   JsonFields fields(parsed);
   OpenAiRequest out;
   out.options.kind = ApiKind::kChat;
@@ -150,8 +157,8 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body) {
   return out;
 }
 
-absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body));
+absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body, const BodyMeter& meter) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
   JsonFields fields(parsed);
   TokenizeQuery out;
   out.request.set_model(fields.String("model").value_or(""));
@@ -174,8 +181,9 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body) {
   return out;
 }
 
-absl::StatusOr<v1::DetokenizeRequest> ParseDetokenizeRequest(std::string_view body) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body));
+absl::StatusOr<v1::DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
+                                                             const BodyMeter& meter) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
   JsonFields fields(parsed);
   v1::DetokenizeRequest out;
   out.set_model(fields.String("model").value_or(""));

@@ -2,7 +2,9 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,19 +39,28 @@ struct OpenAiRequest {
 
   // Each prompt of a batch is a request of its own, "<id>-<index>".
   void SetRequestId(const std::string& id);
+  // About what all prompts take in memory.
+  size_t NumHeldBytes() const;
 };
 
 inline constexpr size_t kMaxPromptsPerRequest = 256;
 inline constexpr size_t kMaxSharedBytes = size_t{256} << 10;  // of what several prompts share
 
-absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body);
-absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body);
+// Hears how much memory reading takes, and may refuse it (JsonMeter of common/json.h).
+using BodyMeter = std::function<bool(size_t num_bytes)>;
+
+absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
+                                                     const BodyMeter& meter = nullptr);
+absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body,
+                                               const BodyMeter& meter = nullptr);
 
 struct TokenizeQuery {
   lockstep::v1::TokenizeRequest request;
   bool token_strings = false;  // wanted in the answer
 };
-absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body);
-absl::StatusOr<lockstep::v1::DetokenizeRequest> ParseDetokenizeRequest(std::string_view body);
+absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
+                                                   const BodyMeter& meter = nullptr);
+absl::StatusOr<lockstep::v1::DetokenizeRequest> ParseDetokenizeRequest(
+    std::string_view body, const BodyMeter& meter = nullptr);
 
 }  // namespace lockstep::router

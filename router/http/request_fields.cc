@@ -182,8 +182,8 @@ std::string ReadContent(JsonFields& message, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<json> ParseBody(std::string_view body) {
-  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits);
+absl::StatusOr<json> ParseBody(std::string_view body, const BodyMeter& meter) {
+  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits, meter);
   if (parsed.ok() && !parsed->is_object()) {
     return InvalidArgument("body: expected a JSON object, got {}", DescribeJson(*parsed));
   }

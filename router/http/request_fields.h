@@ -12,7 +12,7 @@
 // What requests of several kinds have in common. Errors stay in `fields`.
 namespace lockstep::router {
 
-absl::StatusOr<nlohmann::json> ParseBody(std::string_view body);
+absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter& meter);
 
 // Sampling, stops, identity: everything that completions and chats call alike.
 void ReadCommonFields(JsonFields& fields, OpenAiRequest& out,

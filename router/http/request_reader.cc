@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
+#include <limits>
 #include <utility>
 
 #include "common/check.h"
@@ -24,6 +25,37 @@ constexpr size_t kFirstBodyBytes = 4 << 10;
 constexpr size_t kMaxRequestIdBytes = 256;
 
 std::string_view View(boost::string_view text) { return {text.data(), text.size()}; }
+
+// Whether every line ends in CR LF, and none goes on in the next one. `lines` are whole lines of a
+// header; the parser takes them so.
+bool HasPlainLines(std::string_view lines) {
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i] == '\n' && (i == 0 || lines[i - 1] != '\r')) return false;
+    if (lines[i] != '\r') continue;
+    if (i + 1 == lines.size() || lines[i + 1] != '\n') return false;
+    const bool folded = i + 2 < lines.size() && (lines[i + 2] == ' ' || lines[i + 2] == '\t');
+    if (folded) return false;
+  }
+  return lines.empty() || (lines.front() != ' ' && lines.front() != '\t');
+}
+
+// Null: the header is read alike by everybody.
+const char* AmbiguityOf(const http::header<true>& header, bool chunked) {
+  const size_t num_codings = header.count(http::field::transfer_encoding);
+  if (num_codings > 0 && (header.version() < 11 || !chunked || num_codings > 1 ||
+                          !beast::iequals(header[http::field::transfer_encoding], "chunked"))) {
+    return "of transfer encodings, chunked alone is taken, in HTTP/1.1";
+  }
+  const size_t num_lengths = header.count(http::field::content_length);
+  if (num_lengths > 0 && num_codings > 0)
+    return "a length and a transfer encoding exclude each other";
+  if (num_lengths > 1 ||
+      header[http::field::content_length].find(',') != boost::string_view::npos) {
+    return "one content length is taken";
+  }
+  if (header.count(http::field::host) > 1) return "one host is taken";
+  return nullptr;
+}
 
 }  // namespace
 
@@ -57,8 +89,17 @@ RequestReader::State RequestReader::Advance() {
     if (state == State::kBody && !MakeRoom()) {
       return Refuse(503, "too many bytes of other requests are in transit");
     }
+    const bool in_header = !parser_->is_header_done();
+    const bool chunked_body = state == State::kBody && parser_->chunked();
     error_code error;
-    buffer_.consume(parser_->put(buffer_.data(), error));
+    const size_t num_taken = parser_->put(buffer_.data(), error);
+    const std::string_view taken(static_cast<const char*>(buffer_.data().data()), num_taken);
+    // The last of a chunked body is what may be fields; chunks themselves end elsewhere.
+    const bool has_fields = in_header || (chunked_body && !error && parser_->is_done());
+    if (has_fields && !HasPlainLines(taken)) {
+      return Refuse(400, "of a header, lines that end in CR LF are taken, none of them folded");
+    }
+    buffer_.consume(num_taken);
     if (error == http::error::need_more) {
       // Lines of a chunked body have no limit of their own.
       if (buffer_.size() >= kMaxHeaderBytes) return RefuseUnread(http::error::header_limit);
@@ -75,12 +116,12 @@ RequestReader::State RequestReader::Advance() {
 // False when the request is refused.
 bool RequestReader::OnHeader() {
   const auto& header = parser_->get();
-  // Who stands before this server might find the end of such a body elsewhere.
-  const bool has_coding = header.count(http::field::transfer_encoding) > 0;
-  if (has_coding && (header.version() < 11 || !parser_->chunked())) {
-    Refuse(400, "of transfer encodings, chunked alone is taken, in HTTP/1.1");
+  // Whoever stands before this server might find the end of such a request elsewhere.
+  if (const char* const why = AmbiguityOf(header, parser_->chunked())) {
+    Refuse(400, why);
     return false;
   }
+  header_ = ReadHeader();
   expects_continue_ =
       !parser_->is_done() && beast::iequals(header[http::field::expect], "100-continue");
   return true;
@@ -100,11 +141,13 @@ bool RequestReader::MakeRoom() {
   return true;
 }
 
-RequestReader::Request RequestReader::Header() const {
+RequestReader::Request RequestReader::ReadHeader() const {
   const http::request<ArrivingBody>& message = parser_->get();
   const std::string_view target = View(message.target());
   const std::string_view id = View(message["x-request-id"]);
   const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
+  const auto length = parser_->content_length();
+  const uint64_t announced_bytes = length ? *length : std::numeric_limits<uint64_t>::max();
   // Of two authorizations nobody could say which one counts.
   return {
       .http = {.method = std::string(View(message.method_string())),
@@ -114,7 +157,8 @@ RequestReader::Request RequestReader::Header() const {
                .authorization = std::string(message.count(http::field::authorization) == 1
                                                 ? View(message[http::field::authorization])
                                                 : std::string_view()),
-               .body_follows = !parser_->is_done()},
+               .body_follows = !parser_->is_done(),
+               .announced_body_bytes = parser_->is_done() ? 0 : announced_bytes},
       .keep_alive = message.keep_alive(),
       .http_1_0 = message.version() < 11,
       .head_only = message.method() == http::verb::head,
@@ -122,7 +166,9 @@ RequestReader::Request RequestReader::Header() const {
 }
 
 RequestReader::Request RequestReader::Take() {
-  Request request = Header();
+  Request request = std::exchange(header_, Request());
+  request.http.body_follows = false;
+  request.http.announced_body_bytes = 0;
   request.http.body = std::move(parser_->get().body());
   parser_.reset();
   expects_continue_ = false;

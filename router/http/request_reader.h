@@ -39,6 +39,12 @@ struct ArrivingBody {
 };
 
 // From the bytes of a connection to its requests, one after the other. Knows nothing of sockets.
+//
+// Whatever stands in front of the router must see the same requests in the same bytes, so
+// everything that is read in more than one way elsewhere is refused with 400: lines that end in a
+// bare LF or CR, folded lines, space before a colon, transfer codings but a single "chunked", a
+// length beside one or twice, several hosts. Fields behind a chunked body are checked likewise, and
+// then ignored.
 class RequestReader {
  public:
   enum class State {
@@ -78,7 +84,7 @@ class RequestReader {
   bool TakeExpectContinue() { return std::exchange(expects_continue_, false); }
   const Refusal& refusal() const { return refusal_; }
   // In kBodyFollows and after it: the request without its body.
-  Request Header() const;
+  const Request& Header() const { return header_; }
   // In kRequest. Its body stays counted until Release.
   Request Take();
   void Release() { share_.Resize(0); }
@@ -86,6 +92,7 @@ class RequestReader {
  private:
   State Current() const;
   bool OnHeader();
+  Request ReadHeader() const;
   bool MakeRoom();
   State Refuse(int http_status, std::string message);
   State RefuseUnread(const boost::system::error_code& error);
@@ -93,6 +100,7 @@ class RequestReader {
   const size_t max_body_bytes_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<ArrivingBody>> parser_;
+  Request header_;  // of the request at hand, once its header is there
   bool expects_continue_ = false;
   ByteBudget::Share share_;
   Refusal refusal_;

@@ -12,10 +12,10 @@ namespace lockstep::router {
 namespace v1 = lockstep::v1;
 
 std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin& origin,
-                                              std::string body,
+                                              HttpRequest request,
                                               std::shared_ptr<OutputSignal> signal) {
   const auto exchange =
-      std::make_shared<TextExchange>(context, origin.kind, std::move(body), std::move(signal));
+      std::make_shared<TextExchange>(context, origin, std::move(request), std::move(signal));
   absl::StatusOr<std::shared_ptr<TextTicket>> ticket =
       TextTicket::Take(context, origin.tenant.get());
   if (ticket.ok()) {
@@ -27,23 +27,50 @@ std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin&
   return exchange;
 }
 
-TextExchange::TextExchange(ApiContext& context, TextKind kind, std::string body,
+TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest request,
                            std::shared_ptr<OutputSignal> signal)
-    : ReplyExchange(std::move(signal)), context_(context), kind_(kind), body_(std::move(body)) {}
+    : ReplyExchange(std::move(signal), request.answer),
+      context_(context),
+      origin_(std::move(origin)),
+      http_(std::move(request)),
+      num_body_bytes_(http_.body.size()),
+      reading_(http_.answer.memory.get()) {}
 
 void TextExchange::RunStrand() {
-  absl::StatusOr<std::string> reply = kind_ == TextKind::kTokenize ? Tokens() : Text();
-  ticket_->EndPass();
+  absl::StatusOr<std::string> reply = absl::InternalError("");
+  {
+    std::string body;
+    {
+      MutexLock lock(begin_mutex_);
+      if (std::exchange(begun_, true)) return;
+      body.swap(http_.body);
+    }
+    reply = origin_.kind == TextKind::kTokenize ? Tokens(body) : Text(body);
+    reading_.Resize(0);
+  }
+  // Both limits let the client call again as soon as it can know that this call is over; whoever
+  // never takes the answer keeps no place.
+  ticket_.reset();
   if (!reply.ok()) return ReplyError(reply.status());
   Reply({}, *std::move(reply));
 }
 
-absl::StatusOr<std::string> TextExchange::Tokens() const {
-  LOCKSTEP_ASSIGN_OR_RETURN(const TokenizeQuery query, ParseTokenizeRequest(body_));
+void TextExchange::Abandon() {
+  MutexLock lock(begin_mutex_);
+  if (std::exchange(begun_, true)) return;
+  // It may wait for a thread for long, and nobody counts the body any more.
+  http_.body = std::string();
+  ticket_.reset();
+}
+
+absl::StatusOr<std::string> TextExchange::Tokens(std::string_view body) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const TokenizeQuery query,
+      ParseTokenizeRequest(body, [this](size_t num_bytes) { return reading_.Resize(num_bytes); }));
   v1::TokenizeResponse response;
   LOCKSTEP_RETURN_IF_ERROR(Tokenize(context_, query.request, response));
-  std::string body;
-  JsonWriter json(body);
+  std::string reply;
+  JsonWriter json(reply);
   json.BeginObject().Key("count").Int(response.token_ids_size());
   json.Key("max_model_len").Int(context_.Facts().max_context_tokens);
   json.Key("tokens").BeginArray();
@@ -59,18 +86,21 @@ absl::StatusOr<std::string> TextExchange::Tokens() const {
     json.Null();
   }
   json.EndObject();
-  return body;
+  return reply;
 }
 
-absl::StatusOr<std::string> TextExchange::Text() const {
-  LOCKSTEP_ASSIGN_OR_RETURN(const v1::DetokenizeRequest request, ParseDetokenizeRequest(body_));
+absl::StatusOr<std::string> TextExchange::Text(std::string_view body) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const v1::DetokenizeRequest request,
+                            ParseDetokenizeRequest(body, [this](size_t num_bytes) {
+                              return reading_.Resize(num_bytes);
+                            }));
   v1::DetokenizeResponse response;
   if (const absl::Status status = Detokenize(context_, request, response); !status.ok()) {
     return status;
   }
-  std::string body;
-  JsonWriter(body).BeginObject().Key("prompt").String(response.text()).EndObject();
-  return body;
+  std::string reply;
+  JsonWriter(reply).BeginObject().Key("prompt").String(response.text()).EndObject();
+  return reply;
 }
 
 void TextExchange::ReplyError(const absl::Status& status) {

@@ -17,6 +17,19 @@ absl::Status FileError(const std::string& path, const error_code& error) {
   return InvalidArgument("{}: cannot be used for TLS: {}", path, error.message());
 }
 
+// HTTP/2 before HTTP/1.1; a client that offers neither, or nothing, gets HTTP/1.1 as well.
+int SelectProtocol(SSL*, const unsigned char** selected, unsigned char* num_selected,
+                   const unsigned char* offered, unsigned int num_offered, void*) {
+  constexpr unsigned char kServed[] = "\x02h2\x08http/1.1";
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, num_selected, kServed, sizeof(kServed) - 1, offered,
+                            num_offered) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
+  }
+  *selected = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
 absl::StatusOr<std::shared_ptr<ssl::context>> MakeContext(const TlsFiles& files) {
   LOCKSTEP_RETURN_IF_ERROR(files.Validate());
   auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
@@ -28,6 +41,7 @@ absl::StatusOr<std::shared_ptr<ssl::context>> MakeContext(const TlsFiles& files)
   SSL_CTX_set_options(native, SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(native, 0);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_alpn_select_cb(native, &SelectProtocol, nullptr);
   error_code error;
   context->use_certificate_chain_file(files.cert_path, error);
   if (error) return FileError(files.cert_path, error);

@@ -21,7 +21,7 @@ struct AddedToken {
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space before it along
   bool rstrip = false;       // and after it
-  bool normalized = false;   // matched in the normalised text
+  bool normalized = false;   // matched in the normalised text, unless it is special
 };
 
 // Finds added tokens in a text: the leftmost first, among those that start together the longest.
@@ -38,6 +38,7 @@ class AddedTokenMatcher {
   };
   // Cuts `text`, in order. Without `match_special` special tokens are plain text.
   std::vector<Segment> Split(std::string_view text, bool match_special) const;
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
   struct Node {

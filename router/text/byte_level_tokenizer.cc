@@ -18,10 +18,13 @@ struct TokenInfo {
   bool special = false;
 };
 
-// Added tokens that are matched in the text as it came, and those matched after normalisation.
+// Added tokens in the order in which they are looked for. Special ones are never matched in
+// normalised text: there a Kelvin sign is the letter K, and foreign text could spell them without
+// containing them.
 struct AddedTokenSets {
-  AddedTokenMatcher raw;
-  AddedTokenMatcher normalized;
+  AddedTokenMatcher raw;                 // those that are not "normalized"
+  AddedTokenMatcher normalized_special;  // in the text as it came as well
+  AddedTokenMatcher normalized_plain;    // after normalisation
 };
 
 class ByteLevelTokenizer final : public Tokenizer {
@@ -62,6 +65,15 @@ class ByteLevelTokenizer final : public Tokenizer {
     return it->second;
   }
   const std::string& chat_template() const override { return chat_template_; }
+  std::vector<std::string> SpecialSpellings() const override {
+    std::vector<std::string> spellings;
+    for (const AddedTokenMatcher* set : {&added_.raw, &added_.normalized_special}) {
+      for (const AddedToken& token : set->tokens()) {
+        if (token.special) spellings.push_back(token.content);
+      }
+    }
+    return spellings;
+  }
 
  private:
   // What one call of Encode has produced so far.
@@ -71,8 +83,8 @@ class ByteLevelTokenizer final : public Tokenizer {
     bool pattern_failed = false;
   };
 
-  // Text without raw added tokens.
-  absl::Status EncodeSegment(std::string_view text, bool match_special, Encoding& out) const;
+  // Text without special tokens, as it came.
+  absl::Status EncodeSegment(std::string_view text, Encoding& out) const;
 
   const BpeModel bpe_;
   const bool normalize_nfc_;
@@ -99,11 +111,17 @@ absl::StatusOr<std::vector<TokenId>> ByteLevelTokenizer::Encode(
   out.ids.reserve(text.size() / 3 + prefix_ids_.size() + suffix_ids_.size());
   if (options.add_special_tokens) out.ids = prefix_ids_;
   const bool match_special = options.parse_special_tokens;
-  for (const auto& segment : added_.raw.Split(text, match_special)) {
-    if (segment.id) {
-      out.ids.push_back(*segment.id);
-    } else {
-      LOCKSTEP_RETURN_IF_ERROR(EncodeSegment(segment.text, match_special, out));
+  for (const auto& outer : added_.raw.Split(text, match_special)) {
+    if (outer.id) {
+      out.ids.push_back(*outer.id);
+      continue;
+    }
+    for (const auto& segment : added_.normalized_special.Split(outer.text, match_special)) {
+      if (segment.id) {
+        out.ids.push_back(*segment.id);
+      } else {
+        LOCKSTEP_RETURN_IF_ERROR(EncodeSegment(segment.text, out));
+      }
     }
   }
   if (out.pattern_failed) {
@@ -119,13 +137,12 @@ absl::StatusOr<std::vector<TokenId>> ByteLevelTokenizer::Encode(
   return std::move(out.ids);
 }
 
-absl::Status ByteLevelTokenizer::EncodeSegment(std::string_view text, bool match_special,
-                                               Encoding& out) const {
+absl::Status ByteLevelTokenizer::EncodeSegment(std::string_view text, Encoding& out) const {
   std::string storage;
   if (normalize_nfc_) {
     LOCKSTEP_ASSIGN_OR_RETURN(text, NormalizeNfc(text, storage));
   }
-  for (const auto& segment : added_.normalized.Split(text, match_special)) {
+  for (const auto& segment : added_.normalized_plain.Split(text, false)) {
     if (segment.id) {
       out.ids.push_back(*segment.id);
       continue;
@@ -192,20 +209,25 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizer(TokenizerParts pa
   std::vector<TokenInfo> tokens(texts.size());
   for (TokenId id = 0; id < texts.size(); ++id) tokens[id].bytes = VocabularyBytes(texts[id]);
   std::vector<AddedToken> raw;
-  std::vector<AddedToken> normalized;
+  std::vector<AddedToken> special;
+  std::vector<AddedToken> plain;
   for (AddedToken token : parts.added_tokens) {
     std::string storage;
     if (token.normalized && parts.normalize_nfc) {
       LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view content,
                                 NormalizeNfc(token.content, storage));
+      // A template may spell it either way.
+      if (token.special && content != token.content) special.push_back(token);
       token.content = std::string(content);
     }
     if (token.id >= tokens.size()) tokens.resize(token.id + 1);
     tokens[token.id] = {token.content, token.special};
-    (token.normalized ? normalized : raw).push_back(std::move(token));
+    (!token.normalized ? raw : token.special ? special : plain).push_back(std::move(token));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckParts(parts, tokens));
-  AddedTokenSets added{AddedTokenMatcher(std::move(raw)), AddedTokenMatcher(std::move(normalized))};
+  AddedTokenSets added{.raw = AddedTokenMatcher(std::move(raw)),
+                       .normalized_special = AddedTokenMatcher(std::move(special)),
+                       .normalized_plain = AddedTokenMatcher(std::move(plain))};
   return std::make_unique<ByteLevelTokenizer>(std::move(parts), std::move(tokens),
                                               std::move(added));
 }

@@ -2,13 +2,13 @@
 
 #include <absl/status/statusor.h>
 
-#include <memory>
+#include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace lockstep::router {
+
+inline constexpr size_t kMaxRenderedBytes = size_t{16} << 20;  // of a prompt's text
 
 struct ChatMessage {
   std::string role;
@@ -16,13 +16,17 @@ struct ChatMessage {
   std::string name;  // may be empty
 };
 
-// A model's Jinja chat template, parsed once; Render is safe from any thread.
+// A model's Jinja template, and the tokens that it may print.
+struct TemplateSource {
+  std::string text;
+  std::string bos_token;
+  std::string eos_token;
+};
+
+// A chat template that is ready to render.
+// Safe to use from any thread.
 class ChatTemplate {
  public:
-  // INVALID_ARGUMENT for a template that does not parse or nests too deeply.
-  static absl::StatusOr<std::unique_ptr<const ChatTemplate>> Parse(std::string_view source,
-                                                                   std::string bos_token,
-                                                                   std::string eos_token);
   virtual ~ChatTemplate() = default;
 
   struct RenderOptions {
@@ -30,7 +34,8 @@ class ChatTemplate {
     std::string extra_arguments_json;  // one JSON object or empty
   };
   // The prompt text, special tokens spelled out. INVALID_ARGUMENT with the template's own message
-  // when it raises (unknown role, wrong alternation).
+  // when it raises (unknown role, wrong alternation), and when the rendering needs too much time or
+  // memory. UNAVAILABLE when nothing is there to render it.
   virtual absl::StatusOr<std::string> Render(std::span<const ChatMessage> messages,
                                              const RenderOptions& options) const = 0;
 };

@@ -20,6 +20,8 @@ namespace lockstep::router {
 // (GPT-2, Llama 3, Qwen2/Qwen3, SmolLM2, and patterns of a definition's own); anything else in the
 // definition is an error that names it. Where it differs on purpose:
 //   - a byte that the vocabulary cannot spell is an error, not dropped;
+//   - special tokens are found in the text as it came, before it is normalised, also those that say
+//     "normalized": no other spelling can become one, and nothing next to one can undo it;
 //   - letters and numbers are those of Unicode 16 and NFC is ICU's, so newer characters than either
 //     library knows may be cut or composed differently.
 class Tokenizer {
@@ -49,6 +51,9 @@ class Tokenizer {
   // The raw bytes of one token (not necessarily valid UTF-8); empty for ids without a token.
   virtual std::string_view TokenBytes(TokenId id) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;
+  // Exactly the strings that Encode turns into special tokens where `parse_special_tokens` asks for
+  // it. Text without any of them yields none.
+  virtual std::vector<std::string> SpecialSpellings() const = 0;
   // The whole text; invalid UTF-8 becomes U+FFFD. OUT_OF_RANGE ids give INVALID_ARGUMENT.
   virtual absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
                                              bool skip_special_tokens) const = 0;

@@ -13,11 +13,14 @@
 
 #include "common/address.h"
 #include "common/grpc/credentials.h"
+#include "common/lease_epoch.h"
 #include "common/mutex.h"
 #include "common/named_thread.h"
 #include "common/status.h"
+#include "common/unix_socket.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
 #include "router/engine/violations.h"
+#include "router/engine/worker_text.h"
 #include "router/worker_client/reattach_backoff.h"
 
 namespace lockstep::router {
@@ -38,9 +41,13 @@ constexpr std::string_view kCodeNames[] = {
 absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
   if (status.ok()) return Unavailable("{} ended", call);
   const auto code = static_cast<size_t>(status.error_code());
+  // What gRPC puts before the reason would leave no room for it.
+  constexpr std::string_view kPreamble = "failed to connect to all addresses; last error: ";
+  std::string text = status.error_message();
+  if (text.starts_with(kPreamble)) text.erase(0, kPreamble.size());
   return Unavailable("{} failed: {}: {}", call,
                      code < std::size(kCodeNames) ? kCodeNames[code] : "code out of range",
-                     status.error_message());
+                     QuoteWorker(text));
 }
 
 // The worker says no to a claim with a code that gRPC itself never makes up. Any other end before
@@ -88,7 +95,9 @@ struct Lease {
 
 absl::Status WorkerClientConfig::Validate() const {
   Violations violations;
-  violations.Merge(ParseAddress(address).status(), "worker: ");
+  violations.Merge(
+      IsUnixAddress(address) ? ParseUnixAddress(address).status() : ParseAddress(address).status(),
+      "worker: ");
   violations.Merge(tls.Validate(), "worker_tls: ");
   violations.Require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
   violations.Require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
@@ -246,7 +255,9 @@ class GrpcStepLink::Impl {
     const grpc::Status& status = lease.end;
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
     if (!status.ok()) return CallFailed("Describe", status);
-    return CheckDescription(lease.description, config_.expected);
+    LOCKSTEP_RETURN_IF_ERROR(CheckDescription(lease.description, config_.expected));
+    if (config_.agreement == nullptr) return absl::OkStatus();
+    return config_.agreement->Check(BitsOf(lease.description));
   }
 
   wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
@@ -256,6 +267,9 @@ class GrpcStepLink::Impl {
     // Time makes epochs of a restarted router higher than those of its former life.
     const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
     last_epoch_ = std::max({last_epoch_ + 1, held + 1, now});
+    // A life of the worker in which somebody jumped ahead may have made ours higher than this one
+    // takes.
+    if (last_epoch_ > HighestClaimableEpoch(held)) last_epoch_ = std::max(held + 1, now);
     claimed_.push_back(last_epoch_);
     if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
     wire::StepRequest claim;
@@ -337,7 +351,11 @@ class GrpcStepLink::Impl {
   }
 
   void HandleResult(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    lease.record.OnResult(absl::Now());
+    if (lease.incoming.has_refusal()) {
+      lease.record.OnRefusal();
+    } else {
+      lease.record.OnResult(absl::Now());
+    }
     sink_->OnLinkEvent(LinkResult{std::move(lease.incoming)});
     lease.incoming.Clear();
   }

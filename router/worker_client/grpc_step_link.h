@@ -9,16 +9,18 @@
 
 #include "common/tls_files.h"
 #include "router/engine/step_link.h"
+#include "router/engine/worker_agreement.h"
 #include "router/engine/worker_contract.h"
 #include "router/grpc/grpc_loop.h"
 
 namespace lockstep::router {
 
 struct WorkerClientConfig {
-  std::string address;  // host:port
+  std::string address;  // host:port or unix:PATH
   TlsClientFiles tls;   // none: plaintext
   uint32_t index = 0;   // of the replica; names the thread
   ExpectedModel expected;
+  std::shared_ptr<WorkerAgreement> agreement;  // with the other workers; null: any will do
   // Fence off another router whose lease still lives, until the first lease of our own: one that
   // takes over from us is not to be fenced in turn. Our own earlier lease is always taken over.
   bool takeover = false;

@@ -15,11 +15,18 @@ class LeaseRecord {
   void OnStepSent() { ++num_unanswered_; }
   void OnResult(absl::Time now) {
     if (num_unanswered_ > 0) --num_unanswered_;
+    refused_last_ = false;
     first_result_at_ = std::min(first_result_at_, now);
     last_result_at_ = now;
   }
-  // At its end: results came over `stable`, or nothing was left to answer and it was as old.
+  void OnRefusal() {
+    if (num_unanswered_ > 0) --num_unanswered_;
+    refused_last_ = true;
+  }
+  // At its end: its last step was not refused, and results came over `stable`, or nothing was left
+  // to answer and it was as old.
   bool WasWell(absl::Time now, absl::Duration stable) const {
+    if (refused_last_) return false;
     if (num_unanswered_ == 0) return now - up_at_ >= stable;
     return last_result_at_ - first_result_at_ >= stable;
   }
@@ -27,6 +34,7 @@ class LeaseRecord {
  private:
   absl::Time up_at_ = absl::InfiniteFuture();
   uint64_t num_unanswered_ = 0;
+  bool refused_last_ = false;
   absl::Time first_result_at_ = absl::InfiniteFuture();
   absl::Time last_result_at_ = absl::InfinitePast();
 };

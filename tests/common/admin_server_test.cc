@@ -207,6 +207,14 @@ TEST_F(AdminServerTest, ClosesConnectionsAboveTheLimitAndRecovers) {
   }
 }
 
+TEST_F(AdminServerTest, OneAddressDoesNotTakeAllConnections) {
+  Start({.max_connections = 4, .max_connections_per_address = 1});
+  Client first(server_->port());
+  first.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(first.ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_EQ(Client(server_->port()).ReadToEnd(), "");
+}
+
 TEST_F(AdminServerTest, StopsAtOnceWhateverItsConnectionsDo) {
   Start();
   Client silent(server_->port());

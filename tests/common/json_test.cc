@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "common/status.h"
 #include "tests/common/status_matchers.h"
 
 namespace lockstep {
@@ -30,6 +34,63 @@ TEST(ParseJsonTest, ErrorsNameTheFileAndTheByte) {
                            "\"\xff\"", "NaN", "{a:1}", "'a'", "\"a\nb\"", "// c\n1"}) {
     EXPECT_THAT(ParseJson(text, "x.json"), HasError(kInvalid, HasSubstr("x.json: byte "))) << text;
   }
+}
+
+// Whatever was read last: a token may be as long as the text.
+TEST(ParseJsonTest, ErrorsQuoteLittle) {
+  const std::string large(1'000'000, 'k');
+  const std::string controls(1'000'000, '\x7f');
+  for (const std::string& text :
+       {'"' + large, '"' + large + "\n\"", '"' + controls + '\xff', '"' + large + "\\ud800\"",
+        std::string(1'000'000, '9') + "e99999", "{\"" + large + "\":1,\"" + large + "\":2}",
+        "{\"" + large + "\" 1}", "[1," + large, large}) {
+    const absl::Status status = ParseJson(text, "f").status();
+    ASSERT_EQ(status.code(), kInvalid);
+    const std::string message = Message(status);
+    EXPECT_LE(message.size(), 300u) << message;
+    EXPECT_TRUE(std::all_of(message.begin(), message.end(), [](char c) {
+      return c >= 0x20 && c < 0x7f;
+    })) << message;
+  }
+}
+
+TEST(ParseJsonTest, ErrorsQuoteTheEndOfWhatWasReadLast) {
+  EXPECT_THAT(ParseJson("{\"a\": \"b\xff\"}", "f"),
+              HasError(kInvalid, AllOf(HasSubstr("f: byte 9: "), HasSubstr(" at \"\"b\\xff\""))));
+}
+
+TEST(ParseJsonTest, ErrorsQuoteNothingWhereTheTextHoldsSecrets) {
+  const JsonLimits limits = {.max_quoted_bytes = 0};
+  for (const char* text : {"\"secret", "secret", "[\"secret\xff\"]", "{\"secret\":1,\"secret\":2}",
+                           "[\"secret'; expected\n\"]", "'secret'", "{secret:1}"}) {
+    const absl::Status status = ParseJson(text, "f", limits).status();
+    ASSERT_EQ(status.code(), kInvalid) << text;
+    EXPECT_THAT(Message(status), ::testing::Not(HasSubstr("secret"))) << text;
+    EXPECT_THAT(Message(status), ::testing::StartsWith("f: "));
+  }
+}
+
+TEST(ParseJsonTest, TheMeterHearsWhatTheResultTakes) {
+  std::string objects = "[{}";
+  for (int i = 0; i < 100'000; ++i) objects += ",{}";
+  objects += "]";
+  size_t heard = 0;
+  const auto take_all = [&heard](size_t num_bytes) {
+    EXPECT_GT(num_bytes, heard);
+    heard = num_bytes;
+    return true;
+  };
+  EXPECT_THAT(ParseJson(objects, "f", {}, take_all), IsOk());
+  EXPECT_GT(heard, 100'000u * sizeof(nlohmann::json));
+  heard = 0;
+  EXPECT_THAT(ParseJson('"' + std::string(1'000'000, 'x') + '"', "f", {}, take_all), IsOk());
+  EXPECT_GE(heard, 1'000'000u);
+  EXPECT_THAT(
+      ParseJson(objects, "f", {}, [](size_t num_bytes) { return num_bytes < 1'000'000; }),
+      HasError(absl::StatusCode::kResourceExhausted, HasSubstr("f: takes too much memory")));
+  heard = 0;
+  EXPECT_THAT(ParseJson("[1,2]", "f", {}, take_all), IsOk());
+  EXPECT_EQ(heard, 0u) << "little is not worth a word";
 }
 
 TEST(ParseJsonTest, AKeyTwiceIsAnErrorInItsObjectOnly) {
@@ -84,6 +145,12 @@ TEST(JsonObjectReaderTest, WrongTypesNameFilePathAndValue) {
   EXPECT_THAT(reader.String("n"), HasError(kInvalid, HasSubstr("expected a string")));
 }
 
+TEST(JsonObjectReaderTest, WrongTypesAreNamedWithoutTheirValueWhereThatIsASecret) {
+  const auto object = nlohmann::json::parse(R"({"s":"secret"})");
+  JsonObjectReader reader(object, "f", "", /*quotes_values=*/false);
+  EXPECT_THAT(reader.Uint("s"), HasError(kInvalid, "f: s is string, expected an integer >= 0"));
+}
+
 TEST(JsonObjectReaderTest, TellsWhatWasNeverAskedFor) {
   const auto object = nlohmann::json::parse(R"({"a":1,"b":2,"c":3})");
   JsonObjectReader reader(object, "f");
@@ -96,6 +163,8 @@ TEST(DescribeJsonTest, IsShortPrintableAndSafeForInvalidText) {
   EXPECT_EQ(DescribeJson(std::vector<int>(100)), "an array of 100 elements");
   EXPECT_LE(DescribeJson(std::string(1000, 'x')).size(), 63u);
   EXPECT_EQ(DescribeJson("a\n\xff"), R"("a\n\ufffd")");
+  EXPECT_EQ(DescribeJson(nlohmann::json{{"a", std::string(1000, 'x')}}), "an object of 1 members");
+  EXPECT_EQ(DescribeJson(nlohmann::json::array({std::vector<int>(100)})), "an array of 1 elements");
 }
 
 }  // namespace

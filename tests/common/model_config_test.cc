@@ -127,6 +127,13 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
       {[](ModelConfig& c) { c.head_dim = 1 << 13; }, "head dimension is 8192"},
       {[](ModelConfig& c) { c.vocab_size = 1 << 25; }, "vocabulary size is 33554432"},
       {[](ModelConfig& c) { c.max_context_tokens = 1u << 31; }, "context length is 2147483648"},
+      {[](ModelConfig& c) { c.max_context_tokens = 1u << 30; },
+       "context length is 1073741824, expected 1 to 16777216"},
+      {[](ModelConfig& c) {
+         c.max_context_tokens = 1u << 24;
+         c.head_dim = 256;
+       },
+       "context length 16777216 with head dimension 256 needs rotary tables of 17179869184 bytes"},
       {[](ModelConfig& c) { c.rms_norm_eps = std::numeric_limits<double>::quiet_NaN(); },
        "epsilon is nan"},
       {[](ModelConfig& c) { c.rope.theta = std::numeric_limits<double>::infinity(); },

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <thread>
+
+#include "common/logging.h"
 
 namespace lockstep {
 namespace {
@@ -72,6 +75,21 @@ TEST(ShutdownSignalDeathTest, OnlyOneMayExist) {
         const ShutdownSignal second;
       },
       "a second ShutdownSignal");
+}
+
+TEST(IgnoreBrokenPipesDeathTest, ALogThatNobodyReadsEndsNothing) {
+  EXPECT_EXIT(
+      {
+        int pipe_fds[2];
+        if (pipe(pipe_fds) != 0 || signal(SIGPIPE, SIG_DFL) == SIG_ERR) _exit(1);
+        IgnoreBrokenPipes();
+        dup2(pipe_fds[1], STDERR_FILENO);
+        close(pipe_fds[0]);
+        if (!InitLogging("info").ok()) _exit(2);
+        for (int i = 0; i < 1000; ++i) spdlog::error("nobody reads this");
+        _exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/common/temp_folder.h"
 #include "tests/integration/process_fixture.h"
 
 namespace lockstep::testing {
@@ -97,6 +98,47 @@ TEST_F(FleetTest, WorkersKilledOneAtATimeAreInvisible) {
       ASSERT_NO_FATAL_FAILURE(RestartWorker(victim));
     }
   });
+}
+
+TEST_F(FleetTest, AWorkerWithOtherWeightsServesOnlyWhereNoneIsReadyOrItIsAllowed) {
+  const TempFolder folder;
+  const std::string trained_address = "unix:" + folder.path() + "/trained";
+  const std::string random_address = "unix:" + folder.path() + "/random";
+  const std::string both = trained_address + "," + random_address;
+  ASSERT_NO_FATAL_FAILURE(StartRouterOf(both));
+  auto trained = LaunchWorker(trained_address);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  ExpectStateBecomes(*trained, "ready");
+  auto random = LaunchWorker(random_address, kModel, {"--load_format=random"});
+  ASSERT_TRUE(random.ok()) << random.status();
+  ExpectStateBecomes(*random, "mismatched");
+  const Answer expected = Generate(RequestOf(0));
+  ASSERT_TRUE(expected.status.ok()) << expected.status.error_message();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Generate(RequestOf(0)).tokens, expected.tokens);
+  trained->Signal(SIGKILL);
+  ExpectStateBecomes(*random, "ready");
+  auto again = LaunchWorker(trained_address);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ExpectStateBecomes(*again, "mismatched");
+  router_.reset();
+  ASSERT_NO_FATAL_FAILURE(StartRouterOf(both, {"--allow_mixed_workers", "--takeover"}));
+  ExpectStateBecomes(*again, "ready");
+  ExpectStateBecomes(*random, "ready");
+}
+
+TEST_F(FleetTest, AWorkerAtAUnixSocketServesAndIsReplaced) {
+  const TempFolder folder;
+  ASSERT_NO_FATAL_FAILURE(StartWorker("unix:" + folder.path() + "/worker"));
+  ASSERT_NO_FATAL_FAILURE(StartRouter());
+  ExpectWorkerStateBecomes("ready");
+  const Answer before = Generate(RequestOf(0));
+  ASSERT_TRUE(before.status.ok()) << before.status.error_message();
+  EXPECT_FALSE(LaunchWorker(worker_->grpc_address()).ok()) << "a living socket is not taken over";
+  worker_->Signal(SIGKILL);
+  ExpectWorkerStateBecomes("lost");
+  ASSERT_NO_FATAL_FAILURE(ProcessTest::RestartWorker());
+  ExpectWorkerStateBecomes("ready");
+  EXPECT_EQ(Generate(RequestOf(0)).tokens, before.tokens);
 }
 
 TEST_F(FleetTest, AWorkerThatHangsIsInvisible) {

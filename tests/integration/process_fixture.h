@@ -37,7 +37,8 @@ class ProcessTest : public ::testing::Test {
   // A router of other workers than worker_.
   void StartRouterOf(const std::string& workers, const std::vector<std::string>& flags = {});
   static absl::StatusOr<ChildProcess> LaunchWorker(const std::string& listen,
-                                                   const std::string& model = kModel);
+                                                   const std::string& model = kModel,
+                                                   const std::vector<std::string>& flags = {});
   // At the address of the worker before it, so that the router finds it again.
   void RestartWorker();
 

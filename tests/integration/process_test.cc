@@ -233,5 +233,34 @@ TEST_F(ProcessTest, SecondSigtermEndsTheRouterAtOnce) {
   EXPECT_EQ(streams.Join()[0].status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+// Of a program whose log nobody reads any more when it starts.
+absl::StatusOr<ChildProcess> StartWithDeafLog(std::vector<std::string> program) {
+  std::vector<std::string> arguments = {
+      "/bin/bash", "-c", "exec 3> >(exit); wait $!; exec 2>&3 3>&-; exec \"$@\"", "bash"};
+  arguments.insert(arguments.end(), program.begin(), program.end());
+  return ChildProcess::Start(arguments);
+}
+
+TEST_F(ProcessTest, WhoReadsTheLogMayGo) {
+  // Programs inherit it, and whoever started this one may have set it.
+  signal(SIGPIPE, SIG_DFL);
+  auto worker = StartWithDeafLog({LOCKSTEP_BIN_DIR "/lockstep-worker", "--listen=127.0.0.1:0",
+                                  std::string("--model=") + kModel, "--admin_listen=127.0.0.1:0",
+                                  "--threads=1"});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  worker_.emplace(*std::move(worker));
+  auto router =
+      StartWithDeafLog({LOCKSTEP_BIN_DIR "/lockstep-router", std::string("--model=") + kModel,
+                        "--worker=" + worker_->grpc_address(), "--listen=127.0.0.1:0",
+                        "--admin_listen=127.0.0.1:0"});
+  ASSERT_TRUE(router.ok()) << router.status();
+  router_.emplace(*std::move(router));
+  ExpectWorkerStateBecomes("ready");
+  router_->Signal(SIGTERM);
+  EXPECT_EQ(router_->Wait(absl::Seconds(60)), 0);
+  worker_->Signal(SIGTERM);
+  EXPECT_EQ(worker_->Wait(absl::Seconds(60)), 0);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

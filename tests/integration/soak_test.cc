@@ -39,6 +39,19 @@ class SoakTest : public ::testing::Test {
     EXPECT_EQ(report_.leaked, 0) << ToJson(options_, report_);
   }
 
+  void ExpectHonestClientsUnhurt() {
+    const std::string json = ToJson(options_, report_);
+    EXPECT_TRUE(report_.clients.all_right()) << json;
+    EXPECT_GT(report_.clients.num_finished, 0u);
+    EXPECT_EQ(report_.clients.num_finished, report_.clients.num_requests) << json;
+    for (const AttackReport& attack : report_.hostile.attacks) {
+      EXPECT_GT(attack.num_attempts, 0u) << attack.name;
+    }
+#ifndef LOCKSTEP_SLOW_STEPS  // a sanitizer has a heap of its own
+    EXPECT_TRUE(report_.hostile.given_back()) << json;
+#endif
+  }
+
   void ExpectRightTokens() {
     EXPECT_TRUE(report_.clients.all_right()) << ToJson(options_, report_);
     EXPECT_GT(report_.clients.num_finished, 0u);
@@ -92,6 +105,11 @@ TEST_F(SoakTest, OverloadIsRefusedAndTheRestFinish) {
     EXPECT_EQ(num_ended, load.num_requests);
   }
   EXPECT_GT(report_.loads.back().num_refused, report_.loads.back().num_finished);
+}
+
+TEST_F(SoakTest, AttackersHurtNobody) {
+  Run(SoakMode::kHostile);
+  ExpectHonestClientsUnhurt();
 }
 
 }  // namespace

@@ -33,14 +33,15 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.priority_ageing = absl::ZeroDuration();
   config.admin_listen = "nonsense";
   config.server.listen = "127.0.0.1";
-  config.http.listen = "8000";
-  config.http.max_connections = 0;
-  config.http.num_threads = 0;
+  config.server.http.listen = "8000";
+  config.server.http.max_connections = 0;
+  config.server.http.num_threads = 0;
   config.server.num_grpc_threads = 0;
   config.server.num_encode_threads = 0;
+  config.templates.limits.time = absl::ZeroDuration();
   config.server.max_connection_memory_mib = 15;
-  config.server.keepalive_time = absl::ZeroDuration();
-  config.server.keepalive_timeout = absl::InfiniteDuration();
+  config.server.http.keepalive_time = absl::ZeroDuration();
+  config.server.http.keepalive_timeout = absl::InfiniteDuration();
   config.server.api.stalled_client_timeout = absl::ZeroDuration();
   config.server.engine.admission.max_open_requests = 0;
   config.server.engine.max_pending_output_bytes = 1;
@@ -55,10 +56,11 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
                                   "admin_listen",
                                   "listen: ",
                                   "http_listen: ",
-                                  "max_http_connections",
+                                  "max_connections",
                                   "http_threads",
                                   "grpc_threads",
                                   "encode_threads",
+                                  "template_timeout",
                                   "max_open_requests",
                                   "max_pending_output_bytes",
                                   "step_timeout",
@@ -98,6 +100,37 @@ TEST(RouterConfigTest, EveryWorkerIsNamedOnce) {
   ASSERT_EQ(clients.size(), 2u);
   EXPECT_EQ(clients[1].address, "127.0.0.1:2");
   EXPECT_EQ(clients[1].index, 1u);
+}
+
+TEST(RouterConfigTest, AWorkerMayBeAtAUnixSocket) {
+  RouterConfig config = Usable();
+  config.workers = {"unix:/run/lockstep/worker", "127.0.0.1:2"};
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  EXPECT_EQ(config.WorkerConfigs().front().address, "unix:/run/lockstep/worker");
+  config.workers = {"unix:"};
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: expected unix:PATH with 1 to 107"));
+  config.workers = {"unix:a", "unix:a"};
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: unix:a comes twice"));
+  config.workers = {"unix:a"};
+  config.worker.tls.ca_path = "ca.pem";
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("worker: a unix socket takes no TLS"));
+}
+
+TEST(RouterConfigTest, WeightsAreNamedByTheirFingerprint) {
+  RouterConfig config = Usable();
+  EXPECT_FALSE(config.Agreement().weights_fingerprint.has_value());
+  EXPECT_FALSE(config.Agreement().allow_mixed);
+  config.weights_fingerprint = "00c0ffee00c0ffee";
+  config.allow_mixed_workers = true;
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  EXPECT_EQ(config.Agreement().weights_fingerprint, 0x00c0ffee00c0ffeeu);
+  EXPECT_TRUE(config.Agreement().allow_mixed);
+  for (const char* const wrong : {"c0ffee", "00c0ffee00c0ffe-", "0x00c0ffee00c0ff", " "}) {
+    config.weights_fingerprint = wrong;
+    EXPECT_THAT(Message(config.Validate()),
+                HasSubstr("weights_fingerprint: expected 16 hexadecimal digits"))
+        << wrong;
+  }
 }
 
 TEST(RouterConfigTest, NamesOfWorkersMixWithAddresses) {
@@ -143,7 +176,7 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
     connecting.insecure = true;
     EXPECT_TRUE(connecting.Validate().ok());
     RouterConfig speaking_http = Usable();
-    speaking_http.http.listen = address;
+    speaking_http.server.http.listen = address;
     EXPECT_THAT(Message(speaking_http.Validate()), HasSubstr("http_listen: "));
     speaking_http.insecure = true;
     EXPECT_TRUE(speaking_http.Validate().ok());
@@ -156,7 +189,7 @@ TEST(RouterConfigTest, OtherMachinesNeedInsecure) {
   for (const char* const address : {"localhost:1", "127.0.0.2:1", "[::1]:1"}) {
     RouterConfig local = Usable();
     local.server.listen = address;
-    local.http.listen = address;
+    local.server.http.listen = address;
     local.admin_listen = address;
     EXPECT_TRUE(local.Validate().ok()) << address;
   }
@@ -172,8 +205,8 @@ TEST(RouterConfigTest, APublicAddressNeedsTlsAndSomebodyToKnow) {
   for (const bool over_http : {false, true}) {
     const auto objections = [over_http](const TlsFiles& files, const std::string& tenants) {
       RouterConfig config = Usable();
-      (over_http ? config.http.listen : config.server.listen) = "0.0.0.0:1";
-      (over_http ? config.http.tls : config.server.tls) = files;
+      (over_http ? config.server.http.listen : config.server.listen) = "0.0.0.0:1";
+      config.server.tls = files;
       config.server.tenants_path = tenants;
       return Objections(config);
     };

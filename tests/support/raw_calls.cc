@@ -30,9 +30,10 @@ bool Await(grpc::CompletionQueue& queue) {
 }  // namespace
 
 RawReply CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                 const std::string& message) {
+                 const std::string& message, const RawMetadata& metadata) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
+  for (const auto& [name, value] : metadata) context.AddMetadata(name, value);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
   grpc::CompletionQueue queue;
   const auto call = stub.PrepareCall(&context, method, &queue);

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::testing {
 
@@ -16,8 +18,9 @@ struct RawReply {
 
 // Opens a stream (a unary method takes it as well), sends `message`, closes the sending side, reads
 // one message and ends the call. `method` is "/package.Service/Method".
+using RawMetadata = std::vector<std::pair<std::string, std::string>>;
 RawReply CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                 const std::string& message);
+                 const std::string& message, const RawMetadata& metadata = {});
 
 // grpc.health.v1.Health/Check: "SERVING", "NOT_SERVING", or the name of an error.
 std::string CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::string& service);

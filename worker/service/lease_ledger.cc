@@ -1,5 +1,6 @@
 #include "worker/service/lease_ledger.h"
 
+#include "common/lease_epoch.h"
 #include "common/status.h"
 
 namespace lockstep::worker {
@@ -29,6 +30,10 @@ absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
   }
   if (message.epoch() <= last_epoch_) {
     return FailedPrecondition("epoch: must be above {}, got {}", last_epoch_, message.epoch());
+  }
+  if (message.epoch() > HighestClaimableEpoch(last_epoch_)) {
+    return FailedPrecondition("epoch: must be at most {}, got {}",
+                              HighestClaimableEpoch(last_epoch_), message.epoch());
   }
   if (live_epoch_ != 0 && !message.claim().takeover()) {
     return FailedPrecondition(

@@ -15,8 +15,8 @@ class LeaseLedger {
   explicit LeaseLedger(uint64_t incarnation) : incarnation_(incarnation) {}
 
   // The lease is granted, or an error says why not: INVALID_ARGUMENT for a message that is no
-  // claim, FAILED_PRECONDITION for an old epoch, a wrong incarnation, or a living lease without
-  // takeover.
+  // claim, FAILED_PRECONDITION for an epoch that is old or too far ahead (lease_epoch.h), a wrong
+  // incarnation, or a living lease without takeover.
   absl::Status Claim(const v1::StepRequest& message);
   // Forgets the lease if it is still the one that lives.
   void End(uint64_t epoch);

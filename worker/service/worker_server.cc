@@ -20,8 +20,6 @@ constexpr std::chrono::milliseconds kFlushTime(500);
 void Configure(const WorkerServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
-  // Two servers on one port would share its connections without a word.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // A router that vanished without closing its stream loses its lease within 20 s.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
@@ -30,6 +28,9 @@ void Configure(const WorkerServerOptions& options, grpc::ServerBuilder& builder)
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+  // Who says nothing must not hold a connection that a router wants.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60'000);
 }
 
 }  // namespace
@@ -52,33 +53,48 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
 }
 
 absl::Status WorkerServer::Listen(const WorkerServerOptions& options) {
-  LOCKSTEP_ASSIGN_OR_RETURN(address_, ParseAddress(options.listen));
+  LOCKSTEP_ASSIGN_OR_RETURN(acceptor_,
+                            ConnectionAcceptor::Listen(options.listen, options.max_connections));
+  if (IsUnixAddress(options.listen)) {
+    unix_endpoint_ = options.listen;
+  } else {
+    LOCKSTEP_ASSIGN_OR_RETURN(address_, ParseAddress(options.listen));
+    address_.port = acceptor_->port();
+  }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   Configure(options, builder);
-  int port = 0;
-  builder.AddListeningPort(FormatAddress(address_), MakeServerCredentials(options.tls), &port);
+  using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      Type::FROM_FD, MakeServerCredentials(options.tls));
   service_.Register(builder);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) {
-    server_.reset();
-    return Unavailable("cannot listen on {}: the address is taken or not ours", options.listen);
-  }
-  address_.port = static_cast<uint16_t>(port);
+  if (server_ == nullptr) return Unavailable("cannot serve {}", options.listen);
   server_->GetHealthCheckService()->SetServingStatus("", true);
   server_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
   service_.Start();
+  acceptor_->Start([this](int descriptor) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = descriptor;
+    connections_->HandleNewConnection(&connection);
+  });
   return absl::OkStatus();
+}
+
+std::string WorkerServer::endpoint() const {
+  return unix_endpoint_.empty() ? FormatAddress(address_) : unix_endpoint_;
 }
 
 bool WorkerServer::Shutdown(absl::Duration grace) {
   service_.BeginDrain();
   server_->GetHealthCheckService()->SetServingStatus(kServiceName, false);
   const bool clean = service_.WaitUntilNoLease(grace);
+  acceptor_->Stop();
   server_->Shutdown(std::chrono::system_clock::now() + kFlushTime);
   service_.Stop();
   server_.reset();
+  acceptor_.reset();
   return clean;
 }
 

@@ -13,14 +13,16 @@
 #include "worker/executor/executor_thread.h"
 #include "worker/executor/step_runner.h"
 #include "worker/model/forward_model.h"
+#include "worker/service/connection_acceptor.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_service.h"
 
 namespace lockstep::worker {
 
 struct WorkerServerOptions {
-  std::string listen = "127.0.0.1:0";
-  TlsFiles tls;  // none: plaintext
+  std::string listen = "127.0.0.1:0";  // host:port or unix:PATH
+  TlsFiles tls;                        // none: plaintext
+  uint32_t max_connections = 256;      // one more is closed at once
   int max_message_bytes = 64 << 20;
   WorkerServiceOptions service;
 };
@@ -41,6 +43,8 @@ class WorkerServer {
   ~WorkerServer();  // without a drain, unless Shutdown was called
 
   const Address& address() const { return address_; }  // host as asked for, port as bound
+  // Where it listens as flags spell it: the address, or unix:PATH.
+  std::string endpoint() const;
 
   // No new lease; the present one ends when it is idle, or is cut off after `grace`. Returns when
   // everything is closed. True when nothing had to be cut off.
@@ -56,7 +60,10 @@ class WorkerServer {
   ExecutorThread executor_thread_;
   WorkerService service_;
   Address address_;
+  std::string unix_endpoint_;  // instead of the address; empty: none
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
 };
 
 }  // namespace lockstep::worker

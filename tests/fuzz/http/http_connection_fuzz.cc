@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "common/check.h"
+#include "router/front/serve_connection.h"
 #include "router/http/http_connection.h"
 #include "tests/router/http/scripted_gateway.h"
 

@@ -1,24 +1,39 @@
 // A chat template from anywhere (up to the first zero byte) with extra arguments (behind it): it
-// renders or is refused.
+// renders in its process, or is refused. The process may end in any way; this one may not.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "router/text/chat_template.h"
+#include "router/templates/renderer_frames.h"
+#include "router/templates/renderer_pool.h"
+#include "router/templates/template_layout.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using lockstep::router::ChatMessage;
-  using lockstep::router::ChatTemplate;
+  using namespace lockstep::router;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = input.find('\0');
-  const auto parsed = ChatTemplate::Parse(input.substr(0, zero), "<s>", "</s>");
-  if (!parsed.ok()) return 0;
+  LayOutTemplate(input.substr(0, zero)).status().IgnoreError();
+  ParseAnswer(input).status().IgnoreError();
+  ParseJob(input).status().IgnoreError();
+
+  RendererPoolConfig config{.program = LOCKSTEP_BIN_DIR "/lockstep-template-renderer",
+                            .max_processes = 1,
+                            .limits = {.load_time = absl::Seconds(1)}};
+  const auto caged = CagedTemplate::Start(
+      config,
+      {.text = std::string(input.substr(0, zero)), .bos_token = "<s>", .eos_token = "</s>"});
+  const auto expected = [](const absl::Status& status) {
+    return status.ok() || absl::IsInvalidArgument(status);
+  };
+  if (!expected(caged.status())) abort();
+  if (!caged.ok()) return 0;
   const std::vector<ChatMessage> messages = {
       {"system", "Be brief.", ""}, {"user", " Hi ", "ann"}, {"assistant", "", ""}};
   ChatTemplate::RenderOptions options;
   if (zero != std::string_view::npos) options.extra_arguments_json = input.substr(zero + 1);
-  (*parsed)->Render(messages, options).status().IgnoreError();
+  if (!expected((*caged)->Render(messages, options).status())) abort();
   return 0;
 }

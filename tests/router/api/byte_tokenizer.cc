@@ -4,6 +4,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "router/templates/template_engine.h"
 
 namespace lockstep::testing {
 
@@ -60,7 +61,8 @@ router::ServedModel MakeByteModel(const std::string& chat_template, uint32_t max
   model.config.eos_token_ids = {ByteTokenizer::kEnd};
   model.tokenizer = std::make_unique<ByteTokenizer>(chat_template);
   if (!chat_template.empty()) {
-    auto parsed = router::ChatTemplate::Parse(chat_template, "<s>", "<|im_end|>");
+    auto parsed = router::ParseTemplate(
+        {.text = chat_template, .bos_token = "<s>", .eos_token = "<|im_end|>"});
     LOCKSTEP_CHECK(parsed.ok(), "the test's template is valid: {}", Message(parsed.status()));
     model.chat_template = *std::move(parsed);
   }

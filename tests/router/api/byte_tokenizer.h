@@ -24,6 +24,9 @@ class ByteTokenizer final : public router::Tokenizer {
                                               const EncodeOptions& options) const override;
   std::string_view TokenBytes(TokenId id) const override { return tokens_.at(id); }
   bool IsSpecial(TokenId id) const override { return id >= kStart; }
+  std::vector<std::string> SpecialSpellings() const override {
+    return {tokens_.begin() + kStart, tokens_.end()};
+  }
   absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
                                      bool skip_special_tokens) const override;
   uint32_t vocab_size() const override { return kVocabSize; }

@@ -160,7 +160,8 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
                                                            .replicas = std::move(replicas),
                                                            .metrics = &metrics_,
                                                            .clock = &clock_,
-                                                           .loops = loops});
+                                                           .loops = loops,
+                                                           .registry = &registry_});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message().data(), second.status().message().size()),
               HasSubstr("cannot listen on 127.0.0.1:"));

@@ -372,5 +372,24 @@ TEST_F(GenerationServiceTest, ASlowReaderStopsNobodyElse) {
   ExpectEverythingBack();
 }
 
+// The metadata that carries an error has a bound, and what is beyond it becomes another error.
+TEST_F(GenerationServiceTest, AnErrorAboutBadArgumentsOfATemplateArrivesAsItself) {
+  StartBoth();
+  for (const std::string bad : {"\x01", "\x7f", "k"}) {
+    std::string arguments = "{\"a\": \"";
+    while (arguments.size() < 60'000) arguments += bad;
+    v1::GenerateRequest request;
+    v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+    message.set_role("user");
+    message.set_content("hi");
+    request.mutable_chat()->set_template_arguments_json(arguments);
+    const Reply reply = Generate(request);
+    EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+        << reply.status.error_message();
+    EXPECT_THAT(reply.status.error_message(), HasSubstr("chat.template_arguments_json: byte "));
+    EXPECT_LT(reply.status.error_message().size(), 400u);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing

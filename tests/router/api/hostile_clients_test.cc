@@ -125,8 +125,8 @@ class SilentConnection {
 };
 
 TEST_F(HostileClientsTest, WhoDoesNotAnswerPingsIsDisconnected) {
-  router_config_.keepalive_time = absl::Milliseconds(100);
-  router_config_.keepalive_timeout = absl::Milliseconds(100);
+  router_config_.http.keepalive_time = absl::Milliseconds(100);
+  router_config_.http.keepalive_timeout = absl::Milliseconds(100);
   StartBoth();
   SilentConnection connection(router_->address().port);
   EXPECT_TRUE(connection.WaitUntilClosed());

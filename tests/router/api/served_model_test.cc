@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "router/templates/template_engine.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/temp_folder.h"
 
@@ -25,14 +26,14 @@ absl::StatusOr<ServedModel> LoadWith(const std::string& generation_config) {
                                std::filesystem::path(folder.path()) / file);
   }
   folder.Write("generation_config.json", generation_config);
-  return ServedModel::Load(folder.path(), "");
+  return ServedModel::Load(folder.path(), "", ParseTemplate);
 }
 
 TEST(ServedModelTest, IsCalledAfterItsFolderUnlessNamed) {
-  const absl::StatusOr<ServedModel> model = ServedModel::Load(kTinyLlama, "");
+  const absl::StatusOr<ServedModel> model = ServedModel::Load(kTinyLlama, "", ParseTemplate);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->id, "tiny-llama");
-  EXPECT_EQ(ServedModel::Load(kTinyLlama, "mine")->id, "mine");
+  EXPECT_EQ(ServedModel::Load(kTinyLlama, "mine", ParseTemplate)->id, "mine");
 }
 
 TEST(ServedModelTest, DefaultsThatNoRequestMayAskForAreAnErrorOfTheirFile) {
@@ -50,7 +51,8 @@ TEST(ServedModelTest, DefaultsThatNoRequestMayAskForAreAnErrorOfTheirFile) {
 TEST(ServedModelTest, DefaultsOfAGgufFileAreNamedByTheirKeys) {
   const TempFolder folder;
   const auto error = [&folder](GgufBuilder builder) {
-    return Message(ServedModel::Load(folder.Write("tiny.gguf", builder.Build()), "").status());
+    return Message(
+        ServedModel::Load(folder.Write("tiny.gguf", builder.Build()), "", ParseTemplate).status());
   };
   EXPECT_THAT(error(TinyLlamaGguf().Float32("general.sampling.temp", 1e-5f)),
               EndsWith("/tiny.gguf: metadata key general.sampling.temp: expected 0 or a number in "

@@ -98,7 +98,8 @@ void ServingTest::StartRouter() {
                                                               .replicas = std::move(replicas),
                                                               .metrics = &metrics_,
                                                               .clock = &clock_,
-                                                              .loops = loops});
+                                                              .loops = loops,
+                                                              .registry = &registry_});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
   channel_ = OpenChannel(client_tls_);

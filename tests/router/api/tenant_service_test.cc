@@ -276,6 +276,26 @@ TEST_F(TenantServiceTest, OpenRequestsAreLimitedPerTenant) {
               HasSubstr(R"(tenant_requests_rejected_total{model="bytes",tenant="acme"} 1)"));
 }
 
+TEST_F(TenantServiceTest, ATenantAtItsLimitIsRefusedBeforeItsMessageIsParsed) {
+  StartWith({{"acme", {"acme-key"}, R"("tokens_per_second": 0.001, "burst_tokens": 9)"},
+             {"blue", {"blue-key"}, R"("max_open_requests": 1)"}});
+  const auto send_garbage = [this](const std::string& key, size_t num_bytes) {
+    return CallRaw(channel_, "/lockstep.v1.Generation/Generate", std::string(num_bytes, '\xff'),
+                   {{"authorization", "Bearer " + key}})
+        .status.error_code();
+  };
+  ASSERT_TRUE(GenerateAs("acme-key", TextRequest("Hello", 4)).status.ok());
+  // Parsed by the connection's thread, and by the pool.
+  for (const size_t num_bytes : {size_t{10}, size_t{100'000}}) {
+    EXPECT_EQ(send_garbage("acme-key", num_bytes), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(send_garbage("blue-key", num_bytes), grpc::StatusCode::INVALID_ARGUMENT)
+          << "what cannot be parsed keeps no place of its tenant";
+    }
+  }
+  EXPECT_TRUE(GenerateAs("blue-key", TextRequest("Hello", 4)).status.ok());
+}
+
 TEST_F(TenantServiceTest, TokensOfPromptAndOutputAreCharged) {
   // One token in a quarter of an hour: the clock plays no part.
   StartWith({{"acme", {"acme-key"}, R"("tokens_per_second": 0.001, "burst_tokens": 10)"},
@@ -341,7 +361,8 @@ TEST_F(TenantServiceTest, ATenantFileThatDoesNotReadEndsTheStart) {
                                            .replicas = {},
                                            .metrics = &metrics_,
                                            .clock = &clock_,
-                                           .loops = std::make_shared<router::GrpcLoops>(1)});
+                                           .loops = std::make_shared<router::GrpcLoops>(1),
+                                           .registry = &registry_});
   ASSERT_FALSE(server.ok());
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("none.json"));
 }

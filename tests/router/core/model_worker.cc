@@ -245,7 +245,9 @@ void ModelWorker::Sample(Slot& slot, RowOutcome& outcome) {
   const TokenId token = NextToken(request, slot.sample_index, hash, slot.num_known() - num_prompt);
   slot.Append(token);
   outcome.tokens.push_back(token);
-  if (request.sampling.num_logprobs >= 0) outcome.logprobs.push_back(LogprobsOf(hash, token));
+  if (const int32_t num_best = request.sampling.num_logprobs; num_best >= 0) {
+    outcome.logprobs.push_back(LogprobsOf(hash, token, num_best));
+  }
   if (std::ranges::count(request.sampling.stop_token_ids, token) > 0) {
     outcome.stopped = StopCause::kStopToken;
   } else if (slot.num_known() == slot.max_total()) {
@@ -262,8 +264,9 @@ void ModelWorker::AddPromptLogprobs(const Slot& slot, uint32_t start, uint32_t e
   for (uint32_t position = start + 1; position <= end && position < num_prompt; ++position) {
     if (position < slot.first_prompt_logprob) continue;
     if (outcome.prompt_logprobs.empty()) outcome.first_prompt_logprob = position;
-    outcome.prompt_logprobs.push_back(
-        LogprobsOf(slot.text_hashes[position - 1], slot.known[position]));
+    outcome.prompt_logprobs.push_back(LogprobsOf(slot.text_hashes[position - 1],
+                                                 slot.known[position],
+                                                 slot.request->sampling.num_prompt_logprobs));
   }
 }
 

@@ -18,12 +18,14 @@ TokenId NextToken(const Request& request, uint32_t sample_index, uint64_t text_h
   return 1 + static_cast<TokenId>(draw >> 8) % (kVocabularySize - 1);
 }
 
-TokenLogprobs LogprobsOf(uint64_t text_hash, TokenId token) {
+TokenLogprobs LogprobsOf(uint64_t text_hash, TokenId token, int32_t num_best) {
   const uint64_t hash = CombineHashes(text_hash, ~uint64_t{token});
-  return {.token = token,
-          .logprob = -static_cast<float>(hash % 1000) / 100,
-          .rank = 1 + static_cast<uint32_t>(hash >> 32) % kVocabularySize,
-          .top = {{token, 0.0f}}};
+  TokenLogprobs logprobs = {.token = token,
+                            .logprob = -static_cast<float>(hash % 1000) / 100,
+                            .rank = 1 + static_cast<uint32_t>(hash >> 32) % kVocabularySize,
+                            .top = {}};
+  if (num_best > 0) logprobs.top = {{token, 0.0f}};
+  return logprobs;
 }
 
 LoneRun RunAlone(const Request& request, uint32_t sample_index) {

@@ -24,7 +24,8 @@ TokenId NextToken(const Request& request, uint32_t sample_index, uint64_t text_h
                   uint32_t num_generated);
 
 // What a worker says of `token` after the text of `hash`.
-TokenLogprobs LogprobsOf(uint64_t text_hash, TokenId token);
+// With the token itself as the best one, if any best ones are asked for.
+TokenLogprobs LogprobsOf(uint64_t text_hash, TokenId token, int32_t num_best = 0);
 
 struct LoneRun {
   std::vector<TokenId> tokens;  // generated

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace lockstep::router::testing {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr uint32_t kVocabSize = 1000;
 
 class SchedulerContradictionTest : public SchedulerTest {
  protected:
@@ -105,6 +108,46 @@ TEST_F(SchedulerContradictionTest, OfLogprobs) {
               HasSubstr("the prompt log-probability at position 3 is of token 9"));
   EXPECT_THAT(Message(1, [](StepOutcome& o) { o.rows.clear(); }),
               HasSubstr("0 prompt log-probabilities from position 0, expected 6 from 1"));
+}
+
+TEST_F(SchedulerContradictionTest, OfIdsOutsideTheVocabulary) {
+  limits.vocab_size = kVocabSize;
+  EXPECT_THAT(Message(3,
+                      [](StepOutcome& o) {
+                        o.rows[0].tokens = {kVocabSize};
+                        o.rows[0].logprobs[0].token = kVocabSize;
+                      }),
+              HasSubstr("token 1000 in a vocabulary of 1000"));
+  EXPECT_THAT(Message(3,
+                      [](StepOutcome& o) {
+                        o.rows[0].tokens = {4294967295u};
+                        o.rows[0].logprobs[0].token = 4294967295u;
+                      }),
+              HasSubstr("token 4294967295 in a vocabulary of 1000"));
+  EXPECT_THAT(Message(3, [](StepOutcome& o) { o.rows[0].logprobs[0].rank = kVocabSize + 1; }),
+              HasSubstr("rank 1001 in a vocabulary of 1000"));
+}
+
+TEST_F(SchedulerContradictionTest, OfLogprobsThatNobodyAskedFor) {
+  const auto add_top = [](TokenLogprobs& entry) { entry.top.assign(200'000, {1, -1.0f}); };
+  EXPECT_THAT(Message(3, [&](StepOutcome& o) { add_top(o.rows[0].logprobs[0]); }),
+              HasSubstr("200000 best tokens with their log-probabilities, 0 were asked for"));
+  EXPECT_THAT(Message(1, [&](StepOutcome& o) { add_top(o.rows[0].prompt_logprobs[0]); }),
+              HasSubstr("200000 best tokens with their log-probabilities, 0 were asked for"));
+  EXPECT_THAT(Message(3, [](StepOutcome& o) { o.rows[0].logprobs[0].logprob = std::nanf(""); }),
+              HasSubstr("a log-probability is not a number"));
+}
+
+TEST_F(SchedulerContradictionTest, OfBestTokensOutsideTheVocabulary) {
+  limits.vocab_size = kVocabSize;
+  Start();
+  auto request = MakeRequest(1, TextOf(1, 3), 4);
+  request->sampling.num_logprobs = 2;
+  Submit(request);
+  ASSERT_NE(Plan(), nullptr);
+  StepOutcome outcome = Execute();
+  outcome.rows[0].logprobs[0].top = {{1, -1.0f}, {kVocabSize, -2.0f}};
+  EXPECT_THAT(lockstep::Message(Apply(outcome)), HasSubstr("token 1000 in a vocabulary of 1000"));
 }
 
 TEST_F(SchedulerContradictionTest, OfTokensAfterAnEnd) {

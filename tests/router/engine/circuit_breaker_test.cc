@@ -60,6 +60,34 @@ TEST(CircuitBreakerTest, LossesOfIdleWorkersDoNotCount) {
   EXPECT_EQ(breaker.state(), CircuitState::kClosed);
 }
 
+TEST(CircuitBreakerTest, AWorkerThatHasNotServedIsGivenUpAfterFewFaults) {
+  CircuitBreaker breaker;
+  breaker.OnAttach();
+  EXPECT_FALSE(breaker.OnFaults(1));
+  EXPECT_TRUE(breaker.OnFaults(1));
+  breaker.OnLoss(Loss::kFaults);
+  EXPECT_EQ(breaker.state(), CircuitState::kOpen);
+  breaker.OnAttach();
+  EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
+  EXPECT_TRUE(breaker.OnFaults(1)) << "on trial one is enough";
+}
+
+TEST(CircuitBreakerTest, OneThatHasServedIsGivenUpAfterMoreFaultsInARow) {
+  CircuitBreaker breaker;
+  breaker.OnAttach();
+  breaker.OnResult(kStart);
+  EXPECT_FALSE(breaker.OnFaults(CircuitBreaker::kMaxFaults - 1));
+  breaker.OnResult(kStart);
+  EXPECT_FALSE(breaker.OnFaults(CircuitBreaker::kMaxFaults - 1));
+  EXPECT_TRUE(breaker.OnFaults(1));
+  breaker.OnLoss(Loss::kFaults);
+  breaker.OnAttach();
+  breaker.OnResult(kStart + absl::Seconds(5));
+  EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
+  breaker.OnResult(kStart + absl::Seconds(5) + CircuitBreaker::kProof);
+  EXPECT_EQ(breaker.state(), CircuitState::kClosed);
+}
+
 TEST(RetryBudgetTest, ABurstIsThereAtOnceAndComesBackWithTime) {
   RetryBudget budget;
   const auto take_all = [&budget](absl::Time now, uint32_t num_replicas) {

@@ -80,6 +80,18 @@ std::optional<router::LinkResult> ManualLink::RunNext() {
   return result;
 }
 
+std::optional<router::LinkResult> ManualLink::RefuseNext() {
+  if (sent_.empty()) return std::nullopt;
+  router::LinkResult event;
+  event.result.set_epoch(sent_.front().epoch());
+  event.result.set_incarnation(worker_.incarnation());
+  event.result.set_step_id(sent_.front().step_id());
+  event.result.mutable_refusal()->set_code(9);
+  event.result.mutable_refusal()->set_message("not today");
+  sent_.pop_front();
+  return event;
+}
+
 router::LinkDown ManualLink::Break(const absl::Status& reason) {
   sent_.clear();
   return {.epoch = worker_.epoch(), .reason = reason};

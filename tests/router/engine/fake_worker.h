@@ -37,6 +37,7 @@ class FakeWorker {
 
   FakeForwardModel& model() { return *model_; }
   uint64_t epoch() const { return epoch_; }
+  uint64_t incarnation() const { return incarnation_; }
 
  private:
   const FakeModelOptions options_;
@@ -66,6 +67,8 @@ class ManualLink final : public router::StepLink {
 
   // The result of the oldest step sent; nullopt when there is none.
   std::optional<router::LinkResult> RunNext();
+  // The worker refuses the oldest step sent; nullopt when there is none.
+  std::optional<router::LinkResult> RefuseNext();
   // The lease ends; its steps are lost.
   router::LinkDown Break(const absl::Status& reason);
 

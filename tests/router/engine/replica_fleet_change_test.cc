@@ -116,7 +116,7 @@ TEST_F(ReplicaFleetChangeTest, ARequestThatIsAlwaysTooLateDoesNotTravelForEver) 
     client->Read();
   }
   EXPECT_EQ(num_visited, 5u);
-  ExpectEnd(*client, absl::StatusCode::kAborted);
+  ExpectEnd(*client, absl::StatusCode::kUnavailable);
 }
 
 TEST_F(ReplicaFleetChangeTest, ARequestTooLargeForWhatIsOpenWaitsForTheLargerOne) {

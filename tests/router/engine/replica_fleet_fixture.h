@@ -46,7 +46,8 @@ class ReplicaFleetTest : public ::testing::Test {
                                                               .metrics = &metrics_,
                                                               .worker = WorkerName(i),
                                                               .fleet = fleet_.get(),
-                                                              .index = i});
+                                                              .index = i,
+                                                              .agreement = agreement_.get()});
   }
   static std::string WorkerName(uint32_t i) { return "fake:" + std::to_string(i); }
 
@@ -93,6 +94,12 @@ class ReplicaFleetTest : public ::testing::Test {
     std::optional<LinkResult> result = sides_[i]->link.RunNext();
     if (!result.has_value()) return false;
     Post(i, *std::move(result));
+    return true;
+  }
+  bool RefuseStep(uint32_t i) {
+    std::optional<LinkResult> refused = sides_[i]->link.RefuseNext();
+    if (!refused.has_value()) return false;
+    Post(i, *std::move(refused));
     return true;
   }
   void RunSteps(uint32_t i, int count) {
@@ -189,6 +196,7 @@ class ReplicaFleetTest : public ::testing::Test {
   RouterMetrics metrics_{registry_, "fake"};
   std::shared_ptr<Admission> admission_ = Admission::Make({});
   std::unique_ptr<Fleet> fleet_;
+  std::unique_ptr<WorkerAgreement> agreement_;  // none unless a test makes one before Start
   std::vector<std::unique_ptr<Side>> sides_;
   RequestKey next_key_ = 1;
 };

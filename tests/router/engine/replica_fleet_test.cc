@@ -103,7 +103,7 @@ TEST_F(ReplicaFleetTest, WhatHasBegunOnlyGoesOnWithTheSameBits) {
   ExpectClean();
 }
 
-TEST_F(ReplicaFleetTest, ARequestThatArrivesAfterItsBitsAreGoneIsAborted) {
+TEST_F(ReplicaFleetTest, ARequestThatArrivesAfterItsBitsAreGoneIsUnavailable) {
   Start(2);
   Connect(0);
   const auto client = Submit({1, 2, 3, 4}, 12);
@@ -119,7 +119,7 @@ TEST_F(ReplicaFleetTest, ARequestThatArrivesAfterItsBitsAreGoneIsAborted) {
   EXPECT_EQ(num_live(0), 1u) << "its worker is the only one that may have its bits again";
   worker(0).SetBits(3, 4);
   Restart(0);
-  ExpectEnd(*client, absl::StatusCode::kAborted);
+  ExpectEnd(*client, absl::StatusCode::kUnavailable);
   EXPECT_THAT(client->tokens[0], SizeIs(3));
   EXPECT_EQ(NumRetried(RetryOutcome::kFailed), 1);
   ExpectClean();

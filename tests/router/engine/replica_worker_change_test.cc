@@ -81,7 +81,7 @@ TEST_P(ReplicaOtherBitsTest, WhatWasBegunFailsAndTheRestGoesOn) {
   Connect();
   begun->Read();
   ASSERT_TRUE(begun->end.has_value());
-  EXPECT_EQ(begun->end->code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(begun->end->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(*begun->end), HasSubstr("the worker that came back computes other bits"));
   EXPECT_THAT(begun->tokens[0], SizeIs(3));
   RunUntilIdle();

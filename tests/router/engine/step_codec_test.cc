@@ -231,7 +231,8 @@ TEST(DecodeResultTest, EverythingThatARowCanSay) {
   EXPECT_THAT(five.logprobs[0].top, ElementsAre(std::pair<TokenId, float>(51, -0.25f)));
   const RowOutcome& two = outcome->rows[2];
   EXPECT_EQ(two.slot, 2u);
-  EXPECT_EQ(two.error, absl::ResourceExhaustedError("no room"));
+  EXPECT_EQ(two.error, absl::InternalError(
+                           "the worker failed this sequence with RESOURCE_EXHAUSTED: \"no room\""));
   EXPECT_EQ(two.first_prompt_logprob, 3u);
   ASSERT_EQ(two.prompt_logprobs.size(), 2u);
   EXPECT_EQ(two.prompt_logprobs[1].token, 62u);
@@ -255,12 +256,37 @@ TEST(DecodeResultTest, RefusalKeepsItsReason) {
   result.mutable_refusal()->set_message("gap in step_id");
   absl::StatusOr<StepOutcome> outcome = DecodeResult(result, plan);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(outcome->refusal, absl::FailedPreconditionError("gap in step_id"));
+  EXPECT_EQ(outcome->refusal, absl::FailedPreconditionError("the worker says \"gap in step_id\""));
   EXPECT_THAT(outcome->rows, IsEmpty());
   result.mutable_refusal()->set_code(1000);
   outcome = DecodeResult(result, plan);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->refusal.code(), absl::StatusCode::kUnknown);
+}
+
+TEST(DecodeResultTest, AFailedRowIsInternalWithAShortText) {
+  const StepPlan plan = DecodePlan(2);
+  worker::v1::StepResult result = ResultFor(plan);
+  worker::v1::SlotError* const error = result.add_errors();
+  error->set_slot(0);
+  error->set_code(16);  // UNAUTHENTICATED: not the client's fault
+  error->set_message("a \"b\"\n\xff" + std::string(20'000, 'x'));
+  const absl::StatusOr<StepOutcome> outcome = DecodeResult(result, plan);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->rows[0].error,
+            absl::InternalError("the worker failed this sequence with UNAUTHENTICATED: "
+                                "\"a \\\"b\\\"\\x0a\\xff" +
+                                std::string(93, 'x') + "\"... (20007 bytes)"));
+}
+
+TEST(DecodeResultTest, OfALongRefusalLittleIsKept) {
+  const StepPlan plan = DecodePlan(2);
+  worker::v1::StepResult result = ResultFor(plan);
+  result.mutable_refusal()->set_code(9);
+  result.mutable_refusal()->set_message(std::string(1 << 20, '\n'));
+  const absl::StatusOr<StepOutcome> outcome = DecodeResult(result, plan);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_LT(outcome->refusal.message().size(), 500u);
 }
 
 struct BadResult {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "common/lease_epoch.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -77,6 +78,72 @@ TEST(CheckDescriptionTest, NamesWhatDoesNotFit) {
   ExpectMismatch([](Description& d) { d.set_max_step_tokens(0); }, "max_step_tokens");
   ExpectMismatch([](Description& d) { d.set_max_context_tokens(0); }, "max_context_tokens");
   ExpectMismatch([](Description& d) { d.set_max_steps_in_flight(0); }, "max_steps_in_flight");
+}
+
+TEST(CheckDescriptionTest, EveryLimitHasAnUpperBound) {
+  using Description = worker::v1::DescribeResponse;
+  struct Limit {
+    std::string field;
+    uint64_t max;
+    std::function<void(Description&, uint64_t)> set;
+  };
+  const auto narrow = [](uint64_t value) { return static_cast<uint32_t>(value); };
+  const Limit limits[] = {
+      {"kv_groups.num_blocks", kMaxWorkerBlocks,
+       [&](Description& d, uint64_t v) { d.mutable_kv_groups(0)->set_num_blocks(narrow(v)); }},
+      {"kv_groups.block_size_tokens", kMaxWorkerBlockSizeTokens,
+       [&](Description& d, uint64_t v) {
+         d.mutable_kv_groups(0)->set_block_size_tokens(narrow(v));
+       }},
+      {"max_slots", kMaxWorkerSlots,
+       [&](Description& d, uint64_t v) { d.set_max_slots(narrow(v)); }},
+      {"max_step_tokens", kMaxWorkerStepTokens,
+       [&](Description& d, uint64_t v) { d.set_max_step_tokens(narrow(v)); }},
+      {"max_context_tokens", kMaxWorkerContextTokens,
+       [&](Description& d, uint64_t v) { d.set_max_context_tokens(narrow(v)); }},
+      {"max_logprobs", kMaxWorkerLogprobs,
+       [&](Description& d, uint64_t v) { d.set_max_logprobs(narrow(v)); }},
+      {"max_steps_in_flight", kMaxWorkerStepsInFlight,
+       [&](Description& d, uint64_t v) { d.set_max_steps_in_flight(narrow(v)); }},
+      {"max_decode_iterations", kMaxWorkerDecodeIterations,
+       [&](Description& d, uint64_t v) { d.set_max_decode_iterations(narrow(v)); }},
+      {"last_epoch", kHighestEpoch, [](Description& d, uint64_t v) { d.set_last_epoch(v); }}};
+  for (const Limit& limit : limits) {
+    Description description = Fitting();
+    limit.set(description, limit.max);
+    EXPECT_TRUE(CheckDescription(description, kExpected).ok())
+        << CheckDescription(description, kExpected);
+    ExpectMismatch([&](Description& d) { limit.set(d, limit.max + 1); },
+                   fmt::format("to {}, got {}", limit.max, limit.max + 1));
+    ExpectMismatch([&](Description& d) { limit.set(d, limit.max + 1); }, limit.field + ": ");
+  }
+}
+
+TEST(CheckDescriptionTest, TheCacheIsBoundedInTokensAsWell) {
+  ExpectMismatch(
+      [](worker::v1::DescribeResponse& d) {
+        d.mutable_kv_groups(0)->set_num_blocks(kMaxWorkerBlocks);
+        d.mutable_kv_groups(0)->set_block_size_tokens(kMaxWorkerBlockSizeTokens);
+      },
+      "kv_groups: expected at most 67108864 tokens, got 4294967296");
+}
+
+TEST(CheckDescriptionTest, TextsAreShortAndQuotedShorter) {
+  using Description = worker::v1::DescribeResponse;
+  ExpectMismatch([](Description& d) { d.set_device(std::string(129, 'x')); },
+                 "device: expected at most 128 bytes, got 129 bytes");
+  ExpectMismatch([](Description& d) { d.set_weights_dtype(std::string(129, 'x')); },
+                 "weights_dtype: expected at most 128 bytes, got 129 bytes");
+  ExpectMismatch([](Description& d) { d.mutable_kv_groups(0)->set_dtype(std::string(129, 'x')); },
+                 "kv_groups.dtype: expected at most 128 bytes, got 129 bytes");
+  ExpectMismatch(
+      [](Description& d) {
+        d.set_model_fingerprint(1);
+        d.set_model_id("\n" + std::string(1000, 'x'));
+      },
+      "(model \"\\x0a" + std::string(99, 'x') + "\"... (1001 bytes))");
+  ExpectMismatch([](Description& d) { d.set_model_id(std::string(1 << 20, 'x')); },
+                 "bytes, expected at most 65536");
 }
 
 TEST(CheckDescriptionTest, ReportsEverythingAtOnce) {

@@ -1,17 +1,18 @@
 #include "router/grpc/standard_services.h"
 
-#include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/check.h"
-#include "common/grpc/reflection.h"
 #include "lockstep/standard/standard.pb.h"
+#include "tests/router/grpc/grpc_test_server.h"
 #include "tests/support/raw_calls.h"
 
 namespace lockstep::router {
@@ -79,20 +80,16 @@ class StandardServicesTest : public ::testing::Test {
  protected:
   void StartServer(bool reflection) {
     services_ = std::make_unique<StandardServices>(kService, reflection);
-    grpc::ServerBuilder& builder = loops_.builder();
-    builder.SetOption(std::make_unique<NoReflection>());
-    builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    services_->Register(builder);
-    server_ = builder.BuildAndStart();
-    services_->Listen(loops_.Of(0));
-    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                   grpc::InsecureChannelCredentials());
+    services_->AddTo(methods_);
+    server_.emplace(methods_);
+    channel_ = OpenChannel();
   }
-  ~StandardServicesTest() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-    loops_.Stop();
+  // On a connection of its own.
+  std::shared_ptr<grpc::Channel> OpenChannel() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
+                                     arguments);
   }
 
   static standard::HealthCheckRequest Asking(const std::string& service) {
@@ -101,9 +98,9 @@ class StandardServicesTest : public ::testing::Test {
     return request;
   }
 
-  GrpcLoops loops_{1};
   std::unique_ptr<StandardServices> services_;
-  std::unique_ptr<grpc::Server> server_;
+  GrpcServices methods_{size_t{1} << 20};
+  std::optional<lockstep::testing::GrpcTestServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };
 
@@ -157,6 +154,57 @@ TEST_F(StandardServicesTest, WatchersWhoLeaveAreForgotten) {
   while (services_->num_watchers() > 0) {
     EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+}
+
+TEST_F(StandardServicesTest, NobodyIsServingWhileNoConnectionsAreAccepted) {
+  StartServer(/*reflection=*/false);
+  RawStream watch(channel_, "/grpc.health.v1.Health/Watch");
+  watch.Send(Asking(""));
+  EXPECT_EQ(watch.Receive<Health>().status(), Health::SERVING);
+  services_->SetServing(true, /*accepting=*/false);
+  EXPECT_EQ(watch.Receive<Health>().status(), Health::NOT_SERVING);
+  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+  services_->SetServing(true);
+  EXPECT_EQ(watch.Receive<Health>().status(), Health::SERVING);
+  EXPECT_EQ(CheckHealth(channel_, kService), "SERVING");
+}
+
+TEST_F(StandardServicesTest, WatchersOfOneConnectionAreBounded) {
+  StartServer(/*reflection=*/false);
+  std::vector<std::unique_ptr<RawStream>> watchers;
+  for (size_t i = 0; i < StandardServices::kMaxWatchersOfConnection; ++i) {
+    watchers.push_back(std::make_unique<RawStream>(channel_, "/grpc.health.v1.Health/Watch"));
+    watchers.back()->Send(Asking(kService));
+    EXPECT_EQ(watchers.back()->Receive<Health>().status(), Health::NOT_SERVING);
+  }
+  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Watch", Asking(kService).SerializeAsString())
+                .status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+  // Others are not concerned, and a place is free again once somebody leaves.
+  const auto other = OpenChannel();
+  RawStream neighbour(other, "/grpc.health.v1.Health/Watch");
+  neighbour.Send(Asking(kService));
+  EXPECT_EQ(neighbour.Receive<Health>().status(), Health::NOT_SERVING);
+  watchers.pop_back();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (services_->num_watchers() > StandardServices::kMaxWatchersOfConnection) {
+    EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+}
+
+TEST_F(StandardServicesTest, QuestionsWhoseAnswersAreNotReadWait) {
+  StartServer(/*reflection=*/true);
+  RawStream stream(channel_, kReflection);
+  standard::ReflectionRequest request;
+  request.set_file_containing_symbol(kService);
+  constexpr int kNumQuestions = 2000;  // some 40 MB of answers
+  for (int i = 0; i < kNumQuestions; ++i) stream.Send(request);
+  for (int i = 0; i < kNumQuestions; ++i) {
+    EXPECT_TRUE(stream.Receive<standard::ReflectionResponse>().has_file_descriptor_response());
+    ASSERT_LT(server_->held_bytes(), size_t{1} << 20);
   }
 }
 

@@ -266,6 +266,54 @@ TEST_F(GatewayAuthTest, LimitsOfTenantsSayWhenToComeBack) {
   EXPECT_THAT(refused.body, Not(HasSubstr("acme-key")));
 }
 
+// What it sends is no JSON: whoever reads it would say 400.
+TEST_F(GatewayAuthTest, ATenantAtItsLimitIsRefusedBeforeItsBodyIsLookedAt) {
+  StartWith({{"acme", {"acme-key"}, R"("tokens_per_second": 0.001, "burst_tokens": 9)"}});
+  EXPECT_EQ(Complete("acme-key", kShort).status, 200);
+  for (const size_t num_bytes : {size_t{10}, size_t{30'000}, size_t{40'000}, kLargeBodyBytes}) {
+    for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/tokenize"}) {
+      const HttpResponse refused =
+          Ask("POST", path, "Bearer acme-key", std::string(num_bytes, '{'));
+      EXPECT_EQ(refused.status, 429) << num_bytes << path << refused.body;
+      EXPECT_GT(std::stoi(refused.headers.at("retry-after")), 900);
+      EXPECT_EQ(refused.headers.at("connection"), num_bytes > 32 << 10 ? "close" : "keep-alive");
+    }
+  }
+  EXPECT_EQ(Ask("POST", "/v1/completions", "Bearer wrong-key", std::string(10, '{')).status, 401);
+}
+
+TEST_F(GatewayAuthTest, ATenantAtItsLimitIsRefusedBeforeALargeBodyIsSent) {
+  StartWith({{"acme", {"acme-key"}, R"("max_open_requests": 1)"}, {"blue", {"blue-key"}}});
+  HoldForwards();
+  HttpClient running(port());
+  running.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kShort))) + kShort);
+  Eventually("it runs", [this] { return router_->engine().replica_status().live_requests == 1; });
+  for (const std::string& framing : {Length(kLargeBodyBytes), std::string(kChunked)}) {
+    HttpClient client(port());
+    client.Send(Header("POST", "/v1/completions", "acme-key", framing + kExpect));
+    const HttpResponse refused = client.ReadResponse();
+    EXPECT_EQ(refused.status, 429);
+    EXPECT_THAT(refused.body, HasSubstr("1 requests open, its limit"));
+    EXPECT_TRUE(client.WaitUntilClosed());
+    HttpClient other(port());
+    other.Send(Header("POST", "/v1/completions", "blue-key", framing + kExpect));
+    EXPECT_EQ(other.ReadHead().status, 100) << "others are asked for theirs";
+  }
+  ReleaseForwards();
+  EXPECT_EQ(Text(running.ReadResponse()), Continuation(6, 4));
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayAuthTest, ABodyThatCannotBeReadKeepsNoPlaceOfItsTenant) {
+  StartWith({{"acme", {"acme-key"}, R"("max_open_requests": 1)"}});
+  HttpClient client(port());
+  for (int i = 0; i < 5; ++i) {
+    client.Send(Header("POST", "/v1/completions", "acme-key", Length(1)) + "{");
+    EXPECT_EQ(client.ReadResponse().status, 400);
+  }
+  EXPECT_EQ(Complete("acme-key", kShort).status, 200);
+}
+
 TEST_F(GatewayAuthTest, EveryPromptOfABatchCounts) {
   StartWith({{"acme", {"acme-key"}, R"("max_open_requests": 2)"}});
   EXPECT_EQ(Complete("acme-key", R"({"prompt": ["a", "b", "c"], "max_tokens": 2})").status, 429);

@@ -46,6 +46,27 @@ TEST_F(HttpConnectionTest, CarriesOneRequestAfterTheOther) {
   }
 }
 
+TEST_F(HttpConnectionTest, AnUpgradeToHttp2IsIgnored) {
+  StartAll();
+  HttpClient client(port());
+  client.Send(
+      "GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+      "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse().status, 200);
+  EXPECT_EQ(client.Get("/health").status, 200);
+}
+
+TEST_F(HttpConnectionTest, OneAddressDoesNotTakeAllConnections) {
+  http_config_.max_connections = 8;  // a quarter of them is two
+  StartAll();
+  HttpClient first(port());
+  HttpClient second(port());
+  EXPECT_EQ(first.Get("/health").status, 200);
+  EXPECT_EQ(second.Get("/health").status, 200);
+  EXPECT_TRUE(HttpClient(port()).WaitUntilClosed());
+  EXPECT_EQ(first.Get("/health").status, 200);
+}
+
 TEST_F(HttpConnectionTest, PipelinedRequestsAreAnsweredInOrder) {
   StartAll();
   HttpClient client(port());
@@ -193,7 +214,7 @@ TEST_F(HttpConnectionTest, MalformedRequestsAreRefused) {
     int status;
   } cases[] = {
       {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400},  // TLS
-      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+      {"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", 400},                      // HTTP/2, but for a letter
       {"GET /health\r\n\r\n", 400},
       {"POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400},
       {"POST /v1/completions HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -232,6 +253,7 @@ TEST_F(HttpConnectionTest, WhoSendsNothingOrTooSlowlyIsClosed) {
 
 TEST_F(HttpConnectionTest, OneConnectionTooManyIsClosed) {
   http_config_.max_connections = 2;
+  http_config_.max_connections_per_address = 0;
   StartAll();
   HttpClient first(port());
   HttpClient second(port());
@@ -247,7 +269,7 @@ TEST_F(HttpConnectionTest, WhatIsAnnouncedTakesNothingFromOthers) {
   StartAll();
   HttpClient announcer(port());
   announcer.Send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Length: 1048576\r\nExpect: 100-continue\r\n"
+      "POST /v1/completions HTTP/1.1\r\nContent-Length: 524288\r\nExpect: 100-continue\r\n"
       "\r\n");
   EXPECT_EQ(announcer.ReadHead().status, 100);
   HttpClient other(port());
@@ -257,7 +279,7 @@ TEST_F(HttpConnectionTest, WhatIsAnnouncedTakesNothingFromOthers) {
   // What a request held is given back at the latest when the next one of its connection is read.
   EXPECT_EQ(other.Get("/health").status, 200);
   ExpectNothingOpen();
-  announcer.Send(std::string(1 << 20, ' '));
+  announcer.Send(std::string(1 << 19, ' '));
   EXPECT_EQ(announcer.ReadResponse().status, 400);  // no JSON
   EXPECT_EQ(announcer.Get("/health").status, 200);
   ExpectHealthy();

@@ -143,6 +143,144 @@ TEST_F(RequestReaderTest, AnEmptyBodyIsNotAnnounced) {
   }
 }
 
+// Every one of these is read in two ways somewhere, or is none.
+TEST_F(RequestReaderTest, RefusesWhatOthersMightReadOtherwise) {
+  const std::string_view chunks = "3\r\nabc\r\n0\r\n\r\n";
+  const struct {
+    std::string_view why;
+    std::string head;
+    std::string_view body = {};
+  } cases[] = {
+      {"another coding", "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n"},
+      {"before chunked", "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", chunks},
+      {"identity too", "POST / HTTP/1.1\r\nTransfer-Encoding: identity, chunked\r\n\r\n", chunks},
+      {"behind chunked", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", chunks},
+      {"twice", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", chunks},
+      {"in two fields",
+       "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", chunks},
+      {"twice, in two fields",
+       "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+       chunks},
+      {"with parameters", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked;q=1\r\n\r\n", chunks},
+      {"in quotes", "POST / HTTP/1.1\r\nTransfer-Encoding: \"chunked\"\r\n\r\n", chunks},
+      {"an empty element", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked,\r\n\r\n", chunks},
+      {"a vertical tab", "POST / HTTP/1.1\r\nTransfer-Encoding: \vchunked\r\n\r\n", chunks},
+      {"empty", "POST / HTTP/1.1\r\nTransfer-Encoding: \r\n\r\n"},
+      {"in HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", chunks},
+      {"a length before it",
+       "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", chunks},
+      {"a length behind it",
+       "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", chunks},
+      {"a length and another coding",
+       "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: gzip\r\n\r\n", "abc"},
+      {"two lengths", "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", "abc"},
+      {"the same length twice", "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+       "abc"},
+      {"a list of lengths", "POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\n", "abc"},
+      {"a sign", "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\n", "abc"},
+      {"a negative length", "POST / HTTP/1.1\r\nContent-Length: -3\r\n\r\n", "abc"},
+      {"a hexadecimal length", "POST / HTTP/1.1\r\nContent-Length: 0x3\r\n\r\n", "abc"},
+      {"a fraction", "POST / HTTP/1.1\r\nContent-Length: 3.0\r\n\r\n", "abc"},
+      {"two numbers", "POST / HTTP/1.1\r\nContent-Length: 3 3\r\n\r\n", "abc"},
+      {"no number", "POST / HTTP/1.1\r\nContent-Length: \r\n\r\n", "abc"},
+      {"2^64", "POST / HTTP/1.1\r\nContent-Length: 18446744073709551616\r\n\r\n", "abc"},
+      {"a folded line", "POST / HTTP/1.1\r\nX: a\r\n b\r\n\r\n"},
+      {"one folded by a tab", "POST / HTTP/1.1\r\nX: a\r\n\tb\r\n\r\n"},
+      {"a folded coding", "POST / HTTP/1.1\r\nTransfer-Encoding:\r\n chunked\r\n\r\n", chunks},
+      {"a folded length", "POST / HTTP/1.1\r\nContent-Length:\r\n 3\r\n\r\n", "abc"},
+      {"an empty folded line", "POST / HTTP/1.1\r\nX: a\r\n \r\nContent-Length: 3\r\n\r\n", "abc"},
+      {"a first line with space before it", "POST / HTTP/1.1\r\n X: a\r\n\r\n"},
+      {"space before a colon", "POST / HTTP/1.1\r\nContent-Length : 3\r\n\r\n", "abc"},
+      {"a tab before a colon", "POST / HTTP/1.1\r\nTransfer-Encoding\t: chunked\r\n\r\n", chunks},
+      {"a line without a colon", "POST / HTTP/1.1\r\nContent-Length\r\n\r\n"},
+      {"a name in two words", "POST / HTTP/1.1\r\nContent Length: 3\r\n\r\n", "abc"},
+      {"no name", "POST / HTTP/1.1\r\n: 3\r\n\r\n"},
+      {"bare line feeds", "POST / HTTP/1.1\nContent-Length: 3\n\n", "abc\r\n\r\n"},
+      {"a bare line feed behind a field", "POST / HTTP/1.1\r\nX: a\nContent-Length: 3\r\n\r\n",
+       "abc"},
+      {"a bare line feed behind the request", "POST / HTTP/1.1\nX: a\r\n\r\n"},
+      {"a bare carriage return", "POST / HTTP/1.1\r\nX: a\rY: b\r\n\r\n"},
+      {"two carriage returns", "POST / HTTP/1.1\r\nX: a\r\r\n\r\n"},
+      {"a zero byte", std::string("POST / HTTP/1.1\r\nX: a\0b\r\n\r\n", 27)},
+      {"two hosts", "POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"},
+      {"another version", "POST / HTTP/1.2\r\n\r\n"},
+      {"no version", "GET /\r\n\r\n"},
+      {"an old version", "GET / HTTP/0.9\r\n\r\n"},
+      {"two spaces", "POST  / HTTP/1.1\r\n\r\n"},
+      {"a tab between", "POST\t/ HTTP/1.1\r\n\r\n"},
+      {"more behind the version", "POST / HTTP/1.1 x\r\n\r\n"},
+      {"the start of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
+  };
+  for (const auto& [why, head, body] : cases) {
+    for (const size_t piece_bytes : {size_t{1}, size_t{7}, size_t{4096}}) {
+      RequestReader reader = MakeReader();
+      std::string text = head;
+      text += body;
+      ASSERT_EQ(Feed(reader, text, piece_bytes), State::kRefused) << why << " by " << piece_bytes;
+      EXPECT_EQ(reader.refusal().http_status, 400) << why;
+      EXPECT_LE(reader.refusal().message.size(), 100u);
+      EXPECT_EQ(memory_.held_bytes(), 0u);
+    }
+  }
+}
+
+TEST_F(RequestReaderTest, RefusesChunksThatOthersMightReadOtherwise) {
+  for (const std::string_view chunks :
+       {"3\nabc\r\n0\r\n\r\n", "3\r\nabc\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "-3\r\nabc\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n", " 3\r\nabc\r\n0\r\n\r\n", "\r\n3\r\nabc\r\n", "x\r\n",
+        "fffffffffffffffff\r\n", "3\rabc\r\n0\r\n\r\n", "3\r\nabc\r\n0\r\nT: a\r\n b\r\n\r\n",
+        "3\r\nabc\r\n0\r\nT : a\r\n\r\n", "3\r\nabc\r\n0\r\nContent-Length: 3\r\n\r\n",
+        "3\r\nabc\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "3\r\nabc\r\n0\r\nT: a\nU: b\r\n\r\n"}) {
+    for (const size_t piece_bytes : {size_t{1}, size_t{4096}}) {
+      RequestReader reader = MakeReader();
+      const std::string text =
+          "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(chunks);
+      ASSERT_EQ(Feed(reader, text, piece_bytes), State::kRefused)
+          << chunks << " by " << piece_bytes;
+      EXPECT_TRUE(reader.refusal().http_status == 400 || reader.refusal().http_status == 413);
+    }
+  }
+}
+
+TEST_F(RequestReaderTest, ReadsWhatIsReadAlikeEverywhere) {
+  for (const std::string_view head :
+       {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\ntransfer-encoding:CHUNKED \r\n\r\n003;a=b\r\nabc\r\n00\r\nT: v\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\t3 \r\n\r\nabc",
+        "POST / HTTP/1.1\r\nContent-Length: 0003\r\nX:\r\nY: a  b\t\r\n\r\nabc"}) {
+    for (const size_t piece_bytes : {size_t{1}, size_t{4096}}) {
+      RequestReader reader = MakeReader();
+      ASSERT_EQ(Feed(reader, head, piece_bytes), State::kRequest) << head;
+      EXPECT_EQ(reader.Take().http.body, "abc");
+      reader.Release();
+    }
+  }
+}
+
+TEST_F(RequestReaderTest, FieldsBehindABodySayNothing) {
+  RequestReader reader = MakeReader();
+  ASSERT_EQ(Feed(reader,
+                 "POST /p HTTP/1.1\r\nAuthorization: Bearer k\r\nTransfer-Encoding: chunked"
+                 "\r\n\r\n0\r\nAuthorization: Bearer l\r\nX-Request-Id: r\r\n\r\n"),
+            State::kRequest);
+  const RequestReader::Request request = reader.Take();
+  EXPECT_EQ(request.http.authorization, "Bearer k");
+  EXPECT_EQ(request.http.request_id, "");
+}
+
+TEST_F(RequestReaderTest, SaysHowMuchIsAnnounced) {
+  RequestReader sized = MakeReader();
+  sized.Append(boost::asio::buffer(Post(70'000)));
+  ASSERT_EQ(sized.Advance(), State::kBodyFollows);
+  EXPECT_EQ(sized.Header().http.announced_body_bytes, 70'000u);
+  RequestReader chunked = MakeReader();
+  const std::string_view text = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  chunked.Append(boost::asio::buffer(text));
+  ASSERT_EQ(chunked.Advance(), State::kBodyFollows);
+  EXPECT_EQ(chunked.Header().http.announced_body_bytes, UINT64_MAX);
+}
+
 TEST_F(RequestReaderTest, AskingBeforeTheBodyIsSaidOnce) {
   RequestReader reader = MakeReader();
   EXPECT_EQ(Feed(reader, "POST / HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n"),

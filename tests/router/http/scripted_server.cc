@@ -4,6 +4,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "router/front/serve_connection.h"
 #include "tests/router/http/scripted_gateway.h"
 
 namespace lockstep::testing {

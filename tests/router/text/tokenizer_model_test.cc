@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "router/text/chat_template.h"
+#include "router/templates/template_engine.h"
 #include "tests/router/text/golden_corpus.h"
 
 namespace lockstep::router {
@@ -53,7 +53,9 @@ TEST_F(SmolLm2TokenizerTest, DigitsAreSplitOffBeforeThePattern) {
 }
 
 TEST_F(SmolLm2TokenizerTest, RendersItsChatTemplate) {
-  const auto chat = ChatTemplate::Parse(tokenizer_->chat_template(), "<|im_start|>", "<|im_end|>");
+  const auto chat = ParseTemplate({.text = tokenizer_->chat_template(),
+                                   .bos_token = "<|im_start|>",
+                                   .eos_token = "<|im_end|>"});
   ASSERT_TRUE(chat.ok()) << chat.status();
   const std::vector<ChatMessage> messages = {{"user", "What is the capital of France?", ""}};
   const auto prompt = (*chat)->Render(messages, {});

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/lease_epoch.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
@@ -55,6 +56,11 @@ class FakeWorker final : public wire::Worker::Service {
     live_epoch_ = epoch;
   }
 
+  void SetWeights(uint64_t fingerprint) {
+    MutexLock lock(mutex_);
+    weights_fingerprint_ = fingerprint;
+  }
+
   std::vector<bool> takeovers() const {
     MutexLock lock(mutex_);
     return takeovers_;
@@ -66,6 +72,7 @@ class FakeWorker final : public wire::Worker::Service {
     MutexLock lock(mutex_);
     response->set_protocol_version(kStepProtocolVersion);
     response->set_incarnation(kIncarnation);
+    response->set_weights_fingerprint(weights_fingerprint_);
     response->set_last_epoch(live_epoch_);
     wire::KvGroup* const group = response->add_kv_groups();
     group->set_block_size_tokens(16);
@@ -110,7 +117,8 @@ class FakeWorker final : public wire::Worker::Service {
 
   grpc::Status Grant(const wire::StepRequest& claim) {
     MutexLock lock(mutex_);
-    if (claim.epoch() <= live_epoch_ || (live_epoch_ != 0 && !claim.claim().takeover())) {
+    if (claim.epoch() <= live_epoch_ || claim.epoch() > HighestClaimableEpoch(live_epoch_) ||
+        (live_epoch_ != 0 && !claim.claim().takeover())) {
       return {grpc::StatusCode::FAILED_PRECONDITION, "another router holds the lease"};
     }
     live_epoch_ = claim.epoch();
@@ -123,6 +131,7 @@ class FakeWorker final : public wire::Worker::Service {
   std::deque<Fate> fates_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> takeovers_ ABSL_GUARDED_BY(mutex_);
   uint64_t live_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t weights_fingerprint_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Keeps what the link says until the test asks.
@@ -260,6 +269,60 @@ TEST_F(GrpcStepLinkTest, OneThatTookOverIsFencedInItsTurn) {
   const auto refused = events.Next<LinkDown>();
   ASSERT_NE(refused, nullptr);
   EXPECT_THAT(Message(refused->reason), HasSubstr("another router holds the lease"));
+  link.Stop();
+}
+
+TEST_F(GrpcStepLinkTest, WhyAWorkerIsNotReachedIsSaid) {
+  WorkerClientConfig config;
+  {
+    const FakeWorker gone({});
+    config.address = gone.address();
+  }
+  Events events;
+  GrpcStepLink link(config, loops_.Of(0));
+  link.Start(&events);
+  const auto down = events.Next<LinkDown>();
+  ASSERT_NE(down, nullptr);
+  EXPECT_THAT(Message(down->reason), HasSubstr("Connection refused\""));
+  link.Stop();
+}
+
+TEST_F(GrpcStepLinkTest, AWorkerWhoseEpochsJumpedIsTakenOverAllTheSame) {
+  FakeWorker worker({});
+  worker.GrantToAnother(kFreeEpochs + 5);
+  Events events;
+  WorkerClientConfig config = Config(worker);
+  config.takeover = true;
+  GrpcStepLink link(config, loops_.Of(0));
+  link.Start(&events);
+  const auto up = events.Next<LinkUp>();
+  ASSERT_NE(up, nullptr);
+  EXPECT_EQ(up->epoch, kFreeEpochs + 6);
+  // In another life of the worker nobody has jumped.
+  worker.GrantToAnother(0);
+  link.DropLease(up->epoch, absl::UnavailableError("the worker died"));
+  const auto again = events.Next<LinkUp>();
+  ASSERT_NE(again, nullptr);
+  EXPECT_LE(again->epoch, kFreeEpochs);
+  link.Stop();
+}
+
+TEST_F(GrpcStepLinkTest, AWorkerWithOtherWeightsIsNotClaimedAndTriedAgain) {
+  FakeWorker worker({});
+  worker.SetWeights(9);
+  Events events;
+  WorkerClientConfig config = Config(worker);
+  config.agreement = std::make_shared<WorkerAgreement>(AgreementConfig{.weights_fingerprint = 2});
+  GrpcStepLink link(config, loops_.Of(0));
+  link.Start(&events);
+  const auto down = events.Next<LinkDown>();
+  ASSERT_NE(down, nullptr);
+  EXPECT_EQ(down->epoch, 0u);
+  EXPECT_EQ(down->reason.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(down->reason), HasSubstr("weights_fingerprint: expected 0000000000000002"));
+  EXPECT_THAT(worker.takeovers(), ::testing::IsEmpty());
+  worker.SetWeights(2);
+  EXPECT_NE(events.Next<LinkUp>(), nullptr);
   link.Stop();
 }
 

@@ -49,6 +49,19 @@ TEST(LeaseRecordTest, AWorkerThatHangsAtOnceWasNotWellHoweverLongItHung) {
   EXPECT_FALSE(record.WasWell(kUp + absl::Hours(1), kStable)) << "one result is no time";
 }
 
+TEST(LeaseRecordTest, AWorkerThatRefusesWasNotWellHoweverLongItAnswered) {
+  LeaseRecord record;
+  record.OnUp(kUp);
+  for (int i = 0; i < 10; ++i) {
+    record.OnStepSent();
+    record.OnRefusal();
+  }
+  EXPECT_FALSE(record.WasWell(kUp + absl::Hours(1), kStable));
+  record.OnStepSent();
+  record.OnResult(kUp + absl::Hours(1));
+  EXPECT_TRUE(record.WasWell(kUp + absl::Hours(1), kStable)) << "refusals of the past are over";
+}
+
 TEST(LeaseRecordTest, ResultsOverTimeShowThatItWasWell) {
   LeaseRecord record;
   record.OnUp(kUp);

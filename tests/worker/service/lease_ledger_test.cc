@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "common/lease_epoch.h"
+
 namespace lockstep::worker {
 namespace {
 
@@ -40,6 +42,32 @@ TEST(LeaseLedgerTest, EpochsOnlyRise) {
   EXPECT_THAT(ErrorOf(ledger, ClaimOf(4, true), absl::StatusCode::kFailedPrecondition),
               HasSubstr("got 4"));
   EXPECT_TRUE(ledger.Claim(ClaimOf(6)).ok());
+}
+
+TEST(LeaseLedgerTest, NoClaimUsesTheEpochsUp) {
+  LeaseLedger ledger(kIncarnation);
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(~uint64_t{0}), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("must be at most 4611686018427387904, got 18446744073709551615"));
+  EXPECT_EQ(ledger.last_epoch(), 0u);
+  ASSERT_TRUE(ledger.Claim(ClaimOf(kFreeEpochs)).ok());
+  // From there they rise one by one, and a takeover is as good as ever.
+  EXPECT_THAT(
+      ErrorOf(ledger, ClaimOf(kFreeEpochs + 2, true), absl::StatusCode::kFailedPrecondition),
+      HasSubstr("must be at most 4611686018427387905"));
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(ledger.Claim(ClaimOf(kFreeEpochs + i, true)).ok());
+    EXPECT_EQ(ledger.live_epoch(), kFreeEpochs + i);
+  }
+  ErrorOf(ledger, ClaimOf(kFreeEpochs + 3, true), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(LeaseEpochTest, NothingOverflows) {
+  EXPECT_EQ(HighestClaimableEpoch(0), kFreeEpochs);
+  EXPECT_EQ(HighestClaimableEpoch(kFreeEpochs - 1), kFreeEpochs);
+  EXPECT_EQ(HighestClaimableEpoch(kFreeEpochs), kFreeEpochs + 1);
+  EXPECT_EQ(HighestClaimableEpoch(kHighestEpoch - 1), kHighestEpoch);
+  EXPECT_EQ(HighestClaimableEpoch(kHighestEpoch), kHighestEpoch);
+  EXPECT_EQ(HighestClaimableEpoch(~uint64_t{0}), kHighestEpoch);
 }
 
 TEST(LeaseLedgerTest, ALivingLeaseNeedsATakeover) {

@@ -45,7 +45,7 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
   };
   const std::vector<Case> cases = {
       {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = 31; }},
-      {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = (uint64_t{1} << 31) + 1; }},
+      {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = (uint64_t{1} << 26) + 1; }},
       {"--block-size", [](WorkerConfig& c) { c.block_size_tokens = 0; }},
       {"--max-slots", [](WorkerConfig& c) { c.max_slots = 65537; }},
       {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = 0; }},
@@ -64,6 +64,19 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
     bad.spoil(config);
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(bad.flag));
   }
+}
+
+TEST(WorkerConfigTest, AUnixSocketIsForThisMachineAndTakesNoTls) {
+  WorkerConfig config = Good();
+  config.listen = "unix:/run/lockstep/worker";
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  config.listen = "unix:";
+  EXPECT_THAT(std::string(config.Validate().message()),
+              HasSubstr("--listen: expected unix:PATH with 1 to 107 bytes of path"));
+  config.listen = "unix:worker";
+  config.tls = {.cert_path = "cert.pem", .key_path = "key.pem", .client_ca_path = ""};
+  EXPECT_THAT(std::string(config.Validate().message()),
+              HasSubstr("--listen: a unix socket takes no TLS"));
 }
 
 TEST(WorkerConfigTest, OtherMachinesOnlyWhenToldSo) {

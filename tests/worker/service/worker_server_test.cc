@@ -1,12 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "tests/worker/executor/random_steps.h"
+#include "tests/common/temp_folder.h"
+#include "tests/support/loopback_client.h"
 #include "tests/support/raw_calls.h"
+#include "tests/worker/executor/random_steps.h"
 #include "tests/worker/service/worker_server_fixture.h"
 #include "worker/service/description.h"
 
@@ -17,6 +22,7 @@ using ::lockstep::testing::CallRaw;
 using ::lockstep::testing::CheckHealth;
 using ::lockstep::testing::kServerIncarnation;
 using ::lockstep::testing::kServiceName;
+using ::lockstep::testing::LoopbackClient;
 using ::lockstep::testing::RandomSteps;
 using ::lockstep::testing::RawReply;
 using ::lockstep::testing::StepClient;
@@ -155,6 +161,47 @@ TEST_F(WorkerServerStepsTest, HealthAndReflectionAnswer) {
               std::string("\x3a\x01*"));
   EXPECT_TRUE(reply.status.ok()) << reply.status.error_message();
   EXPECT_THAT(reply.first_message, HasSubstr(kServiceName));
+}
+
+TEST_F(WorkerServerStepsTest, ConnectionsAreBounded) {
+  WorkerServerOptions options;
+  options.max_connections = 3;
+  StartServer(options);
+  const uint16_t port = server_->address().port;
+  std::vector<LoopbackClient> silent;
+  for (int i = 0; i < 3; ++i) {
+    silent.emplace_back(port);
+    EXPECT_GT(silent.back().Receive(), 0) << "the server greets it";
+  }
+  EXPECT_EQ(LoopbackClient(port).Receive(), 0) << "it is closed at once";
+  silent.clear();
+  // Once the server has seen that they left. It tries again where the server has not yet.
+  while (LoopbackClient(port).Receive() == 0) {
+  }
+  ASSERT_TRUE(
+      channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  StepClient client(channel_);
+  EXPECT_TRUE(client.Claim(1));
+}
+
+TEST_F(WorkerServerStepsTest, AUnixSocketServesItsUser) {
+  const TempFolder folder;
+  WorkerServerOptions options;
+  options.listen = "unix:" + folder.path() + "/worker";
+  StartServer(options);
+  EXPECT_EQ(server_->endpoint(), options.listen);
+  const auto channel = grpc::CreateChannel(options.listen, grpc::InsecureChannelCredentials());
+  StepClient client(channel);
+  ASSERT_TRUE(client.Claim(1));
+  StepSequence steps(1);
+  EXPECT_EQ(client.Run(StartStep(steps)).token_ids(0), ExpectedTokens(1)[0]);
+  const auto second = WorkerServer::Start(
+      std::make_unique<StepExecutor>(model_, ExecutorLimits{.max_slots = 8}, kServerIncarnation),
+      model_.info(), kServerIncarnation, metrics_, options);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(client.Run(DecodeStep(steps)).has_refusal()) << "it has noticed nothing";
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/worker"));
 }
 
 TEST_F(WorkerServerStepsTest, ATakenPortIsAnError) {

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "router/front/rate_limit.h"
+
+namespace lockstep::router {
+
+// Counts the frames of an HTTP/2 client by their nine-byte headers, before anything of them is
+// decoded. It bounds what a parser can be made to hold and to do: bytes and frames of a header
+// block, frames that cost work and carry nothing, per second. Knows neither sockets nor requests.
+class FrameGuard {
+ public:
+  using Time = RateLimit::Time;
+
+  static constexpr size_t kMaxHeaderBlockBytes = 64 << 10;
+  static constexpr int kMaxContinuations = 8;
+  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's own default
+
+  // What comes next on the connection, from its first byte on. Null: it may be parsed; otherwise
+  // why the connection must end, and nothing more is looked at.
+  const char* Look(std::string_view bytes, Time now);
+
+  // A header block has begun and is not complete.
+  bool in_header_block() const { return in_header_block_; }
+  // A frame with content was sent: clients answer it with window updates.
+  void OnDataSent() { window_updates_.Give(kWindowUpdatesPerDataFrame); }
+  // The client sent a frame that is refused. False: too many of them.
+  bool OnInvalidFrame(Time now) { return invalid_.Take(now); }
+
+ private:
+  static constexpr size_t kPrefaceBytes = 24;
+  static constexpr size_t kFrameHeaderBytes = 9;
+  static constexpr uint32_t kWindowUpdatesPerDataFrame = 4;
+
+  struct Frame {
+    uint32_t num_bytes;
+    uint8_t type;
+    uint8_t flags;
+  };
+
+  const char* OnFrame(const Frame& frame, Time now);
+  const char* OnHeaders(const Frame& frame);
+  const char* OnContinuation(const Frame& frame);
+  const char* OnData(const Frame& frame, Time now);
+
+  uint64_t num_skipped_bytes_ = kPrefaceBytes;  // still to come, of no interest
+  std::array<unsigned char, kFrameHeaderBytes> header_ = {};
+  size_t num_header_bytes_ = 0;
+  bool in_header_block_ = false;
+  size_t num_block_bytes_ = 0;
+  int num_continuations_ = 0;
+  RateLimit pings_{100, 20};
+  RateLimit settings_{20, 2};
+  RateLimit resets_{2000, 1000};
+  RateLimit window_updates_{10'000, 1000};
+  RateLimit small_data_{10'000, 1000};
+  RateLimit empty_data_{100, 10};
+  RateLimit others_{1000, 100};  // PRIORITY, GOAWAY, frames of unknown types
+  RateLimit invalid_{200, 20};
+};
+
+}  // namespace lockstep::router

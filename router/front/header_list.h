@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::router {
+
+// Header fields in order, in one piece of memory. Names are lower case, as HTTP/2 has them.
+class HeaderList {
+ public:
+  using Field = std::pair<std::string_view, std::string_view>;  // name and value
+
+  HeaderList() = default;
+  HeaderList(std::initializer_list<Field> fields) {
+    for (const auto& [name, value] : fields) Add(name, value);
+  }
+
+  void Add(std::string_view name, std::string_view value) {
+    entries_.push_back({.offset = static_cast<uint32_t>(text_.size()),
+                        .name_bytes = static_cast<uint32_t>(name.size()),
+                        .value_bytes = static_cast<uint32_t>(value.size())});
+    text_ += name;
+    text_ += value;
+  }
+
+  size_t size() const { return entries_.size(); }
+  // Holds until the next Add.
+  Field operator[](size_t index) const {
+    const Entry& entry = entries_[index];
+    const std::string_view text = text_;
+    return {text.substr(entry.offset, entry.name_bytes),
+            text.substr(entry.offset + entry.name_bytes, entry.value_bytes)};
+  }
+  // The first one's value; empty when there is none.
+  std::string_view Find(std::string_view name) const {
+    for (size_t i = 0; i < size(); ++i) {
+      if ((*this)[i].first == name) return (*this)[i].second;
+    }
+    return {};
+  }
+  // Empty also when there are several: nobody could say which of them counts.
+  std::string_view FindOnly(std::string_view name) const {
+    std::string_view found;
+    size_t count = 0;
+    for (size_t i = 0; i < size(); ++i) {
+      if ((*this)[i].first != name) continue;
+      found = (*this)[i].second;
+      ++count;
+    }
+    return count == 1 ? found : std::string_view();
+  }
+
+ private:
+  struct Entry {
+    uint32_t offset;
+    uint32_t name_bytes;
+    uint32_t value_bytes;
+  };
+  std::string text_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/time/time.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/front/frame_guard.h"
+#include "router/front/stream_handler.h"
+
+struct nghttp2_session;
+
+namespace lockstep::router {
+
+struct Http2Limits {
+  uint32_t max_concurrent_streams = 1024;
+  uint32_t stream_window_bytes = 64 << 10;       // of a request's body that nobody has looked at
+  uint32_t connection_window_bytes = 512 << 10;  // of all bodies of a connection
+  size_t max_header_list_bytes = 16 << 10;       // decoded, with 32 for each field
+};
+
+// The server's end of an HTTP/2 connection without its socket: bytes in, bytes out. Streams belong
+// to handlers that somebody else makes. What strangers may make it hold or do is bounded by the
+// limits and by FrameGuard, which sees every byte before the parser does. One thread at a time;
+// handlers must not call back into it.
+class Http2Session {
+ public:
+  using Time = FrameGuard::Time;
+  using StreamId = int32_t;
+  // Who answers the stream; it signals output by having Wake called.
+  using Open = std::function<std::shared_ptr<StreamHandler>(StreamRequest request, StreamId id)>;
+
+  // What the client made us wait for, for as long as it is not over; see NextDue.
+  struct Patience {
+    std::chrono::nanoseconds body_timeout;   // from the header of a request to its end
+    std::chrono::nanoseconds write_timeout;  // of an answer, without the client taking any of it
+  };
+
+  Http2Session(const Http2Limits& limits, Open open);
+  Http2Session(const Http2Session&) = delete;
+  Http2Session& operator=(const Http2Session&) = delete;
+  // Closes what is open.
+  ~Http2Session();
+
+  // What the client sent. False: the connection is to end, once what Send still has is out.
+  bool Receive(std::string_view bytes, Time now);
+  // Appends frames to `out` until that has about `max_bytes`, as far as there are any.
+  void Send(size_t max_bytes, Time now, std::string& out);
+  // The handler of the stream has output; nothing happens when the stream is gone.
+  void Wake(StreamId id, Time now);
+
+  void Ping();
+  // No new streams are taken; those that are open go on.
+  void GoAway();
+  // Ends streams whose clients took longer than this over something.
+  void EndStalledStreams(const Patience& patience, Time now);
+
+  // Nothing is left to read or to write.
+  bool over() const;
+  bool violated() const { return violation_ != nullptr; }
+  // Why the client's connection is ended; null: it is not.
+  const char* violation() const { return violation_; }
+  size_t num_streams() const { return streams_.size(); }
+  bool any_request_yet() const { return any_request_; }
+  // A header block, or the preface, has begun and is not complete.
+  bool in_header_block() const { return guard_.in_header_block(); }
+  // Of a stream something is awaited: EndStalledStreams is worth a call now and then.
+  bool any_waiting() const { return num_open_bodies_ > 0 || num_untaken_outputs_ > 0; }
+  // The client sent so much that asks for answers, and reads none of them.
+  bool backed_up() const;
+
+ private:
+  struct Stream;
+  friend struct Http2Callbacks;
+
+  void Violate(const char* reason);
+  void OpenStreamOf(Stream& stream, bool ends);
+  void RefuseHeader(Stream& stream);
+  void EndBody(Stream& stream);
+  void CloseStream(StreamId id);
+  void TakeOutput(Stream& stream);
+  void SubmitHead(Stream& stream, const HeaderList& head, bool ends);
+  void SubmitTrailers(Stream& stream);
+  void Reset(StreamId id, uint32_t error);
+  // Fills a DATA frame; the number of bytes, or an error of nghttp2.
+  ptrdiff_t Fill(Stream& stream, uint8_t* room, size_t max_bytes, uint32_t* flags);
+  void TellWritten();
+  void GrantHeldBack(Stream& stream);
+
+  const Http2Limits limits_;
+  const Open open_;
+  FrameGuard guard_;
+  nghttp2_session* session_ = nullptr;
+  absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
+  std::vector<StreamId> written_;  // whose output has left, and who were not told yet
+  Time now_;                       // of the call that is being served
+  const char* violation_ = nullptr;
+  bool any_request_ = false;
+  bool going_away_ = false;
+  size_t num_open_bodies_ = 0;
+  size_t num_untaken_outputs_ = 0;
+};
+
+}  // namespace lockstep::router

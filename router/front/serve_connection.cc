@@ -1,0 +1,113 @@
+#include "router/front/serve_connection.h"
+
+#include <array>
+#include <boost/asio/post.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "router/front/http2_connection.h"
+#include "router/http/connection_stream.h"
+#include "router/http/deadline.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+// A connection in the books of its server.
+class Place {
+ public:
+  Place(ConnectionContext& context, std::shared_ptr<void> place)
+      : context_(context), place_(std::move(place)) {
+    context_.num_connections.fetch_add(1);
+    context_.metrics.connections->Increment();
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    context_.metrics.connections->Decrement();
+    context_.num_connections.fetch_sub(1);
+  }
+
+ private:
+  ConnectionContext& context_;
+  const std::shared_ptr<void> place_;
+};
+
+// A connection until it is known what is spoken on it. On the strand of its socket; kept alive by
+// its one pending operation.
+class Greeting : public std::enable_shared_from_this<Greeting> {
+ public:
+  Greeting(std::unique_ptr<ConnectionStream> stream, ConnectionContext& context)
+      : context_(context),
+        stream_(std::move(stream)),
+        deadline_(stream_->executor(), [this] { GiveUp(); }) {}
+
+  void Start() {
+    deadline_.Set(absl::ToChronoNanoseconds(context_.limits.header_timeout), weak_from_this());
+    if (!stream_->encrypted()) return Await();
+    stream_->Handshake([self = shared_from_this()](error_code error) {
+      if (error) return self->GiveUp();
+      self->Serve(self->stream_->agreed_on_http2());
+    });
+  }
+
+ private:
+  // The client sees the end no sooner than the metrics.
+  void GiveUp() {
+    if (std::exchange(given_up_, true)) return;
+    if (stream_->encrypted()) context_.metrics.refused_for_handshake->Increment();
+    stream_->Close();
+  }
+
+  void Await() {
+    stream_->AwaitReadable([self = shared_from_this()](error_code error) {
+      if (!error) self->OnReadable();
+    });
+  }
+
+  void OnReadable() {
+    std::array<char, 4096> room;
+    error_code error;
+    const size_t num_bytes = stream_->ReadNow(asio::buffer(room), error);
+    if (error && error != asio::error::would_block) return stream_->Close();
+    received_.append(room.data(), num_bytes);
+    if (received_.starts_with(kHttp2Preface)) return Serve(/*http2=*/true);
+    if (!kHttp2Preface.starts_with(received_)) return Serve(/*http2=*/false);
+    Await();
+  }
+
+  void Serve(bool http2) {
+    deadline_.Clear();
+    if (http2 && context_.open_stream == nullptr) return stream_->Close();
+    // The timer refers to this object alone, which ends here.
+    std::unique_ptr<ConnectionStream> stream = std::move(stream_);
+    http2 ? ServeHttp2(std::move(stream), received_, context_)
+          : ServeHttp1(std::move(stream), received_, context_);
+  }
+
+  ConnectionContext& context_;
+  std::unique_ptr<ConnectionStream> stream_;
+  Deadline deadline_;
+  std::string received_;
+  bool given_up_ = false;
+};
+
+}  // namespace
+
+void ServeConnection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
+                     ConnectionContext& context, std::shared_ptr<void> place) {
+  const auto strand = socket.get_executor();
+  auto stream = std::make_unique<ConnectionStream>(
+      std::move(socket), std::move(tls), std::make_shared<Place>(context, std::move(place)));
+  asio::post(strand, [greeting = std::make_shared<Greeting>(std::move(stream), context)] {
+    greeting->Start();
+  });
+}
+
+}  // namespace lockstep::router

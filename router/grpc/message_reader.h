@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "router/grpc/grpc_wire.h"
+#include "router/http/byte_budget.h"
+
+namespace lockstep::router {
+
+// From the body of a call to its messages. A message is counted before it grows, by what came of
+// it: what it announces is believed for its end only.
+class MessageReader {
+ public:
+  enum class State {
+    kMore,        // the bytes are used up
+    kMessage,     // one is whole: Take it
+    kCompressed,  // or something that no one knows how to read
+    kTooLarge,
+    kNoRoom,  // in the budget
+  };
+  struct Message {
+    std::string bytes;
+    ByteBudget::Share held;
+  };
+
+  // The budget outlives the object and the messages.
+  MessageReader(size_t max_message_bytes, ByteBudget& memory)
+      : max_message_bytes_(max_message_bytes), memory_(memory), held_(memory) {}
+
+  // Takes bytes from the front, up to the end of a message. Nothing can be read after an error.
+  State Read(std::string_view& bytes);
+  Message Take() {
+    num_prefix_bytes_ = 0;
+    Message taken = {std::exchange(message_, std::string()), std::move(held_)};
+    held_ = ByteBudget::Share(memory_);
+    return taken;
+  }
+  // The body may end here.
+  bool between_messages() const { return num_prefix_bytes_ == 0; }
+  // That the last message announced.
+  size_t announced_bytes() const { return num_announced_bytes_; }
+
+ private:
+  bool MakeRoom(size_t needed);
+
+  const size_t max_message_bytes_;
+  ByteBudget& memory_;
+  unsigned char prefix_[kMessagePrefixBytes] = {};
+  size_t num_prefix_bytes_ = 0;
+  size_t num_announced_bytes_ = 0;
+  std::string message_;
+  ByteBudget::Share held_;
+};
+
+}  // namespace lockstep::router

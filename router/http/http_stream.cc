@@ -1,0 +1,161 @@
+#include "router/http/http_stream.h"
+
+#include <absl/strings/ascii.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "router/api/field_checks.h"
+#include "router/http/openai_error.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kFirstBodyBytes = 4 << 10;
+constexpr size_t kMaxRequestIdBytes = 256;
+
+uint64_t AnnouncedBytes(const HeaderList& fields) {
+  const std::string_view text = fields.FindOnly("content-length");
+  uint64_t num_bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), num_bytes);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? num_bytes : std::numeric_limits<uint64_t>::max();
+}
+
+HttpRequest HeaderOf(const StreamRequest& request) {
+  const HeaderList& fields = request.fields;
+  const std::string_view target = fields.Find(":path");
+  const std::string_view id = fields.Find("x-request-id");
+  const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
+  return {.method = std::string(fields.Find(":method")),
+          .path = std::string(target.substr(0, target.find('?'))),
+          .body = {},
+          .request_id = std::string(usable_id ? id : std::string_view()),
+          .authorization = std::string(fields.FindOnly("authorization")),
+          .body_follows = !request.ends,
+          .announced_body_bytes = request.ends ? 0 : AnnouncedBytes(fields)};
+}
+
+class HttpStream final : public StreamHandler {
+ public:
+  HttpStream(ConnectionContext& context, HttpRequest header, std::shared_ptr<OutputSignal> signal)
+      : context_(context),
+        request_(std::move(header)),
+        path_(request_.path),
+        head_only_(request_.method == "HEAD"),
+        signal_(std::move(signal)),
+        held_(context.memory) {
+    context_.metrics.requests_in_flight->Increment();
+    // Who is refused for the header alone is not read any further.
+    if (request_.body_follows) exchange_ = context_.handle(request_, signal_);
+  }
+
+  void OnBody(std::string_view bytes) override {
+    if (exchange_ != nullptr) return;
+    std::string& body = request_.body;
+    const size_t needed = body.size() + bytes.size();
+    if (needed > context_.limits.max_body_bytes) {
+      return Refuse(413, fmt::format("the body is too large, at most {} bytes are read",
+                                     context_.limits.max_body_bytes));
+    }
+    if (needed > held_.bytes()) {
+      // Counted before it grows.
+      const size_t room = std::min(context_.limits.max_body_bytes,
+                                   std::max({needed, 2 * held_.bytes(), kFirstBodyBytes}));
+      if (!held_.Resize(room)) {
+        return Refuse(503, "too many bytes of other requests are in transit");
+      }
+      body.reserve(room);
+    }
+    body.append(bytes);
+  }
+
+  void OnBodyEnd() override {
+    if (exchange_ != nullptr) return;
+    request_.body_follows = false;
+    request_.announced_body_bytes = 0;
+    exchange_ = context_.handle(std::move(request_), signal_);
+  }
+
+  Output Take() override {
+    if (exchange_ == nullptr) return {};
+    Exchange::Output taken = exchange_->Take();
+    Output output;
+    if (taken.empty()) return output;
+    output.last = taken.last;
+    output.body = std::move(taken.body);
+    if (taken.head.has_value()) {
+      http_status_ = taken.head->status;
+      output.head = HeadOf(*taken.head, output);
+    }
+    if (head_only_) {
+      output.body.clear();
+      output.last = true;
+    }
+    return output;
+  }
+
+  void OnWritten() override { exchange_->OnWritten(); }
+
+  void OnClosed() override {
+    constexpr int kClientLeft = 499;
+    context_.metrics.CountRequest(path_, http_status_ == 0 ? kClientLeft : http_status_);
+    context_.metrics.requests_in_flight->Decrement();
+    held_.Resize(0);
+    if (exchange_ != nullptr) exchange_->Abandon();
+  }
+
+ private:
+  void Refuse(int http_status, std::string message) {
+    const bool overloaded = http_status >= 500;
+    const OpenAiError error{.http_status = http_status,
+                            .type = overloaded ? "server_error" : "invalid_request_error",
+                            .message = std::move(message)};
+    std::string body;
+    error.AppendJson(body);
+    HttpHead head{.status = http_status};
+    if (overloaded) head.headers.emplace_back("Retry-After", "1");
+    request_.body = std::string();
+    held_.Resize(0);
+    const auto reply = std::make_shared<ReplyExchange>(signal_);
+    exchange_ = reply;
+    reply->Reply(std::move(head), std::move(body));
+  }
+
+  static HeaderList HeadOf(const HttpHead& head, const Output& output) {
+    HeaderList fields = {{":status", fmt::format_int(head.status).str()},
+                         {"server", "lockstep"},
+                         {"content-type", head.content_type}};
+    for (const auto& [name, value] : head.headers) {
+      fields.Add(absl::AsciiStrToLower(absl::string_view(name.data(), name.size())), value);
+    }
+    if (output.last) fields.Add("content-length", fmt::format_int(output.body.size()).str());
+    return fields;
+  }
+
+  ConnectionContext& context_;
+  HttpRequest request_;
+  const std::string path_;
+  const bool head_only_;
+  const std::shared_ptr<OutputSignal> signal_;
+  ByteBudget::Share held_;              // the body, until the answer is over
+  std::shared_ptr<Exchange> exchange_;  // null: the request is not complete
+  int http_status_ = 0;                 // of the answer; 0: its head was not taken yet
+};
+
+}  // namespace
+
+std::shared_ptr<StreamHandler> OpenHttpStream(ConnectionContext& context,
+                                              const StreamRequest& request,
+                                              std::shared_ptr<OutputSignal> signal) {
+  return std::make_shared<HttpStream>(context, HeaderOf(request), std::move(signal));
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,71 @@
+#include "router/http/http_stream.h"
+
+#include <absl/time/time.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "router/http/byte_budget.h"
+#include "router/http/http_metrics.h"
+
+// One request over HTTP/2, with the frames already taken apart.
+namespace lockstep::router {
+namespace {
+
+class NoSignal final : public OutputSignal {
+ public:
+  void OnOutput() override {}
+};
+
+class HttpStreamTest : public ::testing::Test {
+ protected:
+  // What the gateway is shown of such a request's header.
+  HttpRequest HeaderShown(const std::string& content_length, bool ends) {
+    StreamRequest request{
+        .fields = {{":method", "POST"}, {":path", "/v1/completions?x=1"}, {":scheme", "http"}},
+        .ends = ends};
+    if (!content_length.empty()) request.fields.Add("content-length", content_length);
+    const auto stream = OpenHttpStream(context_, request, std::make_shared<NoSignal>());
+    if (ends) stream->OnBodyEnd();
+    stream->OnClosed();
+    EXPECT_EQ(shown_.size(), 1u);
+    return std::exchange(shown_, {}).at(0);
+  }
+
+  prometheus::Registry registry_;
+  HttpMetrics metrics_{registry_, "model"};
+  ByteBudget memory_{1 << 20};
+  std::vector<HttpRequest> shown_;
+  ConnectionContext context_{.handle =
+                                 [this](HttpRequest request, std::shared_ptr<OutputSignal>) {
+                                   shown_.push_back(std::move(request));
+                                   return nullptr;
+                                 },
+                             .draining = [] { return false; },
+                             .limits = {.max_body_bytes = 1 << 10,
+                                        .header_timeout = absl::Minutes(1),
+                                        .body_timeout = absl::Minutes(1),
+                                        .idle_timeout = absl::Minutes(1),
+                                        .write_timeout = absl::Minutes(1)},
+                             .metrics = metrics_,
+                             .memory = memory_};
+};
+
+TEST_F(HttpStreamTest, WhatABodyAnnouncesIsKnownBeforeItComes) {
+  const HttpRequest sized = HeaderShown("70000", /*ends=*/false);
+  EXPECT_TRUE(sized.body_follows);
+  EXPECT_EQ(sized.announced_body_bytes, 70'000u);
+  EXPECT_EQ(sized.path, "/v1/completions");
+  EXPECT_EQ(HeaderShown("", /*ends=*/false).announced_body_bytes, UINT64_MAX);
+  const HttpRequest without = HeaderShown("", /*ends=*/true);
+  EXPECT_FALSE(without.body_follows);
+  EXPECT_EQ(without.announced_body_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::router
