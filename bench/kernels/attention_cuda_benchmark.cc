@@ -104,8 +104,17 @@ double MeasureUs(const CudaStream& stream, const Enqueue& enqueue) {
   return times[kReplays / 2];
 }
 
-void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context) {
-  const int64_t kv_bytes = batch * context * kNumKvHeads * kHeadDim * 2 * 2;
+struct DecodeCase {
+  std::string name;
+  std::vector<int64_t> contexts;  // of its rows
+};
+
+void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
+  const int64_t batch = std::ssize(decode.contexts);
+  const int64_t context = *std::max_element(decode.contexts.begin(), decode.contexts.end());
+  const int64_t num_keys =
+      std::accumulate(decode.contexts.begin(), decode.contexts.end(), int64_t{0});
+  const int64_t kv_bytes = num_keys * kNumKvHeads * kHeadDim * 2 * 2;
   const int64_t num_sets = std::min<int64_t>(kRotationBytes / kv_bytes + 1, kCallsPerGraph);
   const int64_t blocks_per_row = (context + kKvBlockTokens - 1) / kKvBlockTokens;
   const int64_t num_blocks = num_sets * batch * blocks_per_row;
@@ -113,8 +122,11 @@ void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context) {
   const DeviceBuffer query = RandomOnDevice(batch * kRowElements);
   const DeviceBuffer output = Allocate(static_cast<size_t>(batch * kRowElements) * 2);
   const DeviceBuffer tables = Upload(ShuffledBlocks(num_blocks));
-  const DeviceBuffer positions =
-      Upload(std::vector<uint32_t>(static_cast<size_t>(batch), static_cast<uint32_t>(context - 1)));
+  std::vector<uint32_t> last_positions;
+  for (const int64_t keys : decode.contexts) {
+    last_positions.push_back(static_cast<uint32_t>(keys - 1));
+  }
+  const DeviceBuffer positions = Upload(last_positions);
   const DeviceBuffer partials = Allocate(
       static_cast<size_t>(DecodePartialElements(batch, kNumHeads, kNumKvHeads, kHeadDim, context)) *
       sizeof(float));
@@ -143,9 +155,9 @@ void BenchmarkDecode(CudaStream stream, int64_t batch, int64_t context) {
     });
   }
   fmt::print(
-      "{{\"case\": \"paged_decode:{}x{}\", \"unit\": \"us\", \"median\": {:.2f}, "
+      "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, "
       "\"us_overlapped\": {:.2f}, \"tb_per_s\": {:.2f}, \"of_read_ceiling\": {:.3f}}}\n",
-      batch, context, us[0], us[1], static_cast<double>(kv_bytes) / us[0] / 1e6,
+      decode.name, us[0], us[1], static_cast<double>(kv_bytes) / us[0] / 1e6,
       static_cast<double>(kv_bytes) / us[0] / kReadCeilingBytesPerUs);
 }
 
@@ -234,14 +246,23 @@ std::vector<PrefillCase> PrefillCases() {
   return cases;
 }
 
-void BenchmarkDecodes(const CudaStream& stream) {
-  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 1, context);
-  BenchmarkDecode(stream, 8, 512);
-  for (const int64_t context : {512, 2048}) BenchmarkDecode(stream, 32, context);
-  for (const int64_t context : {512, 2048, 8192}) BenchmarkDecode(stream, 128, context);
+std::vector<DecodeCase> DecodeCases() {
+  std::vector<DecodeCase> cases;
+  const auto add = [&](size_t batch, int64_t context) {
+    cases.push_back({.name = fmt::format("paged_decode:{}x{}", batch, context),
+                     .contexts = std::vector<int64_t>(batch, context)});
+  };
+  for (const int64_t context : {512, 2048, 8192}) add(1, context);
+  add(8, 512);
+  for (const int64_t context : {512, 2048}) add(32, context);
+  for (const int64_t context : {512, 2048, 8192}) add(128, context);
+  // 256 to 768 tokens each, as requests of a server have.
+  cases.push_back({.name = "paged_decode_ragged:128", .contexts = {}});
+  for (int64_t i = 0; i < 128; ++i) cases.back().contexts.push_back(256 + i * 37 % 513);
+  return cases;
 }
 
-// Only prefill cases whose name contains `filter`, if it is not empty.
+// Only cases whose name contains `filter`.
 int Run(std::string_view filter) {
   const absl::StatusOr<CudaDevice> device = DescribeCudaDevice(0);
   if (!device.ok()) {
@@ -250,7 +271,9 @@ int Run(std::string_view filter) {
   }
   CudaStream stream = {.num_multiprocessors = device->num_multiprocessors};
   Check(cudaStreamCreateWithFlags(&stream.handle, cudaStreamNonBlocking));
-  if (filter.empty()) BenchmarkDecodes(stream);
+  for (const DecodeCase& decode : DecodeCases()) {
+    if (decode.name.find(filter) != std::string::npos) BenchmarkDecode(stream, decode);
+  }
   for (const PrefillCase& prefill : PrefillCases()) {
     if (prefill.name.find(filter) != std::string::npos) BenchmarkPrefill(stream, prefill);
   }

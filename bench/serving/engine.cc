@@ -1,6 +1,7 @@
 #include "bench/serving/engine.h"
 
 #include <absl/time/clock.h>
+#include <absl/time/time.h>
 
 #include <chrono>
 #include <memory>
@@ -24,6 +25,7 @@ router::SchedulerConfig MakeConfig(const Engine::Options& options) {
   config.max_decode_iterations = options.max_decode_iterations;
   config.max_running_sequences = options.max_running_sequences;
   config.max_waiting_tokens = uint64_t{1} << 32;
+  config.target_step_time = options.target_step_time;
   return config;
 }
 
@@ -82,6 +84,56 @@ double Engine::Run(std::span<const Work> work) {
   return seconds;
 }
 
+Engine::Disturbance Engine::Disturb(std::span<const Work> streams,
+                                    const std::function<Work()>& next_prompt,
+                                    absl::Duration duration) {
+  Disturbance result;
+  const RequestKey first_stream = next_key_;
+  const RequestKey first_prompt = first_stream + streams.size();
+  for (const Work& stream : streams) Submit(stream);
+  std::vector<absl::Time> last_token(streams.size(), absl::InfinitePast());
+  size_t num_decoding = 0;
+  size_t num_prompts = 0;
+  absl::Time begin = absl::InfiniteFuture();
+  uint64_t prefilled_before = 0;
+  // The gaps of a stream that ends would be missing, so it has to outlast the measurement.
+  const auto take_event = [&](const router::SchedulerEvent& event) {
+    if (const auto* finished = std::get_if<router::FinishedEvent>(&event)) {
+      LOCKSTEP_CHECK(finished->request >= first_prompt, "a stream ended within {}",
+                     absl::FormatDuration(duration));
+      --num_prompts;
+    }
+    const auto* tokens = std::get_if<router::TokensEvent>(&event);
+    if (tokens == nullptr || tokens->request >= first_prompt) return;
+    const absl::Time now = absl::Now();
+    absl::Time& last = last_token[tokens->request - first_stream];
+    if (last == absl::InfinitePast()) ++num_decoding;
+    if (last >= begin) result.gap_ms.push_back(absl::ToDoubleMilliseconds(now - last));
+    last = now;
+  };
+  while (absl::Now() - begin < duration) {
+    if (num_decoding == streams.size()) {
+      if (begin == absl::InfiniteFuture()) {
+        begin = absl::Now();
+        prefilled_before = num_prefill_tokens_;
+      }
+      for (; num_prompts < 2; ++num_prompts) Submit(next_prompt());
+    }
+    SendSteps();
+    TakeResults();
+    for (const router::SchedulerEvent& event : scheduler_.TakeEvents()) take_event(event);
+  }
+  result.prompt_tokens_per_s = static_cast<double>(num_prefill_tokens_ - prefilled_before) /
+                               absl::ToDoubleSeconds(absl::Now() - begin);
+  for (RequestKey key = first_stream; key < next_key_; ++key) scheduler_.Cancel(key, absl::Now());
+  while (!in_flight_.empty()) {
+    TakeResults();
+    SendSteps();
+  }
+  scheduler_.TakeEvents();
+  return result;
+}
+
 void Engine::SendSteps() {
   while (std::optional<router::StepPlan> plan = scheduler_.NextStep(absl::Now())) {
     runner_.Submit(router::EncodeStep(*plan, kEpoch));
@@ -96,6 +148,7 @@ void Engine::TakeResults() {
     LOCKSTEP_CHECK(!result.has_refusal(), "a step was refused: {}", result.refusal().message());
     const router::StepPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();
+    num_prefill_tokens_ += plan.num_prefill_tokens;
     if (times_.num_steps++ > 0) {
       times_.idle_us.push_back(static_cast<double>(result.timings().idle_ns()) * 1e-3);
     }

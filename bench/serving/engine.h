@@ -1,7 +1,10 @@
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,6 +35,7 @@ class Engine {
     uint32_t max_steps_in_flight = 2;
     uint32_t max_decode_iterations = 1;
     uint32_t max_running_sequences = 256;
+    absl::Duration target_step_time = router::SchedulerConfig().target_step_time;
   };
   Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info, const Options& options);
   ~Engine();
@@ -39,6 +43,14 @@ class Engine {
   // Runs all of it, submitted at once; seconds until the last token is there. Dies if a request
   // does not get all its tokens.
   double Run(std::span<const Work> work);
+  // What prompts do to others: `streams` decode, and from when all of them do, for `duration`, two
+  // prompts of next_prompt() are always there.
+  struct Disturbance {
+    std::vector<double> gap_ms;  // between two tokens of a stream
+    double prompt_tokens_per_s = 0.0;
+  };
+  Disturbance Disturb(std::span<const Work> streams, const std::function<Work()>& next_prompt,
+                      absl::Duration duration);
   const StepTimes& last_times() const { return times_; }
   // Of the latest run, in the order of the work.
   const std::vector<std::vector<TokenId>>& outputs() const { return outputs_; }
@@ -57,6 +69,7 @@ class Engine {
   RequestKey first_key_ = 1;  // of the latest run
   std::vector<std::vector<TokenId>> outputs_;
   StepTimes times_;
+  uint64_t num_prefill_tokens_ = 0;  // computed since the engine started
 };
 
 }  // namespace lockstep::bench

@@ -4,6 +4,8 @@
 //   less
 //                 that of 16, over 128
 //   prefill:BxC   milliseconds until B prompts of C tokens have their first token
+//   beside:BxC+P  what prompts of P tokens, always two of them, do to B sequences that decode from
+//                 context C: milliseconds between two tokens of a sequence, prompt tokens a second
 //   scenarios     seconds of each of the seven workloads (scenarios.h), or the name of one
 //
 // Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line.
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -35,6 +38,9 @@ ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
 ABSL_FLAG(uint32_t, max_step_tokens, 8192, "as of lockstep-worker");
 ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
 ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");
+ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::SchedulerConfig().target_step_time,
+          "as of lockstep-router");
+ABSL_FLAG(absl::Duration, beside_time, absl::Seconds(5), "that a case `beside` measures");
 
 namespace lockstep::bench {
 namespace {
@@ -46,7 +52,8 @@ class Benchmark {
         engine_(runner, info,
                 {.max_steps_in_flight = absl::GetFlag(FLAGS_steps_in_flight),
                  .max_decode_iterations = absl::GetFlag(FLAGS_decode_iterations),
-                 .max_running_sequences = runner.bounds().max_slots}) {}
+                 .max_running_sequences = runner.bounds().max_slots,
+                 .target_step_time = absl::GetFlag(FLAGS_target_step_time)}) {}
 
   void RunCase(const std::string& name) {
     bool is_scenario = false;
@@ -57,13 +64,19 @@ class Benchmark {
               [&] { return Seconds(scenario.prompt_lengths, scenario.num_output_tokens); });
     }
     if (is_scenario) return;
-    const std::vector<std::string> parts = absl::StrSplit(name, absl::ByAnyChar(":x"));
+    const std::vector<std::string> parts = absl::StrSplit(name, absl::ByAnyChar(":x+"));
     uint32_t batch = 0;
     uint32_t context = 0;
-    const bool is_known = parts.size() == 3 && (parts[0] == "decode" || parts[0] == "prefill");
+    uint32_t prompt = 0;
+    const bool is_beside = parts.size() == 4 && parts[0] == "beside";
+    const bool is_known =
+        is_beside || (parts.size() == 3 && (parts[0] == "decode" || parts[0] == "prefill"));
     LOCKSTEP_CHECK(
-        is_known && absl::SimpleAtoi(parts[1], &batch) && absl::SimpleAtoi(parts[2], &context),
-        "case '{}': expected decode:BxC, prefill:BxC, scenarios or the name of one", name);
+        is_known && absl::SimpleAtoi(parts[1], &batch) && absl::SimpleAtoi(parts[2], &context) &&
+            (!is_beside || absl::SimpleAtoi(parts[3], &prompt)),
+        "case '{}': expected decode:BxC, prefill:BxC, beside:BxC+P, scenarios or the name of one",
+        name);
+    if (is_beside) return MeasureBeside(name, batch, context, prompt);
     const std::vector<uint32_t> lengths(batch, context);
     if (parts[0] == "prefill") {
       Measure(name, "ms", [&] { return 1e3 * Seconds(lengths, 1); });
@@ -76,15 +89,36 @@ class Benchmark {
   }
 
  private:
+  Work MakeWork(uint32_t prompt_length, uint32_t num_output_tokens) {
+    std::uniform_int_distribution<TokenId> token(0, vocab_size_ - 1);
+    Work work = {.prompt = {}, .num_output_tokens = num_output_tokens};
+    for (uint32_t i = 0; i < prompt_length; ++i) work.prompt.push_back(token(random_));
+    return work;
+  }
+
   double Seconds(const std::vector<uint32_t>& prompt_lengths, uint32_t num_output_tokens) {
     std::vector<Work> work;
-    std::uniform_int_distribution<TokenId> token(0, vocab_size_ - 1);
     for (const uint32_t length : prompt_lengths) {
-      Work& item = work.emplace_back();
-      item.num_output_tokens = num_output_tokens;
-      for (uint32_t i = 0; i < length; ++i) item.prompt.push_back(token(random_));
+      work.push_back(MakeWork(length, num_output_tokens));
     }
     return engine_.Run(work);
+  }
+
+  void MeasureBeside(const std::string& name, uint32_t batch, uint32_t context, uint32_t prompt) {
+    constexpr uint32_t kManyTokens = 8000;
+    std::vector<Work> streams;
+    for (uint32_t i = 0; i < batch; ++i) streams.push_back(MakeWork(context, kManyTokens));
+    const auto result = engine_.Disturb(
+        streams, [&] { return MakeWork(prompt, 1); }, absl::GetFlag(FLAGS_beside_time));
+    std::printf(
+        "{\"case\": \"%s\", \"unit\": \"ms\", \"target_ms\": %g, \"median\": %.3f, \"p99\": %.3f, "
+        "\"mean\": %.3f, \"prompt_tokens_per_s\": %.0f, \"gaps\": %zu}\n",
+        name.c_str(), absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_target_step_time)),
+        Quantile(result.gap_ms, 0.5), Quantile(result.gap_ms, 0.99),
+        std::accumulate(result.gap_ms.begin(), result.gap_ms.end(), 0.0) /
+            static_cast<double>(result.gap_ms.size()),
+        result.prompt_tokens_per_s, result.gap_ms.size());
+    std::fflush(stdout);
   }
 
   template <typename Function>

@@ -7,7 +7,7 @@
 #include "kernels/core/ptx/mbarrier.cuh"
 
 // One work item of decode attention: one split of one row for one KV head, tile by tile out of the
-// block's ring.
+// block's ring. The queries of a part lie with its first tile.
 namespace lockstep::kernels {
 
 // By all math warps. on_tile(first key, address) sees every tile before it is read.
@@ -24,7 +24,10 @@ __device__ __forceinline__ void AttendItem(const DecodeArguments& arguments,
     const ScoreExchange exchange = {scores + buffer * arguments.group * kScoreStride};
     ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
     on_tile(key, tile);
-    if (key == work.key_begin) math.Begin(block.Query(slot.stage), arguments.group);
+    if (key == work.key_begin) {
+      if (work.opens) math.LoadQueries(block.Query(slot.stage), arguments.group);
+      math.Begin();
+    }
     if (math.warp * kKvBlockTokens < num_keys) {
       float page_scores[2][4];
       math.Score(tile + math.warp * KvTile<kHeadDim>::kPageBytes, page_scores);

@@ -27,6 +27,7 @@ struct DecodeArguments {
   float exponent_scale;
   int group;
   int num_stages;
+  int max_splits;  // of a row; partial results lie row by row, that many splits each
 };
 
 // Floats of one partial result: [group, head_dim], then (max, sum) per head.
@@ -37,11 +38,13 @@ __host__ __device__ constexpr int PartialStride(int group, int head_dim) {
 struct DecodeItem {
   int row;
   int kv_head;
-  int num_splits;  // of the row; 0: there is no more work
-  int first_slot;  // of the row and head; those of its splits are num_kv_heads apart
-  int slot;        // among all partial results
+  int num_parts;   // that the row's result is folded from; 0: there is no more work
+  int first_slot;  // of the row and head; those of its parts are num_kv_heads apart
+  int slot;        // of this part, among all partial results
   int key_begin;
   int key_end;
+  bool opens;   // the first split of its part
+  bool closes;  // the last one
 };
 
 // Read by lane 0, which also tells when the place may be reused.
@@ -49,15 +52,16 @@ __device__ __forceinline__ DecodeItem Broadcast(const DecodeItem& item, int lane
   DecodeItem result = {};
   if (lane == 0) result = item;
   const auto from_first = [](int value) { return __shfl_sync(0xFFFFFFFFu, value, 0); };
-  return {from_first(result.row),        from_first(result.kv_head), from_first(result.num_splits),
-          from_first(result.first_slot), from_first(result.slot),    from_first(result.key_begin),
-          from_first(result.key_end)};
+  return {
+      from_first(result.row),        from_first(result.kv_head),    from_first(result.num_parts),
+      from_first(result.first_slot), from_first(result.slot),       from_first(result.key_begin),
+      from_first(result.key_end),    from_first(result.opens) != 0, from_first(result.closes) != 0};
 }
 
 // Partial results on their way from the math warps to the counting warp, and the answers, by turns.
 struct DecodeArrivals {
-  DecodeItem written[kArrivalTurns];  // num_splits = 0: no more will come
-  DecodeItem folds[kArrivalTurns];    // the same if it was the last of its row; else num_splits = 0
+  DecodeItem written[kArrivalTurns];  // num_parts = 0: no more will come
+  DecodeItem folds[kArrivalTurns];    // the same if it was the last of its row; else num_parts = 0
 };
 
 // Byte offsets in dynamic shared memory.
@@ -74,18 +78,18 @@ struct DecodeShared {
         works(barriers + kNumBarriers * 8),
         arrivals(works + kMaxDecodeStages * static_cast<int>(sizeof(DecodeItem))),
         num_keys(arrivals + static_cast<int>(sizeof(DecodeArrivals))),
-        first_splits(num_keys + num_rows * 4),
-        end(first_splits + 2 * (num_rows + 1) * 4) {}
+        work_table(num_keys + num_rows * 4),
+        end(work_table + 2 * (num_rows + 1) * 4) {}
 
   int query_bytes;
-  int queries;       // [num_stages][group, head_dim] bf16
-  int scores;        // [2][group, kScoreStride] fp32
-  int barriers;      // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
-                     // written, [kArrivalTurns] counted
-  int works;         // [kMaxDecodeStages] DecodeItem: whose tile it is
-  int arrivals;      // DecodeArrivals
-  int num_keys;      // [num_rows]
-  int first_splits;  // [2][num_rows + 1]: long and short splits of the rows before
+  int queries;     // [num_stages][group, head_dim] bf16
+  int scores;      // [2][group, kScoreStride] fp32
+  int barriers;    // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
+                   // written, [kArrivalTurns] counted
+  int works;       // [kMaxDecodeStages] DecodeItem: whose tile it is
+  int arrivals;    // DecodeArrivals
+  int num_keys;    // [num_rows]
+  int work_table;  // [2 * (num_rows + 1)] int: what a kernel finds its work by
   int end;
 };
 
@@ -116,19 +120,11 @@ struct DecodeBlock {
   __device__ __forceinline__ DecodeArrivals& ArrivalTurns() const {
     return *reinterpret_cast<DecodeArrivals*>(shared + layout.arrivals);
   }
-  __device__ __forceinline__ const int* NumKeys() const {
-    return reinterpret_cast<const int*>(shared + layout.num_keys);
+  __device__ __forceinline__ int* NumKeys() const {
+    return reinterpret_cast<int*>(shared + layout.num_keys);
   }
-  __device__ __forceinline__ const int* FirstLongSplits() const {
-    return reinterpret_cast<const int*>(shared + layout.first_splits);
-  }
-  __device__ __forceinline__ const int* FirstShortSplits(int num_rows) const {
-    return FirstLongSplits() + num_rows + 1;
-  }
-  __device__ __forceinline__ int NumItems(const DecodeArguments& arguments) const {
-    const int num_rows = static_cast<int>(arguments.params.num_rows);
-    return (FirstLongSplits()[num_rows] + FirstShortSplits(num_rows)[num_rows]) *
-           static_cast<int>(arguments.params.kv.num_kv_heads);
+  __device__ __forceinline__ int* WorkTable() const {
+    return reinterpret_cast<int*>(shared + layout.work_table);
   }
 
   DecodeShared<kHeadDim> layout;
@@ -149,43 +145,6 @@ struct RingSlot {
   }
 };
 
-// The splits of the first zone are shorter than the others.
-inline constexpr int kNumShortSplits = static_cast<int>(kSecondSplitZone.first_split);
-
-// Long splits first, so that blocks end at about the same time; of either kind row by row, from the
-// last split of a row to its first, KV heads within.
-template <int kHeadDim>
-__device__ __forceinline__ DecodeItem FindWork(const DecodeArguments& arguments,
-                                               const DecodeBlock<kHeadDim>& block, int item) {
-  const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
-  const int* const first_long = block.FirstLongSplits();
-  const int* const first_short = block.FirstShortSplits(num_rows);
-  int index = item / num_kv_heads;
-  const bool is_long = index < first_long[num_rows];
-  const int* const firsts = is_long ? first_long : first_short;
-  if (!is_long) index -= first_long[num_rows];
-  int row = 0;
-  for (int end = num_rows; end - row > 1;) {
-    const int middle = (row + end) / 2;
-    if (firsts[middle] <= index) {
-      row = middle;
-    } else {
-      end = middle;
-    }
-  }
-  const int split = firsts[row + 1] - 1 - index + (is_long ? kNumShortSplits : 0);
-  DecodeItem work;
-  work.row = row;
-  work.kv_head = item % num_kv_heads;
-  work.num_splits = first_long[row + 1] - first_long[row] + first_short[row + 1] - first_short[row];
-  work.first_slot = (first_long[row] + first_short[row]) * num_kv_heads + work.kv_head;
-  work.slot = work.first_slot + split * num_kv_heads;
-  work.key_begin = static_cast<int>(AttentionSplitBegin(split));
-  work.key_end = min(static_cast<int>(AttentionSplitBegin(split + 1)), block.NumKeys()[row]);
-  return work;
-}
-
 // Turns counts into the sums of those before, with the total behind; by one warp.
 __device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
   int total = 0;
@@ -201,29 +160,6 @@ __device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
     total += __shfl_sync(0xFFFFFFFFu, sum, 31);
   }
   if (lane == 0) counts[size] = total;
-}
-
-// Fills num_keys and first_splits, by the threads that `sync` is a barrier of: the first two warps
-// at least.
-template <int kHeadDim, typename Sync>
-__device__ __forceinline__ void CountWork(const DecodeArguments& arguments,
-                                          const DecodeBlock<kHeadDim>& block, const Sync& sync) {
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
-  int* const num_keys = const_cast<int*>(block.NumKeys());
-  int* const long_splits = const_cast<int*>(block.FirstLongSplits());
-  int* const short_splits = const_cast<int*>(block.FirstShortSplits(num_rows));
-  for (int row = threadIdx.x; row < num_rows; row += kDecodeThreads) {
-    const uint32_t position = arguments.params.positions[row];
-    const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
-    const int splits = static_cast<int>(NumAttentionSplits(keys));
-    num_keys[row] = keys;
-    short_splits[row] = min(splits, kNumShortSplits);
-    long_splits[row] = splits - short_splits[row];
-  }
-  sync();
-  if (threadIdx.x < 32) SumBefore(long_splits, num_rows, threadIdx.x);
-  if (threadIdx.x / 32 == 1) SumBefore(short_splits, num_rows, threadIdx.x % 32);
-  sync();
 }
 
 }  // namespace lockstep::kernels

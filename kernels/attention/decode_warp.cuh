@@ -58,12 +58,15 @@ struct MathWarp {
     return Tile::kSteps % kMathWarps == 0 || warp + kMathWarps * i < Tile::kSteps;
   }
 
-  __device__ __forceinline__ void Begin(uint32_t queries, int group) {
+  __device__ __forceinline__ void LoadQueries(uint32_t queries, int group) {
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
       const int row = min(lane % 16, group - 1);  // rows from `group` on repeat the last
       ptx::LoadMatrixX4(query[step], queries + row * kHeadDim * 2 + (2 * step + lane / 16) * 16);
     }
+  }
+
+  __device__ __forceinline__ void Begin() {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) rows[half] = SoftmaxRow();
 #pragma unroll
@@ -126,9 +129,10 @@ struct MathWarp {
     }
   }
 
-  // Calls emit(row, column, first, second) for the pairs of columns that this lane holds.
+  // Calls emit(half, row, column, i, n) for the pairs of columns that this lane holds: in
+  // output[i][n][2 * half ..].
   template <typename Emit>
-  __device__ __forceinline__ void ForOutputs(int group, const Emit& emit) const {
+  __device__ __forceinline__ void ForColumns(int group, const Emit& emit) const {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       const int row = lane / 4 + 8 * half;
@@ -138,11 +142,18 @@ struct MathWarp {
         if (!HasColumns(i)) continue;
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
-          emit(half, row, 16 * (warp + kMathWarps * i) + 8 * n + lane % 4 * 2,
-               output[i][n][2 * half], output[i][n][2 * half + 1]);
+          emit(half, row, 16 * (warp + kMathWarps * i) + 8 * n + lane % 4 * 2, i, n);
         }
       }
     }
+  }
+
+  // Calls emit(half, row, column, first, second) with the pairs themselves.
+  template <typename Emit>
+  __device__ __forceinline__ void ForOutputs(int group, const Emit& emit) const {
+    ForColumns(group, [&](int half, int row, int column, int i, int n) {
+      emit(half, row, column, output[i][n][2 * half], output[i][n][2 * half + 1]);
+    });
   }
 
   int warp;

@@ -87,9 +87,9 @@ constexpr int64_t DecodePartialElements(int64_t num_rows, int64_t num_heads, int
   return num_rows * num_kv_heads * NumAttentionSplits(max_keys) * per_split;
 }
 
-// Two counters of the whole call, then one per row and KV head.
+// One counter per row and KV head.
 constexpr int64_t DecodeArrivalElements(int64_t num_rows, int64_t num_kv_heads) {
-  return 2 + num_rows * num_kv_heads;
+  return num_rows * num_kv_heads;
 }
 
 absl::Status PagedDecodeAttention(const CudaStream& stream,

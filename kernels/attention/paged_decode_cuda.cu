@@ -1,93 +1,188 @@
 #include <algorithm>
 
 #include "kernels/attention/attend_item.cuh"
+#include "kernels/attention/decode_runs.h"
 #include "kernels/attention/paged_attention_cuda.h"
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/device/launch.cuh"
 
-// Decode: a work item is one split of one row for one KV head, with the query heads of its group as
-// the rows of a 16-row tile. As many blocks as the device holds take items from a counter; one warp
-// of a block keeps a ring of key tiles filled, across items, and four compute: they share QK by
-// keys (a page of 16 each) and PV by columns. One more warp counts the splits of a row that have
-// arrived; the block that finishes the last one folds them all. Which block takes which item
-// changes no bit.
+// Decode: as many blocks as the device holds, each with one run of splits for one KV head
+// (decode_runs.h), with the query heads of its group as the rows of a 16-row tile. One warp of a
+// block keeps a ring of key tiles filled, across splits and rows, and four compute: they share QK
+// by keys (a page of 16 each) and PV by columns, and fold the splits of a row in registers. One
+// more warp counts the parts of rows that were cut; the block that finishes the last one folds
+// them.
 namespace lockstep::kernels {
 namespace {
 
-constexpr int kFoldBatch = 12;  // partials of a row that are requested at once
+constexpr int kFoldBatch = 6;  // partials of a row that are requested at once
 
-// Copies the tiles of one item into the ring, its queries with the first.
+// The cuts of this launch, as every thread of a block sees them once CountRuns is done.
 template <int kHeadDim>
-__device__ __forceinline__ void CopyItem(const DecodeArguments& arguments,
-                                         const DecodeBlock<kHeadDim>& block, const DecodeItem& work,
-                                         int lane, RingSlot& slot) {
-  constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
-  const PagedDecodeAttentionParams& params = arguments.params;
-  const int64_t table =
-      params.block_table_rows == nullptr ? work.row : params.block_table_rows[work.row];
-  const BlockId* pages =
-      params.block_tables + table * params.block_table_stride + work.key_begin / kKvBlockTokens;
-  const int num_pages = (work.key_end - work.key_begin + kKvBlockTokens - 1) / kKvBlockTokens;
-  BlockId lane_page = 0;
-  for (int page = 0; page < num_pages; page += kKeyTilePages) {
-    if (page % 32 == 0 && page + lane < num_pages) lane_page = pages[page + lane];
-    const BlockId source = __shfl_sync(0xFFFFFFFFu, lane_page, (page % 32 + lane) % 32);
-    const int tile_pages = min(num_pages - page, kKeyTilePages);
-    ptx::WaitBarrier(block.EmptyBarrier(slot.stage), slot.phase ^ 1);
-    const uint32_t full = block.FullBarrier(slot.stage);
-    if (lane == 0) {
-      block.Work(slot.stage) = work;
-      const int query_bytes = page == 0 ? block.layout.query_bytes : 0;
-      ptx::ArriveExpectBytes(full, tile_pages * kPageBytes + query_bytes);
-      if (page == 0) {
-        ptx::CopyBulk(block.Query(slot.stage),
-                      params.query + work.row * params.query_stride +
-                          work.kv_head * arguments.group * kHeadDim,
-                      query_bytes, full);
-      }
+__device__ __forceinline__ DecodeRuns Runs(const DecodeArguments& arguments,
+                                           const DecodeBlock<kHeadDim>& block) {
+  const int num_rows = static_cast<int>(arguments.params.num_rows);
+  const int* const first_tiles = block.WorkTable();
+  const int* const plan = first_tiles + num_rows + 1;
+  return DecodeRuns(first_tiles, num_rows, {.num_runs = plan[0], .slack_tiles = plan[1]});
+}
+
+// Fills num_keys, the tiles of the rows before, and the plan behind them; by all threads.
+template <int kHeadDim>
+__device__ __forceinline__ void CountRuns(const DecodeArguments& arguments,
+                                          const DecodeBlock<kHeadDim>& block) {
+  const int num_rows = static_cast<int>(arguments.params.num_rows);
+  int* const first_tiles = block.WorkTable();
+  for (int row = threadIdx.x; row < num_rows; row += kDecodeThreads) {
+    const uint32_t position = arguments.params.positions[row];
+    const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
+    block.NumKeys()[row] = keys;
+    first_tiles[row] = (keys + static_cast<int>(kKeyTile) - 1) / static_cast<int>(kKeyTile);
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const int lane = static_cast<int>(threadIdx.x);
+    int num_filled = 0;
+    for (int base = 0; base < num_rows; base += 32) {
+      const bool filled = base + lane < num_rows && first_tiles[base + lane] != 0;
+      num_filled += __popc(__ballot_sync(0xFFFFFFFFu, filled));
     }
+    SumBefore(first_tiles, num_rows, lane);
     __syncwarp();
-    if (lane < tile_pages) {
-      ptx::CopyBulk(block.Tile(slot.stage) + lane * kPageBytes,
-                    DeviceKeys(params.kv, source, work.kv_head), kPageBytes, full);
+    const int num_tiles = first_tiles[num_rows];
+    const int max_runs =
+        static_cast<int>(gridDim.x) / static_cast<int>(arguments.params.kv.num_kv_heads);
+    const DecodePlan whole = WholeRowPlan(max(num_filled, 1), max_runs);
+    const DecodeRuns runs(first_tiles, num_rows, whole);
+    int longest = 0;
+    for (int run = lane; run < whole.num_runs; run += 32) {
+      longest = max(longest, runs.Tiles(runs.Cut(run + 1)) - runs.Tiles(runs.Cut(run)));
     }
-    slot.Advance(arguments.num_stages);
+    longest = __reduce_max_sync(0xFFFFFFFFu, longest);
+    const DecodePlan plan =
+        longest <= MaxWholeRowTiles(num_tiles, max_runs) ? whole : CutRowPlan(num_tiles, max_runs);
+    if (lane == 0) {
+      first_tiles[num_rows + 1] = plan.num_runs;
+      first_tiles[num_rows + 2] = plan.slack_tiles;
+    }
   }
+  __syncthreads();
 }
 
-// The warp that copies, item by item. The first item of a block is that of its index, further ones
-// come from a counter; the last block to see that there are no more sets it back.
+// One split of a run as the work of a block.
 template <int kHeadDim>
-__device__ void FillRing(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
-                         int lane) {
-  const int num_items = block.NumItems(arguments);
-  const bool has_more = num_items > static_cast<int>(gridDim.x);
-  uint32_t* const taken = arguments.params.arrivals;
-  uint32_t* const finished = arguments.params.arrivals + 1;
-  RingSlot slot;
-  for (int item = blockIdx.x; item < num_items;) {
-    uint32_t next = num_items;
-    if (has_more && lane == 0) next = gridDim.x + atomicAdd(taken, 1u);
-    CopyItem(arguments, block, FindWork(arguments, block, item), lane, slot);
-    item = static_cast<int>(__shfl_sync(0xFFFFFFFFu, next, 0));
-  }
-  ptx::WaitBarrier(block.EmptyBarrier(slot.stage), slot.phase ^ 1);
-  if (lane != 0) return;
-  block.Work(slot.stage).num_splits = 0;
-  ptx::Arrive(block.FullBarrier(slot.stage));
-  if (has_more && ptx::AddAcquireRelease(finished, 1) == gridDim.x - 1) {
-    *taken = 0;
-    *finished = 0;
-  }
+__device__ __forceinline__ DecodeItem MakeItem(const DecodeArguments& arguments,
+                                               const DecodeBlock<kHeadDim>& block,
+                                               const DecodeSplit& split, int kv_head) {
+  if (split.num_parts == 0) return {};
+  const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
+  const int row_slot = split.row * arguments.max_splits * num_kv_heads + kv_head;
+  const int part = max(split.split, split.first_splits - 1);
+  return {.row = split.row,
+          .kv_head = kv_head,
+          .num_parts = split.num_parts,
+          .first_slot = row_slot + (split.first_splits - 1) * num_kv_heads,
+          .slot = row_slot + part * num_kv_heads,
+          .key_begin = static_cast<int>(AttentionSplitBegin(split.split)),
+          .key_end = min(static_cast<int>(AttentionSplitBegin(split.split + 1)),
+                         block.NumKeys()[split.row]),
+          .opens = split.opens,
+          .closes = split.closes};
 }
 
-// Folds the partials of all splits, ascending, and writes the finished rows. By all math threads.
+// The warp that copies keys and values, tile by tile, and the queries of a part with its first.
 template <int kHeadDim>
-__device__ __forceinline__ void FoldSplits(const DecodeArguments& arguments,
-                                           const DecodeItem& work) {
+class RingFiller {
+ public:
+  __device__ RingFiller(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
+                        int lane)
+      : arguments_(arguments), block_(block), lane_(lane) {}
+
+  __device__ void Fill() {
+    const int num_kv_heads = static_cast<int>(arguments_.params.kv.num_kv_heads);
+    const int kv_head = static_cast<int>(blockIdx.x) % num_kv_heads;
+    DecodeRunWalk walk(Runs(arguments_, block_), static_cast<int>(blockIdx.x) / num_kv_heads);
+    DecodeItem work = MakeItem(arguments_, block_, walk.Split(), kv_head);
+    BlockId pages = LoadPages(work, 0);
+    while (work.num_parts != 0) {
+      walk.Advance();
+      const DecodeItem next = MakeItem(arguments_, block_, walk.Split(), kv_head);
+      const int num_pages = NumPages(work);
+      for (int first = 0; first < num_pages; first += 32) {
+        // What is needed next is on its way while these are copied.
+        const BlockId further =
+            first + 32 < num_pages ? LoadPages(work, first + 32) : LoadPages(next, 0);
+        CopyPages(work, first, min(num_pages - first, 32), pages);
+        pages = further;
+      }
+      work = next;
+    }
+    ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
+    if (lane_ != 0) return;
+    block_.Work(slot_.stage).num_parts = 0;
+    ptx::Arrive(block_.FullBarrier(slot_.stage));
+  }
+
+ private:
+  __device__ __forceinline__ static int NumPages(const DecodeItem& work) {
+    return (work.key_end - work.key_begin + static_cast<int>(kKvBlockTokens) - 1) /
+           static_cast<int>(kKvBlockTokens);
+  }
+
+  // This lane's of the 32 pages of an item from `first` on.
+  __device__ __forceinline__ BlockId LoadPages(const DecodeItem& work, int first) const {
+    const PagedDecodeAttentionParams& params = arguments_.params;
+    if (first + lane_ >= NumPages(work)) return 0;
+    const int64_t table =
+        params.block_table_rows == nullptr ? work.row : params.block_table_rows[work.row];
+    return params.block_tables[table * params.block_table_stride + work.key_begin / kKvBlockTokens +
+                               first + lane_];
+  }
+
+  // The pages `first` .. of an item, `num_pages` of them: lane i holds number i of `pages`.
+  __device__ __forceinline__ void CopyPages(const DecodeItem& work, int first, int num_pages,
+                                            BlockId pages) {
+    constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
+    const PagedDecodeAttentionParams& params = arguments_.params;
+    for (int page = 0; page < num_pages; page += kKeyTilePages) {
+      const BlockId source = __shfl_sync(0xFFFFFFFFu, pages, (page + lane_) % 32);
+      const int tile_pages = min(num_pages - page, kKeyTilePages);
+      ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
+      const uint32_t full = block_.FullBarrier(slot_.stage);
+      if (lane_ == 0) {
+        block_.Work(slot_.stage) = work;
+        const bool with_queries = work.opens && first + page == 0;
+        const int query_bytes = with_queries ? block_.layout.query_bytes : 0;
+        ptx::ArriveExpectBytes(full, tile_pages * kPageBytes + query_bytes);
+        if (with_queries) {
+          ptx::CopyBulk(block_.Query(slot_.stage),
+                        params.query + work.row * params.query_stride +
+                            work.kv_head * arguments_.group * kHeadDim,
+                        query_bytes, full);
+        }
+      }
+      __syncwarp();
+      if (lane_ < tile_pages) {
+        ptx::CopyBulk(block_.Tile(slot_.stage) + lane_ * kPageBytes,
+                      DeviceKeys(params.kv, source, work.kv_head), kPageBytes, full);
+      }
+      slot_.Advance(arguments_.num_stages);
+    }
+  }
+
+  const DecodeArguments& arguments_;
+  const DecodeBlock<kHeadDim>& block_;
+  int lane_;
+  RingSlot slot_;
+};
+
+// Folds the parts of a row, ascending, and writes the finished rows. By all math threads.
+template <int kHeadDim>
+__device__ __forceinline__ void FoldParts(const DecodeArguments& arguments,
+                                          const DecodeItem& work) {
   const PagedDecodeAttentionParams& params = arguments.params;
   const int partial_stride = PartialStride(arguments.group, kHeadDim);
-  const int64_t split_stride = params.kv.num_kv_heads * partial_stride;
+  const int64_t part_stride = params.kv.num_kv_heads * partial_stride;
   const float* partial = params.partials + static_cast<int64_t>(work.first_slot) * partial_stride;
   constexpr int kQuads = kHeadDim / 4;
   for (int i = threadIdx.x; i < arguments.group * kQuads; i += kMathThreads) {
@@ -95,15 +190,15 @@ __device__ __forceinline__ void FoldSplits(const DecodeArguments& arguments,
     const float* states = partial + arguments.group * kHeadDim + 2 * (i / kQuads);
     SoftmaxRow row;
     float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    for (int base = 0; base < work.num_splits; base += kFoldBatch) {
+    for (int base = 0; base < work.num_parts; base += kFoldBatch) {
       float4 open[kFoldBatch];
       float2 open_state[kFoldBatch];
 #pragma unroll
       for (int j = 0; j < kFoldBatch; ++j) {
         open_state[j] = make_float2(kNoScore, 0.0f);
-        if (base + j >= work.num_splits) continue;
-        open[j] = __ldcg(reinterpret_cast<const float4*>(values + (base + j) * split_stride));
-        open_state[j] = __ldcg(reinterpret_cast<const float2*>(states + (base + j) * split_stride));
+        if (base + j >= work.num_parts) continue;
+        open[j] = __ldcg(reinterpret_cast<const float4*>(values + (base + j) * part_stride));
+        open_state[j] = __ldcg(reinterpret_cast<const float2*>(states + (base + j) * part_stride));
       }
 #pragma unroll
       for (int j = 0; j < kFoldBatch; ++j) {
@@ -122,27 +217,58 @@ __device__ __forceinline__ void FoldSplits(const DecodeArguments& arguments,
   }
 }
 
-// Writes the output of a row that has one split, or else this split's partial.
+// What a part has come to: the fold of the splits so far, in the layout of a MathWarp.
+template <int kHeadDim, int kHalves>
+struct DecodePart {
+  using Math = MathWarp<kHeadDim, kHalves>;
+
+  // By the split that `math` has attended to.
+  __device__ __forceinline__ void Extend(const Math& math, bool opens, float exponent_scale) {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const SoftmaxRow open = {math.rows[half].max, SumOverQuad(math.rows[half].sum)};
+      SoftmaxRow& closed = rows[half];
+      const PartialFold fold(closed.max, open.max, exponent_scale);
+      closed = opens ? open : SoftmaxRow{fold.max, fold(closed.sum, open.sum)};
+#pragma unroll
+      for (int i = 0; i < Math::kColumnSteps; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          float& sum = output[i][j / 2][2 * half + j % 2];
+          const float more = math.output[i][j / 2][2 * half + j % 2];
+          sum = opens ? more : fold(sum, more);
+        }
+      }
+    }
+  }
+
+  SoftmaxRow rows[kHalves];
+  float output[Math::kColumnSteps][2][4];
+};
+
+// Writes the output of a row that is one part, or else this part of it.
 template <int kHeadDim, int kHalves>
 __device__ __forceinline__ void WriteItem(const DecodeArguments& arguments, const DecodeItem& work,
-                                          const MathWarp<kHeadDim, kHalves>& math) {
+                                          const MathWarp<kHeadDim, kHalves>& math,
+                                          const DecodePart<kHeadDim, kHalves>& part) {
   const PagedDecodeAttentionParams& params = arguments.params;
-  float sums[kHalves];
+  if (work.num_parts == 1) {
+    float reciprocals[kHalves];
 #pragma unroll
-  for (int half = 0; half < kHalves; ++half) sums[half] = SumOverQuad(math.rows[half].sum);
-  if (work.num_splits == 1) {
+    for (int half = 0; half < kHalves; ++half) reciprocals[half] = __frcp_rn(part.rows[half].sum);
     BFloat16* output =
         params.output + work.row * params.output_stride + work.kv_head * arguments.group * kHeadDim;
-    math.ForOutputs(arguments.group, [&](int half, int row, int column, float first, float second) {
-      *reinterpret_cast<uint32_t*>(output + row * kHeadDim + column) =
-          FinishPair(first, second, __frcp_rn(sums[half]));
+    math.ForColumns(arguments.group, [&](int half, int row, int column, int i, int n) {
+      *reinterpret_cast<uint32_t*>(output + row * kHeadDim + column) = FinishPair(
+          part.output[i][n][2 * half], part.output[i][n][2 * half + 1], reciprocals[half]);
     });
     return;
   }
   float* partial =
       params.partials + static_cast<int64_t>(work.slot) * PartialStride(arguments.group, kHeadDim);
-  math.ForOutputs(arguments.group, [&](int half, int row, int column, float first, float second) {
-    *reinterpret_cast<float2*>(partial + row * kHeadDim + column) = make_float2(first, second);
+  math.ForColumns(arguments.group, [&](int half, int row, int column, int i, int n) {
+    *reinterpret_cast<float2*>(partial + row * kHeadDim + column) =
+        make_float2(part.output[i][n][2 * half], part.output[i][n][2 * half + 1]);
   });
   if (math.warp != 0 || math.lane % 4 != 0) return;
 #pragma unroll
@@ -150,7 +276,7 @@ __device__ __forceinline__ void WriteItem(const DecodeArguments& arguments, cons
     const int row = math.lane / 4 + 8 * half;
     if (row < arguments.group) {
       *reinterpret_cast<float2*>(partial + arguments.group * kHeadDim + 2 * row) =
-          make_float2(math.rows[half].max, sums[half]);
+          make_float2(part.rows[half].max, part.rows[half].sum);
     }
   }
 }
@@ -164,13 +290,13 @@ __device__ void CountArrivals(const DecodeArguments& arguments,
   for (int turn = 0;; ++turn) {
     ptx::WaitBarrier(block.WrittenBarrier(turn), turn / kArrivalTurns % 2);
     DecodeItem work = arrivals.written[turn % kArrivalTurns];
-    if (work.num_splits == 0) return;
+    if (work.num_parts == 0) return;
     uint32_t* const counter =
-        arguments.params.arrivals + 2 + work.row * arguments.params.kv.num_kv_heads + work.kv_head;
-    if (ptx::AddAcquireRelease(counter, 1) == static_cast<uint32_t>(work.num_splits - 1)) {
+        arguments.params.arrivals + work.row * arguments.params.kv.num_kv_heads + work.kv_head;
+    if (ptx::AddAcquireRelease(counter, 1) == static_cast<uint32_t>(work.num_parts - 1)) {
       *counter = 0;
     } else {
-      work.num_splits = 0;
+      work.num_parts = 0;
     }
     arrivals.folds[turn % kArrivalTurns] = work;
     ptx::Arrive(block.CountedBarrier(turn));
@@ -194,7 +320,7 @@ struct ArrivalQueue {
       ptx::WaitBarrier(block.CountedBarrier(received), received / kArrivalTurns % 2);
       const DecodeItem work =
           Broadcast(block.ArrivalTurns().folds[received % kArrivalTurns], threadIdx.x % 32);
-      if (work.num_splits != 0) FoldSplits<kHeadDim>(arguments, work);
+      if (work.num_parts != 0) FoldParts<kHeadDim>(arguments, work);
     }
   }
 
@@ -206,6 +332,7 @@ template <int kHeadDim, int kHalves>
 __device__ void Compute(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
                         int warp, int lane) {
   MathWarp<kHeadDim, kHalves> math;
+  DecodePart<kHeadDim, kHalves> part = {};
   math.warp = warp;
   math.lane = lane;
   ArrivalQueue<kHeadDim> arrivals;
@@ -214,13 +341,14 @@ __device__ void Compute(const DecodeArguments& arguments, const DecodeBlock<kHea
   for (;;) {
     ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
     const DecodeItem work = Broadcast(block.Work(slot.stage), lane);
-    if (work.num_splits != 0) {
+    if (work.num_parts != 0) {
       AttendItem(arguments, block, work, math, slot, buffer, [](int, uint32_t) {});
-      WriteItem(arguments, work, math);
+      part.Extend(math, work.opens, arguments.exponent_scale);
+      if (work.closes) WriteItem(arguments, work, math, part);
     }
-    arrivals.Receive(arguments, block, work.num_splits == 0 ? 0 : kArrivalTurns - 1);
-    if (work.num_splits != 1) arrivals.Send(block, work);
-    if (work.num_splits == 0) return;
+    arrivals.Receive(arguments, block, work.num_parts == 0 ? 0 : kArrivalTurns - 1);
+    if (work.closes ? work.num_parts > 1 : work.num_parts == 0) arrivals.Send(block, work);
+    if (work.num_parts == 0) return;
   }
 }
 
@@ -256,11 +384,11 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
   }
   ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
-  CountWork(arguments, block, [] { __syncthreads(); });
+  CountRuns(arguments, block);
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (warp == kCopyWarp) {
-    FillRing(arguments, block, lane);
+    RingFiller<kHeadDim>(arguments, block, lane).Fill();
   } else if (warp == kCountWarp) {
     if (lane == 0) CountArrivals(arguments, block);
   } else {
@@ -302,18 +430,20 @@ absl::Status LaunchDecode(const CudaStream& stream, const PagedDecodeAttentionPa
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
-  const int64_t max_items =
-      params.num_rows * params.kv.num_kv_heads * NumAttentionSplits(params.max_keys);
+  const int64_t max_splits = NumAttentionSplits(params.max_keys);
   const int64_t max_blocks = int64_t{stream.num_multiprocessors} * shape.blocks_per_multiprocessor;
+  const int64_t num_runs =
+      std::clamp(max_blocks / params.kv.num_kv_heads, int64_t{1}, params.num_rows * max_splits);
   return Launch(stream, "paged decode attention",
-                {.grid = dim3(static_cast<unsigned>(std::min(max_items, max_blocks))),
+                {.grid = dim3(static_cast<unsigned>(num_runs * params.kv.num_kv_heads)),
                  .block = dim3(kDecodeThreads),
                  .shared_bytes = static_cast<size_t>(shape.shared_bytes)},
                 kernel,
                 DecodeArguments{.params = params,
                                 .exponent_scale = ExponentScale(params.scale),
                                 .group = group,
-                                .num_stages = shape.num_stages});
+                                .num_stages = shape.num_stages,
+                                .max_splits = static_cast<int>(max_splits)});
 }
 
 }  // namespace

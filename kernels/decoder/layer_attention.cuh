@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attend_item.cuh"
+#include "kernels/decoder/layer_items.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
@@ -35,7 +36,7 @@ class LayerAttention {
 
   __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
     const DecodeArguments& arguments = block_.Attention();
-    const int num_items = block_.Kv().NumItems(arguments);
+    const int num_items = NumItems(arguments, block_.Kv());
     ClearPaddingRows();
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
       const DecodeItem work = FindWork(arguments, block_.Kv(), item);
@@ -56,7 +57,7 @@ class LayerAttention {
     }
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
       const DecodeItem work = FindWork(arguments, block_.Kv(), item);
-      if (work.num_splits > 1 && work.key_begin == 0) FoldSplits(work);
+      if (work.num_parts > 1 && work.key_begin == 0) FoldSplits(work);
     }
   }
 
@@ -173,7 +174,7 @@ class LayerAttention {
                  if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
                });
     const float sum = SumOverQuad(math.rows[0].sum);
-    if (work.num_splits == 1) {
+    if (work.num_parts == 1) {
       const float reciprocal = __frcp_rn(sum);
       uint64_t* const to = OutputWords(work);
       math.ForOutputs(arguments.group, [&](int, int row, int column, float first, float second) {
@@ -217,11 +218,11 @@ class LayerAttention {
       const uint64_t* const states = partial + arguments.group * kHeadDim + 2 * (i / kPairs);
       SoftmaxRow row;
       float2 sums = make_float2(0.0f, 0.0f);
-      for (int split = 0; split < work.num_splits; split += kFoldAtOnce) {
+      for (int split = 0; split < work.num_parts; split += kFoldAtOnce) {
         const uint64_t* from[2 * kFoldAtOnce];
 #pragma unroll
         for (int j = 0; j < kFoldAtOnce; ++j) {
-          const bool exists = split + j < work.num_splits && i < num_pairs;
+          const bool exists = split + j < work.num_parts && i < num_pairs;
           const int64_t offset = (split + j) * split_stride;
           from[2 * j] = exists ? values + offset : nullptr;
           from[2 * j + 1] = exists ? states + offset : nullptr;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/memory.cuh"
+#include "kernels/decoder/layer_items.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
 
@@ -16,7 +17,7 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
   const DecodeLayersParams& params = block.Params();
   const DecodeArguments& attention = block.Attention();
-  const int num_items = block.Kv().NumItems(attention);
+  const int num_items = NumItems(attention, block.Kv());
   RingSlot slot;
   for (int64_t layer = 0; layer < params.shape.num_layers; ++layer) {
     PagedKv kv = attention.params.kv;

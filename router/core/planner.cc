@@ -203,7 +203,8 @@ uint32_t Planner::PrefillBudget() const {
   uint32_t budget = lease_.limits.max_step_tokens - num_decodes;
   const uint32_t configured = state_.config.max_prefill_tokens_per_step;
   if (configured > 0) budget = std::min(budget, configured);
-  return num_decodes == 0 ? budget : state_.budget.PrefillTokensBesideDecodes(budget);
+  if (num_decodes == 0) return budget;
+  return state_.budget.OwesDecodes() ? 0 : state_.budget.PrefillTokensBesideDecodes(budget);
 }
 
 void Planner::PlanPrefills() {
@@ -212,6 +213,7 @@ void Planner::PlanPrefills() {
     if (MayRun(*sequence) && !Decodes(*sequence)) chunked.push_back(sequence);
   }
   uint32_t budget = PrefillBudget();
+  if (budget == 0 && chunked.empty() && population_.waiting().empty()) return;
   while (budget > 0) {
     Sequence* const rival = FairFirst(chunked);
     Sequence* sequence = StartNext(rival);
@@ -289,6 +291,7 @@ StepPlan Planner::Commit() {
   record_.decode_iterations = plan_.decode_iterations;
   record_.num_prefill_tokens = plan_.num_prefill_tokens;
   record_.num_decode_tokens = plan_.num_decode_tokens;
+  state_.budget.Planned(plan_.num_prefill_tokens, plan_.num_decode_tokens);
   lease_.in_flight.push_back(std::move(record_));
   return std::move(plan_);
 }

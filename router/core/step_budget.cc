@@ -10,6 +10,9 @@ namespace {
 constexpr uint32_t kUnmeasuredPrefillTokens = 64;
 // A prompt advances even where decodes alone miss the target; fewer tokens would save nothing.
 constexpr uint32_t kMinPrefillTokens = 16;
+// More than one step of decodes for each chunk, so that more than half of the steps are such.
+constexpr uint32_t kOwedEighths = 9;
+constexpr uint32_t kWholeStep = 8;
 
 // Exponential mean over about the last eight steps.
 void Update(absl::Duration& mean, absl::Duration sample) {
@@ -40,6 +43,18 @@ uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound) const {
   const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
   if (num_tokens >= bound) return bound;
   return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
+}
+
+bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kWholeStep; }
+
+void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens) {
+  if (target_ == absl::InfiniteDuration() || num_decode_tokens == 0) return;
+  if (num_prefill_tokens == 0) {
+    if (OwesDecodes()) owed_decode_steps_ -= kWholeStep;
+  } else if (num_prefill_tokens * time_per_prefill_token_ > decode_time_) {
+    // A shorter chunk is hardly noticed.
+    owed_decode_steps_ += kOwedEighths;
+  }
 }
 
 uint32_t StepBudget::DecodeIterations(uint32_t bound) const {

@@ -92,6 +92,20 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
       const auto decoded = problem.Decode(stream_, rows);
       EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, begin, end}));
     }
+    // Other cuts of the rows into runs: whole rows, and rows in two to many parts.
+    const std::vector<Row> mixed = {{0, 1089}, {1, 332}, {-1, 0}, {0, 500}, {1, 64},
+                                    {0, 1023}, {0, 1024}, {1, 0}, {0, 767}};
+    for (const int num_multiprocessors : {1, 2, 3, 7, 1000}) {
+      CudaStream stream = stream_;
+      stream.num_multiprocessors = num_multiprocessors;
+      const auto decoded = problem.Decode(stream, mixed);
+      for (const Row& row : mixed) {
+        if (row.sequence < 0) continue;
+        EXPECT_TRUE(
+            problem.IsSameAt(decoded, expected, {row.sequence, row.position, row.position + 1}))
+            << row.position << " on " << num_multiprocessors << " multiprocessors";
+      }
+    }
     for (const int64_t position : {0, 70, 127, 128, 300, 332}) {
       const auto alone = problem.Decode(stream_, {{1, position}});
       EXPECT_TRUE(problem.IsSameAt(alone, expected, {1, position, position + 1})) << position;

@@ -225,6 +225,44 @@ TEST_F(SchedulerPlanningTest, ChunksShrinkToMeetTheTargetStepTime) {
   RunUntilIdle();
 }
 
+TEST_F(SchedulerPlanningTest, DecodesAloneFollowALongChunk) {
+  config.target_step_time = absl::Milliseconds(10);
+  config.max_steps_in_flight = 1;
+  limits.num_blocks = 1000;
+  limits.max_context_tokens = 4000;
+  limits.max_step_tokens = 1000;
+  Start();
+  Submit(1, {1}, 200);
+  step_time = absl::Milliseconds(2);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_NE(Plan(), nullptr);
+    Done();
+  }
+  Submit(2, TextOf(2, 3000), 2);
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 64));
+  step_time = absl::Milliseconds(2) + 64 * absl::Microseconds(100);
+  Done();
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 80));
+  step_time = absl::Milliseconds(10);
+  Done();
+  for (int turn = 0; turn < 7; ++turn) {
+    EXPECT_THAT(RowTokens(), ElementsAre(1)) << turn;
+    step_time = absl::Milliseconds(2);
+    Done();
+    EXPECT_THAT(RowTokens(), ElementsAre(1, 80)) << turn;
+    step_time = absl::Milliseconds(10);
+    Done();
+  }
+  EXPECT_THAT(RowTokens(), ElementsAre(1));
+  step_time = absl::Milliseconds(2);
+  Done();
+  EXPECT_THAT(RowTokens(), ElementsAre(1)) << "every eighth time there are two";
+  Done();
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 80));
+  Done();
+  RunUntilIdle();
+}
+
 TEST_F(SchedulerPlanningTest, RunningIsBoundedByConfigSlotsAndStepTokens) {
   const auto num_running = [this] {
     Start();

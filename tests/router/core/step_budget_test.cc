@@ -66,6 +66,46 @@ TEST(StepBudgetTest, PromptsAdvanceEvenWhenTheTargetIsMissed) {
   EXPECT_EQ(budget.PrefillTokensBesideDecodes(3), 3u);
 }
 
+// Of steps 1 .. num_steps, with a chunk whenever one is allowed: how many carried one.
+int CountChunks(StepBudget& budget, int num_steps, uint32_t chunk) {
+  int num_chunks = 0;
+  for (int i = 0; i < num_steps; ++i) {
+    const bool has_chunk = !budget.OwesDecodes();
+    num_chunks += has_chunk;
+    budget.Planned(has_chunk ? chunk : 0, 8);
+  }
+  return num_chunks;
+}
+
+TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  EXPECT_EQ(CountChunks(budget, 17 * 10, 1000), 8 * 10);
+}
+
+TEST(StepBudgetTest, ShortChunksTakeNoTurns) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));  // 0.04 ms a token
+  EXPECT_EQ(CountChunks(budget, 100, 120), 100);
+}
+
+TEST(StepBudgetTest, ChunksThatNobodyWaitsBesideTakeNoTurns) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  for (int i = 0; i < 10; ++i) budget.Planned(1000, 0);
+  EXPECT_FALSE(budget.OwesDecodes());
+}
+
+TEST(StepBudgetTest, WithoutATargetThereAreNoTurns) {
+  StepBudget budget(absl::InfiniteDuration());
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  EXPECT_EQ(CountChunks(budget, 100, 1000), 100);
+}
+
 TEST(StepBudgetTest, AFreePrefillGrowsStepByStep) {
   StepBudget budget(absl::Milliseconds(20));
   ObserveDecodes(budget, absl::Milliseconds(10));
