@@ -119,7 +119,7 @@ class RingFiller {
     }
     ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
     if (lane_ != 0) return;
-    block_.Work(slot_.stage).num_parts = 0;
+    block_.Work(slot_.stage) = {};
     ptx::Arrive(block_.FullBarrier(slot_.stage));
   }
 
@@ -347,7 +347,7 @@ __device__ void Compute(const DecodeArguments& arguments, const DecodeBlock<kHea
       if (work.closes) WriteItem(arguments, work, math, part);
     }
     arrivals.Receive(arguments, block, work.num_parts == 0 ? 0 : kArrivalTurns - 1);
-    if (work.closes ? work.num_parts > 1 : work.num_parts == 0) arrivals.Send(block, work);
+    if (work.num_parts == 0 || (work.closes && work.num_parts > 1)) arrivals.Send(block, work);
     if (work.num_parts == 0) return;
   }
 }
