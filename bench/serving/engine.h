@@ -35,7 +35,7 @@ class Engine {
     uint32_t max_steps_in_flight = 2;
     uint32_t max_decode_iterations = 1;
     uint32_t max_running_sequences = 256;
-    absl::Duration target_step_time = router::SchedulerConfig().target_step_time;
+    absl::Duration target_step_time = router::kServingStepTime;
   };
   Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info, const Options& options);
   ~Engine();

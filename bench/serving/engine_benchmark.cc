@@ -38,7 +38,7 @@ ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
 ABSL_FLAG(uint32_t, max_step_tokens, 8192, "as of lockstep-worker");
 ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
 ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");
-ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::SchedulerConfig().target_step_time,
+ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
           "as of lockstep-router");
 ABSL_FLAG(absl::Duration, beside_time, absl::Seconds(5), "that a case `beside` measures");
 

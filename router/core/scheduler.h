@@ -31,6 +31,9 @@ struct WorkerLimits {
   uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
 };
 
+// What a server aims at unless told otherwise: twenty tokens a second whatever prompts arrive.
+inline constexpr absl::Duration kServingStepTime = absl::Milliseconds(50);
+
 struct SchedulerConfig {
   // A request waits while none of its sequences runs.
   uint32_t max_waiting_requests = 1024;
@@ -40,7 +43,7 @@ struct SchedulerConfig {
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
   // Of steps in which sequences decode: prefill chunks shrink to meet it, and take turns with steps
   // of decodes alone.
-  absl::Duration target_step_time = absl::Milliseconds(50);
+  absl::Duration target_step_time = absl::InfiniteDuration();
   uint32_t max_preemptions_per_sequence = 16;  // then the sequence fails, with a reason
   uint32_t max_decode_iterations = 1;          // of a step of decodes only, while nobody waits
 

@@ -24,7 +24,7 @@
 namespace lockstep::router {
 
 struct ReplicaConfig {
-  SchedulerConfig scheduler;
+  SchedulerConfig scheduler = {.target_step_time = kServingStepTime};
   // Without a result, or still there after it drained, for so long: a hung worker.
   absl::Duration step_timeout = absl::Seconds(60);
   // Requests outlive a worker that is lost, or wait behind one that drains, this long.
