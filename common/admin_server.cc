@@ -31,7 +31,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Response = http::response<http::string_body>;
 
-constexpr uint32_t kMaxHeaderBytes = 8 * 1024;
+constexpr uint32_t kMaxRequestHeaderBytes = 8 * 1024;
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -82,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void ReadRequest() {
     parser_.emplace();
-    parser_->header_limit(kMaxHeaderBytes);
+    parser_->header_limit(kMaxRequestHeaderBytes);
     ArmTimeout();
     http::async_read_header(
         stream_, buffer_, *parser_,
@@ -125,7 +125,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<void> place_;  // until the socket is closed
   beast::tcp_stream stream_;
   const Content& content_;
-  beast::flat_buffer buffer_{2 * kMaxHeaderBytes};
+  beast::flat_buffer buffer_{2 * kMaxRequestHeaderBytes};
   std::optional<http::request_parser<http::empty_body>> parser_;
   Response response_;
 };

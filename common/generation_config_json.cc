@@ -8,7 +8,7 @@ namespace {
 
 // Defaults that would change the text, and are not implemented. Keys outside of this table and of
 // those read below only tune transformers itself.
-constexpr NeutralKey kNeutralKeys[] = {
+constexpr NeutralKey kNeutralGenerationKeys[] = {
     {"bad_words_ids", "[]"},
     {"begin_suppress_tokens", "[]"},
     {"diversity_penalty", "0"},
@@ -52,7 +52,7 @@ absl::Status ApplyGenerationConfig(std::string_view text, const std::string& fil
   JsonObjectReader reader(root, file_name);
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> eos, ReadTokenIds(reader, "eos_token_id"));
   if (!eos.empty()) config->eos_token_ids = std::move(eos);  // more complete than config.json's
-  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralKeys));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralGenerationKeys));
 
   GenerationDefaults& defaults = config->generation_defaults;
   LOCKSTEP_ASSIGN_OR_RETURN(defaults.temperature, ReadFloat(reader, "temperature"));

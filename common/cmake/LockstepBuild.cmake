@@ -33,6 +33,10 @@ target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-c
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 sees an overlap in "literal" + std::to_string(n) that is not there.
   target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  if(CMAKE_UNITY_BUILD)
+    # gcc then takes every source for a header, where types in anonymous namespaces would be a mistake.
+    target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # Newer clang mangles constrained templates otherwise than the gcc that built the libraries.
   target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fclang-abi-compat=17 -Wthread-safety>)
@@ -57,11 +61,15 @@ if(LOCKSTEP_SANITIZE)
   endif()
 endif()
 
-# lockstep_library(NAME SOURCES ... DEPS ...): DEPS are public. Without SOURCES: headers only.
+# lockstep_library(NAME SOURCES ... DEPS ... [SEPARATE]): DEPS are public. Without SOURCES: headers only.
+# SEPARATE keeps a unity build (CMakePresets.json) from joining the sources: for code of CUDA.
 function(lockstep_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS" ${ARGN})
   if(ARG_SOURCES)
     add_library(${name} STATIC ${ARG_SOURCES})
+    if(ARG_SEPARATE)
+      set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+    endif()
     target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE lockstep_flags)
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   else()
@@ -107,6 +115,7 @@ function(lockstep_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
   if("gpu" IN_LIST ARG_LABELS)
     # Without a device, or on such a machine without the model, ctest says "Skipped", never "Passed".
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
     set_tests_properties(${name} PROPERTIES
       SKIP_REGULAR_EXPRESSION "no CUDA device: skipped;no model file: skipped")
   endif()

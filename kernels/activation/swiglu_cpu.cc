@@ -4,12 +4,12 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr int64_t kMinRowsToShare = 4;
+constexpr int64_t kMinSwiGluRowsToShare = 4;
 
 }  // namespace
 
 absl::Status SwiGlu(const Stream& stream, const SwiGluParams& params) {
-  ParallelRanges(stream, params.num_rows, kMinRowsToShare, [&](int64_t begin, int64_t end) {
+  ParallelRanges(stream, params.num_rows, kMinSwiGluRowsToShare, [&](int64_t begin, int64_t end) {
     LOCKSTEP_DISPATCH(stream, SwiGluRows, params, begin, end);
   });
   return absl::OkStatus();

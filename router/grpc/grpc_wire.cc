@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kContentType = "application/grpc";
 // Of an error, before it is encoded, which may triple it; the details repeat it.
-constexpr size_t kMaxMessageBytes = 1024;
+constexpr size_t kMaxErrorMessageBytes = 1024;
 constexpr size_t kMaxDetailsBytes = 2048;
 
 // At the end of a character.
@@ -60,8 +60,8 @@ HeaderList AnswerHead() { return {{":status", "200"}, {"content-type", kContentT
 void AppendStatus(const GrpcStatus& status, HeaderList& fields) {
   fields.Add("grpc-status", fmt::format_int(static_cast<int>(status.code)).str());
   if (!status.message.empty()) {
-    const bool cut = status.message.size() > kMaxMessageBytes;
-    const std::string_view kept = Cut(status.message, kMaxMessageBytes);
+    const bool cut = status.message.size() > kMaxErrorMessageBytes;
+    const std::string_view kept = Cut(status.message, kMaxErrorMessageBytes);
     fields.Add("grpc-message",
                PercentEncoded(cut ? fmt::format("{}...", kept) : std::string(kept)));
   }

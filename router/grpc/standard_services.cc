@@ -15,7 +15,7 @@ namespace {
 using Health = standard::HealthCheckResponse;
 
 constexpr size_t kMaxServiceNameBytes = 200;
-constexpr size_t kMaxMessageBytes = 4096;  // of these services, which need no key
+constexpr size_t kMaxRequestBytes = 4096;  // of these services, which need no key
 // Answers of a conversation that may wait; a client that leaves more of them unread waits as well.
 constexpr size_t kMaxUnreadBytes = 16 << 10;
 
@@ -24,7 +24,7 @@ GrpcStatus Malformed() {
 }
 
 GrpcCall::Transport Bounded(GrpcCall::Transport transport) {
-  transport.max_message_bytes = kMaxMessageBytes;
+  transport.max_message_bytes = kMaxRequestBytes;
   return transport;
 }
 

@@ -20,7 +20,8 @@ absl::Status FileError(const std::string& path, const error_code& error) {
 // HTTP/2 before HTTP/1.1; a client that offers neither, or nothing, gets HTTP/1.1 as well.
 int SelectProtocol(SSL*, const unsigned char** selected, unsigned char* num_selected,
                    const unsigned char* offered, unsigned int num_offered, void*) {
-  constexpr unsigned char kServed[] = "\x02h2\x08http/1.1";
+  // Static, because OpenSSL reads what is selected, a part of it, after this has returned.
+  static constexpr unsigned char kServed[] = "\x02h2\x08http/1.1";
   unsigned char* found = nullptr;
   if (SSL_select_next_proto(&found, num_selected, kServed, sizeof(kServed) - 1, offered,
                             num_offered) != OPENSSL_NPN_NEGOTIATED) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,12 @@ class ByteWriter {
 
 inline std::span<const std::byte> AsBytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+inline std::string Floats(std::initializer_list<float> values) {
+  ByteWriter writer;
+  for (const float value : values) writer.Put(value);
+  return writer.bytes();
 }
 
 }  // namespace lockstep

@@ -11,8 +11,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 TEST(GenerationConfigTest, GivesEndIdsAndSamplingDefaults) {
   const absl::StatusOr<ModelConfig> config = ReadJsonConfig(
       With(LlamaJson(), {{"eos_token_id", 2}}), {{"eos_token_id", {9, 7, 9}},

@@ -13,16 +13,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr uint32_t kF32 = 0;
 
-std::string Floats(std::initializer_list<float> values) {
-  ByteWriter writer;
-  for (const float value : values) writer.Put(value);
-  return writer.bytes();
-}
-
-absl::StatusOr<GgufFile> Parse(const std::string& bytes) {
+absl::StatusOr<GgufFile> ParseGguf(const std::string& bytes) {
   return GgufFile::Parse(AsBytes(bytes), "m.gguf");
 }
 
@@ -42,7 +35,7 @@ TEST(GgufTest, ReadsEveryScalarType) {
                                 .Scalar("i64", 11, int64_t{-1} << 62)
                                 .Scalar("f64", 12, 0.1)
                                 .Build();
-  const absl::StatusOr<GgufFile> file = Parse(bytes);
+  const absl::StatusOr<GgufFile> file = ParseGguf(bytes);
   ASSERT_THAT(file, IsOk());
   EXPECT_EQ(*file->GetUint("u8"), 200u);
   EXPECT_EQ(*file->GetFloat("i8"), -100.0);
@@ -71,7 +64,7 @@ TEST(GgufTest, ReadsArrays) {
           .Entry("floats", 9, ByteWriter().U32(6).U64(2).Raw(Floats({1.5f, -2.0f})).bytes())
           .Entry("empty", 9, ByteWriter().U32(8).U64(0).bytes())
           .Build();
-  const absl::StatusOr<GgufFile> file = Parse(bytes);
+  const absl::StatusOr<GgufFile> file = ParseGguf(bytes);
   ASSERT_THAT(file, IsOk());
   const auto strings = file->GetStrings("strings");
   ASSERT_THAT(strings, IsOk());
@@ -92,7 +85,7 @@ TEST(GgufTest, WrongKindsAndAbsentKeysAreErrorsThatNameThem) {
           .Strings("strings", {"x"})
           .Entry("big", 9, ByteWriter().U32(10).U64(1).U64(uint64_t{1} << 63).bytes())
           .Build();
-  const absl::StatusOr<GgufFile> file = Parse(bytes);
+  const absl::StatusOr<GgufFile> file = ParseGguf(bytes);
   ASSERT_THAT(file, IsOk());
   EXPECT_EQ(file->Find("absent"), nullptr);
   EXPECT_THAT(file->GetUint("absent"),
@@ -122,7 +115,7 @@ TEST(GgufTest, LocatesTensorsAndReversesTheirShape) {
                                 .Tensor("b", GgmlType::kF32, {3, 2}, Floats({1, 2, 3, 4, 5, 6}))
                                 .Tensor("a", GgmlType::kQ4_1, {64}, std::string(40, '\7'))
                                 .Build();
-  const absl::StatusOr<GgufFile> file = Parse(bytes);
+  const absl::StatusOr<GgufFile> file = ParseGguf(bytes);
   ASSERT_THAT(file, IsOk());
   ASSERT_EQ(file->tensors().size(), 2u);
   EXPECT_EQ(file->tensors()[0].name, "a");
@@ -150,7 +143,7 @@ TEST(GgufTest, HonoursTheFilesAlignment) {
   // Build() pads to 32; cut back to the end of the entries, then pad to 8.
   const size_t entries_end = 4 + 4 + 8 + 8 + (8 + 17 + 4 + 4) + 2 * (8 + 1 + 4 + 8 + 4 + 8);
   file.Raw(std::string_view(header).substr(0, entries_end)).PadTo(8).Put(1.0f).PadTo(8).Put(2.0f);
-  const absl::StatusOr<GgufFile> parsed = Parse(file.bytes());
+  const absl::StatusOr<GgufFile> parsed = ParseGguf(file.bytes());
   ASSERT_THAT(parsed, IsOk());
   float value;
   std::memcpy(&value, parsed->FindTensor("b")->data.data(), sizeof(value));
@@ -167,7 +160,7 @@ TEST(GgufTest, OpenKeepsTheFileMappedForCopies) {
               HasError(absl::StatusCode::kNotFound, HasSubstr(".no")));
 }
 
-struct BadFile {
+struct BadGguf {
   std::string what;
   std::string bytes;
   std::string expected;  // part of the message
@@ -177,7 +170,7 @@ std::string Header(uint32_t version, uint64_t num_tensors, uint64_t num_entries)
   return ByteWriter().Raw("GGUF").U32(version).U64(num_tensors).U64(num_entries).bytes();
 }
 
-std::vector<BadFile> BadHeaders() {
+std::vector<BadGguf> BadHeaders() {
   const std::string room(100, '\0');
   return {
       {"empty", "", "offset 0: not a GGUF file"},
@@ -198,7 +191,7 @@ std::vector<BadFile> BadHeaders() {
   };
 }
 
-std::vector<BadFile> BadMetadata() {
+std::vector<BadGguf> BadMetadata() {
   const auto entry = [](std::string_view raw) {
     return Header(3, 0, 1) + std::string(raw) + std::string(20, '\0');
   };
@@ -246,7 +239,7 @@ std::vector<BadFile> BadMetadata() {
   };
 }
 
-std::vector<BadFile> BadTensors() {
+std::vector<BadGguf> BadTensors() {
   const auto tensor = [](uint32_t type, const std::vector<uint64_t>& dimensions, uint64_t offset) {
     return GgufBuilder().TensorEntry("t", type, dimensions, offset).Build() +
            std::string(256, '\0');
@@ -286,12 +279,12 @@ std::vector<BadFile> BadTensors() {
   };
 }
 
-class BadGgufTest : public ::testing::TestWithParam<std::vector<BadFile> (*)()> {};
+class BadGgufTest : public ::testing::TestWithParam<std::vector<BadGguf> (*)()> {};
 
 TEST_P(BadGgufTest, IsRefusedNamingFilePlaceAndExpectation) {
-  for (const BadFile& bad : GetParam()()) {
+  for (const BadGguf& bad : GetParam()()) {
     SCOPED_TRACE(bad.what);
-    EXPECT_THAT(Parse(bad.bytes),
+    EXPECT_THAT(ParseGguf(bad.bytes),
                 HasError(kInvalid, AllOf(HasSubstr("m.gguf: "), HasSubstr(bad.expected))));
   }
 }
@@ -306,10 +299,10 @@ TEST(GgufTest, EveryTruncationIsAnErrorOrALegalShorterFile) {
                                 .Float32("f", 1)
                                 .Tensor("t", GgmlType::kF32, {2, 2}, Floats({1, 2, 3, 4}))
                                 .Build();
-  ASSERT_THAT(Parse(bytes), IsOk());
+  ASSERT_THAT(ParseGguf(bytes), IsOk());
   for (size_t length = 0; length < bytes.size(); ++length) {
     const std::string cut = bytes.substr(0, length);
-    EXPECT_THAT(Parse(cut), HasError(kInvalid, HasSubstr("m.gguf"))) << length;
+    EXPECT_THAT(ParseGguf(cut), HasError(kInvalid, HasSubstr("m.gguf"))) << length;
   }
 }
 

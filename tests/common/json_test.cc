@@ -15,8 +15,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParser) {
   for (const char* text : {"null", "true", "-7", "18446744073709551615", "1.5e3", "\"a\\u00e9\"",
                            "[]", "{}", R"([1,[2,{"a":[]}],{"b":null}])",

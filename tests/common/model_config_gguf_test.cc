@@ -15,8 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 absl::StatusOr<ModelConfig> Read(const GgufBuilder& builder) {
   const std::string bytes = builder.Build();
   const absl::StatusOr<GgufFile> file = GgufFile::Parse(AsBytes(bytes), "folder/tiny.gguf");
@@ -36,12 +34,6 @@ GgufBuilder MinimalGguf(std::string_view architecture) {
       .Float32(prefix + "attention.layer_norm_rms_epsilon", 1e-6f)
       .Uint32(prefix + "vocab_size", 100);
   return builder;
-}
-
-std::string Floats(std::initializer_list<float> values) {
-  ByteWriter writer;
-  for (const float value : values) writer.Put(value);
-  return writer.bytes();
 }
 
 TEST(ModelConfigGgufTest, ReadsALlama) {

@@ -11,8 +11,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 struct BadConfig {
   Json config;
   std::string expected;

@@ -19,8 +19,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 ModelConfig ValidConfig() {
   ModelConfig config;
   config.hidden_size = 64;

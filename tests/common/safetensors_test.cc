@@ -16,8 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 std::string File(std::string_view header, std::string_view data = "") {
   return ByteWriter().U64(header.size()).Raw(header).Raw(data).bytes();
 }
@@ -33,7 +31,7 @@ std::string Header(std::initializer_list<std::string> entries) {
   return fmt::format("{{{}}}", fmt::join(entries, ","));
 }
 
-absl::StatusOr<SafetensorsFile> Parse(const std::string& bytes) {
+absl::StatusOr<SafetensorsFile> ParseSafetensors(const std::string& bytes) {
   return SafetensorsFile::Parse(AsBytes(bytes), "m.safetensors");
 }
 
@@ -43,7 +41,7 @@ TEST(SafetensorsTest, ReadsTensorsInAnyOrderOfTheHeader) {
               Entry("a", "F32", "1", "0,4"), Entry("scalar", "U8", "", "12,13"),
               Entry("none", "I64", "3,0", "4,4")});
   const std::string bytes = File(header + "   ", "AAAABBBBbbbbS");
-  const absl::StatusOr<SafetensorsFile> file = Parse(bytes);
+  const absl::StatusOr<SafetensorsFile> file = ParseSafetensors(bytes);
   ASSERT_THAT(file, IsOk());
   ASSERT_EQ(file->tensors().size(), 4u);
   EXPECT_EQ(file->tensors()[0].name, "a");
@@ -59,7 +57,7 @@ TEST(SafetensorsTest, ReadsTensorsInAnyOrderOfTheHeader) {
 
 TEST(SafetensorsTest, ReadsAFileWithoutTensors) {
   const std::string bytes = File("{}");
-  const absl::StatusOr<SafetensorsFile> file = Parse(bytes);
+  const absl::StatusOr<SafetensorsFile> file = ParseSafetensors(bytes);
   ASSERT_THAT(file, IsOk());
   EXPECT_THAT(file->tensors(), IsEmpty());
 }
@@ -75,20 +73,20 @@ TEST(SafetensorsTest, KnowsEveryDtype) {
     EXPECT_EQ(SafetensorsDtypeBytes(dtype), num_bytes) << name;
     const std::string header = Header({Entry("t", name, "3", fmt::format("0,{}", 3 * num_bytes))});
     const std::string bytes = File(header, std::string(3 * num_bytes, '\0'));
-    const absl::StatusOr<SafetensorsFile> file = Parse(bytes);
+    const absl::StatusOr<SafetensorsFile> file = ParseSafetensors(bytes);
     ASSERT_THAT(file, IsOk()) << name;
     EXPECT_EQ(file->Find("t")->dtype, dtype);
   }
 }
 
-struct BadFile {
+struct BadSafetensors {
   std::string header;
   std::string data;
   std::string expected;
 };
 
 TEST(SafetensorsTest, RefusesBadHeadersNamingFileTensorAndExpectation) {
-  const BadFile cases[] = {
+  const BadSafetensors cases[] = {
       {"", "", "header: byte 0"},
       {"{", "", "header: byte"},
       {"[]", "", "the header is []"},
@@ -133,30 +131,31 @@ TEST(SafetensorsTest, RefusesBadHeadersNamingFileTensorAndExpectation) {
       {R"({"t":{"dtype":"U8","shape":[[[[1]]]],"data_offsets":[0,1]}})", "x",
        "nested deeper than 4"},
   };
-  for (const BadFile& bad : cases) {
+  for (const BadSafetensors& bad : cases) {
     const std::string bytes = File(bad.header, bad.data);
-    EXPECT_THAT(Parse(bytes),
+    EXPECT_THAT(ParseSafetensors(bytes),
                 HasError(kInvalid, AllOf(HasSubstr("m.safetensors: "), HasSubstr(bad.expected))))
         << bad.header;
   }
 }
 
 TEST(SafetensorsTest, RefusesBadHeaderLengths) {
-  EXPECT_THAT(Parse(""), HasError(kInvalid, HasSubstr("0 bytes, expected at least the 8")));
-  EXPECT_THAT(Parse("1234567"), HasError(kInvalid, HasSubstr("7 bytes")));
+  EXPECT_THAT(ParseSafetensors(""),
+              HasError(kInvalid, HasSubstr("0 bytes, expected at least the 8")));
+  EXPECT_THAT(ParseSafetensors("1234567"), HasError(kInvalid, HasSubstr("7 bytes")));
   const std::string too_long = ByteWriter().U64(3).Raw("{}").bytes();
-  EXPECT_THAT(Parse(too_long),
+  EXPECT_THAT(ParseSafetensors(too_long),
               HasError(kInvalid, HasSubstr("header's length is 3, but 2 bytes follow")));
   const std::string huge = ByteWriter().U64(~0ull).Raw("{}").bytes();
-  EXPECT_THAT(Parse(huge), HasError(kInvalid, HasSubstr("expected at most 100000000")));
+  EXPECT_THAT(ParseSafetensors(huge), HasError(kInvalid, HasSubstr("expected at most 100000000")));
 }
 
 TEST(SafetensorsTest, EveryTruncationIsAnError) {
   const std::string bytes = File(Header({Entry("t", "F32", "2", "0,8")}), "12345678");
-  ASSERT_THAT(Parse(bytes), IsOk());
+  ASSERT_THAT(ParseSafetensors(bytes), IsOk());
   for (size_t length = 0; length < bytes.size(); ++length) {
     const std::string cut = bytes.substr(0, length);
-    EXPECT_THAT(Parse(cut), HasError(kInvalid, HasSubstr("m.safetensors"))) << length;
+    EXPECT_THAT(ParseSafetensors(cut), HasError(kInvalid, HasSubstr("m.safetensors"))) << length;
   }
 }
 

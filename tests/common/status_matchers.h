@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+inline constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
 inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
 template <typename T>
 const absl::Status& StatusOf(const absl::StatusOr<T>& result) {

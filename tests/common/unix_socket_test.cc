@@ -18,7 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr auto kUnavailable = absl::StatusCode::kUnavailable;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 int ConnectTo(const std::string& path) {
   const int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -35,7 +35,8 @@ TEST_F(OfficialClientsTest, AttacksOverHttp2HurtNobodyElse) {
   // Both listeners are the same.
   for (const std::string& address : {router_->grpc_address(), router_->http_address()}) {
     const Outcome outcome =
-        RunPython("hostile_http2_check.py " + address + " " + std::to_string(router_->pid()));
+        RunPython("hostile_http2_check.py " + address + " " + std::to_string(router_->pid()) + " " +
+                  std::to_string(LOCKSTEP_MAX_GROWTH_MIB));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr("all right"));
   }

@@ -153,6 +153,12 @@ class BuiltTest(LintTest):
         self.plant("router/core/orphan_a.cc", "")
         self.assert_finds(self.check, "router/core/orphan_a.cc")
 
+    def test_looks_into_the_units_of_a_unity_build(self):
+        source = self.plant("router/core/a.cc", "")
+        unit = self.plant("build/CMakeFiles/core.dir/Unity/unity_0_cxx.cxx", f'#include "{source}"\n')
+        self.plant("build/compile_commands.json", json.dumps([{"file": str(unit)}]))
+        self.assert_clean(self.check)
+
     def test_asks_for_a_configured_tree(self):
         self.assert_finds(self.check, "configure the tree first")
 

@@ -191,7 +191,13 @@ def check_built(root, compile_commands):
     if not compile_commands.is_file():
         yield Finding(compile_commands, 0, "is missing: configure the tree first (deploy/build dev)")
         return
-    compiled = {pathlib.Path(entry["file"]).resolve() for entry in json.loads(compile_commands.read_text())}
+    compiled = set()
+    for entry in json.loads(compile_commands.read_text()):
+        file = pathlib.Path(entry["file"])
+        compiled.add(file.resolve())
+        if file.parent.name == "Unity":  # a unit that CMake wrote: it includes the sources
+            compiled |= {pathlib.Path(source).resolve() for source in
+                         re.findall(r'^#include "(.*)"$', file.read_text(), re.MULTILINE)}
     for path in cpp_files(root):
         if path.suffix not in (".cc", ".cu") or (root / path).resolve() in compiled:
             continue

@@ -20,7 +20,7 @@ namespace v1 = lockstep::v1;
 constexpr uint32_t kQuestionsPerStream = 2;
 constexpr uint32_t kNumPlainTokens = 256;  // ids below are tokens of any model
 constexpr size_t kMaxMessages = 8;
-constexpr std::chrono::seconds kPatience(120);
+constexpr std::chrono::seconds kRequestDeadline(120);
 constexpr std::chrono::milliseconds kPauseAfterFailure(20);
 
 v1::GenerateRequest MakeRequest(std::mt19937_64& random, uint32_t stream) {
@@ -84,7 +84,7 @@ std::shared_ptr<SoakClients::Stub> SoakClients::stub() {
 SoakClients::Reply SoakClients::Ask(const v1::GenerateRequest& request) {
   const std::shared_ptr<Stub> router = stub();
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  context.set_deadline(std::chrono::system_clock::now() + kRequestDeadline);
   if (!key_.empty()) context.AddMetadata("authorization", "Bearer " + key_);
   const Clock::time_point start = Clock::now();
   const auto reader = router->Generate(&context, request);

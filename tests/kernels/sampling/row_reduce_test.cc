@@ -10,23 +10,18 @@
 #include <vector>
 
 #include "kernels/sampling/log_softmax.h"
+#include "tests/kernels/sampling/random_rows.h"
 
 namespace lockstep::kernels {
 namespace {
 
+using ::lockstep::testing::GaussianRow;
+using ::lockstep::testing::kInf;
+using ::lockstep::testing::kNan;
+
 const Stream kStream{.threads = nullptr, .instruction_set = BestInstructionSet()};
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // Around the lanes, the scan blocks and the sum blocks, and two real vocabularies.
 constexpr size_t kSizes[] = {1, 2, 15, 16, 17, 63, 64, 65, 1023, 1024, 1025, 5000, 49152, 151936};
-
-std::vector<float> GaussianRow(size_t size, uint64_t seed, float scale = 3.0f) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
-  std::vector<float> row(size);
-  for (float& x : row) x = normal(random);
-  return row;
-}
 
 // Few distinct values, so that ties are everywhere; some NaN, some -inf.
 std::vector<float> CoarseRow(size_t size, uint64_t seed) {
@@ -58,7 +53,7 @@ std::vector<TokenId> Ids(const std::vector<ScoredToken>& tokens) {
 
 TEST(FindMaxTest, FindsTheFirstOfTheBest) {
   for (const size_t size : kSizes) {
-    for (const auto& row : {GaussianRow(size, size), CoarseRow(size, size)}) {
+    for (const auto& row : {GaussianRow(size, size, 3.0f), CoarseRow(size, size)}) {
       const std::vector<ScoredToken> reference = ReferenceTopK(row, 1);
       const ScoredToken found = FindMax(row);
       if (reference.empty()) {
@@ -86,7 +81,7 @@ TEST(SelectTopKTest, EqualsAStableSort) {
     for (const size_t k :
          {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size_t{1000}, size - 1, size, size + 7}) {
       if (size > 10'000 && k > 1000) continue;
-      for (const auto& row : {GaussianRow(size, size + k), CoarseRow(size, size + k)}) {
+      for (const auto& row : {GaussianRow(size, size + k, 3.0f), CoarseRow(size, size + k)}) {
         SelectTopK(row, k, best);
         ASSERT_EQ(Ids(best), Ids(ReferenceTopK(row, k))) << size << " " << k;
       }
@@ -103,7 +98,7 @@ TEST(SelectTopKTest, AscendingRowsReplaceEveryCandidate) {
 }
 
 TEST(RankOfTest, IsThePlaceInTheFullOrder) {
-  for (const auto& row : {GaussianRow(300, 1), CoarseRow(300, 2)}) {
+  for (const auto& row : {GaussianRow(300, 1, 3.0f), CoarseRow(300, 2)}) {
     std::vector<ScoredToken> order = ReferenceTopK(row, row.size());
     for (size_t i = 0; i < row.size(); ++i) {
       if (!(row[i] > -kInf)) order.push_back({row[i], static_cast<TokenId>(i)});
@@ -117,7 +112,7 @@ TEST(RankOfTest, IsThePlaceInTheFullOrder) {
 TEST(ExpSumTest, AgreesWithFp64) {
   for (const size_t size : kSizes) {
     for (const float temperature : {1.0f, 0.3f, 2.5f}) {
-      const std::vector<float> row = GaussianRow(size, size);
+      const std::vector<float> row = GaussianRow(size, size, 3.0f);
       const float max = FindMax(row).score;
       double expected = 0;
       for (const float x : row) expected += std::exp((double{x} - max) / temperature);
@@ -133,7 +128,7 @@ TEST(ExpSumTest, AgreesWithFp64) {
 }
 
 TEST(ExpSumTest, IsTheSumOfItsBlocks) {
-  const std::vector<float> row = GaussianRow(5000, 3);
+  const std::vector<float> row = GaussianRow(5000, 3, 3.0f);
   std::vector<float> weights(row.size());
   const double total = ExpSum(kStream, row, FindMax(row).score, 1.0f, weights);
   double sum = 0;
@@ -163,7 +158,7 @@ TEST(ExpSumTest, ExtremeScores) {
 }
 
 TEST(LogSoftmaxTest, AgreesWithFp64) {
-  const std::vector<float> logits = GaussianRow(49152, 4);
+  const std::vector<float> logits = GaussianRow(49152, 4, 3.0f);
   double sum = 0;
   for (const float x : logits) sum += std::exp(double{x});
   const auto normalizer = ComputeLogNormalizer(kStream, logits);

@@ -13,25 +13,18 @@
 #include <vector>
 
 #include "kernels/sampling/philox.h"
+#include "tests/kernels/sampling/random_rows.h"
 #include "tests/kernels/sampling/sample_reference.h"
 
 namespace lockstep::kernels {
 namespace {
 
+using ::lockstep::testing::GaussianRow;
+using ::lockstep::testing::kInf;
+using ::lockstep::testing::kNan;
 using ::lockstep::testing::ManyParams;
 using ::lockstep::testing::ReferenceDistribution;
 using ::lockstep::testing::Walk;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> GaussianRow(size_t size, uint64_t seed, float scale = 2.0f) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
-  std::vector<float> row(size);
-  for (float& x : row) x = normal(random);
-  return row;
-}
 
 // Samples with a workspace of its own; `logits` is left alone.
 absl::StatusOr<TokenId> Sample(const SampleParams& params, std::vector<float> logits,
@@ -54,7 +47,8 @@ TEST(SampleTest, GreedyIgnoresTheFilters) {
   params.top_k = 2;
   params.top_p = 0.1f;
   params.min_p = 0.9f;
-  EXPECT_EQ(*Sample(params, GaussianRow(1000, 1)), *Sample(Greedy(), GaussianRow(1000, 1)));
+  EXPECT_EQ(*Sample(params, GaussianRow(1000, 1, 2.0f)),
+            *Sample(Greedy(), GaussianRow(1000, 1, 2.0f)));
 }
 
 TEST(SampleTest, NoCandidateIsAnErrorThatNamesThePosition) {
@@ -129,7 +123,7 @@ TEST(SampleTest, TiesAtTheBordersGoToTheLowestIds) {
 
 TEST(SampleTest, TinyTemperatureIsGreedyWithoutOverflow) {
   for (const float temperature : {1e-3f, 1e-30f, std::numeric_limits<float>::denorm_min()}) {
-    const std::vector<float> row = GaussianRow(500, 2);
+    const std::vector<float> row = GaussianRow(500, 2, 2.0f);
     EXPECT_EQ(*Sample({.temperature = temperature}, row), *Sample(Greedy(), row)) << temperature;
   }
 }
@@ -154,7 +148,7 @@ TEST(SampleTest, EqualsTheFp64Reference) {
         static_cast<uint32_t>(vocab_size));  // shared: nothing may linger in it
     for (size_t i = 0; i < all.size(); ++i) {
       if (vocab_size > 5000 && i % 7 != 0) continue;
-      std::vector<float> logits = GaussianRow(vocab_size, i);
+      std::vector<float> logits = GaussianRow(vocab_size, i, 2.0f);
       logits[i % vocab_size] = kNan;
       const std::vector<TokenCount> seen = {{1, 0}, {2, 1}, {3, 4}};
       const bool mask = i % 2 == 0;
@@ -214,7 +208,7 @@ TEST(SampleTest, AWorkspaceMakesNoDifference) {
   for (uint32_t i = 0; i < 30; ++i) {
     const SampleParams params{
         .temperature = 1.0f, .top_p = 0.9f, .top_k = i % 2 == 0 ? 0 : 50u, .seed = i};
-    std::vector<float> logits = GaussianRow(3000, i);
+    std::vector<float> logits = GaussianRow(3000, i, 2.0f);
     const TokenId alone = *Sample(params, logits, i);
     EXPECT_EQ(*SampleToken(params, {logits, {}, false, i}, used), alone);
   }

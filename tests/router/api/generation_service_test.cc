@@ -33,11 +33,6 @@ std::string RetryHint(const grpc::ClientContext& context) {
   return std::string(hint->second.data(), hint->second.size());
 }
 
-void ExpectStatus(const grpc::Status& status, grpc::StatusCode code, const std::string& message) {
-  EXPECT_EQ(status.error_code(), code) << status.error_message();
-  EXPECT_THAT(status.error_message(), HasSubstr(message));
-}
-
 TEST_F(GenerationServiceTest, StreamsTextWithUsageAndTimings) {
   StartBoth();
   v1::GenerateRequest request = TextRequest("Hello", 40);

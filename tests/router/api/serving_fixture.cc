@@ -2,6 +2,7 @@
 
 #include <absl/time/clock.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -238,6 +239,11 @@ void ServingTest::ExpectEverythingBack() {
   EXPECT_EQ(engine.replica_status().live_requests, 0u);
   EXPECT_EQ(engine.admission_counts().waiting_requests, 0u);
   EXPECT_EQ(engine.admission_counts().waiting_tokens, 0u);
+}
+
+void ExpectStatus(const grpc::Status& status, grpc::StatusCode code, const std::string& message) {
+  EXPECT_EQ(status.error_code(), code) << status.error_message();
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr(message));
 }
 
 }  // namespace lockstep::testing

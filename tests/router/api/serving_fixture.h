@@ -108,4 +108,7 @@ class ServingTest : public ::testing::Test {
   uint64_t num_allowed_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+// The code, and words that the message has.
+void ExpectStatus(const grpc::Status& status, grpc::StatusCode code, const std::string& message);
+
 }  // namespace lockstep::testing

@@ -19,11 +19,6 @@ using ::testing::HasSubstr;
 
 using TextServiceTest = ServingTest;
 
-void ExpectStatus(const grpc::Status& status, grpc::StatusCode code, const std::string& message) {
-  EXPECT_EQ(status.error_code(), code) << status.error_message();
-  EXPECT_THAT(status.error_message(), HasSubstr(message));
-}
-
 TEST_F(TextServiceTest, TokenizeAndDetokenize) {
   StartRouter();  // no worker is needed
   v1::TokenizeRequest request;

@@ -9,7 +9,7 @@ namespace {
 
 using Loss = CircuitBreaker::Loss;
 
-const absl::Time kStart = absl::FromUnixSeconds(1000);
+const absl::Time kBreakerStart = absl::FromUnixSeconds(1000);
 
 TEST(CircuitBreakerTest, TwoFailuresInARowBreakIt) {
   CircuitBreaker breaker;
@@ -17,7 +17,7 @@ TEST(CircuitBreakerTest, TwoFailuresInARowBreakIt) {
   breaker.OnLoss(Loss::kFailure);
   EXPECT_EQ(breaker.state(), CircuitState::kClosed);
   breaker.OnAttach();
-  breaker.OnResult(kStart);
+  breaker.OnResult(kBreakerStart);
   breaker.OnLoss(Loss::kFailure);
   EXPECT_EQ(breaker.state(), CircuitState::kOpen);
   breaker.OnAttach();
@@ -27,16 +27,17 @@ TEST(CircuitBreakerTest, TwoFailuresInARowBreakIt) {
 TEST(CircuitBreakerTest, OneHangBreaksItAndResultsOverTimeMendIt) {
   CircuitBreaker breaker;
   breaker.OnAttach();
-  breaker.OnResult(kStart);
-  breaker.OnResult(kStart + CircuitBreaker::kProof);
+  breaker.OnResult(kBreakerStart);
+  breaker.OnResult(kBreakerStart + CircuitBreaker::kProof);
   breaker.OnLoss(Loss::kHang);
   EXPECT_EQ(breaker.state(), CircuitState::kOpen);
   breaker.OnAttach();
-  breaker.OnResult(kStart + absl::Seconds(70));
+  breaker.OnResult(kBreakerStart + absl::Seconds(70));
   EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
-  breaker.OnResult(kStart + absl::Seconds(70) + CircuitBreaker::kProof - absl::Nanoseconds(1));
+  breaker.OnResult(kBreakerStart + absl::Seconds(70) + CircuitBreaker::kProof -
+                   absl::Nanoseconds(1));
   EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
-  breaker.OnResult(kStart + absl::Seconds(70) + CircuitBreaker::kProof);
+  breaker.OnResult(kBreakerStart + absl::Seconds(70) + CircuitBreaker::kProof);
   EXPECT_EQ(breaker.state(), CircuitState::kClosed);
 }
 
@@ -44,10 +45,10 @@ TEST(CircuitBreakerTest, ResultsOfEarlierLeasesProveNothing) {
   CircuitBreaker breaker;
   breaker.OnLoss(Loss::kHang);
   breaker.OnAttach();
-  breaker.OnResult(kStart);
+  breaker.OnResult(kBreakerStart);
   breaker.OnLoss(Loss::kIdle);
   breaker.OnAttach();
-  breaker.OnResult(kStart + absl::Seconds(50));
+  breaker.OnResult(kBreakerStart + absl::Seconds(50));
   EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
 }
 
@@ -75,16 +76,16 @@ TEST(CircuitBreakerTest, AWorkerThatHasNotServedIsGivenUpAfterFewFaults) {
 TEST(CircuitBreakerTest, OneThatHasServedIsGivenUpAfterMoreFaultsInARow) {
   CircuitBreaker breaker;
   breaker.OnAttach();
-  breaker.OnResult(kStart);
+  breaker.OnResult(kBreakerStart);
   EXPECT_FALSE(breaker.OnFaults(CircuitBreaker::kMaxFaults - 1));
-  breaker.OnResult(kStart);
+  breaker.OnResult(kBreakerStart);
   EXPECT_FALSE(breaker.OnFaults(CircuitBreaker::kMaxFaults - 1));
   EXPECT_TRUE(breaker.OnFaults(1));
   breaker.OnLoss(Loss::kFaults);
   breaker.OnAttach();
-  breaker.OnResult(kStart + absl::Seconds(5));
+  breaker.OnResult(kBreakerStart + absl::Seconds(5));
   EXPECT_EQ(breaker.state(), CircuitState::kHalfOpen);
-  breaker.OnResult(kStart + absl::Seconds(5) + CircuitBreaker::kProof);
+  breaker.OnResult(kBreakerStart + absl::Seconds(5) + CircuitBreaker::kProof);
   EXPECT_EQ(breaker.state(), CircuitState::kClosed);
 }
 
@@ -95,12 +96,12 @@ TEST(RetryBudgetTest, ABurstIsThereAtOnceAndComesBackWithTime) {
     while (budget.Take(now, num_replicas)) ++count;
     return count;
   };
-  EXPECT_EQ(take_all(kStart, 3), RetryBudget::kMinBurst);
-  EXPECT_EQ(take_all(kStart, 3), 0u);
-  EXPECT_EQ(take_all(kStart + RetryBudget::kRefill / 4, 3), RetryBudget::kMinBurst / 4);
-  EXPECT_EQ(take_all(kStart + 9 * RetryBudget::kRefill, 3), RetryBudget::kMinBurst);
-  EXPECT_EQ(take_all(kStart + 19 * RetryBudget::kRefill, 100), 6400u);
-  EXPECT_EQ(take_all(kStart, 100), 0u) << "time does not go back";
+  EXPECT_EQ(take_all(kBreakerStart, 3), RetryBudget::kMinBurst);
+  EXPECT_EQ(take_all(kBreakerStart, 3), 0u);
+  EXPECT_EQ(take_all(kBreakerStart + RetryBudget::kRefill / 4, 3), RetryBudget::kMinBurst / 4);
+  EXPECT_EQ(take_all(kBreakerStart + 9 * RetryBudget::kRefill, 3), RetryBudget::kMinBurst);
+  EXPECT_EQ(take_all(kBreakerStart + 19 * RetryBudget::kRefill, 100), 6400u);
+  EXPECT_EQ(take_all(kBreakerStart, 100), 0u) << "time does not go back";
 }
 
 }  // namespace

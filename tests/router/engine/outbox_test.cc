@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const absl::Time kStart = absl::FromUnixSeconds(1000);
+const absl::Time kOutboxStart = absl::FromUnixSeconds(1000);
 
 TokensEvent Tokens(uint32_t sample, std::vector<TokenId> tokens) {
   return {.request = 1, .sample_index = sample, .tokens = std::move(tokens), .logprobs = {}};
@@ -24,23 +24,23 @@ TokenLogprobs Logprob(TokenId token) {
 
 TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
   Outbox outbox(1024, [] {});
-  outbox.Admit(3, kStart);
+  outbox.Admit(3, kOutboxStart);
   TokensEvent first = Tokens(0, {1, 2});
   first.logprobs = {Logprob(1), Logprob(2)};
-  ASSERT_TRUE(outbox.AddTokens(first, kStart + absl::Seconds(1)));
-  ASSERT_TRUE(outbox.AddTokens(Tokens(1, {9}), kStart + absl::Seconds(2)));
+  ASSERT_TRUE(outbox.AddTokens(first, kOutboxStart + absl::Seconds(1)));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(1, {9}), kOutboxStart + absl::Seconds(2)));
   TokensEvent second = Tokens(0, {3});
   second.logprobs = {Logprob(3)};
-  ASSERT_TRUE(outbox.AddTokens(second, kStart + absl::Seconds(3)));
+  ASSERT_TRUE(outbox.AddTokens(second, kOutboxStart + absl::Seconds(3)));
 
   const RequestOutput output = outbox.Take();
   ASSERT_TRUE(output.admission.has_value());
   EXPECT_EQ(output.admission->num_cached_tokens, 3u);
-  EXPECT_EQ(output.admission->at, kStart);
+  EXPECT_EQ(output.admission->at, kOutboxStart);
   ASSERT_THAT(output.samples, SizeIs(2));
   EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3));
   EXPECT_THAT(output.samples[0].logprobs, SizeIs(3));
-  EXPECT_EQ(output.samples[0].first_token_at, kStart + absl::Seconds(1));
+  EXPECT_EQ(output.samples[0].first_token_at, kOutboxStart + absl::Seconds(1));
   EXPECT_EQ(output.samples[1].sample_index, 1u);
   EXPECT_THAT(output.samples[1].tokens, ElementsAre(9));
   EXPECT_FALSE(output.end.has_value());
@@ -49,10 +49,10 @@ TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
 
 TEST(OutboxTest, FirstTokenTimeIsThatOfTheWholeSequence) {
   Outbox outbox(1024, [] {});
-  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1}), kStart));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1}), kOutboxStart));
   outbox.Take();
-  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {2}), kStart + absl::Seconds(5)));
-  EXPECT_EQ(outbox.Take().samples[0].first_token_at, kStart);
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {2}), kOutboxStart + absl::Seconds(5)));
+  EXPECT_EQ(outbox.Take().samples[0].first_token_at, kOutboxStart);
 }
 
 TEST(OutboxTest, NotifiesOnlyWhenThereIsNews) {
@@ -60,7 +60,7 @@ TEST(OutboxTest, NotifiesOnlyWhenThereIsNews) {
   Outbox outbox(1024, [&calls] { ++calls; });
   outbox.Notify();
   EXPECT_EQ(calls, 0);
-  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1}), kStart));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1}), kOutboxStart));
   EXPECT_EQ(calls, 0);
   outbox.Notify();
   EXPECT_EQ(calls, 1);
@@ -74,20 +74,20 @@ TEST(OutboxTest, NotifiesOnlyWhenThereIsNews) {
 
 TEST(OutboxTest, RefusesWhatPassesTheBoundAndKeepsTheRest) {
   Outbox outbox(4 * sizeof(TokenId), [] {});
-  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kStart));
-  EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kStart));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kOutboxStart));
+  EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kOutboxStart));
   outbox.End(absl::ResourceExhaustedError("too slow"));
   const RequestOutput output = outbox.Take();
   EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(output.end, absl::ResourceExhaustedError("too slow"));
-  EXPECT_TRUE(outbox.AddTokens(Tokens(0, {5, 6, 7, 8}), kStart));  // taking made room
+  EXPECT_TRUE(outbox.AddTokens(Tokens(0, {5, 6, 7, 8}), kOutboxStart));  // taking made room
 }
 
 TEST(OutboxTest, PromptLogprobsDoNotCountAgainstTheBound) {
   Outbox outbox(4 * sizeof(TokenId), [] {});
   outbox.AddPromptLogprobs(std::vector<TokenLogprobs>(1000, Logprob(1)));
-  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kStart));
-  EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kStart));
+  ASSERT_TRUE(outbox.AddTokens(Tokens(0, {1, 2, 3, 4}), kOutboxStart));
+  EXPECT_FALSE(outbox.AddTokens(Tokens(0, {5}), kOutboxStart));
   const RequestOutput output = outbox.Take();
   ASSERT_TRUE(output.prompt_logprobs.has_value());
   EXPECT_THAT(*output.prompt_logprobs, SizeIs(1000));
@@ -101,14 +101,14 @@ TEST(OutboxTest, CarriesTheEndOfASequence) {
   event.reason = FinishReason::kStop;
   event.stop_token = 7;
   event.num_generated_tokens = 5;
-  outbox.EndSample(event, kStart);
+  outbox.EndSample(event, kOutboxStart);
   const RequestOutput output = outbox.Take();
   ASSERT_THAT(output.samples, SizeIs(1));
   ASSERT_TRUE(output.samples[0].end.has_value());
   EXPECT_EQ(output.samples[0].sample_index, 2u);
   EXPECT_EQ(output.samples[0].end->stop_token, 7u);
   EXPECT_EQ(output.samples[0].end->num_generated_tokens, 5u);
-  EXPECT_EQ(output.samples[0].end->at, kStart);
+  EXPECT_EQ(output.samples[0].end->at, kOutboxStart);
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ using ::lockstep::testing::FakeModelOptions;
 using ::lockstep::testing::FakeWorker;
 using ::lockstep::testing::ManualLink;
 
+// Tests let a worker die in every step that reads this token.
+inline constexpr TokenId kPoison = 50;
+
 inline const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
 // After so long an idle replica looks whether its books add up.
 inline constexpr absl::Duration kIdleCheck = absl::Milliseconds(100);

@@ -14,12 +14,11 @@ namespace lockstep::router {
 namespace {
 
 using ::lockstep::router::testing::Client;
+using ::lockstep::router::testing::kPoison;
 using ::lockstep::router::testing::ReplicaFleetTest;
 using ::lockstep::testing::GreedyTokens;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-constexpr TokenId kPoison = 50;
 
 TEST_F(ReplicaFleetTest, RequestsOfALostWorkerGoOnElsewhere) {
   Start(2);

@@ -21,7 +21,6 @@ namespace lockstep::router {
 namespace {
 
 using ::google::protobuf::FieldDescriptor;
-using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 using ::lockstep::router::testing::Client;
 using ::lockstep::router::testing::FakeModelOptions;
@@ -38,7 +37,7 @@ T Value(Extreme extreme) {
                                     : std::numeric_limits<T>::max();
 }
 
-void SetScalar(Message& message, const FieldDescriptor& field, Extreme extreme) {
+void SetScalar(google::protobuf::Message& message, const FieldDescriptor& field, Extreme extreme) {
   const Reflection& reflection = *message.GetReflection();
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_UINT32:
@@ -61,7 +60,7 @@ void SetScalar(Message& message, const FieldDescriptor& field, Extreme extreme) 
   }
 }
 
-void AddScalar(Message& message, const FieldDescriptor& field, Extreme extreme) {
+void AddScalar(google::protobuf::Message& message, const FieldDescriptor& field, Extreme extreme) {
   const Reflection& reflection = *message.GetReflection();
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_UINT32:
@@ -75,7 +74,7 @@ void AddScalar(Message& message, const FieldDescriptor& field, Extreme extreme) 
   }
 }
 
-using Lie = std::function<void(Message&)>;
+using Lie = std::function<void(google::protobuf::Message&)>;
 
 std::vector<Lie> LiesOf(const google::protobuf::Descriptor& type);
 
@@ -83,17 +82,17 @@ std::vector<Lie> LiesOf(const google::protobuf::Descriptor& type);
 void AddLiesOfPart(const FieldDescriptor& field, std::vector<Lie>& lies) {
   for (const Lie& lie : LiesOf(*field.message_type())) {
     if (!field.is_repeated()) {
-      lies.push_back([&field, lie](Message& message) {
+      lies.push_back([&field, lie](google::protobuf::Message& message) {
         lie(*message.GetReflection()->MutableMessage(&message, &field));
       });
       continue;
     }
-    lies.push_back([&field, lie](Message& message) {
+    lies.push_back([&field, lie](google::protobuf::Message& message) {
       const Reflection& reflection = *message.GetReflection();
       if (reflection.FieldSize(message, &field) == 0) return;
       lie(*reflection.MutableRepeatedMessage(&message, &field, 0));
     });
-    lies.push_back([&field, lie](Message& message) {
+    lies.push_back([&field, lie](google::protobuf::Message& message) {
       lie(*message.GetReflection()->AddMessage(&message, &field));
     });
   }
@@ -103,24 +102,27 @@ std::vector<Lie> LiesOf(const google::protobuf::Descriptor& type) {
   std::vector<Lie> lies;
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
-    lies.push_back(
-        [&field](Message& message) { message.GetReflection()->ClearField(&message, &field); });
+    lies.push_back([&field](google::protobuf::Message& message) {
+      message.GetReflection()->ClearField(&message, &field);
+    });
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       AddLiesOfPart(field, lies);
       continue;
     }
     for (const Extreme extreme : kExtremes) {
       if (!field.is_repeated()) {
-        lies.push_back([&field, extreme](Message& message) { SetScalar(message, field, extreme); });
+        lies.push_back([&field, extreme](google::protobuf::Message& message) {
+          SetScalar(message, field, extreme);
+        });
         continue;
       }
       for (const int count : {1, kMany}) {
-        lies.push_back([&field, extreme, count](Message& message) {
+        lies.push_back([&field, extreme, count](google::protobuf::Message& message) {
           for (int n = 0; n < count; ++n) AddScalar(message, field, extreme);
         });
       }
       // In place of what was true, so that the counts still fit.
-      lies.push_back([&field, extreme](Message& message) {
+      lies.push_back([&field, extreme](google::protobuf::Message& message) {
         const Reflection& reflection = *message.GetReflection();
         const int size = reflection.FieldSize(message, &field);
         reflection.ClearField(&message, &field);

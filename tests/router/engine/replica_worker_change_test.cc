@@ -16,6 +16,7 @@ namespace {
 
 using ::lockstep::router::testing::Client;
 using ::lockstep::router::testing::kIdleCheck;
+using ::lockstep::router::testing::kPoison;
 using ::lockstep::router::testing::kStart;
 using ::lockstep::testing::GreedyTokens;
 using ::testing::Contains;
@@ -23,8 +24,6 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-constexpr TokenId kPoison = 50;
 
 class ReplicaWorkerChangeTest : public ::lockstep::router::testing::ReplicaTest {
  protected:

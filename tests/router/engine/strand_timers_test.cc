@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Time = StrandTimers::Time;
 
-constexpr Time kStart{std::chrono::seconds(1000)};
+constexpr Time kTimersStart{std::chrono::seconds(1000)};
 constexpr std::chrono::seconds kSecond(1);
 
 class StrandTimersTest : public ::testing::Test {
@@ -32,31 +32,31 @@ TEST_F(StrandTimersTest, AreEmptyAtFirst) {
 }
 
 TEST_F(StrandTimersTest, AreDueInOrderOfTime) {
-  timers_.Set(first_, kStart + 2 * kSecond);
-  timers_.Set(second_, kStart + kSecond);
-  EXPECT_EQ(timers_.next(), kStart + kSecond);
-  EXPECT_THAT(timers_.TakeDue(kStart), IsEmpty());
-  EXPECT_THAT(timers_.TakeDue(kStart + 2 * kSecond), ElementsAre(second_, first_));
+  timers_.Set(first_, kTimersStart + 2 * kSecond);
+  timers_.Set(second_, kTimersStart + kSecond);
+  EXPECT_EQ(timers_.next(), kTimersStart + kSecond);
+  EXPECT_THAT(timers_.TakeDue(kTimersStart), IsEmpty());
+  EXPECT_THAT(timers_.TakeDue(kTimersStart + 2 * kSecond), ElementsAre(second_, first_));
   EXPECT_EQ(timers_.next(), Time::max());
 }
 
 TEST_F(StrandTimersTest, TwoMayWaitForTheSameTime) {
-  timers_.Set(first_, kStart);
-  timers_.Set(second_, kStart);
-  EXPECT_EQ(timers_.TakeDue(kStart).size(), 2u);
+  timers_.Set(first_, kTimersStart);
+  timers_.Set(second_, kTimersStart);
+  EXPECT_EQ(timers_.TakeDue(kTimersStart).size(), 2u);
 }
 
 TEST_F(StrandTimersTest, ALaterCallCountsInsteadOfTheEarlier) {
-  timers_.Set(first_, kStart);
-  timers_.Set(first_, kStart + kSecond);
-  EXPECT_THAT(timers_.TakeDue(kStart), IsEmpty());
-  timers_.Set(first_, kStart + kSecond);
-  EXPECT_THAT(timers_.TakeDue(kStart + kSecond), ElementsAre(first_));
-  EXPECT_THAT(timers_.TakeDue(kStart + kSecond), IsEmpty());
+  timers_.Set(first_, kTimersStart);
+  timers_.Set(first_, kTimersStart + kSecond);
+  EXPECT_THAT(timers_.TakeDue(kTimersStart), IsEmpty());
+  timers_.Set(first_, kTimersStart + kSecond);
+  EXPECT_THAT(timers_.TakeDue(kTimersStart + kSecond), ElementsAre(first_));
+  EXPECT_THAT(timers_.TakeDue(kTimersStart + kSecond), IsEmpty());
 }
 
 TEST_F(StrandTimersTest, WhatIsTakenBackIsForgotten) {
-  timers_.Set(first_, kStart);
+  timers_.Set(first_, kTimersStart);
   timers_.Set(first_, Time::max());
   timers_.Set(second_, Time::max());
   EXPECT_EQ(timers_.next(), Time::max());

@@ -79,7 +79,7 @@ TEST(WorkerSetTest, OneAddressOfSeveralNamesIsOneWorkerWhileAnyHasIt) {
 
 TEST(SystemResolverTest, ResolvesThisMachineOnceAndReportsWhatItCannot) {
   SystemResolver resolver;
-  EXPECT_THAT(*resolver.Resolve("localhost"), testing::Contains("127.0.0.1"));
+  EXPECT_THAT(*resolver.Resolve("localhost"), ::testing::Contains("127.0.0.1"));
   EXPECT_THAT(*resolver.Resolve("127.0.0.9"), ElementsAre("127.0.0.9"));
   EXPECT_THAT(*resolver.Resolve("::1"), ElementsAre("::1"));
   EXPECT_THAT(Message(resolver.Resolve("a..b").status()), HasSubstr("a..b: "));

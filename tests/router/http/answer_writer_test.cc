@@ -22,7 +22,7 @@ const char kChatHead[] =
 const char kChunkHead[] =
     R"({"id":"cmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny","choices":)";
 
-v1::GenerateResponse Message(const std::string& text) {
+v1::GenerateResponse ParseResponse(const std::string& text) {
   v1::GenerateResponse message;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
   return message;
@@ -53,7 +53,7 @@ class AnswerWriterTest : public ::testing::Test {
   // What these messages, which came together, add to the answer.
   std::string Add(const std::vector<std::string>& messages, uint32_t prompt = 0) {
     std::vector<v1::GenerateResponse> parsed;
-    for (const std::string& text : messages) parsed.push_back(Message(text));
+    for (const std::string& text : messages) parsed.push_back(ParseResponse(text));
     std::string out;
     writer_->Add(prompt, parsed, out);
     return out;

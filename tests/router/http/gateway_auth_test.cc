@@ -65,14 +65,14 @@ class GatewayAuthTest : public HttpServingTest {
   const TempFolder folder_;
 };
 
-constexpr char kShort[] = R"({"prompt": "Hello", "max_tokens": 4, "ignore_eos": true})";
+constexpr char kFourTokens[] = R"({"prompt": "Hello", "max_tokens": 4, "ignore_eos": true})";
 constexpr size_t kLargeBodyBytes = size_t{1} << 20;
 constexpr char kChunked[] = "Transfer-Encoding: chunked\r\n";
 constexpr char kExpect[] = "Expect: 100-continue\r\n";
 
 // As large as may be, for the little that it says.
 std::string LargeBody() {
-  std::string body = kShort;
+  std::string body = kFourTokens;
   body.resize(kLargeBodyBytes, ' ');
   return body;
 }
@@ -103,7 +103,7 @@ TEST_F(GatewayAuthTest, StrangersLearnNothingButHealth) {
 
 TEST_F(GatewayAuthTest, ItsKeyOpensThePaths) {
   StartWith({{"acme", {"acme-key"}}});
-  const HttpResponse response = Complete("acme-key", kShort);
+  const HttpResponse response = Complete("acme-key", kFourTokens);
   EXPECT_EQ(response.status, 200) << response.body;
   EXPECT_EQ(Text(response), Continuation(6, 4));
   EXPECT_EQ(Ask("POST", "/tokenize", "bearer acme-key", R"({"prompt": "a"})").status, 200);
@@ -178,7 +178,7 @@ TEST_F(GatewayAuthTest, WithItsKeyATenantIsToldToSendItsBody) {
 TEST_F(GatewayAuthTest, EveryRequestOfAConnectionShowsItsKey) {
   StartWith({{"acme", {"acme-key"}}});
   const std::string good =
-      Header("POST", "/v1/completions", "acme-key", Length(strlen(kShort))) + kShort;
+      Header("POST", "/v1/completions", "acme-key", Length(strlen(kFourTokens))) + kFourTokens;
   HttpClient client(port());
   client.Send(good);
   EXPECT_EQ(client.ReadResponse().headers.at("connection"), "keep-alive");
@@ -190,7 +190,8 @@ TEST_F(GatewayAuthTest, EveryRequestOfAConnectionShowsItsKey) {
     EXPECT_EQ(refused.headers.at("connection"), "keep-alive");
   }
   // Pipelined: what follows a body that is not read is never looked at.
-  client.Send(good + Header("POST", "/v1/completions", "", Length(strlen(kShort))) + kShort + good);
+  client.Send(good + Header("POST", "/v1/completions", "", Length(strlen(kFourTokens))) +
+              kFourTokens + good);
   EXPECT_EQ(Text(client.ReadResponse()), Continuation(6, 4));
   const HttpResponse refused = client.ReadResponse();
   EXPECT_EQ(refused.status, 401);
@@ -222,19 +223,19 @@ TEST_F(GatewayAuthTest, AKeyThatIsRemovedWhileTheBodyComesOpensNothing) {
   router_config_.tenants_reload_interval = absl::Milliseconds(5);
   StartWith({{"acme", {"acme-key"}}});
   HttpClient client(port());
-  client.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kShort)) + kExpect));
+  client.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kFourTokens)) + kExpect));
   EXPECT_EQ(client.ReadHead().status, 100);
   WriteTenants(folder_, {{"blue", {"blue-key"}}});
   Eventually("the key is nobody's",
              [this] { return Ask("GET", "/version", "Bearer acme-key").status == 401; });
-  client.Send(kShort);
+  client.Send(kFourTokens);
   EXPECT_EQ(client.ReadResponse().status, 401);
   EXPECT_EQ(router_->engine().admission_counts().open_requests, 0u);
 }
 
 TEST_F(GatewayAuthTest, MetricsTellOfAllTenantsAndAreForNone) {
   StartWith({{"acme", {"acme-key"}}, {"blue", {"blue-key"}}});
-  Complete("blue-key", kShort);
+  Complete("blue-key", kFourTokens);
   const HttpResponse response = Ask("GET", "/metrics", "Bearer acme-key");
   EXPECT_EQ(response.status, 403);
   EXPECT_EQ(Json(response)["error"]["type"], "permission_error");
@@ -256,8 +257,8 @@ TEST_F(GatewayAuthTest, PrefixesAreNotSharedBetweenTenants) {
 
 TEST_F(GatewayAuthTest, LimitsOfTenantsSayWhenToComeBack) {
   StartWith({{"acme", {"acme-key"}, R"("tokens_per_second": 0.001, "burst_tokens": 9)"}});
-  EXPECT_EQ(Complete("acme-key", kShort).status, 200);
-  const HttpResponse refused = Complete("acme-key", kShort);
+  EXPECT_EQ(Complete("acme-key", kFourTokens).status, 200);
+  const HttpResponse refused = Complete("acme-key", kFourTokens);
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(Json(refused)["error"]["type"], "rate_limit_exceeded");
   const int seconds = std::stoi(refused.headers.at("retry-after"));
@@ -269,7 +270,7 @@ TEST_F(GatewayAuthTest, LimitsOfTenantsSayWhenToComeBack) {
 // What it sends is no JSON: whoever reads it would say 400.
 TEST_F(GatewayAuthTest, ATenantAtItsLimitIsRefusedBeforeItsBodyIsLookedAt) {
   StartWith({{"acme", {"acme-key"}, R"("tokens_per_second": 0.001, "burst_tokens": 9)"}});
-  EXPECT_EQ(Complete("acme-key", kShort).status, 200);
+  EXPECT_EQ(Complete("acme-key", kFourTokens).status, 200);
   for (const size_t num_bytes : {size_t{10}, size_t{30'000}, size_t{40'000}, kLargeBodyBytes}) {
     for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/tokenize"}) {
       const HttpResponse refused =
@@ -286,7 +287,8 @@ TEST_F(GatewayAuthTest, ATenantAtItsLimitIsRefusedBeforeALargeBodyIsSent) {
   StartWith({{"acme", {"acme-key"}, R"("max_open_requests": 1)"}, {"blue", {"blue-key"}}});
   HoldForwards();
   HttpClient running(port());
-  running.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kShort))) + kShort);
+  running.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kFourTokens))) +
+               kFourTokens);
   Eventually("it runs", [this] { return router_->engine().replica_status().live_requests == 1; });
   for (const std::string& framing : {Length(kLargeBodyBytes), std::string(kChunked)}) {
     HttpClient client(port());
@@ -311,7 +313,7 @@ TEST_F(GatewayAuthTest, ABodyThatCannotBeReadKeepsNoPlaceOfItsTenant) {
     client.Send(Header("POST", "/v1/completions", "acme-key", Length(1)) + "{");
     EXPECT_EQ(client.ReadResponse().status, 400);
   }
-  EXPECT_EQ(Complete("acme-key", kShort).status, 200);
+  EXPECT_EQ(Complete("acme-key", kFourTokens).status, 200);
 }
 
 TEST_F(GatewayAuthTest, EveryPromptOfABatchCounts) {

@@ -12,7 +12,6 @@ namespace v1 = worker::v1;
 
 namespace {
 
-constexpr uint32_t kVocabSize = 50;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -31,7 +30,7 @@ std::vector<BadStep> BadStarts() {
   add("NoSampling", [](Started& s) { s.clear_sampling(); }, "sampling: missing");
   add("NoTokens", [](Started& s) { s.clear_known_tokens(); }, "known_tokens");
   add(
-      "TokenOutOfVocabulary", [](Started& s) { s.set_known_tokens(2, kVocabSize); },
+      "TokenOutOfVocabulary", [](Started& s) { s.set_known_tokens(2, kBadStepVocabSize); },
       "known_tokens[2]: token 50");
   add("NoPrompt", [](Started& s) { s.set_num_prompt_tokens(0); }, "num_prompt_tokens");
   add("MorePromptThanKnown", [](Started& s) { s.set_num_prompt_tokens(7); }, "num_prompt_tokens");
@@ -120,7 +119,7 @@ std::vector<BadStep> BadSampling() {
   add(
       "BiasOutOfVocabulary",
       [](Sampling& s) {
-        s.add_logit_bias_ids(kVocabSize);
+        s.add_logit_bias_ids(kBadStepVocabSize);
         s.add_logit_bias_values(1);
       },
       "logit_bias_ids[0]: token 50");
@@ -144,7 +143,7 @@ std::vector<BadStep> BadSampling() {
       },
       "allowed_token_ids[1]");
   add(
-      "StopOutOfVocabulary", [](Sampling& s) { s.add_stop_token_ids(kVocabSize); },
+      "StopOutOfVocabulary", [](Sampling& s) { s.add_stop_token_ids(kBadStepVocabSize); },
       "stop_token_ids[0]");
   add("TooManyLogprobs", [](Sampling& s) { s.set_num_logprobs(6); }, "num_logprobs");
   add("LogprobsBelowMinusOne", [](Sampling& s) { s.set_num_logprobs(-2); }, "num_logprobs");

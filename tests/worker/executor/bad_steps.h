@@ -2,6 +2,7 @@
 
 #include <absl/status/status.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "lockstep/worker/v1/worker.pb.h"
 
 namespace lockstep::testing {
+
+// Vocabulary of the model that the cases are written for.
+inline constexpr uint32_t kBadStepVocabSize = 50;
 
 // One way to break the rules of a step, and the answer that it gets. The cases spoil the step that
 // step_validator_test.cc describes: good, and starting slot 5.

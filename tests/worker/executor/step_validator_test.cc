@@ -15,15 +15,14 @@ namespace {
 using ::lockstep::testing::AddRow;
 using ::lockstep::testing::BadStep;
 using ::lockstep::testing::BlockRange;
+using ::lockstep::testing::kBadStepVocabSize;
 using ::lockstep::testing::MakeStarted;
 using ::lockstep::testing::MakeTokens;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kVocabSize = 50;
-
 StepBounds Bounds() {
   ForwardModelInfo info;
-  info.vocab_size = kVocabSize;
+  info.vocab_size = kBadStepVocabSize;
   info.max_context_tokens = 64;
   info.max_step_tokens = 32;
   info.max_logits_rows = 8;
@@ -39,11 +38,14 @@ class StepValidatorTest : public ::testing::Test {
  protected:
   StepValidatorTest() {
     v1::StepRequest setup;
-    v1::StartedSlot decoding = MakeStarted(0, MakeTokens(10, kVocabSize, 1), BlockRange(0, 3), 20);
+    v1::StartedSlot decoding =
+        MakeStarted(0, MakeTokens(10, kBadStepVocabSize, 1), BlockRange(0, 3), 20);
     decoding.set_num_computed_tokens(9);
     *setup.add_started() = decoding;
-    *setup.add_started() = MakeStarted(1, MakeTokens(6, kVocabSize, 2), BlockRange(3, 2), 20);
-    *setup.add_started() = MakeStarted(2, MakeTokens(6, kVocabSize, 3), BlockRange(5, 2), 20);
+    *setup.add_started() =
+        MakeStarted(1, MakeTokens(6, kBadStepVocabSize, 2), BlockRange(3, 2), 20);
+    *setup.add_started() =
+        MakeStarted(2, MakeTokens(6, kBadStepVocabSize, 3), BlockRange(5, 2), 20);
     setup.add_run_slots(0);
     setup.add_run_slots(1);
     table_.Apply(setup);
@@ -70,7 +72,8 @@ TEST_F(StepValidatorTest, EveryRuleRefusesWithItsField) {
         lockstep::testing::BadOrder()}) {
     for (const BadStep& bad : cases) {
       v1::StepRequest step = Step();
-      *step.add_started() = MakeStarted(5, MakeTokens(6, kVocabSize, 4), BlockRange(20, 2), 20);
+      *step.add_started() =
+          MakeStarted(5, MakeTokens(6, kBadStepVocabSize, 4), BlockRange(20, 2), 20);
       AddRow(step, 5, 6);
       ASSERT_TRUE(Check(step).ok()) << Check(step);
       bad.spoil(step);
@@ -83,7 +86,8 @@ TEST_F(StepValidatorTest, EveryRuleRefusesWithItsField) {
 
 TEST_F(StepValidatorTest, BordersAreInside) {
   v1::StepRequest step = Step();
-  v1::StartedSlot started = MakeStarted(7, MakeTokens(63, kVocabSize, 5), BlockRange(24, 16), 64);
+  v1::StartedSlot started =
+      MakeStarted(7, MakeTokens(63, kBadStepVocabSize, 5), BlockRange(24, 16), 64);
   started.set_num_computed_tokens(40);
   started.set_first_prompt_logprob(41);
   v1::SlotSampling& sampling = *started.mutable_sampling();
@@ -92,7 +96,7 @@ TEST_F(StepValidatorTest, BordersAreInside) {
   sampling.set_min_p(1);
   sampling.set_top_k(~0u);
   sampling.set_min_total_tokens(~0u);
-  sampling.add_stop_token_ids(kVocabSize - 1);
+  sampling.add_stop_token_ids(kBadStepVocabSize - 1);
   *step.add_started() = started;
   AddRow(step, 7, 23);
   AddRow(step, 0, 3);
@@ -104,7 +108,7 @@ TEST_F(StepValidatorTest, WhatTheMessageChangesCounts) {
   // Released and started again, grown in the same step, with blocks that the former sequence had.
   v1::StepRequest step = Step();
   step.add_released_slots(0);
-  *step.add_started() = MakeStarted(0, MakeTokens(9, kVocabSize, 6), {2, 1}, 20);
+  *step.add_started() = MakeStarted(0, MakeTokens(9, kBadStepVocabSize, 6), {2, 1}, 20);
   step.add_grown_slots(0);
   step.add_grown_counts(1);
   step.add_grown_blocks(0);
@@ -123,7 +127,8 @@ TEST_F(StepValidatorTest, InertRowsAndRowsWithoutAnyCostNothing) {
 
 TEST_F(StepValidatorTest, IterationsEndWithTheSequence) {
   // Of 4 iterations only 2 fit before max_total_tokens: positions 9 and 10, so 11 tokens of KV.
-  v1::StartedSlot started = MakeStarted(6, MakeTokens(10, kVocabSize, 7), BlockRange(20, 3), 12);
+  v1::StartedSlot started =
+      MakeStarted(6, MakeTokens(10, kBadStepVocabSize, 7), BlockRange(20, 3), 12);
   started.set_num_computed_tokens(9);
   v1::StepRequest step = Step();
   *step.add_started() = started;
