@@ -86,6 +86,13 @@ void GrpcCall::OnClosed() {
   OnOver(finished);
 }
 
+void GrpcCall::ChargeTo(std::string_view tenant) {
+  ByteBudget::Account* const account = memory_->AccountOf(tenant);
+  reader_.ChargeTo(account);
+  MutexLock lock(mutex_);
+  held_.ChargeTo(account);
+}
+
 GrpcCall::Sent GrpcCall::Send(const google::protobuf::MessageLite& message) {
   const google::protobuf::MessageLite* const one = &message;
   return SendAll({&one, 1});

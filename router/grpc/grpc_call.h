@@ -53,6 +53,9 @@ class GrpcCall : public StreamHandler {
   // The end, after which nothing is told. Not `finished`: the client left before the call was.
   virtual void OnOver(bool /*finished*/) {}
 
+  // Whose call it is; empty: nobody's. On the strand of its connection, before any message.
+  void ChargeTo(std::string_view tenant);
+
   // --- from the call, on any thread ---
   Sent Send(const google::protobuf::MessageLite& message);
   // Nothing follows; what is sent before still is. Only the first of them counts.

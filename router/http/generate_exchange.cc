@@ -90,8 +90,8 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
-      reading_(http_.answer.memory.get()),
-      held_(http_.answer.memory.get()) {}
+      reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
+      held_(http_.answer.ShareOf(NameOf(tenant_.get()))) {}
 
 GenerateExchange::~GenerateExchange() = default;
 

@@ -220,6 +220,7 @@ void Connection::AwaitBody() {
 // Whoever is refused for the header alone is neither told to go on nor read any further.
 void Connection::HandleHeader() {
   RequestReader::Request request = reader_.Header();
+  request.http.body_share = &reader_.share();
   std::string path = request.http.path;
   std::shared_ptr<Exchange> refusal = context_.handle(std::move(request.http), signal_);
   if (refusal == nullptr) return Advance();

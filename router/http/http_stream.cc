@@ -54,7 +54,10 @@ class HttpStream final : public StreamHandler {
         held_(context.memory) {
     context_.metrics.requests_in_flight->Increment();
     // Who is refused for the header alone is not read any further.
-    if (request_.body_follows) exchange_ = context_.handle(request_, signal_);
+    if (!request_.body_follows) return;
+    request_.body_share = &held_;
+    exchange_ = context_.handle(request_, signal_);
+    request_.body_share = nullptr;
   }
 
   void OnBody(std::string_view bytes) override {

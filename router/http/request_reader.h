@@ -87,7 +87,12 @@ class RequestReader {
   const Request& Header() const { return header_; }
   // In kRequest. Its body stays counted until Release.
   Request Take();
-  void Release() { share_.Resize(0); }
+  void Release() {
+    share_.Resize(0);
+    share_.ChargeTo(nullptr);
+  }
+  // What counts the body.
+  ByteBudget::Share& share() { return share_; }
 
  private:
   State Current() const;

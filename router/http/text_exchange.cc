@@ -29,12 +29,12 @@ std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin&
 
 TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest request,
                            std::shared_ptr<OutputSignal> signal)
-    : ReplyExchange(std::move(signal), request.answer),
+    : ReplyExchange(std::move(signal), request.answer, NameOf(origin.tenant.get())),
       context_(context),
       origin_(std::move(origin)),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
-      reading_(http_.answer.memory.get()) {}
+      reading_(http_.answer.ShareOf(NameOf(origin_.tenant.get()))) {}
 
 void TextExchange::RunStrand() {
   absl::StatusOr<std::string> reply = absl::InternalError("");

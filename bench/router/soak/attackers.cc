@@ -1,6 +1,7 @@
 #include "bench/router/soak/attackers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 
 #include "bench/router/instant/pacing.h"
 #include "bench/router/soak/raw_connection.h"
+#include "common/status.h"
 
 namespace lockstep::bench {
 namespace {
@@ -149,19 +151,45 @@ void StartAndCancel(const AttackTarget& target, const std::stop_token& stop, Att
 }
 
 constexpr std::array<Attacker, 8> kAttackers = {{
-    {"malformed-bodies", &SendMalformedBodies},
-    {"deep-bodies", &SendDeepBodies},
-    {"unread-tokens", &LeaveTokensUnread},
-    {"unread-streams", &LeaveStreamsUnread},
-    {"slow-headers", &SendHeadersSlowly},
-    {"idle-connections", &HoldIdleConnections},
-    {"limited-tenant", &SendBodiesBeyondTheLimit},
-    {"start-and-cancel", &StartAndCancel},
+    {"malformed-bodies", true, &SendMalformedBodies},
+    {"deep-bodies", false, &SendDeepBodies},
+    {"unread-tokens", true, &LeaveTokensUnread},
+    {"unread-streams", false, &LeaveStreamsUnread},
+    {"slow-headers", false, &SendHeadersSlowly},
+    {"idle-connections", false, &HoldIdleConnections},
+    {"limited-tenant", true, &SendBodiesBeyondTheLimit},
+    {"start-and-cancel", false, &StartAndCancel},
 }};
 
 }  // namespace
 
-std::span<const Attacker> AllAttackers() { return kAttackers; }
+std::span<const Attacker> Http1Attackers() { return kAttackers; }
+
+std::vector<Attacker> AllAttackers() {
+  std::vector<Attacker> all;
+  for (const auto attackers : {Http1Attackers(), Http2Attackers()}) {
+    all.insert(all.end(), attackers.begin(), attackers.end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<Attacker>> AttackersNamed(const std::vector<std::string>& names) {
+  std::vector<Attacker> attackers = AllAttackers();
+  const auto is_named = [](const std::string& name) {
+    return [&name](const Attacker& attacker) { return attacker.name == name; };
+  };
+  for (const std::string& name : names) {
+    if (std::ranges::any_of(attackers, is_named(name))) continue;
+    std::vector<std::string_view> known;
+    for (const Attacker& attacker : attackers) known.push_back(attacker.name);
+    return InvalidArgument("attacks: expected some of {}, got {}", fmt::join(known, ","), name);
+  }
+  if (names.empty()) return attackers;
+  std::erase_if(attackers, [&names](const Attacker& attacker) {
+    return std::ranges::find(names, attacker.name) == names.end();
+  });
+  return attackers;
+}
 
 // The hashes are those of the keys in the header.
 std::string HostileTenants() {

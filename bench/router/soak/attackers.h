@@ -1,11 +1,14 @@
 #pragma once
 
+#include <absl/status/statusor.h>
+
 #include <atomic>
 #include <cstdint>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::bench {
 
@@ -33,8 +36,13 @@ struct AttackTarget {
 // a line in the table.
 struct Attacker {
   std::string_view name;
+  bool is_timed;  // during it others' p99 is bounded (PhaseReport::is_swift)
   void (*run)(const AttackTarget& target, const std::stop_token& stop, AttackTally& tally);
 };
-std::span<const Attacker> AllAttackers();
+std::span<const Attacker> Http1Attackers();
+std::span<const Attacker> Http2Attackers();
+std::vector<Attacker> AllAttackers();
+// In the order of the table. All of them where no names are given; an error for an unknown one.
+absl::StatusOr<std::vector<Attacker>> AttackersNamed(const std::vector<std::string>& names);
 
 }  // namespace lockstep::bench

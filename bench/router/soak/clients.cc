@@ -147,6 +147,11 @@ std::vector<ClientLatency> SoakClients::TakeLatencies() {
   return std::exchange(latencies_, {});
 }
 
+ClientTally SoakClients::tally() {
+  MutexLock lock(mutex_);
+  return tally_;
+}
+
 ClientTally SoakClients::Stop() {
   done_.store(true);
   for (NamedThread& thread : threads_) thread.join();
