@@ -61,7 +61,7 @@ class UnaryCall final : public GrpcCall,
   absl::Status Admit(const HeaderList& fields) {
     LOCKSTEP_ASSIGN_OR_RETURN(tenant_, IdentifyCaller(context_.gatekeeper, fields));
     this->ChargeTo(NameOf(tenant_.get()));
-    if (!method_.is_long) return absl::OkStatus();
+    if (!method_.is_long || this->over()) return absl::OkStatus();
     LOCKSTEP_ASSIGN_OR_RETURN(ticket_, TextTicket::Take(context_, tenant_.get()));
     return absl::OkStatus();
   }

@@ -90,6 +90,8 @@ class ByteBudget {
   };
 
   size_t held_bytes() const { return held_bytes_.load(); }
+  // Of all who are not known yet, or need not be.
+  Account& strangers() { return strangers_; }
   // The same for the same name, for as long as the budget lives; null for "", which is nobody.
   Account* AccountOf(std::string_view owner) {
     if (owner.empty()) return nullptr;
@@ -116,6 +118,7 @@ class ByteBudget {
   const size_t max_bytes_;
   const size_t max_large_bytes_;
   std::atomic<size_t> held_bytes_ = 0;
+  Account strangers_;
   Mutex mutex_;
   std::map<std::string, Account, std::less<>> accounts_ ABSL_GUARDED_BY(mutex_);
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/mutex.h"
+#include "common/release_memory.h"
 #include "router/http/connection_stream.h"
 #include "router/http/deadline.h"
 #include "router/http/openai_error.h"
@@ -356,8 +357,8 @@ void Connection::OnAllSent() {
 void Connection::EndAnswer() {
   EndExchange();
   last_ = false;
-  head_ = std::string();
-  body_ = std::string();
+  ReleaseMemory(head_);
+  ReleaseMemory(body_);
   reader_.Release();
   if (!keep_alive_) return Linger();
   AwaitRequest(context_.limits.idle_timeout);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/release_memory.h"
 #include "common/status.h"
 #include "router/http/json_writer.h"
 #include "router/http/openai_error.h"
@@ -59,7 +60,7 @@ void TextExchange::Abandon() {
   MutexLock lock(begin_mutex_);
   if (std::exchange(begun_, true)) return;
   // It may wait for a thread for long, and nobody counts the body any more.
-  http_.body = std::string();
+  ReleaseMemory(http_.body);
   ticket_.reset();
 }
 

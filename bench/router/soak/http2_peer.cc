@@ -99,8 +99,9 @@ uint32_t Http2Peer::Call(std::string_view path, std::string_view key) {
   return stream;
 }
 
-void Http2Peer::Listen(AttackTally& tally) {
+void Http2Peer::Listen(AttackTally& tally, bool answering) {
   if (!open()) return;
+  answering_ = answering;
   for (;;) {
     const std::string bytes = connection_.Read(kReadBytes, milliseconds(0));
     if (bytes.empty()) break;
@@ -132,9 +133,11 @@ void Http2Peer::OnFrame(FrameType type, uint8_t flags, uint32_t stream, std::str
     ++tally.num_refused;  // a status and nothing else
   } else if (type == FrameType::kReset) {
     answered_.erase(stream);
-  } else if (type == FrameType::kPing && (flags & kAck) == 0) {
+  } else if (!answering_ || (flags & kAck) != 0) {
+    return;
+  } else if (type == FrameType::kPing) {
     SendFrame(FrameType::kPing, kAck, 0, payload);
-  } else if (type == FrameType::kSettings && (flags & kAck) == 0) {
+  } else if (type == FrameType::kSettings) {
     SendFrame(FrameType::kSettings, kAck, 0, "");
   }
 }

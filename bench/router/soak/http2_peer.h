@@ -62,8 +62,9 @@ class Http2Peer {
   uint32_t NextStream();
   // Begins a call; its id.
   uint32_t Call(std::string_view path, std::string_view key);
-  // Reads what has come, and counts answers and the end of the connection.
-  void Listen(AttackTally& tally);
+  // Reads what has come, and counts answers and the end of the connection. Not `answering`: leaves
+  // the router's SETTINGS and pings unanswered, as in the middle of a header.
+  void Listen(AttackTally& tally, bool answering = true);
 
  private:
   void OnFrame(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload,
@@ -71,7 +72,8 @@ class Http2Peer {
 
   RawConnection connection_;
   uint32_t next_stream_ = 1;
-  std::string received_;                  // of a frame that is not complete
+  bool answering_ = true;
+  std::string received_;                   // of a frame that is not complete
   std::unordered_set<uint32_t> answered_;  // streams whose answer goes on
 };
 

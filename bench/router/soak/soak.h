@@ -42,7 +42,7 @@ struct ClientTally {
   uint64_t num_finished = 0;  // with OK
   uint64_t num_refused = 0;   // before anything of the answer, with a hint when to come back
   std::map<std::string, uint64_t> num_failed;  // the rest, by status
-  std::vector<std::string> messages;           // of the first few of them
+  std::vector<std::string> messages;           // of the first few that did not finish
   uint64_t num_tokens = 0;
   uint64_t num_wrong_tokens = 0;      // another one than expected at its place
   uint64_t num_duplicate_tokens = 0;  // beyond the last expected one
