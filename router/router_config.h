@@ -40,7 +40,7 @@ struct RouterConfig {
   // The most connections of the public API for which a process may open descriptors. Some are left
   // for workers, template renderers, the admin port and files.
   uint64_t MaxConnectionsWith(uint64_t num_descriptors) const;
-  absl::Status Validate() const;      // every violation at once
+  absl::Status Validate() const;  // every violation at once
 };
 
 }  // namespace lockstep::router

@@ -16,8 +16,8 @@ namespace lockstep::router {
 
 // grpc.health.v1.Health and, if asked for, grpc.reflection.v1.ServerReflection (v1alpha as well),
 // which everybody may call. "" is SERVING as long as connections are accepted. These calls need no
-// key, so the open ones are bounded, of a connection, and those that watch in total as well. Safe to
-// use from any thread.
+// key, so the open ones are bounded, of a connection, and those that watch in total as well. Safe
+// to use from any thread.
 class StandardServices {
  public:
   static constexpr size_t kMaxWatchers = 16'384;

@@ -32,9 +32,9 @@ struct HttpRequest {
   std::string path;  // without the query
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};     // the header's value, of which nothing may be repeated
-  bool body_follows = false;          // there is a body, and none of it was read yet
-  uint64_t announced_body_bytes = 0;  // of such a body; UINT64_MAX: nobody knows
+  std::string authorization = {};           // the header's value, of which nothing may be repeated
+  bool body_follows = false;                // there is a body, and none of it was read yet
+  uint64_t announced_body_bytes = 0;        // of such a body; UINT64_MAX: nobody knows
   ByteBudget::Share* body_share = nullptr;  // what counts the body that follows, during the call
   AnswerMemory answer = {};
 };

@@ -78,8 +78,8 @@ class HttpStream final : public StreamHandler {
     }
     if (needed > room_) {
       // Counted before it grows.
-      const size_t room = std::min(context_.limits.max_body_bytes,
-                                   std::max({needed, 2 * room_, kFirstBodyBytes}));
+      const size_t room =
+          std::min(context_.limits.max_body_bytes, std::max({needed, 2 * room_, kFirstBodyBytes}));
       if (!held_.Resize(kStreamBytes + room)) return RefuseForMemory();
       room_ = room;
       body.reserve(room);

@@ -68,7 +68,9 @@ class RequestReader {
 
   // Bodies are counted in `bodies`, which outlives the object, as they arrive.
   RequestReader(size_t max_body_bytes, ByteBudget& bodies)
-      : max_body_bytes_(max_body_bytes), share_(bodies), pending_header_(&bodies, &bodies.strangers()) {}
+      : max_body_bytes_(max_body_bytes),
+        share_(bodies),
+        pending_header_(&bodies, &bodies.strangers()) {}
 
   // Room for what is read next, and how much of it came; nothing else is called in between.
   boost::asio::mutable_buffer Prepare();

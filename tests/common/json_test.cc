@@ -31,12 +31,46 @@ TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParser) {
 
 // Texts that are nearly JSON: pieces of it in any order, some bytes of them changed.
 TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParserOnWhatIsJson) {
-  const std::vector<std::string> pieces = {
-      "{", "}", "[", "]", ",", ":", "\"k\":", "\"", "\\", "\\n", "\\u00e9", "\\ud83d\\ude00",
-      "\\ud83d", "\"a\\u0041\\/\\\"b\"", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"", "\"\xed\xa0\x80\"",
-      "\"\xc0\xaf\"", "0", "-0", "-", "01", "1.", "1.5", "-2e3", "1E+2", "1e", "18446744073709551616",
-      "-9223372036854775809", "1e-400", "1e400", "true", "false", "null", "nul", " ", "\n\t\r",
-      "\xef\xbb\xbf", "\x01", "[1,2]", "{\"a\":{\"b\":[]}}"};
+  const std::vector<std::string> pieces = {"{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           ",",
+                                           ":",
+                                           "\"k\":",
+                                           "\"",
+                                           "\\",
+                                           "\\n",
+                                           "\\u00e9",
+                                           "\\ud83d\\ude00",
+                                           "\\ud83d",
+                                           "\"a\\u0041\\/\\\"b\"",
+                                           "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"",
+                                           "\"\xed\xa0\x80\"",
+                                           "\"\xc0\xaf\"",
+                                           "0",
+                                           "-0",
+                                           "-",
+                                           "01",
+                                           "1.",
+                                           "1.5",
+                                           "-2e3",
+                                           "1E+2",
+                                           "1e",
+                                           "18446744073709551616",
+                                           "-9223372036854775809",
+                                           "1e-400",
+                                           "1e400",
+                                           "true",
+                                           "false",
+                                           "null",
+                                           "nul",
+                                           " ",
+                                           "\n\t\r",
+                                           "\xef\xbb\xbf",
+                                           "\x01",
+                                           "[1,2]",
+                                           "{\"a\":{\"b\":[]}}"};
   std::mt19937_64 random(20261122);
   const auto draw = [&random](size_t below) {
     return std::uniform_int_distribution<size_t>(0, below - 1)(random);
@@ -51,7 +85,8 @@ TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParserOnWhatIsJson) {
     }
     if (array) text += "]";
     if (draw(4) == 0) text[draw(text.size())] = static_cast<char>(draw(256));
-    const nlohmann::json expected = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json expected =
+        nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     const absl::StatusOr<nlohmann::json> parsed = ParseJson(text, "f");
     if (!parsed.ok() && Message(parsed.status()).find("present twice") != std::string::npos) {
       continue;
@@ -66,7 +101,8 @@ TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParserOnWhatIsJson) {
 }
 
 TEST(ParseJsonTest, NumbersAreAsLongAsAnybodyNeeds) {
-  EXPECT_THAT(ParseJson(std::string(1000, '7'), "f").status(), HasError(kInvalid, HasSubstr("range")));
+  EXPECT_THAT(ParseJson(std::string(1000, '7'), "f").status(),
+              HasError(kInvalid, HasSubstr("range")));
   EXPECT_THAT(ParseJson("0." + std::string(998, '7'), "f"), IsOk());
   EXPECT_THAT(ParseJson("0." + std::string(999, '7'), "f"),
               HasError(kInvalid, HasSubstr("a number is too long")));

@@ -15,7 +15,7 @@ namespace lockstep::bench {
 // Keys of the tenants of the hostile soak, and the file that has their hashes.
 inline constexpr char kHonestKey[] = "honest-key";  // without limits
 // Of the attackers. They may not fill the queue of requests, and have no other limits.
-inline constexpr char kGreedyKey[] = "greedy-key";         // over HTTP/1.1
+inline constexpr char kGreedyKey[] = "greedy-key";          // over HTTP/1.1
 inline constexpr char kSecondGreedyKey[] = "greedy-key-2";  // over HTTP/2
 inline constexpr char kLimitedKey[] =
     "limited-key";  // of the attackers; next to nothing is allowed

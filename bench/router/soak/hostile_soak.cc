@@ -115,10 +115,10 @@ class HostileStage {
     const uint64_t num_wrong = clients_->tally().num_wrong();
     ResidentPeak peak(*router_);
     phase.start_rss_kib = router_->ResidentKib();
-    phase.attacks = AttackFor(duration, attackers,
-                              {.grpc_address = router_->grpc_address(),
-                               .http_address = router_->http_address()},
-                              options_.attacker_processors);
+    phase.attacks = AttackFor(
+        duration, attackers,
+        {.grpc_address = router_->grpc_address(), .http_address = router_->http_address()},
+        options_.attacker_processors);
     phase.latency = Summarize(clients_->TakeLatencies());
     phase.peak_rss_kib = peak.StopAndTellKib();
     phase.num_wrong = clients_->tally().num_wrong() - num_wrong;
@@ -156,11 +156,11 @@ class HostileStage {
     }
     {
       const OnProcessors pinned(options_.router_processors);
-      std::vector<std::string> flags = {
-          "--http_listen=127.0.0.1:0", "--tenants=" + tenants_->path(),
-          fmt::format("--max_connection_memory_mib={}", kMemoryMib),
-          // Attackers and honest clients have one address.
-          "--max_connections_per_address=0"};
+      std::vector<std::string> flags = {"--http_listen=127.0.0.1:0",
+                                        "--tenants=" + tenants_->path(),
+                                        fmt::format("--max_connection_memory_mib={}", kMemoryMib),
+                                        // Attackers and honest clients have one address.
+                                        "--max_connections_per_address=0"};
       flags.insert(flags.end(), options_.router_flags.begin(), options_.router_flags.end());
       LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess router, fleet_->StartRouter(flags));
       router_.emplace(std::move(router));
@@ -192,21 +192,19 @@ void Print(const PhaseReport& phase, const PhaseReport& quiet) {
   uint64_t num_attempts = 0;
   for (const AttackReport& attack : phase.attacks) num_attempts += attack.num_attempts;
   const LatencyReport& latency = phase.latency;
-  std::printf("%-20s %9.1f %9.1f %9.1f %9.1f %8llu %9llu %9.1f %6llu %s\n", phase.name.c_str(),
-              latency.first_token_p50_ms, latency.first_token_p99_ms, latency.whole_p50_ms,
-              latency.whole_p99_ms, static_cast<unsigned long long>(latency.num_requests),
-              static_cast<unsigned long long>(num_attempts),
-              static_cast<double>(phase.peak_rss_kib) / 1024,
-              static_cast<unsigned long long>(phase.num_wrong),
-              phase.is_swift(quiet) ? "yes" : "no");
+  std::printf(
+      "%-20s %9.1f %9.1f %9.1f %9.1f %8llu %9llu %9.1f %6llu %s\n", phase.name.c_str(),
+      latency.first_token_p50_ms, latency.first_token_p99_ms, latency.whole_p50_ms,
+      latency.whole_p99_ms, static_cast<unsigned long long>(latency.num_requests),
+      static_cast<unsigned long long>(num_attempts), static_cast<double>(phase.peak_rss_kib) / 1024,
+      static_cast<unsigned long long>(phase.num_wrong), phase.is_swift(quiet) ? "yes" : "no");
   std::fflush(stdout);
 }
 
 }  // namespace
 
 absl::StatusOr<SoakReport> RunHostile(const SoakOptions& options) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Attacker> attackers,
-                            AttackersNamed(options.attacks));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Attacker> attackers, AttackersNamed(options.attacks));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<HostileStage> stage, HostileStage::Set(options));
   SoakReport report;
   report.hostile.budget_mib = kMemoryMib;
@@ -218,8 +216,7 @@ absl::StatusOr<SoakReport> RunHostile(const SoakOptions& options) {
 }
 
 absl::StatusOr<SoakReport> RunEachAttack(const SoakOptions& options) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Attacker> attackers,
-                            AttackersNamed(options.attacks));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Attacker> attackers, AttackersNamed(options.attacks));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<HostileStage> stage, HostileStage::Set(options));
   SoakReport report;
   HostileReport& hostile = report.hostile;

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 constexpr char kGenerate[] = "/lockstep.v1.Generation/Generate";
 constexpr char kTokenize[] = "/lockstep.v1.Generation/Tokenize";
 constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
-constexpr size_t kFrameBytes = 16 << 10;       // the largest that the router takes
+constexpr size_t kFrameBytes = 16 << 10;         // the largest that the router takes
 constexpr size_t kStreamWindowBytes = 64 << 10;  // that the router grants a stream at first
 // Between two connections, or two bursts of a flood.
 constexpr milliseconds kPause(2);
@@ -220,8 +220,8 @@ void HoldCalls(const AttackTarget& target, const char* path, std::string_view da
         std::string call = MakeFrame(FrameType::kHeaders, kEndHeaders, stream, header);
         for (size_t at = 0; at < data.size(); at += kFrameBytes) {
           const bool last = at + kFrameBytes >= data.size();
-          call += MakeFrame(FrameType::kData, last ? flags : 0, stream,
-                            data.substr(at, kFrameBytes));
+          call +=
+              MakeFrame(FrameType::kData, last ? flags : 0, stream, data.substr(at, kFrameBytes));
         }
         ++tally.num_attempts;
         peers[i].Send(call);

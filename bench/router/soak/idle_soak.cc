@@ -109,8 +109,7 @@ absl::Status OpenConnections(const ChildProcess& router, const std::string& requ
 }
 
 absl::Status OpenIdleConnections(const ChildProcess& router, uint32_t count,
-                                 std::vector<Http2Peer>&,
-                                 std::vector<RawConnection>& connections) {
+                                 std::vector<Http2Peer>&, std::vector<RawConnection>& connections) {
   return OpenConnections(router, "GET /health HTTP/1.1\r\nHost: router\r\n\r\n", count,
                          connections);
 }
@@ -120,12 +119,12 @@ absl::Status OpenEventStreams(const ChildProcess& router, uint32_t count, std::v
   const std::string body = fmt::format(
       R"({{"prompt": [1, 2, 3, 4, 5, 6, 7, 8], "max_tokens": {}, "stream": true, "ignore_eos": true}})",
       kNumOutputTokens);
-  LOCKSTEP_RETURN_IF_ERROR(OpenConnections(
-      router,
-      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: router\r\nContent-Type: "
-                  "application/json\r\nContent-Length: {}\r\n\r\n{}",
-                  body.size(), body),
-      count, connections));
+  LOCKSTEP_RETURN_IF_ERROR(
+      OpenConnections(router,
+                      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: router\r\nContent-Type: "
+                                  "application/json\r\nContent-Length: {}\r\n\r\n{}",
+                                  body.size(), body),
+                      count, connections));
   return AwaitRunning(router, count);
 }
 

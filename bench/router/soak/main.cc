@@ -88,8 +88,7 @@ int main(int argc, char** argv) {
   std::printf("%s\n", lockstep::bench::ToJson(options, *report).c_str());
   // Attackers may slow honest clients down, but every one of their requests finishes.
   const bool hostile = *mode == SoakMode::kHostile || *mode == SoakMode::kEach;
-  const bool unhurt =
-      !hostile || (report->clients.num_finished == report->clients.num_requests &&
-                   report->hostile.given_back() && report->hostile.within_budget());
+  const bool unhurt = !hostile || (report->clients.num_finished == report->clients.num_requests &&
+                                   report->hostile.given_back() && report->hostile.within_budget());
   return report->clients.all_right() && report->leaked == 0 && unhurt ? 0 : 1;
 }

@@ -123,9 +123,9 @@ absl::StatusOr<SoakReport> RunSoak(const SoakOptions& options) {
 }
 
 std::optional<SoakMode> ParseSoakMode(std::string_view name) {
-  for (const SoakMode mode : {SoakMode::kKill, SoakMode::kStop, SoakMode::kHalfOpen,
-                              SoakMode::kTakeover, SoakMode::kOverload, SoakMode::kHostile,
-                              SoakMode::kEach, SoakMode::kIdle}) {
+  for (const SoakMode mode :
+       {SoakMode::kKill, SoakMode::kStop, SoakMode::kHalfOpen, SoakMode::kTakeover,
+        SoakMode::kOverload, SoakMode::kHostile, SoakMode::kEach, SoakMode::kIdle}) {
     if (NameOf(mode) == name) return mode;
   }
   return std::nullopt;
