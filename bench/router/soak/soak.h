@@ -26,12 +26,12 @@ struct SoakOptions {
   std::string model;                               // a small one
 
   // --- of the hostile soaks ---
-  std::vector<std::string> attacks;       // by name (bench/router/soak/attackers.h); empty: all
-  std::vector<std::string> router_flags;  // besides the soak's own
+  std::vector<std::string> attacks = {};  // by name (bench/router/soak/attackers.h); empty: all
+  std::vector<std::string> router_flags = {};  // besides the soak's own
   // Where to run, as in "0-3,8"; empty: anywhere.
-  std::string router_processors;
-  std::string client_processors;  // honest clients and workers
-  std::string attacker_processors;
+  std::string router_processors = {};
+  std::string client_processors = {};  // honest clients and workers
+  std::string attacker_processors = {};
 
   uint32_t num_idle = 10'000;  // idle: connections or streams of each kind
 };
