@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/json_scanner.h"
 #include "common/logging.h"
 #include "common/status.h"
 
@@ -17,9 +18,8 @@ using Json = nlohmann::json;
 constexpr size_t kBytesPerValue = 32;
 constexpr size_t kBytesPerContainer = 64;
 constexpr size_t kBytesPerMember = 96;
-// A string is held up to three times while it is read: by the parser, in the result, and in what is
-// made of it.
-constexpr size_t kCopiesOfString = 3;
+// A string is held twice: in the result, and in what is made of it.
+constexpr size_t kCopiesOfString = 2;
 constexpr size_t kBytesBetweenMeterings = 64 << 10;
 
 // `text` in printable ASCII, everything else as \xNN: its end, or else its beginning.
@@ -41,27 +41,27 @@ std::string Shown(std::string_view text, size_t max_bytes, bool end) {
   return out;
 }
 
-// Builds the value from nlohmann's parser events. Its parser keeps its own stack, so nesting is
+// Builds the value from the scanner's events. The scanner keeps no stack of calls, so nesting is
 // limited by max_depth alone.
-class Builder {
+class Builder final : public JsonEvents {
  public:
-  Builder(std::string_view name, size_t num_bytes, JsonLimits limits, const JsonMeter& meter)
-      : name_(name), num_bytes_(num_bytes), limits_(limits), meter_(meter) {}
+  Builder(std::string_view name, JsonLimits limits, const JsonMeter& meter)
+      : name_(name), limits_(limits), meter_(meter) {}
 
-  bool null() { return Add(nullptr); }
-  bool boolean(bool value) { return Add(value); }
-  bool number_integer(int64_t value) { return Add(value); }
-  bool number_unsigned(uint64_t value) { return Add(value); }
-  bool number_float(double value, const std::string&) { return Add(value); }
-  bool string(std::string& value) {
-    return Measure(kCopiesOfString * value.size()) && Add(std::move(value));
+  bool OnNull() override { return Add(nullptr); }
+  bool OnBool(bool value) override { return Add(value); }
+  bool OnInteger(int64_t value) override { return Add(value); }
+  bool OnUnsigned(uint64_t value) override { return Add(value); }
+  bool OnFloat(double value) override { return Add(value); }
+  bool OnStringBytes(size_t num_bytes) override { return Measure(kCopiesOfString * num_bytes); }
+  bool OnString(std::string value) override { return Add(std::move(value)); }
+  bool OnObject() override { return Open(Json::object()); }
+  bool OnArray() override { return Open(Json::array()); }
+  bool OnEnd() override {
+    open_.pop_back();
+    return true;
   }
-  bool binary(Json::binary_t&) { return Fail("binary value"); }
-  bool start_object(size_t) { return Open(Json::object()); }
-  bool start_array(size_t) { return Open(Json::array()); }
-  bool end_object() { return Close(); }
-  bool end_array() { return Close(); }
-  bool key(std::string& key) {
+  bool OnKey(std::string key) override {
     Json& object = *open_.back();
     if (object.contains(key)) {
       const std::string which =
@@ -70,29 +70,9 @@ class Builder {
               : fmt::format("key \"{}\"", Shown(key, limits_.max_quoted_bytes, /*end=*/false));
       return Fail(fmt::format("{} is present twice in one object", which));
     }
-    slot_ = &object[key];
-    return Measure(kBytesPerMember + kCopiesOfString * key.size());
-  }
-  bool parse_error(size_t position, const std::string& last_token, const Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 4: what; last read: 'all of
-    // the last token'; expected what": keep what it says before the token.
-    std::string_view what = error.what();
-    if (const size_t end = what.find("] "); end != std::string_view::npos)
-      what.remove_prefix(end + 2);
-    bool about_token = false;
-    for (const std::string_view before : {"; last read: '", " parsing '"}) {
-      const size_t at = what.find(before);
-      about_token = about_token || at != std::string_view::npos;
-      what = what.substr(0, at);
-    }
-    // The end of the token is where the error is.
-    const std::string quoted =
-        about_token && limits_.max_quoted_bytes > 0
-            ? fmt::format(" at \"{}\"", Shown(last_token, limits_.max_quoted_bytes, /*end=*/true))
-            : "";
-    status_ =
-        InvalidArgument("{}: byte {}: {}{}", name_, std::min(position, num_bytes_), what, quoted);
-    return false;
+    if (!Measure(kBytesPerMember)) return false;
+    slot_ = &object[std::move(key)];
+    return true;
   }
 
   absl::StatusOr<Json> Take() {
@@ -154,13 +134,7 @@ class Builder {
     return true;
   }
 
-  bool Close() {
-    open_.pop_back();
-    return true;
-  }
-
   const std::string_view name_;
-  const size_t num_bytes_;
   const JsonLimits limits_;
   const JsonMeter& meter_;
   Json root_;
@@ -194,9 +168,20 @@ bool FitsInto(const Json& value, size_t& room) {
 
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
                                          JsonLimits limits, const JsonMeter& meter) {
-  Builder builder(name, text.size(), limits, meter);
-  Json::sax_parse(text.begin(), text.end(), &builder);
-  return builder.Take();
+  Builder builder(name, limits, meter);
+  JsonScanner scanner(text, builder);
+  scanner.Scan();
+  if (!scanner.error().has_value()) return builder.Take();
+  const JsonScanner::Error& error = *scanner.error();
+  const size_t num_read = std::min(error.position + 1, text.size());
+  // The end of what was read is where the error is.
+  const std::string_view token =
+      text.substr(error.token_begin, num_read - std::min(num_read, error.token_begin));
+  const std::string quoted =
+      token.empty() || limits.max_quoted_bytes == 0
+          ? ""
+          : fmt::format(" at \"{}\"", Shown(token, limits.max_quoted_bytes, /*end=*/true));
+  return InvalidArgument("{}: byte {}: {}{}", name, num_read, error.what, quoted);
 }
 
 std::string DescribeJson(const nlohmann::json& value) {

@@ -263,11 +263,9 @@ std::unique_ptr<WorkerDiscovery> StartDiscovery(const RouterConfig& config, cons
       });
 }
 
-// Every connection takes a descriptor; some are left for workers, the admin port and files.
+// Every connection takes a descriptor.
 void FitConnections(const RouterConfig& config, uint64_t num_descriptors, HttpServerConfig& front) {
-  const uint64_t others = 256 + 4 * config.workers.size();
-  const uint64_t most =
-      num_descriptors > 2 * others ? num_descriptors - others : num_descriptors / 2;
+  const uint64_t most = config.MaxConnectionsWith(num_descriptors);
   if (front.max_connections <= most) return;
   spdlog::warn("max_connections: {} instead of {}, as the process may open {} descriptors", most,
                front.max_connections, num_descriptors);

@@ -47,6 +47,15 @@ std::vector<WorkerClientConfig> RouterConfig::WorkerConfigs() const {
 
 bool RouterConfig::NamesWorkers() const { return std::ranges::any_of(workers, IsWorkerName); }
 
+uint64_t RouterConfig::MaxConnectionsWith(uint64_t num_descriptors) const {
+  constexpr uint64_t kPerWorker = 4;
+  constexpr uint64_t kPerRenderer = 2;  // while it starts
+  constexpr uint64_t kElse = 256;
+  const uint64_t others =
+      kElse + kPerWorker * workers.size() + kPerRenderer * templates.max_processes;
+  return num_descriptors > 2 * others ? num_descriptors - others : num_descriptors / 2;
+}
+
 AgreementConfig RouterConfig::Agreement() const {
   return {.weights_fingerprint = ParseFingerprint(weights_fingerprint),
           .allow_mixed = allow_mixed_workers};

@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,10 @@ struct RouterConfig {
   WorkerClientConfig WorkerConfigOf(const std::string& address, uint32_t index) const;
   AgreementConfig Agreement() const;  // of a valid configuration
   bool NamesWorkers() const;          // some are to be found by name
-  absl::Status Validate() const;      // every violation at once
+  // The most connections of the public API for which a process may open descriptors. Some are left
+  // for workers, template renderers, the admin port and files.
+  uint64_t MaxConnectionsWith(uint64_t num_descriptors) const;
+  absl::Status Validate() const;  // every violation at once
 };
 
 }  // namespace lockstep::router

@@ -53,7 +53,7 @@ void GenerateStream::Identify(const HeaderList& fields) {
       IdentifyCaller(context_.gatekeeper, fields);
   if (tenant.ok()) {
     tenant_ = *std::move(tenant);
-    return;
+    return ChargeTo(NameOf(tenant_.get()));
   }
   RouterMetrics::At(context_.metrics.requests_total, tenant.status().code()).Increment();
   Finish(GrpcStatus::Of(tenant.status()));

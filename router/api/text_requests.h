@@ -11,8 +11,8 @@
 // What is asked of the router besides generating, whatever it came over. Errors name the field.
 namespace lockstep::router {
 
-// A place among the open calls of Tokenize and Detokenize; hold it until the answer is with what
-// counts the bytes that clients have not taken, or else until the client has it.
+// A place among the open calls of Tokenize and Detokenize. Drop it once the answer is made, before
+// it is given: its bytes are counted then, and the tenant may call again at once.
 class TextTicket {
  public:
   // RESOURCE_EXHAUSTED when none is left, for all or for the tenant (null: nobody in particular).
@@ -22,9 +22,6 @@ class TextTicket {
   TextTicket(const TextTicket&) = delete;
   TextTicket& operator=(const TextTicket&) = delete;
   ~TextTicket();
-
-  // To be called before the answer is given: the tenant may then call again at once.
-  void EndPass() { pass_.reset(); }
 
  private:
   explicit TextTicket(ApiContext& context);

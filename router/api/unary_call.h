@@ -46,10 +46,12 @@ class UnaryCall final : public GrpcCall,
       : GrpcCall(std::move(transport)), context_(context), method_(method) {}
 
   void RunStrand() override {
-    const absl::Status status = Answer();
-    if (ticket_ != nullptr) ticket_->EndPass();
+    Response response;
+    const absl::Status status = Answer(response);
+    // What the answer takes is counted from here on; a client that does not read it keeps no place.
+    ticket_.reset();
     if (!status.ok()) return Finish(GrpcStatus::Of(status));
-    const google::protobuf::MessageLite* const message = &response_;
+    const google::protobuf::MessageLite* const message = &response;
     SendLast({&message, 1});
   }
   std::string_view owner() const override { return NameOf(tenant_.get()); }
@@ -58,7 +60,8 @@ class UnaryCall final : public GrpcCall,
  private:
   absl::Status Admit(const HeaderList& fields) {
     LOCKSTEP_ASSIGN_OR_RETURN(tenant_, IdentifyCaller(context_.gatekeeper, fields));
-    if (!method_.is_long) return absl::OkStatus();
+    this->ChargeTo(NameOf(tenant_.get()));
+    if (!method_.is_long || this->over()) return absl::OkStatus();
     LOCKSTEP_ASSIGN_OR_RETURN(ticket_, TextTicket::Take(context_, tenant_.get()));
     return absl::OkStatus();
   }
@@ -80,12 +83,13 @@ class UnaryCall final : public GrpcCall,
     context_.encode_pool.Schedule(this->shared_from_this());
   }
 
-  absl::Status Answer() {
+  absl::Status Answer(Response& response) {
+    const Message message = std::exchange(message_, Message());
     Request request;
-    const bool understood = request.ParseFromString(message_.bytes);
-    message_.bytes = std::string();
-    if (!understood) return absl::InvalidArgumentError("the message cannot be parsed");
-    return method_.answer(context_, tenant_.get(), request, response_);
+    if (!request.ParseFromString(message.bytes)) {
+      return absl::InvalidArgumentError("the message cannot be parsed");
+    }
+    return method_.answer(context_, tenant_.get(), request, response);
   }
 
   ApiContext& context_;
@@ -95,7 +99,6 @@ class UnaryCall final : public GrpcCall,
   bool has_message_ = false;
   size_t num_message_bytes_ = 0;
   Message message_;
-  Response response_;
 };
 
 }  // namespace lockstep::router

@@ -26,6 +26,8 @@ class FrameGuard {
 
   // A header block has begun and is not complete.
   bool in_header_block() const { return in_header_block_; }
+  // That it has so far, as its frames announce them.
+  size_t num_header_block_bytes() const { return in_header_block_ ? num_block_bytes_ : 0; }
   // A frame with content was sent: clients answer it with window updates.
   void OnDataSent() { window_updates_.Give(kWindowUpdatesPerDataFrame); }
   // The client sent a frame that is refused. False: too many of them.

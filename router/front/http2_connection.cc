@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/release_memory.h"
 #include "router/front/http2_session.h"
 #include "router/front/open_connections.h"
 #include "router/http/byte_budget.h"
@@ -92,6 +93,7 @@ class Http2Connection final : public OpenConnection,
   size_t num_sent_bytes_ = 0;
   size_t num_untaken_bytes_ = 0;  // by the other side, when the write began to wait
   ByteBudget::Share held_;        // out_
+  ByteBudget::Share header_;      // the header block that is open
   bool reading_ = false;
   bool writing_ = false;
   bool draining_ = false;
@@ -171,6 +173,7 @@ Http2Connection::Http2Connection(std::unique_ptr<ConnectionStream> stream,
                }),
       deadline_(stream_->executor(), [this] { OnDeadline(); }),
       held_(context.memory),
+      header_(&context.memory, &context.memory.strangers()),
       began_(Clock::now()),
       received_at_(began_),
       idle_since_(began_) {}
@@ -252,6 +255,8 @@ void Http2Connection::OnRead(std::string_view bytes) {
     context_.metrics.ended_for_violation->Increment();
     if (writing_) return Close();
   }
+  // Nobody knows yet whose it is.
+  if (!header_.Resize(session_.num_header_block_bytes())) return Close();
   if (!session_.in_header_block()) {
     header_since_ = Clock::time_point();
   } else if (header_since_ == Clock::time_point()) {
@@ -318,7 +323,7 @@ void Http2Connection::OnSent(error_code error, size_t num_bytes) {
   num_sent_bytes_ += num_bytes;
   wrote_at_ = Clock::now();
   if (num_sent_bytes_ < out_.size()) return WriteRest();
-  out_ = std::string();
+  ReleaseMemory(out_);
   held_.Resize(0);
   writing_ = false;
   Flush();
@@ -425,6 +430,7 @@ void Http2Connection::Close() {
   if (std::exchange(closed_, true)) return;
   deadline_.Clear();
   held_.Resize(0);
+  header_.Resize(0);
   stream_->Close();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/release_memory.h"
 
 namespace lockstep::router {
 namespace {
@@ -338,7 +339,7 @@ ptrdiff_t Http2Session::Fill(Stream& stream, uint8_t* room, size_t max_bytes, ui
   if (stream.num_filled < stream.output.size()) return static_cast<ptrdiff_t>(num_bytes);
   stream.output_untaken = false;
   --num_untaken_outputs_;
-  stream.output = std::string();
+  ReleaseMemory(stream.output);
   if (!stream.last) {
     written_.push_back(stream.id);
     return static_cast<ptrdiff_t>(num_bytes);

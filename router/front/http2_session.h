@@ -70,6 +70,7 @@ class Http2Session {
   bool any_request_yet() const { return any_request_; }
   // A header block, or the preface, has begun and is not complete.
   bool in_header_block() const { return guard_.in_header_block(); }
+  size_t num_header_block_bytes() const { return guard_.num_header_block_bytes(); }
   // Of a stream something is awaited: EndStalledStreams is worth a call now and then.
   bool any_waiting() const { return num_open_bodies_ > 0 || num_untaken_outputs_ > 0; }
   // The client sent so much that asks for answers, and reads none of them.

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/release_memory.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -69,7 +71,7 @@ void GrpcCall::OnWritten() {
   {
     MutexLock lock(mutex_);
     num_taken_bytes_ = 0;
-    held_.Resize(pending_.body.size());
+    held_.Resize(num_call_bytes_ + pending_.body.size());
     awaited = std::exchange(taken_awaited_, false);
   }
   OnSent(awaited);
@@ -84,6 +86,18 @@ void GrpcCall::OnClosed() {
     held_.Resize(0);
   }
   OnOver(finished);
+}
+
+void GrpcCall::Charge(ByteBudget::Account* account) {
+  reader_.ChargeTo(account);
+  bool granted = false;
+  {
+    MutexLock lock(mutex_);
+    held_.ChargeTo(account);
+    granted = held_.Resize(held_.bytes() + kCallBytes);
+    if (granted) num_call_bytes_ = kCallBytes;
+  }
+  if (!granted) Finish(TooManyBytes());
 }
 
 GrpcCall::Sent GrpcCall::Send(const google::protobuf::MessageLite& message) {
@@ -153,9 +167,9 @@ void GrpcCall::Append(const google::protobuf::MessageLite& message) {
 }
 
 bool GrpcCall::Hold() {
-  if (held_.Resize(pending_.body.size() + num_taken_bytes_)) return true;
+  if (held_.Resize(num_call_bytes_ + pending_.body.size() + num_taken_bytes_)) return true;
   // Whole messages only, so that the client can read what it gets.
-  pending_.body = std::string();
+  ReleaseMemory(pending_.body);
   SetEnd(TooManyBytes());
   return false;
 }

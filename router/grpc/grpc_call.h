@@ -33,6 +33,9 @@ class GrpcCall : public StreamHandler {
     kGone,     // the call is over
   };
 
+  // About what an open call takes besides its messages, which counts as well.
+  static constexpr size_t kCallBytes = 2 << 10;
+
   explicit GrpcCall(Transport transport);
 
   // --- of the connection, on its strand ---
@@ -53,6 +56,11 @@ class GrpcCall : public StreamHandler {
   // The end, after which nothing is told. Not `finished`: the client left before the call was.
   virtual void OnOver(bool /*finished*/) {}
 
+  // Whose call it is; empty: nobody's, as there are no keys. On the strand of its connection,
+  // before any message. The call is over when there is no room for it.
+  void ChargeTo(std::string_view tenant) { Charge(memory_->AccountOf(tenant)); }
+  void ChargeToStrangers() { Charge(&memory_->strangers()); }
+
   // --- from the call, on any thread ---
   Sent Send(const google::protobuf::MessageLite& message);
   // Nothing follows; what is sent before still is. Only the first of them counts.
@@ -65,6 +73,7 @@ class GrpcCall : public StreamHandler {
   size_t num_waiting_bytes() const;
 
  private:
+  void Charge(ByteBudget::Account* account);
   void Append(const google::protobuf::MessageLite& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: they would be too many, and the call ends.
   bool Hold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -80,6 +89,7 @@ class GrpcCall : public StreamHandler {
   Output pending_ ABSL_GUARDED_BY(mutex_);
   ByteBudget::Share held_ ABSL_GUARDED_BY(mutex_);  // what waits, and what was taken
   size_t num_taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t num_call_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // kCallBytes once somebody is charged
   bool head_made_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool pending_awaited_ ABSL_GUARDED_BY(mutex_) =

@@ -36,9 +36,11 @@ class MessageReader {
   Message Take() {
     num_prefix_bytes_ = 0;
     Message taken = {std::exchange(message_, std::string()), std::move(held_)};
-    held_ = ByteBudget::Share(memory_);
+    held_ = ByteBudget::Share(&memory_, taken.held.account());
     return taken;
   }
+  // Whose messages they are.
+  void ChargeTo(ByteBudget::Account* account) { held_.ChargeTo(account); }
   // The body may end here.
   bool between_messages() const { return num_prefix_bytes_ == 0; }
   // That the last message announced.

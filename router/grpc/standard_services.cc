@@ -30,17 +30,45 @@ GrpcCall::Transport Bounded(GrpcCall::Transport transport) {
 
 }  // namespace
 
-// Takes the one message of the call and parses it.
-class StandardServices::HealthCall : public GrpcCall {
+// A call of somebody who needs no key. Counted for as long as it is open.
+class StandardServices::OpenCall : public GrpcCall {
  public:
-  HealthCall(StandardServices& services, GrpcCall::Transport transport)
-      : GrpcCall(Bounded(std::move(transport))), services_(services) {}
+  OpenCall(StandardServices& services, GrpcCallStart start)
+      : GrpcCall(Bounded(std::move(start.transport))),
+        services_(services),
+        connection_id_(start.connection_id),
+        is_counted_(services.AddCall(connection_id_)) {
+    if (is_counted_) {
+      ChargeToStrangers();
+    } else {
+      Finish({.code = absl::StatusCode::kResourceExhausted,
+              .message = "too many such calls are open on this connection"});
+    }
+  }
+
+  uint64_t connection_id() const { return connection_id_; }
+
+ protected:
+  void OnOver(bool /*finished*/) override {
+    if (is_counted_) services_.RemoveCall(connection_id_);
+  }
+
+  StandardServices& services_;
+
+ private:
+  const uint64_t connection_id_;
+  const bool is_counted_;
+};
+
+// Takes the one message of the call and parses it.
+class StandardServices::HealthCall : public OpenCall {
+ public:
+  using OpenCall::OpenCall;
 
  protected:
   // With the name in asked_for_.
   virtual void Answer() = 0;
 
-  StandardServices& services_;
   std::string asked_for_;
 
  private:
@@ -83,8 +111,7 @@ class StandardServices::Check final : public HealthCall {
 class StandardServices::Watch final : public HealthCall,
                                       public std::enable_shared_from_this<Watch> {
  public:
-  Watch(StandardServices& services, GrpcCallStart start)
-      : HealthCall(services, std::move(start.transport)), connection_id_(start.connection_id) {}
+  using HealthCall::HealthCall;
 
   // From any thread: what is watched may have changed.
   void Tell() {
@@ -96,7 +123,6 @@ class StandardServices::Watch final : public HealthCall,
     }
     TellNow();
   }
-  uint64_t connection_id() const { return connection_id_; }
 
  private:
   void Answer() override {
@@ -110,7 +136,10 @@ class StandardServices::Watch final : public HealthCall,
     MutexLock lock(mutex_);
     if (std::exchange(missed_, false)) TellNow();
   }
-  void OnOver(bool /*finished*/) override { services_.RemoveWatcher(this); }
+  void OnOver(bool finished) override {
+    services_.RemoveWatcher(this);
+    HealthCall::OnOver(finished);
+  }
 
   void TellNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Health::ServingStatus now = services_.HealthOf(asked_for_);
@@ -121,7 +150,6 @@ class StandardServices::Watch final : public HealthCall,
     Send(response);
   }
 
-  const uint64_t connection_id_;
   Mutex mutex_;
   std::optional<Health::ServingStatus> told_ ABSL_GUARDED_BY(mutex_);  // last
   bool missed_ ABSL_GUARDED_BY(mutex_) = false;
@@ -129,10 +157,9 @@ class StandardServices::Watch final : public HealthCall,
 
 // One question after the other. Questions whose turn has not come, because the client leaves
 // answers unread, are at most what its window has room for.
-class StandardServices::Reflection final : public GrpcCall {
+class StandardServices::Reflection final : public OpenCall {
  public:
-  Reflection(StandardServices& services, GrpcCall::Transport transport)
-      : GrpcCall(Bounded(std::move(transport))), services_(services) {}
+  using OpenCall::OpenCall;
 
   bool WantsBody() const override { return questions_.empty(); }
   bool IsConversation() const override { return true; }
@@ -159,14 +186,13 @@ class StandardServices::Reflection final : public GrpcCall {
     if (questions_.empty() && no_more_) Finish({});
   }
 
-  StandardServices& services_;
   std::deque<Message> questions_;
   bool no_more_ = false;
 };
 
 void StandardServices::AddTo(GrpcServices& services) {
   services.Add("/grpc.health.v1.Health/Check", [this](GrpcCallStart start) {
-    return std::make_shared<Check>(*this, std::move(start.transport));
+    return std::make_shared<Check>(*this, std::move(start));
   });
   services.Add("/grpc.health.v1.Health/Watch", [this](GrpcCallStart start) {
     return std::make_shared<Watch>(*this, std::move(start));
@@ -175,7 +201,7 @@ void StandardServices::AddTo(GrpcServices& services) {
   for (const char* const version : {"v1", "v1alpha"}) {
     services.Add(fmt::format("/grpc.reflection.{}.ServerReflection/ServerReflectionInfo", version),
                  [this](GrpcCallStart start) {
-                   return std::make_shared<Reflection>(*this, std::move(start.transport));
+                   return std::make_shared<Reflection>(*this, std::move(start));
                  });
   }
 }
@@ -187,11 +213,24 @@ Health::ServingStatus StandardServices::HealthOf(const std::string& service) con
   return serving_ && accepting_ ? Health::SERVING : Health::NOT_SERVING;
 }
 
+bool StandardServices::AddCall(uint64_t connection_id) {
+  MutexLock lock(mutex_);
+  size_t& num_calls = by_connection_[connection_id].num_calls;
+  if (num_calls >= kMaxCallsOfConnection) return false;
+  ++num_calls;
+  return true;
+}
+
+void StandardServices::RemoveCall(uint64_t connection_id) {
+  MutexLock lock(mutex_);
+  const auto found = by_connection_.find(connection_id);
+  if (--found->second.num_calls == 0) by_connection_.erase(found);
+}
+
 bool StandardServices::AddWatcher(const std::shared_ptr<Watch>& watch) {
   MutexLock lock(mutex_);
-  if (watchers_.size() >= kMaxWatchers) return false;
-  size_t& of_connection = by_connection_[watch->connection_id()];
-  if (of_connection >= kMaxWatchersOfConnection) return false;
+  size_t& of_connection = by_connection_[watch->connection_id()].num_watchers;
+  if (watchers_.size() >= kMaxWatchers || of_connection >= kMaxWatchersOfConnection) return false;
   ++of_connection;
   watchers_.emplace(watch.get(), watch);
   return true;
@@ -200,8 +239,8 @@ bool StandardServices::AddWatcher(const std::shared_ptr<Watch>& watch) {
 void StandardServices::RemoveWatcher(Watch* watch) {
   MutexLock lock(mutex_);
   if (watchers_.erase(watch) == 0) return;
-  const auto found = by_connection_.find(watch->connection_id());
-  if (--found->second == 0) by_connection_.erase(found);
+  // Its call is still counted.
+  --by_connection_.find(watch->connection_id())->second.num_watchers;
 }
 
 size_t StandardServices::num_watchers() const {

@@ -15,12 +15,14 @@
 namespace lockstep::router {
 
 // grpc.health.v1.Health and, if asked for, grpc.reflection.v1.ServerReflection (v1alpha as well),
-// which everybody may call. "" is SERVING as long as connections are accepted. Who watches needs no
-// key, so watchers are bounded, of a connection and in total. Safe to use from any thread.
+// which everybody may call. "" is SERVING as long as connections are accepted. These calls need no
+// key, so the open ones are bounded, of a connection, and those that watch in total as well. Safe
+// to use from any thread.
 class StandardServices {
  public:
   static constexpr size_t kMaxWatchers = 16'384;
   static constexpr size_t kMaxWatchersOfConnection = 128;
+  static constexpr size_t kMaxCallsOfConnection = 256;  // those that watch, and all others
 
   // `service` is the one whose health is asked for.
   StandardServices(std::string service, bool reflection)
@@ -33,14 +35,25 @@ class StandardServices {
   size_t num_watchers() const;
 
  private:
+  class OpenCall;
   class HealthCall;
   class Check;
   class Watch;
   class Reflection;
 
   standard::HealthCheckResponse::ServingStatus HealthOf(const std::string& service) const;
+  // False: the connection has too many.
+  bool AddCall(uint64_t connection_id);
+  void RemoveCall(uint64_t connection_id);
+  // False: there are too many, of its connection or in total.
   bool AddWatcher(const std::shared_ptr<Watch>& watch);
   void RemoveWatcher(Watch* watch);
+
+  // Of a connection that has any.
+  struct OpenCalls {
+    size_t num_calls = 0;
+    size_t num_watchers = 0;
+  };
 
   mutable Mutex mutex_;
   const std::string service_;
@@ -48,7 +61,7 @@ class StandardServices {
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
   bool accepting_ ABSL_GUARDED_BY(mutex_) = true;
   absl::flat_hash_map<Watch*, std::weak_ptr<Watch>> watchers_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<uint64_t, size_t> by_connection_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint64_t, OpenCalls> by_connection_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::router

@@ -3,13 +3,31 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+
+#include "common/mutex.h"
 
 namespace lockstep::router {
 
 // Bytes that many hold together. Any thread.
 class ByteBudget {
  public:
+  // What one owner holds, of whom there are few: tenants. It may hold as much as is left of the
+  // budget for everybody, so one owner alone gets half of it, and n of them leave the n + 1st as
+  // much as each of them has.
+  class Account {
+   public:
+    size_t held_bytes() const { return held_bytes_.load(); }
+
+   private:
+    friend class ByteBudget;
+    std::atomic<size_t> held_bytes_ = 0;
+  };
+
   // Who holds no more than this may use all of the budget, others not what is reserved: whoever
   // fills it with large things leaves room for everybody's small ones.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
@@ -23,23 +41,36 @@ class ByteBudget {
    public:
     Share() = default;
     explicit Share(ByteBudget& budget) : budget_(&budget) {}
-    explicit Share(ByteBudget* budget) : budget_(budget) {}
+    explicit Share(ByteBudget* budget, Account* account = nullptr)
+        : budget_(budget), account_(account) {}
     Share(Share&& other) noexcept
-        : budget_(other.budget_), bytes_(std::exchange(other.bytes_, 0)) {}
+        : budget_(other.budget_),
+          account_(other.account_),
+          bytes_(std::exchange(other.bytes_, 0)) {}
     Share& operator=(Share&& other) noexcept {
       Resize(0);
       budget_ = other.budget_;
+      account_ = other.account_;
       bytes_ = std::exchange(other.bytes_, 0);
       return *this;
     }
     ~Share() { Resize(0); }
 
     size_t bytes() const { return bytes_; }
+    Account* account() const { return account_; }
+    // From now on it belongs to this owner; null: to nobody, whom only the budget bounds.
+    void ChargeTo(Account* account) {
+      if (account_ != nullptr) account_->held_bytes_.fetch_sub(bytes_);
+      account_ = account;
+      if (account_ != nullptr) account_->held_bytes_.fetch_add(bytes_);
+    }
     // False, and nothing changes, when there are not so many left. Fewer are always granted.
     bool Resize(size_t bytes) {
       if (budget_ == nullptr) return true;
-      if (bytes > bytes_ && !budget_->Take(bytes - bytes_, bytes <= kSmallBytes)) return false;
-      if (bytes < bytes_) budget_->held_bytes_.fetch_sub(bytes_ - bytes);
+      if (bytes > bytes_ && !budget_->Take(bytes - bytes_, bytes <= kSmallBytes, account_)) {
+        return false;
+      }
+      if (bytes < bytes_) ResizeAnyway(bytes);
       bytes_ = bytes;
       return true;
     }
@@ -48,28 +79,48 @@ class ByteBudget {
     void ResizeAnyway(size_t bytes) {
       if (budget_ == nullptr) return;
       budget_->held_bytes_.fetch_add(bytes - bytes_);  // modulo 2^64: the sum is exact
+      if (account_ != nullptr) account_->held_bytes_.fetch_add(bytes - bytes_);
       bytes_ = bytes;
     }
 
    private:
     ByteBudget* budget_ = nullptr;
+    Account* account_ = nullptr;
     size_t bytes_ = 0;
   };
 
   size_t held_bytes() const { return held_bytes_.load(); }
+  // Of all who are not known yet, or need not be.
+  Account& strangers() { return strangers_; }
+  // The same for the same name, for as long as the budget lives; null for "", which is nobody.
+  Account* AccountOf(std::string_view owner) {
+    if (owner.empty()) return nullptr;
+    MutexLock lock(mutex_);
+    const auto found = accounts_.find(owner);
+    if (found != accounts_.end()) return &found->second;
+    return &accounts_.try_emplace(std::string(owner)).first->second;
+  }
 
  private:
-  bool Take(size_t bytes, bool small) {
+  bool Take(size_t bytes, bool small, Account* account) {
     const size_t max_bytes = small ? max_bytes_ : max_large_bytes_;
     const size_t before = held_bytes_.fetch_add(bytes);
-    if (bytes <= max_bytes && before <= max_bytes - bytes) return true;
-    held_bytes_.fetch_sub(bytes);
-    return false;
+    bool granted = bytes <= max_bytes && before <= max_bytes - bytes;
+    if (granted && account != nullptr) {
+      const size_t num_left = max_bytes - bytes - before;
+      granted = account->held_bytes_.fetch_add(bytes) + bytes <= num_left;
+      if (!granted) account->held_bytes_.fetch_sub(bytes);
+    }
+    if (!granted) held_bytes_.fetch_sub(bytes);
+    return granted;
   }
 
   const size_t max_bytes_;
   const size_t max_large_bytes_;
   std::atomic<size_t> held_bytes_ = 0;
+  Account strangers_;
+  Mutex mutex_;
+  std::map<std::string, Account, std::less<>> accounts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::router

@@ -1,5 +1,6 @@
 #include "router/http/exchange.h"
 
+#include "common/release_memory.h"
 #include "common/status.h"
 #include "router/http/openai_error.h"
 
@@ -18,7 +19,7 @@ void ReplyExchange::Reply(HttpHead head, std::string body) {
       const absl::Status status =
           ResourceExhausted("too many bytes of other answers are in transit");
       head = ErrorHead(status, ApiKind::kCompletion, kRetryAfterMemory);
-      body = std::string();
+      ReleaseMemory(body);
       OpenAiError::Of(status, ApiKind::kCompletion).AppendJson(body);
       held_.ResizeAnyway(body.size());
     }

@@ -20,6 +20,11 @@ struct AnswerMemory {
   // That all of a server share, and that exchanges may outlive; null: no bound.
   std::shared_ptr<ByteBudget> memory = nullptr;
   size_t max_bytes = SIZE_MAX;  // of one that is not streamed
+
+  // What counts bytes of this tenant's; empty: nobody's.
+  ByteBudget::Share ShareOf(std::string_view tenant) const {
+    return ByteBudget::Share(memory.get(), memory == nullptr ? nullptr : memory->AccountOf(tenant));
+  }
 };
 
 struct HttpRequest {
@@ -27,9 +32,10 @@ struct HttpRequest {
   std::string path;  // without the query
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};     // the header's value, of which nothing may be repeated
-  bool body_follows = false;          // there is a body, and none of it was read yet
-  uint64_t announced_body_bytes = 0;  // of such a body; UINT64_MAX: nobody knows
+  std::string authorization = {};           // the header's value, of which nothing may be repeated
+  bool body_follows = false;                // there is a body, and none of it was read yet
+  uint64_t announced_body_bytes = 0;        // of such a body; UINT64_MAX: nobody knows
+  ByteBudget::Share* body_share = nullptr;  // what counts the body that follows, during the call
   AnswerMemory answer = {};
 };
 
@@ -61,8 +67,12 @@ class Exchange {
 // A whole answer, known at once or later. Counted until the client has it, or is gone.
 class ReplyExchange : public Exchange {
  public:
-  explicit ReplyExchange(std::shared_ptr<OutputSignal> signal, AnswerMemory answer = {})
-      : signal_(std::move(signal)), memory_(std::move(answer.memory)), held_(memory_.get()) {}
+  // The answer is the tenant's; empty: nobody's.
+  explicit ReplyExchange(std::shared_ptr<OutputSignal> signal, AnswerMemory answer = {},
+                         std::string_view tenant = {})
+      : signal_(std::move(signal)),
+        memory_(std::move(answer.memory)),
+        held_(AnswerMemory{.memory = memory_}.ShareOf(tenant)) {}
 
   // Once. When there is no memory for it beside others' answers, the client is told that instead.
   void Reply(HttpHead head, std::string body);

@@ -125,7 +125,12 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
     const absl::Status limit = asked_now
                                    ? context_.gatekeeper.Check(caller->get(), context_.clock.Now())
                                    : absl::OkStatus();
-    if (limit.ok()) return nullptr;
+    if (limit.ok()) {
+      if (request.body_share != nullptr && request.answer.memory != nullptr) {
+        request.body_share->ChargeTo(request.answer.memory->AccountOf(NameOf(caller->get())));
+      }
+      return nullptr;
+    }
     if (request.path.starts_with("/v1/")) {
       RouterMetrics::At(context_.metrics.requests_total, limit.code()).Increment();
     }

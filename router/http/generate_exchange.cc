@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/heap.h"
+#include "common/release_memory.h"
 #include "common/status.h"
 #include "router/api/generate_call.h"
 #include "router/http/openai_error.h"
@@ -90,8 +91,8 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
-      reading_(http_.answer.memory.get()),
-      held_(http_.answer.memory.get()) {}
+      reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
+      held_(http_.answer.ShareOf(NameOf(tenant_.get()))) {}
 
 GenerateExchange::~GenerateExchange() = default;
 
@@ -133,7 +134,7 @@ void GenerateExchange::RunStrand() {
     body.swap(http_.body);
   }
   absl::StatusOr<OpenAiRequest> request = ReadBody(body);
-  body = std::string();
+  ReleaseMemory(body);
   if (!request.ok()) {
     RouterMetrics::At(context_.metrics.requests_total, request.status().code()).Increment();
     pass_.reset();
@@ -276,7 +277,7 @@ void GenerateExchange::Fail(const absl::Status& status) {
 
 void GenerateExchange::SetError(const absl::Status& status) {
   pending_.head = HeadOf(status);
-  pending_.body.clear();
+  ReleaseMemory(pending_.body);
   OpenAiError::Of(status, kind_).AppendJson(pending_.body);
   writer_.reset();
   held_.ResizeAnyway(NumAnswerBytes());
@@ -306,7 +307,7 @@ void GenerateExchange::Abandon() {
     over_ = true;
     if (!begun_) {
       // It may wait for a thread for long, and nobody counts the body any more.
-      http_.body = std::string();
+      ReleaseMemory(http_.body);
       pass_.reset();
     }
   }

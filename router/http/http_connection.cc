@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/mutex.h"
+#include "common/release_memory.h"
 #include "router/http/connection_stream.h"
 #include "router/http/deadline.h"
 #include "router/http/openai_error.h"
@@ -220,6 +221,7 @@ void Connection::AwaitBody() {
 // Whoever is refused for the header alone is neither told to go on nor read any further.
 void Connection::HandleHeader() {
   RequestReader::Request request = reader_.Header();
+  request.http.body_share = &reader_.share();
   std::string path = request.http.path;
   std::shared_ptr<Exchange> refusal = context_.handle(std::move(request.http), signal_);
   if (refusal == nullptr) return Advance();
@@ -355,8 +357,8 @@ void Connection::OnAllSent() {
 void Connection::EndAnswer() {
   EndExchange();
   last_ = false;
-  head_ = std::string();
-  body_ = std::string();
+  ReleaseMemory(head_);
+  ReleaseMemory(body_);
   reader_.Release();
   if (!keep_alive_) return Linger();
   AwaitRequest(context_.limits.idle_timeout);

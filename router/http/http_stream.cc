@@ -12,12 +12,15 @@
 #include <system_error>
 #include <utility>
 
+#include "common/release_memory.h"
 #include "router/api/field_checks.h"
 #include "router/http/openai_error.h"
 
 namespace lockstep::router {
 namespace {
 
+// About what an open request takes besides its body.
+constexpr size_t kStreamBytes = 2 << 10;
 constexpr size_t kFirstBodyBytes = 4 << 10;
 constexpr size_t kMaxRequestIdBytes = 256;
 
@@ -54,7 +57,15 @@ class HttpStream final : public StreamHandler {
         held_(context.memory) {
     context_.metrics.requests_in_flight->Increment();
     // Who is refused for the header alone is not read any further.
-    if (request_.body_follows) exchange_ = context_.handle(request_, signal_);
+    if (request_.body_follows) {
+      request_.body_share = &held_;
+      exchange_ = context_.handle(request_, signal_);
+      request_.body_share = nullptr;
+      if (exchange_ != nullptr) return;
+    } else {
+      held_.ChargeTo(&context_.memory.strangers());
+    }
+    if (!held_.Resize(kStreamBytes)) RefuseForMemory();
   }
 
   void OnBody(std::string_view bytes) override {
@@ -65,13 +76,12 @@ class HttpStream final : public StreamHandler {
       return Refuse(413, fmt::format("the body is too large, at most {} bytes are read",
                                      context_.limits.max_body_bytes));
     }
-    if (needed > held_.bytes()) {
+    if (needed > room_) {
       // Counted before it grows.
-      const size_t room = std::min(context_.limits.max_body_bytes,
-                                   std::max({needed, 2 * held_.bytes(), kFirstBodyBytes}));
-      if (!held_.Resize(room)) {
-        return Refuse(503, "too many bytes of other requests are in transit");
-      }
+      const size_t room =
+          std::min(context_.limits.max_body_bytes, std::max({needed, 2 * room_, kFirstBodyBytes}));
+      if (!held_.Resize(kStreamBytes + room)) return RefuseForMemory();
+      room_ = room;
       body.reserve(room);
     }
     body.append(bytes);
@@ -96,7 +106,7 @@ class HttpStream final : public StreamHandler {
       output.head = HeadOf(*taken.head, output);
     }
     if (head_only_) {
-      output.body.clear();
+      ReleaseMemory(output.body);
       output.last = true;
     }
     return output;
@@ -113,6 +123,7 @@ class HttpStream final : public StreamHandler {
   }
 
  private:
+  void RefuseForMemory() { Refuse(503, "too many bytes of other requests are in transit"); }
   void Refuse(int http_status, std::string message) {
     const bool overloaded = http_status >= 500;
     const OpenAiError error{.http_status = http_status,
@@ -122,7 +133,7 @@ class HttpStream final : public StreamHandler {
     error.AppendJson(body);
     HttpHead head{.status = http_status};
     if (overloaded) head.headers.emplace_back("Retry-After", "1");
-    request_.body = std::string();
+    ReleaseMemory(request_.body);
     held_.Resize(0);
     const auto reply = std::make_shared<ReplyExchange>(signal_);
     exchange_ = reply;
@@ -145,7 +156,8 @@ class HttpStream final : public StreamHandler {
   const std::string path_;
   const bool head_only_;
   const std::shared_ptr<OutputSignal> signal_;
-  ByteBudget::Share held_;              // the body, until the answer is over
+  ByteBudget::Share held_;              // the stream and its body, until the answer is over
+  size_t room_ = 0;                     // for the body
   std::shared_ptr<Exchange> exchange_;  // null: the request is not complete
   int http_status_ = 0;                 // of the answer; 0: its head was not taken yet
 };

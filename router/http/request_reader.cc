@@ -78,6 +78,13 @@ RequestReader::State RequestReader::Current() const {
 }
 
 RequestReader::State RequestReader::Advance() {
+  const State state = Read();
+  // Nobody knows yet whose header it is.
+  if (pending_header_.Resize(state == State::kHeader ? buffer_.size() : 0)) return state;
+  return Refuse(503, "too many bytes of other requests are in transit");
+}
+
+RequestReader::State RequestReader::Read() {
   while (buffer_.size() > 0) {
     if (!parser_.has_value()) {
       parser_.emplace();
@@ -180,6 +187,7 @@ RequestReader::State RequestReader::Refuse(int http_status, std::string message)
   refusal_ = {.http_status = http_status, .message = std::move(message)};
   parser_.reset();
   share_.Resize(0);
+  pending_header_.Resize(0);
   return State::kRefused;
 }
 

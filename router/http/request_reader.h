@@ -68,7 +68,9 @@ class RequestReader {
 
   // Bodies are counted in `bodies`, which outlives the object, as they arrive.
   RequestReader(size_t max_body_bytes, ByteBudget& bodies)
-      : max_body_bytes_(max_body_bytes), share_(bodies) {}
+      : max_body_bytes_(max_body_bytes),
+        share_(bodies),
+        pending_header_(&bodies, &bodies.strangers()) {}
 
   // Room for what is read next, and how much of it came; nothing else is called in between.
   boost::asio::mutable_buffer Prepare();
@@ -87,9 +89,15 @@ class RequestReader {
   const Request& Header() const { return header_; }
   // In kRequest. Its body stays counted until Release.
   Request Take();
-  void Release() { share_.Resize(0); }
+  void Release() {
+    share_.Resize(0);
+    share_.ChargeTo(nullptr);
+  }
+  // What counts the body.
+  ByteBudget::Share& share() { return share_; }
 
  private:
+  State Read();
   State Current() const;
   bool OnHeader();
   Request ReadHeader() const;
@@ -103,6 +111,7 @@ class RequestReader {
   Request header_;  // of the request at hand, once its header is there
   bool expects_continue_ = false;
   ByteBudget::Share share_;
+  ByteBudget::Share pending_header_;  // what has come of a header
   Refusal refusal_;
 };
 

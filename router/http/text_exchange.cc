@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/release_memory.h"
 #include "common/status.h"
 #include "router/http/json_writer.h"
 #include "router/http/openai_error.h"
@@ -29,12 +30,12 @@ std::shared_ptr<Exchange> TextExchange::Start(ApiContext& context, const Origin&
 
 TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest request,
                            std::shared_ptr<OutputSignal> signal)
-    : ReplyExchange(std::move(signal), request.answer),
+    : ReplyExchange(std::move(signal), request.answer, NameOf(origin.tenant.get())),
       context_(context),
       origin_(std::move(origin)),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
-      reading_(http_.answer.memory.get()) {}
+      reading_(http_.answer.ShareOf(NameOf(origin_.tenant.get()))) {}
 
 void TextExchange::RunStrand() {
   absl::StatusOr<std::string> reply = absl::InternalError("");
@@ -59,7 +60,7 @@ void TextExchange::Abandon() {
   MutexLock lock(begin_mutex_);
   if (std::exchange(begun_, true)) return;
   // It may wait for a thread for long, and nobody counts the body any more.
-  http_.body = std::string();
+  ReleaseMemory(http_.body);
   ticket_.reset();
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/release_memory.h"
 #include "common/status.h"
 #include "router/templates/frame_io.h"
 #include "router/templates/renderer_cage.h"
@@ -84,7 +85,7 @@ int Serve(uint32_t cpu_seconds) {
     if (end != FrameEnd::kDone) break;
     AllowProcessorTime(cpu_seconds);
     const std::string answer = AnswerFrame(renderer.Do(payload));
-    payload = std::string();
+    ReleaseMemory(payload);
     if (SendFrame(STDIN_FILENO, answer, for_ever) != FrameEnd::kDone) break;
     if (HasKeptTooMuch()) break;
   }

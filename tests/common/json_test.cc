@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "tests/common/status_matchers.h"
@@ -23,6 +25,90 @@ TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParser) {
     ASSERT_THAT(parsed, IsOk()) << text;
     EXPECT_EQ(*parsed, nlohmann::json::parse(text)) << text;
   }
+}
+
+// Texts that are nearly JSON: pieces of it in any order, some bytes of them changed.
+TEST(ParseJsonTest, AgreesWithTheLibrarysOwnParserOnWhatIsJson) {
+  const std::vector<std::string> pieces = {"{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           ",",
+                                           ":",
+                                           "\"k\":",
+                                           "\"",
+                                           "\\",
+                                           "\\n",
+                                           "\\u00e9",
+                                           "\\ud83d\\ude00",
+                                           "\\ud83d",
+                                           "\"a\\u0041\\/\\\"b\"",
+                                           "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"",
+                                           "\"\xed\xa0\x80\"",
+                                           "\"\xc0\xaf\"",
+                                           "0",
+                                           "-0",
+                                           "-",
+                                           "01",
+                                           "1.",
+                                           "1.5",
+                                           "-2e3",
+                                           "1E+2",
+                                           "1e",
+                                           "18446744073709551616",
+                                           "-9223372036854775809",
+                                           "1e-400",
+                                           "1e400",
+                                           "true",
+                                           "false",
+                                           "null",
+                                           "nul",
+                                           " ",
+                                           "\n\t\r",
+                                           "\xef\xbb\xbf",
+                                           "\x01",
+                                           "[1,2]",
+                                           "{\"a\":{\"b\":[]}}"};
+  std::mt19937_64 random(20261122);
+  const auto draw = [&random](size_t below) {
+    return std::uniform_int_distribution<size_t>(0, below - 1)(random);
+  };
+  size_t num_valid = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = draw(2) == 0 ? "[" : "";
+    const bool array = !text.empty();
+    for (size_t n = 1 + draw(5); n > 0; --n) {
+      text += pieces[draw(pieces.size())];
+      if (array && n > 1) text += ",";
+    }
+    if (array) text += "]";
+    // The library takes a zero byte for the end of the text, which is not strict.
+    if (draw(4) == 0) text[draw(text.size())] = static_cast<char>(1 + draw(255));
+    const nlohmann::json expected =
+        nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const absl::StatusOr<nlohmann::json> parsed = ParseJson(text, "f");
+    if (!parsed.ok() && Message(parsed.status()).find("present twice") != std::string::npos) {
+      continue;
+    }
+    ASSERT_EQ(parsed.ok(), !expected.is_discarded()) << text << ": " << parsed.status();
+    if (!parsed.ok()) continue;
+    ++num_valid;
+    ASSERT_EQ(*parsed, expected) << text;
+    ASSERT_EQ(parsed->type(), expected.type()) << text;
+  }
+  EXPECT_GT(num_valid, 1'000u);
+}
+
+TEST(ParseJsonTest, AZeroByteIsNoEnd) {
+  EXPECT_THAT(ParseJson(std::string("1\0", 2), "f"), HasError(kInvalid, HasSubstr("byte 2: ")));
+}
+
+TEST(ParseJsonTest, NumbersAreAsLongAsAnybodyNeeds) {
+  EXPECT_THAT(ParseJson(std::string(1000, '7'), "f").status(),
+              HasError(kInvalid, HasSubstr("range")));
+  EXPECT_THAT(ParseJson("0." + std::string(998, '7'), "f"), IsOk());
+  EXPECT_THAT(ParseJson("0." + std::string(999, '7'), "f"),
+              HasError(kInvalid, HasSubstr("a number is too long")));
 }
 
 TEST(ParseJsonTest, ErrorsNameTheFileAndTheByte) {
@@ -87,6 +173,9 @@ TEST(ParseJsonTest, TheMeterHearsWhatTheResultTakes) {
       ParseJson(objects, "f", {}, [](size_t num_bytes) { return num_bytes < 1'000'000; }),
       HasError(absl::StatusCode::kResourceExhausted, HasSubstr("f: takes too much memory")));
   heard = 0;
+  EXPECT_THAT(ParseJson('"' + std::string(1'000'000, 'x'), "f", {}, take_all),
+              HasError(kInvalid, HasSubstr("a string has no end")));
+  EXPECT_EQ(heard, 0u) << "nothing was made of it";
   EXPECT_THAT(ParseJson("[1,2]", "f", {}, take_all), IsOk());
   EXPECT_EQ(heard, 0u) << "little is not worth a word";
 }

@@ -44,10 +44,13 @@ class SoakTest : public ::testing::Test {
     EXPECT_TRUE(report_.clients.all_right()) << json;
     EXPECT_GT(report_.clients.num_finished, 0u);
     EXPECT_EQ(report_.clients.num_finished, report_.clients.num_requests) << json;
-    for (const AttackReport& attack : report_.hostile.attacks) {
-      EXPECT_GT(attack.num_attempts, 0u) << attack.name;
+    for (const PhaseReport& phase : report_.hostile.attacked) {
+      for (const AttackReport& attack : phase.attacks) {
+        EXPECT_GT(attack.num_attempts, 0u) << attack.name;
+      }
     }
 #ifndef LOCKSTEP_SLOW_STEPS  // a sanitizer has a heap of its own
+    EXPECT_TRUE(report_.hostile.within_budget()) << json;
     EXPECT_TRUE(report_.hostile.given_back()) << json;
 #endif
   }

@@ -237,6 +237,18 @@ TEST(RouterConfigTest, NothingGuardsAPublicAdminPort) {
               HasSubstr("admin_listen: 0.0.0.0:1 is not this machine and has neither"));
 }
 
+TEST(RouterConfigTest, ConnectionsLeaveDescriptorsForEverythingElse) {
+  RouterConfig config = Usable();
+  config.templates.max_processes = 0;
+  const uint64_t most = config.MaxConnectionsWith(20'000);
+  EXPECT_LT(most, 20'000u);
+  config.templates.max_processes = 100;
+  EXPECT_EQ(config.MaxConnectionsWith(20'000), most - 200);
+  config.workers.emplace_back("127.0.0.1:50062");
+  EXPECT_EQ(config.MaxConnectionsWith(20'000), most - 204);
+  EXPECT_EQ(config.MaxConnectionsWith(300), 150u) << "few are shared";
+}
+
 TEST(RouterConfigTest, FilesThatAreNotThereAreNamed) {
   RouterConfig config = Usable();
   config.server.tls = {.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};

@@ -1,6 +1,7 @@
 #include "bench/router/soak/attackers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 
 #include "bench/router/instant/pacing.h"
 #include "bench/router/soak/raw_connection.h"
+#include "common/status.h"
 
 namespace lockstep::bench {
 namespace {
@@ -149,27 +151,55 @@ void StartAndCancel(const AttackTarget& target, const std::stop_token& stop, Att
 }
 
 constexpr std::array<Attacker, 8> kAttackers = {{
-    {"malformed-bodies", &SendMalformedBodies},
-    {"deep-bodies", &SendDeepBodies},
-    {"unread-tokens", &LeaveTokensUnread},
-    {"unread-streams", &LeaveStreamsUnread},
-    {"slow-headers", &SendHeadersSlowly},
-    {"idle-connections", &HoldIdleConnections},
-    {"limited-tenant", &SendBodiesBeyondTheLimit},
-    {"start-and-cancel", &StartAndCancel},
+    {"malformed-bodies", true, &SendMalformedBodies},
+    {"deep-bodies", false, &SendDeepBodies},
+    {"unread-tokens", true, &LeaveTokensUnread},
+    {"unread-streams", false, &LeaveStreamsUnread},
+    {"slow-headers", false, &SendHeadersSlowly},
+    {"idle-connections", false, &HoldIdleConnections},
+    {"limited-tenant", true, &SendBodiesBeyondTheLimit},
+    {"start-and-cancel", false, &StartAndCancel},
 }};
 
 }  // namespace
 
-std::span<const Attacker> AllAttackers() { return kAttackers; }
+std::span<const Attacker> Http1Attackers() { return kAttackers; }
+
+std::vector<Attacker> AllAttackers() {
+  std::vector<Attacker> all;
+  for (const auto attackers : {Http1Attackers(), Http2Attackers()}) {
+    all.insert(all.end(), attackers.begin(), attackers.end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<Attacker>> AttackersNamed(const std::vector<std::string>& names) {
+  std::vector<Attacker> attackers = AllAttackers();
+  const auto is_named = [](const std::string& name) {
+    return [&name](const Attacker& attacker) { return attacker.name == name; };
+  };
+  for (const std::string& name : names) {
+    if (std::ranges::any_of(attackers, is_named(name))) continue;
+    std::vector<std::string_view> known;
+    for (const Attacker& attacker : attackers) known.push_back(attacker.name);
+    return InvalidArgument("attacks: expected some of {}, got {}", fmt::join(known, ","), name);
+  }
+  if (names.empty()) return attackers;
+  std::erase_if(attackers, [&names](const Attacker& attacker) {
+    return std::ranges::find(names, attacker.name) == names.end();
+  });
+  return attackers;
+}
 
 // The hashes are those of the keys in the header.
 std::string HostileTenants() {
   return R"({"tenants": [
   {"name": "honest",
    "key_sha256": ["af9c1a1681726e9e36ea12c5be4363b00796ab3062af2c6e8dc46cda17e787f9"]},
-  {"name": "greedy",
+  {"name": "greedy", "max_open_requests": 256,
    "key_sha256": ["132f93ac393cec7e3cc6a5b5ac34a789f5746f1f2a78e49aaa4e9c0b3c215e1a"]},
+  {"name": "greedy-2", "max_open_requests": 256,
+   "key_sha256": ["11c78268df246a3eac9250c1c49297b773d6c37915315877955d8e5cc2b6669d"]},
   {"name": "limited", "tokens_per_second": 0.01, "burst_tokens": 1, "max_open_requests": 1,
    "key_sha256": ["f33b2500796d61f96eeef0f5331ddc40c17e434aff139f4d9e00bfe75170d87a"]}
 ]})";

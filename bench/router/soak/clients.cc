@@ -147,6 +147,11 @@ std::vector<ClientLatency> SoakClients::TakeLatencies() {
   return std::exchange(latencies_, {});
 }
 
+ClientTally SoakClients::tally() {
+  MutexLock lock(mutex_);
+  return tally_;
+}
+
 ClientTally SoakClients::Stop() {
   done_.store(true);
   for (NamedThread& thread : threads_) thread.join();
@@ -176,9 +181,9 @@ void SoakClients::Count(const Question& question, const Reply& reply) {
     ++tally_.num_refused;
   } else {
     ++tally_.num_failed[StatusName(reply.status)];
-    if (tally_.messages.size() < kMaxMessages) {
-      tally_.messages.push_back(reply.status.error_message());
-    }
+  }
+  if (!ok && tally_.messages.size() < kMaxMessages) {
+    tally_.messages.push_back(reply.status.error_message());
   }
   std::vector<uint32_t> num_finishes(question.expected.size());
   for (const v1::Finish& finish : reply.finishes) {

@@ -32,6 +32,7 @@ class SoakClients {
   void Retarget(const std::string& address);
   // Of the requests that have finished since the last call.
   std::vector<ClientLatency> TakeLatencies();
+  ClientTally tally();  // so far
   // Once the requests under way have ended.
   ClientTally Stop();
 

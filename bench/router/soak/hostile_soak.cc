@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -18,6 +19,8 @@
 #include "bench/router/soak/attackers.h"
 #include "bench/router/soak/clients.h"
 #include "bench/router/soak/fleet.h"
+#include "bench/router/soak/processors.h"
+#include "bench/router/soak/resident_peak.h"
 #include "bench/router/soak/router_probe.h"
 #include "bench/serving/quantile.h"
 #include "common/named_thread.h"
@@ -28,7 +31,9 @@ namespace {
 
 using testing::ChildProcess;
 
-constexpr uint32_t kMemoryMib = 128;  // of bodies and answers over HTTP
+constexpr uint32_t kMemoryMib = 128;  // of the budget
+// For the router to close what an attacker has left behind.
+constexpr absl::Duration kClosing = absl::Seconds(20);
 
 // The tenants' file, for as long as the soak runs.
 class TenantsFile {
@@ -52,28 +57,6 @@ class TenantsFile {
   const std::string folder_;
 };
 
-// The most memory that a process had resident.
-class ResidentPeak {
- public:
-  explicit ResidentPeak(const ChildProcess& process)
-      : thread_("rss", [this, &process](const std::stop_token& stop) {
-          while (!stop.stop_requested()) {
-            peak_kib_ = std::max(peak_kib_, process.ResidentKib());
-            PaceFor(std::chrono::milliseconds(20));
-          }
-        }) {}
-
-  uint64_t StopAndTell() {
-    thread_.request_stop();
-    thread_.join();
-    return peak_kib_;
-  }
-
- private:
-  uint64_t peak_kib_ = 0;  // the thread's until it has ended
-  NamedThread thread_;
-};
-
 LatencyReport Summarize(const std::vector<ClientLatency>& latencies) {
   std::vector<double> first_ms, whole_ms;
   for (const ClientLatency& latency : latencies) {
@@ -87,14 +70,18 @@ LatencyReport Summarize(const std::vector<ClientLatency>& latencies) {
           .whole_p99_ms = Quantile(whole_ms, 0.99)};
 }
 
-std::vector<AttackReport> AttackFor(Clock::duration duration, const AttackTarget& target) {
-  const std::span<const Attacker> attackers = AllAttackers();
+// The attackers at once, for `duration`. Their threads run where the options put them.
+std::vector<AttackReport> AttackFor(Clock::duration duration, std::span<const Attacker> attackers,
+                                    const AttackTarget& target, const std::string& processors) {
   std::vector<AttackTally> tallies(attackers.size());
   std::vector<NamedThread> threads;
-  for (size_t i = 0; i < attackers.size(); ++i) {
-    threads.emplace_back("attacker", [&, i](const std::stop_token& stop) {
-      attackers[i].run(target, stop, tallies[i]);
-    });
+  {
+    const OnProcessors pinned(processors);
+    for (size_t i = 0; i < attackers.size(); ++i) {
+      threads.emplace_back("attacker", [&, i](const std::stop_token& stop) {
+        attackers[i].run(target, stop, tallies[i]);
+      });
+    }
   }
   PaceFor(duration);
   for (NamedThread& thread : threads) thread.request_stop();
@@ -110,45 +97,142 @@ std::vector<AttackReport> AttackFor(Clock::duration duration, const AttackTarget
   return reports;
 }
 
+// The router, its workers and its honest clients, who stream all the time.
+class HostileStage {
+ public:
+  static absl::StatusOr<std::unique_ptr<HostileStage>> Set(const SoakOptions& options) {
+    std::unique_ptr<HostileStage> stage(new HostileStage(options));
+    LOCKSTEP_RETURN_IF_ERROR(stage->Begin());
+    return stage;
+  }
+
+  // A part of the soak: honest clients beside these attackers.
+  PhaseReport Play(std::string name, Clock::duration duration,
+                   std::span<const Attacker> attackers) {
+    PhaseReport phase;
+    phase.name = std::move(name);
+    clients_->TakeLatencies();
+    const uint64_t num_wrong = clients_->tally().num_wrong();
+    ResidentPeak peak(*router_);
+    phase.start_rss_kib = router_->ResidentKib();
+    phase.attacks = AttackFor(
+        duration, attackers,
+        {.grpc_address = router_->grpc_address(), .http_address = router_->http_address()},
+        options_.attacker_processors);
+    phase.latency = Summarize(clients_->TakeLatencies());
+    phase.peak_rss_kib = peak.StopAndTellKib();
+    phase.num_wrong = clients_->tally().num_wrong() - num_wrong;
+    return phase;
+  }
+
+  // Waits until only honest clients have connections.
+  absl::Status AwaitEndOfAttack() {
+    return WaitUntil("connections of attackers are closed", kClosing, [this] {
+      const absl::StatusOr<double> open = CountConnections(*router_);
+      return open.ok() && *open <= num_honest_connections_;
+    });
+  }
+
+  absl::Status End(SoakReport& report) {
+    report.clients = clients_->Stop();
+    LOCKSTEP_ASSIGN_OR_RETURN(report.leaked, CountLeaks(*router_));
+    // What was begun for clients that are gone comes to its end.
+    const absl::Status given_back = WaitUntil("memory is given back", absl::Seconds(10), [&] {
+      report.hostile.final_rss_kib = router_->ResidentKib();
+      return report.hostile.given_back();
+    });
+    if (!given_back.ok()) std::fprintf(stderr, "%s\n", Message(given_back).c_str());
+    return absl::OkStatus();
+  }
+
+ private:
+  explicit HostileStage(const SoakOptions& options) : options_(options) {}
+
+  absl::Status Begin() {
+    LOCKSTEP_ASSIGN_OR_RETURN(tenants_, TenantsFile::Write());
+    {
+      const OnProcessors pinned(options_.client_processors);
+      LOCKSTEP_ASSIGN_OR_RETURN(fleet_, SoakFleet::Start(options_, /*proxied=*/false));
+    }
+    {
+      const OnProcessors pinned(options_.router_processors);
+      std::vector<std::string> flags = {"--http_listen=127.0.0.1:0",
+                                        "--tenants=" + tenants_->path(),
+                                        fmt::format("--max_connection_memory_mib={}", kMemoryMib),
+                                        // Attackers and honest clients have one address.
+                                        "--max_connections_per_address=0"};
+      flags.insert(flags.end(), options_.router_flags.begin(), options_.router_flags.end());
+      LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess router, fleet_->StartRouter(flags));
+      router_.emplace(std::move(router));
+    }
+    const OnProcessors pinned(options_.client_processors);
+    clients_ = std::make_unique<SoakClients>(options_.num_streams, options_.seed,
+                                             router_->grpc_address(), kHonestKey);
+    LOCKSTEP_RETURN_IF_ERROR(clients_->LearnExpected());
+    LOCKSTEP_ASSIGN_OR_RETURN(num_honest_connections_, CountConnections(*router_));
+    clients_->Start();
+    return absl::OkStatus();
+  }
+
+  const SoakOptions options_;
+  std::unique_ptr<TenantsFile> tenants_;
+  std::unique_ptr<SoakFleet> fleet_;
+  std::optional<ChildProcess> router_;
+  std::unique_ptr<SoakClients> clients_;
+  double num_honest_connections_ = 0;
+};
+
+void PrintHeading() {
+  std::printf("%-20s %9s %9s %9s %9s %8s %9s %9s %6s %s\n", "class", "first p50", "first p99",
+              "whole p50", "whole p99", "honest", "attacks", "peak MiB", "wrong", "p99 held");
+  std::printf("%-20s %9s %9s %9s %9s %8s\n", "", "ms", "ms", "ms", "ms", "requests");
+}
+
+void Print(const PhaseReport& phase, const PhaseReport& quiet) {
+  uint64_t num_attempts = 0;
+  for (const AttackReport& attack : phase.attacks) num_attempts += attack.num_attempts;
+  const LatencyReport& latency = phase.latency;
+  std::printf(
+      "%-20s %9.1f %9.1f %9.1f %9.1f %8llu %9llu %9.1f %6llu %s\n", phase.name.c_str(),
+      latency.first_token_p50_ms, latency.first_token_p99_ms, latency.whole_p50_ms,
+      latency.whole_p99_ms, static_cast<unsigned long long>(latency.num_requests),
+      static_cast<unsigned long long>(num_attempts), static_cast<double>(phase.peak_rss_kib) / 1024,
+      static_cast<unsigned long long>(phase.num_wrong), phase.is_swift(quiet) ? "yes" : "no");
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 absl::StatusOr<SoakReport> RunHostile(const SoakOptions& options) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<TenantsFile> tenants, TenantsFile::Write());
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<SoakFleet> fleet,
-                            SoakFleet::Start(options, /*proxied=*/false));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const ChildProcess router,
-      fleet->StartRouter({"--http_listen=127.0.0.1:0", "--tenants=" + tenants->path(),
-                          fmt::format("--max_connection_memory_mib={}", kMemoryMib),
-                          // Attackers and honest clients have one address.
-                          "--max_connections_per_address=0"}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Attacker> attackers, AttackersNamed(options.attacks));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<HostileStage> stage, HostileStage::Set(options));
   SoakReport report;
   report.hostile.budget_mib = kMemoryMib;
-  SoakClients clients(options.num_streams, options.seed, router.grpc_address(), kHonestKey);
-  LOCKSTEP_RETURN_IF_ERROR(clients.LearnExpected());
   const Clock::duration duration = absl::ToChronoNanoseconds(options.duration);
+  report.hostile.quiet = stage->Play("undisturbed", duration / 4, {});
+  report.hostile.attacked.push_back(stage->Play("attacked", duration - duration / 4, attackers));
+  LOCKSTEP_RETURN_IF_ERROR(stage->End(report));
+  return report;
+}
 
-  clients.Start();
-  ResidentPeak quiet_peak(router);
-  PaceFor(duration / 4);
-  report.hostile.quiet = Summarize(clients.TakeLatencies());
-  report.hostile.quiet_rss_kib = quiet_peak.StopAndTell();
-
-  ResidentPeak attacked_peak(router);
-  report.hostile.attacks =
-      AttackFor(duration - duration / 4,
-                {.grpc_address = router.grpc_address(), .http_address = router.http_address()});
-  report.hostile.attacked = Summarize(clients.TakeLatencies());
-  report.hostile.attacked_rss_kib = attacked_peak.StopAndTell();
-
-  report.clients = clients.Stop();
-  LOCKSTEP_ASSIGN_OR_RETURN(report.leaked, CountLeaks(router));
-  // What was begun for clients that are gone comes to its end.
-  const absl::Status given_back = WaitUntil("memory is given back", absl::Seconds(10), [&] {
-    report.hostile.final_rss_kib = router.ResidentKib();
-    return report.hostile.given_back();
-  });
-  if (!given_back.ok()) std::fprintf(stderr, "%s\n", Message(given_back).c_str());
+absl::StatusOr<SoakReport> RunEachAttack(const SoakOptions& options) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<Attacker> attackers, AttackersNamed(options.attacks));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<HostileStage> stage, HostileStage::Set(options));
+  SoakReport report;
+  HostileReport& hostile = report.hostile;
+  hostile.budget_mib = kMemoryMib;
+  const Clock::duration duration = absl::ToChronoNanoseconds(options.duration);
+  PrintHeading();
+  hostile.quiet = stage->Play("undisturbed", duration, {});
+  Print(hostile.quiet, hostile.quiet);
+  for (const Attacker& attacker : attackers) {
+    PhaseReport phase = stage->Play(std::string(attacker.name), duration, {&attacker, 1});
+    phase.is_timed = attacker.is_timed;
+    Print(phase, hostile.quiet);
+    hostile.attacked.push_back(std::move(phase));
+    LOCKSTEP_RETURN_IF_ERROR(stage->AwaitEndOfAttack());
+  }
+  LOCKSTEP_RETURN_IF_ERROR(stage->End(report));
   return report;
 }
 

@@ -46,6 +46,12 @@ absl::StatusOr<RouterGauges> ReadGauges(const testing::ChildProcess& router) {
       .attached_workers = CountWorkers(text, "ready") + CountWorkers(text, "draining")};
 }
 
+absl::StatusOr<double> CountConnections(const testing::ChildProcess& router) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
+                            testing::HttpGet(router.admin_address(), "/metrics"));
+  return ValueOf(text, "http_connections");
+}
+
 absl::StatusOr<double> CountLeaks(const testing::ChildProcess& router) {
   absl::StatusOr<RouterGauges> gauges = absl::InternalError("never read");
   const absl::Status given_back = WaitUntil("all is given back", absl::Seconds(30), [&] {

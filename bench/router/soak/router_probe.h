@@ -28,6 +28,9 @@ struct RouterGauges {
 
 absl::StatusOr<RouterGauges> ReadGauges(const testing::ChildProcess& router);
 
+// How many connections to its public API are open.
+absl::StatusOr<double> CountConnections(const testing::ChildProcess& router);
+
 // With no client left: waits until everything that they had is given back, and says how many
 // blocks, requests and tokens are not.
 absl::StatusOr<double> CountLeaks(const testing::ChildProcess& router);

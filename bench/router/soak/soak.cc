@@ -5,6 +5,7 @@
 
 #include "bench/router/soak/fault_soak.h"
 #include "bench/router/soak/hostile_soak.h"
+#include "bench/router/soak/idle_soak.h"
 #include "bench/router/soak/overload_soak.h"
 
 namespace lockstep::bench {
@@ -26,6 +27,10 @@ std::string_view NameOf(SoakMode mode) {
       return "overload";
     case SoakMode::kHostile:
       return "hostile";
+    case SoakMode::kEach:
+      return "each";
+    case SoakMode::kIdle:
+      return "idle";
   }
   return "";
 }
@@ -54,18 +59,29 @@ Json ToJson(const LatencyReport& latency) {
           {"whole_p99_ms", Rounded(latency.whole_p99_ms)}};
 }
 
-void AddHostile(const HostileReport& hostile, Json& json) {
-  json["quiet"] = ToJson(hostile.quiet);
-  json["attacked"] = ToJson(hostile.attacked);
-  for (const AttackReport& attack : hostile.attacks) {
+Json ToJson(const PhaseReport& phase) {
+  Json json = ToJson(phase.latency);
+  for (const AttackReport& attack : phase.attacks) {
     json["attacks"][attack.name] = {{"attempts", attack.num_attempts},
                                     {"answered", attack.num_answered},
                                     {"refused", attack.num_refused},
                                     {"cut_off", attack.num_cut_off}};
   }
+  json["start_rss_kib"] = phase.start_rss_kib;
+  json["peak_rss_kib"] = phase.peak_rss_kib;
+  json["wrong"] = phase.num_wrong;
+  return json;
+}
+
+void AddHostile(const HostileReport& hostile, Json& json) {
+  json["quiet"] = ToJson(hostile.quiet);
+  for (const PhaseReport& phase : hostile.attacked) {
+    Json one = ToJson(phase);
+    one["within_budget"] = hostile.is_within_budget(phase);
+    one["swift"] = phase.is_swift(hostile.quiet);
+    json["phases"][phase.name] = one;
+  }
   json["budget_mib"] = hostile.budget_mib;
-  json["quiet_rss_kib"] = hostile.quiet_rss_kib;
-  json["attacked_rss_kib"] = hostile.attacked_rss_kib;
   json["final_rss_kib"] = hostile.final_rss_kib;
   json["within_budget"] = hostile.within_budget();
   json["given_back"] = hostile.given_back();
@@ -98,13 +114,18 @@ absl::StatusOr<SoakReport> RunSoak(const SoakOptions& options) {
       return RunOverload(options);
     case SoakMode::kHostile:
       return RunHostile(options);
+    case SoakMode::kEach:
+      return RunEachAttack(options);
+    case SoakMode::kIdle:
+      return RunIdle(options);
   }
   return absl::InvalidArgumentError("no such mode");
 }
 
 std::optional<SoakMode> ParseSoakMode(std::string_view name) {
-  for (const SoakMode mode : {SoakMode::kKill, SoakMode::kStop, SoakMode::kHalfOpen,
-                              SoakMode::kTakeover, SoakMode::kOverload, SoakMode::kHostile}) {
+  for (const SoakMode mode :
+       {SoakMode::kKill, SoakMode::kStop, SoakMode::kHalfOpen, SoakMode::kTakeover,
+        SoakMode::kOverload, SoakMode::kHostile, SoakMode::kEach, SoakMode::kIdle}) {
     if (NameOf(mode) == name) return mode;
   }
   return std::nullopt;
@@ -117,7 +138,14 @@ std::string ToJson(const SoakOptions& options, const SoakReport& report) {
   if (options.mode == SoakMode::kOverload) {
     json["loads"] = Json::array();
     for (const LoadReport& load : report.loads) json["loads"].push_back(ToJson(load));
-  } else if (options.mode == SoakMode::kHostile) {
+  } else if (options.mode == SoakMode::kIdle) {
+    for (const IdleReport& idle : report.idle) {
+      json[idle.name] = {{"count", idle.count},
+                         {"start_rss_kib", idle.start_rss_kib},
+                         {"end_rss_kib", idle.end_rss_kib},
+                         {"kib_each", Rounded(idle.kib_each())}};
+    }
+  } else if (options.mode == SoakMode::kHostile || options.mode == SoakMode::kEach) {
     json["streams"] = options.num_streams;
     AddClients(report.clients, json);
     AddHostile(report.hostile, json);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/check.h"
@@ -193,6 +194,31 @@ TEST_F(StandardServicesTest, WatchersOfOneConnectionAreBounded) {
     EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   }
+}
+
+// Whoever needs no key may not hold calls open without end by never coming to the message.
+TEST_F(StandardServicesTest, OpenCallsOfOneConnectionAreBoundedAndCounted) {
+  StartServer(/*reflection=*/false);
+  std::vector<std::unique_ptr<RawStream>> open;
+  for (size_t i = 0; i < StandardServices::kMaxCallsOfConnection; ++i) {
+    open.push_back(std::make_unique<RawStream>(channel_, "/grpc.health.v1.Health/Check"));
+  }
+  const auto await_held = [this](size_t num_calls) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (server_->held_bytes() != num_calls * GrpcCall::kCallBytes) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  };
+  EXPECT_TRUE(await_held(open.size()));
+  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", Asking(kService).SerializeAsString())
+                .status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(CheckHealth(OpenChannel(), kService), "NOT_SERVING");
+  open.resize(1);
+  EXPECT_TRUE(await_held(1));
+  EXPECT_EQ(CheckHealth(channel_, kService), "NOT_SERVING");
 }
 
 TEST_F(StandardServicesTest, QuestionsWhoseAnswersAreNotReadWait) {

@@ -54,6 +54,39 @@ TEST(ByteBudgetTest, WhatIsThereAnywayIsCountedBeyondTheEnd) {
   EXPECT_TRUE(share.Resize(95));
 }
 
+TEST(ByteBudgetTest, AnOwnerHoldsAtMostWhatItLeavesToOthers) {
+  ByteBudget budget(120);
+  EXPECT_EQ(budget.AccountOf(""), nullptr);
+  ByteBudget::Account* const greedy = budget.AccountOf("greedy");
+  EXPECT_EQ(budget.AccountOf("greedy"), greedy);
+  ByteBudget::Share first(&budget, greedy);
+  ByteBudget::Share second(&budget, greedy);
+  EXPECT_TRUE(first.Resize(40));
+  EXPECT_FALSE(second.Resize(21));
+  EXPECT_TRUE(second.Resize(20));
+  EXPECT_EQ(greedy->held_bytes(), 60u);
+  ByteBudget::Share other(&budget, budget.AccountOf("other"));
+  EXPECT_TRUE(other.Resize(30));
+  EXPECT_FALSE(other.Resize(31));
+  ByteBudget::Share stranger(&budget, &budget.strangers());
+  EXPECT_FALSE(stranger.Resize(16));
+  EXPECT_TRUE(stranger.Resize(15));
+  EXPECT_FALSE(first.Resize(41)) << "it has more than is left";
+  ByteBudget::Share nobody(budget);
+  EXPECT_TRUE(nobody.Resize(15)) << "the budget alone bounds it";
+  nobody.Resize(0);
+  second.Resize(0);
+  EXPECT_EQ(greedy->held_bytes(), 40u);
+  EXPECT_EQ(budget.held_bytes(), 85u);
+  ByteBudget::Share moved = std::move(first);
+  moved.ChargeTo(budget.AccountOf("other"));
+  EXPECT_EQ(greedy->held_bytes(), 0u);
+  EXPECT_EQ(budget.AccountOf("other")->held_bytes(), 70u);
+  moved.ResizeAnyway(100);
+  EXPECT_EQ(budget.AccountOf("other")->held_bytes(), 130u);
+  EXPECT_EQ(budget.held_bytes(), 145u);
+}
+
 TEST(ByteBudgetTest, AShareOfNoBudgetIsAlwaysGranted) {
   ByteBudget::Share share;
   EXPECT_TRUE(share.Resize(SIZE_MAX));

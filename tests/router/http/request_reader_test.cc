@@ -89,6 +89,20 @@ TEST_F(RequestReaderTest, BodiesTogetherAreBounded) {
   EXPECT_EQ(Feed(third, Post(40'000) + std::string(40'000, 'x')), State::kRequest);
 }
 
+TEST_F(RequestReaderTest, HeadersOfStrangersAreCountedUntilTheyAreComplete) {
+  const std::string half = "POST /p HTTP/1.1\r\nX: " + std::string(5000, 'x');
+  RequestReader reader = MakeReader();
+  EXPECT_EQ(Feed(reader, half), State::kHeader);
+  EXPECT_GE(memory_.strangers().held_bytes(), 5000u);
+  EXPECT_EQ(Feed(reader, "\r\n\r\n"), State::kRequest);
+  EXPECT_EQ(memory_.held_bytes(), 0u);
+  ByteBudget::Share all(&memory_, &memory_.strangers());
+  ASSERT_TRUE(all.Resize(kMemoryBytes / 2));
+  RequestReader late = MakeReader();
+  EXPECT_EQ(Feed(late, half), State::kRefused);
+  EXPECT_EQ(late.refusal().http_status, 503);
+}
+
 TEST_F(RequestReaderTest, AChunkedBodyIsHeldAsItComesToo) {
   RequestReader reader = MakeReader();
   EXPECT_EQ(Feed(reader, "POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nabc"),

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// What a text of JSON has in it, in order. False ends the scan.
+class JsonEvents {
+ public:
+  virtual ~JsonEvents() = default;
+  virtual bool OnNull() = 0;
+  virtual bool OnBool(bool value) = 0;
+  virtual bool OnInteger(int64_t value) = 0;  // negative, or -0
+  virtual bool OnUnsigned(uint64_t value) = 0;
+  virtual bool OnFloat(double value) = 0;  // finite; also of integers that fit neither of them
+  // A string, or a key, of so many bytes is about to be made.
+  virtual bool OnStringBytes(size_t num_bytes) = 0;
+  virtual bool OnString(std::string value) = 0;
+  virtual bool OnKey(std::string key) = 0;
+  virtual bool OnObject() = 0;
+  virtual bool OnArray() = 0;
+  virtual bool OnEnd() = 0;  // of the innermost object or array
+};
+
+// Reads strict JSON (RFC 8259) of any origin. It holds nothing of the text but the string that it
+// hands over, and a byte for each level of nesting, so a text that is broken in its last byte costs
+// no memory. A byte order mark at the beginning is passed over. Numbers have at most 1,000
+// characters.
+class JsonScanner {
+ public:
+  struct Error {
+    size_t position = 0;     // of the byte that does not belong there; the size: of the end
+    size_t token_begin = 0;  // what was read last begins here
+    const char* what = nullptr;
+  };
+
+  JsonScanner(std::string_view text, JsonEvents& events) : text_(text), events_(events) {}
+
+  // False: the text is no JSON (error), or the events ended the scan (no error).
+  bool Scan();
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  enum class Next : uint8_t { kValue, kKey, kAfterValue, kEnd, kFailed };
+
+  Next ReadValue();
+  Next ReadKey();
+  Next ReadAfterValue();
+  bool ReadString(std::string& out);
+  // The string that begins before at_: its size when decoded, and at_ behind it.
+  bool MeasureString(size_t& num_bytes, bool& has_escapes);
+  bool MeasureEscape(size_t& num_bytes);
+  bool ReadHex(uint32_t& unit);
+  bool ReadNumber();
+  bool ReadDigits();
+  bool EmitNumber(std::string_view number, bool is_integer);
+  bool ReadWord(std::string_view word);
+
+  void SkipSpace();
+  bool AtEnd() const { return at_ == text_.size(); }
+  char Peek() const { return AtEnd() ? '\0' : text_[at_]; }
+  bool Fail(const char* what);
+  Next Failed(const char* what) {
+    Fail(what);
+    return Next::kFailed;
+  }
+
+  const std::string_view text_;
+  JsonEvents& events_;
+  size_t at_ = 0;
+  size_t token_begin_ = 0;
+  std::vector<char> open_;  // '{' or '['
+  std::optional<Error> error_;
+};
+
+}  // namespace lockstep
