@@ -10,7 +10,7 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr size_t kFrameHeaderBytes = 9;
-constexpr milliseconds kPatience(500);
+constexpr milliseconds kSendPatience(500);
 constexpr size_t kReadBytes = 64 << 10;
 constexpr uint32_t kInitialWindowSize = 4;  // of SETTINGS
 constexpr uint8_t kLiteralField = 0x00;     // not indexed, with a new name
@@ -89,7 +89,7 @@ Http2Peer::Http2Peer(const std::string& address, std::optional<uint32_t> stream_
   Send(std::string(kPreface) + MakeFrame(FrameType::kSettings, 0, 0, settings));
 }
 
-size_t Http2Peer::Send(std::string_view bytes) { return connection_.Send(bytes, kPatience); }
+size_t Http2Peer::Send(std::string_view bytes) { return connection_.Send(bytes, kSendPatience); }
 
 uint32_t Http2Peer::NextStream() { return std::exchange(next_stream_, next_stream_ + 2); }
 

@@ -29,7 +29,7 @@ using testing::ChildProcess;
 constexpr uint32_t kStreamsPerConnection = 100;
 constexpr uint32_t kNumPromptTokens = 16;
 constexpr uint32_t kNumOutputTokens = 200;  // more than come before the worker is held
-constexpr absl::Duration kPatience = absl::Seconds(120);
+constexpr absl::Duration kOpenPatience = absl::Seconds(120);
 constexpr std::chrono::milliseconds kAnswerPatience(10'000);
 // Slow enough that no stream ends while the others are opened.
 constexpr std::chrono::seconds kStepTime(1);
@@ -61,21 +61,21 @@ absl::Status OpenCalls(const ChildProcess& router, std::string_view path,
       peer.SendFrame(FrameType::kData, kEndStream, stream, GrpcMessage(message));
     }
   }
-  return WaitUntil("every call is answered", kPatience, [&] {
+  return WaitUntil("every call is answered", kOpenPatience, [&] {
     for (Http2Peer& peer : peers) peer.Listen(tally);
     return tally.num_answered >= count;
   });
 }
 
 absl::Status AwaitRunning(const ChildProcess& router, uint32_t count) {
-  return WaitUntil("every request runs", kPatience, [&] {
+  return WaitUntil("every request runs", kOpenPatience, [&] {
     const absl::StatusOr<RouterGauges> gauges = ReadGauges(router);
     return gauges.ok() && gauges->running_requests == static_cast<double>(count);
   });
 }
 
 absl::Status AwaitConnections(const ChildProcess& router, uint32_t count) {
-  return WaitUntil("every connection is open", kPatience, [&] {
+  return WaitUntil("every connection is open", kOpenPatience, [&] {
     const absl::StatusOr<double> open = CountConnections(router);
     return open.ok() && *open == static_cast<double>(count);
   });
