@@ -26,15 +26,26 @@ class FrameGuard {
 
   // A header block has begun and is not complete.
   bool in_header_block() const { return in_header_block_; }
-  // A frame with content was sent: clients answer it with window updates.
-  void OnDataSent() { window_updates_.Give(kWindowUpdatesPerDataFrame); }
+  // A DATA frame was sent. Clients grant its window again, and measure the way with a PING: those
+  // of grpc-go, grpc-java and hyper send one as soon as DATA comes and none of theirs is
+  // unanswered.
+  void OnDataSent() {
+    window_updates_.Give(kWindowUpdatesPerDataFrame);
+    pings_.Give(kPingsPerFrameSent);
+  }
+  // A HEADERS frame was sent. Go's own HTTP/2 client sends a PING with a reset once after each.
+  void OnHeadersSent() { pings_.Give(kPingsPerFrameSent); }
   // The client sent a frame that is refused. False: too many of them.
   bool OnInvalidFrame(Time now) { return invalid_.Take(now); }
 
  private:
   static constexpr size_t kPrefaceBytes = 24;
   static constexpr size_t kFrameHeaderBytes = 9;
+  // Two for the stream and two for the connection: grpc-go sends an update of the connection before
+  // each of its PINGs, beside those that DATA itself earns.
   static constexpr uint32_t kWindowUpdatesPerDataFrame = 4;
+  // One is what clients send. The other one is slack.
+  static constexpr uint32_t kPingsPerFrameSent = 2;
 
   struct Frame {
     uint32_t num_bytes;
@@ -54,7 +65,7 @@ class FrameGuard {
   size_t num_block_bytes_ = 0;
   int num_continuations_ = 0;
   RateLimit pings_{100, 20};
-  RateLimit settings_{20, 2};
+  RateLimit settings_{100, 2};  // one for each larger window that grpc-java finds by its PINGs
   RateLimit resets_{2000, 1000};
   RateLimit window_updates_{10'000, 1000};
   RateLimit small_data_{10'000, 1000};

@@ -136,8 +136,14 @@ struct Http2Callbacks {
   }
 
   static int OnSent(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
-    if (frame->hd.type == NGHTTP2_DATA) SessionOf(user_data).guard_.OnDataSent();
-    if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS) return 0;
+    FrameGuard& guard = SessionOf(user_data).guard_;
+    if (frame->hd.type == NGHTTP2_DATA) {
+      guard.OnDataSent();
+    } else if (frame->hd.type == NGHTTP2_HEADERS) {
+      guard.OnHeadersSent();
+    } else {
+      return 0;
+    }
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     const Http2Session::Stream* const stream = StreamOf(native, frame->hd.stream_id);
     // Answered before it was read: nobody wants the rest.

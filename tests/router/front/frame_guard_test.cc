@@ -100,7 +100,7 @@ TEST_P(FrameFloodTest, IsRefusedAfterABurstAndTakenAgainLater) {
 INSTANTIATE_TEST_SUITE_P(
     All, FrameFloodTest,
     ::testing::Values(Flood{"Ping", Frame(kPing, 0, 0, std::string(8, 'x')), 120},
-                      Flood{"Settings", Frame(kSettings, 0, 0, ""), 21},
+                      Flood{"Settings", Frame(kSettings, 0, 0, ""), 101},
                       Flood{"Reset", Frame(kReset, 0, 1, std::string(4, '\0')), 3000},
                       Flood{"WindowUpdate", Frame(kWindowUpdate, 0, 0, BigEndian(1)), 11'000},
                       Flood{"EmptyData", Frame(kData, 0, 1, ""), 110},
@@ -109,11 +109,31 @@ INSTANTIATE_TEST_SUITE_P(
                       Flood{"Unknown", Frame(0x77, 0, 1, ""), 1100}),
     [](const auto& flood) { return flood.param.name; });
 
-TEST_F(FrameGuardTest, WhatIsSentMayBeAnsweredByWindowUpdates) {
-  const std::string update = Frame(kWindowUpdate, 0, 0, BigEndian(1));
+const std::string kSomePing = Frame(kPing, 0, 0, std::string(8, 'x'));
+
+// What grpc-go sends for a DATA frame when its last PING was answered and both windows are small.
+const std::string kAnswerToData = Frame(kWindowUpdate, 0, 0, BigEndian(1)) +
+                                  Frame(kWindowUpdate, 0, 0, BigEndian(1)) + kSomePing +
+                                  Frame(kWindowUpdate, 0, 1, BigEndian(1));
+
+TEST_F(FrameGuardTest, DataMayBeAnsweredByWindowUpdatesAndAPing) {
   for (int i = 0; i < 100'000; ++i) {
     guard_.OnDataSent();
-    ASSERT_EQ(guard_.Look(update + update, now_), nullptr) << i;
+    ASSERT_EQ(guard_.Look(kAnswerToData, now_), nullptr) << i;
+  }
+}
+
+TEST_F(FrameGuardTest, DataMayBeAnsweredLate) {
+  for (int i = 0; i < 100'000; ++i) guard_.OnDataSent();
+  for (int i = 0; i < 100'000; ++i) ASSERT_EQ(guard_.Look(kAnswerToData, now_), nullptr) << i;
+  // What was sent is used up one day.
+  EXPECT_LT(CountUntilRefused(kAnswerToData, 1'000'000), 200'000);
+}
+
+TEST_F(FrameGuardTest, HeadersMayBeAnsweredByAPing) {
+  for (int i = 0; i < 10'000; ++i) {
+    guard_.OnHeadersSent();
+    ASSERT_EQ(guard_.Look(kSomePing, now_), nullptr) << i;
   }
 }
 

@@ -134,6 +134,37 @@ TEST_F(Http2SessionTest, AnAnswerIsAHeadABodyAndTrailers) {
   EXPECT_EQ(session_->num_streams(), 0u);
 }
 
+TEST_F(Http2SessionTest, AClientMayMeasureTheWayWithAPingForEachPieceOfAnAnswer) {
+  Receive(Request(1, /*ends=*/true));
+  Answer(1, {.head = OkHead()});
+  const std::string ping = Frame(kPing, 0, 0, std::string(8, 'x'));
+  for (int i = 0; i < 10'000; ++i) {
+    seen_.clear();
+    Answer(1, {.body = "a token"});
+    ASSERT_EQ(Seen(kData, 1).size(), 1u) << i;
+    // As grpc-go does: it grants the connection's window again first.
+    ASSERT_TRUE(Receive(Frame(kWindowUpdate, 0, 0, BigEndian(7)) + ping +
+                        Frame(kWindowUpdate, 0, 1, BigEndian(7))))
+        << i << ": " << session_->violation();
+    ASSERT_EQ(Seen(kPing, 0).size(), 1u) << i;
+  }
+}
+
+TEST_F(Http2SessionTest, AClientMayPingOnceForEachAnswer) {
+  for (uint32_t id = 1; id < 20'000; id += 2) {
+    ASSERT_TRUE(Receive(Request(id, /*ends=*/true)));
+    Answer(static_cast<int32_t>(id), {.head = OkHead(), .last = true});
+    ASSERT_TRUE(Receive(Frame(kPing, 0, 0, std::string(8, 'x')))) << id;
+  }
+}
+
+TEST_F(Http2SessionTest, PingsWithoutAnAnswerAreAFlood) {
+  int num_pings = 0;
+  while (Receive(Frame(kPing, 0, 0, std::string(8, 'x'))) && num_pings < 10'000) ++num_pings;
+  EXPECT_EQ(num_pings, 120);
+  ExpectEnded("too many PINGs");
+}
+
 TEST_F(Http2SessionTest, AnAnswerOfAHeadAloneIsOneFrame) {
   Receive(Request(1, /*ends=*/true));
   Answer(1, {.head = HeaderList{{":status", "200"}, {"grpc-status", "12"}}, .last = true});
