@@ -41,7 +41,9 @@ const char* FrameGuard::Look(std::string_view bytes, Time now) {
     const Frame frame = {
         .num_bytes = uint32_t{header_[0]} << 16 | uint32_t{header_[1]} << 8 | header_[2],
         .type = header_[3],
-        .flags = header_[4]};
+        .flags = header_[4],
+        .stream = uint32_t{header_[5] & 0x7fu} << 24 | uint32_t{header_[6]} << 16 |
+                  uint32_t{header_[7]} << 8 | header_[8]};
     if (const char* const reason = OnFrame(frame, now)) return reason;
     num_skipped_bytes_ = frame.num_bytes;
   }
@@ -74,6 +76,11 @@ const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
 }
 
 const char* FrameGuard::OnHeaders(const Frame& frame) {
+  if (frame.stream > last_request_) {
+    last_request_ = frame.stream;
+    // Small requests are as welcome as large ones, however many a proxy sends on one connection.
+    if ((frame.flags & kEndStream) == 0) small_data_.Give(kSmallDataPerRequest);
+  }
   in_header_block_ = (frame.flags & kEndHeaders) == 0;
   num_block_bytes_ = frame.num_bytes;
   num_continuations_ = 0;

@@ -46,11 +46,14 @@ class FrameGuard {
   static constexpr uint32_t kWindowUpdatesPerDataFrame = 4;
   // One is what clients send. The other one is slack.
   static constexpr uint32_t kPingsPerFrameSent = 2;
+  // The five bytes before a message of gRPC may come in a frame of their own.
+  static constexpr uint32_t kSmallDataPerRequest = 2;
 
   struct Frame {
     uint32_t num_bytes;
     uint8_t type;
     uint8_t flags;
+    uint32_t stream;
   };
 
   const char* OnFrame(const Frame& frame, Time now);
@@ -64,11 +67,12 @@ class FrameGuard {
   bool in_header_block_ = false;
   size_t num_block_bytes_ = 0;
   int num_continuations_ = 0;
+  uint32_t last_request_ = 0;  // the highest stream so far: ids of new ones rise
   RateLimit pings_{100, 20};
   RateLimit settings_{100, 2};  // one for each larger window that grpc-java finds by its PINGs
   RateLimit resets_{2000, 1000};
   RateLimit window_updates_{10'000, 1000};
-  RateLimit small_data_{10'000, 1000};
+  RateLimit small_data_{10'000, 1000};  // beyond that of small requests
   RateLimit empty_data_{100, 10};
   RateLimit others_{1000, 100};  // PRIORITY, GOAWAY, frames of unknown types
   RateLimit invalid_{200, 20};

@@ -137,6 +137,27 @@ TEST_F(FrameGuardTest, HeadersMayBeAnsweredByAPing) {
   }
 }
 
+TEST_F(FrameGuardTest, SmallRequestsMayBeAsManyAsTheirHeaders) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 2) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders, stream, "x") +
+                              Frame(kData, 0, stream, std::string(5, '\0')) +
+                              Frame(kData, 0, stream, std::string(50, 'x')) +
+                              Frame(kData, kEndStream, stream, ""),
+                          now_),
+              nullptr)
+        << stream;
+  }
+  // Beyond that the rate is as it was.
+  EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 39'999, "x")), 11'000);
+}
+
+TEST_F(FrameGuardTest, RequestsWithoutABodyAllowNoSmallData) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 2) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders | kEndStream, stream, "x"), now_), nullptr);
+  }
+  EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 39'999, "x")), 11'000);
+}
+
 TEST_F(FrameGuardTest, LargeDataAndTheEndsOfRequestsAreNotCounted) {
   EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 1, std::string(256, 'x'))), 100'000);
   EXPECT_EQ(CountUntilRefused(Frame(kData, kEndStream, 1, "")), 100'000);
