@@ -55,7 +55,7 @@ const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
   if (in_header_block_ && frame.type != kContinuation) return "a header block is interrupted";
   switch (frame.type) {
     case kHeaders:
-      return OnHeaders(frame);
+      return OnHeaders(frame, now);
     case kContinuation:
       return OnContinuation(frame);
     case kData:
@@ -75,11 +75,17 @@ const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
   }
 }
 
-const char* FrameGuard::OnHeaders(const Frame& frame) {
-  if (frame.stream > last_request_) {
+const char* FrameGuard::OnHeaders(const Frame& frame, Time now) {
+  if (frame.stream <= last_request_) {
+    // Trailers; nghttp2 ignores those of a stream that is closed.
+    if (const char* const reason = OnRequestEnd(now)) return reason;
+  } else {
     last_request_ = frame.stream;
-    // Small requests are as welcome as large ones, however many a proxy sends on one connection.
-    if ((frame.flags & kEndStream) == 0) small_data_.Give(kSmallDataPerRequest);
+    if ((frame.flags & kEndStream) == 0) {
+      request_ends_.Give(1);
+      // Small requests are as welcome as large ones, however many a proxy sends on one connection.
+      small_data_.Give(kSmallDataPerRequest);
+    }
   }
   in_header_block_ = (frame.flags & kEndHeaders) == 0;
   num_block_bytes_ = frame.num_bytes;
@@ -96,10 +102,14 @@ const char* FrameGuard::OnContinuation(const Frame& frame) {
 }
 
 const char* FrameGuard::OnData(const Frame& frame, Time now) {
-  if ((frame.flags & kEndStream) != 0) return nullptr;  // as many as there are requests
+  if ((frame.flags & kEndStream) != 0) return OnRequestEnd(now);
   if (frame.num_bytes == 0) return empty_data_.Take(now) ? nullptr : "too many empty DATA frames";
   if (frame.num_bytes >= kSmallDataBytes) return nullptr;
   return small_data_.Take(now) ? nullptr : "too many small DATA frames";
+}
+
+const char* FrameGuard::OnRequestEnd(Time now) {
+  return request_ends_.Take(now) ? nullptr : "requests end that have not begun";
 }
 
 }  // namespace lockstep::router

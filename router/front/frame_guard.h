@@ -57,9 +57,10 @@ class FrameGuard {
   };
 
   const char* OnFrame(const Frame& frame, Time now);
-  const char* OnHeaders(const Frame& frame);
+  const char* OnHeaders(const Frame& frame, Time now);
   const char* OnContinuation(const Frame& frame);
   const char* OnData(const Frame& frame, Time now);
+  const char* OnRequestEnd(Time now);
 
   uint64_t num_skipped_bytes_ = kPrefaceBytes;  // still to come, of no interest
   std::array<unsigned char, kFrameHeaderBytes> header_ = {};
@@ -74,7 +75,8 @@ class FrameGuard {
   RateLimit window_updates_{10'000, 1000};
   RateLimit small_data_{10'000, 1000};  // beyond that of small requests
   RateLimit empty_data_{100, 10};
-  RateLimit others_{1000, 100};  // PRIORITY, GOAWAY, frames of unknown types
+  RateLimit request_ends_{100, 10};  // beyond one for each request that has a body
+  RateLimit others_{1000, 100};      // PRIORITY, GOAWAY, frames of unknown types
   RateLimit invalid_{200, 20};
 };
 

@@ -104,6 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Flood{"Reset", Frame(kReset, 0, 1, std::string(4, '\0')), 3000},
                       Flood{"WindowUpdate", Frame(kWindowUpdate, 0, 0, BigEndian(1)), 11'000},
                       Flood{"EmptyData", Frame(kData, 0, 1, ""), 110},
+                      Flood{"EndOfNoRequest", Frame(kData, kEndStream, 1, "x"), 110},
+                      Flood{"HeadersOfNoRequest", Frame(kHeaders, kEndHeaders, 0, "x"), 110},
                       Flood{"SmallData", Frame(kData, 0, 1, "x"), 11'000},
                       Flood{"Priority", Frame(kPriority, 0, 1, std::string(5, '\0')), 1100},
                       Flood{"Unknown", Frame(0x77, 0, 1, ""), 1100}),
@@ -158,9 +160,29 @@ TEST_F(FrameGuardTest, RequestsWithoutABodyAllowNoSmallData) {
   EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 39'999, "x")), 11'000);
 }
 
-TEST_F(FrameGuardTest, LargeDataAndTheEndsOfRequestsAreNotCounted) {
+TEST_F(FrameGuardTest, LargeDataIsNotCounted) {
   EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 1, std::string(256, 'x'))), 100'000);
-  EXPECT_EQ(CountUntilRefused(Frame(kData, kEndStream, 1, "")), 100'000);
+}
+
+TEST_F(FrameGuardTest, ARequestEndsOnce) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 4) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders, stream, "x") +
+                              Frame(kData, kEndStream, stream, std::string(300, 'x')) +
+                              Frame(kHeaders, kEndHeaders, stream + 2, "x") +
+                              Frame(kHeaders, kEndHeaders | kEndStream, stream + 2, "trailers"),
+                          now_),
+              nullptr)
+        << stream;
+  }
+  EXPECT_EQ(CountUntilRefused(Frame(kData, kEndStream, 1, "")), 110);
+  EXPECT_THAT(reason_, StrEq("requests end that have not begun"));
+}
+
+TEST_F(FrameGuardTest, ARequestThatIsOverAllowsNoEnd) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 2) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders | kEndStream, stream, "x"), now_), nullptr);
+  }
+  EXPECT_EQ(CountUntilRefused(Frame(kHeaders, kEndHeaders | kEndStream, 1, "x")), 110);
 }
 
 TEST_F(FrameGuardTest, PiecesOfAnySizeAreTheSame) {

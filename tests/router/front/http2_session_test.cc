@@ -371,6 +371,31 @@ TEST_F(Http2SessionTest, RapidResetsEndTheConnection) {
   for (const auto& [stream, handler] : streams_) EXPECT_EQ(handler->num_closed, 1);
 }
 
+TEST_F(Http2SessionTest, FramesForAStreamThatIsClosedEndTheConnection) {
+  const std::string headers(16'000, '\x82');  // ":method: GET", a byte each
+  for (const std::string& frame :
+       {Frame(kData, kEndStream, 1, ""), Frame(kHeaders, kEndHeaders | kEndStream, 1, headers)}) {
+    Restart({});
+    Receive(Request(1, true));
+    Answer(1, {.head = OkHead(), .last = true});
+    EXPECT_EQ(session_->num_streams(), 0u);
+    int num_frames = 0;
+    while (Receive(frame) && num_frames < 10'000) ++num_frames;
+    EXPECT_EQ(num_frames, 110);
+    ExpectEnded("requests end that have not begun");
+  }
+}
+
+TEST_F(Http2SessionTest, EndsOfRequestsThatWereAnsweredEarlyAreNoViolation) {
+  for (uint32_t id = 1; id < 20'000; id += 2) {
+    Receive(Request(id, false));
+    Answer(static_cast<int32_t>(id), {.head = OkHead(), .last = true});
+    EXPECT_EQ(streams_.at(static_cast<int32_t>(id))->num_closed, 1);
+    // On its way when the answer was.
+    ASSERT_TRUE(Receive(Frame(kData, kEndStream, id, "x"))) << id;
+  }
+}
+
 TEST_F(Http2SessionTest, WhoeverLeavesAnswersUnreadIsBackedUp) {
   bool goes_on = true;
   for (int i = 0; i < 110 && goes_on; ++i) {
