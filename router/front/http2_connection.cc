@@ -280,7 +280,10 @@ void Http2Connection::Flush() {
 bool Http2Connection::SendSome() {
   thread_local std::string frames;
   frames.clear();
-  session_.Send(kWriteBytes, Clock::now(), frames);
+  // Frames that were made must be kept until they are written. When others fill the budget, one is
+  // made at a time, so that this connection goes on and holds little beyond it.
+  const size_t max_bytes = context_.memory.HasRoomFor(kWriteBytes) ? kWriteBytes : 1;
+  session_.Send(max_bytes, Clock::now(), frames);
   if (frames.empty()) return false;
   num_sent_bytes_ = 0;
   if (!stream_->encrypted()) {
@@ -294,10 +297,7 @@ bool Http2Connection::SendSome() {
   }
   out_.assign(frames, num_sent_bytes_);
   num_sent_bytes_ = 0;
-  if (!held_.Resize(out_.size())) {
-    Close();
-    return false;
-  }
+  held_.ResizeAnyway(out_.size());
   writing_ = true;
   wrote_at_ = Clock::now();
   num_untaken_bytes_ = stream_->num_untaken_bytes();

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,12 @@ const std::string kWatch = "/grpc.health.v1.Health/Watch";
 
 class Client {
  public:
-  explicit Client(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // The kernel's buffer for what comes is of its own choice when `receive_bytes` is 0.
+  explicit Client(uint16_t port, int receive_bytes = 0)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (receive_bytes > 0) {
+      ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    }
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -91,6 +97,25 @@ class Client {
   std::string received_;
   std::vector<SeenFrame> frames_;
   bool ended_ = false;
+};
+
+// Answers with more than any kernel keeps for a client that does not read.
+class LargeAnswer final : public StreamHandler {
+ public:
+  static constexpr size_t kBytes = size_t{32} << 20;
+
+  explicit LargeAnswer(const std::shared_ptr<OutputSignal>& signal) { signal->OnOutput(); }
+  void OnBody(std::string_view) override {}
+  void OnBodyEnd() override {}
+  Output Take() override {
+    if (std::exchange(taken_, true)) return {};
+    return {.head = HeaderList{{":status", "200"}}, .body = std::string(kBytes, 'x'), .last = true};
+  }
+  void OnWritten() override {}
+  void OnClosed() override {}
+
+ private:
+  bool taken_ = false;
 };
 
 class Http2ConnectionTest : public ::testing::Test {
@@ -200,6 +225,34 @@ TEST_F(Http2ConnectionTest, AFloodIsEndedAndCounted) {
   }
   EXPECT_TRUE(client.AwaitEnd());
   EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 1);
+}
+
+TEST_F(Http2ConnectionTest, AConnectionGoesOnWhenOthersHoldTheWholeBudget) {
+  server_.emplace(
+      [](StreamRequest, std::shared_ptr<OutputSignal> signal) {
+        return std::make_shared<LargeAnswer>(signal);
+      },
+      limits_);
+  ByteBudget::Share others(server_->memory());
+  others.ResizeAnyway(server_->kMemoryBytes);
+  Client client(server_->port(), /*receive_bytes=*/4096);
+  client.Send(Preface() + Frame(kSettings, 0, 0, std::string("\0\x04\x7f\xff\xff\xff", 6)) +
+              Frame(kWindowUpdate, 0, 0, BigEndian(0x7fff'0000)) +
+              Frame(kHeaders, kEndHeaders | kEndStream, 1, Hpack(RequestFields("/"))));
+  ASSERT_TRUE(client.Await(kHeaders).has_value());
+  // Until the kernel takes no more.
+  while (server_->held_bytes() == others.bytes() && server_->num_connections() > 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_LE(server_->held_bytes() - others.bytes(), FrameGuard::kMaxFrameBytes + 9);
+  size_t num_bytes = 0;
+  for (bool ended = false; !ended;) {
+    const std::optional<SeenFrame> data = client.Await(kData);
+    ASSERT_TRUE(data.has_value()) << "after " << num_bytes << " bytes";
+    num_bytes += data->payload.size();
+    ended = (data->flags & kEndStream) != 0;
+  }
+  EXPECT_EQ(num_bytes, LargeAnswer::kBytes);
 }
 
 TEST_F(Http2ConnectionTest, OneSlowReaderHoldsNoMoreThanItsAnswers) {
