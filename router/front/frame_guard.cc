@@ -45,6 +45,7 @@ const char* FrameGuard::Look(std::string_view bytes, Time now) {
         .stream = uint32_t{header_[5] & 0x7fu} << 24 | uint32_t{header_[6]} << 16 |
                   uint32_t{header_[7]} << 8 | header_[8]};
     if (const char* const reason = OnFrame(frame, now)) return reason;
+    in_header_frame_ = frame.type == kHeaders || frame.type == kContinuation;
     num_skipped_bytes_ = frame.num_bytes;
   }
   return nullptr;
@@ -87,6 +88,7 @@ const char* FrameGuard::OnHeaders(const Frame& frame, Time now) {
       small_data_.Give(kSmallDataPerRequest);
     }
   }
+  ++num_header_blocks_;
   in_header_block_ = (frame.flags & kEndHeaders) == 0;
   num_block_bytes_ = frame.num_bytes;
   num_continuations_ = 0;

@@ -24,8 +24,12 @@ class FrameGuard {
   // why the connection must end, and nothing more is looked at.
   const char* Look(std::string_view bytes, Time now);
 
-  // A header block has begun and is not complete.
-  bool in_header_block() const { return in_header_block_; }
+  // The frame header of a header block has come, and the block is not complete.
+  bool in_header_block() const {
+    return in_header_block_ || (in_header_frame_ && num_skipped_bytes_ > 0);
+  }
+  // Those that have begun.
+  uint64_t num_header_blocks() const { return num_header_blocks_; }
   // A DATA frame was sent. Clients grant its window again, and measure the way with a PING: those
   // of grpc-go, grpc-java and hyper send one as soon as DATA comes and none of theirs is
   // unanswered.
@@ -65,7 +69,9 @@ class FrameGuard {
   uint64_t num_skipped_bytes_ = kPrefaceBytes;  // still to come, of no interest
   std::array<unsigned char, kFrameHeaderBytes> header_ = {};
   size_t num_header_bytes_ = 0;
-  bool in_header_block_ = false;
+  bool in_header_frame_ = false;  // the latest frame is HEADERS or CONTINUATION
+  bool in_header_block_ = false;  // a CONTINUATION must follow that frame
+  uint64_t num_header_blocks_ = 0;
   size_t num_block_bytes_ = 0;
   int num_continuations_ = 0;
   uint32_t last_request_ = 0;  // the highest stream so far: ids of new ones rise

@@ -108,6 +108,7 @@ class Http2Connection final : public OpenConnection,
   Clock::time_point header_since_;  // the epoch: no header block is open
   Clock::time_point armed_for_ = Clock::time_point::max();
 };
+  uint64_t num_header_blocks_ = 0;  // up to the one that is open
 
 class Http2Connection::Hub {
  public:
@@ -254,10 +255,12 @@ void Http2Connection::OnRead(std::string_view bytes) {
   }
   if (!session_.in_header_block()) {
     header_since_ = Clock::time_point();
-  } else if (header_since_ == Clock::time_point()) {
+  } else if (header_since_ == Clock::time_point() ||
+             session_.num_header_blocks() != num_header_blocks_) {
     header_since_ = now;
   }
 }
+  num_header_blocks_ = session_.num_header_blocks();
 
 void Http2Connection::Flush() {
   if (closed_ || lingering_) return;

@@ -68,9 +68,10 @@ class Http2Session {
   const char* violation() const { return violation_; }
   size_t num_streams() const { return streams_.size(); }
   bool any_request_yet() const { return any_request_; }
-  // A header block, or the preface, has begun and is not complete.
+  // A header block has begun and is not complete.
   bool in_header_block() const { return guard_.in_header_block(); }
-  // Of a stream something is awaited: EndStalledStreams is worth a call now and then.
+  uint64_t num_header_blocks() const { return guard_.num_header_blocks(); }
+  // A stream waits for its client: EndStalledStreams must be called now and then.
   bool any_waiting() const { return num_open_bodies_ > 0 || num_untaken_outputs_ > 0; }
   // The client sent so much that asks for answers, and reads none of them.
   bool backed_up() const;

@@ -65,6 +65,19 @@ TEST_F(FrameGuardTest, EveryBlockIsCountedByItself) {
   }
 }
 
+TEST_F(FrameGuardTest, ABlockOfOneFrameIsOpenUntilItsLastByte) {
+  const std::string frame = Frame(kHeaders, kEndHeaders, 1, "four");
+  EXPECT_EQ(guard_.Look(frame.substr(0, 9), now_), nullptr);
+  EXPECT_TRUE(guard_.in_header_block());
+  EXPECT_EQ(guard_.Look(frame.substr(9, 3), now_), nullptr);
+  EXPECT_TRUE(guard_.in_header_block());
+  EXPECT_EQ(guard_.Look(frame.substr(12), now_), nullptr);
+  EXPECT_FALSE(guard_.in_header_block());
+  EXPECT_EQ(guard_.Look(Frame(kData, 0, 1, "four").substr(0, 10), now_), nullptr);
+  EXPECT_FALSE(guard_.in_header_block());
+  EXPECT_EQ(guard_.num_header_blocks(), 1u);
+}
+
 TEST_F(FrameGuardTest, ABlockIsNotInterrupted) {
   EXPECT_EQ(guard_.Look(Frame(kHeaders, 0, 1, "x"), now_), nullptr);
   EXPECT_THAT(guard_.Look(Frame(kPing, 0, 0, std::string(8, 'x')), now_),

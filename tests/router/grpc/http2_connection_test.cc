@@ -154,12 +154,18 @@ TEST_F(Http2ConnectionTest, WhoAsksForNothingIsDisconnected) {
 
 TEST_F(Http2ConnectionTest, AHeaderThatDoesNotEndIsNotAwaitedForEver) {
   limits_.header_timeout = absl::Milliseconds(50);
+  limits_.keepalive_time = absl::Hours(1);  // which would end it as well
   Start(limits_);
-  Client client(server_->port());
-  client.Send(Preface() + Call(1, kWatch));
-  EXPECT_TRUE(client.Await(kData).has_value());
-  client.Send(Frame(kHeaders, 0, 3, Hpack(RequestFields(kCheck, kGrpc))));
-  EXPECT_TRUE(client.AwaitEnd());
+  const std::string block = Hpack(RequestFields(kCheck, kGrpc));
+  std::string cut = Frame(kHeaders, kEndHeaders, 3, block);
+  cut.pop_back();
+  for (const std::string& unfinished : {Frame(kHeaders, 0, 3, block), cut}) {
+    Client client(server_->port());
+    client.Send(Preface() + Call(1, kWatch));
+    EXPECT_TRUE(client.Await(kData).has_value());
+    client.Send(unfinished);
+    EXPECT_TRUE(client.AwaitEnd());
+  }
 }
 
 TEST_F(Http2ConnectionTest, IdleConnectionsEndWithAGoodbye) {
