@@ -76,6 +76,7 @@ class Http2Connection final : public OpenConnection,
   bool IsOverdue(Clock::time_point now);
   std::chrono::nanoseconds StallCheckInterval() const;
 
+  void CountViolation();
   void Linger();
   void Close();
 
@@ -97,6 +98,7 @@ class Http2Connection final : public OpenConnection,
   bool draining_ = false;
   bool lingering_ = false;
   bool closed_ = false;
+  bool violation_counted_ = false;
   size_t num_lingered_bytes_ = 0;
 
   const Clock::time_point began_;
@@ -106,9 +108,9 @@ class Http2Connection final : public OpenConnection,
   Clock::time_point idle_since_;
   Clock::time_point stall_check_at_;
   Clock::time_point header_since_;  // the epoch: no header block is open
+  uint64_t num_header_blocks_ = 0;  // up to the one that is open
   Clock::time_point armed_for_ = Clock::time_point::max();
 };
-  uint64_t num_header_blocks_ = 0;  // up to the one that is open
 
 class Http2Connection::Hub {
  public:
@@ -250,7 +252,6 @@ void Http2Connection::OnRead(std::string_view bytes) {
   hub_->Expect();
   if (!session_.Receive(bytes, now)) {
     spdlog::debug("connection {} ends: {}", id_, session_.violation());
-    context_.metrics.ended_for_violation->Increment();
     if (writing_) return Close();
   }
   if (!session_.in_header_block()) {
@@ -259,8 +260,8 @@ void Http2Connection::OnRead(std::string_view bytes) {
              session_.num_header_blocks() != num_header_blocks_) {
     header_since_ = now;
   }
-}
   num_header_blocks_ = session_.num_header_blocks();
+}
 
 void Http2Connection::Flush() {
   if (closed_ || lingering_) return;
@@ -415,7 +416,14 @@ bool Http2Connection::IsOverdue(Clock::time_point now) {
   return false;
 }
 
+// Before the client sees the end.
+void Http2Connection::CountViolation() {
+  if (!session_.ends_for_an_error() || std::exchange(violation_counted_, true)) return;
+  context_.metrics.ended_for_violation->Increment();
+}
+
 void Http2Connection::Linger() {
+  CountViolation();
   lingering_ = true;
   deadline_.Set(kLingerTimeout, weak_from_this());
   stream_->EndSending([self = shared_from_this()](error_code error) {
@@ -426,6 +434,7 @@ void Http2Connection::Linger() {
 
 void Http2Connection::Close() {
   if (std::exchange(closed_, true)) return;
+  CountViolation();
   deadline_.Clear();
   held_.Resize(0);
   stream_->Close();

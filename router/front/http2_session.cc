@@ -136,19 +136,25 @@ struct Http2Callbacks {
   }
 
   static int OnSent(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
-    FrameGuard& guard = SessionOf(user_data).guard_;
-    if (frame->hd.type == NGHTTP2_DATA) {
-      guard.OnDataSent();
-    } else if (frame->hd.type == NGHTTP2_HEADERS) {
-      guard.OnHeadersSent();
-    } else {
-      return 0;
+    Http2Session& session = SessionOf(user_data);
+    switch (frame->hd.type) {
+      case NGHTTP2_GOAWAY:
+        if (frame->goaway.error_code != NGHTTP2_NO_ERROR) session.sent_error_ = true;
+        return 0;
+      case NGHTTP2_DATA:
+        session.guard_.OnDataSent();
+        break;
+      case NGHTTP2_HEADERS:
+        session.guard_.OnHeadersSent();
+        break;
+      default:
+        return 0;
     }
-    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
+    const bool ends = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     const Http2Session::Stream* const stream = StreamOf(native, frame->hd.stream_id);
     // Answered before it was read: nobody wants the rest.
-    if (stream != nullptr && stream->body_open) {
-      SessionOf(user_data).Reset(stream->id, NGHTTP2_NO_ERROR);
+    if (ends && stream != nullptr && stream->body_open) {
+      session.Reset(stream->id, NGHTTP2_NO_ERROR);
     }
     return 0;
   }

@@ -66,6 +66,8 @@ class Http2Session {
   bool violated() const { return violation_ != nullptr; }
   // Why the client's connection is ended; null: it is not.
   const char* violation() const { return violation_; }
+  // The connection ends for what the client sent: a violation, or what nghttp2 refuses by itself.
+  bool ends_for_an_error() const { return violated() || sent_error_; }
   size_t num_streams() const { return streams_.size(); }
   bool any_request_yet() const { return any_request_; }
   // A header block has begun and is not complete.
@@ -102,6 +104,7 @@ class Http2Session {
   std::vector<StreamId> written_;  // whose output has left, and who were not told yet
   Time now_;                       // of the call that is being served
   const char* violation_ = nullptr;
+  bool sent_error_ = false;  // a GOAWAY with an error
   bool any_request_ = false;
   bool going_away_ = false;
   size_t num_open_bodies_ = 0;

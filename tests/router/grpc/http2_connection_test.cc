@@ -177,6 +177,7 @@ TEST_F(Http2ConnectionTest, IdleConnectionsEndWithAGoodbye) {
   ASSERT_TRUE(goodbye.has_value());
   EXPECT_EQ(ErrorCode(*goodbye), 0u);
   EXPECT_TRUE(client.AwaitEnd());
+  EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 0);
 }
 
 TEST_F(Http2ConnectionTest, PingsKeepAConnectionWhoseClientAnswers) {
@@ -229,6 +230,17 @@ TEST_F(Http2ConnectionTest, AFloodIsEndedAndCounted) {
   if (goodbye.has_value()) {
     EXPECT_EQ(ErrorCode(*goodbye), kEnhanceYourCalm);
   }
+  EXPECT_TRUE(client.AwaitEnd());
+  EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 1);
+}
+
+TEST_F(Http2ConnectionTest, WhatBreaksTheProtocolIsEndedAndCounted) {
+  Start(limits_);
+  Client client(server_->port());
+  client.Send(Preface() + Call(1, kCheck) + Frame(kData, 0, 0, "of no stream"));
+  const std::optional<SeenFrame> goodbye = client.Await(kGoAway);
+  ASSERT_TRUE(goodbye.has_value());
+  EXPECT_EQ(ErrorCode(*goodbye), kProtocolError);
   EXPECT_TRUE(client.AwaitEnd());
   EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 1);
 }
