@@ -28,14 +28,15 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kTlsReadBytes = 16 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
-// For the other side to read why it ends, while what it still sends is thrown away.
+// Time in which the other side can read why the connection ends. What it still sends is thrown
+// away.
 constexpr std::chrono::seconds kLingerTimeout(2);
 constexpr size_t kMaxLingerBytes = 1 << 20;
 constexpr std::chrono::milliseconds kMinStallCheck(10);
 constexpr std::chrono::seconds kMaxStallCheck(5);
 
 std::chrono::nanoseconds Nanoseconds(absl::Duration duration) {
-  // What is beyond a day, "never" included, is as good as that, and can be added to a time.
+  // "Never" and everything else beyond a year becomes a year: that can be added to a time.
   return absl::ToChronoNanoseconds(std::min(duration, absl::Hours(24 * 365)));
 }
 
@@ -127,7 +128,7 @@ class Http2Connection::Hub {
       if (const std::shared_ptr<Http2Connection> alive = weak.lock()) alive->Flush();
     });
   }
-  // The connection is going to look, so that nobody needs to wake it.
+  // The connection is going to call TakeReady: it need not be woken.
   void Expect() {
     MutexLock lock(mutex_);
     expected_ = true;
@@ -209,7 +210,7 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
 
 void Http2Connection::Read() {
   if (closed_ || reading_) return;
-  // Who sends what asks for answers and does not read them gets no further.
+  // Reading stops while answers pile up unread.
   if (writing_ && session_.backed_up()) return;
   reading_ = true;
   if (!stream_->encrypted()) {
@@ -379,9 +380,9 @@ void Http2Connection::OnDeadline() {
   if (IsOverdue(now)) return Close();
   const ConnectionLimits& limits = context_.limits;
   if (session_.any_waiting() && stall_check_at_ <= now) {
-    session_.EndStalledStreams({.body_timeout = Nanoseconds(limits.body_timeout),
-                                .write_timeout = Nanoseconds(limits.write_timeout)},
-                               now);
+    session_.EndStalledStreams(
+        {.body = Nanoseconds(limits.body_timeout), .write = Nanoseconds(limits.write_timeout)},
+        now);
     stall_check_at_ = now + StallCheckInterval();
   }
   if (!writing_ && session_.num_streams() == 0 && IsIdleForTooLong(now)) session_.GoAway();
@@ -408,7 +409,7 @@ bool Http2Connection::IsOverdue(Clock::time_point now) {
            now - pinged_at_ >= Nanoseconds(limits.keepalive_timeout);
   }
   if (now - wrote_at_ < Nanoseconds(limits.write_timeout)) return false;
-  // It may have taken of what is with the kernel, which took nothing in exchange yet.
+  // The client may have read from what the kernel holds, before the kernel took more from us.
   const size_t num_untaken_bytes = stream_->num_untaken_bytes();
   if (num_untaken_bytes >= num_untaken_bytes_) return true;
   num_untaken_bytes_ = num_untaken_bytes;

@@ -12,7 +12,7 @@
 namespace lockstep::router {
 namespace {
 
-// Of a field of a decoded header, besides its characters (RFC 9113, 6.5.2).
+// What a field of a decoded header counts besides its characters (RFC 9113, 6.5.2).
 constexpr size_t kFieldBytes = 32;
 // A decoded header that is this much too large is no accident: the connection ends.
 constexpr size_t kHostileHeaderFactor = 4;
@@ -43,7 +43,6 @@ std::vector<nghttp2_nv> NameValues(const HeaderList& fields) {
 }  // namespace
 
 struct Http2Session::Stream {
-  Http2Session* session = nullptr;
   StreamId id = 0;
   std::shared_ptr<StreamHandler> handler;  // null until the header is complete
   HeaderList fields;                       // until then
@@ -72,7 +71,6 @@ struct Http2Callbacks {
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     Http2Session& session = SessionOf(user_data);
     auto stream = std::make_unique<Http2Session::Stream>();
-    stream->session = &session;
     stream->id = frame->hd.stream_id;
     stream->body_since = session.now_;
     ++session.num_open_bodies_;
@@ -296,7 +294,7 @@ void Http2Session::Wake(StreamId id, Time now) {
 void Http2Session::TakeOutput(Stream& stream) {
   StreamHandler::Output output = stream.handler->Take();
   if (output.empty()) return;
-  if (output.reset || (!stream.answered && !output.head.has_value())) {
+  if (!stream.answered && !output.head.has_value()) {  // it gives up
     stream.last = true;
     return Reset(stream.id, NGHTTP2_CANCEL);
   }
@@ -403,14 +401,13 @@ void Http2Session::GoAway() {
                         nullptr, 0);
 }
 
-void Http2Session::EndStalledStreams(const Patience& patience, Time now) {
+void Http2Session::EndStalledStreams(const StallTimeouts& timeouts, Time now) {
   now_ = now;
   for (const auto& [id, stream] : streams_) {
     const bool conversation = stream->handler != nullptr && stream->handler->IsConversation();
     const bool slow_body =
-        stream->body_open && !conversation && now - stream->body_since > patience.body_timeout;
-    const bool slow_reader =
-        stream->output_untaken && now - stream->output_since > patience.write_timeout;
+        stream->body_open && !conversation && now - stream->body_since > timeouts.body;
+    const bool slow_reader = stream->output_untaken && now - stream->output_since > timeouts.write;
     if (slow_body || slow_reader) Reset(id, NGHTTP2_CANCEL);
   }
 }

@@ -209,18 +209,18 @@ TEST_F(Http2SessionTest, ASlowReaderDelaysNobodyElse) {
 }
 
 TEST_F(Http2SessionTest, WhoTakesNothingForTooLongIsCutOff) {
-  const Http2Session::Patience patience = {.body_timeout = std::chrono::minutes(1),
-                                           .write_timeout = std::chrono::seconds(10)};
+  const Http2Session::StallTimeouts timeouts = {.body = std::chrono::minutes(1),
+                                                .write = std::chrono::seconds(10)};
   Receive(Request(1, true) + Request(3, true));
   Answer(1, {.head = OkHead(), .body = std::string(100'000, 'x')});
   now_ += std::chrono::seconds(9);
   Receive(Frame(kWindowUpdate, 0, 0, BigEndian(100)) + Frame(kWindowUpdate, 0, 1, BigEndian(100)));
   now_ += std::chrono::seconds(9);  // after the last that was taken
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 0);
   now_ += std::chrono::seconds(2);
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 1);
   EXPECT_EQ(ErrorCode(Seen(kReset, 1).at(0)), kCancel);
@@ -228,25 +228,25 @@ TEST_F(Http2SessionTest, WhoTakesNothingForTooLongIsCutOff) {
 }
 
 TEST_F(Http2SessionTest, TheTimeOfAnAnswerBeginsWithIt) {
-  const Http2Session::Patience patience = {.body_timeout = std::chrono::minutes(1),
-                                           .write_timeout = std::chrono::seconds(10)};
+  const Http2Session::StallTimeouts timeouts = {.body = std::chrono::minutes(1),
+                                                .write = std::chrono::seconds(10)};
   Receive(Frame(kSettings, 0, 0, std::string("\0\x04\0\0\0\0", 6)) + Request(1, true));
   now_ += std::chrono::minutes(5);  // of thinking
   streams_.at(1)->next = {.head = OkHead(), .body = "x"};
   session_->Wake(1, now_);
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 0);
 }
 
 TEST_F(Http2SessionTest, ABodyThatDoesNotEndIsCutOffUnlessItIsAConversation) {
-  const Http2Session::Patience patience = {.body_timeout = std::chrono::seconds(10),
-                                           .write_timeout = std::chrono::minutes(1)};
+  const Http2Session::StallTimeouts timeouts = {.body = std::chrono::seconds(10),
+                                                .write = std::chrono::minutes(1)};
   Receive(Request(1, false) + Request(3, false));
   streams_.at(3)->conversation = true;
   now_ += std::chrono::seconds(11);
   Receive(Frame(kData, 0, 1, "still"));
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 1);
   EXPECT_EQ(streams_.at(3)->num_closed, 0);
@@ -287,9 +287,9 @@ TEST_F(Http2SessionTest, HandlersAreTakenLeaveOfWhenTheConnectionGoes) {
   EXPECT_EQ(streams_.at(3)->num_closed, 1);
 }
 
-TEST_F(Http2SessionTest, AHandlerMayResetItsStream) {
+TEST_F(Http2SessionTest, AHandlerThatAnswersWithoutAHeadResetsItsStream) {
   Receive(Request(1, true));
-  Answer(1, {.reset = true});
+  Answer(1, {.last = true});
   EXPECT_EQ(ErrorCode(Seen(kReset, 1).at(0)), kCancel);
   EXPECT_EQ(streams_.at(1)->num_closed, 1);
 }
