@@ -41,8 +41,11 @@ const char* FrameGuard::Look(std::string_view bytes, Time now) {
     const Frame frame = {
         .num_bytes = uint32_t{header_[0]} << 16 | uint32_t{header_[1]} << 8 | header_[2],
         .type = header_[3],
-        .flags = header_[4]};
+        .flags = header_[4],
+        .stream = uint32_t{header_[5] & 0x7fu} << 24 | uint32_t{header_[6]} << 16 |
+                  uint32_t{header_[7]} << 8 | header_[8]};
     if (const char* const reason = OnFrame(frame, now)) return reason;
+    in_header_frame_ = frame.type == kHeaders || frame.type == kContinuation;
     num_skipped_bytes_ = frame.num_bytes;
   }
   return nullptr;
@@ -53,7 +56,7 @@ const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
   if (in_header_block_ && frame.type != kContinuation) return "a header block is interrupted";
   switch (frame.type) {
     case kHeaders:
-      return OnHeaders(frame);
+      return OnHeaders(frame, now);
     case kContinuation:
       return OnContinuation(frame);
     case kData:
@@ -73,7 +76,19 @@ const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
   }
 }
 
-const char* FrameGuard::OnHeaders(const Frame& frame) {
+const char* FrameGuard::OnHeaders(const Frame& frame, Time now) {
+  if (frame.stream <= last_request_) {
+    // Trailers; nghttp2 ignores those of a stream that is closed.
+    if (const char* const reason = OnRequestEnd(now)) return reason;
+  } else {
+    last_request_ = frame.stream;
+    if ((frame.flags & kEndStream) == 0) {
+      request_ends_.Give(1);
+      // Small requests are as welcome as large ones, however many a proxy sends on one connection.
+      small_data_.Give(kSmallDataPerRequest);
+    }
+  }
+  ++num_header_blocks_;
   in_header_block_ = (frame.flags & kEndHeaders) == 0;
   num_block_bytes_ = frame.num_bytes;
   num_continuations_ = 0;
@@ -89,10 +104,14 @@ const char* FrameGuard::OnContinuation(const Frame& frame) {
 }
 
 const char* FrameGuard::OnData(const Frame& frame, Time now) {
-  if ((frame.flags & kEndStream) != 0) return nullptr;  // as many as there are requests
+  if ((frame.flags & kEndStream) != 0) return OnRequestEnd(now);
   if (frame.num_bytes == 0) return empty_data_.Take(now) ? nullptr : "too many empty DATA frames";
   if (frame.num_bytes >= kSmallDataBytes) return nullptr;
   return small_data_.Take(now) ? nullptr : "too many small DATA frames";
+}
+
+const char* FrameGuard::OnRequestEnd(Time now) {
+  return request_ends_.Take(now) ? nullptr : "requests end that have not begun";
 }
 
 }  // namespace lockstep::router

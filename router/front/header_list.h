@@ -43,7 +43,8 @@ class HeaderList {
     }
     return {};
   }
-  // Empty also when there are several: nobody could say which of them counts.
+  // The value of the only one. Empty when there are none, or several, as none of them is meant
+  // then.
   std::string_view FindOnly(std::string_view name) const {
     std::string_view found;
     size_t count = 0;

@@ -29,14 +29,15 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kTlsReadBytes = 16 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
-// For the other side to read why it ends, while what it still sends is thrown away.
+// Time in which the other side can read why the connection ends. What it still sends is thrown
+// away.
 constexpr std::chrono::seconds kLingerTimeout(2);
 constexpr size_t kMaxLingerBytes = 1 << 20;
 constexpr std::chrono::milliseconds kMinStallCheck(10);
 constexpr std::chrono::seconds kMaxStallCheck(5);
 
 std::chrono::nanoseconds Nanoseconds(absl::Duration duration) {
-  // What is beyond a day, "never" included, is as good as that, and can be added to a time.
+  // "Never" and everything else beyond a year becomes a year: that can be added to a time.
   return absl::ToChronoNanoseconds(std::min(duration, absl::Hours(24 * 365)));
 }
 
@@ -77,6 +78,7 @@ class Http2Connection final : public OpenConnection,
   bool IsOverdue(Clock::time_point now);
   std::chrono::nanoseconds StallCheckInterval() const;
 
+  void CountViolation();
   void Linger();
   void Close();
 
@@ -99,6 +101,7 @@ class Http2Connection final : public OpenConnection,
   bool draining_ = false;
   bool lingering_ = false;
   bool closed_ = false;
+  bool violation_counted_ = false;
   size_t num_lingered_bytes_ = 0;
 
   const Clock::time_point began_;
@@ -108,6 +111,7 @@ class Http2Connection final : public OpenConnection,
   Clock::time_point idle_since_;
   Clock::time_point stall_check_at_;
   Clock::time_point header_since_;  // the epoch: no header block is open
+  uint64_t num_header_blocks_ = 0;  // up to the one that is open
   Clock::time_point armed_for_ = Clock::time_point::max();
 };
 
@@ -126,7 +130,7 @@ class Http2Connection::Hub {
       if (const std::shared_ptr<Http2Connection> alive = weak.lock()) alive->Flush();
     });
   }
-  // The connection is going to look, so that nobody needs to wake it.
+  // The connection is going to call TakeReady: it need not be woken.
   void Expect() {
     MutexLock lock(mutex_);
     expected_ = true;
@@ -209,7 +213,7 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
 
 void Http2Connection::Read() {
   if (closed_ || reading_) return;
-  // Who sends what asks for answers and does not read them gets no further.
+  // Reading stops while answers pile up unread.
   if (writing_ && session_.backed_up()) return;
   reading_ = true;
   if (!stream_->encrypted()) {
@@ -252,16 +256,17 @@ void Http2Connection::OnRead(std::string_view bytes) {
   hub_->Expect();
   if (!session_.Receive(bytes, now)) {
     spdlog::debug("connection {} ends: {}", id_, session_.violation());
-    context_.metrics.ended_for_violation->Increment();
     if (writing_) return Close();
   }
   // Nobody knows yet whose it is.
   if (!header_.Resize(session_.num_header_block_bytes())) return Close();
   if (!session_.in_header_block()) {
     header_since_ = Clock::time_point();
-  } else if (header_since_ == Clock::time_point()) {
+  } else if (header_since_ == Clock::time_point() ||
+             session_.num_header_blocks() != num_header_blocks_) {
     header_since_ = now;
   }
+  num_header_blocks_ = session_.num_header_blocks();
 }
 
 void Http2Connection::Flush() {
@@ -285,7 +290,10 @@ void Http2Connection::Flush() {
 bool Http2Connection::SendSome() {
   thread_local std::string frames;
   frames.clear();
-  session_.Send(kWriteBytes, Clock::now(), frames);
+  // Frames that were made must be kept until they are written. When others fill the budget, one is
+  // made at a time, so that this connection goes on and holds little beyond it.
+  const size_t max_bytes = context_.memory.HasRoomFor(kWriteBytes) ? kWriteBytes : 1;
+  session_.Send(max_bytes, Clock::now(), frames);
   if (frames.empty()) return false;
   num_sent_bytes_ = 0;
   if (!stream_->encrypted()) {
@@ -299,10 +307,7 @@ bool Http2Connection::SendSome() {
   }
   out_.assign(frames, num_sent_bytes_);
   num_sent_bytes_ = 0;
-  if (!held_.Resize(out_.size())) {
-    Close();
-    return false;
-  }
+  held_.ResizeAnyway(out_.size());
   writing_ = true;
   wrote_at_ = Clock::now();
   num_untaken_bytes_ = stream_->num_untaken_bytes();
@@ -380,9 +385,9 @@ void Http2Connection::OnDeadline() {
   if (IsOverdue(now)) return Close();
   const ConnectionLimits& limits = context_.limits;
   if (session_.any_waiting() && stall_check_at_ <= now) {
-    session_.EndStalledStreams({.body_timeout = Nanoseconds(limits.body_timeout),
-                                .write_timeout = Nanoseconds(limits.write_timeout)},
-                               now);
+    session_.EndStalledStreams(
+        {.body = Nanoseconds(limits.body_timeout), .write = Nanoseconds(limits.write_timeout)},
+        now);
     stall_check_at_ = now + StallCheckInterval();
   }
   if (!writing_ && session_.num_streams() == 0 && IsIdleForTooLong(now)) session_.GoAway();
@@ -409,7 +414,7 @@ bool Http2Connection::IsOverdue(Clock::time_point now) {
            now - pinged_at_ >= Nanoseconds(limits.keepalive_timeout);
   }
   if (now - wrote_at_ < Nanoseconds(limits.write_timeout)) return false;
-  // It may have taken of what is with the kernel, which took nothing in exchange yet.
+  // The client may have read from what the kernel holds, before the kernel took more from us.
   const size_t num_untaken_bytes = stream_->num_untaken_bytes();
   if (num_untaken_bytes >= num_untaken_bytes_) return true;
   num_untaken_bytes_ = num_untaken_bytes;
@@ -417,7 +422,14 @@ bool Http2Connection::IsOverdue(Clock::time_point now) {
   return false;
 }
 
+// Before the client sees the end.
+void Http2Connection::CountViolation() {
+  if (!session_.ends_for_an_error() || std::exchange(violation_counted_, true)) return;
+  context_.metrics.ended_for_violation->Increment();
+}
+
 void Http2Connection::Linger() {
+  CountViolation();
   lingering_ = true;
   deadline_.Set(kLingerTimeout, weak_from_this());
   stream_->EndSending([self = shared_from_this()](error_code error) {
@@ -428,6 +440,7 @@ void Http2Connection::Linger() {
 
 void Http2Connection::Close() {
   if (std::exchange(closed_, true)) return;
+  CountViolation();
   deadline_.Clear();
   held_.Resize(0);
   header_.Resize(0);

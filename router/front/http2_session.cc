@@ -13,7 +13,7 @@
 namespace lockstep::router {
 namespace {
 
-// Of a field of a decoded header, besides its characters (RFC 9113, 6.5.2).
+// What a field of a decoded header counts besides its characters (RFC 9113, 6.5.2).
 constexpr size_t kFieldBytes = 32;
 // A decoded header that is this much too large is no accident: the connection ends.
 constexpr size_t kHostileHeaderFactor = 4;
@@ -44,7 +44,6 @@ std::vector<nghttp2_nv> NameValues(const HeaderList& fields) {
 }  // namespace
 
 struct Http2Session::Stream {
-  Http2Session* session = nullptr;
   StreamId id = 0;
   std::shared_ptr<StreamHandler> handler;  // null until the header is complete
   HeaderList fields;                       // until then
@@ -73,7 +72,6 @@ struct Http2Callbacks {
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     Http2Session& session = SessionOf(user_data);
     auto stream = std::make_unique<Http2Session::Stream>();
-    stream->session = &session;
     stream->id = frame->hd.stream_id;
     stream->body_since = session.now_;
     ++session.num_open_bodies_;
@@ -137,13 +135,25 @@ struct Http2Callbacks {
   }
 
   static int OnSent(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
-    if (frame->hd.type == NGHTTP2_DATA) SessionOf(user_data).guard_.OnDataSent();
-    if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS) return 0;
-    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
+    Http2Session& session = SessionOf(user_data);
+    switch (frame->hd.type) {
+      case NGHTTP2_GOAWAY:
+        if (frame->goaway.error_code != NGHTTP2_NO_ERROR) session.sent_error_ = true;
+        return 0;
+      case NGHTTP2_DATA:
+        session.guard_.OnDataSent();
+        break;
+      case NGHTTP2_HEADERS:
+        session.guard_.OnHeadersSent();
+        break;
+      default:
+        return 0;
+    }
+    const bool ends = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     const Http2Session::Stream* const stream = StreamOf(native, frame->hd.stream_id);
     // Answered before it was read: nobody wants the rest.
-    if (stream != nullptr && stream->body_open) {
-      SessionOf(user_data).Reset(stream->id, NGHTTP2_NO_ERROR);
+    if (ends && stream != nullptr && stream->body_open) {
+      session.Reset(stream->id, NGHTTP2_NO_ERROR);
     }
     return 0;
   }
@@ -285,7 +295,7 @@ void Http2Session::Wake(StreamId id, Time now) {
 void Http2Session::TakeOutput(Stream& stream) {
   StreamHandler::Output output = stream.handler->Take();
   if (output.empty()) return;
-  if (output.reset || (!stream.answered && !output.head.has_value())) {
+  if (!stream.answered && !output.head.has_value()) {  // it gives up
     stream.last = true;
     return Reset(stream.id, NGHTTP2_CANCEL);
   }
@@ -392,14 +402,13 @@ void Http2Session::GoAway() {
                         nullptr, 0);
 }
 
-void Http2Session::EndStalledStreams(const Patience& patience, Time now) {
+void Http2Session::EndStalledStreams(const StallTimeouts& timeouts, Time now) {
   now_ = now;
   for (const auto& [id, stream] : streams_) {
     const bool conversation = stream->handler != nullptr && stream->handler->IsConversation();
     const bool slow_body =
-        stream->body_open && !conversation && now - stream->body_since > patience.body_timeout;
-    const bool slow_reader =
-        stream->output_untaken && now - stream->output_since > patience.write_timeout;
+        stream->body_open && !conversation && now - stream->body_since > timeouts.body;
+    const bool slow_reader = stream->output_untaken && now - stream->output_since > timeouts.write;
     if (slow_body || slow_reader) Reset(id, NGHTTP2_CANCEL);
   }
 }

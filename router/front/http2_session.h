@@ -20,7 +20,7 @@ namespace lockstep::router {
 
 struct Http2Limits {
   uint32_t max_concurrent_streams = 1024;
-  uint32_t stream_window_bytes = 64 << 10;       // of a request's body that nobody has looked at
+  uint32_t stream_window_bytes = 64 << 10;       // of a request's body that waits for its handler
   uint32_t connection_window_bytes = 512 << 10;  // of all bodies of a connection
   size_t max_header_list_bytes = 16 << 10;       // decoded, with 32 for each field
 };
@@ -36,10 +36,10 @@ class Http2Session {
   // Who answers the stream; it signals output by having Wake called.
   using Open = std::function<std::shared_ptr<StreamHandler>(StreamRequest request, StreamId id)>;
 
-  // What the client made us wait for, for as long as it is not over; see NextDue.
-  struct Patience {
-    std::chrono::nanoseconds body_timeout;   // from the header of a request to its end
-    std::chrono::nanoseconds write_timeout;  // of an answer, without the client taking any of it
+  // How long a stream may wait for its client.
+  struct StallTimeouts {
+    std::chrono::nanoseconds body;   // from the header of a request to its end
+    std::chrono::nanoseconds write;  // while output waits, without the client taking any of it
   };
 
   Http2Session(const Http2Limits& limits, Open open);
@@ -58,22 +58,25 @@ class Http2Session {
   void Ping();
   // No new streams are taken; those that are open go on.
   void GoAway();
-  // Ends streams whose clients took longer than this over something.
-  void EndStalledStreams(const Patience& patience, Time now);
+  // Resets the streams that waited for their client for longer.
+  void EndStalledStreams(const StallTimeouts& timeouts, Time now);
 
   // Nothing is left to read or to write.
   bool over() const;
   bool violated() const { return violation_ != nullptr; }
   // Why the client's connection is ended; null: it is not.
   const char* violation() const { return violation_; }
+  // The connection ends for what the client sent: a violation, or what nghttp2 refuses by itself.
+  bool ends_for_an_error() const { return violated() || sent_error_; }
   size_t num_streams() const { return streams_.size(); }
   bool any_request_yet() const { return any_request_; }
-  // A header block, or the preface, has begun and is not complete.
+  // A header block has begun and is not complete.
   bool in_header_block() const { return guard_.in_header_block(); }
   size_t num_header_block_bytes() const { return guard_.num_header_block_bytes(); }
-  // Of a stream something is awaited: EndStalledStreams is worth a call now and then.
+  uint64_t num_header_blocks() const { return guard_.num_header_blocks(); }
+  // A stream waits for its client: EndStalledStreams must be called now and then.
   bool any_waiting() const { return num_open_bodies_ > 0 || num_untaken_outputs_ > 0; }
-  // The client sent so much that asks for answers, and reads none of them.
+  // Many frames wait to be sent: the client asks for answers and does not read them.
   bool backed_up() const;
 
  private:
@@ -99,9 +102,10 @@ class Http2Session {
   FrameGuard guard_;
   nghttp2_session* session_ = nullptr;
   absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
-  std::vector<StreamId> written_;  // whose output has left, and who were not told yet
+  std::vector<StreamId> written_;  // their output has left, their handlers were not told yet
   Time now_;                       // of the call that is being served
   const char* violation_ = nullptr;
+  bool sent_error_ = false;  // a GOAWAY with an error
   bool any_request_ = false;
   bool going_away_ = false;
   size_t num_open_bodies_ = 0;

@@ -6,8 +6,8 @@
 
 namespace lockstep::router {
 
-// A token bucket: `burst` events at once, `per_second` of them in the long run. Not safe to use
-// from several threads.
+// A token bucket: `burst` events at once, `per_second` of them in the long run, and as many as were
+// given besides. Not safe to use from several threads.
 class RateLimit {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -22,8 +22,8 @@ class RateLimit {
     tokens_ -= kUnit;
     return true;
   }
-  // Allows so many more, up to the burst.
-  void Give(uint32_t count) { tokens_ = std::min(burst_, tokens_ + int64_t{count} * kUnit); }
+  // Allows so many more, also beyond the burst: a client may read late, and answer all at once.
+  void Give(uint32_t count) { tokens_ += int64_t{count} * kUnit; }
 
  private:
   static constexpr int64_t kUnit = 1'000'000;  // of a token

@@ -24,15 +24,11 @@ class Place {
  public:
   Place(ConnectionContext& context, std::shared_ptr<void> place)
       : context_(context), place_(std::move(place)) {
-    context_.num_connections.fetch_add(1);
     context_.metrics.connections->Increment();
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
-  ~Place() {
-    context_.metrics.connections->Decrement();
-    context_.num_connections.fetch_sub(1);
-  }
+  ~Place() { context_.metrics.connections->Decrement(); }
 
  private:
   ConnectionContext& context_;

@@ -25,13 +25,13 @@ struct StreamRequest {
 class StreamHandler {
  public:
   struct Output {
-    std::optional<HeaderList> head = {};  // in the first output that is not empty; with ":status"
+    // With ":status". The first output that is not empty has it; the stream is reset otherwise.
+    std::optional<HeaderList> head = {};
     std::string body = {};
     HeaderList trailers = {};  // of the last one, if any
     bool last = false;
-    bool reset = false;  // the stream ends without an answer, or in the middle of it
 
-    bool empty() const { return !head.has_value() && body.empty() && !last && !reset; }
+    bool empty() const { return !head.has_value() && body.empty() && !last; }
   };
 
   virtual ~StreamHandler() = default;

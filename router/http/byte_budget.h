@@ -92,6 +92,11 @@ class ByteBudget {
   size_t held_bytes() const { return held_bytes_.load(); }
   // Of all who are not known yet, or need not be.
   Account& strangers() { return strangers_; }
+  // A small share of so many bytes would be granted now.
+  bool HasRoomFor(size_t bytes) const {
+    const size_t held = held_bytes_.load();
+    return held <= max_bytes_ && bytes <= max_bytes_ - held;
+  }
   // The same for the same name, for as long as the budget lives; null for "", which is nobody.
   Account* AccountOf(std::string_view owner) {
     if (owner.empty()) return nullptr;

@@ -44,7 +44,6 @@ struct ConnectionContext {
   ByteBudget& memory;                      // of bodies, and of what the kernel did not take
   const OpenStream open_stream = nullptr;  // answers over HTTP/2
   const Http2Limits http2 = {};
-  std::atomic<uint32_t> num_connections = 0;
   std::atomic<uint64_t> next_connection_id = 1;
   OpenConnections open = {};
 };

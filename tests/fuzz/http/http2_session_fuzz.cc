@@ -86,9 +86,8 @@ void Feed(std::string_view input) {
       LOCKSTEP_CHECK(goes_on || session.over(), "a session goes on after its end");
       now += std::chrono::milliseconds(10);
     }
-    session.EndStalledStreams({.body_timeout = std::chrono::milliseconds(50),
-                               .write_timeout = std::chrono::milliseconds(50)},
-                              now);
+    session.EndStalledStreams(
+        {.body = std::chrono::milliseconds(50), .write = std::chrono::milliseconds(50)}, now);
     session.GoAway();
     session.Send(SIZE_MAX, now, sent);
   }

@@ -109,7 +109,7 @@ class Run {
   ~Run() {
     ::close(client_);
     Poll();
-    LOCKSTEP_CHECK(context_.num_connections == 0, "a connection stays");
+    LOCKSTEP_CHECK(metrics_.connections->Value() == 0, "a connection stays");
     LOCKSTEP_CHECK(metrics_.requests_in_flight->Value() == 0, "a request stays");
     LOCKSTEP_CHECK(memory_.held_bytes() == 0, "{} bytes stay", memory_.held_bytes());
   }

@@ -65,6 +65,19 @@ TEST_F(FrameGuardTest, EveryBlockIsCountedByItself) {
   }
 }
 
+TEST_F(FrameGuardTest, ABlockOfOneFrameIsOpenUntilItsLastByte) {
+  const std::string frame = Frame(kHeaders, kEndHeaders, 1, "four");
+  EXPECT_EQ(guard_.Look(frame.substr(0, 9), now_), nullptr);
+  EXPECT_TRUE(guard_.in_header_block());
+  EXPECT_EQ(guard_.Look(frame.substr(9, 3), now_), nullptr);
+  EXPECT_TRUE(guard_.in_header_block());
+  EXPECT_EQ(guard_.Look(frame.substr(12), now_), nullptr);
+  EXPECT_FALSE(guard_.in_header_block());
+  EXPECT_EQ(guard_.Look(Frame(kData, 0, 1, "four").substr(0, 10), now_), nullptr);
+  EXPECT_FALSE(guard_.in_header_block());
+  EXPECT_EQ(guard_.num_header_blocks(), 1u);
+}
+
 TEST_F(FrameGuardTest, ABlockIsNotInterrupted) {
   EXPECT_EQ(guard_.Look(Frame(kHeaders, 0, 1, "x"), now_), nullptr);
   EXPECT_THAT(guard_.Look(Frame(kPing, 0, 0, std::string(8, 'x')), now_),
@@ -100,26 +113,89 @@ TEST_P(FrameFloodTest, IsRefusedAfterABurstAndTakenAgainLater) {
 INSTANTIATE_TEST_SUITE_P(
     All, FrameFloodTest,
     ::testing::Values(Flood{"Ping", Frame(kPing, 0, 0, std::string(8, 'x')), 120},
-                      Flood{"Settings", Frame(kSettings, 0, 0, ""), 21},
+                      Flood{"Settings", Frame(kSettings, 0, 0, ""), 101},
                       Flood{"Reset", Frame(kReset, 0, 1, std::string(4, '\0')), 3000},
                       Flood{"WindowUpdate", Frame(kWindowUpdate, 0, 0, BigEndian(1)), 11'000},
                       Flood{"EmptyData", Frame(kData, 0, 1, ""), 110},
+                      Flood{"EndOfNoRequest", Frame(kData, kEndStream, 1, "x"), 110},
+                      Flood{"HeadersOfNoRequest", Frame(kHeaders, kEndHeaders, 0, "x"), 110},
                       Flood{"SmallData", Frame(kData, 0, 1, "x"), 11'000},
                       Flood{"Priority", Frame(kPriority, 0, 1, std::string(5, '\0')), 1100},
                       Flood{"Unknown", Frame(0x77, 0, 1, ""), 1100}),
     [](const auto& flood) { return flood.param.name; });
 
-TEST_F(FrameGuardTest, WhatIsSentMayBeAnsweredByWindowUpdates) {
-  const std::string update = Frame(kWindowUpdate, 0, 0, BigEndian(1));
+const std::string kSomePing = Frame(kPing, 0, 0, std::string(8, 'x'));
+
+// What grpc-go sends for a DATA frame when its last PING was answered and both windows are small.
+const std::string kAnswerToData = Frame(kWindowUpdate, 0, 0, BigEndian(1)) +
+                                  Frame(kWindowUpdate, 0, 0, BigEndian(1)) + kSomePing +
+                                  Frame(kWindowUpdate, 0, 1, BigEndian(1));
+
+TEST_F(FrameGuardTest, DataMayBeAnsweredByWindowUpdatesAndAPing) {
   for (int i = 0; i < 100'000; ++i) {
     guard_.OnDataSent();
-    ASSERT_EQ(guard_.Look(update + update, now_), nullptr) << i;
+    ASSERT_EQ(guard_.Look(kAnswerToData, now_), nullptr) << i;
   }
 }
 
-TEST_F(FrameGuardTest, LargeDataAndTheEndsOfRequestsAreNotCounted) {
+TEST_F(FrameGuardTest, DataMayBeAnsweredLate) {
+  for (int i = 0; i < 100'000; ++i) guard_.OnDataSent();
+  for (int i = 0; i < 100'000; ++i) ASSERT_EQ(guard_.Look(kAnswerToData, now_), nullptr) << i;
+  // What was sent is used up one day.
+  EXPECT_LT(CountUntilRefused(kAnswerToData, 1'000'000), 200'000);
+}
+
+TEST_F(FrameGuardTest, HeadersMayBeAnsweredByAPing) {
+  for (int i = 0; i < 10'000; ++i) {
+    guard_.OnHeadersSent();
+    ASSERT_EQ(guard_.Look(kSomePing, now_), nullptr) << i;
+  }
+}
+
+TEST_F(FrameGuardTest, SmallRequestsMayBeAsManyAsTheirHeaders) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 2) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders, stream, "x") +
+                              Frame(kData, 0, stream, std::string(5, '\0')) +
+                              Frame(kData, 0, stream, std::string(50, 'x')) +
+                              Frame(kData, kEndStream, stream, ""),
+                          now_),
+              nullptr)
+        << stream;
+  }
+  // Beyond that the rate is as it was.
+  EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 39'999, "x")), 11'000);
+}
+
+TEST_F(FrameGuardTest, RequestsWithoutABodyAllowNoSmallData) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 2) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders | kEndStream, stream, "x"), now_), nullptr);
+  }
+  EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 39'999, "x")), 11'000);
+}
+
+TEST_F(FrameGuardTest, LargeDataIsNotCounted) {
   EXPECT_EQ(CountUntilRefused(Frame(kData, 0, 1, std::string(256, 'x'))), 100'000);
-  EXPECT_EQ(CountUntilRefused(Frame(kData, kEndStream, 1, "")), 100'000);
+}
+
+TEST_F(FrameGuardTest, ARequestEndsOnce) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 4) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders, stream, "x") +
+                              Frame(kData, kEndStream, stream, std::string(300, 'x')) +
+                              Frame(kHeaders, kEndHeaders, stream + 2, "x") +
+                              Frame(kHeaders, kEndHeaders | kEndStream, stream + 2, "trailers"),
+                          now_),
+              nullptr)
+        << stream;
+  }
+  EXPECT_EQ(CountUntilRefused(Frame(kData, kEndStream, 1, "")), 110);
+  EXPECT_THAT(reason_, StrEq("requests end that have not begun"));
+}
+
+TEST_F(FrameGuardTest, ARequestThatIsOverAllowsNoEnd) {
+  for (uint32_t stream = 1; stream < 40'000; stream += 2) {
+    ASSERT_EQ(guard_.Look(Frame(kHeaders, kEndHeaders | kEndStream, stream, "x"), now_), nullptr);
+  }
+  EXPECT_EQ(CountUntilRefused(Frame(kHeaders, kEndHeaders | kEndStream, 1, "x")), 110);
 }
 
 TEST_F(FrameGuardTest, PiecesOfAnySizeAreTheSame) {

@@ -26,6 +26,7 @@ enum FrameType : uint8_t {
 inline constexpr uint8_t kEndStream = 0x1;
 inline constexpr uint8_t kAck = 0x1;
 inline constexpr uint8_t kEndHeaders = 0x4;
+inline constexpr uint32_t kProtocolError = 1;
 inline constexpr uint32_t kEnhanceYourCalm = 11;
 
 inline std::string BigEndian(uint32_t value) {

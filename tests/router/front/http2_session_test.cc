@@ -134,6 +134,37 @@ TEST_F(Http2SessionTest, AnAnswerIsAHeadABodyAndTrailers) {
   EXPECT_EQ(session_->num_streams(), 0u);
 }
 
+TEST_F(Http2SessionTest, AClientMayMeasureTheWayWithAPingForEachPieceOfAnAnswer) {
+  Receive(Request(1, /*ends=*/true));
+  Answer(1, {.head = OkHead()});
+  const std::string ping = Frame(kPing, 0, 0, std::string(8, 'x'));
+  for (int i = 0; i < 10'000; ++i) {
+    seen_.clear();
+    Answer(1, {.body = "a token"});
+    ASSERT_EQ(Seen(kData, 1).size(), 1u) << i;
+    // As grpc-go does: it grants the connection's window again first.
+    ASSERT_TRUE(Receive(Frame(kWindowUpdate, 0, 0, BigEndian(7)) + ping +
+                        Frame(kWindowUpdate, 0, 1, BigEndian(7))))
+        << i << ": " << session_->violation();
+    ASSERT_EQ(Seen(kPing, 0).size(), 1u) << i;
+  }
+}
+
+TEST_F(Http2SessionTest, AClientMayPingOnceForEachAnswer) {
+  for (uint32_t id = 1; id < 20'000; id += 2) {
+    ASSERT_TRUE(Receive(Request(id, /*ends=*/true)));
+    Answer(static_cast<int32_t>(id), {.head = OkHead(), .last = true});
+    ASSERT_TRUE(Receive(Frame(kPing, 0, 0, std::string(8, 'x')))) << id;
+  }
+}
+
+TEST_F(Http2SessionTest, PingsWithoutAnAnswerAreAFlood) {
+  int num_pings = 0;
+  while (Receive(Frame(kPing, 0, 0, std::string(8, 'x'))) && num_pings < 10'000) ++num_pings;
+  EXPECT_EQ(num_pings, 120);
+  ExpectEnded("too many PINGs");
+}
+
 TEST_F(Http2SessionTest, AnAnswerOfAHeadAloneIsOneFrame) {
   Receive(Request(1, /*ends=*/true));
   Answer(1, {.head = HeaderList{{":status", "200"}, {"grpc-status", "12"}}, .last = true});
@@ -178,18 +209,18 @@ TEST_F(Http2SessionTest, ASlowReaderDelaysNobodyElse) {
 }
 
 TEST_F(Http2SessionTest, WhoTakesNothingForTooLongIsCutOff) {
-  const Http2Session::Patience patience = {.body_timeout = std::chrono::minutes(1),
-                                           .write_timeout = std::chrono::seconds(10)};
+  const Http2Session::StallTimeouts timeouts = {.body = std::chrono::minutes(1),
+                                                .write = std::chrono::seconds(10)};
   Receive(Request(1, true) + Request(3, true));
   Answer(1, {.head = OkHead(), .body = std::string(100'000, 'x')});
   now_ += std::chrono::seconds(9);
   Receive(Frame(kWindowUpdate, 0, 0, BigEndian(100)) + Frame(kWindowUpdate, 0, 1, BigEndian(100)));
   now_ += std::chrono::seconds(9);  // after the last that was taken
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 0);
   now_ += std::chrono::seconds(2);
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 1);
   EXPECT_EQ(ErrorCode(Seen(kReset, 1).at(0)), kCancel);
@@ -197,25 +228,25 @@ TEST_F(Http2SessionTest, WhoTakesNothingForTooLongIsCutOff) {
 }
 
 TEST_F(Http2SessionTest, TheTimeOfAnAnswerBeginsWithIt) {
-  const Http2Session::Patience patience = {.body_timeout = std::chrono::minutes(1),
-                                           .write_timeout = std::chrono::seconds(10)};
+  const Http2Session::StallTimeouts timeouts = {.body = std::chrono::minutes(1),
+                                                .write = std::chrono::seconds(10)};
   Receive(Frame(kSettings, 0, 0, std::string("\0\x04\0\0\0\0", 6)) + Request(1, true));
   now_ += std::chrono::minutes(5);  // of thinking
   streams_.at(1)->next = {.head = OkHead(), .body = "x"};
   session_->Wake(1, now_);
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 0);
 }
 
 TEST_F(Http2SessionTest, ABodyThatDoesNotEndIsCutOffUnlessItIsAConversation) {
-  const Http2Session::Patience patience = {.body_timeout = std::chrono::seconds(10),
-                                           .write_timeout = std::chrono::minutes(1)};
+  const Http2Session::StallTimeouts timeouts = {.body = std::chrono::seconds(10),
+                                                .write = std::chrono::minutes(1)};
   Receive(Request(1, false) + Request(3, false));
   streams_.at(3)->conversation = true;
   now_ += std::chrono::seconds(11);
   Receive(Frame(kData, 0, 1, "still"));
-  session_->EndStalledStreams(patience, now_);
+  session_->EndStalledStreams(timeouts, now_);
   See();
   EXPECT_EQ(streams_.at(1)->num_closed, 1);
   EXPECT_EQ(streams_.at(3)->num_closed, 0);
@@ -256,9 +287,9 @@ TEST_F(Http2SessionTest, HandlersAreTakenLeaveOfWhenTheConnectionGoes) {
   EXPECT_EQ(streams_.at(3)->num_closed, 1);
 }
 
-TEST_F(Http2SessionTest, AHandlerMayResetItsStream) {
+TEST_F(Http2SessionTest, AHandlerThatAnswersWithoutAHeadResetsItsStream) {
   Receive(Request(1, true));
-  Answer(1, {.reset = true});
+  Answer(1, {.last = true});
   EXPECT_EQ(ErrorCode(Seen(kReset, 1).at(0)), kCancel);
   EXPECT_EQ(streams_.at(1)->num_closed, 1);
 }
@@ -338,6 +369,31 @@ TEST_F(Http2SessionTest, RapidResetsEndTheConnection) {
   EXPECT_EQ(num_streams, 3001);
   ExpectEnded("too many streams are reset");
   for (const auto& [stream, handler] : streams_) EXPECT_EQ(handler->num_closed, 1);
+}
+
+TEST_F(Http2SessionTest, FramesForAStreamThatIsClosedEndTheConnection) {
+  const std::string headers(16'000, '\x82');  // ":method: GET", a byte each
+  for (const std::string& frame :
+       {Frame(kData, kEndStream, 1, ""), Frame(kHeaders, kEndHeaders | kEndStream, 1, headers)}) {
+    Restart({});
+    Receive(Request(1, true));
+    Answer(1, {.head = OkHead(), .last = true});
+    EXPECT_EQ(session_->num_streams(), 0u);
+    int num_frames = 0;
+    while (Receive(frame) && num_frames < 10'000) ++num_frames;
+    EXPECT_EQ(num_frames, 110);
+    ExpectEnded("requests end that have not begun");
+  }
+}
+
+TEST_F(Http2SessionTest, EndsOfRequestsThatWereAnsweredEarlyAreNoViolation) {
+  for (uint32_t id = 1; id < 20'000; id += 2) {
+    Receive(Request(id, false));
+    Answer(static_cast<int32_t>(id), {.head = OkHead(), .last = true});
+    EXPECT_EQ(streams_.at(static_cast<int32_t>(id))->num_closed, 1);
+    // On its way when the answer was.
+    ASSERT_TRUE(Receive(Frame(kData, kEndStream, id, "x"))) << id;
+  }
 }
 
 TEST_F(Http2SessionTest, WhoeverLeavesAnswersUnreadIsBackedUp) {

@@ -18,16 +18,21 @@ router::ConnectionLimits GrpcTestServer::Limits() {
 
 GrpcTestServer::GrpcTestServer(const router::GrpcServices& services,
                                const router::ConnectionLimits& limits)
+    : GrpcTestServer(
+          [this, &services](router::StreamRequest request,
+                            std::shared_ptr<router::OutputSignal> signal) {
+            return services.Open(request, std::move(signal), memory_);
+          },
+          limits) {}
+
+GrpcTestServer::GrpcTestServer(router::OpenStream open_stream,
+                               const router::ConnectionLimits& limits)
     : context_{.handle = nullptr,
                .draining = [] { return false; },
                .limits = limits,
                .metrics = metrics_,
                .memory = *memory_,
-               .open_stream =
-                   [this, &services](router::StreamRequest request,
-                                     std::shared_ptr<router::OutputSignal> signal) {
-                     return services.Open(request, std::move(signal), memory_);
-                   }},
+               .open_stream = std::move(open_stream)},
       listener_(io_, [this](boost::asio::ip::tcp::socket socket) {
         router::ServeConnection(std::move(socket), nullptr, context_);
       }) {

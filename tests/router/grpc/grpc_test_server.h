@@ -15,20 +15,25 @@
 
 namespace lockstep::testing {
 
-// Real connections before some services, on a free port of this machine.
+// Real connections before some services, or whatever answers streams, on a free port of this
+// machine.
 class GrpcTestServer {
  public:
+  static constexpr size_t kMemoryBytes = size_t{64} << 20;
+
   // Ample for everything but what a test looks at.
   static router::ConnectionLimits Limits();
 
   // The services outlive the object.
   explicit GrpcTestServer(const router::GrpcServices& services,
                           const router::ConnectionLimits& limits = Limits());
+  GrpcTestServer(router::OpenStream open_stream, const router::ConnectionLimits& limits);
   ~GrpcTestServer();
 
   const std::string& address() const { return address_; }
   uint16_t port() const { return port_; }
   const router::HttpMetrics& metrics() const { return metrics_; }
+  router::ByteBudget& memory() { return *memory_; }
   size_t held_bytes() const { return memory_->held_bytes(); }
   // Connections end once they have answered, at once those that answer nothing.
   void Finish(absl::Duration grace) { context_.open.Finish(grace); }
@@ -38,7 +43,7 @@ class GrpcTestServer {
   prometheus::Registry registry_;
   router::HttpMetrics metrics_{registry_, "model"};
   const std::shared_ptr<router::ByteBudget> memory_ =
-      std::make_shared<router::ByteBudget>(size_t{64} << 20);
+      std::make_shared<router::ByteBudget>(kMemoryBytes);
   router::ConnectionContext context_;
   boost::asio::io_context io_{1};
   TcpListener listener_;

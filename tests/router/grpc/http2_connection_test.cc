@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,12 @@ const std::string kWatch = "/grpc.health.v1.Health/Watch";
 
 class Client {
  public:
-  explicit Client(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // The kernel's buffer for what comes is of its own choice when `receive_bytes` is 0.
+  explicit Client(uint16_t port, int receive_bytes = 0)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (receive_bytes > 0) {
+      ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    }
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -93,6 +99,25 @@ class Client {
   bool ended_ = false;
 };
 
+// Answers with more than any kernel keeps for a client that does not read.
+class LargeAnswer final : public StreamHandler {
+ public:
+  static constexpr size_t kBytes = size_t{32} << 20;
+
+  explicit LargeAnswer(const std::shared_ptr<OutputSignal>& signal) { signal->OnOutput(); }
+  void OnBody(std::string_view) override {}
+  void OnBodyEnd() override {}
+  Output Take() override {
+    if (std::exchange(taken_, true)) return {};
+    return {.head = HeaderList{{":status", "200"}}, .body = std::string(kBytes, 'x'), .last = true};
+  }
+  void OnWritten() override {}
+  void OnClosed() override {}
+
+ private:
+  bool taken_ = false;
+};
+
 class Http2ConnectionTest : public ::testing::Test {
  protected:
   void Start(const ConnectionLimits& limits) {
@@ -129,12 +154,18 @@ TEST_F(Http2ConnectionTest, WhoAsksForNothingIsDisconnected) {
 
 TEST_F(Http2ConnectionTest, AHeaderThatDoesNotEndIsNotAwaitedForEver) {
   limits_.header_timeout = absl::Milliseconds(50);
+  limits_.keepalive_time = absl::Hours(1);  // which would end it as well
   Start(limits_);
-  Client client(server_->port());
-  client.Send(Preface() + Call(1, kWatch));
-  EXPECT_TRUE(client.Await(kData).has_value());
-  client.Send(Frame(kHeaders, 0, 3, Hpack(RequestFields(kCheck, kGrpc))));
-  EXPECT_TRUE(client.AwaitEnd());
+  const std::string block = Hpack(RequestFields(kCheck, kGrpc));
+  std::string cut = Frame(kHeaders, kEndHeaders, 3, block);
+  cut.pop_back();
+  for (const std::string& unfinished : {Frame(kHeaders, 0, 3, block), cut}) {
+    Client client(server_->port());
+    client.Send(Preface() + Call(1, kWatch));
+    EXPECT_TRUE(client.Await(kData).has_value());
+    client.Send(unfinished);
+    EXPECT_TRUE(client.AwaitEnd());
+  }
 }
 
 TEST_F(Http2ConnectionTest, IdleConnectionsEndWithAGoodbye) {
@@ -146,6 +177,7 @@ TEST_F(Http2ConnectionTest, IdleConnectionsEndWithAGoodbye) {
   ASSERT_TRUE(goodbye.has_value());
   EXPECT_EQ(ErrorCode(*goodbye), 0u);
   EXPECT_TRUE(client.AwaitEnd());
+  EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 0);
 }
 
 TEST_F(Http2ConnectionTest, PingsKeepAConnectionWhoseClientAnswers) {
@@ -200,6 +232,45 @@ TEST_F(Http2ConnectionTest, AFloodIsEndedAndCounted) {
   }
   EXPECT_TRUE(client.AwaitEnd());
   EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 1);
+}
+
+TEST_F(Http2ConnectionTest, WhatBreaksTheProtocolIsEndedAndCounted) {
+  Start(limits_);
+  Client client(server_->port());
+  client.Send(Preface() + Call(1, kCheck) + Frame(kData, 0, 0, "of no stream"));
+  const std::optional<SeenFrame> goodbye = client.Await(kGoAway);
+  ASSERT_TRUE(goodbye.has_value());
+  EXPECT_EQ(ErrorCode(*goodbye), kProtocolError);
+  EXPECT_TRUE(client.AwaitEnd());
+  EXPECT_EQ(server_->metrics().ended_for_violation->Value(), 1);
+}
+
+TEST_F(Http2ConnectionTest, AConnectionGoesOnWhenOthersHoldTheWholeBudget) {
+  server_.emplace(
+      [](StreamRequest, std::shared_ptr<OutputSignal> signal) {
+        return std::make_shared<LargeAnswer>(signal);
+      },
+      limits_);
+  ByteBudget::Share others(server_->memory());
+  others.ResizeAnyway(server_->kMemoryBytes);
+  Client client(server_->port(), /*receive_bytes=*/4096);
+  client.Send(Preface() + Frame(kSettings, 0, 0, std::string("\0\x04\x7f\xff\xff\xff", 6)) +
+              Frame(kWindowUpdate, 0, 0, BigEndian(0x7fff'0000)) +
+              Frame(kHeaders, kEndHeaders | kEndStream, 1, Hpack(RequestFields("/"))));
+  ASSERT_TRUE(client.Await(kHeaders).has_value());
+  // Until the kernel takes no more.
+  while (server_->held_bytes() == others.bytes() && server_->num_connections() > 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_LE(server_->held_bytes() - others.bytes(), FrameGuard::kMaxFrameBytes + 9);
+  size_t num_bytes = 0;
+  for (bool ended = false; !ended;) {
+    const std::optional<SeenFrame> data = client.Await(kData);
+    ASSERT_TRUE(data.has_value()) << "after " << num_bytes << " bytes";
+    num_bytes += data->payload.size();
+    ended = (data->flags & kEndStream) != 0;
+  }
+  EXPECT_EQ(num_bytes, LargeAnswer::kBytes);
 }
 
 TEST_F(Http2ConnectionTest, OneSlowReaderHoldsNoMoreThanItsAnswers) {

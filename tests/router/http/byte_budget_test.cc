@@ -24,6 +24,18 @@ TEST(ByteBudgetTest, GrantsWhatThereIsAndTakesItBack) {
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
+TEST(ByteBudgetTest, SaysWhetherThereIsRoom) {
+  ByteBudget budget(100);
+  ByteBudget::Share share(budget);
+  EXPECT_TRUE(budget.HasRoomFor(100));
+  EXPECT_FALSE(budget.HasRoomFor(101));
+  share.ResizeAnyway(60);
+  EXPECT_TRUE(budget.HasRoomFor(40));
+  EXPECT_FALSE(budget.HasRoomFor(41));
+  share.ResizeAnyway(200);
+  EXPECT_FALSE(budget.HasRoomFor(1));
+}
+
 TEST(ByteBudgetTest, LargeThingsLeaveRoomForSmallOnes) {
   constexpr size_t kSmall = ByteBudget::kSmallBytes;
   ByteBudget budget(16 * kSmall, /*reserved_bytes=*/2 * kSmall);
