@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <deque>
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,7 +86,9 @@ class StandardServices::Watch final : public HealthCall,
                                       public std::enable_shared_from_this<Watch> {
  public:
   Watch(StandardServices& services, GrpcCallStart start)
-      : HealthCall(services, std::move(start.transport)), connection_id_(start.connection_id) {}
+      : HealthCall(services, std::move(start.transport)),
+        connection_id_(start.connection_id),
+        address_(start.address) {}
 
   // From any thread: what is watched may have changed.
   void Tell() {
@@ -97,6 +101,7 @@ class StandardServices::Watch final : public HealthCall,
     TellNow();
   }
   uint64_t connection_id() const { return connection_id_; }
+  const ConnectionLimiter::AddressKey& address() const { return address_; }
 
  private:
   void Answer() override {
@@ -122,45 +127,80 @@ class StandardServices::Watch final : public HealthCall,
   }
 
   const uint64_t connection_id_;
+  const ConnectionLimiter::AddressKey address_;
   Mutex mutex_;
   std::optional<Health::ServingStatus> told_ ABSL_GUARDED_BY(mutex_);  // last
   bool missed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // One question after the other. Questions whose turn has not come, because the client leaves
-// answers unread, are at most what its window has room for.
+// answers unread, stay the bytes that they came as, which count in the budget.
 class StandardServices::Reflection final : public GrpcCall {
  public:
   Reflection(StandardServices& services, GrpcCall::Transport transport)
-      : GrpcCall(Bounded(std::move(transport))), services_(services) {}
+      : GrpcCall(Bounded(std::move(transport))), services_(services), held_(memory()) {}
 
-  bool WantsBody() const override { return questions_.empty(); }
+  bool WantsBody() const override { return waiting_.empty(); }
   bool IsConversation() const override { return true; }
 
  private:
   void OnMessage(Message message) override {
-    questions_.push_back(std::move(message));
-    Answer();
+    if (waiting_.empty() && HasRoom()) return Answer(message.bytes);
+    const size_t num_bytes = waiting_.size() + kMessagePrefixBytes + message.bytes.size();
+    // Counted before it grows.
+    if (num_bytes > held_.bytes()) {
+      const size_t room = std::max(num_bytes, 2 * held_.bytes());
+      if (!held_.Resize(room)) {
+        return Finish({.code = absl::StatusCode::kResourceExhausted,
+                       .message = "too many bytes of other calls are in transit"});
+      }
+      waiting_.reserve(room);
+    }
+    char prefix[kMessagePrefixBytes];
+    WriteMessagePrefix(message.bytes.size(), prefix);
+    waiting_.append(prefix, kMessagePrefixBytes).append(message.bytes);
   }
   void OnHalfClose() override {
     no_more_ = true;
-    Answer();
+    AnswerWaiting();
   }
-  void OnSent(bool /*awaited*/) override { Answer(); }
+  void OnSent(bool /*awaited*/) override { AnswerWaiting(); }
+  void OnOver(bool /*finished*/) override { Forget(); }
 
-  void Answer() {
-    while (!questions_.empty() && num_waiting_bytes() <= kMaxUnreadBytes) {
-      standard::ReflectionRequest request;
-      const bool understood = request.ParseFromString(questions_.front().bytes);
-      questions_.pop_front();
-      if (!understood) return Finish(Malformed());
-      Send(Reflect(request, {services_.service_}));
+  bool HasRoom() const { return num_waiting_bytes() <= kMaxUnreadBytes; }
+
+  void Answer(std::string_view question) {
+    standard::ReflectionRequest request;
+    if (!request.ParseFromArray(question.data(), static_cast<int>(question.size()))) {
+      return Finish(Malformed());
     }
-    if (questions_.empty() && no_more_) Finish({});
+    Send(Reflect(request, {services_.service_}));
+  }
+
+  void AnswerWaiting() {
+    std::string_view rest = std::string_view(waiting_).substr(num_done_bytes_);
+    while (!rest.empty() && HasRoom() && !over()) {
+      const size_t num_bytes = ReadMessageSize(rest.data());
+      Answer(rest.substr(kMessagePrefixBytes, num_bytes));
+      rest.remove_prefix(kMessagePrefixBytes + num_bytes);
+    }
+    if (over()) return Forget();
+    num_done_bytes_ = waiting_.size() - rest.size();
+    if (!rest.empty()) return;
+    Forget();
+    if (no_more_) Finish({});
+  }
+
+  void Forget() {
+    std::string().swap(waiting_);
+    num_done_bytes_ = 0;
+    held_.Resize(0);
   }
 
   StandardServices& services_;
-  std::deque<Message> questions_;
+  std::string waiting_;        // questions, each behind the prefix of its message
+  size_t num_done_bytes_ = 0;  // of these, answered
+  ByteBudget::Share held_;     // waiting_
   bool no_more_ = false;
 };
 
@@ -190,9 +230,15 @@ Health::ServingStatus StandardServices::HealthOf(const std::string& service) con
 bool StandardServices::AddWatcher(const std::shared_ptr<Watch>& watch) {
   MutexLock lock(mutex_);
   if (watchers_.size() >= kMaxWatchers) return false;
-  size_t& of_connection = by_connection_[watch->connection_id()];
-  if (of_connection >= kMaxWatchersOfConnection) return false;
-  ++of_connection;
+  const auto of_connection = by_connection_.try_emplace(watch->connection_id(), 0).first;
+  if (of_connection->second >= kMaxWatchersOfConnection) return false;
+  const auto of_address = by_address_.try_emplace(watch->address(), 0).first;
+  if (of_address->second >= kMaxWatchersOfAddress) {
+    if (of_connection->second == 0) by_connection_.erase(of_connection);
+    return false;
+  }
+  ++of_connection->second;
+  ++of_address->second;
   watchers_.emplace(watch.get(), watch);
   return true;
 }
@@ -202,6 +248,8 @@ void StandardServices::RemoveWatcher(Watch* watch) {
   if (watchers_.erase(watch) == 0) return;
   const auto found = by_connection_.find(watch->connection_id());
   if (--found->second == 0) by_connection_.erase(found);
+  const auto of_address = by_address_.find(watch->address());
+  if (--of_address->second == 0) by_address_.erase(of_address);
 }
 
 size_t StandardServices::num_watchers() const {
