@@ -136,7 +136,7 @@ TEST_F(AnswerMemoryTest, AnUnreadAnswerOfTokenizeIsCountedAndKeepsNoPlace) {
   for (int i = 1; i <= 3; ++i) {
     unread.push_back(AskAndAwait("/tokenize", body));
     EXPECT_GT(memory_->held_bytes(), i * size_t{100'000} * 4);
-    EXPECT_EQ(router_->api().open_text_calls.load(), 0u);
+    EXPECT_EQ(router_->api().text_places.num_taken(), 0u);
   }
   const size_t num_held = memory_->held_bytes();
   const Exchange::Output output = unread.back().exchange->Take();
@@ -229,9 +229,9 @@ TEST_F(AnswerMemoryTest, AnAbandonedBodyIsDroppedBeforeItsTurn) {
   for (const std::string path : {"/v1/completions", "/tokenize"}) {
     waiting.push_back(Ask(path, std::string(kBodyBytes, '[')));
   }
-  EXPECT_EQ(router_->api().open_text_calls.load(), 1u);
+  EXPECT_EQ(router_->api().text_places.num_taken(), 1u);
   for (Pending& pending : waiting) pending.exchange->Abandon();
-  EXPECT_EQ(router_->api().open_text_calls.load(), 0u);
+  EXPECT_EQ(router_->api().text_places.num_taken(), 0u);
   may_go.count_down();
   for (Pending& pending : waiting) {
     std::weak_ptr<Exchange> exchange = std::exchange(pending.exchange, nullptr);
