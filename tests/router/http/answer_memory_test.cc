@@ -240,6 +240,16 @@ TEST_F(AnswerMemoryTest, AnAbandonedBodyIsDroppedBeforeItsTurn) {
   EXPECT_EQ(memory_->held_bytes(), 0u);
 }
 
+TEST_F(AnswerMemoryTest, AChatToTokenizeIsChargedForItsMessages) {
+  StartAll(kAmple);
+  std::string body = R"({"messages": [{"role": "user", "content": "x"})";
+  for (int i = 1; i < 100; ++i) body += R"(, {"role": "user", "content": "x"})";
+  const Pending pending = AskAndAwait("/tokenize", body + "]}");
+  EXPECT_EQ(pending.exchange->Take().head->status, 200);
+  EXPECT_GE(dynamic_cast<const router::Strand&>(*pending.exchange).num_work_bytes(),
+            100 * router::PromptEncoder::kMessageWorkBytes);
+}
+
 TEST_F(AnswerMemoryTest, AStreamWithoutRoomEndsWithAnError) {
   StartAll(6 << 10);
   HoldForwards();
