@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/attention/attention_borders.h"
@@ -11,6 +12,33 @@
 // row's first; each further split of a row that was cut becomes a part of its own, because splits
 // are folded from left to right. Where the cuts lie changes no bit.
 namespace lockstep::kernels {
+
+// AttentionSplitBegin and NumAttentionSplits in tiles of one row. A kernel waits long for divisions
+// of 64 bits; here all are shifts.
+[[gnu::always_inline]] constexpr int ZoneTile(const AttentionSplitZone& zone) {
+  return static_cast<int>(zone.begin / kKeyTile);
+}
+[[gnu::always_inline]] constexpr int ZoneShift(const AttentionSplitZone& zone) {
+  return std::countr_zero(static_cast<uint64_t>(zone.split_keys / kKeyTile));
+}
+[[gnu::always_inline]] constexpr int SplitOfTileIn(const AttentionSplitZone& zone, int tile) {
+  return static_cast<int>(zone.first_split) + ((tile - ZoneTile(zone)) >> ZoneShift(zone));
+}
+[[gnu::always_inline]] constexpr int FirstTileIn(const AttentionSplitZone& zone, int split) {
+  return ZoneTile(zone) + ((split - static_cast<int>(zone.first_split)) << ZoneShift(zone));
+}
+[[gnu::always_inline]] constexpr int SplitOfTile(int tile) {
+  return tile >= ZoneTile(kLastSplitZone)     ? SplitOfTileIn(kLastSplitZone, tile)
+         : tile >= ZoneTile(kThirdSplitZone)  ? SplitOfTileIn(kThirdSplitZone, tile)
+         : tile >= ZoneTile(kSecondSplitZone) ? SplitOfTileIn(kSecondSplitZone, tile)
+                                              : SplitOfTileIn(kFirstSplitZone, tile);
+}
+[[gnu::always_inline]] constexpr int FirstTileOfSplit(int split) {
+  return split >= kLastSplitZone.first_split     ? FirstTileIn(kLastSplitZone, split)
+         : split >= kThirdSplitZone.first_split  ? FirstTileIn(kThirdSplitZone, split)
+         : split >= kSecondSplitZone.first_split ? FirstTileIn(kSecondSplitZone, split)
+                                                 : FirstTileIn(kFirstSplitZone, split);
+}
 
 // A run begins with this split of this row.
 struct DecodeCut {
@@ -42,7 +70,7 @@ class DecodeRuns {
   // Where run `run` begins; that of num_runs is {num_rows, 0}.
   [[gnu::always_inline]] constexpr DecodeCut Cut(int run) const {
     if (run >= plan_.num_runs) return {num_rows_, 0};
-    const int tile = static_cast<int>(int64_t{first_tiles_[num_rows_]} * run / plan_.num_runs);
+    const int tile = Share(first_tiles_[num_rows_], run, plan_.num_runs);
     int row = 0;  // the last one that begins at or before the tile
     for (int end = num_rows_; end - row > 1;) {
       const int middle = (row + end) / 2;
@@ -56,29 +84,27 @@ class DecodeRuns {
     const int behind = first_tiles_[row + 1] - tile;
     if (before <= plan_.slack_tiles && before <= behind) return {row, 0};
     if (behind <= plan_.slack_tiles) return {row + 1, 0};
-    const int split = static_cast<int>(NumAttentionSplits(before * kKeyTile + 1)) - 1;
-    const int border = static_cast<int>(AttentionSplitBegin(split + 1) / kKeyTile);
+    const int split = SplitOfTile(before);
+    const int border = FirstTileOfSplit(split + 1);
     const int next = border < before + behind ? border : before + behind;
-    const int last = static_cast<int>(AttentionSplitBegin(split) / kKeyTile);
-    if (before - last <= next - before) return {row, split};
+    if (before - FirstTileOfSplit(split) <= next - before) return {row, split};
     return next == before + behind ? DecodeCut{row + 1, 0} : DecodeCut{row, split + 1};
   }
 
   // The tiles before a cut.
   [[gnu::always_inline]] constexpr int Tiles(const DecodeCut& cut) const {
-    return first_tiles_[cut.row] + static_cast<int>(AttentionSplitBegin(cut.split) / kKeyTile);
+    return first_tiles_[cut.row] + FirstTileOfSplit(cut.split);
   }
 
   [[gnu::always_inline]] constexpr int NumSplits(int row) const {
-    return static_cast<int>(
-        NumAttentionSplits((first_tiles_[row + 1] - first_tiles_[row]) * kKeyTile));
+    const int num_tiles = first_tiles_[row + 1] - first_tiles_[row];
+    return num_tiles == 0 ? 0 : SplitOfTile(num_tiles - 1) + 1;
   }
 
   // How many splits of a row, from its first on, lie in one run.
   [[gnu::always_inline]] constexpr int FirstSplits(int row) const {
     const int splits = NumSplits(row);
-    int run =
-        static_cast<int>(int64_t{first_tiles_[row]} * plan_.num_runs / first_tiles_[num_rows_]);
+    int run = Share(plan_.num_runs, first_tiles_[row], first_tiles_[num_rows_]);
     for (; run < plan_.num_runs; ++run) {
       const DecodeCut cut = Cut(run);
       if (cut.row > row) return splits;
@@ -88,6 +114,13 @@ class DecodeRuns {
   }
 
  private:
+  // value * part / whole. Kernels would wait for a division of 64 bits; no memory holds so many
+  // tiles that a product of theirs and the runs needs them.
+  [[gnu::always_inline]] static constexpr int Share(int value, int part, int whole) {
+    return static_cast<int>(static_cast<uint32_t>(value) * static_cast<uint32_t>(part) /
+                            static_cast<uint32_t>(whole));
+  }
+
   const int* first_tiles_;
   int num_rows_;
   DecodePlan plan_;

@@ -53,14 +53,17 @@ __device__ __forceinline__ void CountRuns(const DecodeArguments& arguments,
     const int max_runs =
         static_cast<int>(gridDim.x) / static_cast<int>(arguments.params.kv.num_kv_heads);
     const DecodePlan whole = WholeRowPlan(max(num_filled, 1), max_runs);
-    const DecodeRuns runs(first_tiles, num_rows, whole);
-    int longest = 0;
-    for (int run = lane; run < whole.num_runs; run += 32) {
-      longest = max(longest, runs.Tiles(runs.Cut(run + 1)) - runs.Tiles(runs.Cut(run)));
+    const int max_tiles = MaxWholeRowTiles(num_tiles, max_runs);
+    // Otherwise one run at least is too long, and nobody need look for it.
+    bool fits = num_tiles <= whole.num_runs * max_tiles;
+    if (fits) {
+      const DecodeRuns runs(first_tiles, num_rows, whole);
+      for (int run = lane; run < whole.num_runs; run += 32) {
+        fits &= runs.Tiles(runs.Cut(run + 1)) - runs.Tiles(runs.Cut(run)) <= max_tiles;
+      }
+      fits = __all_sync(0xFFFFFFFFu, fits);
     }
-    longest = __reduce_max_sync(0xFFFFFFFFu, longest);
-    const DecodePlan plan =
-        longest <= MaxWholeRowTiles(num_tiles, max_runs) ? whole : CutRowPlan(num_tiles, max_runs);
+    const DecodePlan plan = fits ? whole : CutRowPlan(num_tiles, max_runs);
     if (lane == 0) {
       first_tiles[num_rows + 1] = plan.num_runs;
       first_tiles[num_rows + 2] = plan.slack_tiles;
@@ -83,8 +86,8 @@ __device__ __forceinline__ DecodeItem MakeItem(const DecodeArguments& arguments,
           .num_parts = split.num_parts,
           .first_slot = row_slot + (split.first_splits - 1) * num_kv_heads,
           .slot = row_slot + part * num_kv_heads,
-          .key_begin = static_cast<int>(AttentionSplitBegin(split.split)),
-          .key_end = min(static_cast<int>(AttentionSplitBegin(split.split + 1)),
+          .key_begin = FirstTileOfSplit(split.split) * static_cast<int>(kKeyTile),
+          .key_end = min(FirstTileOfSplit(split.split + 1) * static_cast<int>(kKeyTile),
                          block.NumKeys()[split.row]),
           .opens = split.opens,
           .closes = split.closes};

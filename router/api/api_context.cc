@@ -39,6 +39,8 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       clock(parts.clock),
       gatekeeper(parts.gatekeeper),
       encoder(parts.model),
+      request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),
+      text_places(config.max_open_text_calls),
       seeds_(RandomBits()),
       id_prefix_(fmt::format("request-{:08x}-", seeds_() >> 32)) {}
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -14,6 +15,8 @@
 #include "router/api/prompt_encoder.h"
 #include "router/api/request_validator.h"
 #include "router/api/served_model.h"
+#include "router/api/text_places.h"
+#include "router/api/wire_measure.h"
 #include "router/engine/engine.h"
 #include "router/engine/router_metrics.h"
 #include "router/engine/strand.h"
@@ -53,8 +56,9 @@ class ApiContext {
   const Clock& clock;
   Gatekeeper& gatekeeper;
   const PromptEncoder encoder;
+  const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet
   CallRegistry registry;
-  std::atomic<uint32_t> open_text_calls = 0;
+  TextPlaces text_places;
   // Of the public API, which have no descriptors for connections.
   std::atomic<int> num_deaf_listeners = 0;
   bool accepting() const { return num_deaf_listeners.load() == 0; }

@@ -38,11 +38,12 @@ uint64_t EstimatePromptTokens(const v1::GenerateRequest& request) {
 
 }  // namespace
 
-GenerateCall::GenerateCall(ApiContext& context, const Origin& origin)
+GenerateCall::GenerateCall(ApiContext& context, Origin origin)
     : context_(context),
-      origin_(origin),
-      num_prompt_bytes_(NumPromptBytes(*origin.request) +
-                        origin.request->chat().template_arguments_json().size()) {}
+      origin_(std::move(origin)),
+      num_work_bytes_(origin_.request->has_chat()
+                          ? PromptEncoder::NumWorkBytes(origin_.request->chat())
+                          : NumPromptBytes(*origin_.request)) {}
 
 bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
   pass_ = std::move(pass);
@@ -91,7 +92,9 @@ void GenerateCall::OnClientGone() {
 void GenerateCall::RunStrand() {
   if (Leave()) return;
   if (!prepared_.exchange(true)) {
-    if (const absl::Status status = Prepare(); !status.ok()) return FinishCall(status);
+    const absl::Status status = Prepare();
+    origin_.request.reset();
+    if (!status.ok()) return FinishCall(status);
   }
   if (aborted_.load()) CancelEngine(CancelCause::kAborted);
   // Once per run at least: news may have been told to a run before, which could not write. News
@@ -129,14 +132,15 @@ bool GenerateCall::CanWrite() {
 void GenerateCall::WriteMessages() {
   const size_t count = std::min(messages_.size(), origin_.max_messages_per_write);
   const auto last = messages_.begin() + static_cast<std::ptrdiff_t>(count);
-  current_.assign(std::make_move_iterator(messages_.begin()), std::make_move_iterator(last));
+  std::vector<v1::GenerateResponse> next(std::make_move_iterator(messages_.begin()),
+                                         std::make_move_iterator(last));
   messages_.erase(messages_.begin(), last);
   // The id is free again before the client can know that the call is over.
   if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
   writing_.store(true);
-  if (!messages_.empty() || !ended_well()) return StartWrite(current_, !messages_.empty());
+  if (!messages_.empty() || !ended_well()) return StartWrite(std::move(next), !messages_.empty());
   finished_ = true;
-  StartLastWrite(current_);
+  StartLastWrite(std::move(next));
 }
 
 absl::Status GenerateCall::Prepare() {
@@ -201,6 +205,7 @@ void GenerateCall::CancelEngine(CancelCause cause) {
 
 void GenerateCall::FinishCall(const absl::Status& status) {
   finished_ = true;
+  origin_.request.reset();
   RecordEnd(status);
   End(status);
 }

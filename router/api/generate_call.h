@@ -6,7 +6,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +27,9 @@ class GenerateCall : public Strand,
                      public std::enable_shared_from_this<GenerateCall> {
  public:
   struct Origin {
-    const lockstep::v1::GenerateRequest* request;  // read only before the call is submitted
-    absl::Time deadline;                           // of the client
+    // Let go of once the prompt is dealt with, or the call is over.
+    std::shared_ptr<const lockstep::v1::GenerateRequest> request;
+    absl::Time deadline;  // of the client
     size_t max_messages_per_write;
     std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
     std::shared_ptr<StrandRunner> home;  // runs the strand once the prompt is dealt with
@@ -44,7 +44,7 @@ class GenerateCall : public Strand,
   void Abort() override;
   void RunStrand() override;
   std::string_view owner() const override { return NameOf(origin_.tenant.get()); }
-  size_t num_work_bytes() const override { return num_prompt_bytes_; }
+  size_t num_work_bytes() const override { return num_work_bytes_; }
 
   // --- from the transport, on any thread ---
   // The write is over; not ok: the client is gone, as with OnClientGone.
@@ -53,24 +53,25 @@ class GenerateCall : public Strand,
 
  protected:
   // `context` outlives the object.
-  GenerateCall(ApiContext& context, const Origin& origin);
+  GenerateCall(ApiContext& context, Origin origin);
 
   ApiContext& context() { return context_; }
 
  private:
   // --- to the transport; none of them may block ---
-  // The messages are left alone until OnWriteDone, which may come before this returns; one write at
-  // a time. With `more_follow` they may stay here until the next ones come.
-  virtual void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages,
+  // One write at a time, until OnWriteDone, which may come before this returns. The transport owns
+  // the messages, so that nothing keeps them beside what it makes of them. With `more_follow` that
+  // may stay here until the next ones come.
+  virtual void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages,
                           bool more_follow) = 0;
   // StartWrite and End(OK) in one, without OnWriteDone.
-  virtual void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) = 0;
+  virtual void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
   // Nothing follows; no write is in progress.
   virtual void End(const absl::Status& status) = 0;
 
   // True when nothing is left to do but to wait: the call is over, or about to be.
   bool Leave();
-  // OK once the request is with the engine.
+  // OK once the request is with the engine. The message it came as is not needed after it.
   absl::Status Prepare();
   // Takes what the engine has to say, if anything.
   void ConsumeOutput();
@@ -84,8 +85,8 @@ class GenerateCall : public Strand,
   bool ended_well() const { return builder_->end().has_value() && builder_->end()->ok(); }
 
   ApiContext& context_;
-  const Origin origin_;
-  const size_t num_prompt_bytes_;
+  Origin origin_;
+  const size_t num_work_bytes_;
   std::shared_ptr<Admission::Ticket> ticket_;
   std::unique_ptr<Gatekeeper::Pass> pass_;  // null: nobody's, or the call is over
 
@@ -109,7 +110,6 @@ class GenerateCall : public Strand,
   std::shared_ptr<Outbox> outbox_;
   std::optional<ResponseBuilder> builder_;
   std::deque<lockstep::v1::GenerateResponse> messages_;
-  std::vector<lockstep::v1::GenerateResponse> current_;  // being written
 };
 
 }  // namespace lockstep::router

@@ -17,15 +17,16 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-constexpr int kMaxAbortIds = 1024;
+// Of methods whose requests are a name at most.
+constexpr size_t kMaxShortMessageBytes = 64 << 10;
+// As many ids as may be, with a tag and a length before each.
+constexpr size_t kMaxAbortBytes = kMaxAbortIds * (kMaxIdBytes + 4);
+// Of those that carry a prompt: the limit of all messages is theirs.
+constexpr size_t kAnyMessageBytes = std::numeric_limits<size_t>::max();
 
 absl::Status Abort(ApiContext& context, const Tenant* tenant, const v1::AbortRequest& request,
                    v1::AbortResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
-  if (request.request_ids_size() > kMaxAbortIds) {
-    return InvalidArgument("request_ids: expected at most {} ids, got {}", kMaxAbortIds,
-                           request.request_ids_size());
-  }
   uint32_t num_aborted = 0;
   for (const std::string& id : request.request_ids()) {
     if (const auto call = context.registry.Find(ScopedRequestId(tenant, id))) {
@@ -73,27 +74,34 @@ void GenerationService::AddTo(GrpcServices& services) {
     return GenerateStream::Open(context_, std::move(start), home_);
   });
   AddUnary(services, context_, "Abort",
-           UnaryMethod<v1::AbortRequest, v1::AbortResponse>{.is_long = false, .answer = &Abort});
+           UnaryMethod<v1::AbortRequest, v1::AbortResponse>{
+               .answer = &Abort, .num_work_bytes = nullptr, .max_message_bytes = kMaxAbortBytes});
   AddUnary(services, context_, "GetModel",
-           UnaryMethod<v1::GetModelRequest, v1::Model>{.is_long = false, .answer = &GetModel});
+           UnaryMethod<v1::GetModelRequest, v1::Model>{.answer = &GetModel,
+                                                       .num_work_bytes = nullptr,
+                                                       .max_message_bytes = kMaxShortMessageBytes});
   AddUnary(services, context_, "ListModels",
-           UnaryMethod<v1::ListModelsRequest, v1::ListModelsResponse>{.is_long = false,
-                                                                      .answer = &ListModels});
-  AddUnary(services, context_, "Tokenize",
-           UnaryMethod<v1::TokenizeRequest, v1::TokenizeResponse>{
-               .is_long = true,
-               .answer = [](ApiContext& context, const Tenant*, const v1::TokenizeRequest& request,
-                            v1::TokenizeResponse& response) {
-                 return Tokenize(context, request, response);
-               }});
+           UnaryMethod<v1::ListModelsRequest, v1::ListModelsResponse>{
+               .answer = &ListModels,
+               .num_work_bytes = nullptr,
+               .max_message_bytes = kMaxShortMessageBytes});
   AddUnary(
-      services, context_, "Detokenize",
-      UnaryMethod<v1::DetokenizeRequest, v1::DetokenizeResponse>{
-          .is_long = true,
-          .answer = [](ApiContext& context, const Tenant*, const v1::DetokenizeRequest& request,
-                       v1::DetokenizeResponse& response) {
-            return Detokenize(context, request, response);
-          }});
+      services, context_, "Tokenize",
+      UnaryMethod<v1::TokenizeRequest, v1::TokenizeResponse>{
+          .answer =
+              [](ApiContext& context, const Tenant*, const v1::TokenizeRequest& request,
+                 v1::TokenizeResponse& response) { return Tokenize(context, request, response); },
+          .num_work_bytes = &NumWorkBytes,
+          .max_message_bytes = kAnyMessageBytes});
+  AddUnary(services, context_, "Detokenize",
+           UnaryMethod<v1::DetokenizeRequest, v1::DetokenizeResponse>{
+               .answer =
+                   [](ApiContext& context, const Tenant*, const v1::DetokenizeRequest& request,
+                      v1::DetokenizeResponse& response) {
+                     return Detokenize(context, request, response);
+                   },
+               .num_work_bytes = &NumWorkBytes,
+               .max_message_bytes = kAnyMessageBytes});
 }
 
 }  // namespace lockstep::router

@@ -1,10 +1,12 @@
 #include "router/api/grpc_generate_call.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "router/api/grpc_status.h"
+#include "router/api/read_message.h"
 
 namespace lockstep::router {
 
@@ -12,9 +14,12 @@ namespace v1 = lockstep::v1;
 
 namespace {
 
-// Parsing a request of this size takes well below a millisecond, so the connection's thread does
-// it; a refusal then does not wait behind others' prompts.
-constexpr size_t kMaxInlineBytes = 32 << 10;
+// A request, and what counts it for as long as it is there.
+struct CountedRequest {
+  std::shared_ptr<ByteBudget> memory;
+  ByteBudget::Share held;
+  v1::GenerateRequest request;
+};
 
 std::vector<const google::protobuf::MessageLite*> Pointers(
     std::span<const v1::GenerateResponse> messages) {
@@ -65,6 +70,7 @@ void GenerateStream::OnMessage(Message message) {
                    .message = "expected one message, got several"});
   }
   num_message_bytes_ = message.bytes.size();
+  MutexLock lock(call_mutex_);
   message_ = std::move(message);
 }
 
@@ -73,36 +79,37 @@ void GenerateStream::OnHalfClose() {
     return Finish(
         {.code = absl::StatusCode::kInvalidArgument, .message = "expected one message, got none"});
   }
-  if (message_.bytes.size() <= kMaxInlineBytes) return RunStrand();
+  if (num_message_bytes_ <= kMaxInlineMessageBytes) return RunStrand();
   context_.encode_pool.Schedule(shared_from_this());
 }
 
 void GenerateStream::RunStrand() {
-  Message message = std::exchange(message_, Message());
+  Message message;
+  {
+    MutexLock lock(call_mutex_);
+    if (over_) return;
+    message = std::exchange(message_, Message());
+  }
   // A tenant at its limit costs no parsing.
   absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
       context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
-  if (!pass.ok()) {
-    RouterMetrics::At(context_.metrics.requests_total, pass.status().code()).Increment();
-    return Finish(FinalStatus(pass.status(), context_.config.retry_after));
-  }
-  const auto request = std::make_shared<v1::GenerateRequest>();
-  if (!request->ParseFromString(message.bytes)) {
-    RouterMetrics::At(context_.metrics.requests_total, absl::StatusCode::kInvalidArgument)
-        .Increment();
+  if (!pass.ok()) return Refuse(pass.status());
+  const auto counted = std::make_shared<CountedRequest>();
+  counted->memory = memory_;
+  if (const absl::Status status = ReadMessage(context_, message, counted->request); !status.ok()) {
+    // The tenant may call again as soon as it knows.
     pass->reset();
-    return Finish(
-        {.code = absl::StatusCode::kInvalidArgument, .message = "the message cannot be parsed"});
+    return Refuse(status);
   }
-  const GenerateCall::Origin origin = {.request = request.get(),
-                                       .deadline = deadline_,
-                                       .max_messages_per_write = SIZE_MAX,
-                                       .tenant = tenant_,
-                                       .home = home_};
+  counted->held = std::move(message.held);
   const auto call = std::make_shared<GrpcGenerateCall>(
-      context_, origin,
-      GrpcGenerateCall::Held{
-          .memory = memory_, .share = std::move(message.held), .request = request},
+      context_,
+      GenerateCall::Origin{
+          .request = std::shared_ptr<const v1::GenerateRequest>(counted, &counted->request),
+          .deadline = deadline_,
+          .max_messages_per_write = SIZE_MAX,
+          .tenant = tenant_,
+          .home = home_},
       weak_from_this());
   {
     MutexLock lock(call_mutex_);
@@ -112,6 +119,16 @@ void GenerateStream::RunStrand() {
   if (call->Admit(*std::move(pass))) call->Start();
 }
 
+void GenerateStream::Refuse(const absl::Status& status) {
+  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+  Finish(FinalStatus(status, context_.config.retry_after));
+}
+
+void GenerateStream::Forget() {
+  MutexLock lock(call_mutex_);
+  call_.reset();
+}
+
 void GenerateStream::OnSent(bool awaited) {
   if (!awaited) return;
   if (const auto current = call()) current->OnWriteDone(true);
@@ -119,15 +136,17 @@ void GenerateStream::OnSent(bool awaited) {
 
 void GenerateStream::OnOver(bool finished) {
   std::shared_ptr<GrpcGenerateCall> last;
+  Message unread;  // which may wait for a thread for long
   {
     MutexLock lock(call_mutex_);
     over_ = true;
     last = std::move(call_);
+    unread = std::exchange(message_, Message());
   }
   if (last != nullptr && !finished) last->OnWriteDone(false);
 }
 
-void GrpcGenerateCall::StartWrite(std::span<const v1::GenerateResponse> messages,
+void GrpcGenerateCall::StartWrite(std::vector<v1::GenerateResponse> messages,
                                   bool /*more_follow*/) {
   const std::shared_ptr<GenerateStream> stream = stream_.lock();
   const GrpcCall::Sent sent =
@@ -135,14 +154,18 @@ void GrpcGenerateCall::StartWrite(std::span<const v1::GenerateResponse> messages
   if (sent != GrpcCall::Sent::kPending) OnWriteDone(sent == GrpcCall::Sent::kDone);
 }
 
-void GrpcGenerateCall::StartLastWrite(std::span<const v1::GenerateResponse> messages) {
-  if (const auto stream = stream_.lock()) stream->SendLast(Pointers(messages));
+void GrpcGenerateCall::StartLastWrite(std::vector<v1::GenerateResponse> messages) {
+  const std::shared_ptr<GenerateStream> stream = stream_.lock();
+  if (stream == nullptr) return;
+  stream->SendLast(Pointers(messages));
+  stream->Forget();
 }
 
 void GrpcGenerateCall::End(const absl::Status& status) {
-  if (const auto stream = stream_.lock()) {
-    stream->Finish(FinalStatus(status, context().config.retry_after));
-  }
+  const std::shared_ptr<GenerateStream> stream = stream_.lock();
+  if (stream == nullptr) return;
+  stream->Finish(FinalStatus(status, context().config.retry_after));
+  stream->Forget();
 }
 
 }  // namespace lockstep::router

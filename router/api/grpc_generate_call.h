@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -41,10 +40,14 @@ class GenerateStream final : public GrpcCall,
   friend class GrpcGenerateCall;
 
   void Identify(const HeaderList& fields);
+  // Before there is a call.
+  void Refuse(const absl::Status& status);
   void OnMessage(Message message) override;
   void OnHalfClose() override;
   void OnSent(bool awaited) override;
   void OnOver(bool finished) override;
+  // Nothing is awaited of the call any more.
+  void Forget();
   std::shared_ptr<GrpcGenerateCall> call() const {
     MutexLock lock(call_mutex_);
     return call_;
@@ -57,9 +60,9 @@ class GenerateStream final : public GrpcCall,
   std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
   bool has_message_ = false;
   size_t num_message_bytes_ = 0;
-  Message message_;
 
   mutable Mutex call_mutex_;
+  Message message_ ABSL_GUARDED_BY(call_mutex_);  // until its turn comes, or the client is gone
   bool over_ ABSL_GUARDED_BY(call_mutex_) = false;
   std::shared_ptr<GrpcGenerateCall> call_ ABSL_GUARDED_BY(call_mutex_);  // null: not begun, or over
 };
@@ -67,23 +70,14 @@ class GenerateStream final : public GrpcCall,
 // A GenerateCall over gRPC. Its stream may be gone before it.
 class GrpcGenerateCall final : public GenerateCall {
  public:
-  // What a request takes until it is dealt with.
-  struct Held {
-    std::shared_ptr<ByteBudget> memory;
-    ByteBudget::Share share;
-    std::shared_ptr<const lockstep::v1::GenerateRequest> request;
-  };
-  GrpcGenerateCall(ApiContext& context, const Origin& origin, Held held,
-                   std::weak_ptr<GenerateStream> stream)
-      : GenerateCall(context, origin), held_(std::move(held)), stream_(std::move(stream)) {}
+  GrpcGenerateCall(ApiContext& context, Origin origin, std::weak_ptr<GenerateStream> stream)
+      : GenerateCall(context, std::move(origin)), stream_(std::move(stream)) {}
 
  private:
-  void StartWrite(std::span<const lockstep::v1::GenerateResponse> messages,
-                  bool more_follow) override;
-  void StartLastWrite(std::span<const lockstep::v1::GenerateResponse> messages) override;
+  void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages, bool more_follow) override;
+  void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
   void End(const absl::Status& status) override;
 
-  const Held held_;
   const std::weak_ptr<GenerateStream> stream_;
 };
 

@@ -71,6 +71,15 @@ json MaskStrings(const json& value, ForeignText& foreign) {
 PromptEncoder::PromptEncoder(const ServedModel& model)
     : model_(model), spellings_(*model.tokenizer) {}
 
+size_t PromptEncoder::NumWorkBytes(const v1::ChatPrompt& chat) {
+  size_t num_bytes = chat.template_arguments_json().size();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    num_bytes += kMessageWorkBytes + message.role().size() + message.content().size() +
+                 message.name().size();
+  }
+  return chat.template_arguments_json().empty() ? num_bytes : 2 * num_bytes;
+}
+
 absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(
     const v1::GenerateRequest& request) const {
   switch (request.prompt_case()) {

@@ -2,6 +2,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,12 @@ class PromptEncoder {
  public:
   // `model` must outlive the object.
   explicit PromptEncoder(const ServedModel& model);
+
+  // What a message costs in the rendering, as if it were bytes of text.
+  static constexpr size_t kMessageWorkBytes = 512;
+  // How much work EncodeChat has, in bytes of text to tokenize. A chat with arguments is rendered
+  // twice.
+  static size_t NumWorkBytes(const lockstep::v1::ChatPrompt& chat);
 
   // INVALID_ARGUMENT with the field's path; the request must have passed CheckRequest.
   absl::StatusOr<std::vector<TokenId>> Encode(const lockstep::v1::GenerateRequest& request) const;

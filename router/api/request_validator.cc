@@ -15,7 +15,6 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-constexpr size_t kMaxIdBytes = 256;
 constexpr size_t kMaxCacheSaltBytes = 1024;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr int32_t kMaxPriority = 1000;

@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@
 // is allocated for it. Errors are INVALID_ARGUMENT "field.path: expected ..., got ...",
 // UNIMPLEMENTED for fields that are known but not served, NOT_FOUND for another model.
 namespace lockstep::router {
+
+inline constexpr size_t kMaxIdBytes = 256;  // of a request, a tenant or a session
 
 struct RequestLimits {
   uint32_t max_prompt_bytes = 1 << 20;  // of a text, or of all strings of a chat

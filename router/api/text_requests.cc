@@ -25,18 +25,21 @@ absl::Status CheckNamed(const ApiContext& context, const Request& request) {
 
 absl::StatusOr<std::shared_ptr<TextTicket>> TextTicket::Take(ApiContext& context,
                                                              const Tenant* tenant) {
-  std::shared_ptr<TextTicket> ticket(new TextTicket(context));
-  LOCKSTEP_ASSIGN_OR_RETURN(ticket->pass_, context.gatekeeper.Admit(tenant, context.clock.Now()));
-  if (ticket->within_limit_) return ticket;
-  return ResourceExhausted("{} calls of Tokenize and Detokenize are open already",
-                           context.config.max_open_text_calls);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Gatekeeper::Pass> pass,
+                            context.gatekeeper.Admit(tenant, context.clock.Now()));
+  LOCKSTEP_RETURN_IF_ERROR(context.text_places.Take(NameOf(tenant)));
+  return std::shared_ptr<TextTicket>(new TextTicket(context, std::move(pass), NameOf(tenant)));
 }
 
-TextTicket::TextTicket(ApiContext& context)
-    : context_(context),
-      within_limit_(context.open_text_calls.fetch_add(1) < context.config.max_open_text_calls) {}
+TextTicket::~TextTicket() { context_.text_places.GiveBack(tenant_); }
 
-TextTicket::~TextTicket() { context_.open_text_calls.fetch_sub(1); }
+size_t NumWorkBytes(const v1::TokenizeRequest& request) {
+  return request.has_chat() ? PromptEncoder::NumWorkBytes(request.chat()) : request.text().size();
+}
+
+size_t NumWorkBytes(const v1::DetokenizeRequest& request) {
+  return sizeof(TokenId) * static_cast<size_t>(request.token_ids_size());
+}
 
 absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& request,
                       v1::TokenizeResponse& response) {

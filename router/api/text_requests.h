@@ -3,7 +3,11 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "lockstep/v1/generation.pb.h"
 #include "router/api/api_context.h"
@@ -24,11 +28,12 @@ class TextTicket {
   ~TextTicket();
 
  private:
-  explicit TextTicket(ApiContext& context);
+  TextTicket(ApiContext& context, std::unique_ptr<Gatekeeper::Pass> pass, std::string_view tenant)
+      : context_(context), pass_(std::move(pass)), tenant_(tenant) {}
 
   ApiContext& context_;
-  const bool within_limit_;
-  std::unique_ptr<Gatekeeper::Pass> pass_;
+  const std::unique_ptr<Gatekeeper::Pass> pass_;
+  const std::string tenant_;
 };
 
 // These two take time that grows with the text: run them on the encode pool.
@@ -36,6 +41,10 @@ absl::Status Tokenize(const ApiContext& context, const lockstep::v1::TokenizeReq
                       lockstep::v1::TokenizeResponse& response);
 absl::Status Detokenize(const ApiContext& context, const lockstep::v1::DetokenizeRequest& request,
                         lockstep::v1::DetokenizeResponse& response);
+
+// How much work these are for a fair queue: bytes to tokenize, renderings included.
+size_t NumWorkBytes(const lockstep::v1::TokenizeRequest& request);
+size_t NumWorkBytes(const lockstep::v1::DetokenizeRequest& request);
 
 absl::Status CheckModelRequest(const ApiContext& context,
                                const lockstep::v1::GetModelRequest& request);

@@ -2,15 +2,19 @@
 
 #include <absl/status/status.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "common/mutex.h"
 #include "common/status.h"
 #include "router/api/grpc_generate_call.h"
 #include "router/api/grpc_status.h"
+#include "router/api/read_message.h"
 #include "router/api/text_requests.h"
 
 namespace lockstep::router {
@@ -18,14 +22,19 @@ namespace lockstep::router {
 // What a method with one answer does.
 template <typename Request, typename Response>
 struct UnaryMethod {
-  // Takes long, so it needs a ticket and runs on the encode pool; otherwise on the connection's
-  // thread.
-  bool is_long;
   absl::Status (*answer)(ApiContext& context, const Tenant* tenant, const Request& request,
                          Response& response);
+  // Not null: it takes long, so it needs a ticket and runs on the encode pool. Null: it runs on the
+  // connection's thread.
+  size_t (*num_work_bytes)(const Request& request);
+  size_t max_message_bytes;
+
+  bool is_long() const { return num_work_bytes != nullptr; }
 };
 
-// A call of such a method. Who calls is asked before the request is read, and so is a ticket.
+// A call of such a method. Who calls is asked before the request is read. A ticket is taken once
+// the whole request is there, and given back before the answer is sent, so that clients that are
+// slow to send or to read keep no place.
 template <typename Request, typename Response>
 class UnaryCall final : public GrpcCall,
                         public Strand,
@@ -36,8 +45,10 @@ class UnaryCall final : public GrpcCall,
   // `context` outlives the object.
   static std::shared_ptr<UnaryCall> Open(ApiContext& context, const Method& method,
                                          GrpcCallStart start) {
+    start.transport.max_message_bytes =
+        std::min(start.transport.max_message_bytes, method.max_message_bytes);
     auto call = std::make_shared<UnaryCall>(context, method, std::move(start.transport));
-    if (const absl::Status status = call->Admit(start.fields); !status.ok()) {
+    if (const absl::Status status = call->Identify(start.fields); !status.ok()) {
       call->Finish(FinalStatus(status, context.config.retry_after));
     }
     return call;
@@ -46,24 +57,33 @@ class UnaryCall final : public GrpcCall,
       : GrpcCall(std::move(transport)), context_(context), method_(method) {}
 
   void RunStrand() override {
-    Response response;
-    const absl::Status status = Answer(response);
-    // What the answer takes is counted from here on; a client that does not read it keeps no place.
-    ticket_.reset();
-    if (!status.ok()) return Finish(GrpcStatus::Of(status));
-    const google::protobuf::MessageLite* const message = &response;
-    SendLast({&message, 1});
+    std::optional<Work> work = TakeWork();
+    if (!work.has_value()) return;
+    if (work->request == nullptr) {
+      if (!Read(*work)) return;
+      // Its turn came for its bytes, which may be less than what they ask for.
+      if (const size_t num_bytes = method_.num_work_bytes(*work->request);
+          num_bytes > num_work_bytes_) {
+        return AwaitTurn(*std::move(work), num_bytes);
+      }
+    }
+    Answer(*std::move(work));
   }
   std::string_view owner() const override { return NameOf(tenant_.get()); }
-  size_t num_work_bytes() const override { return num_message_bytes_; }
+  size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
-  absl::Status Admit(const HeaderList& fields) {
+  struct Work {
+    Message message;
+    std::unique_ptr<Request> request;    // null: the message is not parsed yet
+    std::shared_ptr<TextTicket> ticket;  // null: not needed
+  };
+
+  absl::Status Identify(const HeaderList& fields) {
     LOCKSTEP_ASSIGN_OR_RETURN(tenant_, IdentifyCaller(context_.gatekeeper, fields));
     this->ChargeTo(NameOf(tenant_.get()));
-    if (!method_.is_long || this->over()) return absl::OkStatus();
-    LOCKSTEP_ASSIGN_OR_RETURN(ticket_, TextTicket::Take(context_, tenant_.get()));
-    return absl::OkStatus();
+    if (!method_.is_long() || this->over()) return absl::OkStatus();
+    return context_.gatekeeper.Check(tenant_.get(), context_.clock.Now());
   }
 
   void OnMessage(Message message) override {
@@ -71,7 +91,6 @@ class UnaryCall final : public GrpcCall,
       return Finish({.code = absl::StatusCode::kInvalidArgument,
                      .message = "expected one message, got several"});
     }
-    num_message_bytes_ = message.bytes.size();
     message_ = std::move(message);
   }
   void OnHalfClose() override {
@@ -79,26 +98,72 @@ class UnaryCall final : public GrpcCall,
       return Finish({.code = absl::StatusCode::kInvalidArgument,
                      .message = "expected one message, got none"});
     }
-    if (!method_.is_long) return RunStrand();
+    Work work{.message = std::exchange(message_, Message()), .request = nullptr, .ticket = nullptr};
+    const size_t num_message_bytes = work.message.bytes.size();
+    if (method_.is_long()) {
+      absl::StatusOr<std::shared_ptr<TextTicket>> ticket =
+          TextTicket::Take(context_, tenant_.get());
+      if (!ticket.ok()) return Finish(FinalStatus(ticket.status(), context_.config.retry_after));
+      work.ticket = *std::move(ticket);
+      if (num_message_bytes > kMaxInlineMessageBytes) {
+        return AwaitTurn(std::move(work), num_message_bytes);
+      }
+    }
+    if (!Read(work)) return;
+    if (!method_.is_long()) return Answer(std::move(work));
+    const size_t num_bytes = method_.num_work_bytes(*work.request);
+    AwaitTurn(std::move(work), num_bytes);
+  }
+  void OnOver(bool /*finished*/) override {
+    const Message unfinished = std::exchange(message_, Message());
+    // It may wait for a thread for long.
+    const std::optional<Work> dropped = TakeWork();
+  }
+
+  // Nothing when there is none, or the client is gone.
+  std::optional<Work> TakeWork() {
+    MutexLock lock(work_mutex_);
+    return std::exchange(work_, std::nullopt);
+  }
+  void AwaitTurn(Work work, size_t num_bytes) {
+    num_work_bytes_ = num_bytes;
+    {
+      MutexLock lock(work_mutex_);
+      // From the end of the call on, OnOver has been here or is to come.
+      if (this->over()) return;
+      work_ = std::move(work);
+    }
     context_.encode_pool.Schedule(this->shared_from_this());
   }
 
-  absl::Status Answer(Response& response) {
-    const Message message = std::exchange(message_, Message());
-    Request request;
-    if (!request.ParseFromString(message.bytes)) {
-      return absl::InvalidArgumentError("the message cannot be parsed");
-    }
-    return method_.answer(context_, tenant_.get(), request, response);
+  // False: the call is over.
+  bool Read(Work& work) {
+    work.request = std::make_unique<Request>();
+    const absl::Status status = ReadMessage(context_, work.message, *work.request);
+    if (status.ok()) return true;
+    work.ticket.reset();
+    Finish(FinalStatus(status, context_.config.retry_after));
+    return false;
+  }
+  void Answer(Work work) {
+    Response response;
+    const absl::Status status = method_.answer(context_, tenant_.get(), *work.request, response);
+    // The answer is counted from here on, and the request is not needed any more. The tenant may
+    // call again as soon as it has the answer.
+    work = Work();
+    if (!status.ok()) return Finish(GrpcStatus::Of(status));
+    const google::protobuf::MessageLite* const message = &response;
+    SendLast({&message, 1});
   }
 
   ApiContext& context_;
   const Method method_;
   std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
-  std::shared_ptr<TextTicket> ticket_;    // null: not needed
   bool has_message_ = false;
-  size_t num_message_bytes_ = 0;
-  Message message_;
+  Message message_;  // until the client has sent everything
+  size_t num_work_bytes_ = 0;
+  Mutex work_mutex_;
+  std::optional<Work> work_ ABSL_GUARDED_BY(work_mutex_);  // while it waits for its turn
 };
 
 }  // namespace lockstep::router

@@ -237,6 +237,22 @@ absl::Status Scheduler::Apply(StepOutcome outcome, absl::Time /*now*/) {
   return status;
 }
 
+uint32_t Scheduler::CountFailedRequests(const StepOutcome& outcome) const {
+  const WorkerLease* const lease = impl_->state.lease.get();
+  if (lease == nullptr || lease->in_flight.empty()) return 0;
+  const std::vector<RowRecord>& rows = lease->in_flight.front().rows;
+  std::vector<const LiveRequest*> requests;
+  for (const RowOutcome& failed : outcome.rows) {
+    if (failed.error.ok()) continue;
+    const auto row = std::ranges::find(rows, failed.slot, &RowRecord::slot);
+    if (row == rows.end() || row->residency->owner == nullptr) continue;
+    requests.push_back(row->residency->owner->request);
+  }
+  std::ranges::sort(requests);
+  const auto repeated = std::ranges::unique(requests);
+  return static_cast<uint32_t>(repeated.begin() - requests.begin());
+}
+
 std::vector<SchedulerEvent> Scheduler::TakeEvents() { return impl_->state.population.TakeEvents(); }
 
 SchedulerStats Scheduler::Stats() const {

@@ -180,6 +180,10 @@ class Scheduler {
   // it is applied, no step is planned any more, and the caller must drop the lease (DetachWorker).
   absl::Status Apply(StepOutcome outcome, absl::Time now);
 
+  // To how many requests the failed rows of this outcome belong, which is that of the oldest step
+  // in flight and is not applied yet. Rows whose sequences have ended are left out.
+  uint32_t CountFailedRequests(const StepOutcome& outcome) const;
+
   std::vector<SchedulerEvent> TakeEvents();
   SchedulerStats Stats() const;
   bool Idle() const;  // nothing waiting, running or in flight

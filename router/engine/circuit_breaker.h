@@ -45,7 +45,9 @@ class CircuitBreaker {
     first_result_at_ = std::min(first_result_at_, now);
     if (now - first_result_at_ >= kProof) num_failures_ = 0;
   }
-  // Refused steps, or failed rows of a step that ran no other. True: the worker is to be given up.
+  // A refused step, or the requests whose rows failed in a step that ran no other. Several rows of
+  // one request are one fault: no client shall be able to break the circuit with one request. True:
+  // the worker is to be given up.
   bool OnFaults(uint32_t count) {
     num_faults_ += count;
     if (state() == CircuitState::kHalfOpen) return true;

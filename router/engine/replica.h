@@ -91,7 +91,8 @@ class Replica {
   struct ResultVerdict {
     bool refused = false;
     uint32_t num_failed_rows = 0;
-    absl::Status last_failure;  // of these
+    uint32_t num_failed_requests = 0;  // that these rows belong to; at least 1 if there are any
+    absl::Status last_failure;         // of these
     uint32_t num_inert_rows = 0;
   };
   struct Arrivals {
@@ -107,7 +108,7 @@ class Replica {
   // Requests that outlived a worker resume on one that computes what it would have; otherwise those
   // that have output fail.
   void CompareBits(const worker::v1::DescribeResponse& description, absl::Time now);
-  static ResultVerdict VerdictOf(const StepOutcome& outcome);
+  ResultVerdict VerdictOf(const StepOutcome& outcome) const;
   // What results say of the worker. False: it was given up.
   bool JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, absl::Time now);
   bool JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl::Time now);

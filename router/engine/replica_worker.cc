@@ -161,13 +161,16 @@ bool Replica::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, ab
   return !IsGivenUpAfter(1, refusal, now);
 }
 
-Replica::ResultVerdict Replica::VerdictOf(const StepOutcome& outcome) {
+Replica::ResultVerdict Replica::VerdictOf(const StepOutcome& outcome) const {
   ResultVerdict verdict{.refused = !outcome.refusal.ok(), .last_failure = {}};
   for (const RowOutcome& row : outcome.rows) {
     if (row.was_inert) ++verdict.num_inert_rows;
     if (row.error.ok()) continue;
     ++verdict.num_failed_rows;
     verdict.last_failure = row.error;
+  }
+  if (verdict.num_failed_rows > 0) {
+    verdict.num_failed_requests = std::max(1u, scheduler_.CountFailedRequests(outcome));
   }
   return verdict;
 }
@@ -176,7 +179,7 @@ bool Replica::JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl
   const uint64_t num_rows = plan.rows.size();
   if (verdict.refused || verdict.num_inert_rows == num_rows) return true;  // nothing ran
   if (verdict.num_failed_rows + verdict.num_inert_rows == num_rows) {
-    return !IsGivenUpAfter(verdict.num_failed_rows, verdict.last_failure, now);
+    return !IsGivenUpAfter(verdict.num_failed_requests, verdict.last_failure, now);
   }
   const CircuitState before = breaker_.state();
   breaker_.OnResult(now);

@@ -85,6 +85,7 @@ class Http2Connection final : public OpenConnection,
   ConnectionContext& context_;
   const uint64_t id_;
   const std::unique_ptr<ConnectionStream> stream_;
+  const ConnectionLimiter::AddressKey address_;
   const std::shared_ptr<Hub> hub_;
   Http2Session session_;
   Deadline deadline_;
@@ -170,6 +171,7 @@ Http2Connection::Http2Connection(std::unique_ptr<ConnectionStream> stream,
     : context_(context),
       id_(context.next_connection_id.fetch_add(1)),
       stream_(std::move(stream)),
+      address_(stream_->address()),
       hub_(std::make_shared<Hub>(this)),
       session_(context.http2,
                [this](StreamRequest request, Http2Session::StreamId id) {
@@ -206,6 +208,7 @@ void Http2Connection::Finish() {
 std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
                                                      Http2Session::StreamId id) {
   request.connection_id = id_;
+  request.address = address_;
   // On the way out no new requests are wanted on old connections; this one is still answered.
   draining_ = draining_ || context_.draining();
   return context_.open_stream(std::move(request), std::make_shared<Signal>(hub_, id));

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/connection_limiter.h"
 #include "router/front/header_list.h"
 #include "router/front/output_signal.h"
 
@@ -14,9 +15,10 @@ namespace lockstep::router {
 
 // The header of a request over HTTP/2.
 struct StreamRequest {
-  HeaderList fields;           // with ":method", ":path" and the like
-  uint64_t connection_id = 0;  // not that of another one in this process
-  bool ends = false;           // no body follows
+  HeaderList fields;                           // with ":method", ":path" and the like
+  uint64_t connection_id = 0;                  // not that of another one in this process
+  ConnectionLimiter::AddressKey address = {};  // of the client
+  bool ends = false;                           // no body follows
 };
 
 // One request over HTTP/2 and its answer, whatever it is about. The connection keeps it alive until

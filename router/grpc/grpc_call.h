@@ -69,6 +69,8 @@ class GrpcCall : public StreamHandler {
   void SendLast(std::span<const google::protobuf::MessageLite* const> messages);
   Sent SendAll(std::span<const google::protobuf::MessageLite* const> messages);
   bool over() const;
+  // Counts what the call holds besides its messages.
+  ByteBudget& memory() const { return *memory_; }
   // Of what was sent, and has not left.
   size_t num_waiting_bytes() const;
 

@@ -44,6 +44,7 @@ std::shared_ptr<StreamHandler> GrpcServices::Open(const StreamRequest& request,
   }
   return method->second({.fields = fields,
                          .connection_id = request.connection_id,
+                         .address = request.address,
                          .timeout = timeout,
                          .transport = std::move(transport)});
 }

@@ -19,6 +19,7 @@ namespace lockstep::router {
 struct GrpcCallStart {
   const HeaderList& fields;
   uint64_t connection_id;
+  ConnectionLimiter::AddressKey address;
   absl::Duration timeout;  // until the client's deadline; infinite: it has none
   GrpcCall::Transport transport;
 };

@@ -100,4 +100,10 @@ void WriteMessagePrefix(size_t num_bytes, char* to) {
   for (int i = 0; i < 4; ++i) to[1 + i] = static_cast<char>(num_bytes >> (24 - 8 * i));
 }
 
+size_t ReadMessageSize(const char* prefix) {
+  size_t num_bytes = 0;
+  for (int i = 1; i <= 4; ++i) num_bytes = num_bytes << 8 | static_cast<unsigned char>(prefix[i]);
+  return num_bytes;
+}
+
 }  // namespace lockstep::router

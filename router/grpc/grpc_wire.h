@@ -35,5 +35,7 @@ std::string Base64(std::string_view bytes);
 
 // Writes the prefix of a message of so many bytes.
 void WriteMessagePrefix(size_t num_bytes, char* to);
+// The length that such a prefix tells.
+size_t ReadMessageSize(const char* prefix);
 
 }  // namespace lockstep::router

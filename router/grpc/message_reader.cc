@@ -12,12 +12,11 @@ constexpr size_t kFirstBytes = 512;
 MessageReader::State MessageReader::Read(std::string_view& bytes) {
   while (num_prefix_bytes_ < kMessagePrefixBytes) {
     if (bytes.empty()) return State::kMore;
-    prefix_[num_prefix_bytes_++] = static_cast<unsigned char>(bytes.front());
+    prefix_[num_prefix_bytes_++] = bytes.front();
     bytes.remove_prefix(1);
   }
   if (prefix_[0] != 0) return State::kCompressed;
-  num_announced_bytes_ = size_t{prefix_[1]} << 24 | size_t{prefix_[2]} << 16 |
-                         size_t{prefix_[3]} << 8 | size_t{prefix_[4]};
+  num_announced_bytes_ = ReadMessageSize(prefix_);
   if (num_announced_bytes_ > max_message_bytes_) return State::kTooLarge;
   const size_t num_bytes = std::min(bytes.size(), num_announced_bytes_ - message_.size());
   if (!MakeRoom(message_.size() + num_bytes)) return State::kNoRoom;

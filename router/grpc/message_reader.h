@@ -51,7 +51,7 @@ class MessageReader {
 
   const size_t max_message_bytes_;
   ByteBudget& memory_;
-  unsigned char prefix_[kMessagePrefixBytes] = {};
+  char prefix_[kMessagePrefixBytes] = {};
   size_t num_prefix_bytes_ = 0;
   size_t num_announced_bytes_ = 0;
   std::string message_;

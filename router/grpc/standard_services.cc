@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <deque>
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,7 @@ class StandardServices::OpenCall : public GrpcCall {
       : GrpcCall(Bounded(std::move(start.transport))),
         services_(services),
         connection_id_(start.connection_id),
+        address_(start.address),
         is_counted_(services.AddCall(connection_id_)) {
     if (is_counted_) {
       ChargeToStrangers();
@@ -47,6 +50,7 @@ class StandardServices::OpenCall : public GrpcCall {
   }
 
   uint64_t connection_id() const { return connection_id_; }
+  const ConnectionLimiter::AddressKey& address() const { return address_; }
 
  protected:
   void OnOver(bool /*finished*/) override {
@@ -57,6 +61,7 @@ class StandardServices::OpenCall : public GrpcCall {
 
  private:
   const uint64_t connection_id_;
+  const ConnectionLimiter::AddressKey address_;
   const bool is_counted_;
 };
 
@@ -156,37 +161,75 @@ class StandardServices::Watch final : public HealthCall,
 };
 
 // One question after the other. Questions whose turn has not come, because the client leaves
-// answers unread, are at most what its window has room for.
+// answers unread, stay the bytes that they came as, which count in the budget.
 class StandardServices::Reflection final : public OpenCall {
  public:
-  using OpenCall::OpenCall;
+  Reflection(StandardServices& services, GrpcCallStart start)
+      : OpenCall(services, std::move(start)), held_(&memory(), &memory().strangers()) {}
 
-  bool WantsBody() const override { return questions_.empty(); }
+  bool WantsBody() const override { return waiting_.empty(); }
   bool IsConversation() const override { return true; }
 
  private:
   void OnMessage(Message message) override {
-    questions_.push_back(std::move(message));
-    Answer();
+    if (waiting_.empty() && HasRoom()) return Answer(message.bytes);
+    const size_t num_bytes = waiting_.size() + kMessagePrefixBytes + message.bytes.size();
+    // Counted before it grows.
+    if (num_bytes > held_.bytes()) {
+      const size_t room = std::max(num_bytes, 2 * held_.bytes());
+      if (!held_.Resize(room)) {
+        return Finish({.code = absl::StatusCode::kResourceExhausted,
+                       .message = "too many bytes of other calls are in transit"});
+      }
+      waiting_.reserve(room);
+    }
+    char prefix[kMessagePrefixBytes];
+    WriteMessagePrefix(message.bytes.size(), prefix);
+    waiting_.append(prefix, kMessagePrefixBytes).append(message.bytes);
   }
   void OnHalfClose() override {
     no_more_ = true;
-    Answer();
+    AnswerWaiting();
   }
-  void OnSent(bool /*awaited*/) override { Answer(); }
+  void OnSent(bool /*awaited*/) override { AnswerWaiting(); }
+  void OnOver(bool finished) override {
+    Forget();
+    OpenCall::OnOver(finished);
+  }
 
-  void Answer() {
-    while (!questions_.empty() && num_waiting_bytes() <= kMaxUnreadBytes) {
-      standard::ReflectionRequest request;
-      const bool understood = request.ParseFromString(questions_.front().bytes);
-      questions_.pop_front();
-      if (!understood) return Finish(Malformed());
-      Send(Reflect(request, {services_.service_}));
+  bool HasRoom() const { return num_waiting_bytes() <= kMaxUnreadBytes; }
+
+  void Answer(std::string_view question) {
+    standard::ReflectionRequest request;
+    if (!request.ParseFromArray(question.data(), static_cast<int>(question.size()))) {
+      return Finish(Malformed());
     }
-    if (questions_.empty() && no_more_) Finish({});
+    Send(Reflect(request, {services_.service_}));
   }
 
-  std::deque<Message> questions_;
+  void AnswerWaiting() {
+    std::string_view rest = std::string_view(waiting_).substr(num_done_bytes_);
+    while (!rest.empty() && HasRoom() && !over()) {
+      const size_t num_bytes = ReadMessageSize(rest.data());
+      Answer(rest.substr(kMessagePrefixBytes, num_bytes));
+      rest.remove_prefix(kMessagePrefixBytes + num_bytes);
+    }
+    if (over()) return Forget();
+    num_done_bytes_ = waiting_.size() - rest.size();
+    if (!rest.empty()) return;
+    Forget();
+    if (no_more_) Finish({});
+  }
+
+  void Forget() {
+    std::string().swap(waiting_);
+    num_done_bytes_ = 0;
+    held_.Resize(0);
+  }
+
+  std::string waiting_;        // questions, each behind the prefix of its message
+  size_t num_done_bytes_ = 0;  // of these, answered
+  ByteBudget::Share held_;     // waiting_
   bool no_more_ = false;
 };
 
@@ -231,7 +274,10 @@ bool StandardServices::AddWatcher(const std::shared_ptr<Watch>& watch) {
   MutexLock lock(mutex_);
   size_t& of_connection = by_connection_[watch->connection_id()].num_watchers;
   if (watchers_.size() >= kMaxWatchers || of_connection >= kMaxWatchersOfConnection) return false;
+  const auto of_address = by_address_.try_emplace(watch->address(), 0).first;
+  if (of_address->second >= kMaxWatchersOfAddress) return false;
   ++of_connection;
+  ++of_address->second;
   watchers_.emplace(watch.get(), watch);
   return true;
 }
@@ -241,6 +287,8 @@ void StandardServices::RemoveWatcher(Watch* watch) {
   if (watchers_.erase(watch) == 0) return;
   // Its call is still counted.
   --by_connection_.find(watch->connection_id())->second.num_watchers;
+  const auto of_address = by_address_.find(watch->address());
+  if (--of_address->second == 0) by_address_.erase(of_address);
 }
 
 size_t StandardServices::num_watchers() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/connection_limiter.h"
 #include "common/mutex.h"
 #include "lockstep/standard/standard.pb.h"
 #include "router/grpc/grpc_services.h"
@@ -16,11 +17,12 @@ namespace lockstep::router {
 
 // grpc.health.v1.Health and, if asked for, grpc.reflection.v1.ServerReflection (v1alpha as well),
 // which everybody may call. "" is SERVING as long as connections are accepted. These calls need no
-// key, so the open ones are bounded, of a connection, and those that watch in total as well. Safe
-// to use from any thread.
+// key, so the open ones are bounded, of a connection, and those that watch of an address and in
+// total as well. Safe to use from any thread.
 class StandardServices {
  public:
   static constexpr size_t kMaxWatchers = 16'384;
+  static constexpr size_t kMaxWatchersOfAddress = kMaxWatchers / 4;
   static constexpr size_t kMaxWatchersOfConnection = 128;
   static constexpr size_t kMaxCallsOfConnection = 256;  // those that watch, and all others
 
@@ -62,6 +64,8 @@ class StandardServices {
   bool accepting_ ABSL_GUARDED_BY(mutex_) = true;
   absl::flat_hash_map<Watch*, std::weak_ptr<Watch>> watchers_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, OpenCalls> by_connection_ ABSL_GUARDED_BY(mutex_);
+  // Watchers.
+  absl::flat_hash_map<ConnectionLimiter::AddressKey, size_t> by_address_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::router

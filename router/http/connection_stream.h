@@ -14,6 +14,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/tcp_listener.h"
+
 // Include it in few .cc files only: Asio is heavy.
 namespace lockstep::router {
 
@@ -40,6 +42,8 @@ class ConnectionStream {
 
   auto executor() { return socket_.get_executor(); }
   bool encrypted() const { return tls_.has_value(); }
+  // Of the client.
+  ConnectionLimiter::AddressKey address() const { return AddressKeyOf(socket_); }
   // After the handshake: both sides agreed on HTTP/2.
   bool agreed_on_http2() {
     if (!tls_.has_value()) return false;

@@ -17,24 +17,24 @@ namespace v1 = lockstep::v1;
 class HttpGenerateCall final : public GenerateCall {
  public:
   HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange,
-                   std::shared_ptr<const OpenAiRequest> request, uint32_t prompt,
+                   const std::shared_ptr<const OpenAiRequest>& request, uint32_t prompt,
                    std::shared_ptr<const Tenant> tenant, std::shared_ptr<StrandRunner> home)
-      : GenerateCall(context, {.request = &request->prompts[prompt],
+      : GenerateCall(context, {.request = std::shared_ptr<const v1::GenerateRequest>(
+                                   request, &request->prompts[prompt]),
                                .deadline = absl::InfiniteFuture(),
                                .max_messages_per_write = SIZE_MAX,
                                .tenant = std::move(tenant),
                                .home = std::move(home)}),
         exchange_(std::move(exchange)),
-        request_(std::move(request)),
         prompt_(prompt) {}
 
  private:
-  void StartWrite(std::span<const v1::GenerateResponse> messages, bool /*more_follow*/) override {
+  void StartWrite(std::vector<v1::GenerateResponse> messages, bool /*more_follow*/) override {
     using Delivery = GenerateExchange::Delivery;
     const Delivery delivery = Deliver(messages);
     if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
   }
-  void StartLastWrite(std::span<const v1::GenerateResponse> messages) override {
+  void StartLastWrite(std::vector<v1::GenerateResponse> messages) override {
     Deliver(messages);
     End(absl::OkStatus());
   }
@@ -49,7 +49,6 @@ class HttpGenerateCall final : public GenerateCall {
   }
 
   const std::weak_ptr<GenerateExchange> exchange_;
-  const std::shared_ptr<const OpenAiRequest> request_;
   const uint32_t prompt_;
 };
 

@@ -34,19 +34,30 @@ TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest reque
       context_(context),
       origin_(std::move(origin)),
       http_(std::move(request)),
-      num_body_bytes_(http_.body.size()),
+      num_work_bytes_(http_.body.size()),
       reading_(http_.answer.ShareOf(NameOf(origin_.tenant.get()))) {}
 
 void TextExchange::RunStrand() {
   absl::StatusOr<std::string> reply = absl::InternalError("");
   {
     std::string body;
+    std::optional<TokenizeQuery> query;
     {
       MutexLock lock(begin_mutex_);
-      if (std::exchange(begun_, true)) return;
+      query = std::exchange(query_, std::nullopt);
+      if (std::exchange(begun_, true) && !query.has_value()) return;
       body.swap(http_.body);
     }
-    reply = origin_.kind == TextKind::kTokenize ? Tokens(body) : Text(body);
+    if (query.has_value()) {
+      reply = Tokens(*query);
+    } else if (origin_.kind == TextKind::kDetokenize) {
+      reply = Text(body);
+    } else if (absl::StatusOr<TokenizeQuery> read = Read(body); !read.ok()) {
+      reply = read.status();
+    } else {
+      if (AwaitsTurn(*read)) return;
+      reply = Tokens(*read);
+    }
     reading_.Resize(0);
   }
   // Both limits let the client call again as soon as it can know that this call is over; whoever
@@ -58,16 +69,37 @@ void TextExchange::RunStrand() {
 
 void TextExchange::Abandon() {
   MutexLock lock(begin_mutex_);
-  if (std::exchange(begun_, true)) return;
+  abandoned_ = true;
+  if (std::exchange(begun_, true) && !query_.has_value()) return;
+  query_.reset();
+  reading_.Resize(0);
   // It may wait for a thread for long, and nobody counts the body any more.
   ReleaseMemory(http_.body);
   ticket_.reset();
 }
 
-absl::StatusOr<std::string> TextExchange::Tokens(std::string_view body) {
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const TokenizeQuery query,
-      ParseTokenizeRequest(body, [this](size_t num_bytes) { return reading_.Resize(num_bytes); }));
+bool TextExchange::AwaitsTurn(TokenizeQuery& query) {
+  const size_t num_bytes = NumWorkBytes(query.request);
+  if (num_bytes <= num_work_bytes_) return false;
+  num_work_bytes_ = num_bytes;
+  {
+    MutexLock lock(begin_mutex_);
+    if (abandoned_) {
+      ticket_.reset();
+      return true;
+    }
+    query_ = std::move(query);
+  }
+  context_.encode_pool.Schedule(shared_from_this());
+  return true;
+}
+
+absl::StatusOr<TokenizeQuery> TextExchange::Read(std::string_view body) {
+  return ParseTokenizeRequest(body,
+                              [this](size_t num_bytes) { return reading_.Resize(num_bytes); });
+}
+
+absl::StatusOr<std::string> TextExchange::Tokens(const TokenizeQuery& query) {
   v1::TokenizeResponse response;
   LOCKSTEP_RETURN_IF_ERROR(Tokenize(context_, query.request, response));
   std::string reply;

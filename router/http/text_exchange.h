@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "router/api/api_context.h"
 #include "router/api/text_requests.h"
 #include "router/http/exchange.h"
+#include "router/http/openai_request.h"
 
 namespace lockstep::router {
 
@@ -14,7 +16,9 @@ enum class TextKind { kTokenize, kDetokenize };
 
 // POST /tokenize and /detokenize; the work runs on the encode pool. It has its place among the open
 // calls until the answer is made; from then on the answer counts against the memory of all answers.
-class TextExchange final : public ReplyExchange, public Strand {
+class TextExchange final : public ReplyExchange,
+                           public Strand,
+                           public std::enable_shared_from_this<TextExchange> {
  public:
   struct Origin {
     TextKind kind;
@@ -29,11 +33,14 @@ class TextExchange final : public ReplyExchange, public Strand {
   void RunStrand() override;
   void Abandon() override;
   std::string_view owner() const override { return NameOf(origin_.tenant.get()); }
-  size_t num_work_bytes() const override { return num_body_bytes_; }
+  size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
-  // From the body to that of the answer.
-  absl::StatusOr<std::string> Tokens(std::string_view body);
+  // True: the query has more work than its body said, and waits for another turn.
+  bool AwaitsTurn(TokenizeQuery& query);
+  // From the body, or what it was read into, to the body of the answer.
+  absl::StatusOr<TokenizeQuery> Read(std::string_view body);
+  absl::StatusOr<std::string> Tokens(const TokenizeQuery& query);
   absl::StatusOr<std::string> Text(std::string_view body);
   void ReplyError(const absl::Status& status);
 
@@ -41,10 +48,12 @@ class TextExchange final : public ReplyExchange, public Strand {
   const Origin origin_;
   HttpRequest http_;  // its body and the ticket until RunStrand begins, or the client is gone
   std::shared_ptr<TextTicket> ticket_;
-  const size_t num_body_bytes_;
+  size_t num_work_bytes_;      // of the body, then of what it asks for
   ByteBudget::Share reading_;  // of what the body is read into, while it is
   Mutex begin_mutex_;
   bool begun_ ABSL_GUARDED_BY(begin_mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(begin_mutex_) = false;
+  std::optional<TokenizeQuery> query_ ABSL_GUARDED_BY(begin_mutex_);  // while it awaits its turn
 };
 
 }  // namespace lockstep::router

@@ -85,6 +85,16 @@ class DecodeRunsTest : public ::testing::Test {
   std::vector<int> first_tiles_;
 };
 
+TEST_F(DecodeRunsTest, SplitsInTilesAreThoseOfTheContract) {
+  for (int tile = 0; tile < 40'000; ++tile) {
+    ASSERT_EQ(SplitOfTile(tile), NumAttentionSplits(tile * kKeyTile + 1) - 1) << tile;
+    ASSERT_EQ(SplitOfTile(tile), NumAttentionSplits((tile + 1) * kKeyTile) - 1) << tile;
+  }
+  for (int split = 0; split < 2'000; ++split) {
+    ASSERT_EQ(FirstTileOfSplit(split) * kKeyTile, AttentionSplitBegin(split)) << split;
+  }
+}
+
 TEST_F(DecodeRunsTest, AnyRowsAreCoveredByAnyNumberOfRuns) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 300; ++trial) {

@@ -227,5 +227,40 @@ TEST_F(ReplicaTrustTest, AWorkerThatFailsEveryRowIsGivenUp) {
   ExpectClean();
 }
 
+TEST_F(ReplicaTrustTest, OneRequestWhoseRowsAllFailIsOneFault) {
+  config_.scheduler.max_steps_in_flight = 1;
+  Start(1);
+  Connect(0);
+  const auto first = SubmitNext();
+  while (RunStep(0)) {
+  }
+  ExpectComplete(*first);
+  const auto request = MakeRequest({1, 2, 3}, 5);
+  request->num_samples = CircuitBreaker::kMaxFaults;
+  const auto client = Submit(request);
+  client->tokens.resize(request->num_samples);
+  client->ends.resize(request->num_samples);
+  ASSERT_TRUE(FailStep(0));
+  EXPECT_EQ(state(0), WorkerState::kReady);
+  const auto last = SubmitNext();
+  while (RunStep(0)) {
+  }
+  ExpectComplete(*last);
+  ExpectClean();
+}
+
+TEST_F(ReplicaTrustTest, RequestsWhoseRowsFailInOneStepAreAFaultEach) {
+  config_.scheduler.max_steps_in_flight = 1;
+  Start(1);
+  Connect(0);
+  std::vector<std::unique_ptr<Client>> clients;
+  clients.push_back(SubmitNext());  // is in the step that was sent at once
+  while (clients.size() <= CircuitBreaker::kMaxFaults) clients.push_back(SubmitNext());
+  ASSERT_TRUE(RunStep(0));
+  ASSERT_EQ(state(0), WorkerState::kReady);
+  ASSERT_TRUE(FailStep(0));
+  EXPECT_EQ(state(0), WorkerState::kLost);
+}
+
 }  // namespace
 }  // namespace lockstep::router

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -103,6 +104,28 @@ class StandardServicesTest : public ::testing::Test {
   GrpcServices methods_{size_t{1} << 20};
   std::optional<lockstep::testing::GrpcTestServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
+};
+
+// The test is the connection.
+class DirectCallsTest : public ::testing::Test {
+ protected:
+  DirectCallsTest() { services_.AddTo(methods_); }
+
+  std::shared_ptr<StreamHandler> Open(const std::string& method, uint64_t connection_id = 1,
+                                      const ConnectionLimiter::AddressKey& address = {}) {
+    return methods_.Open(
+        {.fields = {{":method", "POST"}, {":path", method}, {"content-type", "application/grpc"}},
+         .connection_id = connection_id,
+         .address = address},
+        std::make_shared<IgnoringSignal>(), memory_);
+  }
+
+  struct IgnoringSignal final : OutputSignal {
+    void OnOutput() override {}
+  };
+  StandardServices services_{kService, /*reflection=*/true};
+  GrpcServices methods_{size_t{1} << 20};
+  std::shared_ptr<ByteBudget> memory_ = std::make_shared<ByteBudget>(size_t{64} << 20);
 };
 
 TEST_F(StandardServicesTest, HealthFollowsReadiness) {
@@ -232,6 +255,67 @@ TEST_F(StandardServicesTest, QuestionsWhoseAnswersAreNotReadWait) {
     EXPECT_TRUE(stream.Receive<standard::ReflectionResponse>().has_file_descriptor_response());
     ASSERT_LT(server_->held_bytes(), size_t{1} << 20);
   }
+}
+
+TEST_F(DirectCallsTest, QuestionsThatWaitStayBytesAndAreCounted) {
+  const auto call = Open(kReflection);
+  const size_t num_open_bytes = memory_->held_bytes();
+  // As many as a window has room for, none of whose answers is taken.
+  constexpr size_t kNumQuestions = 13'107;
+  const std::string empty_questions(kNumQuestions * kMessagePrefixBytes, '\0');
+  call->OnBody(empty_questions);
+  EXPECT_FALSE(call->WantsBody());
+  EXPECT_GE(memory_->held_bytes(), empty_questions.size());
+  EXPECT_LE(memory_->held_bytes(), size_t{200} << 10);
+  // Taken, they are answered one after the other.
+  size_t num_answers = 0;
+  for (;;) {
+    const StreamHandler::Output output = call->Take();
+    if (output.body.empty()) break;
+    for (std::string_view rest = output.body; !rest.empty(); ++num_answers) {
+      rest.remove_prefix(kMessagePrefixBytes + ReadMessageSize(rest.data()));
+    }
+    call->OnWritten();
+  }
+  EXPECT_EQ(num_answers, kNumQuestions);
+  EXPECT_TRUE(call->WantsBody());
+  EXPECT_EQ(memory_->held_bytes(), num_open_bytes);
+  call->OnClosed();
+}
+
+TEST_F(DirectCallsTest, QuestionsWithoutRoomEndTheCall) {
+  memory_ = std::make_shared<ByteBudget>(size_t{40} << 10);
+  const auto call = Open(kReflection);
+  const size_t num_open_bytes = memory_->held_bytes();
+  call->OnBody(std::string(size_t{64} << 10, '\0'));
+  EXPECT_FALSE(call->Take().trailers.Find("grpc-status").empty());
+  call->OnWritten();
+  EXPECT_EQ(memory_->held_bytes(), num_open_bytes);
+  call->OnClosed();
+}
+
+TEST_F(DirectCallsTest, WatchersOfOneAddressAreBounded) {
+  std::vector<std::shared_ptr<StreamHandler>> watchers;
+  const auto watch = [this](uint64_t connection_id, uint8_t address) {
+    auto call = Open("/grpc.health.v1.Health/Watch", connection_id, {127, 0, 0, address});
+    call->OnBody(std::string(kMessagePrefixBytes, '\0'));
+    return call;
+  };
+  const auto is_refused = [](StreamHandler& call) { return call.Take().last; };
+  for (size_t i = 0; i < StandardServices::kMaxWatchersOfAddress; ++i) {
+    watchers.push_back(watch(i / StandardServices::kMaxWatchersOfConnection, 1));
+    ASSERT_FALSE(is_refused(*watchers.back()));
+  }
+  EXPECT_TRUE(is_refused(*watch(1000, 1)));
+  const auto other = watch(1001, 2);
+  EXPECT_FALSE(is_refused(*other));
+  watchers.back()->OnClosed();
+  watchers.back() = watch(1000, 1);
+  EXPECT_FALSE(is_refused(*watchers.back()));
+  EXPECT_EQ(services_.num_watchers(), StandardServices::kMaxWatchersOfAddress + 1);
+  other->OnClosed();
+  for (const auto& watcher : watchers) watcher->OnClosed();
+  EXPECT_EQ(services_.num_watchers(), 0u);
 }
 
 TEST_F(StandardServicesTest, NamesOfServicesAreBounded) {

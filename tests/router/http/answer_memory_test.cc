@@ -136,7 +136,7 @@ TEST_F(AnswerMemoryTest, AnUnreadAnswerOfTokenizeIsCountedAndKeepsNoPlace) {
   for (int i = 1; i <= 3; ++i) {
     unread.push_back(AskAndAwait("/tokenize", body));
     EXPECT_GT(memory_->held_bytes(), i * size_t{100'000} * 4);
-    EXPECT_EQ(router_->api().open_text_calls.load(), 0u);
+    EXPECT_EQ(router_->api().text_places.num_taken(), 0u);
   }
   const size_t num_held = memory_->held_bytes();
   const Exchange::Output output = unread.back().exchange->Take();
@@ -229,15 +229,25 @@ TEST_F(AnswerMemoryTest, AnAbandonedBodyIsDroppedBeforeItsTurn) {
   for (const std::string path : {"/v1/completions", "/tokenize"}) {
     waiting.push_back(Ask(path, std::string(kBodyBytes, '[')));
   }
-  EXPECT_EQ(router_->api().open_text_calls.load(), 1u);
+  EXPECT_EQ(router_->api().text_places.num_taken(), 1u);
   for (Pending& pending : waiting) pending.exchange->Abandon();
-  EXPECT_EQ(router_->api().open_text_calls.load(), 0u);
+  EXPECT_EQ(router_->api().text_places.num_taken(), 0u);
   may_go.count_down();
   for (Pending& pending : waiting) {
     std::weak_ptr<Exchange> exchange = std::exchange(pending.exchange, nullptr);
     Eventually("the pool lets go of it", [&] { return exchange.expired(); });
   }
   EXPECT_EQ(memory_->held_bytes(), 0u);
+}
+
+TEST_F(AnswerMemoryTest, AChatToTokenizeIsChargedForItsMessages) {
+  StartAll(kAmple);
+  std::string body = R"({"messages": [{"role": "user", "content": "x"})";
+  for (int i = 1; i < 100; ++i) body += R"(, {"role": "user", "content": "x"})";
+  const Pending pending = AskAndAwait("/tokenize", body + "]}");
+  EXPECT_EQ(pending.exchange->Take().head->status, 200);
+  EXPECT_GE(dynamic_cast<const router::Strand&>(*pending.exchange).num_work_bytes(),
+            100 * router::PromptEncoder::kMessageWorkBytes);
 }
 
 TEST_F(AnswerMemoryTest, AStreamWithoutRoomEndsWithAnError) {
