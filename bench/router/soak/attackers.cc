@@ -150,7 +150,7 @@ void StartAndCancel(const AttackTarget& target, const std::stop_token& stop, Att
   }
 }
 
-constexpr std::array<Attacker, 8> kAttackers = {{
+constexpr std::array<Attacker, 8> kHttp1Attackers = {{
     {"malformed-bodies", true, &SendMalformedBodies},
     {"deep-bodies", false, &SendDeepBodies},
     {"unread-tokens", true, &LeaveTokensUnread},
@@ -163,7 +163,7 @@ constexpr std::array<Attacker, 8> kAttackers = {{
 
 }  // namespace
 
-std::span<const Attacker> Http1Attackers() { return kAttackers; }
+std::span<const Attacker> Http1Attackers() { return kHttp1Attackers; }
 
 std::vector<Attacker> AllAttackers() {
   std::vector<Attacker> all;

@@ -291,7 +291,7 @@ void SendMalformedCalls(const AttackTarget& target, const std::stop_token& stop,
   }
 }
 
-constexpr std::array<Attacker, 11> kAttackers = {{
+constexpr std::array<Attacker, 11> kHttp2Attackers = {{
     {"h2-trickled-header", true, &TrickleHeaderValues},
     {"h2-continuations", true, &FloodContinuations},
     {"h2-held-headers", false, &HoldHeaders},
@@ -307,6 +307,6 @@ constexpr std::array<Attacker, 11> kAttackers = {{
 
 }  // namespace
 
-std::span<const Attacker> Http2Attackers() { return kAttackers; }
+std::span<const Attacker> Http2Attackers() { return kHttp2Attackers; }
 
 }  // namespace lockstep::bench

@@ -32,7 +32,7 @@ constexpr uint32_t kNumOutputTokens = 200;  // more than come before the worker 
 constexpr absl::Duration kOpenPatience = absl::Seconds(120);
 constexpr std::chrono::milliseconds kAnswerPatience(10'000);
 // Slow enough that no stream ends while the others are opened.
-constexpr std::chrono::seconds kStepTime(1);
+constexpr std::chrono::seconds kIdleStepTime(1);
 
 struct Idleness {
   std::string_view name;
@@ -139,7 +139,7 @@ absl::StatusOr<IdleReport> Measure(const SoakOptions& options, const Idleness& k
   const uint32_t count = options.num_idle;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<InstantWorker> worker,
                             InstantWorker::Start(options.model, count));
-  worker->runner().SetStepTime(kStepTime);
+  worker->runner().SetStepTime(kIdleStepTime);
   std::vector<std::string> flags = {"--http_listen=127.0.0.1:0",
                                     "--step_timeout=10m",
                                     "--max_connections_per_address=0",
