@@ -200,20 +200,28 @@ TEST_F(SchedulerPlanningTest, ShortBlocksFallBackToOneIteration) {
   EXPECT_EQ(Tokens(3).size(), 4u);
 }
 
-TEST_F(SchedulerPlanningTest, ChunksShrinkToMeetTheTargetStepTime) {
-  config.target_step_time = absl::Milliseconds(10);
-  config.max_steps_in_flight = 1;
-  limits.num_blocks = 1000;
-  limits.max_context_tokens = 4000;
-  limits.max_step_tokens = 1000;
-  Start();
-  Submit(1, {1}, 100);
-  step_time = absl::Milliseconds(2);
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_NE(Plan(), nullptr);
-    Done();
+// With a target of 10 ms: request 1 decodes, 2 ms a step, when a prompt of 3,000 tokens arrives.
+class StepTimeTest : public SchedulerPlanningTest {
+ protected:
+  void SubmitPromptBesideDecodes() {
+    config.target_step_time = absl::Milliseconds(10);
+    config.max_steps_in_flight = 1;
+    limits.num_blocks = 1000;
+    limits.max_context_tokens = 4000;
+    limits.max_step_tokens = 1000;
+    Start();
+    Submit(1, {1}, 200);
+    step_time = absl::Milliseconds(2);
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_NE(Plan(), nullptr);
+      Done();
+    }
+    Submit(2, TextOf(2, 3000), 2);
   }
-  Submit(2, TextOf(2, 3000), 2);
+};
+
+TEST_F(StepTimeTest, ChunksShrinkToMeetTheTargetStepTime) {
+  ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
   EXPECT_THAT(RowTokens(), ElementsAre(1, 64)) << "nothing is known of prefill yet";
   step_time = absl::Milliseconds(2) + 64 * absl::Microseconds(100);
   Done();
@@ -225,20 +233,8 @@ TEST_F(SchedulerPlanningTest, ChunksShrinkToMeetTheTargetStepTime) {
   RunUntilIdle();
 }
 
-TEST_F(SchedulerPlanningTest, DecodesAloneFollowALongChunk) {
-  config.target_step_time = absl::Milliseconds(10);
-  config.max_steps_in_flight = 1;
-  limits.num_blocks = 1000;
-  limits.max_context_tokens = 4000;
-  limits.max_step_tokens = 1000;
-  Start();
-  Submit(1, {1}, 200);
-  step_time = absl::Milliseconds(2);
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_NE(Plan(), nullptr);
-    Done();
-  }
-  Submit(2, TextOf(2, 3000), 2);
+TEST_F(StepTimeTest, DecodesAloneFollowALongChunk) {
+  ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
   EXPECT_THAT(RowTokens(), ElementsAre(1, 64));
   step_time = absl::Milliseconds(2) + 64 * absl::Microseconds(100);
   Done();
