@@ -84,7 +84,10 @@ absl::StatusOr<uint16_t> TcpListener::Listen(const Address& address) {
 
 void TcpListener::Accept() {
   if (spare_fd_ < 0) spare_fd_ = OpenSpare();
-  acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, tcp::socket socket) {
+  const asio::any_io_executor executor = next_executor_ == nullptr
+                                             ? asio::any_io_executor(asio::make_strand(io_))
+                                             : asio::any_io_executor(io_.get_executor());
+  acceptor_.async_accept(executor, [this](error_code error, tcp::socket socket) {
     OnAccept(error, std::move(socket));
   });
 }
@@ -98,8 +101,27 @@ void TcpListener::OnAccept(error_code error, tcp::socket socket) {
     }
     return RetryLater();
   }
-  on_connection_(std::move(socket));
+  if (next_executor_ == nullptr || MoveTo(next_executor_(), socket)) {
+    on_connection_(std::move(socket));
+  }
   Accept();
+}
+
+bool TcpListener::MoveTo(const asio::any_io_executor& executor, tcp::socket& socket) {
+  if (executor == socket.get_executor()) return true;
+  error_code error;
+  const tcp::endpoint local = socket.local_endpoint(error);
+  tcp::socket moved(executor);
+  if (!error) {
+    const int fd = socket.release(error);
+    if (!error && moved.assign(local.protocol(), fd, error)) ::close(fd);
+  }
+  if (error) {
+    spdlog::warn("a connection is closed: {}", error.message());
+    return false;
+  }
+  socket = std::move(moved);
+  return true;
 }
 
 // Trying again at once would spin.

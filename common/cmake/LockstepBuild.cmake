@@ -47,6 +47,9 @@ if(LOCKSTEP_SANITIZE)
                       $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
   if(LOCKSTEP_FUZZERS)
+    # So that tests/fuzz/bundle can put shared libraries beside the programs.
+    set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+    add_link_options(-Wl,--disable-new-dtags)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>)
   endif()
   if(LOCKSTEP_SANITIZE MATCHES "undefined")
@@ -102,7 +105,7 @@ function(lockstep_install_runtime)
 endfunction()
 
 # lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
-# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file).
+# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file), clients (tests/clients).
 function(lockstep_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -122,12 +125,18 @@ function(lockstep_test name)
 endfunction()
 
 # lockstep_fuzzer(NAME SOURCES ... DEPS ... CORPUS folder): one LLVMFuzzerTestOneInput. With
-# LOCKSTEP_FUZZERS it is a libFuzzer program; otherwise ctest replays the seed corpus through it.
+# LOCKSTEP_FUZZERS it is a libFuzzer program of the target `fuzzers`, which tests/fuzz/run starts;
+# otherwise ctest replays the seed corpus through it.
 function(lockstep_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
   if(LOCKSTEP_FUZZERS)
     add_executable(${name} ${ARG_SOURCES})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    file(WRITE ${CMAKE_BINARY_DIR}/fuzz/${name}.corpus "${ARG_CORPUS}\n")
+    if(NOT TARGET fuzzers)
+      add_custom_target(fuzzers)
+    endif()
+    add_dependencies(fuzzers ${name})
   else()
     add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
     add_test(NAME ${name}_corpus COMMAND ${name} ${ARG_CORPUS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

@@ -17,8 +17,8 @@
 
 namespace lockstep::router {
 
-// Says who calls, and holds every tenant to its limits. Safe to use from any thread. What is shown
-// to it as a key is in no error and in no log.
+// Identifies the tenant of a call and enforces its limits. Safe to use from any thread. Keys appear
+// in no error and in no log.
 class Gatekeeper {
  public:
   // One open request of a tenant, until it is destroyed.
@@ -37,19 +37,19 @@ class Gatekeeper {
     const TenantSeries series_;
   };
 
-  // Without `tenants` everybody may call, and is nobody. `metrics` outlive the object and all that
-  // it gives out.
+  // Without `tenants` every call is allowed, and has no tenant. `metrics` outlive the object and
+  // its passes.
   Gatekeeper(std::unique_ptr<TenantFile> tenants, RouterMetrics& metrics)
       : tenants_(std::move(tenants)), metrics_(metrics) {}
 
   bool asks_for_keys() const { return tenants_ != nullptr; }
 
-  // Whose key an "authorization" header or metadata value holds; UNAUTHENTICATED when it is
-  // nobody's. Null when no keys are asked for.
+  // The tenant whose key an "authorization" header or metadata value holds; UNAUTHENTICATED for an
+  // unknown key. Null when no keys are asked for.
   absl::StatusOr<std::shared_ptr<const Tenant>> Identify(std::string_view authorization) const;
 
   // RESOURCE_EXHAUSTED naming the limit, with a hint when to come back (router/api/retry_hint.h).
-  // Null for nobody, who has no limits.
+  // Null without a tenant: then there are no limits.
   absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, absl::Time now);
   // The refusal that Admit would give now, if any, counted as one. So a request that is going to be
   // refused costs nothing more; one that is not must be admitted all the same.
@@ -65,10 +65,10 @@ class Gatekeeper {
   absl::flat_hash_map<std::string, TenantSeries> series_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What a tenant calls its requests, and under which salt it shares prefixes, is its own affair: the
-// same words of another tenant are something else. Nobody's words stay as they are.
+// Request ids and cache salts are a tenant's own: the same id of two tenants names two requests.
+// Without a tenant the id stays as it is.
 std::string ScopedRequestId(const Tenant* tenant, std::string_view id);
-// Makes the request the tenant's, whatever it says of itself: fairness id, weight and cache salt.
+// Sets the tenant's fairness id, weight and cache salt, whatever the request itself says.
 void Attribute(const Tenant* tenant, Request& request);
 
 }  // namespace lockstep::router

@@ -1,7 +1,6 @@
 #include "router/api/generate_call.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "common/status.h"
@@ -30,12 +29,6 @@ size_t NumPromptBytes(const v1::GenerateRequest& request) {
   return num_bytes;
 }
 
-// Before anything is tokenized.
-uint64_t EstimatePromptTokens(const v1::GenerateRequest& request) {
-  if (request.has_token_ids()) return request.token_ids().ids_size();
-  return NumPromptBytes(request) / kBytesPerToken + 1;
-}
-
 }  // namespace
 
 GenerateCall::GenerateCall(ApiContext& context, Origin origin)
@@ -44,6 +37,12 @@ GenerateCall::GenerateCall(ApiContext& context, Origin origin)
       num_work_bytes_(origin_.request->has_chat()
                           ? PromptEncoder::NumWorkBytes(origin_.request->chat())
                           : NumPromptBytes(*origin_.request)) {}
+
+uint64_t GenerateCall::estimated_prompt_tokens() const {
+  const v1::GenerateRequest& request = *origin_.request;
+  if (request.has_token_ids()) return request.token_ids().ids_size();
+  return NumPromptBytes(request) / kBytesPerToken + 1;
+}
 
 bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
   pass_ = std::move(pass);
@@ -57,7 +56,7 @@ bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
     pass_ = *std::move(asked);
   }
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
-      context_.engine.Admit(EstimatePromptTokens(*origin_.request));
+      context_.engine.Admit(estimated_prompt_tokens(), owner());
   if (!ticket.ok()) {
     FinishCall(ticket.status());
     return false;
@@ -70,23 +69,35 @@ void GenerateCall::Start() {
   const bool here = IsShortWork(*origin_.request);
   if (here) RunStrand();
   starting_.store(false);
+  if (cancelled_.load() || aborted_.load()) ticket_->StopWaiting();
   if (run_after_start_.exchange(false) || !here) Schedule();
 }
 
 void GenerateCall::Abort() {
   aborted_.store(true);
+  LeaveQueue();
   Schedule();
 }
 
 void GenerateCall::OnWriteDone(bool ok) {
-  if (!ok) cancelled_.store(true);
+  if (!ok) SetCancelled();
   writing_.store(false);
   if (run_after_write_.exchange(false) || !ok) Schedule();
 }
 
 void GenerateCall::OnClientGone() {
-  cancelled_.store(true);
+  SetCancelled();
   Schedule();
+}
+
+void GenerateCall::SetCancelled() {
+  cancelled_.store(true);
+  LeaveQueue();
+}
+
+void GenerateCall::LeaveQueue() {
+  // Start looks at both flags after it has said that it is over.
+  if (!starting_.load()) ticket_->StopWaiting();
 }
 
 void GenerateCall::RunStrand() {
@@ -110,7 +121,7 @@ void GenerateCall::RunStrand() {
       return;
     }
     WriteMessages();
-    if (finished_ || (consumed && messages_.empty() && !builder_->end().has_value())) return;
+    if (finished_ || (consumed && !builder_->end().has_value())) return;
   }
 }
 
@@ -130,17 +141,13 @@ bool GenerateCall::CanWrite() {
 }
 
 void GenerateCall::WriteMessages() {
-  const size_t count = std::min(messages_.size(), origin_.max_messages_per_write);
-  const auto last = messages_.begin() + static_cast<std::ptrdiff_t>(count);
-  std::vector<v1::GenerateResponse> next(std::make_move_iterator(messages_.begin()),
-                                         std::make_move_iterator(last));
-  messages_.erase(messages_.begin(), last);
   // The id is free again before the client can know that the call is over.
-  if (messages_.empty() && builder_->end().has_value()) RecordEnd(*builder_->end());
+  if (builder_->end().has_value()) RecordEnd(*builder_->end());
   writing_.store(true);
-  if (!messages_.empty() || !ended_well()) return StartWrite(std::move(next), !messages_.empty());
+  std::vector<v1::GenerateResponse> messages = std::exchange(messages_, {});
+  if (!ended_well()) return StartWrite(std::move(messages));
   finished_ = true;
-  StartLastWrite(std::move(next));
+  StartLastWrite(std::move(messages));
 }
 
 absl::Status GenerateCall::Prepare() {
@@ -172,9 +179,11 @@ absl::Status GenerateCall::Prepare() {
   ticket_->SetPromptTokens(request.prompt_tokens.size());
   request_ = std::make_shared<const Request>(std::move(request));
   builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
-  outbox_ = context_.engine.MakeOutbox([weak = weak_from_this()] {
-    if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
-  });
+  outbox_ = context_.engine.MakeOutbox(
+      [weak = weak_from_this()] {
+        if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
+      },
+      std::move(origin_.output_meter));
   context_.engine.Submit({.request = request_, .outbox = outbox_, .ticket = ticket_});
   return absl::OkStatus();
 }

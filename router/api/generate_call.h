@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,12 +28,14 @@ class GenerateCall : public Strand,
   struct Origin {
     // Let go of once the prompt is dealt with, or the call is over.
     std::shared_ptr<const lockstep::v1::GenerateRequest> request;
-    absl::Time deadline;  // of the client
-    size_t max_messages_per_write;
+    absl::Time deadline;                             // of the client
     std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
     std::shared_ptr<StrandRunner> home;  // runs the strand once the prompt is dealt with
+    OutputMeter output_meter = nullptr;  // of tokens that are not made into messages yet
   };
 
+  // Of the prompt, before anything is tokenized. Until Start.
+  uint64_t estimated_prompt_tokens() const;
   // A place for the request, before any work on it; false: End was called with the reason. `pass`
   // is of the tenant, if it was asked already.
   bool Admit(std::unique_ptr<Gatekeeper::Pass> pass = nullptr);
@@ -60,10 +61,8 @@ class GenerateCall : public Strand,
  private:
   // --- to the transport; none of them may block ---
   // One write at a time, until OnWriteDone, which may come before this returns. The transport owns
-  // the messages, so that nothing keeps them beside what it makes of them. With `more_follow` that
-  // may stay here until the next ones come.
-  virtual void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages,
-                          bool more_follow) = 0;
+  // the messages, so that nothing keeps them beside what it makes of them.
+  virtual void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
   // StartWrite and End(OK) in one, without OnWriteDone.
   virtual void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
   // Nothing follows; no write is in progress.
@@ -78,6 +77,10 @@ class GenerateCall : public Strand,
   void WriteMessages();
   // False when a write is in progress, whose end then runs the strand again.
   bool CanWrite();
+  void SetCancelled();
+  // After the flag that says why. The place is free at once, though the strand may wait for its
+  // turn.
+  void LeaveQueue();
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
@@ -109,7 +112,7 @@ class GenerateCall : public Strand,
   std::shared_ptr<const Request> request_;  // null until submitted
   std::shared_ptr<Outbox> outbox_;
   std::optional<ResponseBuilder> builder_;
-  std::deque<lockstep::v1::GenerateResponse> messages_;
+  std::vector<lockstep::v1::GenerateResponse> messages_;
 };
 
 }  // namespace lockstep::router

@@ -71,7 +71,7 @@ size_t MaxRequestBytes(const RequestLimits& limits) {
 
 void GenerationService::AddTo(GrpcServices& services) {
   services.Add(fmt::format("/{}/Generate", kName), [this](GrpcCallStart start) {
-    return GenerateStream::Open(context_, std::move(start), home_);
+    return GenerateStream::Open(context_, std::move(start));
   });
   AddUnary(services, context_, "Abort",
            UnaryMethod<v1::AbortRequest, v1::AbortResponse>{

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <memory>
-#include <utility>
-
 #include "router/api/api_context.h"
-#include "router/engine/strand.h"
 #include "router/grpc/grpc_services.h"
 
 namespace lockstep::router {
@@ -15,16 +11,14 @@ class GenerationService {
  public:
   static constexpr char kName[] = "lockstep.v1.Generation";
 
-  // `context` outlives the object; `home` runs what makes messages.
-  GenerationService(ApiContext& context, std::shared_ptr<StrandRunner> home)
-      : context_(context), home_(std::move(home)) {}
+  // `context` outlives the object.
+  explicit GenerationService(ApiContext& context) : context_(context) {}
 
   // The object outlives the calls.
   void AddTo(GrpcServices& services);
 
  private:
   ApiContext& context_;
-  const std::shared_ptr<StrandRunner> home_;
 };
 
 // Bytes of the largest message that can pass validation: a prompt to be cut has as many ids as a

@@ -1,11 +1,14 @@
 #include "router/api/grpc_generate_call.h"
 
+#include <absl/container/inlined_vector.h>
+
 #include <algorithm>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "router/api/grpc_status.h"
+#include "router/api/output_memory.h"
 #include "router/api/read_message.h"
 
 namespace lockstep::router {
@@ -21,9 +24,10 @@ struct CountedRequest {
   v1::GenerateRequest request;
 };
 
-std::vector<const google::protobuf::MessageLite*> Pointers(
+// Mostly one or two messages.
+absl::InlinedVector<const google::protobuf::MessageLite*, 4> Pointers(
     std::span<const v1::GenerateResponse> messages) {
-  std::vector<const google::protobuf::MessageLite*> pointers;
+  absl::InlinedVector<const google::protobuf::MessageLite*, 4> pointers;
   pointers.reserve(messages.size());
   for (const v1::GenerateResponse& message : messages) pointers.push_back(&message);
   return pointers;
@@ -36,21 +40,19 @@ absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(const Gatekeeper& g
   return gatekeeper.Identify(fields.FindOnly("authorization"));
 }
 
-std::shared_ptr<GenerateStream> GenerateStream::Open(ApiContext& context, GrpcCallStart start,
-                                                     std::shared_ptr<StrandRunner> home) {
+std::shared_ptr<GenerateStream> GenerateStream::Open(ApiContext& context, GrpcCallStart start) {
   const HeaderList& fields = start.fields;
-  auto stream = std::make_shared<GenerateStream>(context, std::move(start), std::move(home));
+  auto stream = std::make_shared<GenerateStream>(context, std::move(start));
   stream->Identify(fields);
   return stream;
 }
 
-GenerateStream::GenerateStream(ApiContext& context, GrpcCallStart start,
-                               std::shared_ptr<StrandRunner> home)
+GenerateStream::GenerateStream(ApiContext& context, GrpcCallStart start)
     : GrpcCall(start.transport),
       context_(context),
       memory_(std::move(start.transport.memory)),
       deadline_(context.clock.Now() + start.timeout),
-      home_(std::move(home)) {}
+      home_(std::move(start.home)) {}
 
 // Before anything else is looked at.
 void GenerateStream::Identify(const HeaderList& fields) {
@@ -107,9 +109,9 @@ void GenerateStream::RunStrand() {
       GenerateCall::Origin{
           .request = std::shared_ptr<const v1::GenerateRequest>(counted, &counted->request),
           .deadline = deadline_,
-          .max_messages_per_write = SIZE_MAX,
           .tenant = tenant_,
-          .home = home_},
+          .home = home_,
+          .output_meter = CountIn(memory_, NameOf(tenant_.get()))},
       weak_from_this());
   {
     MutexLock lock(call_mutex_);
@@ -146,8 +148,7 @@ void GenerateStream::OnOver(bool finished) {
   if (last != nullptr && !finished) last->OnWriteDone(false);
 }
 
-void GrpcGenerateCall::StartWrite(std::vector<v1::GenerateResponse> messages,
-                                  bool /*more_follow*/) {
+void GrpcGenerateCall::StartWrite(std::vector<v1::GenerateResponse> messages) {
   const std::shared_ptr<GenerateStream> stream = stream_.lock();
   const GrpcCall::Sent sent =
       stream == nullptr ? GrpcCall::Sent::kGone : stream->SendAll(Pointers(messages));

@@ -28,9 +28,8 @@ class GenerateStream final : public GrpcCall,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
   // `context` outlives the object.
-  static std::shared_ptr<GenerateStream> Open(ApiContext& context, GrpcCallStart start,
-                                              std::shared_ptr<StrandRunner> home);
-  GenerateStream(ApiContext& context, GrpcCallStart start, std::shared_ptr<StrandRunner> home);
+  static std::shared_ptr<GenerateStream> Open(ApiContext& context, GrpcCallStart start);
+  GenerateStream(ApiContext& context, GrpcCallStart start);
 
   void RunStrand() override;
   std::string_view owner() const override { return NameOf(tenant_.get()); }
@@ -74,7 +73,7 @@ class GrpcGenerateCall final : public GenerateCall {
       : GenerateCall(context, std::move(origin)), stream_(std::move(stream)) {}
 
  private:
-  void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages, bool more_follow) override;
+  void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
   void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
   void End(const absl::Status& status) override;
 

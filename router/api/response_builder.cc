@@ -59,7 +59,7 @@ ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<con
 }
 
 void ResponseBuilder::Consume(RequestOutput output, absl::Time now,
-                              std::deque<v1::GenerateResponse>& messages,
+                              std::vector<v1::GenerateResponse>& messages,
                               std::vector<uint32_t>& stopped) {
   if (end_.has_value()) return;
   if (output.admission.has_value()) {
@@ -85,7 +85,7 @@ void ResponseBuilder::Consume(RequestOutput output, absl::Time now,
   }
 }
 
-void ResponseBuilder::AddPromptInfo(std::deque<v1::GenerateResponse>& messages) {
+void ResponseBuilder::AddPromptInfo(std::vector<v1::GenerateResponse>& messages) {
   prompt_info_sent_ = true;
   v1::PromptInfo* const info = messages.emplace_back().mutable_prompt_info();
   info->set_request_id(request_->id);
@@ -100,7 +100,7 @@ void ResponseBuilder::AddPromptInfo(std::deque<v1::GenerateResponse>& messages) 
 }
 
 void ResponseBuilder::AddTokens(SampleOutput& output, absl::Time now,
-                                std::deque<v1::GenerateResponse>& messages,
+                                std::vector<v1::GenerateResponse>& messages,
                                 std::vector<uint32_t>& stopped) {
   Sample& sample = samples_.at(output.sample_index);
   if (sample.finished) return;  // what ran ahead of a stop string
@@ -139,7 +139,7 @@ std::optional<size_t> ResponseBuilder::AddTokenText(Sample& sample, TokenId toke
 }
 
 void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
-                             std::deque<v1::GenerateResponse>& messages) {
+                             std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_.at(index);
   if (sample.finished) return;
   const std::string rest = sample.detokenizer.Flush();
@@ -165,7 +165,7 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
 }
 
 v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, absl::Time at,
-                                       std::deque<v1::GenerateResponse>& messages) {
+                                       std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_[index];
   sample.finished = true;
   --num_unfinished_;

@@ -4,7 +4,6 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +39,7 @@ class ResponseBuilder {
   // Appends to `messages`. Indices whose text ended at a stop string just now go to `stopped`: the
   // engine still has to be told.
   void Consume(RequestOutput output, absl::Time now,
-               std::deque<lockstep::v1::GenerateResponse>& messages,
+               std::vector<lockstep::v1::GenerateResponse>& messages,
                std::vector<uint32_t>& stopped);
 
   // How the call ends, once it is known; nothing follows the messages made so far.
@@ -55,16 +54,16 @@ class ResponseBuilder {
     bool finished = false;
   };
 
-  void AddPromptInfo(std::deque<lockstep::v1::GenerateResponse>& messages);
+  void AddPromptInfo(std::vector<lockstep::v1::GenerateResponse>& messages);
   void AddTokens(SampleOutput& output, absl::Time now,
-                 std::deque<lockstep::v1::GenerateResponse>& messages,
+                 std::vector<lockstep::v1::GenerateResponse>& messages,
                  std::vector<uint32_t>& stopped);
   void AddEnd(uint32_t index, const SampleEnd& end,
-              std::deque<lockstep::v1::GenerateResponse>& messages);
+              std::vector<lockstep::v1::GenerateResponse>& messages);
   // Feeds one token's text; the index of the stop string that it completed, if any.
   std::optional<size_t> AddTokenText(Sample& sample, TokenId token, std::string& text) const;
   lockstep::v1::Finish* AddFinish(uint32_t index, lockstep::v1::FinishReason reason, absl::Time at,
-                                  std::deque<lockstep::v1::GenerateResponse>& messages);
+                                  std::vector<lockstep::v1::GenerateResponse>& messages);
 
   const std::shared_ptr<const Request> request_;
   const bool include_stop_;

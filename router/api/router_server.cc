@@ -1,9 +1,9 @@
 #include "router/api/router_server.h"
 
-#include <optional>
 #include <utility>
 
 #include "common/bounded_queue.h"
+#include "common/heap.h"
 #include "common/named_thread.h"
 #include "common/status.h"
 #include "router/api/generation_service.h"
@@ -16,6 +16,8 @@ namespace {
 constexpr absl::Duration kAbortGrace = absl::Seconds(5);  // for the last messages of aborted calls
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
+// Of memory that was freed and stays with the process.
+constexpr size_t kMaxFreedBytes = size_t{16} << 20;
 
 HttpServerConfig FrontConfig(const RouterServerConfig& config) {
   HttpServerConfig front = config.http;
@@ -53,6 +55,7 @@ class RouterServer::Impl {
   // Whoever pushes to `wakes` makes the keeper look at the engine's readiness at once.
   Impl(ApiContext& context, Engine& engine, std::shared_ptr<BoundedQueue<bool>> wakes)
       : context_(context),
+        service_(context),
         // Reflection would answer without a key.
         standard_(GenerationService::kName, /*reflection=*/!context.gatekeeper.asks_for_keys()),
         engine_(engine),
@@ -68,33 +71,40 @@ class RouterServer::Impl {
   }
 
   absl::Status Listen(const RouterServerConfig& config, prometheus::Registry& registry) {
-    const auto make_grpc = [&](std::shared_ptr<StrandRunner> home) {
-      auto services = std::make_unique<GrpcServices>(MaxRequestBytes(config.api.limits));
-      service_.emplace(context_, std::move(home));
-      service_->AddTo(*services);
-      standard_.AddTo(*services);
-      return services;
-    };
+    auto services = std::make_unique<GrpcServices>(MaxRequestBytes(config.api.limits));
+    service_.AddTo(*services);
+    standard_.AddTo(*services);
     LOCKSTEP_ASSIGN_OR_RETURN(
-        front_, HttpServer::Start(FrontConfig(config), context_, registry, make_grpc));
+        front_, HttpServer::Start(FrontConfig(config), context_, registry, std::move(services)));
     keeper_ = NamedThread("keeper", [this] {
       while (!wakes_->closed()) {
         standard_.SetServing(engine_.ready(), context_.accepting());
+        ReturnMemory();
         wakes_->PopFor(kRefreshInterval);
       }
     });
     return absl::OkStatus();
   }
 
-  const HttpServer& front() const { return *front_; }
+  HttpServer& front() const { return *front_; }
 
  private:
+  // The C library has a heap for each thread. After many small requests at once these keep what the
+  // requests took.
+  void ReturnMemory() {
+    const auto now = [this] { return context_.clock.Now(); };
+    if (!freed_memory_.ShouldReturn(ResidentBytes(), front_->held_bytes(), now())) return;
+    ReturnFreedMemory();
+    freed_memory_.OnReturned(ResidentBytes(), front_->held_bytes(), now());
+  }
+
   ApiContext& context_;
-  std::optional<GenerationService> service_;  // once there are threads for it
+  GenerationService service_;
   StandardServices standard_;
   Engine& engine_;
   std::unique_ptr<HttpServer> front_;
   const std::shared_ptr<BoundedQueue<bool>> wakes_;
+  FreedMemoryWatch freed_memory_{kMaxFreedBytes};  // the keeper's
   NamedThread keeper_;
 };
 
@@ -143,6 +153,7 @@ const Address& RouterServer::http_address() const { return impl_->front().addres
 
 bool RouterServer::Drain(absl::Duration timeout) {
   engine_->StartDrain();
+  impl_->front().AnnounceEnd();
   if (engine_->WaitUntilDrained(timeout)) return true;
   engine_->CancelAll();
   engine_->WaitUntilDrained(kAbortGrace);

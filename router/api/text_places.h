@@ -17,8 +17,8 @@ class TextPlaces {
  public:
   explicit TextPlaces(uint32_t max_places);
 
-  // RESOURCE_EXHAUSTED when none is left, for all or for the tenant; "" is nobody in particular,
-  // who may take all of them.
+  // RESOURCE_EXHAUSTED when none is left, for all or for the tenant. Calls without a tenant ("")
+  // may take all of them.
   absl::Status Take(std::string_view tenant);
   void GiveBack(std::string_view tenant);
 

@@ -6,7 +6,7 @@
 
 namespace lockstep::router {
 
-// Somebody who may use the router, and how much. Limits of 0 do not limit.
+// A user of the router with its limits. A limit of 0 does not limit.
 struct Tenant {
   std::string name;  // fairness id, label of metrics
   // Prefixes are shared within a group only, so that the time to a first token tells nobody what
@@ -21,7 +21,7 @@ struct Tenant {
   static constexpr double kMaxWeight = 1000;
 };
 
-// Empty for nobody in particular.
+// Empty for null, when no keys are asked for.
 inline std::string_view NameOf(const Tenant* tenant) {
   return tenant == nullptr ? std::string_view() : std::string_view(tenant->name);
 }

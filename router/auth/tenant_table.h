@@ -29,7 +29,7 @@ class TenantTable {
   // `file_name` appears in errors. INVALID_ARGUMENT naming the member and what was expected.
   static absl::StatusOr<TenantTable> Parse(std::string_view text, std::string_view file_name);
 
-  // Whose key it is; null when nobody's. Takes as long for every key.
+  // The tenant of the key; null for an unknown key. Takes the same time for every key.
   std::shared_ptr<const Tenant> FindByKey(std::string_view key) const;
 
   size_t num_tenants() const { return tenants_.size(); }

@@ -160,7 +160,8 @@ bool Engine::AnyReady(const std::vector<std::string>& workers) const {
 
 // --- requests ---
 
-absl::StatusOr<std::shared_ptr<Admission::Ticket>> Engine::Admit(uint64_t estimated_prompt_tokens) {
+absl::StatusOr<std::shared_ptr<Admission::Ticket>> Engine::Admit(uint64_t estimated_prompt_tokens,
+                                                                 std::string_view owner) {
   const auto reject = [this](Rejection reason) {
     metrics_.At(metrics_.requests_rejected_total, reason).Increment();
   };
@@ -174,13 +175,15 @@ absl::StatusOr<std::shared_ptr<Admission::Ticket>> Engine::Admit(uint64_t estima
   }
   Rejection reason{};
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
-      admission_->TryAdmit(estimated_prompt_tokens, reason);
+      admission_->TryAdmit(estimated_prompt_tokens, owner, reason);
   if (!ticket.ok()) reject(reason);
   return ticket;
 }
 
-std::shared_ptr<Outbox> Engine::MakeOutbox(std::function<void()> on_ready) const {
-  return std::make_shared<Outbox>(config_.max_pending_output_bytes, std::move(on_ready));
+std::shared_ptr<Outbox> Engine::MakeOutbox(std::function<void()> on_ready,
+                                           OutputMeter meter) const {
+  return std::make_shared<Outbox>(config_.max_pending_output_bytes, std::move(on_ready),
+                                  std::move(meter));
 }
 
 void Engine::Submit(Submission submission) { fleet_.Submit(std::move(submission)); }

@@ -52,11 +52,19 @@ class Engine {
 
   // UNAVAILABLE while draining or without a worker, RESOURCE_EXHAUSTED over a limit,
   // INVALID_ARGUMENT when it can never be below; all before any work on the request. The ticket is
-  // the request's place: hold it until the client has everything.
-  absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens);
+  // the request's place: hold it until the client has everything. `owner`: whose share of the queue
+  // it takes; empty: nobody's.
+  absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens,
+                                                           std::string_view owner);
+  // INVALID_ARGUMENT when so many requests can never be admitted together. At least 2 of them.
+  absl::Status CheckBatch(uint64_t num_requests, uint64_t estimated_prompt_tokens,
+                          std::string_view owner) const {
+    return admission_->CheckBatch(num_requests, estimated_prompt_tokens, owner);
+  }
   RequestKey NextKey() { return next_key_.fetch_add(1); }
   // `on_ready` is called by the replica's loop when the outbox has news.
-  std::shared_ptr<Outbox> MakeOutbox(std::function<void()> on_ready) const;
+  std::shared_ptr<Outbox> MakeOutbox(std::function<void()> on_ready,
+                                     OutputMeter meter = nullptr) const;
   // Everything that follows, also a refusal, comes through the outbox.
   void Submit(Submission submission);
   // At most once per request.

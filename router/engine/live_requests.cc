@@ -8,9 +8,14 @@
 #include <variant>
 
 #include "common/check.h"
+#include "common/status.h"
+#include "router/engine/strand.h"
 
 namespace lockstep::router {
 namespace {
+
+// Readers that are told before their threads are woken.
+constexpr size_t kNotifiedAtATime = 256;
 
 absl::Status EndStatus(CancelCause cause) {
   switch (cause) {
@@ -98,7 +103,12 @@ std::vector<RequestKey> LiveRequests::keys() const {
 }
 
 void LiveRequests::NotifyReaders() {
-  for (const std::shared_ptr<Outbox>& outbox : touched_) outbox->Notify();
+  StrandRunner::WakeLater wakes;
+  for (size_t i = 0; i < touched_.size(); ++i) {
+    // Those who were told may begin while others are.
+    if (i % kNotifiedAtATime == 0) wakes.Wake();
+    touched_[i]->Notify();
+  }
   touched_.clear();
 }
 
@@ -136,13 +146,15 @@ void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, absl::Time now
   metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
 }
 
-void LiveRequests::DeliverTo(Delivery& live, PromptLogprobsEvent event, absl::Time /*now*/) {
-  live.submission.outbox->AddPromptLogprobs(std::move(event.entries));
+void LiveRequests::DeliverTo(Delivery& live, PromptLogprobsEvent event, absl::Time now) {
+  absl::Status status = live.submission.outbox->AddPromptLogprobs(std::move(event.entries));
+  if (!status.ok()) EndUnread(live, std::move(status), now);
 }
 
 void LiveRequests::DeliverTo(Delivery& live, TokensEvent event, absl::Time now) {
   ObserveTokens(live, event.sample_index, event.tokens.size(), now);
-  if (!live.submission.outbox->AddTokens(std::move(event), now)) EndSlowReader(live, now);
+  absl::Status status = live.submission.outbox->AddTokens(std::move(event), now);
+  if (!status.ok()) EndUnread(live, std::move(status), now);
 }
 
 void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, absl::Time now) {
@@ -178,9 +190,9 @@ void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t c
   sample.num_tokens += static_cast<uint32_t>(count);
 }
 
-void LiveRequests::EndSlowReader(Delivery& live, absl::Time now) {
-  spdlog::warn("request {} ended: its client reads too slowly", live.submission.request->id);
-  End(live, absl::AbortedError("the client reads too slowly: too much output waits for it"), now);
+void LiveRequests::EndUnread(Delivery& live, absl::Status reason, absl::Time now) {
+  spdlog::warn("request {} ended: {}", live.submission.request->id, Message(reason));
+  End(live, std::move(reason), now);
 }
 
 void LiveRequests::End(Delivery& live, absl::Status status, absl::Time now) {

@@ -59,7 +59,8 @@ class LiveRequests {
   void DeliverTo(Delivery& live, TokensEvent event, absl::Time now);
   void DeliverTo(Delivery& live, FinishedEvent event, absl::Time now);
   void ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, absl::Time now);
-  void EndSlowReader(Delivery& live, absl::Time now);
+  // Its output could not be kept for its reader.
+  void EndUnread(Delivery& live, absl::Status reason, absl::Time now);
   // `live` is gone afterwards.
   void End(Delivery& live, absl::Status status, absl::Time now);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
@@ -25,7 +26,7 @@ struct SampleEnd {
 // What happened to one of a request's sequences since the last Take.
 struct SampleOutput {
   uint32_t sample_index = 0;
-  std::vector<TokenId> tokens;
+  absl::InlinedVector<TokenId, 4> tokens;              // most often one
   std::vector<TokenLogprobs> logprobs;                 // one per token when asked for
   absl::Time first_token_at = absl::InfiniteFuture();  // of the whole sequence
   std::optional<SampleEnd> end;
@@ -38,27 +39,34 @@ struct RequestOutput {
   };
   std::optional<Admission> admission;
   std::optional<std::vector<TokenLogprobs>> prompt_logprobs;
-  std::vector<SampleOutput> samples;  // only those with news, in order of their first
-  std::optional<absl::Status> end;    // nothing follows; not OK: the request failed
+  // Only those with news, in order of their first. Most requests have one, whose news then needs no
+  // memory that one thread takes and another gives back.
+  absl::InlinedVector<SampleOutput, 1> samples;
+  std::optional<absl::Status> end;  // nothing follows; not OK: the request failed
 };
+
+// Counts what an outbox holds beyond a little. False: there is no room for that, and it holds what
+// it held before. Called with a lock held.
+using OutputMeter = std::function<bool(size_t num_bytes)>;
 
 // From the loop to the reader of one request. A reader that lags finds everything since its last
 // Take merged into one output, so the loop never waits for it; when more than `max_pending_bytes`
-// have merged, the outbox refuses more and the loop ends the request. The prompt's
-// log-probabilities do not count: they come once, at whatever size validation let through. One
-// writer at a time (the loop of the replica that has the request; when it hands the request over,
-// it has told the reader of all that it wrote), one reader at a time.
+// have merged, or the meter says no, the outbox refuses more and the loop ends the request. The
+// prompt's log-probabilities count for the meter only: they come once, at whatever size validation
+// let through. One writer at a time (the loop of the replica that has the request; when it hands
+// the request over, it has told the reader of all that it wrote), one reader at a time.
 class Outbox {
  public:
   // `on_ready` is called on the writer's thread after news came that no Take has fetched yet; it
   // must not block.
-  Outbox(size_t max_pending_bytes, std::function<void()> on_ready);
+  Outbox(size_t max_pending_bytes, std::function<void()> on_ready, OutputMeter meter = nullptr);
 
   // --- the loop; nothing after End ---
   void Admit(uint32_t num_cached_tokens, absl::Time now);
-  void AddPromptLogprobs(std::vector<TokenLogprobs> entries);
-  // False when the reader is too far behind: the output is then not kept.
-  bool AddTokens(TokensEvent event, absl::Time now);
+  // These two keep nothing when they fail: ABORTED, as the reader is too far behind, or
+  // RESOURCE_EXHAUSTED, as the meter said no.
+  absl::Status AddPromptLogprobs(std::vector<TokenLogprobs> entries);
+  absl::Status AddTokens(TokensEvent event, absl::Time now);
   void EndSample(const FinishedEvent& event, absl::Time now);
   void End(absl::Status status);
   // Tells the reader, if there is something to tell.
@@ -69,14 +77,19 @@ class Outbox {
 
  private:
   SampleOutput& Sample(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Reserve(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts them, or fails.
+  absl::Status Reserve(size_t num_output_bytes, size_t num_prompt_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_pending_bytes_;
   const std::function<void()> on_ready_;
+  const OutputMeter meter_;  // null: nobody counts
   Mutex mutex_;
   RequestOutput pending_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::Time> first_token_at_ ABSL_GUARDED_BY(mutex_);  // by sample
-  size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t num_output_bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // that wait
+  size_t num_prompt_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // of the prompt's log-probabilities
+  size_t num_metered_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // that the meter knows of
   bool has_news_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,8 +1,36 @@
 #include "router/engine/strand.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::router {
+namespace {
+
+thread_local StrandRunner::WakeLater* this_threads_wakes = nullptr;
+
+}  // namespace
+
+StrandRunner::WakeLater::WakeLater()
+    : outermost_(this_threads_wakes == nullptr ? *this : *this_threads_wakes) {
+  this_threads_wakes = &outermost_;
+}
+
+StrandRunner::WakeLater::~WakeLater() {
+  if (&outermost_ != this) return;
+  this_threads_wakes = nullptr;
+  Wake();
+}
+
+void StrandRunner::WakeLater::Wake() {
+  for (const auto& runner : std::exchange(outermost_.asleep_, {})) runner->WakeThread();
+}
+
+bool StrandRunner::PutOffWake(std::shared_ptr<StrandRunner> runner) {
+  if (this_threads_wakes == nullptr) return false;
+  auto& asleep = this_threads_wakes->asleep_;
+  if (std::ranges::find(asleep, runner) == asleep.end()) asleep.push_back(std::move(runner));
+  return true;
+}
 
 void StrandRunner::Schedule(std::shared_ptr<Strand> strand) {
   using State = Strand::State;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lockstep::router {
 
@@ -42,7 +43,31 @@ class StrandRunner {
   // one that they come from.
   void Schedule(std::shared_ptr<Strand> strand);
 
+  // While one lives, runners that can do so put off waking their threads for what is scheduled
+  // here, until Wake or its end: the first of many strands wakes nobody who would find little to
+  // do, sleep, and have to be woken again. Of the thread that made it. They nest: Wake of each
+  // wakes for all of them, the end of the outermost one as well.
+  class WakeLater {
+   public:
+    WakeLater();
+    WakeLater(const WakeLater&) = delete;
+    WakeLater& operator=(const WakeLater&) = delete;
+    ~WakeLater();
+
+    void Wake();
+
+   private:
+    friend class StrandRunner;
+    std::vector<std::shared_ptr<StrandRunner>> asleep_;  // of the outermost one; each once
+    WakeLater& outermost_;
+  };
+
  protected:
+  // True: a WakeLater lives here and is going to call the runner's WakeThread. False: the runner
+  // must wake its thread now.
+  static bool PutOffWake(std::shared_ptr<StrandRunner> runner);
+  // Of runners that use PutOffWake.
+  virtual void WakeThread() {}
   // Has one of its threads pass the strand to Run, later; or drops it, when it is closed.
   virtual void Push(std::shared_ptr<Strand> strand) = 0;
   static void PushTo(StrandRunner& runner, std::shared_ptr<Strand> strand) {

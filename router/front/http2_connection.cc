@@ -26,8 +26,10 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kReadBytes = 64 << 10;
-constexpr size_t kTlsReadBytes = 16 << 10;
+// A turn: what a connection reads and writes before the others of its thread have theirs. Small
+// requests cost far more than their bytes, so little is read.
+constexpr size_t kReadBytesOfTurn = 8 << 10;
+constexpr size_t kWriteBytesOfTurn = 256 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
 // Time in which the other side can read why the connection ends. What it still sends is thrown
 // away.
@@ -51,6 +53,7 @@ class Http2Connection final : public OpenConnection,
 
   void Start(std::string_view received);
   void Finish() override;
+  void Announce() override;
 
  private:
   // What streams know of the connection. Outlives it.
@@ -58,6 +61,7 @@ class Http2Connection final : public OpenConnection,
   class Signal;
 
   std::shared_ptr<StreamHandler> Open(StreamRequest request, Http2Session::StreamId id);
+  void EndBy(void (Http2Session::*goodbye)());
 
   // --- reading ---
   void Read();
@@ -66,6 +70,7 @@ class Http2Connection final : public OpenConnection,
 
   // --- writing ---
   void Flush();
+  void FlushInNextTurn();
   bool SendSome();
   void WriteRest();
   void OnSent(error_code error, size_t num_bytes);
@@ -99,6 +104,7 @@ class Http2Connection final : public OpenConnection,
   ByteBudget::Share header_;      // the header block that is open
   bool reading_ = false;
   bool writing_ = false;
+  bool flush_posted_ = false;
   bool draining_ = false;
   bool lingering_ = false;
   bool closed_ = false;
@@ -196,11 +202,15 @@ void Http2Connection::Start(std::string_view received) {
   Read();
 }
 
-void Http2Connection::Finish() {
-  asio::post(stream_->executor(), [weak = weak_from_this()] {
+void Http2Connection::Finish() { EndBy(&Http2Session::GoAway); }
+
+void Http2Connection::Announce() { EndBy(&Http2Session::AnnounceEnd); }
+
+void Http2Connection::EndBy(void (Http2Session::*goodbye)()) {
+  asio::post(stream_->executor(), [weak = weak_from_this(), goodbye] {
     const std::shared_ptr<Http2Connection> self = weak.lock();
     if (self == nullptr) return;
-    self->session_.GoAway();
+    (self->session_.*goodbye)();
     self->Flush();
   });
 }
@@ -209,21 +219,23 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
                                                      Http2Session::StreamId id) {
   request.connection_id = id_;
   request.address = address_;
-  // On the way out no new requests are wanted on old connections; this one is still answered.
+  request.home = stream_->home();
+  // On the way out no new requests are wanted on old connections. This one is still answered, and
+  // so are those behind it that the client has sent already.
   draining_ = draining_ || context_.draining();
   return context_.open_stream(std::move(request), std::make_shared<Signal>(hub_, id));
 }
 
 void Http2Connection::Read() {
   if (closed_ || reading_) return;
-  // Reading stops while answers pile up unread.
-  if (writing_ && session_.backed_up()) return;
+  // Reading stops while answers pile up unread, or have not had their turn.
+  if ((writing_ || flush_posted_) && session_.backed_up()) return;
   reading_ = true;
   if (!stream_->encrypted()) {
     return stream_->AwaitReadable(
         [self = shared_from_this()](error_code error) { self->OnReadable(error); });
   }
-  tls_buffer_.resize(kTlsReadBytes);
+  tls_buffer_.resize(kReadBytesOfTurn);
   stream_->ReadSome(asio::buffer(tls_buffer_),
                     [self = shared_from_this()](error_code error, size_t num_bytes) {
                       self->reading_ = false;
@@ -235,8 +247,9 @@ void Http2Connection::Read() {
 }
 
 void Http2Connection::OnReadable(error_code error) {
-  // A connection that waits has no room to read into; its thread does.
-  thread_local std::array<char, kReadBytes> room;
+  // A connection that waits has no room to read into; its thread does. What else has come stays
+  // with the kernel until the next turn.
+  thread_local std::array<char, kReadBytesOfTurn> room;
   reading_ = false;
   if (closed_) return;
   const size_t num_bytes = error ? 0 : stream_->ReadNow(asio::buffer(room), error);
@@ -274,13 +287,21 @@ void Http2Connection::OnRead(std::string_view bytes) {
 
 void Http2Connection::Flush() {
   if (closed_ || lingering_) return;
+  size_t num_bytes = 0;
   bool more = true;
   while (more) {
+    if (num_bytes >= kWriteBytesOfTurn) {
+      FlushInNextTurn();
+      break;
+    }
     more = hub_->TakeReady(ready_);
     const Clock::time_point now = Clock::now();
     for (const Http2Session::StreamId id : ready_) session_.Wake(id, now);
-    if (draining_) session_.GoAway();
-    if (!writing_ && SendSome()) more = true;
+    if (draining_) session_.AnnounceEnd();
+    if (!writing_ && SendSome()) {
+      num_bytes += num_sent_bytes_;
+      more = true;
+    }
     if (closed_) return;
   }
   if (!writing_ && session_.over()) return Linger();
@@ -289,7 +310,17 @@ void Http2Connection::Flush() {
   Rearm(now);
 }
 
-// True when something was sent, and there may be more.
+void Http2Connection::FlushInNextTurn() {
+  hub_->Expect();
+  if (std::exchange(flush_posted_, true)) return;
+  asio::post(stream_->executor(), [self = shared_from_this()] {
+    self->flush_posted_ = false;
+    self->Flush();
+    self->Read();
+  });
+}
+
+// True when something was sent, all of num_sent_bytes_, and there may be more.
 bool Http2Connection::SendSome() {
   thread_local std::string frames;
   frames.clear();

@@ -20,6 +20,10 @@ constexpr size_t kHostileHeaderFactor = 4;
 constexpr size_t kMaxQueuedFrames = 256;
 constexpr size_t kMaxAcknowledgements = 200;
 constexpr size_t kDynamicTableBytes = 4096;
+// The last stream of a GOAWAY that refuses none yet (RFC 9113, 6.8).
+constexpr int32_t kLastStreamOfNotice = 0x7fffffff;
+// Sent behind that GOAWAY: who answers this has read it.
+constexpr std::array<uint8_t, 8> kEndPing = {'g', 'o', 'i', 'n', 'g', 'o', 'f', 'f'};
 
 std::string_view View(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
@@ -102,6 +106,7 @@ struct Http2Callbacks {
   }
 
   static int OnFrame(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
+    if (frame->hd.type == NGHTTP2_PING) return OnPing(frame->ping, SessionOf(user_data));
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) return 0;
     Http2Session::Stream* const stream = StreamOf(native, frame->hd.stream_id);
     if (stream == nullptr) return 0;
@@ -110,6 +115,14 @@ struct Http2Callbacks {
       SessionOf(user_data).OpenStreamOf(*stream, ends);
     }
     if (ends) SessionOf(user_data).EndBody(*stream);
+    return 0;
+  }
+
+  static int OnPing(const nghttp2_ping& ping, Http2Session& session) {
+    const bool answer = (ping.hd.flags & NGHTTP2_FLAG_ACK) != 0;
+    if (answer && session.end_announced_ && std::ranges::equal(ping.opaque_data, kEndPing)) {
+      session.GoAway();
+    }
     return 0;
   }
 
@@ -139,6 +152,10 @@ struct Http2Callbacks {
     switch (frame->hd.type) {
       case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR) session.sent_error_ = true;
+        // Only now: pings go before everything that waits.
+        if (frame->goaway.last_stream_id == kLastStreamOfNotice) {
+          nghttp2_submit_ping(native, NGHTTP2_FLAG_NONE, kEndPing.data());
+        }
         return 0;
       case NGHTTP2_DATA:
         session.guard_.OnDataSent();
@@ -394,6 +411,11 @@ void Http2Session::GrantHeldBack(Stream& stream) {
 }
 
 void Http2Session::Ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
+
+void Http2Session::AnnounceEnd() {
+  if (going_away_ || std::exchange(end_announced_, true)) return;
+  nghttp2_submit_shutdown_notice(session_);
+}
 
 void Http2Session::GoAway() {
   if (std::exchange(going_away_, true)) return;

@@ -56,6 +56,9 @@ class Http2Session {
   void Wake(StreamId id, Time now);
 
   void Ping();
+  // Asks the client to make new streams on another connection. Streams that are under way are still
+  // taken. GoAway follows by itself once the client has answered.
+  void AnnounceEnd();
   // No new streams are taken; those that are open go on.
   void GoAway();
   // Resets the streams that waited for their client for longer.
@@ -107,6 +110,7 @@ class Http2Session {
   const char* violation_ = nullptr;
   bool sent_error_ = false;  // a GOAWAY with an error
   bool any_request_ = false;
+  bool end_announced_ = false;
   bool going_away_ = false;
   size_t num_open_bodies_ = 0;
   size_t num_untaken_outputs_ = 0;

@@ -18,6 +18,9 @@ class OpenConnection {
   virtual ~OpenConnection() = default;
   // Takes nothing new and ends once what it has begun to answer is answered.
   virtual void Finish() = 0;
+  // The server takes nothing new soon, and answers until then. To be told to the client where the
+  // protocol has a word for it.
+  virtual void Announce() {}
 };
 
 // The connections of a server. Safe to use from any thread.
@@ -36,17 +39,12 @@ class OpenConnections {
     MutexLock lock(mutex_);
     return open_.size();
   }
+  void Announce() {
+    for (const auto& connection : All()) connection->Announce();
+  }
   // Asks all of them to finish, and waits until they have, for at most `grace`.
   void Finish(absl::Duration grace) {
-    std::vector<std::shared_ptr<OpenConnection>> connections;
-    {
-      MutexLock lock(mutex_);
-      for (const auto& [pointer, weak] : open_) {
-        if (auto connection = weak.lock()) connections.push_back(std::move(connection));
-      }
-    }
-    for (const auto& connection : connections) connection->Finish();
-    connections.clear();
+    for (const auto& connection : All()) connection->Finish();
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(grace);
     MutexLock lock(mutex_);
     while (!open_.empty()) {
@@ -57,6 +55,15 @@ class OpenConnections {
   }
 
  private:
+  std::vector<std::shared_ptr<OpenConnection>> All() const {
+    std::vector<std::shared_ptr<OpenConnection>> connections;
+    MutexLock lock(mutex_);
+    for (const auto& [pointer, weak] : open_) {
+      if (auto connection = weak.lock()) connections.push_back(std::move(connection));
+    }
+    return connections;
+  }
+
   mutable Mutex mutex_;
   CondVar empty_;
   absl::flat_hash_map<const OpenConnection*, std::weak_ptr<OpenConnection>> open_

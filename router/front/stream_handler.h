@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/connection_limiter.h"
+#include "router/engine/strand.h"
 #include "router/front/header_list.h"
 #include "router/front/output_signal.h"
 
@@ -19,6 +20,7 @@ struct StreamRequest {
   uint64_t connection_id = 0;                  // not that of another one in this process
   ConnectionLimiter::AddressKey address = {};  // of the client
   bool ends = false;                           // no body follows
+  std::shared_ptr<StrandRunner> home = {};     // runs strands on the connection's thread
 };
 
 // One request over HTTP/2 and its answer, whatever it is about. The connection keeps it alive until

@@ -56,8 +56,8 @@ class GrpcCall : public StreamHandler {
   // The end, after which nothing is told. Not `finished`: the client left before the call was.
   virtual void OnOver(bool /*finished*/) {}
 
-  // Whose call it is; empty: nobody's, as there are no keys. On the strand of its connection,
-  // before any message. The call is over when there is no room for it.
+  // Counts the call as this tenant's; empty when there are no keys. On the strand of its
+  // connection, before any message. The call ends when there is no room for it.
   void ChargeTo(std::string_view tenant) { Charge(memory_->AccountOf(tenant)); }
   void ChargeToStrangers() { Charge(&memory_->strangers()); }
 

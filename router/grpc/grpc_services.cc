@@ -46,7 +46,8 @@ std::shared_ptr<StreamHandler> GrpcServices::Open(const StreamRequest& request,
                          .connection_id = request.connection_id,
                          .address = request.address,
                          .timeout = timeout,
-                         .transport = std::move(transport)});
+                         .transport = std::move(transport),
+                         .home = request.home});
 }
 
 }  // namespace lockstep::router

@@ -22,6 +22,7 @@ struct GrpcCallStart {
   ConnectionLimiter::AddressKey address;
   absl::Duration timeout;  // until the client's deadline; infinite: it has none
   GrpcCall::Transport transport;
+  std::shared_ptr<StrandRunner> home;  // runs strands on the thread of the connection
 };
 
 // From the requests of HTTP/2 clients to the calls of methods. Methods are added before the first

@@ -11,14 +11,14 @@
 
 namespace lockstep::router {
 
-// From the body of a call to its messages. A message is counted before it grows, by what came of
-// it: what it announces is believed for its end only.
+// Reads messages from the body of a call. A message is counted before it grows, and grows with the
+// bytes that came. Its announced length says only where it ends.
 class MessageReader {
  public:
   enum class State {
     kMore,        // the bytes are used up
     kMessage,     // one is whole: Take it
-    kCompressed,  // or something that no one knows how to read
+    kCompressed,  // or a flag that this reader does not know
     kTooLarge,
     kNoRoom,  // in the budget
   };
@@ -39,7 +39,7 @@ class MessageReader {
     held_ = ByteBudget::Share(&memory_, taken.held.account());
     return taken;
   }
-  // Whose messages they are.
+  // Counts messages as this owner's from now on.
   void ChargeTo(ByteBudget::Account* account) { held_.ChargeTo(account); }
   // The body may end here.
   bool between_messages() const { return num_prefix_bytes_ == 0; }

@@ -32,7 +32,7 @@ GrpcCall::Transport Bounded(GrpcCall::Transport transport) {
 
 }  // namespace
 
-// A call of somebody who needs no key. Counted for as long as it is open.
+// A call that needs no key. Counted for as long as it is open.
 class StandardServices::OpenCall : public GrpcCall {
  public:
   OpenCall(StandardServices& services, GrpcCallStart start)
@@ -121,7 +121,7 @@ class StandardServices::Watch final : public HealthCall,
   // From any thread: what is watched may have changed.
   void Tell() {
     MutexLock lock(mutex_);
-    // Who does not read what changed learns how it ended up.
+    // A client that reads late gets the last state only.
     if (num_waiting_bytes() > 0 && told_.has_value()) {
       missed_ = true;
       return;

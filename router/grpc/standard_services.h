@@ -32,7 +32,8 @@ class StandardServices {
 
   // The object outlives the calls.
   void AddTo(GrpcServices& services);
-  // Tells those who watch; not serving before. `accepting`: new connections are.
+  // Tells the watchers. Before the first call the state is "not serving". `accepting`: new
+  // connections are accepted.
   void SetServing(bool serving, bool accepting = true);
   size_t num_watchers() const;
 

@@ -10,6 +10,10 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
+constexpr std::string_view kEventBegin = "data: ";
+// About what a chunk with one token has besides its beginning.
+constexpr size_t kChunkBytes = 128;
+
 using LogprobPointers = std::vector<const v1::TokenLogprob*>;
 
 template <typename Entries>
@@ -21,13 +25,14 @@ void AppendPointers(const Entries& entries, LogprobPointers& out) {
 class StreamWriter final : public AnswerWriter {
  public:
   StreamWriter(AnswerFrame frame, const OpenAiRequest& request)
-      : AnswerWriter(std::move(frame), request) {}
+      : AnswerWriter(std::move(frame), request) {
+    JsonWriter json(chunk_begin_);
+    BeginAnswer(frame_, /*chunk=*/true, json);
+  }
 
   void Finish(std::string& out) override {
     if (frame_.options.include_usage) {
-      out += "data: ";
-      JsonWriter json(out);
-      BeginAnswer(frame_, /*chunk=*/true, json);
+      JsonWriter json = BeginChunk(out);
       json.BeginArray().EndArray().Key("usage");
       WriteUsage(usage_, json);
       json.EndObject();
@@ -37,7 +42,7 @@ class StreamWriter final : public AnswerWriter {
   }
 
   void Fail(const absl::Status& status, std::string& out) override {
-    out += "data: ";
+    out += kEventBegin;
     OpenAiError::Of(status, frame_.options.kind).AppendJson(out);
     out += "\n\ndata: [DONE]\n\n";
   }
@@ -80,11 +85,17 @@ class StreamWriter final : public AnswerWriter {
     choice.begun = true;
   }
 
+  // Up to the choices, which all chunks begin with alike.
+  JsonWriter BeginChunk(std::string& out) const {
+    if (out.empty()) out.reserve(chunk_begin_.size() + kChunkBytes);
+    out += kEventBegin;
+    out += chunk_begin_;
+    return JsonWriter(out);
+  }
+
   template <typename WriteChoice>
   void AppendChunk(std::string& out, const WriteChoice& write_choice) {
-    out += "data: ";
-    JsonWriter json(out);
-    BeginAnswer(frame_, /*chunk=*/true, json);
+    JsonWriter json = BeginChunk(out);
     json.BeginArray();
     write_choice(json);
     json.EndArray();
@@ -98,6 +109,7 @@ class StreamWriter final : public AnswerWriter {
     out += "\n\n";
   }
 
+  std::string chunk_begin_;
   std::vector<Choice> choices_;
 };
 

@@ -16,9 +16,9 @@ namespace lockstep::router {
 // Bytes that many hold together. Any thread.
 class ByteBudget {
  public:
-  // What one owner holds, of whom there are few: tenants. It may hold as much as is left of the
-  // budget for everybody, so one owner alone gets half of it, and n of them leave the n + 1st as
-  // much as each of them has.
+  // The bytes of one owner, which is a tenant. An owner may hold as much as is left of the budget
+  // for everybody. So one owner alone gets half of it, and n owners leave the next one as much as
+  // each of them has.
   class Account {
    public:
     size_t held_bytes() const { return held_bytes_.load(); }
@@ -28,15 +28,15 @@ class ByteBudget {
     std::atomic<size_t> held_bytes_ = 0;
   };
 
-  // Who holds no more than this may use all of the budget, others not what is reserved: whoever
-  // fills it with large things leaves room for everybody's small ones.
+  // A share of at most this size may use the whole budget, a larger share not the reserved part.
+  // So large things leave room for small ones.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
 
   explicit ByteBudget(size_t max_bytes, size_t reserved_bytes = 0)
       : max_bytes_(max_bytes), max_large_bytes_(max_bytes - std::min(max_bytes, reserved_bytes)) {}
 
-  // What one of them holds; given back at the end of its life, which the budget outlives. Of no
-  // budget, it is always granted and counts nothing.
+  // Bytes of one holder. The destructor gives them back; the budget must live longer. A share
+  // without a budget grants everything and counts nothing.
   class Share {
    public:
     Share() = default;
@@ -58,13 +58,13 @@ class ByteBudget {
 
     size_t bytes() const { return bytes_; }
     Account* account() const { return account_; }
-    // From now on it belongs to this owner; null: to nobody, whom only the budget bounds.
+    // Counts the bytes as this owner's from now on. Null: no owner, only the budget is a bound.
     void ChargeTo(Account* account) {
       if (account_ != nullptr) account_->held_bytes_.fetch_sub(bytes_);
       account_ = account;
       if (account_ != nullptr) account_->held_bytes_.fetch_add(bytes_);
     }
-    // False, and nothing changes, when there are not so many left. Fewer are always granted.
+    // False when so many are not left; then nothing changes. Shrinking always succeeds.
     bool Resize(size_t bytes) {
       if (budget_ == nullptr) return true;
       if (bytes > bytes_ && !budget_->Take(bytes - bytes_, bytes <= kSmallBytes, account_)) {
@@ -75,7 +75,7 @@ class ByteBudget {
       return true;
     }
 
-    // Also beyond what the budget has: for what is there already, and says why there is no more.
+    // Succeeds beyond the budget, too: for bytes that exist already, and for short errors.
     void ResizeAnyway(size_t bytes) {
       if (budget_ == nullptr) return;
       budget_->held_bytes_.fetch_add(bytes - bytes_);  // modulo 2^64: the sum is exact
@@ -90,14 +90,14 @@ class ByteBudget {
   };
 
   size_t held_bytes() const { return held_bytes_.load(); }
-  // Of all who are not known yet, or need not be.
+  // The account of all callers without a key, and of those whose key was not read yet.
   Account& strangers() { return strangers_; }
   // A small share of so many bytes would be granted now.
   bool HasRoomFor(size_t bytes) const {
     const size_t held = held_bytes_.load();
     return held <= max_bytes_ && bytes <= max_bytes_ - held;
   }
-  // The same for the same name, for as long as the budget lives; null for "", which is nobody.
+  // The account of this name, which lives as long as the budget. Null for an empty name.
   Account* AccountOf(std::string_view owner) {
     if (owner.empty()) return nullptr;
     MutexLock lock(mutex_);

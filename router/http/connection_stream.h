@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "common/tcp_listener.h"
+#include "router/engine/strand.h"
 
 // Include it in few .cc files only: Asio is heavy.
 namespace lockstep::router {
@@ -28,9 +29,14 @@ class ConnectionStream {
   using Socket = boost::asio::ip::tcp::socket;
   using Buffers = std::array<boost::asio::const_buffer, 2>;
 
-  // `tls` null: plaintext. `place` is kept for as long as the socket is open.
-  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<void> place)
-      : place_(std::move(place)), socket_(std::move(socket)), tls_context_(std::move(tls)) {
+  // `tls` null: plaintext. `place` is kept for as long as the socket is open. `home` runs strands
+  // on the thread of the socket's executor.
+  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<void> place,
+                   std::shared_ptr<StrandRunner> home)
+      : place_(std::move(place)),
+        home_(std::move(home)),
+        socket_(std::move(socket)),
+        tls_context_(std::move(tls)) {
     boost::system::error_code ignored;
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
     socket_.non_blocking(true, ignored);
@@ -41,6 +47,7 @@ class ConnectionStream {
   ConnectionStream& operator=(const ConnectionStream&) = delete;
 
   auto executor() { return socket_.get_executor(); }
+  const std::shared_ptr<StrandRunner>& home() const { return home_; }
   bool encrypted() const { return tls_.has_value(); }
   // Of the client.
   ConnectionLimiter::AddressKey address() const { return AddressKeyOf(socket_); }
@@ -114,6 +121,7 @@ class ConnectionStream {
 
  private:
   const std::shared_ptr<void> place_;
+  const std::shared_ptr<StrandRunner> home_;
   Socket socket_;
   const std::shared_ptr<TlsContext> tls_context_;
   std::optional<boost::asio::ssl::stream<Socket&>> tls_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "router/engine/strand.h"
 #include "router/front/output_signal.h"
 #include "router/http/byte_budget.h"
 
@@ -37,6 +38,7 @@ struct HttpRequest {
   uint64_t announced_body_bytes = 0;        // of such a body; UINT64_MAX: nobody knows
   ByteBudget::Share* body_share = nullptr;  // what counts the body that follows, during the call
   AnswerMemory answer = {};
+  std::shared_ptr<StrandRunner> home = {};  // runs strands on the connection's thread
 };
 
 struct HttpHead {

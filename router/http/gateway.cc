@@ -166,11 +166,11 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
                                               std::shared_ptr<const Tenant> tenant,
                                               std::shared_ptr<OutputSignal> signal) {
   if (request.path == "/v1/completions") {
-    return GenerateExchange::Start(context_, {ApiKind::kCompletion, std::move(tenant), home_},
+    return GenerateExchange::Start(context_, {ApiKind::kCompletion, std::move(tenant)},
                                    std::move(request), std::move(signal));
   }
   if (request.path == "/v1/chat/completions") {
-    return GenerateExchange::Start(context_, {ApiKind::kChat, std::move(tenant), home_},
+    return GenerateExchange::Start(context_, {ApiKind::kChat, std::move(tenant)},
                                    std::move(request), std::move(signal));
   }
   const TextKind kind = request.path == "/tokenize" ? TextKind::kTokenize : TextKind::kDetokenize;

@@ -19,11 +19,9 @@ namespace lockstep::router {
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /version, /metrics
 class Gateway {
  public:
-  // Context and registry outlive the object and all of its exchanges; `home` runs what makes
-  // answers.
-  Gateway(ApiContext& context, const prometheus::Registry& registry,
-          std::shared_ptr<StrandRunner> home)
-      : context_(context), registry_(registry), home_(std::move(home)) {}
+  // Context and registry outlive the object and all of its exchanges.
+  Gateway(ApiContext& context, const prometheus::Registry& registry)
+      : context_(context), registry_(registry) {}
 
   std::shared_ptr<Exchange> Handle(HttpRequest request, std::shared_ptr<OutputSignal> signal);
 
@@ -37,7 +35,6 @@ class Gateway {
 
   ApiContext& context_;
   const prometheus::Registry& registry_;
-  const std::shared_ptr<StrandRunner> home_;
 };
 
 }  // namespace lockstep::router

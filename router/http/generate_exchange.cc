@@ -7,6 +7,7 @@
 #include "common/release_memory.h"
 #include "common/status.h"
 #include "router/api/generate_call.h"
+#include "router/api/output_memory.h"
 #include "router/http/openai_error.h"
 
 namespace lockstep::router {
@@ -18,18 +19,19 @@ class HttpGenerateCall final : public GenerateCall {
  public:
   HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange,
                    const std::shared_ptr<const OpenAiRequest>& request, uint32_t prompt,
-                   std::shared_ptr<const Tenant> tenant, std::shared_ptr<StrandRunner> home)
+                   std::shared_ptr<const Tenant> tenant, std::shared_ptr<StrandRunner> home,
+                   OutputMeter output_meter)
       : GenerateCall(context, {.request = std::shared_ptr<const v1::GenerateRequest>(
                                    request, &request->prompts[prompt]),
                                .deadline = absl::InfiniteFuture(),
-                               .max_messages_per_write = SIZE_MAX,
                                .tenant = std::move(tenant),
-                               .home = std::move(home)}),
+                               .home = std::move(home),
+                               .output_meter = std::move(output_meter)}),
         exchange_(std::move(exchange)),
         prompt_(prompt) {}
 
  private:
-  void StartWrite(std::vector<v1::GenerateResponse> messages, bool /*more_follow*/) override {
+  void StartWrite(std::vector<v1::GenerateResponse> messages) override {
     using Delivery = GenerateExchange::Delivery;
     const Delivery delivery = Deliver(messages);
     if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
@@ -85,7 +87,6 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
     : context_(context),
       kind_(origin.kind),
       tenant_(std::move(origin.tenant)),
-      home_(std::move(origin.home)),
       signal_(std::move(signal)),
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)),
@@ -134,22 +135,41 @@ void GenerateExchange::RunStrand() {
   }
   absl::StatusOr<OpenAiRequest> request = ReadBody(body);
   ReleaseMemory(body);
-  if (!request.ok()) {
-    RouterMetrics::At(context_.metrics.requests_total, request.status().code()).Increment();
-    pass_.reset();
-    return Fail(request.status());
-  }
+  if (!request.ok()) return Refuse(request.status());
   if (request->request_id.empty()) request->SetRequestId(id_);
   request_ = std::make_shared<const OpenAiRequest>(*std::move(request));
   StartCalls();
 }
 
+void GenerateExchange::Refuse(const absl::Status& status) {
+  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+  // The tenant may call again as soon as it knows.
+  pass_.reset();
+  Fail(status);
+}
+
+// A batch that can never be admitted as a whole gets no hint to try again.
+absl::Status GenerateExchange::CheckBatch(
+    const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const {
+  if (calls.size() < 2) return absl::OkStatus();
+  if (tenant_ != nullptr && tenant_->max_open_requests > 0 &&
+      calls.size() > tenant_->max_open_requests) {
+    return InvalidArgument("prompt: {} prompts, tenant \"{}\" may have {} requests open",
+                           calls.size(), tenant_->name, tenant_->max_open_requests);
+  }
+  uint64_t num_tokens = 0;
+  for (const auto& call : calls) num_tokens += call->estimated_prompt_tokens();
+  return context_.engine.CheckBatch(calls.size(), num_tokens, owner());
+}
+
 void GenerateExchange::StartCalls() {
   std::vector<std::shared_ptr<HttpGenerateCall>> calls;
   for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
-    calls.push_back(std::make_shared<HttpGenerateCall>(context_, weak_from_this(), request_, prompt,
-                                                       tenant_, home_));
+    calls.push_back(std::make_shared<HttpGenerateCall>(
+        context_, weak_from_this(), request_, prompt, tenant_, http_.home,
+        CountIn(http_.answer.memory, NameOf(tenant_.get()))));
   }
+  if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);
   // All of them or none: the first that is refused ends the exchange.
   for (const auto& call : calls) {
     if (!call->Admit(std::move(pass_))) return;

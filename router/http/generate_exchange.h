@@ -32,7 +32,6 @@ class GenerateExchange final : public Exchange,
   struct Origin {
     ApiKind kind;
     std::shared_ptr<const Tenant> tenant;  // null: nobody in particular
-    std::shared_ptr<StrandRunner> home;    // of the calls
   };
   // `context` outlives the object.
   static std::shared_ptr<GenerateExchange> Start(ApiContext& context, Origin origin,
@@ -62,7 +61,10 @@ class GenerateExchange final : public Exchange,
   bool Admit();
   absl::StatusOr<OpenAiRequest> ReadBody(const std::string& body);
   void StartCalls();
+  absl::Status CheckBatch(const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const;
   std::unique_ptr<AnswerWriter> MakeWriter() const;
+  // Before there are calls.
+  void Refuse(const absl::Status& status);
   void Fail(const absl::Status& status);
   // An answer that says nothing else.
   void SetError(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -75,7 +77,6 @@ class GenerateExchange final : public Exchange,
   ApiContext& context_;
   const ApiKind kind_;
   const std::shared_ptr<const Tenant> tenant_;
-  const std::shared_ptr<StrandRunner> home_;
   const std::shared_ptr<OutputSignal> signal_;
   const std::string id_;
   HttpRequest http_;  // its body and pass_ until RunStrand begins, or the client is gone

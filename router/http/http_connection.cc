@@ -232,6 +232,7 @@ void Connection::HandleHeader() {
 
 void Connection::HandleRequest() {
   RequestReader::Request request = reader_.Take();
+  request.http.home = stream_->home();
   keep_alive_ = request.keep_alive;
   http_1_0_ = request.http_1_0;
   head_only_ = request.head_only;

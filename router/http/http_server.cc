@@ -1,19 +1,16 @@
 #include "router/http/http_server.h"
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <utility>
-#include <vector>
 
-#include "common/named_thread.h"
 #include "common/status.h"
 #include "common/tcp_listener.h"
 #include "router/engine/violations.h"
 #include "router/front/serve_connection.h"
 #include "router/http/gateway.h"
 #include "router/http/http_stream.h"
-#include "router/http/io_strands.h"
+#include "router/http/io_threads.h"
 #include "router/http/tls_context.h"
 
 namespace lockstep::router {
@@ -77,14 +74,13 @@ class HttpServer::Impl {
  public:
   // `tls` null: plaintext.
   Impl(const HttpServerConfig& config, ApiContext& context, prometheus::Registry& registry,
-       std::unique_ptr<ServerTls> tls, const MakeGrpc& make_grpc)
+       std::unique_ptr<ServerTls> tls, std::unique_ptr<GrpcServices> grpc)
       : max_answer_bytes_(config.max_whole_answer_bytes),
         limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
                                                      config.MaxConnectionsPerAddress())),
         tls_(std::move(tls)),
-        strands_(std::make_shared<IoStrands>(context.encode_pool)),
-        gateway_(context, registry, strands_),
-        grpc_(make_grpc == nullptr ? nullptr : make_grpc(strands_)),
+        gateway_(context, registry),
+        grpc_(std::move(grpc)),
         metrics_(registry, context.model.id),
         memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config), ReservedBytes(config))),
         context_{.handle =
@@ -101,18 +97,14 @@ class HttpServer::Impl {
                        return Open(request, std::move(signal));
                      },
                  .http2 = {.max_concurrent_streams = config.max_concurrent_streams}},
-        io_(static_cast<int>(config.num_threads)),
+        threads_(config.num_threads, context.encode_pool),
         listener_(
-            io_, [this](tcp::socket socket) { Serve(std::move(socket)); }, CountDeaf(context)),
+            threads_.first().io(), [this](tcp::socket socket) { Serve(std::move(socket)); },
+            CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }),
         main_listener_(
-            io_, [this](tcp::socket socket) { Serve(std::move(socket)); }, CountDeaf(context)) {
-    strands_->Open(io_, config.num_threads);
-  }
-  ~Impl() {
-    io_.stop();
-    threads_.clear();
-    strands_->Close();  // the connections go with io_
-  }
+            threads_.first().io(), [this](tcp::socket socket) { Serve(std::move(socket)); },
+            CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }) {}
+  ~Impl() { threads_.Stop(); }
 
   // Of each address that is not empty.
   absl::Status Listen(Address& address, Address& main_address) {
@@ -126,11 +118,9 @@ class HttpServer::Impl {
     if (!main_address.host.empty()) main_listener_.Accept();
     return absl::OkStatus();
   }
-  void Run(uint32_t num_threads) {
-    for (uint32_t i = 0; i < num_threads; ++i) {
-      threads_.emplace_back(fmt::format("http-{}", i), [this] { io_.run(); });
-    }
-  }
+  void Run() { threads_.Run(); }
+  size_t held_bytes() const { return memory_->held_bytes(); }
+  void AnnounceEnd() { context_.open.Announce(); }
   void Finish(absl::Duration grace) { context_.open.Finish(grace); }
 
  private:
@@ -159,31 +149,31 @@ class HttpServer::Impl {
         return metrics_.refused_for_limit->Increment();
       case ConnectionLimiter::Verdict::kTooManyOfAddress:
         return metrics_.refused_for_address->Increment();
-      case ConnectionLimiter::Verdict::kAdmitted:
+      case ConnectionLimiter::Verdict::kAdmitted: {
+        IoThreads::Thread& thread = threads_.Of(socket.get_executor());
         return ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(),
-                               context_, std::move(place));
+                               context_, thread.Place(std::move(place)), thread.strands());
+      }
     }
   }
 
   const size_t max_answer_bytes_;
   const std::shared_ptr<ConnectionLimiter> limiter_;
   const std::unique_ptr<ServerTls> tls_;
-  const std::shared_ptr<IoStrands> strands_;
   Gateway gateway_;
   const std::unique_ptr<GrpcServices> grpc_;  // null: none
   HttpMetrics metrics_;
   const std::shared_ptr<ByteBudget> memory_;
-  ConnectionContext context_;  // of connections, which io_ destroys
-  asio::io_context io_;
+  ConnectionContext context_;  // of connections, which threads_ destroys
+  IoThreads threads_;
   TcpListener listener_;
   TcpListener main_listener_;
-  std::vector<NamedThread> threads_;
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerConfig& config,
                                                               ApiContext& context,
                                                               prometheus::Registry& registry,
-                                                              const MakeGrpc& make_grpc) {
+                                                              std::unique_ptr<GrpcServices> grpc) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   Address address, main_address;
   if (!config.listen.empty()) {
@@ -196,9 +186,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerCo
   if (config.tls.enabled()) {
     LOCKSTEP_ASSIGN_OR_RETURN(tls, ServerTls::Load(config.tls));
   }
-  auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls), make_grpc);
+  auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls), std::move(grpc));
   LOCKSTEP_RETURN_IF_ERROR(impl->Listen(address, main_address));
-  impl->Run(config.num_threads);
+  impl->Run();
   return std::unique_ptr<HttpServer>(
       new HttpServer(std::move(address), std::move(main_address), std::move(impl)));
 }
@@ -209,6 +199,10 @@ HttpServer::HttpServer(Address address, Address main_address, std::unique_ptr<Im
       impl_(std::move(impl)) {}
 
 HttpServer::~HttpServer() = default;
+
+size_t HttpServer::held_bytes() const { return impl_->held_bytes(); }
+
+void HttpServer::AnnounceEnd() { impl_->AnnounceEnd(); }
 
 void HttpServer::Finish(absl::Duration grace) { impl_->Finish(grace); }
 

@@ -5,8 +5,8 @@
 #include <absl/time/time.h>
 #include <prometheus/registry.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,18 +47,15 @@ struct HttpServerConfig {
 // and serves the OpenAI-compatible API and, if it is given, gRPC. HTTP/1.1: keep-alive, one request
 // of a connection after the other, streams as server-sent events; a client that closes its side, or
 // sends more than a few KiB ahead of its answer, ends its connection and the request on it. Owns
-// its listening sockets, its connections and threads ("http-0", ...).
+// its listening sockets, its connections and threads ("http-0", ...). A connection stays on one
+// thread, that of the fewest connections when it came, and so do the strands of its requests.
 class HttpServer {
  public:
-  // Makes the services of gRPC, whose messages are made on `home`.
-  using MakeGrpc = std::function<std::unique_ptr<GrpcServices>(std::shared_ptr<StrandRunner> home)>;
-
   // Returns once it listens; errors name the address or the file. Context and registry outlive the
-  // object, and so does what `make_grpc` refers to.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpServerConfig& config,
-                                                           ApiContext& context,
-                                                           prometheus::Registry& registry,
-                                                           const MakeGrpc& make_grpc = nullptr);
+  // object, and so does what `grpc` refers to; null: no gRPC.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
+      const HttpServerConfig& config, ApiContext& context, prometheus::Registry& registry,
+      std::unique_ptr<GrpcServices> grpc = nullptr);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   // Closes every connection and joins the threads; requests that still run are cancelled.
@@ -68,6 +65,11 @@ class HttpServer {
   const Address& address() const { return address_; }
   const Address& main_address() const { return main_address_; }
 
+  // Bytes in transit that are counted now, of all connections together.
+  size_t held_bytes() const;
+
+  // Tells HTTP/2 clients to make their next requests on another connection (GOAWAY).
+  void AnnounceEnd();
   // Lets connections end what they answer, for at most `grace`.
   void Finish(absl::Duration grace);
 

@@ -43,7 +43,8 @@ HttpRequest HeaderOf(const StreamRequest& request) {
           .request_id = std::string(usable_id ? id : std::string_view()),
           .authorization = std::string(fields.FindOnly("authorization")),
           .body_follows = !request.ends,
-          .announced_body_bytes = request.ends ? 0 : AnnouncedBytes(fields)};
+          .announced_body_bytes = request.ends ? 0 : AnnouncedBytes(fields),
+          .home = request.home};
 }
 
 class HttpStream final : public StreamHandler {

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <optional>
 
 #include "common/mutex.h"
 #include "router/engine/strand_queue.h"
@@ -13,7 +11,7 @@ class io_context;
 
 namespace lockstep::router {
 
-// Runs strands on the threads of an io_context, between what those do for their sockets: what a
+// Runs strands on the thread of an io_context, between what that does for its sockets: what a
 // strand makes is on its way without another thread. From Open to Close; before and afterwards they
 // run on the fallback, so that calls of connections which went with the io_context still learn
 // that.
@@ -22,19 +20,23 @@ class IoStrands final : public StrandRunner, public std::enable_shared_from_this
   // The fallback outlives the object.
   explicit IoStrands(StrandRunner& fallback) : fallback_(fallback) {}
 
-  void Open(boost::asio::io_context& io, size_t num_threads);
-  // Once the threads have ended, before `io` goes.
+  // `io` has one thread.
+  void Open(boost::asio::io_context& io);
+  // Once the thread has ended, before `io` goes.
   void Close();
 
  private:
   void Push(std::shared_ptr<Strand> strand) override;
+  void WakeThread() override;
   void Post() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunSome();
 
   StrandRunner& fallback_;
   Mutex mutex_;
   boost::asio::io_context* io_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: the fallback's turn
-  std::optional<StrandQueue> strands_ ABSL_GUARDED_BY(mutex_);     // once open
+  StrandQueue strands_ ABSL_GUARDED_BY(mutex_){1};
+  // The taker that strands_ counts on was not posted yet.
+  bool wake_put_off_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lockstep::router

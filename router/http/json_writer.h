@@ -47,7 +47,8 @@ class JsonWriter {
   }
   JsonWriter& Int(std::integral auto value) {
     Separate();
-    fmt::format_to(std::back_inserter(out_), "{}", value);
+    const fmt::format_int text(value);
+    out_.append(text.data(), text.size());
     return *this;
   }
   // JSON has no infinity: what stands for minus infinity is what OpenAI's API says.

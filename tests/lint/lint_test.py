@@ -99,6 +99,14 @@ class ConstructsTest(LintTest):
                 self.assert_finds(source_checks.check_constructs, "router/engine/a.cc:2: error")
                 target.unlink()
 
+    def test_finds_bit_functions_in_what_kernels_include(self):
+        self.plant("kernels/a/a.cu", '#include "kernels/a/a.h"\n')
+        self.plant("kernels/a/a.h", '#pragma once\n#include "kernels/a/b.h"\n')
+        self.plant("kernels/a/b.h", "#pragma once\nint n = std::countr_zero(8u);\n")
+        self.assert_finds(source_checks.check_constructs, "kernels/a/b.h:2: error", "std::countr_zero")
+        self.plant("kernels/a/a.cu", "")
+        self.assert_clean(source_checks.check_constructs)
+
     def test_finds_a_header_without_a_guard(self):
         self.plant("common/a.h", "int x;\n")
         self.assert_finds(source_checks.check_constructs, "#pragma once")

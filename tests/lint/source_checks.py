@@ -85,6 +85,9 @@ FORBIDDEN = (
     (r"\basm\b", ("kernels/core/ptx/",), "inline assembly lives in kernels/core/ptx"),
     (r"\busing\s+namespace\s+std\b", (), "name what is used"),
 )
+# nvcc compiles these into a trap in kernels, without a warning. (pattern, files whose host code may)
+HOST_BITS = re.compile(r"\bstd::(countl_|countr_|popcount|bit_width|bit_floor|bit_ceil|has_single_bit|rotl|rotr)\w*")
+HOST_BITS_ALLOWED = ("kernels/norm/row_norm_cuda.h",)
 # Only tests that need a GPU may skip: where the machine has none, or has not got the model.
 SKIPPING = re.compile(r"\bGTEST_SKIP\b|\bDISABLED_\w")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -97,7 +100,21 @@ def may_use(path, exceptions):
                for e in exceptions)
 
 
+def device_files(root):
+    """CUDA sources and the project's headers that they include."""
+    waiting = [path for path in cpp_files(root) if path.suffix in (".cu", ".cuh")]
+    found = set(waiting)
+    while waiting:
+        for header in re.findall(r'^\s*#\s*include\s*"([^"]+)"', read(root, waiting.pop()), re.MULTILINE):
+            path = pathlib.Path(header)
+            if path not in found and (root / path).is_file():
+                found.add(path)
+                waiting.append(path)
+    return found
+
+
 def check_constructs(root):
+    on_device = device_files(root)
     for path in cpp_files(root):
         text = read(root, path)
         code = without_comments_and_strings(text).splitlines()
@@ -106,6 +123,9 @@ def check_constructs(root):
                 match = re.search(pattern, line)
                 if match and not may_use(path, exceptions):
                     yield Finding(path, number, f"{match.group().strip()}: {advice}")
+            bits = HOST_BITS.search(line)
+            if bits and path in on_device and not may_use(path, HOST_BITS_ALLOWED):
+                yield Finding(path, number, f"{bits.group()}: in a kernel nvcc makes a trap of it")
             if SKIPPING.search(line) and not path.name.endswith(("_cuda_test.cc", "cuda_test.h")):
                 yield Finding(path, number, "a skipped or disabled test; only *_cuda_test.cc and its base may skip")
             if UNFINISHED.search(raw):

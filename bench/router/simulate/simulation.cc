@@ -208,7 +208,7 @@ void Simulation::Submit(uint32_t trace, Turn turn) {
   num_shared_hit_tokens_ += shared_cache_.Serve(tenant, turn.prompt, turn.output);
   report.num_prompt_tokens += turn.prompt.size();
   router::Rejection rejection{};
-  auto ticket = admission_->TryAdmit(turn.prompt.size(), rejection);
+  auto ticket = admission_->TryAdmit(turn.prompt.size(), "", rejection);
   if (!ticket.ok()) {
     ++report.num_refused;
     return;

@@ -23,6 +23,7 @@
 #include "bench/router/soak/resident_peak.h"
 #include "bench/router/soak/router_probe.h"
 #include "bench/serving/quantile.h"
+#include "common/heap.h"
 #include "common/named_thread.h"
 #include "common/status.h"
 
@@ -136,8 +137,10 @@ class HostileStage {
   absl::Status End(SoakReport& report) {
     report.clients = clients_->Stop();
     LOCKSTEP_ASSIGN_OR_RETURN(report.leaked, CountLeaks(*router_));
-    // What was begun for clients that are gone comes to its end.
-    const absl::Status given_back = WaitUntil("memory is given back", absl::Seconds(10), [&] {
+    // What was begun for clients that are gone comes to its end. The keeper may have tried in vain
+    // while attackers held what they took, and then pauses.
+    const absl::Duration timeout = FreedMemoryWatch::kMaxInterval + absl::Seconds(10);
+    const absl::Status given_back = WaitUntil("memory is given back", timeout, [&] {
       report.hostile.final_rss_kib = router_->ResidentKib();
       return report.hostile.given_back();
     });

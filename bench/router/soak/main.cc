@@ -13,7 +13,8 @@
 // In the hostile modes the exit code is also 1 when an honest request fails, or when the router's
 // memory goes beyond its budget: its largest resident size during an attack (VmHWM) minus its
 // largest one beside the same honest clients without attackers, which is to be at most the budget
-// (--max-connection-memory-mib) and 64 MiB.
+// (--max-connection-memory-mib) and 64 MiB. Ten seconds after the last attack at most 32 MiB more
+// than beside honest clients alone may be left.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/synchronization/mutex.h>

@@ -137,8 +137,11 @@ struct HostileReport {
     return std::all_of(attacked.begin(), attacked.end(),
                        [this](const PhaseReport& phase) { return is_within_budget(phase); });
   }
-  // And little of it stays.
-  bool given_back() const { return final_rss_kib <= quiet.peak_rss_kib + kSpareKib; }
+  // And little of it stays: what the router's keeper leaves, the larger of 16 MiB and a quarter of
+  // what the router needs (router/api/router_server.cc), and some more for what the allocator
+  // cannot return.
+  static constexpr uint64_t kKeptKib = 32 * 1024;
+  bool given_back() const { return final_rss_kib <= quiet.peak_rss_kib + kKeptKib; }
 };
 
 // What idle connections and streams hold.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,16 @@
 #include "router/templates/renderer_frames.h"
 #include "router/templates/renderer_pool.h"
 #include "router/templates/template_layout.h"
+
+namespace {
+
+// Where it is beside this program, in the build's folder and in the bundle of tests/fuzz/bundle.
+std::string RendererPath() {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  return self.parent_path().parent_path() / "bin" / "lockstep-template-renderer";
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep::router;
@@ -19,9 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ParseAnswer(input).status().IgnoreError();
   ParseJob(input).status().IgnoreError();
 
-  RendererPoolConfig config{.program = LOCKSTEP_BIN_DIR "/lockstep-template-renderer",
-                            .max_processes = 1,
-                            .limits = {.load_time = absl::Seconds(1)}};
+  static const std::string renderer = RendererPath();
+  RendererPoolConfig config{
+      .program = renderer, .max_processes = 1, .limits = {.load_time = absl::Seconds(1)}};
   const auto caged = CagedTemplate::Start(
       config,
       {.text = std::string(input.substr(0, zero)), .bos_token = "<s>", .eos_token = "</s>"});

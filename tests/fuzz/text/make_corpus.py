@@ -57,12 +57,32 @@ def definitions():
     yield "digits_template", digits
 
 
+def string(text):
+    return len(text).to_bytes(4, "little") + text
+
+
+def renderer_frames():
+    yield "text", b"K" + string(b"<s>user: Hi</s>")
+    yield "empty", b"K" + string(b"")
+    yield "error", b"E" + string(b"Conversation roles must alternate")
+    yield "error_too_long", b"E" + string(b"x" * 600)
+    yield "error_not_utf8", b"E" + string(b"\xff\xfe")
+    yield "too_short", b"K" + (300).to_bytes(4, "little") + b"x"
+    yield "too_long", b"K" + string(b"x") + b"y"
+    yield "load", b"L" + string(b"{{ messages }}") + string(b"<s>") + string(b"</s>")
+    yield "render", (b"R1" + string(b"{}") + (2).to_bytes(4, "little") + string(b"system") + string(b"Be brief.") +
+                     string(b"") + string(b"user") + string(b"Hi") + string(b"ann"))
+    yield "many_messages", b"R0" + string(b"") + b"\xff\xff\xff\xff"
+
+
 def main():
     corpora, golden = Path(sys.argv[1]), Path(sys.argv[2])
-    for folder in ("tokenizer_json", "chat_template"):
+    for folder in ("tokenizer_json", "chat_template", "renderer_frames"):
         (corpora / folder).mkdir(parents=True, exist_ok=True)
     for name, definition in definitions():
         (corpora / "tokenizer_json" / f"{name}.json").write_text(json.dumps(definition))
+    for name, payload in renderer_frames():
+        (corpora / "renderer_frames" / name).write_bytes(payload)
     cases = json.loads((golden / "chat_templates.json").read_text())
     sources = list(dict.fromkeys(case["template"] for case in cases))[:12]
     for i, source in enumerate(sources):

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <latch>
 #include <memory>
 #include <string>
@@ -15,6 +14,8 @@
 #include "router/grpc/grpc_services.h"
 #include "tests/router/api/serving_fixture.h"
 #include "tests/router/api/test_tenants.h"
+#include "tests/router/engine/function_strand.h"
+#include "tests/router/front/counting_signal.h"
 
 // What gRPC calls hold, and for how long. The test is the connection.
 namespace lockstep::testing {
@@ -24,33 +25,6 @@ namespace v1 = lockstep::v1;
 using router::ByteBudget;
 using router::StreamHandler;
 using ::testing::HasSubstr;
-
-class CountingSignal final : public router::OutputSignal {
- public:
-  void OnOutput() override {
-    MutexLock lock(mutex_);
-    ++count_;
-    changed_.NotifyAll();
-  }
-  void Await() {
-    MutexLock lock(mutex_);
-    while (count_ == 0) changed_.Wait(mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
-class BlockingStrand final : public router::Strand {
- public:
-  explicit BlockingStrand(std::function<void()> run) : run_(std::move(run)) {}
-  void RunStrand() override { run_(); }
-
- private:
-  const std::function<void()> run_;
-};
 
 constexpr size_t kAmple = size_t{256} << 20;
 // What a call may hold that holds no message.
@@ -76,7 +50,7 @@ class GrpcCallsTest : public ServingTest {
     home_ = std::make_shared<router::StrandPool>("home", 1);
     services_ =
         std::make_unique<router::GrpcServices>(router::MaxRequestBytes(router_config_.api.limits));
-    service_ = std::make_unique<router::GenerationService>(router_->api(), home_);
+    service_ = std::make_unique<router::GenerationService>(router_->api());
     service_->AddTo(*services_);
   }
   ~GrpcCallsTest() override {
@@ -85,11 +59,12 @@ class GrpcCallsTest : public ServingTest {
     router_.reset();
   }
 
-  // Keeps the one thread that encodes until Unblock.
-  void Block() {
+  // Keeps the one thread of the pool until Unblock.
+  void Block() { Block(router_->api().encode_pool); }
+  void Block(router::StrandRunner& pool) {
     begun_ = std::make_unique<std::latch>(1);
     may_go_ = std::make_unique<std::latch>(1);
-    router_->api().encode_pool.Schedule(std::make_shared<BlockingStrand>([this] {
+    pool.Schedule(std::make_shared<router::testing::FunctionStrand>([this] {
       begun_->count_down();
       may_go_->wait();
     }));
@@ -106,6 +81,7 @@ class GrpcCallsTest : public ServingTest {
     request.fields = {{":method", "POST"},
                       {":path", "/lockstep.v1.Generation/" + method},
                       {"content-type", "application/grpc"}};
+    request.home = home_;
     if (!key.empty()) request.fields.Add("authorization", "Bearer " + key);
     call.handler = services_->Open(request, call.signal, memory_);
     return call;
@@ -120,6 +96,17 @@ class GrpcCallsTest : public ServingTest {
     return Ask(method, message.SerializeAsString(), key);
   }
 
+  // Until the engine is done with it.
+  Call Run(const v1::GenerateRequest& request) {
+    HoldForwards();
+    Call call = Ask("Generate", request);
+    const auto num_live = [this] { return router_->engine().replica_status().live_requests; };
+    Eventually("it has begun", [&] { return num_live() == 1; });
+    ReleaseForwards();
+    Eventually("it is over", [&] { return num_live() == 0; });
+    return call;
+  }
+
   // The status that the call ends with, once there is one.
   struct Status {
     std::string code;
@@ -132,6 +119,17 @@ class GrpcCallsTest : public ServingTest {
         output.trailers.Find("grpc-status").empty() && output.head.has_value() ? *output.head
                                                                                : output.trailers;
     return {std::string(fields.Find("grpc-status")), std::string(fields.Find("grpc-message"))};
+  }
+  // Takes all of the answer. Its end follows messages.
+  Status Drain(const Call& call) {
+    StreamHandler::Output output;
+    Eventually("its end is taken", [&] {
+      output = call.handler->Take();
+      if (!output.empty()) call.handler->OnWritten();
+      return output.last;
+    });
+    return {std::string(output.trailers.Find("grpc-status")),
+            std::string(output.trailers.Find("grpc-message"))};
   }
   static std::string Code(grpc::StatusCode code) {
     return fmt::format("{}", static_cast<int>(code));
@@ -188,6 +186,35 @@ TEST_F(GrpcCallsTest, ARequestIsLetGoOfOnceItIsSubmitted) {
   ExpectEverythingBack();
 }
 
+TEST_F(GrpcCallsTest, TokensThatWaitForASlowClientAreCounted) {
+  StartAll();
+  v1::GenerateRequest request = TextRequest("Hello", 3000);
+  request.mutable_stop()->set_ignore_eos(true);
+  request.mutable_output()->set_logprobs(3);
+  // The connection takes nothing: what is not made into messages stays where the tokens came.
+  const Call call = Run(request);
+  constexpr size_t kMessageBytes = 32 << 10;  // that wait, at most
+  constexpr size_t kBytesPerToken = sizeof(router::TokenLogprobs);
+  EXPECT_GT(memory_->held_bytes(), 2000 * kBytesPerToken + kMessageBytes);
+  call.handler->OnClosed();
+  Eventually("they are given back", [this] { return memory_->held_bytes() == 0; });
+}
+
+TEST_F(GrpcCallsTest, TokensThatHaveNoRoomEndTheirRequest) {
+  // A call with its messages fits in, the tokens behind them do not.
+  StartAll(size_t{64} << 10);
+  v1::GenerateRequest request = TextRequest("Hello", 3000);
+  request.mutable_stop()->set_ignore_eos(true);
+  request.mutable_output()->set_logprobs(3);
+  const Call call = Run(request);
+  EXPECT_LE(memory_->held_bytes(), size_t{64} << 10);
+  const Status status = Drain(call);
+  EXPECT_EQ(status.code, Code(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(status.message, "no room for the output that waits");
+  call.handler->OnClosed();
+  ExpectEverythingBack();
+}
+
 TEST_F(GrpcCallsTest, ARefusedRequestIsLetGoOfWhoeverReadsTheAnswer) {
   StartAll();
   v1::GenerateRequest request = LongPrompt();
@@ -241,6 +268,31 @@ TEST_F(GrpcCallsTest, ACancelledCallIsDroppedBeforeItsTurn) {
   EXPECT_EQ(router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kInvalidArgument)
                 .Value(),
             0);
+}
+
+TEST_F(GrpcCallsTest, AnAbortedCallLeavesTheQueueBeforeItsTurn) {
+  router_config_.engine.replica.scheduler.max_running_sequences = 1;
+  StartAll();
+  HoldForwards();
+  const auto num_live = [this] { return router_->engine().replica_status().live_requests; };
+  const auto num_waiting = [this] { return router_->engine().admission_counts().waiting_requests; };
+  const Call running = Ask("Generate", TextRequest("Hello", 1));
+  Eventually("one has a slot", [&] { return num_live() == 1 && num_waiting() == 0; });
+  v1::GenerateRequest request = TextRequest("Hello", 1);
+  request.set_request_id("waiting");
+  const Call waiting = Ask("Generate", request);
+  Eventually("the other one waits", [&] { return num_live() == 2; });
+  Block(*home_);
+  v1::AbortRequest abort;
+  abort.add_request_ids("waiting");
+  EXPECT_EQ(StatusOf(Ask("Abort", abort)).code, "0");
+  EXPECT_EQ(num_waiting(), 0u);
+  Unblock();
+  EXPECT_EQ(Drain(waiting).code, "0") << "its message says that it was aborted";
+  waiting.handler->OnClosed();
+  running.handler->OnClosed();
+  ReleaseForwards();
+  ExpectEverythingBack();
 }
 
 TEST_F(GrpcCallsTest, ACallThatIsNotAskedYetKeepsNoPlace) {

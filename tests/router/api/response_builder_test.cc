@@ -45,10 +45,10 @@ class ResponseBuilderTest : public ::testing::Test {
     builder_->Consume(std::move(output), kArrival + absl::Seconds(9), messages_, stopped_);
   }
 
-  static SampleOutput Sample(std::vector<TokenId> tokens, uint32_t index = 0) {
+  static SampleOutput Sample(const std::vector<TokenId>& tokens, uint32_t index = 0) {
     SampleOutput sample;
     sample.sample_index = index;
-    sample.tokens = std::move(tokens);
+    sample.tokens.assign(tokens.begin(), tokens.end());
     sample.first_token_at = kArrival + absl::Seconds(2);
     return sample;
   }
@@ -92,7 +92,7 @@ class ResponseBuilderTest : public ::testing::Test {
   std::shared_ptr<Request> request_ = std::make_shared<Request>();
   TextOptions options_;
   std::unique_ptr<ResponseBuilder> builder_;
-  std::deque<GenerateResponse> messages_;
+  std::vector<GenerateResponse> messages_;
   std::vector<uint32_t> stopped_;
 };
 

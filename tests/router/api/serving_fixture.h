@@ -67,6 +67,15 @@ class ServingTest : public ::testing::Test {
   };
   Reply Generate(const lockstep::v1::GenerateRequest& request);
   Reply Generate(grpc::ClientContext& context, const lockstep::v1::GenerateRequest& request);
+  // With a tenant's key.
+  static void ShowKey(grpc::ClientContext& context, const std::string& key) {
+    context.AddMetadata("authorization", "Bearer " + key);
+  }
+  Reply GenerateAs(const std::string& key, const lockstep::v1::GenerateRequest& request) {
+    grpc::ClientContext context;
+    ShowKey(context, key);
+    return Generate(context, request);
+  }
   static Reply ReadAll(grpc::ClientReader<lockstep::v1::GenerateResponse>& reader);
 
   // Waits until no request is left and every block is back; fails the test if that never comes.

@@ -35,14 +35,6 @@ class TenantServiceTest : public ServingTest {
     StartBoth();
   }
 
-  static void ShowKey(grpc::ClientContext& context, const std::string& key) {
-    context.AddMetadata("authorization", "Bearer " + key);
-  }
-  Reply GenerateAs(const std::string& key, const v1::GenerateRequest& request) {
-    grpc::ClientContext context;
-    ShowKey(context, key);
-    return Generate(context, request);
-  }
   std::string Metrics() { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
   double NumUnauthenticated() {
     return router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kUnauthenticated)

@@ -143,7 +143,7 @@ class EngineTest : public ::testing::Test {
   }
 
   absl::StatusOr<Running> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
-    auto ticket = engine_->Admit(prompt.size());
+    auto ticket = engine_->Admit(prompt.size(), "");
     if (!ticket.ok()) return ticket.status();
     auto request = std::make_shared<Request>();
     request->key = engine_->NextKey();

@@ -73,30 +73,39 @@ class ReplicaTest : public ::testing::Test {
     replica_.Process(std::move(batch));
   }
 
-  std::unique_ptr<Client> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens,
-                                 uint32_t num_samples = 1, size_t max_pending_bytes = 1 << 20) {
+  // Greedy; the caller may ask for more before it submits it.
+  std::shared_ptr<Request> MakeRequest(std::vector<TokenId> prompt, uint32_t max_new_tokens) {
     auto request = std::make_shared<Request>();
     request->key = next_key_++;
     request->id = "test";
     request->arrival = clock_.Now();
     request->deadline = deadline_;
     request->prompt_tokens = std::move(prompt);
-    request->num_samples = num_samples;
     request->sampling.temperature = 0;
     request->sampling.max_new_tokens = max_new_tokens;
+    return request;
+  }
+  std::unique_ptr<Client> Submit(std::shared_ptr<const Request> request,
+                                 size_t max_pending_bytes = 1 << 20) {
     auto client = std::make_unique<Client>();
     client->request = request;
     client->outbox = std::make_shared<Outbox>(max_pending_bytes,
                                               [reader = client.get()] { ++reader->num_told; });
-    client->tokens.resize(num_samples);
-    client->ends.resize(num_samples);
+    client->tokens.resize(request->num_samples);
+    client->ends.resize(request->num_samples);
     InboxBatch batch;
     Rejection rejection{};
-    batch.submissions.push_back({.request = request,
+    batch.submissions.push_back({.request = std::move(request),
                                  .outbox = client->outbox,
-                                 .ticket = *admission_->TryAdmit(1, rejection)});
+                                 .ticket = *admission_->TryAdmit(1, "", rejection)});
     replica_.Process(std::move(batch));
     return client;
+  }
+  std::unique_ptr<Client> Submit(std::vector<TokenId> prompt, uint32_t max_new_tokens,
+                                 uint32_t num_samples = 1, size_t max_pending_bytes = 1 << 20) {
+    const std::shared_ptr<Request> request = MakeRequest(std::move(prompt), max_new_tokens);
+    request->num_samples = num_samples;
+    return Submit(request, max_pending_bytes);
   }
 
   void CancelAll() {

@@ -137,7 +137,7 @@ class ReplicaFleetTest : public ::testing::Test {
     Rejection rejection{};
     fleet_->Submit({.request = request,
                     .outbox = client->outbox,
-                    .ticket = *admission_->TryAdmit(1, rejection)});
+                    .ticket = *admission_->TryAdmit(1, "", rejection)});
     Pump();
     return client;
   }

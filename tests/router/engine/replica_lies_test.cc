@@ -136,26 +136,10 @@ std::vector<Lie> LiesOf(const google::protobuf::Descriptor& type) {
 class ReplicaLiesTest : public ReplicaTest {
  protected:
   std::unique_ptr<Client> SubmitDescribed(std::vector<TokenId> prompt) {
-    auto client = std::make_unique<Client>();
-    auto request = std::make_shared<Request>();
-    request->key = next_key_++;
-    request->arrival = clock_.Now();
-    request->prompt_tokens = std::move(prompt);
-    request->sampling.temperature = 0;
-    request->sampling.max_new_tokens = 6;
+    const std::shared_ptr<Request> request = MakeRequest(std::move(prompt), 6);
     request->sampling.num_logprobs = 2;
     request->sampling.num_prompt_logprobs = 1;
-    client->request = request;
-    client->outbox = std::make_shared<Outbox>(1 << 20, [] {});
-    client->tokens.resize(1);
-    client->ends.resize(1);
-    InboxBatch batch;
-    Rejection rejection{};
-    batch.submissions.push_back({.request = request,
-                                 .outbox = client->outbox,
-                                 .ticket = *admission_->TryAdmit(1, rejection)});
-    replica_.Process(std::move(batch));
-    return client;
+    return Submit(request);
   }
 
   void Attach() {

@@ -427,6 +427,31 @@ TEST_F(Http2SessionTest, GoAwayLetsOpenStreamsEnd) {
   EXPECT_TRUE(session_->over());
 }
 
+TEST_F(Http2SessionTest, AnAnnouncedEndTakesStreamsUntilTheClientKnowsOfIt) {
+  Receive(Request(1, true));
+  session_->AnnounceEnd();
+  session_->AnnounceEnd();
+  See();
+  ASSERT_EQ(Seen(kGoAway, 0).size(), 1u);
+  EXPECT_EQ(Seen(kGoAway, 0)[0].payload, BigEndian(0x7fff'ffff) + BigEndian(0));
+  const std::vector<SeenFrame> pings = Seen(kPing, 0);
+  ASSERT_EQ(pings.size(), 1u);
+  EXPECT_EQ(seen_.back().type, kPing) << "its answer says that the goodbye was read";
+  Receive(Frame(kPing, kAck, 0, "12345678"));  // the answer to another one
+  Receive(Request(3, true));
+  EXPECT_TRUE(streams_.contains(3));
+  Receive(Frame(kPing, kAck, 0, pings[0].payload));
+  ASSERT_EQ(Seen(kGoAway, 0).size(), 2u);
+  EXPECT_EQ(Seen(kGoAway, 0)[1].payload, BigEndian(3) + BigEndian(0));
+  Receive(Request(5, true));
+  EXPECT_FALSE(streams_.contains(5));
+  for (const int32_t id : {1, 3}) {
+    EXPECT_FALSE(session_->over());
+    Answer(id, {.head = OkHead(), .last = true});
+  }
+  EXPECT_TRUE(session_->over());
+}
+
 TEST_F(Http2SessionTest, WhatIsNoHttp2EndsTheConnection) {
   Http2Session session({},
                        [](StreamRequest, int32_t) { return std::make_shared<ScriptedStream>(); });

@@ -1,12 +1,11 @@
 #include "router/front/http2_connection.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <atomic>
+#include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "router/grpc/standard_services.h"
+#include "tests/router/front/http2_client.h"
 #include "tests/router/front/http2_frames.h"
 #include "tests/router/grpc/grpc_test_server.h"
 
@@ -34,70 +34,6 @@ std::string Call(uint32_t stream, const std::string& path) {
 }
 const std::string kCheck = "/grpc.health.v1.Health/Check";
 const std::string kWatch = "/grpc.health.v1.Health/Watch";
-
-class Client {
- public:
-  // The kernel's buffer for what comes is of its own choice when `receive_bytes` is 0.
-  explicit Client(uint16_t port, int receive_bytes = 0)
-      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    if (receive_bytes > 0) {
-      ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
-    }
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience{.tv_sec = 60, .tv_usec = 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-  ~Client() { ::close(fd_); }
-
-  // False once the other side has closed.
-  bool Send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-    return true;
-  }
-  // The next one of this type; nothing when the connection ends before.
-  std::optional<SeenFrame> Await(uint8_t type) {
-    for (;;) {
-      while (!frames_.empty()) {
-        SeenFrame frame = std::move(frames_.front());
-        frames_.erase(frames_.begin());
-        if (frame.type == type) return frame;
-      }
-      if (!Read()) return std::nullopt;
-    }
-  }
-  // True when the other side closed; frames before that are of no interest.
-  bool AwaitEnd() {
-    while (Read()) {
-    }
-    return ended_;
-  }
-
- private:
-  bool Read() {
-    char buffer[4096];
-    const ssize_t count = ::recv(fd_, buffer, sizeof(buffer), 0);
-    ended_ = count == 0 || (count < 0 && errno == ECONNRESET);
-    if (count <= 0) return false;
-    received_.append(buffer, static_cast<size_t>(count));
-    for (SeenFrame& frame : TakeFrames(received_)) frames_.push_back(std::move(frame));
-    return true;
-  }
-
-  const int fd_;
-  std::string received_;
-  std::vector<SeenFrame> frames_;
-  bool ended_ = false;
-};
 
 // Answers with more than any kernel keeps for a client that does not read.
 class LargeAnswer final : public StreamHandler {
@@ -118,6 +54,74 @@ class LargeAnswer final : public StreamHandler {
   bool taken_ = false;
 };
 
+// Two connections on one thread, a busy one and another. The thread stops in the first thing that
+// it does for the busy one, until the other one has asked. Then the server chooses the order.
+class TurnOrder {
+ public:
+  // By the thread of the server.
+  void OnBusy() {
+    if (num_busy_++ == 0) {
+      begun_.count_down();
+      asked_.wait();
+    }
+  }
+  void OnOther() {
+    num_busy_before_ = num_busy_.load();
+    served_.count_down();
+  }
+
+  // By the test.
+  void AwaitBusy() { begun_.wait(); }
+  void OtherHasAsked() { asked_.count_down(); }
+  // How often the busy connection was served before the other one.
+  int NumBusyBefore() {
+    served_.wait();
+    return num_busy_before_;
+  }
+
+ private:
+  std::latch begun_{1};
+  std::latch asked_{1};
+  std::latch served_{1};
+  std::atomic<int> num_busy_ = 0;
+  int num_busy_before_ = 0;
+};
+
+// Answers at once, piece by piece: each is made when the one before has left.
+class ManyPieces final : public StreamHandler {
+ public:
+  ManyPieces(int num_pieces, size_t piece_bytes, std::function<void()> on_piece,
+             std::shared_ptr<OutputSignal> signal)
+      : num_left_(num_pieces),
+        piece_bytes_(piece_bytes),
+        on_piece_(std::move(on_piece)),
+        signal_(std::move(signal)) {
+    signal_->OnOutput();
+  }
+  void OnBody(std::string_view) override {}
+  void OnBodyEnd() override {}
+  Output Take() override {
+    if (num_left_ == 0) return {};
+    on_piece_();
+    Output output{.body = std::string(piece_bytes_, 'x'), .last = --num_left_ == 0};
+    if (!std::exchange(begun_, true)) output.head = HeaderList{{":status", "200"}};
+    return output;
+  }
+  void OnWritten() override { signal_->OnOutput(); }
+  void OnClosed() override {}
+
+ private:
+  int num_left_;
+  bool begun_ = false;
+  const size_t piece_bytes_;
+  const std::function<void()> on_piece_;
+  const std::shared_ptr<OutputSignal> signal_;
+};
+
+std::string Get(uint32_t stream, const std::string& path) {
+  return Frame(kHeaders, kEndHeaders | kEndStream, stream, Hpack(RequestFields(path)));
+}
+
 class Http2ConnectionTest : public ::testing::Test {
  protected:
   void Start(const ConnectionLimits& limits) {
@@ -133,7 +137,7 @@ class Http2ConnectionTest : public ::testing::Test {
 
 TEST_F(Http2ConnectionTest, ThePrefaceMayComeByteByByte) {
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   const std::string bytes = Preface() + Call(1, kCheck);
   for (const char byte : bytes) ASSERT_TRUE(client.Send({&byte, 1}));
   EXPECT_EQ(client.Await(kData)->payload, std::string("\0\0\0\0\2\x08\1", 7));
@@ -142,12 +146,12 @@ TEST_F(Http2ConnectionTest, ThePrefaceMayComeByteByByte) {
 TEST_F(Http2ConnectionTest, WhoAsksForNothingIsDisconnected) {
   limits_.header_timeout = absl::Milliseconds(50);
   Start(limits_);
-  Client silent(server_->port());
+  Http2Client silent(server_->port());
   EXPECT_TRUE(silent.AwaitEnd());
-  Client halfway(server_->port());
+  Http2Client halfway(server_->port());
   halfway.Send(Preface().substr(0, 10));
   EXPECT_TRUE(halfway.AwaitEnd());
-  Client idle(server_->port());
+  Http2Client idle(server_->port());
   idle.Send(Preface());
   EXPECT_TRUE(idle.AwaitEnd());
 }
@@ -160,7 +164,7 @@ TEST_F(Http2ConnectionTest, AHeaderThatDoesNotEndIsNotAwaitedForEver) {
   std::string cut = Frame(kHeaders, kEndHeaders, 3, block);
   cut.pop_back();
   for (const std::string& unfinished : {Frame(kHeaders, 0, 3, block), cut}) {
-    Client client(server_->port());
+    Http2Client client(server_->port());
     client.Send(Preface() + Call(1, kWatch));
     EXPECT_TRUE(client.Await(kData).has_value());
     client.Send(unfinished);
@@ -171,7 +175,7 @@ TEST_F(Http2ConnectionTest, AHeaderThatDoesNotEndIsNotAwaitedForEver) {
 TEST_F(Http2ConnectionTest, IdleConnectionsEndWithAGoodbye) {
   limits_.idle_timeout = absl::Milliseconds(50);
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   client.Send(Preface() + Call(1, kCheck));
   const std::optional<SeenFrame> goodbye = client.Await(kGoAway);
   ASSERT_TRUE(goodbye.has_value());
@@ -184,7 +188,7 @@ TEST_F(Http2ConnectionTest, PingsKeepAConnectionWhoseClientAnswers) {
   limits_.keepalive_time = absl::Milliseconds(20);
   limits_.keepalive_timeout = absl::Minutes(1);
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   client.Send(Preface() + Call(1, kWatch));
   for (int i = 0; i < 5; ++i) {
     const std::optional<SeenFrame> ping = client.Await(kPing);
@@ -197,17 +201,17 @@ TEST_F(Http2ConnectionTest, WhoDoesNotAnswerPingsIsDisconnected) {
   limits_.keepalive_time = absl::Milliseconds(20);
   limits_.keepalive_timeout = absl::Milliseconds(20);
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   client.Send(Preface() + Call(1, kWatch));
   EXPECT_TRUE(client.AwaitEnd());
 }
 
 TEST_F(Http2ConnectionTest, FinishingTellsAndLetsCallsEnd) {
   Start(limits_);
-  Client watcher(server_->port());
+  Http2Client watcher(server_->port());
   watcher.Send(Preface() + Call(1, kWatch));
   EXPECT_TRUE(watcher.Await(kData).has_value());
-  Client idle(server_->port());
+  Http2Client idle(server_->port());
   idle.Send(Preface() + Call(1, kCheck));
   EXPECT_TRUE(idle.Await(kData).has_value());
   server_->Finish(absl::ZeroDuration());
@@ -221,7 +225,7 @@ TEST_F(Http2ConnectionTest, FinishingTellsAndLetsCallsEnd) {
 
 TEST_F(Http2ConnectionTest, AFloodIsEndedAndCounted) {
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   client.Send(Preface() + Call(1, kCheck));
   std::string pings;
   for (int i = 0; i < 10'000; ++i) pings += Frame(kPing, 0, 0, std::string(8, 'x'));
@@ -236,7 +240,7 @@ TEST_F(Http2ConnectionTest, AFloodIsEndedAndCounted) {
 
 TEST_F(Http2ConnectionTest, WhatBreaksTheProtocolIsEndedAndCounted) {
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   client.Send(Preface() + Call(1, kCheck) + Frame(kData, 0, 0, "of no stream"));
   const std::optional<SeenFrame> goodbye = client.Await(kGoAway);
   ASSERT_TRUE(goodbye.has_value());
@@ -253,7 +257,7 @@ TEST_F(Http2ConnectionTest, AConnectionGoesOnWhenOthersHoldTheWholeBudget) {
       limits_);
   ByteBudget::Share others(server_->memory());
   others.ResizeAnyway(server_->kMemoryBytes);
-  Client client(server_->port(), /*receive_bytes=*/4096);
+  Http2Client client(server_->port(), /*receive_bytes=*/4096);
   client.Send(Preface() + Frame(kSettings, 0, 0, std::string("\0\x04\x7f\xff\xff\xff", 6)) +
               Frame(kWindowUpdate, 0, 0, BigEndian(0x7fff'0000)) +
               Frame(kHeaders, kEndHeaders | kEndStream, 1, Hpack(RequestFields("/"))));
@@ -273,10 +277,70 @@ TEST_F(Http2ConnectionTest, AConnectionGoesOnWhenOthersHoldTheWholeBudget) {
   EXPECT_EQ(num_bytes, LargeAnswer::kBytes);
 }
 
+TEST_F(Http2ConnectionTest, ManyRequestsAtOnceLeaveOthersTheirTurn) {
+  static constexpr int kNumRequests = 1000;
+  TurnOrder order;
+  server_.emplace(
+      [&order](const StreamRequest& request, std::shared_ptr<OutputSignal> signal) {
+        request.fields.Find(":path") == "/busy" ? order.OnBusy() : order.OnOther();
+        return std::make_shared<ManyPieces>(
+            1, 1, [] {}, std::move(signal));
+      },
+      limits_);
+  Http2Client other(server_->port());
+  other.Send(Preface() + Frame(kPing, 0, 0, "12345678"));
+  ASSERT_TRUE(other.Await(kPing).has_value());
+  Http2Client busy(server_->port());
+  std::string requests = Preface();
+  for (uint32_t i = 0; i < kNumRequests; ++i) requests += Get(2 * i + 1, "/busy");
+  ASSERT_TRUE(busy.Send(requests));
+  order.AwaitBusy();
+  ASSERT_TRUE(other.Send(Get(1, "/other")));
+  order.OtherHasAsked();
+  EXPECT_LT(order.NumBusyBefore(), kNumRequests / 2);
+  EXPECT_TRUE(other.Await(kData).has_value());
+  for (int i = 0; i < kNumRequests; ++i) ASSERT_TRUE(busy.Await(kData).has_value()) << i;
+}
+
+TEST_F(Http2ConnectionTest, ALongAnswerLeavesOthersTheirTurn) {
+  static constexpr int kNumPieces = 64;
+  static constexpr size_t kPieceBytes = 16 << 10;
+  TurnOrder order;
+  server_.emplace(
+      [&order](const StreamRequest& request, std::shared_ptr<OutputSignal> signal) {
+        if (request.fields.Find(":path") == "/busy") {
+          return std::make_shared<ManyPieces>(
+              kNumPieces, kPieceBytes, [&order] { order.OnBusy(); }, std::move(signal));
+        }
+        order.OnOther();
+        return std::make_shared<ManyPieces>(
+            1, 1, [] {}, std::move(signal));
+      },
+      limits_);
+  Http2Client other(server_->port());
+  other.Send(Preface() + Frame(kPing, 0, 0, "12345678"));
+  ASSERT_TRUE(other.Await(kPing).has_value());
+  // The kernel takes the whole answer at once, as far as it may.
+  Http2Client busy(server_->port(), /*receive_bytes=*/4 << 20);
+  busy.Send(Preface() + Frame(kSettings, 0, 0, std::string("\0\x04\x7f\xff\xff\xff", 6)) +
+            Frame(kWindowUpdate, 0, 0, BigEndian(0x7fff'0000)) + Get(1, "/busy"));
+  order.AwaitBusy();
+  ASSERT_TRUE(other.Send(Get(1, "/other")));
+  order.OtherHasAsked();
+  EXPECT_LE(order.NumBusyBefore(), kNumPieces * 3 / 4);
+  EXPECT_TRUE(other.Await(kData).has_value());
+  size_t num_bytes = 0;
+  while (num_bytes < kNumPieces * kPieceBytes) {
+    const std::optional<SeenFrame> data = busy.Await(kData);
+    ASSERT_TRUE(data.has_value()) << "after " << num_bytes << " bytes";
+    num_bytes += data->payload.size();
+  }
+}
+
 TEST_F(Http2ConnectionTest, OneSlowReaderHoldsNoMoreThanItsAnswers) {
   limits_.write_timeout = absl::Milliseconds(100);
   Start(limits_);
-  Client client(server_->port());
+  Http2Client client(server_->port());
   // No window at all: answers cannot leave.
   client.Send(Preface() + Frame(kSettings, 0, 0, std::string("\0\x04\0\0\0\0", 6)) +
               Call(1, kWatch));

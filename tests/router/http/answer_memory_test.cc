@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <latch>
 #include <memory>
 #include <string>
@@ -11,6 +10,8 @@
 
 #include "router/engine/strand_pool.h"
 #include "router/http/gateway.h"
+#include "tests/router/engine/function_strand.h"
+#include "tests/router/front/counting_signal.h"
 #include "tests/router/http/http_fixture.h"
 
 // What exchanges hold for clients that leave their answers unread.
@@ -20,33 +21,6 @@ namespace {
 using router::ByteBudget;
 using router::Exchange;
 using ::testing::HasSubstr;
-
-class CountingSignal final : public router::OutputSignal {
- public:
-  void OnOutput() override {
-    MutexLock lock(mutex_);
-    ++count_;
-    changed_.NotifyAll();
-  }
-  void Await(int count) {
-    MutexLock lock(mutex_);
-    while (count_ < count) changed_.Wait(mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
-class BlockingStrand final : public router::Strand {
- public:
-  explicit BlockingStrand(std::function<void()> run) : run_(std::move(run)) {}
-  void RunStrand() override { run_(); }
-
- private:
-  const std::function<void()> run_;
-};
 
 // Exchanges without connections: the test is the client.
 class AnswerMemoryTest : public HttpServingTest {
@@ -60,7 +34,7 @@ class AnswerMemoryTest : public HttpServingTest {
     StartBoth();
     memory_ = std::make_shared<ByteBudget>(memory_bytes);
     home_ = std::make_shared<router::StrandPool>("home", 1);
-    gateway_ = std::make_unique<router::Gateway>(router_->api(), registry_, home_);
+    gateway_ = std::make_unique<router::Gateway>(router_->api(), registry_);
   }
   ~AnswerMemoryTest() override {
     ReleaseForwards();
@@ -74,6 +48,7 @@ class AnswerMemoryTest : public HttpServingTest {
     request.path = path;
     request.body = std::move(body);
     request.answer.memory = memory_;
+    request.home = home_;
     Pending pending = {.exchange = gateway_->Handle(std::move(request), signal), .signal = signal};
     return pending;
   }
@@ -219,7 +194,7 @@ TEST_F(AnswerMemoryTest, AnAbandonedBodyIsDroppedBeforeItsTurn) {
   router_config_.num_encode_threads = 1;
   StartAll(kAmple);
   std::latch begun(1), may_go(1);
-  const auto blocker = std::make_shared<BlockingStrand>([&] {
+  const auto blocker = std::make_shared<router::testing::FunctionStrand>([&] {
     begun.count_down();
     may_go.wait();
   });

@@ -316,9 +316,34 @@ TEST_F(GatewayAuthTest, ABodyThatCannotBeReadKeepsNoPlaceOfItsTenant) {
   EXPECT_EQ(Complete("acme-key", kFourTokens).status, 200);
 }
 
+TEST_F(GatewayAuthTest, ABatchLargerThanTheShareOfItsTenantIsRefusedForGood) {
+  router_config_.engine.admission.max_waiting_requests = 4;
+  StartWith({{"acme", {"acme-key"}}});
+  const HttpResponse refused =
+      Complete("acme-key", R"({"prompt": ["a", "b", "c"], "max_tokens": 2})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_FALSE(refused.headers.contains("retry-after"));
+  EXPECT_THAT(refused.body, HasSubstr("prompt: 3 prompts, at most 2 may wait"));
+  EXPECT_EQ(Complete("acme-key", R"({"prompt": ["a", "b"], "max_tokens": 2})").status, 200);
+  ExpectEverythingBack();
+}
+
 TEST_F(GatewayAuthTest, EveryPromptOfABatchCounts) {
   StartWith({{"acme", {"acme-key"}, R"("max_open_requests": 2)"}});
-  EXPECT_EQ(Complete("acme-key", R"({"prompt": ["a", "b", "c"], "max_tokens": 2})").status, 429);
+  // More than may ever be open: no reason to try again.
+  const HttpResponse refused =
+      Complete("acme-key", R"({"prompt": ["a", "b", "c"], "max_tokens": 2})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_FALSE(refused.headers.contains("retry-after"));
+  EXPECT_THAT(refused.body, HasSubstr("may have 2 requests open"));
+  HoldForwards();
+  HttpClient running(port());
+  running.Send(Header("POST", "/v1/completions", "acme-key", Length(strlen(kFourTokens))) +
+               kFourTokens);
+  Eventually("it runs", [this] { return router_->engine().replica_status().live_requests == 1; });
+  EXPECT_EQ(Complete("acme-key", R"({"prompt": ["a", "b"], "max_tokens": 2})").status, 429);
+  ReleaseForwards();
+  EXPECT_EQ(running.ReadResponse().status, 200);
   EXPECT_EQ(Complete("acme-key", R"({"prompt": ["a", "b"], "max_tokens": 2})").status, 200);
   EXPECT_EQ(Complete("acme-key", R"({"prompt": ["a", "b"], "max_tokens": 2})").status, 200);
   ExpectEverythingBack();
