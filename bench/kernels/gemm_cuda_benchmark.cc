@@ -238,14 +238,15 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
   };
   std::vector<Result> results;
   for (const GemmUnit unit : {GemmUnit::kWarp, GemmUnit::kWarpgroup}) {
-    for (const int input_rows : {16, 32, 64, 128}) {
-      if (input_rows < 128 && num_rows > input_rows) continue;
+    for (const int input_rows : {16, 32, 64, 128, 192, 256}) {
+      if (input_rows < 64 && num_rows > input_rows) continue;
       if (input_rows > 16 && 4 * num_rows < input_rows) continue;
-      for (int weight_rows = 16; weight_rows <= 192; weight_rows += 16) {
+      for (int weight_rows = 16; weight_rows <= 256; weight_rows += 16) {
         GemmTiling tiling = {.unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};
         if (FindGemmKernel(tiling, shape.gated).function == nullptr) continue;
         int last_stages = 0;
         for (const int64_t ring_kib : {72, 104, 208}) {
+          if (ring_kib < 208 && num_rows > 64) continue;
           tiling.num_stages = GemmStages(tiling, num_rows, ring_kib * 1024);
           if (tiling.num_stages == last_stages) continue;
           last_stages = tiling.num_stages;
@@ -262,8 +263,12 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
   const double floor_us = 1e6 * WeightBytes(shape) / kReadCeiling;
   std::sort(results.begin(), results.end(),
             [](const Result& a, const Result& b) { return a.overlapped_us < b.overlapped_us; });
-  constexpr size_t kShown = 6;
-  fmt::print("{} M={} floor {:.2f}:", shape.name, num_rows, floor_us);
+  constexpr size_t kShown = 5;
+  fmt::print("{} M={} floor {:.2f} TFLOP/s {:.0f} chosen {}:", shape.name, num_rows, floor_us,
+             2e-6 * static_cast<double>(shape.n * shape.k * num_rows) / results[0].overlapped_us,
+             Describe(ChooseGemmTiling(
+                 {.n = shape.n, .k = shape.k, .num_rows = num_rows, .gated = shape.gated},
+                 bench.stream().num_multiprocessors)));
   for (size_t i = 0; i < std::min(results.size(), kShown); ++i) {
     fmt::print(" | {} {:.2f} {:.2f}", Describe(results[i].tiling), results[i].own_us,
                results[i].overlapped_us);

@@ -1,5 +1,6 @@
 #include "bench/serving/engine.h"
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
 
@@ -125,13 +126,72 @@ Engine::Disturbance Engine::Disturb(std::span<const Work> streams,
   }
   result.prompt_tokens_per_s = static_cast<double>(num_prefill_tokens_ - prefilled_before) /
                                absl::ToDoubleSeconds(absl::Now() - begin);
-  for (RequestKey key = first_stream; key < next_key_; ++key) scheduler_.Cancel(key, absl::Now());
+  CancelFrom(first_stream);
+  return result;
+}
+
+Engine::Saturation Engine::Saturate(uint32_t num_streams, const std::function<Work()>& next,
+                                    absl::Duration warm_up, absl::Duration duration) {
+  struct Stream {
+    absl::Time submitted = absl::Now();
+    absl::Time last_token = absl::InfinitePast();
+  };
+  Saturation result;
+  absl::flat_hash_map<RequestKey, Stream> streams;
+  const RequestKey first = next_key_;
+  const absl::Time begin = absl::Now() + warm_up;
+  uint64_t num_tokens = 0;
+  const auto take_tokens = [&](const router::TokensEvent& event, absl::Time now) {
+    Stream& stream = streams.at(event.request);
+    if (now >= begin) {
+      num_tokens += event.tokens.size();
+      if (stream.last_token == absl::InfinitePast()) {
+        result.first_ms.push_back(absl::ToDoubleMilliseconds(now - stream.submitted));
+      } else {
+        result.gap_ms.push_back(absl::ToDoubleMilliseconds(now - stream.last_token));
+      }
+    }
+    stream.last_token = now;
+  };
+  uint64_t prefilled_before = 0;
+  absl::Time now = absl::Now();
+  for (; now < begin + duration; now = absl::Now()) {
+    if (now >= begin && step_costs_ == nullptr) {
+      step_costs_ = &result.steps;
+      prefilled_before = num_prefill_tokens_;
+    }
+    while (streams.size() < num_streams) {
+      streams.emplace(next_key_, Stream{});
+      Submit(next());
+    }
+    SendSteps();
+    TakeResults();
+    const absl::Time seen = absl::Now();
+    for (const router::SchedulerEvent& event : scheduler_.TakeEvents()) {
+      if (const auto* tokens = std::get_if<router::TokensEvent>(&event)) {
+        take_tokens(*tokens, seen);
+      } else if (const auto* finished = std::get_if<router::FinishedEvent>(&event)) {
+        Expect(finished->error);
+        streams.erase(finished->request);
+      }
+    }
+  }
+  step_costs_ = nullptr;
+  const double seconds = absl::ToDoubleSeconds(now - begin);
+  result.output_tokens_per_s = static_cast<double>(num_tokens) / seconds;
+  result.prompt_tokens_per_s =
+      static_cast<double>(num_prefill_tokens_ - prefilled_before) / seconds;
+  CancelFrom(first);
+  return result;
+}
+
+void Engine::CancelFrom(RequestKey first) {
+  for (RequestKey key = first; key < next_key_; ++key) scheduler_.Cancel(key, absl::Now());
   while (!in_flight_.empty()) {
     TakeResults();
     SendSteps();
   }
   scheduler_.TakeEvents();
-  return result;
 }
 
 void Engine::SendSteps() {
@@ -151,6 +211,13 @@ void Engine::TakeResults() {
     num_prefill_tokens_ += plan.num_prefill_tokens;
     if (times_.num_steps++ > 0) {
       times_.idle_us.push_back(static_cast<double>(result.timings().idle_ns()) * 1e-3);
+    }
+    if (step_costs_ != nullptr) {
+      step_costs_->push_back(
+          {.num_prefill_tokens = plan.num_prefill_tokens,
+           .num_decode_tokens = plan.num_decode_tokens,
+           .compute_ms = static_cast<double>(result.timings().compute_ns()) * 1e-6,
+           .idle_ms = static_cast<double>(result.timings().idle_ns()) * 1e-6});
     }
     absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(result, plan);
     Expect(outcome.status());

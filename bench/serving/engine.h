@@ -20,6 +20,14 @@ struct Work {
   uint32_t num_output_tokens = 1;
 };
 
+// What one step carried, and how long the device computed it.
+struct StepCost {
+  uint32_t num_prefill_tokens = 0;
+  uint32_t num_decode_tokens = 0;
+  double compute_ms = 0.0;
+  double idle_ms = 0.0;  // of the device, before it
+};
+
 // What the steps of a run took on the device.
 struct StepTimes {
   std::vector<double> idle_us;  // device idle before each step but the first
@@ -51,6 +59,17 @@ class Engine {
   };
   Disturbance Disturb(std::span<const Work> streams, const std::function<Work()>& next_prompt,
                       absl::Duration duration);
+  // A closed loop of `num_streams`: who ends is followed by next(). Figures of the time between
+  // `warm_up` and `warm_up + duration`.
+  struct Saturation {
+    double output_tokens_per_s = 0.0;
+    double prompt_tokens_per_s = 0.0;
+    std::vector<double> first_ms;  // from the request to its first token
+    std::vector<double> gap_ms;    // between two tokens of a stream
+    std::vector<StepCost> steps;
+  };
+  Saturation Saturate(uint32_t num_streams, const std::function<Work()>& next,
+                      absl::Duration warm_up, absl::Duration duration);
   const StepTimes& last_times() const { return times_; }
   // Of the latest run, in the order of the work.
   const std::vector<std::vector<TokenId>>& outputs() const { return outputs_; }
@@ -59,6 +78,8 @@ class Engine {
   void Submit(const Work& work);
   void SendSteps();
   void TakeResults();
+  // Cancels what was submitted from `first` on, and waits until the device has nothing to do.
+  void CancelFrom(RequestKey first);
   // How many requests ended.
   size_t TakeEvents();
 
@@ -69,7 +90,8 @@ class Engine {
   RequestKey first_key_ = 1;  // of the latest run
   std::vector<std::vector<TokenId>> outputs_;
   StepTimes times_;
-  uint64_t num_prefill_tokens_ = 0;  // computed since the engine started
+  std::vector<StepCost>* step_costs_ = nullptr;  // where to note them, if anywhere
+  uint64_t num_prefill_tokens_ = 0;              // computed since the engine started
 };
 
 }  // namespace lockstep::bench

@@ -6,6 +6,8 @@
 //   prefill:BxC   milliseconds until B prompts of C tokens have their first token
 //   beside:BxC+P  what prompts of P tokens, always two of them, do to B sequences that decode from
 //                 context C: milliseconds between two tokens of a sequence, prompt tokens a second
+//   closed:BxP+O  B streams in a closed loop, prompts of P and outputs of O tokens, both +- 50 %:
+//                 tokens a second, and what steps of decodes alone and mixed ones took
 //   scenarios     seconds of each of the seven workloads (scenarios.h), or the name of one
 //
 // Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line.
@@ -28,6 +30,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "worker/backend.h"
+#include "worker/worker_config.h"
 
 ABSL_FLAG(std::string, model, "", "GGUF file, or folder with config.json");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
@@ -36,11 +39,18 @@ ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x5
 ABSL_FLAG(int, repeats, 3, "of every case, after one warm-up");
 ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
 ABSL_FLAG(uint32_t, max_step_tokens, 8192, "as of lockstep-worker");
+ABSL_FLAG(uint32_t, max_slots, lockstep::worker::WorkerConfig().max_slots,
+          "as of lockstep-worker; its --max_logits_rows, too");
 ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
 ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");
 ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
           "as of lockstep-router");
-ABSL_FLAG(absl::Duration, beside_time, absl::Seconds(5), "that a case `beside` measures");
+ABSL_FLAG(absl::Duration, beside_time, absl::Seconds(5),
+          "that a case `beside` or `closed` measures");
+ABSL_FLAG(absl::Duration, warm_up, absl::Seconds(3),
+          "of a case `closed`; 0: its beginning counts, when all streams come at once");
+ABSL_FLAG(std::string, steps_file, "",
+          "where a case `closed` writes its steps: prefill tokens, decode tokens, ms, idle ms");
 
 namespace lockstep::bench {
 namespace {
@@ -67,16 +77,18 @@ class Benchmark {
     const std::vector<std::string> parts = absl::StrSplit(name, absl::ByAnyChar(":x+"));
     uint32_t batch = 0;
     uint32_t context = 0;
-    uint32_t prompt = 0;
-    const bool is_beside = parts.size() == 4 && parts[0] == "beside";
+    uint32_t fourth = 0;
+    const bool has_fourth = parts.size() == 4 && (parts[0] == "beside" || parts[0] == "closed");
     const bool is_known =
-        is_beside || (parts.size() == 3 && (parts[0] == "decode" || parts[0] == "prefill"));
+        has_fourth || (parts.size() == 3 && (parts[0] == "decode" || parts[0] == "prefill"));
     LOCKSTEP_CHECK(
         is_known && absl::SimpleAtoi(parts[1], &batch) && absl::SimpleAtoi(parts[2], &context) &&
-            (!is_beside || absl::SimpleAtoi(parts[3], &prompt)),
-        "case '{}': expected decode:BxC, prefill:BxC, beside:BxC+P, scenarios or the name of one",
+            (!has_fourth || absl::SimpleAtoi(parts[3], &fourth)),
+        "case '{}': expected decode:BxC, prefill:BxC, beside:BxC+P, closed:BxP+O, scenarios or the "
+        "name of one",
         name);
-    if (is_beside) return MeasureBeside(name, batch, context, prompt);
+    if (parts[0] == "beside") return MeasureBeside(name, batch, context, fourth);
+    if (parts[0] == "closed") return MeasureClosed(name, batch, context, fourth);
     const std::vector<uint32_t> lengths(batch, context);
     if (parts[0] == "prefill") {
       Measure(name, "ms", [&] { return 1e3 * Seconds(lengths, 1); });
@@ -114,11 +126,69 @@ class Benchmark {
         "{\"case\": \"%s\", \"unit\": \"ms\", \"target_ms\": %g, \"median\": %.3f, \"p99\": %.3f, "
         "\"mean\": %.3f, \"prompt_tokens_per_s\": %.0f, \"gaps\": %zu}\n",
         name.c_str(), absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_target_step_time)),
-        Quantile(result.gap_ms, 0.5), Quantile(result.gap_ms, 0.99),
-        std::accumulate(result.gap_ms.begin(), result.gap_ms.end(), 0.0) /
-            static_cast<double>(result.gap_ms.size()),
+        Quantile(result.gap_ms, 0.5), Quantile(result.gap_ms, 0.99), Mean(result.gap_ms),
         result.prompt_tokens_per_s, result.gap_ms.size());
     std::fflush(stdout);
+  }
+
+  void MeasureClosed(const std::string& name, uint32_t num_streams, uint32_t prompt,
+                     uint32_t output) {
+    const auto about = [&](uint32_t mean) {
+      return std::uniform_int_distribution<uint32_t>(mean - mean / 2, mean + mean / 2)(random_);
+    };
+    const Engine::Saturation result = engine_.Saturate(
+        num_streams, [&] { return MakeWork(about(prompt), about(output)); },
+        absl::GetFlag(FLAGS_warm_up), absl::GetFlag(FLAGS_beside_time));
+    std::printf(
+        "{\"case\": \"%s\", \"target_ms\": %g, \"output_tokens_per_s\": %.0f, "
+        "\"prompt_tokens_per_s\": %.0f, \"first_ms_p50\": %.1f, \"first_ms_p99\": %.1f, "
+        "\"gap_ms_p50\": %.2f, \"gap_ms_mean\": %.2f, \"gap_ms_p99\": %.2f}\n",
+        name.c_str(), absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_target_step_time)),
+        result.output_tokens_per_s, result.prompt_tokens_per_s, Quantile(result.first_ms, 0.5),
+        Quantile(result.first_ms, 0.99), Quantile(result.gap_ms, 0.5), Mean(result.gap_ms),
+        Quantile(result.gap_ms, 0.99));
+    PrintSteps("decodes alone", result.steps,
+               [](const StepCost& step) { return step.num_prefill_tokens == 0; });
+    PrintSteps("up to 512 prompt tokens", result.steps, [](const StepCost& step) {
+      return step.num_prefill_tokens > 0 && step.num_prefill_tokens <= 512;
+    });
+    PrintSteps("more prompt tokens", result.steps,
+               [](const StepCost& step) { return step.num_prefill_tokens > 512; });
+    WriteSteps(result.steps);
+    std::fflush(stdout);
+  }
+
+  static double Mean(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) /
+           static_cast<double>(std::max<size_t>(values.size(), 1));
+  }
+
+  template <typename Selects>
+  static void PrintSteps(const char* kind, const std::vector<StepCost>& steps, Selects selects) {
+    std::vector<double> prefill, decode, compute, idle;
+    for (const StepCost& step : steps) {
+      if (!selects(step)) continue;
+      prefill.push_back(step.num_prefill_tokens);
+      decode.push_back(step.num_decode_tokens);
+      compute.push_back(step.compute_ms);
+      idle.push_back(step.idle_ms);
+    }
+    std::printf(
+        "  {\"steps\": \"%s\", \"count\": %zu, \"prompt_tokens\": %.0f, \"decode_tokens\": %.0f, "
+        "\"ms\": %.3f, \"idle_ms\": %.4f}\n",
+        kind, compute.size(), Mean(prefill), Mean(decode), Mean(compute), Mean(idle));
+  }
+
+  static void WriteSteps(const std::vector<StepCost>& steps) {
+    const std::string path = absl::GetFlag(FLAGS_steps_file);
+    if (path.empty()) return;
+    std::FILE* const file = std::fopen(path.c_str(), "w");
+    LOCKSTEP_CHECK(file != nullptr, "--steps_file {}: it can't be written", path);
+    for (const StepCost& step : steps) {
+      std::fprintf(file, "%u %u %.4f %.4f\n", step.num_prefill_tokens, step.num_decode_tokens,
+                   step.compute_ms, step.idle_ms);
+    }
+    std::fclose(file);
   }
 
   template <typename Function>
@@ -151,6 +221,8 @@ absl::Status Run() {
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  config.max_slots = absl::GetFlag(FLAGS_max_slots);
+  config.max_logits_rows = config.max_slots;
   config.max_decode_iterations = std::max(1u, absl::GetFlag(FLAGS_decode_iterations));
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Backend> backend,

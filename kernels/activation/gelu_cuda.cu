@@ -22,8 +22,8 @@ __device__ __forceinline__ uint32_t GeluPair(uint32_t pair) {
 
 template <GeluForm kForm>
 __global__ void __launch_bounds__(kThreads) GeluKernel(GeluParams params) {
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (index >= params.num_rows * params.size / kVector) return;
   const uint4 values = reinterpret_cast<const uint4*>(params.input)[index];

@@ -17,8 +17,8 @@ __device__ __forceinline__ uint32_t GatedPair(uint32_t gate, uint32_t up) {
 
 // Block (row, piece of the row).
 __global__ void __launch_bounds__(kThreads) SwiGluKernel(SwiGluParams params) {
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const int64_t num_vectors = params.size / kVector;
   const int64_t index = static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   if (index >= num_vectors) return;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "kernels/attention/attention_borders.h"
@@ -13,31 +12,37 @@
 // are folded from left to right. Where the cuts lie changes no bit.
 namespace lockstep::kernels {
 
-// AttentionSplitBegin and NumAttentionSplits in tiles of one row. A kernel waits long for divisions
-// of 64 bits; here all are shifts.
-[[gnu::always_inline]] constexpr int ZoneTile(const AttentionSplitZone& zone) {
-  return static_cast<int>(zone.begin / kKeyTile);
+// A zone of splits in tiles of one row. A kernel waits long for divisions of 64 bits: its splits
+// are a power of two of tiles. (No std::countr_zero: nvcc turns it into a trap without a word.)
+struct TileZone {
+  int first_tile;
+  int first_split;
+  int shift;
+};
+constexpr TileZone InTiles(const AttentionSplitZone& zone) {
+  int shift = 0;
+  while (kKeyTile << shift < zone.split_keys) ++shift;
+  return {static_cast<int>(zone.begin / kKeyTile), static_cast<int>(zone.first_split), shift};
 }
-[[gnu::always_inline]] constexpr int ZoneShift(const AttentionSplitZone& zone) {
-  return std::countr_zero(static_cast<uint64_t>(zone.split_keys / kKeyTile));
-}
-[[gnu::always_inline]] constexpr int SplitOfTileIn(const AttentionSplitZone& zone, int tile) {
-  return static_cast<int>(zone.first_split) + ((tile - ZoneTile(zone)) >> ZoneShift(zone));
-}
-[[gnu::always_inline]] constexpr int FirstTileIn(const AttentionSplitZone& zone, int split) {
-  return ZoneTile(zone) + ((split - static_cast<int>(zone.first_split)) << ZoneShift(zone));
-}
+inline constexpr TileZone kFirstTileZone = InTiles(kFirstSplitZone);
+inline constexpr TileZone kSecondTileZone = InTiles(kSecondSplitZone);
+inline constexpr TileZone kThirdTileZone = InTiles(kThirdSplitZone);
+inline constexpr TileZone kLastTileZone = InTiles(kLastSplitZone);
+
+// AttentionSplitBegin and NumAttentionSplits in tiles.
 [[gnu::always_inline]] constexpr int SplitOfTile(int tile) {
-  return tile >= ZoneTile(kLastSplitZone)     ? SplitOfTileIn(kLastSplitZone, tile)
-         : tile >= ZoneTile(kThirdSplitZone)  ? SplitOfTileIn(kThirdSplitZone, tile)
-         : tile >= ZoneTile(kSecondSplitZone) ? SplitOfTileIn(kSecondSplitZone, tile)
-                                              : SplitOfTileIn(kFirstSplitZone, tile);
+  const TileZone zone = tile >= kLastTileZone.first_tile     ? kLastTileZone
+                        : tile >= kThirdTileZone.first_tile  ? kThirdTileZone
+                        : tile >= kSecondTileZone.first_tile ? kSecondTileZone
+                                                             : kFirstTileZone;
+  return zone.first_split + ((tile - zone.first_tile) >> zone.shift);
 }
 [[gnu::always_inline]] constexpr int FirstTileOfSplit(int split) {
-  return split >= kLastSplitZone.first_split     ? FirstTileIn(kLastSplitZone, split)
-         : split >= kThirdSplitZone.first_split  ? FirstTileIn(kThirdSplitZone, split)
-         : split >= kSecondSplitZone.first_split ? FirstTileIn(kSecondSplitZone, split)
-                                                 : FirstTileIn(kFirstSplitZone, split);
+  const TileZone zone = split >= kLastTileZone.first_split     ? kLastTileZone
+                        : split >= kThirdTileZone.first_split  ? kThirdTileZone
+                        : split >= kSecondTileZone.first_split ? kSecondTileZone
+                                                               : kFirstTileZone;
+  return zone.first_tile + ((split - zone.first_split) << zone.shift);
 }
 
 // A run begins with this split of this row.

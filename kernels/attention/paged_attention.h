@@ -59,6 +59,10 @@ absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& pa
 // A position that says: this row is padding. Nothing of it is read, its output is set to zero.
 inline constexpr uint32_t kNoPosition = UINT32_MAX;
 
+// With overlapped launches the kernel reads some inputs before it waits for its predecessor:
+// positions, block_table_rows, block_tables, and the keys and values of every position but a row's
+// last. The kernel that writes one of these must let no successor start before it has ended, as
+// PrepareStepInputs does.
 struct PagedDecodeAttentionParams {
   const BFloat16* query = nullptr;  // [num_rows, num_heads, head_dim]
   int64_t query_stride = 0;         // elements between rows

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attend_item.cuh"
-#include "kernels/attention/decode_runs.h"
+#include "kernels/attention/decode_filler.cuh"
 #include "kernels/attention/paged_attention_cuda.h"
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/device/launch.cuh"
@@ -16,168 +16,6 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kFoldBatch = 6;  // partials of a row that are requested at once
-
-// The cuts of this launch, as every thread of a block sees them once CountRuns is done.
-template <int kHeadDim>
-__device__ __forceinline__ DecodeRuns Runs(const DecodeArguments& arguments,
-                                           const DecodeBlock<kHeadDim>& block) {
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
-  const int* const first_tiles = block.WorkTable();
-  const int* const plan = first_tiles + num_rows + 1;
-  return DecodeRuns(first_tiles, num_rows, {.num_runs = plan[0], .slack_tiles = plan[1]});
-}
-
-// Fills num_keys, the tiles of the rows before, and the plan behind them; by all threads.
-template <int kHeadDim>
-__device__ __forceinline__ void CountRuns(const DecodeArguments& arguments,
-                                          const DecodeBlock<kHeadDim>& block) {
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
-  int* const first_tiles = block.WorkTable();
-  for (int row = threadIdx.x; row < num_rows; row += kDecodeThreads) {
-    const uint32_t position = arguments.params.positions[row];
-    const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
-    block.NumKeys()[row] = keys;
-    first_tiles[row] = (keys + static_cast<int>(kKeyTile) - 1) / static_cast<int>(kKeyTile);
-  }
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    const int lane = static_cast<int>(threadIdx.x);
-    int num_filled = 0;
-    for (int base = 0; base < num_rows; base += 32) {
-      const bool filled = base + lane < num_rows && first_tiles[base + lane] != 0;
-      num_filled += __popc(__ballot_sync(0xFFFFFFFFu, filled));
-    }
-    SumBefore(first_tiles, num_rows, lane);
-    __syncwarp();
-    const int num_tiles = first_tiles[num_rows];
-    const int max_runs =
-        static_cast<int>(gridDim.x) / static_cast<int>(arguments.params.kv.num_kv_heads);
-    const DecodePlan whole = WholeRowPlan(max(num_filled, 1), max_runs);
-    const int max_tiles = MaxWholeRowTiles(num_tiles, max_runs);
-    // Otherwise one run at least is too long, and nobody need look for it.
-    bool fits = num_tiles <= whole.num_runs * max_tiles;
-    if (fits) {
-      const DecodeRuns runs(first_tiles, num_rows, whole);
-      for (int run = lane; run < whole.num_runs; run += 32) {
-        fits &= runs.Tiles(runs.Cut(run + 1)) - runs.Tiles(runs.Cut(run)) <= max_tiles;
-      }
-      fits = __all_sync(0xFFFFFFFFu, fits);
-    }
-    const DecodePlan plan = fits ? whole : CutRowPlan(num_tiles, max_runs);
-    if (lane == 0) {
-      first_tiles[num_rows + 1] = plan.num_runs;
-      first_tiles[num_rows + 2] = plan.slack_tiles;
-    }
-  }
-  __syncthreads();
-}
-
-// One split of a run as the work of a block.
-template <int kHeadDim>
-__device__ __forceinline__ DecodeItem MakeItem(const DecodeArguments& arguments,
-                                               const DecodeBlock<kHeadDim>& block,
-                                               const DecodeSplit& split, int kv_head) {
-  if (split.num_parts == 0) return {};
-  const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
-  const int row_slot = split.row * arguments.max_splits * num_kv_heads + kv_head;
-  const int part = max(split.split, split.first_splits - 1);
-  return {.row = split.row,
-          .kv_head = kv_head,
-          .num_parts = split.num_parts,
-          .first_slot = row_slot + (split.first_splits - 1) * num_kv_heads,
-          .slot = row_slot + part * num_kv_heads,
-          .key_begin = FirstTileOfSplit(split.split) * static_cast<int>(kKeyTile),
-          .key_end = min(FirstTileOfSplit(split.split + 1) * static_cast<int>(kKeyTile),
-                         block.NumKeys()[split.row]),
-          .opens = split.opens,
-          .closes = split.closes};
-}
-
-// The warp that copies keys and values, tile by tile, and the queries of a part with its first.
-template <int kHeadDim>
-class RingFiller {
- public:
-  __device__ RingFiller(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
-                        int lane)
-      : arguments_(arguments), block_(block), lane_(lane) {}
-
-  __device__ void Fill() {
-    const int num_kv_heads = static_cast<int>(arguments_.params.kv.num_kv_heads);
-    const int kv_head = static_cast<int>(blockIdx.x) % num_kv_heads;
-    DecodeRunWalk walk(Runs(arguments_, block_), static_cast<int>(blockIdx.x) / num_kv_heads);
-    DecodeItem work = MakeItem(arguments_, block_, walk.Split(), kv_head);
-    BlockId pages = LoadPages(work, 0);
-    while (work.num_parts != 0) {
-      walk.Advance();
-      const DecodeItem next = MakeItem(arguments_, block_, walk.Split(), kv_head);
-      const int num_pages = NumPages(work);
-      for (int first = 0; first < num_pages; first += 32) {
-        // What is needed next is on its way while these are copied.
-        const BlockId further =
-            first + 32 < num_pages ? LoadPages(work, first + 32) : LoadPages(next, 0);
-        CopyPages(work, first, min(num_pages - first, 32), pages);
-        pages = further;
-      }
-      work = next;
-    }
-    ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
-    if (lane_ != 0) return;
-    block_.Work(slot_.stage) = {};
-    ptx::Arrive(block_.FullBarrier(slot_.stage));
-  }
-
- private:
-  __device__ __forceinline__ static int NumPages(const DecodeItem& work) {
-    return (work.key_end - work.key_begin + static_cast<int>(kKvBlockTokens) - 1) /
-           static_cast<int>(kKvBlockTokens);
-  }
-
-  // This lane's of the 32 pages of an item from `first` on.
-  __device__ __forceinline__ BlockId LoadPages(const DecodeItem& work, int first) const {
-    const PagedDecodeAttentionParams& params = arguments_.params;
-    if (first + lane_ >= NumPages(work)) return 0;
-    const int64_t table =
-        params.block_table_rows == nullptr ? work.row : params.block_table_rows[work.row];
-    return params.block_tables[table * params.block_table_stride + work.key_begin / kKvBlockTokens +
-                               first + lane_];
-  }
-
-  // The pages `first` .. of an item, `num_pages` of them: lane i holds number i of `pages`.
-  __device__ __forceinline__ void CopyPages(const DecodeItem& work, int first, int num_pages,
-                                            BlockId pages) {
-    constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
-    const PagedDecodeAttentionParams& params = arguments_.params;
-    for (int page = 0; page < num_pages; page += kKeyTilePages) {
-      const BlockId source = __shfl_sync(0xFFFFFFFFu, pages, (page + lane_) % 32);
-      const int tile_pages = min(num_pages - page, kKeyTilePages);
-      ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
-      const uint32_t full = block_.FullBarrier(slot_.stage);
-      if (lane_ == 0) {
-        block_.Work(slot_.stage) = work;
-        const bool with_queries = work.opens && first + page == 0;
-        const int query_bytes = with_queries ? block_.layout.query_bytes : 0;
-        ptx::ArriveExpectBytes(full, tile_pages * kPageBytes + query_bytes);
-        if (with_queries) {
-          ptx::CopyBulk(block_.Query(slot_.stage),
-                        params.query + work.row * params.query_stride +
-                            work.kv_head * arguments_.group * kHeadDim,
-                        query_bytes, full);
-        }
-      }
-      __syncwarp();
-      if (lane_ < tile_pages) {
-        ptx::CopyBulk(block_.Tile(slot_.stage) + lane_ * kPageBytes,
-                      DeviceKeys(params.kv, source, work.kv_head), kPageBytes, full);
-      }
-      slot_.Advance(arguments_.num_stages);
-    }
-  }
-
-  const DecodeArguments& arguments_;
-  const DecodeBlock<kHeadDim>& block_;
-  int lane_;
-  RingSlot slot_;
-};
 
 // Folds the parts of a row, ascending, and writes the finished rows. By all math threads.
 template <int kHeadDim>
@@ -385,8 +223,8 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
     }
     ptx::FenceBarrierInit();
   }
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  // From here to the wait: nothing but what the comment on PagedDecodeAttentionParams lists.
   CountRuns(arguments, block);
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -395,6 +233,7 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
   } else if (warp == kCountWarp) {
     if (lane == 0) CountArrivals(arguments, block);
   } else {
+    ptx::WaitForPredecessor();
     ClearPaddingRows(arguments, block);
     Compute<kHeadDim, kHalves>(arguments, block, warp, lane);
   }

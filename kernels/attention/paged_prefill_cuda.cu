@@ -218,8 +218,8 @@ __global__ __launch_bounds__(kPrefillThreads,
     }
     ptx::FenceBarrierInit();
   }
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const RowTile rows = FindRows<kPrefillBlockRows>(arguments, blockIdx.x);
   LoadQueries<kHeadDim>(arguments, rows, shared + Shared::kQueries, [](int query_row, int chunk) {
     return query_row / kPrefillWarpRows * kPrefillWarpRows * (kHeadDim / kKvChunkElements) +

@@ -32,8 +32,8 @@ __global__ __launch_bounds__(
     ptx::FenceBarrierInit();
   }
   __syncthreads();
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   // The same for all lanes, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0);
   const int lane = threadIdx.x % 32;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +74,9 @@ inline constexpr int64_t kFasterDecodeLayersKeys = 2048;
 // belongs to the calls alone, which follow each other on one stream.
 int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_keys);
 
+// Whether the stream's device runs all blocks of a call at once, as they wait for each other.
+absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayersShape& shape);
+
 // Fills in the maps of the layer's weights, for calls on the stream's device. INTERNAL when the
 // driver refuses a matrix, UNAVAILABLE when it knows no maps.
 absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape,
@@ -96,6 +100,7 @@ struct DecodeLayersParams {
   BFloat16* residual = nullptr;                // out, [num_rows, hidden_size]; not the embeddings
   BFloat16* delta = nullptr;                   // out, the last layer's MLP, not yet added
   uint64_t* scratch = nullptr;
+  int64_t num_scratch_words = 0;  // all of them: when the tags run out, they are cleared
 };
 
 // INVALID_ARGUMENT for a number of rows that the shape does not take. One call at a time on a

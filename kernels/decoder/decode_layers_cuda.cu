@@ -94,13 +94,25 @@ class Consumer {
   AttentionProgress attention_;
 };
 
-// The block that ends last leaves the tag for the next call.
-__device__ __forceinline__ void EndBlock(const DecodeLayersParams& params, uint32_t last_tag) {
+// The block that ends last leaves the tag for the next call. By all threads.
+__device__ __forceinline__ void EndBlock(const DecodeLayersParams& params) {
   uint32_t* const num_ended = reinterpret_cast<uint32_t*>(params.scratch + 1);
-  if (ptx::AddAcquireRelease(num_ended, 1) != gridDim.x - 1) return;
+  const bool is_last =
+      __syncthreads_or(threadIdx.x == 0 && ptx::AddAcquireRelease(num_ended, 1) == gridDim.x - 1);
+  if (!is_last) return;
+  const uint32_t last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
+  const uint32_t next_tag = last_tag + static_cast<uint32_t>(params.shape.num_layers);
+  const bool runs_out = next_tag > DecodeLayersWords::kLastTag;
+  if (runs_out) {
+    for (int64_t i = DecodeLayersWords::kHeaderWords + threadIdx.x; i < params.num_scratch_words;
+         i += blockDim.x) {
+      params.scratch[i] = 0;
+    }
+  }
+  __syncthreads();  // all have read the tag
+  if (threadIdx.x != 0) return;
   *num_ended = 0;
-  *reinterpret_cast<uint32_t*>(params.scratch) =
-      last_tag + static_cast<uint32_t>(params.shape.num_layers);
+  *reinterpret_cast<uint32_t*>(params.scratch) = runs_out ? 0 : next_tag;
 }
 
 template <int kHeadDim>
@@ -128,7 +140,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   const auto sync_attention = [] { ptx::SyncThreads(kAttentionBarrier, kConsumerThreads + 32); };
-  uint32_t last_tag = 0;
   if (warp >= kConsumerWarps) {
     ptx::ReleaseRegisters<kProducerRegisters>();
     if (warp == kWeightWarp) {
@@ -146,11 +157,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::WaitForPredecessor();
     ptx::AllowSuccessor();
     CountWork(block.Attention(), block.Kv(), sync_attention);
-    last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
+    const uint32_t last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
     Consumer<kHeadDim>(block, last_tag).Run();
   }
-  __syncthreads();
-  if (threadIdx.x == 0) EndBlock(params, last_tag);
+  EndBlock(params);
 }
 
 constexpr int kMaxSharedBytes = 227 * 1024;
@@ -226,6 +236,23 @@ int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape) {
   const auto fits = [&](auto head_dim) { return WeightStages<head_dim()>(shape, rows) > 0; };
   while (rows > 0 && !WithHeadDim(shape.head_dim, fits)) --rows;
   return rows;
+}
+
+absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayersShape& shape) {
+  return WithHeadDim(shape.head_dim, [&](auto head_dim) -> absl::StatusOr<bool> {
+    const auto kernel = DecodeLayersKernel<head_dim()>;
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
+    int blocks_of_multiprocessor = 0;
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &blocks_of_multiprocessor, kernel, kThreads, kMaxSharedBytes));
+    int device = 0;
+    int num_multiprocessors = 0;  // MPS may leave the process fewer than the device has
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(
+        cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    return blocks_of_multiprocessor * num_multiprocessors >= DecodeLayersBlocks(stream);
+  });
 }
 
 absl::Status LaunchDecodeLayers(const CudaStream& stream, const DecodeLayersParams& params) {

@@ -88,6 +88,9 @@ struct DecodeLayersWords {
         partials(mlp_delta + kMaxDecodeLayersRows * shape.hidden_size / 2) {}
 
   static constexpr int64_t kHeaderWords = 2;  // the last tag used, blocks that have ended
+  // Tags ascend by one a layer. Beyond this one (after a day of the smallest model) the words are
+  // cleared and tags begin again: a tag of 0 would be that of words never written.
+  static constexpr uint32_t kLastTag = 0xFFFF0000;
 
   int64_t qkv;              // [rows, qkv_size / 2]
   int64_t attention;        // [rows, q_size / 2]

@@ -128,8 +128,8 @@ class LayerAttention {
         (is_query ? block_.Kv().layout.queries +
                         progress_.slot.stage * block_.Kv().layout.query_bytes + head * kHeadDim * 2
                   : block_.Memory().new_key));
-    const RotatedPairs rotated =
-        RotatePairs(words, element, kHalf, weight != nullptr, inverse_rms, factors);
+    const RotatedPairs rotated = RotatePairs(words[element / 2], words[(element + kHalf) / 2],
+                                             weight != nullptr, inverse_rms, factors);
     to[element / 2] = rotated.first;
     to[(element + kHalf) / 2] = rotated.second;
     if (is_query) return;

@@ -13,8 +13,8 @@ constexpr int kVector = 8;  // elements of a 16-byte access
 
 // Block (row, piece of the row).
 __global__ void __launch_bounds__(kThreads) GatherRowsKernel(GatherRowsParams params) {
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const int64_t num_vectors = params.size / kVector;
   const int64_t column = static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   const int64_t source = params.indices[blockIdx.x];

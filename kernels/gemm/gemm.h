@@ -32,16 +32,17 @@ absl::Status Gemm(const Stream& stream, const GemmParams& params);
 
 // On the GPU weights are not packed: weights.data is the row-major [n, k] matrix. One fp32
 // accumulator per output, k ascending in steps of 16 as a chain of mma.m16n8k16 does. This is our
-// own kernel, made for few rows; CudaGemm (cuda_gemm.h) sends many rows to cuBLASLt, with the same
-// bits. INVALID_ARGUMENT unless k and input_stride are multiples of 8, and input and weights
-// aligned to 16 bytes.
+// own kernel with the tiling that a rule chooses; CudaGemm (cuda_gemm.h) has plans for many rows,
+// with the same bits. INVALID_ARGUMENT unless k and input_stride are multiples of 8, and input and
+// weights aligned to 16 bytes.
 absl::Status Gemm(const CudaStream& stream, const GemmParams& params);
 
 // The product, rounded to bf16, and SwiGLU of it, rounded again, in one kernel:
 // output[m][i] = silu(product[m][i]) * product[m][n / 2 + i], the weights being [gate rows; up
 // rows]. Output: [num_rows, n / 2] bf16; the bits are those of Gemm and then SwiGlu.
 absl::Status GemmSwiGlu(const CudaStream& stream, const GemmParams& params);
-// Use it up to here: its epilogue grows with the rows, beyond what a second kernel costs.
+// Without a plan use it up to here: its epilogue grows with the rows, beyond what a second kernel
+// costs.
 inline constexpr int64_t kGemmSwiGluMaxRows = 32;
 
 }  // namespace lockstep::kernels

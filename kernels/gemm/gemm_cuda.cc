@@ -59,8 +59,11 @@ GemmTask MakeTask(const CudaStream& stream, const GemmParams& params, GemmEpilog
   task.fetched_rows = GemmFetchedRows(tiling, params.num_rows);
   const int columns = static_cast<int>(tiling.weight_rows / columns_per_weight_row);
   task.num_column_tiles = (task.n + columns - 1) / columns;
-  task.num_tiles =
-      task.num_column_tiles * ((task.num_rows + tiling.input_rows - 1) / tiling.input_rows);
+  task.num_row_tiles = (task.num_rows + tiling.input_rows - 1) / tiling.input_rows;
+  constexpr int kGroupRows = 2048;  // 16 MB of input at k = 4096
+  task.group_row_tiles = std::clamp(kGroupRows / tiling.input_rows, 1, task.num_row_tiles);
+  task.num_tiles = task.num_column_tiles * task.num_row_tiles;
+  task.weights_pass_once = task.num_row_tiles == 1;
   task.num_stages = tiling.num_stages;
   // Only a launch that overlaps the one before it has time to spend.
   constexpr int kPrefetchedBytes = 64 * 1024;  // by each block
@@ -70,6 +73,9 @@ GemmTask MakeTask(const CudaStream& stream, const GemmParams& params, GemmEpilog
   task.paired_stores = params.output_stride % 2 == 0 &&
                        (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
                                                  : IsAligned(params.output_f32, 2 * sizeof(float)));
+  // The threads of a row must agree on it.
+  task.wide_stores = params.output != nullptr && task.n % 8 == 0 && params.output_stride % 8 == 0 &&
+                     IsAligned(params.output, 8 * sizeof(BFloat16));
   return task;
 }
 

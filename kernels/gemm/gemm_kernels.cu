@@ -44,28 +44,14 @@ GemmKernelEntry GroupKernel(bool gated) {
                : Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
 }
 
-template <int kInputRows>
+// Those of the heights that suit so many input rows.
+template <int kInputRows, int... kWeightRows>
 GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
-  switch (weight_rows) {
-    case 32:
-      return GroupKernel<32, kInputRows>(gated);
-    case 48:
-      return GroupKernel<48, kInputRows>(gated);
-    case 64:
-      return GroupKernel<64, kInputRows>(gated);
-    case 96:
-      return GroupKernel<96, kInputRows>(gated);
-    case 128:
-      return GroupKernel<128, kInputRows>(gated);
-    case 192:
-      return GroupKernel<192, kInputRows>(gated);
-    default:
-      break;
-  }
-  if constexpr (kInputRows == 128) {
-    if (weight_rows == 16 && !gated) return Entry<GemmWarpgroupUnit<16, kInputRows, false>>();
-  }
-  return {};
+  GemmKernelEntry entry;
+  ((weight_rows == kWeightRows ? void(entry = GroupKernel<kWeightRows, kInputRows>(gated))
+                               : void()),
+   ...);
+  return entry;
 }
 
 }  // namespace
@@ -78,9 +64,19 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, bool gated) {
     case 32:
       return by_warps ? FindWarpKernel<32>(tiling.weight_rows, gated) : GemmKernelEntry{};
     case 64:
-      return by_warps ? GemmKernelEntry{} : FindGroupKernel<64>(tiling.weight_rows, gated);
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
     case 128:
-      return by_warps ? GemmKernelEntry{} : FindGroupKernel<128>(tiling.weight_rows, gated);
+      if (by_warps) return {};
+      if (tiling.weight_rows == 16 && !gated) return Entry<GemmWarpgroupUnit<16, 128, false>>();
+      return FindGroupKernel<128, 32, 48, 64, 96, 128, 160, 192, 224, 256>(tiling.weight_rows,
+                                                                           gated);
+    case 192:
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<192, 64, 96, 128, 160, 192>(tiling.weight_rows, gated);
+    case 256:
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<256, 64, 96, 128>(tiling.weight_rows, gated);
     default:
       return {};
   }

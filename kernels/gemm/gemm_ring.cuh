@@ -14,10 +14,12 @@ namespace lockstep::kernels {
 // A place in the sequence of slabs (columns of k that fill one stage), tile after tile, that the
 // producer and the consumers of a block go through alike.
 struct SlabWalk {
-  int tile = static_cast<int>(blockIdx.x);
-  int slab = 0;
-  int stage = 0;
-  uint32_t phase = 0;
+  int tile;
+  int first_row;     // of the tile, in the input
+  int first_column;  // of the tile, in the output
+  int slab;
+  int stage;
+  uint32_t phase;
 };
 
 // The ring of stages in shared memory through which a block's tiles pass: of each slab the input
@@ -49,18 +51,16 @@ class GemmRing {
   __device__ uint32_t Weights(const SlabWalk& walk) const {
     return weights_ + walk.stage * kSlabBlocks * kWeightBlockBytes;
   }
-  __device__ int FirstColumn(int tile) const {
-    return tile % task_.num_column_tiles * kTileColumns;
+  __device__ SlabWalk Begin() const {
+    SlabWalk walk = {};
+    EnterTile(walk, static_cast<int>(blockIdx.x));
+    return walk;
   }
-  __device__ int FirstRow(int tile) const {
-    return tile / task_.num_column_tiles * task_.tile_rows;
-  }
-
   __device__ bool IsDone(const SlabWalk& walk) const { return walk.tile >= task_.num_tiles; }
   __device__ void Advance(SlabWalk& walk) const {
     if (++walk.slab == num_slabs_) {
       walk.slab = 0;
-      walk.tile += static_cast<int>(gridDim.x);
+      EnterTile(walk, walk.tile + static_cast<int>(gridDim.x));
     }
     if (++walk.stage == task_.num_stages) {
       walk.stage = 0;
@@ -80,22 +80,23 @@ class GemmRing {
   // One thread opens the stage's phase, and requests the weights; then the input.
   __device__ void LoadWeights(const CUtensorMap* map, const SlabWalk& walk) const {
     const uint32_t full = full_ + 8 * walk.stage;
+    const ptx::CachePolicy policy =
+        task_.weights_pass_once ? ptx::CachePolicy::kEvictFirst : ptx::CachePolicy::kEvictNormal;
     ptx::ArriveExpectBytes(full, kSlabBlocks * (kWeightBlockBytes + input_block_bytes_));
-    const int row = FirstColumn(walk.tile);
+    const int row = walk.first_column;
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const uint32_t to = Weights(walk) + block * kWeightBlockBytes;
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
-      ptx::CopyTensorBox(to, map, column, row, full, ptx::CachePolicy::kEvictFirst);
+      ptx::CopyTensorBox(to, map, column, row, full, policy);
       if constexpr (kGated) {
-        ptx::CopyTensorBox(to + kWeightBlockBytes / 2, map, column, task_.n + row, full,
-                           ptx::CachePolicy::kEvictFirst);
+        ptx::CopyTensorBox(to + kWeightBlockBytes / 2, map, column, task_.n + row, full, policy);
       }
     }
   }
   // Weights that find no room in the ring yet: one thread has them come closer.
   __device__ void PrefetchWeights(const CUtensorMap* map, const SlabWalk& walk) const {
-    const int row = FirstColumn(walk.tile);
+    const int row = walk.first_column;
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
@@ -108,7 +109,7 @@ class GemmRing {
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
-      ptx::CopyTensorBox(Input(walk) + block * input_block_bytes_, map, column, FirstRow(walk.tile),
+      ptx::CopyTensorBox(Input(walk) + block * input_block_bytes_, map, column, walk.first_row,
                          full, ptx::CachePolicy::kEvictLast);
     }
   }
@@ -125,6 +126,17 @@ class GemmRing {
   }
 
  private:
+  __device__ void EnterTile(SlabWalk& walk, int tile) const {
+    walk.tile = tile;
+    const int group_tiles = task_.group_row_tiles * task_.num_column_tiles;
+    const int first_row_tile = tile / group_tiles * task_.group_row_tiles;
+    const int in_group = tile % group_tiles;
+    const int row_tiles = min(task_.group_row_tiles, task_.num_row_tiles - first_row_tile);
+    if (row_tiles <= 0) return;  // beyond the last tile
+    walk.first_row = (first_row_tile + in_group % row_tiles) * task_.tile_rows;
+    walk.first_column = in_group / row_tiles * kTileColumns;
+  }
+
   const GemmTask& task_;
   int num_slabs_;
   uint32_t input_block_bytes_;

@@ -36,7 +36,9 @@ struct GemmRowShare {
   __device__ void Store(const GemmTask& task, int row, int first_column) const {
     const int64_t at = row * task.output_stride + first_column;
     const bool whole = first_column + (kPairs - 1) * kColumnStep + 1 < task.n;
-    if (task.output_f32 != nullptr) {
+    if (whole && task.wide_stores) {
+      StoreWide(task.output + at);
+    } else if (task.output_f32 != nullptr) {
       StoreAs<float2>(task.output_f32 + at, task.n - first_column, whole && task.paired_stores);
     } else {
       StoreAs<uint32_t>(task.output + at, task.n - first_column, whole && task.paired_stores);
@@ -44,6 +46,36 @@ struct GemmRowShare {
   }
 
  private:
+  // The four threads of a row swap pairs, so that each has eight neighbours of every four pairs:
+  // 16 bytes a store, whole sectors.
+  __device__ void StoreWide(BFloat16* output) const {
+    constexpr int kWidePairs = kColumnStep == 8 ? kPairs / 4 * 4 : 0;
+    const int lane = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int first = 0; first < kWidePairs; first += 4) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) Convert(values[first + i], words[i]);
+      Swap(words[0], words[1], 1);
+      Swap(words[2], words[3], 1);
+      Swap(words[0], words[2], 2);
+      Swap(words[1], words[3], 2);
+      *reinterpret_cast<uint4*>(output - 2 * lane + 8 * (first + lane)) =
+          make_uint4(words[0], words[1], words[2], words[3]);
+    }
+#pragma unroll
+    for (int i = kWidePairs; i < kPairs; ++i) {
+      Convert(values[i], *reinterpret_cast<uint32_t*>(output + i * kColumnStep));
+    }
+  }
+  // Of two threads `distance` apart the first keeps its `low` and gets the other's as `high`.
+  __device__ static void Swap(uint32_t& low, uint32_t& high, int distance) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool is_second = (lane & distance) != 0;
+    const uint32_t given = __shfl_xor_sync(0xFu << (lane & ~3), is_second ? low : high, distance);
+    (is_second ? low : high) = given;
+  }
+
   __device__ static void Convert(const float (&pair)[2], float2& to) {
     to = make_float2(pair[0], pair[1]);
   }

@@ -18,11 +18,17 @@ struct GemmTask {
   int num_blocks;         // of 64 columns, in k
   int tile_rows;          // input rows of a tile
   int fetched_rows;       // those that are fetched
+  int num_row_tiles;
   int num_column_tiles;
+  // Tiles go down a group of row tiles before they go on to the next columns: the input of a group
+  // stays in the second-level cache, and the weights pass once for each group.
+  int group_row_tiles;
   int num_tiles;
+  bool weights_pass_once;  // one tile reads them
   int num_stages;
   int num_prefetched_slabs;  // whose weights come as far as the second-level cache while waiting
   bool paired_stores;        // two neighbours may be stored at once
+  bool wide_stores;          // eight neighbours in bf16 may be stored at once
 };
 
 // A kernel that takes (CUtensorMap input, CUtensorMap weights, GemmTask) by value; null when the

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::kernels {
 
@@ -13,7 +14,7 @@ enum class GemmUnit { kWarp, kWarpgroup };
 struct GemmTiling {
   GemmUnit unit = GemmUnit::kWarp;
   int weight_rows = 0;  // of one tile; gated: half of them gate rows, half up rows
-  int input_rows = 0;   // of one tile: 16 or 32 for warps, 64 or 128 for warpgroups
+  int input_rows = 0;   // of one tile: 16 or 32 for warps, 64 to 256 for warpgroups
   int num_stages = 0;   // of the ring between the copy engine and the matrix units
 };
 
@@ -39,8 +40,13 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows);
 // As many stages as `ring_bytes` hold, at least 2.
 int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes);
 
-// The tiling that keeps the multiprocessors evenly busy; the rules are fitted to sweeps on an H200
-// (lockstep-gemm-cuda-benchmark --tilings).
+// The tiling that keeps the multiprocessors evenly busy; beyond 64 rows the first candidate. The
+// rules are fitted to sweeps on an H200 (lockstep-gemm-cuda-benchmark --tilings).
 GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors);
+
+// Tilings that may be the fastest for more than 64 rows, the most promising first, at most
+// `max_tilings`: by an estimate that only a measurement can decide between.
+std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num_multiprocessors,
+                                             int max_tilings);
 
 }  // namespace lockstep::kernels

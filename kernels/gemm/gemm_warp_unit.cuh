@@ -36,9 +36,9 @@ class GemmWarpUnit {
   }
 
   __device__ void Consume() {
-    SlabWalk walk;
+    SlabWalk walk = ring_.Begin();
     while (!ring_.IsDone(walk)) {
-      const int tile = walk.tile;
+      const SlabWalk tile = walk;
       Clear(sums_);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       Clear(first_half_);
@@ -134,11 +134,10 @@ class GemmWarpUnit {
     walk = next;
   }
 
-  __device__ void Store(int tile) const {
+  __device__ void Store(const SlabWalk& tile) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_row = ring_.FirstRow(tile) + warp_ / kColumnWarps * 16 + lane / 4;
-    const int first_column =
-        ring_.FirstColumn(tile) + lane % 4 * 2 + FirstPair() * (kGated ? 8 : 16);
+    const int first_row = tile.first_row + warp_ / kColumnWarps * 16 + lane / 4;
+    const int first_column = tile.first_column + lane % 4 * 2 + FirstPair() * (kGated ? 8 : 16);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if constexpr (kGated) {

@@ -20,10 +20,11 @@ class GemmWarpgroupUnit {
       : task_(task), ring_(ring), warp_(warp) {}
 
   __device__ void Consume() const {
-    float sums[kPieces][kPieceRows / 2];
-    SlabWalk walk;
+    float sums[kWeightRows / 2];
+    SlabWalk walk = ring_.Begin();
     while (!ring_.IsDone(walk)) {
-      const int tile = walk.tile;
+      const int first_row = walk.first_row;
+      const int first_column = walk.first_column;
       int previous_stage = 0;
       for (int slab = 0; slab < ring_.num_slabs(); ++slab) {
         ring_.WaitUntilFull(walk);
@@ -36,21 +37,16 @@ class GemmWarpgroupUnit {
       }
       ptx::WarpgroupWait<0>();
       ring_.Release(previous_stage);
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) ptx::HoldAccumulator(sums[piece]);
-      Store(tile, sums);
+      ptx::HoldAccumulator(sums);
+      Store(first_row, first_column, sums);
     }
   }
 
  private:
-  // The widest instruction here has 128 columns.
-  static constexpr int kPieces = kWeightRows > 128 ? 2 : 1;
-  static constexpr int kPieceRows = kWeightRows / kPieces;
-  using Sums = float[kPieces][kPieceRows / 2];
+  using Sums = float[kWeightRows / 2];
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
   __device__ void Multiply(const SlabWalk& walk, Sums& sums) const {
-    constexpr uint32_t kPieceStep = kPieceRows * kBlockRowBytes >> 4;
     const uint64_t input =
         ptx::MatrixDescriptor(ring_.Input(walk) + warp_ / 4 * 64 * kBlockRowBytes);
     const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(walk));
@@ -60,43 +56,43 @@ class GemmWarpgroupUnit {
     for (int step = 0; step < Ring::kSlabSteps; ++step) {
       const int block = step / Ring::kBlockSteps;
       const uint64_t in_block = step % Ring::kBlockSteps * ptx::kDescriptorStepK16;
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        ptx::WarpgroupMma<kPieceRows>(
-            sums[piece], input + block * input_block_step + in_block,
-            weights + block * (Ring::kWeightBlockBytes >> 4) + in_block + piece * kPieceStep,
-            step > 0 || walk.slab > 0);
-      }
+      ptx::WarpgroupMma<kWeightRows>(sums, input + block * input_block_step + in_block,
+                                     weights + block * (Ring::kWeightBlockBytes >> 4) + in_block,
+                                     step > 0 || walk.slab > 0);
     }
     ptx::WarpgroupCommit();
   }
 
-  __device__ void Store(int tile, const Sums& sums) const {
+  __device__ void Store(int tile_row, int tile_column, const Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_row = ring_.FirstRow(tile) + warp_ * 16 + lane / 4;
-    const int first_column = ring_.FirstColumn(tile) + lane % 4 * 2;
+    const int first_row = tile_row + warp_ * 16 + lane / 4;
+    const int first_column = tile_column + lane % 4 * 2;
+    // A few at a time: registers are full of sums.
+    constexpr int kPairs = kWeightRows / (kGated ? 16 : 8);
+    constexpr int kCount = kPairs % 4 == 0 ? 4 : kPairs % 2 == 0 ? 2 : kPairs;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int at = 0; at < 2 * kPairs; at += kCount) {
+      const int half = at / kPairs;
+      const int pair = at % kPairs;
+      const int row = first_row + 8 * half;
+      const int column = first_column + 8 * pair;
       if constexpr (kGated) {
-        constexpr int kCount = kWeightRows / 16;
-        StoreGated(task_, first_row + 8 * half, first_column, Share<kCount>(sums, half, 0),
-                   Share<kCount>(sums, half, kCount));
+        StoreGated(task_, row, column, Share<kCount>(sums, half, pair),
+                   Share<kCount>(sums, half, kPairs + pair));
       } else {
-        StorePlain(task_, first_row + 8 * half, first_column,
-                   Share<kWeightRows / 8>(sums, half, 0));
+        StorePlain(task_, row, column, Share<kCount>(sums, half, pair));
       }
     }
   }
   // Sums of one of the two rows: of tiles of 8 weight rows, from `first` on.
   template <int kCount>
   __device__ static GemmRowShare<kCount, 8> Share(const Sums& sums, int half, int first) {
-    constexpr int kPieceSums = kPieceRows / 2;
     GemmRowShare<kCount, 8> share;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int at = 4 * (first + i) + 2 * half;
-      share.values[i][0] = sums[at / kPieceSums][at % kPieceSums];
-      share.values[i][1] = sums[at / kPieceSums][at % kPieceSums + 1];
+      share.values[i][0] = sums[at];
+      share.values[i][1] = sums[at + 1];
     }
     return share;
   }

@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kMaxRowThreads) LayerNormKernel(LayerNormParam
     LoadParameters(params.weight, first_group + j, weight[j]);
     LoadParameters(params.bias, first_group + j, bias[j]);
   }
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
 
   const int64_t row_begin = blockIdx.x * params.size;
   float values[kGroups][kRowGroup] = {};

@@ -15,8 +15,8 @@ __global__ void __launch_bounds__(kMaxRowThreads) RmsNormKernel(RmsNormParams pa
   for (int j = 0; j < kGroups; ++j) {
     if (first_group + j < num_groups) LoadParameters(params.weight, first_group + j, weight[j]);
   }
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
 
   const int64_t row_begin = blockIdx.x * params.size;
   float values[kGroups][kRowGroup] = {};

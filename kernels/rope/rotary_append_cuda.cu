@@ -1,79 +1,207 @@
+#include <algorithm>
+
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
 #include "kernels/rope/rotary_append_cuda.h"
 #include "kernels/rope/rotate_head.cuh"
 
-// A warp per token and head: q, k and v heads alike, in the order in which they lie in a row.
+// A warp takes some heads of a token, kHeads at a time: q, k and v heads alike, in the order in
+// which they lie in a row. What depends on the position alone stays in registers. With many tokens
+// the warp's four groups of eight lanes sum the squares of four heads at once.
 namespace lockstep::kernels {
 namespace {
 
 constexpr int kWarpsPerBlock = 4;
-constexpr int kMaxWords = kMaxDeviceRotaryHeadDim / 2;  // pairs of elements of a head
+constexpr int kLanesOfSum = 8;
 
+// kSteps: of 32 lanes with a pair of elements and its partner each, over a head.
+template <int kHeads, int kSteps>
+struct HeadWords {
+  uint32_t words[kHeads][kSteps];
+  uint32_t partners[kHeads][kSteps];
+};
+
+template <int kHeads, int kSteps>
+class TokenHeads {
+ public:
+  using Words = HeadWords<kHeads, kSteps>;
+
+  __device__ TokenHeads(const RotaryAppendParams& params, int64_t token, uint64_t slot,
+                        uint32_t* shared_words)
+      : params_(params),
+        head_dim_(static_cast<int>(params.kv.head_dim)),
+        half_(head_dim_ / 2),
+        num_heads_(static_cast<int>(params.num_heads)),
+        num_kv_heads_(static_cast<int>(params.kv.num_kv_heads)),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        block_(static_cast<int64_t>(slot / kKvBlockTokens)),
+        row_(reinterpret_cast<uint32_t*>(params.qkv) + token * RowHeads() * half_),
+        shared_words_(shared_words) {
+    const int block_token = static_cast<int>(slot % kKvBlockTokens);
+    const int64_t table_row = static_cast<int64_t>(params.positions[token]) * half_;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int i = Element(step);
+      if (i >= half_) continue;
+      const float* const cos = params.cos + table_row;
+      const float* const sin = params.sin + table_row;
+      query_factors_[step] = RotaryFactors(cos, sin, params.q_norm_weight, i, half_);
+      key_factors_[step] = RotaryFactors(cos, sin, params.k_norm_weight, i, half_);
+      word_offset_[step] = DeviceKvOffset(block_token, i, head_dim_);
+      partner_offset_[step] = DeviceKvOffset(block_token, i + half_, head_dim_);
+    }
+  }
+
+  __device__ int RowHeads() const { return num_heads_ + 2 * num_kv_heads_; }
+
+  // The heads first .. end - 1; the next ones are on their way while some are worked on.
+  __device__ void Process(int first, int end) {
+    Words next = Load(first);
+    for (int head = first; head < end; head += kHeads) {
+      const Words heads = next;
+      if (head + kHeads < end) next = Load(head + kHeads);
+      const float inverse_rms = HasNorm() ? InverseRms(head, heads) : 0.0f;
+#pragma unroll
+      for (int j = 0; j < kHeads; ++j) {
+        const float of_head =
+            kHeads == 1 ? inverse_rms : __shfl_sync(0xFFFFFFFFu, inverse_rms, j * kLanesOfSum);
+        if (head + j < RowHeads()) Finish(head + j, heads, j, of_head);
+      }
+    }
+  }
+
+ private:
+  __device__ int Element(int step) const { return 2 * lane_ + 64 * step; }
+  __device__ Words Load(int first_head) const {
+    Words heads = {};
+#pragma unroll
+    for (int j = 0; j < kHeads; ++j) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (first_head + j >= RowHeads() || Element(step) >= half_) continue;
+        const uint32_t* const head = row_ + (first_head + j) * half_;
+        heads.words[j][step] = head[Element(step) / 2];
+        heads.partners[j][step] = head[(Element(step) + half_) / 2];
+      }
+    }
+    return heads;
+  }
+  __device__ bool HasNorm() const {
+    return params_.q_norm_weight != nullptr || params_.k_norm_weight != nullptr;
+  }
+
+  // Of the head of this group of lanes.
+  __device__ float InverseRms(int first_head, const Words& heads) {
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < kHeads; ++j) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (first_head + j >= RowHeads() || Element(step) >= half_) continue;
+        shared_words_[j * half_ + Element(step) / 2] = heads.words[j][step];
+        shared_words_[j * half_ + (Element(step) + half_) / 2] = heads.partners[j][step];
+      }
+    }
+    __syncwarp();
+    return HeadInverseRms(shared_words_ + lane_ / kLanesOfSum % kHeads * half_, head_dim_,
+                          params_.norm_eps, lane_);
+  }
+
+  // Rotates head number `j` of those at hand if it is a query or a key, and writes it.
+  __device__ void Finish(int head, const Words& heads, int j, float inverse_rms) const {
+    const bool is_query = head < num_heads_;
+    const bool is_value = head >= num_heads_ + num_kv_heads_;
+    const bool has_norm = (is_query ? params_.q_norm_weight : params_.k_norm_weight) != nullptr;
+    BFloat16* const to = is_query ? nullptr
+                         : is_value
+                             ? DeviceValues(params_.kv, block_, head - num_heads_ - num_kv_heads_)
+                             : DeviceKeys(params_.kv, block_, head - num_heads_);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (Element(step) >= half_) continue;
+      RotatedPairs pairs = {heads.words[j][step], heads.partners[j][step]};
+      if (!is_value) {
+        RotaryFactors factors = key_factors_[step];
+        if (is_query) factors = query_factors_[step];
+        pairs = RotatePairs(pairs.first, pairs.second, has_norm, inverse_rms, factors);
+      }
+      if (is_query) {
+        row_[head * half_ + Element(step) / 2] = pairs.first;
+        row_[head * half_ + (Element(step) + half_) / 2] = pairs.second;
+      } else {
+        *reinterpret_cast<uint32_t*>(to + word_offset_[step]) = pairs.first;
+        *reinterpret_cast<uint32_t*>(to + partner_offset_[step]) = pairs.second;
+      }
+    }
+  }
+
+  const RotaryAppendParams& params_;
+  const int head_dim_;
+  const int half_;
+  const int num_heads_;
+  const int num_kv_heads_;
+  const int lane_;
+  const int64_t block_;
+  uint32_t* const row_;           // of the token, in pairs of elements
+  uint32_t* const shared_words_;  // [kHeads][half_]
+  RotaryFactors query_factors_[kSteps];
+  RotaryFactors key_factors_[kSteps];
+  int word_offset_[kSteps];
+  int partner_offset_[kSteps];
+};
+
+template <int kHeads, int kSteps>
 __global__ __launch_bounds__(32 * kWarpsPerBlock) void RotaryAppendKernel(
-    const RotaryAppendParams params) {
-  __shared__ uint32_t shared_words[kWarpsPerBlock][kMaxWords];
-  const int lane = threadIdx.x % 32;
-  uint32_t* words = shared_words[threadIdx.x / 32];
-  const int head_dim = static_cast<int>(params.kv.head_dim);
-  const int half = head_dim / 2;
-  const int num_kv_heads = static_cast<int>(params.kv.num_kv_heads);
-  const int num_heads = static_cast<int>(params.num_heads);
-  const int row_heads = num_heads + 2 * num_kv_heads;
-  ptx::WaitForPredecessor();
+    const __grid_constant__ RotaryAppendParams params, int warps_of_token, int heads_of_warp) {
+  __shared__ uint32_t shared_words[kWarpsPerBlock][kHeads * 64 * kSteps];
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const int64_t warp =
       int64_t{blockIdx.x} * kWarpsPerBlock + static_cast<int64_t>(threadIdx.x / 32);
-  const int64_t token = warp / row_heads;
-  const int head = static_cast<int>(warp % row_heads);
+  const int64_t token = warp / warps_of_token;
   if (token >= params.num_tokens) return;
   const uint64_t slot = params.kv_slots[token];
   if (slot == kNoKvSlot) return;
+  TokenHeads<kHeads, kSteps> heads(params, token, slot, shared_words[threadIdx.x / 32]);
+  const int first = static_cast<int>(warp % warps_of_token) * heads_of_warp;
+  const int end = min(first + heads_of_warp, heads.RowHeads());
+  heads.Process(first, end);
+}
 
-  uint32_t* row = reinterpret_cast<uint32_t*>(params.qkv) + warp * half;
-  for (int i = lane; i < half; i += 32) words[i] = row[i];
-  __syncwarp();
-  const auto block = static_cast<int64_t>(slot / kKvBlockTokens);
-  const int block_token = static_cast<int>(slot % kKvBlockTokens);
-  if (head >= num_heads + num_kv_heads) {
-    BFloat16* values = DeviceValues(params.kv, block, head - num_heads - num_kv_heads);
-    for (int i = lane; i < half; i += 32) {
-      *reinterpret_cast<uint32_t*>(values + DeviceKvOffset(block_token, 2 * i, head_dim)) =
-          words[i];
-    }
-    return;
-  }
-  const bool is_query = head < num_heads;
-  const float* weight = is_query ? params.q_norm_weight : params.k_norm_weight;
-  const float inverse_rms =
-      weight == nullptr ? 0.0f : HeadInverseRms(words, head_dim, params.norm_eps, lane);
-  const int64_t table_row = static_cast<int64_t>(params.positions[token]) * half;
-  BFloat16* keys = is_query ? nullptr : DeviceKeys(params.kv, block, head - num_heads);
-  for (int i = 2 * lane; i < half; i += 64) {
-    const RotaryFactors factors(params.cos + table_row, params.sin + table_row, weight, i, half);
-    const RotatedPairs rotated =
-        RotatePairs(words, i, half, weight != nullptr, inverse_rms, factors);
-    if (is_query) {
-      row[i / 2] = rotated.first;
-      row[(i + half) / 2] = rotated.second;
-    } else {
-      *reinterpret_cast<uint32_t*>(keys + DeviceKvOffset(block_token, i, head_dim)) = rotated.first;
-      *reinterpret_cast<uint32_t*>(keys + DeviceKvOffset(block_token, i + half, head_dim)) =
-          rotated.second;
-    }
-  }
+template <int kHeads, int kSteps>
+absl::Status LaunchHeads(const CudaStream& stream, const RotaryAppendParams& params,
+                         int64_t heads_of_warp) {
+  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
+  const int64_t warps_of_token = (row_heads + heads_of_warp - 1) / heads_of_warp;
+  const int64_t num_warps = params.num_tokens * warps_of_token;
+  return Launch(
+      stream, "rotary append",
+      {.grid = dim3(static_cast<unsigned>((num_warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
+       .block = dim3(32 * kWarpsPerBlock)},
+      RotaryAppendKernel<kHeads, kSteps>, params, static_cast<int>(warps_of_token),
+      static_cast<int>(heads_of_warp));
+}
+
+template <int kSteps>
+absl::Status LaunchSteps(const CudaStream& stream, const RotaryAppendParams& params) {
+  // Few heads: a warp for each is soonest done. Many: enough warps to fill the device.
+  constexpr int64_t kWarpsOfMultiprocessor = 32;
+  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
+  const int64_t num_heads = params.num_tokens * row_heads;
+  const int64_t num_warps = stream.num_multiprocessors * kWarpsOfMultiprocessor;
+  if (num_heads <= num_warps) return LaunchHeads<1, kSteps>(stream, params, 1);
+  constexpr int kHeads = 4;
+  const int64_t rounds =
+      std::clamp(num_heads / kHeads / num_warps, int64_t{1}, (row_heads + kHeads - 1) / kHeads);
+  return LaunchHeads<kHeads, kSteps>(stream, params, rounds * kHeads);
 }
 
 }  // namespace
 
 absl::Status LaunchRotaryAppend(const CudaStream& stream, const RotaryAppendParams& params) {
-  const int64_t num_warps = params.num_tokens * (params.num_heads + 2 * params.kv.num_kv_heads);
-  return Launch(
-      stream, "rotary append",
-      {.grid = dim3(static_cast<unsigned>((num_warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
-       .block = dim3(32 * kWarpsPerBlock)},
-      RotaryAppendKernel, params);
+  return params.kv.head_dim <= 128 ? LaunchSteps<1>(stream, params)
+                                   : LaunchSteps<2>(stream, params);
 }
 
 }  // namespace lockstep::kernels

@@ -41,6 +41,7 @@ struct RotaryFactors {
   float2 first_weight = {};
   float2 second_weight = {};
 
+  RotaryFactors() = default;
   // cos, sin: of the position, [half]; weight: [2 * half], or null.
   __device__ __forceinline__ RotaryFactors(const float* cos_row, const float* sin_row,
                                            const float* weight, int i, int half)
@@ -52,12 +53,11 @@ struct RotaryFactors {
   }
 };
 
-// Norms (if the head has a norm), rotates and rounds the elements i, i + 1 and their partners.
-__device__ __forceinline__ RotatedPairs RotatePairs(const uint32_t* words, int i, int half,
-                                                    bool has_norm, float inverse_rms,
+// Norms (if the head has a norm), rotates and rounds the elements i, i + 1 and their partners,
+// given as pairs.
+__device__ __forceinline__ RotatedPairs RotatePairs(uint32_t word, uint32_t partner, bool has_norm,
+                                                    float inverse_rms,
                                                     const RotaryFactors& factors) {
-  const uint32_t word = words[i / 2];
-  const uint32_t partner = words[(i + half) / 2];
   float2 first = make_float2(LowerBFloat16(word), UpperBFloat16(word));
   float2 second = make_float2(LowerBFloat16(partner), UpperBFloat16(partner));
   if (has_norm) {

@@ -51,8 +51,8 @@ __global__ void __cluster_dims__(kArgmaxBlocks, 1, 1) __launch_bounds__(kThreads
   constexpr int kBatch = 5;
   __shared__ Candidate warps[kThreads / 32];
   __shared__ Candidate blocks[kArgmaxBlocks];
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   auto cluster = cooperative_groups::this_cluster();
   cluster.barrier_arrive();
   const int64_t row = blockIdx.y;

@@ -55,8 +55,8 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
                        bool aligned) {
   __shared__ RowScratch scratch;
   extern __shared__ __align__(16) char dynamic_shared[];
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const int64_t row_index = blockIdx.y;
   RowDescription& description = all.descriptions[row_index];
   const bool reports = blockIdx.x % kRowBlocks == 0 && threadIdx.x == 0;

@@ -58,8 +58,8 @@ __device__ void CopyDescriptions(const FinishStepParams& all, uint64_t entry) {
 
 __global__ void __launch_bounds__(kFinishThreads)
     FinishStepKernel(const __grid_constant__ FinishStepParams all) {
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const uint64_t serial = *all.ring.next;
   const uint64_t entry = serial % all.ring.capacity;
   SampledRow* const rows = all.ring.rows + entry * all.ring.max_rows;
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(kFinishThreads)
 }
 
 __global__ void __launch_bounds__(kCountThreads) CountTokensKernel(CountTokensParams params) {
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const CountUpdate update = params.updates[blockIdx.x];
   uint32_t* const counts = params.token_counts + update.count_row * params.vocab_size;
   const TokenId* const tokens = params.tokens + update.token_offset;

@@ -232,8 +232,8 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
     SampleRowsKernel(const __grid_constant__ SampleRowsParams all, int chunk_size, bool aligned) {
   __shared__ RowScratch scratch;
   extern __shared__ __align__(16) char dynamic_shared[];
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const int64_t row_index = blockIdx.y;
   const bool reports = blockIdx.x % kRowBlocks == 0 && threadIdx.x == 0;
   RowCluster row(scratch, dynamic_shared, all.logits + row_index * all.row_stride,

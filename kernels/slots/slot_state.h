@@ -62,6 +62,7 @@ struct StepInputParams {
   uint64_t* kv_slots = nullptr;   // out: [num_tokens]: block * 16 + token in block, or kNoKvSlot
   uint64_t* begin_ns = nullptr;   // out: the device's global timer now; or null
 };
+// No kernel behind it starts before it has ended, overlapped launches or not.
 absl::Status PrepareStepInputs(const CudaStream& stream, const StepInputParams& params);
 
 }  // namespace lockstep::kernels

@@ -11,8 +11,8 @@ constexpr int kUpdateThreads = 64;
 constexpr int kInputThreads = 128;
 
 __global__ void UpdateSlotsKernel(SlotUpdateParams params) {
-  ptx::WaitForPredecessor();
   ptx::AllowSuccessor();
+  ptx::WaitForPredecessor();
   const SlotUpdate update = params.updates[blockIdx.x];
   const SlotState& state = params.state;
   if (threadIdx.x == 0 && update.sets_state != 0) {
@@ -57,9 +57,10 @@ __device__ int64_t ChunkOfToken(const StepInputParams& params, int64_t token) {
   return low;
 }
 
+// Lets no successor start early: so all later kernels of the step may read what it and the kernels
+// before it wrote without waiting for their own predecessors.
 __global__ void PrepareStepInputsKernel(StepInputParams params) {
   ptx::WaitForPredecessor();
-  ptx::AllowSuccessor();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kInputThreads + threadIdx.x;
   if (index == 0 && params.begin_ns != nullptr) *params.begin_ns = ptx::GlobalTimerNs();
   if (index >= params.num_tokens) return;

@@ -143,23 +143,23 @@ TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
 }
 
 TEST_F(GemmCudaTest, RoundsBf16OutputsOnceAfterTheBiasAndLeavesPaddingAlone) {
-  constexpr int64_t kOutputPadding = 3;
-  for (const int64_t n : {49, 64}) {
+  // The last stride is a whole number of 16 bytes, the rows are not.
+  for (const auto& [n, padding] : {std::pair<int64_t, int64_t>{49, 3}, {64, 3}, {64, 8}, {98, 6}}) {
     const GemmOperands operands(70, n, 320, Distribution::kOutliers);
     GemmParams params = operands.Params(0, operands.m, /*with_bias=*/true);
     const std::vector<float> exact = OutputF32(params, Own());
     const BFloat16 sentinel = ToBFloat16(-123.0f);
-    const size_t count = static_cast<size_t>(operands.m * (n + kOutputPadding));
+    const size_t count = static_cast<size_t>(operands.m * (n + padding));
     DeviceArray<BFloat16> output(std::vector<BFloat16>(count, sentinel));
     params.output = output.data();
-    params.output_stride = n + kOutputPadding;
+    params.output_stride = n + padding;
     ASSERT_THAT(Gemm(stream_, params), IsOk());
     std::vector<BFloat16> expected;
     for (int64_t row = 0; row < operands.m; ++row) {
       for (int64_t i = 0; i < n; ++i) {
         expected.push_back(ToBFloat16(exact[static_cast<size_t>(row * n + i)]));
       }
-      expected.insert(expected.end(), kOutputPadding, sentinel);
+      expected.insert(expected.end(), static_cast<size_t>(padding), sentinel);
     }
     EXPECT_TRUE(IsSameBits(output.Read(), expected)) << "n = " << n;
     output.ExpectGuardsIntact();

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <utility>
+#include <vector>
 
+#include "kernels/gemm/gemm_row_ranges.h"
 #include "kernels/gemm/gemm_task.h"
 
 namespace lockstep::kernels {
@@ -30,9 +33,52 @@ TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
         EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr);
         EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
         EXPECT_GE(tiling.num_stages, 2);
-        EXPECT_GE(GemmFetchedRows(tiling, num_rows), std::min<int64_t>(num_rows, 128));
+        EXPECT_GE(GemmFetchedRows(tiling, num_rows),
+                  std::min<int64_t>(num_rows, tiling.input_rows));
       }
     }
+  }
+}
+
+TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
+  for (const bool gated : {false, true}) {
+    for (const int64_t num_rows : {65, 128, 640, 1152, 8192}) {
+      SCOPED_TRACE(::testing::Message() << num_rows << " rows, gated " << gated);
+      const GemmProblem problem = {.n = 4096, .k = 4096, .num_rows = num_rows, .gated = gated};
+      std::set<std::pair<int, int>> seen;
+      for (const GemmTiling& tiling : CandidateGemmTilings(problem, kMultiprocessors, 100)) {
+        EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr)
+            << tiling.weight_rows << " x " << tiling.input_rows;
+        EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
+        EXPECT_TRUE(seen.emplace(tiling.weight_rows, tiling.input_rows).second);
+      }
+      EXPECT_GE(seen.size(), 10u);
+      EXPECT_EQ(CandidateGemmTilings(problem, kMultiprocessors, 3).size(), 3u);
+    }
+  }
+}
+
+// 1,152 rows of 4,096 outputs are 132 tiles of 192 x 192: one for each multiprocessor.
+TEST(GemmTilingTest, AWholeWaveIsAmongTheFirstCandidates) {
+  const std::vector<GemmTiling> candidates =
+      CandidateGemmTilings({.n = 4096, .k = 4096, .num_rows = 1152}, kMultiprocessors, 3);
+  EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [](const GemmTiling& tiling) {
+    return tiling.weight_rows == 192 && tiling.input_rows == 192;
+  }));
+}
+
+TEST(GemmRowRangesTest, RangesFollowOneAnotherAndHoldTheirRows) {
+  int64_t last_end = kMaxUnplannedRows;
+  for (int64_t num_rows = kMaxUnplannedRows + 1; num_rows <= 10'000; ++num_rows) {
+    const int64_t end = GemmRangeEnd(num_rows);
+    ASSERT_GE(end, num_rows);
+    ASSERT_EQ(GemmRangeEnd(end), end);
+    if (num_rows > last_end) {
+      // The first of a range.
+      ASSERT_LE(end, 2 * last_end);
+      last_end = end;
+    }
+    ASSERT_EQ(end, last_end) << num_rows;
   }
 }
 

@@ -156,14 +156,20 @@ class RotaryAppendCudaTest : public CudaTest {};
 // Both follow the same tree and the same roundings.
 TEST_F(RotaryAppendCudaTest, EqualsTheCpuBitForBit) {
   for (const int64_t head_dim : {16, 32, 64, 80, 96, 112, 128, 256}) {
-    for (const Shape& shape : {Shape{3, 1, head_dim, false}, Shape{4, 2, head_dim, true}}) {
+    for (const Shape& shape :
+         {Shape{3, 1, head_dim, false}, Shape{4, 2, head_dim, true}, Shape{9, 3, head_dim, true}}) {
       SCOPED_TRACE(::testing::Message() << head_dim << (shape.qk_norm ? " with norm" : ""));
       const Problem problem(shape, 20);
       const Problem::Result expected = problem.RunOnHost();
-      const Problem::Result actual = problem.RunOnDevice(stream_, 0, 20);
-      EXPECT_TRUE(IsSameBits(actual.qkv, expected.qkv));
-      EXPECT_TRUE(IsSameBits(actual.keys, expected.keys));
-      EXPECT_TRUE(IsSameBits(actual.values, expected.values));
+      // On few multiprocessors a warp takes several heads.
+      for (const int num_multiprocessors : {stream_.num_multiprocessors, 1}) {
+        CudaStream stream = stream_;
+        stream.num_multiprocessors = num_multiprocessors;
+        const Problem::Result actual = problem.RunOnDevice(stream, 0, 20);
+        EXPECT_TRUE(IsSameBits(actual.qkv, expected.qkv)) << num_multiprocessors;
+        EXPECT_TRUE(IsSameBits(actual.keys, expected.keys)) << num_multiprocessors;
+        EXPECT_TRUE(IsSameBits(actual.values, expected.values)) << num_multiprocessors;
+      }
     }
   }
 }

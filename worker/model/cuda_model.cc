@@ -36,14 +36,7 @@ class CudaOps final : public DecoderOps {
   }
   absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                          const kernels::SwiGluParams& swiglu) override {
-    if (gate_up.num_rows <= kernels::kGemmSwiGluMaxRows) {
-      kernels::GemmParams fused = gate_up;
-      fused.output = swiglu.output;
-      fused.output_stride = swiglu.size;
-      return kernels::GemmSwiGlu(parts_.stream, fused);
-    }
-    LOCKSTEP_RETURN_IF_ERROR(parts_.gemm->Run(parts_.stream, gate_up));
-    return kernels::SwiGlu(parts_.stream, swiglu);
+    return parts_.gemm->RunGated(parts_.stream, gate_up, swiglu);
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
@@ -70,7 +63,8 @@ class CudaOps final : public DecoderOps {
                                               .embeddings = workspace.residual,
                                               .residual = workspace.last_residual,
                                               .delta = workspace.delta,
-                                              .scratch = fused.scratch}));
+                                              .scratch = fused.scratch,
+                                              .num_scratch_words = fused.num_scratch_words}));
     return true;
   }
 
@@ -135,6 +129,10 @@ const kernels::PrefillPlanner& CudaModel::prefill_planner() const {
 int64_t CudaModel::max_prefill_tiles() const { return parts_->max_prefill_tiles; }
 void CudaModel::set_numerics_id(uint64_t id) { parts_->info.numerics_id = id; }
 uint64_t CudaModel::num_fused_passes() const { return parts_->fused_layers.num_passes; }
+std::span<uint64_t> CudaModel::fused_scratch() const {
+  const FusedLayers& fused = parts_->fused_layers;
+  return {fused.scratch, static_cast<size_t>(fused.num_scratch_words)};
+}
 std::span<std::byte> CudaModel::kv_bytes() const {
   return {parts_->kv_pool.data(), parts_->kv_pool.num_bytes()};
 }

@@ -88,6 +88,9 @@ class CudaModel {
   uint64_t num_fused_passes() const;
   // For tests that poison what is not in use.
   std::span<std::byte> kv_bytes() const;
+  // For tests of its tags: what kernels::DecodeLayers keeps between calls, in device memory; empty
+  // if it is not used.
+  std::span<uint64_t> fused_scratch() const;
 
  private:
   std::unique_ptr<Parts> parts_;

@@ -41,6 +41,7 @@ struct FusedLayers {
   kernels::DecodeLayersShape shape;
   kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory
   uint64_t* scratch = nullptr;
+  int64_t num_scratch_words = 0;
 };
 
 // Everything a CudaModel owns.

@@ -117,7 +117,7 @@ absl::Status LoadWeights(const std::string& path, ModelFamily family,
   return absl::OkStatus();
 }
 
-void ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
+absl::Status ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   FusedLayers& fused = parts.fused_layers;
   fused.shape = {.num_layers = spec.num_layers,
@@ -132,6 +132,10 @@ void ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
                                                       : kernels::kFasterDecodeLayersKeys;
   fused.max_rows = std::min<int64_t>(
       {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
+  if (fused.max_rows == 0) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool fits, kernels::DecodeLayersFit(parts.stream, fused.shape));
+  if (!fits) fused.max_rows = 0;
+  return absl::OkStatus();
 }
 
 absl::Status UploadFusedLayers(Parts& parts) {
@@ -183,8 +187,10 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
         arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, spec.num_kv_heads));
     if (parts.fused_layers.max_rows > 0) {
       parts.fused_layers.layers = arena.Take<kernels::DecodeLayer>(spec.num_layers);
-      parts.fused_layers.scratch = arena.Take<uint64_t>(
-          kernels::DecodeLayersScratchWords(parts.fused_layers.shape, spec.max_context_tokens));
+      FusedLayers& fused = parts.fused_layers;
+      fused.num_scratch_words =
+          kernels::DecodeLayersScratchWords(fused.shape, spec.max_context_tokens);
+      fused.scratch = arena.Take<uint64_t>(fused.num_scratch_words);
     }
   };
   lay_out();
@@ -216,7 +222,10 @@ absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
   std::vector<Shape> shapes = {
       {.n = spec.qkv_size(), .k = spec.hidden_size, .has_bias = spec.qkv_bias},
       {.n = spec.hidden_size, .k = spec.q_size(), .has_bias = spec.attention_output_bias},
-      {.n = 2 * spec.intermediate_size, .k = spec.hidden_size, .has_bias = spec.mlp_bias},
+      {.n = 2 * spec.intermediate_size,
+       .k = spec.hidden_size,
+       .has_bias = spec.mlp_bias,
+       .gated = true},
       {.n = spec.hidden_size, .k = spec.intermediate_size, .has_bias = spec.mlp_bias},
   };
   for (Shape& shape : shapes) shape.max_rows = max_tokens;
@@ -310,7 +319,7 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
       parts->workspace,
       Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
                         CommitToDevice("workspace of a step", parts->workspace_memory)));
-  ChooseFusedLayers(options, *parts);
+  LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(*parts));
   if (options.progress) options.progress("self-check", 0.0);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/decoder/decode_layers.h"
+#include "kernels/decoder/decode_layers_plan.h"
 #include "tests/common/status_matchers.h"
 #include "tests/support/cuda_test.h"
 #include "worker/model/cuda_forward_model.h"
@@ -185,6 +186,28 @@ TEST_P(FusedLayersCudaTest, GiveTheBitsOfTheOps) {
   EXPECT_EQ(fused_.KvBytes(), plain_.KvBytes());
   EXPECT_GE(fused_.model->num_fused_passes(), 12u);
   EXPECT_EQ(plain_.model->num_fused_passes(), 0u);
+}
+
+// What the words held when their tags were used before must not pass for a result.
+TEST_P(FusedLayersCudaTest, TagsThatRunOutBeginAgain) {
+  const uint32_t num_layers = static_cast<uint32_t>(GetParam().num_layers);
+  Step({0, 1, 2, 3}, {20, 21, 22, 23});
+  const std::span<uint64_t> scratch = fused_.model->fused_scratch();
+  std::vector<uint64_t> words(scratch.size());
+  // As a day of calls might leave them: tags of the calls to come, and no numbers.
+  for (size_t i = kernels::DecodeLayersWords::kHeaderWords; i < words.size(); ++i) {
+    words[i] = static_cast<uint64_t>(1 + i % (3 * num_layers)) << 32 | 0x7FC07FC0u;
+  }
+  words[0] = kernels::DecodeLayersWords::kLastTag - 2 * num_layers;
+  ASSERT_EQ(cudaMemcpy(scratch.data(), words.data(), scratch.size_bytes(), cudaMemcpyHostToDevice),
+            cudaSuccess);
+  for (int step = 0; step < 8; ++step) {
+    for (uint32_t i = 0; i < kNumSequences; ++i) Step({i}, {1});
+    if (HasFatalFailure()) return;
+  }
+  ASSERT_EQ(cudaMemcpy(words.data(), scratch.data(), sizeof(words[0]), cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  EXPECT_EQ(words[0], uint64_t{32 - 3} * num_layers) << "the third call was the last of its tags";
 }
 
 INSTANTIATE_TEST_SUITE_P(
