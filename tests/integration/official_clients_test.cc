@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <iostream>
 #include <string>
 
 #include "tests/integration/process_fixture.h"
@@ -39,6 +40,7 @@ TEST_F(OfficialClientsTest, AttacksOverHttp2HurtNobodyElse) {
                   std::to_string(LOCKSTEP_MAX_GROWTH_MIB));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr("all right"));
+    std::cout << outcome.output;
   }
   EXPECT_TRUE(Generate(Request({1, 2, 3}, 5)).status.ok());
   ExpectNothingHeld();
