@@ -1,16 +1,151 @@
 #include "common/command_line.h"
 
+#include <absl/flags/commandlineflag.h>
 #include <absl/flags/parse.h>
+#include <absl/flags/reflection.h>
 #include <absl/flags/usage.h>
 #include <absl/flags/usage_config.h>
 #include <absl/strings/match.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "common/status.h"
 
 namespace lockstep {
+namespace {
+
+bool IsOfProgram(absl::string_view file) { return absl::EndsWith(file, "main.cc"); }
+
+std::string Dashed(std::string_view name) {
+  std::string dashed(name);
+  std::ranges::replace(dashed, '_', '-');
+  return dashed;
+}
+
+// Levenshtein's distance: insertions, deletions and replacements of one character.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean --listen?", or nothing if no flag of the program is spelled nearly so.
+std::string Suggestion(std::string_view name) {
+  size_t best_distance = std::min<size_t>(3, name.size() / 2 + 1);
+  std::string best;
+  for (const auto& [known, flag] : absl::GetAllFlags()) {
+    if (!IsOfProgram(flag->Filename())) continue;
+    const size_t distance = EditDistance(name, std::string_view(known.data(), known.size()));
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = Dashed(std::string_view(known.data(), known.size()));
+  }
+  return best.empty() ? "" : fmt::format("; did you mean --{}?", best);
+}
+
+// One argument "--name" or "--name=value", the dashes of its name made underscores.
+struct Argument {
+  std::string name;
+  std::optional<std::string> value;
+};
+
+Argument SplitArgument(std::string_view text) {
+  text.remove_prefix(text.starts_with("--") ? 2 : 1);
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return {.name = std::string(text), .value = std::nullopt};
+  return {.name = std::string(text.substr(0, equals)), .value = std::string(text.substr(equals + 1))};
+}
+
+absl::CommandLineFlag* FindFlag(std::string_view name) {
+  return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
+}
+
+// What Abseil handles although it is no flag.
+bool IsHelp(std::string_view name) { return name.starts_with("help") || name == "version"; }
+
+// The boolean flag that "nonames" or "no_names" switches off, or null.
+absl::CommandLineFlag* FindNegated(std::string_view name) {
+  for (const std::string_view prefix : {"no_", "no"}) {
+    if (!name.starts_with(prefix)) continue;
+    absl::CommandLineFlag* flag = FindFlag(name.substr(prefix.size()));
+    if (flag != nullptr && flag->IsOfType<bool>()) return flag;
+  }
+  return nullptr;
+}
+
+// Goes through the arguments once: sets the flags, keeps what is Abseil's own, collects the errors.
+class FlagSetter {
+ public:
+  explicit FlagSetter(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
+
+  void Run() {
+    for (next_ = 1; next_ < arguments_.size();) {
+      const std::string argument = arguments_[next_++];
+      if (argument.size() < 2 || argument[0] != '-' || argument == "--") {
+        AddError(fmt::format("unexpected argument \"{}\": every option is a flag", argument));
+      } else {
+        Take(SplitArgument(argument), argument);
+      }
+    }
+  }
+
+  const std::vector<std::string>& for_abseil() const { return for_abseil_; }
+  const std::string& errors() const { return errors_; }
+
+ private:
+  void AddError(std::string_view line) {
+    errors_ += fmt::format("{}{}", errors_.empty() ? "" : "\n", line);
+  }
+
+  bool NextIsValue() const {
+    return next_ < arguments_.size() && !arguments_[next_].starts_with("--");
+  }
+
+  void Take(Argument argument, const std::string& text) {
+    absl::CommandLineFlag* flag = FindFlag(argument.name);
+    const bool of_library = flag != nullptr && !IsOfProgram(flag->Filename());
+    if (of_library || IsHelp(argument.name)) return for_abseil_.push_back(text);
+    if (flag == nullptr && !argument.value.has_value()) {
+      if (absl::CommandLineFlag* negated = FindNegated(argument.name)) return Set(*negated, "false");
+    }
+    if (flag == nullptr) {
+      AddError(fmt::format("--{}: there is no such flag{}", Dashed(argument.name),
+                           Suggestion(argument.name)));
+      if (!argument.value.has_value() && NextIsValue()) ++next_;
+      return;
+    }
+    if (argument.value.has_value()) return Set(*flag, *argument.value);
+    if (flag->IsOfType<bool>()) return Set(*flag, "true");
+    if (next_ == arguments_.size()) {
+      return AddError(fmt::format("--{}: expected a value", Dashed(argument.name)));
+    }
+    Set(*flag, arguments_[next_++]);
+  }
+
+  void Set(absl::CommandLineFlag& flag, const std::string& value) {
+    std::string error;
+    if (flag.ParseFrom(value, &error)) return;
+    const absl::string_view name = flag.Name();
+    AddError(fmt::format("--{}: cannot read \"{}\"", Dashed({name.data(), name.size()}), value));
+  }
+
+  const std::vector<std::string> arguments_;
+  size_t next_ = 1;  // index of the argument after the one that is being looked at
+  std::vector<std::string> for_abseil_;
+  std::string errors_;
+};
+
+}  // namespace
 
 CommandLine::CommandLine(int argc, char** argv) : arguments_(argv, argv + argc) {
   for (std::string& argument : arguments_) {
@@ -40,21 +175,26 @@ absl::StatusOr<std::vector<std::string>> CommandLine::TakeRepeated(std::string_v
 }
 
 absl::Status CommandLine::Parse(std::string_view usage) {
-  // --help lists the program's own flags: those of its main.cc, not those of the libraries.
+  // --help lists the program's own flags, not those of the libraries.
   absl::FlagsUsageConfig config;
-  config.contains_help_flags = [](absl::string_view file) {
-    return absl::EndsWith(file, "main.cc");
-  };
+  config.contains_help_flags = IsOfProgram;
   absl::SetFlagsUsageConfig(config);
   absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
+  FlagSetter setter(arguments_);
+  setter.Run();
+  // What is left is --help and its kin.
+  std::vector<std::string> rest = setter.for_abseil();
+  rest.insert(rest.begin(), arguments_.front());
   std::vector<char*> pointers;
-  for (std::string& argument : arguments_) pointers.push_back(argument.data());
-  const std::vector<char*> rest =
-      absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
-  if (rest.size() > 1) {
-    return InvalidArgument("unexpected argument \"{}\": every option is a flag", rest[1]);
-  }
-  return absl::OkStatus();
+  for (std::string& argument : rest) pointers.push_back(argument.data());
+  absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
+  return setter.errors().empty() ? absl::OkStatus() : InvalidArgument("{}", setter.errors());
+}
+
+absl::Status JoinErrors(const absl::Status& first, const absl::Status& second) {
+  if (first.ok()) return second;
+  if (second.ok()) return first;
+  return InvalidArgument("{}\n{}", Message(first), Message(second));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace lockstep {
 
-// The arguments of one of our programs before Abseil's flags see them. Flags may be spelled with
-// dashes ("--admin-listen"), and some may be given several times, which Abseil knows neither of.
+// The arguments of one of our programs. Flags may be spelled with dashes ("--admin-listen"), some may
+// be given several times, and every wrong argument is reported, not only the first one.
 class CommandLine {
  public:
   CommandLine(int argc, char** argv);
@@ -17,12 +18,16 @@ class CommandLine {
   // Takes every "--name value" and "--name=value" out; INVALID_ARGUMENT when a value is missing.
   absl::StatusOr<std::vector<std::string>> TakeRepeated(std::string_view name);
 
-  // Hands the rest to Abseil, which ends the program for an unknown flag. INVALID_ARGUMENT when
-  // something is left that is no flag.
+  // Sets the program's flags, which are those of its main.cc. --help and --version end the program.
+  // INVALID_ARGUMENT with a line for every unknown flag, every value that cannot be read and every
+  // argument that is no flag; the flags that are right are set all the same.
   absl::Status Parse(std::string_view usage);
 
  private:
-  std::vector<std::string> arguments_;
+  std::vector<std::string> arguments_;  // the program's name first
 };
+
+// OK if both are. Otherwise INVALID_ARGUMENT with the lines of both.
+absl::Status JoinErrors(const absl::Status& first, const absl::Status& second);
 
 }  // namespace lockstep

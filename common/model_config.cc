@@ -182,7 +182,9 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path) {
     return ModelConfigFromGguf(file);
   }
   std::error_code error;
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) {
+  const bool exists = std::filesystem::exists(path, error);
+  if (!exists && !error) return NotFound("{}: there is no such file or folder", path);
+  if (exists && !std::filesystem::is_directory(path, error)) {
     return InvalidArgument("{}: expected a *.gguf file or a folder with config.json", path);
   }
   std::string folder = path;

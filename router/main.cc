@@ -18,6 +18,7 @@
 #include "common/command_line.h"
 #include "common/descriptor_limit.h"
 #include "common/heap.h"
+#include "common/listen_check.h"
 #include "common/logging.h"
 #include "common/shutdown_signal.h"
 #include "common/status.h"
@@ -294,9 +295,18 @@ absl::StatusOr<ServedModel> LoadModel(const RouterConfig& config, const CagedTem
   return ServedModel::Load(config.model, config.model_id, load);
 }
 
+// A large tokenizer takes seconds to load. An address that is taken is known before.
+absl::Status CheckAddressesAreFree(const RouterConfig& config) {
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckCanListen(config.server.listen), "--listen"));
+  if (!config.server.http.listen.empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckCanListen(config.server.http.listen), "--http-listen"));
+  }
+  return Annotate(CheckCanListen(config.admin_listen), "--admin-listen");
+}
+
 absl::Status Run(RouterConfig config) {
-  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   if (absl::GetFlag(FLAGS_check_config)) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(CheckAddressesAreFree(config));
   const ShutdownSignal shutdown_signal;
   spdlog::info("lockstep-router {} ({}), model {}, workers {}", Version(), GitCommit(),
                config.model, fmt::join(config.workers, ", "));
@@ -357,8 +367,10 @@ int main(int argc, char** argv) {
                             .Parse(
                                 "lockstep-router --model PATH [--worker HOST:PORT,...] [--listen "
                                 "HOST:PORT] [--admin-listen HOST:PORT]");
+  const RouterConfig config = lockstep::router::ConfigFromFlags();
+  status = lockstep::JoinErrors(status, config.Validate());
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
-  if (status.ok()) status = lockstep::router::Run(lockstep::router::ConfigFromFlags());
+  if (status.ok()) status = lockstep::router::Run(config);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lockstep-router: %s\n", lockstep::Message(status).c_str());
   return 1;

@@ -16,6 +16,7 @@
 #include "common/admin_server.h"
 #include "common/command_line.h"
 #include "common/descriptor_limit.h"
+#include "common/listen_check.h"
 #include "common/logging.h"
 #include "common/shutdown_signal.h"
 #include "common/status.h"
@@ -40,6 +41,8 @@ ABSL_FLAG(std::string, tls_client_ca, "",
 ABSL_FLAG(std::string, device, WorkerConfig().device,
           "cpu, cuda, or auto: CUDA where there is a device");
 ABSL_FLAG(uint32_t, cuda_device, WorkerConfig().cuda_device, "index of the CUDA device");
+ABSL_FLAG(std::string, instruction_set, WorkerConfig().instruction_set,
+          "portable, avx2, avx512_bf16, or auto: the best that this processor has; for the CPU");
 ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,
           "auto: the model's files; random: config.json alone, with seeded random weights");
 ABSL_FLAG(uint64_t, random_seed, WorkerConfig().random_seed, "seed of random weights");
@@ -79,6 +82,7 @@ WorkerConfig ConfigFromFlags() {
   config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
   config.device = absl::GetFlag(FLAGS_device);
   config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
+  config.instruction_set = absl::GetFlag(FLAGS_instruction_set);
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.random_seed = absl::GetFlag(FLAGS_random_seed);
   config.memory_fraction = absl::GetFlag(FLAGS_memory_fraction);
@@ -101,6 +105,12 @@ WorkerConfig ConfigFromFlags() {
   return config;
 }
 
+// A model may take minutes to load. An address that is taken is known before.
+absl::Status CheckAddressesAreFree(const WorkerConfig& config) {
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckCanListen(config.listen), "--listen"));
+  return Annotate(CheckCanListen(config.admin_listen), "--admin-listen");
+}
+
 // New at every start; 0 means "any" in claims.
 uint64_t MakeIncarnation() {
   std::random_device entropy;
@@ -120,7 +130,7 @@ std::function<void(std::string_view, double)> LogProgress() {
 }
 
 absl::Status Run(const WorkerConfig& config) {
-  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  LOCKSTEP_RETURN_IF_ERROR(CheckAddressesAreFree(config));
   const ShutdownSignal shutdown_signal;
   spdlog::info("lockstep-worker {} ({}), model {}", Version(), GitCommit(), config.model);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
@@ -163,8 +173,10 @@ int main(int argc, char** argv) {
   absl::Status status =
       lockstep::CommandLine(argc, argv)
           .Parse("lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
+  const WorkerConfig config = lockstep::worker::ConfigFromFlags();
+  status = lockstep::JoinErrors(status, config.Validate());
   if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
-  if (status.ok()) status = lockstep::worker::Run(lockstep::worker::ConfigFromFlags());
+  if (status.ok()) status = lockstep::worker::Run(config);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lockstep-worker: %s\n", lockstep::Message(status).c_str());
   return 1;

@@ -69,6 +69,14 @@ absl::Status WorkerConfig::Validate() const {
   if (device != "auto" && device != "cpu" && device != "cuda") {
     violations.Add("device", fmt::format("must be auto, cpu or cuda, got \"{}\"", device));
   }
+  if (instruction_set != "auto") {
+    if (!kernels::ParseInstructionSet(instruction_set).has_value()) {
+      violations.Add("instruction-set",
+                     fmt::format("must be auto, portable, avx2 or avx512_bf16, got \"{}\"",
+                                 instruction_set));
+    }
+    if (device == "cuda") violations.Add("instruction-set", "is of the CPU, but --device is cuda");
+  }
   if (load_format != "auto" && load_format != "random") {
     violations.Add("load-format", fmt::format("must be auto or random, got \"{}\"", load_format));
   }
@@ -96,6 +104,7 @@ CpuModelOptions WorkerConfig::cpu_model_options() const {
   options.num_kv_blocks = static_cast<uint32_t>(num_tokens / block_size_tokens);
   options.random_weights = load_format == "random";
   options.random_seed = random_seed;
+  options.instruction_set = kernels::ParseInstructionSet(instruction_set);  // "auto": none
   options.block_size_tokens = block_size_tokens;
   options.max_step_tokens = max_step_tokens;
   options.max_logits_rows = max_logits_rows;

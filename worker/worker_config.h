@@ -23,6 +23,8 @@ struct WorkerConfig {
   std::string admin_listen = "127.0.0.1:9091";
   std::string device = "auto";       // "cpu", "cuda", or "auto": CUDA where there is a device
   uint32_t cuda_device = 0;          // index
+  // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
+  std::string instruction_set = "auto";
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
   uint64_t random_seed = 1;          // of random weights
   TlsFiles tls;                      // of `listen`; none: plaintext

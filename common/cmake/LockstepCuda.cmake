@@ -1,6 +1,12 @@
-# With a CUDA toolkit the CUDA targets compile as well; without one everything runs on the CPU.
+# With a CUDA toolkit the CUDA targets compile as well; without one everything runs on the CPU. They take longer
+# to compile than all the rest, so a machine without a GPU leaves them out unless it is told otherwise.
 set(LOCKSTEP_HAVE_CUDA OFF)
-if(LOCKSTEP_CUDA AND NOT LOCKSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+set(cuda_wanted ${LOCKSTEP_CUDA})
+if(LOCKSTEP_CUDA STREQUAL "AUTO")
+  file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg)  # dxg: the Windows Subsystem for Linux
+  list(LENGTH gpus cuda_wanted)
+endif()
+if(cuda_wanted AND NOT LOCKSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   include(CheckLanguage)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90a)
@@ -18,4 +24,4 @@ if(LOCKSTEP_CUDA AND NOT LOCKSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "G
     set(LOCKSTEP_HAVE_CUDA ON)
   endif()
 endif()
-message(STATUS "CUDA targets: ${LOCKSTEP_HAVE_CUDA}")
+message(STATUS "CUDA targets: ${LOCKSTEP_HAVE_CUDA} (LOCKSTEP_CUDA is ${LOCKSTEP_CUDA})")

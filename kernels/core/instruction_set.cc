@@ -38,6 +38,13 @@ std::string_view InstructionSetName(InstructionSet set) {
   return "unknown";
 }
 
+std::optional<InstructionSet> ParseInstructionSet(std::string_view name) {
+  for (const InstructionSet set : kOrdered) {
+    if (InstructionSetName(set) == name) return set;
+  }
+  return std::nullopt;
+}
+
 std::span<const InstructionSet> AvailableInstructionSets() {
   return std::span(kOrdered).first(CountAvailable());
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,6 +11,8 @@ namespace lockstep::kernels {
 enum class InstructionSet { kPortable, kAvx2, kAvx512Bf16 };
 
 std::string_view InstructionSetName(InstructionSet set);  // "portable", "avx2", "avx512_bf16"
+// The inverse; none for any other text.
+std::optional<InstructionSet> ParseInstructionSet(std::string_view name);
 
 // Compiled in and present on this processor, worst first.
 std::span<const InstructionSet> AvailableInstructionSets();

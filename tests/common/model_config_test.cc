@@ -177,6 +177,9 @@ TEST(LoadModelConfigTest, NamesThePathThatDoesNotWork) {
               HasError(absl::StatusCode::kNotFound, HasSubstr(folder.path() + "/config.json")));
   EXPECT_THAT(LoadModelConfig(folder.path() + "/no.gguf"),
               HasError(absl::StatusCode::kNotFound, HasSubstr("no.gguf")));
+  EXPECT_THAT(LoadModelConfig(folder.path() + "/none"),
+              HasError(absl::StatusCode::kNotFound,
+                       HasSubstr("/none: there is no such file or folder")));
   EXPECT_THAT(LoadModelConfig(folder.Write("model.bin", "x")),
               HasError(kInvalid, AllOf(HasSubstr("model.bin"), HasSubstr("*.gguf"))));
   folder.Write("config.json", kTinyConfig);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <cstdint>
@@ -18,7 +19,13 @@ struct KvPoolShape {
   int64_t LayerElements() const {
     return num_blocks * kernels::KvBlockElements(num_kv_heads, head_dim);
   }
+  uint64_t bytes() const {
+    return static_cast<uint64_t>(num_layers * LayerElements()) * sizeof(kernels::BFloat16);
+  }
 };
+
+// RESOURCE_EXHAUSTED with the arithmetic if the cache is larger than the memory that is available.
+absl::Status CheckKvCacheFits(const KvPoolShape& shape, uint64_t available_bytes);
 
 // Owns the bytes of the paged KV cache, layer by layer. Which sequence uses which block is the
 // router's knowledge; a block holds whatever was last written to it.

@@ -1,12 +1,14 @@
 #include "worker/model/load_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <span>
 #include <thread>
 #include <utility>
 
 #include "common/status.h"
+#include "common/system_memory.h"
 #include "common/tokenizer_fingerprint.h"
 #include "kernels/gemm/self_check.h"
 #include "worker/model/decoder_model.h"
@@ -109,6 +111,13 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   LOCKSTEP_ASSIGN_OR_RETURN(const InstructionSet instruction_set, ChooseInstructionSet(options));
   ForwardModelInfo info = MakeInfo(config, options, instruction_set);
   LOCKSTEP_ASSIGN_OR_RETURN(info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
+  const KvPoolShape kv_shape = {.num_layers = spec.num_layers,
+                                .num_blocks = options.num_kv_blocks,
+                                .num_kv_heads = spec.num_kv_heads,
+                                .head_dim = spec.head_dim};
+  if (const std::optional<uint64_t> available = AvailableMemoryBytes()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckKvCacheFits(kv_shape, *available));
+  }
   auto threads = std::make_unique<kernels::ThreadPool>(NumThreads(options));
 
   LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, spec, options));
@@ -117,10 +126,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
                                                                 report("weights", fraction);
                                                               }));
   info.weights_fingerprint = loaded.fingerprint;
-  LOCKSTEP_ASSIGN_OR_RETURN(KvPool kv_pool, KvPool::Create({.num_layers = spec.num_layers,
-                                                            .num_blocks = options.num_kv_blocks,
-                                                            .num_kv_heads = spec.num_kv_heads,
-                                                            .head_dim = spec.head_dim}));
+  LOCKSTEP_ASSIGN_OR_RETURN(KvPool kv_pool, KvPool::Create(kv_shape));
   LOCKSTEP_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create(spec, options.max_step_tokens,
                                                                    options.max_logits_rows));
 

@@ -34,6 +34,16 @@ TEST(PageBufferTest, NamesTheSizeThatItCannotMap) {
   EXPECT_TRUE(empty->bytes().empty());
 }
 
+TEST(KvPoolTest, ACacheBeyondTheMemoryIsRefusedWithTheArithmetic) {
+  // 2 layers x 4 heads x (64 + 64) x 2 bytes are 2,048 bytes a token.
+  const KvPoolShape shape = {.num_layers = 2, .num_blocks = 1 << 16, .num_kv_heads = 4, .head_dim = 64};
+  EXPECT_THAT(CheckKvCacheFits(shape, shape.bytes()), IsOk());
+  EXPECT_THAT(CheckKvCacheFits(shape, uint64_t{1} << 30),
+              HasError(absl::StatusCode::kResourceExhausted,
+                       ::testing::HasSubstr("1048576 tokens of 2048 bytes are 2.0 GiB, and 1.0 GiB "
+                                            "of memory are available; at most 524288 tokens")));
+}
+
 TEST(ArenaTest, MeasuresThenHandsOutAlignedPieces) {
   Arena arena;
   EXPECT_EQ(arena.Take<uint16_t>(3), nullptr);

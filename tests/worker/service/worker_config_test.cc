@@ -57,6 +57,12 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--threads", [](WorkerConfig& c) { c.num_threads = 5000; }},
       {"--poll-window", [](WorkerConfig& c) { c.poll_window = absl::Seconds(2); }},
       {"--drain-grace", [](WorkerConfig& c) { c.drain_grace = absl::InfiniteDuration(); }},
+      {"--instruction-set", [](WorkerConfig& c) { c.instruction_set = "sse"; }},
+      {"--instruction-set",
+       [](WorkerConfig& c) {
+         c.instruction_set = "avx2";
+         c.device = "cuda";
+       }},
       {"--admin-listen", [](WorkerConfig& c) { c.admin_listen = "x:y"; }},
   };
   for (const Case& bad : cases) {
