@@ -82,16 +82,20 @@ function(lockstep_library name)
   endif()
 endfunction()
 
-# lockstep_program(NAME SOURCES ... DEPS ...): an installed executable in build/<preset>/bin. Installed
-# programs look for libraries in ../lib first, and so do those libraries: DT_RPATH, unlike DT_RUNPATH,
-# is inherited.
+# lockstep_program(NAME SOURCES ... DEPS ...): an executable in build/<preset>/bin, which `cmake --install`
+# installs unless it is a benchmark, below bench/. Installed programs look for libraries in ../lib first,
+# and so do those libraries: DT_RPATH, unlike DT_RUNPATH, is inherited.
 function(lockstep_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_flags)
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS ${name} RUNTIME_DEPENDENCY_SET lockstep_runtime RUNTIME DESTINATION bin)
+  set(bench "${CMAKE_SOURCE_DIR}/bench")
+  cmake_path(IS_PREFIX bench "${CMAKE_CURRENT_SOURCE_DIR}" is_benchmark)
+  if(NOT is_benchmark)
+    install(TARGETS ${name} RUNTIME_DEPENDENCY_SET lockstep_runtime RUNTIME DESTINATION bin)
+  endif()
 endfunction()
 
 # lockstep_install_runtime(): `cmake --install` also copies the shared libraries that the programs need,
@@ -106,21 +110,34 @@ endfunction()
 
 # lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
 # ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file), clients (tests/clients).
+# VARIANTS v ...: an entry NAME_v for each instead, which runs the tests whose names end with "/v".
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS;VARIANTS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main lockstep_flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set(entries ${name})
+  if(ARG_VARIANTS)
+    set(entries)
+    foreach(variant IN LISTS ARG_VARIANTS)
+      add_test(NAME ${name}_${variant} COMMAND ${name} --gtest_filter=*/${variant}
+               WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      list(APPEND entries ${name}_${variant})
+    endforeach()
+  else()
+    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+  # Where the machine lacks what a test needs, ctest says "Skipped", never "Passed".
+  set_tests_properties(${entries} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
   if("gpu" IN_LIST ARG_LABELS)
-    # Without a device, or on such a machine without the model, ctest says "Skipped", never "Passed".
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-    set_tests_properties(${name} PROPERTIES
+    set_tests_properties(${entries} PROPERTIES
       SKIP_REGULAR_EXPRESSION "no CUDA device: skipped;no model file: skipped")
+  elseif(ARG_VARIANTS)
+    set_tests_properties(${entries} PROPERTIES SKIP_REGULAR_EXPRESSION ": skipped")
   endif()
 endfunction()
 

@@ -4,7 +4,7 @@ r"""Asks a Lockstep router over gRPC and prints the answer as it arrives.
     pip install grpcio-tools && mkdir -p build/stubs
     python3 -m grpc_tools.protoc -I proto --python_out=build/stubs --grpc_python_out=build/stubs \
         proto/lockstep/v1/generation.proto
-    PYTHONPATH=build/stubs python3 docs/examples/generate.py "What is the capital of France?"
+    PYTHONPATH=build/stubs python3 docs/examples/generate.py "What is the capital city of Japan?"
 """
 
 import argparse

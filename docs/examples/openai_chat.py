@@ -2,7 +2,7 @@
 """Asks a Lockstep router through OpenAI's own client and prints the answer as it arrives.
 
     pip install openai
-    python3 docs/examples/openai_chat.py "What is the capital of France?"
+    python3 docs/examples/openai_chat.py "What is the capital city of Japan?"
 """
 
 import argparse
