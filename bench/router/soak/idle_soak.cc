@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +21,7 @@
 #include "common/descriptor_limit.h"
 #include "common/status.h"
 #include "lockstep/v1/generation.pb.h"
+#include "router/grpc/standard_services.h"
 
 namespace lockstep::bench {
 namespace {
@@ -36,6 +39,7 @@ constexpr std::chrono::seconds kIdleStepTime(1);
 
 struct Idleness {
   std::string_view name;
+  uint32_t max_count;  // that the router allows an address
   // Opens `count` of the kind, and returns once the router has all of them.
   absl::Status (*open)(const ChildProcess& router, uint32_t count, std::vector<Http2Peer>& peers,
                        std::vector<RawConnection>& connections);
@@ -128,20 +132,23 @@ absl::Status OpenEventStreams(const ChildProcess& router, uint32_t count, std::v
   return AwaitRunning(router, count);
 }
 
+constexpr uint32_t kUnbounded = std::numeric_limits<uint32_t>::max();
 constexpr Idleness kKinds[] = {
-    {"grpc-streams", &OpenGenerations},
-    {"health-watches", &OpenWatches},
-    {"http-connections", &OpenIdleConnections},
-    {"event-streams", &OpenEventStreams},
+    {"grpc-streams", kUnbounded, &OpenGenerations},
+    {"health-watches", router::StandardServices::kMaxWatchersOfAddress, &OpenWatches},
+    {"http-connections", kUnbounded, &OpenIdleConnections},
+    {"event-streams", kUnbounded, &OpenEventStreams},
 };
 
 absl::StatusOr<IdleReport> Measure(const SoakOptions& options, const Idleness& kind) {
-  const uint32_t count = options.num_idle;
+  const uint32_t count = std::min(options.num_idle, kind.max_count);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<InstantWorker> worker,
                             InstantWorker::Start(options.model, count));
   worker->runner().SetStepTime(kIdleStepTime);
   std::vector<std::string> flags = {"--http_listen=127.0.0.1:0",
                                     "--step_timeout=10m",
+                                    // Otherwise slow steps would take few prompts at a time.
+                                    "--target_step_time=inf",
                                     "--max_connections_per_address=0",
                                     fmt::format("--max_connections={}", count + 64),
                                     fmt::format("--max_open_requests={}", 2 * count),
