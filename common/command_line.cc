@@ -6,9 +6,11 @@
 #include <absl/strings/match.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "common/status.h"
+#include "common/version.h"
 
 namespace lockstep {
 
@@ -45,6 +47,8 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   config.contains_help_flags = [](absl::string_view file) {
     return absl::EndsWith(file, "main.cc");
   };
+  const std::string program = std::filesystem::path(arguments_.front()).filename();
+  config.version_string = [program] { return VersionText(program) + "\n"; };
   absl::SetFlagsUsageConfig(config);
   absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
   std::vector<char*> pointers;

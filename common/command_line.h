@@ -17,8 +17,8 @@ class CommandLine {
   // Takes every "--name value" and "--name=value" out; INVALID_ARGUMENT when a value is missing.
   absl::StatusOr<std::vector<std::string>> TakeRepeated(std::string_view name);
 
-  // Hands the rest to Abseil, which ends the program for an unknown flag. INVALID_ARGUMENT when
-  // something is left that is no flag.
+  // Hands the rest to Abseil, which ends the program for an unknown flag, --help and --version.
+  // INVALID_ARGUMENT when something is left that is no flag.
   absl::Status Parse(std::string_view usage);
 
  private:
