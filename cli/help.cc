@@ -72,8 +72,8 @@ std::string VerbText(const Verb& verb) {
 
 std::string UnknownVerbText(std::string_view name) {
   const std::optional<std::string_view> nearest = Nearest(name, VerbNames());
-  return fmt::format("lockstep: unknown verb \"{}\"{}; `lockstep help` lists all\n", name,
-                     nearest ? fmt::format("; did you mean {}?", *nearest) : "");
+  return fmt::format("lockstep: unknown verb \"{}\"{} `lockstep help` lists all\n", name,
+                     nearest ? fmt::format("; did you mean {}?", *nearest) : ";");
 }
 
 int RunHelp(std::span<const std::string> words) {
