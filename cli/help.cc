@@ -111,7 +111,8 @@ int PrintUsageError(std::string_view verb, const absl::Status& error) {
 }
 
 int PrintFailure(std::string_view verb, const absl::Status& error) {
-  PrintLines(verb, error);
+  std::fprintf(stderr, "lockstep %.*s: %s\n", static_cast<int>(verb.size()), verb.data(),
+               Message(error).c_str());
   return 1;
 }
 

@@ -19,9 +19,9 @@ int RunHelp(std::span<const std::string> words);
 int RunVersion(std::span<const std::string> words);
 int RunCompletion(std::span<const std::string> words);
 
-// "lockstep serve: ..." to stderr, for every line of the message. Returns the exit code 2.
+// "lockstep serve: ..." to stderr, once for every error of the message. Returns the exit code 2.
 int PrintUsageError(std::string_view verb, const absl::Status& error);
-// The same for what failed later. Returns the exit code 1.
+// "lockstep serve: " and the message, for what failed later. Returns the exit code 1.
 int PrintFailure(std::string_view verb, const absl::Status& error);
 
 }  // namespace lockstep::cli

@@ -47,7 +47,8 @@ std::optional<LoadingProgress> FindProgress(std::string_view text) {
 void LogFollower::SkipToEnd() {
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path_, error);
-  offset_ = error ? 0 : size;
+  start_ = error ? 0 : size;
+  offset_ = start_;
 }
 
 std::string LogFollower::ReadNew() {
@@ -58,12 +59,12 @@ std::string LogFollower::ReadNew() {
   return text;
 }
 
-std::string LastLines(const std::string& path, size_t num_lines) {
+std::string LogFollower::LastLines(size_t num_lines) const {
   constexpr uint64_t kMaxBytes = 64 << 10;
   std::error_code error;
-  const uint64_t size = std::filesystem::file_size(path, error);
+  const uint64_t size = std::filesystem::file_size(path_, error);
   if (error) return {};
-  std::string text = ReadFrom(path, size > kMaxBytes ? size - kMaxBytes : 0);
+  std::string text = ReadFrom(path_, size - start_ > kMaxBytes ? size - kMaxBytes : start_);
   while (text.ends_with('\n')) text.pop_back();
   size_t start = text.size();
   for (size_t i = 0; i < num_lines && start != std::string::npos && start > 0; ++i) {

@@ -27,13 +27,13 @@ class LogFollower {
   void SkipToEnd();
   // The lines that are new since the last call; a line without its end comes later.
   std::string ReadNew();
+  // The last lines since SkipToEnd, at most `num_lines` of them and 64 KiB.
+  std::string LastLines(size_t num_lines) const;
 
  private:
   const std::string path_;
-  uint64_t offset_ = 0;
+  uint64_t start_ = 0;   // in bytes, as the next one
+  uint64_t offset_ = 0;  // up to here it was read
 };
-
-// The last lines of a file, at most `num_lines` of them; empty if it cannot be read.
-std::string LastLines(const std::string& path, size_t num_lines);
 
 }  // namespace lockstep::cli

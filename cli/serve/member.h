@@ -53,6 +53,8 @@ class Member {
   bool ReadOutput();
   // Takes in what it logged.
   void ReadLog();
+  // The end of its log since its last start.
+  std::string LastLogLines(size_t num_lines) const { return log_.LastLines(num_lines); }
   const std::optional<LoadingProgress>& progress() const { return progress_; }
 
   struct Ended {

@@ -157,7 +157,7 @@ absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, absl:
   if (end.verdict.gives_up) {
     return Unavailable("{} ended with {} and was never ready. The end of {}:\n{}", name,
                        DescribeEnd(end.wait_status), member.spec().log_path,
-                       LastLines(member.spec().log_path, kNumLogLines));
+                       member.LastLogLines(kNumLogLines));
   }
   console_->Line(
       console_->paint().Red(fmt::format("{} ended with {}", name, DescribeEnd(end.wait_status))) +
