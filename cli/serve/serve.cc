@@ -67,14 +67,20 @@ bool UsesTls(const std::vector<std::string>& router_flags) {
   });
 }
 
-absl::StatusOr<std::string> FindModel(const std::string& model) {
+struct FoundModel {
+  std::string path;
+  std::string id;  // empty: the router takes the name of the file or folder
+};
+
+absl::StatusOr<FoundModel> FindModel(const std::string& model) {
+  FoundModel found = {.path = model, .id = ""};
   if (!Exists(model) && IsHubName(model)) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string folder, DownloadModel(model));
-    LOCKSTEP_RETURN_IF_ERROR(CheckModelPath(folder));
-    return folder;
+    // Its folder has a name that says nothing.
+    LOCKSTEP_ASSIGN_OR_RETURN(found.path, DownloadModel(model));
+    found.id = model;
   }
-  LOCKSTEP_RETURN_IF_ERROR(CheckModelPath(model));
-  return model;
+  LOCKSTEP_RETURN_IF_ERROR(CheckModelPath(found.path));
+  return found;
 }
 
 absl::StatusOr<ReservedPort> ReservePort(const ServeOptions& options) {
@@ -111,7 +117,7 @@ std::vector<std::string> Joined(std::vector<std::string> first,
 }
 
 struct Places {
-  std::string model;  // a path
+  FoundModel model;
   std::string worker_program;
   std::string router_program;
   std::string socket_folder;
@@ -127,7 +133,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
   for (uint32_t i = 0; i < devices.num_workers; ++i) {
     const std::string socket = fmt::format("unix:{}/worker-{}.sock", places.socket_folder, i);
     addresses += (i == 0 ? "" : ",") + socket;
-    std::vector<std::string> arguments = {places.worker_program, "--model=" + places.model,
+    std::vector<std::string> arguments = {places.worker_program, "--model=" + places.model.path,
                                           "--listen=" + socket, "--admin-listen=127.0.0.1:0",
                                           devices.cuda ? "--device=cuda" : "--device=cpu"};
     if (devices.cuda) arguments.push_back(fmt::format("--cuda-device={}", i));
@@ -137,7 +143,8 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
   }
   fleet.router = {.name = "router",
                   .arguments = Joined(
-                      {places.router_program, "--model=" + places.model, "--worker=" + addresses,
+                      {places.router_program, "--model=" + places.model.path,
+                       "--worker=" + addresses, "--model-id=" + places.model.id,
                        "--listen=" + FormatAddress(places.address), "--admin-listen=127.0.0.1:0"},
                       options.router_flags),
                   .log_path = places.log_folder + "/router.log"};
@@ -150,7 +157,8 @@ absl::Status CheckRouterFlags(const MemberSpec& router) {
       const Captured captured,
       RunAndCapture(Joined(router.arguments, {"--check-config"}), absl::Minutes(1), false));
   if (captured.wait_status == 0) return absl::OkStatus();
-  return InvalidArgument("the router does not take these flags; its message is above");
+  return InvalidArgument(
+      "the router refuses to start like this; its message is above. Its own flags go behind --");
 }
 
 absl::Status Serve(const ServeOptions& options) {

@@ -132,7 +132,7 @@ TEST_F(ServeProcessTest, RefusesWhatIsWrongBeforeAnythingStarts) {
   EXPECT_EQ(Run({"serve", "tests/golden", "--port", "0"}), 1);
   EXPECT_THAT(output_, HasSubstr("is neither a *.gguf file nor a folder with config.json"));
   EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--", "--max-samples=0"}), 1);
-  EXPECT_THAT(output_, AllOf(HasSubstr("max_samples"), HasSubstr("the router does not take"),
+  EXPECT_THAT(output_, AllOf(HasSubstr("max_samples"), HasSubstr("the router refuses to start"),
                              Not(HasSubstr("starting"))));
   EXPECT_EQ(Run({"serve", "--port", "x"}), 2);
   EXPECT_THAT(output_, AllOf(HasSubstr("--port"), HasSubstr("MODEL is missing")));
@@ -157,7 +157,10 @@ TEST_F(ServeProcessTest, ANameOfHuggingFaceIsDownloaded) {
   CliProcess::Options options = Options();
   options.environment.insert(good.begin(), good.end());
   CliProcess serve({"serve", "org/name", "--port", "0", "--device", "cpu"}, options);
-  EXPECT_TRUE(serve.WaitFor("org/name on the CPU"));
+  ASSERT_TRUE(serve.WaitFor("Ctrl-C stops"));
+  const auto models = HttpGet(WordAfter(serve.output(), "\n  gRPC "), "/v1/models");
+  ASSERT_TRUE(models.ok()) << models.status();
+  EXPECT_THAT(*models, HasSubstr("\"id\":\"org/name\""));
   const auto failing = PathWith("hf", "echo 'not found' >&2; exit 1\n");
   EXPECT_EQ(Run({"serve", "org/name", "--port", "0", "--device", "cpu"}, failing), 1);
   EXPECT_THAT(output_, AllOf(HasSubstr("not found\n"), HasSubstr("failed with exit code 1")));
