@@ -9,6 +9,10 @@ namespace lockstep::cli {
 // not set NO_COLOR (https://no-color.org).
 bool WantsColours(int descriptor);
 
+// `text` (UTF-8) without what would steer a terminal: control characters other than line breaks and
+// tabs. A model may say anything. Pure.
+std::string WithoutControls(std::string_view text);
+
 // Marks text for a terminal, or leaves it as it is.
 struct Paint {
   bool on = false;

@@ -99,7 +99,7 @@ absl::Status Chat::Greet() {
   }
   if (!model.ok()) return model.status();
   if (interrupt_ != nullptr)
-    Note(fmt::format("{}. /help lists commands, Ctrl-D ends", model->id()));
+    Note(WithoutControls(model->id()) + ". /help lists commands, Ctrl-D ends");
   return absl::OkStatus();
 }
 
@@ -158,8 +158,9 @@ absl::StatusOr<router::Answer> Chat::Generate(const lockstep::v1::GenerateReques
   return client_.Generate(
       request, absl::InfiniteDuration(),
       [&](const lockstep::v1::GenerateResponse& response) {
-        text += response.delta().text();
-        std::fputs(response.delta().text().c_str(), stdout);
+        const std::string& delta = response.delta().text();
+        text += delta;
+        std::fputs((interrupt_ != nullptr ? WithoutControls(delta) : delta).c_str(), stdout);
         std::fflush(stdout);
       },
       stop.get_token());
@@ -194,7 +195,8 @@ void Chat::Ask(const std::string& message) {
 
 void Chat::TellHowItEnded(const router::Answer& answer) {
   const lockstep::v1::FinishReason reason = answer.outputs[0].finish.reason();
-  if (reason == lockstep::v1::FINISH_REASON_LENGTH) Note("the answer was cut: no tokens were left");
+  if (reason == lockstep::v1::FINISH_REASON_LENGTH)
+    Note("the answer was cut at its length: --max-tokens, or what the context has room for");
   if (reason == lockstep::v1::FINISH_REASON_ABORT) Note("the answer was cut by the server");
   if (interrupt_ != nullptr) Note(answer.StatsLine());
 }

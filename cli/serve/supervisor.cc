@@ -38,6 +38,10 @@ Supervisor::Supervisor(Fleet fleet, Console* console, OnReady on_ready)
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+  // nohup asked for SIGHUP to be ignored; a signalfd would see it all the same.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler == SIG_IGN) sigdelset(&signals, SIGHUP);
   sigprocmask(SIG_BLOCK, &signals, &previous_mask_);
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   LOCKSTEP_CHECK(signal_fd_ >= 0, "signalfd failed with errno {}", errno);

@@ -57,6 +57,19 @@ TEST(ScreenTest, ATakenPortComesWithACommandThatWorks) {
   EXPECT_EQ(ShellQuoted("~/m"), "'~/m'");
 }
 
+TEST(TerminalTest, LeavesOutWhatSteersATerminal) {
+  EXPECT_EQ(WithoutControls("a\x1b[2J\tb\r\n\x07\x7f"), "a[2J\tb\n");
+  EXPECT_EQ(WithoutControls("\xc2\x9b"
+                            "1mé \xc2\xa0ü"),
+            "1mé \xc2\xa0ü");
+  EXPECT_EQ(WithoutControls("\xc2"), "\xc2");
+}
+
+TEST(TerminalTest, PaintsOnlyWhereItIsOn) {
+  EXPECT_EQ(Paint{}.Bold("a"), "a");
+  EXPECT_EQ(Paint{.on = true}.Bold("a"), "\x1b[1ma\x1b[0m");
+}
+
 TEST(LogFollowerTest, FindsTheLatestProgress) {
   EXPECT_EQ(FindProgress("x\n[i] loading weights: 10 %\n[i] loading kv-cache: 0 %\ny\n"),
             (LoadingProgress{"kv-cache", 0}));

@@ -16,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class ServeProcessTest : public CliTest {
  protected:
@@ -116,6 +117,15 @@ TEST_F(ServeProcessTest, TheCommandsOnTheScreenWork) {
       Run({"generate", "--router", address_, "--prompt", "Once", "--max-tokens", "2", "--json"}),
       0);
   EXPECT_THAT(output_, HasSubstr("\"token_ids\": ["));
+}
+
+TEST_F(ServeProcessTest, EveryProgramSaysItsVersion) {
+  for (const std::string name :
+       {"lockstep", "lockstep-router", "lockstep-worker", "lockstep-generate"}) {
+    const Outcome outcome = RunShell(LOCKSTEP_BIN_DIR "/" + name + " --version");
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.output, AllOf(StartsWith(name + " "), HasSubstr("(commit ")));
+  }
 }
 
 TEST_F(ServeProcessTest, ATakenPortIsAnErrorThatNamesAFreeOne) {
