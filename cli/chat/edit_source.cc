@@ -48,6 +48,8 @@ class EditSource final : public LineSource {
     prompt_ = prompt;
     interrupted_ = false;
     el_resize(edit_);
+    // Before the prompt: libedit alone would do it after, and Ctrl-D typed between the two is lost.
+    el_set(edit_, EL_PREP_TERM, 1);
     int length = 0;
     const char* const text = el_gets(edit_, &length);
     if (interrupted_ || text == nullptr || length <= 0) {
