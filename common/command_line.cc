@@ -8,11 +8,13 @@
 #include <absl/strings/match.h>
 
 #include <algorithm>
-#include <numeric>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "common/nearest.h"
 #include "common/status.h"
+#include "common/version.h"
 
 namespace lockstep {
 namespace {
@@ -25,32 +27,15 @@ std::string Dashed(std::string_view name) {
   return dashed;
 }
 
-// Levenshtein's distance: insertions, deletions and replacements of one character.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row.back();
-}
-
 // "; did you mean --listen?", or nothing if no flag of the program is spelled nearly so.
 std::string Suggestion(std::string_view name) {
-  size_t best_distance = std::min<size_t>(3, name.size() / 2 + 1);
-  std::string best;
-  for (const auto& [known, flag] : absl::GetAllFlags()) {
-    if (!IsOfProgram(flag->Filename())) continue;
-    const size_t distance = EditDistance(name, std::string_view(known.data(), known.size()));
-    if (distance >= best_distance) continue;
-    best_distance = distance;
-    best = Dashed(std::string_view(known.data(), known.size()));
+  std::vector<std::string_view> known;
+  for (const auto& [flag_name, flag] : absl::GetAllFlags()) {
+    if (IsOfProgram(flag->Filename())) known.emplace_back(flag_name.data(), flag_name.size());
   }
-  return best.empty() ? "" : fmt::format("; did you mean --{}?", best);
+  std::ranges::sort(known);
+  const std::optional<std::string_view> nearest = Nearest(name, known);
+  return nearest.has_value() ? fmt::format("; did you mean --{}?", Dashed(*nearest)) : "";
 }
 
 // One argument "--name" or "--name=value", the dashes of its name made underscores.
@@ -178,6 +163,8 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   // --help lists the program's own flags, not those of the libraries.
   absl::FlagsUsageConfig config;
   config.contains_help_flags = IsOfProgram;
+  const std::string program = std::filesystem::path(arguments_.front()).filename();
+  config.version_string = [program] { return VersionText(program) + "\n"; };
   absl::SetFlagsUsageConfig(config);
   absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
   FlagSetter setter(arguments_);

@@ -62,6 +62,30 @@ Json OutputJson(size_t index, const AnswerOutput& output) {
   return json;
 }
 
+// Like dump(2), but an array of numbers takes one line.
+void AppendPretty(const Json& json, size_t indent, std::string& out) {
+  // Text cut by max_tokens may hold U+FFFD but is always valid UTF-8; "replace" is for other
+  // servers.
+  const auto dump = [](const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  const bool has_parts =
+      json.is_structured() &&
+      std::any_of(json.begin(), json.end(), [](const Json& part) { return !part.is_number(); });
+  if (json.empty() || (!json.is_object() && !has_parts)) {
+    out += dump(json);
+    return;
+  }
+  const std::string padding(indent + 2, ' ');
+  out += json.is_object() ? '{' : '[';
+  for (auto part = json.begin(); part != json.end(); ++part) {
+    out += (part == json.begin() ? "\n" : ",\n") + padding;
+    if (json.is_object()) out += dump(part.key()) + ": ";
+    AppendPretty(*part, indent + 2, out);
+  }
+  out += "\n" + padding.substr(2) + (json.is_object() ? '}' : ']');
+}
+
 }  // namespace
 
 void Answer::Add(const v1::GenerateResponse& response) {
@@ -110,9 +134,9 @@ std::string Answer::ToJson(const std::string& model) const {
   }
   json["outputs"] = Json::array();
   for (size_t i = 0; i < outputs.size(); ++i) json["outputs"].push_back(OutputJson(i, outputs[i]));
-  // Text cut by max_tokens may hold U+FFFD but is always valid UTF-8; "replace" is for other
-  // servers.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  AppendPretty(json, 0, out);
+  return out;
 }
 
 std::string Answer::StatsLine() const {

@@ -26,7 +26,7 @@ struct Answer {
   void Add(const lockstep::v1::GenerateResponse& response);
   bool complete() const;  // every output seen has finished, and there is one
 
-  // One JSON object, as docs/configuration.md shows it.
+  // One JSON object over several lines; an array of numbers, as token_ids, takes one of them.
   std::string ToJson(const std::string& model) const;
   // "57 tokens, 48.1 tokens/s, first token after 0.21 s" over all outputs.
   std::string StatsLine() const;

@@ -71,13 +71,14 @@ class GenerationClient::Impl {
 
   absl::StatusOr<Answer> Generate(
       const v1::GenerateRequest& request, absl::Duration timeout,
-      const std::function<void(const v1::GenerateResponse&)>& on_response) {
+      const std::function<void(const v1::GenerateResponse&)>& on_response, std::stop_token stop) {
     grpc::ClientContext context;
     ShowKey(context);
     if (timeout < absl::InfiniteDuration()) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     }
     const auto reader = stub_->Generate(&context, request);
+    const std::stop_callback cancel(std::move(stop), [&context] { context.TryCancel(); });
     Answer answer;
     v1::GenerateResponse response;
     while (reader->Read(&response)) {
@@ -115,8 +116,8 @@ absl::StatusOr<v1::Model> GenerationClient::WaitUntilReady(absl::Duration timeou
 
 absl::StatusOr<Answer> GenerationClient::Generate(
     const v1::GenerateRequest& request, absl::Duration timeout,
-    const std::function<void(const v1::GenerateResponse&)>& on_response) {
-  return impl_->Generate(request, timeout, on_response);
+    const std::function<void(const v1::GenerateResponse&)>& on_response, std::stop_token stop) {
+  return impl_->Generate(request, timeout, on_response, std::move(stop));
 }
 
 }  // namespace lockstep::router

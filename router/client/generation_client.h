@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -32,10 +33,12 @@ class GenerationClient {
   // out.
   absl::StatusOr<lockstep::v1::Model> WaitUntilReady(absl::Duration timeout);
   // Calls `on_response` for every message of the stream. INTERNAL when the stream ends without an
-  // error but before every output finished.
+  // error but before every output finished. `stop` may be requested on any thread: the call then
+  // ends with CANCELLED.
   absl::StatusOr<Answer> Generate(
       const lockstep::v1::GenerateRequest& request, absl::Duration timeout,
-      const std::function<void(const lockstep::v1::GenerateResponse&)>& on_response);
+      const std::function<void(const lockstep::v1::GenerateResponse&)>& on_response,
+      std::stop_token stop = {});
 
  private:
   class Impl;

@@ -11,5 +11,11 @@ TEST(VersionTest, NamesTheVersionAndTheCommit) {
   EXPECT_THAT(std::string(GitCommit()), ::testing::MatchesRegex("[0-9a-f]+|unknown"));
 }
 
+TEST(VersionTest, OneLineForPeople) {
+  EXPECT_THAT(VersionText("lockstep-router"),
+              ::testing::MatchesRegex("lockstep-router [0-9.]+ \\(commit ([0-9a-f]+|unknown), "
+                                      "(without CUDA|CUDA [0-9.]+)\\)"));
+}
+
 }  // namespace
 }  // namespace lockstep

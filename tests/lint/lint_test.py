@@ -55,6 +55,10 @@ class IncludesTest(LintTest):
         "common/a.cc": "router/core/step.h",
         "common/b.h": "google/protobuf/message.h",
         "worker/executor/a.cc": "router/core/step.h",
+        "cli/a.cc": "worker/model/spec.h",
+        "cli/b.cc": "router/engine/engine.h",
+        "cli/c.cc": "lockstep/worker/v1/worker.pb.h",
+        "router/engine/c.cc": "cli/options.h",
     }
     ALLOWED = {
         "router/engine/a.cc": "lockstep/worker/v1/worker.pb.h",
@@ -62,6 +66,8 @@ class IncludesTest(LintTest):
         "router/core/a.cc": "absl/time/time.h",
         "worker/executor/a.cc": "kernels/gemm/gemm.h",
         "worker/comm/b.cc": "nccl.h",
+        "cli/a.cc": "router/client/answer.h",
+        "cli/b.cc": "lockstep/v1/generation.pb.h",
         "tests/integration/a_test.cc": "worker/model/spec.h",
     }
 

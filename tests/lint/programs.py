@@ -24,6 +24,7 @@ METRICS = ROOT / "docs" / "metrics.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
+VERBS = ("serve", "chat", "top")  # of lockstep, with options of their own
 DEADLINE_SECONDS = 60
 # Names that gRPC gives its own threads; /proc cuts them off after 15 characters.
 GRPC_THREADS = re.compile(r"grpc(pp)?_|event_engine|nexting_thread|timer_manager|default-executo|resolver-execut")
@@ -121,9 +122,10 @@ def differences(real, documented, kind, document):
 
 def check_flags(folder):
     document = CONFIGURATION.read_text(encoding="utf-8")
-    for program in PROGRAMS:
-        help_text = subprocess.run([folder / program, "--help"], capture_output=True, text=True, check=False,
-                                   timeout=DEADLINE_SECONDS)
+    commands = {program: (folder / program, "--help") for program in PROGRAMS}
+    commands |= {f"lockstep {verb}": (folder / "lockstep", "help", verb) for verb in VERBS}
+    for program, command in commands.items():
+        help_text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
         real = flags_in_help(help_text.stdout + help_text.stderr)
         if not real:
             yield f"{program}: error: --help lists no flags"

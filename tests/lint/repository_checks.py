@@ -10,7 +10,7 @@ from tree import Finding, files, numbered_lines, read, tracked_top_level
 # --- layout ---
 
 TOP_LEVEL = {
-    "CMakeLists.txt", "proto", "router", "worker", "kernels", "common", "deploy", "tests", "bench", "docs",
+    "CMakeLists.txt", "proto", "router", "worker", "kernels", "common", "cli", "deploy", "tests", "bench", "docs",
     "README.md", "LICENSE", "CMakePresets.json", "quickstart", "test",
     ".ci", ".clang-format", ".clang-tidy", ".gitignore",
 }

@@ -5,7 +5,7 @@ import pathlib
 import re
 import subprocess
 
-CPP_FOLDERS = ("common", "router", "worker", "kernels", "tests", "bench")
+CPP_FOLDERS = ("cli", "common", "router", "worker", "kernels", "tests", "bench")
 CPP_SUFFIXES = (".h", ".cc", ".cu", ".cuh")
 IGNORED_FOLDERS = {".git", "build", ".models", "__pycache__"}
 

@@ -87,6 +87,16 @@ TEST(AnswerTest, JsonHoldsEverything) {
   EXPECT_EQ(output["logprobs"][0]["top"][0]["token_id"], 9);
 }
 
+TEST(AnswerTest, JsonHasTokenIdsOnOneLine) {
+  Answer answer = TwoOutputs();
+  answer.Add(Finish(0));
+  const std::string text = answer.ToJson("tiny \"model\"");
+  EXPECT_THAT(text,
+              HasSubstr("{\n  \"request_id\": \"r\",\n  \"model\": \"tiny \\\"model\\\"\",\n"));
+  EXPECT_THAT(text, HasSubstr("\n      \"token_ids\": [20,21],\n"));
+  EXPECT_THAT(text, HasSubstr("\n          \"top\": [\n            {\n"));
+}
+
 TEST(AnswerTest, StatsCountDecodedTokensOverDecodingTime) {
   Answer answer = TwoOutputs();
   answer.Add(Finish(0));

@@ -1,0 +1,230 @@
+#include "cli/chat/chat.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+#include "cli/chat/chat_options.h"
+#include "cli/chat/commands.h"
+#include "cli/chat/conversation.h"
+#include "cli/chat/line_source.h"
+#include "cli/environment.h"
+#include "cli/help.h"
+#include "cli/interrupt_signal.h"
+#include "cli/terminal.h"
+#include "common/check.h"
+#include "common/named_thread.h"
+#include "common/status.h"
+
+namespace lockstep::cli {
+namespace {
+
+// While it lives, Ctrl-C asks `stop` to stop.
+class InterruptWatch {
+ public:
+  InterruptWatch(InterruptSignal* interrupt, std::stop_source stop)
+      : done_fd_(eventfd(0, EFD_CLOEXEC)) {
+    LOCKSTEP_CHECK(done_fd_ >= 0, "eventfd failed");
+    thread_ = NamedThread("interrupt", [interrupt, stop, done = done_fd_]() mutable {
+      pollfd waiting[] = {{done, POLLIN, 0}, {interrupt->fd(), POLLIN, 0}};
+      while (poll(waiting, 2, -1) < 0) {
+      }
+      if (interrupt->Take()) stop.request_stop();
+    });
+  }
+  ~InterruptWatch() {
+    eventfd_write(done_fd_, 1);
+    thread_.join();
+    close(done_fd_);
+  }
+
+ private:
+  const int done_fd_;
+  NamedThread thread_;
+};
+
+class Chat {
+ public:
+  Chat(const ChatOptions& options, InterruptSignal* interrupt)
+      : client_(FormatAddress(options.server.address), options.client),
+        request_(options.MakeRequest()),
+        interrupt_(interrupt),
+        paint_{.on = WantsColours(STDOUT_FILENO)} {
+    conversation_.SetSystem(options.system);
+  }
+
+  absl::Status Greet();
+  // Until the input ends. The exit code.
+  int Run(LineSource& source);
+
+ private:
+  // False when the chat is to end.
+  bool Handle(const ChatCommand& command);
+  void Save(const std::string& path);
+  void Ask(const std::string& message);
+  absl::StatusOr<router::Answer> Generate(const lockstep::v1::GenerateRequest& request,
+                                          std::string& text);
+  void TellHowItEnded(const router::Answer& answer);
+  void Note(const std::string& text);
+
+  router::GenerationClient client_;
+  const lockstep::v1::GenerateRequest request_;
+  InterruptSignal* const interrupt_;  // null: no terminal
+  const Paint paint_;
+  Conversation conversation_;
+  int exit_code_ = 0;
+};
+
+// To people; the answers alone go to stdout where it is no terminal.
+void Chat::Note(const std::string& text) {
+  if (interrupt_ != nullptr) {
+    std::printf("%s\n", paint_.Dim(text).c_str());
+  } else {
+    std::fprintf(stderr, "lockstep chat: %s\n", text.c_str());
+  }
+}
+
+absl::Status Chat::Greet() {
+  const absl::StatusOr<lockstep::v1::Model> model = client_.GetModel(absl::Seconds(10));
+  if (model.status().code() == absl::StatusCode::kUnavailable) {
+    return Unavailable("{}\nno server? `lockstep serve MODEL` starts one", Message(model.status()));
+  }
+  if (!model.ok()) return model.status();
+  if (interrupt_ != nullptr)
+    Note(WithoutControls(model->id()) + ". /help lists commands, Ctrl-D ends");
+  return absl::OkStatus();
+}
+
+int Chat::Run(LineSource& source) {
+  std::string input;
+  for (;;) {
+    std::fflush(stdout);
+    const LineSource::Result result = ReadInput(source, input);
+    if (result == LineSource::Result::kEnd) return exit_code_;
+    if (result == LineSource::Result::kInterrupted || input.empty()) continue;
+    if (!Handle(ParseChatCommand(input))) return exit_code_;
+  }
+}
+
+bool Chat::Handle(const ChatCommand& command) {
+  switch (command.kind) {
+    case ChatCommandKind::kMessage:
+      Ask(command.text);
+      return true;
+    case ChatCommandKind::kHelp:
+      std::fputs(ChatHelpText().c_str(), stdout);
+      return true;
+    case ChatCommandKind::kReset:
+      conversation_.Reset();
+      Note("a new chat");
+      return true;
+    case ChatCommandKind::kSystem:
+      Note(command.text.empty() ? "no system message" : "system message set");
+      conversation_.SetSystem(command.text);
+      return true;
+    case ChatCommandKind::kSave:
+      Save(command.text);
+      return true;
+    case ChatCommandKind::kQuit:
+      return false;
+    case ChatCommandKind::kUnknown:
+      Note(UnknownCommandText(command.text));
+      return true;
+  }
+  return true;
+}
+
+void Chat::Save(const std::string& path) {
+  const absl::Status status = conversation_.SaveTo(path);
+  Note(status.ok() ? "saved to " + path : Message(status));
+}
+
+absl::StatusOr<router::Answer> Chat::Generate(const lockstep::v1::GenerateRequest& request,
+                                              std::string& text) {
+  std::stop_source stop;
+  std::optional<InterruptWatch> watch;
+  if (interrupt_ != nullptr) {
+    interrupt_->Take();  // a Ctrl-C from before is not for this answer
+    watch.emplace(interrupt_, stop);
+  }
+  return client_.Generate(
+      request, absl::InfiniteDuration(),
+      [&](const lockstep::v1::GenerateResponse& response) {
+        const std::string& delta = response.delta().text();
+        text += delta;
+        std::fputs((interrupt_ != nullptr ? WithoutControls(delta) : delta).c_str(), stdout);
+        std::fflush(stdout);
+      },
+      stop.get_token());
+}
+
+void Chat::Ask(const std::string& message) {
+  conversation_.AddUser(message);
+  lockstep::v1::GenerateRequest request = request_;
+  conversation_.FillPrompt(request.mutable_chat());
+  std::string text;
+  const absl::StatusOr<router::Answer> answer = Generate(request, text);
+  if (answer.ok() || !text.empty()) std::printf("\n");
+  std::fflush(stdout);
+  const bool stopped = answer.status().code() == absl::StatusCode::kCancelled;
+  exit_code_ = answer.ok() || stopped ? 0 : 1;
+  // The chat goes on without a question that has no answer.
+  if (text.empty() && !answer.ok()) {
+    conversation_.DropLast();
+  } else {
+    conversation_.AddAssistant(text);
+  }
+  if (answer.ok()) {
+    TellHowItEnded(*answer);
+  } else if (stopped) {
+    Note("stopped");
+  } else {
+    std::fprintf(stderr, "lockstep chat: %s: %s\n",
+                 absl::StatusCodeToString(answer.status().code()).c_str(),
+                 Message(answer.status()).c_str());
+  }
+}
+
+void Chat::TellHowItEnded(const router::Answer& answer) {
+  const lockstep::v1::FinishReason reason = answer.outputs[0].finish.reason();
+  if (reason == lockstep::v1::FINISH_REASON_LENGTH)
+    Note("the answer was cut at its length: --max-tokens, or what the context has room for");
+  if (reason == lockstep::v1::FINISH_REASON_ABORT) Note("the answer was cut by the server");
+  if (interrupt_ != nullptr) Note(answer.StatsLine());
+}
+
+std::string HistoryPath() {
+  const std::filesystem::path folder =
+      std::filesystem::path(UserFolder("XDG_STATE_HOME", ".local/state")) / "lockstep";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? std::string() : (folder / "history").string();
+}
+
+}  // namespace
+
+int RunChat(std::span<const std::string> words) {
+  const absl::StatusOr<ChatOptions> options = ParseChatOptions(words);
+  if (!options.ok()) return PrintUsageError("chat", options.status());
+  std::optional<InterruptSignal> interrupt;
+  std::unique_ptr<LineSource> source;
+  if (isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0) {
+    interrupt.emplace();
+    source = MakeEditSource(&*interrupt, HistoryPath());
+  } else {
+    source = MakePipeSource();
+  }
+  Chat chat(*options, interrupt ? &*interrupt : nullptr);
+  if (const absl::Status status = chat.Greet(); !status.ok()) return PrintFailure("chat", status);
+  return chat.Run(*source);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,77 @@
+#include "cli/chat/chat_options.h"
+
+#include <absl/strings/ascii.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "common/mapped_file.h"
+#include "common/status.h"
+
+namespace lockstep::cli {
+namespace {
+
+// "@FILE" stands for what is in the file. The key is one word that metadata of gRPC may carry.
+absl::StatusOr<std::string> ReadKey(std::string key) {
+  constexpr size_t kMaxKeyBytes = 4096;
+  if (key.starts_with('@')) {
+    LOCKSTEP_ASSIGN_OR_RETURN(key, ReadTextFile(key.substr(1), kMaxKeyBytes));
+    absl::StripTrailingAsciiWhitespace(&key);
+  }
+  if (!std::all_of(key.begin(), key.end(),
+                   [](unsigned char c) { return absl::ascii_isgraph(c); })) {
+    return InvalidArgument("expected one word of printable ASCII");
+  }
+  return key;
+}
+
+}  // namespace
+
+absl::StatusOr<ChatOptions> ParseChatOptions(std::span<const std::string> words) {
+  Arguments arguments = Arguments::Parse(FindVerb("chat")->options, words);
+  arguments.ExpectPositionals({});
+  arguments.ExpectNoRest();
+  ChatOptions options;
+  std::string url = "127.0.0.1:8000";
+  arguments.Read("url", url);
+  const absl::StatusOr<ServerUrl> server = ParseServerUrl(url);
+  if (server.ok()) {
+    options.server = *server;
+  } else {
+    arguments.AddError("--url: " + Message(server.status()));
+  }
+  std::string key;
+  arguments.Read("api-key", key);
+  absl::StatusOr<std::string> read_key = ReadKey(key);
+  if (read_key.ok()) {
+    options.client.api_key = *std::move(read_key);
+  } else {
+    arguments.AddError("--api-key: " + Message(read_key.status()));
+  }
+  arguments.Read("tls-ca", options.client.tls.ca_path);
+  if (options.server.tls == options.client.tls.ca_path.empty() && server.ok()) {
+    arguments.AddError("--tls-ca: goes with https, and https with it");
+  }
+  arguments.Read("system", options.system);
+  arguments.ReadNumber("temperature", 0, 100, options.temperature);
+  arguments.ReadNumber("top-p", 0, 1, options.top_p);
+  arguments.ReadInteger("max-tokens", 1, std::numeric_limits<uint32_t>::max(), options.max_tokens);
+  arguments.ReadInteger("seed", 0, std::numeric_limits<uint64_t>::max(), options.seed);
+  LOCKSTEP_RETURN_IF_ERROR(arguments.Finish());
+  return options;
+}
+
+lockstep::v1::GenerateRequest ChatOptions::MakeRequest() const {
+  lockstep::v1::GenerateRequest request;
+  lockstep::v1::SamplingParams* const sampling = request.mutable_sampling();
+  if (temperature) sampling->set_temperature(static_cast<float>(*temperature));
+  if (top_p) sampling->set_top_p(static_cast<float>(*top_p));
+  if (seed) sampling->set_seed(*seed);
+  if (max_tokens) request.mutable_stop()->set_max_tokens(static_cast<uint32_t>(*max_tokens));
+  request.mutable_output()->set_skip_special_tokens(true);
+  return request;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cli/server_url.h"
+#include "router/client/generation_client.h"
+
+namespace lockstep::cli {
+
+struct ChatOptions {
+  ServerUrl server;
+  router::GenerationClient::Options client;
+  std::string system;
+  // Absent ones are left to the server.
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<uint64_t> max_tokens;
+  std::optional<uint64_t> seed;
+
+  // Everything but the prompt.
+  lockstep::v1::GenerateRequest MakeRequest() const;
+};
+
+// INVALID_ARGUMENT naming everything that is wrong.
+absl::StatusOr<ChatOptions> ParseChatOptions(std::span<const std::string> words);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep::cli {
+
+enum class ChatCommandKind { kMessage, kHelp, kReset, kSystem, kSave, kQuit, kUnknown };
+
+// What a person typed: a message, or "/name argument".
+struct ChatCommand {
+  ChatCommandKind kind = ChatCommandKind::kMessage;
+  std::string text;  // the message, the argument, or the unknown command's name
+};
+
+// Pure. A message that begins with a slash is typed with two.
+ChatCommand ParseChatCommand(std::string_view input);
+
+// The answer to /help.
+std::string ChatHelpText();
+// For a command that does not exist; names the nearest that does.
+std::string UnknownCommandText(std::string_view name);
+
+}  // namespace lockstep::cli

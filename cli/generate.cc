@@ -1,0 +1,30 @@
+#include "cli/generate.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "cli/environment.h"
+#include "cli/help.h"
+#include "common/status.h"
+
+namespace lockstep::cli {
+
+int RunGenerate(std::span<const std::string> words) {
+  const absl::StatusOr<std::string> program = SiblingProgram("lockstep-generate");
+  if (!program.ok()) return PrintFailure("generate", program.status());
+  // `lockstep serve` listens there. A later --router of the user's counts instead.
+  std::vector<std::string> arguments = {*program, "--router=127.0.0.1:8000"};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  execv(program->c_str(), pointers.data());
+  return PrintFailure("generate", Internal("{}: {}", *program, std::strerror(errno)));
+}
+
+}  // namespace lockstep::cli

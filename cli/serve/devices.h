@@ -1,0 +1,42 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cli {
+
+struct Gpu {
+  std::string name;
+  std::string compute_capability = {};  // "9.0"; empty: unknown
+  std::string uuid = {};
+
+  friend bool operator==(const Gpu&, const Gpu&) = default;
+};
+
+// What nvidia-smi prints for name, compute_cap and uuid as CSV without a header. Pure.
+std::vector<Gpu> ParseGpus(std::string_view csv);
+
+// Those that CUDA shows to a program under CUDA_VISIBLE_DEVICES (indices, or beginnings of UUIDs).
+// Like CUDA, this stops at the first entry that is no device. Pure.
+std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
+                             const std::optional<std::string>& visible);
+
+struct DeviceChoice {
+  bool cuda = false;
+  uint32_t num_workers = 1;
+  std::string note = {};  // what the user should know; may be empty
+};
+// `device`: auto, cpu or cuda. FAILED_PRECONDITION naming the GPU that cannot be used, or what is
+// missing. Pure.
+absl::StatusOr<DeviceChoice> ChooseDevices(std::string_view device, bool built_with_cuda,
+                                           const std::vector<Gpu>& gpus);
+
+// The GPUs of this machine: from nvidia-smi, else by counting /dev/nvidia0, /dev/nvidia1, ...
+std::vector<Gpu> FindGpus();
+
+}  // namespace lockstep::cli

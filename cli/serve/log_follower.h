@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::cli {
+
+// How far a worker is with its model: "loading weights: 30 %" in its log.
+struct LoadingProgress {
+  std::string stage;
+  int percent = 0;
+
+  friend bool operator==(const LoadingProgress&, const LoadingProgress&) = default;
+};
+// Of the last such line of the text. Pure.
+std::optional<LoadingProgress> FindProgress(std::string_view text);
+
+// Reads what is appended to a log.
+class LogFollower {
+ public:
+  explicit LogFollower(std::string path) : path_(std::move(path)) {}
+
+  // Leaves out everything up to now.
+  void SkipToEnd();
+  // The lines that are new since the last call; a line without its end comes later.
+  std::string ReadNew();
+  // The last lines since SkipToEnd, at most `num_lines` of them and 64 KiB.
+  std::string LastLines(size_t num_lines) const;
+
+ private:
+  const std::string path_;
+  uint64_t start_ = 0;   // in bytes, as the next one
+  uint64_t offset_ = 0;  // up to here it was read
+};
+
+}  // namespace lockstep::cli

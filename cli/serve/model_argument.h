@@ -1,0 +1,19 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <string_view>
+
+namespace lockstep::cli {
+
+// "org/name", as Hugging Face names a model. Pure.
+bool IsHubName(std::string_view text);
+
+// OK for a *.gguf file and for a folder with config.json. NOT_FOUND or INVALID_ARGUMENT quoting
+// `path` and saying what it is not.
+absl::Status CheckModelPath(const std::string& path);
+
+bool Exists(const std::string& path);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+
+namespace lockstep::cli {
+
+struct RestartLimits {
+  absl::Duration first_wait = absl::Seconds(1);
+  absl::Duration max_wait = absl::Seconds(30);
+  absl::Duration steady = absl::Minutes(1);  // a life this long starts the waits over
+  uint32_t max_failed_starts = 5;
+};
+
+// When a program that ended starts again. Each wait is twice the wait before it. A program that was
+// never ready is given up after max_failed_starts. Pure; one object for each program.
+class RestartPolicy {
+ public:
+  explicit RestartPolicy(const RestartLimits& limits)
+      : limits_(limits), next_wait_(limits.first_wait) {}
+
+  void OnStarted(absl::Time now) { started_at_ = now; }
+  void OnReady() { was_ready_ = true; }
+
+  struct Verdict {
+    bool gives_up = false;
+    absl::Duration wait = absl::ZeroDuration();  // until the next start
+  };
+  Verdict OnEnded(absl::Time now);
+
+  bool was_ready() const { return was_ready_; }
+
+ private:
+  const RestartLimits limits_;
+  absl::Duration next_wait_;
+  absl::Time started_at_ = absl::InfinitePast();
+  bool was_ready_ = false;  // at least once
+  uint32_t num_failed_starts_ = 0;
+};
+
+}  // namespace lockstep::cli

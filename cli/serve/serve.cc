@@ -1,0 +1,214 @@
+#include "cli/serve/serve.h"
+
+#include <absl/time/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "cli/environment.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "cli/serve/child.h"
+#include "cli/serve/devices.h"
+#include "cli/serve/hub_download.h"
+#include "cli/serve/model_argument.h"
+#include "cli/serve/port.h"
+#include "cli/serve/runtime_folder.h"
+#include "cli/serve/screen.h"
+#include "cli/serve/supervisor.h"
+#include "cli/verbs.h"
+#include "common/status.h"
+#include "common/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ServeOptions {
+  std::string model;
+  std::optional<uint64_t> port = 8000;
+  std::string host = "127.0.0.1";
+  std::string device = "auto";
+  std::optional<std::string> log_folder;
+  std::vector<std::string> worker_flags;
+  std::optional<double> restart_wait_seconds = 1;
+  std::vector<std::string> router_flags;
+};
+
+absl::StatusOr<ServeOptions> ParseServeOptions(std::span<const std::string> words) {
+  constexpr std::array<std::string_view, 1> kPositionals = {"MODEL"};
+  constexpr std::array<std::string_view, 3> kDevices = {"auto", "cpu", "cuda"};
+  Arguments arguments = Arguments::Parse(FindVerb("serve")->options, words);
+  ServeOptions options;
+  arguments.ExpectPositionals(kPositionals);
+  if (!arguments.positionals().empty()) options.model = arguments.positionals()[0];
+  arguments.ReadInteger("port", 0, 65535, options.port);
+  arguments.Read("host", options.host);
+  arguments.ReadChoice("device", kDevices, options.device);
+  arguments.Read("log-dir", options.log_folder);
+  arguments.ReadAll("worker-flag", options.worker_flags);
+  arguments.ReadNumber("restart-wait", 0.001, 30, options.restart_wait_seconds);
+  options.router_flags = arguments.rest();
+  LOCKSTEP_RETURN_IF_ERROR(arguments.Finish());
+  return options;
+}
+
+// Of the router's flags, where the last one counts.
+bool UsesTls(const std::vector<std::string>& router_flags) {
+  return std::any_of(router_flags.begin(), router_flags.end(), [](const std::string& flag) {
+    return flag.starts_with("--tls-cert") || flag.starts_with("--tls_cert");
+  });
+}
+
+struct FoundModel {
+  std::string path;
+  std::string id;  // empty: the router takes the name of the file or folder
+};
+
+absl::StatusOr<FoundModel> FindModel(const std::string& model) {
+  FoundModel found = {.path = model, .id = ""};
+  if (!Exists(model) && IsHubName(model)) {
+    // Its folder has a name that says nothing.
+    LOCKSTEP_ASSIGN_OR_RETURN(found.path, DownloadModel(model));
+    found.id = model;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckModelPath(found.path));
+  return found;
+}
+
+absl::StatusOr<ReservedPort> ReservePort(const ServeOptions& options) {
+  const Address address = {.host = options.host, .port = static_cast<uint16_t>(*options.port)};
+  absl::StatusOr<ReservedPort> port = ReservedPort::Reserve(address);
+  if (port.status().code() == absl::StatusCode::kAlreadyExists) {
+    return absl::AlreadyExistsError(
+        PortTakenText(options.model, address.port, NextFreePort(address)));
+  }
+  if (!port.ok()) return Annotate(port.status(), "--host");
+  return port;
+}
+
+// An empty log for each program; the logs of the run before are kept as *.old.
+absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t port) {
+  const fs::path folder = options.log_folder ? fs::path(*options.log_folder)
+                                             : fs::path(UserFolder("XDG_CACHE_HOME", ".cache")) /
+                                                   "lockstep/logs" / std::to_string(port);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return Unavailable("{}: {}", folder.string(), error.message());
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".log") continue;
+    fs::rename(entry.path(), entry.path().string() + ".old", error);
+  }
+  if (error) return Unavailable("{}: {}", folder.string(), error.message());
+  return fs::absolute(folder).string();
+}
+
+std::vector<std::string> Joined(std::vector<std::string> first,
+                                const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+struct Places {
+  FoundModel model;
+  std::string worker_program;
+  std::string router_program;
+  std::string socket_folder;
+  std::string log_folder;
+  Address address;
+};
+
+Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& devices,
+                            const Places& places) {
+  Supervisor::Fleet fleet;
+  fleet.limits.first_wait = absl::Seconds(*options.restart_wait_seconds);
+  std::string addresses;
+  for (uint32_t i = 0; i < devices.num_workers; ++i) {
+    const std::string socket = fmt::format("unix:{}/worker-{}.sock", places.socket_folder, i);
+    addresses += (i == 0 ? "" : ",") + socket;
+    std::vector<std::string> arguments = {places.worker_program, "--model=" + places.model.path,
+                                          "--listen=" + socket, "--admin-listen=127.0.0.1:0",
+                                          devices.cuda ? "--device=cuda" : "--device=cpu"};
+    if (devices.cuda) arguments.push_back(fmt::format("--cuda-device={}", i));
+    fleet.workers.push_back({.name = fmt::format("worker {}", i),
+                             .arguments = Joined(std::move(arguments), options.worker_flags),
+                             .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
+  }
+  fleet.router = {.name = "router",
+                  .arguments = Joined(
+                      {places.router_program, "--model=" + places.model.path,
+                       "--worker=" + addresses, "--model-id=" + places.model.id,
+                       "--listen=" + FormatAddress(places.address), "--admin-listen=127.0.0.1:0"},
+                      options.router_flags),
+                  .log_path = places.log_folder + "/router.log"};
+  return fleet;
+}
+
+// The router checks its own flags, before a model is loaded for nothing. Its message is on stderr.
+absl::Status CheckRouterFlags(const MemberSpec& router) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const Captured captured,
+      RunAndCapture(Joined(router.arguments, {"--check-config"}), absl::Minutes(1), false));
+  if (captured.wait_status == 0) return absl::OkStatus();
+  return InvalidArgument(
+      "the router refuses to start like this; its message is above. Its own flags go behind --");
+}
+
+absl::Status Serve(const ServeOptions& options) {
+  Places places;
+  LOCKSTEP_ASSIGN_OR_RETURN(places.worker_program, SiblingProgram("lockstep-worker"));
+  LOCKSTEP_ASSIGN_OR_RETURN(places.router_program, SiblingProgram("lockstep-router"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort port, ReservePort(options));
+  const std::vector<Gpu> gpus =
+      options.device == "cpu" ? std::vector<Gpu>()
+                              : VisibleGpus(FindGpus(), EnvironmentValue("CUDA_VISIBLE_DEVICES"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const DeviceChoice devices,
+                            ChooseDevices(options.device, !CudaVersion().empty(), gpus));
+  LOCKSTEP_ASSIGN_OR_RETURN(places.model, FindModel(options.model));
+  LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());
+  places.socket_folder = sockets.path();
+  places.address = {.host = options.host, .port = port.port()};
+  LOCKSTEP_ASSIGN_OR_RETURN(places.log_folder, PrepareLogs(options, port.port()));
+  Supervisor::Fleet fleet = MakeFleet(options, devices, places);
+  LOCKSTEP_RETURN_IF_ERROR(CheckRouterFlags(fleet.router));
+
+  Console console;
+  if (!devices.note.empty()) console.Line(devices.note);
+  const std::string where = !devices.cuda ? "on the CPU"
+                            : devices.num_workers == 1
+                                ? "on a GPU"
+                                : fmt::format("on {} GPUs", devices.num_workers);
+  console.Line(
+      fmt::format("starting {} {}; logs are in {}", options.model, where, places.log_folder));
+  Supervisor supervisor(std::move(fleet), &console, [&](const Member& router) {
+    console.Line(
+        StartScreen({.model = options.model,
+                     .where = where,
+                     .address = ParseAddress(router.grpc_address()).value_or(places.address),
+                     .tls = UsesTls(options.router_flags),
+                     .admin_address = router.admin_address(),
+                     .log_folder = places.log_folder},
+                    console.paint()));
+  });
+  return supervisor.Run();
+}
+
+}  // namespace
+
+int RunServe(std::span<const std::string> words) {
+  const absl::StatusOr<ServeOptions> options = ParseServeOptions(words);
+  if (!options.ok()) return PrintUsageError("serve", options.status());
+  const absl::Status status = Serve(*options);
+  if (status.ok()) return 0;
+  if (status.code() == absl::StatusCode::kCancelled) return 130;
+  return PrintFailure("serve", status);
+}
+
+}  // namespace lockstep::cli

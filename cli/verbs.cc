@@ -1,0 +1,103 @@
+#include "cli/verbs.h"
+
+#include <algorithm>
+
+#include "cli/chat/chat.h"
+#include "cli/generate.h"
+#include "cli/help.h"
+#include "cli/serve/serve.h"
+#include "cli/top/top.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr OptionSpec kServeOptions[] = {
+    {"port", "N", "port of the API; 0 takes a free one (default 8000)"},
+    {"host", "ADDRESS", "address to listen at (default 127.0.0.1: this machine only)"},
+    {"device", "NAME", "auto, cpu or cuda; auto takes every GPU, or the CPU (default auto)"},
+    {"log-dir", "DIR", "folder of the logs (default ~/.cache/lockstep/logs)"},
+    {"worker-flag", "FLAG", "a flag for every worker, as --worker-flag=--max-slots=64; repeatable"},
+    {"restart-wait", "SECONDS", "wait before a program that ended starts again (default 1)"},
+};
+constexpr OptionSpec kChatOptions[] = {
+    {"url", "URL", "the server (default 127.0.0.1:8000)"},
+    {"system", "TEXT", "a system message in front of the chat"},
+    {"temperature", "NUMBER", "0 takes the likeliest token each time"},
+    {"top-p", "NUMBER", "draw from the likeliest tokens that make up this share"},
+    {"max-tokens", "N", "length of an answer (default: what the context has room for)"},
+    {"seed", "N", "of the draws"},
+    {"api-key", "KEY", "the server's key; @FILE reads it from a file"},
+    {"tls-ca", "FILE", "PEM certificates of authorities, for https"},
+};
+constexpr OptionSpec kTopOptions[] = {
+    {"url", "URL", "the server, or its address of metrics (default 127.0.0.1:8000)"},
+    {"once", "", "print one frame and end"},
+};
+
+constexpr std::string_view kServeDetails =
+    "MODEL is a *.gguf file, a folder with config.json and safetensors, or a name of Hugging Face\n"
+    "(org/name), which the command `hf` downloads. One worker starts for each GPU, or one on the\n"
+    "CPU, and one router, which serves gRPC and OpenAI's API on one port. A program that ends is\n"
+    "started again. Ctrl-C lets running requests finish; a second Ctrl-C ends everything at once.\n"
+    "Flags after -- go to the router: docs/configuration.md.";
+constexpr std::string_view kChatDetails =
+    "End a line with a backslash to go on in the next one. /help lists the commands of a chat.\n"
+    "Ctrl-C ends an answer, Ctrl-D the chat. Without a terminal every line of the input is a\n"
+    "message, and only the answers are printed.";
+constexpr std::string_view kGenerateDetails =
+    "Runs lockstep-generate with the same flags; its router is 127.0.0.1:8000 unless --router "
+    "says\n"
+    "otherwise. `lockstep generate --help` lists the flags.";
+constexpr std::string_view kCompletionDetails =
+    "  bash  source <(lockstep completion bash)\n"
+    "  zsh   source <(lockstep completion zsh)\n"
+    "  fish  lockstep completion fish | source";
+
+constexpr Verb kVerbs[] = {
+    {"serve", "MODEL [options] [-- router flags]", "serve a model on this machine", kServeDetails,
+     kServeOptions,
+     "lockstep serve ~/models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
+     "lockstep serve Qwen/Qwen3-0.6B --port 8001\n"
+     "lockstep serve MODEL --device cpu -- --max-waiting-requests 64",
+     RunServe},
+    {"chat", "[options]", "talk to a server", kChatDetails, kChatOptions,
+     "lockstep chat --system \"Answer in one sentence.\" --temperature 0\n"
+     "echo \"What is the capital of France?\" | lockstep chat",
+     RunChat},
+    {"generate",
+     "[flags of lockstep-generate]",
+     "send one request",
+     kGenerateDetails,
+     {},
+     "lockstep generate --prompt \"Once upon a time\" --max-tokens 50 --json",
+     RunGenerate},
+    {"top", "[options]", "watch what a server does", "Ctrl-C ends it.", kTopOptions,
+     "lockstep top --url 127.0.0.1:8001\nlockstep top --once", RunTop},
+    {"completion",
+     "bash|zsh|fish",
+     "print a script that completes commands",
+     kCompletionDetails,
+     {},
+     "",
+     RunCompletion},
+    {"version", "", "print version, commit and CUDA's version", "", {}, "", RunVersion},
+    {"help", "[VERB]", "print this, or more about a verb", "", {}, "lockstep help serve", RunHelp},
+};
+
+}  // namespace
+
+std::span<const Verb> Verbs() { return kVerbs; }
+
+const Verb* FindVerb(std::string_view name) {
+  const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
+                                  [&](const Verb& verb) { return verb.name == name; });
+  return found == std::end(kVerbs) ? nullptr : &*found;
+}
+
+std::vector<std::string_view> VerbNames() {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : kVerbs) names.push_back(verb.name);
+  return names;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lockstep {
+
+// Number of letters to add, remove or replace to make one word of the other (Levenshtein's
+// distance).
+size_t EditDistance(std::string_view a, std::string_view b);
+
+// The candidate with the least distance. None if even that one is not alike: more than a third of
+// its letters, and more than two, differ.
+std::optional<std::string_view> Nearest(std::string_view word,
+                                        std::span<const std::string_view> candidates);
+
+}  // namespace lockstep

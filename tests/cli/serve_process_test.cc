@@ -1,0 +1,193 @@
+// `lockstep serve` over real processes: start, restart, the end of all of them, and what it
+// refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "tests/cli/cli_fixture.h"
+#include "tests/integration/child_process.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ServeProcessTest : public CliTest {
+ protected:
+  std::string CompletionCommand() const {
+    return "curl --silent --show-error --max-time 30 http://" + address_ +
+           "/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\": \"Once\", "
+           "\"max_tokens\": 4}'";
+  }
+  void ExpectAnswers() {
+    const Outcome outcome = RunShell(CompletionCommand());
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.output, HasSubstr("\"object\":\"text_completion\""));
+  }
+  // Runs `lockstep` to its end.
+  int Run(const std::vector<std::string>& arguments,
+          const std::map<std::string, std::string>& environment = {}) {
+    CliProcess::Options options = Options();
+    for (const auto& [name, value] : environment) options.environment[name] = value;
+    CliProcess process(arguments, options);
+    const int code = process.Wait();
+    output_ = process.output();
+    return code;
+  }
+  // A program in a folder of its own, and a PATH that begins there.
+  std::map<std::string, std::string> PathWith(const std::string& name, const std::string& script) {
+    const std::string program = home_.Write(name, "#!/bin/sh\n" + script);
+    EXPECT_EQ(chmod(program.c_str(), 0700), 0);
+    return {{"PATH", home_.path() + ":/usr/bin:/bin"}};
+  }
+
+  std::string output_;
+};
+
+TEST_F(ServeProcessTest, AWorkerThatDiesStartsAgainAndCtrlCEndsEverything) {
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  ExpectAnswers();
+  const pid_t router = Router();
+  const pid_t worker = Worker();
+  ASSERT_GT(worker, 0);
+  kill(worker, SIGKILL);
+  ASSERT_TRUE(serve_->WaitFor("worker 0 ended with signal 9 (Killed); it starts again in 50ms"));
+  ASSERT_TRUE(serve_->WaitFor("worker 0 runs again"));
+  ExpectAnswers();
+  const pid_t successor = Worker();
+  EXPECT_NE(successor, worker);
+  serve_->Signal(SIGINT);
+  EXPECT_EQ(serve_->Wait(), 0) << serve_->output();
+  EXPECT_TRUE(IsGone(router));
+  EXPECT_TRUE(IsGone(successor));
+  for (const auto& entry : std::filesystem::directory_iterator(home_.path())) {
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("lockstep-")));
+  }
+}
+
+TEST_F(ServeProcessTest, ARouterThatDiesStartsAgainAtItsPort) {
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  kill(Router(), SIGKILL);
+  ASSERT_TRUE(serve_->WaitFor("router ended with signal 9"));
+  ASSERT_TRUE(serve_->WaitFor("router runs again"));
+  const Outcome outcome = RunShell(CompletionCommand() + " --retry 20 --retry-delay 1");
+  EXPECT_THAT(outcome.output, HasSubstr("\"object\":\"text_completion\""));
+}
+
+TEST_F(ServeProcessTest, NothingOutlivesASupervisorThatIsKilled) {
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  const pid_t router = Router();
+  const pid_t worker = Worker();
+  const auto renderers = ChildrenOf(router);
+  serve_->Signal(SIGKILL);
+  EXPECT_EQ(serve_->Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(IsGone(router));
+  EXPECT_TRUE(IsGone(worker));
+  for (const auto& [name, renderer] : renderers) EXPECT_TRUE(IsGone(renderer)) << name;
+}
+
+TEST_F(ServeProcessTest, ASecondSignalEndsEverythingAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  const pid_t router = Router();
+  const pid_t worker = Worker();
+  kill(router, SIGSTOP);  // it cannot drain
+  serve_->Signal(SIGTERM);
+  ASSERT_TRUE(serve_->WaitFor("stopping: "));
+  serve_->Signal(SIGTERM);
+  EXPECT_EQ(serve_->Wait(), 130);
+  EXPECT_TRUE(IsGone(router));
+  EXPECT_TRUE(IsGone(worker));
+}
+
+TEST_F(ServeProcessTest, TheCommandsOnTheScreenWork) {
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  const std::string& screen = serve_->output();
+  const size_t curl = screen.find("  curl         curl ") + 15;
+  const Outcome answer = RunShell(screen.substr(curl, screen.find("\n\n", curl) - curl));
+  EXPECT_THAT(answer.output, HasSubstr("\"object\":\"text_completion\""));
+  EXPECT_EQ(Run({"top", "--once", "--url", "http://" + address_}), 0);
+  EXPECT_THAT(output_, AllOf(HasSubstr("model        tiny-llama\n"), HasSubstr("1 ready\n")));
+  EXPECT_EQ(
+      Run({"generate", "--router", address_, "--prompt", "Once", "--max-tokens", "2", "--json"}),
+      0);
+  EXPECT_THAT(output_, HasSubstr("\"token_ids\": ["));
+}
+
+TEST_F(ServeProcessTest, EveryProgramSaysItsVersion) {
+  for (const std::string name :
+       {"lockstep", "lockstep-router", "lockstep-worker", "lockstep-generate"}) {
+    const Outcome outcome = RunShell(LOCKSTEP_BIN_DIR "/" + name + " --version");
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.output, AllOf(StartsWith(name + " "), HasSubstr("(commit ")));
+  }
+}
+
+TEST_F(ServeProcessTest, ATakenPortIsAnErrorThatNamesAFreeOne) {
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  const std::string port = address_.substr(address_.find(':') + 1);
+  EXPECT_EQ(Run({"serve", kModel, "--port", port}), 1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("port " + port + " is taken; "),
+                             HasSubstr("is free: lockstep serve tests/golden/tiny-llama --port ")));
+}
+
+TEST_F(ServeProcessTest, RefusesWhatIsWrongBeforeAnythingStarts) {
+  EXPECT_EQ(Run({"serve", "no/such/model", "--port", "0"}), 1);
+  EXPECT_THAT(output_, HasSubstr("no/such/model: no such file or folder"));
+  EXPECT_EQ(Run({"serve", "tests/golden", "--port", "0"}), 1);
+  EXPECT_THAT(output_, HasSubstr("is neither a *.gguf file nor a folder with config.json"));
+  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--", "--max-samples=0"}), 1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("max_samples"), HasSubstr("the router refuses to start"),
+                             Not(HasSubstr("starting"))));
+  EXPECT_EQ(Run({"serve", "--port", "x"}), 2);
+  EXPECT_THAT(output_, AllOf(HasSubstr("--port"), HasSubstr("MODEL is missing")));
+}
+
+TEST_F(ServeProcessTest, AWorkerThatNeverGetsReadyEndsTheStartWithItsLog) {
+  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cpu", "--worker-flag=--max-slots=0",
+                 "--restart-wait", "0.01"}),
+            1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("it starts again in 80ms"),
+                             HasSubstr("ended with exit code 1 and was never ready"),
+                             HasSubstr("worker-0.log:\nlockstep-worker: --max-slots: must be in")));
+}
+
+TEST_F(ServeProcessTest, ANameOfHuggingFaceIsDownloaded) {
+  const auto path =
+      PathWith("hf", "echo \"fetching $*\" >&2\necho \"path=$PWD/tests/golden/nothing\"\n");
+  EXPECT_EQ(Run({"serve", "org/name", "--port", "0", "--device", "cpu"}, path), 1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("fetching download org/name --include"),
+                             HasSubstr("should end with the model's folder")));
+  const auto good = PathWith("hf", "echo working\necho \"$PWD/tests/golden/tiny-llama\"\n");
+  CliProcess::Options options = Options();
+  options.environment.insert(good.begin(), good.end());
+  CliProcess serve({"serve", "org/name", "--port", "0", "--device", "cpu"}, options);
+  ASSERT_TRUE(serve.WaitFor("Ctrl-C stops"));
+  const auto models = HttpGet(WordAfter(serve.output(), "\n  gRPC "), "/v1/models");
+  ASSERT_TRUE(models.ok()) << models.status();
+  EXPECT_THAT(*models, HasSubstr("\"id\":\"org/name\""));
+  const auto failing = PathWith("hf", "echo 'not found' >&2; exit 1\n");
+  EXPECT_EQ(Run({"serve", "org/name", "--port", "0", "--device", "cpu"}, failing), 1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("not found\n"), HasSubstr("failed with exit code 1")));
+}
+
+TEST_F(ServeProcessTest, WithoutTheDownloaderANameSaysHowToInstallIt) {
+  EXPECT_EQ(Run({"serve", "org/name", "--port", "0", "--device", "cpu"}, {{"PATH", home_.path()}}),
+            1);
+  EXPECT_THAT(output_, HasSubstr("pip install huggingface_hub"));
+}
+
+TEST_F(ServeProcessTest, AGpuThatIsNotHopperIsNamed) {
+  const auto path = PathWith("nvidia-smi", "echo 'NVIDIA A100-SXM4-80GB, 8.0, GPU-1'\n");
+  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cuda"}, path), 1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("GPU 0 is a NVIDIA A100-SXM4-80GB"),
+                             HasSubstr("--device cpu serves on the CPU")));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
