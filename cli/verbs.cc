@@ -62,7 +62,7 @@ constexpr Verb kVerbs[] = {
      RunServe},
     {"chat", "[options]", "talk to a server", kChatDetails, kChatOptions,
      "lockstep chat --system \"Answer in one sentence.\" --temperature 0\n"
-     "echo \"What is the capital of France?\" | lockstep chat",
+     "echo \"What is the capital city of Japan?\" | lockstep chat",
      RunChat},
     {"generate",
      "[flags of lockstep-generate]",

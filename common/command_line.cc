@@ -166,7 +166,12 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   const std::string program = std::filesystem::path(arguments_.front()).filename();
   config.version_string = [program] { return VersionText(program) + "\n"; };
   absl::SetFlagsUsageConfig(config);
-  absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
+  // Abseil takes a usage message once in the life of a process.
+  static const bool usage_is_set = [usage] {
+    absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
+    return true;
+  }();
+  (void)usage_is_set;
   FlagSetter setter(arguments_);
   setter.Run();
   // What is left is --help and its kin.

@@ -66,7 +66,7 @@ TEST_F(CommandLineTest, EveryWrongArgumentIsReportedAndTheRightOnesAreTaken) {
                        "--tets-name: there is no such flag; did you mean --test-name?\n"
                        "--test-count: cannot read \"many\"\n"
                        "--zebra: there is no such flag\n"
-                       "--no-test-name: there is no such flag\n"
+                       "--no-test-name: there is no such flag; did you mean --test-name?\n"
                        "--test-list: expected a value"));
   EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Seconds(5));
   EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 7u);
