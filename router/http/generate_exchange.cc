@@ -9,6 +9,7 @@
 #include "router/api/generate_call.h"
 #include "router/api/output_memory.h"
 #include "router/http/openai_error.h"
+#include "router/http/unknown_fields.h"
 
 namespace lockstep::router {
 
@@ -114,8 +115,10 @@ absl::StatusOr<OpenAiRequest> GenerateExchange::ReadBody(const std::string& body
     num_read_bytes = num_bytes;
     return reading_.Resize(num_bytes);
   };
-  absl::StatusOr<OpenAiRequest> request =
-      kind_ == ApiKind::kChat ? ParseChatRequest(body, meter) : ParseCompletionRequest(body, meter);
+  const BodyReading reading{.meter = meter, .strict_fields = context_.config.strict_fields};
+  absl::StatusOr<OpenAiRequest> request = kind_ == ApiKind::kChat
+                                              ? ParseChatRequest(body, reading)
+                                              : ParseCompletionRequest(body, reading);
   // It was many small blocks, all of which are free again.
   if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
   // The connection counts the body until the answer is sent. Several prompts share some of it.
@@ -203,6 +206,9 @@ HttpHead GenerateExchange::HeadOf(const absl::Status& status) const {
     head.headers.emplace_back("Cache-Control", "no-cache");
   }
   head.headers.emplace_back("X-Request-Id", http_.request_id.empty() ? id_ : http_.request_id);
+  if (request_ != nullptr && !request_->ignored_fields.empty()) {
+    head.headers.emplace_back(kIgnoredFieldsHeader, request_->ignored_fields);
+  }
   return head;
 }
 

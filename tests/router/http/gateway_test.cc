@@ -193,6 +193,30 @@ TEST_F(GatewayTest, BadInputIsNamed) {
   ExpectEverythingBack();
 }
 
+TEST_F(GatewayTest, AnswersListTheFieldsThatWereIgnored) {
+  StartAll();
+  const std::string header = "x-lockstep-ignored-fields";
+  const HttpResponse whole =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1, "foo": 1, "a\r\nb": 2})");
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_EQ(whole.headers.at(header), "a%0D%0Ab, foo");
+  const HttpResponse streamed =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1, "stream": true, "foo": 1})");
+  EXPECT_EQ(streamed.status, 200);
+  EXPECT_EQ(streamed.headers.at(header), "foo");
+  EXPECT_EQ(Post("/tokenize", R"({"prompt": "x", "foo": 1})").headers.at(header), "foo");
+  EXPECT_EQ(Post("/detokenize", R"({"tokens": [72], "foo": 1})").headers.at(header), "foo");
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})").headers.count(header),
+            0u);
+}
+
+TEST_F(GatewayTest, StrictFieldsRefusesUnknownOnes) {
+  router_config_.api.strict_fields = true;
+  StartAll();
+  ExpectError(Post("/v1/completions", R"({"prompt": "x", "foo": 1})"), 400, "foo", "not know");
+  ExpectError(Post("/tokenize", R"({"prompt": "x", "foo": 1})"), 400, "foo", "not know");
+}
+
 TEST_F(GatewayTest, ClientsNameTheirRequests) {
   StartAll();
   const HttpResponse named =
