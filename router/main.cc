@@ -65,6 +65,8 @@ ABSL_FLAG(std::string, listen, Defaults().server.listen,
           "host:port of the public API: gRPC and HTTP; port 0: any");
 ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,
           "a second host:port of the same; empty: none");
+ABSL_FLAG(std::vector<std::string>, cors_origins, Defaults().server.http.cors_origins,
+          "origins whose web pages may use the HTTP API, separated by commas, or *; empty: none");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
@@ -165,6 +167,7 @@ void SetSecurity(RouterConfig& config) {
 
 void SetFront(HttpServerConfig& config) {
   config.listen = absl::GetFlag(FLAGS_http_listen);
+  config.cors_origins = absl::GetFlag(FLAGS_cors_origins);
   config.num_threads = absl::GetFlag(FLAGS_http_threads);
   config.max_connections = absl::GetFlag(FLAGS_max_connections);
   config.max_connections_per_address = absl::GetFlag(FLAGS_max_connections_per_address);

@@ -37,6 +37,7 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       encode_pool(parts.encode_pool),
       metrics(parts.metrics),
       clock(parts.clock),
+      started(parts.clock.Now()),
       gatekeeper(parts.gatekeeper),
       encoder(parts.model),
       request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),

@@ -55,6 +55,7 @@ class ApiContext {
   StrandRunner& encode_pool;
   RouterMetrics& metrics;
   const Clock& clock;
+  const absl::Time started;
   Gatekeeper& gatekeeper;
   const PromptEncoder encoder;
   const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet

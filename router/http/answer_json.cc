@@ -167,7 +167,11 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
 void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("index").Int(part.index).Key("text").String(part.text);
   WriteLogprobs(frame, part, json);
-  WriteFinish(part.finish, json);
+  // The token that was made and left out ends nothing.
+  v1::Finish length;
+  length.set_reason(v1::FINISH_REASON_LENGTH);
+  const bool stopped = part.finish != nullptr && part.finish->reason() == v1::FINISH_REASON_STOP;
+  WriteFinish(frame.options.prompt_only && stopped ? &length : part.finish, json);
   json.EndObject();
 }
 

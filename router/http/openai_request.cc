@@ -58,7 +58,7 @@ void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
                           v1::GenerateRequest& request) {
   options.echo = fields.Bool("echo").value_or(false);
   uint32_t max_tokens = fields.Uint32("max_tokens").value_or(kDefaultCompletionTokens);
-  if (max_tokens == 0 && options.echo) {
+  if (max_tokens == 0) {
     options.prompt_only = true;
     max_tokens = 1;
   }

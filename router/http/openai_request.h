@@ -26,7 +26,7 @@ struct AnswerOptions {
   bool include_usage = false;     // one more chunk at the end of a stream
   bool continuous_usage = false;  // in every chunk of a stream
   bool echo = false;              // the prompt comes first
-  bool prompt_only = false;       // echo with max_tokens 0: one token is made and left out
+  bool prompt_only = false;       // max_tokens 0: one token is made and left out
   bool logprobs = false;
   bool tokens_as_ids = false;  // "token_id:17" instead of the token's text
   uint32_t num_samples = 1;    // choices of each prompt

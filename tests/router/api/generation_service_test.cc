@@ -243,7 +243,8 @@ TEST_F(GenerationServiceTest, ThePoolOfBlocksBoundsTheContext) {
   EXPECT_EQ(reply.Text(), Continuation(6, 58));
   EXPECT_EQ(reply.Finish()->reason(), v1::FINISH_REASON_LENGTH);
   ExpectStatus(Generate(TextRequest(std::string(63, 'x'), 1)).status,
-               grpc::StatusCode::INVALID_ARGUMENT, "text: expected 1 to 63 tokens (context 64)");
+               grpc::StatusCode::INVALID_ARGUMENT,
+               "maximum context length is 64 tokens. However, you requested");
   ExpectStatus(Generate(TextRequest("Hello", 59)).status, grpc::StatusCode::INVALID_ARGUMENT,
                "stop.max_tokens: expected at most 58");
   ExpectEverythingBack();

@@ -233,6 +233,18 @@ TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
 }
 
+TEST_F(AnswerWriterTest, WhereNoTokensAreAskedForTheOneThatIsMadeEndsNothing) {
+  Completion(R"("max_tokens": 0)");
+  Add({kPromptInfo, "delta { index: 0 token_ids: 98 text: 'b' }",
+       "finish { index: 0 reason: FINISH_REASON_STOP stop_token_id: 98 }"});
+  EXPECT_EQ(
+      Finish(),
+      kCompletionHead +
+          std::string(R"([{"index":0,"text":"","logprobs":null,"finish_reason":"length",)"
+                      R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":0,)"
+                      R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
+}
+
 TEST_F(AnswerWriterTest, ChoicesOfABatchAreInTheOrderOfThePrompts) {
   Parse(ApiKind::kCompletion, R"({"prompt": ["a", "b"], "n": 2})");
   for (const uint32_t prompt : {1, 0}) {

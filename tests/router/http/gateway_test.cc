@@ -155,9 +155,41 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(Json(Get("/health"))["status"], "ok");
   EXPECT_EQ(Json(Get("/ready"))["status"], "ready");
   EXPECT_TRUE(Json(Get("/version")).contains("version"));
+  EXPECT_GT(models["data"][0]["created"], 1'500'000'000);
+  for (const HttpResponse& ping : {Get("/ping"), Post("/ping", ""), Post("/ping", "{}")}) {
+    EXPECT_EQ(ping.status, 200);
+    EXPECT_EQ(ping.body, "");
+  }
   const HttpResponse metrics = Get("/metrics?name=x");
   EXPECT_EQ(metrics.status, 200);
   EXPECT_THAT(metrics.body, HasSubstr("lockstep_router_requests_total"));
+  EXPECT_THAT(metrics.body, HasSubstr("process_resident_memory_bytes"));
+}
+
+TEST_F(GatewayTest, DescribesItsTokenizer) {
+  StartAll();
+  const json info = Json(Get("/tokenizer_info"));
+  EXPECT_EQ(info["vocab_size"], model_.tokenizer->vocab_size());
+  EXPECT_EQ(info["model_max_length"], kContextTokens);
+  EXPECT_EQ(info["chat_template"], model_.tokenizer->chat_template());
+  const json& added = info["added_tokens_decoder"];
+  EXPECT_EQ(added.size(), model_.tokenizer->SpecialSpellings().size()) << info;
+  for (const auto& [id, token] : added.items()) {
+    EXPECT_EQ(token["content"], model_.tokenizer->TokenBytes(std::stoul(id)));
+  }
+}
+
+TEST_F(GatewayTest, NoTokensMayBeAskedFor) {
+  StartAll();
+  const json answer = Json(Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 0})"));
+  EXPECT_EQ(answer["choices"][0]["text"], "") << answer;
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 6);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 0);
+  const HttpResponse streamed =
+      Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 0, "stream": true})");
+  EXPECT_EQ(Text(streamed), "");
+  ExpectEverythingBack();
 }
 
 TEST_F(GatewayTest, WithoutAWorkerItIsAliveButNotReady) {
@@ -184,7 +216,7 @@ TEST_F(GatewayTest, BadInputIsNamed) {
               "response_format", "not implemented");
   const HttpResponse too_long =
       Post(path, R"({"prompt": ")" + std::string(kContextTokens, 'x') + R"("})");
-  ExpectError(too_long, 400, "prompt", "context 4096");
+  ExpectError(too_long, 400, "prompt", "maximum context length is 4096 tokens. However, you");
   EXPECT_EQ(Json(too_long)["error"]["code"], "context_length_exceeded");
   ExpectError(Post("/v1/chat/completions", R"({"messages": []})"), 400, "messages", "at least 1");
   ExpectError(Get(path), 405, nullptr, "POST only");
