@@ -119,6 +119,8 @@ ABSL_FLAG(absl::Duration, retry_after, Defaults().server.api.retry_after,
           "when refused clients are told to come back");
 ABSL_FLAG(bool, strict_fields, Defaults().server.api.strict_fields,
           "refuse JSON fields that the router does not know, rather than ignore them");
+ABSL_FLAG(bool, parse_special, Defaults().server.api.parse_special,
+          "a text prompt that spells a special token has that token, unless the request says no");
 ABSL_FLAG(uint32_t, max_prompt_bytes, Defaults().server.api.limits.max_prompt_bytes,
           "bytes of a prompt's text");
 ABSL_FLAG(uint32_t, max_prompt_tokens, Defaults().server.api.limits.max_prompt_tokens,
@@ -222,6 +224,7 @@ RouterConfig ConfigFromFlags() {
   api.stalled_client_timeout = absl::GetFlag(FLAGS_stalled_client_timeout);
   api.retry_after = absl::GetFlag(FLAGS_retry_after);
   api.strict_fields = absl::GetFlag(FLAGS_strict_fields);
+  api.parse_special = absl::GetFlag(FLAGS_parse_special);
   api.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
   api.limits.max_prompt_tokens = absl::GetFlag(FLAGS_max_prompt_tokens);
   api.limits.max_samples = absl::GetFlag(FLAGS_max_samples);

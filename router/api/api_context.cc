@@ -39,7 +39,7 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       clock(parts.clock),
       started(parts.clock.Now()),
       gatekeeper(parts.gatekeeper),
-      encoder(parts.model),
+      encoder(parts.model, config.parse_special),
       request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),
       text_places(config.max_open_text_calls),
       seeds_(RandomBits()),

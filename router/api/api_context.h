@@ -29,6 +29,7 @@ struct ApiConfig {
   absl::Duration retry_after = absl::Seconds(1);    // the hint in "retry-after-ms"
   absl::Duration stalled_client_timeout = absl::Minutes(1);  // without taking what waits for it
   uint32_t max_open_text_calls = 64;                         // Tokenize and Detokenize together
+  bool parse_special = true;   // of text prompts that do not say it (router/api/prompt_encoder.h)
   bool strict_fields = false;  // over HTTP, fields that are not known are refused, not ignored
 
   absl::Status Validate() const;  // every violation at once

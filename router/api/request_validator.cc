@@ -330,6 +330,7 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
     return InvalidArgument("priority: expected a number from {} to {}, got {}", -kMaxPriority,
                            kMaxPriority, request.priority());
   }
+  if (request.has_parse_special() && !request.has_text()) return ParseSpecialWithoutText();
   if (request.has_truncate_prompt_tokens()) {
     LOCKSTEP_RETURN_IF_ERROR(CheckCount("truncate_prompt_tokens", request.truncate_prompt_tokens(),
                                         1, model.max_context_tokens - 1));

@@ -16,6 +16,7 @@ using nlohmann::json;
 constexpr uint32_t kDefaultCompletionTokens = 16;
 
 void SetPromptIds(v1::GenerateRequest& request, const std::vector<uint32_t>& ids) {
+  request.clear_parse_special();  // it is about texts
   request.mutable_token_ids()->mutable_ids()->Assign(ids.begin(), ids.end());
 }
 
@@ -57,6 +58,7 @@ void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest,
 void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
                           v1::GenerateRequest& request) {
   options.echo = fields.Bool("echo").value_or(false);
+  if (const auto value = fields.Bool("parse_special")) request.set_parse_special(*value);
   uint32_t max_tokens = fields.Uint32("max_tokens").value_or(kDefaultCompletionTokens);
   if (max_tokens == 0) {
     options.prompt_only = true;
@@ -148,15 +150,21 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
   out.request.set_model(fields.String("model").value_or(""));
   out.token_strings = fields.Bool("return_token_strs").value_or(false);
   const std::optional<bool> add_special_tokens = fields.Bool("add_special_tokens");
+  const std::optional<bool> parse_special = fields.Bool("parse_special");
   if (parsed.contains("messages")) {
     if (add_special_tokens.value_or(false)) {
       fields.Fail(InvalidArgument(
           "add_special_tokens: expected with \"prompt\" only, as a chat's template sets its own"));
     }
+    if (parse_special.value_or(false)) {
+      fields.Fail(InvalidArgument(
+          "parse_special: expected with \"prompt\" only, as messages never have special tokens"));
+    }
     ReadMessages(fields, *out.request.mutable_chat());
     ReadTemplateFields(fields, *out.request.mutable_chat());
   } else if (const std::optional<std::string> prompt = fields.String("prompt")) {
     out.request.set_text(*prompt);
+    if (parse_special.has_value()) out.request.set_parse_special(*parse_special);
     if (add_special_tokens.has_value()) out.request.set_add_special_tokens(*add_special_tokens);
   } else {
     fields.Fail(InvalidArgument("prompt: expected a string, or \"messages\""));

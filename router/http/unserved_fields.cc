@@ -117,6 +117,7 @@ constexpr auto kChats = std::to_array<UnservedField>({
     {"echo", "[false]"},
     {"suffix", R"([""])"},
     {"add_special_tokens", "[false]"},
+    {"parse_special", "[false]"},
     {"include_reasoning", "[true, false]"},
 });
 

@@ -139,6 +139,8 @@ TEST_F(GatewayTest, TokenizesAndBack) {
   EXPECT_EQ(tokens["max_model_len"], kContextTokens);
   EXPECT_EQ(tokens["token_strs"], json({"H", "i"}));
   EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 105]})"))["prompt"], "Hi");
+  EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>"})"))["count"], 2);
+  EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>", "parse_special": false})"))["count"], 4);
   ExpectError(Post("/detokenize", R"({"tokens": [999]})"), 400, "tokens", "out of range");
   ExpectError(Post("/tokenize", R"({"prompt": "x", "model": "y"})"), 404, "model", "\"bytes\"");
 }

@@ -284,6 +284,23 @@ TEST(OpenAiRequestTest, AnAssistantMayHaveSaidNothing) {
               absl::StatusCode::kInvalidArgument, "messages[1].content: expected a string");
 }
 
+TEST(OpenAiRequestTest, OnlyTextsMaySpellSpecialTokens) {
+  const auto mixed = ParseCompletionRequest(R"({"prompt": ["a", [7]], "parse_special": false})");
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_TRUE(mixed->prompts[0].has_parse_special());
+  EXPECT_FALSE(mixed->prompts[0].parse_special());
+  EXPECT_FALSE(mixed->prompts[1].has_parse_special());
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}], )";
+  ExpectError(ParseChatRequest(messages + R"("parse_special": true})").status(),
+              absl::StatusCode::kUnimplemented, "parse_special: ");
+  EXPECT_TRUE(ParseChatRequest(messages + R"("parse_special": false})").ok());
+  ExpectError(ParseTokenizeRequest(messages + R"("parse_special": true})").status(),
+              absl::StatusCode::kInvalidArgument, "parse_special: ");
+  const auto text = ParseTokenizeRequest(R"({"prompt": "x", "parse_special": true})");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_TRUE(text->request.parse_special());
+}
+
 TEST(OpenAiRequestTest, TokenizeTakesATextOrAChat) {
   const auto text = ParseTokenizeRequest(
       R"({"model": "m", "prompt": "x", "add_special_tokens": false, "return_token_strs": true})");
