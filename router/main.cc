@@ -188,6 +188,7 @@ RouterConfig ConfigFromFlags() {
   config.worker_resolve_interval = absl::GetFlag(FLAGS_worker_resolve_interval);
   config.weights_fingerprint = absl::GetFlag(FLAGS_weights_fingerprint);
   config.allow_mixed_workers = absl::GetFlag(FLAGS_allow_mixed_workers);
+  config.server.api.mixed_workers = config.allow_mixed_workers;
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);

@@ -81,7 +81,7 @@ std::string ApiContext::MakeRequestId(RequestKey key) const {
 
 uint64_t ApiContext::DrawSeed() {
   MutexLock lock(mutex_);
-  return seeds_();
+  return seeds_() >> 11;
 }
 
 }  // namespace lockstep::router

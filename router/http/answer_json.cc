@@ -123,14 +123,16 @@ void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
   switch (finish->matched_case()) {
     case v1::Finish::kStopString:
       json.String(finish->stop_string());
-      return;
+      break;
     case v1::Finish::kStopTokenId:
       json.Int(finish->stop_token_id());
-      return;
+      break;
     case v1::Finish::MATCHED_NOT_SET:
       json.Null();
-      return;
+      break;
   }
+  // As a request gives it: negative ones are the upper half.
+  if (finish->has_usage()) json.Key("seed").Int(static_cast<int64_t>(finish->usage().seed()));
 }
 
 }  // namespace
@@ -153,6 +155,8 @@ void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json) {
   json.BeginObject().Key("id").String(frame.id);
   json.Key("object").String(is_chat ? chat : "text_completion");
   json.Key("created").Int(frame.created_unix_seconds).Key("model").String(frame.model);
+  json.Key("system_fingerprint");
+  frame.system_fingerprint.empty() ? json.Null() : json.String(frame.system_fingerprint);
   json.Key("choices");
 }
 
@@ -168,10 +172,15 @@ void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, Jso
   json.BeginObject().Key("index").Int(part.index).Key("text").String(part.text);
   WriteLogprobs(frame, part, json);
   // The token that was made and left out ends nothing.
-  v1::Finish length;
-  length.set_reason(v1::FINISH_REASON_LENGTH);
-  const bool stopped = part.finish != nullptr && part.finish->reason() == v1::FINISH_REASON_STOP;
-  WriteFinish(frame.options.prompt_only && stopped ? &length : part.finish, json);
+  if (frame.options.prompt_only && part.finish != nullptr &&
+      part.finish->reason() == v1::FINISH_REASON_STOP) {
+    v1::Finish length = *part.finish;
+    length.set_reason(v1::FINISH_REASON_LENGTH);
+    length.clear_matched();
+    WriteFinish(&length, json);
+  } else {
+    WriteFinish(part.finish, json);
+  }
   json.EndObject();
 }
 

@@ -18,6 +18,7 @@ namespace lockstep::router {
 struct AnswerFrame {
   std::string id;  // "cmpl-..." or "chatcmpl-..."
   std::string model;
+  std::string system_fingerprint = {};  // empty: none is known
   int64_t created_unix_seconds = 0;
   AnswerOptions options;
   bool skip_special_tokens = true;

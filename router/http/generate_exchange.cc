@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "router/api/generate_call.h"
 #include "router/api/output_memory.h"
+#include "router/api/system_fingerprint.h"
 #include "router/http/openai_error.h"
 #include "router/http/unknown_fields.h"
 
@@ -180,7 +181,6 @@ void GenerateExchange::StartCalls() {
   {
     MutexLock lock(mutex_);
     if (over_) return;
-    writer_ = MakeWriter();
     calls_ = calls;
   }
   for (const auto& call : calls) call->Start();
@@ -192,6 +192,7 @@ std::unique_ptr<AnswerWriter> GenerateExchange::MakeWriter() const {
   return AnswerWriter::Make(
       {.id = fmt::format("{}{}", prefix, request_->request_id),
        .model = context_.model.id,
+       .system_fingerprint = SystemFingerprint(context_),
        .created_unix_seconds = absl::ToUnixSeconds(context_.clock.Now()),
        .options = request_->options,
        .skip_special_tokens = !output.has_skip_special_tokens() || output.skip_special_tokens(),
@@ -243,6 +244,8 @@ GenerateExchange::Delivery GenerateExchange::AddMessages(
     MutexLock lock(mutex_);
     if (over_) return Delivery::kGone;
     told = !pending_.empty();
+    // Only now, as it says which worker answers.
+    if (writer_ == nullptr) writer_ = MakeWriter();
     writer_->Add(prompt, messages, pending_.body);
     excess = Hold();
     if (excess.ok() && !request_->options.stream) return delivery;
@@ -268,6 +271,7 @@ void GenerateExchange::OnCallEnd(const absl::Status& status) {
     if (over_ || ++num_ended_ < calls_.size()) return;
     over_ = true;
     told = !pending_.empty();
+    if (writer_ == nullptr) writer_ = MakeWriter();
     writer_->Finish(pending_.body);
     writer_.reset();
     pending_.last = true;

@@ -16,11 +16,13 @@ namespace v1 = lockstep::v1;
 
 // The beginning of every object in these tests.
 const char kCompletionHead[] =
-    R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny","choices":)";
-const char kChatHead[] =
-    R"({"id":"cmpl-1","object":"chat.completion","created":7,"model":"tiny","choices":)";
+    R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny",)"
+    R"("system_fingerprint":"fp_1","choices":)";
+const char kChatHead[] = R"({"id":"cmpl-1","object":"chat.completion","created":7,"model":"tiny",)"
+                         R"("system_fingerprint":"fp_1","choices":)";
 const char kChunkHead[] =
-    R"({"id":"cmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny","choices":)";
+    R"({"id":"cmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny",)"
+    R"("system_fingerprint":"fp_1","choices":)";
 
 v1::GenerateResponse ParseResponse(const std::string& text) {
   v1::GenerateResponse message;
@@ -38,6 +40,7 @@ class AnswerWriterTest : public ::testing::Test {
     request_ = *std::move(request);
     writer_ = AnswerWriter::Make({.id = "cmpl-1",
                                   .model = "tiny",
+                                  .system_fingerprint = "fp_1",
                                   .created_unix_seconds = 7,
                                   .options = request_.options,
                                   .skip_special_tokens = true,
@@ -231,6 +234,14 @@ TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
           std::string(R"([{"index":0,"text":"Hi","logprobs":null,"finish_reason":"length",)"
                       R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":0,)"
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
+}
+
+TEST_F(AnswerWriterTest, TheSeedThatWasUsedIsWithTheEndOfItsChoice) {
+  Completion(R"("stream": true)");
+  const std::string out = Add(
+      {kPromptInfo, "delta { index: 0 token_ids: 98 text: 'b' }",
+       "finish { index: 0 reason: FINISH_REASON_LENGTH usage { seed: 18446744073709551615 } }"});
+  EXPECT_NE(out.find(R"("stop_reason":null,"seed":-1})"), std::string::npos) << out;
 }
 
 TEST_F(AnswerWriterTest, WhereNoTokensAreAskedForTheOneThatIsMadeEndsNothing) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "router/api/system_fingerprint.h"
 #include "tests/router/http/http_fixture.h"
 
 // The gateway's answers, over a socket, with a whole router and worker behind it.
@@ -166,6 +167,42 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(metrics.status, 200);
   EXPECT_THAT(metrics.body, HasSubstr("lockstep_router_requests_total"));
   EXPECT_THAT(metrics.body, HasSubstr("process_resident_memory_bytes"));
+}
+
+TEST_F(GatewayTest, AnswersSayWhatMadeThemAndWithWhichSeed) {
+  StartAll();
+  const json drawn = Json(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})"));
+  const std::string fingerprint = drawn["system_fingerprint"];
+  EXPECT_THAT(fingerprint, ::testing::MatchesRegex("fp_[0-9a-f]{16}"));
+  // Every client's JSON has such a number exactly.
+  EXPECT_LT(drawn["choices"][0]["seed"].get<uint64_t>(), uint64_t{1} << 53);
+  const HttpResponse streamed =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 3, "seed": -5, "stream": true})");
+  std::vector<std::string> events = streamed.Events();
+  events.pop_back();
+  for (const std::string& event : events) {
+    EXPECT_EQ(json::parse(event)["system_fingerprint"], fingerprint) << event;
+  }
+  EXPECT_EQ(json::parse(events.back())["choices"][0]["seed"], -5) << events.back();
+}
+
+TEST_F(GatewayTest, TheFingerprintIsOfWhatTheOutputDependsOn) {
+  router_config_.api.parse_special = false;
+  StartBoth();
+  const std::string plain = router::SystemFingerprint(router_->api());
+  EXPECT_EQ(router::SystemFingerprint(router_->api()), plain);
+  router_.reset();
+  router_config_.api.parse_special = true;
+  StartRouter();
+  WaitForReadiness(true);
+  EXPECT_NE(router::SystemFingerprint(router_->api()), plain);
+}
+
+TEST_F(GatewayTest, WorkersThatMayDifferHaveNoFingerprint) {
+  router_config_.api.mixed_workers = true;
+  StartAll();
+  const json answer = Json(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})"));
+  EXPECT_TRUE(answer["system_fingerprint"].is_null()) << answer;
 }
 
 TEST_F(GatewayTest, DescribesItsTokenizer) {
