@@ -42,7 +42,7 @@ bool IsForEverybody(std::string_view path) {
   return path == "/health" || path == "/ready" || path == "/ping";
 }
 
-// Of a path that there is, for which the method is not POST or the path takes none.
+// Whether the path, which is one of those for GET, takes the method.
 bool Takes(const HttpRequest& request) {
   if (IsPostPath(request.path)) return false;
   if (request.method == "POST") return request.path == "/ping";
