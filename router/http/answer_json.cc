@@ -102,6 +102,23 @@ void WriteLogprobs(const AnswerFrame& frame, const ChoicePart& part, JsonWriter&
   }
 }
 
+void WriteIds(std::span<const uint32_t> ids, JsonWriter& json) {
+  json.BeginArray();
+  for (const uint32_t id : ids) json.Int(id);
+  json.EndArray();
+}
+
+// Of a choice, if they are wanted.
+void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
+  if (!frame.options.token_ids) return;
+  json.Key("token_ids");
+  WriteIds(part.token_ids, json);
+  // A chat has one prompt, and its answer tells it.
+  if (frame.options.kind == ApiKind::kCompletion && part.prompt_token_ids.has_value()) {
+    WritePromptTokenIds(*part.prompt_token_ids, json);
+  }
+}
+
 void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
   json.Key("finish_reason");
   if (finish == nullptr) {
@@ -160,6 +177,11 @@ void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json) {
   json.Key("choices");
 }
 
+void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json) {
+  json.Key("prompt_token_ids");
+  WriteIds(ids, json);
+}
+
 void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
   json.BeginObject().Key("prompt_tokens").Int(usage.prompt_tokens);
   json.Key("completion_tokens").Int(usage.completion_tokens);
@@ -170,6 +192,7 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
 
 void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("index").Int(part.index).Key("text").String(part.text);
+  WriteTokenIds(frame, part, json);
   WriteLogprobs(frame, part, json);
   // The token that was made and left out ends nothing.
   if (frame.options.prompt_only && part.finish != nullptr &&
@@ -188,6 +211,7 @@ void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWrite
   json.BeginObject().Key("index").Int(part.index);
   json.Key("message").BeginObject().Key("role").String("assistant");
   json.Key("content").String(part.text).Key("refusal").Null().EndObject();
+  WriteTokenIds(frame, part, json);
   WriteLogprobs(frame, part, json);
   WriteFinish(part.finish, json);
   json.EndObject();
@@ -203,6 +227,7 @@ void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, Json
   json.BeginObject().Key("index").Int(part.index).Key("delta").BeginObject();
   if (!part.text.empty() || part.finish == nullptr) json.Key("content").String(part.text);
   json.EndObject();
+  WriteTokenIds(frame, part, json);
   if (part.logprobs.empty()) {
     json.Key("logprobs").Null();
   } else {

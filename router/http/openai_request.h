@@ -28,6 +28,7 @@ struct AnswerOptions {
   bool echo = false;              // the prompt comes first
   bool prompt_only = false;       // max_tokens 0: one token is made and left out
   bool logprobs = false;
+  bool token_ids = false;      // of prompts and choices, beside the text
   bool tokens_as_ids = false;  // "token_id:17" instead of the token's text
   uint32_t num_samples = 1;    // choices of each prompt
 };

@@ -161,6 +161,10 @@ void ReadCommonFields(JsonFields& fields, OpenAiRequest& out, v1::GenerateReques
   if (const auto value = fields.Bool("skip_special_tokens")) {
     request.mutable_output()->set_skip_special_tokens(*value);
   }
+  if (fields.Bool("return_token_ids").value_or(false)) {
+    out.options.token_ids = true;
+    request.mutable_output()->set_prompt_token_ids(true);
+  }
   out.options.tokens_as_ids = fields.Bool("return_tokens_as_token_ids").value_or(false);
   if (const auto value = fields.Integer("priority", std::numeric_limits<int32_t>::min(),
                                         std::numeric_limits<int32_t>::max())) {

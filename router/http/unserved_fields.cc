@@ -81,7 +81,6 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"n_probs", "[0]"},
     {"logprob_token_ids", "[[]]"},
     {"post_sampling_probs", "[false]"},
-    {"return_token_ids", "[false]"},
     {"return_hidden_states", "[false]"},
     {"detokenize", "[true]"},
 });

@@ -236,6 +236,40 @@ TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
 }
 
+const char kPromptInfoWithIds[] = "prompt_info { prompt_tokens: 2 prompt_token_ids: [72, 105] }";
+
+TEST_F(AnswerWriterTest, TokenIdsOfACompletionAreInItsChoices) {
+  Completion(R"("return_token_ids": true)");
+  Add({kPromptInfoWithIds, "delta { index: 0 token_ids: [97, 98] text: 'ab' }"});
+  Add({"delta { index: 0 token_ids: 99 text: 'c' }", kLength});
+  const std::string whole = Finish();
+  EXPECT_NE(
+      whole.find(R"("text":"abc","token_ids":[97,98,99],"prompt_token_ids":[72,105],"logprobs":)"),
+      std::string::npos)
+      << whole;
+  Completion(R"("return_token_ids": true, "stream": true)");
+  const std::string first = Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }"});
+  EXPECT_NE(first.find(R"("token_ids":[97],"prompt_token_ids":[72,105],)"), std::string::npos)
+      << first;
+  const std::string last = Add({"delta { index: 0 token_ids: 98 text: 'b' }", kLength});
+  EXPECT_NE(last.find(R"("token_ids":[98],"logprobs":)"), std::string::npos) << last;
+}
+
+TEST_F(AnswerWriterTest, TokenIdsOfAChatsPromptAreBesideItsChoices) {
+  Chat(R"("return_token_ids": true)");
+  Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }", kLength});
+  const std::string whole = Finish();
+  EXPECT_NE(whole.find(R"("token_ids":[97],"logprobs":)"), std::string::npos) << whole;
+  EXPECT_NE(whole.find(R"(}],"prompt_token_ids":[72,105],"usage":)"), std::string::npos) << whole;
+  Chat(R"("return_token_ids": true, "stream": true)");
+  const std::string chunks =
+      Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }"});
+  EXPECT_NE(chunks.find(R"("finish_reason":null}],"prompt_token_ids":[72,105]})"),
+            std::string::npos)
+      << chunks;
+  EXPECT_NE(chunks.find(R"("token_ids":[97],)"), std::string::npos) << chunks;
+}
+
 TEST_F(AnswerWriterTest, TheSeedThatWasUsedIsWithTheEndOfItsChoice) {
   Completion(R"("stream": true)");
   const std::string out = Add(

@@ -169,6 +169,16 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_THAT(metrics.body, HasSubstr("process_resident_memory_bytes"));
 }
 
+TEST_F(GatewayTest, TokenIdsOfPromptAndOutputAreToldWhenAskedFor) {
+  StartAll();
+  const json answer = Json(
+      Post("/v1/completions", R"({"prompt": "a", "max_tokens": 2, "return_token_ids": true})"));
+  const json& choice = answer["choices"][0];
+  EXPECT_EQ(choice["prompt_token_ids"], json({258, 97})) << answer;
+  const std::string text = choice["text"];
+  EXPECT_EQ(choice["token_ids"], json({text.at(0), text.at(1)})) << answer;
+}
+
 TEST_F(GatewayTest, AnswersSayWhatMadeThemAndWithWhichSeed) {
   StartAll();
   const json drawn = Json(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})"));

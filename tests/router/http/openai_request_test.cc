@@ -196,7 +196,6 @@ TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
                                   R"("add_special_tokens": false)",
                                   R"("best_of": 3)",
                                   R"("prompt_logprobs": 1)",
-                                  R"("return_token_ids": true)",
                                   R"("json_schema": {"a": 1})",
                                   R"("grammar": "root ::= x")",
                                   R"("mirostat": 2)",
