@@ -1,7 +1,6 @@
 #include "common/admin_server.h"
 
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -18,6 +17,7 @@
 #include "common/http_error.h"
 #include "common/logging.h"
 #include "common/named_thread.h"
+#include "common/process_metrics.h"
 #include "common/status.h"
 #include "common/tcp_listener.h"
 
@@ -62,9 +62,7 @@ Response Answer(const Content& content, const http::request_header<>& request) {
     return response;
   }
   if (path == "/metrics") {
-    return MakeResponse(http::status::ok,
-                        prometheus::TextSerializer().Serialize(content.registry->Collect()),
-                        kPrometheusText);
+    return MakeResponse(http::status::ok, MetricsText(*content.registry), kPrometheusText);
   }
   const HealthReport report = content.health();
   return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,

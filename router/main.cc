@@ -66,6 +66,8 @@ ABSL_FLAG(std::string, listen, Defaults().server.listen,
           "host:port of the public API: gRPC and HTTP; port 0: any");
 ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,
           "a second host:port of the same; empty: none");
+ABSL_FLAG(std::vector<std::string>, cors_origins, Defaults().server.http.cors_origins,
+          "origins whose web pages may use the HTTP API, separated by commas, or *; empty: none");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
@@ -116,6 +118,10 @@ ABSL_FLAG(absl::Duration, default_timeout, Defaults().server.api.default_timeout
           "deadline of requests that have none");
 ABSL_FLAG(absl::Duration, retry_after, Defaults().server.api.retry_after,
           "when refused clients are told to come back");
+ABSL_FLAG(bool, strict_fields, Defaults().server.api.strict_fields,
+          "refuse JSON fields that the router does not know, rather than ignore them");
+ABSL_FLAG(bool, parse_special, Defaults().server.api.parse_special,
+          "a text prompt that spells a special token has that token, unless the request says no");
 ABSL_FLAG(uint32_t, max_prompt_bytes, Defaults().server.api.limits.max_prompt_bytes,
           "bytes of a prompt's text");
 ABSL_FLAG(uint32_t, max_prompt_tokens, Defaults().server.api.limits.max_prompt_tokens,
@@ -164,6 +170,7 @@ void SetSecurity(RouterConfig& config) {
 
 void SetFront(HttpServerConfig& config) {
   config.listen = absl::GetFlag(FLAGS_http_listen);
+  config.cors_origins = absl::GetFlag(FLAGS_cors_origins);
   config.num_threads = absl::GetFlag(FLAGS_http_threads);
   config.max_connections = absl::GetFlag(FLAGS_max_connections);
   config.max_connections_per_address = absl::GetFlag(FLAGS_max_connections_per_address);
@@ -182,6 +189,7 @@ RouterConfig ConfigFromFlags() {
   config.worker_resolve_interval = absl::GetFlag(FLAGS_worker_resolve_interval);
   config.weights_fingerprint = absl::GetFlag(FLAGS_weights_fingerprint);
   config.allow_mixed_workers = absl::GetFlag(FLAGS_allow_mixed_workers);
+  config.server.api.mixed_workers = config.allow_mixed_workers;
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);
@@ -217,6 +225,8 @@ RouterConfig ConfigFromFlags() {
   api.default_timeout = absl::GetFlag(FLAGS_default_timeout);
   api.stalled_client_timeout = absl::GetFlag(FLAGS_stalled_client_timeout);
   api.retry_after = absl::GetFlag(FLAGS_retry_after);
+  api.strict_fields = absl::GetFlag(FLAGS_strict_fields);
+  api.parse_special = absl::GetFlag(FLAGS_parse_special);
   api.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
   api.limits.max_prompt_tokens = absl::GetFlag(FLAGS_max_prompt_tokens);
   api.limits.max_samples = absl::GetFlag(FLAGS_max_samples);

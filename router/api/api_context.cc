@@ -37,8 +37,9 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       encode_pool(parts.encode_pool),
       metrics(parts.metrics),
       clock(parts.clock),
+      started(parts.clock.Now()),
       gatekeeper(parts.gatekeeper),
-      encoder(parts.model),
+      encoder(parts.model, config.parse_special),
       request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),
       text_places(config.max_open_text_calls),
       seeds_(RandomBits()),
@@ -80,7 +81,7 @@ std::string ApiContext::MakeRequestId(RequestKey key) const {
 
 uint64_t ApiContext::DrawSeed() {
   MutexLock lock(mutex_);
-  return seeds_();
+  return seeds_() >> 11;
 }
 
 }  // namespace lockstep::router

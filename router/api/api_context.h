@@ -29,6 +29,9 @@ struct ApiConfig {
   absl::Duration retry_after = absl::Seconds(1);    // the hint in "retry-after-ms"
   absl::Duration stalled_client_timeout = absl::Minutes(1);  // without taking what waits for it
   uint32_t max_open_text_calls = 64;                         // Tokenize and Detokenize together
+  bool parse_special = true;   // of text prompts that do not say it (router/api/prompt_encoder.h)
+  bool mixed_workers = false;  // workers may differ in weights and numerics
+  bool strict_fields = false;  // over HTTP, fields that are not known are refused, not ignored
 
   absl::Status Validate() const;  // every violation at once
 };
@@ -54,6 +57,7 @@ class ApiContext {
   StrandRunner& encode_pool;
   RouterMetrics& metrics;
   const Clock& clock;
+  const absl::Time started;
   Gatekeeper& gatekeeper;
   const PromptEncoder encoder;
   const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet
@@ -66,6 +70,7 @@ class ApiContext {
   // What requests are checked against now: the attached worker may allow less than the model.
   ModelFacts Facts() const;
   RequestLimits Limits() const;
+  // Below 2^53, so that every client's JSON has it exactly.
   uint64_t DrawSeed();
   // Not made by another router either, nor by an earlier life of this one.
   std::string MakeRequestId(RequestKey key) const;

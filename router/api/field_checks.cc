@@ -84,6 +84,11 @@ absl::Status CheckRepetitionPenalty(std::string_view path, float value) {
   return CheckPositive(path, value, kMaxRepetitionPenalty);
 }
 
+absl::Status ParseSpecialWithoutText() {
+  return absl::InvalidArgumentError(
+      "parse_special: expected with text only: messages of a chat never have special tokens");
+}
+
 absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message) {
   const auto& unknown = message.GetReflection()->GetUnknownFields(message);
   if (unknown.empty()) return absl::OkStatus();

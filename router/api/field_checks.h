@@ -26,6 +26,9 @@ absl::Status CheckPositive(std::string_view path, float value, float high);     
 absl::Status CheckTemperature(std::string_view path, float value);
 absl::Status CheckRepetitionPenalty(std::string_view path, float value);
 
+// Of a request without a text prompt.
+absl::Status ParseSpecialWithoutText();
+
 // UNIMPLEMENTED for a field that this router does not know: it could change the output.
 absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message);
 

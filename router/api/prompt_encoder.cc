@@ -68,8 +68,8 @@ json MaskStrings(const json& value, ForeignText& foreign) {
 
 }  // namespace
 
-PromptEncoder::PromptEncoder(const ServedModel& model)
-    : model_(model), spellings_(*model.tokenizer) {}
+PromptEncoder::PromptEncoder(const ServedModel& model, bool parse_special)
+    : model_(model), parse_special_(parse_special), spellings_(*model.tokenizer) {}
 
 size_t PromptEncoder::NumWorkBytes(const v1::ChatPrompt& chat) {
   size_t num_bytes = chat.template_arguments_json().size();
@@ -88,7 +88,8 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(
       return std::vector<TokenId>(ids.begin(), ids.end());
     }
     case v1::GenerateRequest::kText:
-      return EncodeText(request.text(), true);
+      return EncodeText(request.text(), {.add_special_tokens = true,
+                                         .parse_special_tokens = ParsesSpecial(request)});
     case v1::GenerateRequest::kChat:
       return EncodeChat(request.chat());
     case v1::GenerateRequest::PROMPT_NOT_SET:
@@ -97,10 +98,9 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(
   return absl::InvalidArgumentError("prompt: expected one of text, token_ids, chat, got none");
 }
 
-absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(std::string_view text,
-                                                               bool add_special_tokens) const {
-  auto ids = model_.tokenizer->Encode(
-      text, {.add_special_tokens = add_special_tokens, .parse_special_tokens = false});
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(
+    std::string_view text, const Tokenizer::EncodeOptions& options) const {
+  auto ids = model_.tokenizer->Encode(text, options);
   if (!ids.ok()) return Annotate(ids.status(), "text");
   return ids;
 }

@@ -16,16 +16,16 @@ namespace lockstep::router {
 
 // From a request's prompt to token ids. Immutable; safe to use from any thread.
 //
-// Special tokens come from the model's template alone. Whatever a client writes, in a plain text or
-// in a message, is plain text: "<|im_end|>" in a message is encoded as the characters that it is.
-// Limits of that promise: a template that deletes or replaces characters inside a message could
-// join two harmless parts into a spelling; and text next to a hidden spelling is cut there into
-// pieces that are encoded one by one. Messages without any spelling are encoded exactly as the
-// whole rendering is.
+// In a text prompt, "<|im_end|>" is the special token if the request, or else the router's default,
+// says so. In a chat, special tokens come from the model's template alone: what a client writes in
+// a message is encoded as the characters that it is. Limits of that promise: a template that
+// deletes or replaces characters inside a message could join two harmless parts into a spelling;
+// and text next to a hidden spelling is cut there into pieces that are encoded one by one. Messages
+// without any spelling are encoded exactly as the whole rendering is.
 class PromptEncoder {
  public:
-  // `model` must outlive the object.
-  explicit PromptEncoder(const ServedModel& model);
+  // `model` must outlive the object. `parse_special`: of text prompts that do not say it.
+  explicit PromptEncoder(const ServedModel& model, bool parse_special = true);
 
   // What a message costs in the rendering, as if it were bytes of text.
   static constexpr size_t kMessageWorkBytes = 512;
@@ -36,7 +36,12 @@ class PromptEncoder {
   // INVALID_ARGUMENT with the field's path; the request must have passed CheckRequest.
   absl::StatusOr<std::vector<TokenId>> Encode(const lockstep::v1::GenerateRequest& request) const;
   absl::StatusOr<std::vector<TokenId>> EncodeText(std::string_view text,
-                                                  bool add_special_tokens) const;
+                                                  const Tokenizer::EncodeOptions& options) const;
+  // Of a request for a text: its own `parse_special`, or the default.
+  template <typename Message>
+  bool ParsesSpecial(const Message& request) const {
+    return request.has_parse_special() ? request.parse_special() : parse_special_;
+  }
   absl::StatusOr<std::vector<TokenId>> EncodeChat(const lockstep::v1::ChatPrompt& chat) const;
 
  private:
@@ -46,6 +51,7 @@ class PromptEncoder {
   std::vector<std::string> SpecialsOf(const std::vector<ForeignText::Piece>& pieces) const;
 
   const ServedModel& model_;
+  const bool parse_special_;
   const SpecialSpellings spellings_;
 };
 

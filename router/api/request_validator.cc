@@ -22,9 +22,28 @@ constexpr float kMaxLogitBias = 100.0f;
 constexpr float kMaxPenalty = 2.0f;
 constexpr char kContextOverflow[] = "lockstep.context_overflow";  // a mark on the status
 
-absl::Status ContextOverflow(absl::Status status) {
-  if (!status.ok()) status.SetPayload(kContextOverflow, absl::Cord());
+absl::Status MarkOverflow(absl::Status status, std::string_view path) {
+  if (!status.ok()) {
+    status.SetPayload(kContextOverflow, absl::Cord(absl::string_view(path.data(), path.size())));
+  }
   return status;
+}
+
+// Clients look for these words, which OpenAI's servers use, and shorten their prompt then.
+absl::Status ContextOverflow(uint32_t context_tokens, uint64_t prompt_tokens,
+                             uint64_t completion_tokens, std::string_view path) {
+  return MarkOverflow(
+      InvalidArgument("This model's maximum context length is {} tokens. However, you requested {} "
+                      "tokens ({} in the messages, {} in the completion). Please reduce the length "
+                      "of the messages or completion.",
+                      context_tokens, prompt_tokens + completion_tokens, prompt_tokens,
+                      completion_tokens),
+      path);
+}
+
+// At least one token is generated.
+uint32_t RequestedTokens(const v1::GenerateRequest& request) {
+  return std::max(request.stop().max_tokens(), 1u);
 }
 
 absl::Status CheckTokenId(std::string_view path, TokenId id, const ModelFacts& model) {
@@ -119,6 +138,19 @@ absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits
   return CheckTokenIds("stop.stop_token_ids", stop.stop_token_ids(), model);
 }
 
+absl::Status CheckNumIds(const v1::GenerateRequest& request, const RequestLimits& limits,
+                         const ModelFacts& model) {
+  const auto num_ids = static_cast<uint32_t>(request.token_ids().ids_size());
+  // Longer prompts are cut only to fit the context: one that is many times as long is a mistake.
+  if (request.has_truncate_prompt_tokens()) {
+    return MarkOverflow(CheckSize("token_ids.ids", num_ids, limits.max_prompt_bytes, "ids"),
+                        "token_ids.ids");
+  }
+  if (num_ids < model.max_context_tokens) return absl::OkStatus();
+  return ContextOverflow(model.max_context_tokens, num_ids, RequestedTokens(request),
+                         "token_ids.ids");
+}
+
 absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits& limits,
                          const ModelFacts& model) {
   switch (request.prompt_case()) {
@@ -126,13 +158,7 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const RequestLimits
       return CheckSize("text", request.text().size(), limits.max_prompt_bytes, "bytes");
     case v1::GenerateRequest::kTokenIds:
       LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("token_ids", request.token_ids()));
-      // Longer prompts are cut only to fit the context: one that is many times as long is a
-      // mistake.
-      LOCKSTEP_RETURN_IF_ERROR(ContextOverflow(
-          CheckSize("token_ids.ids", request.token_ids().ids_size(),
-                    request.has_truncate_prompt_tokens() ? limits.max_prompt_bytes
-                                                         : model.max_context_tokens - 1,
-                    "ids")));
+      LOCKSTEP_RETURN_IF_ERROR(CheckNumIds(request, limits, model));
       return CheckTokenIds("token_ids.ids", request.token_ids().ids(), model);
     case v1::GenerateRequest::kChat:
       return CheckChat(request.chat(), "chat", limits, model);
@@ -245,8 +271,10 @@ absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view 
   return CheckRepetitionPenalty(repetition_penalty_path, sampling.repetition_penalty);
 }
 
-bool IsContextOverflow(const absl::Status& status) {
-  return status.GetPayload(kContextOverflow).has_value();
+std::optional<std::string> ContextOverflowPath(const absl::Status& status) {
+  const auto path = status.GetPayload(kContextOverflow);
+  if (!path.has_value()) return std::nullopt;
+  return std::string(*path);
 }
 
 absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
@@ -302,6 +330,7 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
     return InvalidArgument("priority: expected a number from {} to {}, got {}", -kMaxPriority,
                            kMaxPriority, request.priority());
   }
+  if (request.has_parse_special() && !request.has_text()) return ParseSpecialWithoutText();
   if (request.has_truncate_prompt_tokens()) {
     LOCKSTEP_RETURN_IF_ERROR(CheckCount("truncate_prompt_tokens", request.truncate_prompt_tokens(),
                                         1, model.max_context_tokens - 1));
@@ -328,11 +357,15 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   const uint32_t room = model.max_context_tokens - 1;
   const uint32_t max_prompt =
       limits.max_prompt_tokens == 0 ? room : std::min(room, limits.max_prompt_tokens);
+  if (prompt_tokens.size() > room) {
+    return ContextOverflow(model.max_context_tokens, prompt_tokens.size(), RequestedTokens(in),
+                           PromptPath(in));
+  }
   if (prompt_tokens.empty() || prompt_tokens.size() > max_prompt) {
     const absl::Status status =
         InvalidArgument("{}: expected 1 to {} tokens (context {}), got {}", PromptPath(in),
                         max_prompt, model.max_context_tokens, prompt_tokens.size());
-    return prompt_tokens.empty() ? status : ContextOverflow(status);
+    return prompt_tokens.empty() ? status : MarkOverflow(status, PromptPath(in));
   }
 
   Request out;
@@ -352,9 +385,8 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
   out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
   if (out.sampling.max_new_tokens > max_new) {
-    return ContextOverflow(InvalidArgument(
-        "stop.max_tokens: expected at most {} (context {} less {} prompt tokens), got {}", max_new,
-        model.max_context_tokens, out.prompt_tokens.size(), out.sampling.max_new_tokens));
+    return ContextOverflow(model.max_context_tokens, out.prompt_tokens.size(),
+                           out.sampling.max_new_tokens, "stop.max_tokens");
   }
   if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
     return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",

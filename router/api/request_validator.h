@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,8 +56,8 @@ absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const Re
 absl::Status CheckChat(const lockstep::v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model);
 
-// Whether the error of a check was that prompt and output do not fit the context.
-bool IsContextOverflow(const absl::Status& status);
+// Of the error that prompt and output do not fit the context: the field that asks for too much.
+std::optional<std::string> ContextOverflowPath(const absl::Status& status);
 
 // What the request does not say itself.
 struct RequestContext {

@@ -42,6 +42,7 @@ TextOptions TextOptions::Of(const v1::GenerateRequest& request) {
   options.include_stop = request.stop().include_stop();
   options.skip_special_tokens =
       !request.output().has_skip_special_tokens() || request.output().skip_special_tokens();
+  options.prompt_token_ids = request.output().prompt_token_ids();
   return options;
 }
 
@@ -49,6 +50,7 @@ ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<con
                                  const TextOptions& options)
     : request_(std::move(request)),
       include_stop_(options.include_stop),
+      prompt_token_ids_(options.prompt_token_ids),
       num_unfinished_(request_->num_samples) {
   samples_.reserve(request_->num_samples);
   for (uint32_t i = 0; i < request_->num_samples; ++i) {
@@ -91,6 +93,10 @@ void ResponseBuilder::AddPromptInfo(std::vector<v1::GenerateResponse>& messages)
   info->set_request_id(request_->id);
   info->set_prompt_tokens(static_cast<uint32_t>(request_->prompt_tokens.size()));
   info->set_cached_tokens(admission_.num_cached_tokens);
+  if (prompt_token_ids_) {
+    info->mutable_prompt_token_ids()->Add(request_->prompt_tokens.begin(),
+                                          request_->prompt_tokens.end());
+  }
   if (!prompt_logprobs_.has_value()) return;
   info->add_prompt_logprobs()->set_token_id(request_->prompt_tokens[0]);
   for (const TokenLogprobs& entry : *prompt_logprobs_) {

@@ -23,6 +23,7 @@ struct TextOptions {
   std::vector<std::string> stop_strings;
   bool include_stop = false;  // keep the stop string, or the text of a stop token
   bool skip_special_tokens = true;
+  bool prompt_token_ids = false;  // are wanted
 
   static TextOptions Of(const lockstep::v1::GenerateRequest& request);
 };
@@ -67,6 +68,7 @@ class ResponseBuilder {
 
   const std::shared_ptr<const Request> request_;
   const bool include_stop_;
+  const bool prompt_token_ids_;
   std::vector<Sample> samples_;
   size_t num_unfinished_;
   bool any_aborted_ = false;

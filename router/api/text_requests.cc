@@ -52,12 +52,15 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
                              context.config.limits.max_prompt_bytes, request.text().size());
     }
     ids = context.encoder.EncodeText(
-        request.text(), !request.has_add_special_tokens() || request.add_special_tokens());
+        request.text(),
+        {.add_special_tokens = !request.has_add_special_tokens() || request.add_special_tokens(),
+         .parse_special_tokens = context.encoder.ParsesSpecial(request)});
   } else if (request.has_chat()) {
     if (request.has_add_special_tokens()) {
       return absl::InvalidArgumentError(
           "add_special_tokens: expected with text only, as a chat's template sets its own");
     }
+    if (request.has_parse_special()) return ParseSpecialWithoutText();
     LOCKSTEP_RETURN_IF_ERROR(
         CheckChat(request.chat(), "chat", context.config.limits, context.Facts()));
     ids = context.encoder.EncodeChat(request.chat());

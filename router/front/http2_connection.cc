@@ -220,6 +220,7 @@ std::shared_ptr<StreamHandler> Http2Connection::Open(StreamRequest request,
   request.connection_id = id_;
   request.address = address_;
   request.home = stream_->home();
+  request.loopback_only = stream_->loopback_only();
   // On the way out no new requests are wanted on old connections. This one is still answered, and
   // so are those behind it that the client has sent already.
   draining_ = draining_ || context_.draining();

@@ -97,12 +97,11 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
 }  // namespace
 
 void ServeConnection(tcp::socket socket, std::shared_ptr<TlsContext> tls,
-                     ConnectionContext& context, std::shared_ptr<void> place,
-                     std::shared_ptr<StrandRunner> home) {
+                     ConnectionContext& context, ConnectionOrigin origin) {
   const auto strand = socket.get_executor();
-  auto stream = std::make_unique<ConnectionStream>(
-      std::move(socket), std::move(tls), std::make_shared<Place>(context, std::move(place)),
-      std::move(home));
+  origin.place = std::make_shared<Place>(context, std::move(origin.place));
+  auto stream =
+      std::make_unique<ConnectionStream>(std::move(socket), std::move(tls), std::move(origin));
   asio::post(strand, [greeting = std::make_shared<Greeting>(std::move(stream), context)] {
     greeting->Start();
   });

@@ -19,6 +19,7 @@ struct StreamRequest {
   HeaderList fields;                           // with ":method", ":path" and the like
   uint64_t connection_id = 0;                  // not that of another one in this process
   ConnectionLimiter::AddressKey address = {};  // of the client
+  bool loopback_only = false;                  // came in where only this machine can connect
   bool ends = false;                           // no body follows
   std::shared_ptr<StrandRunner> home = {};     // runs strands on the connection's thread
 };

@@ -4,14 +4,49 @@
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
+#include <google/protobuf/text_format.h>
 
 #include <set>
+
+#include "common/check.h"
 
 namespace lockstep::router {
 namespace {
 
 using google::protobuf::DescriptorPool;
 using google::protobuf::FileDescriptor;
+
+constexpr char kHealthFile[] = R"(
+  name: "grpc/health/v1/health.proto" package: "grpc.health.v1" syntax: "proto3"
+  message_type {
+    name: "HealthCheckRequest"
+    field { name: "service" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+  }
+  message_type {
+    name: "HealthCheckResponse"
+    field {
+      name: "status" number: 1 label: LABEL_OPTIONAL type: TYPE_ENUM
+      type_name: ".grpc.health.v1.HealthCheckResponse.ServingStatus"
+    }
+    enum_type {
+      name: "ServingStatus"
+      value { name: "UNKNOWN" number: 0 }
+      value { name: "SERVING" number: 1 }
+      value { name: "NOT_SERVING" number: 2 }
+      value { name: "SERVICE_UNKNOWN" number: 3 }
+    }
+  }
+  service {
+    name: "Health"
+    method {
+      name: "Check" input_type: ".grpc.health.v1.HealthCheckRequest"
+      output_type: ".grpc.health.v1.HealthCheckResponse"
+    }
+    method {
+      name: "Watch" input_type: ".grpc.health.v1.HealthCheckRequest"
+      output_type: ".grpc.health.v1.HealthCheckResponse" server_streaming: true
+    }
+  })";
 
 // The file behind what it imports.
 void AppendFile(const FileDescriptor& file, std::set<std::string>& seen,
@@ -21,6 +56,30 @@ void AppendFile(const FileDescriptor& file, std::set<std::string>& seen,
   google::protobuf::FileDescriptorProto proto;
   file.CopyTo(&proto);
   *files.add_file_descriptor_proto() = proto.SerializeAsString();
+}
+
+// Of grpc.health.v1: on the wire it is what proto/lockstep/standard has under names of our own.
+const DescriptorPool& HealthPool() {
+  static const DescriptorPool* const pool = [] {
+    google::protobuf::FileDescriptorProto file;
+    LOCKSTEP_CHECK(google::protobuf::TextFormat::ParseFromString(kHealthFile, &file),
+                   "it is a file of messages");
+    auto* const made = new DescriptorPool();
+    LOCKSTEP_CHECK(made->BuildFile(file) != nullptr, "the file is valid");
+    return made;
+  }();
+  return *pool;
+}
+
+const FileDescriptor* FindFile(const std::string& name) {
+  const FileDescriptor* const file = DescriptorPool::generated_pool()->FindFileByName(name);
+  return file != nullptr ? file : HealthPool().FindFileByName(name);
+}
+
+const FileDescriptor* FindFileOf(const std::string& symbol) {
+  const FileDescriptor* const file =
+      DescriptorPool::generated_pool()->FindFileContainingSymbol(symbol);
+  return file != nullptr ? file : HealthPool().FindFileContainingSymbol(symbol);
 }
 
 void SetFile(const FileDescriptor* file, const std::string& wanted,
@@ -39,7 +98,6 @@ void SetFile(const FileDescriptor* file, const std::string& wanted,
 
 standard::ReflectionResponse Reflect(const standard::ReflectionRequest& request,
                                      const std::vector<std::string>& services) {
-  const DescriptorPool& pool = *DescriptorPool::generated_pool();
   standard::ReflectionResponse response;
   response.set_valid_host(request.host());
   *response.mutable_original_request() = request;
@@ -48,10 +106,10 @@ standard::ReflectionResponse Reflect(const standard::ReflectionRequest& request,
       response.mutable_list_services_response()->add_service()->set_name(service);
     }
   } else if (request.has_file_by_filename()) {
-    SetFile(pool.FindFileByName(request.file_by_filename()), request.file_by_filename(), response);
+    SetFile(FindFile(request.file_by_filename()), request.file_by_filename(), response);
   } else if (request.has_file_containing_symbol()) {
-    SetFile(pool.FindFileContainingSymbol(request.file_containing_symbol()),
-            request.file_containing_symbol(), response);
+    SetFile(FindFileOf(request.file_containing_symbol()), request.file_containing_symbol(),
+            response);
   } else {
     standard::ReflectionError& error = *response.mutable_error_response();
     error.set_error_code(static_cast<int>(absl::StatusCode::kUnimplemented));

@@ -204,7 +204,7 @@ class StandardServices::Reflection final : public OpenCall {
     if (!request.ParseFromArray(question.data(), static_cast<int>(question.size()))) {
       return Finish(Malformed());
     }
-    Send(Reflect(request, {services_.service_}));
+    Send(Reflect(request, {services_.service_, "grpc.health.v1.Health"}));
   }
 
   void AnswerWaiting() {

@@ -102,6 +102,23 @@ void WriteLogprobs(const AnswerFrame& frame, const ChoicePart& part, JsonWriter&
   }
 }
 
+void WriteIds(std::span<const uint32_t> ids, JsonWriter& json) {
+  json.BeginArray();
+  for (const uint32_t id : ids) json.Int(id);
+  json.EndArray();
+}
+
+// Of a choice, if they are wanted.
+void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
+  if (!frame.options.token_ids) return;
+  json.Key("token_ids");
+  WriteIds(part.token_ids, json);
+  // A chat has one prompt, and its answer tells it.
+  if (frame.options.kind == ApiKind::kCompletion && part.prompt_token_ids.has_value()) {
+    WritePromptTokenIds(*part.prompt_token_ids, json);
+  }
+}
+
 void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
   json.Key("finish_reason");
   if (finish == nullptr) {
@@ -123,14 +140,16 @@ void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
   switch (finish->matched_case()) {
     case v1::Finish::kStopString:
       json.String(finish->stop_string());
-      return;
+      break;
     case v1::Finish::kStopTokenId:
       json.Int(finish->stop_token_id());
-      return;
+      break;
     case v1::Finish::MATCHED_NOT_SET:
       json.Null();
-      return;
+      break;
   }
+  // As a request gives it: negative ones are the upper half.
+  if (finish->has_usage()) json.Key("seed").Int(static_cast<int64_t>(finish->usage().seed()));
 }
 
 }  // namespace
@@ -153,7 +172,14 @@ void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json) {
   json.BeginObject().Key("id").String(frame.id);
   json.Key("object").String(is_chat ? chat : "text_completion");
   json.Key("created").Int(frame.created_unix_seconds).Key("model").String(frame.model);
+  json.Key("system_fingerprint");
+  frame.system_fingerprint.empty() ? json.Null() : json.String(frame.system_fingerprint);
   json.Key("choices");
+}
+
+void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json) {
+  json.Key("prompt_token_ids");
+  WriteIds(ids, json);
 }
 
 void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
@@ -166,8 +192,18 @@ void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
 
 void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("index").Int(part.index).Key("text").String(part.text);
+  WriteTokenIds(frame, part, json);
   WriteLogprobs(frame, part, json);
-  WriteFinish(part.finish, json);
+  // The token that was made and left out ends nothing.
+  if (frame.options.prompt_only && part.finish != nullptr &&
+      part.finish->reason() == v1::FINISH_REASON_STOP) {
+    v1::Finish length = *part.finish;
+    length.set_reason(v1::FINISH_REASON_LENGTH);
+    length.clear_matched();
+    WriteFinish(&length, json);
+  } else {
+    WriteFinish(part.finish, json);
+  }
   json.EndObject();
 }
 
@@ -175,6 +211,7 @@ void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWrite
   json.BeginObject().Key("index").Int(part.index);
   json.Key("message").BeginObject().Key("role").String("assistant");
   json.Key("content").String(part.text).Key("refusal").Null().EndObject();
+  WriteTokenIds(frame, part, json);
   WriteLogprobs(frame, part, json);
   WriteFinish(part.finish, json);
   json.EndObject();
@@ -190,6 +227,7 @@ void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, Json
   json.BeginObject().Key("index").Int(part.index).Key("delta").BeginObject();
   if (!part.text.empty() || part.finish == nullptr) json.Key("content").String(part.text);
   json.EndObject();
+  WriteTokenIds(frame, part, json);
   if (part.logprobs.empty()) {
     json.Key("logprobs").Null();
   } else {

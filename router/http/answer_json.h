@@ -18,6 +18,7 @@ namespace lockstep::router {
 struct AnswerFrame {
   std::string id;  // "cmpl-..." or "chatcmpl-..."
   std::string model;
+  std::string system_fingerprint = {};  // empty: none is known
   int64_t created_unix_seconds = 0;
   AnswerOptions options;
   bool skip_special_tokens = true;
@@ -41,8 +42,10 @@ struct ChoicePart {
   uint32_t index = 0;
   std::string_view text = {};
   std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
-  const lockstep::v1::Finish* finish = nullptr;  // null: it goes on
-  CharacterCounter text_before = {};             // the text that the log-probabilities begin after
+  std::span<const uint32_t> token_ids = {};
+  std::optional<std::span<const uint32_t>> prompt_token_ids = {};  // where they are told
+  const lockstep::v1::Finish* finish = nullptr;                    // null: it goes on
+  CharacterCounter text_before = {};  // the text that the log-probabilities begin after
 };
 
 // Tokens of a request so far, over all of its prompts and samples.
@@ -54,6 +57,8 @@ struct AnswerUsage {
 
 // `{"id": ..., ` up to the key "choices".
 void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json);
+// The key and the value.
+void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json);
 void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // the value, without its key
 
 void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);

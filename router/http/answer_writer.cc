@@ -13,6 +13,7 @@ namespace v1 = lockstep::v1;
 constexpr std::string_view kEventBegin = "data: ";
 // About what a chunk with one token has besides its beginning.
 constexpr size_t kChunkBytes = 128;
+constexpr size_t kBytesPerTokenId = 8;  // in JSON
 
 using LogprobPointers = std::vector<const v1::TokenLogprob*>;
 
@@ -63,6 +64,7 @@ class StreamWriter final : public AnswerWriter {
     LogprobPointers logprobs;
     if (delta != nullptr && !frame_.options.prompt_only) {
       part.text = delta->text();
+      part.token_ids = {delta->token_ids().data(), static_cast<size_t>(delta->token_ids_size())};
       AppendPointers(delta->logprobs(), logprobs);
     }
     if (!choice.begun && frame_.options.echo) {
@@ -73,11 +75,17 @@ class StreamWriter final : public AnswerWriter {
       all.insert(all.end(), logprobs.begin(), logprobs.end());
       logprobs = std::move(all);
     }
+    if (!choice.begun) part.prompt_token_ids = PromptTokenIds(prompt);
     part.logprobs = logprobs;
     if (frame_.options.logprobs) CountText(frame_, logprobs, choice.text);
     if (frame_.options.kind == ApiKind::kChat) {
-      if (!choice.begun)
-        AppendChunk(out, [&](JsonWriter& json) { WriteChatRoleChunkChoice(index, json); });
+      if (!choice.begun) {
+        AppendChunk(
+            out, [&](JsonWriter& json) { WriteChatRoleChunkChoice(index, json); },
+            [&](JsonWriter& json) {
+              if (frame_.options.token_ids) WritePromptTokenIds(PromptTokenIds(prompt), json);
+            });
+      }
       AppendChunk(out, [&](JsonWriter& json) { WriteChatChunkChoice(frame_, part, json); });
     } else {
       AppendChunk(out, [&](JsonWriter& json) { WriteCompletionChoice(frame_, part, json); });
@@ -93,12 +101,16 @@ class StreamWriter final : public AnswerWriter {
     return JsonWriter(out);
   }
 
-  template <typename WriteChoice>
-  void AppendChunk(std::string& out, const WriteChoice& write_choice) {
+  static void WriteNothing(JsonWriter&) {}
+
+  template <typename WriteChoice, typename WriteRest = void (*)(JsonWriter&)>
+  void AppendChunk(std::string& out, const WriteChoice& write_choice,
+                   const WriteRest& write_rest = &WriteNothing) {
     JsonWriter json = BeginChunk(out);
     json.BeginArray();
     write_choice(json);
     json.EndArray();
+    write_rest(json);
     if (frame_.options.continuous_usage) {
       json.Key("usage");
       WriteUsage(usage_, json);
@@ -124,7 +136,11 @@ class WholeWriter final : public AnswerWriter {
     BeginAnswer(frame_, /*chunk=*/false, json);
     json.BeginArray();
     for (uint32_t index = 0; index < choices_.size(); ++index) WriteChoice(index, json);
-    json.EndArray().Key("usage");
+    json.EndArray();
+    if (frame_.options.token_ids && frame_.options.kind == ApiKind::kChat) {
+      WritePromptTokenIds(PromptTokenIds(0), json);
+    }
+    json.Key("usage");
     WriteUsage(usage_, json);
     json.EndObject();
   }
@@ -135,6 +151,7 @@ class WholeWriter final : public AnswerWriter {
   struct Choice {
     std::string text;
     std::vector<v1::TokenLogprob> logprobs;
+    std::vector<uint32_t> token_ids;  // if they are wanted
     v1::Finish finish;
   };
 
@@ -147,17 +164,26 @@ class WholeWriter final : public AnswerWriter {
       choice.logprobs.insert(choice.logprobs.end(), delta->logprobs().begin(),
                              delta->logprobs().end());
       CountHeld(delta->text(), delta->logprobs());
+      if (frame_.options.token_ids) {
+        choice.token_ids.insert(choice.token_ids.end(), delta->token_ids().begin(),
+                                delta->token_ids().end());
+        CountHeld(kBytesPerTokenId * delta->token_ids_size());
+      }
     }
     if (finish != nullptr) choices_.at(ChoiceIndex(prompt, finish->index())).finish = *finish;
   }
 
   void WriteChoice(uint32_t index, JsonWriter& json) const {
     const Choice& choice = choices_[index];
-    ChoicePart part{.index = index, .text = choice.text, .finish = &choice.finish};
+    const uint32_t prompt = index / frame_.options.num_samples;
+    ChoicePart part{.index = index,
+                    .text = choice.text,
+                    .token_ids = choice.token_ids,
+                    .prompt_token_ids = PromptTokenIds(prompt),
+                    .finish = &choice.finish};
     std::string text;
     LogprobPointers logprobs;
     if (frame_.options.echo) {
-      const uint32_t prompt = index / frame_.options.num_samples;
       text = EchoText(prompt) + choice.text;
       part.text = text;
       AppendPointers(EchoLogprobs(prompt), logprobs);
@@ -212,8 +238,12 @@ void AnswerWriter::CountHeld(std::string_view text,
 void AnswerWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
   usage_.prompt_tokens += info.prompt_tokens();
   usage_.cached_tokens += info.cached_tokens();
-  if (!frame_.options.echo) return;
   Prompt& state = prompts_.at(prompt);
+  if (frame_.options.token_ids) {
+    state.token_ids.assign(info.prompt_token_ids().begin(), info.prompt_token_ids().end());
+    CountHeld(kBytesPerTokenId * state.token_ids.size());
+  }
+  if (!frame_.options.echo) return;
   state.echo_logprobs.assign(info.prompt_logprobs().begin(), info.prompt_logprobs().end());
   CountHeld({}, info.prompt_logprobs());
   const v1::GenerateRequest& request = request_.prompts[prompt];

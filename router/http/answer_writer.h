@@ -49,6 +49,11 @@ class AnswerWriter {
     return prompts_[prompt].echo_logprobs;
   }
 
+  const std::vector<uint32_t>& PromptTokenIds(uint32_t prompt) const {
+    return prompts_[prompt].token_ids;
+  }
+
+  void CountHeld(size_t num_bytes) { num_held_bytes_ += num_bytes; }
   void CountHeld(std::string_view text,
                  const google::protobuf::RepeatedPtrField<lockstep::v1::TokenLogprob>& logprobs);
 
@@ -59,6 +64,7 @@ class AnswerWriter {
   struct Prompt {
     std::string echo_text;
     std::vector<lockstep::v1::TokenLogprob> echo_logprobs;
+    std::vector<uint32_t> token_ids;  // if they are wanted
   };
 
   void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);

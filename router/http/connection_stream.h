@@ -22,6 +22,13 @@ namespace lockstep::router {
 
 using TlsContext = boost::asio::ssl::context;
 
+// What a connection has from the server that accepted it.
+struct ConnectionOrigin {
+  std::shared_ptr<void> place = nullptr;         // kept for as long as the socket is open
+  std::shared_ptr<StrandRunner> home = nullptr;  // runs strands, best on the socket's thread
+  bool loopback_only = false;                    // the listener is for this machine only
+};
+
 // The bytes of a connection, in TLS or not. Lives on the executor of its socket; handlers keep it
 // alive, and get the error and the number of bytes. Stays where it was made.
 class ConnectionStream {
@@ -29,14 +36,9 @@ class ConnectionStream {
   using Socket = boost::asio::ip::tcp::socket;
   using Buffers = std::array<boost::asio::const_buffer, 2>;
 
-  // `tls` null: plaintext. `place` is kept for as long as the socket is open. `home` runs strands
-  // on the thread of the socket's executor.
-  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<void> place,
-                   std::shared_ptr<StrandRunner> home)
-      : place_(std::move(place)),
-        home_(std::move(home)),
-        socket_(std::move(socket)),
-        tls_context_(std::move(tls)) {
+  // `tls` null: plaintext.
+  ConnectionStream(Socket socket, std::shared_ptr<TlsContext> tls, ConnectionOrigin origin)
+      : origin_(std::move(origin)), socket_(std::move(socket)), tls_context_(std::move(tls)) {
     boost::system::error_code ignored;
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
     socket_.non_blocking(true, ignored);
@@ -47,7 +49,8 @@ class ConnectionStream {
   ConnectionStream& operator=(const ConnectionStream&) = delete;
 
   auto executor() { return socket_.get_executor(); }
-  const std::shared_ptr<StrandRunner>& home() const { return home_; }
+  const std::shared_ptr<StrandRunner>& home() const { return origin_.home; }
+  bool loopback_only() const { return origin_.loopback_only; }
   bool encrypted() const { return tls_.has_value(); }
   // Of the client.
   ConnectionLimiter::AddressKey address() const { return AddressKeyOf(socket_); }
@@ -120,8 +123,7 @@ class ConnectionStream {
   }
 
  private:
-  const std::shared_ptr<void> place_;
-  const std::shared_ptr<StrandRunner> home_;
+  const ConnectionOrigin origin_;
   Socket socket_;
   const std::shared_ptr<TlsContext> tls_context_;
   std::optional<boost::asio::ssl::stream<Socket&>> tls_;

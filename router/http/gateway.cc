@@ -1,7 +1,5 @@
 #include "router/http/gateway.h"
 
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,12 +7,15 @@
 #include <string_view>
 #include <utility>
 
+#include "common/process_metrics.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "router/api/field_checks.h"
 #include "router/http/answer_json.h"
 #include "router/http/generate_exchange.h"
 #include "router/http/openai_error.h"
 #include "router/http/text_exchange.h"
+#include "router/http/tokenizer_info.h"
 
 namespace lockstep::router {
 namespace {
@@ -24,8 +25,8 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr uint64_t kMaxUnaskedBodyBytes = 32 << 10;
 constexpr std::array<std::string_view, 4> kPostPaths = {"/v1/completions", "/v1/chat/completions",
                                                         "/tokenize", "/detokenize"};
-constexpr std::array<std::string_view, 5> kGetPaths = {"/v1/models", "/health", "/ready",
-                                                       "/version", "/metrics"};
+constexpr std::array<std::string_view, 7> kGetPaths = {
+    "/v1/models", "/health", "/ready", "/ping", "/version", "/metrics", "/tokenizer_info"};
 
 bool IsPostPath(std::string_view path) {
   return std::find(kPostPaths.begin(), kPostPaths.end(), path) != kPostPaths.end();
@@ -37,7 +38,16 @@ bool IsGetPath(std::string_view path) {
 }
 
 // Of the machinery in front of the router, which has no key and learns nothing.
-bool IsForEverybody(std::string_view path) { return path == "/health" || path == "/ready"; }
+bool IsForEverybody(std::string_view path) {
+  return path == "/health" || path == "/ready" || path == "/ping";
+}
+
+// Whether the path, which is one of those for GET, takes the method.
+bool Takes(const HttpRequest& request) {
+  if (IsPostPath(request.path)) return false;
+  if (request.method == "POST") return request.path == "/ping";
+  return request.method == "GET" || request.method == "HEAD";
+}
 
 // "%2F" is a slash; what is no such escape stays as it is.
 std::string PercentDecoded(std::string_view text) {
@@ -67,24 +77,33 @@ void ReplyError(OpenAiError error, ReplyExchange& exchange) {
   exchange.Reply(std::move(head), std::move(body));
 }
 
+// Forms of web pages, which need nobody's leave, are never JSON.
+OpenAiError WrongContentType(std::string_view content_type) {
+  return {.http_status = 415,
+          .type = "invalid_request_error",
+          .code = "unsupported_media_type",
+          .message = fmt::format("send the header \"Content-Type: application/json\", got {}",
+                                 Quote(content_type))};
+}
+
 void ReplyStatus(const absl::Status& status, absl::Duration retry_after, ReplyExchange& exchange) {
   std::string body;
   OpenAiError::Of(status, ApiKind::kCompletion).AppendJson(body);
   exchange.Reply(ErrorHead(status, ApiKind::kCompletion, retry_after), std::move(body));
 }
 
-void WriteModel(const lockstep::v1::Model& model, JsonWriter& json) {
+void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter& json) {
   json.BeginObject().Key("id").String(model.id()).Key("object").String("model");
-  json.Key("created").Int(0).Key("owned_by").String("lockstep");
+  json.Key("created").Int(absl::ToUnixSeconds(created)).Key("owned_by").String("lockstep");
   json.Key("max_model_len").Int(model.max_context_tokens());
   json.EndObject();
 }
 
-std::string ModelList(const lockstep::v1::Model& model) {
+std::string ModelList(const lockstep::v1::Model& model, absl::Time created) {
   std::string body;
   JsonWriter json(body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  WriteModel(model, json);
+  WriteModel(model, created, json);
   json.EndArray().EndObject();
   return body;
 }
@@ -107,6 +126,22 @@ std::string VersionBody() {
 
 std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
                                           std::shared_ptr<OutputSignal> signal) {
+  // Where keys are asked for, a page without one learns nothing.
+  if (request.loopback_only && !context_.gatekeeper.asks_for_keys()) {
+    if (const absl::Status status = browsers_.CheckLocal(request); !status.ok()) {
+      const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
+      ReplyStatus(status, context_.config.retry_after, *refusal);
+      return refusal;
+    }
+  }
+  // A browser shows no key with its question.
+  if (auto preflight = browsers_.AnswerPreflight(request, signal)) return preflight;
+  const std::string origin = request.origin;
+  return browsers_.Share(origin, Answer(std::move(request), std::move(signal)));
+}
+
+std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
+                                          std::shared_ptr<OutputSignal> signal) {
   const bool for_everybody = IsForEverybody(request.path);
   absl::StatusOr<std::shared_ptr<const Tenant>> caller = nullptr;
   // Everybody's paths take no key, but their answers need no stranger's body either.
@@ -121,6 +156,11 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
   const bool is_post = IsPostPath(request.path);
   // Asked again with the body, as its key may be nobody's by then.
   if (caller.ok() && request.body_follows) {
+    if (is_post && !request.content_type.empty() && !IsJsonContentType(request.content_type)) {
+      const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
+      ReplyError(WrongContentType(request.content_type), *refusal);
+      return refusal;
+    }
     const bool asked_now = is_post && request.announced_body_bytes > kMaxUnaskedBodyBytes;
     const absl::Status limit = asked_now
                                    ? context_.gatekeeper.Check(caller->get(), context_.clock.Now())
@@ -148,8 +188,8 @@ std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
                 .code = "not_found",
                 .message = "there is nothing at this path"},
                *exchange);
-  } else if (is_post || (request.method != "GET" && request.method != "HEAD")) {
-    const std::string allowed = is_post ? "POST" : "GET";
+  } else if (!Takes(request)) {
+    const std::string allowed = is_post ? "POST" : request.path == "/ping" ? "GET, POST" : "GET";
     ReplyError({.http_status = 405,
                 .type = "invalid_request_error",
                 .code = "method_not_allowed",
@@ -183,7 +223,10 @@ void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) con
     return ReplyModel(PercentDecoded(request.path.substr(kModelPrefix.size())), exchange);
   }
   if (request.path == "/v1/models") {
-    return exchange.Reply({}, ModelList(DescribeModel(context_)));
+    return exchange.Reply({}, ModelList(DescribeModel(context_), context_.started));
+  }
+  if (request.path == "/tokenizer_info") {
+    return exchange.Reply({}, TokenizerInfo(*context_.model.tokenizer, context_.Facts()));
   }
   if (request.path == "/version") return exchange.Reply({}, VersionBody());
   if (request.path == "/metrics") {
@@ -192,13 +235,16 @@ void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) con
                          context_.config.retry_after, exchange);
     }
     return exchange.Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8"},
-                          prometheus::TextSerializer().Serialize(registry_.Collect()));
+                          MetricsText(registry_));
   }
   const bool accepting = context_.accepting();
   constexpr std::string_view kDeaf = "no connections are accepted";
   // The process and this thread of it are alive; whether requests are taken is /ready's to say.
   if (request.path == "/health") {
     return exchange.Reply({.status = accepting ? 200 : 503}, StatusBody(accepting ? "ok" : kDeaf));
+  }
+  if (request.path == "/ping") {
+    return exchange.Reply({.status = accepting ? 200 : 503, .content_type = "text/plain"}, "");
   }
   const bool ready = context_.engine.ready() && accepting;
   const std::string_view why = context_.engine.draining() ? "draining"
@@ -215,7 +261,7 @@ void Gateway::ReplyModel(const std::string& id, ReplyExchange& exchange) const {
   }
   std::string body;
   JsonWriter json(body);
-  WriteModel(DescribeModel(context_), json);
+  WriteModel(DescribeModel(context_), context_.started, json);
   exchange.Reply({}, std::move(body));
 }
 

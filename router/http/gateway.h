@@ -6,28 +6,33 @@
 #include <utility>
 
 #include "router/api/api_context.h"
+#include "router/http/browser_policy.h"
 #include "router/http/exchange.h"
 
 namespace lockstep::router {
 
 // From paths to exchanges; knows nothing of sockets. Where keys are asked for, everything but
-// /health and /ready is for tenants only, and /metrics, which tells of all tenants, for none of
-// them; whoever shows no good key, or is at a limit and announces a large body, is answered before
-// any of it is read, others get null for that (ConnectionContext::handle). Safe to use from any
-// thread.
+// /health, /ready and /ping is for tenants only, and /metrics, which tells of all tenants, for none
+// of them; whoever shows no good key, or is at a limit and announces a large body, is answered
+// before any of it is read, others get null for that (ConnectionContext::handle). Safe to use from
+// any thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
-//   GET  /v1/models, /v1/models/{id}, /health, /ready, /version, /metrics
+//   GET  /v1/models, /v1/models/{id}, /health, /ready, /ping, /version, /metrics, /tokenizer_info
+//   POST /ping
 class Gateway {
  public:
   // Context and registry outlive the object and all of its exchanges.
-  Gateway(ApiContext& context, const prometheus::Registry& registry)
-      : context_(context), registry_(registry) {}
+  Gateway(ApiContext& context, const prometheus::Registry& registry,
+          BrowserPolicy browsers = BrowserPolicy())
+      : context_(context), registry_(registry), browsers_(std::move(browsers)) {}
 
   std::shared_ptr<Exchange> Handle(HttpRequest request, std::shared_ptr<OutputSignal> signal);
 
   ApiContext& context() { return context_; }
 
  private:
+  // Whatever page asks.
+  std::shared_ptr<Exchange> Answer(HttpRequest request, std::shared_ptr<OutputSignal> signal);
   std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<const Tenant> tenant,
                                        std::shared_ptr<OutputSignal> signal);
   void HandleGet(const HttpRequest& request, ReplyExchange& exchange) const;
@@ -35,6 +40,7 @@ class Gateway {
 
   ApiContext& context_;
   const prometheus::Registry& registry_;
+  const BrowserPolicy browsers_;
 };
 
 }  // namespace lockstep::router

@@ -8,7 +8,9 @@
 #include "common/status.h"
 #include "router/api/generate_call.h"
 #include "router/api/output_memory.h"
+#include "router/api/system_fingerprint.h"
 #include "router/http/openai_error.h"
+#include "router/http/unknown_fields.h"
 
 namespace lockstep::router {
 
@@ -114,8 +116,10 @@ absl::StatusOr<OpenAiRequest> GenerateExchange::ReadBody(const std::string& body
     num_read_bytes = num_bytes;
     return reading_.Resize(num_bytes);
   };
-  absl::StatusOr<OpenAiRequest> request =
-      kind_ == ApiKind::kChat ? ParseChatRequest(body, meter) : ParseCompletionRequest(body, meter);
+  const BodyReading reading{.meter = meter, .strict_fields = context_.config.strict_fields};
+  absl::StatusOr<OpenAiRequest> request = kind_ == ApiKind::kChat
+                                              ? ParseChatRequest(body, reading)
+                                              : ParseCompletionRequest(body, reading);
   // It was many small blocks, all of which are free again.
   if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
   // The connection counts the body until the answer is sent. Several prompts share some of it.
@@ -177,7 +181,6 @@ void GenerateExchange::StartCalls() {
   {
     MutexLock lock(mutex_);
     if (over_) return;
-    writer_ = MakeWriter();
     calls_ = calls;
   }
   for (const auto& call : calls) call->Start();
@@ -189,6 +192,7 @@ std::unique_ptr<AnswerWriter> GenerateExchange::MakeWriter() const {
   return AnswerWriter::Make(
       {.id = fmt::format("{}{}", prefix, request_->request_id),
        .model = context_.model.id,
+       .system_fingerprint = SystemFingerprint(context_),
        .created_unix_seconds = absl::ToUnixSeconds(context_.clock.Now()),
        .options = request_->options,
        .skip_special_tokens = !output.has_skip_special_tokens() || output.skip_special_tokens(),
@@ -203,6 +207,9 @@ HttpHead GenerateExchange::HeadOf(const absl::Status& status) const {
     head.headers.emplace_back("Cache-Control", "no-cache");
   }
   head.headers.emplace_back("X-Request-Id", http_.request_id.empty() ? id_ : http_.request_id);
+  if (request_ != nullptr && !request_->ignored_fields.empty()) {
+    head.headers.emplace_back(kIgnoredFieldsHeader, request_->ignored_fields);
+  }
   return head;
 }
 
@@ -237,6 +244,8 @@ GenerateExchange::Delivery GenerateExchange::AddMessages(
     MutexLock lock(mutex_);
     if (over_) return Delivery::kGone;
     told = !pending_.empty();
+    // Only now, as it says which worker answers.
+    if (writer_ == nullptr) writer_ = MakeWriter();
     writer_->Add(prompt, messages, pending_.body);
     excess = Hold();
     if (excess.ok() && !request_->options.stream) return delivery;
@@ -262,6 +271,7 @@ void GenerateExchange::OnCallEnd(const absl::Status& status) {
     if (over_ || ++num_ended_ < calls_.size()) return;
     over_ = true;
     told = !pending_.empty();
+    if (writer_ == nullptr) writer_ = MakeWriter();
     writer_->Finish(pending_.body);
     writer_.reset();
     pending_.last = true;

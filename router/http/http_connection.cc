@@ -222,6 +222,7 @@ void Connection::AwaitBody() {
 void Connection::HandleHeader() {
   RequestReader::Request request = reader_.Header();
   request.http.body_share = &reader_.share();
+  request.http.loopback_only = stream_->loopback_only();
   std::string path = request.http.path;
   std::shared_ptr<Exchange> refusal = context_.handle(std::move(request.http), signal_);
   if (refusal == nullptr) return Advance();
@@ -233,6 +234,7 @@ void Connection::HandleHeader() {
 void Connection::HandleRequest() {
   RequestReader::Request request = reader_.Take();
   request.http.home = stream_->home();
+  request.http.loopback_only = stream_->loopback_only();
   keep_alive_ = request.keep_alive;
   http_1_0_ = request.http_1_0;
   head_only_ = request.head_only;

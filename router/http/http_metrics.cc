@@ -11,13 +11,14 @@ namespace {
 
 // Paths and statuses are labels, so there are only those that the gateway has; the last of each
 // stands for all others.
-constexpr std::array<std::string_view, 10> kRoutes = {"/v1/completions", "/v1/chat/completions",
+constexpr std::array<std::string_view, 12> kRoutes = {"/v1/completions", "/v1/chat/completions",
                                                       "/v1/models",      "/tokenize",
-                                                      "/detokenize",     "/health",
-                                                      "/ready",          "/version",
+                                                      "/detokenize",     "/tokenizer_info",
+                                                      "/health",         "/ready",
+                                                      "/ping",           "/version",
                                                       "/metrics",        "other"};
-constexpr std::array<int, 13> kStatuses = {200, 400, 401, 403, 404, 405, 413,
-                                           429, 431, 499, 503, 504, 500};
+constexpr std::array<int, 14> kStatuses = {200, 400, 401, 403, 404, 405, 413,
+                                           415, 429, 431, 499, 503, 504, 500};
 
 template <typename Values, typename Value>
 size_t IndexOf(const Values& values, const Value& value) {

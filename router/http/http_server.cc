@@ -8,6 +8,7 @@
 #include "common/tcp_listener.h"
 #include "router/engine/violations.h"
 #include "router/front/serve_connection.h"
+#include "router/http/browser_policy.h"
 #include "router/http/gateway.h"
 #include "router/http/http_stream.h"
 #include "router/http/io_threads.h"
@@ -35,6 +36,11 @@ size_t MaxLargeBytes(const HttpServerConfig& config) {
   return MaxMemoryBytes(config) - ReservedBytes(config);
 }
 
+bool IsLoopbackOnly(const std::string& listen) {
+  const absl::StatusOr<Address> address = ParseAddress(listen);
+  return address.ok() && IsLoopback(*address);
+}
+
 // Answers of listeners as readiness has them: none of them may be short of descriptors.
 TcpListener::OnAccepting CountDeaf(ApiContext& context) {
   return [&context](bool accepting) { context.num_deaf_listeners += accepting ? -1 : 1; };
@@ -56,6 +62,7 @@ absl::Status HttpServerConfig::Validate() const {
                      "max_connections_per_address: must be at most 1048576");
   violations.Require(max_concurrent_streams >= 1 && max_concurrent_streams <= 1u << 20,
                      "max_concurrent_streams: must be from 1 to 1048576");
+  violations.Merge(BrowserPolicy::CheckOrigins(cors_origins), "cors_origins: ");
   violations.Require(num_threads >= 1 && num_threads <= 256, "http_threads: must be from 1 to 256");
   violations.Require(max_body_memory_mib >= 1, "max_body_memory_mib: must be at least 1");
   violations.Require(max_whole_answer_bytes >= 1, "max_whole_answer_bytes: must be at least 1");
@@ -79,7 +86,7 @@ class HttpServer::Impl {
         limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
                                                      config.MaxConnectionsPerAddress())),
         tls_(std::move(tls)),
-        gateway_(context, registry),
+        gateway_(context, registry, BrowserPolicy(config.cors_origins)),
         grpc_(std::move(grpc)),
         metrics_(registry, context.model.id),
         memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config), ReservedBytes(config))),
@@ -99,10 +106,16 @@ class HttpServer::Impl {
                  .http2 = {.max_concurrent_streams = config.max_concurrent_streams}},
         threads_(config.num_threads, context.encode_pool),
         listener_(
-            threads_.first().io(), [this](tcp::socket socket) { Serve(std::move(socket)); },
+            threads_.first().io(),
+            [this, loopback_only = IsLoopbackOnly(config.listen)](tcp::socket socket) {
+              Serve(std::move(socket), loopback_only);
+            },
             CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }),
         main_listener_(
-            threads_.first().io(), [this](tcp::socket socket) { Serve(std::move(socket)); },
+            threads_.first().io(),
+            [this, loopback_only = IsLoopbackOnly(config.main_listen)](tcp::socket socket) {
+              Serve(std::move(socket), loopback_only);
+            },
             CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }) {}
   ~Impl() { threads_.Stop(); }
 
@@ -142,7 +155,7 @@ class HttpServer::Impl {
     return OpenHttpStream(context_, request, std::move(signal));
   }
 
-  void Serve(tcp::socket socket) {
+  void Serve(tcp::socket socket, bool loopback_only) {
     auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
     switch (verdict) {
       case ConnectionLimiter::Verdict::kTooMany:
@@ -152,7 +165,10 @@ class HttpServer::Impl {
       case ConnectionLimiter::Verdict::kAdmitted: {
         IoThreads::Thread& thread = threads_.Of(socket.get_executor());
         return ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(),
-                               context_, thread.Place(std::move(place)), thread.strands());
+                               context_,
+                               {.place = thread.Place(std::move(place)),
+                                .home = thread.strands(),
+                                .loopback_only = loopback_only});
       }
     }
   }

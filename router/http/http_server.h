@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/address.h"
 #include "common/tls_files.h"
@@ -26,6 +27,7 @@ struct HttpServerConfig {
   uint32_t max_connections = 4096;
   // Likewise, of one address; 0: no bound of its own. Not set: a quarter of all.
   std::optional<uint32_t> max_connections_per_address;
+  std::vector<std::string> cors_origins;   // whose pages may read answers (browser_policy.h)
   uint32_t max_concurrent_streams = 1024;  // of one HTTP/2 connection
   uint32_t num_threads = 2;                // that read requests and write answers
   uint32_t max_body_memory_mib = 1024;     // bodies and whole answers of all connections together

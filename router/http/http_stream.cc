@@ -35,6 +35,7 @@ uint64_t AnnouncedBytes(const HeaderList& fields) {
 HttpRequest HeaderOf(const StreamRequest& request) {
   const HeaderList& fields = request.fields;
   const std::string_view target = fields.Find(":path");
+  const std::string_view authority = fields.Find(":authority");
   const std::string_view id = fields.Find("x-request-id");
   const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
   return {.method = std::string(fields.Find(":method")),
@@ -42,6 +43,10 @@ HttpRequest HeaderOf(const StreamRequest& request) {
           .body = {},
           .request_id = std::string(usable_id ? id : std::string_view()),
           .authorization = std::string(fields.FindOnly("authorization")),
+          .host = std::string(authority.empty() ? fields.Find("host") : authority),
+          .origin = std::string(fields.Find("origin")),
+          .content_type = std::string(fields.Find("content-type")),
+          .loopback_only = request.loopback_only,
           .body_follows = !request.ends,
           .announced_body_bytes = request.ends ? 0 : AnnouncedBytes(fields),
           .home = request.home};

@@ -6,7 +6,6 @@
 
 #include "common/json.h"
 #include "common/status.h"
-#include "router/api/field_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -25,26 +24,23 @@ std::optional<int64_t> AsInteger(const json& value) {
 }
 
 bool IsHarmless(const UnservedField& field, const json& value) {
-  // A large value asks for something; there is no need to spell it.
-  if (value.is_structured() && value.size() > 1) return false;
-  if (value.is_string() && value.get_ref<const std::string&>().size() > 64) return false;
-  const std::string text = value.dump();
-  return text == field.harmless || text == field.also_harmless;
+  const json harmless = json::parse(field.harmless);
+  return std::find(harmless.begin(), harmless.end(), value) != harmless.end();
 }
 
 }  // namespace
 
-JsonFields::JsonFields(const json& object, std::string path)
-    : object_(object), path_(std::move(path)) {
+JsonFields::JsonFields(const json& object, UnknownFields& unknown, std::string path)
+    : object_(object), unknown_(unknown), path_(std::move(path)) {
   if (!object.is_object()) {
     FailKind(path_.empty() ? "body" : path_, "a JSON object", object);
   }
 }
 
 const json* JsonFields::Find(std::string_view name) {
-  read_.emplace_back(name);
+  read_.push_back(name);
   if (!object_.is_object()) return nullptr;
-  const auto found = object_.find(read_.back());
+  const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
@@ -134,15 +130,12 @@ std::string JsonFields::PathOf(std::string_view name) const {
   return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
 }
 
-absl::Status JsonFields::Finish() const {
+absl::Status JsonFields::Finish() {
   if (!status_.ok()) return status_;
+  std::sort(read_.begin(), read_.end());
   for (const auto& [name, value] : object_.items()) {
-    if (std::find(read_.begin(), read_.end(), name) != read_.end()) continue;
-    const std::string quoted = Quote(name);
-    // Only a name that can be shown as it is stands where errors have their field.
-    const bool plain = CheckId("", name, 64).ok() && !name.empty();
-    return Unimplemented("{}: this router does not know the field {}",
-                         plain ? PathOf(name) : "body", quoted);
+    if (std::binary_search(read_.begin(), read_.end(), std::string_view(name))) continue;
+    LOCKSTEP_RETURN_IF_ERROR(unknown_.Add(path_, name));
   }
   return absl::OkStatus();
 }

@@ -8,25 +8,25 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "router/http/unknown_fields.h"
+#include "router/http/unserved_fields.h"
 
 namespace lockstep::router {
 
-// A field that this router knows but does not serve. Two spellings, as compact JSON, ask for
-// nothing and pass.
-struct UnservedField {
-  std::string_view name;
-  std::string_view harmless;
-  std::string_view also_harmless = {};
-};
-
 // Typed access to the members of a stranger's JSON object. A member that is null counts as absent,
 // and so does one of the wrong kind: the first of those is the error that Finish returns,
-// INVALID_ARGUMENT "path: expected ..., got ...". Remembers what was asked for, so that Finish can
-// refuse everything else. Does not own the object.
+// INVALID_ARGUMENT "path: expected ..., got ...". Remembers what was asked for: Finish hands
+// everything else to the unknown fields. Does not own the object, nor the names of members.
 class JsonFields {
  public:
-  explicit JsonFields(const nlohmann::json& object, std::string path = "");
+  JsonFields(const nlohmann::json& object, UnknownFields& unknown, std::string path = "");
+  // Of an object inside this one. The unknown fields of both are the same.
+  JsonFields Inner(const nlohmann::json& object, std::string path) const {
+    return JsonFields(object, unknown_, std::move(path));
+  }
 
   const nlohmann::json* Find(std::string_view name);  // nullptr when absent
   std::optional<bool> Bool(std::string_view name);
@@ -48,13 +48,14 @@ class JsonFields {
   bool ok() const { return status_.ok(); }
   std::string PathOf(std::string_view name) const;
 
-  // The first error; UNIMPLEMENTED for a member that nobody asked for: it could change the output.
-  absl::Status Finish() const;
+  // The first error, or that of a member that nobody asked for, if those are refused.
+  absl::Status Finish();
 
  private:
   const nlohmann::json& object_;
+  UnknownFields& unknown_;
   const std::string path_;
-  std::vector<std::string> read_;
+  std::vector<std::string_view> read_;  // sorted by Finish
   absl::Status status_;
 };
 

@@ -54,7 +54,7 @@ void SetKind(const absl::Status& status, OpenAiError& error) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return set(400, "invalid_request_error",
-                 IsContextOverflow(status) ? "context_length_exceeded" : "");
+                 ContextOverflowPath(status).has_value() ? "context_length_exceeded" : "");
     case absl::StatusCode::kUnimplemented:
       return set(400, "invalid_request_error", "unsupported_parameter");
     case absl::StatusCode::kUnauthenticated:
@@ -103,6 +103,10 @@ OpenAiError OpenAiError::Of(const absl::Status& status, ApiKind kind) {
   error.message = ClientMessage(status);
   if (about_a_field) error.message = WithJsonFieldName(error.message, kind);
   if (about_a_field) error.param = std::string(FieldOf(error.message));
+  // The words of these are fixed, so the field is beside them.
+  if (const std::optional<std::string> path = ContextOverflowPath(status)) {
+    error.param = FieldOf(WithJsonFieldName(*path + ": ", kind));
+  }
   return error;
 }
 

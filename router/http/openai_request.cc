@@ -1,6 +1,5 @@
 #include "router/http/openai_request.h"
 
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -16,28 +15,8 @@ using nlohmann::json;
 
 constexpr uint32_t kDefaultCompletionTokens = 16;
 
-constexpr std::array<UnservedField, 2> kUnservedOfCompletion = {
-    {{"suffix", R"("")"}, {"add_special_tokens", "true"}}};
-
-constexpr std::array<UnservedField, 15> kUnservedOfChat = {{
-    {"tools", "[]"},
-    {"tool_choice", R"("none")", R"("auto")"},
-    {"functions", "[]"},
-    {"function_call", R"("none")", R"("auto")"},
-    {"modalities", R"(["text"])"},
-    {"audio", ""},
-    {"web_search_options", ""},
-    {"reasoning_effort", ""},
-    {"verbosity", R"("medium")"},
-    {"chat_template", ""},
-    {"documents", "[]"},
-    {"echo", "false"},
-    {"suffix", R"("")"},
-    {"add_special_tokens", "false"},
-    {"include_reasoning", "true", "false"},
-}};
-
 void SetPromptIds(v1::GenerateRequest& request, const std::vector<uint32_t>& ids) {
+  request.clear_parse_special();  // it is about texts
   request.mutable_token_ids()->mutable_ids()->Assign(ids.begin(), ids.end());
 }
 
@@ -79,8 +58,9 @@ void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest,
 void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
                           v1::GenerateRequest& request) {
   options.echo = fields.Bool("echo").value_or(false);
+  if (const auto value = fields.Bool("parse_special")) request.set_parse_special(*value);
   uint32_t max_tokens = fields.Uint32("max_tokens").value_or(kDefaultCompletionTokens);
-  if (max_tokens == 0 && options.echo) {
+  if (max_tokens == 0) {
     options.prompt_only = true;
     max_tokens = 1;
   }
@@ -126,73 +106,88 @@ size_t OpenAiRequest::NumHeldBytes() const {
 }
 
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
-                                                     const BodyMeter& meter) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
-  JsonFields fields(parsed);
+                                                     const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
   OpenAiRequest out;
   out.options.kind = ApiKind::kCompletion;
   v1::GenerateRequest request;
   ReadCommonFields(fields, out, request);
   ReadCompletionOutput(fields, out.options, request);
-  fields.Refuse(kUnservedOfCompletion);
+  fields.Refuse(UnservedOfCompletions());
   ReadPrompts(fields, request, out.prompts);
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
   return out;
 }
 
-absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const BodyMeter& meter) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
-  JsonFields fields(parsed);
+absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
   OpenAiRequest out;
   out.options.kind = ApiKind::kChat;
   v1::GenerateRequest& request = out.prompts.emplace_back();
   ReadCommonFields(fields, out, request);
   ReadChatOutput(fields, out.options, request);
-  fields.Refuse(kUnservedOfChat);
+  fields.Refuse(UnservedOfChats());
   ReadMessages(fields, *request.mutable_chat());
   ReadTemplateFields(fields, *request.mutable_chat());
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
   return out;
 }
 
-absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body, const BodyMeter& meter) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
-  JsonFields fields(parsed);
+absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
+                                                   const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
   TokenizeQuery out;
   out.request.set_model(fields.String("model").value_or(""));
   out.token_strings = fields.Bool("return_token_strs").value_or(false);
   const std::optional<bool> add_special_tokens = fields.Bool("add_special_tokens");
+  const std::optional<bool> parse_special = fields.Bool("parse_special");
   if (parsed.contains("messages")) {
     if (add_special_tokens.value_or(false)) {
       fields.Fail(InvalidArgument(
           "add_special_tokens: expected with \"prompt\" only, as a chat's template sets its own"));
     }
+    if (parse_special.value_or(false)) {
+      fields.Fail(InvalidArgument(
+          "parse_special: expected with \"prompt\" only, as messages never have special tokens"));
+    }
     ReadMessages(fields, *out.request.mutable_chat());
     ReadTemplateFields(fields, *out.request.mutable_chat());
   } else if (const std::optional<std::string> prompt = fields.String("prompt")) {
     out.request.set_text(*prompt);
+    if (parse_special.has_value()) out.request.set_parse_special(*parse_special);
     if (add_special_tokens.has_value()) out.request.set_add_special_tokens(*add_special_tokens);
   } else {
     fields.Fail(InvalidArgument("prompt: expected a string, or \"messages\""));
   }
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
   return out;
 }
 
-absl::StatusOr<v1::DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
-                                                             const BodyMeter& meter) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, meter));
-  JsonFields fields(parsed);
-  v1::DetokenizeRequest out;
-  out.set_model(fields.String("model").value_or(""));
+absl::StatusOr<DetokenizeQuery> ParseDetokenizeRequest(std::string_view body,
+                                                       const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
+  DetokenizeQuery out;
+  out.request.set_model(fields.String("model").value_or(""));
   const std::vector<uint32_t> ids = fields.TokenIds("tokens");
   if (!parsed.contains("tokens")) {
     fields.Fail(InvalidArgument("tokens: expected an array of token ids, got none"));
   }
-  out.mutable_token_ids()->Assign(ids.begin(), ids.end());
+  out.request.mutable_token_ids()->Assign(ids.begin(), ids.end());
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
   return out;
 }
 

@@ -14,7 +14,7 @@
 // From the JSON bodies of OpenAI's API, with the fields that vLLM added, to the messages of ours:
 // everything behind them is what gRPC uses. Pure. Errors are INVALID_ARGUMENT "field: expected ...,
 // got ..." with the name of the field in the JSON, UNIMPLEMENTED for a field that is known but not
-// served, or not known at all: it could change the output.
+// served: it would change the output. Fields that are not known are ignored and listed.
 namespace lockstep::router {
 
 enum class ApiKind { kCompletion, kChat };
@@ -26,8 +26,9 @@ struct AnswerOptions {
   bool include_usage = false;     // one more chunk at the end of a stream
   bool continuous_usage = false;  // in every chunk of a stream
   bool echo = false;              // the prompt comes first
-  bool prompt_only = false;       // echo with max_tokens 0: one token is made and left out
+  bool prompt_only = false;       // max_tokens 0: one token is made and left out
   bool logprobs = false;
+  bool token_ids = false;      // of prompts and choices, beside the text
   bool tokens_as_ids = false;  // "token_id:17" instead of the token's text
   uint32_t num_samples = 1;    // choices of each prompt
 };
@@ -35,6 +36,7 @@ struct AnswerOptions {
 struct OpenAiRequest {
   AnswerOptions options;
   std::string request_id;                              // empty: none was given
+  std::string ignored_fields;                          // UnknownFields::list
   std::vector<lockstep::v1::GenerateRequest> prompts;  // at least one
 
   // Each prompt of a batch is a request of its own, "<id>-<index>".
@@ -49,18 +51,29 @@ inline constexpr size_t kMaxSharedBytes = size_t{256} << 10;  // of what several
 // Hears how much memory reading takes, and may refuse it (JsonMeter of common/json.h).
 using BodyMeter = std::function<bool(size_t num_bytes)>;
 
+// How a body is read.
+struct BodyReading {
+  BodyMeter meter = nullptr;
+  bool strict_fields = false;  // fields that are not known are refused
+};
+
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
-                                                     const BodyMeter& meter = nullptr);
+                                                     const BodyReading& reading = {});
 absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body,
-                                               const BodyMeter& meter = nullptr);
+                                               const BodyReading& reading = {});
 
 struct TokenizeQuery {
   lockstep::v1::TokenizeRequest request;
   bool token_strings = false;  // wanted in the answer
+  std::string ignored_fields;
 };
 absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
-                                                   const BodyMeter& meter = nullptr);
-absl::StatusOr<lockstep::v1::DetokenizeRequest> ParseDetokenizeRequest(
-    std::string_view body, const BodyMeter& meter = nullptr);
+                                                   const BodyReading& reading = {});
+struct DetokenizeQuery {
+  lockstep::v1::DetokenizeRequest request;
+  std::string ignored_fields;
+};
+absl::StatusOr<DetokenizeQuery> ParseDetokenizeRequest(std::string_view body,
+                                                       const BodyReading& reading = {});
 
 }  // namespace lockstep::router

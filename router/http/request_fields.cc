@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "common/json.h"
 #include "common/status.h"
@@ -17,46 +18,6 @@ namespace v1 = lockstep::v1;
 using nlohmann::json;
 
 constexpr JsonLimits kBodyLimits = {.max_depth = 32, .max_values = 4'000'000};
-
-// Of no influence on the output: bookkeeping of other services, hints about speed.
-constexpr std::array<std::string_view, 14> kIgnored = {
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "prediction",
-    "safety_identifier",
-    "moderation",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "prompt_cache_options",
-    "stream_interval",
-    "guided_decoding_backend",
-    "spaces_between_special_tokens",
-    "parallel_tool_calls",
-};
-
-constexpr std::array<UnservedField, 19> kUnserved = {{
-    {"response_format", R"({"type":"text"})"},
-    {"structured_outputs", "{}"},
-    {"guided_json", ""},
-    {"guided_regex", ""},
-    {"guided_choice", ""},
-    {"guided_grammar", ""},
-    {"json_schema", ""},
-    {"regex", ""},
-    {"bad_words", "[]"},
-    {"prompt_logprobs", ""},
-    {"return_token_ids", "false"},
-    {"detokenize", "true"},
-    {"logits_processors", "[]"},
-    {"kv_transfer_params", "{}"},
-    {"use_beam_search", "false"},
-    {"length_penalty", "1.0", "1"},
-    {"early_stopping", "false"},
-    {"lora_path", ""},
-    {"mm_processor_kwargs", "{}"},
-}};
 
 void ReadBestOf(JsonFields& fields, uint32_t num_samples) {
   const std::optional<uint32_t> best_of = fields.Uint32("best_of");
@@ -117,7 +78,7 @@ void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sa
 void ReadStop(JsonFields& fields, v1::StopCriteria& stop) {
   if (const json* const value = fields.Find("stop")) {
     if (value->is_string()) {
-      stop.add_stop(value->get<std::string>());
+      if (auto text = value->get<std::string>(); !text.empty()) stop.add_stop(std::move(text));
     } else if (!value->is_array() ||
                !std::all_of(value->begin(), value->end(),
                             [](const json& element) { return element.is_string(); })) {
@@ -140,7 +101,7 @@ void ReadStream(JsonFields& fields, AnswerOptions& options) {
   if (!options.stream) {
     return fields.Fail(InvalidArgument("stream_options: expected with \"stream\": true only"));
   }
-  JsonFields stream(*value, "stream_options");
+  JsonFields stream = fields.Inner(*value, "stream_options");
   options.include_usage = stream.Bool("include_usage").value_or(false);
   options.continuous_usage = stream.Bool("continuous_usage_stats").value_or(false);
   constexpr std::array<std::string_view, 1> kIgnoredOfStream = {"include_obfuscation"};
@@ -148,10 +109,12 @@ void ReadStream(JsonFields& fields, AnswerOptions& options) {
   fields.Fail(stream.Finish());
 }
 
-// "a string, or an array of {"type": "text"} parts", which are lines of one text.
-std::string ReadContent(JsonFields& message, const std::string& path) {
+// "a string, or an array of {"type": "text"} parts", which are lines of one text. Only an assistant
+// may have said nothing.
+std::string ReadContent(JsonFields& message, const std::string& role, const std::string& path) {
   const json* const value = message.Find("content");
   if (value == nullptr) {
+    if (role == "assistant") return {};
     message.Fail(InvalidArgument("{}: expected a string, got none", path));
     return {};
   }
@@ -162,7 +125,7 @@ std::string ReadContent(JsonFields& message, const std::string& path) {
   }
   std::string text;
   for (size_t i = 0; i < value->size(); ++i) {
-    JsonFields part((*value)[i], fmt::format("{}[{}]", path, i));
+    JsonFields part = message.Inner((*value)[i], fmt::format("{}[{}]", path, i));
     const std::string type = part.String("type").value_or("text");
     if (type != "text") {
       message.Fail(Unimplemented("{}: parts of type {} are not implemented", part.PathOf("type"),
@@ -198,6 +161,10 @@ void ReadCommonFields(JsonFields& fields, OpenAiRequest& out, v1::GenerateReques
   if (const auto value = fields.Bool("skip_special_tokens")) {
     request.mutable_output()->set_skip_special_tokens(*value);
   }
+  if (fields.Bool("return_token_ids").value_or(false)) {
+    out.options.token_ids = true;
+    request.mutable_output()->set_prompt_token_ids(true);
+  }
   out.options.tokens_as_ids = fields.Bool("return_tokens_as_token_ids").value_or(false);
   if (const auto value = fields.Integer("priority", std::numeric_limits<int32_t>::min(),
                                         std::numeric_limits<int32_t>::max())) {
@@ -209,8 +176,8 @@ void ReadCommonFields(JsonFields& fields, OpenAiRequest& out, v1::GenerateReques
   if (const auto value = fields.Uint32("truncate_prompt_tokens")) {
     request.set_truncate_prompt_tokens(*value);
   }
-  fields.Ignore(kIgnored);
-  fields.Refuse(kUnserved);
+  fields.Ignore(IgnoredOfEveryRequest());
+  fields.Refuse(UnservedOfEveryRequest());
 }
 
 void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
@@ -220,18 +187,12 @@ void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
   }
   if (!messages->is_array()) return fields.FailKind("messages", "an array", *messages);
   constexpr std::array<std::string_view, 2> kIgnoredOfMessage = {"refusal", "annotations"};
-  constexpr std::array<UnservedField, 6> kUnservedOfMessage = {{{"tool_calls", "[]"},
-                                                                {"tool_call_id", R"("")"},
-                                                                {"function_call", ""},
-                                                                {"audio", ""},
-                                                                {"reasoning", R"("")"},
-                                                                {"reasoning_content", R"("")"}}};
   for (size_t i = 0; i < messages->size() && fields.ok(); ++i) {
-    JsonFields message((*messages)[i], fmt::format("messages[{}]", i));
+    JsonFields message = fields.Inner((*messages)[i], fmt::format("messages[{}]", i));
     v1::ChatMessage* const out = chat.add_messages();
     out->set_role(message.String("role").value_or(""));
-    message.Refuse(kUnservedOfMessage);
-    out->set_content(ReadContent(message, message.PathOf("content")));
+    message.Refuse(UnservedOfMessages());
+    out->set_content(ReadContent(message, out->role(), message.PathOf("content")));
     out->set_name(message.String("name").value_or(""));
     message.Ignore(kIgnoredOfMessage);
     fields.Fail(message.Finish());

@@ -164,6 +164,9 @@ RequestReader::Request RequestReader::ReadHeader() const {
                .authorization = std::string(message.count(http::field::authorization) == 1
                                                 ? View(message[http::field::authorization])
                                                 : std::string_view()),
+               .host = std::string(View(message[http::field::host])),
+               .origin = std::string(View(message[http::field::origin])),
+               .content_type = std::string(View(message[http::field::content_type])),
                .body_follows = !parser_->is_done(),
                .announced_body_bytes = parser_->is_done() ? 0 : announced_bytes},
       .keep_alive = message.keep_alive(),

@@ -24,6 +24,8 @@ std::string_view ReasonPhrase(int status) {
       return "Method Not Allowed";
     case 413:
       return "Payload Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 429:
       return "Too Many Requests";
     case 431:

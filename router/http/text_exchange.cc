@@ -7,6 +7,7 @@
 #include "router/http/json_writer.h"
 #include "router/http/openai_error.h"
 #include "router/http/openai_request.h"
+#include "router/http/unknown_fields.h"
 
 namespace lockstep::router {
 
@@ -39,6 +40,7 @@ TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest reque
 
 void TextExchange::RunStrand() {
   absl::StatusOr<std::string> reply = absl::InternalError("");
+  std::string ignored_fields;
   {
     std::string body;
     std::optional<TokenizeQuery> query;
@@ -48,15 +50,17 @@ void TextExchange::RunStrand() {
       if (std::exchange(begun_, true) && !query.has_value()) return;
       body.swap(http_.body);
     }
-    if (query.has_value()) {
-      reply = Tokens(*query);
-    } else if (origin_.kind == TextKind::kDetokenize) {
-      reply = Text(body);
-    } else if (absl::StatusOr<TokenizeQuery> read = Read(body); !read.ok()) {
-      reply = read.status();
+    if (origin_.kind == TextKind::kDetokenize) {
+      absl::StatusOr<DetokenizeQuery> read = ParseDetokenizeRequest(body, Reading());
+      reply = read.ok() ? Text(*read) : read.status();
+      if (read.ok()) ignored_fields = std::move(read->ignored_fields);
     } else {
-      if (AwaitsTurn(*read)) return;
-      reply = Tokens(*read);
+      const bool waited = query.has_value();
+      absl::StatusOr<TokenizeQuery> read =
+          waited ? *std::move(query) : ParseTokenizeRequest(body, Reading());
+      if (read.ok() && !waited && AwaitsTurn(*read)) return;
+      reply = read.ok() ? Tokens(*read) : read.status();
+      if (read.ok()) ignored_fields = std::move(read->ignored_fields);
     }
     reading_.Resize(0);
   }
@@ -64,7 +68,11 @@ void TextExchange::RunStrand() {
   // never takes the answer keeps no place.
   ticket_.reset();
   if (!reply.ok()) return ReplyError(reply.status());
-  Reply({}, *std::move(reply));
+  HttpHead head;
+  if (!ignored_fields.empty()) {
+    head.headers.emplace_back(kIgnoredFieldsHeader, std::move(ignored_fields));
+  }
+  Reply(std::move(head), *std::move(reply));
 }
 
 void TextExchange::Abandon() {
@@ -94,9 +102,9 @@ bool TextExchange::AwaitsTurn(TokenizeQuery& query) {
   return true;
 }
 
-absl::StatusOr<TokenizeQuery> TextExchange::Read(std::string_view body) {
-  return ParseTokenizeRequest(body,
-                              [this](size_t num_bytes) { return reading_.Resize(num_bytes); });
+BodyReading TextExchange::Reading() {
+  return {.meter = [this](size_t num_bytes) { return reading_.Resize(num_bytes); },
+          .strict_fields = context_.config.strict_fields};
 }
 
 absl::StatusOr<std::string> TextExchange::Tokens(const TokenizeQuery& query) {
@@ -122,15 +130,9 @@ absl::StatusOr<std::string> TextExchange::Tokens(const TokenizeQuery& query) {
   return reply;
 }
 
-absl::StatusOr<std::string> TextExchange::Text(std::string_view body) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const v1::DetokenizeRequest request,
-                            ParseDetokenizeRequest(body, [this](size_t num_bytes) {
-                              return reading_.Resize(num_bytes);
-                            }));
+absl::StatusOr<std::string> TextExchange::Text(const DetokenizeQuery& query) {
   v1::DetokenizeResponse response;
-  if (const absl::Status status = Detokenize(context_, request, response); !status.ok()) {
-    return status;
-  }
+  LOCKSTEP_RETURN_IF_ERROR(Detokenize(context_, query.request, response));
   std::string reply;
   JsonWriter(reply).BeginObject().Key("prompt").String(response.text()).EndObject();
   return reply;

@@ -39,9 +39,9 @@ class TextExchange final : public ReplyExchange,
   // True: the query has more work than its body said, and waits for another turn.
   bool AwaitsTurn(TokenizeQuery& query);
   // From the body, or what it was read into, to the body of the answer.
-  absl::StatusOr<TokenizeQuery> Read(std::string_view body);
+  BodyReading Reading();
   absl::StatusOr<std::string> Tokens(const TokenizeQuery& query);
-  absl::StatusOr<std::string> Text(std::string_view body);
+  absl::StatusOr<std::string> Text(const DetokenizeQuery& query);
   void ReplyError(const absl::Status& status);
 
   ApiContext& context_;

@@ -85,7 +85,7 @@ class Honest:
         """Status, header and body of an answer, trailers among the header."""
         stream = self.h2.get_next_available_stream_id()
         self.h2.send_headers(stream, [(":method", method), (":path", path), (":scheme", "http"),
-                                      (":authority", "x"), *headers], end_stream=not body)
+                                      (":authority", "localhost"), *headers], end_stream=not body)
         if body:
             self.h2.send_data(stream, body, end_stream=True)
         self.flush()

@@ -36,6 +36,7 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
   config.server.http.listen = "8000";
   config.server.http.max_connections = 0;
   config.server.http.num_threads = 0;
+  config.server.http.cors_origins = {"https://page.example", "page.example"};
   config.server.num_grpc_threads = 0;
   config.server.num_encode_threads = 0;
   config.templates.limits.time = absl::ZeroDuration();
@@ -58,6 +59,7 @@ TEST(RouterConfigTest, ReportsViolationsOfEveryPartAtOnce) {
                                   "http_listen: ",
                                   "max_connections",
                                   "http_threads",
+                                  "cors_origins: expected * or scheme://host[:port], got \"page",
                                   "grpc_threads",
                                   "encode_threads",
                                   "template_timeout",

@@ -38,7 +38,7 @@ std::string MakeRequest(const StreamShape& shape, uint32_t index) {
       "\"ignore_eos\":true,\"stream_options\":{{\"include_usage\":true}}}}",
       prompt, shape.num_output_tokens);
   return fmt::format(
-      "POST /v1/completions HTTP/1.1\r\nHost: router\r\nContent-Type: application/json\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Length: {}\r\n\r\n{}",
       body.size(), body);
 }

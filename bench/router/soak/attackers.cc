@@ -23,7 +23,7 @@ constexpr milliseconds kPatience(500);
 
 std::string Request(std::string_view path, std::string_view key, std::string_view body) {
   return fmt::format(
-      "POST {} HTTP/1.1\r\nHost: router\r\nAuthorization: Bearer {}\r\nContent-Type: "
+      "POST {} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: "
       "application/json\r\nContent-Length: {}\r\n\r\n{}",
       path, key, body.size(), body);
 }
@@ -97,7 +97,7 @@ void SendHeadersSlowly(const AttackTarget& target, const std::stop_token& stop,
       }
       connection = RawConnection(target.http_address);
       ++tally.num_attempts;
-      connection.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nX: ", kPatience);
+      connection.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX: ", kPatience);
     }
     PaceFor(milliseconds(100));
   }

@@ -114,7 +114,7 @@ absl::Status OpenConnections(const ChildProcess& router, const std::string& requ
 
 absl::Status OpenIdleConnections(const ChildProcess& router, uint32_t count,
                                  std::vector<Http2Peer>&, std::vector<RawConnection>& connections) {
-  return OpenConnections(router, "GET /health HTTP/1.1\r\nHost: router\r\n\r\n", count,
+  return OpenConnections(router, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", count,
                          connections);
 }
 
@@ -125,7 +125,7 @@ absl::Status OpenEventStreams(const ChildProcess& router, uint32_t count, std::v
       kNumOutputTokens);
   LOCKSTEP_RETURN_IF_ERROR(
       OpenConnections(router,
-                      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: router\r\nContent-Type: "
+                      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                                   "application/json\r\nContent-Length: {}\r\n\r\n{}",
                                   body.size(), body),
                       count, connections));

@@ -155,12 +155,15 @@ TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
   Wire wire = SmallRequest();
   EXPECT_THAT(BuildError(wire, 0), HasSubstr("text: expected 1 to 31 tokens (context 32), got 0"));
   EXPECT_TRUE(Build(wire, std::vector<TokenId>(31, 1)).ok());
-  EXPECT_THAT(BuildError(wire, 32), HasSubstr("got 32"));
+  // One token at least is generated.
+  EXPECT_THAT(BuildError(wire, 32), HasSubstr("you requested 33 tokens (32 in the messages, 1 in"));
   wire.mutable_stop()->set_max_tokens(20);
   EXPECT_TRUE(Build(wire, std::vector<TokenId>(12, 1)).ok());
   EXPECT_THAT(
       BuildError(wire, 13),
-      HasSubstr("stop.max_tokens: expected at most 19 (context 32 less 13 prompt tokens), got 20"));
+      HasSubstr(
+          "This model's maximum context length is 32 tokens. However, you requested 33 tokens "
+          "(13 in the messages, 20 in the completion)."));
 }
 
 TEST(BuildRequestTest, PromptLimitBelowTheContext) {
@@ -177,10 +180,10 @@ TEST(BuildRequestTest, PromptLimitBelowTheContext) {
 TEST(BuildRequestTest, ALengthIsOfTheFieldThatHasThePrompt) {
   Wire chat;
   AddMessage(chat, "user", "x");
-  EXPECT_THAT(BuildError(chat, 32), HasSubstr("chat.messages: expected 1 to 31 tokens"));
+  EXPECT_THAT(BuildError(chat, 0), HasSubstr("chat.messages: expected 1 to 31 tokens"));
   Wire ids;
   ids.mutable_token_ids()->add_ids(1);
-  EXPECT_THAT(BuildError(ids, 32), HasSubstr("token_ids.ids: expected 1 to 31 tokens"));
+  EXPECT_THAT(BuildError(ids, 0), HasSubstr("token_ids.ids: expected 1 to 31 tokens"));
 }
 
 TEST(BuildRequestTest, MinTokensNotAboveMaxTokens) {

@@ -243,9 +243,10 @@ TEST_F(GenerationServiceTest, ThePoolOfBlocksBoundsTheContext) {
   EXPECT_EQ(reply.Text(), Continuation(6, 58));
   EXPECT_EQ(reply.Finish()->reason(), v1::FINISH_REASON_LENGTH);
   ExpectStatus(Generate(TextRequest(std::string(63, 'x'), 1)).status,
-               grpc::StatusCode::INVALID_ARGUMENT, "text: expected 1 to 63 tokens (context 64)");
+               grpc::StatusCode::INVALID_ARGUMENT,
+               "maximum context length is 64 tokens. However, you requested");
   ExpectStatus(Generate(TextRequest("Hello", 59)).status, grpc::StatusCode::INVALID_ARGUMENT,
-               "stop.max_tokens: expected at most 58");
+               "you requested 65 tokens (6 in the messages, 59 in the completion)");
   ExpectEverythingBack();
 }
 
@@ -274,7 +275,8 @@ TEST_F(GenerationServiceTest, BadInputIsNamed) {
   request.mutable_output()->set_logprobs(21);
   ExpectStatus(Generate(request).status, grpc::StatusCode::INVALID_ARGUMENT, "output.logprobs");
   ExpectStatus(Generate(TextRequest(std::string(4096, 'x'), 1)).status,
-               grpc::StatusCode::INVALID_ARGUMENT, "text: expected 1 to 4095 tokens");
+               grpc::StatusCode::INVALID_ARGUMENT,
+               "maximum context length is 4096 tokens. However, you");
   ExpectEverythingBack();
   EXPECT_EQ(router::RouterMetrics::At(metrics_.requests_total, absl::StatusCode::kInvalidArgument)
                 .Value(),

@@ -57,13 +57,28 @@ absl::StatusOr<std::string> EncodeChat(const std::string& chat_template,
   return Show(*ids);
 }
 
-TEST(PromptEncoderTest, TextIsPlainWithTheModelsStart) {
+TEST(PromptEncoderTest, TextHasTheModelsStart) {
   const ServedModel model = MakeByteModel();
   const PromptEncoder encoder(model);
   lockstep::v1::GenerateRequest request;
-  request.set_text("a<|im_end|>");
-  EXPECT_EQ(Show(*encoder.Encode(request)), "{bos}a<|im_end|>");
-  EXPECT_EQ(Show(*encoder.EncodeText("a", false)), "a");
+  request.set_text("a");
+  EXPECT_EQ(Show(*encoder.Encode(request)), "{bos}a");
+  EXPECT_EQ(Show(*encoder.EncodeText("a", {.add_special_tokens = false})), "a");
+}
+
+TEST(PromptEncoderTest, TextHasSpecialTokensUnlessTheRequestOrTheRouterSaysNo) {
+  const ServedModel model = MakeByteModel();
+  lockstep::v1::GenerateRequest request;
+  request.set_text("a<|im_end|>b<|im_e");
+  const auto encode = [&](const PromptEncoder& encoder) { return Show(*encoder.Encode(request)); };
+  const PromptEncoder parsing(model);
+  const PromptEncoder plain(model, /*parse_special=*/false);
+  EXPECT_EQ(encode(parsing), "{bos}a{end}b<|im_e");
+  EXPECT_EQ(encode(plain), "{bos}a<|im_end|>b<|im_e");
+  request.set_parse_special(false);
+  EXPECT_EQ(encode(parsing), "{bos}a<|im_end|>b<|im_e");
+  request.set_parse_special(true);
+  EXPECT_EQ(encode(plain), "{bos}a{end}b<|im_e");
 }
 
 TEST(PromptEncoderTest, TokenIdsAreTakenAsTheyAre) {

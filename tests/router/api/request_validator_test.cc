@@ -126,7 +126,9 @@ INSTANTIATE_TEST_SUITE_P(
              [](Wire& r) { r.mutable_token_ids()->mutable_ids()->Resize(31, 1); }),
         Bad(
             "TooManyIds", [](Wire& r) { r.mutable_token_ids()->mutable_ids()->Resize(32, 1); },
-            "token_ids.ids: expected at most 31 ids, got 32"),
+            "This model's maximum context length is 32 tokens. However, you requested 33 tokens "
+            "(32 in "
+            "the messages, 1 in the completion)."),
         Good("TooManyIdsToBeCut",
              [](Wire& r) {
                r.set_truncate_prompt_tokens(5);

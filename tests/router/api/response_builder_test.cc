@@ -96,6 +96,16 @@ class ResponseBuilderTest : public ::testing::Test {
   std::vector<uint32_t> stopped_;
 };
 
+TEST_F(ResponseBuilderTest, ThePromptsTokensAreToldWhenAskedFor) {
+  Start();
+  EXPECT_EQ(messages_.at(0).prompt_info().prompt_token_ids_size(), 0);
+  messages_.clear();
+  options_.prompt_token_ids = true;
+  Start();
+  const auto& ids = messages_.at(0).prompt_info().prompt_token_ids();
+  EXPECT_EQ(std::vector<TokenId>(ids.begin(), ids.end()), (std::vector<TokenId>{1, 2, 3}));
+}
+
 TEST_F(ResponseBuilderTest, PromptInfoThenTextThenFinish) {
   Start();
   ASSERT_THAT(messages_, SizeIs(1));

@@ -108,11 +108,21 @@ TEST(SpecialInjectionTest, ATemplateMaySpellATokenAsItsFileDoes) {
   EXPECT_THAT(SpecialIds(model, Chat({"x"})), ElementsAre(kEndId, kEndId));
 }
 
-TEST(SpecialInjectionTest, PlainTextHasNoControlTokens) {
+TEST(SpecialInjectionTest, ATextHasControlTokensOnlyWhereTheyAreParsed) {
   const ServedModel model = ModelWith({}, kTurns);
-  const auto ids = PromptEncoder(model).EncodeText("<|\u212A|><|K|>K\u212B", true);
-  ASSERT_TRUE(ids.ok()) << ids.status();
-  for (const TokenId id : *ids) EXPECT_FALSE(model.tokenizer->IsSpecial(id));
+  const auto specials = [&](bool parse_special) {
+    const auto ids = PromptEncoder(model).EncodeText("<|\u212A|><|K|>K\u212B",
+                                                     {.parse_special_tokens = parse_special});
+    EXPECT_TRUE(ids.ok()) << ids.status();
+    Ids special;
+    for (const TokenId id : ids.value_or(Ids())) {
+      if (model.tokenizer->IsSpecial(id)) special.push_back(id);
+    }
+    return special;
+  };
+  EXPECT_THAT(specials(false), ElementsAre());
+  // The Kelvin sign is another character than the letter.
+  EXPECT_THAT(specials(true), ElementsAre(kStartId));
 }
 
 class SpecialInjectionPropertyTest : public ::testing::TestWithParam<Flags> {

@@ -27,6 +27,13 @@ TEST_F(TextServiceTest, TokenizeAndDetokenize) {
   {
     grpc::ClientContext context;
     ASSERT_TRUE(stub_->Tokenize(&context, request, &response).ok());
+    EXPECT_THAT(response.token_ids(),
+                ElementsAreArray({ByteTokenizer::kBos, TokenId{'a'}, ByteTokenizer::kBos}));
+  }
+  request.set_parse_special(false);
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub_->Tokenize(&context, request, &response).ok());
     std::vector<TokenId> expected = {ByteTokenizer::kBos};
     for (const TokenId id : Bytes("a<s>")) expected.push_back(id);
     EXPECT_THAT(response.token_ids(), ElementsAreArray(expected));
@@ -78,6 +85,10 @@ TEST_F(TextServiceTest, TextCallsAreCheckedLikeGenerate) {
     ExpectStatus(tokenize(chat), grpc::StatusCode::INVALID_ARGUMENT,
                  "add_special_tokens: expected with text only");
   }
+  chat.clear_add_special_tokens();
+  chat.set_parse_special(true);
+  ExpectStatus(tokenize(chat), grpc::StatusCode::INVALID_ARGUMENT,
+               "parse_special: expected with text only");
   EXPECT_TRUE(detokenize(kContextTokens).ok());
   ExpectStatus(detokenize(kContextTokens + 1), grpc::StatusCode::INVALID_ARGUMENT,
                "token_ids: expected at most 4096 ids, got 4097");

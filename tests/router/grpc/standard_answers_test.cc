@@ -52,6 +52,15 @@ TEST(StandardAnswersTest, AFileComesBehindWhatItImports) {
   EXPECT_EQ(FileNames(Reflect(ForSymbol("lockstep.v1.Generation.Generate"), kServices)), by_name);
 }
 
+TEST(StandardAnswersTest, TheHealthServiceIsDescribedUnderItsOwnName) {
+  const std::vector<std::string> file = {"grpc/health/v1/health.proto"};
+  EXPECT_EQ(FileNames(Reflect(ForSymbol("grpc.health.v1.Health"), kServices)), file);
+  EXPECT_EQ(FileNames(Reflect(ForSymbol("grpc.health.v1.HealthCheckResponse"), kServices)), file);
+  standard::ReflectionRequest by_name;
+  by_name.set_file_by_filename(file[0]);
+  EXPECT_EQ(FileNames(Reflect(by_name, kServices)), file);
+}
+
 TEST(StandardAnswersTest, WhatIsNotThereIsNamed) {
   const standard::ReflectionResponse response = Reflect(ForSymbol("no.Such"), kServices);
   EXPECT_EQ(response.error_response().error_code(), 5);

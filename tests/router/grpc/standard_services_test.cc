@@ -340,8 +340,9 @@ TEST_F(StandardServicesTest, ReflectionAnswersOneQuestionAfterTheOther) {
   request.set_list_services("*");
   stream.Send(request);
   const auto services = stream.Receive<standard::ReflectionResponse>();
-  ASSERT_EQ(services.list_services_response().service_size(), 1);
+  ASSERT_EQ(services.list_services_response().service_size(), 2);
   EXPECT_EQ(services.list_services_response().service(0).name(), kService);
+  EXPECT_EQ(services.list_services_response().service(1).name(), "grpc.health.v1.Health");
   request.set_file_containing_symbol(kService);
   stream.Send(request);
   EXPECT_TRUE(stream.Receive<standard::ReflectionResponse>().has_file_descriptor_response());

@@ -72,6 +72,7 @@ constexpr size_t kAmple = size_t{256} << 20;
 constexpr size_t kBodyBytes = size_t{1} << 20;
 
 TEST_F(AnswerMemoryTest, AnErrorQuotesLittleOfALargeBodyAndIsCounted) {
+  router_config_.api.strict_fields = true;
   StartAll(kAmple);
   const std::string controls(kBodyBytes, '\x7f');
   const std::string letters(kBodyBytes, 'x');

@@ -16,11 +16,13 @@ namespace v1 = lockstep::v1;
 
 // The beginning of every object in these tests.
 const char kCompletionHead[] =
-    R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny","choices":)";
-const char kChatHead[] =
-    R"({"id":"cmpl-1","object":"chat.completion","created":7,"model":"tiny","choices":)";
+    R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"tiny",)"
+    R"("system_fingerprint":"fp_1","choices":)";
+const char kChatHead[] = R"({"id":"cmpl-1","object":"chat.completion","created":7,"model":"tiny",)"
+                         R"("system_fingerprint":"fp_1","choices":)";
 const char kChunkHead[] =
-    R"({"id":"cmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny","choices":)";
+    R"({"id":"cmpl-1","object":"chat.completion.chunk","created":7,"model":"tiny",)"
+    R"("system_fingerprint":"fp_1","choices":)";
 
 v1::GenerateResponse ParseResponse(const std::string& text) {
   v1::GenerateResponse message;
@@ -38,6 +40,7 @@ class AnswerWriterTest : public ::testing::Test {
     request_ = *std::move(request);
     writer_ = AnswerWriter::Make({.id = "cmpl-1",
                                   .model = "tiny",
+                                  .system_fingerprint = "fp_1",
                                   .created_unix_seconds = 7,
                                   .options = request_.options,
                                   .skip_special_tokens = true,
@@ -229,6 +232,60 @@ TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
       Finish(),
       kCompletionHead +
           std::string(R"([{"index":0,"text":"Hi","logprobs":null,"finish_reason":"length",)"
+                      R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":0,)"
+                      R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
+}
+
+const char kPromptInfoWithIds[] = "prompt_info { prompt_tokens: 2 prompt_token_ids: [72, 105] }";
+
+TEST_F(AnswerWriterTest, TokenIdsOfACompletionAreInItsChoices) {
+  Completion(R"("return_token_ids": true)");
+  Add({kPromptInfoWithIds, "delta { index: 0 token_ids: [97, 98] text: 'ab' }"});
+  Add({"delta { index: 0 token_ids: 99 text: 'c' }", kLength});
+  const std::string whole = Finish();
+  EXPECT_NE(
+      whole.find(R"("text":"abc","token_ids":[97,98,99],"prompt_token_ids":[72,105],"logprobs":)"),
+      std::string::npos)
+      << whole;
+  Completion(R"("return_token_ids": true, "stream": true)");
+  const std::string first = Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }"});
+  EXPECT_NE(first.find(R"("token_ids":[97],"prompt_token_ids":[72,105],)"), std::string::npos)
+      << first;
+  const std::string last = Add({"delta { index: 0 token_ids: 98 text: 'b' }", kLength});
+  EXPECT_NE(last.find(R"("token_ids":[98],"logprobs":)"), std::string::npos) << last;
+}
+
+TEST_F(AnswerWriterTest, TokenIdsOfAChatsPromptAreBesideItsChoices) {
+  Chat(R"("return_token_ids": true)");
+  Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }", kLength});
+  const std::string whole = Finish();
+  EXPECT_NE(whole.find(R"("token_ids":[97],"logprobs":)"), std::string::npos) << whole;
+  EXPECT_NE(whole.find(R"(}],"prompt_token_ids":[72,105],"usage":)"), std::string::npos) << whole;
+  Chat(R"("return_token_ids": true, "stream": true)");
+  const std::string chunks =
+      Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }"});
+  EXPECT_NE(chunks.find(R"("finish_reason":null}],"prompt_token_ids":[72,105]})"),
+            std::string::npos)
+      << chunks;
+  EXPECT_NE(chunks.find(R"("token_ids":[97],)"), std::string::npos) << chunks;
+}
+
+TEST_F(AnswerWriterTest, TheSeedThatWasUsedIsWithTheEndOfItsChoice) {
+  Completion(R"("stream": true)");
+  const std::string out = Add(
+      {kPromptInfo, "delta { index: 0 token_ids: 98 text: 'b' }",
+       "finish { index: 0 reason: FINISH_REASON_LENGTH usage { seed: 18446744073709551615 } }"});
+  EXPECT_NE(out.find(R"("stop_reason":null,"seed":-1})"), std::string::npos) << out;
+}
+
+TEST_F(AnswerWriterTest, WhereNoTokensAreAskedForTheOneThatIsMadeEndsNothing) {
+  Completion(R"("max_tokens": 0)");
+  Add({kPromptInfo, "delta { index: 0 token_ids: 98 text: 'b' }",
+       "finish { index: 0 reason: FINISH_REASON_STOP stop_token_id: 98 }"});
+  EXPECT_EQ(
+      Finish(),
+      kCompletionHead +
+          std::string(R"([{"index":0,"text":"","logprobs":null,"finish_reason":"length",)"
                       R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":0,)"
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
 }

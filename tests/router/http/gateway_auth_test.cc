@@ -32,7 +32,7 @@ class GatewayAuthTest : public HttpServingTest {
   HttpResponse Ask(const std::string& method, const std::string& path,
                    const std::string& authorization, const std::string& body = "") {
     HttpClient client(port());
-    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}{}Content-Length: {}\r\n\r\n{}", method,
+    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}{}Content-Length: {}\r\n\r\n{}", method,
                             path,
                             authorization.empty() ? "" : "Authorization: " + authorization + "\r\n",
                             "Content-Type: application/json\r\n", body.size(), body));
@@ -44,7 +44,7 @@ class GatewayAuthTest : public HttpServingTest {
   // A request up to its body; `fields` are further lines of its header.
   static std::string Header(const std::string& method, const std::string& path,
                             const std::string& key, const std::string& fields) {
-    return fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}{}\r\n", method, path,
+    return fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}{}\r\n", method, path,
                        key.empty() ? "" : "Authorization: Bearer " + key + "\r\n", fields);
   }
   static std::string Length(size_t num_bytes) {

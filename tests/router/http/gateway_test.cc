@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "router/api/system_fingerprint.h"
 #include "tests/router/http/http_fixture.h"
 
 // The gateway's answers, over a socket, with a whole router and worker behind it.
@@ -139,6 +140,8 @@ TEST_F(GatewayTest, TokenizesAndBack) {
   EXPECT_EQ(tokens["max_model_len"], kContextTokens);
   EXPECT_EQ(tokens["token_strs"], json({"H", "i"}));
   EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 105]})"))["prompt"], "Hi");
+  EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>"})"))["count"], 2);
+  EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>", "parse_special": false})"))["count"], 4);
   ExpectError(Post("/detokenize", R"({"tokens": [999]})"), 400, "tokens", "out of range");
   ExpectError(Post("/tokenize", R"({"prompt": "x", "model": "y"})"), 404, "model", "\"bytes\"");
 }
@@ -155,9 +158,87 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(Json(Get("/health"))["status"], "ok");
   EXPECT_EQ(Json(Get("/ready"))["status"], "ready");
   EXPECT_TRUE(Json(Get("/version")).contains("version"));
+  EXPECT_GT(models["data"][0]["created"], 1'500'000'000);
+  for (const HttpResponse& ping : {Get("/ping"), Post("/ping", ""), Post("/ping", "{}")}) {
+    EXPECT_EQ(ping.status, 200);
+    EXPECT_EQ(ping.body, "");
+  }
   const HttpResponse metrics = Get("/metrics?name=x");
   EXPECT_EQ(metrics.status, 200);
   EXPECT_THAT(metrics.body, HasSubstr("lockstep_router_requests_total"));
+  EXPECT_THAT(metrics.body, HasSubstr("process_resident_memory_bytes"));
+}
+
+TEST_F(GatewayTest, TokenIdsOfPromptAndOutputAreToldWhenAskedFor) {
+  StartAll();
+  const json answer = Json(
+      Post("/v1/completions", R"({"prompt": "a", "max_tokens": 2, "return_token_ids": true})"));
+  const json& choice = answer["choices"][0];
+  EXPECT_EQ(choice["prompt_token_ids"], json({258, 97})) << answer;
+  const std::string text = choice["text"];
+  EXPECT_EQ(choice["token_ids"], json({text.at(0), text.at(1)})) << answer;
+}
+
+TEST_F(GatewayTest, AnswersSayWhatMadeThemAndWithWhichSeed) {
+  StartAll();
+  const json drawn = Json(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})"));
+  const std::string fingerprint = drawn["system_fingerprint"];
+  EXPECT_THAT(fingerprint, ::testing::MatchesRegex("fp_[0-9a-f]{16}"));
+  // Every client's JSON has such a number exactly.
+  EXPECT_LT(drawn["choices"][0]["seed"].get<uint64_t>(), uint64_t{1} << 53);
+  const HttpResponse streamed =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 3, "seed": -5, "stream": true})");
+  std::vector<std::string> events = streamed.Events();
+  events.pop_back();
+  for (const std::string& event : events) {
+    EXPECT_EQ(json::parse(event)["system_fingerprint"], fingerprint) << event;
+  }
+  EXPECT_EQ(json::parse(events.back())["choices"][0]["seed"], -5) << events.back();
+}
+
+TEST_F(GatewayTest, TheFingerprintIsOfWhatTheOutputDependsOn) {
+  router_config_.api.parse_special = false;
+  StartBoth();
+  const std::string plain = router::SystemFingerprint(router_->api());
+  EXPECT_EQ(router::SystemFingerprint(router_->api()), plain);
+  router_.reset();
+  router_config_.api.parse_special = true;
+  StartRouter();
+  WaitForReadiness(true);
+  EXPECT_NE(router::SystemFingerprint(router_->api()), plain);
+}
+
+TEST_F(GatewayTest, WorkersThatMayDifferHaveNoFingerprint) {
+  router_config_.api.mixed_workers = true;
+  StartAll();
+  const json answer = Json(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})"));
+  EXPECT_TRUE(answer["system_fingerprint"].is_null()) << answer;
+}
+
+TEST_F(GatewayTest, DescribesItsTokenizer) {
+  StartAll();
+  const json info = Json(Get("/tokenizer_info"));
+  EXPECT_EQ(info["vocab_size"], model_.tokenizer->vocab_size());
+  EXPECT_EQ(info["model_max_length"], kContextTokens);
+  EXPECT_EQ(info["chat_template"], model_.tokenizer->chat_template());
+  const json& added = info["added_tokens_decoder"];
+  EXPECT_EQ(added.size(), model_.tokenizer->SpecialSpellings().size()) << info;
+  for (const auto& [id, token] : added.items()) {
+    EXPECT_EQ(token["content"], model_.tokenizer->TokenBytes(std::stoul(id)));
+  }
+}
+
+TEST_F(GatewayTest, NoTokensMayBeAskedFor) {
+  StartAll();
+  const json answer = Json(Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 0})"));
+  EXPECT_EQ(answer["choices"][0]["text"], "") << answer;
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 6);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 0);
+  const HttpResponse streamed =
+      Post("/v1/completions", R"({"prompt": "Hello", "max_tokens": 0, "stream": true})");
+  EXPECT_EQ(Text(streamed), "");
+  ExpectEverythingBack();
 }
 
 TEST_F(GatewayTest, WithoutAWorkerItIsAliveButNotReady) {
@@ -184,13 +265,37 @@ TEST_F(GatewayTest, BadInputIsNamed) {
               "response_format", "not implemented");
   const HttpResponse too_long =
       Post(path, R"({"prompt": ")" + std::string(kContextTokens, 'x') + R"("})");
-  ExpectError(too_long, 400, "prompt", "context 4096");
+  ExpectError(too_long, 400, "prompt", "maximum context length is 4096 tokens. However, you");
   EXPECT_EQ(Json(too_long)["error"]["code"], "context_length_exceeded");
   ExpectError(Post("/v1/chat/completions", R"({"messages": []})"), 400, "messages", "at least 1");
   ExpectError(Get(path), 405, nullptr, "POST only");
   ExpectError(Post("/v1/models", ""), 405, nullptr, "GET only");
   ExpectError(Post("/v1/embeddings", "{}"), 404, nullptr, "nothing at this path");
   ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, AnswersListTheFieldsThatWereIgnored) {
+  StartAll();
+  const std::string header = "x-lockstep-ignored-fields";
+  const HttpResponse whole =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1, "foo": 1, "a\r\nb": 2})");
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_EQ(whole.headers.at(header), "a%0D%0Ab, foo");
+  const HttpResponse streamed =
+      Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1, "stream": true, "foo": 1})");
+  EXPECT_EQ(streamed.status, 200);
+  EXPECT_EQ(streamed.headers.at(header), "foo");
+  EXPECT_EQ(Post("/tokenize", R"({"prompt": "x", "foo": 1})").headers.at(header), "foo");
+  EXPECT_EQ(Post("/detokenize", R"({"tokens": [72], "foo": 1})").headers.at(header), "foo");
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})").headers.count(header),
+            0u);
+}
+
+TEST_F(GatewayTest, StrictFieldsRefusesUnknownOnes) {
+  router_config_.api.strict_fields = true;
+  StartAll();
+  ExpectError(Post("/v1/completions", R"({"prompt": "x", "foo": 1})"), 400, "foo", "not know");
+  ExpectError(Post("/tokenize", R"({"prompt": "x", "foo": 1})"), 400, "foo", "not know");
 }
 
 TEST_F(GatewayTest, ClientsNameTheirRequests) {

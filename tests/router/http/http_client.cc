@@ -55,7 +55,7 @@ bool HttpClient::Send(std::string_view bytes) {
 void HttpClient::ShutdownSend() { ::shutdown(socket_, SHUT_WR); }
 
 std::string HttpClient::PostText(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -65,7 +65,7 @@ HttpResponse HttpClient::Post(const std::string& path, const std::string& body) 
 }
 
 HttpResponse HttpClient::Get(const std::string& path) {
-  Send("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
   return ReadResponse();
 }
 

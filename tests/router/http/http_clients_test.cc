@@ -50,6 +50,15 @@ TEST_F(HttpClientsTest, TheExampleStreamsAnAnswerAndItsUsage) {
   EXPECT_THAT(wrong.output, HasSubstr("400 invalid_request_error: temperature: expected"));
 }
 
+TEST_F(HttpClientsTest, AnAnswerCanBeHadAgain) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  const Outcome outcome =
+      RunShell("python3 docs/examples/same_answer.py --server " + router_->http_address() + " Hi");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, ContainsRegex("fp_[0-9a-f]+ seed [0-9]+: "));
+  EXPECT_THAT(outcome.output, ::testing::EndsWith("\nequal\n"));
+}
+
 TEST_F(HttpClientsTest, CurlWorksAsTheDocumentsShow) {
   ASSERT_NO_FATAL_FAILURE(StartGateway());
   const Outcome outcome = RunShell("docs/examples/http-requests " + router_->http_address());

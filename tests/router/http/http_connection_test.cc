@@ -50,7 +50,8 @@ TEST_F(HttpConnectionTest, AnUpgradeToHttp2IsIgnored) {
   StartAll();
   HttpClient client(port());
   client.Send(
-      "GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+      "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "
+      "h2c\r\n"
       "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n");
   EXPECT_EQ(client.ReadResponse().status, 200);
   EXPECT_EQ(client.Get("/health").status, 200);
@@ -94,7 +95,8 @@ TEST_F(HttpConnectionTest, WhoSendsTooMuchAheadIsCutOff) {
 TEST_F(HttpConnectionTest, WhoSendsTooMuchBehindALargeHeaderIsCutOff) {
   StartAll();
   HttpClient client(port());
-  std::string header = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nX: ";
+  std::string header =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nX: ";
   header.resize(16'000, 'x');
   client.Send(header + "\r\n\r\n");
   client.Send("{" + std::string(24 << 10, 'x'));
@@ -106,7 +108,9 @@ TEST_F(HttpConnectionTest, WhoSendsTooMuchBehindALargeHeaderIsCutOff) {
 TEST_F(HttpConnectionTest, AHeadRequestGetsNoBody) {
   StartAll();
   HttpClient client(port());
-  client.Send("HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.Send(
+      "HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: "
+      "localhost\r\n\r\n");
   const auto head = client.ReadUntil("\r\n\r\n");
   ASSERT_TRUE(head.has_value());
   EXPECT_NE(head->find("200 OK"), std::string::npos) << *head;
@@ -117,10 +121,10 @@ TEST_F(HttpConnectionTest, RefusesTransferEncodingsThatOthersMightReadOtherwise)
   StartAll();
   for (const std::string_view coding : {"gzip", "chunked, identity", "chunked, gzip"}) {
     HttpClient client(port());
-    client.Send(
-        fmt::format("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {}\r\n\r\n"
-                    "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
-                    coding));
+    client.Send(fmt::format(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: {}\r\n\r\n"
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        coding));
     EXPECT_EQ(client.ReadResponse().status, 400) << coding;
     EXPECT_TRUE(client.WaitUntilClosed());
   }

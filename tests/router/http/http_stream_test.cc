@@ -30,8 +30,11 @@ class HttpStreamTest : public ::testing::Test {
         .fields = {{":method", "POST"}, {":path", "/v1/completions?x=1"}, {":scheme", "http"}},
         .ends = ends};
     if (!content_length.empty()) request.fields.Add("content-length", content_length);
+    return Shown(request);
+  }
+  HttpRequest Shown(const StreamRequest& request) {
     const auto stream = OpenHttpStream(context_, request, std::make_shared<NoSignal>());
-    if (ends) stream->OnBodyEnd();
+    if (request.ends) stream->OnBodyEnd();
     stream->OnClosed();
     EXPECT_EQ(shown_.size(), 1u);
     return std::exchange(shown_, {}).at(0);
@@ -65,6 +68,24 @@ TEST_F(HttpStreamTest, WhatABodyAnnouncesIsKnownBeforeItComes) {
   const HttpRequest without = HeaderShown("", /*ends=*/true);
   EXPECT_FALSE(without.body_follows);
   EXPECT_EQ(without.announced_body_bytes, 0u);
+}
+
+TEST_F(HttpStreamTest, WhatBrowsersSayOfARequestIsKnown) {
+  StreamRequest request{.fields = {{":method", "POST"},
+                                   {":path", "/"},
+                                   {":authority", "localhost:8000"},
+                                   {"host", "other"},
+                                   {"origin", "https://page.example"},
+                                   {"content-type", "text/plain"}},
+                        .loopback_only = true,
+                        .ends = true};
+  const HttpRequest shown = Shown(request);
+  EXPECT_EQ(shown.host, "localhost:8000");
+  EXPECT_EQ(shown.origin, "https://page.example");
+  EXPECT_EQ(shown.content_type, "text/plain");
+  EXPECT_TRUE(shown.loopback_only);
+  request.fields = {{":method", "GET"}, {":path", "/"}, {"host", "other"}};
+  EXPECT_EQ(Shown(request).host, "other");
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_F(HttpTlsTest, OldVersionsAreRefused) {
 TEST_F(HttpTlsTest, PlaintextIsClosed) {
   Start();
   HttpClient client(server_->port());
-  client.Send("GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.Send("GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(client.WaitUntilClosed());
   EXPECT_EQ(server_->metrics().refused_for_handshake->Value(), 1);
   EXPECT_EQ(Connect(Trusting()).Ask(http::verb::get, "/echo"), "GET ");

@@ -86,17 +86,21 @@ TEST(OpenAiErrorTest, PromptsBeyondTheContextHaveACodeOfTheirOwn) {
   const ModelFacts model = testing::SmallModel();
   lockstep::v1::GenerateRequest request = testing::SmallRequest();
   RequestContext context;
-  const auto code = [&](size_t num_tokens) {
+  const auto error = [&](size_t num_tokens) {
     const absl::Status status =
         BuildRequest(request, std::vector<TokenId>(num_tokens, 1), limits, model, context).status();
-    return OpenAiError::Of(status, ApiKind::kCompletion).code;
+    return OpenAiError::Of(status, ApiKind::kCompletion);
   };
-  EXPECT_EQ(code(32), "context_length_exceeded");
-  EXPECT_EQ(code(0), "");
+  const OpenAiError too_long = error(32);
+  EXPECT_EQ(too_long.code, "context_length_exceeded");
+  EXPECT_EQ(too_long.param, "prompt");
+  EXPECT_TRUE(too_long.message.starts_with("This model's maximum context length is 32 tokens."));
+  EXPECT_EQ(error(0).code, "");
   request.mutable_stop()->set_max_tokens(10);
-  EXPECT_EQ(code(30), "context_length_exceeded");
+  EXPECT_EQ(error(30).code, "context_length_exceeded");
+  EXPECT_EQ(error(30).param, "max_tokens");
   request.mutable_stop()->set_min_tokens(11);
-  EXPECT_EQ(code(20), "");
+  EXPECT_EQ(error(20).code, "");
 }
 
 }  // namespace

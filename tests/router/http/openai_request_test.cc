@@ -187,11 +187,26 @@ TEST(OpenAiRequestTest, WrongChatsAreNamed) {
 }
 
 TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
-  for (const std::string field :
-       {R"("response_format": {"type": "json_object"})", R"("guided_json": {"type": "object"})",
-        R"("bad_words": ["x"])", R"("use_beam_search": true)", R"("length_penalty": 0.5)",
-        R"("suffix": "end")", R"("add_special_tokens": false)", R"("best_of": 3)",
-        R"("prompt_logprobs": 1)", R"("return_token_ids": true)", R"("temprature": 0)"}) {
+  for (const std::string field : {R"("response_format": {"type": "json_object"})",
+                                  R"("guided_json": {"type": "object"})",
+                                  R"("bad_words": ["x"])",
+                                  R"("use_beam_search": true)",
+                                  R"("length_penalty": 0.5)",
+                                  R"("suffix": "end")",
+                                  R"("add_special_tokens": false)",
+                                  R"("best_of": 3)",
+                                  R"("prompt_logprobs": 1)",
+                                  R"("json_schema": {"a": 1})",
+                                  R"("grammar": "root ::= x")",
+                                  R"("mirostat": 2)",
+                                  R"("typical_p": 0.5)",
+                                  R"("dry_multiplier": 0.8)",
+                                  R"("xtc_probability": 0.5)",
+                                  R"("repeat_penalty": 1.1)",
+                                  R"("n_predict": 5)",
+                                  R"("prompt_embeds": "x")",
+                                  R"("lora": [{"id": 0}])",
+                                  R"("messages": [])"}) {
     SCOPED_TRACE(field);
     const std::string name = field.substr(1, field.find('"', 1) - 1);
     ExpectError(ParseCompletionRequest(R"({"prompt": "x", )" + field + "}").status(),
@@ -201,6 +216,7 @@ TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
        {R"("tools": [{"type": "function"}])", R"("tool_choice": "required")",
         R"("tool_choice": {"type": "function"})", R"("functions": [{}])",
         R"("modalities": ["text", "audio"])", R"("reasoning_effort": "high")",
+        R"("audio": {"voice": "x"})", R"("enable_thinking": false)", R"("documents": [{}])",
         R"("chat_template": "x")", R"("echo": true)", R"("prompt": "x")"}) {
     SCOPED_TRACE(field);
     const std::string name = field.substr(1, field.find('"', 1) - 1);
@@ -225,6 +241,63 @@ TEST(OpenAiRequestTest, WhatChangesNothingPasses) {
       "suffix": "", "best_of": 1, "bad_words": [], "stream": true,
       "stream_options": {"include_obfuscation": false}})")
                   .ok());
+  const auto samplers_that_are_off = ParseCompletionRequest(R"({"prompt": "x", "mirostat": 0,
+      "mirostat_tau": 5.0, "typical_p": 1.0, "tfs_z": 1, "top_n_sigma": -1.0, "repeat_last_n": -1,
+      "dry_multiplier": 0.0, "dry_base": 1.75, "dry_sequence_breakers": ["\n"],
+      "xtc_probability": 0, "xtc_threshold": 0.1, "dynatemp_range": 0.0, "n_predict": -1,
+      "grammar": "", "cache_prompt": true, "lora": [], "n_probs": 0})");
+  ASSERT_TRUE(samplers_that_are_off.ok()) << samplers_that_are_off.status();
+  EXPECT_EQ(samplers_that_are_off->ignored_fields, "");
+}
+
+TEST(OpenAiRequestTest, ValuesThatAskForNothingPass) {
+  for (const std::string stop : {R"("")", "[]", "null"}) {
+    const auto request = ParseCompletionRequest(R"({"prompt": "x", "stop": )" + stop + "}");
+    ASSERT_TRUE(request.ok()) << stop << ": " << request.status();
+    EXPECT_EQ(request->prompts[0].stop().stop_size(), 0) << stop;
+  }
+  for (const std::string field :
+       {R"("reasoning_effort": "none")", R"("tool_choice": "none")", R"("tool_choice": "auto")",
+        R"("tools": [], "tool_choice": "auto")", R"("functions": [], "function_call": "auto")",
+        R"("modalities": ["text"])", R"("verbosity": "medium")", R"("audio": null)",
+        R"("response_format": {"type": "text"})", R"("logit_bias": {})", R"("stop_token_ids": [])",
+        R"("top_logprobs": 0)", R"("n": 1)", R"("include_reasoning": true)",
+        R"("thinking": {"type": "disabled"})", R"("parallel_tool_calls": true)"}) {
+    const auto request =
+        ParseChatRequest(R"({"messages": [{"role": "user", "content": "x"}], )" + field + "}");
+    EXPECT_TRUE(request.ok()) << field << ": " << request.status();
+  }
+}
+
+TEST(OpenAiRequestTest, AnAssistantMayHaveSaidNothing) {
+  const auto chat = [](const std::string& message) {
+    return ParseChatRequest(R"({"messages": [{"role": "user", "content": "x"}, )" + message + "]}");
+  };
+  // As OpenAI's SDK repeats a message of an answer.
+  const auto said = chat(R"({"role": "assistant", "content": null, "refusal": null, "audio": null,
+      "annotations": [], "function_call": null, "tool_calls": null})");
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_EQ(said->prompts[0].chat().messages(1).content(), "");
+  EXPECT_TRUE(chat(R"({"role": "assistant"})").ok());
+  ExpectError(chat(R"({"role": "system", "content": null})").status(),
+              absl::StatusCode::kInvalidArgument, "messages[1].content: expected a string");
+}
+
+TEST(OpenAiRequestTest, OnlyTextsMaySpellSpecialTokens) {
+  const auto mixed = ParseCompletionRequest(R"({"prompt": ["a", [7]], "parse_special": false})");
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_TRUE(mixed->prompts[0].has_parse_special());
+  EXPECT_FALSE(mixed->prompts[0].parse_special());
+  EXPECT_FALSE(mixed->prompts[1].has_parse_special());
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}], )";
+  ExpectError(ParseChatRequest(messages + R"("parse_special": true})").status(),
+              absl::StatusCode::kUnimplemented, "parse_special: ");
+  EXPECT_TRUE(ParseChatRequest(messages + R"("parse_special": false})").ok());
+  ExpectError(ParseTokenizeRequest(messages + R"("parse_special": true})").status(),
+              absl::StatusCode::kInvalidArgument, "parse_special: ");
+  const auto text = ParseTokenizeRequest(R"({"prompt": "x", "parse_special": true})");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_TRUE(text->request.parse_special());
 }
 
 TEST(OpenAiRequestTest, TokenizeTakesATextOrAChat) {
@@ -242,7 +315,7 @@ TEST(OpenAiRequestTest, TokenizeTakesATextOrAChat) {
               "tokens: ");
   const auto ids = ParseDetokenizeRequest(R"({"tokens": [1, 2]})");
   ASSERT_TRUE(ids.ok()) << ids.status();
-  EXPECT_EQ(ids->token_ids_size(), 2);
+  EXPECT_EQ(ids->request.token_ids_size(), 2);
 }
 
 TEST(OpenAiRequestTest, ManyPromptsDoNotMultiplyLargeFields) {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "router/api/request_validator.h"
+#include "router/text/tokenizer.h"
+
+namespace lockstep::router {
+
+// The body of GET /tokenizer_info, with the names of Hugging Face's tokenizer_config.json.
+std::string TokenizerInfo(const Tokenizer& tokenizer, const ModelFacts& model);
+
+}  // namespace lockstep::router
