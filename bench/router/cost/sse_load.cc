@@ -29,7 +29,7 @@ constexpr size_t kTailBytes = 1024;
 constexpr std::string_view kEnd = "\r\n0\r\n\r\n";
 constexpr std::string_view kUsage = "\"completion_tokens\":";
 
-std::string MakeRequest(const StreamShape& shape, uint32_t index) {
+std::string MakeHttpRequest(const StreamShape& shape, uint32_t index) {
   const std::string prompt = shape.as_text
                                  ? fmt::format("\"{}\"", PromptText(shape, index))
                                  : fmt::format("[{}]", fmt::join(PromptTokens(shape, index), ","));
@@ -91,7 +91,7 @@ absl::Status SseLoad::Open(const StreamShape& shape) {
   }
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  const std::string request = MakeRequest(shape, static_cast<uint32_t>(streams_.size() - 1));
+  const std::string request = MakeHttpRequest(shape, static_cast<uint32_t>(streams_.size() - 1));
   if (::send(fd, request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     return Unavailable("the request was not taken: {}", std::strerror(errno));
