@@ -148,7 +148,8 @@ TEST_F(ProcessTest, BadInputNamesItsField) {
       {top_p, grpc::StatusCode::INVALID_ARGUMENT, "sampling.top_p"},
       {token, grpc::StatusCode::INVALID_ARGUMENT, "token_ids.ids[2]"},
       {adapter, grpc::StatusCode::UNIMPLEMENTED, "adapter"},
-      {too_long, grpc::StatusCode::INVALID_ARGUMENT, "token_ids"},
+      {too_long, grpc::StatusCode::INVALID_ARGUMENT,
+       "maximum context length is 256 tokens. However, you requested 305 tokens"},
       {lockstep::v1::GenerateRequest(), grpc::StatusCode::INVALID_ARGUMENT, "prompt"},
   };
   for (const auto& bad : cases) {

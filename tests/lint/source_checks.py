@@ -82,15 +82,16 @@ FORBIDDEN = (
     (r"\bstd::this_thread::sleep_|\babsl::SleepFor\b|\b(u|nano)?sleep\s*\(",
      ("router/client/", "*_fixture.cc"),  # a command-line tool and a test's "eventually" may poll
      "wait for an event, with a deadline if need be"),
-    (r"\bABSL_FLAG\s*\(", ("main.cc", "generate_main.cc", "bench/"), "flags are declared in main.cc only"),
+    (r"\bABSL_FLAG\s*\(", ("main.cc", "generate_main.cc", "command_line_flags_main.cc", "bench/"), "flags are declared in main.cc only"),
     (r"\basm\b", ("kernels/core/ptx/",), "inline assembly lives in kernels/core/ptx"),
     (r"\busing\s+namespace\s+std\b", (), "name what is used"),
 )
 # nvcc compiles these into a trap in kernels, without a warning. (pattern, files whose host code may)
 HOST_BITS = re.compile(r"\bstd::(countl_|countr_|popcount|bit_width|bit_floor|bit_ceil|has_single_bit|rotl|rotr)\w*")
 HOST_BITS_ALLOWED = ("kernels/norm/row_norm_cuda.h",)
-# Only tests that need a GPU may skip: where the machine has none, or has not got the model.
+# Only tests that need a GPU or an instruction set may skip: where the machine has none, or has not got the model.
 SKIPPING = re.compile(r"\bGTEST_SKIP\b|\bDISABLED_\w")
+MAY_SKIP = ("_cuda_test.cc", "cuda_test.h", "quickstart_answer_test.cc")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
 
@@ -127,8 +128,8 @@ def check_constructs(root):
             bits = HOST_BITS.search(line)
             if bits and path in on_device and not may_use(path, HOST_BITS_ALLOWED):
                 yield Finding(path, number, f"{bits.group()}: in a kernel nvcc makes a trap of it")
-            if SKIPPING.search(line) and not path.name.endswith(("_cuda_test.cc", "cuda_test.h")):
-                yield Finding(path, number, "a skipped or disabled test; only *_cuda_test.cc and its base may skip")
+            if SKIPPING.search(line) and not path.name.endswith(MAY_SKIP):
+                yield Finding(path, number, "a skipped or disabled test; only those that need hardware may skip")
             if UNFINISHED.search(raw):
                 yield Finding(path, number, "unfinished work belongs into an issue")
         if path.suffix in (".h", ".cuh") and "#pragma once" not in text:
