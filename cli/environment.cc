@@ -27,6 +27,11 @@ std::optional<std::string> EnvironmentValue(const std::string& name) {
   return value;
 }
 
+std::optional<std::string> EnvironmentText(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 std::string HomeFolder() {
   if (const auto home = EnvironmentValue("HOME")) return *home;
   const passwd* const user = getpwuid(getuid());

@@ -11,6 +11,9 @@ namespace lockstep::cli {
 // None for a variable that is not there or empty.
 std::optional<std::string> EnvironmentValue(const std::string& name);
 
+// None for a variable that is not there only.
+std::optional<std::string> EnvironmentText(const std::string& name);
+
 // HOME, or what the system knows of the user; "/" if neither says.
 std::string HomeFolder();
 

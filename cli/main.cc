@@ -1,4 +1,5 @@
 // lockstep: one program for people. It serves a model, talks to it and watches it.
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ bool AsksForHelp(const std::string& word) { return word == "--help" || word == "
 int main(int argc, char** argv) {
   using namespace lockstep::cli;
   lockstep::IgnoreBrokenPipes();
+  std::signal(SIGCHLD, SIG_DFL);  // ignored by some who start programs, which hides how children end
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
     std::fputs(OverviewText().c_str(), stderr);

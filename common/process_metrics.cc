@@ -44,7 +44,8 @@ std::optional<Stat> ReadStat() {
   return fields ? std::optional(stat) : std::nullopt;
 }
 
-// When the system started, in seconds since 1970.
+// When the system started, in seconds since 1970. Its file takes milliseconds where there are many
+// processors.
 std::optional<double> ReadBootTime() {
   std::ifstream file("/proc/stat");
   std::string name;
@@ -91,7 +92,8 @@ std::vector<MetricFamily> CollectProcessMetrics() {
                               MetricType::Gauge, (*stat)[kResidentPages] * page_bytes));
     families.push_back(Family("process_virtual_memory_bytes", "Virtual memory.", MetricType::Gauge,
                               (*stat)[kVirtualBytes]));
-    if (const std::optional<double> boot = ReadBootTime()) {
+    static const std::optional<double> boot = ReadBootTime();
+    if (boot.has_value()) {
       families.push_back(Family("process_start_time_seconds", "Start of the process, since 1970.",
                                 MetricType::Gauge,
                                 *boot + (*stat)[kStartTicks] / ticks_per_second));

@@ -1,7 +1,6 @@
 #include "common/system_memory.h"
 
 #include <absl/strings/ascii.h>
-#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/string_view.h>
@@ -26,33 +25,46 @@ std::string ReadSystemFile(const char* path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// A line reads "MemAvailable:   12345 kB".
-std::optional<uint64_t> MemAvailable(const std::string& meminfo) {
-  for (const absl::string_view line : absl::StrSplit(meminfo, '\n')) {
-    if (!absl::StartsWith(line, "MemAvailable:")) continue;
+// The number behind `name` in lines of "name number ...".
+std::optional<uint64_t> NumberOf(absl::string_view name, const std::string& text) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    const std::optional<uint64_t> kib = words.size() < 2 ? std::nullopt : ParseBytes(words[1]);
-    if (kib.has_value()) return *kib << 10;
+    if (words.size() >= 2 && words[0] == name) return ParseBytes(words[1]);
   }
   return std::nullopt;
 }
 
+std::optional<uint64_t> MemAvailable(const std::string& meminfo) {
+  const std::optional<uint64_t> kib = NumberOf("MemAvailable:", meminfo);
+  return kib.has_value() ? std::optional<uint64_t>(*kib << 10) : std::nullopt;
+}
+
+// What a container holds and the kernel would give back before it refuses memory.
+uint64_t Reclaimable(const std::string& stat) {
+  uint64_t bytes = 0;
+  for (const char* name : {"inactive_file", "active_file", "slab_reclaimable"}) {
+    bytes += NumberOf(name, stat).value_or(0);
+  }
+  return bytes;
+}
+
 }  // namespace
 
-std::optional<uint64_t> AvailableMemoryBytes(const std::string& meminfo, const std::string& max,
-                                             const std::string& current) {
-  const std::optional<uint64_t> available = MemAvailable(meminfo);
-  const std::optional<uint64_t> limit = ParseBytes(max);  // "max" where there is none
-  const std::optional<uint64_t> used = ParseBytes(current);
-  if (!limit.has_value() || !used.has_value()) return available;
-  const uint64_t left = *limit - std::min(*limit, *used);
+std::optional<uint64_t> AvailableMemoryBytes(const MemoryTexts& texts) {
+  const std::optional<uint64_t> available = MemAvailable(texts.meminfo);
+  const std::optional<uint64_t> limit = ParseBytes(texts.max);  // "max" where there is none
+  const std::optional<uint64_t> current = ParseBytes(texts.current);
+  if (!limit.has_value() || !current.has_value()) return available;
+  const uint64_t taken = *current - std::min(*current, Reclaimable(texts.stat));
+  const uint64_t left = *limit - std::min(*limit, taken);
   return available.has_value() ? std::min(*available, left) : left;
 }
 
 std::optional<uint64_t> AvailableMemoryBytes() {
-  return AvailableMemoryBytes(ReadSystemFile("/proc/meminfo"),
-                              ReadSystemFile("/sys/fs/cgroup/memory.max"),
-                              ReadSystemFile("/sys/fs/cgroup/memory.current"));
+  return AvailableMemoryBytes({.meminfo = ReadSystemFile("/proc/meminfo"),
+                               .max = ReadSystemFile("/sys/fs/cgroup/memory.max"),
+                               .current = ReadSystemFile("/sys/fs/cgroup/memory.current"),
+                               .stat = ReadSystemFile("/sys/fs/cgroup/memory.stat")});
 }
 
 }  // namespace lockstep

@@ -77,7 +77,8 @@ class Chat {
 
   router::GenerationClient client_;
   const lockstep::v1::GenerateRequest request_;
-  InterruptSignal* const interrupt_;  // null: no terminal
+  InterruptSignal* const interrupt_;  // null: no terminal for the input, or none for the output
+  const bool to_terminal_ = isatty(STDOUT_FILENO) != 0;
   const Paint paint_;
   Conversation conversation_;
   int exit_code_ = 0;
@@ -160,7 +161,7 @@ absl::StatusOr<router::Answer> Chat::Generate(const lockstep::v1::GenerateReques
       [&](const lockstep::v1::GenerateResponse& response) {
         const std::string& delta = response.delta().text();
         text += delta;
-        std::fputs((interrupt_ != nullptr ? WithoutControls(delta) : delta).c_str(), stdout);
+        std::fputs((to_terminal_ ? WithoutControls(delta) : delta).c_str(), stdout);
         std::fflush(stdout);
       },
       stop.get_token());
@@ -189,7 +190,7 @@ void Chat::Ask(const std::string& message) {
   } else {
     std::fprintf(stderr, "lockstep chat: %s: %s\n",
                  absl::StatusCodeToString(answer.status().code()).c_str(),
-                 Message(answer.status()).c_str());
+                 WithoutControls(Message(answer.status())).c_str());
   }
 }
 

@@ -21,10 +21,8 @@ std::string ListeningField(const std::string& line, const std::string& name) {
 }
 
 Member::~Member() {
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
+  Kill();
+  if (pid_ > 0) waitpid(pid_, nullptr, 0);
   if (stdout_fd_ >= 0) close(stdout_fd_);
 }
 
@@ -57,6 +55,10 @@ absl::Status Member::Start(absl::Time now) {
 
 void Member::End() const {
   if (pid_ > 0) kill(pid_, listening() ? SIGTERM : SIGKILL);
+}
+
+void Member::Kill() const {
+  if (pid_ > 0) kill(pid_, SIGKILL);
 }
 
 bool Member::ReadOutput() {

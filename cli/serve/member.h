@@ -38,6 +38,7 @@ class Member {
   // Asks a program that listens to drain. One that still loads would hear it too late: it is
   // killed.
   void End() const;
+  void Kill() const;
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }

@@ -7,20 +7,13 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/environment.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
 
 absl::StatusOr<RuntimeFolder> RuntimeFolder::Make() {
-  // A socket's path has at most 107 characters.
-  constexpr size_t kMaxParentLength = 64;
-  std::string parent = EnvironmentValue("XDG_RUNTIME_DIR").value_or("/tmp");
-  std::error_code error;
-  if (parent.size() > kMaxParentLength || !std::filesystem::is_directory(parent, error)) {
-    parent = "/tmp";
-  }
-  std::string path = parent + "/lockstep-XXXXXX";
+  // Not XDG_RUNTIME_DIR: that goes when the user logs out, and a server under nohup goes on.
+  std::string path = "/tmp/lockstep-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) return Unavailable("{}: {}", path, std::strerror(errno));
   return RuntimeFolder(path);
 }

@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-// A private folder for sockets, of mode 0700, below XDG_RUNTIME_DIR or /tmp. Removed with what is
+// A private folder for sockets, of mode 0700, below /tmp. Removed with what is
 // in it at the end.
 class RuntimeFolder {
  public:

@@ -94,16 +94,26 @@ absl::StatusOr<ReservedPort> ReservePort(const ServeOptions& options) {
   return port;
 }
 
+// Of a program that serve starts, not of others that the user may keep in the same folder.
+bool IsOwnLog(const std::string& name) {
+  return name == "router.log" || (name.starts_with("worker-") && name.ends_with(".log"));
+}
+
+// Two servers may listen at one port of different addresses.
+std::string LogFolderName(const std::string& host, uint16_t port) {
+  return host == "127.0.0.1" ? std::to_string(port) : fmt::format("{}-{}", host, port);
+}
+
 // An empty log for each program; the logs of the run before are kept as *.old.
 absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t port) {
   const fs::path folder = options.log_folder ? fs::path(*options.log_folder)
                                              : fs::path(UserFolder("XDG_CACHE_HOME", ".cache")) /
-                                                   "lockstep/logs" / std::to_string(port);
+                                                   "lockstep/logs" / LogFolderName(options.host, port);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return Unavailable("{}: {}", folder.string(), error.message());
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".log") continue;
+    if (!IsOwnLog(entry.path().filename())) continue;
     fs::rename(entry.path(), entry.path().string() + ".old", error);
   }
   if (error) return Unavailable("{}: {}", folder.string(), error.message());
@@ -166,11 +176,13 @@ absl::Status Serve(const ServeOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(places.worker_program, SiblingProgram("lockstep-worker"));
   LOCKSTEP_ASSIGN_OR_RETURN(places.router_program, SiblingProgram("lockstep-router"));
   LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort port, ReservePort(options));
-  const std::vector<Gpu> gpus =
-      options.device == "cpu" ? std::vector<Gpu>()
-                              : VisibleGpus(FindGpus(), EnvironmentValue("CUDA_VISIBLE_DEVICES"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const DeviceChoice devices,
+  const std::vector<Gpu> all_gpus = options.device == "cpu" ? std::vector<Gpu>() : FindGpus();
+  const std::vector<Gpu> gpus = VisibleGpus(all_gpus, EnvironmentText("CUDA_VISIBLE_DEVICES"));
+  LOCKSTEP_ASSIGN_OR_RETURN(DeviceChoice devices,
                             ChooseDevices(options.device, !CudaVersion().empty(), gpus));
+  if (gpus.empty() && !all_gpus.empty()) {
+    devices.note = "CUDA_VISIBLE_DEVICES hides the GPUs, so the model runs on the CPU";
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(places.model, FindModel(options.model));
   LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());
   places.socket_folder = sockets.path();

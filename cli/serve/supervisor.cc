@@ -20,6 +20,7 @@ namespace {
 // How often logs and readiness are looked at while the start is under way.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 constexpr absl::Duration kHealthTimeout = absl::Seconds(1);
+constexpr absl::Duration kStartRetryInterval = absl::Seconds(30);
 constexpr size_t kNumLogLines = 20;
 
 bool IsReady(const std::string& admin_address) {
@@ -48,6 +49,7 @@ Supervisor::Supervisor(Fleet fleet, Console* console, OnReady on_ready)
 }
 
 Supervisor::~Supervisor() {
+  for (const Member& member : members_) member.Kill();  // all before the first one is waited for
   members_.clear();
   close(signal_fd_);
   sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
@@ -79,7 +81,12 @@ absl::Status Supervisor::Run() {
 absl::Status Supervisor::StartDue(absl::Time now) {
   for (Member& member : members_) {
     if (member.running() || member.due() > now) continue;
-    LOCKSTEP_RETURN_IF_ERROR(Annotate(member.Start(now), member.spec().name));
+    const absl::Status status = Annotate(member.Start(now), member.spec().name);
+    if (status.ok()) continue;
+    if (phase_ == Phase::kStarting) return status;
+    // What others serve is worth more than this one: the cause may go, as a lack of memory does.
+    console_->Line(console_->paint().Red(Message(status)) + "; it is tried again in 30s");
+    member.StartAt(now + kStartRetryInterval);
   }
   return absl::OkStatus();
 }

@@ -85,7 +85,7 @@ int Watch(const Address& address) {
     if (metrics.ok()) before = std::make_unique<const MetricsText>(*std::move(metrics));
     before_at = now;
     pollfd interrupted = {interrupt.fd(), POLLIN, 0};
-    if (poll(&interrupted, 1, kIntervalMs) > 0) return 0;
+    if (poll(&interrupted, 1, kIntervalMs) != 0) return 0;
     if (std::ferror(stdout) != 0) return 0;  // nobody reads it any more
   }
 }

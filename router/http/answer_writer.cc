@@ -241,7 +241,7 @@ void AnswerWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
   Prompt& state = prompts_.at(prompt);
   if (frame_.options.token_ids) {
     state.token_ids.assign(info.prompt_token_ids().begin(), info.prompt_token_ids().end());
-    CountHeld(kBytesPerTokenId * state.token_ids.size());
+    CountHeld(kBytesPerTokenId * state.token_ids.size() * frame_.options.num_samples);
   }
   if (!frame_.options.echo) return;
   state.echo_logprobs.assign(info.prompt_logprobs().begin(), info.prompt_logprobs().end());

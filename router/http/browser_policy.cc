@@ -32,7 +32,11 @@ bool IsThisMachine(std::string_view authority) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
-  return IsLoopback({.host = Lower(host)});
+  const std::string name = Lower(host);
+  // No page can come from these two: they are names of this machine alone, in a browser (RFC 6761)
+  // and in a container of Docker Desktop, which forwards them to its host's loopback.
+  return IsLoopback({.host = name}) || name.ends_with(".localhost") ||
+         name == "host.docker.internal";
 }
 
 bool IsOriginOfThisMachine(std::string_view origin) {

@@ -78,6 +78,12 @@ void ReplyError(OpenAiError error, ReplyExchange& exchange) {
 }
 
 // Forms of web pages, which need nobody's leave, are never JSON.
+// Programs may leave the type out. A page in a browser may not: without a type it needs no preflight.
+bool MayBeJson(const HttpRequest& request) {
+  if (request.content_type.empty()) return request.origin.empty();
+  return IsJsonContentType(request.content_type);
+}
+
 OpenAiError WrongContentType(std::string_view content_type) {
   return {.http_status = 415,
           .type = "invalid_request_error",
@@ -156,7 +162,7 @@ std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
   const bool is_post = IsPostPath(request.path);
   // Asked again with the body, as its key may be nobody's by then.
   if (caller.ok() && request.body_follows) {
-    if (is_post && !request.content_type.empty() && !IsJsonContentType(request.content_type)) {
+    if (is_post && !MayBeJson(request)) {
       const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
       ReplyError(WrongContentType(request.content_type), *refusal);
       return refusal;

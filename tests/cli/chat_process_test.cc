@@ -101,9 +101,9 @@ TEST_F(ChatProcessTest, APipeGetsAnswersAlone) {
   ASSERT_NO_FATAL_FAILURE(Serve());
   std::string command = "printf 'one\\n/reset\\ntwo' | " LOCKSTEP_BIN_DIR "/lockstep";
   for (const std::string& argument : ChatArguments()) command += " " + argument;
-  const Outcome outcome = RunShell("(" + command + " 2>/dev/null) | wc -l");
+  const Outcome outcome = RunShell(command + " 2>/dev/null");
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.output, Not(HasSubstr("0\n")));
+  EXPECT_FALSE(outcome.output.empty());
   EXPECT_THAT(RunShell(command).output, AllOf(HasSubstr("lockstep chat: the answer was cut"),
                                               Not(HasSubstr("> ")), Not(HasSubstr("tokens/s"))));
 }

@@ -22,7 +22,6 @@ class CliTest : public ::testing::Test {
     return {.environment = {{"HOME", home_.path()},
                             {"XDG_CACHE_HOME", home_.path() + "/cache"},
                             {"XDG_STATE_HOME", home_.path() + "/state"},
-                            {"XDG_RUNTIME_DIR", home_.path()},
                             {"NO_COLOR", "1"},
                             {"TERM", "xterm"},
                             {"LC_ALL", "C.UTF-8"}},
@@ -30,10 +29,11 @@ class CliTest : public ::testing::Test {
   }
 
   // Serves the tiny model on a free port. Fails fatally.
-  void Serve() {
+  void Serve(const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"serve",          kModel, "--port",        "0",
                                           "--device",       "cpu",  "--worker-flag", "--threads=1",
                                           "--restart-wait", "0.05"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
     serve_.emplace(arguments, Options());
     ASSERT_TRUE(serve_->WaitFor("Ctrl-C stops"));
     address_ = WordAfter(serve_->output(), "\n  gRPC ");

@@ -182,11 +182,24 @@ TEST_F(ServeProcessTest, WithoutTheDownloaderANameSaysHowToInstallIt) {
   EXPECT_THAT(output_, HasSubstr("pip install huggingface_hub"));
 }
 
-TEST_F(ServeProcessTest, AGpuThatIsNotHopperIsNamed) {
-  const auto path = PathWith("nvidia-smi", "echo 'NVIDIA A100-SXM4-80GB, 8.0, GPU-1'\n");
+TEST_F(ServeProcessTest, AGpuThatIsNotHopperIsNamedUnlessItIsHidden) {
+  auto path = PathWith("nvidia-smi", "echo 'NVIDIA A100-SXM4-80GB, 8.0, GPU-1'\n");
+  path["CUDA_VISIBLE_DEVICES"] = "0";
   EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cuda"}, path), 1);
   EXPECT_THAT(output_, AllOf(HasSubstr("GPU 0 is a NVIDIA A100-SXM4-80GB"),
                              HasSubstr("--device cpu serves on the CPU")));
+  path["CUDA_VISIBLE_DEVICES"] = "";
+  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cuda"}, path), 1);
+  EXPECT_THAT(output_, HasSubstr("this machine shows no NVIDIA GPU"));
+}
+
+TEST_F(ServeProcessTest, LogsOfOthersStayAsTheyAre) {
+  const std::string others = home_.Write("notes.log", "mine");
+  const std::string before = home_.Write("router.log", "of the last run");
+  Serve({"--log-dir", home_.path()});
+  EXPECT_TRUE(std::filesystem::exists(others));
+  EXPECT_TRUE(std::filesystem::exists(before + ".old"));
+  EXPECT_FALSE(std::filesystem::exists(others + ".old"));
 }
 
 }  // namespace

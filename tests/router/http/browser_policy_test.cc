@@ -18,6 +18,8 @@ using router::HttpRequest;
 using router::IsJsonContentType;
 using ::testing::HasSubstr;
 
+const std::string kJsonType = "Content-Type: application/json\r\n";
+
 absl::StatusCode CodeOf(const std::string& host, const std::string& origin,
                         const std::vector<std::string>& allowed = {}) {
   const HttpRequest request{
@@ -26,7 +28,7 @@ absl::StatusCode CodeOf(const std::string& host, const std::string& origin,
 }
 
 TEST(BrowserPolicyTest, LocalRequestsNameThisMachine) {
-  for (const std::string host : {"", "localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1",
+  for (const std::string host : {"", "localhost", "LocalHost:8000", "app.localhost:1", "host.docker.internal:8000", "127.0.0.1", "127.0.0.1:1",
                                  "127.1.2.3:80", "[::1]", "[::1]:8000"}) {
     EXPECT_EQ(CodeOf(host, ""), absl::StatusCode::kOk) << host;
   }
@@ -105,6 +107,7 @@ TEST_F(BrowserPolicyServingTest, ABodyThatSaysItIsNoJsonIsRefused) {
   EXPECT_THAT(form.body, HasSubstr("Content-Type: application/json"));
   EXPECT_EQ(Complete("Content-Type: text/plain\r\n").status, 415);
   EXPECT_EQ(Complete("").status, 200);
+  EXPECT_EQ(Complete("Origin: http://localhost:3000\r\n").status, 415) << "needs no preflight";
   EXPECT_EQ(Complete("Content-Type: application/json; charset=utf-8\r\n").status, 200);
   EXPECT_EQ(Ask("POST", "/tokenize", "Content-Type: text/plain\r\n", "{}").status, 415);
 }
@@ -116,7 +119,8 @@ TEST_F(BrowserPolicyServingTest, OnLoopbackForeignHostsAndPagesAreRefused) {
   EXPECT_THAT(rebound.body, HasSubstr("permission_error"));
   EXPECT_EQ(Ask("GET", "/v1/models", "Host: evil.example\r\n").status, 403);
   EXPECT_EQ(Complete("Host: localhost\r\nOrigin: https://evil.example\r\n").status, 403);
-  const HttpResponse local = Complete("Host: localhost\r\nOrigin: http://localhost:3000\r\n");
+  const HttpResponse local =
+      Complete("Host: localhost\r\nOrigin: http://localhost:3000\r\n" + kJsonType);
   EXPECT_EQ(local.status, 200);
   EXPECT_EQ(local.headers.count("access-control-allow-origin"), 0u);
   EXPECT_EQ(Ask("OPTIONS", "/v1/completions", "Origin: http://localhost:3000\r\n").status, 405);
@@ -138,11 +142,11 @@ TEST_F(BrowserPolicyServingTest, ListedPagesMayAskAndRead) {
   EXPECT_EQ(preflight.headers.at("vary"), "Origin");
   EXPECT_EQ(preflight.headers.count("access-control-allow-credentials"), 0u);
 
-  const HttpResponse answer = Complete(origin);
+  const HttpResponse answer = Complete(origin + kJsonType);
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("access-control-allow-origin"), kPage);
   EXPECT_THAT(answer.headers.at("access-control-expose-headers"), HasSubstr("X-Request-Id"));
-  const HttpResponse error = Ask("POST", "/v1/completions", origin, "{}");
+  const HttpResponse error = Ask("POST", "/v1/completions", origin + kJsonType, "{}");
   EXPECT_EQ(error.status, 400);
   EXPECT_EQ(error.headers.at("access-control-allow-origin"), kPage);
 
@@ -153,7 +157,7 @@ TEST_F(BrowserPolicyServingTest, ListedPagesMayAskAndRead) {
 TEST_F(BrowserPolicyServingTest, AStarAllowsEveryPageWithoutNamingIt) {
   http_config_.cors_origins = {"*"};
   StartAll();
-  const HttpResponse answer = Complete("Origin: https://any.example\r\n");
+  const HttpResponse answer = Complete("Origin: https://any.example\r\n" + kJsonType);
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "*");
   EXPECT_EQ(answer.headers.count("vary"), 0u);
