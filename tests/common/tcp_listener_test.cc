@@ -79,6 +79,8 @@ TEST(TcpListenerTest, OutOfDescriptorsItTurnsAwayAndRecovers) {
   for (int& fd : sockets) fd = NewSocket();
   ASSERT_TRUE(Connect(sockets[0], *port));
   EXPECT_TRUE(ReadsA(sockets[0], 'x'));
+  // Its end: the server's descriptor is free from then on, not in the middle of what follows.
+  EXPECT_FALSE(ReadsA(sockets[0], 'x'));
   {
     const AllDescriptors all;
     // Those who come are not left to wait.
