@@ -21,15 +21,14 @@ bool IsExecutable(const std::string& path) {
 
 }  // namespace
 
-std::optional<std::string> EnvironmentValue(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
-}
-
 std::optional<std::string> EnvironmentText(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::optional<std::string> EnvironmentValue(const std::string& name) {
+  std::optional<std::string> value = EnvironmentText(name);
+  return value.has_value() && value->empty() ? std::nullopt : value;
 }
 
 std::string HomeFolder() {

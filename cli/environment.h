@@ -11,7 +11,7 @@ namespace lockstep::cli {
 // None for a variable that is not there or empty.
 std::optional<std::string> EnvironmentValue(const std::string& name);
 
-// None for a variable that is not there only.
+// Empty for a variable that is empty. None for one that is not there.
 std::optional<std::string> EnvironmentText(const std::string& name);
 
 // HOME, or what the system knows of the user; "/" if neither says.

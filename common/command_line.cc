@@ -125,7 +125,7 @@ class FlagSetter {
   }
 
   const std::vector<std::string> arguments_;
-  size_t next_ = 1;  // index of the argument after the one that is being looked at
+  size_t next_ = 1;  // index of the argument to read next
   std::vector<std::string> for_abseil_;
   std::string errors_;
 };

@@ -20,7 +20,7 @@ class CommandLine {
 
   // Sets the program's flags, which are those of its main.cc. --help and --version end the program.
   // INVALID_ARGUMENT with a line for every unknown flag, every value that cannot be read and every
-  // argument that is no flag; the flags that are right are set all the same.
+  // argument that is no flag. Flags without an error are set even then.
   absl::Status Parse(std::string_view usage);
 
  private:

@@ -21,7 +21,8 @@ struct Gpu {
 // What nvidia-smi prints for name, compute_cap and uuid as CSV without a header. Pure.
 std::vector<Gpu> ParseGpus(std::string_view csv);
 
-// Those that CUDA shows to a program under CUDA_VISIBLE_DEVICES (indices, or beginnings of UUIDs).
+// The GPUs that CUDA shows to a program. `visible` is the value of CUDA_VISIBLE_DEVICES: indices, or
+// beginnings of UUIDs, separated by commas. None: all GPUs are shown.
 // Like CUDA, this stops at the first entry that is no device. Pure.
 std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
                              const std::optional<std::string>& visible);

@@ -35,8 +35,8 @@ class Member {
   void StartAt(absl::Time time) { due_ = time; }
 
   absl::Status Start(absl::Time now);
-  // Asks a program that listens to drain. One that still loads would hear it too late: it is
-  // killed.
+  // Asks a program that listens to drain. Kills one that still loads: it takes the signal only when
+  // it has loaded.
   void End() const;
   void Kill() const;
 

@@ -11,7 +11,7 @@ namespace lockstep::cli {
 bool IsHubName(std::string_view text);
 
 // OK for a *.gguf file and for a folder with config.json. NOT_FOUND or INVALID_ARGUMENT quoting
-// `path` and saying what it is not.
+// `path` for anything else.
 absl::Status CheckModelPath(const std::string& path);
 
 bool Exists(const std::string& path);

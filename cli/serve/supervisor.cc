@@ -39,7 +39,7 @@ Supervisor::Supervisor(Fleet fleet, Console* console, OnReady on_ready)
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
-  // nohup asked for SIGHUP to be ignored; a signalfd would see it all the same.
+  // nohup has SIGHUP ignored. A signalfd would report the signal nevertheless.
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler == SIG_IGN) sigdelset(&signals, SIGHUP);
