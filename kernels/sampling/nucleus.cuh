@@ -2,7 +2,7 @@
 
 #include "kernels/sampling/row_histogram.cuh"
 
-// Draws in the order of scores: which candidate is reached when counts or weights are added from
+// Filters in the order of scores: which candidate is reached when counts or weights are added from
 // the best one on.
 namespace lockstep::kernels {
 
@@ -99,18 +99,6 @@ class ListSums {
       if (reaches && candidates_[i] != 0) *place = {candidates_[i], through};
       before = through;
     }
-  }
-
-  // How many candidates have at least this probability.
-  __device__ __forceinline__ unsigned CountAbove(float probability,
-                                                 const SoftmaxScale& scale) const {
-    unsigned count = 0;
-    for (int i = 0; i < kItems; ++i) {
-      const bool above =
-          candidates_[i] != 0 && scale.Probability(CandidateScore(candidates_[i])) >= probability;
-      count += static_cast<unsigned>(__syncthreads_count(above));
-    }
-    return count;
   }
 
  private:

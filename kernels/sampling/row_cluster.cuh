@@ -118,18 +118,23 @@ class RowCluster {
   template <typename Combine>
   __device__ __forceinline__ Pair Reduce(Pair value, Combine combine);
 
+  // Calls visit(first token, scores) for every kVector neighbours of the chunk, each by one thread.
+  template <typename Visit>
+  __device__ __forceinline__ void ForEachVector(Visit visit) const {
+#pragma unroll 2
+    for (int i = static_cast<int>(threadIdx.x) * kVector; i < size_; i += kRowThreads * kVector) {
+      visit(static_cast<uint32_t>(begin_ + i), *reinterpret_cast<const float4*>(scores_ + i));
+    }
+  }
   // Calls visit(token, score) for every score of the chunk, each by one thread.
   template <typename Visit>
   __device__ __forceinline__ void ForEach(Visit visit) const {
-#pragma unroll 2
-    for (int i = static_cast<int>(threadIdx.x) * kVector; i < size_; i += kRowThreads * kVector) {
-      const float4 values = *reinterpret_cast<const float4*>(scores_ + i);
-      const uint32_t token = static_cast<uint32_t>(begin_ + i);
+    ForEachVector([&](uint32_t token, const float4& values) {
       visit(token, values.x);
       visit(token + 1, values.y);
       visit(token + 2, values.z);
       visit(token + 3, values.w);
-    }
+    });
   }
 
   // Collects the candidates for which accepts(score, token) in the leader's list; it keeps

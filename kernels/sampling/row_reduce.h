@@ -32,9 +32,6 @@ ScoredToken FindMax(std::span<const float> row);
 double ExpSum(const Stream& stream, std::span<const float> row, float max, float temperature,
               std::span<float> weights);
 
-// Sum of one block of at most kSumBlock weights, as ExpSum adds them.
-float BlockSum(std::span<const float> weights);
-
 // The `k` best entries in descending score, ties in ascending id, into `best`. Entries at -inf are
 // left out, so there may be fewer. Selects; sorts only what it returns.
 void SelectTopK(std::span<const float> row, size_t k, std::vector<ScoredToken>& best);

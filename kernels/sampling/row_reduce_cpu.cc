@@ -43,6 +43,20 @@ void KeepBest(size_t k, std::vector<ScoredToken>& best) {
   best.resize(k);
 }
 
+// Of at most kSumBlock weights.
+float BlockSum(std::span<const float> weights) {
+  std::array<float, kLanes> sums{};
+  size_t i = 0;
+  for (; i + kLanes <= weights.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane];
+  }
+  for (size_t lane = 0; i < weights.size(); ++i, ++lane) sums[lane] += weights[i];
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
+}
+
 }  // namespace
 
 float FiniteScore(float score) {
@@ -64,19 +78,6 @@ ScoredToken FindMax(std::span<const float> row) {
   size_t i = best_block;
   while (row[i] != best.score) ++i;
   return {FiniteScore(best.score), static_cast<TokenId>(i)};
-}
-
-float BlockSum(std::span<const float> weights) {
-  std::array<float, kLanes> sums{};
-  size_t i = 0;
-  for (; i + kLanes <= weights.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane];
-  }
-  for (size_t lane = 0; i < weights.size(); ++i, ++lane) sums[lane] += weights[i];
-  for (size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  }
-  return sums[0];
 }
 
 double ExpSum(const Stream& stream, std::span<const float> row, float max, float temperature,

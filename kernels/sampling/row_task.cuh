@@ -1,6 +1,5 @@
 #pragma once
 
-#include "kernels/sampling/philox.h"
 #include "kernels/sampling/row_cluster.cuh"
 #include "kernels/sampling/sample_cuda.h"
 
@@ -12,7 +11,6 @@ struct RowTask {
   DeviceSampleParams params;
   uint32_t position = 0;  // of the token being sampled: as many are known
   bool masks_stop_ids = false;
-  unsigned long long uniform_bits = 0;
   TokenId* token = nullptr;  // where the row's result goes
 
   __device__ __forceinline__ bool adjusts() const {
@@ -98,20 +96,6 @@ __device__ __forceinline__ void AdjustScores(const SampleRowsParams& all, const 
                   [&](uint32_t place, uint32_t) { scores[place] = -INFINITY; });
     __syncthreads();
   }
-}
-
-// The row's uniform number in [0, 1), in units of 2^-53.
-__device__ __forceinline__ unsigned long long UniformBits(const RowTask& task) {
-  const double uniform = UniformDraw({.seed = task.params.seed,
-                                      .sample_index = task.params.sample_index,
-                                      .position = task.position,
-                                      .draw = 0});
-  return static_cast<unsigned long long>(uniform * 0x1p53);
-}
-
-// floor(uniform number * sum).
-__device__ __forceinline__ Weight DrawBelow(const RowTask& task, Weight sum) {
-  return __umul64hi(task.uniform_bits, sum) << 11 | (task.uniform_bits * sum) >> 53;
 }
 
 }  // namespace lockstep::kernels

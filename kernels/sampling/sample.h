@@ -10,7 +10,7 @@
 #include "kernels/sampling/row_reduce.h"
 
 // Sampling of one token from one row of logits. The result depends on the row's own logits and
-// parameters alone, never on its batch mates (docs/numerics.md, item 4).
+// parameters alone, never on its batch mates (docs/numerics.md, rule 5).
 //
 // Order of operations, that of Hugging Face's logits processors and warpers:
 //   1. NaN becomes -inf; tokens outside allowed_token_ids become -inf
@@ -24,7 +24,7 @@
 //   8. softmax
 //   9. top_p: the shortest prefix, by descending probability, whose sum reaches top_p
 //  10. min_p: tokens at least min_p times as likely as the best one
-//  11. renormalise and draw once
+//  11. + noise: the best of what is left is the draw (gumbel_noise.h)
 // All ties go to the lowest token id.
 namespace lockstep::kernels {
 

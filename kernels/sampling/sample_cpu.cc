@@ -2,7 +2,8 @@
 #include <limits>
 
 #include "common/status.h"
-#include "kernels/sampling/philox.h"
+#include "kernels/sampling/best_with_noise.h"
+#include "kernels/sampling/gumbel_noise.h"
 #include "kernels/sampling/sample.h"
 
 namespace lockstep::kernels {
@@ -46,59 +47,24 @@ void AdjustLogits(const SampleParams& params, const SampleRow& row, SampleWorksp
   }
 }
 
-std::span<const float> SumBlockAt(std::span<const float> weights, size_t begin) {
-  return weights.subspan(begin, std::min(kSumBlock, weights.size() - begin));
-}
-
-// A draw from the whole row, in ascending id; only min_p filters.
-TokenId DrawFromAll(const SampleParams& params, double uniform, float max,
-                    std::span<const float> logits, SampleWorkspace& workspace) {
-  const std::span<float> weights = std::span(workspace.weights).first(logits.size());
-  double total = ExpSum(workspace.stream, logits, max, params.temperature, weights);
-  if (params.min_p > 0) {
-    for (float& weight : weights) weight = weight >= params.min_p ? weight : 0.0f;
-    total = 0;
-    for (size_t begin = 0; begin < weights.size(); begin += kSumBlock) {
-      total += BlockSum(SumBlockAt(weights, begin));
-    }
-  }
-  const double target = uniform * total;
-  double sum = 0;
-  size_t begin = 0;
-  for (; begin < weights.size(); begin += kSumBlock) {
-    const double after = sum + BlockSum(SumBlockAt(weights, begin));
-    if (after > target) break;
-    sum = after;
-  }
-  const size_t end = std::min(begin + kSumBlock, weights.size());
-  for (size_t i = begin; i < end; ++i) {
-    sum += weights[i];
-    if (sum > target) return static_cast<TokenId>(i);
-  }
-  // Rounding: one by one the terms add up to a little less than the tree says.
-  size_t last = end - 1;
-  while (weights[last] == 0) --last;
-  return static_cast<TokenId>(last);
-}
-
 // The candidates that steps 7 to 10 keep: the first `count` of workspace.best, with their weights.
 struct Nucleus {
   size_t count = 0;
-  double sum = 0;
   bool complete = false;  // no further candidate could belong to it
 };
 
 Nucleus CutNucleus(const SampleParams& params, double total, std::span<const float> weights) {
   Nucleus nucleus;
+  double sum = 0;
   for (const float weight : weights) {
     // The best candidate's weight is 1.
     if (weight == 0 || weight < params.min_p) {
       nucleus.complete = true;
       break;
     }
-    nucleus.sum += weight;
+    sum += weight;
     ++nucleus.count;
-    if (params.top_p < 1 && nucleus.sum >= params.top_p * total) {
+    if (params.top_p < 1 && sum >= params.top_p * total) {
       nucleus.complete = true;
       break;
     }
@@ -121,32 +87,38 @@ bool TopKIsOff(const SampleParams& params, size_t vocab_size) {
   return params.top_k == 0 || params.top_k >= vocab_size;
 }
 
-// A draw from the best tokens, in descending score.
-TokenId DrawFromBest(const SampleParams& params, double uniform, float max,
-                     std::span<const float> logits, SampleWorkspace& workspace) {
-  Nucleus nucleus;
+// How many of the best tokens remain, at the front of workspace.best.
+size_t SelectNucleus(const SampleParams& params, float max, std::span<const float> logits,
+                     SampleWorkspace& workspace) {
   if (!TopKIsOff(params, logits.size())) {
     SelectTopK(logits, params.top_k, workspace.best);
     const double total = WeighBest(max, params.temperature, workspace);
-    nucleus = CutNucleus(params, total, {workspace.weights.data(), workspace.best.size()});
-  } else {
-    const double total = ExpSum(workspace.stream, logits, max, params.temperature, {});
-    // A nucleus is short as a rule. How many candidates were looked at does not change it.
-    constexpr size_t kFirstGuess = 64, kGrowth = 8;
-    for (size_t k = kFirstGuess;; k *= kGrowth) {
-      SelectTopK(logits, k, workspace.best);
-      WeighBest(max, params.temperature, workspace);
-      nucleus = CutNucleus(params, total, {workspace.weights.data(), workspace.best.size()});
-      if (nucleus.complete || workspace.best.size() < k) break;
+    return CutNucleus(params, total, {workspace.weights.data(), workspace.best.size()}).count;
+  }
+  const double total = ExpSum(workspace.stream, logits, max, params.temperature, {});
+  // A nucleus is short as a rule. How many candidates were looked at does not change it.
+  constexpr size_t kFirstGuess = 64, kGrowth = 8;
+  for (size_t k = kFirstGuess;; k *= kGrowth) {
+    SelectTopK(logits, k, workspace.best);
+    WeighBest(max, params.temperature, workspace);
+    const Nucleus nucleus =
+        CutNucleus(params, total, {workspace.weights.data(), workspace.best.size()});
+    if (nucleus.complete || workspace.best.size() < k) return nucleus.count;
+  }
+}
+
+// A draw from candidates, best first. min_p has left out its tokens already.
+TokenId DrawFrom(const NoisyDraw& draw, std::span<const ScoredToken> candidates) {
+  NoisyToken drawn = {.value = kMasked, .token = 0};
+  for (const auto& [score, token] : candidates) {
+    const float scaled = (FiniteScore(score) - draw.max) * draw.inverse_temperature;
+    if (scaled + kMaxGumbelNoise < drawn.value) break;  // nor can those after it win
+    const float value = scaled + NoiseOf(draw.key, token);
+    if (value > drawn.value || (value == drawn.value && token < drawn.token)) {
+      drawn = {value, token};
     }
   }
-  const double target = uniform * nucleus.sum;
-  double sum = 0;
-  for (size_t i = 0; i < nucleus.count; ++i) {
-    sum += workspace.weights[i];
-    if (sum > target) return workspace.best[i].token;
-  }
-  return workspace.best[nucleus.count - 1].token;
+  return drawn.token;
 }
 
 }  // namespace
@@ -171,14 +143,22 @@ absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow&
     return NoTokenLeft(row.position);
   }
   if (params.temperature == 0) return best.token;
-  const double uniform = UniformDraw({.seed = params.seed,
-                                      .sample_index = params.sample_index,
-                                      .position = row.position,
-                                      .draw = 0});
+  const NoisyDraw draw = {
+      .key = {.seed = params.seed,
+              .sample_index = params.sample_index,
+              .position = row.position},
+      .max = best.score,
+      .temperature = params.temperature,
+      .inverse_temperature = FiniteScore(1.0f / params.temperature),
+      .min_p = params.min_p,
+  };
   if (TopKIsOff(params, row.logits.size()) && params.top_p >= 1) {
-    return DrawFromAll(params, uniform, best.score, row.logits, workspace);
+    // The best score has no distance from itself.
+    const NoisyToken start = {.value = NoiseOf(draw.key, best.token), .token = best.token};
+    return BestWithNoise(workspace.stream, draw, row.logits, start).token;
   }
-  return DrawFromBest(params, uniform, best.score, row.logits, workspace);
+  const size_t count = SelectNucleus(params, best.score, row.logits, workspace);
+  return DrawFrom(draw, std::span(workspace.best).first(count));
 }
 
 }  // namespace lockstep::kernels

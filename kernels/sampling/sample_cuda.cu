@@ -2,6 +2,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/sampling/argmax_rows.cuh"
 #include "kernels/sampling/device_vocab.h"
+#include "kernels/sampling/noisy_draw.cuh"
 #include "kernels/sampling/nucleus.cuh"
 #include "kernels/sampling/row_histogram.cuh"
 #include "kernels/sampling/row_task.cuh"
@@ -10,97 +11,11 @@
 namespace lockstep::kernels {
 namespace {
 
-// Weights in a draw in ascending id, where only min_p filters.
-struct IdWeights {
-  SoftmaxScale scale;
-  float min_p;
-
-  __device__ __forceinline__ Weight operator()(float score) const {
-    const float probability = scale.Probability(score);
-    return probability < min_p ? 0 : SoftmaxScale::ToWeight(probability);
-  }
-};
-
-// The part of the chunk that a warp adds up.
-struct WarpPart {
-  int first;
-  int end;
-
-  __device__ __forceinline__ WarpPart(const RowCluster& row, int warp) {
-    const int per_warp = (row.size() + kRowWarps - 1) / kRowWarps;
-    first = min(warp * per_warp, row.size());
-    end = min(first + per_warp, row.size());
-  }
-};
-
-// The block whose chunk the target falls into: `before` is the weight of the chunks before it.
-// Finds the warp's part, then shares it among all threads.
-__device__ __forceinline__ void DrawInBlock(const RowCluster& row, const IdWeights& weight_of,
-                                            Weight before, Weight target, TokenId* token) {
-  __shared__ Weight warp_sums[kRowWarps];
-  int warp = 0;
-  while (before + row.warp_pairs()[warp].first <= target) before += row.warp_pairs()[warp++].first;
-  const WarpPart part(row, warp);
-  const int per_thread = (part.end - part.first + kRowThreads - 1) / kRowThreads;
-  const int first = min(part.first + static_cast<int>(threadIdx.x) * per_thread, part.end);
-  const int end = min(first + per_thread, part.end);
-  Weight sum = 0;
-  for (int i = first; i < end; ++i) sum += weight_of(row.scores()[i]);
-  Weight through = sum;
-  const unsigned lane = threadIdx.x % 32;
-  for (unsigned distance = 1; distance < 32; distance *= 2) {
-    const Weight lower = __shfl_up_sync(kAllLanes, through, distance);
-    if (lane >= distance) through += lower;
-  }
-  if (lane == 31) warp_sums[threadIdx.x / 32] = through;
-  __syncthreads();
-  before += through - sum;
-  for (unsigned other = 0; other < threadIdx.x / 32; ++other) before += warp_sums[other];
-  if (target < before || before + sum <= target) return;
-  for (int i = first; i < end; ++i) {
-    before += weight_of(row.scores()[i]);
-    if (before > target) {
-      *token = static_cast<TokenId>(row.begin() + i);
-      return;
-    }
-  }
-}
-
-// A draw from the whole row, in ascending id.
-__device__ __forceinline__ void DrawById(const RowTask& task, const SoftmaxScale& scale,
-                                         RowCluster& row) {
-  const IdWeights weight_of = {scale, task.params.min_p};
-  const WarpPart part(row, static_cast<int>(threadIdx.x / 32));
-  Weight sum = 0;
-#pragma unroll 4
-  for (int i = part.first + static_cast<int>(threadIdx.x % 32); i < part.end; i += 32) {
-    sum += weight_of(row.scores()[i]);
-  }
-  row.Share({sum, 0}, SumOfPairs());
-  Weight before = 0;
-  Weight total = 0;
-  for (int block = 0; block < kRowBlocks; ++block) {
-    if (block < row.rank()) before += row.shared_pairs()[block].first;
-    total += row.shared_pairs()[block].first;
-  }
-  const Weight target = DrawBelow(task, total);
-  if (before <= target && target < before + row.shared_pairs()[row.rank()].first) {
-    DrawInBlock(row, weight_of, before, target, task.token);
-  }
-}
-
 // The weight with which a nucleus of top_p of `total` is reached.
 __device__ __forceinline__ Weight NucleusGoal(float top_p, Weight total) {
   if (top_p >= 1) return total;
   const double goal = ceil(static_cast<double>(top_p) * static_cast<double>(total));
   return min(max(static_cast<Weight>(goal), Weight{1}), total);
-}
-
-// Weight of the candidates that min_p keeps.
-__device__ __forceinline__ Weight MinPWeight(const IdWeights& weight_of, RowCluster& row) {
-  Weight sum = 0;
-  row.ForEach([&](uint32_t, float score) { sum += weight_of(score); });
-  return row.Reduce({sum, 0}, SumOfPairs()).first;
 }
 
 // The leader's threads only. All candidates up to a bin are in its list; the rest of the draw is
@@ -111,27 +26,18 @@ __device__ __forceinline__ void DrawFromList(const RowTask& task, const WeightBi
   const DeviceSampleParams& params = task.params;
   const int count = row.SortList();
   const ListSums sums(row.list(), count, binning, Bin{}, scratch.warps);
-  const auto weight_through = [&](bool by_count, unsigned long long goal) {
+  KeptCandidates kept = {.least = 0, .min_p = params.min_p, .scale = binning.scale};
+  Weight weight = total;
+  const auto keep_through = [&](bool by_count, unsigned long long goal) {
     sums.Reach(by_count, goal, &scratch.located);
     __syncthreads();
-    const Weight weight = scratch.located.second;
+    kept.least = max(kept.least, scratch.located.first);
+    weight = scratch.located.second;
     __syncthreads();
-    return weight;
   };
-  Weight kept = total;
-  if (params.top_k != 0) {
-    kept = weight_through(/*by_count=*/true, min(params.top_k, total_count));
-  }
-  if (params.top_p < 1) {
-    kept = weight_through(/*by_count=*/false, NucleusGoal(params.top_p, kept));
-  }
-  if (params.min_p > 0) {
-    const unsigned num_above = sums.CountAbove(params.min_p, binning.scale);
-    kept = min(kept, weight_through(/*by_count=*/true, num_above));
-  }
-  sums.Reach(/*by_count=*/false, DrawBelow(task, kept) + 1, &scratch.located);
-  __syncthreads();
-  if (threadIdx.x == 0) *task.token = CandidateToken(scratch.located.first);
+  if (params.top_k != 0) keep_through(/*by_count=*/true, min(params.top_k, total_count));
+  if (params.top_p < 1) keep_through(/*by_count=*/false, NucleusGoal(params.top_p, weight));
+  DrawFromListed(task, kept, count, row);
 }
 
 // The candidate with which the sum over the whole row reaches `goal`.
@@ -170,38 +76,36 @@ __device__ __forceinline__ bool DrawsFromList(const RowTask& task, const WeightB
   return true;
 }
 
-// One candidate after the other is reached: the k-th, the last of the nucleus, the drawn one.
+// One candidate after the other is reached: the k-th, the last of the nucleus.
 __device__ __forceinline__ void DrawFromLargeNucleus(const RowTask& task, const WeightBins& binning,
-                                                     RowHistogram& histogram, RowCluster& row) {
-  enum Border { kTopK, kTopP, kDrawn };
+                                                     uint32_t best_token, RowHistogram& histogram,
+                                                     RowCluster& row) {
+  enum Border { kTopK, kTopP };
   const DeviceSampleParams& params = task.params;
-  Weight kept = histogram.total_weight();
+  KeptCandidates kept = {.least = 0, .min_p = params.min_p, .scale = binning.scale};
+  Weight weight = histogram.total_weight();
   // A loop, so that the code exists once and all state stays in registers.
 #pragma unroll 1
-  for (int border = kTopK; border <= kDrawn; ++border) {
+  for (int border = kTopK; border <= kTopP; ++border) {
     unsigned long long goal = 0;
     if (border == kTopK) {
       if (params.top_k == 0) continue;
       goal = min(params.top_k, histogram.total_count());
-    } else if (border == kTopP) {
-      if (params.top_p >= 1) continue;
-      goal = NucleusGoal(params.top_p, kept);
     } else {
-      if (params.min_p > 0) kept = min(kept, MinPWeight({binning.scale, params.min_p}, row));
-      goal = DrawBelow(task, kept) + 1;
+      if (params.top_p >= 1) continue;
+      goal = NucleusGoal(params.top_p, weight);
     }
     const Reached reached = Reach(binning, border == kTopK, goal, histogram, row);
-    kept = reached.weight_through;
-    if (border == kDrawn && row.leads() && threadIdx.x == 0) {
-      *task.token = CandidateToken(reached.candidate);
-    }
+    kept.least = max(kept.least, reached.candidate);
+    weight = reached.weight_through;
   }
+  DrawFromRow(task, kept, best_token, row);
 }
 
-// A draw in descending score: the k best, of them the nucleus, of them what min_p keeps. All three
-// are prefixes of one order, so the lightest is what remains.
+// A draw from the k best, of them the nucleus, of them what min_p keeps. All three are prefixes of
+// one order, so the shortest is what remains.
 __device__ __forceinline__ void DrawByRank(const RowTask& task, const SoftmaxScale& scale,
-                                           float lowest, RowCluster& row) {
+                                           float lowest, uint32_t best_token, RowCluster& row) {
   __shared__ Bin found[2];
   const DeviceSampleParams& params = task.params;
   const WeightBins binning = WeightBins::Of(scale, lowest);
@@ -218,7 +122,7 @@ __device__ __forceinline__ void DrawByRank(const RowTask& task, const SoftmaxSca
     const Bin last = histogram.FindBin(/*by_count=*/false, goal);
     if (DrawsFromList(task, binning, last, histogram, row)) return;
   }
-  DrawFromLargeNucleus(task, binning, histogram, row);
+  DrawFromLargeNucleus(task, binning, best_token, histogram, row);
 }
 
 __device__ __forceinline__ void Report(const SampleRowsParams& all, int64_t row, TokenId token,
@@ -250,8 +154,6 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
                   .position = all.state.position[slot] + 1,
                   .token = all.tokens + row_index};
   task.masks_stop_ids = task.params.num_stop != 0 && task.position < task.params.min_total_tokens;
-  const bool greedy = task.params.temperature == 0;
-  if (!greedy) task.uniform_bits = UniformBits(task);
   row.FinishLoad();
   if (task.adjusts()) AdjustScores(all, task, row);
   row.WaitForStart();
@@ -263,15 +165,16 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
   if (reports) {
     Report(all, row_index, CandidateToken(extremes.first), kSampled, task.params.num_logprobs);
   }
-  if (greedy) return;
+  if (task.params.temperature == 0) return;
   __syncthreads();  // the token is written once more, perhaps by another thread
   const SoftmaxScale scale =
       SoftmaxScale::Of(DeviceFiniteScore(CandidateScore(extremes.first)), task.params.temperature);
+  const uint32_t best_token = CandidateToken(extremes.first);
   if (task.by_rank(static_cast<int>(all.vocab_size))) {
     const float lowest = KeyScore(~static_cast<uint32_t>(extremes.second));
-    DrawByRank(task, scale, lowest, row);
+    DrawByRank(task, scale, lowest, best_token, row);
   } else {
-    DrawById(task, scale, row);
+    DrawFromRow(task, {.least = 0, .min_p = task.params.min_p, .scale = scale}, best_token, row);
   }
 }
 

@@ -10,9 +10,9 @@
 
 // The sampler on the device. What a row gives depends on its logits and its slot's parameters
 // alone; the definition is that of sample.h, log_softmax.h and row_reduce.h, order of operations,
-// ties, NaN and infinities included. Sums of probabilities are integers (multiples of 2^-44), so
-// the order in which they are added cannot matter; a token whose probability is below 2^-45 of the
-// best one's is never drawn.
+// ties, NaN and infinities included. Sums of probabilities, which top_p needs, are integers
+// (multiples of 2^-44), so the order in which they are added cannot matter. The noise and what it is
+// added to are the CPU's bits.
 //
 // A row is the work of a cluster of 8 blocks that keep it in shared memory: it is read once, and no
 // workspace is needed. All ops here need vocabularies of at most kMaxDeviceVocab tokens

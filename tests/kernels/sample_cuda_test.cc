@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/sampling/philox.h"
+#include "kernels/sampling/sample.h"
 #include "tests/kernels/sample_cuda_batch.h"
 #include "tests/kernels/sampling/sample_reference.h"
 #include "tests/support/cuda_test.h"
@@ -18,13 +18,14 @@
 namespace lockstep::kernels {
 namespace {
 
+using testing::DeviationOf;
 using testing::GaussianLogits;
 using testing::ManyParams;
 using testing::ReferenceDistribution;
+using testing::ReferenceDraw;
 using testing::SampleCase;
 using testing::SampledBatch;
 using testing::SampleOnDevice;
-using testing::Walk;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -211,8 +212,8 @@ TEST_F(SampleCudaTest, EqualsTheFp64Reference) {
       const SampleCase& one = cases[i];
       ASSERT_EQ(batch.statuses[i], kSampled);
       const auto expected =
-          Walk(ReferenceDistribution(one.params, one.logits, one.seen, one.mask_stop_ids),
-               UniformDraw({.seed = 0, .position = one.position}));
+          ReferenceDraw(ReferenceDistribution(one.params, one.logits, one.seen, one.mask_stop_ids),
+                        {.seed = 0, .position = one.position});
       ++(expected ? num_compared : num_skipped);
       if (!expected) continue;
       EXPECT_EQ(batch.tokens[i], *expected)
@@ -222,8 +223,7 @@ TEST_F(SampleCudaTest, EqualsTheFp64Reference) {
     }
   }
   EXPECT_GT(num_compared, 1000);
-  // In a flat distribution over a large vocabulary a token's whole share is near the margin.
-  EXPECT_LT(num_skipped * 8, num_compared);
+  EXPECT_LT(num_skipped * 20, num_compared);
 }
 
 TEST_F(SampleCudaTest, ARowIsTheSameAloneAndInAnyBatch) {
@@ -239,7 +239,33 @@ TEST_F(SampleCudaTest, ARowIsTheSameAloneAndInAnyBatch) {
   for (const size_t i : {0u, 1u, 7u, 30u, 59u}) EXPECT_EQ(SampleOne(cases[i]), batch.tokens[i]);
 }
 
-// Draws over positions follow the distribution: chi-square against the reference.
+// No sums are needed here, and everything else has the CPU's bits.
+TEST_F(SampleCudaTest, WithoutTopPTokensAreTheCpus) {
+  for (const size_t vocab_size : {3u, 1024u, 50'257u, 151'936u}) {
+    std::vector<SampleCase> cases;
+    for (uint32_t position = 1; position <= 60; ++position) {
+      SampleParams params = {.temperature = 0.3f + 0.05f * static_cast<float>(position),
+                             .top_k = position % 3 == 0 ? 40u : 0u,
+                             .seed = uint64_t{position} << 30};
+      std::vector<float> logits = GaussianLogits(vocab_size, position);
+      if (position % 4 == 0) {  // coarse values: many ties
+        for (float& logit : logits) logit = std::round(logit);
+      }
+      cases.push_back(
+          {.params = params, .logits = std::move(logits), .position = position * 1000});
+    }
+    const SampledBatch batch = Sample(cases);
+    SampleWorkspace workspace(static_cast<uint32_t>(vocab_size));
+    for (size_t i = 0; i < cases.size(); ++i) {
+      std::vector<float> scratch = cases[i].logits;
+      const auto token =
+          SampleToken(cases[i].params, {scratch, {}, false, cases[i].position}, workspace);
+      EXPECT_EQ(batch.tokens[i], *token) << vocab_size << " row " << i;
+    }
+  }
+}
+
+// Draws over positions follow the exact distribution, filters included.
 TEST_F(SampleCudaTest, DrawsFollowTheDistribution) {
   constexpr uint32_t kNumDraws = 20'000;
   const std::vector<float> logits = GaussianLogits(40, 3, 1.0f);
@@ -247,23 +273,15 @@ TEST_F(SampleCudaTest, DrawsFollowTheDistribution) {
        {SampleParams{.temperature = 1.0f, .seed = 11},
         SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
         SampleParams{.temperature = 0.8f, .top_p = 0.8f, .seed = 13},
-        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14}}) {
+        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14},
+        SampleParams{
+            .temperature = 1.1f, .top_p = 0.9f, .top_k = 20, .min_p = 0.05f, .seed = 15}}) {
     std::vector<SampleCase> cases(kNumDraws, {.params = params, .logits = logits});
     for (uint32_t i = 0; i < kNumDraws; ++i) cases[i].position = i + 1;
     std::map<TokenId, int> counts;
     for (const TokenId token : Sample(cases).tokens) ++counts[token];
-    const auto distribution = ReferenceDistribution(params, logits, {}, false);
-    double chi_square = 0;
-    int total = 0;
-    for (const auto& [token, probability] : distribution) {
-      const double expected = probability * kNumDraws;
-      chi_square += (counts[token] - expected) * (counts[token] - expected) / expected;
-      total += counts[token];
-    }
-    EXPECT_EQ(total, static_cast<int>(kNumDraws)) << "a token outside the distribution was drawn";
-    // Mean plus 5 standard deviations of the chi-square distribution.
-    const double freedom = static_cast<double>(distribution.size()) - 1;
-    EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
+    EXPECT_LT(DeviationOf(counts, ReferenceDistribution(params, logits, {}, false)), 5)
+        << "seed " << params.seed;
   }
 }
 

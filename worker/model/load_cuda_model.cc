@@ -24,7 +24,7 @@ using kernels::kKvBlockTokens;
 using Parts = CudaModel::Parts;
 
 // Raised whenever a kernel may give other bits than before for the same input.
-constexpr uint64_t kCudaKernelVersion = 1;
+constexpr uint64_t kCudaKernelVersion = 2;
 constexpr int kComputeCapability = 90;
 
 absl::Status CheckOptions(const CudaModelOptions& options) {

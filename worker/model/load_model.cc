@@ -23,7 +23,7 @@ using kernels::InstructionSet;
 using kernels::kKvBlockTokens;
 
 // Raised whenever a kernel may give other bits than before for the same input.
-constexpr uint64_t kKernelVersion = 1;
+constexpr uint64_t kKernelVersion = 2;
 constexpr uint64_t kKernelConstants[] = {kKernelVersion, kernels::kKeyTile,
                                          kernels::kAttentionSplitKeys};
 

@@ -21,36 +21,32 @@ TEST(PhiloxTest, KnownAnswers) {
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(UniformDrawTest, EveryPartOfTheKeyCounts) {
-  const DrawKey key{.seed = 5, .sample_index = 6, .position = 7, .draw = 8};
-  std::set<double> draws = {UniformDraw(key)};
-  for (int part = 0; part < 5; ++part) {
+TEST(NoiseWordsTest, EveryPartOfTheKeyCounts) {
+  const DrawKey key{.seed = 5, .sample_index = 6, .position = 7};
+  std::set<Block> blocks = {NoiseWords(key, 8), NoiseWords(key, 9)};
+  for (int part = 0; part < 4; ++part) {
     DrawKey other = key;
     if (part == 0) other.seed += 1;
     if (part == 1) other.seed += uint64_t{1} << 32;
     if (part == 2) other.sample_index += 1;
     if (part == 3) other.position += 1;
-    if (part == 4) other.draw += 1;
-    draws.insert(UniformDraw(other));
+    blocks.insert(NoiseWords(other, 8));
   }
-  EXPECT_EQ(draws.size(), 6u);
-  EXPECT_EQ(UniformDraw(key), UniformDraw(key));
+  EXPECT_EQ(blocks.size(), 6u);
+  EXPECT_EQ(NoiseWords(key, 8), NoiseWords(key, 8));
 }
 
-TEST(UniformDrawTest, FillsTheUnitInterval) {
-  constexpr int kNumDraws = 100'000, kNumBins = 64;
+TEST(NoiseWordsTest, AreUniform) {
+  constexpr uint32_t kNumGroups = 25'000;
+  constexpr size_t kNumBins = 64;
   std::array<int, kNumBins> bins{};
-  for (uint32_t position = 0; position < kNumDraws; ++position) {
-    const double draw =
-        UniformDraw({.seed = 1, .sample_index = 0, .position = position, .draw = 0});
-    ASSERT_GE(draw, 0.0);
-    ASSERT_LT(draw, 1.0);
-    ++bins[static_cast<size_t>(draw * kNumBins)];
+  for (uint32_t group = 0; group < kNumGroups; ++group) {
+    for (const uint32_t word : NoiseWords({.seed = 1}, group)) ++bins[word >> 26];
   }
   double chi_square = 0;
   for (const int count : bins) {
-    const double expected = static_cast<double>(kNumDraws) / kNumBins;
-    chi_square += (count - expected) * (count - expected) / expected;
+    constexpr double kExpected = 4.0 * kNumGroups / kNumBins;
+    chi_square += (count - kExpected) * (count - kExpected) / kExpected;
   }
   EXPECT_LT(chi_square, 126.0);  // 63 degrees of freedom, p about 4e-6
 }

@@ -127,17 +127,6 @@ TEST(ExpSumTest, AgreesWithFp64) {
   }
 }
 
-TEST(ExpSumTest, IsTheSumOfItsBlocks) {
-  const std::vector<float> row = GaussianRow(5000, 3, 3.0f);
-  std::vector<float> weights(row.size());
-  const double total = ExpSum(kStream, row, FindMax(row).score, 1.0f, weights);
-  double sum = 0;
-  for (size_t begin = 0; begin < weights.size(); begin += kSumBlock) {
-    sum += BlockSum(std::span(weights).subspan(begin, std::min(kSumBlock, weights.size() - begin)));
-  }
-  EXPECT_EQ(sum, total);
-}
-
 TEST(ExpSumTest, BitsAreTheSameOnEveryInstructionSet) {
   const std::vector<float> row = GaussianRow(49153, 5, 20.0f);
   std::vector<float> weights(row.size()), expected(row.size());

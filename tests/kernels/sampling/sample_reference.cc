@@ -72,9 +72,6 @@ Candidates ReferenceDistribution(const kernels::SampleParams& params, std::vecto
   const double least = params.min_p * candidates[0].second;
   std::erase_if(candidates, [least](const auto& candidate) { return candidate.second < least; });
   Normalize(candidates);
-  // Without top_k and top_p a draw walks in ascending id.
-  const bool by_id = params.top_p >= 1 && (params.top_k == 0 || params.top_k >= scores.size());
-  if (by_id) std::sort(candidates.begin(), candidates.end());
   return candidates;
 }
 
@@ -106,15 +103,35 @@ std::vector<kernels::SampleParams> ManyParams(size_t vocab_size) {
   return all;
 }
 
-std::optional<TokenId> Walk(const std::vector<std::pair<TokenId, double>>& distribution,
-                            double uniform) {
-  double sum = 0;
+std::optional<TokenId> ReferenceDraw(const Candidates& distribution,
+                                     const kernels::DrawKey& key) {
+  constexpr double kMargin = 1e-4;
+  std::optional<TokenId> drawn;
+  double best = kMasked, second = kMasked;
   for (const auto& [token, probability] : distribution) {
-    sum += probability;
-    if (std::abs(sum - uniform) < 1e-5) return std::nullopt;
-    if (sum > uniform) return token;
+    const double u = (kernels::NoiseWords(key, token / 4)[token % 4] + 0.5) * 0x1p-32;
+    const double value = std::log(probability) - std::log(-std::log(u));
+    if (value > best) drawn = token;
+    second = std::max(second, std::min(value, best));
+    best = std::max(best, value);
   }
-  return std::nullopt;
+  return best - second < kMargin ? std::nullopt : drawn;
+}
+
+double DeviationOf(const std::map<TokenId, int>& counts, const Candidates& distribution) {
+  int num_draws = 0, num_known = 0;
+  for (const auto& [token, count] : counts) num_draws += count;
+  double chi_square = 0;
+  for (const auto& [token, probability] : distribution) {
+    const auto found = counts.find(token);
+    const int count = found == counts.end() ? 0 : found->second;
+    const double expected = probability * num_draws;
+    chi_square += (count - expected) * (count - expected) / expected;
+    num_known += count;
+  }
+  if (num_known != num_draws) return std::numeric_limits<double>::infinity();
+  const double freedom = static_cast<double>(distribution.size()) - 1;
+  return (chi_square - freedom) / std::sqrt(2 * freedom);
 }
 
 }  // namespace lockstep::testing

@@ -19,12 +19,13 @@
 namespace lockstep::kernels {
 namespace {
 
+using ::lockstep::testing::DeviationOf;
 using ::lockstep::testing::GaussianRow;
 using ::lockstep::testing::kInf;
 using ::lockstep::testing::kNan;
 using ::lockstep::testing::ManyParams;
 using ::lockstep::testing::ReferenceDistribution;
-using ::lockstep::testing::Walk;
+using ::lockstep::testing::ReferenceDraw;
 
 // Samples with a workspace of its own; `logits` is left alone.
 absl::StatusOr<TokenId> Sample(const SampleParams& params, std::vector<float> logits,
@@ -156,7 +157,7 @@ TEST(SampleTest, EqualsTheFp64Reference) {
           all[i].has_penalties() ? seen : std::vector<TokenCount>{};
       const auto distribution = ReferenceDistribution(all[i], logits, counted, mask);
       for (uint32_t position = 0; position < 10; ++position) {
-        const auto expected = Walk(distribution, UniformDraw({.seed = 0, .position = position}));
+        const auto expected = ReferenceDraw(distribution, {.seed = 0, .position = position});
         std::vector<float> scratch = logits;
         const auto token = SampleToken(all[i], {scratch, counted, mask, position}, workspace);
         ASSERT_TRUE(token.ok());
@@ -173,34 +174,66 @@ TEST(SampleTest, EqualsTheFp64Reference) {
   EXPECT_LT(num_skipped * 20, num_compared);
 }
 
-// Draws over positions follow the distribution: chi-square against the reference.
+// Draws over positions follow the exact distribution, filters included.
 TEST(SampleTest, DrawsFollowTheDistribution) {
-  constexpr int kNumDraws = 40'000;
+  constexpr uint32_t kNumDraws = 40'000;
   const std::vector<float> logits = GaussianRow(40, 3, 1.0f);
   for (const SampleParams& params :
        {SampleParams{.temperature = 1.0f, .seed = 11},
         SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
         SampleParams{.temperature = 0.8f, .top_p = 0.8f, .seed = 13},
-        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14}}) {
-    const auto distribution = ReferenceDistribution(params, logits, {}, false);
+        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14},
+        SampleParams{.temperature = 1.1f, .top_p = 0.9f, .top_k = 20, .min_p = 0.05f, .seed = 15},
+        SampleParams{.temperature = 2.0f, .frequency_penalty = 0.7f, .seed = 16}}) {
+    const std::vector<TokenCount> seen = {{1, 0}, {2, 1}, {3, 4}};
+    const auto counted = params.has_penalties() ? seen : std::vector<TokenCount>{};
     std::map<TokenId, int> counts;
     SampleWorkspace workspace(40);
     for (uint32_t position = 0; position < kNumDraws; ++position) {
       std::vector<float> scratch = logits;
-      ++counts[*SampleToken(params, {scratch, {}, false, position}, workspace)];
+      ++counts[*SampleToken(params, {scratch, counted, false, position}, workspace)];
     }
-    double chi_square = 0;
-    int total = 0;
-    for (const auto& [token, probability] : distribution) {
-      const double expected = probability * kNumDraws;
-      chi_square += (counts[token] - expected) * (counts[token] - expected) / expected;
-      total += counts[token];
-    }
-    EXPECT_EQ(total, kNumDraws) << "a token outside the distribution was drawn";
-    // Mean plus 5 standard deviations of the chi-square distribution.
-    const double freedom = static_cast<double>(distribution.size()) - 1;
-    EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
+    EXPECT_LT(DeviationOf(counts, ReferenceDistribution(params, logits, counted, false)), 5)
+        << "seed " << params.seed;
   }
+}
+
+// What is unlikely is drawn as often as it should be: the noise's far end is not rounded away.
+TEST(SampleTest, UnlikelyTokensGetTheirShare) {
+  constexpr uint32_t kNumDraws = 4'000'000;
+  std::vector<float> logits(16, -9.0f);
+  logits[5] = 0.0f;
+  std::map<TokenId, int> counts;
+  SampleWorkspace workspace(16);
+  const SampleParams params = {.temperature = 1.0f, .seed = 21};
+  std::vector<float> scratch;
+  for (uint32_t position = 0; position < kNumDraws; ++position) {
+    scratch = logits;
+    ++counts[*SampleToken(params, {scratch, {}, false, position}, workspace)];
+  }
+  EXPECT_LT(DeviationOf(counts, ReferenceDistribution(params, logits, {}, false)), 5);
+}
+
+// A filter leaves the noise alone: the token drawn without it is drawn with it, if it remains.
+TEST(SampleTest, FiltersOnlyTakeTokensAway) {
+  const std::vector<float> logits = GaussianRow(3000, 5, 2.0f);
+  int num_kept = 0;
+  for (uint32_t position = 0; position < 300; ++position) {
+    const SampleParams plain = {.temperature = 1.0f, .seed = 4};
+    const TokenId drawn = *Sample(plain, logits, position);
+    for (const SampleParams& filtered :
+         {SampleParams{.temperature = 1.0f, .top_k = 200, .seed = 4},
+          SampleParams{.temperature = 1.0f, .top_p = 0.7f, .seed = 4},
+          SampleParams{.temperature = 1.0f, .min_p = 0.02f, .seed = 4}}) {
+      const auto kept = ReferenceDistribution(filtered, logits, {}, false);
+      const bool remains = std::any_of(
+          kept.begin(), kept.end(), [&](const auto& entry) { return entry.first == drawn; });
+      if (!remains) continue;
+      ++num_kept;
+      EXPECT_EQ(*Sample(filtered, logits, position), drawn) << position;
+    }
+  }
+  EXPECT_GT(num_kept, 300);
 }
 
 TEST(SampleTest, AWorkspaceMakesNoDifference) {
