@@ -39,12 +39,13 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const WorkerConfig& conf
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
                                                      LoadStageProgress progress) {
-  if (config.device == "cpu") return OpenCpuBackend(config, std::move(progress));
-  const absl::Status has_cuda = CheckCudaDevice(config);
-  if (has_cuda.ok()) return OpenCudaBackend(config, std::move(progress));
-  if (config.device == "cuda") return Annotate(has_cuda, "--device=cuda");
-  spdlog::info("serving on the CPU: {}", Message(has_cuda));
-  return OpenCpuBackend(config, std::move(progress));
+  if (config.device != "cpu") {
+    const absl::Status has_cuda = CheckCudaDevice(config);
+    if (has_cuda.ok()) return OpenCudaBackend(config.For(kGpuDefaults), std::move(progress));
+    if (config.device == "cuda") return Annotate(has_cuda, "--device=cuda");
+    spdlog::info("serving on the CPU: {}", Message(has_cuda));
+  }
+  return OpenCpuBackend(config.For(kCpuDefaults), std::move(progress));
 }
 
 }  // namespace lockstep::worker

@@ -53,11 +53,12 @@ ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens,
 ABSL_FLAG(double, memory_fraction, WorkerConfig().memory_fraction,
           "share of a GPU's free memory that the KV cache takes, beside weights and workspace");
 ABSL_FLAG(uint32_t, block_size, WorkerConfig().block_size_tokens, "tokens per KV block");
-ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots, "sequences resident at once");
+ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots, 
+          "sequences resident at once; 0: 256 on the CPU, 512 on a GPU");
 ABSL_FLAG(uint32_t, max_step_tokens, WorkerConfig().max_step_tokens,
-          "tokens of one step, over all rows");
+          "tokens of one step, over all rows; 0: 2048 on the CPU, 8192 on a GPU");
 ABSL_FLAG(uint32_t, max_logits_rows, WorkerConfig().max_logits_rows,
-          "rows of logits in one forward pass");
+          "rows of logits in one forward pass; 0: 256 on the CPU, 512 on a GPU");
 ABSL_FLAG(uint32_t, max_logprobs, WorkerConfig().max_logprobs, "best tokens reported per position");
 ABSL_FLAG(uint32_t, max_decode_iterations, WorkerConfig().max_decode_iterations,
           "decode steps in one message");

@@ -85,9 +85,9 @@ absl::Status WorkerConfig::Validate() const {
                    fmt::format("must be above 0 and at most 1, got {}", memory_fraction));
   }
   violations.CheckRange("block-size", block_size_tokens, 1, 1024);
-  violations.CheckRange("max-slots", max_slots, 1, 65536);
-  violations.CheckRange("max-step-tokens", max_step_tokens, 1, 1u << 20);
-  violations.CheckRange("max-logits-rows", max_logits_rows, 1, 65536);
+  violations.CheckRange("max-slots", max_slots, 0, 65536);
+  violations.CheckRange("max-step-tokens", max_step_tokens, 0, 1u << 20);
+  violations.CheckRange("max-logits-rows", max_logits_rows, 0, 65536);
   violations.CheckRange("max-logprobs", max_logprobs, 0, 1024);
   violations.CheckRange("max-decode-iterations", max_decode_iterations, 1, 1024);
   violations.CheckRange("max-steps-in-flight", max_steps_in_flight, 2, 64);
@@ -96,6 +96,14 @@ absl::Status WorkerConfig::Validate() const {
   violations.CheckDuration("poll-window", poll_window, absl::Seconds(1));
   violations.CheckDuration("drain-grace", drain_grace, absl::Hours(1));
   return violations.ToStatus();
+}
+
+WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {
+  WorkerConfig config = *this;
+  if (max_slots == 0) config.max_slots = defaults.max_slots;
+  if (max_step_tokens == 0) config.max_step_tokens = defaults.max_step_tokens;
+  if (max_logits_rows == 0) config.max_logits_rows = defaults.max_logits_rows;
+  return config;
 }
 
 CpuModelOptions WorkerConfig::cpu_model_options() const {

@@ -15,6 +15,17 @@ namespace lockstep::worker {
 
 inline constexpr uint64_t kCpuKvCacheTokens = 32768;
 
+// What suits a kind of device where no flag says otherwise (docs/performance.md).
+struct DeviceDefaults {
+  uint32_t max_slots = 0;
+  uint32_t max_step_tokens = 0;
+  uint32_t max_logits_rows = 0;
+};
+inline constexpr DeviceDefaults kCpuDefaults = {
+    .max_slots = 256, .max_step_tokens = 2048, .max_logits_rows = 256};
+inline constexpr DeviceDefaults kGpuDefaults = {
+    .max_slots = 512, .max_step_tokens = 8192, .max_logits_rows = 512};
+
 // Everything that a worker process can be told (docs/configuration.md). The defaults are those of
 // the flags in main.cc.
 struct WorkerConfig {
@@ -32,9 +43,9 @@ struct WorkerConfig {
   uint64_t kv_cache_tokens = 0;      // 0: kCpuKvCacheTokens on the CPU, what is free on a GPU
   double memory_fraction = 0.92;     // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 256;
-  uint32_t max_step_tokens = 2048;
-  uint32_t max_logits_rows = 256;
+  uint32_t max_slots = 0;        // 0 here and in the next two: what suits the device
+  uint32_t max_step_tokens = 0;
+  uint32_t max_logits_rows = 0;
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
@@ -45,6 +56,9 @@ struct WorkerConfig {
 
   // Every violation at once, one per line, each naming its flag.
   absl::Status Validate() const;
+
+  // With the device's values where this one leaves the choice.
+  WorkerConfig For(const DeviceDefaults& defaults) const;
 
   CpuModelOptions cpu_model_options() const;
   ExecutorLimits executor_limits() const;

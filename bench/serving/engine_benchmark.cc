@@ -38,8 +38,9 @@ ABSL_FLAG(std::string, load_format, "random", "auto or random");
 ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x512"}), "see above");
 ABSL_FLAG(int, repeats, 3, "of every case, after one warm-up");
 ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
-ABSL_FLAG(uint32_t, max_step_tokens, 8192, "as of lockstep-worker");
-ABSL_FLAG(uint32_t, max_slots, lockstep::worker::WorkerConfig().max_slots,
+ABSL_FLAG(uint32_t, max_step_tokens, lockstep::worker::kGpuDefaults.max_step_tokens,
+          "as of lockstep-worker");
+ABSL_FLAG(uint32_t, max_slots, lockstep::worker::kGpuDefaults.max_slots,
           "as of lockstep-worker; its --max_logits_rows, too");
 ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
 ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");

@@ -149,7 +149,7 @@ TEST_F(ServeProcessTest, RefusesWhatIsWrongBeforeAnythingStarts) {
 }
 
 TEST_F(ServeProcessTest, AWorkerThatNeverGetsReadyEndsTheStartWithItsLog) {
-  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cpu", "--worker-flag=--max-slots=0",
+  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cpu", "--worker-flag=--max-slots=65537",
                  "--restart-wait", "0.01"}),
             1);
   EXPECT_THAT(output_, AllOf(HasSubstr("it starts again in 80ms"),

@@ -28,13 +28,13 @@ TEST(WorkerConfigTest, DefaultsNeedOnlyAModel) {
 TEST(WorkerConfigTest, ReportsEveryViolationAtOnce) {
   WorkerConfig config;
   config.listen = "nowhere";
-  config.max_slots = 0;
+  config.max_slots = 65537;
   config.drain_grace = -absl::Seconds(1);
   const absl::Status status = config.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("--model:"), HasSubstr("\n--listen:"),
-                    HasSubstr("\n--max-slots: must be in [1, 65536], got 0"),
+                    HasSubstr("\n--max-slots: must be in [0, 65536], got 65537"),
                     HasSubstr("\n--drain-grace:")));
 }
 
@@ -48,8 +48,8 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = (uint64_t{1} << 26) + 1; }},
       {"--block-size", [](WorkerConfig& c) { c.block_size_tokens = 0; }},
       {"--max-slots", [](WorkerConfig& c) { c.max_slots = 65537; }},
-      {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = 0; }},
-      {"--max-logits-rows", [](WorkerConfig& c) { c.max_logits_rows = 0; }},
+      {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = (1u << 20) + 1; }},
+      {"--max-logits-rows", [](WorkerConfig& c) { c.max_logits_rows = 65537; }},
       {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
       {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},
       {"--max-steps-in-flight", [](WorkerConfig& c) { c.max_steps_in_flight = 1; }},
@@ -118,6 +118,19 @@ TEST(WorkerConfigTest, BecomesOptions) {
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
   EXPECT_EQ(config.server_options().max_message_bytes, 2 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
+}
+
+TEST(WorkerConfigTest, TheDeviceDecidesWhereNoFlagDoes) {
+  WorkerConfig config = Good();
+  config.max_slots = 3;
+  const WorkerConfig on_gpu = config.For(kGpuDefaults);
+  EXPECT_EQ(on_gpu.max_slots, 3u);
+  EXPECT_EQ(on_gpu.max_step_tokens, 8192u);
+  EXPECT_EQ(on_gpu.max_logits_rows, 512u);
+  EXPECT_EQ(on_gpu.model, config.model);
+  const WorkerConfig on_cpu = Good().For(kCpuDefaults);
+  EXPECT_EQ(on_cpu.max_slots, 256u);
+  EXPECT_EQ(on_cpu.cpu_model_options().max_step_tokens, 2048u);
 }
 
 TEST(WorkerConfigTest, APublicAddressNeedsCertificatesOfRouters) {
