@@ -107,7 +107,7 @@ ABSL_FLAG(uint32_t, max_decode_iterations,
           "tokens that one step may decode per sequence while nobody waits");
 ABSL_FLAG(absl::Duration, target_step_time,
           Defaults().server.engine.replica.scheduler.target_step_time,
-          "prefill chunks shrink to keep steps this short");
+          "steps with prompts beside decodes: half of it to 4 times it, by how much waits");
 ABSL_FLAG(absl::Duration, step_timeout, Defaults().server.engine.replica.step_timeout,
           "a worker that takes longer over a step is given up");
 ABSL_FLAG(absl::Duration, failover_wait, Defaults().server.engine.replica.failover_wait,

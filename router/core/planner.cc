@@ -198,13 +198,19 @@ void Planner::PlanDecodes() {
   }
 }
 
-uint32_t Planner::PrefillBudget() const {
+uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
   const auto num_decodes = static_cast<uint32_t>(plan_.rows.size());
   uint32_t budget = lease_.limits.max_step_tokens - num_decodes;
   const uint32_t configured = state_.config.max_prefill_tokens_per_step;
   if (configured > 0) budget = std::min(budget, configured);
   if (num_decodes == 0) return budget;
-  return state_.budget.OwesDecodes() ? 0 : state_.budget.PrefillTokensBesideDecodes(budget);
+  if (state_.budget.OwesDecodes()) return 0;
+  uint64_t num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());
+  for (const Sequence* sequence : chunked) {
+    const Residency& residency = *sequence->running();
+    num_waiting += residency.planned_known - residency.planned_computed;
+  }
+  return state_.budget.PrefillTokensBesideDecodes(budget, num_waiting);
 }
 
 void Planner::PlanPrefills() {
@@ -212,7 +218,7 @@ void Planner::PlanPrefills() {
   for (Sequence* sequence : population_.running()) {
     if (MayRun(*sequence) && !Decodes(*sequence)) chunked.push_back(sequence);
   }
-  uint32_t budget = PrefillBudget();
+  uint32_t budget = PrefillBudget(chunked);
   if (budget == 0 && chunked.empty() && population_.waiting().empty()) return;
   while (budget > 0) {
     Sequence* const rival = FairFirst(chunked);

@@ -63,7 +63,8 @@ class Planner {
 
   void PlanDecodes();
   void PlanPrefills();
-  uint32_t PrefillBudget() const;
+  // `chunked`: those that run and whose prompts are not computed yet.
+  uint32_t PrefillBudget(std::span<Sequence* const> chunked) const;
 
   // A step of nothing but a suspect, one that runs or else the first waiting sequence, with nothing
   // else in flight: true as well when no step is planned yet, because that must come back first.

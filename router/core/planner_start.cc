@@ -41,7 +41,8 @@ bool Planner::PlanSuspectAlone() {
   if (!lease_.in_flight.empty()) return true;
   if (!StartIfFits(*first)) return false;
   const Residency& residency = *first->running();
-  AddRow(*first, std::min(PrefillBudget(), residency.planned_known - residency.planned_computed));
+  AddRow(*first,
+         std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
   return true;
 }
 
@@ -58,7 +59,7 @@ bool Planner::PlanRunningSuspect() {
     if (!lease_.in_flight.empty()) return true;
     const Residency& residency = *sequence->running();
     AddRow(*sequence,
-           std::min(PrefillBudget(), residency.planned_known - residency.planned_computed));
+           std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
     return true;
   }
   return false;
@@ -132,6 +133,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
     sequence.num_cached_tokens = residency->num_computed;
   }
   ++state_.num_starts;
+  state_.budget.Started(sequence.num_tokens(), residency->num_computed);
   AddStarted(sequence, *residency);
   if (!live.gate_open && residency->num_computed >= live.gate_tokens) population_.OpenGate(live);
   population_.Start(sequence, std::move(residency));

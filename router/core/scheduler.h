@@ -39,10 +39,10 @@ struct SchedulerConfig {
   uint32_t max_waiting_requests = 1024;
   uint64_t max_waiting_tokens = 4u << 20;    // prompt tokens of all waiting requests
   uint32_t max_steps_in_flight = 2;          // also bounded by the worker
-  uint32_t max_running_sequences = 256;      // also bounded by the worker's slots and step tokens
+  uint32_t max_running_sequences = 4096;     // also bounded by the worker's slots and step tokens
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
-  // Of steps in which sequences decode: prefill chunks shrink to meet it, and take turns with steps
-  // of decodes alone.
+  // Of steps in which sequences decode: prefill chunks shrink to about half of it, and grow to four
+  // times it as prompts pile up (StepBudget).
   absl::Duration target_step_time = absl::InfiniteDuration();
   uint32_t max_preemptions_per_sequence = 16;  // then the sequence fails, with a reason
   uint32_t max_decode_iterations = 1;          // of a step of decodes only, while nobody waits

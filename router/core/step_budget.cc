@@ -13,6 +13,10 @@ constexpr uint32_t kMinPrefillTokens = 16;
 // More than one step of decodes for each chunk, so that more than half of the steps are such.
 constexpr uint32_t kOwedEighths = 9;
 constexpr uint32_t kWholeStep = 8;
+// A step of decodes alone is owed after a chunk that takes this many times as long.
+constexpr int kLongChunk = 6;
+// Bounds of a step's time, and how fast it grows with what waits.
+constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.2;
 
 // Exponential mean over about the last eight steps.
 void Update(absl::Duration& mean, absl::Duration sample) {
@@ -34,12 +38,27 @@ void StepBudget::Observe(const Step& step) {
   Update(time_per_prefill_token_, prefill / step.num_prefill_tokens);
 }
 
-uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound) const {
+void StepBudget::Started(uint32_t num_tokens, uint32_t num_cached) {
+  const double share = 1.0 - static_cast<double>(num_cached) / std::max(num_tokens, 1u);
+  uncached_share_ += (share - uncached_share_) / 8;
+}
+
+uint64_t StepBudget::UncachedTokens(uint64_t num_waiting_tokens) const {
+  return static_cast<uint64_t>(uncached_share_ * static_cast<double>(num_waiting_tokens));
+}
+
+absl::Duration StepBudget::TimeOfStep(uint64_t num_waiting) const {
+  const absl::Duration waiting = static_cast<double>(num_waiting) * time_per_prefill_token_;
+  return std::min(kLeastOfTarget * target_ + kShareOfWaiting * waiting, kMostOfTarget * target_);
+}
+
+uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting) const {
   if (target_ == absl::InfiniteDuration()) return bound;
   if (time_per_prefill_token_ == absl::ZeroDuration()) {
     return std::min(bound, kUnmeasuredPrefillTokens);
   }
-  const absl::Duration room = std::max(target_ - decode_time_, absl::ZeroDuration());
+  const absl::Duration room =
+      std::max(TimeOfStep(num_waiting) - decode_time_, absl::ZeroDuration());
   const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
   if (num_tokens >= bound) return bound;
   return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
@@ -51,8 +70,7 @@ void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens
   if (target_ == absl::InfiniteDuration() || num_decode_tokens == 0) return;
   if (num_prefill_tokens == 0) {
     if (OwesDecodes()) owed_decode_steps_ -= kWholeStep;
-  } else if (num_prefill_tokens * time_per_prefill_token_ > decode_time_) {
-    // A shorter chunk is hardly noticed.
+  } else if (num_prefill_tokens * time_per_prefill_token_ > kLongChunk * decode_time_) {
     owed_decode_steps_ += kOwedEighths;
   }
 }

@@ -6,13 +6,19 @@
 
 namespace lockstep::router {
 
-// How much prefill a step may carry without making those who decode wait longer than a target.
-// Learns two figures from measured steps: the time of one decode iteration, and what a prefill
-// token adds to it. Without a target it never holds anything back.
+// How much prefill a step may carry beside decodes. Learns two figures from measured steps: the
+// time of one decode iteration, and what a prefill token adds to it. Without a target it never
+// holds anything back.
 //
-// A step with a long chunk is followed by one of decodes alone, every eighth time by two. So most
-// tokens of a sequence come as fast as if nobody else had a prompt. It costs little: a chunk takes
-// many times as long as a step of decodes.
+// Those who decode wait for the step, and those behind it wait for their first token. So the step
+// may take half of the target while few prompt tokens wait, and a fifth of the time that their
+// computation will take besides, up to four times the target. Half of the target spreads small
+// prompts over several steps. Long steps drain a long queue sooner, because each step has a cost of
+// its own.
+//
+// A step with a chunk that takes many times as long as decodes alone is followed by one of those,
+// every eighth time by two. So most tokens of a sequence come as fast as if nobody else had a
+// prompt, and it costs little.
 class StepBudget {
  public:
   explicit StepBudget(absl::Duration target_step_time) : target_(target_step_time) {}
@@ -26,8 +32,14 @@ class StepBudget {
   };
   void Observe(const Step& step);
 
+  // A sequence starts with this many tokens, of which the prefix cache has some.
+  void Started(uint32_t num_tokens, uint32_t num_cached);
+  // How many of the tokens of prompts that wait will have to be computed, by those that started.
+  uint64_t UncachedTokens(uint64_t num_waiting_tokens) const;
+
   // Prefill tokens for a step in which others decode: at least min(bound, 16), at most `bound`.
-  uint32_t PrefillTokensBesideDecodes(uint32_t bound) const;
+  // `num_waiting`: prompt tokens to be computed in this step or later.
+  uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting) const;
   // The next step is one of decodes alone.
   bool OwesDecodes() const;
   // A step that goes to a worker, with what it carries.
@@ -39,10 +51,13 @@ class StepBudget {
   absl::Duration time_per_prefill_token() const { return time_per_prefill_token_; }
 
  private:
+  absl::Duration TimeOfStep(uint64_t num_waiting) const;
+
   const absl::Duration target_;
   absl::Duration decode_time_;             // zero: not measured yet
   absl::Duration time_per_prefill_token_;  // likewise
   uint32_t owed_decode_steps_ = 0;         // in eighths
+  double uncached_share_ = 1.0;            // of the tokens of sequences that start
 };
 
 }  // namespace lockstep::router

@@ -200,7 +200,7 @@ TEST_F(SchedulerPlanningTest, ShortBlocksFallBackToOneIteration) {
   EXPECT_EQ(Tokens(3).size(), 4u);
 }
 
-// With a target of 10 ms: request 1 decodes, 2 ms a step, when a prompt of 3,000 tokens arrives.
+// With a target of 10 ms: request 1 decodes, 1 ms a step, when a prompt of 3,000 tokens arrives.
 class StepTimeTest : public SchedulerPlanningTest {
  protected:
   void SubmitPromptBesideDecodes() {
@@ -211,7 +211,7 @@ class StepTimeTest : public SchedulerPlanningTest {
     limits.max_step_tokens = 1000;
     Start();
     Submit(1, {1}, 200);
-    step_time = absl::Milliseconds(2);
+    step_time = absl::Milliseconds(1);
     for (int i = 0; i < 10; ++i) {
       ASSERT_NE(Plan(), nullptr);
       Done();
@@ -223,9 +223,10 @@ class StepTimeTest : public SchedulerPlanningTest {
 TEST_F(StepTimeTest, ChunksShrinkToMeetTheTargetStepTime) {
   ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
   EXPECT_THAT(RowTokens(), ElementsAre(1, 64)) << "nothing is known of prefill yet";
-  step_time = absl::Milliseconds(2) + 64 * absl::Microseconds(100);
+  step_time = absl::Milliseconds(1) + 64 * absl::Microseconds(10);
   Done();
-  EXPECT_THAT(RowTokens(), ElementsAre(1, 80)) << "8 ms at 0.1 ms a token";
+  // 2,936 tokens wait, 29.36 ms: the step may take 5 ms and a fifth of that.
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 987)) << "9.87 ms at 0.01 ms a token";
   Cancel(1);
   step_time = absl::Milliseconds(10);
   Done();
@@ -234,28 +235,40 @@ TEST_F(StepTimeTest, ChunksShrinkToMeetTheTargetStepTime) {
 }
 
 TEST_F(StepTimeTest, DecodesAloneFollowALongChunk) {
+  config.max_prefill_tokens_per_step = 80;
   ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
+  const absl::Duration decode_time = step_time;
   EXPECT_THAT(RowTokens(), ElementsAre(1, 64));
-  step_time = absl::Milliseconds(2) + 64 * absl::Microseconds(100);
+  step_time = decode_time + 64 * absl::Microseconds(100);
   Done();
+  const absl::Duration chunk_time = decode_time + 80 * absl::Microseconds(100);
   EXPECT_THAT(RowTokens(), ElementsAre(1, 80));
-  step_time = absl::Milliseconds(10);
+  step_time = chunk_time;
   Done();
   for (int turn = 0; turn < 7; ++turn) {
     EXPECT_THAT(RowTokens(), ElementsAre(1)) << turn;
-    step_time = absl::Milliseconds(2);
+    step_time = decode_time;
     Done();
     EXPECT_THAT(RowTokens(), ElementsAre(1, 80)) << turn;
-    step_time = absl::Milliseconds(10);
+    step_time = chunk_time;
     Done();
   }
   EXPECT_THAT(RowTokens(), ElementsAre(1));
-  step_time = absl::Milliseconds(2);
+  step_time = decode_time;
   Done();
   EXPECT_THAT(RowTokens(), ElementsAre(1)) << "every eighth time there are two";
   Done();
   EXPECT_THAT(RowTokens(), ElementsAre(1, 80));
   Done();
+  RunUntilIdle();
+}
+
+TEST_F(StepTimeTest, PromptsThatWaitMakeStepsLonger) {
+  ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 64));
+  step_time = absl::Milliseconds(1) + 64 * absl::Microseconds(100);
+  Done();
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 390)) << "four times the target";
   RunUntilIdle();
 }
 

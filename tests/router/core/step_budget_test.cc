@@ -23,47 +23,74 @@ void ObservePrefills(StepBudget& budget, uint32_t num_tokens, absl::Duration com
   }
 }
 
+// What decodes leave of half the target, for a few prompt tokens.
+uint32_t ShortChunk(const StepBudget& budget, uint32_t bound = 5000) {
+  return budget.PrefillTokensBesideDecodes(bound, /*num_waiting=*/0);
+}
+
 TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
   StepBudget budget(absl::InfiniteDuration());
   ObserveDecodes(budget, absl::Seconds(1));
   ObservePrefills(budget, 10, absl::Seconds(10));
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 5000u);
+  EXPECT_EQ(ShortChunk(budget), 5000u);
   EXPECT_EQ(budget.DecodeIterations(8), 8u);
 }
 
 TEST(StepBudgetTest, TheFirstChunkIsSmall) {
   const StepBudget budget(absl::Milliseconds(10));
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 64u);
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(10), 10u);
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000, 100'000), 64u);
+  EXPECT_EQ(ShortChunk(budget, 10), 10u);
   EXPECT_EQ(budget.DecodeIterations(8), 1u);
 }
 
-TEST(StepBudgetTest, ChunksFillWhatDecodesLeaveOfTheTarget) {
-  StepBudget budget(absl::Milliseconds(30));
+TEST(StepBudgetTest, AFewTokensFillWhatDecodesLeaveOfHalfTheTarget) {
+  StepBudget budget(absl::Milliseconds(60));
   ObserveDecodes(budget, absl::Milliseconds(10));
   ObservePrefills(budget, 100, absl::Milliseconds(20));  // 0.1 ms a token beside the decodes
   EXPECT_EQ(budget.decode_time(), absl::Milliseconds(10));
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 200u);
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(150), 150u);
+  EXPECT_EQ(ShortChunk(budget), 200u);
+  EXPECT_EQ(ShortChunk(budget, 150), 150u);
+}
+
+TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
+  StepBudget budget(absl::Milliseconds(60));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));
+  const auto chunk = [&budget](uint64_t num_waiting) {
+    return budget.PrefillTokensBesideDecodes(5000, num_waiting);
+  };
+  EXPECT_EQ(chunk(1000), 400u);   // 100 ms wait: the step may take 20 ms more
+  EXPECT_EQ(chunk(2000), 600u);   // 200 ms wait
+  EXPECT_EQ(chunk(10'500), 2300u);  // 4 times the target
+  EXPECT_EQ(chunk(1'000'000), 2300u);
+}
+
+TEST(StepBudgetTest, WhatTheCacheHasDoesNotWait) {
+  StepBudget budget(absl::Milliseconds(50));
+  EXPECT_EQ(budget.UncachedTokens(1000), 1000u) << "nothing is known of the cache yet";
+  for (int i = 0; i < 100; ++i) budget.Started(2000, 1500);
+  EXPECT_NEAR(static_cast<double>(budget.UncachedTokens(1000)), 250, 1);
+  for (int i = 0; i < 100; ++i) budget.Started(2000, 0);
+  EXPECT_NEAR(static_cast<double>(budget.UncachedTokens(1000)), 1000, 1);
 }
 
 TEST(StepBudgetTest, ChunksFollowWhatIsMeasured) {
-  StepBudget budget(absl::Milliseconds(30));
+  StepBudget budget(absl::Milliseconds(60));
   ObserveDecodes(budget, absl::Milliseconds(10));
   ObservePrefills(budget, 100, absl::Milliseconds(20));
-  const uint32_t before = budget.PrefillTokensBesideDecodes(5000);
+  const uint32_t before = ShortChunk(budget);
   ObservePrefills(budget, 100, absl::Milliseconds(50));
-  EXPECT_LT(budget.PrefillTokensBesideDecodes(5000), before / 2);
+  EXPECT_LT(ShortChunk(budget), before / 2);
   ObservePrefills(budget, 100, absl::Milliseconds(15));
-  EXPECT_GT(budget.PrefillTokensBesideDecodes(5000), before);
+  EXPECT_GT(ShortChunk(budget), before);
 }
 
 TEST(StepBudgetTest, PromptsAdvanceEvenWhenTheTargetIsMissed) {
   StepBudget budget(absl::Milliseconds(5));
   ObserveDecodes(budget, absl::Milliseconds(10));
   ObservePrefills(budget, 100, absl::Milliseconds(100));
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000), 16u);
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(3), 3u);
+  EXPECT_EQ(ShortChunk(budget), 16u);
+  EXPECT_EQ(ShortChunk(budget, 3), 3u);
 }
 
 // Of steps 1 .. num_steps, with a chunk whenever one is allowed: how many carried one.
@@ -84,11 +111,12 @@ TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
   EXPECT_EQ(CountChunks(budget, 17 * 10, 1000), 8 * 10);
 }
 
-TEST(StepBudgetTest, ShortChunksTakeNoTurns) {
+TEST(StepBudgetTest, ChunksThatTakeLessThanSixStepsOfDecodesTakeNoTurns) {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));  // 0.04 ms a token
-  EXPECT_EQ(CountChunks(budget, 100, 120), 100);
+  EXPECT_EQ(CountChunks(budget, 100, 740), 100);
+  EXPECT_LT(CountChunks(budget, 100, 760), 50);
 }
 
 TEST(StepBudgetTest, ChunksThatNobodyWaitsBesideTakeNoTurns) {
@@ -107,10 +135,10 @@ TEST(StepBudgetTest, WithoutATargetThereAreNoTurns) {
 }
 
 TEST(StepBudgetTest, AFreePrefillGrowsStepByStep) {
-  StepBudget budget(absl::Milliseconds(20));
+  StepBudget budget(absl::Milliseconds(40));
   ObserveDecodes(budget, absl::Milliseconds(10));
   ObservePrefills(budget, 64, absl::Milliseconds(10));  // no slower than decodes alone
-  const uint32_t chunk = budget.PrefillTokensBesideDecodes(100000);
+  const uint32_t chunk = ShortChunk(budget, 100'000);
   EXPECT_GT(chunk, 64u);
   EXPECT_LE(chunk, 64u * 8);
 }
