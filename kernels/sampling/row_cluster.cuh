@@ -119,9 +119,9 @@ class RowCluster {
   __device__ __forceinline__ Pair Reduce(Pair value, Combine combine);
 
   // Calls visit(first token, scores) for every kVector neighbours of the chunk, each by one thread.
-  template <typename Visit>
+  template <int kUnrolled = 2, typename Visit>
   __device__ __forceinline__ void ForEachVector(Visit visit) const {
-#pragma unroll 2
+#pragma unroll kUnrolled
     for (int i = static_cast<int>(threadIdx.x) * kVector; i < size_; i += kRowThreads * kVector) {
       visit(static_cast<uint32_t>(begin_ + i), *reinterpret_cast<const float4*>(scores_ + i));
     }

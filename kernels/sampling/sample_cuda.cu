@@ -76,13 +76,14 @@ __device__ __forceinline__ bool DrawsFromList(const RowTask& task, const WeightB
   return true;
 }
 
-// One candidate after the other is reached: the k-th, the last of the nucleus.
-__device__ __forceinline__ void DrawFromLargeNucleus(const RowTask& task, const WeightBins& binning,
-                                                     uint32_t best_token, RowHistogram& histogram,
-                                                     RowCluster& row) {
+// The last candidate of a nucleus that no list can hold: one after the other, the k-th and the one
+// with which top_p is reached.
+__device__ __forceinline__ Candidate LeastOfLargeNucleus(const DeviceSampleParams& params,
+                                                         const WeightBins& binning,
+                                                         RowHistogram& histogram,
+                                                         RowCluster& row) {
   enum Border { kTopK, kTopP };
-  const DeviceSampleParams& params = task.params;
-  KeptCandidates kept = {.least = 0, .min_p = params.min_p, .scale = binning.scale};
+  Candidate least = 0;
   Weight weight = histogram.total_weight();
   // A loop, so that the code exists once and all state stays in registers.
 #pragma unroll 1
@@ -96,16 +97,19 @@ __device__ __forceinline__ void DrawFromLargeNucleus(const RowTask& task, const 
       goal = NucleusGoal(params.top_p, weight);
     }
     const Reached reached = Reach(binning, border == kTopK, goal, histogram, row);
-    kept.least = max(kept.least, reached.candidate);
+    least = max(least, reached.candidate);
     weight = reached.weight_through;
   }
-  DrawFromRow(task, kept, best_token, row);
+  return least;
 }
 
-// A draw from the k best, of them the nucleus, of them what min_p keeps. All three are prefixes of
-// one order, so the shortest is what remains.
-__device__ __forceinline__ void DrawByRank(const RowTask& task, const SoftmaxScale& scale,
-                                           float lowest, uint32_t best_token, RowCluster& row) {
+// The k best, of them the nucleus, of them what min_p keeps: all three are prefixes of one order, so
+// the shortest is what remains. Draws from it if a list can hold it, and returns kDrawn. Otherwise
+// returns the last candidate that top_k and top_p keep.
+constexpr Candidate kDrawn = 0;
+
+__device__ __forceinline__ Candidate DrawByRank(const RowTask& task, const SoftmaxScale& scale,
+                                                float lowest, RowCluster& row) {
   __shared__ Bin found[2];
   const DeviceSampleParams& params = task.params;
   const WeightBins binning = WeightBins::Of(scale, lowest);
@@ -114,15 +118,15 @@ __device__ __forceinline__ void DrawByRank(const RowTask& task, const SoftmaxSca
     histogram.Build</*kWeighs=*/false>(binning);
     const unsigned goal = min(params.top_k, histogram.total_count());
     const Bin last = histogram.FindBin(/*by_count=*/true, goal);
-    if (DrawsFromList(task, binning, last, histogram, row)) return;
+    if (DrawsFromList(task, binning, last, histogram, row)) return kDrawn;
   }
   histogram.Build</*kWeighs=*/true>(binning);
   if (params.top_k == 0) {
     const Weight goal = NucleusGoal(params.top_p, histogram.total_weight());
     const Bin last = histogram.FindBin(/*by_count=*/false, goal);
-    if (DrawsFromList(task, binning, last, histogram, row)) return;
+    if (DrawsFromList(task, binning, last, histogram, row)) return kDrawn;
   }
-  DrawFromLargeNucleus(task, binning, best_token, histogram, row);
+  return LeastOfLargeNucleus(params, binning, histogram, row);
 }
 
 __device__ __forceinline__ void Report(const SampleRowsParams& all, int64_t row, TokenId token,
@@ -169,13 +173,13 @@ __global__ void __cluster_dims__(kRowBlocks, 1, 1) __launch_bounds__(kRowThreads
   __syncthreads();  // the token is written once more, perhaps by another thread
   const SoftmaxScale scale =
       SoftmaxScale::Of(DeviceFiniteScore(CandidateScore(extremes.first)), task.params.temperature);
-  const uint32_t best_token = CandidateToken(extremes.first);
+  KeptCandidates kept = {.least = 0, .min_p = task.params.min_p, .scale = scale};
   if (task.by_rank(static_cast<int>(all.vocab_size))) {
     const float lowest = KeyScore(~static_cast<uint32_t>(extremes.second));
-    DrawByRank(task, scale, lowest, best_token, row);
-  } else {
-    DrawFromRow(task, {.least = 0, .min_p = task.params.min_p, .scale = scale}, best_token, row);
+    kept.least = DrawByRank(task, scale, lowest, row);
+    if (kept.least == kDrawn) return;
   }
+  DrawFromRow(task, kept, CandidateToken(extremes.first), row);
 }
 
 template <int kThreads>

@@ -11,7 +11,7 @@ constexpr uint32_t kUnmeasuredPrefillTokens = 64;
 // A prompt advances even where decodes alone miss the target; fewer tokens would save nothing.
 constexpr uint32_t kMinPrefillTokens = 16;
 // More than one step of decodes for each chunk, so that more than half of the steps are such.
-constexpr uint32_t kOwedEighths = 9;
+constexpr uint32_t kOwedEighths = 10;
 constexpr uint32_t kWholeStep = 8;
 // A step of decodes alone is owed after a chunk that takes this many times as long.
 constexpr int kLongChunk = 6;

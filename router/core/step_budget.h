@@ -17,7 +17,7 @@ namespace lockstep::router {
 // its own.
 //
 // A step with a chunk that takes many times as long as decodes alone is followed by one of those,
-// every eighth time by two. So most tokens of a sequence come as fast as if nobody else had a
+// every fourth time by two. So most tokens of a sequence come as fast as if nobody else had a
 // prompt, and it costs little.
 class StepBudget {
  public:

@@ -246,8 +246,10 @@ TEST_F(SampleCudaTest, WithoutTopPTokensAreTheCpus) {
     for (uint32_t position = 1; position <= 60; ++position) {
       SampleParams params = {.temperature = 0.3f + 0.05f * static_cast<float>(position),
                              .top_k = position % 3 == 0 ? 40u : 0u,
+                             .min_p = position % 5 == 0 ? 0.003f : 0.0f,
                              .seed = uint64_t{position} << 30};
-      std::vector<float> logits = GaussianLogits(vocab_size, position);
+      std::vector<float> logits =
+          GaussianLogits(vocab_size, position, position % 2 == 0 ? 2.0f : 0.2f);
       if (position % 4 == 0) {  // coarse values: many ties
         for (float& logit : logits) logit = std::round(logit);
       }

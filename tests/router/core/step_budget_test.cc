@@ -108,7 +108,7 @@ TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));
-  EXPECT_EQ(CountChunks(budget, 17 * 10, 1000), 8 * 10);
+  EXPECT_EQ(CountChunks(budget, 9 * 10, 1000), 4 * 10);
 }
 
 TEST(StepBudgetTest, ChunksThatTakeLessThanSixStepsOfDecodesTakeNoTurns) {
