@@ -6,7 +6,13 @@
 #include "kernels/device/cuda_status.h"
 
 namespace lockstep::kernels {
+
 absl::StatusOr<CudaDevice> DescribeCudaDevice(int index) {
+  // Without a driver the runtime says that the driver's version is insufficient.
+  int driver_version = 0;
+  LOCKSTEP_RETURN_IF_ERROR(
+      CudaStatus(cudaDriverGetVersion(&driver_version), "cudaDriverGetVersion"));
+  if (driver_version == 0) return Unavailable("this machine has no NVIDIA driver");
   cudaDeviceProp properties;
   LOCKSTEP_RETURN_IF_ERROR(
       CudaStatus(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));

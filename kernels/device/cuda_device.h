@@ -18,7 +18,7 @@ struct CudaDevice {
 };
 
 // The device with this index. UNAVAILABLE when the machine has no usable driver or device, INTERNAL
-// for any other CUDA error; both with the runtime's own words.
+// for any other CUDA error; with the runtime's own words where there is a driver.
 absl::StatusOr<CudaDevice> DescribeCudaDevice(int index);
 
 }  // namespace lockstep::kernels

@@ -1,9 +1,10 @@
-// docs/examples/generate.py against the programs: what the README shows to a reader must work.
+// docs/examples against the programs: what is shown to a reader must work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "tests/common/temp_folder.h"
 #include "tests/integration/process_fixture.h"
 
 namespace lockstep::testing {
@@ -47,6 +48,51 @@ TEST_F(ExampleTest, SaysWhatIsWrong) {
   const Outcome outcome = Ask("--temperature=-1 'Hello?'");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.output, HasSubstr("INVALID_ARGUMENT: sampling.temperature"));
+}
+
+class CertificatesExampleTest : public ProcessTest {
+ protected:
+  void MakeCertificates() {
+    const Outcome made = RunShell("docs/examples/make_certificates " + folder_.path() +
+                                  " 127.0.0.1 127.0.0.1 a-client");
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+  }
+  std::string PathOf(const std::string& file) const { return folder_.path() + "/" + file; }
+
+  const TempFolder folder_;
+};
+
+TEST_F(CertificatesExampleTest, SecureClientsRoutersAndWorkers) {
+  ASSERT_NO_FATAL_FAILURE(MakeCertificates());
+  const std::string authority = PathOf("authority.pem");
+  auto worker = LaunchWorker("127.0.0.1:0", kModel,
+                             {"--tls_cert=" + PathOf("worker.pem"),
+                              "--tls_key=" + PathOf("worker.key"), "--tls_client_ca=" + authority});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  worker_.emplace(*std::move(worker));
+  ASSERT_NO_FATAL_FAILURE(StartRouter(
+      {"--http_listen=127.0.0.1:0", "--tls_cert=" + PathOf("router.pem"),
+       "--tls_key=" + PathOf("router.key"), "--tls_client_ca=" + authority,
+       "--worker_tls_ca=" + authority, "--worker_tls_cert=" + PathOf("router.pem"),
+       "--worker_tls_key=" + PathOf("router.key")}));
+  ExpectWorkerStateBecomes("ready");
+  const std::string get_models = "curl -sS --max-time 20 --cacert " + authority + " https://" +
+                                 router_->http_address() + "/v1/models";
+  EXPECT_NE(RunShell(get_models).exit_code, 0) << "without a certificate";
+  const Outcome answer = RunShell(get_models + " --cert " + PathOf("client.pem") + " --key " +
+                                  PathOf("client.key"));
+  EXPECT_EQ(answer.exit_code, 0) << answer.output;
+  EXPECT_THAT(answer.output, HasSubstr("tiny-llama"));
+}
+
+TEST_F(CertificatesExampleTest, TheAuthorityStaysWhenCertificatesAreMadeAnew) {
+  ASSERT_NO_FATAL_FAILURE(MakeCertificates());
+  const std::string digests = "sha256sum " + PathOf("authority.pem") + " " + PathOf("router.pem");
+  const std::string before = RunShell(digests).output;
+  ASSERT_NO_FATAL_FAILURE(MakeCertificates());
+  const std::string after = RunShell(digests).output;
+  EXPECT_EQ(after.substr(0, after.find('\n')), before.substr(0, before.find('\n')));
+  EXPECT_NE(after, before);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
   }
   if (live_epoch_ != 0 && !message.claim().takeover()) {
     return FailedPrecondition(
-        "claim.takeover: epoch {} holds the lease; claim with takeover to fence it off",
+        "claim.takeover: another router serves this worker (epoch {} holds the lease); a router "
+        "started with --takeover takes its place",
         live_epoch_);
   }
   live_epoch_ = last_epoch_ = message.epoch();
