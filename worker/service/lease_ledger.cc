@@ -37,8 +37,8 @@ absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
   }
   if (live_epoch_ != 0 && !message.claim().takeover()) {
     return FailedPrecondition(
-        "claim.takeover: another router serves this worker (epoch {} holds the lease); a router "
-        "started with --takeover takes its place",
+        "claim.takeover: another router serves this worker; --takeover takes its place (epoch {} "
+        "holds the lease)",
         live_epoch_);
   }
   live_epoch_ = last_epoch_ = message.epoch();
