@@ -40,6 +40,7 @@ struct Content {
   std::shared_ptr<prometheus::Registry> registry;
   std::function<HealthReport()> health;
   AdminServerLimits limits;
+  std::function<std::string()> status;  // may be null
 };
 
 Response MakeResponse(http::status status, std::string body,
@@ -53,8 +54,12 @@ Response MakeResponse(http::status status, std::string body,
 Response Answer(const Content& content, const http::request_header<>& request) {
   const std::string_view target(request.target().data(), request.target().size());
   const std::string_view path = target.substr(0, target.find('?'));
-  if (path != "/metrics" && path != "/healthz") {
-    return MakeResponse(http::status::not_found, "not found; there are /metrics and /healthz\n");
+  const bool is_status = path == "/status.json" && content.status != nullptr;
+  if (path != "/metrics" && path != "/healthz" && !is_status) {
+    return MakeResponse(http::status::not_found,
+                        content.status == nullptr
+                            ? "not found; there are /metrics and /healthz\n"
+                            : "not found; there are /metrics, /healthz and /status.json\n");
   }
   if (request.method() != http::verb::get) {
     Response response = MakeResponse(http::status::method_not_allowed, "only GET\n");
@@ -64,6 +69,7 @@ Response Answer(const Content& content, const http::request_header<>& request) {
   if (path == "/metrics") {
     return MakeResponse(http::status::ok, MetricsText(*content.registry), kPrometheusText);
   }
+  if (is_status) return MakeResponse(http::status::ok, content.status(), "application/json");
   const HealthReport report = content.health();
   return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,
                       EscapeControlCharacters(report.text) + "\n");
@@ -162,9 +168,10 @@ class AdminServer::Impl {
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
     const std::string& address, std::shared_ptr<prometheus::Registry> registry,
-    std::function<HealthReport()> health, AdminServerLimits limits) {
+    std::function<HealthReport()> health, AdminServerLimits limits,
+    std::function<std::string()> status) {
   LOCKSTEP_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
-  auto impl = std::make_unique<Impl>(Content{std::move(registry), std::move(health), limits});
+  auto impl = std::make_unique<Impl>(Content{std::move(registry), std::move(health), limits, std::move(status)});
   LOCKSTEP_ASSIGN_OR_RETURN(parsed.port, impl->Listen(parsed));
   impl->Run();
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(parsed), std::move(impl)));

@@ -31,16 +31,18 @@ struct AdminServerLimits {
 // HTTP/1.1 listener of a process for the machinery around it, off the request path:
 //   GET /metrics  the registry in Prometheus' text format
 //   GET /healthz  200 or 503 with the health report's text
+//   GET /status.json  what `status` says, if it is given
 // Anything else is 404, another method 405, a request with a body 413, a header over 8 KiB 431.
-// Owns its listening socket, its connections and one thread ("admin"), on which `health` is called:
-// it must be safe to call from another thread and must not block.
+// Owns its listening socket, its connections and one thread ("admin"), on which `health` and `status`
+// are called: they must be safe to call from another thread and must not block.
 class AdminServer {
  public:
   // `address` is "host:port", host a name or number; port 0 takes a free one. Returns once it
   // listens; errors name the address.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
       const std::string& address, std::shared_ptr<prometheus::Registry> registry,
-      std::function<HealthReport()> health, AdminServerLimits limits = {});
+      std::function<HealthReport()> health, AdminServerLimits limits = {},
+      std::function<std::string()> status = nullptr);
 
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;

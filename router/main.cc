@@ -28,6 +28,7 @@
 #include "router/core/policies.h"
 #include "router/engine/router_metrics.h"
 #include "router/engine/worker_discovery.h"
+#include "router/http/status_json.h"
 #include "router/router_config.h"
 #include "router/templates/renderer_metrics.h"
 #include "router/templates/renderer_pool.h"
@@ -345,9 +346,12 @@ absl::Status Run(RouterConfig config) {
   SystemResolver resolver;
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());
+  StatusJson fleet_status(server->api());
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<AdminServer> admin,
-      AdminServer::Start(config.admin_listen, registry, [&server] { return Health(*server); }));
+      AdminServer::Start(
+          config.admin_listen, registry, [&server] { return Health(*server); },
+          AdminServerLimits(), [&fleet_status] { return fleet_status.OfFleet(); }));
   std::printf("LISTENING grpc=%s admin=%s%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str(),
               config.server.http.listen.empty()

@@ -11,8 +11,10 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "router/api/call_registry.h"
+#include "router/api/fleet_history.h"
 #include "router/api/gatekeeper.h"
 #include "router/api/prompt_encoder.h"
+#include "router/api/request_board.h"
 #include "router/api/request_validator.h"
 #include "router/api/served_model.h"
 #include "router/api/text_places.h"
@@ -63,6 +65,9 @@ class ApiContext {
   const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet
   CallRegistry registry;
   TextPlaces text_places;
+  // For those who look at the router (/status.json).
+  RequestBoard board;
+  FleetHistory history;
   // Of the public API, which have no descriptors for connections.
   std::atomic<int> num_deaf_listeners = 0;
   bool accepting() const { return num_deaf_listeners.load() == 0; }

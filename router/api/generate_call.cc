@@ -178,6 +178,9 @@ absl::Status GenerateCall::Prepare() {
   if (pass_ != nullptr) pass_->ChargePrompt(request.prompt_tokens.size());
   ticket_->SetPromptTokens(request.prompt_tokens.size());
   request_ = std::make_shared<const Request>(std::move(request));
+  shown_ = context_.board.Enter(id, owner(),
+                                static_cast<uint32_t>(request_->prompt_tokens.size()),
+                                request_context.now);
   builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
   outbox_ = context_.engine.MakeOutbox(
       [weak = weak_from_this()] {
@@ -194,7 +197,13 @@ void GenerateCall::ConsumeOutput() {
   if (pass_ != nullptr) {
     for (const SampleOutput& sample : output.samples) pass_->ChargeOutput(sample.tokens.size());
   }
-  builder_->Consume(std::move(output), context_.clock.Now(), messages_, stopped);
+  const absl::Time now = context_.clock.Now();
+  uint32_t num_tokens = 0;
+  for (const SampleOutput& sample : output.samples) {
+    num_tokens += static_cast<uint32_t>(sample.tokens.size());
+  }
+  shown_->AddOutput(num_tokens, now);
+  builder_->Consume(std::move(output), now, messages_, stopped);
   for (const uint32_t index : stopped) context_.engine.StopSequence(request_->key, index);
 }
 
@@ -223,6 +232,7 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   if (end_recorded_) return;
   end_recorded_ = true;
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
+  if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
   // The tenant, too, may begin its next call as soon as it can know that this one is over.
   pass_.reset();
   RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();

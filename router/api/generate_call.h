@@ -111,6 +111,7 @@ class GenerateCall : public Strand,
   std::string registered_id_;               // scoped; empty: not registered
   std::shared_ptr<const Request> request_;  // null until submitted
   std::shared_ptr<Outbox> outbox_;
+  std::shared_ptr<RequestBoard::Entry> shown_;  // null until submitted
   std::optional<ResponseBuilder> builder_;
   std::vector<lockstep::v1::GenerateResponse> messages_;
 };

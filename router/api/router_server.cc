@@ -79,6 +79,7 @@ class RouterServer::Impl {
     keeper_ = NamedThread("keeper", [this] {
       while (!wakes_->closed()) {
         standard_.SetServing(engine_.ready(), context_.accepting());
+        Sample();
         ReturnMemory();
         wakes_->PopFor(kRefreshInterval);
       }
@@ -89,6 +90,11 @@ class RouterServer::Impl {
   HttpServer& front() const { return *front_; }
 
  private:
+  void Sample() {
+    const absl::Time now = context_.clock.Now();
+    if (context_.history.Due(now)) context_.history.Add(engine_.replica_statuses(), now);
+  }
+
   // The C library has a heap for each thread. After many small requests at once these keep what the
   // requests took.
   void ReturnMemory() {

@@ -298,6 +298,8 @@ StepPlan Planner::Commit() {
   record_.num_prefill_tokens = plan_.num_prefill_tokens;
   record_.num_decode_tokens = plan_.num_decode_tokens;
   state_.budget.Planned(plan_.num_prefill_tokens, plan_.num_decode_tokens);
+  state_.num_planned_prefill_tokens += plan_.num_prefill_tokens;
+  state_.num_planned_decode_tokens += plan_.num_decode_tokens;
   lease_.in_flight.push_back(std::move(record_));
   return std::move(plan_);
 }

@@ -270,6 +270,8 @@ SchedulerStats Scheduler::Stats() const {
       .rollbacks = state.num_rollbacks,
       .refused_steps = state.num_refused_steps,
       .wasted_rows = state.num_wasted_rows,
+      .planned_prefill_tokens = state.num_planned_prefill_tokens,
+      .planned_decode_tokens = state.num_planned_decode_tokens,
   };
   if (state.lease != nullptr) {
     const BlockCounts blocks = state.lease->kv.Counts();

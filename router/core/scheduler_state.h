@@ -41,6 +41,8 @@ struct SchedulerState {
   uint64_t num_rollbacks = 0;
   uint64_t num_refused_steps = 0;
   uint64_t num_wasted_rows = 0;
+  uint64_t num_planned_prefill_tokens = 0;
+  uint64_t num_planned_decode_tokens = 0;
   uint64_t num_prefix_query_tokens = 0;
   uint64_t num_prefix_hit_tokens = 0;
 };

@@ -39,6 +39,7 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
       scheduler_(config_.scheduler, std::move(policy)),
       live_(metrics_),
       lost_reason_(absl::UnavailableError("no worker has been reached yet")) {
+  status_.worker = context_.worker;
   worker_series_.SetState(WorkerState::kConnecting);
   worker_series_.SetCircuit(breaker_.state());
 }

@@ -36,6 +36,7 @@ struct ReplicaConfig {
 
 // What other threads may know of a replica.
 struct ReplicaStatus {
+  std::string worker;  // its address
   WorkerState worker_state = WorkerState::kConnecting;
   std::string worker_text = "no worker has been reached yet";  // one line for people
   absl::Time lost_at = absl::InfinitePast();                   // while there is no worker

@@ -25,8 +25,9 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr uint64_t kMaxUnaskedBodyBytes = 32 << 10;
 constexpr std::array<std::string_view, 4> kPostPaths = {"/v1/completions", "/v1/chat/completions",
                                                         "/tokenize", "/detokenize"};
-constexpr std::array<std::string_view, 7> kGetPaths = {
-    "/v1/models", "/health", "/ready", "/ping", "/version", "/metrics", "/tokenizer_info"};
+constexpr std::array<std::string_view, 8> kGetPaths = {
+    "/v1/models", "/health",  "/ready",          "/ping",
+    "/version",   "/metrics", "/tokenizer_info", "/status.json"};
 
 bool IsPostPath(std::string_view path) {
   return std::find(kPostPaths.begin(), kPostPaths.end(), path) != kPostPaths.end();
@@ -203,7 +204,7 @@ std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
                 .message = "this path takes " + allowed + " only"},
                *exchange);
   } else {
-    HandleGet(request, *exchange);
+    HandleGet(request, caller.ok() ? caller->get() : nullptr, *exchange);
   }
   return exchange;
 }
@@ -224,7 +225,8 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
                              std::move(signal));
 }
 
-void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) const {
+void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant,
+                        ReplyExchange& exchange) {
   if (request.path.starts_with(kModelPrefix)) {
     return ReplyModel(PercentDecoded(request.path.substr(kModelPrefix.size())), exchange);
   }
@@ -233,6 +235,10 @@ void Gateway::HandleGet(const HttpRequest& request, ReplyExchange& exchange) con
   }
   if (request.path == "/tokenizer_info") {
     return exchange.Reply({}, TokenizerInfo(*context_.model.tokenizer, context_.Facts()));
+  }
+  if (request.path == "/status.json") {
+    const bool for_tenants = context_.gatekeeper.asks_for_keys();
+    return exchange.Reply({}, for_tenants ? status_.OfTenant(NameOf(tenant)) : status_.OfFleet());
   }
   if (request.path == "/version") return exchange.Reply({}, VersionBody());
   if (request.path == "/metrics") {

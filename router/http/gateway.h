@@ -8,6 +8,7 @@
 #include "router/api/api_context.h"
 #include "router/http/browser_policy.h"
 #include "router/http/exchange.h"
+#include "router/http/status_json.h"
 
 namespace lockstep::router {
 
@@ -17,14 +18,18 @@ namespace lockstep::router {
 // before any of it is read, others get null for that (ConnectionContext::handle). Safe to use from
 // any thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
-//   GET  /v1/models, /v1/models/{id}, /health, /ready, /ping, /version, /metrics, /tokenizer_info
+//   GET  /v1/models, /v1/models/{id}, /health, /ready, /ping, /version, /metrics, /tokenizer_info,
+//        /status.json
 //   POST /ping
 class Gateway {
  public:
   // Context and registry outlive the object and all of its exchanges.
   Gateway(ApiContext& context, const prometheus::Registry& registry,
           BrowserPolicy browsers = BrowserPolicy())
-      : context_(context), registry_(registry), browsers_(std::move(browsers)) {}
+      : context_(context),
+        registry_(registry),
+        browsers_(std::move(browsers)),
+        status_(context) {}
 
   std::shared_ptr<Exchange> Handle(HttpRequest request, std::shared_ptr<OutputSignal> signal);
 
@@ -35,12 +40,13 @@ class Gateway {
   std::shared_ptr<Exchange> Answer(HttpRequest request, std::shared_ptr<OutputSignal> signal);
   std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<const Tenant> tenant,
                                        std::shared_ptr<OutputSignal> signal);
-  void HandleGet(const HttpRequest& request, ReplyExchange& exchange) const;
+  void HandleGet(const HttpRequest& request, const Tenant* tenant, ReplyExchange& exchange);
   void ReplyModel(const std::string& id, ReplyExchange& exchange) const;
 
   ApiContext& context_;
   const prometheus::Registry& registry_;
   const BrowserPolicy browsers_;
+  StatusJson status_;
 };
 
 }  // namespace lockstep::router

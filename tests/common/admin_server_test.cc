@@ -114,6 +114,20 @@ class AdminServerTest : public ::testing::Test {
   std::unique_ptr<AdminServer> server_;
 };
 
+TEST_F(AdminServerTest, ServesAStatusWhereThereIsOne) {
+  Start();
+  EXPECT_THAT(Get("/status.json"), StartsWith("HTTP/1.1 404"));
+  absl::StatusOr<std::unique_ptr<AdminServer>> server = AdminServer::Start(
+      "127.0.0.1:0", registry_, [] { return HealthReport{true, "serving"}; }, {},
+      [] { return std::string(R"({"now_ms":1})"); });
+  ASSERT_THAT(server, IsOk());
+  server_ = *std::move(server);
+  EXPECT_THAT(Get("/status.json?x"),
+              AllOf(StartsWith("HTTP/1.1 200 OK\r\n"),
+                    HasSubstr("Content-Type: application/json\r\n"), EndsWith(R"({"now_ms":1})")));
+  EXPECT_THAT(Get("/nothing"), HasSubstr("/status.json"));
+}
+
 TEST_F(AdminServerTest, ServesMetricsInPrometheusFormat) {
   Start();
   prometheus::Counter& counter = prometheus::BuildCounter()
