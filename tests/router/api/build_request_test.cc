@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,6 +39,32 @@ RequestContext Context() {
 
 absl::StatusOr<Request> Build(const Wire& wire, std::vector<TokenId> prompt) {
   return BuildRequest(wire, std::move(prompt), SmallLimits(), SmallModel(), Context());
+}
+
+absl::StatusOr<Request> BuildWithout(const std::vector<TokenId>& forbidden, const Wire& wire) {
+  RequestContext context = Context();
+  context.forbidden_tokens = forbidden;
+  return BuildRequest(wire, {5}, SmallLimits(), SmallModel(), context);
+}
+
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+TEST(BuildRequestTest, ForbiddenTokensHaveTheLowestScoreWhateverTheirBias) {
+  Wire wire = SmallRequest();
+  wire.mutable_sampling()->mutable_logit_bias()->insert({{9, 100.0f}, {10, 1.0f}});
+  const absl::StatusOr<Request> request = BuildWithout({3, 9}, wire);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT(request->sampling.logit_bias,
+              ElementsAre(Pair(3, kLowest), Pair(9, kLowest), Pair(10, 1.0f)));
+}
+
+TEST(BuildRequestTest, AnAllowedTokenMustBeLeft) {
+  Wire wire = SmallRequest();
+  for (const TokenId id : {3u, 4u}) wire.mutable_sampling()->add_allowed_token_ids(id);
+  EXPECT_TRUE(BuildWithout({3, 9}, wire).ok());
+  const absl::Status status = BuildWithout({3, 4, 9}, wire).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("sampling.bad_words: expected words that leave an id"));
 }
 
 TEST(BuildRequestTest, DefaultsOfServerAndModel) {
