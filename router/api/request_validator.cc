@@ -3,6 +3,7 @@
 #include <absl/strings/cord.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -30,13 +31,14 @@ absl::Status MarkOverflow(absl::Status status, std::string_view path) {
   return status;
 }
 
-// Clients look for these words, which OpenAI's servers use, and shorten their prompt then.
+// Clients look for these words, which OpenAI's servers use, and shorten their prompt then. Some
+// look for the error's code in its message.
 absl::Status ContextOverflow(uint32_t context_tokens, uint64_t prompt_tokens,
                              uint64_t completion_tokens, std::string_view path) {
   return MarkOverflow(
       InvalidArgument("This model's maximum context length is {} tokens. However, you requested {} "
                       "tokens ({} in the messages, {} in the completion). Please reduce the length "
-                      "of the messages or completion.",
+                      "of the messages or completion (context_length_exceeded).",
                       context_tokens, prompt_tokens + completion_tokens, prompt_tokens,
                       completion_tokens),
       path);
@@ -136,7 +138,7 @@ absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("stop", stop));
   if (stop.has_max_tokens()) {
     LOCKSTEP_RETURN_IF_ERROR(
-        CheckCount("stop.max_tokens", stop.max_tokens(), 1, model.max_context_tokens - 1));
+        CheckCount("stop.max_tokens", stop.max_tokens(), 1, std::numeric_limits<uint32_t>::max()));
   }
   if (stop.has_min_tokens()) {
     LOCKSTEP_RETURN_IF_ERROR(

@@ -193,6 +193,16 @@ TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
           "(13 in the messages, 20 in the completion)."));
 }
 
+TEST(BuildRequestTest, MoreNewTokensThanAnyContextAreAnOverflow) {
+  Wire wire = SmallRequest();
+  wire.mutable_stop()->set_max_tokens(0xffffffff);
+  const absl::Status status = Build(wire, {5, 6}).status();
+  EXPECT_THAT(Message(status), HasSubstr("you requested 4294967297 tokens (2 in the messages, "
+                                         "4294967295 in the completion)."));
+  EXPECT_THAT(Message(status), ::testing::EndsWith("(context_length_exceeded)."));
+  EXPECT_EQ(ContextOverflowPath(status), "stop.max_tokens");
+}
+
 TEST(BuildRequestTest, PromptLimitBelowTheContext) {
   RequestLimits limits = SmallLimits();
   limits.max_prompt_tokens = 4;
