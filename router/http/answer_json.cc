@@ -199,8 +199,8 @@ void WritePromptLogprobs(const AnswerFrame& frame, std::span<const v1::TokenLogp
     }
     json.BeginObject();
     WriteRankedToken(frame, entry.token_id(), entry.logprob(), entry.rank(), json);
-    const int num_best =
-        std::min(entry.top_ids_size(), static_cast<int>(*frame.options.prompt_logprobs));
+    const auto num_best =
+        static_cast<int>(std::min<uint32_t>(entry.top_ids_size(), *frame.options.prompt_logprobs));
     for (int i = 0; i < num_best; ++i) {
       if (entry.top_ids(i) == entry.token_id()) continue;
       WriteRankedToken(frame, entry.top_ids(i), entry.top_logprobs(i), i + 1, json);

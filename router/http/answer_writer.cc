@@ -28,7 +28,7 @@ std::vector<v1::TokenLogprob> WithBest(
     const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& entries, uint32_t num_best) {
   std::vector<v1::TokenLogprob> cut(entries.begin(), entries.end());
   for (v1::TokenLogprob& entry : cut) {
-    const int size = std::min(entry.top_ids_size(), static_cast<int>(num_best));
+    const auto size = static_cast<int>(std::min<uint32_t>(entry.top_ids_size(), num_best));
     entry.mutable_top_ids()->Truncate(size);
     entry.mutable_top_logprobs()->Truncate(size);
   }
