@@ -50,11 +50,15 @@ absl::StatusOr<std::vector<TokenId>> BadWordTokens(
 absl::Status Forbid(const std::vector<TokenId>& tokens, SamplingParams& sampling) {
   if (tokens.empty()) return absl::OkStatus();
   const std::vector<TokenId>& allowed = sampling.allowed_token_ids;
-  if (!allowed.empty() &&
-      std::includes(tokens.begin(), tokens.end(), allowed.begin(), allowed.end())) {
+  const auto is_masked = [&](TokenId token) {
+    const std::vector<TokenId>& stops = sampling.stop_token_ids;
+    return std::binary_search(tokens.begin(), tokens.end(), token) ||
+           (sampling.min_new_tokens > 0 && std::binary_search(stops.begin(), stops.end(), token));
+  };
+  if (!allowed.empty() && std::all_of(allowed.begin(), allowed.end(), is_masked)) {
     return absl::InvalidArgumentError(
-        "sampling.bad_words: expected words that leave an id of allowed_token_ids, got all of "
-        "them");
+        "sampling.bad_words: expected words that leave an id of allowed_token_ids, stop ids apart "
+        "while stop.min_tokens masks those, got all of them");
   }
   // The lowest score that there is: such a token is behind all others, whatever its logit.
   std::map<TokenId, float> biases(sampling.logit_bias.begin(), sampling.logit_bias.end());

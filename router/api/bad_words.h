@@ -18,7 +18,8 @@ namespace lockstep::router {
 absl::StatusOr<std::vector<TokenId>> BadWordTokens(
     const Tokenizer& tokenizer, const google::protobuf::RepeatedPtrField<std::string>& words);
 
-// These tokens, sorted, are never sampled. INVALID_ARGUMENT if no allowed token is left.
+// These tokens, sorted, are never sampled. INVALID_ARGUMENT if no allowed token is left, stop ids
+// apart that are masked. Everything else of `sampling` is resolved.
 absl::Status Forbid(const std::vector<TokenId>& tokens, SamplingParams& sampling);
 
 }  // namespace lockstep::router

@@ -62,6 +62,11 @@ TEST(BuildRequestTest, AnAllowedTokenMustBeLeft) {
   Wire wire = SmallRequest();
   for (const TokenId id : {3u, 4u}) wire.mutable_sampling()->add_allowed_token_ids(id);
   EXPECT_TRUE(BuildWithout({3, 9}, wire).ok());
+  wire.mutable_stop()->add_stop_token_ids(4);
+  EXPECT_TRUE(BuildWithout({3, 9}, wire).ok());
+  wire.mutable_stop()->set_min_tokens(1);
+  EXPECT_EQ(BuildWithout({3, 9}, wire).status().code(), StatusCode::kInvalidArgument);
+  wire.mutable_stop()->Clear();
   const absl::Status status = BuildWithout({3, 4, 9}, wire).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("sampling.bad_words: expected words that leave an id"));
