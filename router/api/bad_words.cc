@@ -57,8 +57,8 @@ absl::Status Forbid(const std::vector<TokenId>& tokens, SamplingParams& sampling
   };
   if (!allowed.empty() && std::all_of(allowed.begin(), allowed.end(), is_masked)) {
     return absl::InvalidArgumentError(
-        "sampling.bad_words: expected words that leave an id of allowed_token_ids, stop ids apart "
-        "while stop.min_tokens masks those, got all of them");
+        "sampling.bad_words: expected an id of allowed_token_ids that can still be sampled, got "
+        "none");
   }
   // The lowest score that there is: such a token is behind all others, whatever its logit.
   std::map<TokenId, float> biases(sampling.logit_bias.begin(), sampling.logit_bias.end());

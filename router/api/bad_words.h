@@ -18,8 +18,8 @@ namespace lockstep::router {
 absl::StatusOr<std::vector<TokenId>> BadWordTokens(
     const Tokenizer& tokenizer, const google::protobuf::RepeatedPtrField<std::string>& words);
 
-// These tokens, sorted, are never sampled. INVALID_ARGUMENT if no allowed token is left, stop ids
-// apart that are masked. Everything else of `sampling` is resolved.
+// These tokens, sorted, are never sampled. INVALID_ARGUMENT if no allowed token is left
+// that min_new_tokens does not mask. Everything else of `sampling` is resolved.
 absl::Status Forbid(const std::vector<TokenId>& tokens, SamplingParams& sampling);
 
 }  // namespace lockstep::router

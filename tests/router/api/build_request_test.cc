@@ -69,7 +69,8 @@ TEST(BuildRequestTest, AnAllowedTokenMustBeLeft) {
   wire.mutable_stop()->Clear();
   const absl::Status status = BuildWithout({3, 4, 9}, wire).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("sampling.bad_words: expected words that leave an id"));
+  EXPECT_THAT(Message(status),
+              HasSubstr("sampling.bad_words: expected an id of allowed_token_ids"));
 }
 
 TEST(BuildRequestTest, DefaultsOfServerAndModel) {
