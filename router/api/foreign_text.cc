@@ -82,6 +82,12 @@ std::string ForeignText::Mask(std::string_view text) {
   return masked;
 }
 
+std::string ForeignText::MarkPlace() {
+  std::string mark;
+  Hide({}, mark);
+  return mark;
+}
+
 absl::StatusOr<std::vector<ForeignText::Piece>> ForeignText::Unmask(
     std::string_view rendered) const {
   const absl::Status damaged = absl::InvalidArgumentError(

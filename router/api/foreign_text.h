@@ -24,6 +24,8 @@ class ForeignText {
               bool mask_borders);
 
   std::string Mask(std::string_view text);
+  // A marker of no text: it shows a place, and Unmask drops it.
+  std::string MarkPlace();
 
   struct Piece {
     std::string text;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "router/api/bad_words.h"
 
 namespace lockstep::router {
 namespace {
@@ -14,7 +15,8 @@ namespace v1 = lockstep::v1;
 constexpr int kMaxInlineTokens = 4096;
 
 bool IsShortWork(const v1::GenerateRequest& request) {
-  return request.has_token_ids() && request.token_ids().ids_size() <= kMaxInlineTokens;
+  return request.has_token_ids() && request.token_ids().ids_size() <= kMaxInlineTokens &&
+         request.sampling().bad_words().empty();
 }
 
 // About four bytes of text make a token.
@@ -171,6 +173,9 @@ absl::Status GenerateCall::Prepare() {
       std::min(origin_.deadline, request_context.now + context_.config.default_timeout);
   request_context.drawn_seed = context_.DrawSeed();
 
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      request_context.forbidden_tokens,
+      BadWordTokens(*context_.model.tokenizer, message.sampling().bad_words()));
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));

@@ -7,6 +7,7 @@
 
 #include "common/json.h"
 #include "common/status.h"
+#include "router/api/open_message.h"
 
 namespace lockstep::router {
 namespace {
@@ -144,11 +145,19 @@ absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::
                         .content = foreign.Mask(message.content()),
                         .name = message.name()});
   }
+  const bool continued = chat.continue_final_message();
+  const std::string last_text = messages.back().content;
+  const std::string place = continued ? foreign.MarkPlace() : "";
+  if (continued) messages.back().content += OpenEnd(place);
   ChatTemplate::RenderOptions options;
-  options.add_generation_prompt = !chat.has_add_generation_prompt() || chat.add_generation_prompt();
+  options.add_generation_prompt =
+      chat.has_add_generation_prompt() ? chat.add_generation_prompt() : !continued;
   if (arguments.is_object()) options.extra_arguments_json = MaskStrings(arguments, foreign).dump();
   absl::StatusOr<std::string> rendered = model_.chat_template->Render(messages, options);
   if (!rendered.ok()) return Annotate(rendered.status(), "chat");
+  if (continued) {
+    LOCKSTEP_ASSIGN_OR_RETURN(*rendered, CutAtOpenEnd(*rendered, last_text, place));
+  }
   return foreign.Unmask(*rendered);
 }
 

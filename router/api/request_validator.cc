@@ -3,10 +3,12 @@
 #include <absl/strings/cord.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "common/status.h"
+#include "router/api/bad_words.h"
 #include "router/api/field_checks.h"
 #include "router/engine/violations.h"
 
@@ -29,13 +31,14 @@ absl::Status MarkOverflow(absl::Status status, std::string_view path) {
   return status;
 }
 
-// Clients look for these words, which OpenAI's servers use, and shorten their prompt then.
+// Clients look for these words, which OpenAI's servers use, and shorten their prompt then. Some
+// look for the error's code in its message.
 absl::Status ContextOverflow(uint32_t context_tokens, uint64_t prompt_tokens,
                              uint64_t completion_tokens, std::string_view path) {
   return MarkOverflow(
       InvalidArgument("This model's maximum context length is {} tokens. However, you requested {} "
                       "tokens ({} in the messages, {} in the completion). Please reduce the length "
-                      "of the messages or completion.",
+                      "of the messages or completion (context_length_exceeded).",
                       context_tokens, prompt_tokens + completion_tokens, prompt_tokens,
                       completion_tokens),
       path);
@@ -57,6 +60,20 @@ absl::Status CheckTokenIds(std::string_view path, const Ids& ids, const ModelFac
     if (ids[i] >= model.vocab_size) {
       return CheckTokenId(fmt::format("{}[{}]", path, i), ids[i], model);
     }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Strings>
+absl::Status CheckStrings(std::string_view path, const Strings& strings, uint32_t max_strings,
+                          uint32_t max_bytes) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize(path, strings.size(), max_strings, "strings"));
+  for (int i = 0; i < strings.size(); ++i) {
+    const std::string string_path = fmt::format("{}[{}]", path, i);
+    if (strings[i].empty()) {
+      return InvalidArgument("{}: expected at least 1 byte, got none", string_path);
+    }
+    LOCKSTEP_RETURN_IF_ERROR(CheckSize(string_path, strings[i].size(), max_bytes, "bytes"));
   }
   return absl::OkStatus();
 }
@@ -110,7 +127,10 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimi
   LOCKSTEP_RETURN_IF_ERROR(CheckSize("sampling.allowed_token_ids",
                                      sampling.allowed_token_ids_size(),
                                      limits.max_allowed_token_ids, "ids"));
-  return CheckTokenIds("sampling.allowed_token_ids", sampling.allowed_token_ids(), model);
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckTokenIds("sampling.allowed_token_ids", sampling.allowed_token_ids(), model));
+  return CheckStrings("sampling.bad_words", sampling.bad_words(), limits.max_bad_words,
+                      limits.max_bad_word_bytes);
 }
 
 absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits,
@@ -118,21 +138,14 @@ absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("stop", stop));
   if (stop.has_max_tokens()) {
     LOCKSTEP_RETURN_IF_ERROR(
-        CheckCount("stop.max_tokens", stop.max_tokens(), 1, model.max_context_tokens - 1));
+        CheckCount("stop.max_tokens", stop.max_tokens(), 1, std::numeric_limits<uint32_t>::max()));
   }
   if (stop.has_min_tokens()) {
     LOCKSTEP_RETURN_IF_ERROR(
         CheckCount("stop.min_tokens", stop.min_tokens(), 0, model.max_context_tokens - 1));
   }
-  LOCKSTEP_RETURN_IF_ERROR(
-      CheckSize("stop.stop", stop.stop_size(), limits.max_stop_strings, "strings"));
-  for (int i = 0; i < stop.stop_size(); ++i) {
-    const std::string path = fmt::format("stop.stop[{}]", i);
-    if (stop.stop(i).empty())
-      return InvalidArgument("{}: expected at least 1 byte, got none", path);
-    LOCKSTEP_RETURN_IF_ERROR(
-        CheckSize(path, stop.stop(i).size(), limits.max_stop_string_bytes, "bytes"));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckStrings("stop.stop", stop.stop(), limits.max_stop_strings,
+                                        limits.max_stop_string_bytes));
   LOCKSTEP_RETURN_IF_ERROR(CheckSize("stop.stop_token_ids", stop.stop_token_ids_size(),
                                      limits.max_stop_token_ids, "ids"));
   return CheckTokenIds("stop.stop_token_ids", stop.stop_token_ids(), model);
@@ -284,8 +297,9 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
     return InvalidArgument("{}: expected text or token_ids, as model {} has no chat template", path,
                            Quote(model.id));
   }
-  if (chat.continue_final_message()) {
-    return Unimplemented("{}.continue_final_message: not implemented", path);
+  if (chat.continue_final_message() && chat.add_generation_prompt()) {
+    return InvalidArgument(
+        "{}.add_generation_prompt: expected false with continue_final_message, got true", path);
   }
   if (chat.messages_size() == 0) {
     return InvalidArgument("{}.messages: expected at least 1 message, got none", path);
@@ -380,6 +394,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.num_samples = in.sampling().has_n() ? in.sampling().n() : 1;
   out.bypass_prefix_cache = in.bypass_prefix_cache();
   out.sampling = ResolveSampling(in, model, context.drawn_seed);
+  LOCKSTEP_RETURN_IF_ERROR(Forbid(context.forbidden_tokens, out.sampling));
 
   const uint32_t max_new =
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());

@@ -32,6 +32,8 @@ struct RequestLimits {
   uint32_t max_stop_token_ids = 64;
   uint32_t max_logit_bias_entries = 1024;
   uint32_t max_allowed_token_ids = 16384;
+  uint32_t max_bad_words = 256;
+  uint32_t max_bad_word_bytes = 256;
   uint32_t max_logprobs = 20;
   uint32_t max_template_arguments_bytes = 1 << 16;
   // prompt_logprobs come in one message: prompt tokens times (k + 3) may not pass this.
@@ -62,8 +64,9 @@ std::optional<std::string> ContextOverflowPath(const absl::Status& status);
 // What the request does not say itself.
 struct RequestContext {
   RequestKey key = 0;
-  std::string made_up_id;   // used when the client gave none
-  uint64_t drawn_seed = 0;  // likewise
+  std::string made_up_id;                 // used when the client gave none
+  uint64_t drawn_seed = 0;                // likewise
+  std::vector<TokenId> forbidden_tokens;  // sorted; what its bad_words are
   absl::Time now;
   absl::Time deadline = absl::InfiniteFuture();
 };

@@ -162,6 +162,8 @@ std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_
        limits.max_logit_bias_entries, "entries"},
       {FieldOf<v1::SamplingParams>(v1::SamplingParams::kAllowedTokenIdsFieldNumber),
        limits.max_allowed_token_ids, "ids"},
+      {FieldOf<v1::SamplingParams>(v1::SamplingParams::kBadWordsFieldNumber), limits.max_bad_words,
+       "strings"},
       {FieldOf<v1::StopCriteria>(v1::StopCriteria::kStopFieldNumber), limits.max_stop_strings,
        "strings"},
       {FieldOf<v1::StopCriteria>(v1::StopCriteria::kStopTokenIdsFieldNumber),

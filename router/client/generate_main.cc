@@ -32,6 +32,7 @@ ABSL_FLAG(std::string, token_ids, "", "a prompt as token ids: 1,2,3");
 ABSL_FLAG(std::string, system, "", "a system message in front of --chat or --interactive");
 ABSL_FLAG(bool, interactive, false,
           "chat: one line a message, end with Ctrl-D, /reset starts over");
+ABSL_FLAG(bool, continue_final_message, false, "the output continues the last message of --chat");
 ABSL_FLAG(std::string, template_arguments, "", "variables for the chat template, one JSON object");
 ABSL_FLAG(std::string, model, "", "the model's name; empty: whatever the router serves");
 ABSL_FLAG(std::string, request_id, "", "the request's id; empty: the router makes one");
@@ -47,6 +48,7 @@ ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt,
 ABSL_FLAG(std::optional<uint32_t>, n, std::nullopt, "outputs");
 ABSL_FLAG(std::string, logit_bias, "", "id:bias,id:bias");
 ABSL_FLAG(std::string, allowed_token_ids, "", "only these ids: 1,2,3");
+ABSL_FLAG(std::vector<std::string>, bad_words, {}, "words of one token that never come: a,b");
 ABSL_FLAG(std::optional<uint32_t>, max_tokens, std::nullopt, "of each output");
 ABSL_FLAG(std::optional<uint32_t>, min_tokens, std::nullopt, "of each output");
 ABSL_FLAG(std::string, stop_token_ids, "", "ids that end an output: 1,2,3");
@@ -128,6 +130,7 @@ absl::Status FillSampling(v1::SamplingParams* out) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<uint32_t> allowed,
                             ParseIds("allowed_token_ids", absl::GetFlag(FLAGS_allowed_token_ids)));
   out->mutable_allowed_token_ids()->Add(allowed.begin(), allowed.end());
+  for (const std::string& word : absl::GetFlag(FLAGS_bad_words)) out->add_bad_words(word);
   return absl::OkStatus();
 }
 
@@ -171,6 +174,7 @@ void AddMessage(std::string role, std::string content, v1::ChatPrompt* chat) {
 
 void StartChat(v1::ChatPrompt* chat) {
   chat->set_template_arguments_json(absl::GetFlag(FLAGS_template_arguments));
+  chat->set_continue_final_message(absl::GetFlag(FLAGS_continue_final_message));
   if (const std::string system = absl::GetFlag(FLAGS_system); !system.empty()) {
     AddMessage("system", system, chat);
   }

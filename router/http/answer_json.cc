@@ -119,6 +119,13 @@ void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter&
   }
 }
 
+void WriteRankedToken(const AnswerFrame& frame, uint32_t id, float logprob, uint32_t rank,
+                      JsonWriter& json) {
+  json.Key(fmt::format("{}", id)).BeginObject().Key("logprob").Logprob(logprob);
+  json.Key("rank").Int(rank).Key("decoded_token").String(frame.tokenizer->TokenBytes(id));
+  json.EndObject();
+}
+
 void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
   json.Key("finish_reason");
   if (finish == nullptr) {
@@ -182,6 +189,27 @@ void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json) {
   WriteIds(ids, json);
 }
 
+void WritePromptLogprobs(const AnswerFrame& frame, std::span<const v1::TokenLogprob> entries,
+                         JsonWriter& json) {
+  json.Key("prompt_logprobs").BeginArray();
+  for (const v1::TokenLogprob& entry : entries) {
+    if (!HasLogprob(entry)) {
+      json.Null();
+      continue;
+    }
+    json.BeginObject();
+    WriteRankedToken(frame, entry.token_id(), entry.logprob(), entry.rank(), json);
+    const auto num_best =
+        static_cast<int>(std::min<uint32_t>(entry.top_ids_size(), *frame.options.prompt_logprobs));
+    for (int i = 0; i < num_best; ++i) {
+      if (entry.top_ids(i) == entry.token_id()) continue;
+      WriteRankedToken(frame, entry.top_ids(i), entry.top_logprobs(i), i + 1, json);
+    }
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 void WriteUsage(const AnswerUsage& usage, JsonWriter& json) {
   json.BeginObject().Key("prompt_tokens").Int(usage.prompt_tokens);
   json.Key("completion_tokens").Int(usage.completion_tokens);
@@ -194,6 +222,9 @@ void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, Jso
   json.BeginObject().Key("index").Int(part.index).Key("text").String(part.text);
   WriteTokenIds(frame, part, json);
   WriteLogprobs(frame, part, json);
+  if (frame.options.prompt_logprobs.has_value()) {
+    WritePromptLogprobs(frame, part.prompt_logprobs, json);
+  }
   // The token that was made and left out ends nothing.
   if (frame.options.prompt_only && part.finish != nullptr &&
       part.finish->reason() == v1::FINISH_REASON_STOP) {

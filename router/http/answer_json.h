@@ -43,8 +43,9 @@ struct ChoicePart {
   std::string_view text = {};
   std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
   std::span<const uint32_t> token_ids = {};
-  std::optional<std::span<const uint32_t>> prompt_token_ids = {};  // where they are told
-  const lockstep::v1::Finish* finish = nullptr;                    // null: it goes on
+  std::optional<std::span<const uint32_t>> prompt_token_ids = {};    // where they are told
+  std::span<const lockstep::v1::TokenLogprob> prompt_logprobs = {};  // of a completion's prompt
+  const lockstep::v1::Finish* finish = nullptr;                      // null: it goes on
   CharacterCounter text_before = {};  // the text that the log-probabilities begin after
 };
 
@@ -59,6 +60,10 @@ struct AnswerUsage {
 void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json);
 // The key and the value.
 void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json);
+// The key and the value, in vLLM's form: null for the first token, then the token and the best by
+// id.
+void WritePromptLogprobs(const AnswerFrame& frame,
+                         std::span<const lockstep::v1::TokenLogprob> entries, JsonWriter& json);
 void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // the value, without its key
 
 void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);

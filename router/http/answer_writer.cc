@@ -1,5 +1,6 @@
 #include "router/http/answer_writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status.h"
@@ -20,6 +21,18 @@ using LogprobPointers = std::vector<const v1::TokenLogprob*>;
 template <typename Entries>
 void AppendPointers(const Entries& entries, LogprobPointers& out) {
   for (const v1::TokenLogprob& entry : entries) out.push_back(&entry);
+}
+
+// The same with this many of the best tokens at most.
+std::vector<v1::TokenLogprob> WithBest(
+    const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& entries, uint32_t num_best) {
+  std::vector<v1::TokenLogprob> cut(entries.begin(), entries.end());
+  for (v1::TokenLogprob& entry : cut) {
+    const auto size = static_cast<int>(std::min<uint32_t>(entry.top_ids_size(), num_best));
+    entry.mutable_top_ids()->Truncate(size);
+    entry.mutable_top_logprobs()->Truncate(size);
+  }
+  return cut;
 }
 
 // Server-sent events, one chunk for what is new of a choice.
@@ -140,6 +153,9 @@ class WholeWriter final : public AnswerWriter {
     if (frame_.options.token_ids && frame_.options.kind == ApiKind::kChat) {
       WritePromptTokenIds(PromptTokenIds(0), json);
     }
+    if (frame_.options.prompt_logprobs.has_value() && frame_.options.kind == ApiKind::kChat) {
+      WritePromptLogprobs(frame_, PromptLogprobs(0), json);
+    }
     json.Key("usage");
     WriteUsage(usage_, json);
     json.EndObject();
@@ -180,6 +196,7 @@ class WholeWriter final : public AnswerWriter {
                     .text = choice.text,
                     .token_ids = choice.token_ids,
                     .prompt_token_ids = PromptTokenIds(prompt),
+                    .prompt_logprobs = PromptLogprobs(prompt),
                     .finish = &choice.finish};
     std::string text;
     LogprobPointers logprobs;
@@ -243,9 +260,15 @@ void AnswerWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
     state.token_ids.assign(info.prompt_token_ids().begin(), info.prompt_token_ids().end());
     CountHeld(kBytesPerTokenId * state.token_ids.size() * frame_.options.num_samples);
   }
+  if (frame_.options.prompt_logprobs.has_value()) {
+    state.logprobs.assign(info.prompt_logprobs().begin(), info.prompt_logprobs().end());
+    for (uint32_t i = 0; i < frame_.options.num_samples; ++i) CountHeld({}, info.prompt_logprobs());
+  }
   if (!frame_.options.echo) return;
-  state.echo_logprobs.assign(info.prompt_logprobs().begin(), info.prompt_logprobs().end());
-  CountHeld({}, info.prompt_logprobs());
+  if (frame_.options.logprobs) {
+    state.echo_logprobs = WithBest(info.prompt_logprobs(), frame_.options.echo_logprobs);
+    CountHeld({}, info.prompt_logprobs());
+  }
   const v1::GenerateRequest& request = request_.prompts[prompt];
   if (request.has_text()) {
     state.echo_text = request.text();

@@ -49,6 +49,9 @@ class AnswerWriter {
     return prompts_[prompt].echo_logprobs;
   }
 
+  const std::vector<lockstep::v1::TokenLogprob>& PromptLogprobs(uint32_t prompt) const {
+    return prompts_[prompt].logprobs;
+  }
   const std::vector<uint32_t>& PromptTokenIds(uint32_t prompt) const {
     return prompts_[prompt].token_ids;
   }
@@ -64,7 +67,8 @@ class AnswerWriter {
   struct Prompt {
     std::string echo_text;
     std::vector<lockstep::v1::TokenLogprob> echo_logprobs;
-    std::vector<uint32_t> token_ids;  // if they are wanted
+    std::vector<lockstep::v1::TokenLogprob> logprobs;  // if they are wanted
+    std::vector<uint32_t> token_ids;                   // likewise
   };
 
   void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);

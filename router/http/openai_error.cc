@@ -18,10 +18,9 @@ struct Renaming {
 };
 
 // Longer names first: the first that a path begins with counts.
-constexpr std::array<Renaming, 11> kRenamings = {{
+constexpr std::array<Renaming, 10> kRenamings = {{
     {"sampling.", ""},
     {"stop.", ""},
-    {"output.prompt_logprobs", "logprobs"},
     {"output.", ""},
     {"token_ids.ids", "prompt"},
     {"token_ids", "prompt"},

@@ -1,5 +1,6 @@
 #include "router/http/openai_request.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -68,7 +69,11 @@ void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
   if (const auto count = fields.Uint32("logprobs")) {
     options.logprobs = true;
     request.mutable_output()->set_logprobs(*count);
-    if (options.echo) request.mutable_output()->set_prompt_logprobs(*count);
+    if (options.echo) {
+      options.echo_logprobs = *count;
+      request.mutable_output()->set_prompt_logprobs(
+          std::max(*count, options.prompt_logprobs.value_or(0)));
+    }
   }
   if (options.echo && request.has_truncate_prompt_tokens()) {
     fields.Fail(InvalidArgument("truncate_prompt_tokens: expected without \"echo\": true"));

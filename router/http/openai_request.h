@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,11 +27,13 @@ struct AnswerOptions {
   bool include_usage = false;     // one more chunk at the end of a stream
   bool continuous_usage = false;  // in every chunk of a stream
   bool echo = false;              // the prompt comes first
+  uint32_t echo_logprobs = 0;     // so many of the best, of the tokens of that prompt
   bool prompt_only = false;       // max_tokens 0: one token is made and left out
   bool logprobs = false;
-  bool token_ids = false;      // of prompts and choices, beside the text
-  bool tokens_as_ids = false;  // "token_id:17" instead of the token's text
-  uint32_t num_samples = 1;    // choices of each prompt
+  std::optional<uint32_t> prompt_logprobs;  // so many of the best, beside each prompt token's own
+  bool token_ids = false;                   // of prompts and choices, beside the text
+  bool tokens_as_ids = false;               // "token_id:17" instead of the token's text
+  uint32_t num_samples = 1;                 // choices of each prompt
 };
 
 struct OpenAiRequest {

@@ -48,6 +48,33 @@ void ReadLogitBias(JsonFields& fields, v1::SamplingParams& sampling) {
   }
 }
 
+bool IsArrayOfStrings(const json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(),
+                                         [](const json& element) { return element.is_string(); });
+}
+
+void ReadBadWords(JsonFields& fields, v1::SamplingParams& sampling) {
+  const json* const words = fields.Find("bad_words");
+  if (words == nullptr) return;
+  if (!IsArrayOfStrings(*words)) return fields.FailKind("bad_words", "an array of strings", *words);
+  for (const json& word : *words) sampling.add_bad_words(word.get<std::string>());
+}
+
+// Of the whole vocabulary, in vLLM: -1.
+void ReadPromptLogprobs(JsonFields& fields, AnswerOptions& options, v1::GenerateRequest& request) {
+  const auto count = fields.Integer("prompt_logprobs", -1, std::numeric_limits<int32_t>::max());
+  if (!count.has_value()) return;
+  if (*count == -1) {
+    return fields.Fail(
+        Unimplemented("prompt_logprobs: -1, those of the whole vocabulary, are not implemented"));
+  }
+  if (options.stream) {
+    return fields.Fail(InvalidArgument("prompt_logprobs: expected without \"stream\": true"));
+  }
+  options.prompt_logprobs = static_cast<uint32_t>(*count);
+  request.mutable_output()->set_prompt_logprobs(*options.prompt_logprobs);
+}
+
 void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sampling) {
   if (const auto value = fields.Number("temperature")) sampling.set_temperature(*value);
   if (const auto value = fields.Number("top_p")) sampling.set_top_p(*value);
@@ -71,6 +98,7 @@ void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sa
   }
   ReadBestOf(fields, out.options.num_samples);
   ReadLogitBias(fields, sampling);
+  ReadBadWords(fields, sampling);
   const std::vector<uint32_t> allowed = fields.TokenIds("allowed_token_ids");
   sampling.mutable_allowed_token_ids()->Assign(allowed.begin(), allowed.end());
 }
@@ -79,9 +107,7 @@ void ReadStop(JsonFields& fields, v1::StopCriteria& stop) {
   if (const json* const value = fields.Find("stop")) {
     if (value->is_string()) {
       if (auto text = value->get<std::string>(); !text.empty()) stop.add_stop(std::move(text));
-    } else if (!value->is_array() ||
-               !std::all_of(value->begin(), value->end(),
-                            [](const json& element) { return element.is_string(); })) {
+    } else if (!IsArrayOfStrings(*value)) {
       fields.FailKind("stop", "a string or an array of strings", *value);
     } else {
       for (const json& element : *value) stop.add_stop(element.get<std::string>());
@@ -158,6 +184,7 @@ void ReadCommonFields(JsonFields& fields, OpenAiRequest& out, v1::GenerateReques
   ReadSampling(fields, out, *request.mutable_sampling());
   ReadStop(fields, *request.mutable_stop());
   ReadStream(fields, out.options);
+  ReadPromptLogprobs(fields, out.options, request);
   if (const auto value = fields.Bool("skip_special_tokens")) {
     request.mutable_output()->set_skip_special_tokens(*value);
   }

@@ -46,7 +46,6 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"epsilon_cutoff", "[0]"},
     {"eta_cutoff", "[0]"},
     {"smoothing_factor", "[0]"},
-    {"bad_words", "[[]]"},
     {"logits_processors", "[[]]"},
     {"custom_logit_processor", R"([""])"},
     {"custom_params", "[{}]"},
@@ -77,7 +76,6 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"vllm_xargs", "[{}]"},
     {"thinking_token_budget"},
     // What the answer holds.
-    {"prompt_logprobs"},
     {"n_probs", "[0]"},
     {"logprob_token_ids", "[[]]"},
     {"post_sampling_probs", "[false]"},

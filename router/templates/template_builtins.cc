@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "router/text/utf8.h"
+#include "router/text/white_space.h"
 
 namespace lockstep::router {
 namespace {
@@ -91,6 +92,12 @@ Value Replace(const Arguments& args) {
   return Value(replaced.append(text, begin));
 }
 
+// The library's own knows ASCII only.
+Value Trim(const Arguments& args) {
+  const std::string text = ExpectString(args[0], "trim");
+  return Value(std::string(TrimStart(TrimEnd(text))));
+}
+
 Value Range(const Arguments& args) {
   const int64_t start = args.size() > 1 ? args[0].get<int64_t>() : 0;
   const int64_t stop = args[args.size() > 1 ? 1 : 0].get<int64_t>();
@@ -117,7 +124,7 @@ struct Builtin {
   Function function;
 };
 
-constexpr std::array<Builtin, 7> kBuiltins = {{
+constexpr std::array<Builtin, 8> kBuiltins = {{
     {"first", 1, 1, First},
     {"reverse", 1, 1, Reverse},
     {"sort", 1, 1, Sort},
@@ -125,6 +132,7 @@ constexpr std::array<Builtin, 7> kBuiltins = {{
     {"capitalize", 1, 1, Capitalize},
     {"replace", 3, 3, Replace},
     {"range", 1, 3, Range},
+    {"trim", 1, 1, Trim},
 }};
 
 }  // namespace

@@ -65,6 +65,25 @@ TEST(SampleTest, NoCandidateIsAnErrorThatNamesThePosition) {
   EXPECT_FALSE(Sample(params, {9, 1, 2, 9}, 17, {}, /*mask_stop_ids=*/true).ok());
 }
 
+// What the router sends for bad words.
+TEST(SampleTest, TheLowestBiasForbidsAToken) {
+  std::vector<float> logits = GaussianRow(1000, 3, 2.0f);
+  logits[5] = 1e6f;
+  logits[7] = 1e30f;
+  for (const float temperature : {0.0f, 0.001f, 1.0f, 100.0f}) {
+    for (const float repetition_penalty : {0.1f, 1.0f, 10.0f}) {
+      SampleParams params{.temperature = temperature, .repetition_penalty = repetition_penalty};
+      params.logit_bias_ids = {5, 7};
+      params.logit_bias_values = {std::numeric_limits<float>::lowest(),
+                                  std::numeric_limits<float>::lowest()};
+      for (uint32_t position = 0; position < 200; ++position) {
+        const TokenId token = *Sample(params, logits, position, {{.token = 5}, {.token = 7}});
+        EXPECT_TRUE(token != 5 && token != 7) << token << " at temperature " << temperature;
+      }
+    }
+  }
+}
+
 TEST(SampleTest, AdjustmentsBeforeSampling) {
   SampleParams params = Greedy();
   params.allowed_token_ids = {3, 0};

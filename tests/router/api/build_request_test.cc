@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,6 +39,38 @@ RequestContext Context() {
 
 absl::StatusOr<Request> Build(const Wire& wire, std::vector<TokenId> prompt) {
   return BuildRequest(wire, std::move(prompt), SmallLimits(), SmallModel(), Context());
+}
+
+absl::StatusOr<Request> BuildWithout(const std::vector<TokenId>& forbidden, const Wire& wire) {
+  RequestContext context = Context();
+  context.forbidden_tokens = forbidden;
+  return BuildRequest(wire, {5}, SmallLimits(), SmallModel(), context);
+}
+
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+TEST(BuildRequestTest, ForbiddenTokensHaveTheLowestScoreWhateverTheirBias) {
+  Wire wire = SmallRequest();
+  wire.mutable_sampling()->mutable_logit_bias()->insert({{9, 100.0f}, {10, 1.0f}});
+  const absl::StatusOr<Request> request = BuildWithout({3, 9}, wire);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT(request->sampling.logit_bias,
+              ElementsAre(Pair(3, kLowest), Pair(9, kLowest), Pair(10, 1.0f)));
+}
+
+TEST(BuildRequestTest, AnAllowedTokenMustBeLeft) {
+  Wire wire = SmallRequest();
+  for (const TokenId id : {3u, 4u}) wire.mutable_sampling()->add_allowed_token_ids(id);
+  EXPECT_TRUE(BuildWithout({3, 9}, wire).ok());
+  wire.mutable_stop()->add_stop_token_ids(4);
+  EXPECT_TRUE(BuildWithout({3, 9}, wire).ok());
+  wire.mutable_stop()->set_min_tokens(1);
+  EXPECT_EQ(BuildWithout({3, 9}, wire).status().code(), StatusCode::kInvalidArgument);
+  wire.mutable_stop()->Clear();
+  const absl::Status status = BuildWithout({3, 4, 9}, wire).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status),
+              HasSubstr("sampling.bad_words: expected an id of allowed_token_ids"));
 }
 
 TEST(BuildRequestTest, DefaultsOfServerAndModel) {
@@ -164,6 +197,16 @@ TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
       HasSubstr(
           "This model's maximum context length is 32 tokens. However, you requested 33 tokens "
           "(13 in the messages, 20 in the completion)."));
+}
+
+TEST(BuildRequestTest, MoreNewTokensThanAnyContextAreAnOverflow) {
+  Wire wire = SmallRequest();
+  wire.mutable_stop()->set_max_tokens(0xffffffff);
+  const absl::Status status = Build(wire, {5, 6}).status();
+  EXPECT_THAT(Message(status), HasSubstr("you requested 4294967297 tokens (2 in the messages, "
+                                         "4294967295 in the completion)."));
+  EXPECT_THAT(Message(status), ::testing::EndsWith("(context_length_exceeded)."));
+  EXPECT_EQ(ContextOverflowPath(status), "stop.max_tokens");
 }
 
 TEST(BuildRequestTest, PromptLimitBelowTheContext) {

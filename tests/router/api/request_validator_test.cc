@@ -181,13 +181,25 @@ INSTANTIATE_TEST_SUITE_P(
               r.mutable_chat()->set_template_arguments_json(std::string(11, ' '));
             },
             "chat.template_arguments_json: expected at most 10 bytes"),
-        Unserved(
-            "ContinueFinalMessage",
+        Good("ContinuedMessage",
+             [](Wire& r) {
+               AddMessage(r, "user", "a");
+               r.mutable_chat()->set_continue_final_message(true);
+             }),
+        Good("ContinuedMessageWithoutGenerationPrompt",
+             [](Wire& r) {
+               AddMessage(r, "user", "a");
+               r.mutable_chat()->set_continue_final_message(true);
+               r.mutable_chat()->set_add_generation_prompt(false);
+             }),
+        Bad(
+            "ContinuedMessageWithGenerationPrompt",
             [](Wire& r) {
               AddMessage(r, "user", "a");
               r.mutable_chat()->set_continue_final_message(true);
+              r.mutable_chat()->set_add_generation_prompt(true);
             },
-            "chat.continue_final_message")),
+            "chat.add_generation_prompt: expected false with continue_final_message, got true")),
     CaseName);
 
 // Both ends of a closed range are fine, one step beyond either is not.
@@ -301,14 +313,8 @@ INSTANTIATE_TEST_SUITE_P(
         Good("MaxTokensOne", [](Wire& r) { r.mutable_stop()->set_max_tokens(1); }),
         Bad(
             "MaxTokensZero", [](Wire& r) { r.mutable_stop()->set_max_tokens(0); },
-            "stop.max_tokens: expected a number from 1 to 31, got 0"),
-        Good("MaxTokensOfTheContext", [](Wire& r) { r.mutable_stop()->set_max_tokens(31); }),
-        Bad(
-            "MaxTokensBeyondTheContext", [](Wire& r) { r.mutable_stop()->set_max_tokens(32); },
-            "stop.max_tokens"),
-        Bad(
-            "MaxTokensHuge", [](Wire& r) { r.mutable_stop()->set_max_tokens(0xffffffff); },
-            "stop.max_tokens"),
+            "stop.max_tokens: expected a number from 1 to 4294967295, got 0"),
+        Good("MaxTokensHuge", [](Wire& r) { r.mutable_stop()->set_max_tokens(0xffffffff); }),
         Bad(
             "MinTokensHuge", [](Wire& r) { r.mutable_stop()->set_min_tokens(32); },
             "stop.min_tokens"),
@@ -326,6 +332,22 @@ INSTANTIATE_TEST_SUITE_P(
         Bad(
             "StopTooLong", [](Wire& r) { r.mutable_stop()->add_stop("abcdef"); },
             "stop.stop[0]: expected at most 5 bytes, got 6"),
+        Good("BadWordsAtTheBounds",
+             [](Wire& r) {
+               for (int i = 0; i < 2; ++i) r.mutable_sampling()->add_bad_words("abcde");
+             }),
+        Bad(
+            "BadWordsTooMany",
+            [](Wire& r) {
+              for (int i = 0; i < 3; ++i) r.mutable_sampling()->add_bad_words("x");
+            },
+            "sampling.bad_words: expected at most 2 strings, got 3"),
+        Bad(
+            "BadWordTooLong", [](Wire& r) { r.mutable_sampling()->add_bad_words("abcdef"); },
+            "sampling.bad_words[0]: expected at most 5 bytes, got 6"),
+        Bad(
+            "BadWordEmpty", [](Wire& r) { r.mutable_sampling()->add_bad_words(""); },
+            "sampling.bad_words[0]: expected at least 1 byte"),
         Bad(
             "StopEmpty", [](Wire& r) { r.mutable_stop()->add_stop(""); },
             "stop.stop[0]: expected at least 1 byte"),

@@ -18,6 +18,8 @@ inline router::RequestLimits SmallLimits() {
   limits.max_stop_token_ids = 3;
   limits.max_logit_bias_entries = 2;
   limits.max_allowed_token_ids = 3;
+  limits.max_bad_words = 2;
+  limits.max_bad_word_bytes = 5;
   limits.max_logprobs = 5;
   limits.max_template_arguments_bytes = 10;
   return limits;

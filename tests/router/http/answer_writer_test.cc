@@ -236,6 +236,61 @@ TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
 }
 
+const char kPromptLogprobs[] =
+    "prompt_info { prompt_tokens: 3 prompt_logprobs { token_id: 72 } "
+    "  prompt_logprobs { token_id: 105 logprob: -2 rank: 3 top_ids: [97, 98] "
+    "                    top_logprobs: [-0.5, -1.5] } "
+    "  prompt_logprobs { token_id: 97 logprob: -inf rank: 1 top_ids: [97, 98] "
+    "                    top_logprobs: [-1, -2] } }";
+
+TEST_F(AnswerWriterTest, PromptLogprobsOfACompletionAreInEachChoice) {
+  Completion(R"("prompt_logprobs": 2, "n": 2, "return_tokens_as_token_ids": true)");
+  Add({kPromptLogprobs, "delta { index: 0 token_ids: 97 text: 'a' }", kLength,
+       "delta { index: 1 token_ids: 97 text: 'a' }",
+       "finish { index: 1 reason: FINISH_REASON_LENGTH }"});
+  const std::string choice =
+      R"("text":"a","logprobs":null,"prompt_logprobs":[null,)"
+      R"({"105":{"logprob":-2,"rank":3,"decoded_token":"i"},)"
+      R"("97":{"logprob":-0.5,"rank":1,"decoded_token":"a"},)"
+      R"("98":{"logprob":-1.5,"rank":2,"decoded_token":"b"}},)"
+      R"({"97":{"logprob":-9999,"rank":1,"decoded_token":"a"},)"
+      R"("98":{"logprob":-2,"rank":2,"decoded_token":"b"}}],"finish_reason":"length")";
+  const std::string answer = Finish();
+  EXPECT_NE(answer.find(R"({"index":0,)" + choice), std::string::npos) << answer;
+  EXPECT_NE(answer.find(R"({"index":1,)" + choice), std::string::npos) << answer;
+}
+
+TEST_F(AnswerWriterTest, PromptLogprobsOfAChatAreBesideItsChoices) {
+  Chat(R"("prompt_logprobs": 0)");
+  Add({kPromptLogprobs, "delta { index: 0 token_ids: 97 text: 'a' }", kLength});
+  const std::string answer = Finish();
+  EXPECT_NE(answer.find(R"(}],"prompt_logprobs":[null,)"
+                        R"({"105":{"logprob":-2,"rank":3,"decoded_token":"i"}},)"
+                        R"({"97":{"logprob":-9999,"rank":1,"decoded_token":"a"}}],"usage":)"),
+            std::string::npos)
+      << answer;
+}
+
+TEST_F(AnswerWriterTest, AnEchoAndPromptLogprobsHaveTheirOwnNumbers) {
+  Completion(R"("prompt_logprobs": 2, "echo": true, "logprobs": 1)");
+  Add({kPromptLogprobs,
+       "delta { index: 0 token_ids: 97 text: 'a' "
+       "  logprobs { token_id: 97 logprob: -1 rank: 1 top_ids: 97 top_logprobs: -1 } }",
+       kLength});
+  const std::string answer = Finish();
+  EXPECT_NE(answer.find(R"("top_logprobs":[null,{"i":-2,"a":-0.5},)"), std::string::npos) << answer;
+  EXPECT_NE(answer.find(R"("98":{"logprob":-1.5,"rank":2,)"), std::string::npos) << answer;
+}
+
+TEST_F(AnswerWriterTest, PromptLogprobsAreHeldOnceForEachChoice) {
+  Completion(R"("prompt_logprobs": 2)");
+  Add({kPromptLogprobs});
+  const size_t once = writer_->num_held_bytes();
+  Completion(R"("prompt_logprobs": 2, "n": 4)");
+  Add({kPromptLogprobs});
+  EXPECT_EQ(writer_->num_held_bytes(), 4 * once);
+}
+
 const char kPromptInfoWithIds[] = "prompt_info { prompt_tokens: 2 prompt_token_ids: [72, 105] }";
 
 TEST_F(AnswerWriterTest, TokenIdsOfACompletionAreInItsChoices) {

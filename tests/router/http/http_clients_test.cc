@@ -1,5 +1,5 @@
-// Other people's clients against the programs: OpenAI's Python package and curl, with the examples
-// of docs/ as a reader runs them.
+// Other people's clients against the programs: Python packages, as deploy/fetch-clients fetches
+// them, and curl, with the examples of docs/ as a reader runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,21 +21,48 @@ class HttpClientsTest : public ProcessTest {
     ASSERT_NO_FATAL_FAILURE(StartFleet({"--http_listen=127.0.0.1:0"}));
     ASSERT_FALSE(router_->http_address().empty());
   }
-  Outcome RunPython(const std::string& script_and_arguments) {
-    const Outcome outcome = RunShell("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/clients python3 " +
-                                     script_and_arguments);
+  Outcome RunPython(const std::string& script_and_arguments,
+                    const std::string& packages = "build/clients") {
+    const Outcome outcome = RunShell("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=" + packages +
+                                     " python3 " + script_and_arguments);
     EXPECT_THAT(outcome.output, Not(HasSubstr("ModuleNotFoundError")))
-        << "deploy/fetch-clients fetches the package openai";
+        << "deploy/fetch-clients fetches the packages";
     return outcome;
+  }
+  void ExpectPasses(const std::string& script_and_arguments,
+                    const std::string& packages = "build/clients") {
+    const Outcome outcome = RunPython(script_and_arguments, packages);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    ExpectNothingHeld();
   }
 };
 
 TEST_F(HttpClientsTest, OpenAisClientGetsWhatItExpects) {
   ASSERT_NO_FATAL_FAILURE(StartGateway());
-  const Outcome outcome =
-      RunPython("tests/router/http/openai_client_check.py " + router_->http_address());
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  ExpectNothingHeld();
+  ExpectPasses("tests/router/http/openai_client_check.py " + router_->http_address());
+}
+
+TEST_F(HttpClientsTest, LangchainGetsWhatItExpects) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  ExpectPasses("tests/router/http/langchain_client_check.py " + router_->http_address());
+}
+
+TEST_F(HttpClientsTest, LitellmGetsWhatItExpects) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  ExpectPasses("-W ignore tests/router/http/litellm_client_check.py " + router_->http_address(),
+               "build/clients-litellm");
+}
+
+TEST_F(HttpClientsTest, TheProgramLlmGetsWhatItExpects) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  ExpectPasses("tests/router/http/llm_program_check.py " + router_->http_address());
+}
+
+TEST_F(HttpClientsTest, GrpcioFindsHealthByReflectionAlone) {
+  ASSERT_NO_FATAL_FAILURE(StartGateway());
+  for (const std::string& address : {router_->grpc_address(), router_->http_address()}) {
+    ExpectPasses("tests/router/grpc/reflection_client_check.py " + address);
+  }
 }
 
 TEST_F(HttpClientsTest, TheExampleStreamsAnAnswerAndItsUsage) {

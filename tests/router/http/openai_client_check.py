@@ -95,6 +95,46 @@ class OpenAiClientCheck(unittest.TestCase):
         banned = self.complete(logit_bias={best.removeprefix("token_id:"): -100}, **first)
         self.assertNotEqual(banned.choices[0].logprobs.tokens[0], best)
 
+    def test_an_answer_is_continued(self):
+        begun = MESSAGES + [{"role": "assistant", "content": "Well, "}]
+        answer = self.chat(messages=begun, extra_body={"continue_final_message": True, "return_token_ids": True})
+        prompt = self.tokenize({"messages": begun, "continue_final_message": True, "return_token_strs": True})
+        self.assertEqual(answer.prompt_token_ids, prompt["tokens"])
+        self.assertTrue("".join(prompt["token_strs"]).endswith("<|end_header_id|>\n\nWell,"))
+        with self.assertRaises(openai.BadRequestError) as raised:
+            self.chat(messages=begun, extra_body={"continue_final_message": True, "add_generation_prompt": True})
+        self.assertEqual(raised.exception.param, "add_generation_prompt")
+
+    def test_bad_words_never_come(self):
+        sampled = {"max_tokens": 40, "temperature": 1.0, "seed": 3, "extra_body": {"ignore_eos": True}}
+        free = self.complete(**sampled).choices[0].text
+        word = next(character for character in free if character.isascii() and character.isalpha())
+        sampled["extra_body"]["bad_words"] = [word]
+        sampled["extra_body"]["return_token_ids"] = True
+        forbidden = self.tokenize({"prompt": word, "add_special_tokens": False})["tokens"][0]
+        for seed in range(5):
+            self.assertNotIn(forbidden, self.complete(**{**sampled, "seed": seed}).choices[0].token_ids)
+        with self.assertRaises(openai.BadRequestError) as raised:
+            self.complete(extra_body={"bad_words": ["a word of several tokens"]})
+        self.assertEqual(raised.exception.param, "bad_words[0]")
+        self.assertEqual(raised.exception.code, "unsupported_parameter")
+
+    def test_prompt_logprobs_are_those_of_an_echo(self):
+        prompt = [5, 6, 7, 8]
+        asked = self.complete(prompt=prompt, extra_body={"prompt_logprobs": 2}).choices[0].prompt_logprobs
+        echoed = self.complete(prompt=prompt, echo=True, logprobs=2, max_tokens=0).choices[0].logprobs
+        self.assertIsNone(asked[0])
+        for token, entry, logprob in zip(prompt[1:], asked[1:], echoed.token_logprobs[1:]):
+            self.assertEqual(entry[str(token)]["logprob"], logprob)
+            ranks = [value["rank"] for value in entry.values()]
+            self.assertIn(1, ranks)
+            self.assertIn(len(ranks), (2, 3))
+        self.assertEqual(len(self.chat(extra_body={"prompt_logprobs": 0}).prompt_logprobs),
+                         self.chat().usage.prompt_tokens)
+
+    def tokenize(self, body):
+        return self.client.post(f"http://{SERVER}/tokenize", body=body, cast_to=object)
+
     def test_errors_name_their_field(self):
         with self.assertRaises(openai.BadRequestError) as raised:
             self.chat(top_p=1.5)

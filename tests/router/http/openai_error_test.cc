@@ -72,7 +72,7 @@ TEST(OpenAiErrorTest, FieldsHaveTheNamesThatTheyHaveInJson) {
   EXPECT_EQ(renamed("text: expected"), "prompt: expected");
   EXPECT_EQ(renamed("token_ids.ids[3]: expected"), "prompt[3]: expected");
   EXPECT_EQ(renamed("output.logprobs: expected"), "logprobs: expected");
-  EXPECT_EQ(renamed("output.prompt_logprobs: expected"), "logprobs: expected");
+  EXPECT_EQ(renamed("output.prompt_logprobs: expected"), "prompt_logprobs: expected");
   EXPECT_EQ(renamed("output.logprobs: expected", ApiKind::kChat), "top_logprobs: expected");
   EXPECT_EQ(renamed("chat.messages[0].role: expected"), "messages[0].role: expected");
   EXPECT_EQ(renamed("chat.template_arguments_json: expected"), "chat_template_kwargs: expected");

@@ -41,7 +41,8 @@ TEST(OpenAiRequestTest, ACompletionBecomesTheSameRequestAsOverGrpc) {
     "top_k": -1, "min_p": 0.125, "repetition_penalty": 1.25, "stop_token_ids": [3, 4],
     "include_stop_str_in_output": true, "ignore_eos": true, "min_tokens": 2,
     "skip_special_tokens": false, "truncate_prompt_tokens": 8, "allowed_token_ids": [1, 2],
-    "priority": -4, "cache_salt": "salt", "session_id": "s", "request_id": "mine"})");
+    "priority": -4, "cache_salt": "salt", "session_id": "s", "request_id": "mine",
+    "bad_words": ["x", " y"]})");
   ASSERT_TRUE(request.ok()) << request.status();
   ASSERT_EQ(request->prompts.size(), 1u);
   ExpectSame(request->prompts[0], R"(
@@ -51,6 +52,7 @@ TEST(OpenAiRequestTest, ACompletionBecomesTheSameRequestAsOverGrpc) {
       temperature: 0.5 top_p: 0.9 top_k: 0 min_p: 0.125 presence_penalty: 0.25
       frequency_penalty: -0.5 repetition_penalty: 1.25 seed: 18446744073709551615 n: 2
       logit_bias { key: 5 value: -100 } logit_bias { key: 7 value: 1.5 } allowed_token_ids: [1, 2]
+      bad_words: "x" bad_words: " y"
     }
     stop {
       max_tokens: 9 min_tokens: 2 stop: "a" stop: "b" stop_token_ids: [3, 4] ignore_eos: true
@@ -97,6 +99,45 @@ TEST(OpenAiRequestTest, EchoWithLogprobsAsksForThePromptsToo) {
                                      output { logprobs: 1 prompt_logprobs: 1 })");
   EXPECT_TRUE(request->options.echo);
   EXPECT_TRUE(request->options.prompt_only);
+}
+
+TEST(OpenAiRequestTest, PromptLogprobsAreOfAnyKind) {
+  for (const uint32_t count : {0u, 3u}) {
+    const std::string field = fmt::format(R"("prompt_logprobs": {}}})", count);
+    const auto completion = ParseCompletionRequest(R"({"prompt": [1], )" + field);
+    const auto chat =
+        ParseChatRequest(R"({"messages": [{"role": "user", "content": "x"}], )" + field);
+    for (const auto& request : {completion, chat}) {
+      ASSERT_TRUE(request.ok()) << request.status();
+      EXPECT_EQ(request->prompts[0].output().prompt_logprobs(), count);
+      EXPECT_TRUE(request->prompts[0].output().has_prompt_logprobs());
+      EXPECT_EQ(request->options.prompt_logprobs, count);
+    }
+  }
+}
+
+TEST(OpenAiRequestTest, AnEchoAndPromptLogprobsShareTheLargerNumber) {
+  const auto request = [](int echoed, int asked) {
+    return ParseCompletionRequest(
+        fmt::format(R"({{"prompt": [1], "echo": true, "logprobs": {}, "prompt_logprobs": {}}})",
+                    echoed, asked));
+  };
+  const auto more_asked = request(1, 4);
+  ASSERT_TRUE(more_asked.ok()) << more_asked.status();
+  EXPECT_EQ(more_asked->prompts[0].output().prompt_logprobs(), 4u);
+  EXPECT_EQ(more_asked->options.echo_logprobs, 1u);
+  const auto more_echoed = request(5, 2);
+  ASSERT_TRUE(more_echoed.ok()) << more_echoed.status();
+  EXPECT_EQ(more_echoed->prompts[0].output().prompt_logprobs(), 5u);
+  EXPECT_EQ(more_echoed->options.prompt_logprobs, 2u);
+}
+
+TEST(OpenAiRequestTest, ALastMessageMayBeLeftOpen) {
+  const auto request = ParseChatRequest(
+      R"({"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->prompts[0].chat().continue_final_message());
+  EXPECT_FALSE(request->prompts[0].chat().has_add_generation_prompt());
 }
 
 TEST(OpenAiRequestTest, AChatBecomesItsMessages) {
@@ -147,6 +188,11 @@ TEST(OpenAiRequestTest, WrongKindsAreNamed) {
       {R"({"prompt": "a", "n": 2, "best_of": 1})", "best_of: expected at least n = 2, got 1"},
       {R"({"prompt": "a", "stream_options": {}})", "stream_options: expected with \"stream\""},
       {R"({"prompt": "a", "echo": true, "truncate_prompt_tokens": 1})", "truncate_prompt_tokens:"},
+      {R"({"prompt": "a", "bad_words": "x"})", "bad_words: expected an array of strings"},
+      {R"({"prompt": "a", "bad_words": [1]})", "bad_words: expected an array of strings"},
+      {R"({"prompt": "a", "prompt_logprobs": -2})", "prompt_logprobs: expected an integer from -1"},
+      {R"({"prompt": "a", "prompt_logprobs": 1, "stream": true})",
+       "prompt_logprobs: expected without \"stream\": true"},
   };
   for (const auto& bad : cases) {
     SCOPED_TRACE(bad.body);
@@ -187,26 +233,14 @@ TEST(OpenAiRequestTest, WrongChatsAreNamed) {
 }
 
 TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
-  for (const std::string field : {R"("response_format": {"type": "json_object"})",
-                                  R"("guided_json": {"type": "object"})",
-                                  R"("bad_words": ["x"])",
-                                  R"("use_beam_search": true)",
-                                  R"("length_penalty": 0.5)",
-                                  R"("suffix": "end")",
-                                  R"("add_special_tokens": false)",
-                                  R"("best_of": 3)",
-                                  R"("prompt_logprobs": 1)",
-                                  R"("json_schema": {"a": 1})",
-                                  R"("grammar": "root ::= x")",
-                                  R"("mirostat": 2)",
-                                  R"("typical_p": 0.5)",
-                                  R"("dry_multiplier": 0.8)",
-                                  R"("xtc_probability": 0.5)",
-                                  R"("repeat_penalty": 1.1)",
-                                  R"("n_predict": 5)",
-                                  R"("prompt_embeds": "x")",
-                                  R"("lora": [{"id": 0}])",
-                                  R"("messages": [])"}) {
+  for (const std::string field :
+       {R"("response_format": {"type": "json_object"})", R"("guided_json": {"type": "object"})",
+        R"("use_beam_search": true)", R"("length_penalty": 0.5)", R"("suffix": "end")",
+        R"("add_special_tokens": false)", R"("best_of": 3)", R"("prompt_logprobs": -1)",
+        R"("json_schema": {"a": 1})", R"("grammar": "root ::= x")", R"("mirostat": 2)",
+        R"("typical_p": 0.5)", R"("dry_multiplier": 0.8)", R"("xtc_probability": 0.5)",
+        R"("repeat_penalty": 1.1)", R"("n_predict": 5)", R"("prompt_embeds": "x")",
+        R"("lora": [{"id": 0}])", R"("messages": [])"}) {
     SCOPED_TRACE(field);
     const std::string name = field.substr(1, field.find('"', 1) - 1);
     ExpectError(ParseCompletionRequest(R"({"prompt": "x", )" + field + "}").status(),

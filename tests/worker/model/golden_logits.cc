@@ -102,4 +102,20 @@ SmolLm2Reference ReadSmolLm2Reference(const std::string& folder) {
   return reference;
 }
 
+ReferenceLogprobs ReadReferenceLogprobs(const std::string& path) {
+  const nlohmann::json description = ReadDescription(path, "lockstep-golden-logprobs-1");
+  ReferenceLogprobs reference;
+  reference.bf16_mean_error = description.at("bf16_mean_error");
+  for (const nlohmann::json& entry : description.at("prompts")) {
+    reference.prompts.push_back({.name = entry.at("name"),
+                                 .tokens = entry.at("ids").get<std::vector<TokenId>>(),
+                                 .logprobs = entry.at("logprobs").get<std::vector<double>>()});
+    const ReferenceLogprobs::Prompt& prompt = reference.prompts.back();
+    if (prompt.logprobs.size() + 1 != prompt.tokens.size()) {
+      throw std::runtime_error(path + ": " + prompt.name + " has a wrong number of logprobs");
+    }
+  }
+  return reference;
+}
+
 }  // namespace lockstep::worker

@@ -45,4 +45,17 @@ struct SmolLm2Reference {
 
 SmolLm2Reference ReadSmolLm2Reference(const std::string& folder);
 
+// tests/golden/smollm2/logprobs.json.
+struct ReferenceLogprobs {
+  struct Prompt {
+    std::string name;
+    std::vector<TokenId> tokens;
+    std::vector<double> logprobs;  // of every token but the first, by transformers in fp32
+  };
+  std::vector<Prompt> prompts;
+  double bf16_mean_error = 0.0;  // of transformers in bf16
+};
+
+ReferenceLogprobs ReadReferenceLogprobs(const std::string& path);
+
 }  // namespace lockstep::worker
