@@ -69,7 +69,7 @@ ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,
           "a second host:port of the same; empty: none");
 ABSL_FLAG(std::vector<std::string>, cors_origins, Defaults().server.http.cors_origins,
           "origins whose web pages may use the HTTP API, separated by commas, or *; empty: none");
-ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics and /healthz");
+ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics, /healthz and /status.json");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
 ABSL_FLAG(std::string, tls_client_ca, "",
@@ -119,6 +119,8 @@ ABSL_FLAG(absl::Duration, default_timeout, Defaults().server.api.default_timeout
           "deadline of requests that have none");
 ABSL_FLAG(absl::Duration, retry_after, Defaults().server.api.retry_after,
           "when refused clients are told to come back");
+ABSL_FLAG(bool, page, Defaults().server.api.page,
+          "serve a page for people at / of the HTTP listeners");
 ABSL_FLAG(bool, strict_fields, Defaults().server.api.strict_fields,
           "refuse JSON fields that the router does not know, rather than ignore them");
 ABSL_FLAG(bool, parse_special, Defaults().server.api.parse_special,
@@ -226,6 +228,7 @@ RouterConfig ConfigFromFlags() {
   api.default_timeout = absl::GetFlag(FLAGS_default_timeout);
   api.stalled_client_timeout = absl::GetFlag(FLAGS_stalled_client_timeout);
   api.retry_after = absl::GetFlag(FLAGS_retry_after);
+  api.page = absl::GetFlag(FLAGS_page);
   api.strict_fields = absl::GetFlag(FLAGS_strict_fields);
   api.parse_special = absl::GetFlag(FLAGS_parse_special);
   api.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);

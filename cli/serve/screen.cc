@@ -34,6 +34,7 @@ std::string StartScreen(const Served& served, const Paint& paint) {
   const auto row = [&](std::string_view name, std::string_view value) {
     out += fmt::format("  {:<12} {}\n", name, value);
   };
+  row("page", paint.Bold(base + "/"));
   row("OpenAI API", paint.Bold(base + "/v1"));
   row("gRPC", FormatAddress(client));
   row("metrics", fmt::format("http://{}/metrics", served.admin_address));

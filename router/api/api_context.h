@@ -34,6 +34,7 @@ struct ApiConfig {
   bool parse_special = true;   // of text prompts that do not say it (router/api/prompt_encoder.h)
   bool mixed_workers = false;  // workers may differ in weights and numerics
   bool strict_fields = false;  // over HTTP, fields that are not known are refused, not ignored
+  bool page = true;            // over HTTP, a page for people at "/"
 
   absl::Status Validate() const;  // every violation at once
 };

@@ -16,6 +16,7 @@
 #include "router/http/openai_error.h"
 #include "router/http/text_exchange.h"
 #include "router/http/tokenizer_info.h"
+#include "router/page/page_files.h"
 
 namespace lockstep::router {
 namespace {
@@ -34,13 +35,14 @@ bool IsPostPath(std::string_view path) {
 }
 
 bool IsGetPath(std::string_view path) {
-  return path.starts_with(kModelPrefix) ||
+  return path.starts_with(kModelPrefix) || FindPageFile(path) != nullptr ||
          std::find(kGetPaths.begin(), kGetPaths.end(), path) != kGetPaths.end();
 }
 
-// Of the machinery in front of the router, which has no key and learns nothing.
+// Of the machinery in front of the router, which has no key and learns nothing; and the page, which
+// is the same for everybody and asks for the key itself.
 bool IsForEverybody(std::string_view path) {
-  return path == "/health" || path == "/ready" || path == "/ping";
+  return path == "/health" || path == "/ready" || path == "/ping" || FindPageFile(path) != nullptr;
 }
 
 // Whether the path, which is one of those for GET, takes the method.
@@ -227,6 +229,7 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
 
 void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant,
                         ReplyExchange& exchange) {
+  if (const PageFile* file = FindPageFile(request.path)) return ReplyPage(*file, exchange);
   if (request.path.starts_with(kModelPrefix)) {
     return ReplyModel(PercentDecoded(request.path.substr(kModelPrefix.size())), exchange);
   }
@@ -263,6 +266,22 @@ void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant,
                                : accepting                ? "no worker"
                                                           : kDeaf;
   exchange.Reply({.status = ready ? 200 : 503}, StatusBody(ready ? "ready" : why));
+}
+
+void Gateway::ReplyPage(const PageFile& file, ReplyExchange& exchange) const {
+  if (!context_.config.page) {
+    return ReplyError({.http_status = 404,
+                       .type = "invalid_request_error",
+                       .code = "not_found",
+                       .message = "the page is turned off (--no-page)"},
+                      exchange);
+  }
+  HttpHead head{.content_type = file.content_type};
+  head.headers = {{"Content-Security-Policy", std::string(kPageSecurityPolicy)},
+                  {"X-Content-Type-Options", "nosniff"},
+                  {"Referrer-Policy", "no-referrer"},
+                  {"Cache-Control", "no-cache"}};
+  exchange.Reply(std::move(head), std::string(file.text));
 }
 
 void Gateway::ReplyModel(const std::string& id, ReplyExchange& exchange) const {

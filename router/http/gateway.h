@@ -12,14 +12,16 @@
 
 namespace lockstep::router {
 
+struct PageFile;  // router/page/page_files.h
+
 // From paths to exchanges; knows nothing of sockets. Where keys are asked for, everything but
-// /health, /ready and /ping is for tenants only, and /metrics, which tells of all tenants, for none
+// /health, /ready, /ping and the page is for tenants only, and /metrics, which tells of all tenants, for none
 // of them; whoever shows no good key, or is at a limit and announces a large body, is answered
 // before any of it is read, others get null for that (ConnectionContext::handle). Safe to use from
 // any thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /ping, /version, /metrics, /tokenizer_info,
-//        /status.json
+//        /status.json, and the page: /, /page.css, /page.js
 //   POST /ping
 class Gateway {
  public:
@@ -41,6 +43,7 @@ class Gateway {
   std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<const Tenant> tenant,
                                        std::shared_ptr<OutputSignal> signal);
   void HandleGet(const HttpRequest& request, const Tenant* tenant, ReplyExchange& exchange);
+  void ReplyPage(const PageFile& file, ReplyExchange& exchange) const;
   void ReplyModel(const std::string& id, ReplyExchange& exchange) const;
 
   ApiContext& context_;

@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class GatewayTest : public HttpServingTest {
@@ -31,6 +32,33 @@ class GatewayTest : public HttpServingTest {
     return Continuation(static_cast<uint32_t>(prompt.size()) + 1, num_tokens);
   }
 };
+
+TEST_F(GatewayTest, ThePageMayLoadItsOwnFilesOnly) {
+  StartAll();
+  for (const auto& [path, type] : {std::pair("/", "text/html; charset=utf-8"),
+                                   std::pair("/page.css", "text/css; charset=utf-8"),
+                                   std::pair("/page.js", "text/javascript; charset=utf-8")}) {
+    const HttpResponse file = Get(path);
+    EXPECT_EQ(file.status, 200) << path;
+    EXPECT_EQ(file.headers.at("content-type"), type);
+    EXPECT_THAT(file.headers.at("content-security-policy"), StartsWith("default-src 'none'; "));
+    EXPECT_EQ(file.headers.at("x-content-type-options"), "nosniff");
+    EXPECT_EQ(file.headers.at("referrer-policy"), "no-referrer");
+    EXPECT_GT(file.body.size(), 1000u);
+  }
+  const std::string html = Get("/").body;
+  EXPECT_THAT(html, HasSubstr("<title>Lockstep</title>"));
+  EXPECT_THAT(html, Not(HasSubstr("http"))) << "nothing comes from elsewhere";
+  ExpectError(Post("/", "{}"), 405, nullptr, "GET only");
+}
+
+TEST_F(GatewayTest, ThePageCanBeTurnedOff) {
+  router_config_.api.page = false;
+  StartAll();
+  for (const char* path : {"/", "/page.css", "/page.js"}) {
+    ExpectError(Get(path), 404, nullptr, "--no-page");
+  }
+}
 
 TEST_F(GatewayTest, CompletesATextTokensAndABatch) {
   StartAll();
