@@ -107,7 +107,25 @@ double MeasureUs(const CudaStream& stream, const Enqueue& enqueue) {
 struct DecodeCase {
   std::string name;
   std::vector<int64_t> contexts;  // of its rows
+  // Row i begins with the blocks of prefix i modulo num_prefixes.
+  int64_t num_prefixes = 0;
+  int64_t prefix_tokens = 0;
 };
+
+// For calls that rotate through `num_sets`: a table for each row of each set.
+std::vector<BlockId> DecodeTables(const DecodeCase& decode, int64_t num_sets,
+                                  int64_t blocks_per_row) {
+  const int64_t batch = std::ssize(decode.contexts);
+  std::vector<BlockId> tables = ShuffledBlocks(num_sets * batch * blocks_per_row);
+  if (decode.num_prefixes == 0) return tables;
+  for (int64_t row = 0; row < num_sets * batch; ++row) {
+    const int64_t set = row / batch;
+    const int64_t first = set * batch + row % batch % decode.num_prefixes;
+    std::copy_n(tables.begin() + first * blocks_per_row, decode.prefix_tokens / kKvBlockTokens,
+                tables.begin() + row * blocks_per_row);
+  }
+  return tables;
+}
 
 void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   const int64_t batch = std::ssize(decode.contexts);
@@ -121,7 +139,7 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   const DeviceBuffer pool = RandomOnDevice(num_blocks * kBlockElements);
   const DeviceBuffer query = RandomOnDevice(batch * kRowElements);
   const DeviceBuffer output = Allocate(static_cast<size_t>(batch * kRowElements) * 2);
-  const DeviceBuffer tables = Upload(ShuffledBlocks(num_blocks));
+  const DeviceBuffer tables = Upload(DecodeTables(decode, num_sets, blocks_per_row));
   std::vector<uint32_t> last_positions;
   for (const int64_t keys : decode.contexts) {
     last_positions.push_back(static_cast<uint32_t>(keys - 1));
@@ -132,32 +150,40 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
       sizeof(float));
   const DeviceBuffer arrivals = Upload(
       std::vector<uint32_t>(static_cast<size_t>(DecodeArrivalElements(batch, kNumKvHeads)), 0));
+  const DeviceBuffer plan =
+      Allocate(static_cast<size_t>(DecodePlanElements(batch)) * sizeof(int32_t));
+  const auto params = [&](int call) -> PagedDecodeAttentionParams {
+    return {.query = query.data<BFloat16>(),
+            .query_stride = kRowElements,
+            .output = output.data<BFloat16>(),
+            .output_stride = kRowElements,
+            .kv = {pool.data<BFloat16>(), num_blocks, kNumKvHeads, kHeadDim},
+            .num_heads = kNumHeads,
+            .scale = 0.088388f,
+            .num_rows = batch,
+            .positions = positions.data<uint32_t>(),
+            .block_tables = tables.data<BlockId>() + call % num_sets * batch * blocks_per_row,
+            .block_table_stride = blocks_per_row,
+            .max_keys = context,
+            .may_share = decode.num_prefixes > 0,
+            .plan = plan.data<int32_t>(),
+            .partials = partials.data<float>(),
+            .arrivals = arrivals.data<uint32_t>()};
+  };
+  stream.overlap_launches = false;
+  // One plan for all sets: they differ in the numbers of the blocks alone.
+  const double plan_us =
+      MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, params(0)); });
   double us[2];
   for (const bool overlap : {false, true}) {
     stream.overlap_launches = overlap;
-    us[overlap] = MeasureUs(stream, [&](int call) {
-      return PagedDecodeAttention(
-          stream,
-          {.query = query.data<BFloat16>(),
-           .query_stride = kRowElements,
-           .output = output.data<BFloat16>(),
-           .output_stride = kRowElements,
-           .kv = {pool.data<BFloat16>(), num_blocks, kNumKvHeads, kHeadDim},
-           .num_heads = kNumHeads,
-           .scale = 0.088388f,
-           .num_rows = batch,
-           .positions = positions.data<uint32_t>(),
-           .block_tables = tables.data<BlockId>() + call % num_sets * batch * blocks_per_row,
-           .block_table_stride = blocks_per_row,
-           .max_keys = context,
-           .partials = partials.data<float>(),
-           .arrivals = arrivals.data<uint32_t>()});
-    });
+    us[overlap] =
+        MeasureUs(stream, [&](int call) { return PagedDecodeAttention(stream, params(call)); });
   }
   fmt::print(
-      "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, "
-      "\"us_overlapped\": {:.2f}, \"tb_per_s\": {:.2f}, \"of_read_ceiling\": {:.3f}}}\n",
-      decode.name, us[0], us[1], static_cast<double>(kv_bytes) / us[0] / 1e6,
+      "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, \"us_overlapped\": {:.2f}, "
+      "\"us_plan\": {:.2f}, \"tb_per_s\": {:.2f}, \"of_read_ceiling\": {:.3f}}}\n",
+      decode.name, us[0], us[1], plan_us, static_cast<double>(kv_bytes) / us[0] / 1e6,
       static_cast<double>(kv_bytes) / us[0] / kReadCeilingBytesPerUs);
 }
 
@@ -256,6 +282,16 @@ std::vector<DecodeCase> DecodeCases() {
   add(8, 512);
   for (const int64_t context : {512, 2048}) add(32, context);
   for (const int64_t context : {512, 2048, 8192}) add(128, context);
+  // Prompts that begin alike: one prefix for each 8 streams, and one for all.
+  cases.push_back({.name = "paged_decode_shared:64x2240",
+                   .contexts = std::vector<int64_t>(64, 2240),
+                   .num_prefixes = 8,
+                   .prefix_tokens = 2048});
+  cases.push_back({.name = "paged_decode_shared:128x2240",
+                   .contexts = std::vector<int64_t>(128, 2240),
+                   .num_prefixes = 1,
+                   .prefix_tokens = 2048});
+  add(64, 2240);
   // 256 to 768 tokens each, as requests of a server have.
   cases.push_back({.name = "paged_decode_ragged:128", .contexts = {}});
   for (int64_t i = 0; i < 128; ++i) cases.back().contexts.push_back(256 + i * 37 % 513);

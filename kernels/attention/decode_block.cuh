@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention/decode_plan.cuh"
 #include "kernels/attention/kv_tile.cuh"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/ptx/bulk_copy.cuh"
@@ -16,6 +17,9 @@ inline constexpr int kMathThreads = 32 * kMathWarps;
 inline constexpr int kCopyWarp = kMathWarps;
 inline constexpr int kCountWarp = kMathWarps + 1;
 inline constexpr int kDecodeThreads = kMathThreads + 64;
+inline constexpr int kDecodeMathRegisters = 176;
+inline constexpr int kDecodeCopyRegisters = 80;
+static_assert(kDecodeMathRegisters + kDecodeCopyRegisters <= 256);  // two blocks: 65,536 in all
 inline constexpr int kMathBarrier = 1;
 inline constexpr int kScoreStride = kKeyTile + 8;  // floats between rows: no bank conflicts
 inline constexpr int kMaxDecodeStages = 6;
@@ -24,10 +28,14 @@ static_assert(kMathWarps == kKeyTilePages);
 
 struct DecodeArguments {
   PagedDecodeAttentionParams params;
-  float exponent_scale;
-  int group;
-  int num_stages;
-  int max_splits;  // of a row; partial results lie row by row, that many splits each
+  float exponent_scale = 0.0f;
+  int group = 0;
+  int num_stages = 0;
+  // From here on only of PagedDecodeAttention.
+  int max_query_rows = 0;  // of an item
+  int shared_bytes = 0;
+  int max_parts = 0;  // of a row; partial results lie row by row, that many each
+  int max_runs = 0;
 };
 
 // Floats of one partial result: [group, head_dim], then (max, sum) per head.
@@ -35,14 +43,14 @@ __host__ __device__ constexpr int PartialStride(int group, int head_dim) {
   return group * head_dim + (2 * group + 3) / 4 * 4;
 }
 
+// A split of one row, or of several that have its keys in common, for one KV head.
 struct DecodeItem {
-  int row;
+  int num_rows;  // 0: there is no more work
   int kv_head;
-  int num_parts;   // that the row's result is folded from; 0: there is no more work
-  int first_slot;  // of the row and head; those of its parts are num_kv_heads apart
-  int slot;        // of this part, among all partial results
+  int part;  // its number among the parts of each row
   int key_begin;
   int key_end;
+  bool enters;  // the block's first one of the rows: their queries come with it
   bool opens;   // the first split of its part
   bool closes;  // the last one
 };
@@ -52,16 +60,33 @@ __device__ __forceinline__ DecodeItem Broadcast(const DecodeItem& item, int lane
   DecodeItem result = {};
   if (lane == 0) result = item;
   const auto from_first = [](int value) { return __shfl_sync(0xFFFFFFFFu, value, 0); };
-  return {
-      from_first(result.row),        from_first(result.kv_head),    from_first(result.num_parts),
-      from_first(result.first_slot), from_first(result.slot),       from_first(result.key_begin),
-      from_first(result.key_end),    from_first(result.opens) != 0, from_first(result.closes) != 0};
+  return {from_first(result.num_rows),   from_first(result.kv_head),
+          from_first(result.part),       from_first(result.key_begin),
+          from_first(result.key_end),    from_first(result.enters) != 0,
+          from_first(result.opens) != 0, from_first(result.closes) != 0};
 }
 
-// Partial results on their way from the math warps to the counting warp, and the answers, by turns.
+// One of an item's rows.
+struct DecodeItemRow {
+  uint16_t row;
+  uint16_t num_parts;  // that the row's result is folded from
+};
+
+struct DecodeWork {
+  DecodeItem item;
+  DecodeItemRow rows[kQueryRows];  // [item.num_rows]
+};
+
+struct DecodeFold {
+  int kv_head;
+  uint32_t complete;  // bit i: all parts of row i are there
+  DecodeItemRow rows[kQueryRows];
+};
+
+// Parts on their way from the math warps to the counting warp, and the answers, by turns.
 struct DecodeArrivals {
-  DecodeItem written[kArrivalTurns];  // num_parts = 0: no more will come
-  DecodeItem folds[kArrivalTurns];    // the same if it was the last of its row; else num_parts = 0
+  DecodeWork written[kArrivalTurns];  // item.num_rows = 0: no more will come
+  DecodeFold folds[kArrivalTurns];
 };
 
 // Byte offsets in dynamic shared memory.
@@ -70,26 +95,26 @@ struct DecodeShared {
   static constexpr int kTileBytes = kKeyTilePages * KvTile<kHeadDim>::kPageBytes;
   static constexpr int kNumBarriers = 2 * kMaxDecodeStages + 2 * kArrivalTurns;
 
-  __host__ __device__ DecodeShared(int num_rows, int group, int num_stages)
+  // score_rows: the most query heads that an item has.
+  __host__ __device__ DecodeShared(int group, int score_rows, int num_stages)
       : query_bytes(group * kHeadDim * 2),
+        score_floats(score_rows * kScoreStride),
         queries(num_stages * kTileBytes),
         scores(queries + num_stages * query_bytes),
-        barriers(scores + 2 * group * kScoreStride * 4),
+        barriers(scores + 2 * score_floats * 4),
         works(barriers + kNumBarriers * 8),
-        arrivals(works + kMaxDecodeStages * static_cast<int>(sizeof(DecodeItem))),
-        num_keys(arrivals + static_cast<int>(sizeof(DecodeArrivals))),
-        work_table(num_keys + num_rows * 4),
-        end(work_table + 2 * (num_rows + 1) * 4) {}
+        arrivals(works + kMaxDecodeStages * static_cast<int>(sizeof(DecodeWork))),
+        end(arrivals + static_cast<int>(sizeof(DecodeArrivals))) {}
 
   int query_bytes;
+  int score_floats;
   int queries;     // [num_stages][group, head_dim] bf16
-  int scores;      // [2][group, kScoreStride] fp32
+  int scores;      // [2][score_floats]: [score_rows, kScoreStride] fp32
   int barriers;    // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
                    // written, [kArrivalTurns] counted
-  int works;       // [kMaxDecodeStages] DecodeItem: whose tile it is
+  int works;       // [kMaxDecodeStages] DecodeWork: the item whose first tile it is; from here on
+                   // only what PagedDecodeAttention has
   int arrivals;    // DecodeArrivals
-  int num_keys;    // [num_rows]
-  int work_table;  // [2 * (num_rows + 1)] int: what a kernel finds its work by
   int end;
 };
 
@@ -114,17 +139,11 @@ struct DecodeBlock {
   __device__ __forceinline__ uint32_t Query(int stage) const {
     return address + layout.queries + stage * layout.query_bytes;
   }
-  __device__ __forceinline__ DecodeItem& Work(int stage) const {
-    return reinterpret_cast<DecodeItem*>(shared + layout.works)[stage];
+  __device__ __forceinline__ DecodeWork& Work(int stage) const {
+    return reinterpret_cast<DecodeWork*>(shared + layout.works)[stage];
   }
   __device__ __forceinline__ DecodeArrivals& ArrivalTurns() const {
     return *reinterpret_cast<DecodeArrivals*>(shared + layout.arrivals);
-  }
-  __device__ __forceinline__ int* NumKeys() const {
-    return reinterpret_cast<int*>(shared + layout.num_keys);
-  }
-  __device__ __forceinline__ int* WorkTable() const {
-    return reinterpret_cast<int*>(shared + layout.work_table);
   }
 
   DecodeShared<kHeadDim> layout;

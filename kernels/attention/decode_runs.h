@@ -5,11 +5,15 @@
 #include "kernels/attention/attention_borders.h"
 #include "kernels/attention/paged_attention.h"
 
-// How paged decode attention deals its work out. The rows of a step lie one behind the other, tile
-// by tile of kKeyTile keys, and are cut into runs of about equal length: one for each block of a KV
-// head, alike for all heads. A block folds the splits of a row in registers as far as they are the
-// row's first; each further split of a row that was cut becomes a part of its own, because splits
-// are folded from left to right. Where the cuts lie changes no bit.
+// How paged decode attention deals its work out. The work of a step is strands: the splits that
+// several rows have in common, because the same blocks hold their keys, and what each row has alone,
+// which may be all. The strands of either kind lie one behind the other, tile by tile of kKeyTile
+// keys, and are cut into runs of about equal length: one for each block of a KV head, alike for all
+// heads. A block first takes its run of shared strands, then its run of others: so results of rows
+// are complete, and are folded, all over the device. It folds the splits of a row in registers as
+// far as they are the row's first. Each further split of a row whose first strand was cut, or was
+// shared, becomes a part of its own, because splits are folded from left to right. Where the cuts
+// lie, and which rows are attended to together, changes no bit.
 namespace lockstep::kernels {
 
 // A zone of splits in tiles of one row. A kernel waits long for divisions of 64 bits: its splits
@@ -45,75 +49,90 @@ inline constexpr TileZone kLastTileZone = InTiles(kLastSplitZone);
   return zone.first_tile + ((split - zone.first_split) << zone.shift);
 }
 
-// A run begins with this split of this row.
+struct alignas(16) DecodeStrand {
+  int row;            // of several rows: where they begin in DecodePlanMemory::rows
+  int num_rows;       // 0: the strand is empty
+  int num_parts;      // of one row: that its result is folded from
+  int block_table;    // that names the blocks of its keys
+  int num_keys;       // of its row, or any of several, those behind the strand included
+  int first_split;    // of its rows
+  int num_splits;     // from there on
+  int folded_splits;  // of its rows, from their first split on: one part
+};
+
+// A run begins with this strand, behind so many of its splits.
 struct DecodeCut {
-  int row;
-  int split;
+  int strand;
+  int splits;
 };
 
 struct DecodePlan {
   int num_runs;
-  int slack_tiles;  // a cut this close to a border between two rows moves there
-};
-
-// One split of a row, and its place among the parts that the row's result is folded from.
-struct DecodeSplit {
-  int row;
-  int split;
-  int num_parts;     // 1: the run holds the whole row. 0: the run is at its end
-  int first_splits;  // how many splits the first part has
-  bool opens;        // the first split of a part
-  bool closes;       // the last one
+  int slack_tiles;  // a cut this close to a border between two strands moves there
 };
 
 class DecodeRuns {
  public:
-  // first_tiles: [num_rows + 1], the tiles of the rows before; outlives the object.
-  constexpr DecodeRuns(const int* first_tiles, int num_rows, const DecodePlan& plan)
-      : first_tiles_(first_tiles), num_rows_(num_rows), plan_(plan) {}
+  // first_tiles: [num_strands + 1], the tiles of the strands before; first_splits: [num_strands],
+  // of each strand. Both outlive the object.
+  constexpr DecodeRuns(const int* first_tiles, const int* first_splits, int num_strands,
+                       const DecodePlan& plan)
+      : first_tiles_(first_tiles),
+        first_splits_(first_splits),
+        num_strands_(num_strands),
+        plan_(plan) {}
 
-  // Where run `run` begins; that of num_runs is {num_rows, 0}.
+  // Where run `run` begins; that of num_runs is {num_strands, 0}.
   [[gnu::always_inline]] constexpr DecodeCut Cut(int run) const {
-    if (run >= plan_.num_runs) return {num_rows_, 0};
-    const int tile = Share(first_tiles_[num_rows_], run, plan_.num_runs);
-    int row = 0;  // the last one that begins at or before the tile
-    for (int end = num_rows_; end - row > 1;) {
-      const int middle = (row + end) / 2;
+    if (run >= plan_.num_runs) return {num_strands_, 0};
+    const int tile = Share(first_tiles_[num_strands_], run, plan_.num_runs);
+    int strand = 0;  // the last one that begins at or before the tile
+    for (int end = num_strands_; end - strand > 1;) {
+      const int middle = (strand + end) / 2;
       if (first_tiles_[middle] <= tile) {
-        row = middle;
+        strand = middle;
       } else {
         end = middle;
       }
     }
-    const int before = tile - first_tiles_[row];
-    const int behind = first_tiles_[row + 1] - tile;
-    if (before <= plan_.slack_tiles && before <= behind) return {row, 0};
-    if (behind <= plan_.slack_tiles) return {row + 1, 0};
-    const int split = SplitOfTile(before);
-    const int border = FirstTileOfSplit(split + 1);
+    const int before = tile - first_tiles_[strand];
+    const int behind = first_tiles_[strand + 1] - tile;
+    if (before <= plan_.slack_tiles && before <= behind) return {strand, 0};
+    if (behind <= plan_.slack_tiles) return {strand + 1, 0};
+    const int first_split = first_splits_[strand];
+    const int split = SplitOfTile(FirstTileOfSplit(first_split) + before);
+    const int begin = FirstTileOfSplit(split) - FirstTileOfSplit(first_split);
+    const int border = FirstTileOfSplit(split + 1) - FirstTileOfSplit(first_split);
     const int next = border < before + behind ? border : before + behind;
-    if (before - FirstTileOfSplit(split) <= next - before) return {row, split};
-    return next == before + behind ? DecodeCut{row + 1, 0} : DecodeCut{row, split + 1};
+    if (before - begin <= next - before) return {strand, split - first_split};
+    return next == before + behind ? DecodeCut{strand + 1, 0}
+                                   : DecodeCut{strand, split + 1 - first_split};
   }
 
   // The tiles before a cut.
   [[gnu::always_inline]] constexpr int Tiles(const DecodeCut& cut) const {
-    return first_tiles_[cut.row] + FirstTileOfSplit(cut.split);
+    if (cut.splits == 0) return first_tiles_[cut.strand];
+    const int first_split = first_splits_[cut.strand];
+    return first_tiles_[cut.strand] + FirstTileOfSplit(first_split + cut.splits) -
+           FirstTileOfSplit(first_split);
   }
 
-  [[gnu::always_inline]] constexpr int NumSplits(int row) const {
-    const int num_tiles = first_tiles_[row + 1] - first_tiles_[row];
-    return num_tiles == 0 ? 0 : SplitOfTile(num_tiles - 1) + 1;
+  [[gnu::always_inline]] constexpr int NumSplits(int strand) const {
+    const int num_tiles = first_tiles_[strand + 1] - first_tiles_[strand];
+    const int first_split = first_splits_[strand];
+    return num_tiles == 0
+               ? 0
+               : SplitOfTile(FirstTileOfSplit(first_split) + num_tiles - 1) + 1 - first_split;
   }
 
-  // How many splits of a row, from its first on, lie in one run.
-  [[gnu::always_inline]] constexpr int FirstSplits(int row) const {
-    const int splits = NumSplits(row);
-    int run = Share(plan_.num_runs, first_tiles_[row], first_tiles_[num_rows_]);
+  // How many splits of a strand, from its first on, lie in one run.
+  [[gnu::always_inline]] constexpr int SplitsOfFirstRun(int strand) const {
+    const int splits = NumSplits(strand);
+    int run = Share(plan_.num_runs, first_tiles_[strand], first_tiles_[num_strands_]);
     for (; run < plan_.num_runs; ++run) {
       const DecodeCut cut = Cut(run);
-      if (cut.row > row) return splits;
-      if (cut.row == row && cut.split > 0) return cut.split;
+      if (cut.strand > strand) return splits;
+      if (cut.strand == strand && cut.splits > 0) return cut.splits;
     }
     return splits;
   }
@@ -127,86 +146,118 @@ class DecodeRuns {
   }
 
   const int* first_tiles_;
-  int num_rows_;
+  const int* first_splits_;
+  int num_strands_;
   DecodePlan plan_;
 };
 
-// The splits of one run. Those of rows that were cut come first: what other runs have of such a row
-// is there by the time this run is done.
+struct DecodeRun {
+  const DecodeStrand* strands;
+  DecodeCut begin;
+  DecodeCut end;
+};
+
+// The splits of a block: of a run of shared strands, then of another. Those of strands that were cut
+// come first: what other blocks have of such a strand is there by the time this run is done.
 class DecodeRunWalk {
  public:
-  constexpr DecodeRunWalk(const DecodeRuns& runs, int run)
-      : runs_(runs), begin_(runs.Cut(run)), end_(runs.Cut(run + 1)), next_row_(begin_.row) {
-    if (begin_.row == end_.row && begin_.split == end_.split) return;
-    if (begin_.split > 0) {
-      ++next_row_;
-      Enter(begin_.row);
-    } else if (end_.split > 0) {
-      Enter(end_.row);
-    } else {
-      EnterNextWholeRow();
-    }
+  constexpr DecodeRunWalk(const DecodeRun& shared, const DecodeRun& own) : run_(shared), own_(own) {
+    Begin();
+    if (AtEnd()) BeginOwn();
   }
 
-  // The split at hand; num_parts = 0: none is left.
-  [[gnu::always_inline]] constexpr const DecodeSplit& Split() const { return split_; }
+  [[gnu::always_inline]] constexpr bool AtEnd() const { return strand_.num_rows == 0; }
+
+  // The split at hand, unless the walk is at its end.
+  [[gnu::always_inline]] constexpr const DecodeStrand& Strand() const { return strand_; }
+  // The first one of the strand in this walk.
+  [[gnu::always_inline]] constexpr bool EntersStrand() const { return enters_strand_; }
+  [[gnu::always_inline]] constexpr int Split() const { return split_; }
+  [[gnu::always_inline]] constexpr bool OpensPart() const {
+    return split_ == 0 || split_ >= strand_.folded_splits;
+  }
+  [[gnu::always_inline]] constexpr bool ClosesPart() const {
+    return split_ + 1 >= strand_.folded_splits;
+  }
+  // The part's number among those of a row.
+  [[gnu::always_inline]] constexpr int Part() const {
+    return split_ < strand_.folded_splits ? 0 : split_ - strand_.folded_splits + 1;
+  }
 
   [[gnu::always_inline]] constexpr void Advance() {
-    if (++split_.split < end_split_) {
-      MarkPart();
-    } else if (split_.row == begin_.row && begin_.split > 0 && end_.row > begin_.row &&
-               end_.split > 0) {
-      Enter(end_.row);
+    enters_strand_ = false;
+    if (++split_ < end_split_) return;
+    if (in_begin_ && run_.end.strand > run_.begin.strand && run_.end.splits > 0) {
+      Enter(run_.end.strand);
     } else {
-      EnterNextWholeRow();
+      EnterNextWholeStrand();
     }
+    if (AtEnd() && !in_own_) BeginOwn();
   }
 
  private:
-  [[gnu::always_inline]] constexpr void EnterNextWholeRow() {
-    while (next_row_ < end_.row && runs_.NumSplits(next_row_) == 0) ++next_row_;
-    if (next_row_ < end_.row) {
-      Enter(next_row_++);
+  [[gnu::always_inline]] constexpr void BeginOwn() {
+    run_ = own_;
+    in_own_ = true;
+    Begin();
+  }
+  [[gnu::always_inline]] constexpr void Begin() {
+    next_strand_ = run_.begin.strand;
+    if (run_.begin.strand == run_.end.strand && run_.begin.splits == run_.end.splits) return;
+    if (run_.begin.splits > 0) {
+      Enter(next_strand_++);
+    } else if (run_.end.splits > 0) {
+      Enter(run_.end.strand);
     } else {
-      split_.num_parts = 0;
+      EnterNextWholeStrand();
     }
   }
-  [[gnu::always_inline]] constexpr void Enter(int row) {
-    const int splits = runs_.NumSplits(row);
-    split_.row = row;
-    split_.split = row == begin_.row ? begin_.split : 0;
-    end_split_ = row == end_.row ? end_.split : splits;
-    split_.first_splits = split_.split > 0 ? runs_.FirstSplits(row) : end_split_;
-    split_.num_parts = 1 + splits - split_.first_splits;
-    MarkPart();
+  [[gnu::always_inline]] constexpr void EnterNextWholeStrand() {
+    while (next_strand_ < run_.end.strand && run_.strands[next_strand_].num_rows == 0) {
+      ++next_strand_;
+    }
+    if (next_strand_ < run_.end.strand) {
+      Enter(next_strand_++);
+    } else {
+      strand_.num_rows = 0;
+    }
   }
-  [[gnu::always_inline]] constexpr void MarkPart() {
-    const bool in_first_part = split_.split < split_.first_splits;
-    split_.opens = !in_first_part || split_.split == 0;
-    split_.closes = !in_first_part || split_.split + 1 == split_.first_splits;
+  [[gnu::always_inline]] constexpr void Enter(int strand) {
+    strand_ = run_.strands[strand];
+    enters_strand_ = true;
+    in_begin_ = strand == run_.begin.strand && run_.begin.splits > 0;
+    split_ = strand_.first_split + (in_begin_ ? run_.begin.splits : 0);
+    end_split_ =
+        strand_.first_split + (strand == run_.end.strand ? run_.end.splits : strand_.num_splits);
   }
 
-  DecodeRuns runs_;
-  DecodeCut begin_;
-  DecodeCut end_;
-  int next_row_;
+  DecodeRun run_;
+  DecodeRun own_;
+  bool in_own_ = false;
+  int next_strand_ = 0;
+  bool in_begin_ = false;
+  bool enters_strand_ = false;
+  int split_ = 0;
   int end_split_ = 0;
-  DecodeSplit split_ = {};
+  DecodeStrand strand_ = {};
 };
 
-// Whole rows in every run, as many as possible alike. `num_rows`: those that have keys, at least 1.
-[[gnu::always_inline]] constexpr DecodePlan WholeRowPlan(int num_rows, int max_runs) {
-  const int rows_of_run = (num_rows + max_runs - 1) / max_runs;
-  return {(num_rows + rows_of_run - 1) / rows_of_run, INT32_MAX};
+// For strands of about equal length: each in as many runs as possible, or as many whole ones in each
+// run, alike. Blocks with the same keys then read them at the same time. `num_strands`: those that
+// have keys, at least 1.
+[[gnu::always_inline]] constexpr DecodePlan EvenStrandPlan(int num_strands, int max_runs) {
+  if (num_strands <= max_runs) return {max_runs / num_strands * num_strands, 0};
+  const int strands_of_run = (num_strands + max_runs - 1) / max_runs;
+  return {(num_strands + strands_of_run - 1) / strands_of_run, INT32_MAX};
 }
 
 // Runs of equal length as far as splits allow.
-[[gnu::always_inline]] constexpr DecodePlan CutRowPlan(int num_tiles, int max_runs) {
+[[gnu::always_inline]] constexpr DecodePlan CutStrandPlan(int num_tiles, int max_runs) {
   return {max_runs, num_tiles / max_runs / 16};
 }
 
-// The longest run with which whole rows are still better than cut ones: a sixteenth above the mean.
-[[gnu::always_inline]] constexpr int MaxWholeRowTiles(int num_tiles, int max_runs) {
+// The longest run with which an even plan is still better: a sixteenth above the mean.
+[[gnu::always_inline]] constexpr int MaxEvenStrandTiles(int num_tiles, int max_runs) {
   const int mean = (num_tiles + max_runs - 1) / max_runs;
   return mean + mean / 16;
 }

@@ -14,12 +14,12 @@ namespace lockstep::kernels {
 struct ScoreExchange {
   // Of page `warp`: keys 8n + 2t, 8n + 2t + 1 of rows g and g + 8.
   template <int kHalves>
-  __device__ __forceinline__ void Store(const float (&page_scores)[2][4], int group, int warp,
+  __device__ __forceinline__ void Store(const float (&page_scores)[2][4], int num_rows, int warp,
                                         int lane) const {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       const int row = lane / 4 + 8 * half;
-      if (row >= group) continue;
+      if (row >= num_rows) continue;
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         *reinterpret_cast<float2*>(scores + row * kScoreStride + 16 * warp + 8 * n + lane % 4 * 2) =
@@ -29,11 +29,11 @@ struct ScoreExchange {
   }
   // All keys of the tile; kNoScore from `num_keys` on.
   template <int kHalves>
-  __device__ __forceinline__ void Load(float (&tile_scores)[8][4], int group, int num_keys,
+  __device__ __forceinline__ void Load(float (&tile_scores)[8][4], int num_rows, int num_keys,
                                        int lane) const {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
-      const int row = min(lane / 4 + 8 * half, group - 1);
+      const int row = min(lane / 4 + 8 * half, num_rows - 1);
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
         const int key = 8 * n + lane % 4 * 2;
@@ -63,6 +63,18 @@ struct MathWarp {
     for (int step = 0; step < Tile::kSteps; ++step) {
       const int row = min(lane % 16, group - 1);  // rows from `group` on repeat the last
       ptx::LoadMatrixX4(query[step], queries + row * kHeadDim * 2 + (2 * step + lane / 16) * 16);
+    }
+  }
+
+  // Likewise from global memory: `first` and `second` are the queries of rows g and g + 8.
+  __device__ __forceinline__ void LoadQueries(const BFloat16* first, const BFloat16* second) {
+#pragma unroll
+    for (int step = 0; step < Tile::kSteps; ++step) {
+      const int column = 16 * step + lane % 4 * 2;
+      query[step][0] = *reinterpret_cast<const uint32_t*>(first + column);
+      query[step][1] = *reinterpret_cast<const uint32_t*>(second + column);
+      query[step][2] = *reinterpret_cast<const uint32_t*>(first + column + 8);
+      query[step][3] = *reinterpret_cast<const uint32_t*>(second + column + 8);
     }
   }
 
@@ -132,11 +144,11 @@ struct MathWarp {
   // Calls emit(half, row, column, i, n) for the pairs of columns that this lane holds: in
   // output[i][n][2 * half ..].
   template <typename Emit>
-  __device__ __forceinline__ void ForColumns(int group, const Emit& emit) const {
+  __device__ __forceinline__ void ForColumns(int num_rows, const Emit& emit) const {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       const int row = lane / 4 + 8 * half;
-      if (row >= group) continue;
+      if (row >= num_rows) continue;
 #pragma unroll
       for (int i = 0; i < kColumnSteps; ++i) {
         if (!HasColumns(i)) continue;
@@ -150,8 +162,8 @@ struct MathWarp {
 
   // Calls emit(half, row, column, first, second) with the pairs themselves.
   template <typename Emit>
-  __device__ __forceinline__ void ForOutputs(int group, const Emit& emit) const {
-    ForColumns(group, [&](int half, int row, int column, int i, int n) {
+  __device__ __forceinline__ void ForOutputs(int num_rows, const Emit& emit) const {
+    ForColumns(num_rows, [&](int half, int row, int column, int i, int n) {
       emit(half, row, column, output[i][n][2 * half], output[i][n][2 * half + 1]);
     });
   }

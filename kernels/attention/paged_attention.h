@@ -59,10 +59,10 @@ absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& pa
 // A position that says: this row is padding. Nothing of it is read, its output is set to zero.
 inline constexpr uint32_t kNoPosition = UINT32_MAX;
 
-// With overlapped launches the kernel reads some inputs before it waits for its predecessor:
-// positions, block_table_rows, block_tables, and the keys and values of every position but a row's
-// last. The kernel that writes one of these must let no successor start before it has ended, as
-// PrepareStepInputs does.
+// With overlapped launches the kernel reads some inputs before it waits for its predecessor: the
+// plan, positions, block_table_rows, block_tables, and the keys and values of every position but a
+// row's last. The kernel that writes one of these must let no successor start before it has ended,
+// as PrepareStepInputs and PlanPagedDecode do.
 struct PagedDecodeAttentionParams {
   const BFloat16* query = nullptr;  // [num_rows, num_heads, head_dim]
   int64_t query_stride = 0;         // elements between rows
@@ -77,11 +77,22 @@ struct PagedDecodeAttentionParams {
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows], the row's table; null: its own number
   int64_t max_keys = 0;                        // no row has more; bounds the grid, changes no bit
-  float* partials = nullptr;                   // DecodePartialElements(...) of scratch space
+  // Rows whose tables begin with the same blocks read what these hold together. That takes a kernel
+  // that is slower for others, and changes no bit either.
+  bool may_share = false;
+  int32_t* plan = nullptr;     // [DecodePlanElements(num_rows)], aligned to 32 bytes
+  float* partials = nullptr;   // DecodePartialElements(...) of scratch space
   uint32_t* arrivals = nullptr;  // [DecodeArrivalElements(...)], zero before and after every call
 };
 
 inline constexpr int64_t kMaxDecodeRows = 1024;
+inline constexpr int64_t kMaxDecodeRuns = 1024;
+
+
+// For plans of up to `num_rows` rows.
+constexpr int64_t DecodePlanElements(int64_t num_rows) {
+  return (8 + 2) * num_rows + 8 * (num_rows / 2) + 4 * (kMaxDecodeRuns + 1);
+}
 
 // For calls of up to `num_rows` rows of up to `max_keys` keys.
 constexpr int64_t DecodePartialElements(int64_t num_rows, int64_t num_heads, int64_t num_kv_heads,
@@ -96,6 +107,14 @@ constexpr int64_t DecodeArrivalElements(int64_t num_rows, int64_t num_kv_heads) 
   return num_rows * num_kv_heads;
 }
 
+// Writes the plan of a step, which holds for calls of PagedDecodeAttention with the same shape, rows,
+// positions and block tables: those of all its layers. `query`, `output`, `kv.data`, `partials` and
+// `arrivals` are not used. With overlapped launches it reads positions, block_table_rows and
+// block_tables before it waits for its predecessor, and then writes the plan at once: between it and
+// an attention by an earlier plan there must be a kernel that lets no successor start early.
+absl::Status PlanPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
+
+// By the plan in `params.plan`.
 absl::Status PagedDecodeAttention(const CudaStream& stream,
                                   const PagedDecodeAttentionParams& params);
 

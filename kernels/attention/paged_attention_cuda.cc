@@ -30,19 +30,30 @@ absl::Status CheckParams(const Params& params) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status PagedDecodeAttention(const CudaStream& stream,
-                                  const PagedDecodeAttentionParams& params) {
+absl::Status CheckDecode(const PagedDecodeAttentionParams& params) {
   LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
   if (params.num_rows > kMaxDecodeRows) {
     return InvalidArgument("attention: at most {} decode rows, got {}", kMaxDecodeRows,
                            params.num_rows);
   }
-  if (params.num_rows <= 0) return absl::OkStatus();
-  if (params.max_keys <= 0) {
+  if (params.num_rows > 0 && params.max_keys <= 0) {
     return InvalidArgument("attention: max_keys must be positive, got {}", params.max_keys);
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PlanPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckDecode(params));
+  if (params.num_rows <= 0) return absl::OkStatus();
+  return LaunchDecodePlan(stream, params, MaxDecodeRuns(stream, params));
+}
+
+absl::Status PagedDecodeAttention(const CudaStream& stream,
+                                  const PagedDecodeAttentionParams& params) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckDecode(params));
+  if (params.num_rows <= 0) return absl::OkStatus();
   return LaunchPagedDecode(stream, params);
 }
 

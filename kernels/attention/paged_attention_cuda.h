@@ -11,6 +11,10 @@ namespace lockstep::kernels {
 inline constexpr int64_t kMaxDeviceGroup = 16;  // query heads of one KV head
 
 // The CUDA overloads of PagedAttention, after their checks.
+absl::Status LaunchDecodePlan(const CudaStream& stream, const PagedDecodeAttentionParams& params,
+                              int max_runs);
+// What LaunchPagedDecode expects of the plan.
+int MaxDecodeRuns(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 absl::Status LaunchPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 absl::Status LaunchPagedPrefill(const CudaStream& stream,
                                 const PagedPrefillAttentionParams& params);

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       FillWeightRing(block);
     } else if (warp == kKvWarp) {
       ptx::WaitForPredecessor();
-      CountWork(block.Attention(), block.Kv(), sync_attention);
+      CountWork(block, sync_attention);
       FillKvRing(block, lane);
     } else if (warp == kPrefetchWarp) {
       PrefetchNormWeights(arguments.params, lane);
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::TakeRegisters<kConsumerRegisters>();
     ptx::WaitForPredecessor();
     ptx::AllowSuccessor();
-    CountWork(block.Attention(), block.Kv(), sync_attention);
+    CountWork(block, sync_attention);
     const uint32_t last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
     Consumer<kHeadDim>(block, last_tag).Run();
   }

@@ -36,11 +36,11 @@ class LayerAttention {
 
   __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
     const DecodeArguments& arguments = block_.Attention();
-    const int num_items = NumItems(arguments, block_.Kv());
+    const int num_items = NumItems(block_);
     ClearPaddingRows();
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
-      const DecodeItem work = FindWork(arguments, block_.Kv(), item);
-      const bool has_new_key = work.key_end == block_.Kv().NumKeys()[work.row];
+      const LayerItem work = FindWork(block_, item);
+      const bool has_new_key = work.key_end == block_.NumKeys()[work.row];
       const int num_heads = arguments.group + (has_new_key ? 2 : 0);
       for (int head = warp_; head < num_heads; head += kConsumerWarps) {
         PrepareHead(layer, work, head);
@@ -56,7 +56,7 @@ class LayerAttention {
       SyncConsumers();
     }
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
-      const DecodeItem work = FindWork(arguments, block_.Kv(), item);
+      const LayerItem work = FindWork(block_, item);
       if (work.num_parts > 1 && work.key_begin == 0) FoldSplits(work);
     }
   }
@@ -65,7 +65,7 @@ class LayerAttention {
   __device__ __forceinline__ void ClearPaddingRows() const {
     const int row_words = block_.QSize() / 2;
     for (int row = 0; row < block_.NumRows(); ++row) {
-      if (block_.Kv().NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;
+      if (block_.NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;
       uint64_t* const to = block_.Words(block_.Offsets().attention) + row * row_words;
       for (int i = 2 * threadIdx.x; i < row_words; i += 2 * kConsumerThreads) {
         StoreTagged(to + i, 0, 0, tag_);
@@ -75,7 +75,7 @@ class LayerAttention {
 
   // Of the item's row: query heads, then the new key, then the new value. What rotary_append.h
   // does, by one warp; a query goes to where the item's first tile expects it.
-  __device__ __forceinline__ void PrepareHead(const DecodeLayer& layer, const DecodeItem& work,
+  __device__ __forceinline__ void PrepareHead(const DecodeLayer& layer, const LayerItem& work,
                                               int head) const {
     constexpr int kWords = kHeadDim / 2;
     const int group = block_.Attention().group;
@@ -163,16 +163,18 @@ class LayerAttention {
     ptx::SyncThreads(kMathBarrier, kMathThreads);
   }
 
-  __device__ __forceinline__ void AttendTiles(const DecodeItem& work, bool has_new_key) {
+  __device__ __forceinline__ void AttendTiles(const LayerItem& work, bool has_new_key) {
     const DecodeArguments& arguments = block_.Attention();
     const int new_key = work.key_end - 1;
     MathWarp<kHeadDim, 1> math = {};
     math.warp = warp_;
     math.lane = lane_;
-    AttendItem(arguments, block_.Kv(), work, math, progress_.slot, progress_.score_buffer,
-               [&](int key, uint32_t tile) {
-                 if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
-               });
+    AttendKeys(arguments, block_.Kv(), {work.key_begin, work.key_end}, arguments.group, math,
+                  progress_.slot, progress_.score_buffer, [&](int key, uint32_t tile) {
+                    if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
+                    if (key != work.key_begin) return;
+                    math.LoadQueries(block_.Kv().Query(progress_.slot.stage), arguments.group);
+                  });
     const float sum = SumOverQuad(math.rows[0].sum);
     if (work.num_parts == 1) {
       const float reciprocal = __frcp_rn(sum);
@@ -199,13 +201,13 @@ class LayerAttention {
     return block_.Words(block_.Offsets().partials) +
            static_cast<int64_t>(slot) * PartialStride(block_.Attention().group, kHeadDim);
   }
-  __device__ __forceinline__ uint64_t* OutputWords(const DecodeItem& work) const {
+  __device__ __forceinline__ uint64_t* OutputWords(const LayerItem& work) const {
     return block_.Words(block_.Offsets().attention) + work.row * (block_.QSize() / 2) +
            work.kv_head * block_.Attention().group * (kHeadDim / 2);
   }
 
   // Folds the partials of all splits, ascending, by the block that has the first one.
-  __device__ __forceinline__ void FoldSplits(const DecodeItem& work) const {
+  __device__ __forceinline__ void FoldSplits(const LayerItem& work) const {
     const DecodeArguments& arguments = block_.Attention();
     constexpr int kPairs = kHeadDim / 2;
     const int num_pairs = arguments.group * kPairs;

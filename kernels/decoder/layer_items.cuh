@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/attention/decode_block.cuh"
+#include "kernels/decoder/layers_block.cuh"
 
 // How the DecodeLayers kernel deals attention out to its blocks: split by split. Its rows are few,
 // so every split finds a block of its own, and each is a part that the row's result is folded from.
@@ -11,33 +12,32 @@ namespace lockstep::kernels {
 // The splits of the first zone are shorter than the others.
 inline constexpr int kNumShortSplits = static_cast<int>(kSecondSplitZone.first_split);
 
-// [num_rows + 1] each: the long and the short splits of the rows before.
-template <int kHeadDim>
-__device__ __forceinline__ int* FirstLongSplits(const DecodeBlock<kHeadDim>& block) {
-  return block.WorkTable();
-}
-template <int kHeadDim>
-__device__ __forceinline__ int* FirstShortSplits(const DecodeBlock<kHeadDim>& block, int num_rows) {
-  return block.WorkTable() + num_rows + 1;
-}
+// One split of one row for one KV head.
+struct LayerItem {
+  int row;
+  int kv_head;
+  int num_parts;   // that the row's result is folded from
+  int first_slot;  // of the row and head; those of its parts are num_kv_heads apart
+  int slot;        // of this part, among all partial results
+  int key_begin;
+  int key_end;
+};
 
 template <int kHeadDim>
-__device__ __forceinline__ int NumItems(const DecodeArguments& arguments,
-                                        const DecodeBlock<kHeadDim>& block) {
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
-  return (FirstLongSplits(block)[num_rows] + FirstShortSplits(block, num_rows)[num_rows]) *
-         static_cast<int>(arguments.params.kv.num_kv_heads);
+__device__ __forceinline__ int NumItems(const LayersBlock<kHeadDim>& block) {
+  const int num_rows = block.NumRows();
+  return (block.FirstLongSplits()[num_rows] + block.FirstShortSplits()[num_rows]) *
+         static_cast<int>(block.Attention().params.kv.num_kv_heads);
 }
 
 // Long splits first, so that blocks end at about the same time; of either kind row by row, from the
 // last split of a row to its first, KV heads within.
 template <int kHeadDim>
-__device__ __forceinline__ DecodeItem FindWork(const DecodeArguments& arguments,
-                                               const DecodeBlock<kHeadDim>& block, int item) {
-  const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
-  const int* const first_long = FirstLongSplits(block);
-  const int* const first_short = FirstShortSplits(block, num_rows);
+__device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block, int item) {
+  const int num_kv_heads = static_cast<int>(block.Attention().params.kv.num_kv_heads);
+  const int num_rows = block.NumRows();
+  const int* const first_long = block.FirstLongSplits();
+  const int* const first_short = block.FirstShortSplits();
   int index = item / num_kv_heads;
   const bool is_long = index < first_long[num_rows];
   const int* const firsts = is_long ? first_long : first_short;
@@ -52,7 +52,7 @@ __device__ __forceinline__ DecodeItem FindWork(const DecodeArguments& arguments,
     }
   }
   const int split = firsts[row + 1] - 1 - index + (is_long ? kNumShortSplits : 0);
-  DecodeItem work;
+  LayerItem work;
   work.row = row;
   work.kv_head = item % num_kv_heads;
   work.num_parts = first_long[row + 1] - first_long[row] + first_short[row + 1] - first_short[row];
@@ -60,22 +60,19 @@ __device__ __forceinline__ DecodeItem FindWork(const DecodeArguments& arguments,
   work.slot = work.first_slot + split * num_kv_heads;
   work.key_begin = static_cast<int>(AttentionSplitBegin(split));
   work.key_end = min(static_cast<int>(AttentionSplitBegin(split + 1)), block.NumKeys()[row]);
-  work.opens = true;
-  work.closes = true;
   return work;
 }
 
 // Fills num_keys and the tables of splits, by the threads that `sync` is a barrier of: the first
 // two warps at least.
 template <int kHeadDim, typename Sync>
-__device__ __forceinline__ void CountWork(const DecodeArguments& arguments,
-                                          const DecodeBlock<kHeadDim>& block, const Sync& sync) {
-  const int num_rows = static_cast<int>(arguments.params.num_rows);
+__device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block, const Sync& sync) {
+  const int num_rows = block.NumRows();
   int* const num_keys = block.NumKeys();
-  int* const long_splits = FirstLongSplits(block);
-  int* const short_splits = FirstShortSplits(block, num_rows);
+  int* const long_splits = block.FirstLongSplits();
+  int* const short_splits = block.FirstShortSplits();
   for (int row = threadIdx.x; row < num_rows; row += kDecodeThreads) {
-    const uint32_t position = arguments.params.positions[row];
+    const uint32_t position = block.Params().positions[row];
     const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
     const int splits = static_cast<int>(NumAttentionSplits(keys));
     num_keys[row] = keys;

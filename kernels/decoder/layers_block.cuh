@@ -30,12 +30,15 @@ template <int kHeadDim>
 struct DecodeLayersMemory {
   __host__ __device__ DecodeLayersMemory(const DecodeLayersShape& shape, int num_rows,
                                          int num_kv_stages, int num_weight_stages)
-      : kv(num_rows, static_cast<int>(shape.num_heads / shape.num_kv_heads), num_kv_stages),
+      : kv(static_cast<int>(shape.num_heads / shape.num_kv_heads),
+           static_cast<int>(shape.num_heads / shape.num_kv_heads), num_kv_stages),
+        num_keys(kv.works),
+        first_splits(num_keys + num_rows * 4),
         hidden_row_bytes(static_cast<int>(2 * shape.hidden_size)),
         wide_row_bytes(static_cast<int>(2 * (shape.q_size() > shape.intermediate_size
                                                  ? shape.q_size()
                                                  : shape.intermediate_size))),
-        weights((kv.end + 1023) / 1024 * 1024),
+        weights((first_splits + 2 * (num_rows + 1) * 4 + 1023) / 1024 * 1024),
         normed(weights + num_weight_stages * kStageBytes),
         wide(normed + num_rows * hidden_row_bytes),
         residual(wide + num_rows * wide_row_bytes),
@@ -52,6 +55,8 @@ struct DecodeLayersMemory {
                                                                   : normed + kReadBehindRing) {}
 
   DecodeShared<kHeadDim> kv;
+  int num_keys;      // [num_rows]
+  int first_splits;  // [2][num_rows + 1]: the long and the short splits of the rows before
   int hidden_row_bytes;
   int wide_row_bytes;
   int weights;       // [num_weight_stages] stages; kReadBehindRing more bytes are read
@@ -116,6 +121,15 @@ struct LayersBlock {
   __device__ __forceinline__ int QSize() const { return static_cast<int>(Params().shape.q_size()); }
   __device__ __forceinline__ int QkvSize() const {
     return static_cast<int>(Params().shape.qkv_size());
+  }
+  __device__ __forceinline__ int* NumKeys() const {
+    return reinterpret_cast<int*>(shared + arguments->memory.num_keys);
+  }
+  __device__ __forceinline__ int* FirstLongSplits() const {
+    return reinterpret_cast<int*>(shared + arguments->memory.first_splits);
+  }
+  __device__ __forceinline__ int* FirstShortSplits() const {
+    return FirstLongSplits() + NumRows() + 1;
   }
   __device__ __forceinline__ BlockProduct* Products() const {
     return reinterpret_cast<BlockProduct*>(shared + arguments->memory.products);

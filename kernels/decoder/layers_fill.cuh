@@ -17,13 +17,13 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
   const DecodeLayersParams& params = block.Params();
   const DecodeArguments& attention = block.Attention();
-  const int num_items = NumItems(attention, block.Kv());
+  const int num_items = NumItems(block);
   RingSlot slot;
   for (int64_t layer = 0; layer < params.shape.num_layers; ++layer) {
     PagedKv kv = attention.params.kv;
     kv.data = params.layers[layer].kv;
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
-      const DecodeItem work = FindWork(attention, block.Kv(), item);
+      const LayerItem work = FindWork(block, item);
       const BlockId* pages = params.block_tables +
                              params.block_table_rows[work.row] * params.block_table_stride +
                              work.key_begin / kKvBlockTokens;

@@ -38,6 +38,13 @@ struct Row {
   int64_t position = 0;
 };
 
+// `sequence` begins with the first tokens of `of`, a sequence with a smaller number, in the same blocks.
+struct SharedPrefix {
+  int64_t sequence = 0;
+  int64_t of = 0;
+  int64_t num_tokens = 0;  // a multiple of kKvBlockTokens
+};
+
 struct Part {
   int64_t sequence = 0;
   int64_t begin = 0;  // positions; begin = end: padding
@@ -48,7 +55,8 @@ struct Part {
 // token occupies is NaN. Tokens count over all sequences.
 class Problem {
  public:
-  Problem(const Shape& shape, std::vector<int64_t> lengths, Distribution distribution)
+  Problem(const Shape& shape, std::vector<int64_t> lengths, Distribution distribution,
+          const std::vector<SharedPrefix>& prefixes = {})
       : shape_(shape), lengths_(std::move(lengths)) {
     int64_t num_blocks = 3;
     for (const int64_t length : lengths_) {
@@ -71,6 +79,7 @@ class Problem {
         tables_[i * Size(max_blocks_) + Size(j)] = blocks[next++];
       }
     }
+    for (const SharedPrefix& prefix : prefixes) Share(prefix);
     pool_.resize(Size(num_blocks * shape.num_kv_heads * DeviceKvHeadElements(shape.head_dim)));
     device_pool_ = std::make_unique<DeviceArray<BFloat16>>(pool_.size());
     device_query_ = std::make_unique<DeviceArray<BFloat16>>(query_);
@@ -103,6 +112,7 @@ class Problem {
     DeviceArray<BFloat16> output;
     DeviceArray<uint32_t> positions;
     DeviceArray<BlockId> tables;
+    DeviceArray<int32_t> plan;
     DeviceArray<float> partials;
     DeviceArray<uint32_t> arrivals;
     PagedDecodeAttentionParams params;
@@ -117,6 +127,7 @@ class Problem {
                    .output = DeviceArray<BFloat16>(Size(rows * RowElements())),
                    .positions = DeviceArray<uint32_t>(num_rows),
                    .tables = DeviceArray<BlockId>(Size(rows * max_blocks_)),
+                   .plan = DeviceArray<int32_t>(Size(DecodePlanElements(rows))),
                    .partials = DeviceArray<float>(Size(DecodePartialElements(
                        rows, shape_.num_heads, shape_.num_kv_heads, shape_.head_dim, max_keys))),
                    .arrivals = DeviceArray<uint32_t>(std::vector<uint32_t>(
@@ -134,6 +145,8 @@ class Problem {
                     .block_tables = call->tables.data(),
                     .block_table_stride = max_blocks_,
                     .max_keys = max_keys,
+                    .may_share = true,
+                    .plan = call->plan.data(),
                     .partials = call->partials.data(),
                     .arrivals = call->arrivals.data()};
     return call;
@@ -166,6 +179,7 @@ class Problem {
   std::vector<BFloat16> ReadOutputs(const DecodeCall& call) const {
     const std::vector<BFloat16> output = call.output.Read();
     call.output.ExpectGuardsIntact();
+    call.plan.ExpectGuardsIntact();
     call.partials.ExpectGuardsIntact();
     for (const uint32_t count : call.arrivals.Read()) EXPECT_EQ(count, 0u);
     std::vector<BFloat16> by_token(query_.size(), ToBFloat16(kNaN));
@@ -183,11 +197,19 @@ class Problem {
     return by_token;
   }
 
+  // Each row for itself, and then with others where they have keys in common: the same bits.
   std::vector<BFloat16> Decode(const CudaStream& stream, const std::vector<Row>& rows) const {
-    const auto call = MakeDecodeCall(rows.size());
-    SetRows(rows, *call);
-    EXPECT_THAT(PagedDecodeAttention(stream, call->params), IsOk());
-    return ReadOutputs(*call);
+    std::vector<BFloat16> outputs[2];
+    for (const bool may_share : {false, true}) {
+      const auto call = MakeDecodeCall(rows.size());
+      SetRows(rows, *call);
+      call->params.may_share = may_share;
+      EXPECT_THAT(PlanPagedDecode(stream, call->params), IsOk());
+      EXPECT_THAT(PagedDecodeAttention(stream, call->params), IsOk());
+      outputs[may_share] = ReadOutputs(*call);
+    }
+    EXPECT_TRUE(IsSameBits(outputs[1], outputs[0])) << "rows that share keys";
+    return outputs[0];
   }
 
   std::vector<BFloat16> Prefill(const CudaStream& stream, const std::vector<Part>& parts) {
@@ -245,6 +267,16 @@ class Problem {
   ::testing::AssertionResult IsClose(const std::vector<BFloat16>& output, const Row& row) const;
 
  private:
+  void Share(const SharedPrefix& prefix) {
+    const int64_t token_elements = shape_.num_kv_heads * shape_.head_dim;
+    for (std::vector<BFloat16>* tensor : {&keys_, &values_}) {
+      std::copy_n(tensor->begin() + Token(prefix.of, 0) * token_elements,
+                  prefix.num_tokens * token_elements,
+                  tensor->begin() + Token(prefix.sequence, 0) * token_elements);
+    }
+    std::copy_n(tables_.begin() + prefix.of * max_blocks_, prefix.num_tokens / kKvBlockTokens,
+                tables_.begin() + prefix.sequence * max_blocks_);
+  }
   static int64_t Blocks(int64_t length) { return (length + kKvBlockTokens - 1) / kKvBlockTokens; }
   PagedKv Kv() const {
     return {.data = device_pool_->data(),

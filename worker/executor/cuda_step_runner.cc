@@ -74,6 +74,7 @@ CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, u
       graphs_(model, *memory_,
               std::min(
                   {bounds_.max_slots, model.info().max_logits_rows, model.info().max_step_tokens})),
+      shared_prefixes_(bounds_.num_blocks),
       generations_(bounds_.max_slots),
       failed_generations_(bounds_.max_slots, UINT64_MAX),
       last_serial_(bounds_.max_slots) {
@@ -195,6 +196,7 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
   const size_t bucket =
       static_cast<size_t>(graphs_.RowBucket(static_cast<int64_t>(record.rows.size())));
   decode_slots_.assign(bucket, kernels::kNoSlot);
+  shared_prefixes_.Clear();
   for (size_t i = 0; i < record.rows.size(); ++i) {
     CudaStepRecord::Row& row = record.rows[i];
     const Slot& slot = table_[row.slot];
@@ -206,6 +208,7 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
                                   .samples = true});
     if (slot.inert()) continue;  // by its length, in an earlier iteration
     max_keys = std::max<int64_t>(max_keys, slot.num_known());
+    shared_prefixes_.Add(slot.blocks(), slot.num_known());
     sampling.describes = sampling.describes || slot.num_logprobs() >= 0;
     sampling.all_plain_greedy = sampling.all_plain_greedy && slot.IsPlainGreedy();
   }
@@ -219,7 +222,8 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
   }
   open_pass_.describes = sampling.describes;
   open_pass_.computes = true;
-  Expect(graphs_.Launch(static_cast<int64_t>(record.rows.size()), max_keys, sampling));
+  Expect(graphs_.Launch(static_cast<int64_t>(record.rows.size()), max_keys,
+                        shared_prefixes_.AreMany(), sampling));
   for (const CudaStepRecord::Row& row : record.rows) {
     if (!table_[row.slot].inert()) AdvanceMirror(row.slot, 1, /*samples=*/true);
   }
@@ -244,15 +248,18 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
   const ForwardBatch batch = builder_.batch();
   PassStaging& staging = Staging();
   staged_rows_.clear();
+  shared_prefixes_.Clear();
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];
     const ForwardRow& row = batch.rows[i];
-    staged_rows_.push_back(
-        {.slot = slot,
-         .decodes = row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known()});
+    const bool decodes =
+        row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known();
+    staged_rows_.push_back({.slot = slot, .decodes = decodes});
+    if (decodes) shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
   }
   CudaBatch staged =
       StageBatch(batch, staged_rows_, model_.prefill_planner(), staging.batch, token_places_);
+  staged.decode_rows_share = shared_prefixes_.AreMany();
   StageLogits(record, staged);
   staged.begin_ns = memory_->begin_ns;
   Expect(model_.Enqueue(staged));

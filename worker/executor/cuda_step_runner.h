@@ -14,6 +14,7 @@
 #include "worker/executor/cuda_step_memory.h"
 #include "worker/executor/cuda_step_record.h"
 #include "worker/executor/decode_graphs.h"
+#include "worker/executor/shared_prefixes.h"
 #include "worker/executor/slot_table.h"
 #include "worker/executor/step_runner.h"
 #include "worker/executor/step_validator.h"
@@ -88,6 +89,7 @@ class CudaStepRunner final : public StepRunner {
   BatchBuilder builder_;
   CudaSlotWriter writer_;
   DecodeGraphs graphs_;
+  SharedPrefixes shared_prefixes_;  // of the pass at hand
 
   std::vector<uint64_t> generations_;         // [max_slots]: how often a sequence started there
   std::vector<uint64_t> failed_generations_;  // [max_slots]: that failed in its prompt

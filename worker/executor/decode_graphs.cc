@@ -54,9 +54,11 @@ absl::Status DecodeGraphs::Prepare(int64_t max_keys) {
   return absl::OkStatus();
 }
 
-absl::Status DecodeGraphs::Launch(int64_t num_rows, int64_t max_keys, const Sampling& sampling) {
+absl::Status DecodeGraphs::Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
+                                  const Sampling& sampling) {
   LOCKSTEP_ASSIGN_OR_RETURN(CUgraphExec_st* const graph, Find({.num_rows = RowBucket(num_rows),
                                                                .max_keys = KeyBucket(max_keys),
+                                                               .rows_share = rows_share,
                                                                .sampling = sampling}));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph, model_.stream().handle));
   return absl::OkStatus();
@@ -87,6 +89,7 @@ absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
   LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue({.decode_slots = memory_.row_slots,
                                            .num_decode_rows = key.num_rows,
                                            .max_decode_keys = key.max_keys,
+                                           .decode_rows_share = key.rows_share,
                                            .num_tokens = key.num_rows,
                                            .num_logits_rows = key.num_rows,
                                            .begin_ns = memory_.begin_ns}));

@@ -39,19 +39,22 @@ class DecodeGraphs {
   // The number of rows that a batch of `num_rows` is padded to.
   int64_t RowBucket(int64_t num_rows) const;
   // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)), of which no row attends
-  // to more than `max_keys` keys. A graph that is not there yet is captured first.
-  absl::Status Launch(int64_t num_rows, int64_t max_keys, const Sampling& sampling);
+  // to more than `max_keys` keys; `rows_share`: see CudaBatch. A graph that is not there yet is
+  // captured first.
+  absl::Status Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
+                      const Sampling& sampling);
 
  private:
   struct Key {
     int64_t num_rows;
     int64_t max_keys;
-    Sampling sampling;
+    bool rows_share = false;
+    Sampling sampling = {};
 
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.num_rows, key.max_keys, key.sampling.describes,
-                        key.sampling.all_plain_greedy);
+      return H::combine(std::move(h), key.num_rows, key.max_keys, key.rows_share,
+                        key.sampling.describes, key.sampling.all_plain_greedy);
     }
     friend bool operator==(const Key&, const Key&) = default;
   };

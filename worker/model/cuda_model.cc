@@ -72,22 +72,27 @@ class CudaOps final : public DecoderOps {
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
     if (batch_.num_decode_rows == 0) return absl::OkStatus();
     const ModelSpec& spec = parts_.spec;
-    return kernels::PagedDecodeAttention(parts_.stream,
-                                         {.query = inputs.query,
-                                          .query_stride = inputs.query_stride,
-                                          .output = inputs.output,
-                                          .output_stride = spec.q_size(),
-                                          .kv = inputs.kv,
-                                          .num_heads = spec.num_heads,
-                                          .scale = spec.attention_scale,
-                                          .num_rows = batch_.num_decode_rows,
-                                          .positions = parts_.workspace.positions,
-                                          .block_tables = parts_.slots.block_tables,
-                                          .block_table_stride = parts_.slots.max_blocks,
-                                          .block_table_rows = batch_.decode_slots,
-                                          .max_keys = batch_.max_decode_keys,
-                                          .partials = parts_.attention_partials,
-                                          .arrivals = parts_.attention_arrivals});
+    const kernels::PagedDecodeAttentionParams params = {
+        .query = inputs.query,
+        .query_stride = inputs.query_stride,
+        .output = inputs.output,
+        .output_stride = spec.q_size(),
+        .kv = inputs.kv,
+        .num_heads = spec.num_heads,
+        .scale = spec.attention_scale,
+        .num_rows = batch_.num_decode_rows,
+        .positions = parts_.workspace.positions,
+        .block_tables = parts_.slots.block_tables,
+        .block_table_stride = parts_.slots.max_blocks,
+        .block_table_rows = batch_.decode_slots,
+        .max_keys = batch_.max_decode_keys,
+        .may_share = batch_.decode_rows_share,
+        .plan = parts_.attention_plan,
+        .partials = parts_.attention_partials,
+        .arrivals = parts_.attention_arrivals};
+    if (!has_decode_plan_) LOCKSTEP_RETURN_IF_ERROR(PlanPagedDecode(parts_.stream, params));
+    has_decode_plan_ = true;
+    return kernels::PagedDecodeAttention(parts_.stream, params);
   }
   absl::Status AttendChunks(const AttentionInputs& inputs) {
     if (batch_.num_chunks == 0) return absl::OkStatus();
@@ -110,6 +115,7 @@ class CudaOps final : public DecoderOps {
 
   CudaModel::Parts& parts_;
   const CudaBatch& batch_;
+  bool has_decode_plan_ = false;  // one for all layers
 };
 
 }  // namespace

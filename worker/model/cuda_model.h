@@ -49,6 +49,7 @@ struct CudaBatch {
   int64_t num_decode_rows = 0;
   // An upper bound of the keys that a decode row attends to.
   int64_t max_decode_keys = 0;
+  bool decode_rows_share = false;  // see kernels::PagedDecodeAttentionParams::may_share
   const kernels::AttentionChunk* chunks = nullptr;  // [num_chunks], device or pinned; row: the slot
   const TokenId* chunk_token_ids = nullptr;         // device or pinned
   int64_t num_chunks = 0;

@@ -71,6 +71,7 @@ struct CudaModel::Parts {
   float* logits = nullptr;    // [max_logits_rows, vocab_size]
   float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
   float* rope_sin = nullptr;
+  int32_t* attention_plan = nullptr;  // of the decode rows of a step
   float* attention_partials = nullptr;
   uint32_t* attention_arrivals = nullptr;  // zero between calls
   FusedLayers fused_layers;

@@ -181,6 +181,7 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
     parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
     parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
     parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.attention_plan = arena.Take<int32_t>(kernels::DecodePlanElements(max_slots));
     parts.attention_partials = arena.Take<float>(kernels::DecodePartialElements(
         max_slots, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.max_context_tokens));
     parts.attention_arrivals =
