@@ -209,7 +209,8 @@ struct ArrivalQueue {
     if (thread < item.num_rows) written.rows[thread] = row;
     if (thread == 0) written.item = item;
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::Arrive(block.WrittenBarrier(sent));
+    // The writers arrive themselves, like the readers of a tile.
+    if (thread < 32 || thread % 32 == 0) ptx::Arrive(block.WrittenBarrier(sent));
     ++sent;
   }
   // Until at most `num_pending` answers are outstanding.
@@ -303,7 +304,7 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
       ptx::InitBarrier(block.EmptyBarrier(stage), kMathThreads);
     }
     for (int turn = 0; turn < kArrivalTurns; ++turn) {
-      ptx::InitBarrier(block.WrittenBarrier(turn), kMathWarps);
+      ptx::InitBarrier(block.WrittenBarrier(turn), 32 + kMathWarps - 1);
       ptx::InitBarrier(block.CountedBarrier(turn), 32);
     }
     ptx::FenceBarrierInit();
