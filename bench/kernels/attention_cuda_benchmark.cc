@@ -172,8 +172,7 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   };
   stream.overlap_launches = false;
   // One plan for all sets: they differ in the numbers of the blocks alone.
-  const double plan_us =
-      MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, params(0)); });
+  const double plan_us = MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, params(0)); });
   double us[2];
   for (const bool overlap : {false, true}) {
     stream.overlap_launches = overlap;

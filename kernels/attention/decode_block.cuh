@@ -108,13 +108,13 @@ struct DecodeShared {
 
   int query_bytes;
   int score_floats;
-  int queries;     // [num_stages][group, head_dim] bf16
-  int scores;      // [2][score_floats]: [score_rows, kScoreStride] fp32
-  int barriers;    // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
-                   // written, [kArrivalTurns] counted
-  int works;       // [kMaxDecodeStages] DecodeWork: the item whose first tile it is; from here on
-                   // only what PagedDecodeAttention has
-  int arrivals;    // DecodeArrivals
+  int queries;   // [num_stages][group, head_dim] bf16
+  int scores;    // [2][score_floats]: [score_rows, kScoreStride] fp32
+  int barriers;  // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
+                 // written, [kArrivalTurns] counted
+  int works;     // [kMaxDecodeStages] DecodeWork: the item whose first tile it is; from here on
+                 // only what PagedDecodeAttention has
+  int arrivals;  // DecodeArrivals
   int end;
 };
 

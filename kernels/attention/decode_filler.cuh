@@ -122,9 +122,8 @@ class RingFiller {
   // This lane's of the 32 pages of an item from `first` on.
   __device__ __forceinline__ BlockId LoadPages(const FillerItem& item, int first) const {
     if (first + lane_ >= item.NumPages()) return 0;
-    return arguments_.params
-        .block_tables[item.block_table * arguments_.params.block_table_stride +
-                      item.work.key_begin / kKvBlockTokens + first + lane_];
+    return arguments_.params.block_tables[item.block_table * arguments_.params.block_table_stride +
+                                          item.work.key_begin / kKvBlockTokens + first + lane_];
   }
 
   // The keys and values of the item's pages `page` .. , up to page `end`, and how many bytes the
@@ -170,7 +169,7 @@ class RingFiller {
   DecodePlanMemory plan_;
   int lane_;
   RingSlot slot_;
-  bool awaited_ = false;  // the kernel before this one
+  bool awaited_ = false;          // the kernel before this one
   uint32_t queries_missing_ = 0;  // bit i: of stage i
 };
 

@@ -5,8 +5,8 @@
 #include "kernels/attention/decode_runs.h"
 #include "kernels/attention/paged_attention.h"
 
-// The plan of a step's decode attention in device memory: PlanPagedDecode writes it once a step, and
-// the attention of every layer reads it.
+// The plan of a step's decode attention in device memory: PlanPagedDecode writes it once a step,
+// and the attention of every layer reads it.
 namespace lockstep::kernels {
 
 // Rows of one matrix product: as many query heads, of one row or of several with the same keys,
@@ -38,8 +38,8 @@ struct DecodePlanMemory {
   DecodeStrand* own_strands;     // [num_rows]
   DecodeCut* shared_cuts;        // [max_runs + 1]: where each run begins; the last may be empty
   DecodeCut* own_cuts;           // [max_runs + 1]
-  int* rows;              // [num_rows]: strand by strand those that share
-  int* num_parts;         // [num_rows] that the row's result is folded from; 0: padding
+  int* rows;                     // [num_rows]: strand by strand those that share
+  int* num_parts;                // [num_rows] that the row's result is folded from; 0: padding
 };
 
 }  // namespace lockstep::kernels

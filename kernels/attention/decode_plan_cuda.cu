@@ -20,7 +20,7 @@ constexpr int kPlanWarps = kPlanThreads / 32;
 static_assert(kPlanThreads >= kMaxDecodeRows);
 constexpr int kMaxGroups = static_cast<int>(kMaxDecodeRows / 2);
 
-constexpr int kNumDepths = 7;  // of FindLeaders
+constexpr int kNumDepths = 7;    // of FindLeaders
 constexpr int kPagesAtOnce = 4;  // that a lane compares
 
 constexpr uint32_t kNoBlock = UINT32_MAX;
@@ -178,8 +178,7 @@ struct StepPlanner {
     constexpr int kMaxSplits = (1 << kSplitBits) - 1;
     const int leader = shared.leader[thread];
     const int splits = thread < num_rows ? min(shared.shared_splits[thread], kMaxSplits) : 0;
-    const int key =
-        ((leader << kSplitBits) + kMaxSplits - splits) << kRowBits | thread;
+    const int key = ((leader << kSplitBits) + kMaxSplits - splits) << kRowBits | thread;
     __syncthreads();
     shared.leader[thread] = key;
     __syncthreads();
@@ -310,7 +309,7 @@ struct StepPlanner {
   int thread;
 
   // Of this thread's row.
-  int group_place = 0;   // in `order`
+  int group_place = 0;  // in `order`
   int group_rows = 1;
   int group_splits = 0;  // that the rows of its group have in common; 0: it has no group
   int group = 0;
@@ -360,11 +359,11 @@ __global__ __launch_bounds__(kPlanThreads) void DecodePlanKernel(const PlanArgum
 
 absl::Status LaunchDecodePlan(const CudaStream& stream, const PagedDecodeAttentionParams& params,
                               int max_runs) {
-  return Launch(stream, "plan of decode attention", {.grid = dim3(1), .block = dim3(kPlanThreads)},
-                DecodePlanKernel,
-                PlanArguments{.params = params,
-                              .max_sharing_rows = MaxSharingRows(params),
-                              .max_runs = max_runs});
+  return Launch(
+      stream, "plan of decode attention", {.grid = dim3(1), .block = dim3(kPlanThreads)},
+      DecodePlanKernel,
+      PlanArguments{
+          .params = params, .max_sharing_rows = MaxSharingRows(params), .max_runs = max_runs});
 }
 
 }  // namespace lockstep::kernels

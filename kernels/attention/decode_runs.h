@@ -6,14 +6,14 @@
 #include "kernels/attention/paged_attention.h"
 
 // How paged decode attention deals its work out. The work of a step is strands: the splits that
-// several rows have in common, because the same blocks hold their keys, and what each row has alone,
-// which may be all. The strands of either kind lie one behind the other, tile by tile of kKeyTile
-// keys, and are cut into runs of about equal length: one for each block of a KV head, alike for all
-// heads. A block first takes its run of shared strands, then its run of others: so results of rows
-// are complete, and are folded, all over the device. It folds the splits of a row in registers as
-// far as they are the row's first. Each further split of a row whose first strand was cut, or was
-// shared, becomes a part of its own, because splits are folded from left to right. Where the cuts
-// lie, and which rows are attended to together, changes no bit.
+// several rows have in common, because the same blocks hold their keys, and what each row has
+// alone, which may be all. The strands of either kind lie one behind the other, tile by tile of
+// kKeyTile keys, and are cut into runs of about equal length: one for each block of a KV head,
+// alike for all heads. A block first takes its run of shared strands, then its run of others: so
+// results of rows are complete, and are folded, all over the device. It folds the splits of a row
+// in registers as far as they are the row's first. Each further split of a row whose first strand
+// was cut, or was shared, becomes a part of its own, because splits are folded from left to right.
+// Where the cuts lie, and which rows are attended to together, changes no bit.
 namespace lockstep::kernels {
 
 // A zone of splits in tiles of one row. A kernel waits long for divisions of 64 bits: its splits
@@ -157,8 +157,8 @@ struct DecodeRun {
   DecodeCut end;
 };
 
-// The splits of a block: of a run of shared strands, then of another. Those of strands that were cut
-// come first: what other blocks have of such a strand is there by the time this run is done.
+// The splits of a block: of a run of shared strands, then of another. Those of strands that were
+// cut come first: what other blocks have of such a strand is there by the time this run is done.
 class DecodeRunWalk {
  public:
   constexpr DecodeRunWalk(const DecodeRun& shared, const DecodeRun& own) : run_(shared), own_(own) {
@@ -242,9 +242,9 @@ class DecodeRunWalk {
   DecodeStrand strand_ = {};
 };
 
-// For strands of about equal length: each in as many runs as possible, or as many whole ones in each
-// run, alike. Blocks with the same keys then read them at the same time. `num_strands`: those that
-// have keys, at least 1.
+// For strands of about equal length: each in as many runs as possible, or as many whole ones in
+// each run, alike. Blocks with the same keys then read them at the same time. `num_strands`: those
+// that have keys, at least 1.
 [[gnu::always_inline]] constexpr DecodePlan EvenStrandPlan(int num_strands, int max_runs) {
   if (num_strands <= max_runs) return {max_runs / num_strands * num_strands, 0};
   const int strands_of_run = (num_strands + max_runs - 1) / max_runs;

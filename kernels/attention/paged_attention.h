@@ -80,14 +80,13 @@ struct PagedDecodeAttentionParams {
   // Rows whose tables begin with the same blocks read what these hold together. That takes a kernel
   // that is slower for others, and changes no bit either.
   bool may_share = false;
-  int32_t* plan = nullptr;     // [DecodePlanElements(num_rows)], aligned to 32 bytes
-  float* partials = nullptr;   // DecodePartialElements(...) of scratch space
+  int32_t* plan = nullptr;       // [DecodePlanElements(num_rows)], aligned to 32 bytes
+  float* partials = nullptr;     // DecodePartialElements(...) of scratch space
   uint32_t* arrivals = nullptr;  // [DecodeArrivalElements(...)], zero before and after every call
 };
 
 inline constexpr int64_t kMaxDecodeRows = 1024;
 inline constexpr int64_t kMaxDecodeRuns = 1024;
-
 
 // For plans of up to `num_rows` rows.
 constexpr int64_t DecodePlanElements(int64_t num_rows) {
@@ -107,11 +106,12 @@ constexpr int64_t DecodeArrivalElements(int64_t num_rows, int64_t num_kv_heads) 
   return num_rows * num_kv_heads;
 }
 
-// Writes the plan of a step, which holds for calls of PagedDecodeAttention with the same shape, rows,
-// positions and block tables: those of all its layers. `query`, `output`, `kv.data`, `partials` and
-// `arrivals` are not used. With overlapped launches it reads positions, block_table_rows and
-// block_tables before it waits for its predecessor, and then writes the plan at once: between it and
-// an attention by an earlier plan there must be a kernel that lets no successor start early.
+// Writes the plan of a step, which holds for calls of PagedDecodeAttention with the same shape,
+// rows, positions and block tables: those of all its layers. `query`, `output`, `kv.data`,
+// `partials` and `arrivals` are not used. With overlapped launches it reads positions,
+// block_table_rows and block_tables before it waits for its predecessor, and then writes the plan
+// at once: between it and an attention by an earlier plan there must be a kernel that lets no
+// successor start early.
 absl::Status PlanPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 
 // By the plan in `params.plan`.

@@ -10,9 +10,9 @@
 // Decode: as many blocks as the device holds, each with one run of splits for one KV head
 // (decode_runs.h), with the query heads of its group, or of the groups of several rows that have
 // their keys in common, as the rows of a 16-row tile. One warp of a block keeps a ring of key tiles
-// filled, across splits and rows, and four compute: they share QK by keys (a page of 16 each) and PV
-// by columns, and fold the splits of a row in registers. One more warp counts the parts of rows that
-// were cut; the block that finishes the last one folds them.
+// filled, across splits and rows, and four compute: they share QK by keys (a page of 16 each) and
+// PV by columns, and fold the splits of a row in registers. One more warp counts the parts of rows
+// that were cut; the block that finishes the last one folds them.
 namespace lockstep::kernels {
 namespace {
 
@@ -33,8 +33,7 @@ template <int kHeadDim>
 __device__ __forceinline__ void FoldParts(const DecodeArguments& arguments, const DecodeItemRow& of,
                                           int kv_head) {
   const PagedDecodeAttentionParams& params = arguments.params;
-  const int64_t part_stride =
-      params.kv.num_kv_heads * PartialStride(arguments.group, kHeadDim);
+  const int64_t part_stride = params.kv.num_kv_heads * PartialStride(arguments.group, kHeadDim);
   const float* partial = Partial<kHeadDim>(arguments, of.row, 0, kv_head);
   constexpr int kQuads = kHeadDim / 4;
   for (int i = threadIdx.x; i < arguments.group * kQuads; i += kMathThreads) {
@@ -133,8 +132,8 @@ __device__ __forceinline__ void WriteOutput(const DecodeArguments& arguments,
   BFloat16* output = arguments.params.output + work.Row(0, group) * arguments.params.output_stride +
                      work.item.kv_head * group * kHeadDim;
   math.ForColumns(group, [&](int half, int row, int column, int i, int n) {
-    *reinterpret_cast<uint32_t*>(output + row * kHeadDim + column) = FinishPair(
-        part.output[i][n][2 * half], part.output[i][n][2 * half + 1], reciprocals[half]);
+    *reinterpret_cast<uint32_t*>(output + row * kHeadDim + column) =
+        FinishPair(part.output[i][n][2 * half], part.output[i][n][2 * half + 1], reciprocals[half]);
   });
 }
 
@@ -181,8 +180,8 @@ __device__ void CountArrivals(const DecodeArguments& arguments, const DecodeBloc
     bool completes = false;
     if (lane < work.item.num_rows) {
       const DecodeItemRow at = work.rows[lane];
-      uint32_t* const counter = arguments.params.arrivals +
-                                at.row * arguments.params.kv.num_kv_heads + work.item.kv_head;
+      uint32_t* const counter =
+          arguments.params.arrivals + at.row * arguments.params.kv.num_kv_heads + work.item.kv_head;
       completes = ptx::AddAcquireRelease(counter, 1) == static_cast<uint32_t>(at.num_parts - 1);
       if (completes) *counter = 0;
     }
@@ -355,9 +354,8 @@ DecodeArguments MakeArguments(const CudaStream& stream, const PagedDecodeAttenti
   const DecodeShape shape = ChooseShape<kHeadDim>(group, max_query_rows);
   const int64_t max_parts = NumAttentionSplits(params.max_keys);
   const int64_t max_blocks = int64_t{stream.num_multiprocessors} * shape.blocks_per_multiprocessor;
-  const int64_t max_runs =
-      std::clamp(max_blocks / params.kv.num_kv_heads, int64_t{1},
-                 std::min(kMaxDecodeRuns, params.num_rows * max_parts));
+  const int64_t max_runs = std::clamp(max_blocks / params.kv.num_kv_heads, int64_t{1},
+                                      std::min(kMaxDecodeRuns, params.num_rows * max_parts));
   return {.params = params,
           .exponent_scale = ExponentScale(params.scale),
           .group = group,
@@ -376,22 +374,21 @@ absl::Status LaunchDecode(const CudaStream& stream, const DecodeArguments& argum
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
   const int64_t num_blocks = arguments.max_runs * arguments.params.kv.num_kv_heads;
-  return Launch(stream, "paged decode attention",
-                {.grid = dim3(static_cast<unsigned>(num_blocks)),
-                 .block = dim3(kDecodeThreads),
-                 .shared_bytes = static_cast<size_t>(arguments.shared_bytes)},
-                kernel, arguments,
-                DecodeShared<kHeadDim>(arguments.group, arguments.max_query_rows,
-                                       arguments.num_stages));
+  return Launch(
+      stream, "paged decode attention",
+      {.grid = dim3(static_cast<unsigned>(num_blocks)),
+       .block = dim3(kDecodeThreads),
+       .shared_bytes = static_cast<size_t>(arguments.shared_bytes)},
+      kernel, arguments,
+      DecodeShared<kHeadDim>(arguments.group, arguments.max_query_rows, arguments.num_stages));
 }
 
 }  // namespace
 
 int MaxDecodeRuns(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
   int runs = 0;
-  ForHeadDim(params.kv.head_dim, [&](auto head_dim) {
-    runs = MakeArguments<head_dim()>(stream, params).max_runs;
-  });
+  ForHeadDim(params.kv.head_dim,
+             [&](auto head_dim) { runs = MakeArguments<head_dim()>(stream, params).max_runs; });
   return runs;
 }
 

@@ -170,11 +170,11 @@ class LayerAttention {
     math.warp = warp_;
     math.lane = lane_;
     AttendKeys(arguments, block_.Kv(), {work.key_begin, work.key_end}, arguments.group, math,
-                  progress_.slot, progress_.score_buffer, [&](int key, uint32_t tile) {
-                    if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
-                    if (key != work.key_begin) return;
-                    math.LoadQueries(block_.Kv().Query(progress_.slot.stage), arguments.group);
-                  });
+               progress_.slot, progress_.score_buffer, [&](int key, uint32_t tile) {
+                 if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
+                 if (key != work.key_begin) return;
+                 math.LoadQueries(block_.Kv().Query(progress_.slot.stage), arguments.group);
+               });
     const float sum = SumOverQuad(math.rows[0].sum);
     if (work.num_parts == 1) {
       const float reciprocal = __frcp_rn(sum);

@@ -97,11 +97,12 @@ class DecodeRunsTest : public ::testing::Test {
   }
 
   Plans CutPlans(int max_runs) const {
-    return {CutStrandPlan(shared_.num_tiles(), max_runs), CutStrandPlan(own_.num_tiles(), max_runs)};
+    return {CutStrandPlan(shared_.num_tiles(), max_runs),
+            CutStrandPlan(own_.num_tiles(), max_runs)};
   }
   Plans EvenPlans(int max_runs) const {
-    const auto num_filled = std::count_if(num_keys_.begin(), num_keys_.end(),
-                                          [](int keys) { return keys > 0; });
+    const auto num_filled =
+        std::count_if(num_keys_.begin(), num_keys_.end(), [](int keys) { return keys > 0; });
     return {EvenStrandPlan(std::max(shared_.size(), 1), max_runs),
             EvenStrandPlan(std::max(static_cast<int>(num_filled), 1), max_runs)};
   }

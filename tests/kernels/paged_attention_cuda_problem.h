@@ -38,7 +38,8 @@ struct Row {
   int64_t position = 0;
 };
 
-// `sequence` begins with the first tokens of `of`, a sequence with a smaller number, in the same blocks.
+// `sequence` begins with the first tokens of `of`, a sequence with a smaller number, in the same
+// blocks.
 struct SharedPrefix {
   int64_t sequence = 0;
   int64_t of = 0;

@@ -1,6 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <cuda_runtime.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
@@ -99,8 +98,8 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
       EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, begin, end}));
     }
     // Other cuts of the rows into runs: whole rows, and rows in two to many parts.
-    const std::vector<Row> mixed = {{0, 1089}, {1, 332}, {-1, 0}, {0, 500}, {1, 64},
-                                    {0, 1023}, {0, 1024}, {1, 0}, {0, 767}};
+    const std::vector<Row> mixed = {{0, 1089}, {1, 332},  {-1, 0}, {0, 500}, {1, 64},
+                                    {0, 1023}, {0, 1024}, {1, 0},  {0, 767}};
     for (const int num_multiprocessors : {1, 2, 3, 7, 1000}) {
       CudaStream stream = stream_;
       stream.num_multiprocessors = num_multiprocessors;
@@ -119,8 +118,8 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
   }
 }
 
-// Rows that read their first keys together give what each gives alone, however many they are, however
-// much they have in common, and wherever their runs are cut.
+// Rows that read their first keys together give what each gives alone, however many they are,
+// however much they have in common, and wherever their runs are cut.
 TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixGiveTheSameBits) {
   constexpr Shape kGroups[] = {{2, 2, 64},   {9, 3, 64},  {8, 2, 128}, {7, 1, 256},
                                {16, 2, 128}, {16, 1, 64}, {4, 2, 80},  {2, 1, 16}};
@@ -135,7 +134,8 @@ TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixGiveTheSameBits) {
     prefixes.push_back({8, 7, 640});
     prefixes.push_back({9, 7, 640});
     prefixes.push_back({11, 10, 112});
-    Problem problem(shape, {2049, 2100, 2240, 2305, 2561, 2500, 2600, 641, 700, 1500, 300, 129, 900, 64},
+    Problem problem(shape,
+                    {2049, 2100, 2240, 2305, 2561, 2500, 2600, 641, 700, 1500, 300, 129, 900, 64},
                     Distribution::kOutliers, prefixes);
     std::vector<Row> rows;
     for (int64_t sequence = 0; sequence < 14; ++sequence) {

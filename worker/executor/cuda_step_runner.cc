@@ -252,8 +252,7 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];
     const ForwardRow& row = batch.rows[i];
-    const bool decodes =
-        row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known();
+    const bool decodes = row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known();
     staged_rows_.push_back({.slot = slot, .decodes = decodes});
     if (decodes) shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
   }
