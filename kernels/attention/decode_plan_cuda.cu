@@ -265,7 +265,7 @@ struct StepPlanner {
     const DecodeRuns shared_runs = SharedRuns(shared.shared_plan);
     const DecodeRuns own_runs = OwnRuns(shared.own_plan);
     for (int run = thread; run <= max_runs; run += kPlanThreads) {
-      memory.shared_cuts[run] = num_groups == 0 ? DecodeCut{0, 0} : shared_runs.Cut(run);
+      memory.shared_cuts[run] = shared_runs.Cut(run);
       memory.own_cuts[run] = own_runs.Cut(run);
     }
     if (is_first) {

@@ -84,7 +84,7 @@ class DecodeRuns {
 
   // Where run `run` begins; that of num_runs is {num_strands, 0}.
   [[gnu::always_inline]] constexpr DecodeCut Cut(int run) const {
-    if (run >= plan_.num_runs) return {num_strands_, 0};
+    if (run >= plan_.num_runs || num_strands_ == 0) return {num_strands_, 0};
     const int tile = Share(first_tiles_[num_strands_], run, plan_.num_runs);
     int strand = 0;  // the last one that begins at or before the tile
     for (int end = num_strands_; end - strand > 1;) {
