@@ -7,15 +7,15 @@
 #include <cstring>
 #include <vector>
 
-#include "cli/environment.h"
-#include "cli/help.h"
+#include "cli/common/environment.h"
+#include "cli/common/errors.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
 
-int RunGenerate(std::span<const std::string> words) {
+int RunGenerate(const Verb& verb, std::span<const std::string> words) {
   const absl::StatusOr<std::string> program = SiblingProgram("lockstep-generate");
-  if (!program.ok()) return PrintFailure("generate", program.status());
+  if (!program.ok()) return PrintFailure(verb.name, program.status());
   // `lockstep serve` listens there. A later --router of the user's counts instead.
   std::vector<std::string> arguments = {*program, "--router=127.0.0.1:8000"};
   arguments.insert(arguments.end(), words.begin(), words.end());
@@ -24,7 +24,7 @@ int RunGenerate(std::span<const std::string> words) {
   pointers.push_back(nullptr);
   std::signal(SIGPIPE, SIG_DFL);
   execv(program->c_str(), pointers.data());
-  return PrintFailure("generate", Internal("{}: {}", *program, std::strerror(errno)));
+  return PrintFailure(verb.name, Internal("{}: {}", *program, std::strerror(errno)));
 }
 
 }  // namespace lockstep::cli

@@ -3,9 +3,11 @@
 #include <span>
 #include <string>
 
+#include "cli/common/verb.h"
+
 namespace lockstep::cli {
 
 // Becomes lockstep-generate, which is installed beside this program; returns only if that fails.
-int RunGenerate(std::span<const std::string> words);
+int RunGenerate(const Verb& verb, std::span<const std::string> words);
 
 }  // namespace lockstep::cli

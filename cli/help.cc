@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <iterator>
 
+#include "cli/common/errors.h"
 #include "cli/completion.h"
+#include "cli/verbs.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "common/version.h"
@@ -27,14 +29,6 @@ std::string Indented(std::string_view text) {
 std::string OptionColumn(const OptionSpec& option) {
   return option.placeholder.empty() ? fmt::format("--{}", option.name)
                                     : fmt::format("--{} {}", option.name, option.placeholder);
-}
-
-void PrintLines(std::string_view verb, const absl::Status& error) {
-  const std::string message = Message(error);
-  for (const absl::string_view line : absl::StrSplit(message, '\n')) {
-    std::fprintf(stderr, "lockstep %.*s: %.*s\n", static_cast<int>(verb.size()), verb.data(),
-                 static_cast<int>(line.size()), line.data());
-  }
 }
 
 }  // namespace
@@ -76,7 +70,7 @@ std::string UnknownVerbText(std::string_view name) {
                      nearest ? fmt::format("; did you mean {}?", *nearest) : ";");
 }
 
-int RunHelp(std::span<const std::string> words) {
+int RunHelp(const Verb&, std::span<const std::string> words) {
   if (words.empty()) {
     std::fputs(OverviewText().c_str(), stdout);
     return 0;
@@ -90,30 +84,17 @@ int RunHelp(std::span<const std::string> words) {
   return 0;
 }
 
-int RunVersion(std::span<const std::string>) {
+int RunVersion(const Verb&, std::span<const std::string>) {
   std::printf("%s\n", VersionText("lockstep").c_str());
   return 0;
 }
 
-int RunCompletion(std::span<const std::string> words) {
+int RunCompletion(const Verb& verb, std::span<const std::string> words) {
   const absl::StatusOr<std::string> script =
       CompletionScript(words.size() == 1 ? words[0] : std::string());
-  if (!script.ok()) return PrintUsageError("completion", script.status());
+  if (!script.ok()) return PrintUsageError(verb.name, script.status());
   std::fputs(script->c_str(), stdout);
   return 0;
-}
-
-int PrintUsageError(std::string_view verb, const absl::Status& error) {
-  PrintLines(verb, error);
-  std::fprintf(stderr, "`lockstep help %.*s` says what it takes\n", static_cast<int>(verb.size()),
-               verb.data());
-  return 2;
-}
-
-int PrintFailure(std::string_view verb, const absl::Status& error) {
-  std::fprintf(stderr, "lockstep %.*s: %s\n", static_cast<int>(verb.size()), verb.data(),
-               Message(error).c_str());
-  return 1;
 }
 
 }  // namespace lockstep::cli

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <absl/status/status.h>
-
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "cli/verbs.h"
+#include "cli/common/verb.h"
 
 namespace lockstep::cli {
 
@@ -15,13 +13,8 @@ std::string VerbText(const Verb& verb);  // lockstep help VERB
 // For a verb that does not exist; names the nearest that does.
 std::string UnknownVerbText(std::string_view name);
 
-int RunHelp(std::span<const std::string> words);
-int RunVersion(std::span<const std::string> words);
-int RunCompletion(std::span<const std::string> words);
-
-// "lockstep serve: ..." to stderr, once for every error of the message. Returns the exit code 2.
-int PrintUsageError(std::string_view verb, const absl::Status& error);
-// "lockstep serve: " and the message, for what failed later. Returns the exit code 1.
-int PrintFailure(std::string_view verb, const absl::Status& error);
+int RunHelp(const Verb& verb, std::span<const std::string> words);
+int RunVersion(const Verb& verb, std::span<const std::string> words);
+int RunCompletion(const Verb& verb, std::span<const std::string> words);
 
 }  // namespace lockstep::cli

@@ -1,12 +1,14 @@
 // lockstep: one program for people. It serves a model, talks to it and watches it.
 #include <csignal>
 #include <cstdio>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/help.h"
 #include "cli/verbs.h"
-#include "common/shutdown_signal.h"
+#include "common/runtime/shutdown_signal.h"
 
 namespace {
 
@@ -17,14 +19,18 @@ bool AsksForHelp(const std::string& word) { return word == "--help" || word == "
 int main(int argc, char** argv) {
   using namespace lockstep::cli;
   lockstep::IgnoreBrokenPipes();
-  std::signal(SIGCHLD, SIG_DFL);  // ignored by some who start programs, which hides how children end
+  // Some programs that start others ignore it, which would hide how our children end.
+  std::signal(SIGCHLD, SIG_DFL);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
     std::fputs(OverviewText().c_str(), stderr);
     return 2;
   }
-  if (AsksForHelp(words[0])) return RunHelp({});
-  if (words[0] == "--version") return RunVersion({});
+  const auto run = [](std::string_view verb, std::span<const std::string> arguments) {
+    return FindVerb(verb)->run(*FindVerb(verb), arguments);
+  };
+  if (AsksForHelp(words[0])) return run("help", {});
+  if (words[0] == "--version") return run("version", {});
   const Verb* const verb = FindVerb(words[0]);
   if (verb == nullptr) {
     std::fputs(UnknownVerbText(words[0]).c_str(), stderr);
@@ -32,7 +38,7 @@ int main(int argc, char** argv) {
   }
   // `lockstep generate --help` is answered by lockstep-generate, which knows its flags.
   if (verb->name != "generate" && words.size() > 1 && AsksForHelp(words[1])) {
-    return RunHelp(std::vector<std::string>{words[0]});
+    return run("help", std::vector<std::string>{words[0]});
   }
-  return verb->run({words.begin() + 1, words.end()});
+  return verb->run(*verb, {words.begin() + 1, words.end()});
 }

@@ -48,7 +48,8 @@ Argument SplitArgument(std::string_view text) {
   text.remove_prefix(text.starts_with("--") ? 2 : 1);
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) return {.name = std::string(text), .value = std::nullopt};
-  return {.name = std::string(text.substr(0, equals)), .value = std::string(text.substr(equals + 1))};
+  return {.name = std::string(text.substr(0, equals)),
+          .value = std::string(text.substr(equals + 1))};
 }
 
 absl::CommandLineFlag* FindFlag(std::string_view name) {
@@ -101,7 +102,8 @@ class FlagSetter {
     const bool of_library = flag != nullptr && !IsOfProgram(flag->Filename());
     if (of_library || IsHelp(argument.name)) return for_abseil_.push_back(text);
     if (flag == nullptr && !argument.value.has_value()) {
-      if (absl::CommandLineFlag* negated = FindNegated(argument.name)) return Set(*negated, "false");
+      if (absl::CommandLineFlag* negated = FindNegated(argument.name))
+        return Set(*negated, "false");
     }
     if (flag == nullptr) {
       AddError(fmt::format("--{}: there is no such flag{}", Dashed(argument.name),

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// The arguments of one of our programs. Flags may be spelled with dashes ("--admin-listen"), some may
-// be given several times, and every wrong argument is reported, not only the first one.
+// The arguments of one of our programs. Flags may be spelled with dashes ("--admin-listen"), some
+// may be given several times, and every wrong argument is reported, not only the first one.
 class CommandLine {
  public:
   CommandLine(int argc, char** argv);

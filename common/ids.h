@@ -13,4 +13,10 @@ using StepId = uint64_t;       // 1, 2, 3, ... within an epoch
 using RequestKey = uint64_t;   // router-internal number of a request, never reused
 using SequenceKey = uint64_t;  // router-internal number of one sample of a request, never reused
 
+// What the names of requests, tenants and sessions may consist of: [A-Za-z0-9._:-].
+constexpr bool IsIdCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == ':' || c == '-';
+}
+
 }  // namespace lockstep

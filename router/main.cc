@@ -13,26 +13,26 @@
 #include <utility>
 #include <vector>
 
-#include "common/admin_server.h"
-#include "common/clock.h"
 #include "common/command_line.h"
-#include "common/descriptor_limit.h"
-#include "common/heap.h"
-#include "common/listen_check.h"
-#include "common/logging.h"
-#include "common/shutdown_signal.h"
+#include "common/net/admin_server.h"
+#include "common/net/listen_check.h"
+#include "common/runtime/clock.h"
+#include "common/runtime/descriptor_limit.h"
+#include "common/runtime/heap.h"
+#include "common/runtime/logging.h"
+#include "common/runtime/shutdown_signal.h"
 #include "common/status.h"
 #include "common/version.h"
-#include "router/api/router_server.h"
-#include "router/api/served_model.h"
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 #include "router/engine/router_metrics.h"
-#include "router/engine/worker_discovery.h"
 #include "router/http/status_json.h"
 #include "router/router_config.h"
+#include "router/router_server.h"
+#include "router/serving/prompts/served_model.h"
 #include "router/templates/renderer_metrics.h"
 #include "router/templates/renderer_pool.h"
-#include "router/worker_client/grpc_step_link.h"
+#include "router/workers/grpc_step_link.h"
+#include "router/workers/worker_discovery.h"
 
 using lockstep::router::RouterConfig;
 
@@ -69,7 +69,8 @@ ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,
           "a second host:port of the same; empty: none");
 ABSL_FLAG(std::vector<std::string>, cors_origins, Defaults().server.http.cors_origins,
           "origins whose web pages may use the HTTP API, separated by commas, or *; empty: none");
-ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen, "host:port of /metrics, /healthz and /status.json");
+ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen,
+          "host:port of /metrics, /healthz and /status.json");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
 ABSL_FLAG(std::string, tls_client_ca, "",
@@ -171,7 +172,7 @@ void SetSecurity(RouterConfig& config) {
                        .server_name = absl::GetFlag(FLAGS_worker_tls_server_name)};
 }
 
-void SetFront(HttpServerConfig& config) {
+void SetFront(PublicServerConfig& config) {
   config.listen = absl::GetFlag(FLAGS_http_listen);
   config.cors_origins = absl::GetFlag(FLAGS_cors_origins);
   config.num_threads = absl::GetFlag(FLAGS_http_threads);
@@ -279,7 +280,8 @@ std::unique_ptr<WorkerDiscovery> StartDiscovery(const RouterConfig& config, cons
 }
 
 // Every connection takes a descriptor.
-void FitConnections(const RouterConfig& config, uint64_t num_descriptors, HttpServerConfig& front) {
+void FitConnections(const RouterConfig& config, uint64_t num_descriptors,
+                    PublicServerConfig& front) {
   const uint64_t most = config.MaxConnectionsWith(num_descriptors);
   if (front.max_connections <= most) return;
   spdlog::warn("max_connections: {} instead of {}, as the process may open {} descriptors", most,
@@ -353,8 +355,8 @@ absl::Status Run(RouterConfig config) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<AdminServer> admin,
       AdminServer::Start(
-          config.admin_listen, registry, [&server] { return Health(*server); },
-          AdminServerLimits(), [&fleet_status] { return fleet_status.OfFleet(); }));
+          config.admin_listen, registry, [&server] { return Health(*server); }, AdminServerLimits(),
+          [&fleet_status] { return fleet_status.OfFleet(); }));
   std::printf("LISTENING grpc=%s admin=%s%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str(),
               config.server.http.listen.empty()

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <system_error>
 
-#include "common/address.h"
+#include "common/net/address.h"
+#include "common/net/unix_socket.h"
 #include "common/status.h"
-#include "common/unix_socket.h"
-#include "router/engine/violations.h"
-#include "router/engine/worker_discovery.h"
+#include "common/violations.h"
+#include "router/workers/worker_discovery.h"
 
 namespace lockstep::router {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "router/api/router_server.h"
+#include "router/router_server.h"
 #include "router/templates/renderer_pool.h"
-#include "router/worker_client/grpc_step_link.h"
+#include "router/workers/grpc_step_link.h"
 
 namespace lockstep::router {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/status.h"
-#include "worker/executor/step_executor.h"
-#include "worker/model/load_model.h"
+#include "worker/cpu/load_model.h"
+#include "worker/cpu/step_runner.h"
 
 namespace lockstep::worker {
 namespace {
@@ -18,7 +18,7 @@ class CpuBackend final : public Backend {
 
   const ForwardModelInfo& info() const override { return model_->info(); }
   absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) override {
-    return std::make_unique<StepExecutor>(*model_, limits_, incarnation);
+    return std::make_unique<CpuStepRunner>(*model_, limits_, incarnation);
   }
 
  private:

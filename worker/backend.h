@@ -7,8 +7,8 @@
 #include <memory>
 #include <string_view>
 
-#include "worker/executor/step_runner.h"
 #include "worker/model/forward_model.h"
+#include "worker/steps/step_runner.h"
 #include "worker/worker_config.h"
 
 namespace lockstep::worker {

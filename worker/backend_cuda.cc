@@ -3,8 +3,8 @@
 #include "common/status.h"
 #include "kernels/device/cuda_device.h"
 #include "worker/backend.h"
-#include "worker/executor/cuda_step_runner.h"
-#include "worker/model/cuda_model.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/step_runner.h"
 
 namespace lockstep::worker {
 namespace {

@@ -13,12 +13,12 @@
 #include <string_view>
 #include <utility>
 
-#include "common/admin_server.h"
 #include "common/command_line.h"
-#include "common/descriptor_limit.h"
-#include "common/listen_check.h"
-#include "common/logging.h"
-#include "common/shutdown_signal.h"
+#include "common/net/admin_server.h"
+#include "common/net/listen_check.h"
+#include "common/runtime/descriptor_limit.h"
+#include "common/runtime/logging.h"
+#include "common/runtime/shutdown_signal.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "worker/backend.h"
@@ -53,7 +53,7 @@ ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens,
 ABSL_FLAG(double, memory_fraction, WorkerConfig().memory_fraction,
           "share of a GPU's free memory that the KV cache takes, beside weights and workspace");
 ABSL_FLAG(uint32_t, block_size, WorkerConfig().block_size_tokens, "tokens per KV block");
-ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots, 
+ABSL_FLAG(uint32_t, max_slots, WorkerConfig().max_slots,
           "sequences resident at once; 0: 256 on the CPU, 512 on a GPU");
 ABSL_FLAG(uint32_t, max_step_tokens, WorkerConfig().max_step_tokens,
           "tokens of one step, over all rows; 0: 2048 on the CPU, 8192 on a GPU");

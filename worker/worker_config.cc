@@ -2,14 +2,16 @@
 
 #include <vector>
 
-#include "common/address.h"
+#include "common/net/address.h"
+#include "common/net/unix_socket.h"
 #include "common/status.h"
-#include "common/unix_socket.h"
+#include "common/violations.h"
 
 namespace lockstep::worker {
 namespace {
 
-class Violations {
+// What is wrong with flags, a line for each.
+class FlagViolations {
  public:
   void CheckRange(std::string_view flag, uint64_t value, uint64_t min, uint64_t max) {
     if (value >= min && value <= max) return;
@@ -21,20 +23,18 @@ class Violations {
                           absl::FormatDuration(value)));
   }
   void Add(std::string_view flag, std::string_view what) {
-    lines_ += fmt::format("{}--{}: {}", lines_.empty() ? "" : "\n", flag, what);
+    lines_.Add(fmt::format("--{}: {}", flag, what));
   }
-  absl::Status ToStatus() const {
-    return lines_.empty() ? absl::OkStatus() : InvalidArgument("{}", lines_);
-  }
+  absl::Status ToStatus() const { return lines_.ToStatus(); }
 
  private:
-  std::string lines_;
+  Violations lines_ = Violations("", "\n");
 };
 
 }  // namespace
 
 absl::Status WorkerConfig::Validate() const {
-  Violations violations;
+  FlagViolations violations;
   if (model.empty()) violations.Add("model", "expected a GGUF file or a folder with config.json");
   const auto check_address = [&](std::string_view flag, const std::string& text, bool guarded,
                                  std::string_view guard) {
@@ -71,9 +71,9 @@ absl::Status WorkerConfig::Validate() const {
   }
   if (instruction_set != "auto") {
     if (!kernels::ParseInstructionSet(instruction_set).has_value()) {
-      violations.Add("instruction-set",
-                     fmt::format("must be auto, portable, avx2 or avx512_bf16, got \"{}\"",
-                                 instruction_set));
+      violations.Add(
+          "instruction-set",
+          fmt::format("must be auto, portable, avx2 or avx512_bf16, got \"{}\"", instruction_set));
     }
     if (device == "cuda") violations.Add("instruction-set", "is of the CPU, but --device is cuda");
   }

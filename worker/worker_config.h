@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <string>
 
-#include "common/tls_files.h"
-#include "worker/executor/executor_limits.h"
-#include "worker/model/load_model.h"
+#include "common/net/tls_files.h"
+#include "worker/cpu/load_model.h"
 #include "worker/service/worker_server.h"
+#include "worker/steps/executor_limits.h"
 
 namespace lockstep::worker {
 
@@ -32,8 +32,8 @@ struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";
   std::string admin_listen = "127.0.0.1:9091";
-  std::string device = "auto";       // "cpu", "cuda", or "auto": CUDA where there is a device
-  uint32_t cuda_device = 0;          // index
+  std::string device = "auto";  // "cpu", "cuda", or "auto": CUDA where there is a device
+  uint32_t cuda_device = 0;     // index
   // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
   std::string instruction_set = "auto";
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
@@ -43,7 +43,7 @@ struct WorkerConfig {
   uint64_t kv_cache_tokens = 0;      // 0: kCpuKvCacheTokens on the CPU, what is free on a GPU
   double memory_fraction = 0.92;     // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 0;        // 0 here and in the next two: what suits the device
+  uint32_t max_slots = 0;  // 0 here and in the next two: what suits the device
   uint32_t max_step_tokens = 0;
   uint32_t max_logits_rows = 0;
   uint32_t max_logprobs = 20;

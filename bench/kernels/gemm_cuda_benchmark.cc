@@ -22,10 +22,10 @@
 #include "common/status.h"
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
-#include "kernels/gemm/cublaslt_gemm.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/gemm/gemm_launch.h"
-#include "kernels/gemm/gemm_tiling.h"
+#include "kernels/gemm/plan/cublaslt_gemm.h"
+#include "kernels/gemm/tile/gemm_launch.h"
+#include "kernels/gemm/tile/gemm_tiling.h"
 
 ABSL_FLAG(std::vector<std::string>, shapes, {}, "names of shapes, all when empty");
 ABSL_FLAG(std::vector<std::string>, rows,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "worker/model/load_model.h"
+#include "worker/cpu/load_model.h"
 
 // Prefill and decode speed of a model on this machine's CPU, without router, sampler or network.
 // One line of JSON per measurement on stdout.

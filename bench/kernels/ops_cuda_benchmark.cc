@@ -21,8 +21,8 @@
 #include "kernels/embedding/gather_rows.h"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
+#include "kernels/sampling/cuda/sample_cuda.h"
 #include "kernels/sampling/finish_step.h"
-#include "kernels/sampling/sample_cuda.h"
 
 ABSL_FLAG(bool, json, false, "print one JSON line per measurement as well");
 

@@ -10,7 +10,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 #include "router/core/scheduler.h"
 
 namespace lockstep::router {

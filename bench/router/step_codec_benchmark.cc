@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "common/check.h"
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 #include "router/core/scheduler.h"
-#include "router/engine/step_codec.h"
+#include "router/workers/step_codec.h"
 
 namespace lockstep::router {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "common/check.h"
-#include "common/mapped_file.h"
+#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 #include "router/text/detokenizer.h"
-#include "router/text/tokenizer.h"
+#include "router/text/tokenizer/tokenizer.h"
 
 namespace lockstep::router {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/core/policies.h"
-#include "router/engine/step_codec.h"
+#include "router/core/policy/policies.h"
+#include "router/workers/step_codec.h"
 
 namespace lockstep::bench {
 namespace {

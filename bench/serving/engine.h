@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "router/core/messages/step.h"
 #include "router/core/scheduler.h"
-#include "router/core/step.h"
-#include "worker/executor/step_runner.h"
 #include "worker/model/forward_model.h"
+#include "worker/steps/step_runner.h"
 
 namespace lockstep::bench {
 

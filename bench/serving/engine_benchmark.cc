@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "bench/serving/engine.h"
-#include "bench/serving/quantile.h"
 #include "bench/serving/scenarios.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "tests/rigs/quantile.h"
 #include "worker/backend.h"
 #include "worker/worker_config.h"
 

@@ -21,11 +21,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/serving/quantile.h"
 #include "common/check.h"
-#include "common/named_thread.h"
+#include "common/runtime/named_thread.h"
 #include "common/status.h"
 #include "router/client/generation_client.h"
+#include "tests/rigs/quantile.h"
 
 ABSL_FLAG(std::string, address, "127.0.0.1:50051", "of the router");
 ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x512"}), "see above");

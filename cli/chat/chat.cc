@@ -16,12 +16,12 @@
 #include "cli/chat/commands.h"
 #include "cli/chat/conversation.h"
 #include "cli/chat/line_source.h"
-#include "cli/environment.h"
-#include "cli/help.h"
-#include "cli/interrupt_signal.h"
-#include "cli/terminal.h"
+#include "cli/common/environment.h"
+#include "cli/common/errors.h"
+#include "cli/common/interrupt_signal.h"
+#include "cli/common/terminal.h"
 #include "common/check.h"
-#include "common/named_thread.h"
+#include "common/runtime/named_thread.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -212,9 +212,9 @@ std::string HistoryPath() {
 
 }  // namespace
 
-int RunChat(std::span<const std::string> words) {
-  const absl::StatusOr<ChatOptions> options = ParseChatOptions(words);
-  if (!options.ok()) return PrintUsageError("chat", options.status());
+int RunChat(const Verb& verb, std::span<const std::string> words) {
+  const absl::StatusOr<ChatOptions> options = ParseChatOptions(verb, words);
+  if (!options.ok()) return PrintUsageError(verb.name, options.status());
   std::optional<InterruptSignal> interrupt;
   std::unique_ptr<LineSource> source;
   if (isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0) {
@@ -224,7 +224,8 @@ int RunChat(std::span<const std::string> words) {
     source = MakePipeSource();
   }
   Chat chat(*options, interrupt ? &*interrupt : nullptr);
-  if (const absl::Status status = chat.Greet(); !status.ok()) return PrintFailure("chat", status);
+  if (const absl::Status status = chat.Greet(); !status.ok())
+    return PrintFailure(verb.name, status);
   return chat.Run(*source);
 }
 

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cli/options.h"
-#include "cli/verbs.h"
-#include "common/mapped_file.h"
+#include "cli/common/options.h"
+#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -29,8 +28,8 @@ absl::StatusOr<std::string> ReadKey(std::string key) {
 
 }  // namespace
 
-absl::StatusOr<ChatOptions> ParseChatOptions(std::span<const std::string> words) {
-  Arguments arguments = Arguments::Parse(FindVerb("chat")->options, words);
+absl::StatusOr<ChatOptions> ParseChatOptions(const Verb& verb, std::span<const std::string> words) {
+  Arguments arguments = Arguments::Parse(verb.options, words);
   arguments.ExpectPositionals({});
   arguments.ExpectNoRest();
   ChatOptions options;

@@ -6,7 +6,8 @@
 #include <span>
 #include <string>
 
-#include "cli/server_url.h"
+#include "cli/common/server_url.h"
+#include "cli/common/verb.h"
 #include "router/client/generation_client.h"
 
 namespace lockstep::cli {
@@ -26,6 +27,6 @@ struct ChatOptions {
 };
 
 // INVALID_ARGUMENT naming everything that is wrong.
-absl::StatusOr<ChatOptions> ParseChatOptions(std::span<const std::string> words);
+absl::StatusOr<ChatOptions> ParseChatOptions(const Verb& verb, std::span<const std::string> words);
 
 }  // namespace lockstep::cli

@@ -1,5 +1,4 @@
 #include "cli/chat/commands.h"
-#include "common/nearest.h"
 
 #include <absl/strings/ascii.h>
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/nearest.h"
 
 namespace lockstep::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/interrupt_signal.h"
+#include "cli/common/interrupt_signal.h"
 
 namespace lockstep::cli {
 

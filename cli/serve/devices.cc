@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "cli/environment.h"
-#include "cli/serve/child.h"
-#include "cli/serve/model_argument.h"
+#include "cli/common/environment.h"
+#include "cli/serve/model/model_argument.h"
+#include "cli/serve/processes/child.h"
 #include "common/status.h"
 
 namespace lockstep::cli {

@@ -21,9 +21,9 @@ struct Gpu {
 // What nvidia-smi prints for name, compute_cap and uuid as CSV without a header. Pure.
 std::vector<Gpu> ParseGpus(std::string_view csv);
 
-// The GPUs that CUDA shows to a program. `visible` is the value of CUDA_VISIBLE_DEVICES: indices, or
-// beginnings of UUIDs, separated by commas. None: all GPUs are shown.
-// Like CUDA, this stops at the first entry that is no device. Pure.
+// The GPUs that CUDA shows to a program. `visible` is the value of CUDA_VISIBLE_DEVICES: indices,
+// or beginnings of UUIDs, separated by commas. None: all GPUs are shown. Like CUDA, this stops at
+// the first entry that is no device. Pure.
 std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
                              const std::optional<std::string>& visible);
 

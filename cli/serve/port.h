@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/address.h"
+#include "common/net/address.h"
 
 namespace lockstep::cli {
 

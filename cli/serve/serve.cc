@@ -11,18 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include "cli/environment.h"
-#include "cli/help.h"
-#include "cli/options.h"
-#include "cli/serve/child.h"
+#include "cli/common/environment.h"
+#include "cli/common/errors.h"
+#include "cli/common/options.h"
 #include "cli/serve/devices.h"
-#include "cli/serve/hub_download.h"
-#include "cli/serve/model_argument.h"
+#include "cli/serve/model/hub_download.h"
+#include "cli/serve/model/model_argument.h"
 #include "cli/serve/port.h"
+#include "cli/serve/processes/child.h"
+#include "cli/serve/processes/screen.h"
+#include "cli/serve/processes/supervisor.h"
 #include "cli/serve/runtime_folder.h"
-#include "cli/serve/screen.h"
-#include "cli/serve/supervisor.h"
-#include "cli/verbs.h"
 #include "common/status.h"
 #include "common/version.h"
 
@@ -42,10 +41,11 @@ struct ServeOptions {
   std::vector<std::string> router_flags;
 };
 
-absl::StatusOr<ServeOptions> ParseServeOptions(std::span<const std::string> words) {
+absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
+                                               std::span<const std::string> words) {
   constexpr std::array<std::string_view, 1> kPositionals = {"MODEL"};
   constexpr std::array<std::string_view, 3> kDevices = {"auto", "cpu", "cuda"};
-  Arguments arguments = Arguments::Parse(FindVerb("serve")->options, words);
+  Arguments arguments = Arguments::Parse(verb.options, words);
   ServeOptions options;
   arguments.ExpectPositionals(kPositionals);
   if (!arguments.positionals().empty()) options.model = arguments.positionals()[0];
@@ -106,9 +106,10 @@ std::string LogFolderName(const std::string& host, uint16_t port) {
 
 // An empty log for each program; the logs of the run before are kept as *.old.
 absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t port) {
-  const fs::path folder = options.log_folder ? fs::path(*options.log_folder)
-                                             : fs::path(UserFolder("XDG_CACHE_HOME", ".cache")) /
-                                                   "lockstep/logs" / LogFolderName(options.host, port);
+  const fs::path folder = options.log_folder
+                              ? fs::path(*options.log_folder)
+                              : fs::path(UserFolder("XDG_CACHE_HOME", ".cache")) / "lockstep/logs" /
+                                    LogFolderName(options.host, port);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return Unavailable("{}: {}", folder.string(), error.message());
@@ -214,13 +215,13 @@ absl::Status Serve(const ServeOptions& options) {
 
 }  // namespace
 
-int RunServe(std::span<const std::string> words) {
-  const absl::StatusOr<ServeOptions> options = ParseServeOptions(words);
-  if (!options.ok()) return PrintUsageError("serve", options.status());
+int RunServe(const Verb& verb, std::span<const std::string> words) {
+  const absl::StatusOr<ServeOptions> options = ParseServeOptions(verb, words);
+  if (!options.ok()) return PrintUsageError(verb.name, options.status());
   const absl::Status status = Serve(*options);
   if (status.ok()) return 0;
   if (status.code() == absl::StatusCode::kCancelled) return 130;
-  return PrintFailure("serve", status);
+  return PrintFailure(verb.name, status);
 }
 
 }  // namespace lockstep::cli

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/terminal.h"
+#include "cli/common/terminal.h"
 #include "cli/top/metrics_text.h"
 
 namespace lockstep::cli {

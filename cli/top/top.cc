@@ -8,13 +8,12 @@
 #include <memory>
 #include <utility>
 
-#include "cli/help.h"
-#include "cli/http_get.h"
-#include "cli/interrupt_signal.h"
-#include "cli/options.h"
-#include "cli/server_url.h"
+#include "cli/common/errors.h"
+#include "cli/common/http_get.h"
+#include "cli/common/interrupt_signal.h"
+#include "cli/common/options.h"
+#include "cli/common/server_url.h"
 #include "cli/top/frame.h"
-#include "cli/verbs.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -31,8 +30,8 @@ struct TopOptions {
   bool once = false;
 };
 
-absl::StatusOr<TopOptions> ParseTopOptions(std::span<const std::string> words) {
-  Arguments arguments = Arguments::Parse(FindVerb("top")->options, words);
+absl::StatusOr<TopOptions> ParseTopOptions(const Verb& verb, std::span<const std::string> words) {
+  Arguments arguments = Arguments::Parse(verb.options, words);
   arguments.ExpectPositionals({});
   arguments.ExpectNoRest();
   TopOptions options;
@@ -92,11 +91,11 @@ int Watch(const Address& address) {
 
 }  // namespace
 
-int RunTop(std::span<const std::string> words) {
-  const absl::StatusOr<TopOptions> options = ParseTopOptions(words);
-  if (!options.ok()) return PrintUsageError("top", options.status());
+int RunTop(const Verb& verb, std::span<const std::string> words) {
+  const absl::StatusOr<TopOptions> options = ParseTopOptions(verb, words);
+  if (!options.ok()) return PrintUsageError(verb.name, options.status());
   const absl::StatusOr<MetricsText> metrics = Scrape(options->address);
-  if (!metrics.ok()) return PrintFailure("top", metrics.status());
+  if (!metrics.ok()) return PrintFailure(verb.name, metrics.status());
   if (!options->once) return Watch(options->address);
   std::fputs(TopFrame(nullptr, *metrics, absl::ZeroDuration(), {}).c_str(), stdout);
   return 0;

@@ -83,7 +83,7 @@ function(lockstep_library name)
 endfunction()
 
 # lockstep_program(NAME SOURCES ... DEPS ...): an executable in build/<preset>/bin, which `cmake --install`
-# installs unless it is a benchmark, below bench/. Installed programs look for libraries in ../lib first,
+# installs unless it is below bench/ or tests/. Installed programs look for libraries in ../lib first,
 # and so do those libraries: DT_RPATH, unlike DT_RUNPATH, is inherited.
 function(lockstep_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
@@ -91,9 +91,8 @@ function(lockstep_program name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_flags)
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  set(bench "${CMAKE_SOURCE_DIR}/bench")
-  cmake_path(IS_PREFIX bench "${CMAKE_CURRENT_SOURCE_DIR}" is_benchmark)
-  if(NOT is_benchmark)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+  if(NOT folder MATCHES "^(bench|tests)/")
     install(TARGETS ${name} RUNTIME_DEPENDENCY_SET lockstep_runtime RUNTIME DESTINATION bin)
   endif()
 endfunction()

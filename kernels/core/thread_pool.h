@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/named_thread.h"
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
 
 namespace lockstep::kernels {
 

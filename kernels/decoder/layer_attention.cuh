@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention/attend_item.cuh"
+#include "kernels/attention/decode/attend_item.cuh"
 #include "kernels/decoder/layer_items.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention/decode_block.cuh"
+#include "kernels/attention/decode/decode_block.cuh"
 #include "kernels/decoder/layers_block.cuh"
 
 // How the DecodeLayers kernel deals attention out to its blocks: split by split. Its rows are few,

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention/decode_block.cuh"
+#include "kernels/attention/decode/decode_block.cuh"
 #include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/registers.cuh"
 #include "kernels/decoder/decode_layers.h"

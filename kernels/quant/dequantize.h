@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "common/gguf.h"
+#include "common/model_files/gguf.h"
 
 namespace lockstep::kernels {
 

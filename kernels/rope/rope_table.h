@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/model_config.h"
+#include "common/model_files/model_config.h"
 
 namespace lockstep::kernels {
 

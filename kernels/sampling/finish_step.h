@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/sampling/sample_cuda.h"
+#include "kernels/sampling/cuda/sample_cuda.h"
 
 // The end of a decode iteration on the device: what was sampled becomes the input of the next one,
 // and the host learns of it through a ring in pinned memory that it polls.

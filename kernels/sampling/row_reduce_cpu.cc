@@ -2,7 +2,7 @@
 #include <array>
 #include <limits>
 
-#include "kernels/sampling/exp_terms_isa.h"
+#include "kernels/sampling/noise/exp_terms_isa.h"
 #include "kernels/sampling/row_reduce.h"
 
 namespace lockstep::kernels {

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "common/status.h"
-#include "kernels/sampling/best_with_noise.h"
-#include "kernels/sampling/gumbel_noise.h"
+#include "kernels/sampling/noise/best_with_noise.h"
+#include "kernels/sampling/noise/gumbel_noise.h"
 #include "kernels/sampling/sample.h"
 
 namespace lockstep::kernels {
@@ -144,9 +144,7 @@ absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow&
   }
   if (params.temperature == 0) return best.token;
   const NoisyDraw draw = {
-      .key = {.seed = params.seed,
-              .sample_index = params.sample_index,
-              .position = row.position},
+      .key = {.seed = params.seed, .sample_index = params.sample_index, .position = row.position},
       .max = best.score,
       .temperature = params.temperature,
       .inverse_temperature = FiniteScore(1.0f / params.temperature),

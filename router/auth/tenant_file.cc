@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/mapped_file.h"
+#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 
 namespace lockstep::router {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "common/mutex.h"
-#include "common/named_thread.h"
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
 #include "router/auth/tenant_table.h"
 
 namespace lockstep::router {

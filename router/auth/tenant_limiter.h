@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 #include "router/auth/tenant.h"
 
 namespace lockstep::router {

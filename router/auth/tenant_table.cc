@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/status.h"
 
 namespace lockstep::router {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/command_line.h"
-#include "common/mapped_file.h"
+#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 #include "router/client/generation_client.h"
 

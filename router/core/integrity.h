@@ -2,7 +2,7 @@
 
 #include <absl/status/status.h>
 
-#include "router/core/scheduler_state.h"
+#include "router/core/requests/scheduler_state.h"
 
 namespace lockstep::router {
 

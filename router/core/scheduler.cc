@@ -7,29 +7,15 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/core/admission.h"
 #include "router/core/integrity.h"
-#include "router/core/planner.h"
-#include "router/core/retirement.h"
-#include "router/core/scheduler_state.h"
-#include "router/core/transfer.h"
+#include "router/core/plan/planner.h"
+#include "router/core/requests/admission.h"
+#include "router/core/requests/scheduler_state.h"
+#include "router/core/requests/transfer.h"
+#include "router/core/results/retirement.h"
 
 namespace lockstep::router {
 namespace {
-
-absl::Status CheckLimits(const WorkerLimits& limits) {
-  const auto positive = [](std::string_view name, uint64_t value) {
-    return value > 0 ? absl::OkStatus()
-                     : InvalidArgument("worker limits: {} is 0, expected at least 1", name);
-  };
-  LOCKSTEP_RETURN_IF_ERROR(positive("num_blocks", limits.num_blocks));
-  LOCKSTEP_RETURN_IF_ERROR(positive("block_size_tokens", limits.block_size_tokens));
-  LOCKSTEP_RETURN_IF_ERROR(positive("max_slots", limits.max_slots));
-  LOCKSTEP_RETURN_IF_ERROR(positive("max_step_tokens", limits.max_step_tokens));
-  LOCKSTEP_RETURN_IF_ERROR(positive("max_steps_in_flight", limits.max_steps_in_flight));
-  LOCKSTEP_RETURN_IF_ERROR(positive("max_context_tokens", limits.max_context_tokens));
-  return positive("max_decode_iterations", limits.max_decode_iterations);
-}
 
 struct Reached {
   const Sequence* sequence;
@@ -49,25 +35,6 @@ std::vector<Reached> ReachedBefore(const WorkerLease& lease) {
 }
 
 }  // namespace
-
-absl::Status SchedulerConfig::Validate() const {
-  std::string violations;
-  const auto require = [&violations](bool holds, std::string_view what) {
-    if (holds) return;
-    if (!violations.empty()) violations += "; ";
-    violations += what;
-  };
-  require(max_waiting_requests > 0, "max_waiting_requests: expected at least 1");
-  require(max_waiting_tokens > 0, "max_waiting_tokens: expected at least 1");
-  require(max_steps_in_flight >= 1 && max_steps_in_flight <= 64,
-          "max_steps_in_flight: expected 1 to 64");
-  require(max_running_sequences > 0, "max_running_sequences: expected at least 1");
-  require(target_step_time > absl::ZeroDuration(), "target_step_time: expected more than zero");
-  require(max_decode_iterations >= 1 && max_decode_iterations <= 64,
-          "max_decode_iterations: expected 1 to 64");
-  if (violations.empty()) return absl::OkStatus();
-  return InvalidArgument("scheduler: {}", violations);
-}
 
 class Scheduler::Impl {
  public:
@@ -156,7 +123,7 @@ uint32_t Scheduler::FailUnserved(absl::Time since, const absl::Status& reason, a
 }
 
 absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, absl::Time now) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckLimits(limits));
+  LOCKSTEP_RETURN_IF_ERROR(limits.Validate());
   DetachWorker(absl::AbortedError("another worker replaced it"), now);
   SchedulerState& state = impl_->state;
   state.lease = std::make_unique<WorkerLease>(limits, &state.prefix_changes);

@@ -4,112 +4,21 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
-#include <span>
-#include <variant>
 #include <vector>
 
-#include "common/ids.h"
-#include "router/core/policy.h"
-#include "router/core/prefix_changes.h"
-#include "router/core/request.h"
-#include "router/core/step.h"
+#include "router/core/kv/prefix_changes.h"
+#include "router/core/messages/events.h"
+#include "router/core/messages/request.h"
+#include "router/core/messages/scheduler_config.h"
+#include "router/core/messages/scheduler_stats.h"
+#include "router/core/messages/step.h"
+#include "router/core/messages/suspended_request.h"
+#include "router/core/messages/worker_limits.h"
+#include "router/core/policy/policy.h"
 
 namespace lockstep::router {
-
-// What a worker announced; valid while its epoch and incarnation last.
-struct WorkerLimits {
-  uint32_t num_blocks = 0;
-  uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 0;
-  uint32_t max_step_tokens = 0;
-  uint32_t max_context_tokens = 0;
-  uint32_t vocab_size = std::numeric_limits<uint32_t>::max();  // every token id is below
-  uint32_t max_decode_iterations = 1;
-  uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
-};
-
-// What a server aims at unless told otherwise: twenty tokens a second whatever prompts arrive.
-inline constexpr absl::Duration kServingStepTime = absl::Milliseconds(50);
-
-struct SchedulerConfig {
-  // A request waits while none of its sequences runs.
-  uint32_t max_waiting_requests = 1024;
-  uint64_t max_waiting_tokens = 4u << 20;    // prompt tokens of all waiting requests
-  uint32_t max_steps_in_flight = 2;          // also bounded by the worker
-  uint32_t max_running_sequences = 4096;     // also bounded by the worker's slots and step tokens
-  uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
-  // Of steps in which sequences decode: prefill chunks shrink to about half of it, and grow to four
-  // times it as prompts pile up (StepBudget).
-  absl::Duration target_step_time = absl::InfiniteDuration();
-  uint32_t max_preemptions_per_sequence = 16;  // then the sequence fails, with a reason
-  uint32_t max_decode_iterations = 1;          // of a step of decodes only, while nobody waits
-
-  absl::Status Validate() const;  // every violation at once
-};
-
-// What happened to a sequence, for whoever delivers it. In order per sequence.
-struct TokensEvent {
-  RequestKey request = 0;
-  uint32_t sample_index = 0;
-  std::vector<TokenId> tokens;
-  std::vector<TokenLogprobs> logprobs;
-};
-struct AdmittedEvent {  // once per request, when its first sequence got a slot for the first time
-  RequestKey request = 0;
-  uint32_t num_cached_tokens = 0;
-};
-// Once per request that asks for them, complete, before the first tokens; entry 0 is of prompt
-// token 1.
-struct PromptLogprobsEvent {
-  RequestKey request = 0;
-  std::vector<TokenLogprobs> entries;
-};
-struct FinishedEvent {
-  RequestKey request = 0;
-  uint32_t sample_index = 0;
-  FinishReason reason = FinishReason::kStop;
-  std::optional<TokenId> stop_token;
-  // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT
-  // (the worker is too small for it), RESOURCE_EXHAUSTED (preempted too often), INTERNAL (its steps
-  // are refused, or workers are lost over it), the worker's own status for its row, or what
-  // FailUnserved or FailWithOutput was given.
-  absl::Status error;
-  uint32_t num_cached_tokens = 0;
-  uint32_t num_generated_tokens = 0;
-};
-using SchedulerEvent = std::variant<AdmittedEvent, PromptLogprobsEvent, TokensEvent, FinishedEvent>;
-
-struct SchedulerStats {
-  uint32_t waiting_requests = 0, waiting_sequences = 0, running_sequences = 0;
-  uint32_t steps_in_flight = 0;
-  uint64_t waiting_tokens = 0;
-  uint64_t prefill_tokens = 0;  // known tokens of running sequences, not computed yet
-  uint32_t free_blocks = 0, used_blocks = 0, cached_blocks = 0, fenced_blocks = 0;
-  uint32_t prefix_index_nodes = 0;
-  uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
-  uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: ran for nobody, or was inert
-  uint64_t planned_prefill_tokens = 0, planned_decode_tokens = 0;  // of all steps
-};
-
-struct LiveRequest;
-struct LiveRequestDeleter {
-  void operator()(LiveRequest* live) const;
-};
-// A request between two schedulers: everything that is known of it, and nothing of a worker.
-using SuspendedRequest = std::unique_ptr<LiveRequest, LiveRequestDeleter>;
-
-// A request that another scheduler might get further with: nothing of it runs or is in flight, and
-// its own has no worker that may start it.
-struct StrandedRequest {
-  std::shared_ptr<const Request> request;
-  std::span<const TokenId> known_tokens;  // of its first live sample; valid until the next change
-  bool has_output = false;                // its bits must go on as they began
-  bool suspect = false;                   // workers were lost over it: it must run alone
-  uint32_t max_cached_tokens = 0;         // of these, a cached prefix may save so many
-};
 
 // The whole policy of one replica as a pure state machine: no thread, socket, clock, lock or proto.
 // Owns requests, sequences, block ids, the prefix index. Events come in through the methods, plans

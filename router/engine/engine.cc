@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "router/engine/violations.h"
+#include "common/violations.h"
 
 namespace lockstep::router {
 

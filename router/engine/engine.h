@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "common/clock.h"
-#include "router/engine/admission.h"
-#include "router/engine/fleet.h"
+#include "common/runtime/clock.h"
 #include "router/engine/replica_loop.h"
+#include "router/fleet/fleet.h"
+#include "router/limits/admission.h"
 
 namespace lockstep::router {
 

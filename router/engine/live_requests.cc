@@ -9,7 +9,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/engine/strand.h"
+#include "common/strands/strand.h"
 
 namespace lockstep::router {
 namespace {

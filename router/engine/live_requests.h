@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "router/core/scheduler.h"
-#include "router/engine/inbox.h"
 #include "router/engine/router_metrics.h"
+#include "router/mailboxes/inbox.h"
 
 namespace lockstep::router {
 

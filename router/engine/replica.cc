@@ -10,7 +10,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/engine/violations.h"
+#include "common/violations.h"
 
 namespace lockstep::router {
 namespace {

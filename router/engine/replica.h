@@ -10,16 +10,16 @@
 #include <string>
 #include <utility>
 
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/runtime/clock.h"
+#include "common/runtime/mutex.h"
 #include "router/core/scheduler.h"
-#include "router/engine/circuit_breaker.h"
-#include "router/engine/fleet.h"
-#include "router/engine/inbox.h"
 #include "router/engine/live_requests.h"
 #include "router/engine/router_metrics.h"
-#include "router/engine/step_link.h"
-#include "router/engine/worker_agreement.h"
+#include "router/fleet/fleet.h"
+#include "router/mailboxes/inbox.h"
+#include "router/workers/circuit_breaker.h"
+#include "router/workers/step_link.h"
+#include "router/workers/worker_agreement.h"
 
 namespace lockstep::router {
 

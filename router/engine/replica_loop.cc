@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 
 namespace lockstep::router {
 

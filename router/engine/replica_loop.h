@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "router/engine/fleet.h"
+#include "common/strands/strand.h"
 #include "router/engine/replica.h"
-#include "router/engine/strand.h"
-#include "router/engine/worker_agreement.h"
+#include "router/fleet/fleet.h"
+#include "router/workers/worker_agreement.h"
 
 namespace lockstep::router {
 

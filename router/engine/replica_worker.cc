@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "common/status.h"
-#include "router/core/sequence.h"
+#include "router/core/requests/sequence.h"
 #include "router/engine/replica.h"
-#include "router/engine/step_codec.h"
-#include "router/engine/worker_contract.h"
-#include "router/engine/worker_text.h"
+#include "router/workers/step_codec.h"
+#include "router/workers/worker_contract.h"
+#include "router/workers/worker_text.h"
 
 namespace lockstep::router {
 

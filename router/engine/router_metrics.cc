@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "common/metrics.h"
+#include "common/runtime/metrics.h"
 #include "common/version.h"
 
 namespace lockstep::router {

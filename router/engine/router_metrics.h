@@ -10,8 +10,8 @@
 #include <string>
 
 #include "router/core/scheduler.h"
-#include "router/engine/admission.h"
-#include "router/engine/circuit_breaker.h"
+#include "router/limits/admission.h"
+#include "router/workers/circuit_breaker.h"
 
 namespace lockstep::router {
 

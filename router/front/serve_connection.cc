@@ -6,9 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "router/front/http2_connection.h"
-#include "router/http/connection_stream.h"
-#include "router/http/deadline.h"
+#include "router/front/connection/connection_stream.h"
+#include "router/front/connection/deadline.h"
+#include "router/front/http1/http_connection.h"
+#include "router/front/http2/http2_connection.h"
 
 namespace lockstep::router {
 namespace {

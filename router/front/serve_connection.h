@@ -4,8 +4,8 @@
 #include <boost/asio/ssl/context.hpp>
 #include <memory>
 
-#include "router/http/connection_stream.h"
-#include "router/http/http_connection.h"
+#include "router/front/connection/connection_context.h"
+#include "router/front/connection/connection_stream.h"
 
 namespace lockstep::router {
 

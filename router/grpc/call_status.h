@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "router/api/client_message.h"
+#include "router/serving/validation/client_message.h"
 
 namespace lockstep::router {
 

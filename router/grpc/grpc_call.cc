@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/release_memory.h"
+#include "common/runtime/release_memory.h"
 
 namespace lockstep::router {
 namespace {

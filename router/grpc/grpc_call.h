@@ -9,11 +9,11 @@
 #include <string>
 #include <string_view>
 
-#include "common/mutex.h"
-#include "router/front/stream_handler.h"
+#include "common/runtime/mutex.h"
+#include "router/front/connection/stream_handler.h"
 #include "router/grpc/call_status.h"
 #include "router/grpc/message_reader.h"
-#include "router/http/byte_budget.h"
+#include "router/limits/byte_budget.h"
 
 namespace lockstep::router {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "router/front/stream_handler.h"
+#include "router/front/connection/stream_handler.h"
 #include "router/grpc/grpc_call.h"
 
 namespace lockstep::router {

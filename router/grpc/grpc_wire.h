@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "router/front/header_list.h"
+#include "router/front/connection/header_list.h"
 #include "router/grpc/call_status.h"
 
 // How gRPC writes things into HTTP/2: headers, trailers and the five bytes before a message

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "router/grpc/grpc_wire.h"
-#include "router/http/byte_budget.h"
+#include "router/limits/byte_budget.h"
 
 namespace lockstep::router {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "common/connection_limiter.h"
-#include "common/mutex.h"
+#include "common/net/connection_limiter.h"
+#include "common/runtime/mutex.h"
 #include "lockstep/standard/standard.pb.h"
 #include "router/grpc/grpc_services.h"
 

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/status.h"
-#include "router/api/field_checks.h"
+#include "router/http/reply_exchange.h"
+#include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
 namespace {

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "router/http/exchange.h"
+#include "router/front/connection/exchange.h"
+#include "router/front/connection/output_signal.h"
 
 namespace lockstep::router {
 

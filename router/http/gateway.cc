@@ -7,16 +7,16 @@
 #include <string_view>
 #include <utility>
 
-#include "common/process_metrics.h"
+#include "common/runtime/process_metrics.h"
 #include "common/status.h"
 #include "common/version.h"
-#include "router/api/field_checks.h"
-#include "router/http/answer_json.h"
 #include "router/http/generate_exchange.h"
-#include "router/http/openai_error.h"
+#include "router/http/openai_json/answer_json.h"
+#include "router/http/openai_json/openai_error.h"
 #include "router/http/text_exchange.h"
 #include "router/http/tokenizer_info.h"
 #include "router/page/page_files.h"
+#include "router/serving/validation/field_checks.h"
 
 namespace lockstep::router {
 namespace {
@@ -26,9 +26,9 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr uint64_t kMaxUnaskedBodyBytes = 32 << 10;
 constexpr std::array<std::string_view, 4> kPostPaths = {"/v1/completions", "/v1/chat/completions",
                                                         "/tokenize", "/detokenize"};
-constexpr std::array<std::string_view, 8> kGetPaths = {
-    "/v1/models", "/health",  "/ready",          "/ping",
-    "/version",   "/metrics", "/tokenizer_info", "/status.json"};
+constexpr std::array<std::string_view, 8> kGetPaths = {"/v1/models",      "/health",     "/ready",
+                                                       "/ping",           "/version",    "/metrics",
+                                                       "/tokenizer_info", "/status.json"};
 
 bool IsPostPath(std::string_view path) {
   return std::find(kPostPaths.begin(), kPostPaths.end(), path) != kPostPaths.end();
@@ -81,7 +81,8 @@ void ReplyError(OpenAiError error, ReplyExchange& exchange) {
 }
 
 // Forms of web pages, which need nobody's leave, are never JSON.
-// Programs may leave the type out. A page in a browser may not: without a type it needs no preflight.
+// Programs may leave the type out. A page in a browser may not: without a type it needs no
+// preflight.
 bool MayBeJson(const HttpRequest& request) {
   if (request.content_type.empty()) return request.origin.empty();
   return IsJsonContentType(request.content_type);
@@ -227,8 +228,7 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
                              std::move(signal));
 }
 
-void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant,
-                        ReplyExchange& exchange) {
+void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant, ReplyExchange& exchange) {
   if (const PageFile* file = FindPageFile(request.path)) return ReplyPage(*file, exchange);
   if (request.path.starts_with(kModelPrefix)) {
     return ReplyModel(PercentDecoded(request.path.substr(kModelPrefix.size())), exchange);

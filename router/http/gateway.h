@@ -5,20 +5,22 @@
 #include <memory>
 #include <utility>
 
-#include "router/api/api_context.h"
+#include "router/front/connection/exchange.h"
+#include "router/front/connection/output_signal.h"
 #include "router/http/browser_policy.h"
-#include "router/http/exchange.h"
+#include "router/http/reply_exchange.h"
 #include "router/http/status_json.h"
+#include "router/serving/calls/api_context.h"
 
 namespace lockstep::router {
 
 struct PageFile;  // router/page/page_files.h
 
 // From paths to exchanges; knows nothing of sockets. Where keys are asked for, everything but
-// /health, /ready, /ping and the page is for tenants only, and /metrics, which tells of all tenants, for none
-// of them; whoever shows no good key, or is at a limit and announces a large body, is answered
-// before any of it is read, others get null for that (ConnectionContext::handle). Safe to use from
-// any thread.
+// /health, /ready, /ping and the page is for tenants only, and /metrics, which tells of all
+// tenants, for none of them; whoever shows no good key, or is at a limit and announces a large
+// body, is answered before any of it is read, others get null for that (ConnectionContext::handle).
+// Safe to use from any thread.
 //   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /ping, /version, /metrics, /tokenizer_info,
 //        /status.json, and the page: /, /page.css, /page.js
@@ -28,10 +30,7 @@ class Gateway {
   // Context and registry outlive the object and all of its exchanges.
   Gateway(ApiContext& context, const prometheus::Registry& registry,
           BrowserPolicy browsers = BrowserPolicy())
-      : context_(context),
-        registry_(registry),
-        browsers_(std::move(browsers)),
-        status_(context) {}
+      : context_(context), registry_(registry), browsers_(std::move(browsers)), status_(context) {}
 
   std::shared_ptr<Exchange> Handle(HttpRequest request, std::shared_ptr<OutputSignal> signal);
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/heap.h"
-#include "common/release_memory.h"
+#include "common/runtime/heap.h"
+#include "common/runtime/release_memory.h"
 #include "common/status.h"
-#include "router/api/generate_call.h"
-#include "router/api/output_memory.h"
-#include "router/api/system_fingerprint.h"
-#include "router/http/openai_error.h"
-#include "router/http/unknown_fields.h"
+#include "router/http/openai_json/openai_error.h"
+#include "router/http/openai_json/unknown_fields.h"
+#include "router/serving/calls/generate_call.h"
+#include "router/serving/calls/output_memory.h"
+#include "router/serving/calls/system_fingerprint.h"
 
 namespace lockstep::router {
 

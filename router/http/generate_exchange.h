@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "common/mutex.h"
-#include "router/api/api_context.h"
-#include "router/http/answer_writer.h"
-#include "router/http/exchange.h"
-#include "router/http/openai_request.h"
+#include "common/runtime/mutex.h"
+#include "router/front/connection/exchange.h"
+#include "router/http/openai_json/answer_writer.h"
+#include "router/http/openai_json/openai_request.h"
+#include "router/serving/calls/api_context.h"
 
 namespace lockstep::router {
 

@@ -12,9 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/release_memory.h"
-#include "router/api/field_checks.h"
-#include "router/http/openai_error.h"
+#include "common/runtime/release_memory.h"
 
 namespace lockstep::router {
 namespace {
@@ -22,7 +20,6 @@ namespace {
 // About what an open request takes besides its body.
 constexpr size_t kStreamBytes = 2 << 10;
 constexpr size_t kFirstBodyBytes = 4 << 10;
-constexpr size_t kMaxRequestIdBytes = 256;
 
 uint64_t AnnouncedBytes(const HeaderList& fields) {
   const std::string_view text = fields.FindOnly("content-length");
@@ -36,12 +33,10 @@ HttpRequest HeaderOf(const StreamRequest& request) {
   const HeaderList& fields = request.fields;
   const std::string_view target = fields.Find(":path");
   const std::string_view authority = fields.Find(":authority");
-  const std::string_view id = fields.Find("x-request-id");
-  const bool usable_id = CheckId("x-request-id", id, kMaxRequestIdBytes).ok();
   return {.method = std::string(fields.Find(":method")),
           .path = std::string(target.substr(0, target.find('?'))),
           .body = {},
-          .request_id = std::string(usable_id ? id : std::string_view()),
+          .request_id = std::string(UsableRequestId(fields.Find("x-request-id"))),
           .authorization = std::string(fields.FindOnly("authorization")),
           .host = std::string(authority.empty() ? fields.Find("host") : authority),
           .origin = std::string(fields.Find("origin")),
@@ -131,19 +126,9 @@ class HttpStream final : public StreamHandler {
  private:
   void RefuseForMemory() { Refuse(503, "too many bytes of other requests are in transit"); }
   void Refuse(int http_status, std::string message) {
-    const bool overloaded = http_status >= 500;
-    const OpenAiError error{.http_status = http_status,
-                            .type = overloaded ? "server_error" : "invalid_request_error",
-                            .message = std::move(message)};
-    std::string body;
-    error.AppendJson(body);
-    HttpHead head{.status = http_status};
-    if (overloaded) head.headers.emplace_back("Retry-After", "1");
     ReleaseMemory(request_.body);
     held_.Resize(0);
-    const auto reply = std::make_shared<ReplyExchange>(signal_);
-    exchange_ = reply;
-    reply->Reply(std::move(head), std::move(body));
+    exchange_ = context_.refuse(http_status, std::move(message), signal_);
   }
 
   static HeaderList HeadOf(const HttpHead& head, const Output& output) {

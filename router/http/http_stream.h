@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "router/front/stream_handler.h"
-#include "router/http/http_connection.h"
+#include "router/front/connection/connection_context.h"
+#include "router/front/connection/stream_handler.h"
 
 namespace lockstep::router {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/mutex.h"
-#include "router/api/api_context.h"
+#include "common/runtime/mutex.h"
+#include "router/serving/calls/api_context.h"
 
 namespace lockstep::router {
 

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "common/release_memory.h"
+#include "common/runtime/release_memory.h"
 #include "common/status.h"
-#include "router/http/json_writer.h"
-#include "router/http/openai_error.h"
-#include "router/http/openai_request.h"
-#include "router/http/unknown_fields.h"
+#include "router/http/openai_json/json_writer.h"
+#include "router/http/openai_json/openai_error.h"
+#include "router/http/openai_json/openai_request.h"
+#include "router/http/openai_json/unknown_fields.h"
 
 namespace lockstep::router {
 

@@ -5,10 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "router/api/api_context.h"
-#include "router/api/text_requests.h"
-#include "router/http/exchange.h"
-#include "router/http/openai_request.h"
+#include "router/front/connection/exchange.h"
+#include "router/http/openai_json/openai_request.h"
+#include "router/http/reply_exchange.h"
+#include "router/serving/calls/api_context.h"
+#include "router/serving/calls/text_requests.h"
 
 namespace lockstep::router {
 

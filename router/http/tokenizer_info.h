@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "router/api/request_validator.h"
-#include "router/text/tokenizer.h"
+#include "router/serving/validation/request_validator.h"
+#include "router/text/tokenizer/tokenizer.h"
 
 namespace lockstep::router {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "router/text/utf8.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <variant>
 
-#include "common/release_memory.h"
+#include "common/runtime/release_memory.h"
 #include "common/status.h"
 #include "router/templates/frame_io.h"
 #include "router/templates/renderer_cage.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 #include "router/templates/renderer_process.h"
 #include "router/text/chat_template.h"
 

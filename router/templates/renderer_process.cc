@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "router/engine/violations.h"
+#include "common/violations.h"
 #include "router/templates/frame_io.h"
 #include "router/templates/renderer_frames.h"
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "router/text/utf8.h"
-#include "router/text/white_space.h"
+#include "router/text/unicode/utf8.h"
+#include "router/text/unicode/white_space.h"
 
 namespace lockstep::router {
 namespace {

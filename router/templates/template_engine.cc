@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "router/templates/template_builtins.h"
 #include "router/templates/template_layout.h"
-#include "router/text/utf8.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {

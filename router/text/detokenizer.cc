@@ -1,6 +1,6 @@
 #include "router/text/detokenizer.h"
 
-#include "router/text/utf8.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "common/ids.h"
-#include "router/text/tokenizer.h"
+#include "router/text/tokenizer/tokenizer.h"
 
 namespace lockstep::router {
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "tests/cli/cli_fixture.h"
-#include "tests/integration/child_process.h"
+#include "tests/rigs/child_process.h"
 
 namespace lockstep::testing {
 namespace {

@@ -11,6 +11,7 @@
 #include "cli/chat/commands.h"
 #include "cli/chat/conversation.h"
 #include "cli/chat/line_source.h"
+#include "cli/verbs.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 
@@ -96,7 +97,7 @@ TEST(ReadInputTest, ABackslashAtTheEndGoesOn) {
 }
 
 absl::StatusOr<ChatOptions> ParseChat(std::vector<std::string> words) {
-  return ParseChatOptions(words);
+  return ParseChatOptions(*FindVerb("chat"), words);
 }
 
 TEST(ChatOptionsTest, OnlyWhatWasGivenIsAskedFor) {

@@ -1,4 +1,4 @@
-#include "cli/serve/child.h"
+#include "cli/serve/processes/child.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/completion.h"
+#include "cli/verbs.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 

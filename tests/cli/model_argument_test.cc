@@ -1,9 +1,9 @@
-#include "cli/serve/model_argument.h"
+#include "cli/serve/model/model_argument.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/serve/hub_download.h"
+#include "cli/serve/model/hub_download.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 

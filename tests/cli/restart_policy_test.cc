@@ -1,8 +1,8 @@
-#include "cli/serve/restart_policy.h"
+#include "cli/serve/processes/restart_policy.h"
 
 #include <gtest/gtest.h>
 
-#include "common/clock.h"
+#include "common/runtime/clock.h"
 
 namespace lockstep::cli {
 namespace {

@@ -1,10 +1,10 @@
-#include "cli/serve/screen.h"
+#include "cli/serve/processes/screen.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/serve/log_follower.h"
-#include "cli/serve/member.h"
+#include "cli/serve/processes/log_follower.h"
+#include "cli/serve/processes/member.h"
 #include "tests/common/temp_folder.h"
 
 namespace lockstep::cli {

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "tests/cli/cli_fixture.h"
-#include "tests/integration/child_process.h"
+#include "tests/rigs/child_process.h"
 
 namespace lockstep::testing {
 namespace {
@@ -149,8 +149,8 @@ TEST_F(ServeProcessTest, RefusesWhatIsWrongBeforeAnythingStarts) {
 }
 
 TEST_F(ServeProcessTest, AWorkerThatNeverGetsReadyEndsTheStartWithItsLog) {
-  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cpu", "--worker-flag=--max-slots=65537",
-                 "--restart-wait", "0.01"}),
+  EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--device", "cpu",
+                 "--worker-flag=--max-slots=65537", "--restart-wait", "0.01"}),
             1);
   EXPECT_THAT(output_, AllOf(HasSubstr("it starts again in 80ms"),
                              HasSubstr("ended with exit code 1 and was never ready"),

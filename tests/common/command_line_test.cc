@@ -41,8 +41,9 @@ class CommandLineTest : public ::testing::Test {
 };
 
 TEST_F(CommandLineTest, FlagsAreSpelledWithDashesOrUnderscores) {
-  ASSERT_THAT(Parse({"--test-name", "a-b", "--test_count=9", "--test-wait=250ms", "--test-list=x,y-z"}),
-              IsOk());
+  ASSERT_THAT(
+      Parse({"--test-name", "a-b", "--test_count=9", "--test-wait=250ms", "--test-list=x,y-z"}),
+      IsOk());
   EXPECT_EQ(absl::GetFlag(FLAGS_test_name), "a-b");
   EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 9u);
   EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Milliseconds(250));
@@ -50,7 +51,8 @@ TEST_F(CommandLineTest, FlagsAreSpelledWithDashesOrUnderscores) {
 }
 
 TEST_F(CommandLineTest, SwitchesAreTurnedOffInFourWays) {
-  for (const char* off : {"--test-loud=false", "--notest-loud", "--no-test-loud", "--no_test_loud"}) {
+  for (const char* off :
+       {"--test-loud=false", "--notest-loud", "--no-test-loud", "--no_test_loud"}) {
     absl::SetFlag(&FLAGS_test_loud, true);
     ASSERT_THAT(Parse({off}), IsOk()) << off;
     EXPECT_FALSE(absl::GetFlag(FLAGS_test_loud)) << off;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "common/model_config.h"
+#include "common/model_files/model_config.h"
 
 // Small config.json files that tests change, one per family.
 namespace lockstep {

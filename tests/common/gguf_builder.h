@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/gguf.h"
+#include "common/model_files/gguf.h"
 #include "tests/common/byte_writer.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "common/model_config.h"
+#include "common/model_files/model_config.h"
 #include "tests/common/config_json.h"
 #include "tests/common/status_matchers.h"
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "common/gguf.h"
-#include "common/model_config.h"
+#include "common/model_files/gguf.h"
+#include "common/model_files/model_config.h"
 #include "kernels/quant/dequantize.h"
 #include "tests/common/status_matchers.h"
 

@@ -70,17 +70,17 @@ TEST_F(CertificatesExampleTest, SecureClientsRoutersAndWorkers) {
                               "--tls_key=" + PathOf("worker.key"), "--tls_client_ca=" + authority});
   ASSERT_TRUE(worker.ok()) << worker.status();
   worker_.emplace(*std::move(worker));
-  ASSERT_NO_FATAL_FAILURE(StartRouter(
-      {"--http_listen=127.0.0.1:0", "--tls_cert=" + PathOf("router.pem"),
-       "--tls_key=" + PathOf("router.key"), "--tls_client_ca=" + authority,
-       "--worker_tls_ca=" + authority, "--worker_tls_cert=" + PathOf("router.pem"),
-       "--worker_tls_key=" + PathOf("router.key")}));
+  ASSERT_NO_FATAL_FAILURE(
+      StartRouter({"--http_listen=127.0.0.1:0", "--tls_cert=" + PathOf("router.pem"),
+                   "--tls_key=" + PathOf("router.key"), "--tls_client_ca=" + authority,
+                   "--worker_tls_ca=" + authority, "--worker_tls_cert=" + PathOf("router.pem"),
+                   "--worker_tls_key=" + PathOf("router.key")}));
   ExpectWorkerStateBecomes("ready");
   const std::string get_models = "curl -sS --max-time 20 --cacert " + authority + " https://" +
                                  router_->http_address() + "/v1/models";
   EXPECT_NE(RunShell(get_models).exit_code, 0) << "without a certificate";
-  const Outcome answer = RunShell(get_models + " --cert " + PathOf("client.pem") + " --key " +
-                                  PathOf("client.key"));
+  const Outcome answer =
+      RunShell(get_models + " --cert " + PathOf("client.pem") + " --key " + PathOf("client.key"));
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, HasSubstr("tiny-llama"));
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/model/load_model.h"
+#include "worker/cpu/load_model.h"
 
 namespace lockstep::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "router/core/request.h"
+#include "router/core/messages/request.h"
 #include "tests/integration/serving_harness.h"
 
 namespace lockstep::testing {

@@ -18,12 +18,9 @@ std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
 absl::StatusOr<ChildProcess> ProcessTest::LaunchWorker(const std::string& listen,
                                                        const std::string& model,
                                                        const std::vector<std::string>& flags) {
-  std::vector<std::string> arguments = {LOCKSTEP_BIN_DIR "/lockstep-worker",
-                                        "--model=" + model,
-                                        "--listen=" + listen,
-                                        "--admin_listen=127.0.0.1:0",
-                                        "--threads=1",
-                                        "--log_level=warn"};
+  std::vector<std::string> arguments = {
+      LOCKSTEP_BIN_DIR "/lockstep-worker", "--model=" + model, "--listen=" + listen,
+      "--admin_listen=127.0.0.1:0",        "--threads=1",      "--log_level=warn"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   return ChildProcess::Start(arguments);
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/v1/generation.grpc.pb.h"
-#include "tests/integration/child_process.h"
+#include "tests/rigs/child_process.h"
 
 namespace lockstep::testing {
 

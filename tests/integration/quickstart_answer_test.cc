@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mapped_file.h"
+#include "common/runtime/mapped_file.h"
 #include "kernels/core/instruction_set.h"
 #include "tests/integration/process_fixture.h"
 
@@ -43,8 +43,9 @@ double Lead(const json& token) {
 class QuickstartAnswerTest : public ProcessTest, public ::testing::WithParamInterface<std::string> {
  protected:
   void Start(const std::string& instruction_set) {
-    auto worker = LaunchWorker("127.0.0.1:0", kQuickstartModel,
-                               {"--instruction-set=" + instruction_set, "--device=cpu", "--threads=0"});
+    auto worker =
+        LaunchWorker("127.0.0.1:0", kQuickstartModel,
+                     {"--instruction-set=" + instruction_set, "--device=cpu", "--threads=0"});
     ASSERT_TRUE(worker.ok()) << worker.status();
     worker_.emplace(*std::move(worker));
     ASSERT_NO_FATAL_FAILURE(StartRouter({std::string("--model=") + kQuickstartModel}));
@@ -59,8 +60,9 @@ TEST_P(QuickstartAnswerTest, IsRightByAWideMargin) {
   }
   ASSERT_NO_FATAL_FAILURE(Start(GetParam()));
   const Outcome outcome =
-      RunShell(LOCKSTEP_BIN_DIR "/lockstep-generate --wait-seconds 60 --temperature 0 --max-tokens 512 "
-                                "--logprobs 2 --json --router " +
+      RunShell(LOCKSTEP_BIN_DIR
+               "/lockstep-generate --wait-seconds 60 --temperature 0 --max-tokens 512 "
+               "--logprobs 2 --json --router " +
                router_->grpc_address() + " --chat 'user:" + QuestionOfQuickstart() + "'");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const json output = json::parse(outcome.output).at("outputs").at(0);

@@ -12,9 +12,9 @@
 
 #include "tests/integration/invariance_check.h"
 #include "tests/support/cuda_test.h"
-#include "worker/executor/cuda_step_runner.h"
-#include "worker/model/cuda_forward_model.h"
-#include "worker/model/cuda_model.h"
+#include "worker/cuda/forward_model.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/step_runner.h"
 
 namespace lockstep::testing {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "common/check.h"
 #include "common/hash.h"
-#include "router/core/policies.h"
-#include "router/engine/step_codec.h"
+#include "router/core/policy/policies.h"
+#include "router/workers/step_codec.h"
 
 namespace lockstep::testing {
 
@@ -27,7 +27,7 @@ WorkerUnderTest OnExecutor(worker::ForwardModel& model) {
           .make_runner = [&model](const worker::ExecutorLimits& limits,
                                   WorkerUnderTest::Observer observer) {
             auto executor =
-                std::make_shared<worker::StepExecutor>(model, limits, /*incarnation=*/1);
+                std::make_shared<worker::CpuStepRunner>(model, limits, /*incarnation=*/1);
             executor->set_logits_observer(std::move(observer));
             return executor;
           }};

@@ -13,7 +13,7 @@
 
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/scheduler.h"
-#include "worker/executor/step_executor.h"
+#include "worker/cpu/step_runner.h"
 #include "worker/model/forward_model.h"
 
 namespace lockstep::testing {
@@ -69,7 +69,7 @@ struct WorkerUnderTest {
       make_runner;
 };
 
-// A StepExecutor on `model`, which outlives the result.
+// A CpuStepRunner on `model`, which outlives the result.
 WorkerUnderTest OnExecutor(worker::ForwardModel& model);
 
 // The real scheduler, step codec and executor in one thread, without sockets: plans pile up, run

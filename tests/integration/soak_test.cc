@@ -1,5 +1,5 @@
-// The soaks of bench/router/soak, for a few seconds each: whatever fails, clients notice nothing.
-#include "bench/router/soak/soak.h"
+// The soaks of tests/rigs/soak, for a few seconds each: whatever fails, clients notice nothing.
+#include "tests/rigs/soak/soak.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,11 +15,13 @@ import source_checks
 
 CHECKS = {
     "includes": source_checks.check_includes,
+    "rooms": source_checks.check_rooms,
     "constructs": source_checks.check_constructs,
     "sizes": source_checks.check_sizes,
     "built": None,  # needs the build folder as well
     "layout": repository_checks.check_layout,
     "links": repository_checks.check_links,
+    "paths": repository_checks.check_paths,
     "results": repository_checks.check_results,
     "corpora": repository_checks.check_corpora,
     "scripts": repository_checks.check_scripts,

@@ -41,31 +41,47 @@ class LintTest(unittest.TestCase):
 class IncludesTest(LintTest):
     FORBIDDEN = {
         "router/engine/a.cc": "kernels/gemm/gemm.h",
-        "router/api/a.cc": "worker/model/spec.h",
+        "router/serving/a.cc": "worker/model/spec.h",
         "router/text/a.h": "cuda_runtime.h",
         "router/core/scheduler.cc": "lockstep/worker/v1/worker.pb.h",
         "router/core/a.cc": "router/engine/engine.h",
         "router/core/b.h": "thread",
-        "router/core/c.h": "common/mutex.h",
+        "router/core/c.h": "common/runtime/mutex.h",
         "router/core/d.h": "absl/time/clock.h",
         "router/core/e.h": "sys/socket.h",
         "kernels/gemm/gemm.h": "worker/model/spec.h",
         "kernels/gemm/gemm_cpu.cc": "grpcpp/grpcpp.h",
         "kernels/norm/norm.h": "lockstep/worker/v1/worker.pb.h",
-        "common/a.cc": "router/core/step.h",
+        "common/a.cc": "router/core/messages/step.h",
         "common/b.h": "google/protobuf/message.h",
-        "worker/executor/a.cc": "router/core/step.h",
+        "worker/steps/a.cc": "router/core/messages/step.h",
+        "worker/steps/b.cc": "cuda_runtime.h",
+        "worker/model/a.cc": "worker/cuda/model.h",
+        "worker/cpu/a.cc": "worker/cuda/model.h",
+        "worker/cuda/a.cc": "worker/cpu/model.h",
+        "router/grpc/a.cc": "router/http/gateway.h",
+        "router/http/a.cc": "router/grpc/grpc_call.h",
+        "router/front/a.cc": "router/serving/calls/api_context.h",
+        "router/serving/b.cc": "router/http/gateway.h",
+        "router/fleet/a.cc": "router/engine/engine.h",
+        "router/workers/a.cc": "router/fleet/fleet.h",
+        "cli/common/a.cc": "cli/serve/serve.h",
         "cli/a.cc": "worker/model/spec.h",
         "cli/b.cc": "router/engine/engine.h",
         "cli/c.cc": "lockstep/worker/v1/worker.pb.h",
-        "router/engine/c.cc": "cli/options.h",
+        "router/engine/c.cc": "cli/common/options.h",
     }
     ALLOWED = {
         "router/engine/a.cc": "lockstep/worker/v1/worker.pb.h",
         "router/engine/b.cc": "thread",
         "router/core/a.cc": "absl/time/time.h",
-        "worker/executor/a.cc": "kernels/gemm/gemm.h",
+        "worker/steps/a.cc": "kernels/gemm/gemm.h",
         "worker/comm/b.cc": "nccl.h",
+        "worker/cuda/b.cc": "cuda_runtime.h",
+        "common/grpc/a.h": "grpcpp/grpcpp.h",
+        "router/grpc/b.cc": "router/serving/calls/api_context.h",
+        "router/http/b.cc": "router/serving/calls/api_context.h",
+        "router/router_server.cc": "router/http/gateway.h",
         "cli/a.cc": "router/client/answer.h",
         "cli/b.cc": "lockstep/v1/generation.pb.h",
         "tests/integration/a_test.cc": "worker/model/spec.h",
@@ -94,6 +110,33 @@ class IncludesTest(LintTest):
         self.assert_finds(source_checks.check_includes, "not a path from the root")
 
 
+class RoomsTest(LintTest):
+    def test_finds_a_circle_of_folders_and_says_who_ties_it(self):
+        self.plant("router/a/x.h", '#pragma once\n#include "router/b/y.h"\n')
+        self.plant("router/b/y.h", "#pragma once\n")
+        self.plant("router/b/z.cc", '#include "router/c/z.h"\n')
+        self.plant("router/c/z.h", "#pragma once\n")
+        self.assert_clean(source_checks.check_rooms)
+        self.plant("router/c/w.cc", '#include "router/a/x.h"\n')
+        self.assert_finds(source_checks.check_rooms, "circle", "router/c/w.cc includes router/a/x.h")
+
+    def test_finds_a_folder_that_is_too_full(self):
+        for i in range(source_checks.MAX_FOLDER_FILES):
+            self.plant(f"tests/a/file_{i}.cc", "")
+        self.assert_clean(source_checks.check_rooms)
+        self.plant("tests/a/one_more.cc", "")
+        self.assert_finds(source_checks.check_rooms, "tests/a:0", "25 source files")
+
+
+class PathsTest(LintTest):
+    def test_finds_a_path_that_is_gone(self):
+        self.plant("common/json/json.h", "#pragma once\n")
+        self.plant("docs/a.md", "See `common/json/json.h`, `common/json/`, `common/json/*.h` and `and/or`.\n")
+        self.assert_clean(repository_checks.check_paths)
+        self.plant("docs/b.md", "\nSee `common/json.h`.\n")
+        self.assert_finds(repository_checks.check_paths, "docs/b.md:2", "common/json.h")
+
+
 class ConstructsTest(LintTest):
     def test_finds_each_construct(self):
         for code in ('auto* x = getenv("HOME");', "std::mutex m;", "absl::Mutex m;",
@@ -118,7 +161,7 @@ class ConstructsTest(LintTest):
         self.assert_finds(source_checks.check_constructs, "#pragma once")
 
     def test_lets_exceptions_comments_and_literals_pass(self):
-        self.plant("common/mutex.h", "#pragma once\nstd::mutex m;\n")
+        self.plant("common/runtime/mutex.h", "#pragma once\nstd::mutex m;\n")
         self.plant("kernels/core/ptx/a.cu", 'asm("nop");\n')
         self.plant("worker/main.cc", 'ABSL_FLAG(int, n, 1, "");\n')
         self.plant("tests/kernels/a_cuda_test.cc", "GTEST_SKIP();\n")

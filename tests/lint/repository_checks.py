@@ -57,6 +57,23 @@ def check_links(root):
                     yield Finding(path, number, f"{linked.name} has no heading for #{anchor}")
 
 
+# --- paths of the sources in documents ---
+
+SOURCE_PATH = re.compile(r"`((?:\w+/)+[\w.*-]*)`")
+PATH_ROOTS = ("bench", "cli", "common", "deploy", "docs", "kernels", "proto", "router", "tests", "worker")
+
+
+def check_paths(root):
+    """A path in backticks that begins with a folder of ours exists. Decisions tell of their time, and are left out."""
+    for path in files(root, ".md"):
+        if path.is_relative_to("docs/decisions"):
+            continue
+        for number, line in numbered_lines(root, path):
+            for target in SOURCE_PATH.findall(line):
+                if target.split("/")[0] in PATH_ROOTS and not any(root.glob(target.rstrip("/"))):
+                    yield Finding(path, number, f"there is no {target}")
+
+
 # --- results of benchmarks ---
 
 def check_results(root):

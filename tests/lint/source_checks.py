@@ -10,15 +10,42 @@ from tree import Finding, cpp_files, numbered_lines, read, without_comments_and_
 
 # --- include arrows (docs/architecture.md) ---
 
-# The first matching folder decides; of the project's own folders only these may be included. Generated
-# protobuf headers are "lockstep/...".
+# The first matching folder decides; of the project's own folders only these may be included, and the folder
+# itself. Rooms stand in the order of docs/architecture.md: a room may include what stands above it there.
+# Generated protobuf headers are "lockstep/...".
+CORE = ("router/core", "common")
+WORKERS = (*CORE, "router/workers", "router/limits", "lockstep/worker")
+ENGINE = (*WORKERS, "router/mailboxes", "router/fleet", "router/engine")
+TRANSPORT = (*ENGINE, "router/front", "router/serving", "router/text", "lockstep")
+MODEL = ("worker/model", "worker/memory", "kernels", "common")
+STEPS = (*MODEL, "worker/steps", "lockstep/worker")
 ALLOWED_OWN = (
+    ("cli/common", ("common",)),
     ("cli", ("cli", "router/client", "common", "lockstep/v1")),
-    ("common/grpc", ("common",)),
     ("common", ("common",)),
     ("kernels", ("kernels", "common")),
-    ("router/core", ("router/core", "common")),
+    ("router/core", CORE),
+    ("router/text", ("common",)),
+    ("router/templates", ("router/text", "common")),
+    ("router/limits", ("common",)),
+    ("router/auth", ("common",)),
+    ("router/page", ("common",)),
+    ("router/workers", WORKERS),
+    ("router/mailboxes", (*WORKERS, "router/mailboxes")),
+    ("router/fleet", (*WORKERS, "router/mailboxes")),
+    ("router/engine", ENGINE),
+    ("router/serving", (*ENGINE, "router/auth", "router/text", "lockstep")),
+    ("router/front", ("router/limits", "common")),
+    ("router/grpc", TRANSPORT),
+    ("router/http", (*TRANSPORT, "router/page")),
+    ("router/client", ("common", "lockstep/v1")),
     ("router", ("router", "common", "lockstep")),
+    ("worker/memory", ("kernels", "common")),
+    ("worker/model", MODEL),
+    ("worker/steps", STEPS),
+    ("worker/cpu", STEPS),
+    ("worker/cuda", STEPS),
+    ("worker/service", (*STEPS, "lockstep")),
     ("worker", ("worker", "kernels", "common", "lockstep")),
 )
 OWN_FOLDERS = ("cli", "common", "router", "worker", "kernels", "tests", "bench", "lockstep")
@@ -30,7 +57,7 @@ IMPURE_HEADER = re.compile(
     r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|atomic|chrono|"
     r"ctime|time\.h|sys/.*|netinet/.*|arpa/.*|unistd\.h|pthread\.h|boost/asio.*|"
     r"absl/synchronization/.*|absl/time/clock\.h|spdlog/.*|prometheus/.*|"
-    r"common/(mutex|bounded_queue|clock|named_thread|metrics|admin_server|logging|shutdown_signal)\.h)$")
+    r"common/(runtime|net|strands|grpc)/.*)$")
 
 
 def is_below(path, folder):
@@ -45,12 +72,12 @@ def include_violation(path, header):
     else:
         return None
     own = next((own for own in OWN_FOLDERS if is_below(header, own)), None)
-    if own and not any(is_below(header, prefix) for prefix in allowed):
+    if own and not any(is_below(header, prefix) for prefix in (folder, *allowed)):
         return f"{folder}/ must not include {header}"
-    if folder in ("common", "kernels", "router/core") and RPC_HEADER.match(header):
+    if folder in ("common", "kernels", "router/core") and path.split("/")[1] != "grpc" and RPC_HEADER.match(header):
         return f"{folder}/ knows no gRPC and no protobuf, but includes {header}"
-    if folder not in ("kernels", "worker") and CUDA_HEADER.match(header):
-        return f"only kernels/ and worker/ know CUDA, but {folder}/ includes {header}"
+    if folder not in ("kernels", "worker/cuda", "worker") and CUDA_HEADER.match(header):
+        return f"only kernels/ and worker/cuda/ know CUDA, but {folder}/ includes {header}"
     if folder == "router/core" and IMPURE_HEADER.match(header):
         return f"the scheduler is a pure state machine, but includes {header}"
     return None
@@ -70,15 +97,66 @@ def check_includes(root):
                 yield Finding(path, number, f'"{header}" is not a path from the root of the repository')
 
 
+# --- rooms: no circles between folders, and none too full ---
+
+# Tests and benchmarks are no rooms of the house, but nobody finds anything in a full folder there either.
+MAX_FOLDER_FILES = 24
+HOUSE = ("cli", "common", "kernels", "router", "worker")
+
+
+def folder_arrows(root):
+    """{folder: {folder it includes from: (path, header)}} of the production code."""
+    arrows = collections.defaultdict(dict)
+    for path in cpp_files(root):
+        if path.parts[0] not in HOUSE:
+            continue
+        for header in re.findall(r'^\s*#\s*include\s*"([^"]+)"', read(root, path), re.MULTILINE):
+            other = pathlib.Path(header).parent
+            if other != path.parent and (root / header).is_file():
+                arrows[path.parent].setdefault(other, (path, header))
+    return arrows
+
+
+def circle_from(arrows, start):
+    """The shortest way from a folder back to itself, as folders, or None."""
+    waiting, seen = collections.deque([[start]]), set()
+    while waiting:
+        way = waiting.popleft()
+        for folder in arrows.get(way[-1], ()):
+            if folder == start:
+                return way + [start]
+            if folder not in seen:
+                seen.add(folder)
+                waiting.append(way + [folder])
+    return None
+
+
+def check_rooms(root):
+    arrows = folder_arrows(root)
+    reported = set()
+    for folder in sorted(arrows):
+        circle = circle_from(arrows, folder)
+        if circle is None or frozenset(circle) in reported:
+            continue
+        reported.add(frozenset(circle))
+        steps = [f"{path} includes {header}" for path, header in
+                 (arrows[a][b] for a, b in zip(circle, circle[1:]))]
+        yield Finding(folder, 0, "folders include each other in a circle: " + ", ".join(steps))
+    num_files = collections.Counter(path.parent for path in cpp_files(root))
+    for folder, count in sorted(num_files.items()):
+        if count > MAX_FOLDER_FILES:
+            yield Finding(folder, 0, f"{count} source files, more than {MAX_FOLDER_FILES}: which ideas are in it?")
+
+
 # --- constructs that are not used ---
 
 # (pattern, files that may, what to do instead). Patterns see code without comments and literals.
 FORBIDDEN = (
-    (r"\b(secure_)?getenv\s*\(", ("cli/environment.cc",), "configuration comes from flags, not from the environment"),
+    (r"\b(secure_)?getenv\s*\(", ("cli/common/environment.cc",), "configuration comes from flags, not from the environment"),
     (r"\bstd::(recursive_|timed_|shared_|shared_timed_)?mutex\b|\bstd::condition_variable|"
      r"\bstd::(lock_guard|unique_lock|scoped_lock|shared_lock)\b|"
      r"\babsl::(Mutex|MutexLock|CondVar|Notification|BlockingCounter)\b",
-     ("common/mutex.h",), "use common/mutex.h"),
+     ("common/runtime/mutex.h",), "use common/runtime/mutex.h"),
     (r"\bstd::this_thread::sleep_|\babsl::SleepFor\b|\b(u|nano)?sleep\s*\(",
      ("router/client/", "*_fixture.cc"),  # a command-line tool and a test's "eventually" may poll
      "wait for an event, with a deadline if need be"),

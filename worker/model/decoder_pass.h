@@ -11,8 +11,8 @@
 #include "kernels/kv_cache/paged_kv.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rotary_append.h"
-#include "worker/model/model_spec.h"
-#include "worker/model/weights.h"
+#include "worker/model/layout/model_spec.h"
+#include "worker/model/weights/weights.h"
 #include "worker/model/workspace.h"
 
 namespace lockstep::worker {

@@ -8,7 +8,7 @@
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/bfloat16.h"
 #include "worker/memory/arena.h"
-#include "worker/model/model_spec.h"
+#include "worker/model/layout/model_spec.h"
 
 namespace lockstep::worker {
 

@@ -15,8 +15,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/address.h"
 #include "common/check.h"
+#include "common/net/address.h"
 #include "common/status.h"
 
 namespace lockstep::worker {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "common/named_thread.h"
-#include "common/unix_socket.h"
+#include "common/net/unix_socket.h"
+#include "common/runtime/named_thread.h"
 
 namespace lockstep::worker {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "lockstep/worker/v1/worker.pb.h"
-#include "worker/executor/executor_limits.h"
 #include "worker/model/forward_model.h"
+#include "worker/steps/executor_limits.h"
 
 namespace lockstep::worker {
 

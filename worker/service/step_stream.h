@@ -8,9 +8,9 @@
 #include <deque>
 
 #include "common/grpc/completion_tag.h"
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
-#include "worker/executor/executor_thread.h"
+#include "worker/steps/executor_thread.h"
 
 namespace lockstep::worker {
 

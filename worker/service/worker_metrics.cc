@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/metrics.h"
+#include "common/runtime/metrics.h"
 #include "common/version.h"
 
 namespace lockstep::worker {

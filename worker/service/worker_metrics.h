@@ -5,8 +5,8 @@
 #include <prometheus/registry.h>
 
 #include "lockstep/worker/v1/worker.pb.h"
-#include "worker/executor/step_runner.h"
 #include "worker/model/forward_model.h"
+#include "worker/steps/step_runner.h"
 
 namespace lockstep::worker {
 

@@ -8,14 +8,14 @@
 #include <memory>
 #include <string>
 
-#include "common/address.h"
-#include "common/tls_files.h"
-#include "worker/executor/executor_thread.h"
-#include "worker/executor/step_runner.h"
+#include "common/net/address.h"
+#include "common/net/tls_files.h"
 #include "worker/model/forward_model.h"
 #include "worker/service/connection_acceptor.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_service.h"
+#include "worker/steps/executor_thread.h"
+#include "worker/steps/step_runner.h"
 
 namespace lockstep::worker {
 

@@ -9,14 +9,14 @@
 #include <memory>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/named_thread.h"
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
-#include "worker/executor/executor_thread.h"
 #include "worker/service/describe_call.h"
 #include "worker/service/lease_ledger.h"
 #include "worker/service/step_stream.h"
 #include "worker/service/worker_metrics.h"
+#include "worker/steps/executor_thread.h"
 
 namespace lockstep::worker {
 

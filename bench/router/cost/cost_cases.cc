@@ -15,10 +15,10 @@
 
 #include "bench/router/cost/grpc_load.h"
 #include "bench/router/cost/sse_load.h"
-#include "bench/router/instant/pacing.h"
-#include "bench/serving/quantile.h"
-#include "common/model_config.h"
+#include "common/model_files/model_config.h"
 #include "common/status.h"
+#include "tests/rigs/instant_worker/pacing.h"
+#include "tests/rigs/quantile.h"
 
 namespace lockstep::bench {
 namespace {

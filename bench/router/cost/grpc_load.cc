@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "bench/router/instant/pacing.h"
+#include "tests/rigs/instant_worker/pacing.h"
 
 namespace lockstep::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 
 namespace lockstep::bench {
 

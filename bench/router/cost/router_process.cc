@@ -10,8 +10,8 @@
 #include <sstream>
 #include <utility>
 
-#include "bench/router/instant/pacing.h"
 #include "common/status.h"
+#include "tests/rigs/instant_worker/pacing.h"
 
 namespace lockstep::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/child_process.h"
+#include "tests/rigs/child_process.h"
 
 namespace lockstep::bench {
 

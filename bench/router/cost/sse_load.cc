@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/status.h"
 
 namespace lockstep::bench {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/router/cost/load.h"
-#include "common/named_thread.h"
+#include "common/runtime/named_thread.h"
 
 namespace lockstep::bench {
 

@@ -11,11 +11,11 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "lockstep/v1/generation.pb.h"
-#include "router/api/bad_words.h"
-#include "router/api/prompt_encoder.h"
-#include "router/api/request_validator.h"
-#include "router/api/response_builder.h"
-#include "tests/router/api/byte_tokenizer.h"
+#include "router/serving/calls/response_builder.h"
+#include "router/serving/prompts/prompt_encoder.h"
+#include "router/serving/validation/bad_words.h"
+#include "router/serving/validation/request_validator.h"
+#include "tests/router/serving/byte_tokenizer.h"
 
 namespace lockstep::router {
 namespace {

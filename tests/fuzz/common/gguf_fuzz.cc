@@ -4,8 +4,8 @@
 #include <span>
 
 #include "common/check.h"
-#include "common/gguf.h"
-#include "common/model_config.h"
+#include "common/model_files/gguf.h"
+#include "common/model_files/model_config.h"
 #include "common/status.h"
 #include "kernels/quant/dequantize.h"
 

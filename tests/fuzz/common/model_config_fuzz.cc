@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "common/check.h"
-#include "common/model_config.h"
+#include "common/model_files/model_config.h"
 #include "common/status.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

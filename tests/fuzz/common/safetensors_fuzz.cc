@@ -4,7 +4,7 @@
 #include <span>
 
 #include "common/check.h"
-#include "common/safetensors.h"
+#include "common/model_files/safetensors.h"
 #include "common/status.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -17,8 +17,8 @@
 
 #include "common/check.h"
 #include "lockstep/v1/generation.pb.h"
-#include "router/api/wire_measure.h"
 #include "router/grpc/message_reader.h"
+#include "router/serving/validation/wire_measure.h"
 
 namespace lockstep::router {
 namespace {

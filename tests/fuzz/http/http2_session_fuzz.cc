@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "router/front/http2_session.h"
+#include "router/front/http2/http2_session.h"
 #include "tests/router/front/http2_frames.h"
 
 namespace lockstep::router {

@@ -16,9 +16,10 @@
 #include <string_view>
 
 #include "common/check.h"
+#include "router/front/http1/http_connection.h"
 #include "router/front/serve_connection.h"
-#include "router/http/http_connection.h"
-#include "tests/router/http/scripted_gateway.h"
+#include "router/http/reply_exchange.h"
+#include "tests/router/front/scripted_gateway.h"
 
 namespace lockstep::router {
 namespace {
@@ -146,6 +147,7 @@ class Run {
   HttpMetrics metrics_{registry_, "model"};
   ByteBudget memory_{2 * kMaxBodyBytes};
   ConnectionContext context_{.handle = Answer,
+                             .refuse = Refusal,
                              .draining = [] { return false; },
                              .limits = {.max_body_bytes = kMaxBodyBytes,
                                         .header_timeout = absl::InfiniteDuration(),

@@ -10,10 +10,10 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/http/answer_writer.h"
-#include "router/http/openai_error.h"
-#include "router/http/openai_request.h"
-#include "tests/router/api/byte_tokenizer.h"
+#include "router/http/openai_json/answer_writer.h"
+#include "router/http/openai_json/openai_error.h"
+#include "router/http/openai_json/openai_request.h"
+#include "tests/router/serving/byte_tokenizer.h"
 
 namespace lockstep::router {
 namespace {

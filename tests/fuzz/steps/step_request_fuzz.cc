@@ -8,8 +8,8 @@
 #include "common/check.h"
 #include "tests/fuzz/steps/framed_input.h"
 #include "tests/support/fake_forward_model.h"
-#include "tests/worker/executor/step_messages.h"
-#include "worker/executor/step_executor.h"
+#include "tests/worker/steps/step_messages.h"
+#include "worker/cpu/step_runner.h"
 
 namespace lockstep::worker {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kEpoch = 7;
 constexpr uint8_t kRightNumbers = 1;  // of a frame: epoch and step id are set to what is expected
 
-void CheckServes(StepExecutor& executor, uint64_t epoch) {
+void CheckServes(CpuStepRunner& executor, uint64_t epoch) {
   executor.EndLease();
   executor.BeginLease(epoch);
   lockstep::testing::StepSequence steps(epoch);
@@ -35,7 +35,7 @@ void Run(lockstep::testing::FramedInput input) {
   constexpr int kMaxFrames = 200;
   lockstep::testing::FakeForwardModel model;
   model.WriteEveryPlace();
-  StepExecutor executor(model, {.max_slots = 8}, /*incarnation=*/1);
+  CpuStepRunner executor(model, {.max_slots = 8}, /*incarnation=*/1);
   executor.BeginLease(kEpoch);
   uint64_t step_id = 1;
   for (int i = 0; i < kMaxFrames; ++i) {

@@ -12,9 +12,9 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 #include "router/core/scheduler.h"
-#include "router/engine/step_codec.h"
+#include "router/workers/step_codec.h"
 #include "tests/fuzz/steps/framed_input.h"
 
 namespace lockstep::router {

@@ -10,7 +10,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/templates/renderer_frames.h"
-#include "router/text/utf8.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/text/detokenizer.h"
-#include "router/text/tokenizer.h"
+#include "router/text/tokenizer/tokenizer.h"
 
 namespace lockstep::router {
 namespace {

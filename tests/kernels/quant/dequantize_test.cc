@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/safetensors.h"
+#include "common/model_files/safetensors.h"
 #include "kernels/quant/float16.h"
 #include "tests/common/status_matchers.h"
 

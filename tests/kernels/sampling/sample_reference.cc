@@ -103,8 +103,7 @@ std::vector<kernels::SampleParams> ManyParams(size_t vocab_size) {
   return all;
 }
 
-std::optional<TokenId> ReferenceDraw(const Candidates& distribution,
-                                     const kernels::DrawKey& key) {
+std::optional<TokenId> ReferenceDraw(const Candidates& distribution, const kernels::DrawKey& key) {
   constexpr double kMargin = 1e-4;
   std::optional<TokenId> drawn;
   double best = kMasked, second = kMasked;

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/sampling/philox.h"
+#include "kernels/sampling/noise/philox.h"
 #include "kernels/sampling/sample.h"
 
 namespace lockstep::testing {
 
 // The distribution that kernels::SampleToken draws from, by the definition in sample.h: fp64, full
-// sorts, no shortcuts. Candidates, best first, with probabilities that add up to 1; empty when there
-// are none.
+// sorts, no shortcuts. Candidates, best first, with probabilities that add up to 1; empty when
+// there are none.
 std::vector<std::pair<TokenId, double>> ReferenceDistribution(
     const kernels::SampleParams& params, std::vector<float> logits,
     const std::vector<kernels::TokenCount>& seen, bool mask_stop_ids);

@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/sampling/philox.h"
+#include "kernels/sampling/noise/philox.h"
 #include "tests/kernels/sampling/random_rows.h"
 #include "tests/kernels/sampling/sample_reference.h"
 
@@ -245,8 +245,8 @@ TEST(SampleTest, FiltersOnlyTakeTokensAway) {
           SampleParams{.temperature = 1.0f, .top_p = 0.7f, .seed = 4},
           SampleParams{.temperature = 1.0f, .min_p = 0.02f, .seed = 4}}) {
       const auto kept = ReferenceDistribution(filtered, logits, {}, false);
-      const bool remains = std::any_of(
-          kept.begin(), kept.end(), [&](const auto& entry) { return entry.first == drawn; });
+      const bool remains = std::any_of(kept.begin(), kept.end(),
+                                       [&](const auto& entry) { return entry.first == drawn; });
       if (!remains) continue;
       ++num_kept;
       EXPECT_EQ(*Sample(filtered, logits, position), drawn) << position;

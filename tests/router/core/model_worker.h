@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "router/core/messages/step.h"
 #include "router/core/scheduler.h"
-#include "router/core/step.h"
 
 namespace lockstep::router::testing {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "router/core/request.h"
-#include "router/core/step.h"
+#include "router/core/messages/request.h"
+#include "router/core/messages/step.h"
 
 // The text that a request gets, as a function of the request alone. Whatever a scheduler does, this
 // is what must come out.

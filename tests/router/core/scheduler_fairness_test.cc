@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "router/core/policies.h"
-#include "tests/router/core/random_source.h"
+#include "router/core/policy/policies.h"
+#include "tests/router/core/properties/random_source.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {

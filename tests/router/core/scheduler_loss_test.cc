@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/core/policies.h"
-#include "tests/router/core/random_source.h"
+#include "router/core/policy/policies.h"
+#include "tests/router/core/properties/random_source.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {

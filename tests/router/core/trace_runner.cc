@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "common/status.h"
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 
 namespace lockstep::router::testing {
 namespace {

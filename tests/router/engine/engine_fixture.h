@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/named_thread.h"
-#include "router/core/policies.h"
+#include "common/runtime/named_thread.h"
+#include "router/core/policy/policies.h"
 #include "router/engine/engine.h"
+#include "tests/common/strands/strand_thread.h"
 #include "tests/router/engine/fake_worker.h"
-#include "tests/router/engine/strand_thread.h"
 
 namespace lockstep::router::testing {
 

@@ -15,7 +15,7 @@ void FakeWorker::Restart() {
   draining_ = false;
   executor_.reset();
   model_ = std::make_unique<FakeForwardModel>(options_);
-  executor_ = std::make_unique<worker::StepExecutor>(
+  executor_ = std::make_unique<worker::CpuStepRunner>(
       *model_, worker::ExecutorLimits{.max_slots = max_slots_}, incarnation_);
 }
 

@@ -9,17 +9,17 @@
 #include <span>
 #include <vector>
 
-#include "common/bounded_queue.h"
-#include "common/mutex.h"
-#include "common/named_thread.h"
-#include "router/core/request.h"
-#include "router/engine/step_link.h"
+#include "common/runtime/bounded_queue.h"
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
+#include "router/core/messages/request.h"
+#include "router/workers/step_link.h"
 #include "tests/support/fake_forward_model.h"
-#include "worker/executor/step_executor.h"
+#include "worker/cpu/step_runner.h"
 
 namespace lockstep::testing {
 
-// A real StepExecutor over the fake model, in the test's process. Used by one thread at a time.
+// A real CpuStepRunner over the fake model, in the test's process. Used by one thread at a time.
 class FakeWorker {
  public:
   explicit FakeWorker(const FakeModelOptions& options = {}, uint32_t max_slots = 8);
@@ -48,7 +48,7 @@ class FakeWorker {
   uint64_t weights_fingerprint_ = 0;
   bool draining_ = false;
   std::unique_ptr<FakeForwardModel> model_;
-  std::unique_ptr<worker::StepExecutor> executor_;
+  std::unique_ptr<worker::CpuStepRunner> executor_;
 };
 
 // The greedy continuation of `prompt` by a fresh FakeForwardModel of these options.

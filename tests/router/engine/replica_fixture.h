@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "router/core/policies.h"
+#include "router/core/policy/policies.h"
 #include "router/engine/replica.h"
 #include "tests/router/engine/fake_worker.h"
 

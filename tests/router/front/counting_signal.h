@@ -1,7 +1,7 @@
 #pragma once
 
-#include "common/mutex.h"
-#include "router/front/output_signal.h"
+#include "common/runtime/mutex.h"
+#include "router/front/connection/output_signal.h"
 
 namespace lockstep::testing {
 

@@ -5,6 +5,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/front/serve_connection.h"
+#include "router/http/reply_exchange.h"
 
 namespace lockstep::testing {
 
@@ -28,6 +29,7 @@ GrpcTestServer::GrpcTestServer(const router::GrpcServices& services,
 GrpcTestServer::GrpcTestServer(router::OpenStream open_stream,
                                const router::ConnectionLimits& limits)
     : context_{.handle = nullptr,
+               .refuse = router::Refusal,
                .draining = [] { return false; },
                .limits = limits,
                .metrics = metrics_,

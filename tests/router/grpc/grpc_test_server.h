@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "common/named_thread.h"
-#include "common/tcp_listener.h"
+#include "common/net/tcp_listener.h"
+#include "common/runtime/named_thread.h"
+#include "router/front/http1/http_connection.h"
 #include "router/grpc/grpc_services.h"
-#include "router/http/http_connection.h"
 
 namespace lockstep::testing {
 

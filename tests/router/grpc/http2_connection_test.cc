@@ -1,4 +1,4 @@
-#include "router/front/http2_connection.h"
+#include "router/front/http2/http2_connection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "router/front/http2/frame_guard.h"
 #include "router/grpc/standard_services.h"
 #include "tests/router/front/http2_client.h"
 #include "tests/router/front/http2_frames.h"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "router/engine/strand_pool.h"
+#include "common/strands/strand_pool.h"
 #include "router/http/gateway.h"
-#include "tests/router/engine/function_strand.h"
+#include "tests/common/strands/function_strand.h"
 #include "tests/router/front/counting_signal.h"
 #include "tests/router/http/http_fixture.h"
 

@@ -28,8 +28,9 @@ absl::StatusCode CodeOf(const std::string& host, const std::string& origin,
 }
 
 TEST(BrowserPolicyTest, LocalRequestsNameThisMachine) {
-  for (const std::string host : {"", "localhost", "LocalHost:8000", "app.localhost:1", "host.docker.internal:8000", "127.0.0.1", "127.0.0.1:1",
-                                 "127.1.2.3:80", "[::1]", "[::1]:8000"}) {
+  for (const std::string host :
+       {"", "localhost", "LocalHost:8000", "app.localhost:1", "host.docker.internal:8000",
+        "127.0.0.1", "127.0.0.1:1", "127.1.2.3:80", "[::1]", "[::1]:8000"}) {
     EXPECT_EQ(CodeOf(host, ""), absl::StatusCode::kOk) << host;
   }
   for (const std::string host :

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/router/api/test_tenants.h"
 #include "tests/router/http/http_fixture.h"
+#include "tests/router/serving/test_tenants.h"
 
 // API keys and the limits of tenants, over HTTP.
 namespace lockstep::testing {
@@ -32,8 +32,8 @@ class GatewayAuthTest : public HttpServingTest {
   HttpResponse Ask(const std::string& method, const std::string& path,
                    const std::string& authorization, const std::string& body = "") {
     HttpClient client(port());
-    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}{}Content-Length: {}\r\n\r\n{}", method,
-                            path,
+    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}{}Content-Length: {}\r\n\r\n{}",
+                            method, path,
                             authorization.empty() ? "" : "Authorization: " + authorization + "\r\n",
                             "Content-Type: application/json\r\n", body.size(), body));
     return client.ReadResponse();

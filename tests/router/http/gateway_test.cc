@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "router/api/system_fingerprint.h"
+#include "router/serving/calls/system_fingerprint.h"
 #include "tests/router/http/http_fixture.h"
 
 // The gateway's answers, over a socket, with a whole router and worker behind it.

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "router/http/http_server.h"
-#include "tests/router/api/serving_fixture.h"
-#include "tests/router/http/http_client.h"
+#include "router/public_server.h"
+#include "tests/router/front/http_client.h"
+#include "tests/router/serving/serving_fixture.h"
 
 namespace lockstep::testing {
 
@@ -27,7 +27,7 @@ class HttpServingTest : public ServingTest {
     StartHttp();
   }
   void StartHttp() {
-    auto started = router::HttpServer::Start(http_config_, router_->api(), registry_);
+    auto started = router::PublicServer::Start(http_config_, router_->api(), registry_);
     ASSERT_TRUE(started.ok()) << started.status();
     http_ = *std::move(started);
   }
@@ -44,8 +44,8 @@ class HttpServingTest : public ServingTest {
   // The "text" of the first choice; the deltas' "content" in a stream of a chat.
   static std::string Text(const HttpResponse& response);
 
-  router::HttpServerConfig http_config_;
-  std::unique_ptr<router::HttpServer> http_;
+  router::PublicServerConfig http_config_;
+  std::unique_ptr<router::PublicServer> http_;
 };
 
 }  // namespace lockstep::testing

@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "router/http/byte_budget.h"
-#include "router/http/http_metrics.h"
+#include "router/front/connection/http_metrics.h"
+#include "router/http/reply_exchange.h"
+#include "router/limits/byte_budget.h"
 
 // One request over HTTP/2, with the frames already taken apart.
 namespace lockstep::router {
@@ -49,6 +50,7 @@ class HttpStreamTest : public ::testing::Test {
                                    shown_.push_back(std::move(request));
                                    return nullptr;
                                  },
+                             .refuse = Refusal,
                              .draining = [] { return false; },
                              .limits = {.max_body_bytes = 1 << 10,
                                         .header_timeout = absl::Minutes(1),

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "tests/common/temp_folder.h"
+#include "tests/router/front/https_client.h"
 #include "tests/router/http/http_fixture.h"
-#include "tests/router/http/https_client.h"
 #include "tests/support/test_certificates.h"
 
 // The whole server in TLS.

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "tests/router/api/test_tenants.h"
 #include "tests/router/http/http_fixture.h"
+#include "tests/router/serving/test_tenants.h"
 
 // GET /status.json, over a socket, with a whole router and worker behind it.
 namespace lockstep::testing {
@@ -19,8 +19,7 @@ class StatusJsonTest : public HttpServingTest {
  protected:
   json Status(const std::string& key = "") {
     HttpClient client(port());
-    const std::string authorization =
-        key.empty() ? "" : "Authorization: Bearer " + key + "\r\n";
+    const std::string authorization = key.empty() ? "" : "Authorization: Bearer " + key + "\r\n";
     client.Send("GET /status.json HTTP/1.1\r\nHost: localhost\r\n" + authorization + "\r\n");
     const HttpResponse response = client.ReadResponse();
     EXPECT_EQ(response.status, 200) << response.body;
@@ -75,8 +74,8 @@ TEST_F(StatusJsonTest, CountsTheTokensOfSteps) {
     for (const json& value : values) total += value.get<int64_t>();
     return total;
   };
-  const json status = StatusOnce(
-      [&](const json& seen) { return sum(seen["samples"]["prefill_tokens"]) > 0; });
+  const json status =
+      StatusOnce([&](const json& seen) { return sum(seen["samples"]["prefill_tokens"]) > 0; });
   EXPECT_EQ(sum(status["samples"]["prefill_tokens"]), 7);
   EXPECT_GE(sum(status["samples"]["decode_tokens"]), 4);
 }
@@ -88,9 +87,10 @@ TEST_F(StatusJsonTest, ATenantSeesItsOwnRequestsAndNothingOfTheFleet) {
   EXPECT_EQ(Get("/status.json").status, 401);
   HttpClient client(port());
   const std::string body = R"({"prompt": "abc", "max_tokens": 2})";
-  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer acme-key\r\n"
-              "Content-Type: application/json\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n" + body);
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer acme-key\r\n"
+      "Content-Type: application/json\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
   ASSERT_EQ(client.ReadResponse().status, 200);
   const json own =
       StatusOnce([](const json& seen) { return !seen["requests"].empty(); }, "acme-key");

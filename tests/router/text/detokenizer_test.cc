@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "router/text/utf8.h"
+#include "router/text/unicode/utf8.h"
 #include "tests/router/text/golden_corpus.h"
 #include "tests/router/text/tiny_tokenizer.h"
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/mapped_file.h"
+#include "common/runtime/mapped_file.h"
 #include "common/status.h"
-#include "router/text/nfc.h"
+#include "router/text/unicode/nfc.h"
 
 namespace lockstep::router {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "router/text/tokenizer.h"
+#include "router/text/tokenizer/tokenizer.h"
 
 // The data that tests/golden/tokenizers/generate.py writes. Tests run in the source folder.
 namespace lockstep::router {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "router/text/tokenizer.h"
+#include "router/text/tokenizer/tokenizer.h"
 
 namespace lockstep::router {
 

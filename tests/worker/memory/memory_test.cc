@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "tests/common/status_matchers.h"
+#include "worker/cpu/kv_pool.h"
 #include "worker/memory/arena.h"
-#include "worker/memory/kv_pool.h"
 #include "worker/memory/page_buffer.h"
 
 namespace lockstep::worker {
@@ -36,7 +36,8 @@ TEST(PageBufferTest, NamesTheSizeThatItCannotMap) {
 
 TEST(KvPoolTest, ACacheBeyondTheMemoryIsRefusedWithTheArithmetic) {
   // 2 layers x 4 heads x (64 + 64) x 2 bytes are 2,048 bytes a token.
-  const KvPoolShape shape = {.num_layers = 2, .num_blocks = 1 << 16, .num_kv_heads = 4, .head_dim = 64};
+  const KvPoolShape shape = {
+      .num_layers = 2, .num_blocks = 1 << 16, .num_kv_heads = 4, .head_dim = 64};
   EXPECT_THAT(CheckKvCacheFits(shape, shape.bytes()), IsOk());
   EXPECT_THAT(CheckKvCacheFits(shape, uint64_t{1} << 30),
               HasError(absl::StatusCode::kResourceExhausted,
@@ -79,7 +80,7 @@ TEST(ArenaDeathTest, TakingMoreThanMeasuredIsABrokenInvariant) {
 
 TEST(KvPoolTest, LayersAreDisjointAndCoverThePool) {
   const KvPoolShape shape = {.num_layers = 3, .num_blocks = 5, .num_kv_heads = 2, .head_dim = 20};
-  const auto pool = KvPool::Create(shape);
+  const auto pool = CpuKvPool::Create(shape);
   ASSERT_THAT(pool, IsOk());
   const int64_t layer_elements = 5 * 2 * 16 * (20 + 32);  // value rows are padded to 32
   EXPECT_EQ(shape.LayerElements(), layer_elements);

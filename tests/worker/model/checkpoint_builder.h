@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model_config.h"
+#include "common/model_files/model_config.h"
 
 namespace lockstep::worker {
 

@@ -5,7 +5,7 @@
 
 #include "tests/common/status_matchers.h"
 #include "tests/worker/model/smollm2_check.h"
-#include "worker/model/load_model.h"
+#include "worker/cpu/load_model.h"
 
 namespace lockstep::worker {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/worker/model/golden_check.h"
 #include "tests/worker/model/golden_logits.h"
 #include "tests/worker/model/sequence_runner.h"
-#include "worker/model/load_model.h"
+#include "worker/cpu/load_model.h"
 
 namespace lockstep::worker {
 namespace {

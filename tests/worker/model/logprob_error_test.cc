@@ -9,11 +9,11 @@
 #include <string>
 
 #include "tests/common/status_matchers.h"
-#include "tests/kernels/instruction_sets.h"
+#include "tests/kernels/core/instruction_sets.h"
 #include "tests/worker/model/golden_logits.h"
 #include "tests/worker/model/sequence_runner.h"
 #include "tests/worker/model/smollm2_check.h"
-#include "worker/model/load_model.h"
+#include "worker/cpu/load_model.h"
 
 namespace lockstep::worker {
 namespace {

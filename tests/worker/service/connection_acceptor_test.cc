@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 #include "common/status.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/loopback_client.h"

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/runtime/mutex.h"
 #include "tests/support/fake_forward_model.h"
-#include "tests/worker/executor/step_messages.h"
 #include "tests/worker/service/step_client.h"
-#include "worker/executor/step_executor.h"
+#include "tests/worker/steps/step_messages.h"
+#include "worker/cpu/step_runner.h"
 #include "worker/service/worker_server.h"
 
 namespace lockstep::testing {
@@ -61,7 +61,7 @@ class WorkerServerTest : public ::testing::Test {
   void StartServer(const worker::WorkerServerOptions& options) {
     server_.reset();
     auto server = worker::WorkerServer::Start(
-        std::make_unique<worker::StepExecutor>(
+        std::make_unique<worker::CpuStepRunner>(
             model_, worker::ExecutorLimits{.max_slots = 8, .max_logprobs = 4}, kServerIncarnation),
         model_.info(), kServerIncarnation, metrics_, options);
     ASSERT_TRUE(server.ok()) << server.status();

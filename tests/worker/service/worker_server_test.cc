@@ -11,8 +11,8 @@
 #include "tests/common/temp_folder.h"
 #include "tests/support/loopback_client.h"
 #include "tests/support/raw_calls.h"
-#include "tests/worker/executor/random_steps.h"
 #include "tests/worker/service/worker_server_fixture.h"
+#include "tests/worker/steps/random_steps.h"
 #include "worker/service/description.h"
 
 namespace lockstep::worker {
@@ -196,7 +196,7 @@ TEST_F(WorkerServerStepsTest, AUnixSocketServesItsUser) {
   StepSequence steps(1);
   EXPECT_EQ(client.Run(StartStep(steps)).token_ids(0), ExpectedTokens(1)[0]);
   const auto second = WorkerServer::Start(
-      std::make_unique<StepExecutor>(model_, ExecutorLimits{.max_slots = 8}, kServerIncarnation),
+      std::make_unique<CpuStepRunner>(model_, ExecutorLimits{.max_slots = 8}, kServerIncarnation),
       model_.info(), kServerIncarnation, metrics_, options);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(client.Run(DecodeStep(steps)).has_refusal()) << "it has noticed nothing";
@@ -208,7 +208,7 @@ TEST_F(WorkerServerStepsTest, ATakenPortIsAnError) {
   WorkerServerOptions options;
   options.listen = FormatAddress(server_->address());
   const auto second = WorkerServer::Start(
-      std::make_unique<StepExecutor>(model_, ExecutorLimits{.max_slots = 8}, kServerIncarnation),
+      std::make_unique<CpuStepRunner>(model_, ExecutorLimits{.max_slots = 8}, kServerIncarnation),
       model_.info(), kServerIncarnation, metrics_, options);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(options.listen));

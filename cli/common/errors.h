@@ -1,0 +1,14 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <string_view>
+
+namespace lockstep::cli {
+
+// "lockstep serve: ..." to stderr, once for every error of the message. Returns the exit code 2.
+int PrintUsageError(std::string_view verb, const absl::Status& error);
+// "lockstep serve: " and the message, for what failed later. Returns the exit code 1.
+int PrintFailure(std::string_view verb, const absl::Status& error);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,111 @@
+#include "cli/serve/processes/child.h"
+
+#include <absl/time/clock.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "common/status.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kCannotStart = 127;  // exit code, as a shell's
+
+// Between fork and exec: system calls only.
+[[noreturn]] void BecomeProgram(const ChildSpec& spec, char* const* arguments, pid_t parent) {
+  // The parent may have ended before prctl; then nobody would end this process.
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(kCannotStart);
+  if (spec.own_session) setsid();
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  if (spec.stdout_fd >= 0) dup2(spec.stdout_fd, STDOUT_FILENO);
+  if (spec.stderr_fd >= 0) dup2(spec.stderr_fd, STDERR_FILENO);
+  signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execv(arguments[0], arguments);
+  constexpr char kMessage[] = "the program cannot be started\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(kCannotStart);
+}
+
+int PollTimeoutMs(absl::Time deadline) {
+  if (deadline == absl::InfiniteFuture()) return -1;
+  const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+  return static_cast<int>(std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max()));
+}
+
+// True at the end of the output, false when the time ran out first.
+bool ReadToEnd(int descriptor, absl::Time deadline, std::string& output) {
+  for (;;) {
+    pollfd readable = {descriptor, POLLIN, 0};
+    const int num_ready = poll(&readable, 1, PollTimeoutMs(deadline));
+    if (num_ready < 0 && errno == EINTR) continue;
+    if (num_ready <= 0) return false;
+    char buffer[4096];
+    const ssize_t count = read(descriptor, buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return true;
+    output.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : spec.arguments) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return Unavailable("fork: {}", std::strerror(errno));
+  if (child == 0) BecomeProgram(spec, arguments.data(), parent);
+  return child;
+}
+
+std::string DescribeEnd(int wait_status) {
+  if (WIFEXITED(wait_status)) return fmt::format("exit code {}", WEXITSTATUS(wait_status));
+  const int signal_number = WTERMSIG(wait_status);
+  return fmt::format("signal {} ({})", signal_number, strsignal(signal_number));
+}
+
+absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments,
+                                       absl::Duration timeout, bool quiet) {
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Unavailable("pipe2: {}", std::strerror(errno));
+  const int nothing = quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+  const absl::StatusOr<pid_t> child =
+      StartChild({.arguments = arguments, .stdout_fd = pipe_fds[1], .stderr_fd = nothing});
+  close(pipe_fds[1]);
+  if (nothing >= 0) close(nothing);
+  if (!child.ok()) {
+    close(pipe_fds[0]);
+    return child.status();
+  }
+  Captured captured;
+  const bool ended = ReadToEnd(pipe_fds[0], absl::Now() + timeout, captured.output);
+  if (!ended) kill(*child, SIGKILL);
+  close(pipe_fds[0]);
+  while (waitpid(*child, &captured.wait_status, 0) < 0 && errno == EINTR) {
+  }
+  if (!ended) {
+    return MakeError(absl::StatusCode::kDeadlineExceeded, "{} took longer than {}", arguments[0],
+                     absl::FormatDuration(timeout));
+  }
+  return captured;
+}
+
+}  // namespace lockstep::cli

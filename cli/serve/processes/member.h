@@ -1,0 +1,86 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/serve/processes/log_follower.h"
+#include "cli/serve/processes/restart_policy.h"
+
+namespace lockstep::cli {
+
+struct MemberSpec {
+  std::string name;  // "worker 0", as people are told
+  std::vector<std::string> arguments;
+  std::string log_path;
+};
+
+// One program that is kept running: its process, if there is one, its log, and when it starts
+// again. Not thread-safe.
+class Member {
+ public:
+  Member(MemberSpec spec, const RestartLimits& limits)
+      : spec_(std::move(spec)), policy_(limits), log_(spec_.log_path) {}
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+  // Ends the process with SIGKILL and waits for it.
+  ~Member();
+
+  // At this time it is to start; InfiniteFuture while it runs, or is not to run.
+  absl::Time due() const { return due_; }
+  void StartAt(absl::Time time) { due_ = time; }
+
+  absl::Status Start(absl::Time now);
+  // Asks a program that listens to drain. Kills one that still loads: it takes the signal only when
+  // it has loaded.
+  void End() const;
+  void Kill() const;
+
+  bool running() const { return pid_ > 0; }
+  pid_t pid() const { return pid_; }
+  bool was_ready() const { return policy_.was_ready(); }
+  // From its line "LISTENING grpc=... admin=..." on, until it ends.
+  bool listening() const { return !grpc_address_.empty(); }
+  const std::string& grpc_address() const { return grpc_address_; }
+  const std::string& admin_address() const { return admin_address_; }
+  int stdout_fd() const { return stdout_fd_; }  // -1: it has ended or closed it
+  const MemberSpec& spec() const { return spec_; }
+
+  // Takes in what it printed. True when its line LISTENING has just come.
+  bool ReadOutput();
+  // Takes in what it logged.
+  void ReadLog();
+  // The end of its log since its last start.
+  std::string LastLogLines(size_t num_lines) const { return log_.LastLines(num_lines); }
+  const std::optional<LoadingProgress>& progress() const { return progress_; }
+
+  struct Ended {
+    int wait_status = 0;
+    RestartPolicy::Verdict verdict;
+  };
+  // Once, when the process has ended.
+  std::optional<Ended> Reap(absl::Time now);
+
+ private:
+  void Forget();
+
+  MemberSpec spec_;
+  RestartPolicy policy_;
+  LogFollower log_;
+  absl::Time due_ = absl::InfiniteFuture();
+  pid_t pid_ = -1;
+  int stdout_fd_ = -1;
+  std::string output_;  // of stdout, while the line is not complete
+  std::string grpc_address_;
+  std::string admin_address_;
+  std::optional<LoadingProgress> progress_;
+};
+
+// The value of " name=" in the line LISTENING; empty if there is none. Pure.
+std::string ListeningField(const std::string& line, const std::string& name);
+
+}  // namespace lockstep::cli

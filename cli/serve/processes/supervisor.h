@@ -1,0 +1,65 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <csignal>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "cli/serve/processes/console.h"
+#include "cli/serve/processes/member.h"
+
+namespace lockstep::cli {
+
+// Keeps the workers and the router of one machine running, from the first start to the end that the
+// user asks for. One thread; it takes SIGINT, SIGTERM, SIGHUP and SIGCHLD while it lives.
+class Supervisor {
+ public:
+  struct Fleet {
+    std::vector<MemberSpec> workers;
+    MemberSpec router;  // starts once the first worker is ready
+    RestartLimits limits;
+  };
+  // `on_ready` is called once, when requests would be answered by every worker.
+  using OnReady = std::function<void(const Member& router)>;
+
+  Supervisor(Fleet fleet, Console* console, OnReady on_ready);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor();
+
+  // Until a signal has ended everything: OK after a drain, CANCELLED when a second signal cut it
+  // short. An error when the start fails.
+  absl::Status Run();
+
+ private:
+  enum class Phase { kStarting, kServing, kDrainingRouter, kDrainingWorkers };
+
+  Member& router() { return members_.back(); }
+  bool draining() const { return phase_ >= Phase::kDrainingRouter; }
+
+  absl::Status StartDue(absl::Time now);
+  void WaitForEvents(absl::Time now);
+  absl::Status TakeSignals();
+  absl::Status ReapAll(absl::Time now);
+  absl::Status OnEnded(Member& member, const Member::Ended& end, absl::Time now);
+  void ReadOutputs(absl::Time now);
+  void OnListening(Member& member, absl::Time now);
+  void ShowProgress();
+  void LookWhetherReady();
+  void Drain();
+  void EndWorkers();
+  bool AnyRuns() const;
+
+  const OnReady on_ready_;
+  Console* const console_;
+  std::deque<Member> members_;  // the workers, then the router
+  Phase phase_ = Phase::kStarting;
+  int signal_fd_ = -1;
+  sigset_t previous_mask_;
+};
+
+}  // namespace lockstep::cli

@@ -1,0 +1,185 @@
+#include "common/model_files/model_config.h"
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "common/hash.h"
+#include "common/runtime/mapped_file.h"
+#include "common/status.h"
+#include "common/violations.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 16 << 20;
+// Bounds far above any real model, so that products of sizes cannot overflow anywhere.
+constexpr uint32_t kMaxWidth = 1 << 20;
+constexpr uint32_t kMaxLayers = 1 << 12;
+constexpr uint32_t kMaxHeads = 1 << 14;
+constexpr uint32_t kMaxHeadDim = 1 << 12;
+constexpr uint32_t kMaxVocab = 1 << 24;
+constexpr uint32_t kMaxContext = 1 << 24;
+// Of cosines and sines, one of each for every position and pair of dims.
+constexpr uint64_t kMaxRotaryBytes = uint64_t{8} << 30;
+
+void RequireInRange(Violations& violations, std::string_view name, uint32_t value, uint32_t max) {
+  violations.Require(value >= 1 && value <= max, "{} is {}, expected 1 to {}", name, value, max);
+}
+
+bool IsPositive(double value) { return std::isfinite(value) && value > 0.0; }
+
+void CheckRope(const RopeConfig& rope, uint32_t head_dim, Violations& violations) {
+  violations.Require(IsPositive(rope.theta) && rope.theta > 1.0, "rope theta is {}, expected > 1",
+                     rope.theta);
+  if (rope.scaling == RopeScalingKind::kNone) return;
+  if (!rope.frequency_divisors.empty()) {
+    violations.Require(rope.scaling == RopeScalingKind::kLlama3,
+                       "frequency divisors without llama3 scaling");
+    violations.Require(rope.frequency_divisors.size() == head_dim / 2,
+                       "there are {} frequency divisors, expected {}, half of the head dimension",
+                       rope.frequency_divisors.size(), head_dim / 2);
+    for (const float divisor : rope.frequency_divisors) {
+      if (IsPositive(divisor)) continue;
+      violations.Require(false, "a frequency divisor is {}, expected > 0", divisor);
+      break;
+    }
+    return;
+  }
+  violations.Require(std::isfinite(rope.factor) && rope.factor >= 1.0,
+                     "rope factor is {}, expected >= 1", rope.factor);
+  if (rope.scaling == RopeScalingKind::kLinear) return;
+  violations.Require(rope.original_max_positions >= 1,
+                     "original context length of rope scaling is 0");
+  if (rope.scaling == RopeScalingKind::kLlama3) {
+    violations.Require(IsPositive(rope.low_freq_factor) && std::isfinite(rope.high_freq_factor) &&
+                           rope.high_freq_factor > rope.low_freq_factor,
+                       "rope frequency factors are {} (low) and {} (high), expected 0 < low < high",
+                       rope.low_freq_factor, rope.high_freq_factor);
+    return;
+  }
+  violations.Require(IsPositive(rope.yarn_beta_slow) && std::isfinite(rope.yarn_beta_fast) &&
+                         rope.yarn_beta_fast > rope.yarn_beta_slow,
+                     "yarn betas are {} (slow) and {} (fast), expected 0 < slow < fast",
+                     rope.yarn_beta_slow, rope.yarn_beta_fast);
+  for (const std::optional<double>& value :
+       {rope.yarn_attention_factor, rope.yarn_mscale, rope.yarn_mscale_all_dim}) {
+    violations.Require(!value || IsPositive(*value),
+                       "a yarn attention factor or mscale is {}, expected > 0",
+                       value.value_or(0.0));
+  }
+}
+
+void CheckGenerationDefaults(const GenerationDefaults& defaults, Violations& violations) {
+  const float temperature = defaults.temperature.value_or(1.0f);
+  violations.Require(std::isfinite(temperature) && temperature >= 0.0f,
+                     "default temperature is {}, expected >= 0", temperature);
+  const float top_p = defaults.top_p.value_or(1.0f);
+  violations.Require(top_p > 0.0f && top_p <= 1.0f, "default top_p is {}, expected 0 < top_p <= 1",
+                     top_p);
+  const float min_p = defaults.min_p.value_or(0.0f);
+  violations.Require(min_p >= 0.0f && min_p <= 1.0f, "default min_p is {}, expected 0 to 1", min_p);
+  const float penalty = defaults.repetition_penalty.value_or(1.0f);
+  violations.Require(IsPositive(penalty), "default repetition_penalty is {}, expected > 0",
+                     penalty);
+}
+
+std::string DescribeRope(const RopeConfig& rope) {
+  std::string text = fmt::format("{:a} {}", rope.theta, static_cast<int>(rope.scaling));
+  if (!rope.frequency_divisors.empty()) {
+    return fmt::format("{} {:a}", text, fmt::join(rope.frequency_divisors, ","));
+  }
+  if (rope.scaling == RopeScalingKind::kNone) return text;
+  text += fmt::format(" {:a}", rope.factor);
+  if (rope.scaling == RopeScalingKind::kLinear) return text;
+  text += fmt::format(" {}", rope.original_max_positions);
+  if (rope.scaling == RopeScalingKind::kLlama3) {
+    return fmt::format("{} {:a} {:a}", text, rope.low_freq_factor, rope.high_freq_factor);
+  }
+  return fmt::format("{} {:a} {:a} {:a} {:a} {:a} {}", text, rope.yarn_beta_fast,
+                     rope.yarn_beta_slow, rope.yarn_attention_factor.value_or(0.0),
+                     rope.yarn_mscale.value_or(0.0), rope.yarn_mscale_all_dim.value_or(0.0),
+                     rope.yarn_truncate);
+}
+
+}  // namespace
+
+std::string_view ModelFamilyName(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kLlama:
+      return "llama";
+    case ModelFamily::kQwen2:
+      return "qwen2";
+    case ModelFamily::kQwen3:
+      return "qwen3";
+  }
+  return "unknown";
+}
+
+absl::Status ModelConfig::Validate() const {
+  Violations violations;
+  RequireInRange(violations, "hidden size", hidden_size, kMaxWidth);
+  RequireInRange(violations, "intermediate size", intermediate_size, kMaxWidth);
+  RequireInRange(violations, "number of layers", num_layers, kMaxLayers);
+  RequireInRange(violations, "number of heads", num_heads, kMaxHeads);
+  RequireInRange(violations, "number of KV heads", num_kv_heads, kMaxHeads);
+  RequireInRange(violations, "head dimension", head_dim, kMaxHeadDim);
+  RequireInRange(violations, "vocabulary size", vocab_size, kMaxVocab);
+  RequireInRange(violations, "context length", max_context_tokens, kMaxContext);
+  violations.Require(num_kv_heads == 0 || num_heads % num_kv_heads == 0,
+                     "number of heads {} is not a multiple of the number of KV heads {}", num_heads,
+                     num_kv_heads);
+  violations.Require(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
+  const uint64_t rotary_bytes = uint64_t{max_context_tokens} * head_dim * sizeof(float);
+  violations.Require(rotary_bytes <= kMaxRotaryBytes,
+                     "context length {} with head dimension {} needs rotary tables of {} bytes, "
+                     "expected at most {}",
+                     max_context_tokens, head_dim, rotary_bytes, kMaxRotaryBytes);
+  violations.Require(IsPositive(rms_norm_eps), "RMS norm epsilon is {}, expected > 0",
+                     rms_norm_eps);
+  CheckRope(rope, head_dim, violations);
+  for (const TokenId id : eos_token_ids) {
+    violations.Require(id < vocab_size, "end token id {} is not below the vocabulary size {}", id,
+                       vocab_size);
+  }
+  violations.Require(!bos_token_id || *bos_token_id < vocab_size,
+                     "begin token id {} is not below the vocabulary size {}",
+                     bos_token_id.value_or(0), vocab_size);
+  CheckGenerationDefaults(generation_defaults, violations);
+  return violations.ToStatus();
+}
+
+uint64_t ModelConfig::Fingerprint() const {
+  return Hash64(fmt::format("{} {} {} {} {} {} {} {} {:a} {} {} {} {} {} rope {}",
+                            ModelFamilyName(family), hidden_size, intermediate_size, num_layers,
+                            num_heads, num_kv_heads, head_dim, vocab_size, rms_norm_eps,
+                            tie_word_embeddings, attention_qkv_bias, attention_output_bias,
+                            mlp_bias, qk_norm, DescribeRope(rope)));
+}
+
+bool IsGgufPath(std::string_view path) { return path.ends_with(".gguf"); }
+
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path) {
+  if (IsGgufPath(path)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+    return ModelConfigFromGguf(file);
+  }
+  std::error_code error;
+  const bool exists = std::filesystem::exists(path, error);
+  if (!exists && !error) return NotFound("{}: there is no such file or folder", path);
+  if (exists && !std::filesystem::is_directory(path, error)) {
+    return InvalidArgument("{}: expected a *.gguf file or a folder with config.json", path);
+  }
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string config_text,
+                            ReadTextFile(folder + "/config.json", kMaxConfigBytes));
+  absl::StatusOr<std::string> generation_text =
+      ReadTextFile(folder + "/generation_config.json", kMaxConfigBytes);
+  if (absl::IsNotFound(generation_text.status())) generation_text = std::string();
+  if (!generation_text.ok()) return generation_text.status();
+  return ModelConfigFromJson(config_text, *generation_text, folder);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/model_files/gguf.h"
+
+// What a checkpoint says about its architecture, from config.json + generation_config.json of a
+// Hugging Face folder or from the metadata of a GGUF file, in one form. A value that would alter
+// the computation and is not known here is an error that names file, key and value: never ignored.
+namespace lockstep {
+
+enum class ModelFamily { kLlama, kQwen2, kQwen3 };
+std::string_view ModelFamilyName(ModelFamily family);  // "llama", "qwen2", "qwen3"
+
+enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn };
+
+// Parameters of rotary position embeddings, as transformers' modeling_rope_utils defines them.
+struct RopeConfig {
+  double theta = 10000.0;
+  RopeScalingKind scaling = RopeScalingKind::kNone;
+  double factor = 1.0;                  // linear, llama3, yarn
+  double low_freq_factor = 1.0;         // llama3
+  double high_freq_factor = 4.0;        // llama3
+  uint32_t original_max_positions = 0;  // llama3, yarn
+  double yarn_beta_fast = 32.0;
+  double yarn_beta_slow = 1.0;
+  std::optional<double> yarn_attention_factor = std::nullopt;  // default: 0.1 ln(factor) + 1
+  std::optional<double> yarn_mscale = std::nullopt;
+  std::optional<double> yarn_mscale_all_dim = std::nullopt;
+  bool yarn_truncate = true;
+  // GGUF files with llama3 scaling (rope_freqs.weight) carry the formula's result instead of its
+  // parameters: head_dim / 2 values by which the unscaled frequencies are divided. When not empty,
+  // `scaling` is kLlama3 and these replace the formula.
+  std::vector<float> frequency_divisors = {};
+};
+
+// Sampling defaults of generation_config.json; absent means the server's default.
+struct GenerationDefaults {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<uint32_t> top_k;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+};
+
+struct ModelConfig {
+  ModelFamily family = ModelFamily::kLlama;
+  std::string name;  // for people: folder or GGUF general.name
+  uint32_t hidden_size = 0;
+  uint32_t intermediate_size = 0;
+  uint32_t num_layers = 0;
+  uint32_t num_heads = 0;
+  uint32_t num_kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t vocab_size = 0;
+  uint32_t max_context_tokens = 0;  // max_position_embeddings / context_length
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  bool attention_qkv_bias = false;  // Qwen2; Llama's attention_bias sets this and the next
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k before RoPE
+  RopeConfig rope;
+  std::vector<TokenId> eos_token_ids;  // all of them, sorted, without repeats
+  std::optional<TokenId> bos_token_id;
+  GenerationDefaults generation_defaults;
+
+  // Every violation at once (sizes of zero, heads not divisible by KV heads, odd head_dim, ...).
+  absl::Status Validate() const;
+  // Equal for equal computations: hashes everything that alters logits, nothing else.
+  uint64_t Fingerprint() const;
+};
+
+// `config_json` and `generation_config_json` are the files' texts; the latter may be empty.
+// `name` stands for the folder in errors.
+absl::StatusOr<ModelConfig> ModelConfigFromJson(std::string_view config_json,
+                                                std::string_view generation_config_json,
+                                                const std::string& name);
+absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file);
+
+// `path` is a folder with config.json or a *.gguf file.
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path);
+
+bool IsGgufPath(std::string_view path);
+
+}  // namespace lockstep

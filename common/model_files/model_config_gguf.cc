@@ -1,0 +1,362 @@
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "common/model_files/model_config.h"
+#include "common/runtime/logging.h"
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+absl::StatusOr<std::optional<uint32_t>> ReadUint32(const GgufFile& file, std::string_view key) {
+  constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
+  if (file.Find(key) == nullptr) return std::optional<uint32_t>();
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t value, file.GetUint(key));
+  if (value > kMax) {
+    return InvalidArgument("{}: metadata key {} is {}, expected at most {}", file.name(), key,
+                           value, kMax);
+  }
+  return std::optional(static_cast<uint32_t>(value));
+}
+
+// The keys of one architecture, "llama.context_length" and so on. Remembers what was asked for.
+class ArchitectureReader {
+ public:
+  ArchitectureReader(const GgufFile& file, std::string_view architecture)
+      : file_(file), prefix_(fmt::format("{}.", architecture)) {}
+
+  const GgufFile& file() const { return file_; }
+  std::string Key(std::string_view name) const { return prefix_ + std::string(name); }
+
+  absl::StatusOr<std::optional<uint32_t>> Uint(std::string_view name) {
+    return ReadUint32(file_, MarkRead(name));
+  }
+
+  absl::StatusOr<uint32_t> RequireUint(std::string_view name) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> value, Uint(name));
+    if (!value) return Refuse(name, "missing", "an integer > 0");
+    return *value;
+  }
+
+  absl::StatusOr<std::optional<double>> Float(std::string_view name) {
+    const std::string key = MarkRead(name);
+    if (file_.Find(key) == nullptr) return std::optional<double>();
+    LOCKSTEP_ASSIGN_OR_RETURN(const double value, file_.GetFloat(key));
+    return std::optional(value);
+  }
+
+  // A key that we do not implement, and the number at which it changes nothing.
+  absl::Status CheckNeutral(std::string_view name, double neutral) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> value, Float(name));
+    if (!value || *value == neutral) return absl::OkStatus();
+    return Refuse(name, fmt::format("{}", *value), fmt::format("{} or nothing", neutral));
+  }
+
+  absl::Status CheckNeutralFlag(std::string_view name, bool neutral) {
+    const std::string key = MarkRead(name);
+    if (file_.Find(key) == nullptr) return absl::OkStatus();
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool value, file_.GetBool(key));
+    if (value == neutral) return absl::OkStatus();
+    return Refuse(name, fmt::format("{}", value), fmt::format("{} or nothing", neutral));
+  }
+
+  void Ignore(std::string_view name) { MarkRead(name); }
+
+  absl::Status CheckNoUnknownKeys() const {
+    for (const std::string_view key : file_.Keys()) {
+      if (!key.starts_with(prefix_) || std::find(read_.begin(), read_.end(), key) != read_.end()) {
+        continue;
+      }
+      return InvalidArgument("{}: metadata key {} is not known, and it could alter the computation",
+                             file_.name(), EscapeControlCharacters(key));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Refuse(std::string_view name, std::string_view value,
+                      std::string_view expected) const {
+    return InvalidArgument("{}: metadata key {} is {}, expected {}", file_.name(), Key(name), value,
+                           expected);
+  }
+
+ private:
+  std::string MarkRead(std::string_view name) { return read_.emplace_back(Key(name)); }
+
+  const GgufFile& file_;
+  const std::string prefix_;
+  std::vector<std::string> read_;
+};
+
+absl::StatusOr<ModelFamily> ReadFamily(const GgufFile& file) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view architecture,
+                            file.GetString("general.architecture"));
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3}) {
+    if (architecture == ModelFamilyName(family)) return family;
+  }
+  return InvalidArgument("{}: general.architecture is \"{}\", expected llama, qwen2 or qwen3",
+                         file.name(), EscapeControlCharacters(architecture));
+}
+
+absl::Status CheckIsWholeModel(const GgufFile& file) {
+  if (file.Find("general.type") != nullptr) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view type, file.GetString("general.type"));
+    if (type != "model") {
+      return InvalidArgument("{}: general.type is \"{}\", expected \"model\"", file.name(),
+                             EscapeControlCharacters(type));
+    }
+  }
+  if (file.Find("split.count") == nullptr) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t num_files, file.GetUint("split.count"));
+  if (num_files <= 1) return absl::OkStatus();
+  return InvalidArgument(
+      "{}: split.count is {}: a model split over several GGUF files is not supported, merge them "
+      "first",
+      file.name(), num_files);
+}
+
+absl::StatusOr<uint32_t> ReadVocabSize(ArchitectureReader& reader) {
+  constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> vocab_size, reader.Uint("vocab_size"));
+  if (vocab_size && reader.file().Find(kTokens) == nullptr) return *vocab_size;
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto tokens, reader.file().GetStrings(kTokens));
+  if (vocab_size && *vocab_size < tokens.size()) {
+    return reader.Refuse("vocab_size", fmt::format("{}", *vocab_size),
+                         fmt::format("at least the number of tokens, {}", tokens.size()));
+  }
+  return vocab_size.value_or(static_cast<uint32_t>(tokens.size()));
+}
+
+absl::Status ReadSizes(ArchitectureReader& reader, ModelConfig* config) {
+  const std::pair<std::string_view, uint32_t*> sizes[] = {
+      {"context_length", &config->max_context_tokens},
+      {"embedding_length", &config->hidden_size},
+      {"block_count", &config->num_layers},
+      {"feed_forward_length", &config->intermediate_size},
+      {"attention.head_count", &config->num_heads}};
+  for (const auto& [name, size] : sizes) {
+    LOCKSTEP_ASSIGN_OR_RETURN(*size, reader.RequireUint(name));
+    if (*size == 0) return reader.Refuse(name, "0", "an integer > 0");
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(config->vocab_size, ReadVocabSize(reader));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> num_kv_heads,
+                            reader.Uint("attention.head_count_kv"));
+  config->num_kv_heads = num_kv_heads.value_or(config->num_heads);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> key_length,
+                            reader.Uint("attention.key_length"));
+  if (!key_length && config->hidden_size % config->num_heads != 0) {
+    return reader.Refuse("attention.key_length", "missing",
+                         "a number, because the heads do not divide the embedding");
+  }
+  config->head_dim = key_length.value_or(config->hidden_size / config->num_heads);
+  for (const std::string_view name : {"attention.value_length", "rope.dimension_count"}) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> size, reader.Uint(name));
+    if (size && *size != config->head_dim) {
+      return reader.Refuse(name, fmt::format("{}", *size),
+                           fmt::format("the head dimension, {}", config->head_dim));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Values that llama.cpp knows for other models of the same architecture name.
+absl::Status CheckNeutralKeys(ArchitectureReader& reader, const ModelConfig& config) {
+  for (const std::string_view name :
+       {"expert_count", "expert_used_count", "pooling_type", "attention.clamp_kqv",
+        "attention.max_alibi_bias", "attn_logit_softcapping", "final_logit_softcapping"}) {
+    LOCKSTEP_RETURN_IF_ERROR(reader.CheckNeutral(name, 0));
+  }
+  for (const std::string_view name : {"logit_scale", "residual_scale", "embedding_scale"}) {
+    LOCKSTEP_RETURN_IF_ERROR(reader.CheckNeutral(name, 1));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(reader.CheckNeutralFlag("attention.causal", true));
+  LOCKSTEP_RETURN_IF_ERROR(reader.CheckNeutralFlag("use_parallel_residual", false));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> window,
+                            reader.Uint("attention.sliding_window"));
+  if (window && *window != 0 && *window < config.max_context_tokens) {
+    return reader.Refuse("attention.sliding_window", fmt::format("{}", *window),
+                         "0 or at least the context length");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<float>> ReadFrequencyDivisors(const GgufFile& file,
+                                                         const GgufTensor& tensor) {
+  if (tensor.type != GgmlType::kF32 || tensor.shape.size() != 1) {
+    return InvalidArgument("{}: tensor {} has type {} and {} dimensions, expected F32 and 1",
+                           file.name(), tensor.name, GgmlTypeName(tensor.type),
+                           tensor.shape.size());
+  }
+  std::vector<float> divisors(tensor.data.size() / sizeof(float));
+  std::memcpy(divisors.data(), tensor.data.data(), divisors.size() * sizeof(float));
+  return divisors;
+}
+
+absl::Status ReadYarn(ArchitectureReader& reader, uint32_t max_context_tokens, RopeConfig* rope) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> original,
+                            reader.Uint("rope.scaling.original_context_length"));
+  rope->original_max_positions = original.value_or(max_context_tokens);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> beta_fast,
+                            reader.Float("rope.scaling.yarn_beta_fast"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> beta_slow,
+                            reader.Float("rope.scaling.yarn_beta_slow"));
+  rope->yarn_beta_fast = beta_fast.value_or(rope->yarn_beta_fast);
+  rope->yarn_beta_slow = beta_slow.value_or(rope->yarn_beta_slow);
+  LOCKSTEP_RETURN_IF_ERROR(reader.CheckNeutral("rope.scaling.yarn_log_multiplier", 0));
+  for (const std::string_view name : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+                                      "rope.scaling.yarn_ext_factor"}) {
+    LOCKSTEP_RETURN_IF_ERROR(reader.CheckNeutral(name, 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadScaling(ArchitectureReader& reader, uint32_t max_context_tokens,
+                         RopeConfig* rope) {
+  constexpr std::string_view kTypeKey = "rope.scaling.type";
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> factor,
+                            reader.Float("rope.scaling.factor"));
+  reader.Ignore("rope.scaling.finetuned");  // about the training
+  reader.Ignore(kTypeKey);
+  rope->factor = factor.value_or(1.0);
+  std::string_view type = rope->factor == 1.0 ? "none" : "linear";  // as in llama.cpp
+  if (reader.file().Find(reader.Key(kTypeKey)) != nullptr) {
+    LOCKSTEP_ASSIGN_OR_RETURN(type, reader.file().GetString(reader.Key(kTypeKey)));
+  }
+  if (type == "none") {
+    rope->scaling = RopeScalingKind::kNone;
+  } else if (type == "linear") {
+    rope->scaling = RopeScalingKind::kLinear;
+  } else if (type == "yarn") {
+    rope->scaling = RopeScalingKind::kYarn;
+    LOCKSTEP_RETURN_IF_ERROR(ReadYarn(reader, max_context_tokens, rope));
+  } else {
+    return reader.Refuse(kTypeKey, fmt::format("\"{}\"", EscapeControlCharacters(type)),
+                         "none, linear or yarn");
+  }
+  // Length of the context before the scaling: says nothing that the formula of `linear` needs.
+  reader.Ignore("rope.scaling.original_context_length");
+  return reader.CheckNeutral("rope.scale_linear", 1);
+}
+
+absl::StatusOr<RopeConfig> ReadRope(ArchitectureReader& reader, const ModelConfig& config) {
+  RopeConfig rope;
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> theta, reader.Float("rope.freq_base"));
+  rope.theta = theta.value_or(rope.theta);
+  LOCKSTEP_RETURN_IF_ERROR(ReadScaling(reader, config.max_context_tokens, &rope));
+  const GgufFile& file = reader.file();
+  for (const std::string_view name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+    if (file.FindTensor(name) != nullptr) {
+      return InvalidArgument("{}: tensor {}: longrope scaling is not supported", file.name(), name);
+    }
+  }
+  const GgufTensor* factors = file.FindTensor(kRopeFactors);
+  if (factors == nullptr) return rope;
+  if (rope.scaling != RopeScalingKind::kNone) {
+    return InvalidArgument("{}: tensor {} and rope scaling are both present", file.name(),
+                           kRopeFactors);
+  }
+  rope.scaling = RopeScalingKind::kLlama3;
+  LOCKSTEP_ASSIGN_OR_RETURN(rope.frequency_divisors, ReadFrequencyDivisors(file, *factors));
+  return rope;
+}
+
+// GGUF names one end id; chat models have several. As llama.cpp, take control tokens by their text
+// too.
+absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
+  constexpr std::string_view kEndTexts[] = {"<|endoftext|>", "<|im_end|>", "<|eot_id|>",
+                                            "<|eom_id|>", "<|end_of_text|>"};
+  constexpr int64_t kControlToken = 3;
+  std::vector<TokenId> ids;
+  for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                     "tokenizer.ggml.eom_token_id"}) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<TokenId> id, ReadUint32(file, key));
+    if (id) ids.push_back(*id);
+  }
+  const auto tokens = file.GetStrings("tokenizer.ggml.tokens");
+  const auto types = file.GetInts("tokenizer.ggml.token_type");
+  if (tokens.ok() && types.ok()) {
+    for (size_t i = 0; i < std::min(tokens->size(), types->size()); ++i) {
+      const bool is_end = std::find(std::begin(kEndTexts), std::end(kEndTexts), (*tokens)[i]) !=
+                          std::end(kEndTexts);
+      if (is_end && (*types)[i] == kControlToken) ids.push_back(static_cast<TokenId>(i));
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+absl::Status ReadGenerationDefaults(const GgufFile& file, GenerationDefaults* defaults) {
+  const std::pair<std::string_view, std::optional<float>*> fields[] = {
+      {"general.sampling.temp", &defaults->temperature},
+      {"general.sampling.top_p", &defaults->top_p},
+      {"general.sampling.min_p", &defaults->min_p},
+      {"general.sampling.penalty_repeat", &defaults->repetition_penalty}};
+  for (const auto& [key, field] : fields) {
+    if (file.Find(key) == nullptr) continue;
+    LOCKSTEP_ASSIGN_OR_RETURN(const double value, file.GetFloat(key));
+    *field = static_cast<float>(value);
+  }
+  for (const std::string_view key :
+       {"general.sampling.xtc_probability", "general.sampling.mirostat"}) {
+    if (file.Find(key) == nullptr) continue;
+    LOCKSTEP_ASSIGN_OR_RETURN(const double value, file.GetFloat(key));
+    if (value != 0.0) {
+      return InvalidArgument("{}: metadata key {} is {}, expected 0 or nothing", file.name(), key,
+                             value);
+    }
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(defaults->top_k, ReadUint32(file, "general.sampling.top_k"));
+  return absl::OkStatus();
+}
+
+// What tensors say that no key does.
+void ReadTensorFlags(const GgufFile& file, ModelConfig* config) {
+  const auto has = [&file](std::string_view name) { return file.FindTensor(name) != nullptr; };
+  config->tie_word_embeddings = !has("output.weight");
+  config->attention_qkv_bias = config->family == ModelFamily::kQwen2 || has("blk.0.attn_q.bias");
+  config->attention_output_bias = has("blk.0.attn_output.bias");
+  config->mlp_bias = has("blk.0.ffn_gate.bias");
+  config->qk_norm = config->family == ModelFamily::kQwen3;
+}
+
+std::string ReadName(const GgufFile& file) {
+  const auto name = file.GetString("general.name");
+  const bool printable =
+      name.ok() && !name->empty() && name->size() <= 200 &&
+      std::all_of(name->begin(), name->end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  return std::string(
+      printable ? *name : std::string_view(file.name()).substr(file.name().find_last_of('/') + 1));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
+  ModelConfig config;
+  LOCKSTEP_ASSIGN_OR_RETURN(config.family, ReadFamily(file));
+  LOCKSTEP_RETURN_IF_ERROR(CheckIsWholeModel(file));
+  ArchitectureReader reader(file, ModelFamilyName(config.family));
+  LOCKSTEP_RETURN_IF_ERROR(ReadSizes(reader, &config));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps,
+                            reader.Float("attention.layer_norm_rms_epsilon"));
+  if (!eps) return reader.Refuse("attention.layer_norm_rms_epsilon", "missing", "a number > 0");
+  config.rms_norm_eps = *eps;
+  LOCKSTEP_ASSIGN_OR_RETURN(config.rope, ReadRope(reader, config));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, config));
+  LOCKSTEP_RETURN_IF_ERROR(reader.CheckNoUnknownKeys());
+  ReadTensorFlags(file, &config);
+  LOCKSTEP_ASSIGN_OR_RETURN(config.eos_token_ids, ReadEndIds(file));
+  LOCKSTEP_ASSIGN_OR_RETURN(config.bos_token_id, ReadUint32(file, "tokenizer.ggml.bos_token_id"));
+  LOCKSTEP_RETURN_IF_ERROR(ReadGenerationDefaults(file, &config.generation_defaults));
+  config.name = ReadName(file);
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(config.Validate(), file.name()));
+  return config;
+}
+
+}  // namespace lockstep

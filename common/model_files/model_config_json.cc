@@ -1,0 +1,321 @@
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "common/model_files/model_config_parts.h"
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+// Nothing of these reaches the logits: training, bookkeeping, other tools, old copies of what
+// generation_config.json says today.
+constexpr std::string_view kHarmlessKeys[] = {
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_flash_attn_2_enabled",
+    "_name_or_path",
+    "attention_dropout",
+    "attn_implementation",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "chunk_size_feed_forward",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "id2label",
+    "initializer_range",
+    "is_decoder",
+    "is_llama_config",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "max_new_tokens",
+    "max_sequence_length",
+    "min_length",
+    "neftune_noise_alpha",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "seq_length",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "typical_p",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
+    "use_cache",
+};
+
+// Known to alter the computation, and not implemented.
+constexpr NeutralKey kNeutralKeys[] = {
+    {"add_cross_attention", "false"},
+    {"attn_logit_softcapping", "0"},
+    {"auto_map", "{}"},
+    {"embedding_multiplier", "1"},
+    {"final_logit_softcapping", "0"},
+    {"is_encoder_decoder", "false"},
+    {"logits_scaling", "1"},
+    {"partial_rotary_factor", "1"},
+    {"pruned_heads", "{}"},
+    {"quantization_config", "{}"},
+    {"residual_multiplier", "1"},
+    {"rope_interleaved", "false"},
+    {"use_mrope", "false"},
+};
+
+absl::StatusOr<ModelFamily> ReadFamily(JsonObjectReader& reader) {
+  constexpr std::pair<std::string_view, ModelFamily> kArchitectures[] = {
+      {"LlamaForCausalLM", ModelFamily::kLlama},
+      {"Qwen2ForCausalLM", ModelFamily::kQwen2},
+      {"Qwen3ForCausalLM", ModelFamily::kQwen3}};
+  constexpr std::string_view kExpected =
+      "expected LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM";
+  const Json* value = reader.Find("architectures");
+  if (value == nullptr) {
+    return InvalidArgument("{} is missing, {}", reader.Where("architectures"), kExpected);
+  }
+  const bool is_single = value->is_array() && value->size() == 1 && value->front().is_string();
+  const std::string name = is_single ? value->front().get<std::string>() : "";
+  for (const auto& [architecture, family] : kArchitectures) {
+    if (architecture != name) continue;
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> type, reader.String("model_type"));
+    if (type && *type != ModelFamilyName(family)) {
+      return InvalidArgument("{} is {}, expected \"{}\" for {}", reader.Where("model_type"),
+                             DescribeJson(*type), ModelFamilyName(family), architecture);
+    }
+    return family;
+  }
+  return InvalidArgument("{} is {}, {}", reader.Where("architectures"), DescribeJson(*value),
+                         kExpected);
+}
+
+absl::Status ReadRequiredSizes(JsonObjectReader& reader, ModelConfig* config) {
+  const std::pair<std::string_view, uint32_t*> sizes[] = {
+      {"hidden_size", &config->hidden_size},
+      {"intermediate_size", &config->intermediate_size},
+      {"num_hidden_layers", &config->num_layers},
+      {"num_attention_heads", &config->num_heads},
+      {"vocab_size", &config->vocab_size},
+      {"max_position_embeddings", &config->max_context_tokens}};
+  for (const auto& [key, size] : sizes) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> value, ReadUint32(reader, key));
+    if (!value || *value == 0) {
+      return InvalidArgument("{} is {}, expected an integer > 0", reader.Where(key),
+                             value ? "0" : "missing");
+    }
+    *size = *value;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeads(JsonObjectReader& reader, ModelConfig* config) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> num_kv_heads,
+                            ReadUint32(reader, "num_key_value_heads"));
+  config->num_kv_heads = num_kv_heads.value_or(config->num_heads);
+  const bool says_null = reader.IsNull("head_dim");
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> head_dim, ReadUint32(reader, "head_dim"));
+  if (head_dim) {
+    config->head_dim = *head_dim;
+    return absl::OkStatus();
+  }
+  if (config->family == ModelFamily::kQwen3 && !says_null) {
+    config->head_dim = 128;  // transformers' default for this family, whatever the hidden size
+    return absl::OkStatus();
+  }
+  if (config->hidden_size % config->num_heads != 0) {
+    return InvalidArgument(
+        "{} is absent, and hidden_size {} is not a multiple of num_attention_heads {}",
+        reader.Where("head_dim"), config->hidden_size, config->num_heads);
+  }
+  config->head_dim = config->hidden_size / config->num_heads;
+  return absl::OkStatus();
+}
+
+absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> attention_bias,
+                            reader.Bool("attention_bias"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> mlp_bias, reader.Bool("mlp_bias"));
+  if (config->family == ModelFamily::kQwen2) {
+    // The biases of q, k and v are part of the architecture; transformers reads no such key.
+    if (attention_bias == false) {
+      return InvalidArgument("{} is false, but Qwen2 has biases on q, k and v",
+                             reader.Where("attention_bias"));
+    }
+    config->attention_qkv_bias = true;
+  } else {
+    config->attention_qkv_bias = config->attention_output_bias = attention_bias.value_or(false);
+  }
+  config->mlp_bias = mlp_bias.value_or(false);
+  if (config->mlp_bias && config->family != ModelFamily::kLlama) {
+    return InvalidArgument("{} is true, expected false for {}", reader.Where("mlp_bias"),
+                           ModelFamilyName(config->family));
+  }
+  return absl::OkStatus();
+}
+
+// A window as long as the context, or one that no layer uses, changes nothing; any other does.
+absl::Status CheckNoSlidingWindow(JsonObjectReader& reader, const ModelConfig& config) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> used, reader.Bool("use_sliding_window"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> window,
+                            ReadUint32(reader, "sliding_window"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_layer,
+                            ReadUint32(reader, "max_window_layers"));
+  const bool is_switched = config.family != ModelFamily::kLlama;  // by use_sliding_window
+  const bool covers_context = !window || *window >= config.max_context_tokens;
+  const bool has_layers = !is_switched || first_layer.value_or(28) < config.num_layers;
+  if (used.value_or(!is_switched) && has_layers && !covers_context) {
+    return InvalidArgument("{} is {}: attention over a sliding window is not supported",
+                           reader.Where("sliding_window"), *window);
+  }
+  const Json* types = reader.Find("layer_types");
+  if (types == nullptr) return absl::OkStatus();
+  const bool all_full = types->is_array() && types->size() == config.num_layers &&
+                        std::all_of(types->begin(), types->end(),
+                                    [](const Json& type) { return type == "full_attention"; });
+  if (all_full) return absl::OkStatus();
+  return InvalidArgument("{} is {}, expected \"full_attention\" for each of the {} layers",
+                         reader.Where("layer_types"), DescribeJson(*types), config.num_layers);
+}
+
+absl::Status CheckActivation(JsonObjectReader& reader) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> activation,
+                            reader.String("hidden_act"));
+  if (!activation || *activation == "silu" || *activation == "swish") return absl::OkStatus();
+  return InvalidArgument("{} is {}, expected \"silu\"", reader.Where("hidden_act"),
+                         DescribeJson(*activation));
+}
+
+absl::Status CheckNoUnknownKeys(JsonObjectReader& reader) {
+  for (const std::string& key : reader.UnreadKeys()) {
+    const bool harmless = std::find(std::begin(kHarmlessKeys), std::end(kHarmlessKeys), key) !=
+                          std::end(kHarmlessKeys);
+    const Json* value = reader.Find(key);
+    if (harmless || value == nullptr) continue;
+    return InvalidArgument("{} is {}: this key is not known, and it could alter the computation",
+                           reader.Where(key), DescribeJson(*value));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelConfig> ReadConfig(const Json& root, const std::string& file_name) {
+  JsonObjectReader reader(root, file_name);
+  ModelConfig config;
+  LOCKSTEP_ASSIGN_OR_RETURN(config.family, ReadFamily(reader));
+  config.qk_norm = config.family == ModelFamily::kQwen3;
+  LOCKSTEP_RETURN_IF_ERROR(ReadRequiredSizes(reader, &config));
+  LOCKSTEP_RETURN_IF_ERROR(ReadHeads(reader, &config));
+  LOCKSTEP_RETURN_IF_ERROR(ReadBiases(reader, &config));
+  LOCKSTEP_RETURN_IF_ERROR(CheckActivation(reader));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNoSlidingWindow(reader, config));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps, reader.Number("rms_norm_eps"));
+  config.rms_norm_eps = eps.value_or(1e-6);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> tied, reader.Bool("tie_word_embeddings"));
+  config.tie_word_embeddings = tied.value_or(false);
+  LOCKSTEP_ASSIGN_OR_RETURN(config.rope,
+                            ReadRopeConfig(reader, file_name, config.max_context_tokens));
+  LOCKSTEP_ASSIGN_OR_RETURN(config.eos_token_ids, ReadTokenIds(reader, "eos_token_id"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> bos, ReadTokenIds(reader, "bos_token_id"));
+  if (!bos.empty()) config.bos_token_id = bos.front();
+  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralKeys));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNoUnknownKeys(reader));
+  return config;
+}
+
+}  // namespace
+
+absl::Status CheckNeutralKeys(JsonObjectReader& reader, std::span<const NeutralKey> table) {
+  for (const NeutralKey& entry : table) {
+    const Json* value = reader.Find(entry.key);
+    if (value == nullptr || *value == Json::parse(entry.neutral_json)) continue;
+    return InvalidArgument(
+        "{} is {}, which would alter the result and is not supported; expected {} or nothing",
+        reader.Where(entry.key), DescribeJson(*value), entry.neutral_json);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<uint32_t>> ReadUint32(JsonObjectReader& reader, std::string_view key) {
+  constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint64_t> value, reader.Uint(key));
+  if (!value) return std::optional<uint32_t>();
+  if (*value > kMax) {
+    return InvalidArgument("{} is {}, expected at most {}", reader.Where(key), *value, kMax);
+  }
+  return std::optional(static_cast<uint32_t>(*value));
+}
+
+absl::StatusOr<std::vector<TokenId>> ReadTokenIds(JsonObjectReader& reader, std::string_view key) {
+  const Json* value = reader.Find(key);
+  std::vector<TokenId> ids;
+  if (value == nullptr) return ids;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  for (const Json& id : list) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > std::numeric_limits<TokenId>::max()) {
+      return InvalidArgument("{} is {}, expected a token id or a list of them", reader.Where(key),
+                             DescribeJson(*value));
+    }
+    ids.push_back(id.get<TokenId>());
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+absl::StatusOr<ModelConfig> ModelConfigFromJson(std::string_view config_json,
+                                                std::string_view generation_config_json,
+                                                const std::string& name) {
+  const std::string config_name = fmt::format("{}/config.json", name);
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json root, ParseJson(config_json, config_name));
+  if (!root.is_object()) {
+    return InvalidArgument("{}: the file is {}, expected an object", config_name,
+                           DescribeJson(root));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(ModelConfig config, ReadConfig(root, config_name));
+  if (!generation_config_json.empty()) {
+    LOCKSTEP_RETURN_IF_ERROR(ApplyGenerationConfig(
+        generation_config_json, fmt::format("{}/generation_config.json", name), &config));
+  }
+  config.name = name.substr(name.find_last_of('/') + 1);
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(config.Validate(), name));
+  return config;
+}
+
+}  // namespace lockstep

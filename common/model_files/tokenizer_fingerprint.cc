@@ -1,0 +1,139 @@
+#include "common/model_files/tokenizer_fingerprint.h"
+
+#include <absl/status/status.h>
+
+#include <array>
+#include <bit>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "common/hash.h"
+#include "common/json/json.h"
+#include "common/model_files/gguf.h"
+#include "common/model_files/model_config.h"
+#include "common/runtime/mapped_file.h"
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
+
+// Sections of tokenizer.json. The others: truncation and padding, which a server does not use, and
+// the decoder, which makes text from ids.
+constexpr std::array<std::string_view, 5> kJsonSections = {"model", "added_tokens", "normalizer",
+                                                           "pre_tokenizer", "post_processor"};
+
+// Keys of GGUF metadata. Whether a text gets a begin token by default follows from the name in
+// `pre`, so its id always counts; that of the end token only where the file asks for one.
+constexpr std::string_view kGgufTokens = "tokenizer.ggml.tokens";
+constexpr std::string_view kGgufAddEos = "tokenizer.ggml.add_eos_token";
+constexpr std::string_view kGgufEosId = "tokenizer.ggml.eos_token_id";
+constexpr std::array<std::string_view, 7> kGgufKeys = {
+    "tokenizer.ggml.model",       "tokenizer.ggml.pre",           kGgufTokens,
+    "tokenizer.ggml.merges",      "tokenizer.ggml.add_bos_token", "tokenizer.ggml.token_type",
+    "tokenizer.ggml.bos_token_id"};
+
+// 0 says that there is no tokenizer.
+uint64_t NotZero(uint64_t hash) { return hash == 0 ? 1 : hash; }
+
+template <typename T>
+uint64_t HashOfScalar(const T& value) {
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    return Hash64(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::bit_cast<uint64_t>(value);
+  } else {
+    return static_cast<uint64_t>(value);
+  }
+}
+
+uint64_t HashOf(const GgufArray& array) {
+  return std::visit(
+      [](const auto& elements) {
+        uint64_t hash = elements.size();
+        for (const auto& element : elements) {
+          using T = typename std::decay_t<decltype(elements)>::value_type;
+          hash = CombineHashes(hash, HashOfScalar<T>(element));
+        }
+        return hash;
+      },
+      array.elements);
+}
+
+uint64_t HashOf(const GgufValue& value) {
+  return std::visit(
+      [](const auto& held) {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<T, std::shared_ptr<const GgufArray>>) {
+          return HashOf(*held);
+        } else {
+          return HashOfScalar<T>(held);
+        }
+      },
+      value);
+}
+
+bool IsTrue(const GgufValue* value) {
+  const bool* held = value == nullptr ? nullptr : std::get_if<bool>(value);
+  return held != nullptr && *held;
+}
+
+uint64_t OfGguf(const GgufFile& file) {
+  if (file.Find(kGgufTokens) == nullptr) return 0;
+  uint64_t hash = Hash64(std::string_view("gguf"));
+  const auto mix = [&](std::string_view key) {
+    const GgufValue* const value = file.Find(key);
+    if (value != nullptr) {
+      hash = CombineHashes(CombineHashes(hash, Hash64(key)), HashOf(*value));
+    }
+  };
+  for (const std::string_view key : kGgufKeys) mix(key);
+  if (IsTrue(file.Find(kGgufAddEos))) mix(kGgufEosId);
+  return NotZero(hash);
+}
+
+// Newer files write a merge as ["a", "b"], older ones as "a b".
+void SpellMergesAlike(nlohmann::json& model) {
+  if (!model.is_object() || !model.contains("merges") || !model["merges"].is_array()) return;
+  for (nlohmann::json& merge : model["merges"]) {
+    if (!merge.is_string()) continue;
+    const std::string& text = merge.get_ref<const std::string&>();
+    const size_t space = text.find(' ');
+    if (space == std::string::npos) continue;
+    merge = nlohmann::json::array({text.substr(0, space), text.substr(space + 1)});
+  }
+}
+
+absl::StatusOr<uint64_t> OfJson(std::string_view text, const std::string& name) {
+  LOCKSTEP_ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(text, name));
+  if (!document.is_object()) {
+    return InvalidArgument("{}: is {}, expected an object", name, DescribeJson(document));
+  }
+  uint64_t hash = Hash64(std::string_view("json"));
+  for (const std::string_view section : kJsonSections) {
+    nlohmann::json& content = document[std::string(section)];  // null where absent
+    if (section == "model") SpellMergesAlike(content);
+    hash = CombineHashes(hash, Hash64(std::string_view(content.dump())));  // its keys are sorted
+  }
+  return NotZero(hash);
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> LoadTokenizerFingerprint(const std::string& path) {
+  if (IsGgufPath(path)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+    return OfGguf(file);
+  }
+  const std::string json_path = (std::filesystem::path(path) / "tokenizer.json").string();
+  const absl::StatusOr<std::string> text = ReadTextFile(json_path, kMaxTokenizerJsonBytes);
+  if (absl::IsNotFound(text.status())) return 0;
+  if (!text.ok()) return text.status();
+  return OfJson(*text, json_path);
+}
+
+}  // namespace lockstep

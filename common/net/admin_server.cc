@@ -1,0 +1,186 @@
+#include "common/net/admin_server.h"
+
+#include <prometheus/registry.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <optional>
+#include <utility>
+
+#include "common/net/http_error.h"
+#include "common/net/tcp_listener.h"
+#include "common/runtime/logging.h"
+#include "common/runtime/named_thread.h"
+#include "common/runtime/process_metrics.h"
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Response = http::response<http::string_body>;
+
+constexpr uint32_t kMaxRequestHeaderBytes = 8 * 1024;
+constexpr char kPlainText[] = "text/plain; charset=utf-8";
+constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
+
+// What the replies are made of.
+struct Content {
+  std::shared_ptr<prometheus::Registry> registry;
+  std::function<HealthReport()> health;
+  AdminServerLimits limits;
+  std::function<std::string()> status;  // may be null
+};
+
+Response MakeResponse(http::status status, std::string body,
+                      const char* content_type = kPlainText) {
+  Response response(status, 11);
+  response.set(http::field::content_type, content_type);
+  response.body() = std::move(body);
+  return response;
+}
+
+Response Answer(const Content& content, const http::request_header<>& request) {
+  const std::string_view target(request.target().data(), request.target().size());
+  const std::string_view path = target.substr(0, target.find('?'));
+  const bool is_status = path == "/status.json" && content.status != nullptr;
+  if (path != "/metrics" && path != "/healthz" && !is_status) {
+    return MakeResponse(http::status::not_found,
+                        content.status == nullptr
+                            ? "not found; there are /metrics and /healthz\n"
+                            : "not found; there are /metrics, /healthz and /status.json\n");
+  }
+  if (request.method() != http::verb::get) {
+    Response response = MakeResponse(http::status::method_not_allowed, "only GET\n");
+    response.set(http::field::allow, "GET");
+    return response;
+  }
+  if (path == "/metrics") {
+    return MakeResponse(http::status::ok, MetricsText(*content.registry), kPrometheusText);
+  }
+  if (is_status) return MakeResponse(http::status::ok, content.status(), "application/json");
+  const HealthReport report = content.health();
+  return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,
+                      EscapeControlCharacters(report.text) + "\n");
+}
+
+// One connection. Keeps itself alive through the handlers of its pending operation; lives on the
+// server's thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, const Content& content, std::shared_ptr<void> place)
+      : place_(std::move(place)), stream_(std::move(socket)), content_(content) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void ReadRequest() {
+    parser_.emplace();
+    parser_->header_limit(kMaxRequestHeaderBytes);
+    ArmTimeout();
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
+  }
+
+ private:
+  void ArmTimeout() {
+    stream_.expires_after(absl::ToChronoNanoseconds(content_.limits.io_timeout));
+  }
+
+  void OnHeader(error_code error) {
+    if (error == http::error::header_limit) {
+      return Write(
+          MakeResponse(http::status::request_header_fields_too_large, "header too large\n"), false);
+    }
+    if (IsMalformedHttp(error)) {
+      return Write(MakeResponse(http::status::bad_request, "not an HTTP/1.1 request\n"), false);
+    }
+    if (error) return;  // gone, or too slow
+    if (parser_->chunked() || parser_->content_length().value_or(0) > 0) {
+      return Write(
+          MakeResponse(http::status::payload_too_large, "a request must not have a body\n"), false);
+    }
+    Write(Answer(content_, parser_->get()), parser_->keep_alive());
+  }
+
+  void Write(Response response, bool keep_alive) {
+    response_ = std::move(response);
+    response_.keep_alive(keep_alive);
+    response_.prepare_payload();
+    ArmTimeout();
+    http::async_write(stream_, response_, [self = shared_from_this()](error_code error, size_t) {
+      if (!error && self->response_.keep_alive()) return self->ReadRequest();
+      error_code ignored;
+      self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    });
+  }
+
+  const std::shared_ptr<void> place_;  // until the socket is closed
+  beast::tcp_stream stream_;
+  const Content& content_;
+  beast::flat_buffer buffer_{2 * kMaxRequestHeaderBytes};
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  Response response_;
+};
+
+}  // namespace
+
+class AdminServer::Impl {
+ public:
+  explicit Impl(Content content)
+      : content_(std::move(content)),
+        limiter_(std::make_shared<ConnectionLimiter>(content_.limits.max_connections,
+                                                     content_.limits.max_connections_per_address)),
+        listener_(io_, [this](tcp::socket socket) { Serve(std::move(socket)); }) {}
+  ~Impl() { io_.stop(); }  // the thread joins; pending handlers and their connections go with io_
+
+  absl::StatusOr<uint16_t> Listen(const Address& address) { return listener_.Listen(address); }
+  void Run() {
+    listener_.Accept();
+    thread_ = NamedThread("admin", [this] { io_.run(); });
+  }
+
+ private:
+  void Serve(tcp::socket socket) {
+    auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
+    if (place == nullptr) return;
+    std::make_shared<Connection>(std::move(socket), content_, std::move(place))->ReadRequest();
+  }
+
+  // Connections refer to it, so it is destroyed last.
+  const Content content_;
+  const std::shared_ptr<ConnectionLimiter> limiter_;
+  asio::io_context io_{1};
+  TcpListener listener_;
+  NamedThread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
+    const std::string& address, std::shared_ptr<prometheus::Registry> registry,
+    std::function<HealthReport()> health, AdminServerLimits limits,
+    std::function<std::string()> status) {
+  LOCKSTEP_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
+  auto impl = std::make_unique<Impl>(
+      Content{std::move(registry), std::move(health), limits, std::move(status)});
+  LOCKSTEP_ASSIGN_OR_RETURN(parsed.port, impl->Listen(parsed));
+  impl->Run();
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(parsed), std::move(impl)));
+}
+
+AdminServer::AdminServer(Address address, std::unique_ptr<Impl> impl)
+    : address_(std::move(address)), impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() = default;
+
+}  // namespace lockstep

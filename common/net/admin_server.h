@@ -1,0 +1,63 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/net/address.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace lockstep {
+
+struct HealthReport {
+  bool ok = false;
+  std::string text;  // one line for people: why it is or is not healthy
+};
+
+struct AdminServerLimits {
+  uint32_t max_connections = 64;              // a connection above it is closed at once
+  uint32_t max_connections_per_address = 16;  // likewise; 0: no bound of its own
+  // For a request's header to arrive, for a reply to be taken, and between two requests.
+  absl::Duration io_timeout = absl::Seconds(10);
+};
+
+// HTTP/1.1 listener of a process for the machinery around it, off the request path:
+//   GET /metrics  the registry in Prometheus' text format
+//   GET /healthz  200 or 503 with the health report's text
+//   GET /status.json  what `status` says, if it is given
+// Anything else is 404, another method 405, a request with a body 413, a header over 8 KiB 431.
+// Owns its listening socket, its connections and one thread ("admin"), on which `health` and
+// `status` are called: they must be safe to call from another thread and must not block.
+class AdminServer {
+ public:
+  // `address` is "host:port", host a name or number; port 0 takes a free one. Returns once it
+  // listens; errors name the address.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
+      const std::string& address, std::shared_ptr<prometheus::Registry> registry,
+      std::function<HealthReport()> health, AdminServerLimits limits = {},
+      std::function<std::string()> status = nullptr);
+
+  AdminServer(const AdminServer&) = delete;
+  AdminServer& operator=(const AdminServer&) = delete;
+  // Closes every connection and joins the thread, within milliseconds.
+  ~AdminServer();
+
+  uint16_t port() const { return address_.port; }
+  const Address& address() const { return address_; }  // host as asked for, port as bound
+
+ private:
+  class Impl;
+  AdminServer(Address address, std::unique_ptr<Impl> impl);
+
+  const Address address_;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

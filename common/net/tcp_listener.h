@@ -1,0 +1,71 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "common/net/address.h"
+#include "common/net/connection_limiter.h"
+
+// The listening socket of a server on Asio. Include it in few .cc files only: Asio is heavy.
+namespace lockstep {
+
+// What the connections of the address of this socket count as.
+ConnectionLimiter::AddressKey AddressKeyOf(const boost::asio::ip::tcp::socket& socket);
+
+// Every socket gets a strand of its own, unless somebody says where it lives. While the process is
+// out of descriptors, connections are closed at once instead of waiting for nothing, and it is
+// looked ten times a second whether there are some again. Outlived by `io`, which is stopped
+// before.
+class TcpListener {
+ public:
+  using OnConnection = std::function<void(boost::asio::ip::tcp::socket)>;
+  // Called when connections cannot be accepted any more, and when they can be again.
+  using OnAccepting = std::function<void(bool accepting)>;
+  // Executor of the next socket; it must run one handler at a time. Asked when the socket is there.
+  using NextExecutor = std::function<boost::asio::any_io_executor()>;
+
+  TcpListener(boost::asio::io_context& io, OnConnection on_connection,
+              OnAccepting on_accepting = nullptr, NextExecutor next_executor = nullptr)
+      : io_(io),
+        acceptor_(io),
+        retry_timer_(io),
+        on_connection_(std::move(on_connection)),
+        on_accepting_(std::move(on_accepting)),
+        next_executor_(std::move(next_executor)) {}
+  TcpListener(const TcpListener&) = delete;
+  TcpListener& operator=(const TcpListener&) = delete;
+  ~TcpListener();
+
+  // The port as bound. INVALID_ARGUMENT or UNAVAILABLE naming the address.
+  absl::StatusOr<uint16_t> Listen(const Address& address);
+  // From now on, as long as `io` runs.
+  void Accept();
+
+ private:
+  boost::system::error_code ListenOn(const boost::asio::ip::tcp::endpoint& endpoint);
+  void OnAccept(boost::system::error_code error, boost::asio::ip::tcp::socket socket);
+  // False: it cannot live there, and is closed with `socket`.
+  bool MoveTo(const boost::asio::any_io_executor& executor, boost::asio::ip::tcp::socket& socket);
+  void RetryLater();
+  void Retry();
+  void SetAccepting(bool accepting);
+  void TurnAway();
+
+  boost::asio::io_context& io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer retry_timer_;
+  const OnConnection on_connection_;
+  const OnAccepting on_accepting_;
+  const NextExecutor next_executor_;  // null: a strand of io_
+  bool accepting_ = true;
+  int spare_fd_ = -1;  // given up for a moment to take connections that are turned away
+};
+
+}  // namespace lockstep

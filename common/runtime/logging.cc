@@ -1,0 +1,76 @@
+#include "common/runtime/logging.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/status.h"
+
+namespace lockstep {
+namespace {
+
+// The pattern letter %* : the message on one line.
+class EscapedMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& record, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const std::string text =
+        EscapeControlCharacters({record.payload.data(), record.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<EscapedMessage>();
+  }
+};
+
+absl::StatusOr<spdlog::level::level_enum> ParseLevel(std::string_view name) {
+  constexpr std::pair<std::string_view, spdlog::level::level_enum> kLevels[] = {
+      {"trace", spdlog::level::trace}, {"debug", spdlog::level::debug},
+      {"info", spdlog::level::info},   {"warn", spdlog::level::warn},
+      {"error", spdlog::level::err},   {"off", spdlog::level::off}};
+  for (const auto& [level_name, level] : kLevels) {
+    if (level_name == name) return level;
+  }
+  return InvalidArgument("log level \"{}\", expected trace, debug, info, warn, error or off", name);
+}
+
+}  // namespace
+
+absl::Status InitLogging(std::string_view level) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const spdlog::level::level_enum parsed, ParseLevel(level));
+  auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
+  formatter->add_flag<EscapedMessage>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l [%t] %*");
+  auto logger =
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(std::move(formatter));
+  logger->set_level(parsed);
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+  return absl::OkStatus();
+}
+
+std::string EscapeControlCharacters(std::string_view text) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      escaped += "\\n";
+    } else if (c == '\r') {
+      escaped += "\\r";
+    } else if (c == '\t') {
+      escaped += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      escaped += fmt::format("\\x{:02x}", byte);
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+}  // namespace lockstep

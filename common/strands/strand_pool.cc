@@ -1,0 +1,67 @@
+#include "common/strands/strand_pool.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::router {
+
+StrandPool::StrandPool(std::string_view name, size_t num_threads)
+    : max_large_running_(std::max<size_t>(num_threads, 2) - 1) {
+  threads_.reserve(num_threads);
+  for (size_t i = 0; i < num_threads; ++i) {
+    threads_.emplace_back(fmt::format("{}-{}", name, i), [this] { RunThread(); });
+  }
+}
+
+StrandPool::~StrandPool() {
+  std::vector<std::shared_ptr<Strand>> dropped;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    dropped = queue_.TakeAll();
+  }
+  not_empty_.NotifyAll();
+  threads_.clear();
+}
+
+void StrandPool::Push(std::shared_ptr<Strand> strand) {
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    queue_.Push(std::move(strand));
+  }
+  not_empty_.NotifyOne();
+}
+
+std::shared_ptr<Strand> StrandPool::Next() {
+  std::shared_ptr<Strand> strand = queue_.Pop(num_large_running_ < max_large_running_);
+  if (strand != nullptr) {
+    ++num_running_;
+    num_large_running_ += FairQueue::IsLarge(*strand);
+  } else if (num_running_ == 0) {
+    queue_.Rest();
+  }
+  return strand;
+}
+
+void StrandPool::RunThread() {
+  for (;;) {
+    std::shared_ptr<Strand> strand;
+    bool large = false;
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && (strand = Next()) == nullptr) not_empty_.Wait(mutex_);
+      if (stopping_) return;
+      large = FairQueue::IsLarge(*strand);
+    }
+    Run(std::move(strand));
+    // Whoever waits for it is served by this thread, which looks next.
+    MutexLock lock(mutex_);
+    --num_running_;
+    num_large_running_ -= large;
+  }
+}
+
+}  // namespace lockstep::router

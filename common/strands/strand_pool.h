@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
+#include "common/strands/fair_queue.h"
+#include "common/strands/strand.h"
+
+namespace lockstep::router {
+
+// A few named threads that do nothing else; one is woken for every strand. For work that may be
+// long, which owners share fairly (common/strands/fair_queue.h). Of several threads, one is left
+// free of large strands, so that a small one never waits for the end of those.
+class StrandPool final : public StrandRunner {
+ public:
+  // Threads are called "<name>-0", "<name>-1", ...
+  StrandPool(std::string_view name, size_t num_threads);
+  // Drops queued strands; a running one finishes.
+  ~StrandPool() override;
+
+ private:
+  void Push(std::shared_ptr<Strand> strand) override;
+  void RunThread();
+  // Null: there is nothing, or nothing that may run now.
+  std::shared_ptr<Strand> Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t max_large_running_;
+  Mutex mutex_;
+  CondVar not_empty_;
+  FairQueue queue_ ABSL_GUARDED_BY(mutex_);
+  size_t num_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t num_large_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<NamedThread> threads_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/decode/decode_block.cuh"
+#include "kernels/attention/decode/decode_warp.cuh"
+#include "kernels/core/ptx/mbarrier.cuh"
+
+// Decode attention over the keys of one split, tile by tile out of the block's ring.
+namespace lockstep::kernels {
+
+struct KeyRange {
+  int begin;
+  int end;
+};
+
+// By all math warps, for `num_query_rows` rows of `math`: at most 8 * kHalves. on_tile(first key,
+// address) sees every tile before it is read, and gives `math` its queries at the first one.
+template <int kHeadDim, int kHalves, typename OnTile>
+__device__ __forceinline__ void AttendKeys(const DecodeArguments& arguments,
+                                           const DecodeBlock<kHeadDim>& block, const KeyRange& keys,
+                                           int num_query_rows, MathWarp<kHeadDim, kHalves>& math,
+                                           RingSlot& slot, int& buffer, const OnTile& on_tile) {
+  float* const scores = reinterpret_cast<float*>(block.shared + block.layout.scores);
+  for (int key = keys.begin; key < keys.end; key += kKeyTile) {
+    const int num_keys = min(keys.end - key, static_cast<int>(kKeyTile));
+    const uint32_t tile = block.Tile(slot.stage);
+    const ScoreExchange exchange = {scores + buffer * block.layout.score_floats};
+    ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
+    on_tile(key, tile);
+    if (key == keys.begin) math.Begin();
+    if (math.warp * kKvBlockTokens < num_keys) {
+      float page_scores[2][4];
+      math.Score(tile + math.warp * KvTile<kHeadDim>::kPageBytes, page_scores);
+      exchange.template Store<kHalves>(page_scores, num_query_rows, math.warp, math.lane);
+    }
+    ptx::SyncThreads(kMathBarrier, kMathThreads);
+    float tile_scores[8][4];
+    exchange.template Load<kHalves>(tile_scores, num_query_rows, num_keys, math.lane);
+    math.Attend(tile_scores, arguments.exponent_scale, tile, num_keys);
+    // Every reader arrives itself: a checker of races sees which reads the next copy is behind.
+    ptx::Arrive(block.EmptyBarrier(slot.stage));
+    slot.Advance(arguments.num_stages);
+    buffer ^= 1;
+  }
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,408 @@
+#include <algorithm>
+
+#include "kernels/attention/decode/attend_item.cuh"
+#include "kernels/attention/decode/decode_filler.cuh"
+#include "kernels/attention/paged_attention_cuda.h"
+#include "kernels/core/ptx/mbarrier.cuh"
+#include "kernels/core/ptx/registers.cuh"
+#include "kernels/device/launch.cuh"
+
+// Decode: as many blocks as the device holds, each with one run of splits for one KV head
+// (decode_runs.h), with the query heads of its group, or of the groups of several rows that have
+// their keys in common, as the rows of a 16-row tile. One warp of a block keeps a ring of key tiles
+// filled, across splits and rows, and four compute: they share QK by keys (a page of 16 each) and
+// PV by columns, and fold the splits of a row in registers. One more warp counts the parts of rows
+// that were cut; the block that finishes the last one folds them.
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kFoldBatch = 6;  // partials of a row that are requested at once
+
+// Part `part` of a row's partial results for one KV head; the parts lie num_kv_heads of them apart.
+template <int kHeadDim>
+__device__ __forceinline__ float* Partial(const DecodeArguments& arguments, int row, int part,
+                                          int kv_head) {
+  const auto num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
+  const int slot = (row * arguments.max_parts + part) * num_kv_heads + kv_head;
+  return arguments.params.partials +
+         static_cast<int64_t>(slot) * PartialStride(arguments.group, kHeadDim);
+}
+
+// Folds the parts of a row, ascending, and writes the finished rows. By all math threads.
+template <int kHeadDim>
+__device__ __forceinline__ void FoldParts(const DecodeArguments& arguments, const DecodeItemRow& of,
+                                          int kv_head) {
+  const PagedDecodeAttentionParams& params = arguments.params;
+  const int64_t part_stride = params.kv.num_kv_heads * PartialStride(arguments.group, kHeadDim);
+  const float* partial = Partial<kHeadDim>(arguments, of.row, 0, kv_head);
+  constexpr int kQuads = kHeadDim / 4;
+  for (int i = threadIdx.x; i < arguments.group * kQuads; i += kMathThreads) {
+    const float* values = partial + 4 * i;
+    const float* states = partial + arguments.group * kHeadDim + 2 * (i / kQuads);
+    SoftmaxRow row;
+    float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int base = 0; base < of.num_parts; base += kFoldBatch) {
+      float4 open[kFoldBatch];
+      float2 open_state[kFoldBatch];
+#pragma unroll
+      for (int j = 0; j < kFoldBatch; ++j) {
+        open_state[j] = make_float2(kNoScore, 0.0f);
+        if (base + j >= of.num_parts) continue;
+        open[j] = __ldcg(reinterpret_cast<const float4*>(values + (base + j) * part_stride));
+        open_state[j] = __ldcg(reinterpret_cast<const float2*>(states + (base + j) * part_stride));
+      }
+#pragma unroll
+      for (int j = 0; j < kFoldBatch; ++j) {
+        const PartialFold fold(row.max, open_state[j].x, arguments.exponent_scale);
+        row.max = fold.max;
+        row.sum = fold(row.sum, open_state[j].y);
+        sums = make_float4(fold(sums.x, open[j].x), fold(sums.y, open[j].y),
+                           fold(sums.z, open[j].z), fold(sums.w, open[j].w));
+      }
+    }
+    const float reciprocal = __frcp_rn(row.sum);
+    const uint2 pairs =
+        make_uint2(FinishPair(sums.x, sums.y, reciprocal), FinishPair(sums.z, sums.w, reciprocal));
+    *reinterpret_cast<uint2*>(params.output + of.row * params.output_stride +
+                              kv_head * arguments.group * kHeadDim + 4 * i) = pairs;
+  }
+}
+
+// What a part has come to: the fold of the splits so far, in the layout of a MathWarp.
+template <int kHeadDim, int kHalves>
+struct DecodePart {
+  using Math = MathWarp<kHeadDim, kHalves>;
+
+  // By the split that `math` has attended to.
+  __device__ __forceinline__ void Extend(const Math& math, bool opens, float exponent_scale) {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const SoftmaxRow open = {math.rows[half].max, SumOverQuad(math.rows[half].sum)};
+      SoftmaxRow& closed = rows[half];
+      const PartialFold fold(closed.max, open.max, exponent_scale);
+      closed = opens ? open : SoftmaxRow{fold.max, fold(closed.sum, open.sum)};
+#pragma unroll
+      for (int i = 0; i < Math::kColumnSteps; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          float& sum = output[i][j / 2][2 * half + j % 2];
+          const float more = math.output[i][j / 2][2 * half + j % 2];
+          sum = opens ? more : fold(sum, more);
+        }
+      }
+    }
+  }
+
+  SoftmaxRow rows[kHalves];
+  float output[Math::kColumnSteps][2][4];
+};
+
+// What the math warps keep of an item while they attend to its keys.
+template <bool kShared>
+struct MathItem {
+  // The item's row, and its head of those of a KV head, that row `row` of the matrix products is.
+  __device__ __forceinline__ int Row(int row, int group) const {
+    if constexpr (!kShared) return at.row;
+    return __shfl_sync(0xFFFFFFFFu, at.row, min(row / group, item.num_rows - 1));
+  }
+  __device__ __forceinline__ static int Head(int row, int group) {
+    return kShared ? row % group : row;
+  }
+
+  // Whether the item is all that its row has.
+  __device__ __forceinline__ bool IsOnePart() const {
+    if constexpr (!kShared) return at.num_parts == 1;
+    return item.num_rows == 1 && __shfl_sync(0xFFFFFFFFu, at.num_parts, 0) == 1;
+  }
+
+  DecodeItem item;
+  DecodeItemRow at;  // the item's row; if items have several rows lane i has row i
+};
+
+// Writes the output of a row that is one part.
+template <int kHeadDim, int kHalves, bool kShared>
+__device__ __forceinline__ void WriteOutput(const DecodeArguments& arguments,
+                                            const MathItem<kShared>& work,
+                                            const MathWarp<kHeadDim, kHalves>& math,
+                                            const DecodePart<kHeadDim, kHalves>& part) {
+  const int group = arguments.group;
+  float reciprocals[kHalves];
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) reciprocals[half] = __frcp_rn(part.rows[half].sum);
+  BFloat16* output = arguments.params.output + work.Row(0, group) * arguments.params.output_stride +
+                     work.item.kv_head * group * kHeadDim;
+  math.ForColumns(group, [&](int half, int row, int column, int i, int n) {
+    *reinterpret_cast<uint32_t*>(output + row * kHeadDim + column) =
+        FinishPair(part.output[i][n][2 * half], part.output[i][n][2 * half + 1], reciprocals[half]);
+  });
+}
+
+// Writes this part of the item's rows.
+template <int kHeadDim, int kHalves, bool kShared>
+__device__ __forceinline__ void WritePart(const DecodeArguments& arguments,
+                                          const MathItem<kShared>& work,
+                                          const MathWarp<kHeadDim, kHalves>& math,
+                                          const DecodePart<kHeadDim, kHalves>& part) {
+  const int group = arguments.group;
+  const int num_rows = kShared ? work.item.num_rows * group : group;
+  float* partials[kHalves];
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    partials[half] = Partial<kHeadDim>(arguments, work.Row(math.lane / 4 + 8 * half, group),
+                                       work.item.part, work.item.kv_head);
+  }
+  math.ForColumns(num_rows, [&](int half, int row, int column, int i, int n) {
+    float* const to = partials[half] + work.Head(row, group) * kHeadDim + column;
+    *reinterpret_cast<float2*>(to) =
+        make_float2(part.output[i][n][2 * half], part.output[i][n][2 * half + 1]);
+  });
+  if (math.warp != 0 || math.lane % 4 != 0) return;
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    const int row = math.lane / 4 + 8 * half;
+    if (row < num_rows) {
+      float* const to = partials[half] + group * kHeadDim + 2 * work.Head(row, group);
+      *reinterpret_cast<float2*>(to) = make_float2(part.rows[half].max, part.rows[half].sum);
+    }
+  }
+}
+
+// The warp that counts arrivals: to wait for the count, and for partial results to be visible to
+// other blocks, would hold the math warps up. Each lane counts those of one row.
+template <int kHeadDim>
+__device__ void CountArrivals(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
+                              int lane) {
+  DecodeArrivals& arrivals = block.ArrivalTurns();
+  for (int turn = 0;; ++turn) {
+    ptx::WaitBarrier(block.WrittenBarrier(turn), turn / kArrivalTurns % 2);
+    const DecodeWork& work = arrivals.written[turn % kArrivalTurns];
+    if (work.item.num_rows == 0) return;
+    bool completes = false;
+    if (lane < work.item.num_rows) {
+      const DecodeItemRow at = work.rows[lane];
+      uint32_t* const counter =
+          arguments.params.arrivals + at.row * arguments.params.kv.num_kv_heads + work.item.kv_head;
+      completes = ptx::AddAcquireRelease(counter, 1) == static_cast<uint32_t>(at.num_parts - 1);
+      if (completes) *counter = 0;
+    }
+    const uint32_t complete = __ballot_sync(0xFFFFFFFFu, completes);
+    DecodeFold& fold = arrivals.folds[turn % kArrivalTurns];
+    if (lane == 0) {
+      fold.kv_head = work.item.kv_head;
+      fold.complete = complete;
+    }
+    if (completes) fold.rows[lane] = work.rows[lane];
+    ptx::Arrive(block.CountedBarrier(turn));
+  }
+}
+
+// A math warp's side of the arrivals. The answers are looked at, and rows folded, a few items
+// later.
+template <int kHeadDim>
+struct ArrivalQueue {
+  // Thread i has row i of the item.
+  __device__ __forceinline__ void Send(const DecodeBlock<kHeadDim>& block, const DecodeItem& item,
+                                       const DecodeItemRow& row) {
+    DecodeWork& written = block.ArrivalTurns().written[sent % kArrivalTurns];
+    const auto thread = static_cast<int>(threadIdx.x);
+    if (thread < item.num_rows) written.rows[thread] = row;
+    if (thread == 0) written.item = item;
+    __syncwarp();
+    // The writers arrive themselves, like the readers of a tile.
+    if (thread < 32 || thread % 32 == 0) ptx::Arrive(block.WrittenBarrier(sent));
+    ++sent;
+  }
+  // Until at most `num_pending` answers are outstanding.
+  __device__ __forceinline__ void Receive(const DecodeArguments& arguments,
+                                          const DecodeBlock<kHeadDim>& block, int num_pending) {
+    for (; sent - received > num_pending; ++received) {
+      ptx::WaitBarrier(block.CountedBarrier(received), received / kArrivalTurns % 2);
+      const DecodeFold& fold = block.ArrivalTurns().folds[received % kArrivalTurns];
+      for (uint32_t left = fold.complete; left != 0; left &= left - 1) {
+        const int i = __ffs(static_cast<int>(left)) - 1;
+        FoldParts<kHeadDim>(arguments, fold.rows[i], fold.kv_head);
+      }
+    }
+  }
+
+  int sent = 0;
+  int received = 0;
+};
+
+// By all math warps. kShared: items may have several rows; with one loop for these and one for the
+// others, each would lack the registers that the other takes.
+template <int kHeadDim, int kHalves, bool kShared>
+__device__ __forceinline__ void Compute(const DecodeArguments& arguments,
+                                        const DecodeBlock<kHeadDim>& block, int warp, int lane) {
+  const int group = arguments.group;
+  MathWarp<kHeadDim, kHalves> math;
+  DecodePart<kHeadDim, kHalves> part = {};
+  math.warp = warp;
+  math.lane = lane;
+  ArrivalQueue<kHeadDim> arrivals;
+  RingSlot slot;
+  int buffer = 0;
+  for (;;) {
+    ptx::WaitBarrier(block.FullBarrier(slot.stage), slot.phase);
+    const DecodeWork& filled = block.Work(slot.stage);
+    MathItem<kShared> work = {.item = Broadcast(filled.item, lane), .at = {}};
+    const DecodeItem& item = work.item;
+    if (item.num_rows == 0) break;
+    if (!kShared || lane < item.num_rows) work.at = filled.rows[kShared ? lane : 0];
+    const int num_rows = kShared ? item.num_rows * group : group;
+    const auto load_queries = [&](int key, uint32_t) {
+      if (key != item.key_begin || !item.enters) return;
+      if (!kShared || item.num_rows == 1) {
+        math.LoadQueries(block.Query(slot.stage), group);
+        return;
+      }
+      const PagedDecodeAttentionParams& params = arguments.params;
+      const BFloat16* queries[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = min(lane / 4 + 8 * half, num_rows - 1);
+        const int head = item.kv_head * group + work.Head(row, group);
+        queries[half] = params.query + work.Row(row, group) * params.query_stride + head * kHeadDim;
+      }
+      math.LoadQueries(queries[0], queries[1]);
+    };
+    AttendKeys(arguments, block, {item.key_begin, item.key_end}, num_rows, math, slot, buffer,
+               load_queries);
+    part.Extend(math, item.opens, arguments.exponent_scale);
+    if (!item.closes) continue;
+    if (work.IsOnePart()) {
+      WriteOutput(arguments, work, math, part);
+    } else {
+      WritePart(arguments, work, math, part);
+      arrivals.Receive(arguments, block, kArrivalTurns - 1);
+      arrivals.Send(block, item, work.at);
+    }
+  }
+  arrivals.Receive(arguments, block, 0);
+  arrivals.Send(block, {}, {});
+}
+
+template <int kHeadDim>
+__device__ __forceinline__ void ClearPaddingRows(const DecodeArguments& arguments) {
+  const PagedDecodeAttentionParams& params = arguments.params;
+  for (int row = blockIdx.x; row < params.num_rows; row += gridDim.x) {
+    if (params.positions[row] != kNoPosition) continue;
+    uint32_t* output = reinterpret_cast<uint32_t*>(params.output + row * params.output_stride);
+    for (int i = threadIdx.x; i < params.num_heads * kHeadDim / 2; i += kMathThreads) output[i] = 0;
+  }
+}
+
+template <int kHeadDim, int kHalves, bool kShared>
+__global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedDecodeKernel(
+    const DecodeArguments arguments, const DecodeShared<kHeadDim> layout) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const DecodeBlock<kHeadDim> block = {layout, shared, ptx::SharedAddress(shared)};
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < arguments.num_stages; ++stage) {
+      ptx::InitBarrier(block.FullBarrier(stage), 1);
+      ptx::InitBarrier(block.EmptyBarrier(stage), kMathThreads);
+    }
+    for (int turn = 0; turn < kArrivalTurns; ++turn) {
+      ptx::InitBarrier(block.WrittenBarrier(turn), 32 + kMathWarps - 1);
+      ptx::InitBarrier(block.CountedBarrier(turn), 32);
+    }
+    ptx::FenceBarrierInit();
+  }
+  __syncthreads();
+  ptx::AllowSuccessor();
+  // From here to the wait: nothing but what the comment on PagedDecodeAttentionParams lists.
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  if (warp >= kMathWarps) {
+    if (warp == kCopyWarp) RingFiller<kHeadDim>(arguments, block, lane).Fill();
+    if (warp == kCountWarp) CountArrivals(arguments, block, lane);
+  } else {
+    ptx::WaitForPredecessor();
+    ClearPaddingRows<kHeadDim>(arguments);
+    Compute<kHeadDim, kHalves, kShared>(arguments, block, warp, lane);
+  }
+}
+
+constexpr int kSharedBytesPerMultiprocessor = 228 * 1024;
+constexpr int kMaxSharedBytesPerBlock = 227 * 1024;
+constexpr int kReservedBytesPerBlock = 1024;
+
+// As many blocks per multiprocessor as leave each a ring of a few tiles: enough bytes in flight.
+struct DecodeShape {
+  int blocks_per_multiprocessor;
+  int num_stages;
+  int shared_bytes;
+};
+template <int kHeadDim>
+DecodeShape ChooseShape(int group, int max_query_rows) {
+  constexpr int kMinStages = 2;
+  for (const int blocks : {2, 1}) {
+    const int limit = std::min(kSharedBytesPerMultiprocessor / blocks - kReservedBytesPerBlock,
+                               kMaxSharedBytesPerBlock);
+    for (int stages = kMaxDecodeStages; stages >= kMinStages; --stages) {
+      const int bytes = DecodeShared<kHeadDim>(group, max_query_rows, stages).end;
+      if (bytes <= limit) return {blocks, stages, bytes};
+    }
+  }
+  return {};
+}
+
+template <int kHeadDim>
+DecodeArguments MakeArguments(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
+  const int group = static_cast<int>(params.num_heads / params.kv.num_kv_heads);
+  const int max_query_rows = MaxSharingRows(params) * group;
+  const DecodeShape shape = ChooseShape<kHeadDim>(group, max_query_rows);
+  const int64_t max_parts = NumAttentionSplits(params.max_keys);
+  const int64_t max_blocks = int64_t{stream.num_multiprocessors} * shape.blocks_per_multiprocessor;
+  const int64_t max_runs = std::clamp(max_blocks / params.kv.num_kv_heads, int64_t{1},
+                                      std::min(kMaxDecodeRuns, params.num_rows * max_parts));
+  return {.params = params,
+          .exponent_scale = ExponentScale(params.scale),
+          .group = group,
+          .num_stages = shape.num_stages,
+          .max_query_rows = max_query_rows,
+          .shared_bytes = shape.shared_bytes,
+          .max_parts = static_cast<int>(max_parts),
+          .max_runs = static_cast<int>(max_runs)};
+}
+
+template <int kHeadDim, int kHalves, bool kShared>
+absl::Status LaunchDecode(const CudaStream& stream, const DecodeArguments& arguments) {
+  const auto kernel = PagedDecodeKernel<kHeadDim, kHalves, kShared>;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, arguments.shared_bytes));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
+  const int64_t num_blocks = arguments.max_runs * arguments.params.kv.num_kv_heads;
+  return Launch(
+      stream, "paged decode attention",
+      {.grid = dim3(static_cast<unsigned>(num_blocks)),
+       .block = dim3(kDecodeThreads),
+       .shared_bytes = static_cast<size_t>(arguments.shared_bytes)},
+      kernel, arguments,
+      DecodeShared<kHeadDim>(arguments.group, arguments.max_query_rows, arguments.num_stages));
+}
+
+}  // namespace
+
+int MaxDecodeRuns(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
+  int runs = 0;
+  ForHeadDim(params.kv.head_dim,
+             [&](auto head_dim) { runs = MakeArguments<head_dim()>(stream, params).max_runs; });
+  return runs;
+}
+
+absl::Status LaunchPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params) {
+  absl::Status status;
+  ForHeadDim(params.kv.head_dim, [&](auto head_dim) {
+    const DecodeArguments arguments = MakeArguments<head_dim()>(stream, params);
+    constexpr int kDim = head_dim();
+    status.Update(arguments.max_query_rows > arguments.group
+                      ? LaunchDecode<kDim, 2, true>(stream, arguments)
+                  : arguments.group > 8 ? LaunchDecode<kDim, 2, false>(stream, arguments)
+                                        : LaunchDecode<kDim, 1, false>(stream, arguments));
+  });
+  return status;
+}
+
+}  // namespace lockstep::kernels

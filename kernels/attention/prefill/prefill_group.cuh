@@ -1,0 +1,360 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/prefill/prefill_block.cuh"
+#include "kernels/core/ptx/warpgroup_mma_registers.cuh"
+
+// The warpgroups of a prefill block that compute.
+namespace lockstep::kernels {
+
+// A warpgroup's 64 rows; 16 of them belong to each warp. Accumulators are [n][4], as m16n8k16
+// leaves them for columns 8n ...
+template <int kHeadDim, int kGroups>
+class PrefillGroup {
+ public:
+  using B = PrefillBlock<kHeadDim, kGroups>;
+  static constexpr int kSteps = kHeadDim / 16;
+  static constexpr bool kQueriesInRegisters = B::kRegisterSteps == kSteps;
+  static constexpr int kTiles = kHeadDim / 8;
+
+  __device__ __forceinline__ PrefillGroup(const PrefillArguments& arguments, unsigned char* shared,
+                                          int warp, int lane)
+      : arguments_(arguments),
+        shared_(shared),
+        address_(ptx::SharedAddress(shared)),
+        warp_(warp),
+        group_(warp / 4),
+        lane_(lane) {}
+
+  __device__ __forceinline__ void Run() {
+    PrefillItemWalk walk;
+    uint32_t queries_phase = 0;
+    for (int item = walk.Next(); item < arguments_.num_items; item = walk.Next()) {
+      ptx::WaitBarrier(address_ + B::kQueriesFull, queries_phase);
+      queries_phase ^= 1;
+      rows_ = *reinterpret_cast<const RowTile*>(shared_ + B::kItem);
+#pragma unroll
+      for (int step = 0; step < B::kRegisterSteps; ++step) {
+        const int row = warp_ * kPrefillWarpRows + lane_ % 16;
+        ptx::LoadMatrixX4(queries_[step],
+                          address_ + B::kQueries + B::QueryOffset(row, 2 * step + lane_ / 16));
+      }
+      if (kQueriesInRegisters) ReleaseQueries();
+      Attend();
+    }
+  }
+
+ private:
+  // What happens to the output before the values of the next tile are added.
+  enum class Before { kNothing, kRescale, kClose };
+
+  __device__ __forceinline__ void Attend() {
+    const int num_tiles = (rows_.num_keys + kKeyTile - 1) / kKeyTile;
+    const int first_row = group_ * kGroupRows;
+    int tiles = 0;  // that some row of the warpgroup attends to
+    if (first_row < rows_.num_rows) {
+      const int last_row = min(first_row + kGroupRows, rows_.num_rows) - 1;
+      const int full_tiles = (rows_.Position(first_row, arguments_.group) + 1) / kKeyTile;
+      tiles = rows_.Position(last_row, arguments_.group) / kKeyTile + 1;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        // Rows that do not exist do what the last one does, and are not written.
+        positions_[half] = rows_.Position(min(Row(half), last_row), arguments_.group);
+      }
+      split_ = 0;
+      next_border_ = static_cast<int>(AttentionSplitBegin(1));
+      Begin(full_tiles);
+      int tile = 1;
+      for (; tile < min(full_tiles, tiles); ++tile) Step<false>(tile);
+      for (; tile < tiles; ++tile) Step<true>(tile);
+    }
+    if (!kQueriesInRegisters) ReleaseQueries();
+    if (tiles > 0) Finish();
+    // The other warpgroup's tiles: this one gives them back, and passes its turns.
+    for (int tile = tiles; tile < num_tiles; ++tile) {
+      AwaitKeys();
+      ReleaseKeys();
+      AwaitValues();
+      ReleaseValues();
+    }
+  }
+
+  // The first key tile's weights.
+  __device__ __forceinline__ void Begin(int full_tiles) {
+    AwaitKeys();
+    ptx::WarpgroupFence();
+    IssueScores();
+    ptx::WarpgroupWait<0>();
+    ptx::HoldTiles(scores_);
+    ptx::HoldOperand(queries_);
+    ReleaseKeys();
+    if (full_tiles == 0) MaskScores(0, positions_, lane_, scores_);
+    open_[0] = open_[1] = SoftmaxRow();
+    WeighScores<2>(arguments_.exponent_scale, scores_, open_, rescale_);
+    PackWeights<2>(scores_, weights_);
+    before_ = Before::kNothing;
+  }
+
+  // Adds the values of the tile before, and finds the weights of this one.
+  template <bool kMasked>
+  __device__ __forceinline__ void Step(int tile) {
+    PrepareOutput();
+    AwaitKeys();
+    AwaitValues();
+    ptx::WarpgroupFence();
+    IssueScores();
+    IssueValues();
+    ptx::WarpgroupWait<1>();
+    ptx::HoldTiles(scores_);
+    ptx::HoldOperand(queries_);
+    ReleaseKeys();
+    const int key = tile * static_cast<int>(kKeyTile);
+    const bool border = key == next_border_;
+    if (border) {
+      closing_ = Spread(open_);
+      open_[0] = open_[1] = SoftmaxRow();
+    }
+    if (kMasked) MaskScores(key, positions_, lane_, scores_);
+    WeighScores<2>(arguments_.exponent_scale, scores_, open_, rescale_);
+    FinishSoftmax();
+    ptx::WarpgroupWait<0>();
+    ptx::HoldTiles(output_);
+    ptx::HoldOperand(weights_);
+    ReleaseValues();
+    PackWeights<2>(scores_, weights_);
+    before_ = border ? Before::kClose : Before::kRescale;
+  }
+
+  // Adds the values of the last tile, and writes the result.
+  __device__ __forceinline__ void Finish() {
+    PrepareOutput();
+    AwaitValues();
+    ptx::WarpgroupFence();
+    IssueValues();
+    ptx::WarpgroupWait<0>();
+    ptx::HoldTiles(output_);
+    ptx::HoldOperand(weights_);
+    ReleaseValues();
+    float sums[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) sums[half] = SumOverQuad(open_[half].sum);
+    if (split_ > 0) {
+      SoftmaxRow closed[2];
+      Gather(closed_, closed);
+      const PartialFold folds[2] = {
+          PartialFold(closed[0].max, open_[0].max, arguments_.exponent_scale),
+          PartialFold(closed[1].max, open_[1].max, arguments_.exponent_scale)};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) sums[half] = folds[half](closed[half].sum, sums[half]);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) FoldTile<false>(folds, Closed(n), output_[n]);
+    }
+    Write(sums);
+  }
+
+  // scores = queries times the keys of the tile.
+  __device__ __forceinline__ void IssueScores() {
+    const uint64_t keys = ptx::MatrixDescriptor(address_ + B::kKeys) +
+                          keys_.stage * (B::kTileBytes / kDescriptorUnit);
+    const uint64_t queries =
+        ptx::MatrixDescriptor(address_ + B::kQueries + group_ * B::kPanels * kPanelQueryBytes);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int panel = step / kPanelSteps;
+      const uint64_t offset = step % kPanelSteps * ptx::kDescriptorStepK16;
+      const uint64_t step_keys = keys + panel * (kPanelKeyBytes / kDescriptorUnit) + offset;
+      if (step < B::kRegisterSteps) {
+        ptx::WarpgroupMmaRegisters<false>(scores_, queries_[step], step_keys, step != 0);
+      } else {
+        ptx::WarpgroupMmaShared(scores_,
+                                queries + panel * (kPanelQueryBytes / kDescriptorUnit) + offset,
+                                step_keys, true);
+      }
+    }
+    ptx::WarpgroupCommit();
+  }
+
+  // output += weights times the values of the tile; behind a border the output begins at zero.
+  __device__ __forceinline__ void IssueValues() {
+    const uint64_t values =
+        ptx::TransposedMatrixDescriptor(address_ + B::kValues, kPanelPageBytes) +
+        values_.stage * (B::kTileBytes / kDescriptorUnit);
+#pragma unroll
+    for (int page = 0; page < kKeyTilePages; ++page) {
+      ptx::WarpgroupMmaRegisters<true>(
+          output_, weights_[page], values + page * (B::kPanels * kPanelPageBytes / kDescriptorUnit),
+          page != 0 || before_ == Before::kRescale);
+    }
+    ptx::WarpgroupCommit();
+  }
+
+  // Makes the output ready for the next tile's values.
+  __device__ __forceinline__ void PrepareOutput() {
+    if (before_ == Before::kClose) {
+      Close();
+    } else if (before_ == Before::kRescale) {
+      Rescale(rescale_, output_);
+    }
+  }
+
+  // Folds the output, which a border ended, into that of the splits before it. Every row has keys
+  // in that split, because a split is longer than the rows of a warpgroup are apart.
+  __device__ __forceinline__ void Close() {
+    if (split_ == 0) {
+      closed_ = closing_;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        Closed(n) = make_float4(output_[n][0], output_[n][1], output_[n][2], output_[n][3]);
+      }
+    } else {
+      SoftmaxRow closed[2];
+      SoftmaxRow closing[2];
+      Gather(closed_, closed);
+      Gather(closing_, closing);
+      const PartialFold folds[2] = {
+          PartialFold(closed[0].max, closing[0].max, arguments_.exponent_scale),
+          PartialFold(closed[1].max, closing[1].max, arguments_.exponent_scale)};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        closed[half] = {folds[half].max, folds[half](closed[half].sum, closing[half].sum)};
+      }
+      closed_ = SpreadSummed(closed);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        FoldTile<true>(folds, Closed(n), output_[n]);
+        Closed(n) = make_float4(output_[n][0], output_[n][1], output_[n][2], output_[n][3]);
+      }
+    }
+    next_border_ = static_cast<int>(AttentionSplitBegin(++split_ + 1));
+  }
+
+  template <bool kFull>
+  __device__ __forceinline__ static void FoldTile(const PartialFold (&folds)[2], float4 closed,
+                                                  float (&open)[4]) {
+    open[0] = folds[0].template Fold<kFull>(closed.x, open[0]);
+    open[1] = folds[0].template Fold<kFull>(closed.y, open[1]);
+    open[2] = folds[1].template Fold<kFull>(closed.z, open[2]);
+    open[3] = folds[1].template Fold<kFull>(closed.w, open[3]);
+  }
+
+  // Two rows' maxima and sums in one register of each lane of a quad, which all know them: lane 0
+  // and 1 keep those of row g, lanes 2 and 3 those of row g + 8.
+  __device__ __forceinline__ float SpreadSummed(const SoftmaxRow (&rows)[2]) const {
+    const float first = lane_ % 2 == 0 ? rows[0].max : rows[0].sum;
+    const float second = lane_ % 2 == 0 ? rows[1].max : rows[1].sum;
+    return lane_ % 4 < 2 ? first : second;
+  }
+  // The same for sums that are still spread over the quad.
+  __device__ __forceinline__ float Spread(const SoftmaxRow (&rows)[2]) const {
+    return SpreadSummed(
+        {{rows[0].max, SumOverQuad(rows[0].sum)}, {rows[1].max, SumOverQuad(rows[1].sum)}});
+  }
+  __device__ __forceinline__ static void Gather(float spread, SoftmaxRow (&rows)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows[half] = {__shfl_sync(0xFFFFFFFFu, spread, 2 * half, 4),
+                    __shfl_sync(0xFFFFFFFFu, spread, 2 * half + 1, 4)};
+    }
+  }
+
+  // Columns 8n .. of the closed partial result, in this thread's own place.
+  __device__ __forceinline__ float4& Closed(int n) const {
+    return reinterpret_cast<float4*>(shared_ + B::kClosed)[n * B::kComputeThreads + threadIdx.x];
+  }
+
+  // Lanes of a quad exchange pairs of columns, so that each stores 16 bytes at once.
+  __device__ __forceinline__ void Write(const float (&sums)[2]) {
+    const int t = lane_ % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float reciprocal = __frcp_rn(sums[half]);
+      BFloat16* const output = arguments_.params.output +
+                               RowOffset(arguments_, rows_, min(Row(half), rows_.num_rows - 1),
+                                         arguments_.params.output_stride);
+#pragma unroll
+      for (int n = 0; n < kTiles; n += 4) {
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          pairs[i] = FinishPair(output_[n + i][2 * half], output_[n + i][2 * half + 1], reciprocal);
+        }
+        TransposeQuad(pairs, t);
+        if (Row(half) < rows_.num_rows) {
+          *reinterpret_cast<uint4*>(output + 8 * (n + t)) =
+              make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        }
+      }
+    }
+  }
+
+  // Lane t of a quad has element i of lane i's row t afterwards.
+  __device__ __forceinline__ static void TransposeQuad(uint32_t (&pairs)[4], int t) {
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2) {
+      const bool upper = (t & distance) != 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((i & distance) != 0) continue;
+        const uint32_t sent = upper ? pairs[i] : pairs[i + distance];
+        const uint32_t received = __shfl_xor_sync(0xFFFFFFFFu, sent, distance);
+        pairs[i] = upper ? received : pairs[i];
+        pairs[i + distance] = upper ? pairs[i + distance] : received;
+      }
+    }
+  }
+
+  // Of the tile: rows g and g + 8 of the warp.
+  __device__ __forceinline__ int Row(int half) const {
+    return warp_ * kPrefillWarpRows + lane_ / 4 + 8 * half;
+  }
+
+  __device__ __forceinline__ void ReleaseQueries() const {
+    __syncwarp();
+    ptx::ArriveIf(address_ + B::kQueriesEmpty, lane_ == 0);
+  }
+  __device__ __forceinline__ void AwaitKeys() const {
+    ptx::WaitBarrier(address_ + B::kKeysFull + 8 * keys_.stage, keys_.phase);
+  }
+  __device__ __forceinline__ void ReleaseKeys() {
+    ptx::ArriveIf(address_ + B::kKeysEmpty + 8 * keys_.stage, lane_ == 0);
+    keys_.Advance();
+  }
+  // ptxas would wait for the values before it computes the softmax, which is to run under them. It
+  // moves no arrival across that wait. This one needs the sums and never happens: they are not
+  // negative.
+  __device__ __forceinline__ void FinishSoftmax() const {
+    ptx::ArriveIf(address_ + B::kKeysEmpty, __fadd_rn(open_[0].sum, open_[1].sum) == -1.0f);
+  }
+  __device__ __forceinline__ void AwaitValues() const {
+    ptx::WaitBarrier(address_ + B::kValuesFull + 8 * values_.stage, values_.phase);
+  }
+  __device__ __forceinline__ void ReleaseValues() {
+    ptx::ArriveIf(address_ + B::kValuesEmpty + 8 * values_.stage, lane_ == 0);
+    values_.Advance();
+  }
+
+  const PrefillArguments& arguments_;
+  unsigned char* const shared_;
+  const uint32_t address_;
+  const int warp_;
+  const int group_;
+  const int lane_;
+  RowTile rows_;
+  int positions_[2];  // of rows g and g + 8
+  int split_;         // that is open
+  int next_border_;
+  Before before_;
+  PrefillRing<B::kKeyStages> keys_;
+  PrefillRing<B::kValueStages> values_;
+  SoftmaxRow open_[2];  // since the last border
+  float rescale_[2];
+  float closing_;  // of the split that the last border ended, as Spread leaves it
+  float closed_;   // of those before it
+  uint32_t queries_[B::kRegisterSteps][4];
+  uint32_t weights_[kKeyTilePages][4];
+  float scores_[8][4];
+  float output_[kTiles][4];  // since the last border
+};
+
+}  // namespace lockstep::kernels

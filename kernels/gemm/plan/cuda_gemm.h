@@ -1,0 +1,90 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/activation/swiglu.h"
+#include "kernels/device/cuda_stream.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/plan/gemm_plan.h"
+
+namespace lockstep::kernels {
+
+class GemmTrial;
+
+// A product that a model computes, and for how many rows at most.
+struct GemmShape {
+  int64_t n = 0;  // weight rows
+  int64_t k = 0;
+  bool has_bias = false;
+  bool f32_output = false;
+  bool gated = false;  // SwiGLU of it follows
+  int64_t max_rows = 0;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const GemmShape& shape) {
+    return H::combine(std::move(h), shape.n, shape.k, shape.has_bias, shape.f32_output, shape.gated,
+                      shape.max_rows);
+  }
+  friend bool operator==(const GemmShape&, const GemmShape&) = default;
+};
+
+// The GEMM of a worker on one device: our own kernel, or where that is faster cuBLASLt, restricted
+// to algorithms with the bits of the canonical dot product. Which one runs changes no bit. Owns
+// cuBLASLt's handle and workspace: used by one stream at a time.
+class CudaGemm {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaGemm>> Create();
+  ~CudaGemm();
+  CudaGemm(const CudaGemm&) = delete;
+  CudaGemm& operator=(const CudaGemm&) = delete;
+
+  // Checks and plans a shape; for the time before serving: it allocates (a few hundred MiB of
+  // weights, or all of the shape's if they are more, and the input and twice the output of max_rows
+  // rows), waits, and gives everything back. For every range of rows (gemm_row_ranges.h) the
+  // fastest of some tilings of our kernel and some algorithms of cuBLASLt is kept, timed with
+  // weights that no cache holds. On random data with outliers our kernel and what is kept are
+  // compared bit for bit with a plain chain of mma.m16n8k16; an algorithm that differs is refused,
+  // and the next one has its turn.
+  // A gated shape is planned as a product, and then SwiGLU in it or behind it, whichever is
+  // faster. INTERNAL naming the first output that differs when it is our kernel's.
+  absl::Status Prepare(const CudaStream& stream, const GemmShape& shape);
+
+  // Like Gemm in gemm.h, and only enqueues. A shape that was not prepared runs on our own kernel.
+  absl::Status Run(const CudaStream& stream, const GemmParams& params) const;
+
+  // SwiGLU of a product, whose weights are [gate rows; up rows]: in one kernel or in two, with the
+  // same bits. swiglu.gate_up is gate_up.output, which is written if there are two.
+  absl::Status RunGated(const CudaStream& stream, const GemmParams& gate_up,
+                        const SwiGluParams& swiglu) const;
+
+  // Candidates of cuBLASLt whose bits differed, and plans kept, over all shapes.
+  int num_refused_plans() const { return num_refused_plans_; }
+  int num_plans() const { return static_cast<int>(plans_.size()); }
+
+ private:
+  CudaGemm();
+  absl::Status CheckOwnKernel(const CudaStream& stream, const GemmTrial& trial) const;
+  absl::Status PlanRows(const CudaStream& stream, const GemmTrial& trial, int64_t num_rows);
+  absl::StatusOr<std::vector<GemmPlan>> Candidates(const CudaStream& stream, const GemmTrial& trial,
+                                                   int64_t num_rows) const;
+  absl::StatusOr<bool> Conforms(const CudaStream& stream, const GemmTrial& trial,
+                                const GemmPlan& plan, int64_t num_rows) const;
+  absl::Status RunPlan(const CudaStream& stream, const GemmParams& params, const GemmPlan& plan,
+                       bool gated) const;
+  const GemmPlan* FindPlan(const GemmParams& params, bool gated) const;
+
+  std::unique_ptr<CublasLtGemm> library_;
+  // Keyed by the shape with the end of a range of rows as max_rows. None: the rule of our kernel;
+  // gated, two kernels.
+  absl::flat_hash_map<GemmShape, GemmPlan> plans_;
+  int num_refused_plans_ = 0;
+};
+
+}  // namespace lockstep::kernels

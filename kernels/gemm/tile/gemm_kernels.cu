@@ -1,0 +1,85 @@
+#include "kernels/gemm/tile/gemm_task.h"
+#include "kernels/gemm/tile/gemm_tile.cuh"
+#include "kernels/gemm/tile/gemm_warp_unit.cuh"
+#include "kernels/gemm/tile/gemm_warpgroup_unit.cuh"
+
+namespace lockstep::kernels {
+namespace {
+
+template <typename Unit>
+GemmKernelEntry Entry() {
+  return {.function = reinterpret_cast<const void*>(GemmKernel<Unit>),
+          .num_threads = Unit::kWarps * 32 + kGemmProducerThreads};
+}
+
+template <int kWeightRows, int kInputRows>
+GemmKernelEntry WarpKernel(bool gated) {
+  return gated ? Entry<GemmWarpUnit<kWeightRows, kInputRows, true>>()
+               : Entry<GemmWarpUnit<kWeightRows, kInputRows, false>>();
+}
+
+template <int kInputRows>
+GemmKernelEntry FindWarpKernel(int weight_rows, bool gated) {
+  switch (weight_rows) {
+    case 16:
+      return WarpKernel<16, kInputRows>(gated);
+    case 32:
+      return WarpKernel<32, kInputRows>(gated);
+    case 48:
+      return WarpKernel<48, kInputRows>(gated);
+    case 64:
+      return WarpKernel<64, kInputRows>(gated);
+    case 96:
+      return WarpKernel<96, kInputRows>(gated);
+    case 192:
+      return WarpKernel<192, kInputRows>(gated);
+    default:
+      return {};
+  }
+}
+
+template <int kWeightRows, int kInputRows>
+GemmKernelEntry GroupKernel(bool gated) {
+  return gated ? Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, true>>()
+               : Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
+}
+
+// Those of the heights that suit so many input rows.
+template <int kInputRows, int... kWeightRows>
+GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
+  GemmKernelEntry entry;
+  ((weight_rows == kWeightRows ? void(entry = GroupKernel<kWeightRows, kInputRows>(gated))
+                               : void()),
+   ...);
+  return entry;
+}
+
+}  // namespace
+
+GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, bool gated) {
+  const bool by_warps = tiling.unit == GemmUnit::kWarp;
+  switch (tiling.input_rows) {
+    case 16:
+      return by_warps ? FindWarpKernel<16>(tiling.weight_rows, gated) : GemmKernelEntry{};
+    case 32:
+      return by_warps ? FindWarpKernel<32>(tiling.weight_rows, gated) : GemmKernelEntry{};
+    case 64:
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
+    case 128:
+      if (by_warps) return {};
+      if (tiling.weight_rows == 16 && !gated) return Entry<GemmWarpgroupUnit<16, 128, false>>();
+      return FindGroupKernel<128, 32, 48, 64, 96, 128, 160, 192, 224, 256>(tiling.weight_rows,
+                                                                           gated);
+    case 192:
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<192, 64, 96, 128, 160, 192>(tiling.weight_rows, gated);
+    case 256:
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<256, 64, 96, 128>(tiling.weight_rows, gated);
+    default:
+      return {};
+  }
+}
+
+}  // namespace lockstep::kernels

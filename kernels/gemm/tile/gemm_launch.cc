@@ -1,0 +1,212 @@
+#include "kernels/gemm/tile/gemm_launch.h"
+
+#include <absl/status/statusor.h>
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/device/tensor_map.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/tile/gemm_task.h"
+
+namespace lockstep::kernels {
+namespace {
+
+struct Matrix {
+  const BFloat16* data;
+  int64_t num_rows;
+  int64_t num_columns;
+  int64_t row_stride;  // elements
+};
+
+// Boxes of box_rows x 64 elements, swizzled as ptx::MatrixDescriptor says.
+absl::Status EncodeTensorMap(const Matrix& matrix, int box_rows, CUtensorMap* map) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(matrix.num_columns),
+                              static_cast<cuuint64_t>(matrix.num_rows)};
+  const cuuint64_t strides_bytes[] = {static_cast<cuuint64_t>(matrix.row_stride) *
+                                      sizeof(BFloat16)};
+  const cuuint32_t box[] = {kBlockColumns, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult result =
+      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<BFloat16*>(matrix.data), sizes,
+             strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  return Internal("cuTensorMapEncodeTiled for a {} x {} matrix with row stride {}: error {}",
+                  matrix.num_rows, matrix.num_columns, matrix.row_stride, static_cast<int>(result));
+}
+
+bool IsAligned(const void* pointer, uintptr_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+GemmTask MakeTask(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue,
+                  const GemmTiling& tiling) {
+  const int64_t columns_per_weight_row = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
+  GemmTask task = {};
+  task.bias = params.bias;
+  task.output = params.output;
+  task.output_f32 = params.output_f32;
+  task.output_stride = params.output_stride;
+  task.num_rows = static_cast<int>(params.num_rows);
+  task.n = static_cast<int>(params.weights.n / columns_per_weight_row);
+  task.num_blocks = static_cast<int>((params.weights.k + kBlockColumns - 1) / kBlockColumns);
+  task.tile_rows = tiling.input_rows;
+  task.fetched_rows = GemmFetchedRows(tiling, params.num_rows);
+  const int columns = static_cast<int>(tiling.weight_rows / columns_per_weight_row);
+  task.num_column_tiles = (task.n + columns - 1) / columns;
+  task.num_row_tiles = (task.num_rows + tiling.input_rows - 1) / tiling.input_rows;
+  constexpr int kGroupRows = 2048;  // 16 MB of input at k = 4096
+  task.group_row_tiles = std::clamp(kGroupRows / tiling.input_rows, 1, task.num_row_tiles);
+  task.num_tiles = task.num_column_tiles * task.num_row_tiles;
+  task.weights_pass_once = task.num_row_tiles == 1;
+  task.num_stages = tiling.num_stages;
+  // Only a launch that overlaps the one before it has time to spend.
+  constexpr int kPrefetchedBytes = 64 * 1024;  // by each block
+  const int slab_bytes =
+      GemmSlabBlocks(tiling.unit, tiling.weight_rows) * kBlockRowBytes * tiling.weight_rows;
+  task.num_prefetched_slabs = stream.overlap_launches ? kPrefetchedBytes / slab_bytes : 0;
+  task.paired_stores = params.output_stride % 2 == 0 &&
+                       (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
+                                                 : IsAligned(params.output_f32, 2 * sizeof(float)));
+  // The threads of a row must agree on it.
+  task.wide_stores = params.output != nullptr && task.n % 8 == 0 && params.output_stride % 8 == 0 &&
+                     IsAligned(params.output, 8 * sizeof(BFloat16));
+  return task;
+}
+
+// For kernels that walk over all elements.
+const dim3 kSweepGrid(528);
+const dim3 kSweepBlock(256);
+
+absl::Status Fill(const CudaStream& stream, FillTask task) {
+  void* arguments[] = {&task};
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaLaunchKernel(FindFillKernel(), kSweepGrid, kSweepBlock, arguments, 0, stream.handle));
+  return absl::OkStatus();
+}
+
+absl::Status RunOwnGemm(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckGemmParams(params, epilogue));
+  if (params.num_rows == 0) return absl::OkStatus();
+  const GemmProblem problem = {.n = params.weights.n,
+                               .k = params.weights.k,
+                               .num_rows = params.num_rows,
+                               .gated = epilogue == GemmEpilogue::kSwiGlu};
+  return LaunchGemm(stream, params, epilogue,
+                    ChooseGemmTiling(problem, stream.num_multiprocessors));
+}
+
+}  // namespace
+
+absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
+  constexpr int64_t kAlignment = 8;  // elements, of what the copy engine reads
+  const PackedMatrix& weights = params.weights;
+  if (weights.k <= 0 || weights.n <= 0 || weights.k % kAlignment != 0 ||
+      params.input_stride % kAlignment != 0) {
+    return InvalidArgument(
+        "GEMM of {} x {} weights, input stride {}: sizes must be positive, k and the stride "
+        "multiples of {}",
+        weights.n, weights.k, params.input_stride, kAlignment);
+  }
+  if (!IsAligned(weights.data, 16) || !IsAligned(params.input, 16)) {
+    return InvalidArgument("GEMM: weights and input must be aligned to 16 bytes");
+  }
+  if ((params.output == nullptr) == (params.output_f32 == nullptr)) {
+    return InvalidArgument("GEMM: exactly one of the two outputs must be set");
+  }
+  if (epilogue == GemmEpilogue::kSwiGlu && (weights.n % 2 != 0 || params.output == nullptr)) {
+    return InvalidArgument("GEMM with SwiGLU: {} weight rows, which must be even; output in bf16",
+                           weights.n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue,
+                        const GemmTiling& tiling) {
+  const GemmKernelEntry kernel = FindGemmKernel(tiling, epilogue == GemmEpilogue::kSwiGlu);
+  if (kernel.function == nullptr) {
+    return InvalidArgument("GEMM: no kernel for tiles of {} weight rows and {} input rows",
+                           tiling.weight_rows, tiling.input_rows);
+  }
+  GemmTask task = MakeTask(stream, params, epilogue, tiling);
+  const int halves = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
+  CUtensorMap input_map;
+  CUtensorMap weight_map;
+  const PackedMatrix& weights = params.weights;
+  LOCKSTEP_RETURN_IF_ERROR(
+      EncodeTensorMap({params.input, params.num_rows, weights.k, params.input_stride},
+                      task.fetched_rows, &input_map));
+  LOCKSTEP_RETURN_IF_ERROR(EncodeTensorMap({weights.data, weights.n, weights.k, weights.k},
+                                           tiling.weight_rows / halves, &weight_map));
+  const int shared_bytes = static_cast<int>(GemmSharedBytes(tiling, params.num_rows));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+      kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3(static_cast<unsigned>(std::min(task.num_tiles, stream.num_multiprocessors)));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.num_threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream.handle;
+  config.attrs = &overlap;
+  config.numAttrs = stream.overlap_launches ? 1 : 0;
+  void* arguments[] = {&input_map, &weight_map, &task};
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaLaunchKernelExC(&config, kernel.function, arguments));
+  return absl::OkStatus();
+}
+
+absl::Status LaunchReferenceGemm(const CudaStream& stream, const GemmParams& params) {
+  ReferenceGemmTask task = {.input = params.input,
+                            .input_stride = params.input_stride,
+                            .weights = params.weights.data,
+                            .n = params.weights.n,
+                            .k = params.weights.k,
+                            .bias = params.bias,
+                            .output = params.output,
+                            .output_f32 = params.output_f32,
+                            .output_stride = params.output_stride,
+                            .num_rows = params.num_rows};
+  const dim3 grid(static_cast<unsigned>((task.num_rows + 15) / 16),
+                  static_cast<unsigned>((task.n + 7) / 8));
+  void* arguments[] = {&task};
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaLaunchKernel(FindReferenceGemmKernel(), grid, dim3(32), arguments, 0, stream.handle));
+  return absl::OkStatus();
+}
+
+absl::Status FillWithOutliers(const CudaStream& stream, BFloat16* values, int64_t count,
+                              uint64_t seed) {
+  return Fill(stream, {.values = values, .values_f32 = nullptr, .count = count, .seed = seed});
+}
+absl::Status FillWithOutliers(const CudaStream& stream, float* values, int64_t count,
+                              uint64_t seed) {
+  return Fill(stream, {.values = nullptr, .values_f32 = values, .count = count, .seed = seed});
+}
+
+absl::Status FindFirstDifference(const CudaStream& stream, const BitComparison& comparison,
+                                 unsigned long long* first) {
+  BitComparison task = comparison;
+  void* arguments[] = {&task, &first};
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaLaunchKernel(FindCompareKernel(), kSweepGrid, kSweepBlock, arguments, 0, stream.handle));
+  return absl::OkStatus();
+}
+
+absl::Status Gemm(const CudaStream& stream, const GemmParams& params) {
+  return RunOwnGemm(stream, params, GemmEpilogue::kPlain);
+}
+
+absl::Status GemmSwiGlu(const CudaStream& stream, const GemmParams& params) {
+  return RunOwnGemm(stream, params, GemmEpilogue::kSwiGlu);
+}
+
+}  // namespace lockstep::kernels

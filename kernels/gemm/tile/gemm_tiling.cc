@@ -1,0 +1,168 @@
+#include "kernels/gemm/tile/gemm_tiling.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "kernels/core/bfloat16.h"
+#include "kernels/gemm/tile/gemm_row_ranges.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kRowGranule = 8;
+constexpr int kMaxStages = 32;
+constexpr int64_t kAlignmentBytes = 1024;
+constexpr int64_t kSmallRingBytes = 104 * 1024;
+constexpr int64_t kLargeRingBytes = 208 * 1024;
+// Weights under way that keep the memory busy.
+constexpr int64_t kWeightBytesInFlight = 60 * 1024;
+constexpr int64_t kShortTileBytes = 256 * 1024;
+
+// The tile heights that gemm_kernels.cu compiles.
+struct Heights {
+  GemmUnit unit;
+  int input_rows;
+  std::span<const int> plain;
+  std::span<const int> gated;
+};
+constexpr int kWarpHeights[] = {16, 32, 48, 64, 96, 192};
+constexpr int kGroupHeights[] = {32, 48, 64, 96, 128, 192};
+constexpr int kGroupHeights128[] = {16, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kGatedGroupHeights128[] = {32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kGroupHeights192[] = {64, 96, 128, 160, 192};
+constexpr int kGroupHeights256[] = {64, 96, 128};
+constexpr Heights kHeights[] = {
+    {GemmUnit::kWarp, 16, kWarpHeights, kWarpHeights},
+    {GemmUnit::kWarp, 32, kWarpHeights, kWarpHeights},
+    {GemmUnit::kWarpgroup, 64, kGroupHeights, kGroupHeights},
+    {GemmUnit::kWarpgroup, 128, kGroupHeights128, kGatedGroupHeights128},
+    {GemmUnit::kWarpgroup, 192, kGroupHeights192, kGroupHeights192},
+    {GemmUnit::kWarpgroup, 256, kGroupHeights256, kGroupHeights256},
+};
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+int64_t BlockBytes(int64_t num_rows) { return num_rows * kBlockRowBytes; }
+
+int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
+  return GemmSlabBlocks(tiling.unit, tiling.weight_rows) *
+         BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
+}
+
+// Half of a multiprocessor's shared memory lets the next product's weights arrive while this one
+// ends, which is worth more to short ones than a long ring is.
+int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
+  const int stages = GemmStages(tiling, problem.num_rows, kSmallRingBytes);
+  const int64_t ring_weight_bytes =
+      stages * GemmSlabBlocks(tiling.unit, tiling.weight_rows) * BlockBytes(tiling.weight_rows);
+  const int64_t tile_weight_bytes =
+      tiling.weight_rows * problem.k * static_cast<int64_t>(sizeof(BFloat16));
+  if (tile_weight_bytes <= kShortTileBytes &&
+      ring_weight_bytes >= std::min(kWeightBytesInFlight, tile_weight_bytes)) {
+    return stages;
+  }
+  return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
+}
+
+// Clocks that the busiest multiprocessor spends on a product of many rows.
+int64_t EstimateClocks(const GemmProblem& problem, const GemmTiling& tiling,
+                       int num_multiprocessors) {
+  // Of a block of 64 columns of k: the matrix units multiply 32 pairs of rows a clock, and so many
+  // bytes arrive from the second-level cache.
+  constexpr int64_t kRowPairsPerClock = 32;
+  constexpr int64_t kBytesPerClock = 48;
+  const int64_t multiply = int64_t{tiling.weight_rows} * tiling.input_rows / kRowPairsPerClock;
+  const int64_t arrive =
+      BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, problem.num_rows)) / kBytesPerClock;
+  // Until the first columns are there, and for writing the outputs.
+  constexpr int64_t kStartClocks = 1500;
+  const int64_t end_clocks = int64_t{8} * tiling.weight_rows * (problem.gated ? 3 : 1);
+  const int64_t tile_clocks =
+      DivideUp(problem.k, kBlockColumns) * std::max(multiply, arrive) + kStartClocks + end_clocks;
+  const int64_t tiles =
+      DivideUp(problem.n, tiling.weight_rows) * DivideUp(problem.num_rows, tiling.input_rows);
+  return DivideUp(tiles, num_multiprocessors) * tile_clocks;
+}
+
+}  // namespace
+
+int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows) {
+  return static_cast<int>(
+      std::min<int64_t>(tiling.input_rows, DivideUp(num_rows, kRowGranule) * kRowGranule));
+}
+
+int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
+  const int64_t blocks =
+      tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows)};
+  const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
+  // The matrix units read all input rows of a tile: what lies behind the last block must exist,
+  // whatever it holds.
+  const int64_t overrun_bytes = BlockBytes(tiling.input_rows);
+  return kAlignmentBytes + blocks * BlockBytes(GemmFetchedRows(tiling, num_rows)) +
+         std::max(blocks * BlockBytes(tiling.weight_rows) + barrier_bytes, overrun_bytes);
+}
+
+int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes) {
+  return static_cast<int>(
+      std::clamp<int64_t>(ring_bytes / StageBytes(tiling, num_rows), 2, kMaxStages));
+}
+
+std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num_multiprocessors,
+                                             int max_tilings) {
+  struct Candidate {
+    int64_t clocks;
+    GemmTiling tiling;
+  };
+  std::vector<Candidate> candidates;
+  for (const Heights& heights : kHeights) {
+    if (heights.unit != GemmUnit::kWarpgroup) continue;
+    for (const int height : problem.gated ? heights.gated : heights.plain) {
+      GemmTiling tiling = {
+          .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
+      tiling.num_stages = ChooseStages(tiling, problem);
+      candidates.push_back({EstimateClocks(problem, tiling, num_multiprocessors), tiling});
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.clocks < b.clocks; });
+  std::vector<GemmTiling> tilings;
+  for (const Candidate& candidate : candidates) {
+    if (static_cast<int>(tilings.size()) < max_tilings) tilings.push_back(candidate.tiling);
+  }
+  return tilings;
+}
+
+GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors) {
+  if (problem.num_rows > kMaxUnplannedRows) {
+    return CandidateGemmTilings(problem, num_multiprocessors, 1).front();
+  }
+  GemmTiling best;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  // Warps for few rows, warpgroups for more, which read shared memory once for 64 of them. A gated
+  // product stays longer with warps: twice as many of them share its epilogue.
+  const int64_t input_rows = problem.num_rows <= 16                    ? 16
+                             : problem.num_rows <= 32 && problem.gated ? 32
+                                                                       : 64;
+  for (const Heights& heights : kHeights) {
+    if (heights.input_rows != input_rows) continue;
+    for (const int height : problem.gated ? heights.gated : heights.plain) {
+      GemmTiling tiling = {
+          .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
+      const int64_t tiles =
+          DivideUp(problem.n, height) * DivideUp(problem.num_rows, tiling.input_rows);
+      // What the busiest multiprocessor reads, in rows of k. Input rows come from the second-level
+      // cache, and a tile costs a little besides.
+      const int64_t per_tile = height + GemmFetchedRows(tiling, problem.num_rows) / 8 + 4;
+      const int64_t cost = DivideUp(tiles, num_multiprocessors) * per_tile;
+      if (cost < least) {
+        least = cost;
+        best = tiling;
+      }
+    }
+  }
+  best.num_stages = ChooseStages(best, problem);
+  return best;
+}
+
+}  // namespace lockstep::kernels

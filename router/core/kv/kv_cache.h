@@ -1,0 +1,106 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/kv/block_pool.h"
+#include "router/core/kv/prefix_index.h"
+
+namespace lockstep::router {
+
+class KvCache;
+
+// The blocks of one sequence in order of position; each holds one reference, given back when the
+// table dies. Must not outlive its KvCache.
+class BlockTable {
+ public:
+  BlockTable() = default;
+  BlockTable(BlockTable&& other) noexcept;
+  BlockTable& operator=(BlockTable&& other) noexcept;
+  ~BlockTable();
+
+  const std::vector<BlockId>& ids() const { return ids_; }
+  uint32_t size() const { return static_cast<uint32_t>(ids_.size()); }
+  bool fenced() const { return fenced_; }
+
+ private:
+  friend class KvCache;
+
+  KvCache* cache_ = nullptr;
+  std::vector<BlockId> ids_;
+  bool fenced_ = false;
+};
+
+// What an admission would take, found without taking anything.
+struct KvProbe {
+  PrefixMatch hit;
+  uint32_t num_new_blocks = 0;
+  uint32_t num_available_blocks = 0;  // besides those of the hit
+
+  uint32_t num_needed_blocks(uint32_t headroom_blocks) const {
+    return num_new_blocks + headroom_blocks;
+  }
+  bool Fits(uint32_t headroom_blocks) const {
+    return num_needed_blocks(headroom_blocks) <= num_available_blocks;
+  }
+};
+
+// How much of a sequence the prefix index has been told, and where the next full block goes.
+struct PublishedPrefix {
+  uint32_t num_blocks = 0;
+  PrefixNode last;
+};
+
+// The KV blocks of one worker lease: coordinates the pool (who refers to a block) and the prefix
+// index (what is in it). All or nothing: a call takes every block it needs or leaves all as it was.
+class KvCache {
+ public:
+  // `changes`: as for PrefixIndex.
+  KvCache(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes = nullptr);
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  uint32_t num_blocks() const { return pool_.num_blocks(); }
+  uint32_t BlocksFor(uint64_t num_tokens) const {
+    return static_cast<uint32_t>((num_tokens + block_size_tokens_ - 1) / block_size_tokens_);
+  }
+  // Blocks that can be taken now: free, or cached and not needed by a busy child.
+  uint32_t num_available() const { return pool_.num_free() + index_.num_idle(); }
+  BlockCounts Counts() const { return pool_.Counts(); }
+  uint32_t num_index_nodes() const { return index_.num_nodes(); }
+
+  // Room for all `tokens`, of which a hit may cover at most the first `max_hit_tokens`.
+  KvProbe Probe(std::string_view salt, std::span<const TokenId> tokens,
+                uint32_t max_hit_tokens) const;
+  // Takes what a probe of this moment found. It must fit.
+  BlockTable Admit(const KvProbe& probe);
+  // Appends blocks; they must be available.
+  void Grow(BlockTable& table, uint32_t num_new_blocks);
+  // The owner is gone, steps in flight still mention the blocks.
+  void Fence(BlockTable& table);
+  // Tells the index every full block of `computed`, the tokens whose KV is known to be in `table`.
+  void Publish(const BlockTable& table, std::string_view salt, std::span<const TokenId> computed,
+               PublishedPrefix& published);
+
+  // `tables`: every one that is alive.
+  absl::Status CheckIntegrity(std::span<const BlockTable* const> tables) const;
+
+ private:
+  friend class BlockTable;
+
+  BlockId TakeBlock();
+  void Reference(BlockId block);
+  void Release(BlockTable& table);
+
+  const uint32_t block_size_tokens_;
+  BlockPool pool_;
+  PrefixIndex index_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/messages/request.h"
+#include "router/core/messages/step.h"
+
+namespace lockstep::router {
+
+// What happened to a sequence, for whoever delivers it. In order per sequence.
+struct TokensEvent {
+  RequestKey request = 0;
+  uint32_t sample_index = 0;
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;
+};
+struct AdmittedEvent {  // once per request, when its first sequence got a slot for the first time
+  RequestKey request = 0;
+  uint32_t num_cached_tokens = 0;
+};
+// Once per request that asks for them, complete, before the first tokens; entry 0 is of prompt
+// token 1.
+struct PromptLogprobsEvent {
+  RequestKey request = 0;
+  std::vector<TokenLogprobs> entries;
+};
+struct FinishedEvent {
+  RequestKey request = 0;
+  uint32_t sample_index = 0;
+  FinishReason reason = FinishReason::kStop;
+  std::optional<TokenId> stop_token;
+  // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT
+  // (the worker is too small for it), RESOURCE_EXHAUSTED (preempted too often), INTERNAL (its steps
+  // are refused, or workers are lost over it), the worker's own status for its row, or what
+  // FailUnserved or FailWithOutput was given.
+  absl::Status error;
+  uint32_t num_cached_tokens = 0;
+  uint32_t num_generated_tokens = 0;
+};
+using SchedulerEvent = std::variant<AdmittedEvent, PromptLogprobsEvent, TokensEvent, FinishedEvent>;
+
+}  // namespace lockstep::router

@@ -1,0 +1,307 @@
+#include "router/core/plan/planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+// A step of its own costs as much as one with rows, so released slots wait for those for a while.
+constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
+
+}  // namespace
+
+// Every running sequence decodes in every step, so no more may run than a step has tokens.
+Planner::Planner(SchedulerState& state, absl::Time now)
+    : state_(state),
+      population_(state.population),
+      lease_(*state.lease),
+      now_(now),
+      max_running_(std::min({state.config.max_running_sequences, lease_.limits.max_slots,
+                             lease_.limits.max_step_tokens})) {}
+
+std::optional<StepPlan> Planner::Plan() {
+  plan_.rows.reserve(population_.running().size());
+  record_.rows.reserve(population_.running().size());
+  const bool none_in_flight = lease_.in_flight.empty();
+  do {
+    starved_ = changed_ = false;
+    if (lease_.has_suspects && PlanSuspectAlone()) break;
+    iterations_ = ChooseIterations();
+    ReserveDecodeBlocks();
+    PlanDecodes();
+    PlanPrefills();
+    if (plan_.rows.empty() && none_in_flight && starved_) ResolveLoneStarvation();
+  } while (plan_.rows.empty() && none_in_flight && changed_);
+  if (!plan_.rows.empty()) return Commit();
+  iterations_ = 1;
+  if (none_in_flight && (lease_.resync || MustTellOfReleased())) return Commit();
+  return std::nullopt;
+}
+
+// Nobody runs: the worker still learns which of its slots are free, but most often with the next
+// rows.
+bool Planner::MustTellOfReleased() {
+  if (!lease_.slots.has_released()) return false;
+  lease_.tell_released_at = std::min(lease_.tell_released_at, now_ + kReleaseDelay);
+  return lease_.draining || now_ >= lease_.tell_released_at;
+}
+
+bool Planner::Before(const Sequence& a, const Sequence& b) const {
+  return state_.policy->Before(a.view, b.view, now_);
+}
+
+bool Planner::FairBefore(const Sequence& a, const Sequence& b) const {
+  const double a_served = a.request->share->served;
+  const double b_served = b.request->share->served;
+  if (a.view.priority == b.view.priority && a_served != b_served) return a_served < b_served;
+  return Before(a, b);
+}
+
+Sequence* Planner::FirstInPolicyOrder(std::span<Sequence* const> sequences) const {
+  return *std::ranges::min_element(
+      sequences, [this](const Sequence* a, const Sequence* b) { return Before(*a, *b); });
+}
+
+Sequence* Planner::FairFirst(std::span<Sequence* const> sequences) const {
+  if (sequences.empty()) return nullptr;
+  Sequence* first = FirstInPolicyOrder(sequences);
+  if (population_.tenants().num_active() <= 1) return first;
+  for (Sequence* sequence : sequences) {
+    if (sequence->view.priority == first->view.priority && FairBefore(*sequence, *first)) {
+      first = sequence;
+    }
+  }
+  return first;
+}
+
+bool Planner::MayRun(const Sequence& sequence) const {
+  return sequence.running()->planned_known < sequence.max_total_tokens;
+}
+
+bool Planner::Decodes(const Sequence& sequence) const {
+  const Residency& residency = *sequence.running();
+  return residency.planned_known - residency.planned_computed == 1;
+}
+
+uint32_t Planner::NumMissingBlocks(const Sequence& sequence) const {
+  const Residency& residency = *sequence.running();
+  const uint32_t num_positions =
+      residency.planned_computed +
+      std::min(iterations_, sequence.max_total_tokens - residency.planned_known);
+  // The usual answer needs no division, and every sequence asks in every step.
+  if (num_positions <= uint64_t{residency.blocks.size()} * lease_.limits.block_size_tokens)
+    return 0;
+  return lease_.kv.BlocksFor(num_positions) - residency.blocks.size();
+}
+
+// More than one only while nobody could use the time in between: all decode, nobody waits.
+uint32_t Planner::ChooseIterations() const {
+  const uint32_t bound =
+      std::min(state_.config.max_decode_iterations, lease_.limits.max_decode_iterations);
+  if (bound <= 1 || !population_.waiting().empty()) return 1;
+  uint32_t longest = 1;
+  for (const Sequence* sequence : population_.running()) {
+    if (!MayRun(*sequence)) continue;
+    if (!Decodes(*sequence)) return 1;
+    longest = std::max(longest, sequence->max_total_tokens - sequence->running()->planned_known);
+  }
+  return state_.budget.DecodeIterations(std::min(bound, longest));
+}
+
+void Planner::ReserveDecodeBlocks() {
+  const auto num_missing = [this] {
+    uint64_t sum = 0;
+    for (const Sequence* sequence : population_.running()) {
+      if (MayRun(*sequence) && Decodes(*sequence)) sum += NumMissingBlocks(*sequence);
+    }
+    return sum;
+  };
+  uint64_t sum = num_missing();
+  if (sum > lease_.kv.num_available() && iterations_ > 1) {
+    iterations_ = 1;
+    sum = num_missing();
+  }
+  if (sum > lease_.kv.num_available()) return ReserveInPolicyOrder();
+  if (sum == 0) return;
+  for (Sequence* sequence : population_.running()) {
+    if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
+    lease_.kv.Grow(sequence->running()->blocks, NumMissingBlocks(*sequence));
+  }
+}
+
+void Planner::ReserveInPolicyOrder() {
+  std::vector<Sequence*> order = population_.running();
+  std::ranges::sort(order, [this](const Sequence* a, const Sequence* b) { return Before(*a, *b); });
+  for (size_t i = 0; i < order.size(); ++i) {
+    Sequence& sequence = *order[i];
+    if (!MayRun(sequence) || !Decodes(sequence)) continue;
+    const uint32_t num_missing = NumMissingBlocks(sequence);
+    while (num_missing > lease_.kv.num_available() && i + 1 < order.size() &&
+           num_missing > lease_.kv.num_available() + lease_.kv.Counts().fenced) {
+      Preempt(*order.back());
+      order.pop_back();
+    }
+    if (num_missing <= lease_.kv.num_available()) {
+      lease_.kv.Grow(sequence.running()->blocks, num_missing);
+    } else {
+      starved_ = true;
+    }
+  }
+}
+
+void Planner::Preempt(Sequence& sequence) {
+  starved_ = changed_ = true;
+  const uint32_t limit = state_.config.max_preemptions_per_sequence;
+  if (sequence.num_preemptions >= limit) {
+    const absl::Status error = ResourceExhausted(
+        "preempted {} times for lack of KV blocks: the worker's {} blocks are too few for its load",
+        limit, lease_.limits.num_blocks);
+    return population_.End(sequence, {.error = error}, &lease_);
+  }
+  ++sequence.num_preemptions;
+  ++state_.num_preemptions;
+  sequence.request->served_until = now_;
+  population_.Suspend(sequence, lease_);
+}
+
+void Planner::ResolveLoneStarvation() {
+  LOCKSTEP_CHECK(population_.running().size() == 1,
+                 "{} sequences run, none can, and no block is awaited",
+                 population_.running().size());
+  Sequence& sequence = *population_.running().front();
+  const uint32_t num_blocks = sequence.running()->blocks.size() + NumMissingBlocks(sequence);
+  if (num_blocks <= lease_.limits.num_blocks) {
+    // Cached blocks equal to its own hold what it has published since: when it starts again, it
+    // takes those for its own and the duplicates are gone.
+    return Preempt(sequence);
+  }
+  population_.End(sequence, {.error = TooLargeForWorker(sequence, num_blocks)}, &lease_);
+  changed_ = true;
+}
+
+// Trying again would end here again.
+absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const {
+  return InvalidArgument(
+      "after {} tokens the sequence needs {} KV blocks, the worker has {} of {} tokens",
+      sequence.num_tokens(), num_blocks, lease_.limits.num_blocks, lease_.limits.block_size_tokens);
+}
+
+void Planner::PlanDecodes() {
+  for (Sequence* sequence : population_.running()) {
+    if (MayRun(*sequence) && Decodes(*sequence) && NumMissingBlocks(*sequence) == 0) {
+      AddRow(*sequence, 1);
+    }
+  }
+}
+
+uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
+  const auto num_decodes = static_cast<uint32_t>(plan_.rows.size());
+  uint32_t budget = lease_.limits.max_step_tokens - num_decodes;
+  const uint32_t configured = state_.config.max_prefill_tokens_per_step;
+  if (configured > 0) budget = std::min(budget, configured);
+  if (num_decodes == 0) return budget;
+  if (state_.budget.OwesDecodes()) return 0;
+  uint64_t num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());
+  for (const Sequence* sequence : chunked) {
+    const Residency& residency = *sequence->running();
+    num_waiting += residency.planned_known - residency.planned_computed;
+  }
+  return state_.budget.PrefillTokensBesideDecodes(budget, num_waiting);
+}
+
+void Planner::PlanPrefills() {
+  std::vector<Sequence*> chunked;
+  for (Sequence* sequence : population_.running()) {
+    if (MayRun(*sequence) && !Decodes(*sequence)) chunked.push_back(sequence);
+  }
+  uint32_t budget = PrefillBudget(chunked);
+  if (budget == 0 && chunked.empty() && population_.waiting().empty()) return;
+  while (budget > 0) {
+    Sequence* const rival = FairFirst(chunked);
+    Sequence* sequence = StartNext(rival);
+    if (sequence == nullptr) {
+      if (rival == nullptr) return;
+      sequence = rival;
+      std::erase(chunked, rival);
+    }
+    const Residency& residency = *sequence->running();
+    const uint32_t num_tokens =
+        std::min(budget, residency.planned_known - residency.planned_computed);
+    AddRow(*sequence, num_tokens);
+    budget -= num_tokens;
+  }
+  record_.prefill_full = true;
+}
+
+void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {
+  Residency& residency = *sequence.running();
+  const bool samples = residency.planned_computed + num_tokens == residency.planned_known;
+  const uint32_t max_kept =
+      samples ? std::min(iterations_, sequence.max_total_tokens - residency.planned_known) : 0;
+
+  RunRow& row = plan_.rows.emplace_back();
+  row.slot = residency.slot;
+  row.num_tokens = num_tokens;
+  const std::vector<BlockId>& blocks = residency.blocks.ids();
+  if (blocks.size() > residency.num_sent_blocks) {
+    row.new_blocks.assign(blocks.begin() + residency.num_sent_blocks, blocks.end());
+    residency.num_sent_blocks = residency.blocks.size();
+  }
+  record_.rows.push_back({.residency = &residency,
+                          .slot = residency.slot,
+                          .start = residency.planned_computed,
+                          .num_tokens = num_tokens,
+                          .max_kept = max_kept});
+  if (num_tokens == 1 && samples) {
+    plan_.num_decode_tokens += max_kept;
+  } else {
+    plan_.num_prefill_tokens += num_tokens;
+  }
+
+  Charge(sequence, residency.planned_computed, num_tokens);
+  residency.planned_computed += num_tokens + (samples ? max_kept - 1 : 0);
+  residency.planned_known += max_kept;
+  ++residency.rows_in_flight;
+}
+
+// Once per position of a prompt: neither what was cached nor what a restart computes again.
+void Planner::Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens) {
+  const LiveRequest& live = *sequence.request;
+  const uint32_t end = std::min(start + num_tokens, live.num_prompt_tokens());
+  if (end <= sequence.num_charged) return;
+  live.share->Charge(end - std::max(start, sequence.num_charged), TenantShare::kPromptWeight,
+                     live.request->tenant_weight);
+  sequence.num_charged = end;
+}
+
+StepPlan Planner::Commit() {
+  plan_.step_id = lease_.next_step_id++;
+  plan_.resync = std::exchange(lease_.resync, false);
+  plan_.released = lease_.slots.TakeReleased();
+  lease_.tell_released_at = absl::InfiniteFuture();
+  plan_.decode_iterations = iterations_;
+  plan_.repeat_rows =
+      !plan_.resync && plan_.started.empty() && !plan_.rows.empty() &&
+      std::ranges::equal(plan_.rows, lease_.last_slots, [](const RunRow& row, SlotId last) {
+        return row.slot == last && row.num_tokens == 1;
+      });
+  if (!plan_.repeat_rows) {
+    lease_.last_slots.clear();
+    for (const RunRow& row : plan_.rows) lease_.last_slots.push_back(row.slot);
+  }
+  record_.step_id = plan_.step_id;
+  record_.decode_iterations = plan_.decode_iterations;
+  record_.num_prefill_tokens = plan_.num_prefill_tokens;
+  record_.num_decode_tokens = plan_.num_decode_tokens;
+  state_.budget.Planned(plan_.num_prefill_tokens, plan_.num_decode_tokens);
+  state_.num_planned_prefill_tokens += plan_.num_prefill_tokens;
+  state_.num_planned_decode_tokens += plan_.num_decode_tokens;
+  lease_.in_flight.push_back(std::move(record_));
+  return std::move(plan_);
+}
+
+}  // namespace lockstep::router

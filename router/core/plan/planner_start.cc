@@ -1,0 +1,162 @@
+// The planner's other half: which waiting sequence starts next, and what starting it takes.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "router/core/plan/planner.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kSlotsPerKept = 16;
+constexpr uint64_t kStartsPerTurn = 16;
+
+}  // namespace
+
+Sequence* Planner::FirstWaiting() const {
+  std::vector<Sequence*> startable;
+  startable.reserve(population_.waiting().size());
+  for (Sequence* sequence : population_.waiting()) {
+    if (sequence->request->MayStart(*sequence)) startable.push_back(sequence);
+  }
+  if (startable.empty() || state_.num_starts % kStartsPerTurn != kStartsPerTurn - 1) {
+    return FairFirst(startable);
+  }
+  Sequence* const first = FirstInPolicyOrder(startable);
+  return KeptFrom(*first) ? FairFirst(startable) : first;
+}
+
+bool Planner::PlanSuspectAlone() {
+  iterations_ = 1;
+  const auto suspect = [](const Sequence* sequence) { return sequence->suspect(); };
+  const bool any_runs = std::ranges::any_of(population_.running(), suspect);
+  lease_.has_suspects = any_runs || std::ranges::any_of(population_.waiting(), suspect);
+  if (any_runs && PlanRunningSuspect()) return true;
+  if (lease_.draining || population_.running().size() >= max_running_) return false;
+  Sequence* first = FirstWaiting();
+  if (first == nullptr || !first->suspect() || !std::holds_alternative<Waiting>(first->state)) {
+    return false;
+  }
+  if (!lease_.in_flight.empty()) return true;
+  if (!StartIfFits(*first)) return false;
+  const Residency& residency = *first->running();
+  AddRow(*first, std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
+  return true;
+}
+
+// It stays alone until it gets further than before the refusals or losses. Meanwhile the others
+// keep what they hold; when it lacks blocks, they run without it.
+bool Planner::PlanRunningSuspect() {
+  const auto is_tried = [](const Sequence* sequence) {
+    return sequence->suspect() && sequence->running()->rows_in_flight > 0;
+  };
+  if (std::ranges::any_of(population_.running(), is_tried)) return true;
+  ReserveDecodeBlocks();
+  for (Sequence* sequence : population_.running()) {
+    if (!sequence->suspect() || !MayRun(*sequence) || NumMissingBlocks(*sequence) > 0) continue;
+    if (!lease_.in_flight.empty()) return true;
+    const Residency& residency = *sequence->running();
+    AddRow(*sequence,
+           std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
+    return true;
+  }
+  return false;
+}
+
+bool Planner::KeptFrom(const Sequence& sequence) const {
+  const size_t num_kept = max_running_ / kSlotsPerKept;
+  return population_.tenants().several() &&
+         population_.running().size() + num_kept >= max_running_ &&
+         sequence.request->share->num_running >= num_kept;
+}
+
+// Strictly in the fair order: nobody overtakes a sequence that does not fit yet, or it might
+// never.
+Sequence* Planner::StartNext(const Sequence* rival) {
+  if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;
+  while (Sequence* first = FirstWaiting()) {
+    if (rival != nullptr && !FairBefore(*first, *rival)) return nullptr;
+    if (std::holds_alternative<Draining>(first->state) || KeptFrom(*first)) return nullptr;
+    const uint32_t num_blocks = lease_.kv.BlocksFor(first->num_tokens());
+    if (num_blocks <= lease_.limits.num_blocks) {
+      return !first->suspect() && StartIfFits(*first) ? first : nullptr;
+    }
+    population_.End(*first, {.error = TooLargeForWorker(*first, num_blocks)}, &lease_);
+    changed_ = true;
+  }
+  return nullptr;
+}
+
+bool Planner::StartIfFits(Sequence& sequence) {
+  WorkerLease::BlockedAdmission& blocked = lease_.blocked;
+  const size_t num_running = population_.running().size();
+  if (blocked.num_needed_blocks > lease_.kv.num_available() &&
+      blocked.order == sequence.view.order && blocked.num_running == num_running) {
+    return false;
+  }
+  LiveRequest& live = *sequence.request;
+  const Request& request = *live.request;
+  // The last token is always computed: its logits are what the first sample needs. So is the token
+  // before the first prompt position whose log-probability is still wanted.
+  uint32_t max_hit_tokens = sequence.num_tokens() - 1;
+  if (live.next_prompt_logprob > 0) max_hit_tokens = live.next_prompt_logprob - 1;
+  if (request.bypass_prefix_cache) max_hit_tokens = 0;
+  const KvProbe probe = lease_.kv.Probe(request.cache_salt, sequence.tokens, max_hit_tokens);
+  // Those who run will grow. Who was thrown out before leaves them more room, not to be again.
+  const auto headroom = static_cast<uint32_t>(num_running) * (1 + sequence.num_preemptions);
+  if (!probe.Fits(headroom)) {
+    const auto num_hit_idle = lease_.kv.num_available() - probe.num_available_blocks;
+    blocked = {.order = sequence.view.order,
+               .num_needed_blocks = probe.num_needed_blocks(headroom) + num_hit_idle,
+               .num_running = num_running};
+    return false;
+  }
+
+  auto residency = std::make_unique<Residency>();
+  residency->owner = &sequence;
+  residency->slot = lease_.slots.Take();
+  residency->blocks = lease_.kv.Admit(probe);
+  residency->num_sent_blocks = residency->blocks.size();
+  const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
+  residency->published = {.num_blocks = num_hit_blocks, .last = probe.hit.last};
+  residency->num_computed = num_hit_blocks * lease_.limits.block_size_tokens;
+  residency->planned_computed = residency->num_computed;
+  residency->planned_known = sequence.num_tokens();
+  residency->first_prompt_logprob = live.next_prompt_logprob;
+  if (!request.bypass_prefix_cache) {
+    state_.num_prefix_query_tokens += sequence.num_tokens();
+    state_.num_prefix_hit_tokens += residency->num_computed;
+  }
+  if (!sequence.num_cached_tokens.has_value()) {
+    sequence.num_cached_tokens = residency->num_computed;
+  }
+  ++state_.num_starts;
+  state_.budget.Started(sequence.num_tokens(), residency->num_computed);
+  AddStarted(sequence, *residency);
+  if (!live.gate_open && residency->num_computed >= live.gate_tokens) population_.OpenGate(live);
+  population_.Start(sequence, std::move(residency));
+  return true;
+}
+
+void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
+  LiveRequest& live = *sequence.request;
+  plan_.started.push_back({.slot = residency.slot,
+                           .request = live.request,
+                           .sample_index = sequence.sample_index,
+                           .known_tokens = sequence.tokens,
+                           .num_computed_tokens = residency.num_computed,
+                           .blocks = residency.blocks.ids(),
+                           .first_prompt_logprob = residency.first_prompt_logprob});
+  if (live.admitted) return;
+  live.admitted = true;
+  population_.Emit(AdmittedEvent{.request = live.request->key,
+                                 .num_cached_tokens = *sequence.num_cached_tokens});
+  const bool no_prompt_logprobs_to_wait_for =
+      live.request->sampling.num_prompt_logprobs >= 0 && live.num_prompt_tokens() == 1;
+  if (no_prompt_logprobs_to_wait_for) {
+    population_.Emit(PromptLogprobsEvent{.request = live.request->key, .entries = {}});
+  }
+}
+
+}  // namespace lockstep::router

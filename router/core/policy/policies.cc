@@ -1,0 +1,42 @@
+#include "router/core/policy/policies.h"
+
+#include "common/check.h"
+
+namespace lockstep::router {
+namespace {
+
+class FcfsPolicy final : public SchedulingPolicy {
+ public:
+  bool Before(const PolicyView& a, const PolicyView& b, absl::Time /*now*/) const override {
+    if (a.arrival != b.arrival) return a.arrival < b.arrival;
+    return a.order < b.order;
+  }
+};
+
+class PriorityPolicy final : public SchedulingPolicy {
+ public:
+  explicit PriorityPolicy(absl::Duration ageing) : ageing_(ageing) {
+    LOCKSTEP_CHECK(ageing > absl::ZeroDuration() && ageing < absl::InfiniteDuration(),
+                   "ageing must be positive and finite");
+  }
+
+  bool Before(const PolicyView& a, const PolicyView& b, absl::Time /*now*/) const override {
+    const absl::Time a_due = a.arrival + a.priority * ageing_;
+    const absl::Time b_due = b.arrival + b.priority * ageing_;
+    if (a_due != b_due) return a_due < b_due;
+    return a.order < b.order;
+  }
+
+ private:
+  const absl::Duration ageing_;
+};
+
+}  // namespace
+
+std::unique_ptr<SchedulingPolicy> MakeFcfsPolicy() { return std::make_unique<FcfsPolicy>(); }
+
+std::unique_ptr<SchedulingPolicy> MakePriorityPolicy(absl::Duration ageing) {
+  return std::make_unique<PriorityPolicy>(ageing);
+}
+
+}  // namespace lockstep::router

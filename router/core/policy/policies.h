@@ -1,0 +1,20 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <memory>
+
+#include "router/core/policy/policy.h"
+
+namespace lockstep::router {
+
+// First come, first served.
+std::unique_ptr<SchedulingPolicy> MakeFcfsPolicy();
+
+// Lower priority values first, but a request that has waited `ageing` longer makes up for one
+// level: requests are ordered by arrival + priority * ageing. That order never changes while they
+// wait, so two sequences cannot take turns at preempting each other. `ageing` must be positive and
+// finite.
+std::unique_ptr<SchedulingPolicy> MakePriorityPolicy(absl::Duration ageing);
+
+}  // namespace lockstep::router

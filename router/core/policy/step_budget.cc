@@ -1,0 +1,86 @@
+#include "router/core/policy/step_budget.h"
+
+#include <algorithm>
+
+namespace lockstep::router {
+namespace {
+
+// Small enough that a first measurement is cheap whatever the machine; large enough that it
+// measures something besides the fixed cost of a step.
+constexpr uint32_t kUnmeasuredPrefillTokens = 64;
+// A prompt advances even where decodes alone miss the target; fewer tokens would save nothing.
+constexpr uint32_t kMinPrefillTokens = 16;
+// More than one step of decodes for each chunk, so that more than half of the steps are such.
+constexpr uint32_t kOwedEighths = 10;
+constexpr uint32_t kWholeStep = 8;
+// A step of decodes alone is owed after a chunk that takes this many times as long.
+constexpr int kLongChunk = 6;
+// Bounds of a step's time, and how fast it grows with what waits.
+constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.2;
+
+// Exponential mean over about the last eight steps.
+void Update(absl::Duration& mean, absl::Duration sample) {
+  mean = mean == absl::ZeroDuration() ? sample : mean + (sample - mean) / 8;
+}
+
+}  // namespace
+
+void StepBudget::Observe(const Step& step) {
+  if (step.compute <= absl::ZeroDuration()) return;
+  if (step.num_prefill_tokens == 0) {
+    Update(decode_time_, step.compute / std::max(step.decode_iterations, 1u));
+    return;
+  }
+  const absl::Duration decode = step.num_decode_tokens > 0 ? decode_time_ : absl::ZeroDuration();
+  // A prefill that hid entirely behind the decodes still gets a price, or the next chunk would be
+  // unbounded: at most eight times as large as this one.
+  const absl::Duration prefill = std::max(step.compute - decode, step.compute / 8);
+  Update(time_per_prefill_token_, prefill / step.num_prefill_tokens);
+}
+
+void StepBudget::Started(uint32_t num_tokens, uint32_t num_cached) {
+  const double share = 1.0 - static_cast<double>(num_cached) / std::max(num_tokens, 1u);
+  uncached_share_ += (share - uncached_share_) / 8;
+}
+
+uint64_t StepBudget::UncachedTokens(uint64_t num_waiting_tokens) const {
+  return static_cast<uint64_t>(uncached_share_ * static_cast<double>(num_waiting_tokens));
+}
+
+absl::Duration StepBudget::TimeOfStep(uint64_t num_waiting) const {
+  const absl::Duration waiting = static_cast<double>(num_waiting) * time_per_prefill_token_;
+  return std::min(kLeastOfTarget * target_ + kShareOfWaiting * waiting, kMostOfTarget * target_);
+}
+
+uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting) const {
+  if (target_ == absl::InfiniteDuration()) return bound;
+  if (time_per_prefill_token_ == absl::ZeroDuration()) {
+    return std::min(bound, kUnmeasuredPrefillTokens);
+  }
+  const absl::Duration room =
+      std::max(TimeOfStep(num_waiting) - decode_time_, absl::ZeroDuration());
+  const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
+  if (num_tokens >= bound) return bound;
+  return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
+}
+
+bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kWholeStep; }
+
+void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens) {
+  if (target_ == absl::InfiniteDuration() || num_decode_tokens == 0) return;
+  if (num_prefill_tokens == 0) {
+    if (OwesDecodes()) owed_decode_steps_ -= kWholeStep;
+  } else if (num_prefill_tokens * time_per_prefill_token_ > kLongChunk * decode_time_) {
+    owed_decode_steps_ += kOwedEighths;
+  }
+}
+
+uint32_t StepBudget::DecodeIterations(uint32_t bound) const {
+  if (bound <= 1 || target_ == absl::InfiniteDuration()) return bound;
+  if (decode_time_ == absl::ZeroDuration()) return 1;
+  const double num_iterations = absl::FDivDuration(target_, decode_time_);
+  if (num_iterations >= bound) return bound;
+  return std::max<uint32_t>(1, static_cast<uint32_t>(num_iterations));
+}
+
+}  // namespace lockstep::router

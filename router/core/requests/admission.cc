@@ -1,0 +1,147 @@
+#include "router/core/requests/admission.h"
+
+#include <limits>
+#include <utility>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+absl::Status CheckWellFormed(const Request& request) {
+  if (request.prompt_tokens.empty()) return InvalidArgument("prompt: no tokens");
+  if (request.num_samples == 0) return InvalidArgument("n: 0, expected at least 1");
+  if (request.sampling.max_new_tokens == 0) {
+    return InvalidArgument("max_tokens: 0, expected at least 1");
+  }
+  const uint64_t total = request.prompt_tokens.size() + uint64_t{request.sampling.max_new_tokens};
+  if (total > std::numeric_limits<uint32_t>::max()) {
+    return InvalidArgument("max_tokens: {} tokens with the prompt, expected less than 2^32", total);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
+  const SchedulerConfig& config = state.config;
+  const Population& population = state.population;
+  if (request.prompt_tokens.size() > config.max_waiting_tokens) {
+    return InvalidArgument("prompt: {} tokens, at most {} may wait", request.prompt_tokens.size(),
+                           config.max_waiting_tokens);
+  }
+  if (population.num_waiting_requests() >= config.max_waiting_requests) {
+    return ResourceExhausted("the queue is full: {} requests wait, at most {} may",
+                             population.num_waiting_requests(), config.max_waiting_requests);
+  }
+  const uint64_t num_tokens = population.num_waiting_tokens() + request.prompt_tokens.size();
+  if (num_tokens > config.max_waiting_tokens) {
+    return ResourceExhausted(
+        "the queue is full: {} prompt tokens wait, with this prompt's {} that is more than {}",
+        population.num_waiting_tokens(), request.prompt_tokens.size(), config.max_waiting_tokens);
+  }
+  return absl::OkStatus();
+}
+
+// The prompt tokens that wait and go before the request whatever comes: those of its own tenant, as
+// far as the policy puts them first.
+uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, absl::Time now) {
+  const PolicyView view = {.priority = request.priority,
+                           .arrival = request.arrival,
+                           .order = std::numeric_limits<uint64_t>::max(),
+                           .tenant = request.tenant,
+                           .num_known_tokens = static_cast<uint32_t>(request.prompt_tokens.size())};
+  uint64_t num_tokens = 0;
+  for (const Sequence* sequence : state.population.waiting()) {
+    if (sequence->view.tenant == view.tenant && sequence->num_charged == 0 &&
+        state.policy->Before(sequence->view, view, now)) {
+      num_tokens += sequence->num_tokens();
+    }
+  }
+  return num_tokens;
+}
+
+// Refuses what would only fail later, having cost others their time. Errs on the other side: other
+// tenants are taken to stand back, what waits to hit the prefix cache as the past did, and the
+// worker to be twice as fast as it was.
+absl::Status CheckDeadline(const SchedulerState& state, const Request& request, absl::Time now) {
+  constexpr double kCaution = 2;
+  const absl::Duration left = request.deadline - now;
+  const absl::Duration per_token = state.prefill_speed.per_token();
+  if (left == absl::InfiniteDuration() || per_token == absl::ZeroDuration()) {
+    return absl::OkStatus();
+  }
+  const double num_queried = static_cast<double>(state.num_prefix_query_tokens);
+  const double num_hits = static_cast<double>(state.num_prefix_hit_tokens);
+  const double computed_share = num_queried > 0 ? 1 - num_hits / num_queried : 1;
+  const double num_tokens =
+      static_cast<double>(NumTokensBefore(state, request, now)) * computed_share;
+  const absl::Duration wait = per_token * num_tokens / kCaution;
+  if (wait <= left) return absl::OkStatus();
+  return ResourceExhausted(
+      "the deadline is {} ms away, and what waits before this request takes at least {} ms",
+      absl::ToInt64Milliseconds(left), absl::ToInt64Milliseconds(wait));
+}
+
+// Whoever follows the first sample waits for what it can take from the prefix index (a hit never
+// covers the last prompt token), and for log-probabilities of the prompt, which are collected once.
+// With nothing to wait for it starts in the same step.
+uint32_t GateTokens(const Request& request, const WorkerLimits* limits) {
+  if (request.num_samples == 1) return 0;
+  const auto last = static_cast<uint32_t>(request.prompt_tokens.size()) - 1;
+  if (request.sampling.num_prompt_logprobs >= 0) return last;
+  if (request.bypass_prefix_cache || limits == nullptr) return 0;
+  return last - last % limits->block_size_tokens;
+}
+
+void SetGate(LiveRequest& live, const WorkerLimits* limits) {
+  live.gate_tokens = GateTokens(*live.request, limits);
+  live.gate_open = false;
+}
+
+}  // namespace
+
+absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
+  const uint64_t num_prompt_tokens = request.prompt_tokens.size();
+  const uint64_t total = num_prompt_tokens + request.sampling.max_new_tokens;
+  if (total > limits.max_context_tokens) {
+    return InvalidArgument(
+        "max_tokens: {} prompt tokens and {} new ones are {}, the context length is {}",
+        num_prompt_tokens, request.sampling.max_new_tokens, total, limits.max_context_tokens);
+  }
+  const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+  if (num_prompt_tokens > pool_tokens) {
+    return InvalidArgument("prompt: {} tokens, the worker's KV cache holds {}", num_prompt_tokens,
+                           pool_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, absl::Time now) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckWellFormed(*request));
+  const WorkerLimits* limits = state.lease == nullptr ? nullptr : &state.lease->limits;
+  if (limits != nullptr) LOCKSTEP_RETURN_IF_ERROR(CheckFits(*request, *limits));
+  if (request->deadline <= now) {
+    return MakeError(absl::StatusCode::kDeadlineExceeded,
+                     "the deadline passed before the request came");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckQueue(state, *request));
+  LOCKSTEP_RETURN_IF_ERROR(CheckDeadline(state, *request, now));
+
+  LiveRequest& live = state.population.Add(std::move(request));
+  SetGate(live, limits);
+  if (live.request->sampling.num_prompt_logprobs >= 0 && live.num_prompt_tokens() > 1) {
+    live.next_prompt_logprob = 1;
+  }
+  return absl::OkStatus();
+}
+
+void FitToWorker(SchedulerState& state, LiveRequest& live) {
+  const WorkerLimits& limits = state.lease->limits;
+  const absl::Status fits = CheckFits(*live.request, limits);
+  if (fits.ok()) {
+    SetGate(live, &limits);
+  } else {
+    state.population.EndAll(live, {.error = fits}, state.lease.get());
+  }
+}
+
+}  // namespace lockstep::router

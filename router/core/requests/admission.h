@@ -1,0 +1,23 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <memory>
+
+#include "router/core/messages/request.h"
+#include "router/core/requests/scheduler_state.h"
+
+namespace lockstep::router {
+
+// INVALID_ARGUMENT when this worker could never run the request, even alone.
+absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
+
+// Scheduler::Submit.
+absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, absl::Time now);
+
+// A request and a worker that are new to each other: it waits for what it can share there, or fails
+// when that worker could never run it.
+void FitToWorker(SchedulerState& state, LiveRequest& live);
+
+}  // namespace lockstep::router

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "router/core/messages/events.h"
+#include "router/core/policy/tenant_shares.h"
+#include "router/core/requests/sequence.h"
+#include "router/core/requests/worker_lease.h"
+
+namespace lockstep::router {
+
+// How a sequence ended.
+struct Ending {
+  FinishReason reason = FinishReason::kAborted;
+  std::optional<TokenId> stop_token = std::nullopt;
+  absl::Status error = absl::OkStatus();
+};
+
+// Every live request and sequence, and the only code that moves a sequence from one state to
+// another:
+//
+//   Gated -> Waiting                           it leads its request, or the gate opened
+//   Waiting -> Running -> Waiting              suspended with nothing in flight
+//              Running -> Draining -> Waiting  suspended with steps in flight
+//   any -> Ended
+//
+// Also collects what clients must hear. Never decides anything.
+class Population {
+ public:
+  LiveRequest& Add(std::shared_ptr<const Request> request);
+  LiveRequest* Find(RequestKey key);
+  // Between two populations: takes out a request of which nothing runs or drains, and puts it in,
+  // behind those that are there.
+  std::unique_ptr<LiveRequest> Remove(RequestKey key);
+  LiveRequest& Insert(std::unique_ptr<LiveRequest> request);
+
+  // Waiting and draining sequences, in no particular (but a reproducible) order.
+  const std::vector<Sequence*>& waiting() const { return waiting_; }
+  // In order of start.
+  const std::vector<Sequence*>& running() const { return running_; }
+  const std::map<RequestKey, std::unique_ptr<LiveRequest>>& requests() const { return requests_; }
+  const std::set<std::pair<absl::Time, RequestKey>>& deadlines() const { return deadlines_; }
+  uint32_t num_waiting_sequences() const {
+    return static_cast<uint32_t>(waiting_.size()) + num_gated_;
+  }
+  const TenantShares& tenants() const { return tenants_; }
+  uint32_t num_waiting_requests() const { return num_waiting_requests_; }
+  uint64_t num_waiting_tokens() const { return num_waiting_tokens_; }
+  // Known to running sequences and not computed yet; the one that a decode computes next is none.
+  uint64_t num_prefill_tokens() const;
+
+  // The samples behind the first one may start.
+  void OpenGate(LiveRequest& request);
+  void Start(Sequence& sequence, std::unique_ptr<Residency> residency);
+  // Takes a running sequence off the worker; it keeps its tokens and will be started again.
+  void Suspend(Sequence& sequence, WorkerLease& lease);
+  // The last step of a draining sequence has been acknowledged.
+  void Resume(Sequence& sequence);
+  // `lease` may be null when there is no worker.
+  void End(Sequence& sequence, Ending ending, WorkerLease* lease);
+  void EndAll(LiveRequest& request, const Ending& ending, WorkerLease* lease);
+  // Forgets the requests that have ended since the last call. References to them die here, not in
+  // End.
+  void ForgetEnded();
+  // Frees every residency; what ran or drained waits. Sequences that were in flight in too many
+  // losses fail, with `reason` for the last one. Then the lease may be dropped.
+  void LeaveWorker(WorkerLease& lease, const absl::Status& reason, absl::Time now);
+
+  template <typename Event>
+  void Emit(Event event) {
+    events_.emplace_back(std::in_place_type<Event>, std::move(event));
+  }
+  std::vector<SchedulerEvent> TakeEvents();
+
+  absl::Status CheckIntegrity() const;
+
+ private:
+  void UpdateQueue(LiveRequest& request);
+  void LetIn(Sequence& sequence);
+  void CountLoss(Sequence& sequence, const absl::Status& reason);
+
+  std::map<RequestKey, std::unique_ptr<LiveRequest>> requests_;
+  TenantShares tenants_;  // outlives the requests' references
+  std::vector<Sequence*> waiting_;
+  std::vector<Sequence*> running_;
+  std::set<std::pair<absl::Time, RequestKey>> deadlines_;  // finite ones
+  std::vector<RequestKey> ended_;
+  std::vector<SchedulerEvent> events_;
+  uint64_t next_order_ = 1;
+  uint32_t num_gated_ = 0;
+  uint32_t num_waiting_requests_ = 0;
+  uint64_t num_waiting_tokens_ = 0;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "router/core/kv/prefix_changes.h"
+#include "router/core/messages/scheduler_config.h"
+#include "router/core/policy/policy.h"
+#include "router/core/policy/prefill_speed.h"
+#include "router/core/policy/step_budget.h"
+#include "router/core/requests/population.h"
+#include "router/core/requests/worker_lease.h"
+
+namespace lockstep::router {
+
+// What the parts of the scheduler share. Admission lets requests in, the planner makes steps, and
+// retirement reads their outcomes.
+struct SchedulerState {
+  SchedulerState(const SchedulerConfig& scheduler_config, std::unique_ptr<SchedulingPolicy> order)
+      : config(scheduler_config),
+        policy(std::move(order)),
+        budget(scheduler_config.target_step_time) {}
+
+  const SchedulerConfig config;
+  const std::unique_ptr<SchedulingPolicy> policy;
+  Population population;
+  PrefixChanges prefix_changes;        // not yet told; outlives the lease
+  std::unique_ptr<WorkerLease> lease;  // null without a worker
+  StepBudget budget;
+  PrefillSpeed prefill_speed;  // of the lease
+  // Since the first loss, or drain, after which no lease has got anything further. Infinite future:
+  // there is none. Infinite past: there was no worker yet.
+  absl::Time unserved_since = absl::InfinitePast();
+
+  uint64_t num_starts = 0;
+  uint64_t num_preemptions = 0;
+  uint64_t num_rollbacks = 0;
+  uint64_t num_refused_steps = 0;
+  uint64_t num_wasted_rows = 0;
+  uint64_t num_planned_prefill_tokens = 0;
+  uint64_t num_planned_decode_tokens = 0;
+  uint64_t num_prefix_query_tokens = 0;
+  uint64_t num_prefix_hit_tokens = 0;
+};
+
+inline bool WorkerMayStart(const SchedulerState& state) {
+  return state.lease != nullptr && !state.lease->draining;
+}
+
+// Of a request on a worker that may not start it.
+inline absl::Time UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
+  if (live.num_resident > 0) return absl::InfiniteFuture();
+  return std::max({state.unserved_since, live.request->arrival, live.served_until});
+}
+
+}  // namespace lockstep::router

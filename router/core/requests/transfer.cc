@@ -1,0 +1,80 @@
+#include "router/core/requests/transfer.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/check.h"
+#include "router/core/requests/admission.h"
+
+namespace lockstep::router {
+namespace {
+
+bool IsStranded(const LiveRequest& live) {
+  return std::ranges::all_of(live.samples, [](const Sequence& sequence) {
+    return !std::holds_alternative<Running>(sequence.state) &&
+           !std::holds_alternative<Draining>(sequence.state);
+  });
+}
+
+// What one worker refuses another may take.
+void ForgetRefusals(LiveRequest& live) {
+  for (Sequence& sequence : live.samples) sequence.num_refusals = 0;
+}
+
+bool WasLostOver(const LiveRequest& live) {
+  return std::ranges::any_of(live.samples, [](const Sequence& sequence) {
+    return sequence.live() && sequence.was_lost_over();
+  });
+}
+
+// As the planner has it: the last token is always computed, and so is the one before the first
+// prompt position that is still to be described.
+uint32_t MaxCachedTokens(const LiveRequest& live) {
+  if (live.request->bypass_prefix_cache) return 0;
+  if (live.next_prompt_logprob > 0) return live.next_prompt_logprob - 1;
+  const uint32_t num_tokens = live.samples[live.leader].num_tokens();
+  return num_tokens > 0 ? num_tokens - 1 : 0;
+}
+
+}  // namespace
+
+void LiveRequestDeleter::operator()(LiveRequest* live) const {
+  std::unique_ptr<LiveRequest> owned(live);
+}
+
+std::vector<StrandedRequest> FindStranded(const SchedulerState& state) {
+  std::vector<StrandedRequest> stranded;
+  if (WorkerMayStart(state)) return stranded;
+  for (const auto& [key, live] : state.population.requests()) {
+    if (!IsStranded(*live)) continue;
+    stranded.push_back({.request = live->request,
+                        .known_tokens = live->samples[live->leader].tokens,
+                        .has_output = live->HasOutput(),
+                        .suspect = WasLostOver(*live),
+                        .max_cached_tokens = MaxCachedTokens(*live)});
+  }
+  return stranded;
+}
+
+SuspendedRequest Release(SchedulerState& state, RequestKey key) {
+  LiveRequest* const live = state.population.Find(key);
+  LOCKSTEP_CHECK(live != nullptr && !WorkerMayStart(state) && IsStranded(*live),
+                 "only a stranded request is given away, request {} is not", key);
+  // Wherever it goes, it has waited for a worker since then.
+  live->served_until = UnservedSinceOf(*live, state);
+  ForgetRefusals(*live);
+  return SuspendedRequest(state.population.Remove(key).release());
+}
+
+void Adopt(SchedulerState& state, SuspendedRequest suspended) {
+  LOCKSTEP_CHECK(suspended != nullptr, "nothing was handed over");
+  const bool suspect = WasLostOver(*suspended);
+  LiveRequest& live = state.population.Insert(std::unique_ptr<LiveRequest>(suspended.release()));
+  if (state.lease == nullptr) return;
+  if (suspect) state.lease->has_suspects = true;
+  FitToWorker(state, live);
+  state.population.ForgetEnded();
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,14 @@
+#include "router/core/requests/worker_lease.h"
+
+#include <utility>
+
+namespace lockstep::router {
+
+void WorkerLease::Retire(std::unique_ptr<Residency> residency) {
+  slots.Release(residency->slot);
+  if (residency->rows_in_flight == 0) return;
+  kv.Fence(residency->blocks);
+  fenced.push_back(std::move(residency));
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/kv/kv_cache.h"
+#include "router/core/kv/slot_pool.h"
+#include "router/core/messages/worker_limits.h"
+#include "router/core/requests/sequence.h"
+
+namespace lockstep::router {
+
+// What was planned for one row; its outcome is read against this and nothing else.
+struct RowRecord {
+  Residency* residency = nullptr;
+  SlotId slot = 0;
+  uint32_t start = 0;  // position of the row's first token
+  uint32_t num_tokens = 0;
+  uint32_t max_kept = 0;  // tokens that it may bring; 0: a prefill chunk that samples nothing
+};
+
+struct StepRecord {
+  StepId step_id = 0;
+  std::vector<RowRecord> rows;
+  uint32_t decode_iterations = 1;
+  uint32_t num_prefill_tokens = 0;
+  uint32_t num_decode_tokens = 0;
+  bool prefill_full = false;  // it took as much of the prompts as it could
+  bool doomed = false;        // an earlier step was refused: this one will be as well
+};
+
+// Everything that lives exactly as long as one lease on a worker.
+struct WorkerLease {
+  // `changes`: as for PrefixIndex.
+  explicit WorkerLease(const WorkerLimits& worker_limits, PrefixChanges* changes = nullptr)
+      : limits(worker_limits),
+        kv(worker_limits.num_blocks, worker_limits.block_size_tokens, changes),
+        slots(worker_limits.max_slots),
+        row_of_slot(worker_limits.max_slots, 0) {}
+
+  // Frees the slot, and the blocks as soon as no step in flight mentions them.
+  void Retire(std::unique_ptr<Residency> residency);
+
+  const WorkerLimits limits;
+  KvCache kv;  // outlives every block table below
+  SlotPool slots;
+  std::deque<StepRecord> in_flight;
+  std::vector<std::unique_ptr<Residency>> fenced;  // retired, with rows in flight
+  StepId next_step_id = 1;
+  // When the worker is to learn of slots that were released, whether or not anybody runs.
+  absl::Time tell_released_at = absl::InfiniteFuture();
+  bool draining = false;           // nothing is started any more
+  bool resync = false;             // the next step must make the worker drop its slots
+  bool has_suspects = true;        // perhaps: a sequence must run alone
+  bool progressed = false;         // it got a sequence further than any lease before it
+  bool contradicted = false;       // an outcome did not fit its plan: nothing more is planned
+  std::vector<SlotId> last_slots;  // rows of the last step that was sent
+
+  // The admission that failed last: pointless to try again while nothing that it needs has changed.
+  struct BlockedAdmission {
+    uint64_t order = 0;
+    uint32_t num_needed_blocks = 0;  // 0: none failed
+    size_t num_running = 0;
+  };
+  BlockedAdmission blocked;
+
+  std::vector<uint32_t> row_of_slot;  // scratch of Apply: row + 1, zero between calls
+};
+
+}  // namespace lockstep::router

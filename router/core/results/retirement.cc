@@ -1,0 +1,183 @@
+#include "router/core/results/retirement.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "common/status.h"
+#include "router/core/results/outcome_check.h"
+
+namespace lockstep::router {
+
+Retirement::Retirement(SchedulerState& state)
+    : state_(state), population_(state.population), lease_(*state.lease) {}
+
+absl::Status Retirement::Apply(StepOutcome outcome) {
+  std::vector<RowOutcome*> matched;
+  absl::Status checked = CheckStep(outcome);
+  if (checked.ok() && outcome.refusal.ok()) {
+    checked = CheckOutcome(lease_, lease_.in_flight.front(), outcome, matched);
+  }
+  if (!checked.ok()) {
+    lease_.contradicted = true;
+    return checked;
+  }
+  const StepRecord step = std::move(lease_.in_flight.front());
+  lease_.in_flight.pop_front();
+  for (const RowRecord& row : step.rows) --row.residency->rows_in_flight;
+  if (outcome.refusal.ok()) {
+    for (size_t i = 0; i < step.rows.size(); ++i) ApplyRow(step.rows[i], matched[i]);
+    // What a step without rows takes says nothing of a decode.
+    if (!step.rows.empty()) ObserveTime(step, outcome.timings.compute);
+  } else {
+    ++state_.num_refused_steps;
+    if (!step.doomed) ApplyRefusal(step, outcome.refusal);
+  }
+  ReleaseFenced();
+  return absl::OkStatus();
+}
+
+void Retirement::ObserveTime(const StepRecord& step, absl::Duration compute) {
+  if (step.prefill_full) state_.prefill_speed.ObserveFull(step.num_prefill_tokens, compute);
+  state_.budget.Observe({.num_prefill_tokens = step.num_prefill_tokens,
+                         .num_decode_tokens = step.num_decode_tokens,
+                         .decode_iterations = step.decode_iterations,
+                         .compute = compute});
+}
+
+absl::Status Retirement::CheckStep(const StepOutcome& outcome) const {
+  if (lease_.contradicted) return Internal("the lease ended with an earlier contradiction");
+  if (lease_.in_flight.empty()) {
+    return Internal("step {}: a result, but no step is in flight", outcome.step_id);
+  }
+  const StepRecord& step = lease_.in_flight.front();
+  if (outcome.step_id != step.step_id) {
+    return Internal("step {}: a result, but step {} is the oldest in flight", outcome.step_id,
+                    step.step_id);
+  }
+  if (step.doomed && outcome.refusal.ok()) {
+    return Internal("step {}: the worker ran it after it had refused an earlier one", step.step_id);
+  }
+  // It is planned with nothing in flight and names only what the worker holds: planning it again
+  // would go on for ever.
+  if (step.rows.empty() && !outcome.refusal.ok()) {
+    return Internal("step {}: the worker refused it although it runs nothing: {}", step.step_id,
+                    Message(outcome.refusal));
+  }
+  return absl::OkStatus();
+}
+
+void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
+  Residency& residency = *row.residency;
+  RowOutcome& told = outcome == nullptr ? silent_ : *outcome;
+  if (told.was_inert) {
+    ++state_.num_wasted_rows;
+    return;
+  }
+  if (told.stopped != StopCause::kNone || !told.error.ok()) residency.inert = true;
+  if (residency.owner == nullptr) {
+    ++state_.num_wasted_rows;
+    return;
+  }
+  Sequence& sequence = *residency.owner;
+  if (told.error.ok()) TakePromptLogprobs(row, told);
+  const auto num_kept = static_cast<uint32_t>(told.tokens.size());
+  if (num_kept > 0) TakeTokens(sequence, told);
+  // Each token kept after the first one was computed from the one before it. What a failed row
+  // computed is not known.
+  if (told.error.ok()) {
+    residency.num_computed = row.start + row.num_tokens + (num_kept > 0 ? num_kept - 1 : 0);
+    if (residency.num_computed > sequence.furthest_computed) {
+      sequence.furthest_computed = residency.num_computed;
+      sequence.num_refusals = 0;
+    }
+    Publish(sequence, residency);
+  }
+  EndIfTold(sequence, told);
+}
+
+void Retirement::TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome) {
+  const PromptLogprobRange range = PromptLogprobsOf(row);
+  if (range.count == 0) return;
+  LiveRequest& live = *row.residency->owner->request;
+  std::ranges::move(outcome.prompt_logprobs, std::back_inserter(live.prompt_logprobs));
+  live.next_prompt_logprob = range.first + range.count;
+  if (live.next_prompt_logprob < live.num_prompt_tokens()) return;
+  live.next_prompt_logprob = 0;
+  population_.Emit(PromptLogprobsEvent{.request = live.request->key,
+                                       .entries = std::exchange(live.prompt_logprobs, {})});
+}
+
+void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
+  sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+  const LiveRequest& live = *sequence.request;
+  live.share->Charge(outcome.tokens.size(), TenantShare::kOutputWeight,
+                     live.request->tenant_weight);
+  sequence.view.num_known_tokens = sequence.num_tokens();
+  population_.Emit(TokensEvent{.request = live.request->key,
+                               .sample_index = sequence.sample_index,
+                               .tokens = std::move(outcome.tokens),
+                               .logprobs = std::move(outcome.logprobs)});
+}
+
+void Retirement::Publish(Sequence& sequence, Residency& residency) {
+  LiveRequest& live = *sequence.request;
+  lease_.kv.Publish(residency.blocks, live.request->cache_salt,
+                    std::span(sequence.tokens).first(residency.num_computed), residency.published);
+  if (!live.gate_open && residency.num_computed >= live.gate_tokens) population_.OpenGate(live);
+}
+
+void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
+  if (!outcome.error.ok()) {
+    return population_.End(sequence, {.error = outcome.error}, &lease_);
+  }
+  if (outcome.stopped == StopCause::kNone) return;
+  const std::vector<TokenId>& stop_ids = sequence.request->request->sampling.stop_token_ids;
+  const TokenId last = sequence.tokens.back();
+  if (std::ranges::binary_search(stop_ids, last)) {
+    population_.End(sequence, {.reason = FinishReason::kStop, .stop_token = last}, &lease_);
+  } else {
+    population_.End(sequence, {.reason = FinishReason::kLength}, &lease_);
+  }
+}
+
+// Nothing of the step was applied, nor will be of those behind it: every running sequence goes back
+// to its last acknowledged token and is started again, in a step that first clears the worker's
+// slots.
+void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusal) {
+  CountRefusal(step, refusal);
+  const std::vector<Sequence*> running = population_.running();
+  for (Sequence* sequence : running) population_.Suspend(*sequence, lease_);
+  state_.num_rollbacks += running.size();
+  for (StepRecord& later : lease_.in_flight) later.doomed = true;
+  lease_.resync = true;
+  lease_.slots.ForgetReleased();
+  lease_.tell_released_at = absl::InfiniteFuture();
+  lease_.last_slots.clear();
+}
+
+void Retirement::CountRefusal(const StepRecord& step, const absl::Status& refusal) {
+  for (const RowRecord& row : step.rows) {
+    Sequence* sequence = row.residency->owner;
+    if (sequence == nullptr) continue;
+    ++sequence->num_refusals;
+    if (sequence->suspect()) lease_.has_suspects = true;
+    if (sequence->num_refusals < kMaxRefusals) continue;
+    const absl::Status error = Internal(
+        "the worker refused {} steps that ran this sequence after its {} computed tokens, "
+        "the last with: {}",
+        kMaxRefusals, sequence->furthest_computed, refusal.ToString());
+    population_.End(*sequence, {.error = error}, &lease_);
+  }
+}
+
+void Retirement::ReleaseFenced() {
+  std::erase_if(lease_.fenced, [this](const std::unique_ptr<Residency>& residency) {
+    if (residency->rows_in_flight > 0) return false;
+    if (residency->owner != nullptr) population_.Resume(*residency->owner);
+    return true;
+  });
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,159 @@
+// The fleet's other half: which replica a request goes to.
+#include <algorithm>
+#include <utility>
+
+#include "router/fleet/fleet.h"
+
+namespace lockstep::router {
+
+PlacementQuery PlacementQuery::ForNew(const Request& request) {
+  PlacementQuery query = {.request = &request, .known_tokens = request.prompt_tokens};
+  // A prompt that is to be described is computed.
+  if (request.sampling.num_prompt_logprobs >= 0) query.max_cached_tokens = 0;
+  return query;
+}
+
+bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits) {
+  const uint64_t num_prompt_tokens = query.request->prompt_tokens.size();
+  const uint64_t total = num_prompt_tokens + query.request->sampling.max_new_tokens;
+  const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+  return total <= limits.max_context_tokens &&
+         std::max<uint64_t>(num_prompt_tokens, query.known_tokens.size()) <= pool_tokens;
+}
+
+Openness Fleet::OpennessOf(uint32_t replica) const {
+  const Seat& seat = *seats_[replica];
+  const Openness openness = seat.openness.load();
+  return seat.occupancy.load() == Occupancy::kTaken ? openness : Openness::kClosed;
+}
+
+std::optional<Fleet::Lease> Fleet::MatchLease(uint32_t replica, const PlacementQuery& query) const {
+  Seat& seat = *seats_[replica];
+  MutexLock lock(seat.mutex);
+  if (!seat.lease.has_value() || !FitsWorker(query, seat.lease->limits)) return std::nullopt;
+  if (query.bits.has_value() && *query.bits != seat.lease->bits) return std::nullopt;
+  return seat.lease;
+}
+
+bool Fleet::AnyOtherOpen(uint32_t replica) const {
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (i != replica && OpennessOf(i) >= Openness::kTrial) return true;
+  }
+  return false;
+}
+
+bool Fleet::AnyOtherTakes(uint32_t replica, const PlacementQuery& query) {
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (i == replica || OpennessOf(i) < Openness::kTrial) continue;
+    if (MatchLease(i, query).has_value()) return true;
+  }
+  return false;
+}
+
+std::optional<uint32_t> Fleet::FindOther(uint32_t replica, const PlacementQuery& query) {
+  return Find(query, replica);
+}
+
+std::optional<uint32_t> Fleet::FindOtherOrRoom(uint32_t replica, const PlacementQuery& query) {
+  const std::optional<uint32_t> open = Find(query, replica);
+  return open.has_value() ? open : FindRoom(query, replica);
+}
+
+ReplicaLoad Fleet::LoadOf(uint32_t replica, uint32_t block_size_tokens) const {
+  const Seat& seat = *seats_[replica];
+  const auto relaxed = [](const auto& value) { return value.load(std::memory_order_relaxed); };
+  return {.eligible = true,
+          .queued_tokens = relaxed(seat.queued_tokens) + relaxed(seat.underway_tokens),
+          .num_sequences = relaxed(seat.num_sequences) + relaxed(seat.num_underway),
+          .available_blocks = relaxed(seat.available_blocks),
+          .free_blocks = relaxed(seat.free_blocks),
+          .block_size_tokens = block_size_tokens};
+}
+
+std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<uint32_t> except) {
+  std::vector<ReplicaLoad> replicas(size());
+  std::vector<uint32_t> busy_on_trial;
+  uint32_t num_eligible = 0;
+  for (uint32_t i = 0; i < replicas.size(); ++i) {
+    const Openness openness = OpennessOf(i);
+    if (i == except || openness < Openness::kTrial) continue;
+    const std::optional<Lease> lease = MatchLease(i, query);
+    if (!lease.has_value()) continue;
+    replicas[i] = LoadOf(i, lease->limits.block_size_tokens);
+    if (openness == Openness::kTrial && replicas[i].num_sequences > 0) {
+      replicas[i].eligible = false;
+      busy_on_trial.push_back(i);
+    } else {
+      ++num_eligible;
+    }
+  }
+  if (num_eligible == 0) {
+    for (const uint32_t i : busy_on_trial) replicas[i].eligible = true;
+    num_eligible = static_cast<uint32_t>(busy_on_trial.size());
+  }
+  if (num_eligible > 1) FillCachedTokens(query, replicas);
+  const PlacementRequest request = {
+      .key = query.request->key,
+      .num_known_tokens = static_cast<uint32_t>(query.known_tokens.size()),
+      .suspect = query.suspect};
+  MutexLock lock(placement_mutex_);
+  return placement_.Choose(request, replicas);
+}
+
+// Where a worker drains that could go on with the request; else where such a one was lost last.
+std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
+                                        std::optional<uint32_t> except) const {
+  const auto rank = [this](uint32_t replica) {
+    const Seat& seat = *seats_[replica];
+    return std::pair(seat.openness.load(), seat.closed_order.load());
+  };
+  std::optional<uint32_t> room;
+  for (uint32_t i = 0; i < size(); ++i) {
+    const bool there = seats_[i]->occupancy.load() == Occupancy::kTaken;
+    if (i == except || !there || !MatchLease(i, query).has_value()) continue;
+    if (!room.has_value() || rank(i) > rank(*room)) room = i;
+  }
+  return room;
+}
+
+// Where new requests wait for a worker, or are told why they cannot be served: where the last
+// worker was large enough; else where they do not fit; else where a worker drains, or was lost
+// last.
+std::optional<uint32_t> Fleet::FindRoomForNew(const PlacementQuery& query) const {
+  if (const std::optional<uint32_t> room = FindRoom(query, std::nullopt)) return room;
+  const auto rank = [this](uint32_t replica) {
+    return std::pair(OpennessOf(replica), seats_[replica]->closed_order.load());
+  };
+  std::optional<uint32_t> room;
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (seats_[i]->occupancy.load() != Occupancy::kTaken) continue;
+    if (!room.has_value() || rank(i) > rank(*room)) room = i;
+  }
+  return room;
+}
+
+// Once per size of block: prefixes of one are none of another.
+void Fleet::FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const {
+  if (config_.policy != PlacementPolicy::kPrefixAware || query.request->bypass_prefix_cache ||
+      query.known_tokens.empty()) {
+    return;
+  }
+  const size_t num_tokens =
+      std::min<size_t>(query.max_cached_tokens, query.known_tokens.size() - 1);
+  std::vector<uint32_t> cached(replicas.size());
+  std::vector<uint32_t> block_sizes;
+  for (const ReplicaLoad& replica : replicas) {
+    if (replica.eligible && !std::ranges::count(block_sizes, replica.block_size_tokens)) {
+      block_sizes.push_back(replica.block_size_tokens);
+    }
+  }
+  for (const uint32_t block_size : block_sizes) {
+    directory_.Match(query.request->cache_salt, block_size, query.known_tokens.first(num_tokens),
+                     cached);
+    for (size_t i = 0; i < replicas.size(); ++i) {
+      if (replicas[i].block_size_tokens == block_size) replicas[i].cached_tokens = cached[i];
+    }
+  }
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,92 @@
+#include "router/fleet/prefix_directory.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/check.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr uint32_t kBitsPerWord = 64;
+constexpr size_t kMaxChangesAtOnce =
+    1024;  // a lost worker forgets everything: readers come between
+
+}  // namespace
+
+PrefixDirectory::PrefixDirectory(uint32_t max_replicas) : max_replicas_(max_replicas) {}
+
+bool PrefixDirectory::TryTell(uint32_t replica, PrefixChanges& changes) {
+  LOCKSTEP_CHECK(replica < max_replicas_, "replica {} of {}", replica, max_replicas_);
+  if (changes.empty()) return true;
+  if (!mutex_.try_lock()) return false;
+  const std::vector<PrefixChanges::Change> taken = changes.Take(kMaxChangesAtOnce);
+  // The table is larger than any cache: all its lines are asked for before the first is needed.
+  for (const PrefixChanges::Change& change : taken) holders_.prefetch(change.prefix);
+  for (const PrefixChanges::Change& change : taken) Tell(replica, change.prefix, change.learned);
+  mutex_.unlock();
+  return changes.empty();
+}
+
+void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
+  const size_t word = replica / kBitsPerWord;
+  const uint64_t bit = uint64_t{1} << (replica % kBitsPerWord);
+  if (learned) {
+    ReplicaSet& holders = holders_[prefix];
+    if (holders.size() <= word) holders.resize(word + 1, 0);
+    holders[word] |= bit;
+    return;
+  }
+  const auto found = holders_.find(prefix);
+  if (found == holders_.end() || found->second.size() <= word) return;
+  found->second[word] &= ~bit;
+  if (std::ranges::count(found->second, 0u) == std::ssize(found->second)) holders_.erase(found);
+}
+
+void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
+                            std::span<const TokenId> tokens,
+                            std::span<uint32_t> num_cached_tokens) const {
+  LOCKSTEP_CHECK(num_cached_tokens.size() <= max_replicas_ && block_size_tokens > 0,
+                 "{} lengths for {} replicas, blocks of {}", num_cached_tokens.size(),
+                 max_replicas_, block_size_tokens);
+  std::ranges::fill(num_cached_tokens, 0);
+  // Hashed before anybody is kept waiting.
+  std::vector<uint64_t> prefixes;
+  prefixes.reserve(tokens.size() / block_size_tokens);
+  uint64_t prefix = PrefixRootHash(salt, block_size_tokens);
+  for (size_t end = block_size_tokens; end <= tokens.size(); end += block_size_tokens) {
+    prefix = ExtendPrefixHash(prefix, tokens.subspan(end - block_size_tokens, block_size_tokens));
+    prefixes.push_back(prefix);
+  }
+
+  // Replicas that held all prefixes so far; a length is known when its replica leaves the set.
+  const size_t num_words = (num_cached_tokens.size() + kBitsPerWord - 1) / kBitsPerWord;
+  const ReplicaSet none;
+  ReplicaSet holding(num_words, ~uint64_t{0});
+  const auto keep = [&](const ReplicaSet& holders, size_t num_blocks) {
+    uint64_t any = 0;
+    for (size_t word = 0; word < num_words; ++word) {
+      const uint64_t held = word < holders.size() ? holders[word] : 0;
+      for (uint64_t left = holding[word] & ~held; left != 0; left &= left - 1) {
+        const size_t replica = word * kBitsPerWord + std::countr_zero(left);
+        if (replica >= num_cached_tokens.size()) break;
+        num_cached_tokens[replica] = static_cast<uint32_t>(num_blocks * block_size_tokens);
+      }
+      any |= holding[word] &= held;
+    }
+    return any != 0;
+  };
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const auto found = holders_.find(prefixes[i]);
+    if (!keep(found == holders_.end() ? none : found->second, i)) return;
+  }
+  keep(none, prefixes.size());
+}
+
+size_t PrefixDirectory::num_prefixes() const {
+  MutexLock lock(mutex_);
+  return holders_.size();
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/runtime/named_thread.h"
+#include "router/front/connection/io_strands.h"
+
+// Include it in few .cc files only: Asio is heavy.
+namespace lockstep::router {
+
+// The threads of the front ("http-0", ...). Each polls sockets of its own, so that none wakes
+// another one: a socket, its connection and the strands of its requests stay on one thread.
+class IoThreads {
+ public:
+  class Thread {
+   public:
+    explicit Thread(StrandRunner& fallback);
+
+    boost::asio::io_context& io() { return io_; }
+    const std::shared_ptr<StrandRunner>& strands() const { return home_; }
+    // Counts a connection as this thread's for as long as the place is kept, which holds `place`.
+    std::shared_ptr<void> Place(std::shared_ptr<void> place);
+
+   private:
+    friend class IoThreads;
+
+    std::atomic<uint32_t> num_connections_ = 0;
+    boost::asio::io_context io_{1};  // one thread, which needs no waking by itself
+    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+    const std::shared_ptr<IoStrands> strands_;
+    const std::shared_ptr<StrandRunner> home_;
+    NamedThread thread_;
+  };
+
+  // Strands wait before Run, and run on the fallback after Stop.
+  IoThreads(uint32_t num_threads, StrandRunner& fallback);
+  IoThreads(const IoThreads&) = delete;
+  IoThreads& operator=(const IoThreads&) = delete;
+  ~IoThreads() { Stop(); }
+
+  void Run();
+  // Joins the threads. Connections live until the object ends.
+  void Stop();
+
+  Thread& first() { return *threads_.front(); }
+  // The one with the fewest connections.
+  Thread& Next();
+  // Whose sockets have this executor.
+  Thread& Of(const boost::asio::any_io_executor& executor);
+
+ private:
+  std::vector<std::unique_ptr<Thread>> threads_;
+  bool stopped_ = false;
+};
+
+}  // namespace lockstep::router

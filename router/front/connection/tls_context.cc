@@ -1,0 +1,100 @@
+#include "router/front/connection/tls_context.h"
+
+#include <openssl/ssl.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/status.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace ssl = boost::asio::ssl;
+using boost::system::error_code;
+
+absl::Status FileError(const std::string& path, const error_code& error) {
+  return InvalidArgument("{}: cannot be used for TLS: {}", path, error.message());
+}
+
+// HTTP/2 before HTTP/1.1; a client that offers neither, or nothing, gets HTTP/1.1 as well.
+int SelectProtocol(SSL*, const unsigned char** selected, unsigned char* num_selected,
+                   const unsigned char* offered, unsigned int num_offered, void*) {
+  // Static, because OpenSSL reads what is selected, a part of it, after this has returned.
+  static constexpr unsigned char kServed[] = "\x02h2\x08http/1.1";
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, num_selected, kServed, sizeof(kServed) - 1, offered,
+                            num_offered) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
+  }
+  *selected = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+absl::StatusOr<std::shared_ptr<ssl::context>> MakeContext(const TlsFiles& files) {
+  LOCKSTEP_RETURN_IF_ERROR(files.Validate());
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
+  SSL_CTX* const native = context->native_handle();
+  SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
+  SSL_CTX_set_options(
+      native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  // Every connection shows its certificate to the files as they are.
+  SSL_CTX_set_options(native, SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(native, 0);
+  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_alpn_select_cb(native, &SelectProtocol, nullptr);
+  error_code error;
+  context->use_certificate_chain_file(files.cert_path, error);
+  if (error) return FileError(files.cert_path, error);
+  context->use_private_key_file(files.key_path, ssl::context::pem, error);
+  if (error) return FileError(files.key_path, error);
+  if (files.client_ca_path.empty()) return context;
+  context->load_verify_file(files.client_ca_path, error);
+  if (error) return FileError(files.client_ca_path, error);
+  SSL_CTX_set_client_CA_list(native, SSL_load_client_CA_file(files.client_ca_path.c_str()));
+  context->set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, error);
+  return context;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Load(TlsFiles files) {
+  auto tls = std::unique_ptr<ServerTls>(new ServerTls(std::move(files)));
+  MutexLock lock(tls->mutex_);
+  tls->seen_ = tls->Look();
+  LOCKSTEP_ASSIGN_OR_RETURN(tls->context_, MakeContext(tls->files_));
+  return tls;
+}
+
+std::shared_ptr<ssl::context> ServerTls::Current() {
+  MutexLock lock(mutex_);
+  // Looked at before they are read: what changes in between is seen the next time.
+  if (const Stamps now = Look(); now != seen_) {
+    seen_ = now;
+    if (auto context = MakeContext(files_); context.ok()) {
+      context_ = *std::move(context);
+      spdlog::info("TLS of the HTTP API: took new files");
+    } else {
+      spdlog::error("TLS of the HTTP API: kept the old files: {}", Message(context.status()));
+    }
+  }
+  return context_;
+}
+
+ServerTls::Stamps ServerTls::Look() const {
+  Stamps stamps;
+  size_t i = 0;
+  for (const std::string* path : {&files_.cert_path, &files_.key_path, &files_.client_ca_path}) {
+    struct stat file = {};
+    if (!path->empty() && ::stat(path->c_str(), &file) == 0) {
+      stamps[i] = {
+          .inode = file.st_ino,
+          .num_bytes = file.st_size,
+          .modified_unix_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec};
+    }
+    ++i;
+  }
+  return stamps;
+}
+
+}  // namespace lockstep::router

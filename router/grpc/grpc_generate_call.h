@@ -1,0 +1,83 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/runtime/mutex.h"
+#include "lockstep/v1/generation.pb.h"
+#include "router/grpc/grpc_services.h"
+#include "router/serving/calls/generate_call.h"
+
+namespace lockstep::router {
+
+// The tenant whose key the call's metadata shows ("authorization: Bearer KEY", once).
+absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(const Gatekeeper& gatekeeper,
+                                                             const HeaderList& fields);
+
+class GrpcGenerateCall;
+
+// A call of Generate on its connection, until it ends there. A large request is parsed on the
+// encode pool, whose strand this is.
+class GenerateStream final : public GrpcCall,
+                             public Strand,
+                             public std::enable_shared_from_this<GenerateStream> {
+ public:
+  // `context` outlives the object.
+  static std::shared_ptr<GenerateStream> Open(ApiContext& context, GrpcCallStart start);
+  GenerateStream(ApiContext& context, GrpcCallStart start);
+
+  void RunStrand() override;
+  std::string_view owner() const override { return NameOf(tenant_.get()); }
+  size_t num_work_bytes() const override { return num_message_bytes_; }
+
+ private:
+  friend class GrpcGenerateCall;
+
+  void Identify(const HeaderList& fields);
+  // Before there is a call.
+  void Refuse(const absl::Status& status);
+  void OnMessage(Message message) override;
+  void OnHalfClose() override;
+  void OnSent(bool awaited) override;
+  void OnOver(bool finished) override;
+  // Nothing is awaited of the call any more.
+  void Forget();
+  std::shared_ptr<GrpcGenerateCall> call() const {
+    MutexLock lock(call_mutex_);
+    return call_;
+  }
+
+  ApiContext& context_;
+  const std::shared_ptr<ByteBudget> memory_;
+  const absl::Time deadline_;
+  const std::shared_ptr<StrandRunner> home_;
+  std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
+  bool has_message_ = false;
+  size_t num_message_bytes_ = 0;
+
+  mutable Mutex call_mutex_;
+  Message message_ ABSL_GUARDED_BY(call_mutex_);  // until its turn comes, or the client is gone
+  bool over_ ABSL_GUARDED_BY(call_mutex_) = false;
+  std::shared_ptr<GrpcGenerateCall> call_ ABSL_GUARDED_BY(call_mutex_);  // null: not begun, or over
+};
+
+// A GenerateCall over gRPC. Its stream may be gone before it.
+class GrpcGenerateCall final : public GenerateCall {
+ public:
+  GrpcGenerateCall(ApiContext& context, Origin origin, std::weak_ptr<GenerateStream> stream)
+      : GenerateCall(context, std::move(origin)), stream_(std::move(stream)) {}
+
+ private:
+  void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
+  void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
+  void End(const absl::Status& status) override;
+
+  const std::weak_ptr<GenerateStream> stream_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/http/openai_json/json_writer.h"
+#include "router/http/openai_json/openai_request.h"
+#include "router/text/tokenizer/tokenizer.h"
+
+namespace lockstep::router {
+
+// What all of an answer's objects say alike.
+struct AnswerFrame {
+  std::string id;  // "cmpl-..." or "chatcmpl-..."
+  std::string model;
+  std::string system_fingerprint = {};  // empty: none is known
+  int64_t created_unix_seconds = 0;
+  AnswerOptions options;
+  bool skip_special_tokens = true;
+  const Tokenizer* tokenizer = nullptr;
+};
+
+// Counts the characters of a text that comes as tokens. One that is spread over several tokens
+// counts with the last of them, as in the text itself.
+class CharacterCounter {
+ public:
+  void Add(std::string_view bytes);
+  size_t count() const { return count_; }
+
+ private:
+  std::string begun_;  // bytes of a character that is not whole
+  size_t count_ = 0;
+};
+
+// One choice of an answer, or what a chunk of a stream says of it.
+struct ChoicePart {
+  uint32_t index = 0;
+  std::string_view text = {};
+  std::span<const lockstep::v1::TokenLogprob* const> logprobs = {};
+  std::span<const uint32_t> token_ids = {};
+  std::optional<std::span<const uint32_t>> prompt_token_ids = {};    // where they are told
+  std::span<const lockstep::v1::TokenLogprob> prompt_logprobs = {};  // of a completion's prompt
+  const lockstep::v1::Finish* finish = nullptr;                      // null: it goes on
+  CharacterCounter text_before = {};  // the text that the log-probabilities begin after
+};
+
+// Tokens of a request so far, over all of its prompts and samples.
+struct AnswerUsage {
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t completion_tokens = 0;
+};
+
+// `{"id": ..., ` up to the key "choices".
+void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json);
+// The key and the value.
+void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json);
+// The key and the value, in vLLM's form: null for the first token, then the token and the best by
+// id.
+void WritePromptLogprobs(const AnswerFrame& frame,
+                         std::span<const lockstep::v1::TokenLogprob> entries, JsonWriter& json);
+void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // the value, without its key
+
+void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
+void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
+void WriteChatRoleChunkChoice(uint32_t index, JsonWriter& json);
+void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
+
+// Adds what these tokens have in the text.
+void CountText(const AnswerFrame& frame,
+               std::span<const lockstep::v1::TokenLogprob* const> logprobs,
+               CharacterCounter& counter);
+
+}  // namespace lockstep::router

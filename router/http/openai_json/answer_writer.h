@@ -1,0 +1,81 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/http/openai_json/answer_json.h"
+
+namespace lockstep::router {
+
+// Turns the messages of a request's prompts into the bytes of its one answer: OpenAI's JSON, at
+// once or as server-sent events. Pure; used by one thread at a time.
+class AnswerWriter {
+ public:
+  // `request` and the frame's tokenizer outlive the object. The frame's options are the request's.
+  static std::unique_ptr<AnswerWriter> Make(AnswerFrame frame, const OpenAiRequest& request);
+  virtual ~AnswerWriter() = default;
+
+  // Appends to `out` what can be sent now.
+  void Add(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages,
+           std::string& out);
+  // Every prompt is done.
+  virtual void Finish(std::string& out) = 0;
+  // About what the object holds of the answer until Finish, in bytes of JSON.
+  size_t num_held_bytes() const { return num_held_bytes_; }
+  // Something failed after bytes were sent; nothing follows. Only of streams.
+  virtual void Fail(const absl::Status& status, std::string& out) = 0;
+
+ protected:
+  AnswerWriter(AnswerFrame frame, const OpenAiRequest& request);
+
+  // What is new of a choice. The pointers hold during the call.
+  virtual void AddPart(const lockstep::v1::OutputDelta* delta, const lockstep::v1::Finish* finish,
+                       uint32_t prompt, std::string& out) = 0;
+  // Only once there is a message: by then the number of samples has been checked.
+  size_t num_choices() const { return prompts_.size() * frame_.options.num_samples; }
+  uint32_t ChoiceIndex(uint32_t prompt, uint32_t sample) const {
+    return prompt * frame_.options.num_samples + sample;
+  }
+  const std::string& EchoText(uint32_t prompt) const { return prompts_[prompt].echo_text; }
+  const std::vector<lockstep::v1::TokenLogprob>& EchoLogprobs(uint32_t prompt) const {
+    return prompts_[prompt].echo_logprobs;
+  }
+
+  const std::vector<lockstep::v1::TokenLogprob>& PromptLogprobs(uint32_t prompt) const {
+    return prompts_[prompt].logprobs;
+  }
+  const std::vector<uint32_t>& PromptTokenIds(uint32_t prompt) const {
+    return prompts_[prompt].token_ids;
+  }
+
+  void CountHeld(size_t num_bytes) { num_held_bytes_ += num_bytes; }
+  void CountHeld(std::string_view text,
+                 const google::protobuf::RepeatedPtrField<lockstep::v1::TokenLogprob>& logprobs);
+
+  const AnswerFrame frame_;
+  AnswerUsage usage_;
+
+ private:
+  struct Prompt {
+    std::string echo_text;
+    std::vector<lockstep::v1::TokenLogprob> echo_logprobs;
+    std::vector<lockstep::v1::TokenLogprob> logprobs;  // if they are wanted
+    std::vector<uint32_t> token_ids;                   // likewise
+  };
+
+  void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);
+
+  const OpenAiRequest& request_;
+  std::vector<Prompt> prompts_;
+  size_t num_held_bytes_ = 0;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "router/http/openai_json/unknown_fields.h"
+#include "router/http/openai_json/unserved_fields.h"
+
+namespace lockstep::router {
+
+// Typed access to the members of a stranger's JSON object. A member that is null counts as absent,
+// and so does one of the wrong kind: the first of those is the error that Finish returns,
+// INVALID_ARGUMENT "path: expected ..., got ...". Remembers what was asked for: Finish hands
+// everything else to the unknown fields. Does not own the object, nor the names of members.
+class JsonFields {
+ public:
+  JsonFields(const nlohmann::json& object, UnknownFields& unknown, std::string path = "");
+  // Of an object inside this one. The unknown fields of both are the same.
+  JsonFields Inner(const nlohmann::json& object, std::string path) const {
+    return JsonFields(object, unknown_, std::move(path));
+  }
+
+  const nlohmann::json* Find(std::string_view name);  // nullptr when absent
+  std::optional<bool> Bool(std::string_view name);
+  std::optional<int64_t> Integer(std::string_view name, int64_t low, int64_t high);
+  std::optional<uint32_t> Uint32(std::string_view name);
+  std::optional<float> Number(std::string_view name);
+  std::optional<std::string> String(std::string_view name);
+  std::vector<uint32_t> TokenIds(std::string_view name);  // empty when absent
+  // An array of ids; anything else is an error of `path`.
+  std::vector<uint32_t> TokenIdsOf(const nlohmann::json& array, const std::string& path);
+
+  void Ignore(std::span<const std::string_view> names);
+  // UNIMPLEMENTED, by name, when it asks for something.
+  void Refuse(std::span<const UnservedField> fields);
+
+  // Keeps the first error.
+  void Fail(const absl::Status& status);
+  void FailKind(const std::string& path, std::string_view expected, const nlohmann::json& got);
+  bool ok() const { return status_.ok(); }
+  std::string PathOf(std::string_view name) const;
+
+  // The first error, or that of a member that nobody asked for, if those are refused.
+  absl::Status Finish();
+
+ private:
+  const nlohmann::json& object_;
+  UnknownFields& unknown_;
+  const std::string path_;
+  std::vector<std::string_view> read_;  // sorted by Finish
+  absl::Status status_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,134 @@
+#include "router/http/openai_json/openai_error.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/status.h"
+#include "router/http/openai_json/json_writer.h"
+#include "router/serving/validation/client_message.h"
+#include "router/serving/validation/request_validator.h"
+#include "router/serving/validation/retry_hint.h"
+
+namespace lockstep::router {
+namespace {
+
+struct Renaming {
+  std::string_view from;
+  std::string_view to;
+};
+
+// Longer names first: the first that a path begins with counts.
+constexpr std::array<Renaming, 10> kRenamings = {{
+    {"sampling.", ""},
+    {"stop.", ""},
+    {"output.", ""},
+    {"token_ids.ids", "prompt"},
+    {"token_ids", "prompt"},
+    {"text", "prompt"},
+    {"chat.template_arguments_json", "chat_template_kwargs"},
+    {"chat.", ""},
+    {"chat", "messages"},
+    {"input", "prompt"},
+}};
+
+bool IsPathCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-' || c == '[' || c == ']';
+}
+
+// "top_p" of "top_p: expected ..."; empty when no field comes first.
+std::string_view FieldOf(std::string_view message) {
+  const size_t colon = message.find(": ");
+  if (colon == std::string_view::npos) return {};
+  const std::string_view field = message.substr(0, colon);
+  return std::all_of(field.begin(), field.end(), IsPathCharacter) ? field : std::string_view();
+}
+
+void SetKind(const absl::Status& status, OpenAiError& error) {
+  const auto set = [&error](int http_status, std::string_view type, std::string_view code) {
+    error.http_status = http_status;
+    error.type = type;
+    error.code = code;
+  };
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return set(400, "invalid_request_error",
+                 ContextOverflowPath(status).has_value() ? "context_length_exceeded" : "");
+    case absl::StatusCode::kUnimplemented:
+      return set(400, "invalid_request_error", "unsupported_parameter");
+    case absl::StatusCode::kUnauthenticated:
+      return set(401, "authentication_error", "invalid_api_key");
+    case absl::StatusCode::kPermissionDenied:
+      return set(403, "permission_error", "");
+    case absl::StatusCode::kNotFound:
+      return set(404, "invalid_request_error", "model_not_found");
+    case absl::StatusCode::kCancelled:
+      return set(499, "invalid_request_error", "cancelled");
+    case absl::StatusCode::kResourceExhausted:
+      error.retry = true;
+      return set(429, "rate_limit_exceeded", "server_overloaded");
+    case absl::StatusCode::kUnavailable:
+      error.retry = true;
+      return set(503, "server_error", "unavailable");
+    case absl::StatusCode::kDeadlineExceeded:
+      return set(504, "server_error", "deadline_exceeded");
+    default:
+      return set(500, "server_error", "");
+  }
+}
+
+}  // namespace
+
+std::string WithJsonFieldName(std::string_view message, ApiKind kind) {
+  const std::string_view field = FieldOf(message);
+  // In a chat the number of log-probabilities has a field of its own.
+  if (kind == ApiKind::kChat && field == "output.logprobs") {
+    return "top_logprobs" + std::string(message.substr(field.size()));
+  }
+  for (const Renaming& renaming : kRenamings) {
+    if (!field.starts_with(renaming.from)) continue;
+    const std::string_view rest = field.substr(renaming.from.size());
+    const bool whole_name = renaming.from.ends_with('.') || rest.empty() || rest[0] == '[';
+    if (whole_name)
+      return std::string(renaming.to) + std::string(message.substr(renaming.from.size()));
+  }
+  return std::string(message);
+}
+
+OpenAiError OpenAiError::Of(const absl::Status& status, ApiKind kind) {
+  OpenAiError error;
+  SetKind(status, error);
+  const bool about_a_field = error.http_status == 400 || error.http_status == 404;
+  error.message = ClientMessage(status);
+  if (about_a_field) error.message = WithJsonFieldName(error.message, kind);
+  if (about_a_field) error.param = std::string(FieldOf(error.message));
+  // The words of these are fixed, so the field is beside them.
+  if (const std::optional<std::string> path = ContextOverflowPath(status)) {
+    error.param = FieldOf(WithJsonFieldName(*path + ": ", kind));
+  }
+  return error;
+}
+
+HttpHead ErrorHead(const absl::Status& status, ApiKind kind, absl::Duration retry_after) {
+  const OpenAiError error = OpenAiError::Of(status, kind);
+  HttpHead head{.status = error.http_status};
+  if (error.http_status == 401) head.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error.retry) {
+    const absl::Duration wait = RetryAfterOf(status, retry_after);
+    const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(wait, absl::Seconds(1)));
+    head.headers.emplace_back("Retry-After", fmt::format("{}", seconds));
+    head.headers.emplace_back("Retry-After-Ms", fmt::format("{}", absl::ToInt64Milliseconds(wait)));
+  }
+  return head;
+}
+
+void OpenAiError::AppendJson(std::string& out) const {
+  JsonWriter json(out);
+  json.BeginObject().Key("error").BeginObject();
+  json.Key("message").String(message).Key("type").String(type);
+  param.empty() ? json.Key("param").Null() : json.Key("param").String(param);
+  code.empty() ? json.Key("code").Null() : json.Key("code").String(code);
+  json.EndObject().EndObject();
+}
+
+}  // namespace lockstep::router

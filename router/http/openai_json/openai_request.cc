@@ -1,0 +1,199 @@
+#include "router/http/openai_json/openai_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/status.h"
+#include "router/http/openai_json/request_fields.h"
+#include "router/serving/validation/field_checks.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+using nlohmann::json;
+
+constexpr uint32_t kDefaultCompletionTokens = 16;
+
+void SetPromptIds(v1::GenerateRequest& request, const std::vector<uint32_t>& ids) {
+  request.clear_parse_special();  // it is about texts
+  request.mutable_token_ids()->mutable_ids()->Assign(ids.begin(), ids.end());
+}
+
+// A string, an array of ids, or an array of either: a batch.
+void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest,
+                 std::vector<v1::GenerateRequest>& out) {
+  const json* const prompt = fields.Find("prompt");
+  if (prompt == nullptr) return fields.Fail(InvalidArgument("prompt: expected one, got none"));
+  if (prompt->is_string()) {
+    out.emplace_back(rest).set_text(prompt->get<std::string>());
+    return;
+  }
+  if (!prompt->is_array() || prompt->empty()) {
+    return fields.FailKind("prompt", "a string, token ids, or an array of those", *prompt);
+  }
+  if ((*prompt)[0].is_number()) {
+    return SetPromptIds(out.emplace_back(rest), fields.TokenIdsOf(*prompt, "prompt"));
+  }
+  if (prompt->size() > kMaxPromptsPerRequest) {
+    return fields.Fail(CheckSize("prompt", prompt->size(), kMaxPromptsPerRequest, "prompts"));
+  }
+  // Every prompt gets a copy of what they share.
+  if (rest.ByteSizeLong() > kMaxSharedBytes) {
+    return fields.Fail(InvalidArgument(
+        "prompt: with several prompts all other fields together take at most {} bytes, got {}",
+        kMaxSharedBytes, rest.ByteSizeLong()));
+  }
+  for (size_t i = 0; i < prompt->size() && fields.ok(); ++i) {
+    const json& element = (*prompt)[i];
+    v1::GenerateRequest& request = out.emplace_back(rest);
+    if (element.is_string()) {
+      request.set_text(element.get<std::string>());
+    } else {
+      SetPromptIds(request, fields.TokenIdsOf(element, fmt::format("prompt[{}]", i)));
+    }
+  }
+}
+
+void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
+                          v1::GenerateRequest& request) {
+  options.echo = fields.Bool("echo").value_or(false);
+  if (const auto value = fields.Bool("parse_special")) request.set_parse_special(*value);
+  uint32_t max_tokens = fields.Uint32("max_tokens").value_or(kDefaultCompletionTokens);
+  if (max_tokens == 0) {
+    options.prompt_only = true;
+    max_tokens = 1;
+  }
+  request.mutable_stop()->set_max_tokens(max_tokens);
+  if (const auto count = fields.Uint32("logprobs")) {
+    options.logprobs = true;
+    request.mutable_output()->set_logprobs(*count);
+    if (options.echo) {
+      options.echo_logprobs = *count;
+      request.mutable_output()->set_prompt_logprobs(
+          std::max(*count, options.prompt_logprobs.value_or(0)));
+    }
+  }
+  if (options.echo && request.has_truncate_prompt_tokens()) {
+    fields.Fail(InvalidArgument("truncate_prompt_tokens: expected without \"echo\": true"));
+  }
+}
+
+void ReadChatOutput(JsonFields& fields, AnswerOptions& options, v1::GenerateRequest& request) {
+  const std::optional<uint32_t> max_tokens = fields.Uint32("max_tokens");
+  const std::optional<uint32_t> max_completion_tokens = fields.Uint32("max_completion_tokens");
+  if (max_completion_tokens.has_value() || max_tokens.has_value()) {
+    request.mutable_stop()->set_max_tokens(
+        max_completion_tokens.has_value() ? *max_completion_tokens : *max_tokens);
+  }
+  options.logprobs = fields.Bool("logprobs").value_or(false);
+  const std::optional<uint32_t> top = fields.Uint32("top_logprobs");
+  if (top.value_or(0) > 0 && !options.logprobs) {
+    fields.Fail(InvalidArgument("top_logprobs: expected with \"logprobs\": true only"));
+  }
+  if (options.logprobs) request.mutable_output()->set_logprobs(top.value_or(0));
+}
+
+}  // namespace
+
+void OpenAiRequest::SetRequestId(const std::string& id) {
+  request_id = id;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    prompts[i].set_request_id(prompts.size() == 1 ? id : fmt::format("{}-{}", id, i));
+  }
+}
+
+size_t OpenAiRequest::NumHeldBytes() const {
+  size_t num_bytes = 0;
+  for (const v1::GenerateRequest& prompt : prompts) num_bytes += prompt.SpaceUsedLong();
+  return num_bytes;
+}
+
+absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
+                                                     const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
+  OpenAiRequest out;
+  out.options.kind = ApiKind::kCompletion;
+  v1::GenerateRequest request;
+  ReadCommonFields(fields, out, request);
+  ReadCompletionOutput(fields, out.options, request);
+  fields.Refuse(UnservedOfCompletions());
+  ReadPrompts(fields, request, out.prompts);
+  if (!out.request_id.empty()) out.SetRequestId(out.request_id);
+  LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
+  return out;
+}
+
+absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
+  OpenAiRequest out;
+  out.options.kind = ApiKind::kChat;
+  v1::GenerateRequest& request = out.prompts.emplace_back();
+  ReadCommonFields(fields, out, request);
+  ReadChatOutput(fields, out.options, request);
+  fields.Refuse(UnservedOfChats());
+  ReadMessages(fields, *request.mutable_chat());
+  ReadTemplateFields(fields, *request.mutable_chat());
+  if (!out.request_id.empty()) out.SetRequestId(out.request_id);
+  LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
+  return out;
+}
+
+absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
+                                                   const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
+  TokenizeQuery out;
+  out.request.set_model(fields.String("model").value_or(""));
+  out.token_strings = fields.Bool("return_token_strs").value_or(false);
+  const std::optional<bool> add_special_tokens = fields.Bool("add_special_tokens");
+  const std::optional<bool> parse_special = fields.Bool("parse_special");
+  if (parsed.contains("messages")) {
+    if (add_special_tokens.value_or(false)) {
+      fields.Fail(InvalidArgument(
+          "add_special_tokens: expected with \"prompt\" only, as a chat's template sets its own"));
+    }
+    if (parse_special.value_or(false)) {
+      fields.Fail(InvalidArgument(
+          "parse_special: expected with \"prompt\" only, as messages never have special tokens"));
+    }
+    ReadMessages(fields, *out.request.mutable_chat());
+    ReadTemplateFields(fields, *out.request.mutable_chat());
+  } else if (const std::optional<std::string> prompt = fields.String("prompt")) {
+    out.request.set_text(*prompt);
+    if (parse_special.has_value()) out.request.set_parse_special(*parse_special);
+    if (add_special_tokens.has_value()) out.request.set_add_special_tokens(*add_special_tokens);
+  } else {
+    fields.Fail(InvalidArgument("prompt: expected a string, or \"messages\""));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
+  return out;
+}
+
+absl::StatusOr<DetokenizeQuery> ParseDetokenizeRequest(std::string_view body,
+                                                       const BodyReading& reading) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  UnknownFields unknown(reading.strict_fields);
+  JsonFields fields(parsed, unknown);
+  DetokenizeQuery out;
+  out.request.set_model(fields.String("model").value_or(""));
+  const std::vector<uint32_t> ids = fields.TokenIds("tokens");
+  if (!parsed.contains("tokens")) {
+    fields.Fail(InvalidArgument("tokens: expected an array of token ids, got none"));
+  }
+  out.request.mutable_token_ids()->Assign(ids.begin(), ids.end());
+  LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
+  out.ignored_fields = unknown.list();
+  return out;
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,242 @@
+#include "router/http/openai_json/request_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "common/json/json.h"
+#include "common/status.h"
+#include "router/serving/validation/field_checks.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+using nlohmann::json;
+
+constexpr JsonLimits kBodyLimits = {.max_depth = 32, .max_values = 4'000'000};
+
+void ReadBestOf(JsonFields& fields, uint32_t num_samples) {
+  const std::optional<uint32_t> best_of = fields.Uint32("best_of");
+  if (!best_of.has_value() || *best_of == num_samples) return;
+  if (*best_of < num_samples) {
+    fields.Fail(
+        InvalidArgument("best_of: expected at least n = {}, got {}", num_samples, *best_of));
+  } else {
+    fields.Fail(Unimplemented("best_of: more than n is not implemented, got {}", *best_of));
+  }
+}
+
+void ReadLogitBias(JsonFields& fields, v1::SamplingParams& sampling) {
+  const json* const biases = fields.Find("logit_bias");
+  if (biases == nullptr) return;
+  if (!biases->is_object()) return fields.FailKind("logit_bias", "an object", *biases);
+  for (const auto& [key, bias] : biases->items()) {
+    uint32_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      return fields.Fail(
+          InvalidArgument("logit_bias: expected token ids as keys, got {}", Quote(key)));
+    }
+    if (!bias.is_number()) {
+      return fields.FailKind(fmt::format("logit_bias[{}]", id), "a number", bias);
+    }
+    (*sampling.mutable_logit_bias())[id] = static_cast<float>(bias.get<double>());
+  }
+}
+
+bool IsArrayOfStrings(const json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(),
+                                         [](const json& element) { return element.is_string(); });
+}
+
+void ReadBadWords(JsonFields& fields, v1::SamplingParams& sampling) {
+  const json* const words = fields.Find("bad_words");
+  if (words == nullptr) return;
+  if (!IsArrayOfStrings(*words)) return fields.FailKind("bad_words", "an array of strings", *words);
+  for (const json& word : *words) sampling.add_bad_words(word.get<std::string>());
+}
+
+// Of the whole vocabulary, in vLLM: -1.
+void ReadPromptLogprobs(JsonFields& fields, AnswerOptions& options, v1::GenerateRequest& request) {
+  const auto count = fields.Integer("prompt_logprobs", -1, std::numeric_limits<int32_t>::max());
+  if (!count.has_value()) return;
+  if (*count == -1) {
+    return fields.Fail(
+        Unimplemented("prompt_logprobs: -1, those of the whole vocabulary, are not implemented"));
+  }
+  if (options.stream) {
+    return fields.Fail(InvalidArgument("prompt_logprobs: expected without \"stream\": true"));
+  }
+  options.prompt_logprobs = static_cast<uint32_t>(*count);
+  request.mutable_output()->set_prompt_logprobs(*options.prompt_logprobs);
+}
+
+void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sampling) {
+  if (const auto value = fields.Number("temperature")) sampling.set_temperature(*value);
+  if (const auto value = fields.Number("top_p")) sampling.set_top_p(*value);
+  if (const auto value = fields.Number("min_p")) sampling.set_min_p(*value);
+  if (const auto value = fields.Number("presence_penalty")) sampling.set_presence_penalty(*value);
+  if (const auto value = fields.Number("frequency_penalty")) sampling.set_frequency_penalty(*value);
+  if (const auto value = fields.Number("repetition_penalty")) {
+    sampling.set_repetition_penalty(*value);
+  }
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  // -1 is off too, as vLLM has it.
+  if (const auto value = fields.Integer("top_k", -1, std::numeric_limits<uint32_t>::max())) {
+    sampling.set_top_k(static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
+  }
+  if (const auto value = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax)) {
+    sampling.set_seed(static_cast<uint64_t>(*value));
+  }
+  if (const auto value = fields.Uint32("n")) {
+    sampling.set_n(*value);
+    out.options.num_samples = *value;
+  }
+  ReadBestOf(fields, out.options.num_samples);
+  ReadLogitBias(fields, sampling);
+  ReadBadWords(fields, sampling);
+  const std::vector<uint32_t> allowed = fields.TokenIds("allowed_token_ids");
+  sampling.mutable_allowed_token_ids()->Assign(allowed.begin(), allowed.end());
+}
+
+void ReadStop(JsonFields& fields, v1::StopCriteria& stop) {
+  if (const json* const value = fields.Find("stop")) {
+    if (value->is_string()) {
+      if (auto text = value->get<std::string>(); !text.empty()) stop.add_stop(std::move(text));
+    } else if (!IsArrayOfStrings(*value)) {
+      fields.FailKind("stop", "a string or an array of strings", *value);
+    } else {
+      for (const json& element : *value) stop.add_stop(element.get<std::string>());
+    }
+  }
+  const std::vector<uint32_t> ids = fields.TokenIds("stop_token_ids");
+  stop.mutable_stop_token_ids()->Assign(ids.begin(), ids.end());
+  if (const auto value = fields.Uint32("min_tokens")) stop.set_min_tokens(*value);
+  if (const auto value = fields.Bool("ignore_eos")) stop.set_ignore_eos(*value);
+  if (const auto value = fields.Bool("include_stop_str_in_output")) stop.set_include_stop(*value);
+}
+
+void ReadStream(JsonFields& fields, AnswerOptions& options) {
+  options.stream = fields.Bool("stream").value_or(false);
+  const json* const value = fields.Find("stream_options");
+  if (value == nullptr) return;
+  if (!options.stream) {
+    return fields.Fail(InvalidArgument("stream_options: expected with \"stream\": true only"));
+  }
+  JsonFields stream = fields.Inner(*value, "stream_options");
+  options.include_usage = stream.Bool("include_usage").value_or(false);
+  options.continuous_usage = stream.Bool("continuous_usage_stats").value_or(false);
+  constexpr std::array<std::string_view, 1> kIgnoredOfStream = {"include_obfuscation"};
+  stream.Ignore(kIgnoredOfStream);
+  fields.Fail(stream.Finish());
+}
+
+// "a string, or an array of {"type": "text"} parts", which are lines of one text. Only an assistant
+// may have said nothing.
+std::string ReadContent(JsonFields& message, const std::string& role, const std::string& path) {
+  const json* const value = message.Find("content");
+  if (value == nullptr) {
+    if (role == "assistant") return {};
+    message.Fail(InvalidArgument("{}: expected a string, got none", path));
+    return {};
+  }
+  if (value->is_string()) return value->get<std::string>();
+  if (!value->is_array()) {
+    message.FailKind(path, "a string or an array of parts", *value);
+    return {};
+  }
+  std::string text;
+  for (size_t i = 0; i < value->size(); ++i) {
+    JsonFields part = message.Inner((*value)[i], fmt::format("{}[{}]", path, i));
+    const std::string type = part.String("type").value_or("text");
+    if (type != "text") {
+      message.Fail(Unimplemented("{}: parts of type {} are not implemented", part.PathOf("type"),
+                                 Quote(type)));
+      return {};
+    }
+    const std::optional<std::string> line = part.String("text");
+    if (!line.has_value() && part.ok()) {
+      part.Fail(InvalidArgument("{}: expected a string, got none", part.PathOf("text")));
+    }
+    if (i > 0) text += '\n';
+    text += line.value_or("");
+    message.Fail(part.Finish());
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<json> ParseBody(std::string_view body, const BodyMeter& meter) {
+  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits, meter);
+  if (parsed.ok() && !parsed->is_object()) {
+    return InvalidArgument("body: expected a JSON object, got {}", DescribeJson(*parsed));
+  }
+  return parsed;
+}
+
+void ReadCommonFields(JsonFields& fields, OpenAiRequest& out, v1::GenerateRequest& request) {
+  request.set_model(fields.String("model").value_or(""));
+  ReadSampling(fields, out, *request.mutable_sampling());
+  ReadStop(fields, *request.mutable_stop());
+  ReadStream(fields, out.options);
+  ReadPromptLogprobs(fields, out.options, request);
+  if (const auto value = fields.Bool("skip_special_tokens")) {
+    request.mutable_output()->set_skip_special_tokens(*value);
+  }
+  if (fields.Bool("return_token_ids").value_or(false)) {
+    out.options.token_ids = true;
+    request.mutable_output()->set_prompt_token_ids(true);
+  }
+  out.options.tokens_as_ids = fields.Bool("return_tokens_as_token_ids").value_or(false);
+  if (const auto value = fields.Integer("priority", std::numeric_limits<int32_t>::min(),
+                                        std::numeric_limits<int32_t>::max())) {
+    request.set_priority(static_cast<int32_t>(*value));
+  }
+  request.set_cache_salt(fields.String("cache_salt").value_or(""));
+  request.set_session_id(fields.String("session_id").value_or(""));
+  out.request_id = fields.String("request_id").value_or("");
+  if (const auto value = fields.Uint32("truncate_prompt_tokens")) {
+    request.set_truncate_prompt_tokens(*value);
+  }
+  fields.Ignore(IgnoredOfEveryRequest());
+  fields.Refuse(UnservedOfEveryRequest());
+}
+
+void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
+  const json* const messages = fields.Find("messages");
+  if (messages == nullptr) {
+    return fields.Fail(InvalidArgument("messages: expected at least 1 message, got none"));
+  }
+  if (!messages->is_array()) return fields.FailKind("messages", "an array", *messages);
+  constexpr std::array<std::string_view, 2> kIgnoredOfMessage = {"refusal", "annotations"};
+  for (size_t i = 0; i < messages->size() && fields.ok(); ++i) {
+    JsonFields message = fields.Inner((*messages)[i], fmt::format("messages[{}]", i));
+    v1::ChatMessage* const out = chat.add_messages();
+    out->set_role(message.String("role").value_or(""));
+    message.Refuse(UnservedOfMessages());
+    out->set_content(ReadContent(message, out->role(), message.PathOf("content")));
+    out->set_name(message.String("name").value_or(""));
+    message.Ignore(kIgnoredOfMessage);
+    fields.Fail(message.Finish());
+  }
+}
+
+void ReadTemplateFields(JsonFields& fields, v1::ChatPrompt& chat) {
+  if (const auto value = fields.Bool("add_generation_prompt")) {
+    chat.set_add_generation_prompt(*value);
+  }
+  chat.set_continue_final_message(fields.Bool("continue_final_message").value_or(false));
+  if (const json* const arguments = fields.Find("chat_template_kwargs")) {
+    if (!arguments->is_object()) {
+      return fields.FailKind("chat_template_kwargs", "an object", *arguments);
+    }
+    if (!arguments->empty()) chat.set_template_arguments_json(arguments->dump());
+  }
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/http/openai_json/json_fields.h"
+#include "router/http/openai_json/openai_request.h"
+
+// What requests of several kinds have in common. Errors stay in `fields`.
+namespace lockstep::router {
+
+absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter& meter);
+
+// Sampling, stops, identity: everything that completions and chats call alike.
+void ReadCommonFields(JsonFields& fields, OpenAiRequest& out,
+                      lockstep::v1::GenerateRequest& request);
+void ReadMessages(JsonFields& fields, lockstep::v1::ChatPrompt& chat);
+// Variables and switches of the chat template.
+void ReadTemplateFields(JsonFields& fields, lockstep::v1::ChatPrompt& chat);
+
+}  // namespace lockstep::router

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/runtime/mutex.h"
+#include "router/mailboxes/submission.h"
+#include "router/workers/step_link.h"
+
+namespace lockstep::router {
+
+enum class CancelCause { kClient, kAborted, kShutdown };
+
+struct Cancellation {
+  RequestKey request = 0;
+  CancelCause cause = CancelCause::kClient;
+};
+
+struct SequenceStop {
+  RequestKey request = 0;
+  uint32_t sample_index = 0;
+};
+
+// What the loop has to look at, each kind in the order of its coming.
+struct InboxBatch {
+  std::vector<LinkEvent> link_events;
+  std::vector<Handover> handovers;
+  std::vector<Submission> submissions;
+  std::vector<SequenceStop> stops;
+  std::vector<Cancellation> cancellations;
+  bool cancel_all = false;  // and nothing is taken on afterwards
+  bool retire = false;      // nothing comes any more: give up what is here, and the worker
+};
+
+// Where other threads leave messages for a replica's loop; none of them ever waits. Bounded by what
+// sends: admission bounds submissions and what is handed over, a request is cancelled and each of
+// its sequences stopped at most once, and link events are at most one per step in flight plus the
+// ups and downs of one lease.
+class Inbox final : public LinkEventSink {
+ public:
+  // `on_post` is called by whoever posts when there is something to take again, or called for; it
+  // must not block. Null: nobody is told. A post that is under way may call the one before it still
+  // after this has returned.
+  void SetOnPost(std::function<void()> on_post);
+
+  void HandOver(Handover handover);
+  void Submit(Submission submission);
+  void Cancel(Cancellation cancellation);
+  void Stop(SequenceStop stop);
+  void CancelAll();
+  void Retire();
+  void OnLinkEvent(LinkEvent event) override;
+  // There is something to do though nothing came.
+  void Wake();
+
+  // Everything that came, perhaps nothing.
+  InboxBatch Take();
+
+ private:
+  template <typename Add>
+  void Post(Add add);
+
+  Mutex mutex_;
+  std::shared_ptr<const std::function<void()>> on_post_ ABSL_GUARDED_BY(mutex_);
+  InboxBatch batch_ ABSL_GUARDED_BY(mutex_);
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // that there is something, since the last Take
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "router/core/scheduler.h"
+#include "router/limits/admission.h"
+#include "router/mailboxes/outbox.h"
+#include "router/workers/worker_contract.h"
+
+namespace lockstep::router {
+
+// A request and where its output goes.
+struct Submission {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<Outbox> outbox;
+  std::shared_ptr<Admission::Ticket> ticket;
+};
+
+// What a request's client has been given so far.
+struct Delivery {
+  struct Sample {
+    absl::Time first_token_at = absl::InfiniteFuture();
+    absl::Time last_token_at = absl::InfiniteFuture();
+    uint32_t num_tokens = 0;
+  };
+
+  Submission submission;
+  std::vector<Sample> samples;
+  uint32_t num_open_samples = 0;
+  bool admitted = false;
+  absl::Status end_status;  // once its sequences have ended
+};
+
+// A request on its way from a replica that lost its worker to one that has got one, or may soon.
+struct Handover {
+  SuspendedRequest suspended;
+  Delivery delivery;
+  std::optional<WorkerBits> bits;  // with which its output began; none: any will do
+  uint32_t num_hops = 0;           // replicas in a row that could not take it on
+};
+
+}  // namespace lockstep::router

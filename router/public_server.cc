@@ -1,0 +1,226 @@
+#include "router/public_server.h"
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <utility>
+
+#include "common/net/tcp_listener.h"
+#include "common/status.h"
+#include "common/violations.h"
+#include "router/front/connection/io_threads.h"
+#include "router/front/connection/tls_context.h"
+#include "router/front/serve_connection.h"
+#include "router/http/browser_policy.h"
+#include "router/http/gateway.h"
+#include "router/http/http_stream.h"
+#include "router/http/reply_exchange.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+// The largest body that can pass validation: a token id takes up to eight bytes ("128255, ") where
+// a text of one byte would be one.
+size_t MaxBodyBytes(const RequestLimits& limits) {
+  return size_t{8} * limits.max_prompt_bytes + (1 << 20);
+}
+
+size_t MaxMemoryBytes(const PublicServerConfig& config) {
+  return size_t{config.max_body_memory_mib} << 20;
+}
+
+// For small bodies and answers, whatever the large ones take.
+size_t ReservedBytes(const PublicServerConfig& config) { return MaxMemoryBytes(config) / 8; }
+size_t MaxLargeBytes(const PublicServerConfig& config) {
+  return MaxMemoryBytes(config) - ReservedBytes(config);
+}
+
+bool IsLoopbackOnly(const std::string& listen) {
+  const absl::StatusOr<Address> address = ParseAddress(listen);
+  return address.ok() && IsLoopback(*address);
+}
+
+// Answers of listeners as readiness has them: none of them may be short of descriptors.
+TcpListener::OnAccepting CountDeaf(ApiContext& context) {
+  return [&context](bool accepting) { context.num_deaf_listeners += accepting ? -1 : 1; };
+}
+
+}  // namespace
+
+uint32_t PublicServerConfig::MaxConnectionsPerAddress() const {
+  return max_connections_per_address.value_or(std::max(1u, max_connections / 4));
+}
+
+absl::Status PublicServerConfig::Validate() const {
+  Violations violations;
+  if (!listen.empty()) violations.Merge(ParseAddress(listen).status(), "http_listen: ");
+  if (!main_listen.empty()) violations.Merge(ParseAddress(main_listen).status(), "listen: ");
+  violations.Require(max_connections >= 1 && max_connections <= 1u << 20,
+                     "max_connections: must be from 1 to 1048576");
+  violations.Require(max_connections_per_address.value_or(0) <= 1u << 20,
+                     "max_connections_per_address: must be at most 1048576");
+  violations.Require(max_concurrent_streams >= 1 && max_concurrent_streams <= 1u << 20,
+                     "max_concurrent_streams: must be from 1 to 1048576");
+  violations.Merge(BrowserPolicy::CheckOrigins(cors_origins), "cors_origins: ");
+  violations.Require(num_threads >= 1 && num_threads <= 256, "http_threads: must be from 1 to 256");
+  violations.Require(max_body_memory_mib >= 1, "max_body_memory_mib: must be at least 1");
+  violations.Require(max_whole_answer_bytes >= 1, "max_whole_answer_bytes: must be at least 1");
+  violations.Require(header_timeout > absl::ZeroDuration() && body_timeout > absl::ZeroDuration() &&
+                         idle_timeout > absl::ZeroDuration(),
+                     "timeouts of HTTP connections: must be positive");
+  violations.Require(keepalive_time >= absl::Milliseconds(1) && keepalive_time <= absl::Hours(24),
+                     "keepalive_time: must be from 1ms to 24h");
+  violations.Require(
+      keepalive_timeout >= absl::Milliseconds(1) && keepalive_timeout <= absl::Hours(24),
+      "keepalive_timeout: must be from 1ms to 24h");
+  return violations.ToStatus();
+}
+
+class PublicServer::Impl {
+ public:
+  // `tls` null: plaintext.
+  Impl(const PublicServerConfig& config, ApiContext& context, prometheus::Registry& registry,
+       std::unique_ptr<ServerTls> tls, std::unique_ptr<GrpcServices> grpc)
+      : max_answer_bytes_(config.max_whole_answer_bytes),
+        limiter_(std::make_shared<ConnectionLimiter>(config.max_connections,
+                                                     config.MaxConnectionsPerAddress())),
+        tls_(std::move(tls)),
+        gateway_(context, registry, BrowserPolicy(config.cors_origins)),
+        grpc_(std::move(grpc)),
+        metrics_(registry, context.model.id),
+        memory_(std::make_shared<ByteBudget>(MaxMemoryBytes(config), ReservedBytes(config))),
+        context_{.handle =
+                     [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
+                       request.answer = {.memory = memory_, .max_bytes = max_answer_bytes_};
+                       return gateway_.Handle(std::move(request), std::move(signal));
+                     },
+                 .refuse = Refusal,
+                 .draining = [&context] { return context.engine.draining(); },
+                 .limits = LimitsOf(config, context.config),
+                 .metrics = metrics_,
+                 .memory = *memory_,
+                 .open_stream =
+                     [this](StreamRequest request, std::shared_ptr<OutputSignal> signal) {
+                       return Open(request, std::move(signal));
+                     },
+                 .http2 = {.max_concurrent_streams = config.max_concurrent_streams}},
+        threads_(config.num_threads, context.encode_pool),
+        listener_(
+            threads_.first().io(),
+            [this, loopback_only = IsLoopbackOnly(config.listen)](tcp::socket socket) {
+              Serve(std::move(socket), loopback_only);
+            },
+            CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }),
+        main_listener_(
+            threads_.first().io(),
+            [this, loopback_only = IsLoopbackOnly(config.main_listen)](tcp::socket socket) {
+              Serve(std::move(socket), loopback_only);
+            },
+            CountDeaf(context), [this] { return threads_.Next().io().get_executor(); }) {}
+  ~Impl() { threads_.Stop(); }
+
+  // Of each address that is not empty.
+  absl::Status Listen(Address& address, Address& main_address) {
+    if (!address.host.empty()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(address.port, listener_.Listen(address));
+    }
+    if (!main_address.host.empty()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(main_address.port, main_listener_.Listen(main_address));
+    }
+    if (!address.host.empty()) listener_.Accept();
+    if (!main_address.host.empty()) main_listener_.Accept();
+    return absl::OkStatus();
+  }
+  void Run() { threads_.Run(); }
+  size_t held_bytes() const { return memory_->held_bytes(); }
+  void AnnounceEnd() { context_.open.Announce(); }
+  void Finish(absl::Duration grace) { context_.open.Finish(grace); }
+
+ private:
+  static ConnectionLimits LimitsOf(const PublicServerConfig& config, const ApiConfig& api) {
+    return {.max_body_bytes = std::min(MaxBodyBytes(api.limits), MaxLargeBytes(config)),
+            .header_timeout = config.header_timeout,
+            .body_timeout = config.body_timeout,
+            .idle_timeout = config.idle_timeout,
+            .write_timeout = api.stalled_client_timeout,
+            .keepalive_time = config.keepalive_time,
+            .keepalive_timeout = config.keepalive_timeout};
+  }
+
+  std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
+                                      std::shared_ptr<OutputSignal> signal) {
+    if (grpc_ != nullptr && GrpcServices::IsCall(request)) {
+      return grpc_->Open(request, std::move(signal), memory_);
+    }
+    return OpenHttpStream(context_, request, std::move(signal));
+  }
+
+  void Serve(tcp::socket socket, bool loopback_only) {
+    auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
+    switch (verdict) {
+      case ConnectionLimiter::Verdict::kTooMany:
+        return metrics_.refused_for_limit->Increment();
+      case ConnectionLimiter::Verdict::kTooManyOfAddress:
+        return metrics_.refused_for_address->Increment();
+      case ConnectionLimiter::Verdict::kAdmitted: {
+        IoThreads::Thread& thread = threads_.Of(socket.get_executor());
+        return ServeConnection(std::move(socket), tls_ == nullptr ? nullptr : tls_->Current(),
+                               context_,
+                               {.place = thread.Place(std::move(place)),
+                                .home = thread.strands(),
+                                .loopback_only = loopback_only});
+      }
+    }
+  }
+
+  const size_t max_answer_bytes_;
+  const std::shared_ptr<ConnectionLimiter> limiter_;
+  const std::unique_ptr<ServerTls> tls_;
+  Gateway gateway_;
+  const std::unique_ptr<GrpcServices> grpc_;  // null: none
+  HttpMetrics metrics_;
+  const std::shared_ptr<ByteBudget> memory_;
+  ConnectionContext context_;  // of connections, which threads_ destroys
+  IoThreads threads_;
+  TcpListener listener_;
+  TcpListener main_listener_;
+};
+
+absl::StatusOr<std::unique_ptr<PublicServer>> PublicServer::Start(
+    const PublicServerConfig& config, ApiContext& context, prometheus::Registry& registry,
+    std::unique_ptr<GrpcServices> grpc) {
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  Address address, main_address;
+  if (!config.listen.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(address, ParseAddress(config.listen));
+  }
+  if (!config.main_listen.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(main_address, ParseAddress(config.main_listen));
+  }
+  std::unique_ptr<ServerTls> tls;
+  if (config.tls.enabled()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(tls, ServerTls::Load(config.tls));
+  }
+  auto impl = std::make_unique<Impl>(config, context, registry, std::move(tls), std::move(grpc));
+  LOCKSTEP_RETURN_IF_ERROR(impl->Listen(address, main_address));
+  impl->Run();
+  return std::unique_ptr<PublicServer>(
+      new PublicServer(std::move(address), std::move(main_address), std::move(impl)));
+}
+
+PublicServer::PublicServer(Address address, Address main_address, std::unique_ptr<Impl> impl)
+    : address_(std::move(address)),
+      main_address_(std::move(main_address)),
+      impl_(std::move(impl)) {}
+
+PublicServer::~PublicServer() = default;
+
+size_t PublicServer::held_bytes() const { return impl_->held_bytes(); }
+
+void PublicServer::AnnounceEnd() { impl_->AnnounceEnd(); }
+
+void PublicServer::Finish(absl::Duration grace) { impl_->Finish(grace); }
+
+}  // namespace lockstep::router

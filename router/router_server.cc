@@ -1,0 +1,169 @@
+#include "router/router_server.h"
+
+#include <utility>
+
+#include "common/runtime/bounded_queue.h"
+#include "common/runtime/heap.h"
+#include "common/runtime/named_thread.h"
+#include "common/status.h"
+#include "common/violations.h"
+#include "router/grpc/generation_service.h"
+#include "router/grpc/standard_services.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr absl::Duration kAbortGrace = absl::Seconds(5);  // for the last messages of aborted calls
+constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
+constexpr absl::Duration kRefreshInterval = absl::Milliseconds(300);
+// Of memory that was freed and stays with the process.
+constexpr size_t kMaxFreedBytes = size_t{16} << 20;
+
+PublicServerConfig FrontConfig(const RouterServerConfig& config) {
+  PublicServerConfig front = config.http;
+  front.main_listen = config.listen;
+  front.tls = config.tls;
+  front.max_body_memory_mib = config.max_connection_memory_mib;
+  return front;
+}
+
+}  // namespace
+
+absl::Status RouterServerConfig::Validate() const {
+  Violations violations;
+  violations.Merge(ParseAddress(listen).status(), "listen: ");
+  violations.Merge(tls.Validate(), "tls: ");
+  violations.Require(tenants_reload_interval > absl::ZeroDuration(),
+                     "tenants_reload_interval: must be positive");
+  violations.Merge(engine.Validate());
+  violations.Merge(api.Validate());
+  violations.Require(num_grpc_threads >= 1 && num_grpc_threads <= 256,
+                     "grpc_threads: must be from 1 to 256");
+  violations.Require(num_encode_threads >= 1 && num_encode_threads <= 256,
+                     "encode_threads: must be from 1 to 256");
+  violations.Require(max_connection_memory_mib >= 16 && max_connection_memory_mib <= 1u << 20,
+                     "max_connection_memory_mib: must be from 16 to 1048576");
+  violations.Require(
+      (uint64_t{max_connection_memory_mib} << 20) >= 2 * uint64_t{api.limits.max_prompt_bytes},
+      "max_connection_memory_mib: must hold two prompts of max_prompt_bytes");
+  violations.Merge(http.Validate());
+  return violations.ToStatus();
+}
+
+class RouterServer::Impl {
+ public:
+  // Whoever pushes to `wakes` makes the keeper look at the engine's readiness at once.
+  Impl(ApiContext& context, Engine& engine, std::shared_ptr<BoundedQueue<bool>> wakes)
+      : context_(context),
+        service_(context),
+        // Reflection would answer without a key.
+        standard_(GenerationService::kName, /*reflection=*/!context.gatekeeper.asks_for_keys()),
+        engine_(engine),
+        wakes_(std::move(wakes)) {}
+
+  // Nothing comes in afterwards; calls may still be about to end.
+  void ShutDown() {
+    wakes_->Close();
+    if (front_ == nullptr) return;
+    keeper_.join();
+    front_->Finish(kShutdownGrace);
+    front_.reset();
+  }
+
+  absl::Status Listen(const RouterServerConfig& config, prometheus::Registry& registry) {
+    auto services = std::make_unique<GrpcServices>(MaxRequestBytes(config.api.limits));
+    service_.AddTo(*services);
+    standard_.AddTo(*services);
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        front_, PublicServer::Start(FrontConfig(config), context_, registry, std::move(services)));
+    keeper_ = NamedThread("keeper", [this] {
+      while (!wakes_->closed()) {
+        standard_.SetServing(engine_.ready(), context_.accepting());
+        Sample();
+        ReturnMemory();
+        wakes_->PopFor(kRefreshInterval);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  PublicServer& front() const { return *front_; }
+
+ private:
+  void Sample() {
+    const absl::Time now = context_.clock.Now();
+    if (context_.history.Due(now)) context_.history.Add(engine_.replica_statuses(), now);
+  }
+
+  // The C library has a heap for each thread. After many small requests at once these keep what the
+  // requests took.
+  void ReturnMemory() {
+    const auto now = [this] { return context_.clock.Now(); };
+    if (!freed_memory_.ShouldReturn(ResidentBytes(), front_->held_bytes(), now())) return;
+    ReturnFreedMemory();
+    freed_memory_.OnReturned(ResidentBytes(), front_->held_bytes(), now());
+  }
+
+  ApiContext& context_;
+  GenerationService service_;
+  StandardServices standard_;
+  Engine& engine_;
+  std::unique_ptr<PublicServer> front_;
+  const std::shared_ptr<BoundedQueue<bool>> wakes_;
+  FreedMemoryWatch freed_memory_{kMaxFreedBytes};  // the keeper's
+  NamedThread keeper_;
+};
+
+RouterServer::RouterServer() = default;
+
+absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterServerConfig& config,
+                                                                  Parts parts) {
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  std::unique_ptr<TenantFile> tenants;
+  if (!config.tenants_path.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        tenants, TenantFile::Open(config.tenants_path, config.tenants_reload_interval));
+  }
+  const auto wakes = std::make_shared<BoundedQueue<bool>>(1);
+  std::unique_ptr<RouterServer> server(new RouterServer());
+  server->loops_ = std::move(parts.loops);
+  server->encode_pool_ = std::make_unique<StrandPool>("encode", config.num_encode_threads);
+  server->engine_ = std::make_unique<Engine>(config.engine, std::move(parts.replicas), parts.clock,
+                                             parts.metrics, [wakes] { wakes->TryPush(true); });
+  server->gatekeeper_ = std::make_unique<Gatekeeper>(std::move(tenants), *parts.metrics);
+  server->context_ = std::make_unique<ApiContext>(
+      config.api, ApiContext::Parts{.model = *parts.model,
+                                    .engine = *server->engine_,
+                                    .encode_pool = *server->encode_pool_,
+                                    .metrics = *parts.metrics,
+                                    .clock = *parts.clock,
+                                    .gatekeeper = *server->gatekeeper_});
+  server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
+  LOCKSTEP_RETURN_IF_ERROR(server->impl_->Listen(config, *parts.registry));
+  return server;
+}
+
+RouterServer::~RouterServer() {
+  // The front first, then the engine's threads, which schedule on the loops and have links there.
+  // The calls end on loops and pool, some of them only now, and tell the engine, which is therefore
+  // the last to go.
+  if (impl_ != nullptr) impl_->ShutDown();
+  engine_->Stop();
+  loops_->Stop();
+  encode_pool_.reset();
+}
+
+const Address& RouterServer::address() const { return impl_->front().main_address(); }
+
+const Address& RouterServer::http_address() const { return impl_->front().address(); }
+
+bool RouterServer::Drain(absl::Duration timeout) {
+  engine_->StartDrain();
+  impl_->front().AnnounceEnd();
+  if (engine_->WaitUntilDrained(timeout)) return true;
+  engine_->CancelAll();
+  engine_->WaitUntilDrained(kAbortGrace);
+  return false;
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,87 @@
+#include "router/serving/calls/api_context.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+#include "common/violations.h"
+#include "router/workers/worker_contract.h"
+
+namespace lockstep::router {
+
+namespace {
+
+uint64_t RandomBits() {
+  std::random_device entropy;
+  return uint64_t{entropy()} << 32 | entropy();
+}
+
+}  // namespace
+
+absl::Status ApiConfig::Validate() const {
+  Violations violations;
+  violations.Merge(limits.Validate());
+  violations.Require(default_timeout > absl::ZeroDuration(), "default_timeout: must be positive");
+  violations.Require(retry_after >= absl::ZeroDuration() && retry_after <= absl::Hours(1),
+                     "retry_after: must be from 0 to 1h");
+  violations.Require(stalled_client_timeout > absl::ZeroDuration(),
+                     "stalled_client_timeout: must be positive");
+  violations.Require(max_open_text_calls > 0, "max_open_text_calls: must be at least 1");
+  return violations.ToStatus();
+}
+
+ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
+    : config(std::move(api_config)),
+      model(parts.model),
+      engine(parts.engine),
+      encode_pool(parts.encode_pool),
+      metrics(parts.metrics),
+      clock(parts.clock),
+      started(parts.clock.Now()),
+      gatekeeper(parts.gatekeeper),
+      encoder(parts.model, config.parse_special),
+      request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),
+      text_places(config.max_open_text_calls),
+      seeds_(RandomBits()),
+      id_prefix_(fmt::format("request-{:08x}-", seeds_() >> 32)) {}
+
+ModelFacts ApiContext::Facts() const {
+  const std::shared_ptr<const worker::v1::DescribeResponse> worker = engine.largest_worker();
+  uint32_t context_tokens = model.config.max_context_tokens;
+  // Before the first worker came, its limits are not known.
+  if (worker->incarnation() != 0) {
+    const WorkerLimits limits = LimitsOf(*worker);
+    // A sequence that does not fit the KV cache alone could never end.
+    const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+    context_tokens = static_cast<uint32_t>(
+        std::min<uint64_t>({context_tokens, limits.max_context_tokens, pool_tokens}));
+  }
+  return {.id = model.id,
+          .vocab_size = model.config.vocab_size,
+          .max_context_tokens = context_tokens,
+          .has_chat_template = model.chat_template != nullptr,
+          .eos_token_ids = model.config.eos_token_ids,
+          .defaults = model.config.generation_defaults};
+}
+
+RequestLimits ApiContext::Limits() const {
+  RequestLimits limits = config.limits;
+  const std::shared_ptr<const worker::v1::DescribeResponse> worker = engine.largest_worker();
+  // Before the first worker came, nobody knows what it will offer; requests are refused then
+  // anyway.
+  if (worker->incarnation() != 0) {
+    limits.max_logprobs = std::min(limits.max_logprobs, worker->max_logprobs());
+  }
+  return limits;
+}
+
+std::string ApiContext::MakeRequestId(RequestKey key) const {
+  return fmt::format("{}{}", id_prefix_, key);
+}
+
+uint64_t ApiContext::DrawSeed() {
+  MutexLock lock(mutex_);
+  return seeds_() >> 11;
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/runtime/clock.h"
+#include "common/runtime/mutex.h"
+#include "common/strands/strand.h"
+#include "router/engine/engine.h"
+#include "router/engine/router_metrics.h"
+#include "router/serving/calls/call_registry.h"
+#include "router/serving/calls/fleet_history.h"
+#include "router/serving/calls/gatekeeper.h"
+#include "router/serving/calls/request_board.h"
+#include "router/serving/calls/text_places.h"
+#include "router/serving/prompts/prompt_encoder.h"
+#include "router/serving/prompts/served_model.h"
+#include "router/serving/validation/request_validator.h"
+#include "router/serving/validation/wire_measure.h"
+
+namespace lockstep::router {
+
+struct ApiConfig {
+  RequestLimits limits;
+  absl::Duration default_timeout = absl::Hours(1);  // of requests whose client gives no deadline
+  absl::Duration retry_after = absl::Seconds(1);    // the hint in "retry-after-ms"
+  absl::Duration stalled_client_timeout = absl::Minutes(1);  // without taking what waits for it
+  uint32_t max_open_text_calls = 64;                         // Tokenize and Detokenize together
+  bool parse_special =
+      true;  // of text prompts that do not say it (router/serving/prompts/prompt_encoder.h)
+  bool mixed_workers = false;  // workers may differ in weights and numerics
+  bool strict_fields = false;  // over HTTP, fields that are not known are refused, not ignored
+  bool page = true;            // over HTTP, a page for people at "/"
+
+  absl::Status Validate() const;  // every violation at once
+};
+
+// What every call of the service works with. Lives as long as the server; safe to use from any
+// thread.
+class ApiContext {
+ public:
+  // Everything in it must outlive the context.
+  struct Parts {
+    const ServedModel& model;
+    Engine& engine;
+    StrandRunner& encode_pool;  // from prompts to token ids
+    RouterMetrics& metrics;
+    const Clock& clock;
+    Gatekeeper& gatekeeper;
+  };
+  ApiContext(ApiConfig config, const Parts& parts);
+
+  const ApiConfig config;
+  const ServedModel& model;
+  Engine& engine;
+  StrandRunner& encode_pool;
+  RouterMetrics& metrics;
+  const Clock& clock;
+  const absl::Time started;
+  Gatekeeper& gatekeeper;
+  const PromptEncoder encoder;
+  const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet
+  CallRegistry registry;
+  TextPlaces text_places;
+  // For those who look at the router (/status.json).
+  RequestBoard board;
+  FleetHistory history;
+  // Of the public API, which have no descriptors for connections.
+  std::atomic<int> num_deaf_listeners = 0;
+  bool accepting() const { return num_deaf_listeners.load() == 0; }
+
+  // What requests are checked against now: the attached worker may allow less than the model.
+  ModelFacts Facts() const;
+  RequestLimits Limits() const;
+  // Below 2^53, so that every client's JSON has it exactly.
+  uint64_t DrawSeed();
+  // Not made by another router either, nor by an earlier life of this one.
+  std::string MakeRequestId(RequestKey key) const;
+
+ private:
+  Mutex mutex_;
+  std::mt19937_64 seeds_ ABSL_GUARDED_BY(mutex_);
+  const std::string id_prefix_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "common/runtime/mutex.h"
+#include "router/engine/replica.h"
+
+namespace lockstep::router {
+
+// What all replicas together did in one interval, and what they held at its end.
+struct FleetSample {
+  uint32_t running = 0;         // sequences
+  uint32_t waiting = 0;         // requests
+  uint64_t prefill_tokens = 0;  // of steps planned within the interval
+  uint64_t decode_tokens = 0;
+  uint64_t used_blocks = 0;
+  uint64_t cached_blocks = 0;
+  uint64_t total_blocks = 0;
+};
+
+struct ReplicaSample {
+  std::string worker;
+  WorkerState state = WorkerState::kConnecting;
+  uint32_t running = 0;
+  uint32_t waiting = 0;
+  uint64_t used_blocks = 0;
+  uint64_t cached_blocks = 0;
+  uint64_t free_blocks = 0;
+};
+
+// The last five minutes of a fleet, a sample a second. Safe to use from any thread.
+class FleetHistory {
+ public:
+  static constexpr absl::Duration kInterval = absl::Seconds(1);
+  static constexpr size_t kMaxSamples = 300;
+  static constexpr size_t kMaxReplicas = 64;  // that are shown one by one
+
+  bool Due(absl::Time now) const;
+  void Add(const std::vector<ReplicaStatus>& replicas, absl::Time now);
+
+  struct View {
+    uint64_t number = 0;  // of the newest sample; another one, another view
+    uint64_t num_replicas = 0;
+    std::vector<ReplicaSample> replicas;  // the first kMaxReplicas
+    std::vector<FleetSample> samples;     // oldest first
+  };
+  uint64_t number() const;
+  View view() const;
+
+ private:
+  mutable Mutex mutex_;
+  absl::Time sampled_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t num_replicas_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t prefill_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // since the start, of those that are there
+  uint64_t decode_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<ReplicaSample> replicas_ ABSL_GUARDED_BY(mutex_);
+  std::deque<FleetSample> samples_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::router

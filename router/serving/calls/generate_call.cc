@@ -1,0 +1,245 @@
+#include "router/serving/calls/generate_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+#include "router/serving/validation/bad_words.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+// Up to so many token ids are checked and copied in less time than another thread takes to wake up.
+constexpr int kMaxInlineTokens = 4096;
+
+bool IsShortWork(const v1::GenerateRequest& request) {
+  return request.has_token_ids() && request.token_ids().ids_size() <= kMaxInlineTokens &&
+         request.sampling().bad_words().empty();
+}
+
+// About four bytes of text make a token.
+constexpr size_t kBytesPerToken = 4;
+
+size_t NumPromptBytes(const v1::GenerateRequest& request) {
+  if (request.has_token_ids()) return kBytesPerToken * request.token_ids().ids_size();
+  size_t num_bytes = request.text().size();
+  for (const v1::ChatMessage& message : request.chat().messages()) {
+    num_bytes += message.content().size();
+  }
+  return num_bytes;
+}
+
+}  // namespace
+
+GenerateCall::GenerateCall(ApiContext& context, Origin origin)
+    : context_(context),
+      origin_(std::move(origin)),
+      num_work_bytes_(origin_.request->has_chat()
+                          ? PromptEncoder::NumWorkBytes(origin_.request->chat())
+                          : NumPromptBytes(*origin_.request)) {}
+
+uint64_t GenerateCall::estimated_prompt_tokens() const {
+  const v1::GenerateRequest& request = *origin_.request;
+  if (request.has_token_ids()) return request.token_ids().ids_size();
+  return NumPromptBytes(request) / kBytesPerToken + 1;
+}
+
+bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
+  pass_ = std::move(pass);
+  if (pass_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> asked =
+        context_.gatekeeper.Admit(origin_.tenant.get(), context_.clock.Now());
+    if (!asked.ok()) {
+      FinishCall(asked.status());
+      return false;
+    }
+    pass_ = *std::move(asked);
+  }
+  absl::StatusOr<std::shared_ptr<Admission::Ticket>> ticket =
+      context_.engine.Admit(estimated_prompt_tokens(), owner());
+  if (!ticket.ok()) {
+    FinishCall(ticket.status());
+    return false;
+  }
+  ticket_ = *std::move(ticket);
+  return true;
+}
+
+void GenerateCall::Start() {
+  const bool here = IsShortWork(*origin_.request);
+  if (here) RunStrand();
+  starting_.store(false);
+  if (cancelled_.load() || aborted_.load()) ticket_->StopWaiting();
+  if (run_after_start_.exchange(false) || !here) Schedule();
+}
+
+void GenerateCall::Abort() {
+  aborted_.store(true);
+  LeaveQueue();
+  Schedule();
+}
+
+void GenerateCall::OnWriteDone(bool ok) {
+  if (!ok) SetCancelled();
+  writing_.store(false);
+  if (run_after_write_.exchange(false) || !ok) Schedule();
+}
+
+void GenerateCall::OnClientGone() {
+  SetCancelled();
+  Schedule();
+}
+
+void GenerateCall::SetCancelled() {
+  cancelled_.store(true);
+  LeaveQueue();
+}
+
+void GenerateCall::LeaveQueue() {
+  // Start looks at both flags after it has said that it is over.
+  if (!starting_.load()) ticket_->StopWaiting();
+}
+
+void GenerateCall::RunStrand() {
+  if (Leave()) return;
+  if (!prepared_.exchange(true)) {
+    const absl::Status status = Prepare();
+    origin_.request.reset();
+    if (!status.ok()) return FinishCall(status);
+  }
+  if (aborted_.load()) CancelEngine(CancelCause::kAborted);
+  // Once per run at least: news may have been told to a run before, which could not write. News
+  // that comes later runs the strand again.
+  bool consumed = false;
+  while (!cancelled_.load() && CanWrite()) {
+    if (messages_.empty() && !builder_->end().has_value()) {
+      ConsumeOutput();
+      consumed = true;
+    }
+    if (messages_.empty()) {
+      if (builder_->end().has_value()) FinishCall(*builder_->end());
+      return;
+    }
+    WriteMessages();
+    if (finished_ || (consumed && !builder_->end().has_value())) return;
+  }
+}
+
+bool GenerateCall::Leave() {
+  if (finished_) return true;
+  if (!cancelled_.load()) return false;
+  CancelEngine(CancelCause::kClient);
+  if (CanWrite()) FinishCall(absl::CancelledError("the client cancelled the call"));
+  return true;
+}
+
+bool GenerateCall::CanWrite() {
+  if (!writing_.load()) return true;
+  // Either this sees the end of the write, or OnWriteDone sees the wish.
+  run_after_write_.store(true);
+  return !writing_.load();
+}
+
+void GenerateCall::WriteMessages() {
+  // The id is free again before the client can know that the call is over.
+  if (builder_->end().has_value()) RecordEnd(*builder_->end());
+  writing_.store(true);
+  std::vector<v1::GenerateResponse> messages = std::exchange(messages_, {});
+  if (!ended_well()) return StartWrite(std::move(messages));
+  finished_ = true;
+  StartLastWrite(std::move(messages));
+}
+
+absl::Status GenerateCall::Prepare() {
+  const v1::GenerateRequest& message = *origin_.request;
+  const ModelFacts facts = context_.Facts();
+  const RequestLimits limits = context_.Limits();
+  LOCKSTEP_RETURN_IF_ERROR(CheckRequest(message, limits, facts));
+  const RequestKey key = context_.engine.NextKey();
+  RequestContext request_context;
+  request_context.key = key;
+  request_context.made_up_id = context_.MakeRequestId(key);
+  const std::string& id =
+      message.request_id().empty() ? request_context.made_up_id : message.request_id();
+  std::string scoped_id = ScopedRequestId(origin_.tenant.get(), id);
+  if (!context_.registry.Add(scoped_id, weak_from_this())) {
+    return InvalidArgument("request_id: expected one that is not in use, got \"{}\"", id);
+  }
+  registered_id_ = std::move(scoped_id);
+  request_context.now = context_.clock.Now();
+  request_context.deadline =
+      std::min(origin_.deadline, request_context.now + context_.config.default_timeout);
+  request_context.drawn_seed = context_.DrawSeed();
+
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      request_context.forbidden_tokens,
+      BadWordTokens(*context_.model.tokenizer, message.sampling().bad_words()));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
+  Attribute(origin_.tenant.get(), request);
+  if (pass_ != nullptr) pass_->ChargePrompt(request.prompt_tokens.size());
+  ticket_->SetPromptTokens(request.prompt_tokens.size());
+  request_ = std::make_shared<const Request>(std::move(request));
+  shown_ = context_.board.Enter(id, owner(), static_cast<uint32_t>(request_->prompt_tokens.size()),
+                                request_context.now);
+  builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
+  outbox_ = context_.engine.MakeOutbox(
+      [weak = weak_from_this()] {
+        if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
+      },
+      std::move(origin_.output_meter));
+  context_.engine.Submit({.request = request_, .outbox = outbox_, .ticket = ticket_});
+  return absl::OkStatus();
+}
+
+void GenerateCall::ConsumeOutput() {
+  std::vector<uint32_t> stopped;
+  RequestOutput output = outbox_->Take();
+  if (pass_ != nullptr) {
+    for (const SampleOutput& sample : output.samples) pass_->ChargeOutput(sample.tokens.size());
+  }
+  const absl::Time now = context_.clock.Now();
+  uint32_t num_tokens = 0;
+  for (const SampleOutput& sample : output.samples) {
+    num_tokens += static_cast<uint32_t>(sample.tokens.size());
+  }
+  shown_->AddOutput(num_tokens, now);
+  builder_->Consume(std::move(output), now, messages_, stopped);
+  for (const uint32_t index : stopped) context_.engine.StopSequence(request_->key, index);
+}
+
+void GenerateCall::Schedule() {
+  if (starting_.load()) {
+    run_after_start_.store(true);
+    if (starting_.load()) return;
+  }
+  (prepared_.load() ? *origin_.home : context_.encode_pool).Schedule(shared_from_this());
+}
+
+void GenerateCall::CancelEngine(CancelCause cause) {
+  if (request_ == nullptr || engine_told_) return;
+  engine_told_ = true;
+  context_.engine.Cancel(request_->key, cause);
+}
+
+void GenerateCall::FinishCall(const absl::Status& status) {
+  finished_ = true;
+  origin_.request.reset();
+  RecordEnd(status);
+  End(status);
+}
+
+void GenerateCall::RecordEnd(const absl::Status& status) {
+  if (end_recorded_) return;
+  end_recorded_ = true;
+  if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
+  if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
+  // The tenant, too, may begin its next call as soon as it can know that this one is over.
+  pass_.reset();
+  RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+}
+
+}  // namespace lockstep::router

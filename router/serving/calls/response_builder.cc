@@ -1,0 +1,197 @@
+#include "router/serving/calls/response_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+// Keeps a message far below the 4 MiB that gRPC clients accept by default, with 20
+// log-probabilities a token and long tokens.
+constexpr size_t kMaxTokensPerMessage = 1024;
+
+v1::FinishReason WireReason(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kAborted:
+      return v1::FINISH_REASON_ABORT;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+void FillLogprob(const TokenLogprobs& in, v1::TokenLogprob* out) {
+  out->set_token_id(in.token);
+  out->set_logprob(in.logprob);
+  out->set_rank(in.rank);
+  for (const auto& [id, logprob] : in.top) {
+    out->add_top_ids(id);
+    out->add_top_logprobs(logprob);
+  }
+}
+
+}  // namespace
+
+TextOptions TextOptions::Of(const v1::GenerateRequest& request) {
+  TextOptions options;
+  options.stop_strings.assign(request.stop().stop().begin(), request.stop().stop().end());
+  options.include_stop = request.stop().include_stop();
+  options.skip_special_tokens =
+      !request.output().has_skip_special_tokens() || request.output().skip_special_tokens();
+  options.prompt_token_ids = request.output().prompt_token_ids();
+  return options;
+}
+
+ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<const Request> request,
+                                 const TextOptions& options)
+    : request_(std::move(request)),
+      include_stop_(options.include_stop),
+      prompt_token_ids_(options.prompt_token_ids),
+      num_unfinished_(request_->num_samples) {
+  samples_.reserve(request_->num_samples);
+  for (uint32_t i = 0; i < request_->num_samples; ++i) {
+    samples_.push_back(
+        {.detokenizer = IncrementalDetokenizer(tokenizer, options.skip_special_tokens),
+         .matcher = StopMatcher(options.stop_strings, options.include_stop)});
+  }
+}
+
+void ResponseBuilder::Consume(RequestOutput output, absl::Time now,
+                              std::vector<v1::GenerateResponse>& messages,
+                              std::vector<uint32_t>& stopped) {
+  if (end_.has_value()) return;
+  if (output.admission.has_value()) {
+    admission_ = *output.admission;
+    admitted_ = true;
+  }
+  if (output.prompt_logprobs.has_value()) prompt_logprobs_ = std::move(output.prompt_logprobs);
+  const bool wants_prompt_logprobs = request_->sampling.num_prompt_logprobs >= 0;
+  const bool info_complete = admitted_ && (!wants_prompt_logprobs || prompt_logprobs_.has_value());
+  // A sequence that ends before anything ran has nothing more to wait for.
+  if (!prompt_info_sent_ && (info_complete || !output.samples.empty())) AddPromptInfo(messages);
+
+  for (SampleOutput& sample : output.samples) {
+    AddTokens(sample, now, messages, stopped);
+    if (sample.end.has_value()) AddEnd(sample.sample_index, *sample.end, messages);
+  }
+  // Text that ended at stop strings is complete whatever becomes of the rest. An abort's reason
+  // comes with the end.
+  if (num_unfinished_ == 0 && !any_aborted_) {
+    end_ = absl::OkStatus();
+  } else if (output.end.has_value()) {
+    end_ = std::move(output.end);
+  }
+}
+
+void ResponseBuilder::AddPromptInfo(std::vector<v1::GenerateResponse>& messages) {
+  prompt_info_sent_ = true;
+  v1::PromptInfo* const info = messages.emplace_back().mutable_prompt_info();
+  info->set_request_id(request_->id);
+  info->set_prompt_tokens(static_cast<uint32_t>(request_->prompt_tokens.size()));
+  info->set_cached_tokens(admission_.num_cached_tokens);
+  if (prompt_token_ids_) {
+    info->mutable_prompt_token_ids()->Add(request_->prompt_tokens.begin(),
+                                          request_->prompt_tokens.end());
+  }
+  if (!prompt_logprobs_.has_value()) return;
+  info->add_prompt_logprobs()->set_token_id(request_->prompt_tokens[0]);
+  for (const TokenLogprobs& entry : *prompt_logprobs_) {
+    FillLogprob(entry, info->add_prompt_logprobs());
+  }
+  prompt_logprobs_.reset();
+}
+
+void ResponseBuilder::AddTokens(SampleOutput& output, absl::Time now,
+                                std::vector<v1::GenerateResponse>& messages,
+                                std::vector<uint32_t>& stopped) {
+  Sample& sample = samples_.at(output.sample_index);
+  if (sample.finished) return;  // what ran ahead of a stop string
+  sample.first_token_at = std::min(sample.first_token_at, output.first_token_at);
+  for (size_t i = 0; i < output.tokens.size();) {
+    v1::OutputDelta* const delta = messages.emplace_back().mutable_delta();
+    delta->set_index(output.sample_index);
+    const size_t last = std::min(output.tokens.size(), i + kMaxTokensPerMessage);
+    for (; i < last; ++i) {
+      delta->add_token_ids(output.tokens[i]);
+      if (i < output.logprobs.size()) FillLogprob(output.logprobs[i], delta->add_logprobs());
+      ++sample.num_tokens;
+      const std::optional<size_t> matched =
+          AddTokenText(sample, output.tokens[i], *delta->mutable_text());
+      if (!matched.has_value()) continue;
+      AddFinish(output.sample_index, v1::FINISH_REASON_STOP, now, messages)
+          ->set_stop_string(sample.matcher.stop_string(*matched));
+      stopped.push_back(output.sample_index);
+      return;
+    }
+  }
+}
+
+std::optional<size_t> ResponseBuilder::AddTokenText(Sample& sample, TokenId token,
+                                                    std::string& text) const {
+  // Stop ids are masked while they must not end the sequence, so one that was sampled did end it.
+  const std::vector<TokenId>& stop_ids = request_->sampling.stop_token_ids;
+  if (!include_stop_ && std::binary_search(stop_ids.begin(), stop_ids.end(), token)) {
+    return std::nullopt;
+  }
+  const std::string piece = sample.detokenizer.Push(token);
+  if (piece.empty()) return std::nullopt;
+  StopMatcher::Output out = sample.matcher.Push(piece);
+  text += out.text;
+  return out.matched;
+}
+
+void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
+                             std::vector<v1::GenerateResponse>& messages) {
+  Sample& sample = samples_.at(index);
+  if (sample.finished) return;
+  const std::string rest = sample.detokenizer.Flush();
+  StopMatcher::Output out;
+  if (!rest.empty()) out = sample.matcher.Push(rest);
+  if (!out.matched.has_value()) out.text += sample.matcher.Flush();
+  if (!out.text.empty()) {
+    const bool follows_own_delta = !messages.empty() && messages.back().has_delta() &&
+                                   messages.back().delta().index() == index;
+    v1::OutputDelta* const delta =
+        (follows_own_delta ? messages.back() : messages.emplace_back()).mutable_delta();
+    delta->set_index(index);
+    *delta->mutable_text() += out.text;
+  }
+  if (out.matched.has_value()) {
+    AddFinish(index, v1::FINISH_REASON_STOP, end.at, messages)
+        ->set_stop_string(sample.matcher.stop_string(*out.matched));
+    return;
+  }
+  any_aborted_ = any_aborted_ || end.reason == FinishReason::kAborted;
+  v1::Finish* const finish = AddFinish(index, WireReason(end.reason), end.at, messages);
+  if (end.stop_token.has_value()) finish->set_stop_token_id(*end.stop_token);
+}
+
+v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, absl::Time at,
+                                       std::vector<v1::GenerateResponse>& messages) {
+  Sample& sample = samples_[index];
+  sample.finished = true;
+  --num_unfinished_;
+  v1::Finish* const finish = messages.emplace_back().mutable_finish();
+  finish->set_index(index);
+  finish->set_reason(reason);
+  v1::Usage* const usage = finish->mutable_usage();
+  usage->set_prompt_tokens(static_cast<uint32_t>(request_->prompt_tokens.size()));
+  usage->set_completion_tokens(sample.num_tokens);
+  usage->set_cached_tokens(admission_.num_cached_tokens);
+  usage->set_seed(request_->sampling.seed);
+  v1::Timings* const timings = finish->mutable_timings();
+  const absl::Time started = admitted_ ? admission_.at : at;
+  timings->set_queue_seconds(absl::ToDoubleSeconds(started - request_->arrival));
+  if (sample.num_tokens > 0) {
+    timings->set_time_to_first_token_seconds(
+        absl::ToDoubleSeconds(sample.first_token_at - request_->arrival));
+  }
+  timings->set_total_seconds(absl::ToDoubleSeconds(at - request_->arrival));
+  return finish;
+}
+
+}  // namespace lockstep::router

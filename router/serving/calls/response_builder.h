@@ -1,0 +1,82 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/v1/generation.pb.h"
+#include "router/core/messages/request.h"
+#include "router/mailboxes/outbox.h"
+#include "router/text/detokenizer.h"
+#include "router/text/stop_matcher.h"
+#include "router/text/tokenizer/tokenizer.h"
+
+namespace lockstep::router {
+
+// What only the text side of a request needs.
+struct TextOptions {
+  std::vector<std::string> stop_strings;
+  bool include_stop = false;  // keep the stop string, or the text of a stop token
+  bool skip_special_tokens = true;
+  bool prompt_token_ids = false;  // are wanted
+
+  static TextOptions Of(const lockstep::v1::GenerateRequest& request);
+};
+
+// Turns what the engine says of one request into the messages of its stream: text from tokens, stop
+// strings found and cut, PromptInfo first, one Finish per index with usage and timings. Tokens that
+// came together leave in one message. Used by one thread at a time.
+class ResponseBuilder {
+ public:
+  // `tokenizer` must outlive the object.
+  ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<const Request> request,
+                  const TextOptions& options);
+
+  // Appends to `messages`. Indices whose text ended at a stop string just now go to `stopped`: the
+  // engine still has to be told.
+  void Consume(RequestOutput output, absl::Time now,
+               std::vector<lockstep::v1::GenerateResponse>& messages,
+               std::vector<uint32_t>& stopped);
+
+  // How the call ends, once it is known; nothing follows the messages made so far.
+  const std::optional<absl::Status>& end() const { return end_; }
+
+ private:
+  struct Sample {
+    IncrementalDetokenizer detokenizer;
+    StopMatcher matcher;
+    uint32_t num_tokens = 0;
+    absl::Time first_token_at = absl::InfiniteFuture();
+    bool finished = false;
+  };
+
+  void AddPromptInfo(std::vector<lockstep::v1::GenerateResponse>& messages);
+  void AddTokens(SampleOutput& output, absl::Time now,
+                 std::vector<lockstep::v1::GenerateResponse>& messages,
+                 std::vector<uint32_t>& stopped);
+  void AddEnd(uint32_t index, const SampleEnd& end,
+              std::vector<lockstep::v1::GenerateResponse>& messages);
+  // Feeds one token's text; the index of the stop string that it completed, if any.
+  std::optional<size_t> AddTokenText(Sample& sample, TokenId token, std::string& text) const;
+  lockstep::v1::Finish* AddFinish(uint32_t index, lockstep::v1::FinishReason reason, absl::Time at,
+                                  std::vector<lockstep::v1::GenerateResponse>& messages);
+
+  const std::shared_ptr<const Request> request_;
+  const bool include_stop_;
+  const bool prompt_token_ids_;
+  std::vector<Sample> samples_;
+  size_t num_unfinished_;
+  bool any_aborted_ = false;
+  bool prompt_info_sent_ = false;
+  RequestOutput::Admission admission_;
+  bool admitted_ = false;
+  std::optional<std::vector<TokenLogprobs>> prompt_logprobs_;
+  std::optional<absl::Status> end_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,30 @@
+#include "router/serving/calls/system_fingerprint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/hash.h"
+#include "common/version.h"
+#include "router/engine/engine.h"
+
+namespace lockstep::router {
+
+std::string SystemFingerprint(const ApiContext& context) {
+  if (context.config.mixed_workers) return {};
+  const auto worker = context.engine.largest_worker();
+  if (worker->incarnation() == 0) return {};
+  const ModelFacts facts = context.Facts();
+  const SamplingParams defaults = DefaultSampling(facts.defaults);
+  const std::string facts_text = fmt::format(
+      "{} {} weights {:x} numerics {:x} model {:x} tokenizer {:x} template {:x} sampling {} {} {} "
+      "{} {} {} {} ends {} context {} parse_special {}",
+      Version(), GitCommit(), worker->weights_fingerprint(), worker->numerics_id(),
+      worker->model_fingerprint(), context.model.tokenizer_fingerprint,
+      Hash64(context.model.tokenizer->chat_template()), defaults.temperature, defaults.top_p,
+      defaults.top_k, defaults.min_p, defaults.presence_penalty, defaults.frequency_penalty,
+      defaults.repetition_penalty, fmt::join(facts.eos_token_ids, ","), facts.max_context_tokens,
+      context.config.parse_special);
+  return fmt::format("fp_{:016x}", Hash64(facts_text));
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,115 @@
+#include "router/serving/calls/text_requests.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "router/serving/validation/field_checks.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace v1 = lockstep::v1;
+
+// All fields are known, and `model` is ours.
+template <typename Request>
+absl::Status CheckNamed(const ApiContext& context, const Request& request) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
+  if (request.model().empty() || request.model() == context.model.id) return absl::OkStatus();
+  return NotFound("model: expected {} or nothing, got {}", Quote(context.model.id),
+                  Quote(request.model()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TextTicket>> TextTicket::Take(ApiContext& context,
+                                                             const Tenant* tenant) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Gatekeeper::Pass> pass,
+                            context.gatekeeper.Admit(tenant, context.clock.Now()));
+  LOCKSTEP_RETURN_IF_ERROR(context.text_places.Take(NameOf(tenant)));
+  return std::shared_ptr<TextTicket>(new TextTicket(context, std::move(pass), NameOf(tenant)));
+}
+
+TextTicket::~TextTicket() { context_.text_places.GiveBack(tenant_); }
+
+size_t NumWorkBytes(const v1::TokenizeRequest& request) {
+  return request.has_chat() ? PromptEncoder::NumWorkBytes(request.chat()) : request.text().size();
+}
+
+size_t NumWorkBytes(const v1::DetokenizeRequest& request) {
+  return sizeof(TokenId) * static_cast<size_t>(request.token_ids_size());
+}
+
+absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& request,
+                      v1::TokenizeResponse& response) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
+  absl::StatusOr<std::vector<TokenId>> ids =
+      absl::InvalidArgumentError("input: expected one of text, chat, got none");
+  if (request.has_text()) {
+    if (request.text().size() > context.config.limits.max_prompt_bytes) {
+      return InvalidArgument("text: expected at most {} bytes, got {}",
+                             context.config.limits.max_prompt_bytes, request.text().size());
+    }
+    ids = context.encoder.EncodeText(
+        request.text(),
+        {.add_special_tokens = !request.has_add_special_tokens() || request.add_special_tokens(),
+         .parse_special_tokens = context.encoder.ParsesSpecial(request)});
+  } else if (request.has_chat()) {
+    if (request.has_add_special_tokens()) {
+      return absl::InvalidArgumentError(
+          "add_special_tokens: expected with text only, as a chat's template sets its own");
+    }
+    if (request.has_parse_special()) return ParseSpecialWithoutText();
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckChat(request.chat(), "chat", context.config.limits, context.Facts()));
+    ids = context.encoder.EncodeChat(request.chat());
+  }
+  if (!ids.ok()) return ids.status();
+  response.mutable_token_ids()->Add(ids->begin(), ids->end());
+  return absl::OkStatus();
+}
+
+absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& request,
+                        v1::DetokenizeResponse& response) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
+  // Nothing that the model reads or writes is longer.
+  LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids", request.token_ids_size(),
+                                     context.model.config.max_context_tokens, "ids"));
+  const std::vector<TokenId> ids(request.token_ids().begin(), request.token_ids().end());
+  absl::StatusOr<std::string> text =
+      context.model.tokenizer->Decode(ids, request.skip_special_tokens());
+  if (!text.ok()) return Annotate(text.status(), "token_ids");
+  response.set_text(*std::move(text));
+  return absl::OkStatus();
+}
+
+absl::Status CheckModelRequest(const ApiContext& context, const v1::GetModelRequest& request) {
+  return CheckNamed(context, request);
+}
+
+v1::Model DescribeModel(const ApiContext& context) {
+  v1::Model model;
+  const ModelFacts facts = context.Facts();
+  const ReplicaStatus status = context.engine.replica_status();
+  model.set_id(facts.id);
+  model.set_max_context_tokens(facts.max_context_tokens);
+  model.set_vocab_size(facts.vocab_size);
+  model.mutable_eos_token_ids()->Add(facts.eos_token_ids.begin(), facts.eos_token_ids.end());
+  model.set_has_chat_template(facts.has_chat_template);
+  const SamplingParams defaults = DefaultSampling(facts.defaults);
+  v1::SamplingParams* const sampling = model.mutable_default_sampling();
+  sampling->set_temperature(defaults.temperature);
+  sampling->set_top_p(defaults.top_p);
+  sampling->set_top_k(defaults.top_k);
+  sampling->set_min_p(defaults.min_p);
+  sampling->set_presence_penalty(defaults.presence_penalty);
+  sampling->set_frequency_penalty(defaults.frequency_penalty);
+  sampling->set_repetition_penalty(defaults.repetition_penalty);
+  model.set_weights_dtype(status.description.weights_dtype());
+  model.set_ready(context.engine.ready());
+  model.set_numerics_id(status.description.numerics_id());
+  return model;
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,21 @@
+#include "router/serving/prompts/open_message.h"
+
+#include "router/text/unicode/white_space.h"
+
+namespace lockstep::router {
+
+absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text,
+                                         std::string_view mark) {
+  const size_t end = rendered.rfind(mark);
+  if (end == std::string_view::npos ||
+      rendered.find(TrimStart(TrimEnd(text))) == std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        "chat.continue_final_message: the chat template does not print the last message as it is, "
+        "so it cannot be continued");
+  }
+  const bool kept_space = rendered.substr(end + mark.size()).starts_with(' ');
+  const std::string_view open = rendered.substr(0, end);
+  return std::string(kept_space ? open : TrimEnd(open));
+}
+
+}  // namespace lockstep::router

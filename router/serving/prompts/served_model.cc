@@ -1,0 +1,67 @@
+#include "router/serving/prompts/served_model.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/status.h"
+#include "router/serving/validation/request_validator.h"
+
+namespace lockstep::router {
+namespace {
+
+std::string Spelling(const Tokenizer& tokenizer, std::optional<TokenId> id) {
+  return id.has_value() ? std::string(tokenizer.TokenBytes(*id)) : std::string();
+}
+
+// "models/Tiny.Q4_1.gguf" and "models/Tiny/" are called "Tiny.Q4_1" and "Tiny".
+std::string NameOf(const std::string& path) {
+  std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();
+  return IsGgufPath(path) ? normal.stem().string() : normal.filename().string();
+}
+
+absl::Status CheckModelDefaults(const std::string& path, const GenerationDefaults& defaults) {
+  if (IsGgufPath(path)) {
+    return Annotate(CheckDefaults(defaults, "metadata key general.sampling.temp",
+                                  "metadata key general.sampling.penalty_repeat"),
+                    path);
+  }
+  return Annotate(CheckDefaults(defaults, "temperature", "repetition_penalty"),
+                  (std::filesystem::path(path) / "generation_config.json").string());
+}
+
+}  // namespace
+
+absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::string id,
+                                              const TemplateLoader& load_template) {
+  ServedModel model;
+  LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
+  LOCKSTEP_RETURN_IF_ERROR(CheckModelDefaults(path, model.config.generation_defaults));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
+  const Tokenizer& tokenizer = *model.tokenizer;
+  if (tokenizer.vocab_size() > model.config.vocab_size) {
+    return InvalidArgument("{}: the tokenizer has {} tokens but the model's vocabulary only {}",
+                           path, tokenizer.vocab_size(), model.config.vocab_size);
+  }
+  if (!tokenizer.chat_template().empty()) {
+    absl::StatusOr<std::unique_ptr<const ChatTemplate>> loaded =
+        load_template({.text = tokenizer.chat_template(),
+                       .bos_token = Spelling(tokenizer, tokenizer.bos_token_id()),
+                       .eos_token = Spelling(tokenizer, tokenizer.eos_token_id())});
+    if (!loaded.ok()) return Annotate(loaded.status(), path);
+    model.chat_template = *std::move(loaded);
+  }
+  model.id = id.empty() ? NameOf(path) : std::move(id);
+  return model;
+}
+
+ExpectedModel ServedModel::expected() const {
+  return {.model_fingerprint = config.Fingerprint(),
+          .tokenizer_fingerprint = tokenizer_fingerprint,
+          .vocab_size = config.vocab_size};
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/text/tokenizer/tokenizer.h"
+
+namespace lockstep::router {
+
+// How a tokenizer spells its special tokens ("<|im_end|>"), to find them in foreign text.
+// Immutable.
+class SpecialSpellings {
+ public:
+  explicit SpecialSpellings(const Tokenizer& tokenizer);
+  explicit SpecialSpellings(std::vector<std::string> spellings);
+
+  struct Match {
+    size_t begin = 0, size = 0;
+  };
+  // Occurrences from left to right, the longest at each place, without overlap.
+  std::vector<Match> FindAll(std::string_view text) const;
+  // Bytes at the end of `text` that begin a spelling, and at its start that end one: joined with
+  // something else they could become special. The longest of each; 0 when there are none.
+  size_t OpenSuffixSize(std::string_view text) const;
+  size_t OpenPrefixSize(std::string_view text) const;
+
+ private:
+  // The longest spelling at the start of `text`; 0 when there is none.
+  size_t LongestAt(std::string_view text) const;
+
+  std::vector<std::string> spellings_;  // sorted
+  size_t max_size_ = 0;
+};
+
+}  // namespace lockstep::router

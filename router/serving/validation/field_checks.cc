@@ -1,0 +1,95 @@
+#include "router/serving/validation/field_checks.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/ids.h"
+#include "common/runtime/logging.h"
+#include "common/status.h"
+#include "router/text/unicode/utf8.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr float kMinTemperature = 1e-3f;  // below it logits / temperature may overflow
+constexpr float kMaxTemperature = 100.0f;
+constexpr float kMaxRepetitionPenalty = 10.0f;
+
+}  // namespace
+
+std::string Quote(std::string_view text) {
+  std::string shown;
+  size_t size = 0;  // of `text`, as far as it is shown
+  while (size < text.size()) {
+    const Utf8Unit unit = NextUtf8Unit(text.substr(size));
+    const std::string_view bytes = text.substr(size, unit.length);
+    std::string next;
+    if (unit.kind == Utf8Kind::kValid) {
+      next = EscapeControlCharacters(bytes);
+    } else {
+      for (const char c : bytes) next += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+    if (shown.size() + next.size() > kMaxQuotedBytes) break;
+    shown += next;
+    size += unit.length;
+  }
+  const bool cut = size < text.size();
+  return fmt::format("\"{}\"{}", shown, cut ? fmt::format("... ({} bytes)", text.size()) : "");
+}
+
+absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes) {
+  if (id.size() > max_bytes) {
+    return InvalidArgument("{}: expected at most {} bytes, got {}", path, max_bytes, id.size());
+  }
+  if (!std::all_of(id.begin(), id.end(), IsIdCharacter)) {
+    return InvalidArgument("{}: expected characters of [A-Za-z0-9._:-], got {}", path, Quote(id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit) {
+  if (size <= max) return absl::OkStatus();
+  return InvalidArgument("{}: expected at most {} {}, got {}", path, max, unit, size);
+}
+
+absl::Status CheckRange(std::string_view path, float value, float low, float high) {
+  if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument("{}: expected a number in [{}, {}], got {}", path, low, high, value);
+}
+
+absl::Status CheckPositive(std::string_view path, float value, float high) {
+  if (std::isfinite(value) && value > 0 && value <= high) return absl::OkStatus();
+  return InvalidArgument("{}: expected a number in (0, {}], got {}", path, high, value);
+}
+
+absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument("{}: expected a number from {} to {}, got {}", path, low, high, value);
+}
+
+absl::Status CheckTemperature(std::string_view path, float value) {
+  if (value == 0 || (value >= kMinTemperature && value <= kMaxTemperature)) return absl::OkStatus();
+  return InvalidArgument("{}: expected 0 or a number in [{}, {}], got {}", path, kMinTemperature,
+                         kMaxTemperature, value);
+}
+
+absl::Status CheckRepetitionPenalty(std::string_view path, float value) {
+  return CheckPositive(path, value, kMaxRepetitionPenalty);
+}
+
+absl::Status ParseSpecialWithoutText() {
+  return absl::InvalidArgumentError(
+      "parse_special: expected with text only: messages of a chat never have special tokens");
+}
+
+absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message) {
+  const auto& unknown = message.GetReflection()->GetUnknownFields(message);
+  if (unknown.empty()) return absl::OkStatus();
+  return Unimplemented("{}: field number {} of {} is not known to this router", path,
+                       unknown.field(0).number(), message.GetDescriptor()->full_name());
+}
+
+}  // namespace lockstep::router

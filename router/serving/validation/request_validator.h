@@ -1,0 +1,89 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/model_files/model_config.h"
+#include "lockstep/v1/generation.pb.h"
+#include "router/core/messages/request.h"
+
+// From a message of strangers to an immutable Request. Pure; everything is checked before anything
+// is allocated for it. Errors are INVALID_ARGUMENT "field.path: expected ..., got ...",
+// UNIMPLEMENTED for fields that are known but not served, NOT_FOUND for another model.
+namespace lockstep::router {
+
+inline constexpr size_t kMaxIdBytes = 256;  // of a request, a tenant or a session
+
+struct RequestLimits {
+  uint32_t max_prompt_bytes = 1 << 20;  // of a text, or of all strings of a chat
+  uint32_t max_prompt_tokens = 0;       // 0: as the context allows
+  uint32_t max_chat_messages = 1024;
+  uint32_t max_samples = 16;  // n
+  uint32_t max_stop_strings = 16;
+  uint32_t max_stop_string_bytes = 256;
+  uint32_t max_stop_token_ids = 64;
+  uint32_t max_logit_bias_entries = 1024;
+  uint32_t max_allowed_token_ids = 16384;
+  uint32_t max_bad_words = 256;
+  uint32_t max_bad_word_bytes = 256;
+  uint32_t max_logprobs = 20;
+  uint32_t max_template_arguments_bytes = 1 << 16;
+  // prompt_logprobs come in one message: prompt tokens times (k + 3) may not pass this.
+  uint32_t max_prompt_logprob_cells = 400'000;
+
+  absl::Status Validate() const;  // every violation at once
+};
+
+// What a request is checked against.
+struct ModelFacts {
+  std::string id;
+  uint32_t vocab_size = 0;
+  uint32_t max_context_tokens = 0;
+  bool has_chat_template = false;
+  std::vector<TokenId> eos_token_ids;
+  GenerationDefaults defaults;
+};
+
+// Everything that can be checked before the prompt is tokens.
+absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const RequestLimits& limits,
+                          const ModelFacts& model);
+absl::Status CheckChat(const lockstep::v1::ChatPrompt& chat, const std::string& path,
+                       const RequestLimits& limits, const ModelFacts& model);
+
+// Of the error that prompt and output do not fit the context: the field that asks for too much.
+std::optional<std::string> ContextOverflowPath(const absl::Status& status);
+
+// What the request does not say itself.
+struct RequestContext {
+  RequestKey key = 0;
+  std::string made_up_id;                 // used when the client gave none
+  uint64_t drawn_seed = 0;                // likewise
+  std::vector<TokenId> forbidden_tokens;  // sorted; what its bad_words are
+  absl::Time now;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+// `request` must have passed CheckRequest; `prompt_tokens` are all of its prompt. DEADLINE_EXCEEDED
+// when the deadline has passed.
+absl::StatusOr<Request> BuildRequest(const lockstep::v1::GenerateRequest& request,
+                                     std::vector<TokenId> prompt_tokens,
+                                     const RequestLimits& limits, const ModelFacts& model,
+                                     const RequestContext& context);
+
+// The defaults that BuildRequest starts from.
+SamplingParams DefaultSampling(const GenerationDefaults& defaults);
+
+// Whether requests that leave everything to the model's defaults will pass: INVALID_ARGUMENT with
+// the path, in the model's own files, of a default outside of what clients may ask for.
+absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view temperature_path,
+                           std::string_view repetition_penalty_path);
+
+}  // namespace lockstep::router

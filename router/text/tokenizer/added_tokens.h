@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/text/unicode/char_class.h"
+
+namespace lockstep::router {
+
+// A token that is matched as text before anything else, with the meaning of its flags in Hugging
+// Face's library.
+struct AddedToken {
+  TokenId id = 0;
+  std::string content;  // never empty
+  bool special = false;
+  bool single_word = false;  // only where no word character touches it
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // and after it
+  bool normalized = false;   // matched in the normalised text, unless it is special
+};
+
+// Finds added tokens in a text: the leftmost first, among those that start together the longest.
+// Immutable, safe from any thread.
+class AddedTokenMatcher {
+ public:
+  AddedTokenMatcher() = default;
+  // Distinct contents.
+  explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
+
+  struct Segment {
+    std::string_view text;
+    std::optional<TokenId> id;  // set: an added token; not set: plain text, not empty
+  };
+  // Cuts `text`, in order. Without `match_special` special tokens are plain text.
+  std::vector<Segment> Split(std::string_view text, bool match_special) const;
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+
+ private:
+  struct Node {
+    std::vector<std::pair<uint8_t, uint32_t>> children;
+    int32_t token = -1;  // index into tokens_
+  };
+  struct Match {
+    size_t begin;
+    size_t end;
+    const AddedToken* token;
+  };
+  uint32_t Child(uint32_t node, uint8_t byte) const;  // 0: none
+  std::optional<Match> Find(std::string_view text, size_t from) const;
+  bool StandsAlone(std::string_view text, const Match& match) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  std::array<bool, 256> starts_token_{};
+  bool has_plain_token_ = false;  // one that is not special
+  CharClasses classes_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,211 @@
+#include "router/text/tokenizer/bpe_model.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "common/status.h"
+#include "router/text/tokenizer/byte_alphabet.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr TokenId kNoToken = UINT32_MAX;
+// Up to here a scan for the lowest rank beats a heap.
+constexpr size_t kMaxScannedSymbols = 48;
+
+absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
+
+// A merge that was possible when it was queued; stale once one of its two symbols has changed.
+struct Candidate {
+  uint32_t rank;
+  uint32_t position;
+  TokenId left;
+  TokenId right;
+  TokenId merged;
+
+  bool operator>(const Candidate& other) const {
+    return rank != other.rank ? rank > other.rank : position > other.position;
+  }
+};
+
+}  // namespace
+
+absl::Status BpeModel::Builder::AddToken(TokenId id, std::string_view text) {
+  if (text.empty()) return InvalidArgument("token {} is empty", id);
+  if (id >= texts_.size()) texts_.resize(id + 1);
+  if (!texts_[id].empty()) {
+    return InvalidArgument("id {} belongs to \"{}\" and \"{}\"", id, texts_[id], text);
+  }
+  const auto [it, inserted] = ids_.try_emplace(std::string(text), id);
+  if (!inserted) return InvalidArgument("token \"{}\" has ids {} and {}", text, it->second, id);
+  texts_[id] = text;
+  return absl::OkStatus();
+}
+
+std::optional<TokenId> BpeModel::Builder::Find(std::string_view text) const {
+  const auto it = ids_.find(ToAbsl(text));
+  if (it == ids_.end()) return std::nullopt;
+  return it->second;
+}
+
+absl::Status BpeModel::Builder::AddMerge(std::string_view left, std::string_view right) {
+  std::string joined(left);
+  joined += right;
+  const std::optional<TokenId> left_id = Find(left);
+  const std::optional<TokenId> right_id = Find(right);
+  const std::optional<TokenId> merged_id = Find(joined);
+  for (const auto& [id, text] : {std::pair<std::optional<TokenId>, std::string_view>{left_id, left},
+                                 {right_id, right},
+                                 {merged_id, joined}}) {
+    if (!id)
+      return InvalidArgument("merge of \"{}\" and \"{}\": no token \"{}\"", left, right, text);
+  }
+  merges_.push_back({*left_id, *right_id, *merged_id});
+  return absl::OkStatus();
+}
+
+BpeModel BpeModel::Builder::Build(const Options& options) const {
+  BpeModel model;
+  model.options_ = options;
+  for (size_t byte = 0; byte < model.byte_ids_.size(); ++byte) {
+    model.byte_ids_[byte] = Find(ByteToAlphabet(static_cast<uint8_t>(byte))).value_or(kNoToken);
+  }
+  model.pairs_ = PairTable(merges_.size());
+  for (size_t rank = 0; rank < merges_.size(); ++rank) {
+    const Merge& merge = merges_[rank];
+    model.pairs_.Set(merge.left, merge.right, {static_cast<uint32_t>(rank), merge.merged});
+  }
+  model.AddWholeTokens(*this);
+  return model;
+}
+
+// The tokens that come out whole when the piece is exactly their text.
+void BpeModel::AddWholeTokens(const Builder& builder) {
+  whole_tokens_ = ByteTable(builder.num_tokens());
+  std::vector<TokenId> ids;
+  std::string bytes;
+  for (TokenId id = 0; id < builder.texts().size(); ++id) {
+    const std::string& text = builder.texts()[id];
+    bytes.clear();
+    if (text.empty() || !AlphabetToBytes(text, bytes)) continue;
+    ids.clear();
+    if (!options_.ignore_merges) EncodeByMerges(bytes, ids);
+    if (options_.ignore_merges || (ids.size() == 1 && ids[0] == id))
+      whole_tokens_.Insert(bytes, id);
+  }
+}
+
+std::optional<uint8_t> BpeModel::EncodePiece(std::string_view bytes,
+                                             std::vector<TokenId>& ids) const {
+  if (const std::optional<TokenId> whole = whole_tokens_.Find(bytes)) {
+    ids.push_back(*whole);
+    return std::nullopt;
+  }
+  return EncodeByMerges(bytes, ids);
+}
+
+std::optional<uint8_t> BpeModel::EncodeByMerges(std::string_view bytes,
+                                                std::vector<TokenId>& ids) const {
+  const size_t begin = ids.size();
+  const std::optional<uint8_t> missing = AppendSymbols(bytes, ids);
+  if (ids.size() - begin <= kMaxScannedSymbols) {
+    MergeShort(ids, begin);
+  } else {
+    MergeLong(ids, begin);
+  }
+  return missing;
+}
+
+std::optional<uint8_t> BpeModel::AppendSymbols(std::string_view bytes,
+                                               std::vector<TokenId>& ids) const {
+  std::optional<uint8_t> missing;
+  bool after_unknown = false;
+  for (const char c : bytes) {
+    const uint8_t byte = static_cast<uint8_t>(c);
+    const TokenId id = byte_ids_[byte];
+    if (id != kNoToken) {
+      ids.push_back(id);
+      after_unknown = false;
+    } else if (!options_.unknown_id) {
+      if (!missing) missing = byte;
+    } else {
+      if (!after_unknown || !options_.fuse_unknown) ids.push_back(*options_.unknown_id);
+      after_unknown = true;
+    }
+  }
+  return missing;
+}
+
+void BpeModel::MergeShort(std::vector<TokenId>& ids, size_t begin) const {
+  size_t num_symbols = ids.size() - begin;
+  if (num_symbols < 2) return;
+  TokenId* const symbols = ids.data() + begin;
+  std::array<uint32_t, kMaxScannedSymbols> ranks;  // of the pair that starts at the same index
+  std::array<TokenId, kMaxScannedSymbols> merged;
+  const auto look_up = [&](size_t i) {
+    const PairTable::Value value = pairs_.Find(symbols[i], symbols[i + 1]);
+    ranks[i] = value.rank;
+    merged[i] = value.merged;
+  };
+  for (size_t i = 0; i + 1 < num_symbols; ++i) look_up(i);
+  while (num_symbols > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < num_symbols; ++i) {
+      if (ranks[i] < ranks[best]) best = i;
+    }
+    if (ranks[best] == PairTable::kNoRank) break;
+    symbols[best] = merged[best];
+    for (size_t i = best + 1; i + 1 < num_symbols; ++i) {
+      symbols[i] = symbols[i + 1];
+      ranks[i] = ranks[i + 1];
+      merged[i] = merged[i + 1];
+    }
+    --num_symbols;
+    if (best > 0) look_up(best - 1);
+    if (best + 1 < num_symbols) look_up(best);
+  }
+  ids.resize(begin + num_symbols);
+}
+
+// A heap of candidates over a doubly linked list: O(n log n) for a piece of n bytes.
+void BpeModel::MergeLong(std::vector<TokenId>& ids, size_t begin) const {
+  const uint32_t num_symbols = static_cast<uint32_t>(ids.size() - begin);
+  TokenId* const symbols = ids.data() + begin;
+  std::vector<uint32_t> next(num_symbols);  // num_symbols: none
+  std::vector<uint32_t> previous(num_symbols);
+  std::vector<Candidate> queued;
+  const auto candidate_at = [&](uint32_t i) -> std::optional<Candidate> {
+    if (next[i] == num_symbols) return std::nullopt;
+    const TokenId right = symbols[next[i]];
+    const PairTable::Value value = pairs_.Find(symbols[i], right);
+    if (value.rank == PairTable::kNoRank) return std::nullopt;
+    return Candidate{value.rank, i, symbols[i], right, value.merged};
+  };
+  for (uint32_t i = 0; i < num_symbols; ++i) {
+    next[i] = i + 1;
+    previous[i] = i - 1;
+  }
+  for (uint32_t i = 0; i < num_symbols; ++i) {
+    if (const auto candidate = candidate_at(i)) queued.push_back(*candidate);
+  }
+  std::priority_queue heap(std::greater<>(), std::move(queued));
+  while (!heap.empty()) {
+    const Candidate best = heap.top();
+    heap.pop();
+    const uint32_t i = best.position;
+    const uint32_t right = next[i];
+    if (symbols[i] != best.left || right == num_symbols || symbols[right] != best.right) continue;
+    symbols[i] = best.merged;
+    symbols[right] = kNoToken;
+    next[i] = next[right];
+    if (next[i] != num_symbols) previous[next[i]] = i;
+    if (i > 0) {
+      if (const auto candidate = candidate_at(previous[i])) heap.push(*candidate);
+    }
+    if (const auto candidate = candidate_at(i)) heap.push(*candidate);
+  }
+  const auto end = std::remove(ids.begin() + static_cast<ptrdiff_t>(begin), ids.end(), kNoToken);
+  ids.erase(end, ids.end());
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/text/tokenizer/byte_table.h"
+
+namespace lockstep::router {
+
+// Byte pair encoding over bytes (Sennrich et al., arXiv 1508.07909, on the byte alphabet of GPT-2):
+// the adjacent pair of lowest rank is joined, leftmost first, until no pair is left. Immutable
+// after Build, safe from any thread. Ids of pieces that are a whole token come from a table made at
+// load, so nothing is cached later and memory does not grow.
+class BpeModel {
+ public:
+  struct Options {
+    bool ignore_merges = false;              // a piece that is a token needs no merges to become it
+    std::optional<TokenId> unknown_id = {};  // stands for bytes without a token
+    bool fuse_unknown = false;               // neighbouring unknown bytes become one
+  };
+
+  // Collects a definition. `text` is spelled in the byte alphabet, as in the files.
+  class Builder {
+   public:
+    // INVALID_ARGUMENT for an empty text and for an id or a text seen before. A token outside the
+    // alphabet is never produced.
+    absl::Status AddToken(TokenId id, std::string_view text);
+    // Ranks ascend in the order of the calls; a pair seen again takes the later rank, as in Hugging
+    // Face's library. INVALID_ARGUMENT if a part or the result is no token.
+    absl::Status AddMerge(std::string_view left, std::string_view right);
+    std::optional<TokenId> Find(std::string_view text) const;
+    size_t num_tokens() const { return ids_.size(); }
+    // Id to text; empty where there is no token.
+    const std::vector<std::string>& texts() const { return texts_; }
+    BpeModel Build(const Options& options) const;
+
+   private:
+    friend class BpeModel;
+    struct Merge {
+      TokenId left;
+      TokenId right;
+      TokenId merged;
+    };
+    absl::flat_hash_map<std::string, TokenId> ids_;
+    std::vector<std::string> texts_;
+    std::vector<Merge> merges_;
+  };
+
+  // Appends the ids of a piece that is not empty. A byte that neither has a token nor an unknown
+  // token to stand for it is left out and returned (the first of them).
+  std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids) const;
+
+ private:
+  BpeModel() = default;
+
+  std::optional<uint8_t> AppendSymbols(std::string_view bytes, std::vector<TokenId>& ids) const;
+  void MergeShort(std::vector<TokenId>& ids, size_t begin) const;
+  void MergeLong(std::vector<TokenId>& ids, size_t begin) const;
+  std::optional<uint8_t> EncodeByMerges(std::string_view bytes, std::vector<TokenId>& ids) const;
+  void AddWholeTokens(const Builder& builder);
+
+  Options options_;
+  std::array<TokenId, 256> byte_ids_{};
+  PairTable pairs_;
+  ByteTable whole_tokens_;
+};
+
+}  // namespace lockstep::router

@@ -1,0 +1,235 @@
+#include <absl/container/flat_hash_map.h>
+
+#include <utility>
+
+#include "common/status.h"
+#include "router/text/tokenizer/byte_alphabet.h"
+#include "router/text/tokenizer/tokenizer_parts.h"
+#include "router/text/unicode/nfc.h"
+#include "router/text/unicode/utf8.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kMaxTextBytes = size_t{1} << 30;  // ICU and the merge queue count in 32 bits
+
+struct TokenInfo {
+  std::string bytes;  // empty: no such token
+  bool special = false;
+};
+
+// Added tokens in the order in which they are looked for. Special ones are never matched in
+// normalised text: there a Kelvin sign is the letter K, and foreign text could spell them without
+// containing them.
+struct AddedTokenSets {
+  AddedTokenMatcher raw;                 // those that are not "normalized"
+  AddedTokenMatcher normalized_special;  // in the text as it came as well
+  AddedTokenMatcher normalized_plain;    // after normalisation
+};
+
+class ByteLevelTokenizer final : public Tokenizer {
+ public:
+  ByteLevelTokenizer(TokenizerParts parts, std::vector<TokenInfo> tokens, AddedTokenSets added)
+      : bpe_(parts.vocabulary.Build(parts.bpe)),
+        normalize_nfc_(parts.normalize_nfc),
+        pre_tokenizer_(std::move(parts.pre_tokenizer)),
+        added_(std::move(added)),
+        prefix_ids_(std::move(parts.prefix_ids)),
+        suffix_ids_(std::move(parts.suffix_ids)),
+        tokens_(std::move(tokens)),
+        bos_token_id_(parts.bos_token_id),
+        eos_token_id_(parts.eos_token_id),
+        chat_template_(std::move(parts.chat_template)) {
+    for (const AddedToken& token : parts.added_tokens) ids_by_bytes_[token.content] = token.id;
+    for (TokenId id = 0; id < tokens_.size(); ++id) {
+      if (!tokens_[id].bytes.empty()) ids_by_bytes_.try_emplace(tokens_[id].bytes, id);
+    }
+  }
+
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                              const EncodeOptions& options) const override;
+
+  std::string_view TokenBytes(TokenId id) const override {
+    return id < tokens_.size() ? std::string_view(tokens_[id].bytes) : std::string_view();
+  }
+  bool IsSpecial(TokenId id) const override { return id < tokens_.size() && tokens_[id].special; }
+  absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
+                                     bool skip_special_tokens) const override;
+
+  uint32_t vocab_size() const override { return static_cast<uint32_t>(tokens_.size()); }
+  std::optional<TokenId> bos_token_id() const override { return bos_token_id_; }
+  std::optional<TokenId> eos_token_id() const override { return eos_token_id_; }
+  std::optional<TokenId> FindToken(std::string_view content) const override {
+    const auto it = ids_by_bytes_.find(absl::string_view(content.data(), content.size()));
+    if (it == ids_by_bytes_.end()) return std::nullopt;
+    return it->second;
+  }
+  const std::string& chat_template() const override { return chat_template_; }
+  std::vector<std::string> SpecialSpellings() const override {
+    std::vector<std::string> spellings;
+    for (const AddedTokenMatcher* set : {&added_.raw, &added_.normalized_special}) {
+      for (const AddedToken& token : set->tokens()) {
+        if (token.special) spellings.push_back(token.content);
+      }
+    }
+    return spellings;
+  }
+
+ private:
+  // What one call of Encode has produced so far.
+  struct Encoding {
+    std::vector<TokenId> ids;
+    std::optional<uint8_t> missing_byte;
+    bool pattern_failed = false;
+  };
+
+  // Text without special tokens, as it came.
+  absl::Status EncodeSegment(std::string_view text, Encoding& out) const;
+
+  const BpeModel bpe_;
+  const bool normalize_nfc_;
+  const PreTokenizer pre_tokenizer_;
+  const AddedTokenSets added_;
+  const std::vector<TokenId> prefix_ids_;
+  const std::vector<TokenId> suffix_ids_;
+  const std::vector<TokenInfo> tokens_;  // by id
+  const std::optional<TokenId> bos_token_id_;
+  const std::optional<TokenId> eos_token_id_;
+  const std::string chat_template_;
+  absl::flat_hash_map<std::string, TokenId> ids_by_bytes_;
+};
+
+absl::StatusOr<std::vector<TokenId>> ByteLevelTokenizer::Encode(
+    std::string_view text, const EncodeOptions& options) const {
+  if (text.size() > kMaxTextBytes) {
+    return InvalidArgument("text of {} bytes, expected at most {}", text.size(), kMaxTextBytes);
+  }
+  if (const std::optional<size_t> offset = FindInvalidUtf8(text)) {
+    return InvalidArgument("text is not valid UTF-8 at byte {}", *offset);
+  }
+  Encoding out;
+  out.ids.reserve(text.size() / 3 + prefix_ids_.size() + suffix_ids_.size());
+  if (options.add_special_tokens) out.ids = prefix_ids_;
+  const bool match_special = options.parse_special_tokens;
+  for (const auto& outer : added_.raw.Split(text, match_special)) {
+    if (outer.id) {
+      out.ids.push_back(*outer.id);
+      continue;
+    }
+    for (const auto& segment : added_.normalized_special.Split(outer.text, match_special)) {
+      if (segment.id) {
+        out.ids.push_back(*segment.id);
+      } else {
+        LOCKSTEP_RETURN_IF_ERROR(EncodeSegment(segment.text, out));
+      }
+    }
+  }
+  if (out.pattern_failed) {
+    return InvalidArgument("the pre-tokenizer's pattern needs too many steps on this text");
+  }
+  if (out.missing_byte) {
+    return InvalidArgument("the vocabulary has no token for byte 0x{:02X}, at byte {}",
+                           *out.missing_byte, text.find(static_cast<char>(*out.missing_byte)));
+  }
+  if (options.add_special_tokens) {
+    out.ids.insert(out.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
+  }
+  return std::move(out.ids);
+}
+
+absl::Status ByteLevelTokenizer::EncodeSegment(std::string_view text, Encoding& out) const {
+  std::string storage;
+  if (normalize_nfc_) {
+    LOCKSTEP_ASSIGN_OR_RETURN(text, NormalizeNfc(text, storage));
+  }
+  for (const auto& segment : added_.normalized_plain.Split(text, false)) {
+    if (segment.id) {
+      out.ids.push_back(*segment.id);
+      continue;
+    }
+    const bool split = pre_tokenizer_.Split(segment.text, [&](std::string_view piece) {
+      const std::optional<uint8_t> missing = bpe_.EncodePiece(piece, out.ids);
+      if (missing && !out.missing_byte) out.missing_byte = missing;
+    });
+    out.pattern_failed = out.pattern_failed || !split;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ByteLevelTokenizer::Decode(std::span<const TokenId> ids,
+                                                       bool skip_special_tokens) const {
+  std::string bytes;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= tokens_.size()) {
+      return InvalidArgument("token_ids[{}] is {}, the vocabulary ends at {}", i, ids[i],
+                             tokens_.size());
+    }
+    const TokenInfo& token = tokens_[ids[i]];
+    if (!token.special || !skip_special_tokens) bytes += token.bytes;
+  }
+  std::string text;
+  std::string pending;
+  AppendLossyUtf8(bytes, pending, text);
+  FlushLossyUtf8(pending, text);
+  return text;
+}
+
+// Bytes of a token of the vocabulary; one outside the alphabet stands for its own text.
+std::string VocabularyBytes(const std::string& text) {
+  std::string bytes;
+  return AlphabetToBytes(text, bytes) ? bytes : text;
+}
+
+absl::Status CheckParts(const TokenizerParts& parts, const std::vector<TokenInfo>& tokens) {
+  std::vector<std::pair<std::string_view, TokenId>> uses;
+  for (const TokenId id : parts.prefix_ids) uses.emplace_back("prefix token", id);
+  for (const TokenId id : parts.suffix_ids) uses.emplace_back("suffix token", id);
+  if (parts.bos_token_id) uses.emplace_back("bos token", *parts.bos_token_id);
+  if (parts.eos_token_id) uses.emplace_back("eos token", *parts.eos_token_id);
+  absl::flat_hash_map<std::string, TokenId> contents;
+  for (const AddedToken& token : parts.added_tokens) {
+    const auto [it, inserted] = contents.try_emplace(token.content, token.id);
+    if (!inserted) {
+      return InvalidArgument("{}: added token \"{}\" has ids {} and {}", parts.name, token.content,
+                             it->second, token.id);
+    }
+  }
+  for (const auto& [use, id] : uses) {
+    if (id >= tokens.size() || tokens[id].bytes.empty()) {
+      return InvalidArgument("{}: {} {} is not in the vocabulary", parts.name, use, id);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizer(TokenizerParts parts) {
+  const std::vector<std::string>& texts = parts.vocabulary.texts();
+  std::vector<TokenInfo> tokens(texts.size());
+  for (TokenId id = 0; id < texts.size(); ++id) tokens[id].bytes = VocabularyBytes(texts[id]);
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> special;
+  std::vector<AddedToken> plain;
+  for (AddedToken token : parts.added_tokens) {
+    std::string storage;
+    if (token.normalized && parts.normalize_nfc) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view content,
+                                NormalizeNfc(token.content, storage));
+      // A template may spell it either way.
+      if (token.special && content != token.content) special.push_back(token);
+      token.content = std::string(content);
+    }
+    if (token.id >= tokens.size()) tokens.resize(token.id + 1);
+    tokens[token.id] = {token.content, token.special};
+    (!token.normalized ? raw : token.special ? special : plain).push_back(std::move(token));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckParts(parts, tokens));
+  AddedTokenSets added{.raw = AddedTokenMatcher(std::move(raw)),
+                       .normalized_special = AddedTokenMatcher(std::move(special)),
+                       .normalized_plain = AddedTokenMatcher(std::move(plain))};
+  return std::make_unique<ByteLevelTokenizer>(std::move(parts), std::move(tokens),
+                                              std::move(added));
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/model_files/gguf.h"
+
+namespace lockstep::router {
+
+// Byte-level BPE, immutable after loading and safe to use from any number of threads at once.
+// Ids are byte-identical to Hugging Face `tokenizers` 0.23 for the pre-tokenizers it supports
+// (GPT-2, Llama 3, Qwen2/Qwen3, SmolLM2, and patterns of a definition's own); anything else in the
+// definition is an error that names it. Where it differs on purpose:
+//   - a byte that the vocabulary cannot spell is an error, not dropped;
+//   - special tokens are found in the text as it came, before it is normalised, also those that say
+//     "normalized": no other spelling can become one, and nothing next to one can undo it;
+//   - letters and numbers are those of Unicode 16 and NFC is ICU's, so newer characters than either
+//     library knows may be cut or composed differently.
+class Tokenizer {
+ public:
+  // tokenizer.json (+ tokenizer_config.json, may be empty; of it only chat_template, bos_token and
+  // eos_token are used). `name` stands for the path in errors.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(
+      std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+      const std::string& name);
+  // tokenizer.ggml.* metadata.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromGguf(const GgufFile& file);
+  // A model folder (tokenizer.json, and if there, tokenizer_config.json and chat_template.jinja) or
+  // a *.gguf file.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& path);
+
+  virtual ~Tokenizer() = default;
+
+  struct EncodeOptions {
+    bool add_special_tokens = true;  // bos/eos as the model's post-processor asks
+    // "<|im_start|>" in the text is the special token; otherwise it is plain text.
+    bool parse_special_tokens = false;
+  };
+  // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token.
+  virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                                      const EncodeOptions& options) const = 0;
+
+  // The raw bytes of one token (not necessarily valid UTF-8); empty for ids without a token.
+  virtual std::string_view TokenBytes(TokenId id) const = 0;
+  virtual bool IsSpecial(TokenId id) const = 0;
+  // Exactly the strings that Encode turns into special tokens where `parse_special_tokens` asks for
+  // it. Text without any of them yields none.
+  virtual std::vector<std::string> SpecialSpellings() const = 0;
+  // The whole text; invalid UTF-8 becomes U+FFFD. OUT_OF_RANGE ids give INVALID_ARGUMENT.
+  virtual absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
+                                             bool skip_special_tokens) const = 0;
+
+  virtual uint32_t vocab_size() const = 0;
+  virtual std::optional<TokenId> bos_token_id() const = 0;
+  virtual std::optional<TokenId> eos_token_id() const = 0;
+  // By its bytes, as TokenBytes gives them.
+  virtual std::optional<TokenId> FindToken(std::string_view content) const = 0;
+  // Jinja source of the model's chat template; empty if it has none.
+  virtual const std::string& chat_template() const = 0;
+};
+
+}  // namespace lockstep::router

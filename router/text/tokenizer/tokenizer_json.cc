@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <utility>
+
+#include "common/json/json.h"
+#include "common/status.h"
+#include "router/text/tokenizer/json_node.h"
+#include "router/text/tokenizer/tokenizer_json_parts.h"
+#include "router/text/tokenizer/tokenizer_parts.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kMaxSequenceParts = 16;
+
+// The parts of a Sequence of any kind, or the one part that is not a Sequence. `list` is the name
+// of the field that holds them.
+absl::StatusOr<std::vector<JsonNode>> FlattenSequence(const JsonNode& node, std::string_view list) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string type, node.StringMember("type"));
+  if (type != "Sequence") return std::vector<JsonNode>{node};
+  LOCKSTEP_RETURN_IF_ERROR(node.ExpectOnlyKeys({"type", list}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode elements, node.Member(list));
+  LOCKSTEP_ASSIGN_OR_RETURN(const size_t count, elements.ArraySize());
+  if (count > kMaxSequenceParts) {
+    return elements.Error(
+        fmt::format("has {} parts, expected at most {}", count, kMaxSequenceParts));
+  }
+  std::vector<JsonNode> parts;
+  for (size_t i = 0; i < count; ++i) parts.push_back(elements.Element(i));
+  return parts;
+}
+
+absl::Status ReadAddedToken(const JsonNode& node, TokenizerParts& parts) {
+  LOCKSTEP_RETURN_IF_ERROR(node.ExpectOnlyKeys(
+      {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
+  AddedToken token;
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode id, node.Member("id"));
+  LOCKSTEP_ASSIGN_OR_RETURN(token.id, id.GetUint(kMaxTokenId));
+  LOCKSTEP_ASSIGN_OR_RETURN(token.content, node.StringMember("content"));
+  if (token.content.empty()) return node.Error("has an empty content");
+  LOCKSTEP_ASSIGN_OR_RETURN(token.single_word, node.BoolMember("single_word", false));
+  LOCKSTEP_ASSIGN_OR_RETURN(token.lstrip, node.BoolMember("lstrip", false));
+  LOCKSTEP_ASSIGN_OR_RETURN(token.rstrip, node.BoolMember("rstrip", false));
+  LOCKSTEP_ASSIGN_OR_RETURN(token.special, node.BoolMember("special", false));
+  LOCKSTEP_ASSIGN_OR_RETURN(token.normalized, node.BoolMember("normalized", !token.special));
+  parts.added_tokens.push_back(std::move(token));
+  return absl::OkStatus();
+}
+
+// Hugging Face's library numbers added tokens by itself and ignores the ids in the file: those of
+// the vocabulary keep theirs, the others follow the vocabulary. A file that says otherwise would
+// get other ids there, so it is refused.
+absl::Status CheckAddedId(const JsonNode& node, const AddedToken& token,
+                          const BpeModel::Builder& vocabulary, TokenId& next_id) {
+  const std::optional<TokenId> in_vocabulary = vocabulary.Find(token.content);
+  const TokenId expected = in_vocabulary ? *in_vocabulary : next_id++;
+  if (token.id == expected) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode id, node.Member("id"));
+  return id.Unexpected(fmt::format("{} for \"{}\"", expected, token.content));
+}
+
+absl::Status ReadAddedTokens(const JsonNode& root, TokenizerParts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto list, root.OptionalMember("added_tokens"));
+  if (!list) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const size_t count, list->ArraySize());
+  TokenId next_id = static_cast<TokenId>(parts.vocabulary.num_tokens());
+  for (size_t i = 0; i < count; ++i) {
+    const JsonNode node = list->Element(i);
+    LOCKSTEP_RETURN_IF_ERROR(ReadAddedToken(node, parts));
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckAddedId(node, parts.added_tokens.back(), parts.vocabulary, next_id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadNormalizer(const JsonNode& root, TokenizerParts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto normalizer, root.OptionalMember("normalizer"));
+  if (!normalizer) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto nodes, FlattenSequence(*normalizer, "normalizers"));
+  for (const JsonNode& node : nodes) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode type, node.Member("type"));
+    if (type.value() != "NFC") return type.Unexpected("\"NFC\"");
+    LOCKSTEP_RETURN_IF_ERROR(node.ExpectOnlyKeys({"type"}));
+    parts.normalize_nfc = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPreTokenizer(const JsonNode& root, TokenizerParts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode pre_tokenizer, root.Member("pre_tokenizer"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto nodes, FlattenSequence(pre_tokenizer, "pretokenizers"));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::string type, nodes[i].StringMember("type"));
+    if ((type == "ByteLevel") != (i + 1 == nodes.size())) {
+      return nodes[i].Error("ByteLevel must be the last part, and only it");
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(PreTokenizer::Stage stage, ReadPreTokenizerStage(nodes[i]));
+    parts.pre_tokenizer.push_back(std::move(stage));
+  }
+  if (nodes.empty()) return pre_tokenizer.Error("has no parts, expected ByteLevel as the last");
+  return absl::OkStatus();
+}
+
+absl::Status ReadDecoder(const JsonNode& root) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode decoder, root.Member("decoder"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto nodes, FlattenSequence(decoder, "decoders"));
+  if (nodes.size() != 1) return decoder.Error("expected ByteLevel alone");
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode type, nodes[0].Member("type"));
+  if (type.value() != "ByteLevel") return type.Unexpected("\"ByteLevel\"");
+  // These fields mean something only where the same object is a pre-tokenizer.
+  return nodes[0].ExpectOnlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+}
+
+// TemplateProcessing: the ids around "$A". What it says about pairs of texts is never used.
+absl::Status ReadTemplate(const JsonNode& node, TokenizerParts& parts) {
+  LOCKSTEP_RETURN_IF_ERROR(node.ExpectOnlyKeys({"type", "single", "pair", "special_tokens"}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode single, node.Member("single"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode special_tokens, node.Member("special_tokens"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const size_t count, single.ArraySize());
+  bool after_text = false;
+  for (size_t i = 0; i < count; ++i) {
+    const JsonNode piece = single.Element(i);
+    LOCKSTEP_RETURN_IF_ERROR(piece.ExpectOnlyKeys({"Sequence", "SpecialToken"}));
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto sequence, piece.OptionalMember("Sequence"));
+    if (sequence) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const std::string id, sequence->StringMember("id"));
+      if (after_text || id != "A") return sequence->Error("expected the sequence \"A\", once");
+      after_text = true;
+      continue;
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode special, piece.Member("SpecialToken"));
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::string name, special.StringMember("id"));
+    LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode definition, special_tokens.Member(name));
+    LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode ids, definition.Member("ids"));
+    LOCKSTEP_ASSIGN_OR_RETURN(const size_t num_ids, ids.ArraySize());
+    for (size_t j = 0; j < num_ids; ++j) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const TokenId id, ids.Element(j).GetUint(kMaxTokenId));
+      (after_text ? parts.suffix_ids : parts.prefix_ids).push_back(id);
+    }
+  }
+  if (!after_text) return single.Error("has no sequence \"A\"");
+  return absl::OkStatus();
+}
+
+absl::Status ReadPostProcessor(const JsonNode& root, TokenizerParts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto processor, root.OptionalMember("post_processor"));
+  if (!processor) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto nodes, FlattenSequence(*processor, "processors"));
+  bool has_template = false;
+  for (const JsonNode& node : nodes) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode type, node.Member("type"));
+    if (type.value() == "ByteLevel") {  // moves offsets, never ids
+      LOCKSTEP_RETURN_IF_ERROR(
+          node.ExpectOnlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
+    } else if (type.value() == "TemplateProcessing" && !has_template) {
+      LOCKSTEP_RETURN_IF_ERROR(ReadTemplate(node, parts));
+      has_template = true;
+    } else {
+      return type.Unexpected("\"ByteLevel\", or \"TemplateProcessing\" once");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// "<s>" or {"content": "<s>", ...}.
+absl::StatusOr<std::optional<TokenId>> ReadNamedToken(const JsonNode& root, std::string_view key,
+                                                      const TokenizerParts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto node, root.OptionalMember(key));
+  if (!node) return std::optional<TokenId>();
+  absl::StatusOr<std::string> content =
+      node->value().is_object() ? node->StringMember("content") : node->GetString();
+  if (!content.ok()) return content.status();
+  for (const AddedToken& token : parts.added_tokens) {
+    if (token.content == *content) return std::optional<TokenId>(token.id);
+  }
+  const std::optional<TokenId> id = parts.vocabulary.Find(*content);
+  if (!id) return node->Unexpected("a token of the vocabulary");
+  return id;
+}
+
+// One template, or a list of named ones of which "default" is taken.
+absl::StatusOr<std::string> ReadChatTemplate(const JsonNode& node) {
+  if (!node.value().is_array()) return node.GetString();
+  for (size_t i = 0; i < node.value().size(); ++i) {
+    const JsonNode entry = node.Element(i);
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::string name, entry.StringMember("name"));
+    if (name == "default") return entry.StringMember("template");
+  }
+  return node.Error("has no template named \"default\"");
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerParts> ReadTokenizerJson(std::string_view json, const std::string& name) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(json, name));
+  const JsonNode root(document, name);
+  LOCKSTEP_RETURN_IF_ERROR(
+      root.ExpectOnlyKeys({"version", "truncation", "padding", "added_tokens", "normalizer",
+                           "pre_tokenizer", "post_processor", "decoder", "model"}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto version, root.OptionalMember("version"));
+  if (version && version->value() != "1.0") return version->Unexpected("\"1.0\"");
+  for (const std::string_view key : {"truncation", "padding"}) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto node, root.OptionalMember(key));
+    if (node) return node->Unexpected("null");
+  }
+  TokenizerParts parts;
+  parts.name = name;
+  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode model, root.Member("model"));
+  LOCKSTEP_RETURN_IF_ERROR(ReadBpeModel(model, parts));
+  LOCKSTEP_RETURN_IF_ERROR(ReadAddedTokens(root, parts));
+  LOCKSTEP_RETURN_IF_ERROR(ReadNormalizer(root, parts));
+  LOCKSTEP_RETURN_IF_ERROR(ReadPreTokenizer(root, parts));
+  LOCKSTEP_RETURN_IF_ERROR(ReadPostProcessor(root, parts));
+  LOCKSTEP_RETURN_IF_ERROR(ReadDecoder(root));
+  return parts;
+}
+
+absl::Status ReadTokenizerConfig(std::string_view json, const std::string& name,
+                                 TokenizerParts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(json, name));
+  const JsonNode root(document, name);
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.bos_token_id, ReadNamedToken(root, "bos_token", parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.eos_token_id, ReadNamedToken(root, "eos_token", parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto chat_template, root.OptionalMember("chat_template"));
+  if (chat_template) {
+    LOCKSTEP_ASSIGN_OR_RETURN(parts.chat_template, ReadChatTemplate(*chat_template));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::router

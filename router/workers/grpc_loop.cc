@@ -1,0 +1,139 @@
+#include "router/workers/grpc_loop.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "common/check.h"
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kStrandsAtATime = 16;
+constexpr size_t kMaxEventsInARow = 64;
+// Strands that are done before anything could come: looking costs more.
+constexpr size_t kFewStrands = 2;
+constexpr size_t kMaxRunsInARow = 4;
+
+thread_local const GrpcLoop* this_threads_loop = nullptr;
+
+gpr_timespec TimeOf(StrandTimers::Time time) {
+  if (time == StrandTimers::Time::max()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  const std::chrono::nanoseconds left = time - std::chrono::steady_clock::now();
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(left.count(), GPR_TIMESPAN));
+}
+
+}  // namespace
+
+GrpcLoop::GrpcLoop(uint32_t index) : thread_(fmt::format("grpc-{}", index), [this] { Run(); }) {}
+
+void GrpcLoop::Stop() {
+  RingNow(stop_alarm_, queue_, stop_tag_);
+  thread_.join();
+}
+
+void GrpcLoop::Push(std::shared_ptr<Strand> strand) {
+  {
+    MutexLock lock(mutex_);
+    if (closed_ || !strands_.Push(std::move(strand))) return;
+  }
+  if (this_threads_loop == this) {
+    has_strands_ = true;
+    return;
+  }
+  RingNow(strands_alarm_, queue_, strands_tag_);
+}
+
+void GrpcLoop::ScheduleAt(std::shared_ptr<Strand> strand,
+                          std::chrono::steady_clock::time_point at) {
+  LOCKSTEP_CHECK(this_threads_loop == this, "a strand asks for a time on another thread");
+  timers_.Set(std::move(strand), at);
+}
+
+void GrpcLoop::Run() {
+  this_threads_loop = this;
+  void* id = nullptr;
+  bool ok = false;
+  while (NextEvent(&id, &ok)) CompletionTag::FromId(id).OnComplete(ok);
+}
+
+bool GrpcLoop::NextEvent(void** id, bool* ok) {
+  for (;;) {
+    if (stopping_ && num_users_ == 0 && Close()) queue_.Shutdown();
+    // Between a few strands and the next what is over by now, and a look at the sockets, so that a
+    // worker's result never waits for more than a few strands; but not for ever.
+    if (!RunsNext()) {
+      num_runs_in_a_row_ = 0;
+      switch (WaitForEvent(id, ok)) {
+        case grpc::CompletionQueue::GOT_EVENT:
+          ++num_events_in_a_row_;
+          return true;
+        case grpc::CompletionQueue::SHUTDOWN:
+          return false;
+        case grpc::CompletionQueue::TIMEOUT:
+          break;
+      }
+    }
+    num_events_in_a_row_ = 0;
+    ScheduleDue();
+    if (has_strands_) RunStrands();
+  }
+}
+
+// Before the next look at the sockets: strands and timers that waited for long enough, strands that
+// are few, and urgent ones.
+bool GrpcLoop::RunsNext() {
+  if (num_events_in_a_row_ == kMaxEventsInARow) return true;
+  if (!has_strands_ || num_runs_in_a_row_ == kMaxRunsInARow) return false;
+  MutexLock lock(mutex_);
+  return strands_.size() <= kFewStrands || strands_.any_urgent();
+}
+
+// Not at all while strands wait, else until a timer is due.
+grpc::CompletionQueue::NextStatus GrpcLoop::WaitForEvent(void** id, bool* ok) {
+  return queue_.AsyncNext(
+      id, ok, has_strands_ ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : TimeOf(timers_.next()));
+}
+
+void GrpcLoop::ScheduleDue() {
+  for (auto& strand : timers_.TakeDue(std::chrono::steady_clock::now())) {
+    Schedule(std::move(strand));
+  }
+}
+
+void GrpcLoop::OnStrands(bool /*ok*/) { has_strands_ = true; }
+
+void GrpcLoop::RunStrands() {
+  ++num_runs_in_a_row_;
+  std::vector<std::shared_ptr<Strand>> strands;
+  {
+    MutexLock lock(mutex_);
+    strands = strands_.Take(kStrandsAtATime);
+  }
+  for (std::shared_ptr<Strand>& strand : strands) StrandRunner::Run(std::move(strand));
+  MutexLock lock(mutex_);
+  has_strands_ = !strands_.Leave();
+}
+
+void GrpcLoop::OnStop(bool /*ok*/) { stopping_ = true; }
+
+bool GrpcLoop::Close() {
+  MutexLock lock(mutex_);
+  const bool closes = !closed_ && strands_.idle();
+  closed_ |= closes;
+  return closes;
+}
+
+GrpcLoops::GrpcLoops(uint32_t num_threads) {
+  for (uint32_t i = 0; i < num_threads; ++i) {
+    loops_.push_back(std::make_shared<GrpcLoop>(i));
+  }
+}
+
+void GrpcLoops::Stop() {
+  if (std::exchange(stopped_, true)) return;
+  for (const auto& loop : loops_) loop->Stop();
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,422 @@
+#include "router/workers/grpc_step_link.h"
+
+#include <absl/time/clock.h>
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "common/grpc/credentials.h"
+#include "common/lease_epoch.h"
+#include "common/net/address.h"
+#include "common/net/unix_socket.h"
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
+#include "common/status.h"
+#include "common/violations.h"
+#include "lockstep/worker/v1/worker.grpc.pb.h"
+#include "router/workers/reattach_backoff.h"
+#include "router/workers/worker_text.h"
+
+namespace lockstep::router {
+namespace {
+
+namespace wire = worker::v1;
+
+using Stream = grpc::ClientAsyncReaderWriter<wire::StepRequest, wire::StepResult>;
+
+constexpr std::string_view kCodeNames[] = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// Whatever a call ended with, the replica has no worker: UNAVAILABLE with the call's code and
+// message.
+absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
+  if (status.ok()) return Unavailable("{} ended", call);
+  const auto code = static_cast<size_t>(status.error_code());
+  // What gRPC puts before the reason would leave no room for it.
+  constexpr std::string_view kPreamble = "failed to connect to all addresses; last error: ";
+  std::string text = status.error_message();
+  if (text.starts_with(kPreamble)) text.erase(0, kPreamble.size());
+  return Unavailable("{} failed: {}: {}", call,
+                     code < std::size(kCodeNames) ? kCodeNames[code] : "code out of range",
+                     QuoteWorker(text));
+}
+
+// The worker says no to a claim with a code that gRPC itself never makes up. Any other end before
+// the grant leaves open whether the claim arrived.
+bool IsRefusal(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+         status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+}
+
+std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
+  return absl::ToChronoTime(absl::Now() + timeout);
+}
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+// Claims remembered while none of them arrives.
+constexpr size_t kMaxClaims = 64;
+
+// One attempt to get and hold the lease. Everything but the first context is guarded by the link's
+// mutex, once the stream is there.
+struct Lease {
+  grpc::ClientContext describe_context;
+  grpc::ClientContext context;
+  wire::DescribeResponse description;
+  std::unique_ptr<Stream> stream;
+  uint64_t epoch = 0;                     // 0 until claimed
+  bool up = false;                        // the claim was granted
+  bool writable = false;                  // the stream is open and nobody gave it up
+  bool writing = false;                   // one write is in progress
+  bool described = false;                 // `end` says how
+  bool finished = false;                  // likewise, of the stream
+  std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
+  wire::StepRequest claim;
+  wire::StepResult incoming;
+  grpc::Status end;  // of the call that ended last
+  absl::Status drop_reason;
+  LeaseRecord record;  // once up
+
+  bool over() const { return finished && !writing; }
+};
+
+}  // namespace
+
+absl::Status WorkerClientConfig::Validate() const {
+  Violations violations;
+  violations.Merge(
+      IsUnixAddress(address) ? ParseUnixAddress(address).status() : ParseAddress(address).status(),
+      "worker: ");
+  violations.Merge(tls.Validate(), "worker_tls: ");
+  violations.Require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
+  violations.Require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
+  violations.Require(keepalive_timeout > absl::ZeroDuration(),
+                     "keepalive_timeout: must be positive");
+  violations.Require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
+  violations.Require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
+  violations.Require(max_lease_backoff >= max_backoff,
+                     "max_lease_backoff: must not be below max_backoff");
+  violations.Require(stable_lease >= absl::ZeroDuration(), "stable_lease: must not be negative");
+  violations.Require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
+  return violations.ToStatus();
+}
+
+class GrpcStepLink::Impl {
+ public:
+  Impl(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop)
+      : config_(std::move(config)), loop_(std::move(loop)) {
+    Connect();
+  }
+
+  void Start(LinkEventSink* sink) {
+    sink_ = sink;
+    thread_ = NamedThread(fmt::format("worker-{}", config_.index), [this] { Run(); });
+  }
+
+  void Send(wire::StepRequest request) {
+    MutexLock lock(mutex_);
+    if (lease_ == nullptr || !lease_->writable || lease_->epoch != request.epoch()) return;
+    lease_->record.OnStepSent();
+    if (lease_->writing) {
+      lease_->waiting.push_back(std::move(request));
+      return;
+    }
+    lease_->writing = true;
+    lease_->stream->Write(request, written_tag_.id());
+  }
+
+  void DropLease(uint64_t epoch, const absl::Status& reason) {
+    MutexLock lock(mutex_);
+    if (lease_ == nullptr || lease_->epoch != epoch || !lease_->writable) return;
+    lease_->writable = false;
+    lease_->drop_reason = reason;
+    lease_->context.TryCancel();
+  }
+
+  void Stop() {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      if (lease_ != nullptr) {
+        lease_->describe_context.TryCancel();
+        lease_->context.TryCancel();
+      }
+    }
+    stop_requested_.NotifyAll();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  // Afresh: the connection before it is not used again.
+  void Connect() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config_.keepalive_time));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(config_.keepalive_timeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
+    arguments.SetMaxSendMessageSize(config_.max_message_bytes);
+    // Worker traffic is trusted by address and stays off the proxies that the environment may name.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    const auto credentials = MakeChannelCredentials(config_.tls, arguments);
+    stub_ =
+        wire::Worker::NewStub(grpc::CreateCustomChannel(config_.address, credentials, arguments));
+  }
+
+  void Run() {
+    ReattachBackoff backoff({.min_pause = config_.min_backoff,
+                             .max_pause = config_.max_backoff,
+                             .max_lease_pause = config_.max_lease_backoff});
+    std::string last_problem;
+    for (;;) {
+      Lease lease;
+      {
+        MutexLock lock(mutex_);
+        if (stopping_) return;
+        lease_ = &lease;
+      }
+      const bool was_up = HoldLease(lease);
+      ever_up_ |= was_up;
+      // Perhaps the link is half open, which the connection itself learns only from its pings.
+      if (absl::IsDeadlineExceeded(lease.drop_reason)) Connect();
+      bool was_well = false;
+      {
+        MutexLock lock(mutex_);
+        lease_ = nullptr;
+        was_well = was_up && lease.record.WasWell(absl::Now(), config_.stable_lease);
+        if (stopping_) return;
+      }
+      if (was_up) {
+        last_problem.clear();
+      } else if (std::string problem = Message(lease.drop_reason); problem != last_problem) {
+        spdlog::warn("worker {}: {}", config_.address, problem);
+        last_problem = std::move(problem);
+      }
+      sink_->OnLinkEvent(
+          LinkDown{.epoch = was_up ? lease.epoch : 0,
+                   .reason = Annotate(lease.drop_reason, "worker " + config_.address)});
+      if (!Sleep(was_up ? backoff.AfterLease(was_well) : backoff.AfterFailedAttempt())) return;
+    }
+  }
+
+  // Between half and all of `duration`; false when the link is to stop.
+  bool Sleep(absl::Duration duration) {
+    const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random_);
+    const auto deadline =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration * share);
+    MutexLock lock(mutex_);
+    while (!stopping_) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= std::chrono::nanoseconds::zero()) return true;
+      stop_requested_.WaitFor(mutex_, left);
+    }
+    return false;
+  }
+
+  // Returns when the lease is over or was not granted; lease.drop_reason says why. True if it was
+  // up.
+  bool HoldLease(Lease& lease) {
+    if (const absl::Status status = Describe(lease); !status.ok()) {
+      lease.drop_reason = status;
+      return false;
+    }
+    RunStream(lease);
+    if (!lease.up && IsRefusal(lease.end)) claimed_.pop_back();
+    if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", lease.end);
+    return lease.up;
+  }
+
+  absl::Status Describe(Lease& lease) {
+    wire::DescribeRequest request;
+    request.set_protocol_version(kStepProtocolVersion);
+    lease.describe_context.set_deadline(DeadlineIn(config_.call_timeout));
+    loop_->AddUser();
+    {
+      MutexLock lock(mutex_);
+      const auto call = stub_->AsyncDescribe(&lease.describe_context, request, loop_->queue());
+      call->Finish(&lease.description, &lease.end, described_tag_.id());
+      while (!lease.described) lease_changed_.Wait(mutex_);
+    }
+    const grpc::Status& status = lease.end;
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
+    if (!status.ok()) return CallFailed("Describe", status);
+    LOCKSTEP_RETURN_IF_ERROR(CheckDescription(lease.description, config_.expected));
+    if (config_.agreement == nullptr) return absl::OkStatus();
+    return config_.agreement->Check(BitsOf(lease.description));
+  }
+
+  wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
+    const uint64_t held = description.last_epoch();
+    while (!claimed_.empty() && claimed_.front() < held) claimed_.pop_front();
+    const bool ours = !claimed_.empty() && claimed_.front() == held;
+    // Time makes epochs of a restarted router higher than those of its former life.
+    const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
+    last_epoch_ = std::max({last_epoch_ + 1, held + 1, now});
+    // A life of the worker in which somebody jumped ahead may have made ours higher than this one
+    // takes.
+    if (last_epoch_ > HighestClaimableEpoch(held)) last_epoch_ = std::max(held + 1, now);
+    claimed_.push_back(last_epoch_);
+    if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
+    wire::StepRequest claim;
+    claim.set_epoch(last_epoch_);
+    claim.mutable_claim()->set_takeover((config_.takeover && !ever_up_) || ours);
+    claim.mutable_claim()->set_expected_incarnation(description.incarnation());
+    return claim;
+  }
+
+  // Returns once the loop has no tag of the stream any more.
+  void RunStream(Lease& lease) {
+    lease.claim = MakeClaim(lease.description);
+    const auto grant_deadline =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(config_.call_timeout);
+    MutexLock lock(mutex_);
+    lease.epoch = lease.claim.epoch();
+    loop_->AddUser();
+    lease.stream = stub_->PrepareAsyncExecute(&lease.context, loop_->queue());
+    lease.stream->StartCall(started_tag_.id());
+    while (!lease.over() && !lease.up) {
+      const auto left = grant_deadline - std::chrono::steady_clock::now();
+      if (left <= std::chrono::nanoseconds::zero()) {
+        lease.drop_reason = absl::UnavailableError("the claim was not answered in time");
+        lease.context.TryCancel();
+        break;
+      }
+      lease_changed_.WaitFor(mutex_, left);
+    }
+    while (!lease.over()) lease_changed_.Wait(mutex_);
+  }
+
+  // --- on the loop's thread, while Describe waits ---
+  void OnDescribed(bool /*ok*/) {
+    loop_->RemoveUser();
+    MutexLock lock(mutex_);
+    lease_->described = true;
+    lease_changed_.NotifyAll();
+  }
+
+  // --- on the loop's thread, while RunStream waits ---
+  void OnStarted(bool ok) {
+    MutexLock lock(mutex_);
+    if (!ok) return lease_->stream->Finish(&lease_->end, finished_tag_.id());
+    lease_->writing = true;
+    lease_->stream->Write(lease_->claim, written_tag_.id());
+    lease_->stream->Read(&lease_->incoming, read_tag_.id());
+  }
+
+  void OnWritten(bool ok) {
+    MutexLock lock(mutex_);
+    lease_->writing = false;
+    if (!ok) lease_->writable = false;  // the stream is broken: the read fails as well
+    if (lease_->over()) return OnOver();
+    if (!lease_->writable || lease_->waiting.empty()) return;
+    lease_->writing = true;
+    lease_->stream->Write(lease_->waiting.front(), written_tag_.id());
+    lease_->waiting.pop_front();
+  }
+
+  void OnRead(bool ok) {
+    MutexLock lock(mutex_);
+    if (!ok) {
+      lease_->writable = false;
+      return lease_->stream->Finish(&lease_->end, finished_tag_.id());
+    }
+    lease_->up ? HandleResult(*lease_) : HandleGrant(*lease_);
+    lease_->stream->Read(&lease_->incoming, read_tag_.id());
+  }
+
+  void OnFinished(bool /*ok*/) {
+    MutexLock lock(mutex_);
+    lease_->finished = true;
+    if (lease_->over()) OnOver();
+  }
+
+  void OnOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    loop_->RemoveUser();
+    lease_changed_.NotifyAll();
+  }
+
+  void HandleResult(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (lease.incoming.has_refusal()) {
+      lease.record.OnRefusal();
+    } else {
+      lease.record.OnResult(absl::Now());
+    }
+    sink_->OnLinkEvent(LinkResult{std::move(lease.incoming)});
+    lease.incoming.Clear();
+  }
+
+  // The first result answers the claim: step 0 of our epoch.
+  void HandleGrant(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const wire::StepResult& result = lease.incoming;
+    if (result.step_id() != 0 || result.epoch() != lease.epoch ||
+        result.incarnation() != lease.description.incarnation()) {
+      lease.drop_reason =
+          Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
+                   result.step_id(), result.epoch(), result.incarnation());
+      lease.context.TryCancel();
+      return;
+    }
+    lease.up = true;
+    lease.writable = true;
+    lease.record.OnUp(absl::Now());
+    sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = lease.description});
+    lease_changed_.NotifyAll();
+  }
+
+  const WorkerClientConfig config_;
+  const std::shared_ptr<GrpcLoop> loop_;
+  MethodTag<Impl> described_tag_{this, &Impl::OnDescribed};
+  MethodTag<Impl> started_tag_{this, &Impl::OnStarted};
+  MethodTag<Impl> written_tag_{this, &Impl::OnWritten};
+  MethodTag<Impl> read_tag_{this, &Impl::OnRead};
+  MethodTag<Impl> finished_tag_{this, &Impl::OnFinished};
+  std::unique_ptr<wire::Worker::Stub> stub_;
+  LinkEventSink* sink_ = nullptr;
+  uint64_t last_epoch_ = 0;  // the link's thread only
+  // A lease was held here: whoever holds one now came later. The link's thread only.
+  bool ever_up_ = false;
+  // Ascending epochs that the worker granted, or may have: of a claim that was not answered nobody
+  // knows whether it arrived until Describe tells the last epoch granted. One that it refused is
+  // not ours, whoever has the epoch by now. The link's thread only.
+  std::deque<uint64_t> claimed_;
+  std::mt19937_64 random_{std::random_device{}()};  // the link's thread only
+
+  Mutex mutex_;
+  CondVar stop_requested_;
+  CondVar lease_changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Lease* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  NamedThread thread_;
+};
+
+GrpcStepLink::GrpcStepLink(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(loop))) {}
+
+GrpcStepLink::~GrpcStepLink() { impl_->Stop(); }
+
+void GrpcStepLink::Start(LinkEventSink* sink) { impl_->Start(sink); }
+
+void GrpcStepLink::Send(worker::v1::StepRequest request) { impl_->Send(std::move(request)); }
+
+void GrpcStepLink::DropLease(uint64_t epoch, const absl::Status& reason) {
+  impl_->DropLease(epoch, reason);
+}
+
+void GrpcStepLink::Stop() { impl_->Stop(); }
+
+}  // namespace lockstep::router

@@ -1,0 +1,121 @@
+#include "router/workers/worker_contract.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "common/lease_epoch.h"
+#include "common/status.h"
+#include "router/workers/worker_text.h"
+
+namespace lockstep::router {
+
+namespace {
+
+class Mismatches {
+ public:
+  void Require(bool holds, std::string_view field, std::string_view wanted, std::string_view got) {
+    if (holds) return;
+    text_ +=
+        fmt::format("{}{}: expected {}, got {}", text_.empty() ? "" : "; ", field, wanted, got);
+  }
+  void RequireRange(std::string_view field, uint64_t value, uint64_t min, uint64_t max) {
+    Require(value >= min && value <= max, field, fmt::format("{} to {}", min, max),
+            fmt::format("{}", value));
+  }
+  void RequireName(std::string_view field, std::string_view text) {
+    Require(text.size() <= kMaxWorkerNameBytes, field,
+            fmt::format("at most {} bytes", kMaxWorkerNameBytes),
+            fmt::format("{} bytes", text.size()));
+  }
+  absl::Status ToStatus() const {
+    if (text_.empty()) return absl::OkStatus();
+    return FailedPrecondition("the worker does not fit this router: {}", text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+void CheckIdentity(const worker::v1::DescribeResponse& description, const ExpectedModel& expected,
+                   Mismatches& mismatches) {
+  mismatches.RequireRange("protocol_version", description.protocol_version(),
+                          kOldestStepProtocolVersion, kStepProtocolVersion);
+  mismatches.Require(description.model_fingerprint() == expected.model_fingerprint,
+                     "model_fingerprint", fmt::format("{:016x}", expected.model_fingerprint),
+                     fmt::format("{:016x} (model {})", description.model_fingerprint(),
+                                 QuoteWorker(description.model_id())));
+  mismatches.Require(description.tokenizer_fingerprint() == 0 ||
+                         description.tokenizer_fingerprint() == expected.tokenizer_fingerprint,
+                     "tokenizer_fingerprint",
+                     fmt::format("{:016x}", expected.tokenizer_fingerprint),
+                     fmt::format("{:016x}", description.tokenizer_fingerprint()));
+  mismatches.Require(description.vocab_size() == expected.vocab_size, "vocab_size",
+                     fmt::format("{}", expected.vocab_size),
+                     fmt::format("{}", description.vocab_size()));
+  mismatches.RequireName("weights_dtype", description.weights_dtype());
+  mismatches.RequireName("device", description.device());
+}
+
+// The router allocates by these numbers, and computes with them.
+void CheckLimits(const worker::v1::DescribeResponse& description, Mismatches& mismatches) {
+  mismatches.Require(description.kv_groups_size() == 1, "kv_groups", "1 group",
+                     fmt::format("{}", description.kv_groups_size()));
+  if (description.kv_groups_size() == 1) {
+    const worker::v1::KvGroup& group = description.kv_groups(0);
+    mismatches.RequireRange("kv_groups.block_size_tokens", group.block_size_tokens(), 1,
+                            kMaxWorkerBlockSizeTokens);
+    mismatches.RequireRange("kv_groups.num_blocks", group.num_blocks(), 1, kMaxWorkerBlocks);
+    const uint64_t num_tokens = uint64_t{group.num_blocks()} * group.block_size_tokens();
+    mismatches.Require(num_tokens <= kMaxWorkerCacheTokens, "kv_groups",
+                       fmt::format("at most {} tokens", kMaxWorkerCacheTokens),
+                       fmt::format("{}", num_tokens));
+    mismatches.RequireName("kv_groups.dtype", group.dtype());
+  }
+  mismatches.RequireRange("max_slots", description.max_slots(), 1, kMaxWorkerSlots);
+  mismatches.RequireRange("max_step_tokens", description.max_step_tokens(), 1,
+                          kMaxWorkerStepTokens);
+  mismatches.RequireRange("max_context_tokens", description.max_context_tokens(), 1,
+                          kMaxWorkerContextTokens);
+  mismatches.RequireRange("max_logprobs", description.max_logprobs(), 0, kMaxWorkerLogprobs);
+  mismatches.RequireRange("max_steps_in_flight", description.max_steps_in_flight(), 1,
+                          kMaxWorkerStepsInFlight);
+  mismatches.RequireRange("max_decode_iterations", description.max_decode_iterations(), 0,
+                          kMaxWorkerDecodeIterations);
+  mismatches.RequireRange("last_epoch", description.last_epoch(), 0, kHighestEpoch);
+}
+
+}  // namespace
+
+WorkerBits BitsOf(const worker::v1::DescribeResponse& description) {
+  return {.numerics_id = description.numerics_id(),
+          .weights_fingerprint = description.weights_fingerprint()};
+}
+
+absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
+                              const ExpectedModel& expected) {
+  // Nothing of such a message is looked at.
+  if (description.ByteSizeLong() > kMaxDescriptionBytes) {
+    return FailedPrecondition("the worker describes itself in {} bytes, expected at most {}",
+                              description.ByteSizeLong(), kMaxDescriptionBytes);
+  }
+  Mismatches mismatches;
+  CheckIdentity(description, expected, mismatches);
+  CheckLimits(description, mismatches);
+  return mismatches.ToStatus();
+}
+
+WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description) {
+  return {.num_blocks = description.kv_groups(0).num_blocks(),
+          .block_size_tokens = description.kv_groups(0).block_size_tokens(),
+          .max_slots = description.max_slots(),
+          .max_step_tokens = description.max_step_tokens(),
+          .max_context_tokens = description.max_context_tokens(),
+          .vocab_size = description.vocab_size(),
+          .max_decode_iterations = std::max(1u, description.max_decode_iterations()),
+          .max_steps_in_flight = description.max_steps_in_flight()};
+}
+
+}  // namespace lockstep::router

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "router/core/scheduler.h"
+
+namespace lockstep::router {
+
+// The step protocol that this router speaks, and the oldest it accepts: the version before, once
+// there is one.
+inline constexpr uint32_t kStepProtocolVersion = 1;
+inline constexpr uint32_t kOldestStepProtocolVersion = 1;
+
+// The most that a worker may announce. Each is far above what any worker has, and keeps what the
+// router allocates for one worker below 1 GiB.
+inline constexpr uint32_t kMaxWorkerBlocks = 1u << 22;
+inline constexpr uint32_t kMaxWorkerBlockSizeTokens = 1024;
+inline constexpr uint64_t kMaxWorkerCacheTokens = 1u << 26;  // blocks times their size
+inline constexpr uint32_t kMaxWorkerSlots = 1u << 16;
+inline constexpr uint32_t kMaxWorkerStepTokens = 1u << 20;
+inline constexpr uint32_t kMaxWorkerContextTokens = 1u << 24;
+inline constexpr uint32_t kMaxWorkerLogprobs = 1024;
+inline constexpr uint32_t kMaxWorkerStepsInFlight = 64;
+inline constexpr uint32_t kMaxWorkerDecodeIterations = 1024;
+inline constexpr size_t kMaxWorkerNameBytes = 128;         // of its device and of its dtypes
+inline constexpr size_t kMaxDescriptionBytes = 64u << 10;  // of all of it
+
+// What the router loaded and a worker must agree with.
+struct ExpectedModel {
+  uint64_t model_fingerprint = 0;
+  uint64_t tokenizer_fingerprint = 0;  // common/model_files/tokenizer_fingerprint.h
+  uint32_t vocab_size = 0;             // of the model
+};
+
+// Workers that agree in both compute the same bits.
+struct WorkerBits {
+  uint64_t numerics_id = 0;
+  uint64_t weights_fingerprint = 0;
+  bool operator==(const WorkerBits&) const = default;
+};
+WorkerBits BitsOf(const worker::v1::DescribeResponse& description);
+
+// FAILED_PRECONDITION naming every field that does not fit, its value and what was expected. A
+// worker whose model came without a tokenizer announces a tokenizer fingerprint of 0, which fits
+// any.
+absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
+                              const ExpectedModel& expected);
+
+// Of a description that passed the check.
+WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description);
+
+}  // namespace lockstep::router

@@ -1,0 +1,121 @@
+#include "common/strands/fair_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace lockstep::router {
+namespace {
+
+constexpr size_t kLarge = size_t{1} << 20;
+constexpr size_t kSmall = 1000;
+
+class Work final : public Strand {
+ public:
+  Work(std::string owner, size_t num_bytes) : owner_(std::move(owner)), num_bytes_(num_bytes) {}
+  void RunStrand() override {}
+  std::string_view owner() const override { return owner_; }
+  size_t num_work_bytes() const override { return num_bytes_; }
+
+ private:
+  const std::string owner_;
+  const size_t num_bytes_;
+};
+
+class FairQueueTest : public ::testing::Test {
+ protected:
+  void Push(const std::string& owner, size_t num_bytes, int count = 1) {
+    for (int i = 0; i < count; ++i) queue_.Push(std::make_shared<Work>(owner, num_bytes));
+  }
+  // Owner and bytes of the next; "" when there is none.
+  std::string Next(bool large_too = true) {
+    const std::shared_ptr<Strand> next = queue_.Pop(large_too);
+    if (next == nullptr) return "";
+    bytes_[std::string(next->owner())] += next->num_work_bytes();
+    return std::string(next->owner()) + (FairQueue::IsLarge(*next) ? "+" : "");
+  }
+
+  FairQueue queue_;
+  std::map<std::string, size_t> bytes_;
+};
+
+TEST_F(FairQueueTest, OfOneOwnerAndSizeTheFirstComesFirst) {
+  std::vector<std::shared_ptr<Strand>> pushed;
+  for (int i = 0; i < 1000; ++i) {
+    pushed.push_back(std::make_shared<Work>("a", kSmall));
+    queue_.Push(pushed.back());
+  }
+  for (const std::shared_ptr<Strand>& strand : pushed) EXPECT_EQ(queue_.Pop(true), strand);
+  EXPECT_EQ(queue_.Pop(true), nullptr);
+}
+
+TEST_F(FairQueueTest, AnOwnersManyDoNotHoldUpAnothersOne) {
+  Push("greedy", kLarge, 100);
+  EXPECT_EQ(Next(), "greedy+");
+  Push("modest", kSmall);
+  EXPECT_EQ(Next(), "modest");
+  EXPECT_EQ(Next(), "greedy+");
+  Push("modest", kSmall);
+  EXPECT_EQ(Next(), "modest") << "one whose queue was empty has not lost its place";
+}
+
+TEST_F(FairQueueTest, OwnersGetTheSameBytesWhateverTheSizeOfTheirStrands) {
+  Push("few", kLarge, 40);
+  Push("many", 50'000, 4000);
+  Push("more", 10'000, 4000);
+  while (bytes_["few"] < 10 * kLarge) Next();
+  EXPECT_NEAR(static_cast<double>(bytes_["many"]), 10.0 * kLarge, 1.1 * kLarge);
+  EXPECT_NEAR(static_cast<double>(bytes_["more"]), 10.0 * kLarge, 1.1 * kLarge);
+}
+
+TEST_F(FairQueueTest, SmallOnesOfAnOwnerDoNotWaitForItsLargeOnes) {
+  Push("", kLarge, 100);
+  EXPECT_EQ(Next(), "+");
+  Push("", kSmall, 2);
+  EXPECT_EQ(Next(), "");
+  EXPECT_EQ(Next(), "");
+  EXPECT_EQ(Next(), "+");
+  Push("", kSmall, 3000);
+  int num_small = 0;
+  while (bytes_[""] < 4 * kLarge) num_small += Next() == "";
+  EXPECT_LT(num_small, 3000) << "but they share with them";
+}
+
+TEST_F(FairQueueTest, LargeOnesAreLeftWhereTheyAreNotAsked) {
+  Push("a", kLarge, 2);
+  EXPECT_EQ(Next(/*large_too=*/false), "");
+  EXPECT_FALSE(queue_.empty());
+  Push("b", kSmall);
+  EXPECT_EQ(Next(false), "b");
+  EXPECT_EQ(Next(false), "");
+  EXPECT_EQ(Next(true), "a+");
+  EXPECT_EQ(Next(true), "a+");
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(FairQueueTest, RestForgetsWhatOwnersHad) {
+  Push("a", kLarge, 3);
+  for (int i = 0; i < 3; ++i) Next();
+  queue_.Rest();
+  Push("a", kSmall, 2);
+  Push("b", kSmall, 2);
+  std::string order;
+  for (int i = 0; i < 4; ++i) order += Next();
+  EXPECT_TRUE(order == "abab" || order == "abba" || order == "baab" || order == "baba") << order;
+}
+
+TEST_F(FairQueueTest, ManyOwnersComeAndGo) {
+  for (int i = 0; i < 10'000; ++i) {
+    Push("tenant-" + std::to_string(i), kSmall);
+    EXPECT_NE(Next(), "");
+  }
+  Push("a", kSmall, 2);
+  EXPECT_EQ(queue_.TakeAll().size(), 2u);
+  EXPECT_TRUE(queue_.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,2 @@
+lockstep_cuda_test(activation_cuda_test activation
+  DEPS lockstep_kernels_activation_cuda lockstep_kernels_activation)

@@ -1,0 +1,1 @@
+lockstep_cuda_test(paged_attention_cuda_test attention DEPS lockstep_kernels_attention_cuda)

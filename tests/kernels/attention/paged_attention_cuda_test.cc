@@ -1,0 +1,305 @@
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "kernels/attention/decode/decode_plan.cuh"
+#include "tests/kernels/attention/paged_attention_cuda_problem.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using attention_test::Part;
+using attention_test::Problem;
+using attention_test::Row;
+using attention_test::Shape;
+using attention_test::SharedPrefix;
+using ::lockstep::testing::CudaTest;
+
+class PagedAttentionCudaTest : public CudaTest {};
+
+// Every head_dim and every number of heads to a KV head at least once.
+constexpr Shape kShapes[] = {{2, 2, 64},   {4, 2, 80},  {3, 1, 96},   {8, 2, 128}, {7, 1, 256},
+                             {16, 2, 128}, {16, 1, 64}, {16, 1, 256}, {2, 1, 16},  {9, 3, 32}};
+
+TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceForAnyHeadSizeAndGroup) {
+  for (const Distribution distribution : {Distribution::kGaussian, Distribution::kOutliers}) {
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
+                                        << " KV heads of " << shape.head_dim);
+      Problem problem(shape, {1, 700, 17, 64, 130}, distribution);
+      const auto prefilled = problem.PrefillAll(stream_);
+      std::vector<Row> rows;
+      for (const int64_t position : {0, 1, 15, 16, 63, 64, 100, 127, 128, 511, 512, 699}) {
+        rows.push_back({1, position});
+      }
+      rows.insert(rows.end(), {{-1, 0}, {0, 0}, {2, 16}, {3, 63}, {4, 128}, {-1, 0}, {4, 129}});
+      const auto decoded = problem.Decode(stream_, rows);
+      for (const Row& row : rows) {
+        if (row.sequence < 0) continue;
+        EXPECT_TRUE(problem.IsClose(prefilled, row)) << "prefill, position " << row.position;
+        EXPECT_TRUE(problem.IsClose(decoded, row)) << "decode, position " << row.position;
+      }
+    }
+  }
+}
+
+TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceAtLongContexts) {
+  Problem problem({8, 2, 128}, {5000, 3001}, Distribution::kOutliers);
+  const std::vector<Row> rows = {{0, 4999}, {1, 3000}, {0, 4095}, {0, 2047}, {0, 2048}};
+  const auto decoded = problem.Decode(stream_, rows);
+  const auto prefilled = problem.PrefillAll(stream_);
+  for (const Row& row : rows) {
+    EXPECT_TRUE(problem.IsClose(decoded, row)) << row.position;
+    EXPECT_TRUE(
+        problem.IsSameAt(decoded, prefilled, {row.sequence, row.position, row.position + 1}))
+        << row.position;
+  }
+}
+
+// One chunk, many chunks of any size, each token as a decode row among others: the same bits.
+TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
+                                      << " KV heads of " << shape.head_dim);
+    Problem problem(shape, {1090, 333}, Distribution::kOutliers);
+    const auto expected = problem.PrefillAll(stream_);
+    EXPECT_TRUE(IsFinite(ToFloats(expected)));
+    for (const int64_t sequence : {0, 1}) {
+      const int64_t length = problem.length(sequence);
+      for (const int64_t chunk : {1, 37, 64, 250}) {
+        std::vector<Part> parts;
+        for (int64_t begin = chunk == 1 ? length - 150 : 0; begin < length; begin += chunk) {
+          parts.push_back({sequence, begin, std::min(begin + chunk, length)});
+        }
+        const auto chunked = problem.Prefill(stream_, parts);
+        EXPECT_TRUE(problem.IsSameAt(chunked, expected, {sequence, parts.front().begin, length}))
+            << "chunks of " << chunk;
+      }
+    }
+    // Other numbers of blocks, and tiles of the other size.
+    for (const int num_multiprocessors : {1, 7, 1000}) {
+      CudaStream stream = stream_;
+      stream.num_multiprocessors = num_multiprocessors;
+      const auto replanned = problem.PrefillAll(stream);
+      for (const int64_t sequence : {0, 1}) {
+        EXPECT_TRUE(problem.IsSameAt(replanned, expected, {sequence, 0, problem.length(sequence)}))
+            << num_multiprocessors << " multiprocessors";
+      }
+    }
+    for (int64_t begin = 0; begin < 1090; begin += 1000) {
+      std::vector<Row> rows;
+      const int64_t end = std::min<int64_t>(begin + 1000, 1090);
+      for (int64_t i = begin; i < end; ++i) rows.push_back({0, i});
+      const auto decoded = problem.Decode(stream_, rows);
+      EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, begin, end}));
+    }
+    // Other cuts of the rows into runs: whole rows, and rows in two to many parts.
+    const std::vector<Row> mixed = {{0, 1089}, {1, 332},  {-1, 0}, {0, 500}, {1, 64},
+                                    {0, 1023}, {0, 1024}, {1, 0},  {0, 767}};
+    for (const int num_multiprocessors : {1, 2, 3, 7, 1000}) {
+      CudaStream stream = stream_;
+      stream.num_multiprocessors = num_multiprocessors;
+      const auto decoded = problem.Decode(stream, mixed);
+      for (const Row& row : mixed) {
+        if (row.sequence < 0) continue;
+        EXPECT_TRUE(
+            problem.IsSameAt(decoded, expected, {row.sequence, row.position, row.position + 1}))
+            << row.position << " on " << num_multiprocessors << " multiprocessors";
+      }
+    }
+    for (const int64_t position : {0, 70, 127, 128, 300, 332}) {
+      const auto alone = problem.Decode(stream_, {{1, position}});
+      EXPECT_TRUE(problem.IsSameAt(alone, expected, {1, position, position + 1})) << position;
+    }
+  }
+}
+
+// Rows that read their first keys together give what each gives alone, however many they are,
+// however much they have in common, and wherever their runs are cut.
+TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixGiveTheSameBits) {
+  constexpr Shape kGroups[] = {{2, 2, 64},   {9, 3, 64},  {8, 2, 128}, {7, 1, 256},
+                               {16, 2, 128}, {16, 1, 64}, {4, 2, 80},  {2, 1, 16}};
+  for (const Shape& shape : kGroups) {
+    SCOPED_TRACE(::testing::Message() << shape.num_heads << " heads, " << shape.num_kv_heads
+                                      << " KV heads of " << shape.head_dim);
+    // Seven that share 2,048 tokens and two of them 400 more; three that share 640; two that share
+    // too little; two alone.
+    std::vector<SharedPrefix> prefixes;
+    for (int64_t i = 1; i < 7; ++i) prefixes.push_back({i, 0, 2048});
+    prefixes.push_back({6, 5, 2448});
+    prefixes.push_back({8, 7, 640});
+    prefixes.push_back({9, 7, 640});
+    prefixes.push_back({11, 10, 112});
+    Problem problem(shape,
+                    {2049, 2100, 2240, 2305, 2561, 2500, 2600, 641, 700, 1500, 300, 129, 900, 64},
+                    Distribution::kOutliers, prefixes);
+    std::vector<Row> rows;
+    for (int64_t sequence = 0; sequence < 14; ++sequence) {
+      rows.push_back({sequence, problem.length(sequence) - 1});
+    }
+    std::shuffle(rows.begin(), rows.end(), std::mt19937(8));
+    rows.insert(rows.begin() + 5, {-1, 0});
+    std::vector<Part> parts;
+    for (const Row& row : rows) {
+      if (row.sequence >= 0) parts.push_back({row.sequence, row.position, row.position + 1});
+    }
+    const auto expected = problem.Prefill(stream_, parts);
+    for (const Row& row : {Row{0, 2048}, Row{6, 2599}, Row{9, 1499}}) {
+      EXPECT_TRUE(problem.IsClose(expected, row)) << "sequence " << row.sequence;
+    }
+    for (const int num_multiprocessors : {1, 2, 3, 7, 40, 132, 1000}) {
+      CudaStream stream = stream_;
+      stream.num_multiprocessors = num_multiprocessors;
+      const auto decoded = problem.Decode(stream, rows);
+      for (const Part& part : parts) {
+        EXPECT_TRUE(problem.IsSameAt(decoded, expected, part))
+            << "sequence " << part.sequence << " on " << num_multiprocessors << " multiprocessors";
+      }
+    }
+    for (const Part& part : parts) {
+      const auto alone = problem.Decode(stream_, {{part.sequence, part.begin}});
+      EXPECT_TRUE(problem.IsSameAt(alone, expected, part)) << "sequence " << part.sequence;
+    }
+  }
+}
+
+// What the planner makes of rows is seen in the plan alone: it changes no result.
+TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixArePlannedTogether) {
+  const Shape shape = {8, 2, 128};
+  std::vector<SharedPrefix> prefixes;
+  for (int64_t i = 1; i < 6; ++i) prefixes.push_back({i, 0, 2048});
+  prefixes.push_back({7, 6, 768});
+  prefixes.push_back({9, 8, 112});  // less than a split
+  Problem problem(shape, {2049, 2500, 2500, 2500, 2500, 2500, 900, 900, 900, 900},
+                  Distribution::kGaussian, prefixes);
+  std::vector<Row> rows;
+  for (int64_t sequence = 0; sequence < 10; ++sequence) {
+    rows.push_back({sequence, problem.length(sequence) - 1});
+  }
+  const auto call = problem.MakeDecodeCall(rows.size());
+  problem.SetRows(rows, *call);
+  EXPECT_THAT(PlanPagedDecode(stream_, call->params), IsOk());
+  EXPECT_THAT(PagedDecodeAttention(stream_, call->params), IsOk());
+  problem.ReadOutputs(*call);
+  std::vector<int32_t> plan = call->plan.Read();
+  const DecodePlanMemory memory(plan.data(), 10, 1);
+  // Four heads share a KV head, so four rows at most share a product: of the six of a prefix four
+  // and two. All have the 10 splits of 2,048 keys in common. Of 768 keys 5 splits are whole.
+  const auto shape_of = [](const DecodeStrand& strand) {
+    return std::tuple(strand.num_rows, strand.first_split, strand.num_splits);
+  };
+  EXPECT_EQ(shape_of(memory.shared_strands[0]), std::tuple(4, 0, 10));
+  EXPECT_EQ(shape_of(memory.shared_strands[1]), std::tuple(2, 0, 10));
+  EXPECT_EQ(shape_of(memory.shared_strands[2]), std::tuple(2, 0, 5));
+  for (const int row : {0, 5}) {
+    EXPECT_EQ(shape_of(memory.own_strands[row]), std::tuple(1, 10, 1));
+  }
+  EXPECT_EQ(shape_of(memory.own_strands[6]), std::tuple(1, 5, 1));
+  EXPECT_EQ(shape_of(memory.own_strands[8]), std::tuple(1, 0, 6));
+  EXPECT_EQ(shape_of(memory.own_strands[9]), std::tuple(1, 0, 6));
+}
+
+// The pool holds the keys of a step and nothing beyond; every other byte is NaN.
+TEST_F(PagedAttentionCudaTest, KeysThatDoNotExistYetChangeNothing) {
+  for (const Shape& shape : {Shape{8, 2, 128}, Shape{3, 1, 80}, Shape{2, 2, 64}}) {
+    Problem problem(shape, {600, 259}, Distribution::kGaussian);
+    const auto expected = problem.PrefillAll(stream_);
+    for (const int64_t tokens : {1, 5, 16, 60, 129, 257, 580}) {
+      problem.Fill(tokens);
+      const int64_t begin = std::max<int64_t>(tokens - 40, 0);
+      std::vector<Part> parts = {{0, begin, tokens}, {0, 0, 0}};
+      std::vector<Row> rows = {{0, tokens - 1}};
+      if (tokens <= 259) {
+        parts.push_back({1, tokens / 2, tokens});
+        rows.push_back({1, tokens - 1});
+      }
+      const auto chunked = problem.Prefill(stream_, parts);
+      for (const Part& part : parts) {
+        EXPECT_TRUE(problem.IsSameAt(chunked, expected, part)) << tokens;
+      }
+      const auto decoded = problem.Decode(stream_, rows);
+      for (const Row& row : rows) {
+        EXPECT_TRUE(problem.IsSameAt(decoded, expected, {row.sequence, tokens - 1, tokens}))
+            << tokens;
+      }
+    }
+  }
+}
+
+TEST_F(PagedAttentionCudaTest, OverlappedLaunchesGiveTheSameBits) {
+  Problem problem({8, 2, 128}, {900}, Distribution::kGaussian);
+  const auto expected = problem.PrefillAll(stream_);
+  stream_.overlap_launches = true;
+  const std::vector<Row> rows = {{0, 899}, {-1, 0}, {0, 300}};
+  for (int i = 0; i < 5; ++i) {
+    const auto decoded = problem.Decode(stream_, rows);
+    EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, 899, 900}));
+    EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, 300, 301}));
+  }
+}
+
+// What a graph bucket does: the same launch, other rows, more or fewer keys, padding.
+TEST_F(PagedAttentionCudaTest, AReplayedGraphFollowsWhatTheDeviceHolds) {
+  Problem problem({8, 2, 128}, {900, 40}, Distribution::kGaussian);
+  const auto expected = problem.PrefillAll(stream_);
+  const auto call = problem.MakeDecodeCall(4);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_THAT(PlanPagedDecode(stream_, call->params), IsOk());
+  EXPECT_THAT(PagedDecodeAttention(stream_, call->params), IsOk());
+  ASSERT_EQ(cudaStreamEndCapture(stream_.handle, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  const std::vector<std::vector<Row>> steps = {{{0, 5}, {-1, 0}, {-1, 0}, {-1, 0}},
+                                               {{0, 899}, {0, 700}, {1, 39}, {0, 512}},
+                                               {{-1, 0}, {-1, 0}, {-1, 0}, {-1, 0}},
+                                               {{1, 0}, {-1, 0}, {0, 128}, {0, 127}}};
+  for (const std::vector<Row>& rows : steps) {
+    problem.SetRows(rows, *call);
+    ASSERT_EQ(cudaGraphLaunch(executable, stream_.handle), cudaSuccess);
+    const auto decoded = problem.ReadOutputs(*call);
+    for (const Row& row : rows) {
+      if (row.sequence < 0) continue;
+      EXPECT_TRUE(
+          problem.IsSameAt(decoded, expected, {row.sequence, row.position, row.position + 1}));
+    }
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_F(PagedAttentionCudaTest, RefusesShapesItCannotTake) {
+  using ::testing::HasSubstr;
+  const auto status_with = [&](auto change) {
+    PagedDecodeAttentionParams params = {.query_stride = 128,
+                                         .output_stride = 128,
+                                         .kv = {.num_kv_heads = 1, .head_dim = 64},
+                                         .num_heads = 2,
+                                         .num_rows = 1,
+                                         .max_keys = 10};
+    change(params);
+    const absl::Status planned = PlanPagedDecode(stream_, params);
+    EXPECT_EQ(planned, PagedDecodeAttention(stream_, params));
+    return planned;
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(status_with([](auto& params) { params.kv.head_dim = 72; }),
+              HasError(kInvalid, HasSubstr("72")));
+  EXPECT_THAT(status_with([](auto& params) { params.num_heads = 17; }),
+              HasError(kInvalid, HasSubstr("17")));
+  EXPECT_THAT(status_with([](auto& params) { params.scale = 0.0f; }),
+              HasError(kInvalid, HasSubstr("scale")));
+  EXPECT_THAT(status_with([](auto& params) { params.query_stride = 12; }),
+              HasError(kInvalid, HasSubstr("12")));
+  EXPECT_THAT(status_with([](auto& params) { params.num_rows = 1025; }),
+              HasError(kInvalid, HasSubstr("1025")));
+  EXPECT_THAT(status_with([](auto& params) { params.max_keys = 0; }),
+              HasError(kInvalid, HasSubstr("max_keys")));
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

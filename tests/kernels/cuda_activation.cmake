@@ -1,2 +1,0 @@
-lockstep_cuda_test(activation_cuda_test
-  DEPS lockstep_kernels_activation_cuda lockstep_kernels_activation)

@@ -1,1 +1,0 @@
-lockstep_cuda_test(paged_attention_cuda_test DEPS lockstep_kernels_attention_cuda)

@@ -1,1 +1,0 @@
-lockstep_cuda_test(gather_rows_cuda_test DEPS lockstep_kernels_embedding_cuda)

@@ -1,6 +1,0 @@
-lockstep_cuda_test(gemm_cuda_test
-  DEPS lockstep_kernels_gemm_cuda lockstep_kernels_activation_cuda)
-lockstep_cuda_test(cuda_gemm_test DEPS lockstep_kernels_gemm_cuda)
-lockstep_cuda_test(cuda_gemm_planted_test DEPS lockstep_kernels_gemm_cuda_planted)
-# Needs no device.
-lockstep_test(gemm_tiling_test SOURCES gemm_tiling_test.cc DEPS lockstep_kernels_gemm_cuda)

@@ -1,1 +1,0 @@
-lockstep_cuda_test(norm_cuda_test DEPS lockstep_kernels_norm_cuda lockstep_kernels_norm)

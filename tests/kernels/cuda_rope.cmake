@@ -1,1 +1,0 @@
-lockstep_cuda_test(rotary_append_cuda_test DEPS lockstep_kernels_rope_cuda lockstep_kernels_rope)

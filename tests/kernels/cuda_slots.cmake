@@ -1,1 +1,0 @@
-lockstep_cuda_test(slot_state_cuda_test DEPS lockstep_kernels_slots_cuda)

@@ -1,0 +1,1 @@
+lockstep_cuda_test(gather_rows_cuda_test embedding DEPS lockstep_kernels_embedding_cuda)

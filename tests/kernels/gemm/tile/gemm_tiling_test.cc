@@ -1,0 +1,99 @@
+#include "kernels/gemm/tile/gemm_tiling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kernels/gemm/tile/gemm_row_ranges.h"
+#include "kernels/gemm/tile/gemm_task.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+constexpr int64_t kMaxSharedBytes = 227 * 1024;
+
+TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 8},
+                             {49, 576},
+                             {576, 576},
+                             {1024, 3072},
+                             {4096, 12288},
+                             {24576, 4096},
+                             {151936, 4096}}) {
+    for (const bool gated : {false, true}) {
+      for (const int64_t num_rows : {1, 8, 9, 17, 64, 65, 100, 128, 129, 2048, 8192}) {
+        SCOPED_TRACE(::testing::Message() << num_rows << " x " << n << " x " << k);
+        const GemmTiling tiling = ChooseGemmTiling(
+            {.n = n, .k = k, .num_rows = num_rows, .gated = gated}, kMultiprocessors);
+        EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr);
+        EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
+        EXPECT_GE(tiling.num_stages, 2);
+        EXPECT_GE(GemmFetchedRows(tiling, num_rows),
+                  std::min<int64_t>(num_rows, tiling.input_rows));
+      }
+    }
+  }
+}
+
+TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
+  for (const bool gated : {false, true}) {
+    for (const int64_t num_rows : {65, 128, 640, 1152, 8192}) {
+      SCOPED_TRACE(::testing::Message() << num_rows << " rows, gated " << gated);
+      const GemmProblem problem = {.n = 4096, .k = 4096, .num_rows = num_rows, .gated = gated};
+      std::set<std::pair<int, int>> seen;
+      for (const GemmTiling& tiling : CandidateGemmTilings(problem, kMultiprocessors, 100)) {
+        EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr)
+            << tiling.weight_rows << " x " << tiling.input_rows;
+        EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
+        EXPECT_TRUE(seen.emplace(tiling.weight_rows, tiling.input_rows).second);
+      }
+      EXPECT_GE(seen.size(), 10u);
+      EXPECT_EQ(CandidateGemmTilings(problem, kMultiprocessors, 3).size(), 3u);
+    }
+  }
+}
+
+// 1,152 rows of 4,096 outputs are 132 tiles of 192 x 192: one for each multiprocessor.
+TEST(GemmTilingTest, AWholeWaveIsAmongTheFirstCandidates) {
+  const std::vector<GemmTiling> candidates =
+      CandidateGemmTilings({.n = 4096, .k = 4096, .num_rows = 1152}, kMultiprocessors, 3);
+  EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [](const GemmTiling& tiling) {
+    return tiling.weight_rows == 192 && tiling.input_rows == 192;
+  }));
+}
+
+TEST(GemmRowRangesTest, RangesFollowOneAnotherAndHoldTheirRows) {
+  int64_t last_end = kMaxUnplannedRows;
+  for (int64_t num_rows = kMaxUnplannedRows + 1; num_rows <= 10'000; ++num_rows) {
+    const int64_t end = GemmRangeEnd(num_rows);
+    ASSERT_GE(end, num_rows);
+    ASSERT_EQ(GemmRangeEnd(end), end);
+    if (num_rows > last_end) {
+      // The first of a range.
+      ASSERT_LE(end, 2 * last_end);
+      last_end = end;
+    }
+    ASSERT_EQ(end, last_end) << num_rows;
+  }
+}
+
+TEST(GemmTilingTest, ASingleRowFillsTheMultiprocessorsInWholeWaves) {
+  // Weight rows of the busiest multiprocessor, at most 4 % above an even share.
+  for (const int64_t n : {4096, 6144, 24576, 151936}) {
+    const GemmTiling tiling =
+        ChooseGemmTiling({.n = n, .k = 4096, .num_rows = 1}, kMultiprocessors);
+    const int64_t tiles = (n + tiling.weight_rows - 1) / tiling.weight_rows;
+    const int64_t waves = (tiles + kMultiprocessors - 1) / kMultiprocessors;
+    EXPECT_LE(static_cast<double>(waves * tiling.weight_rows * kMultiprocessors),
+              1.04 * static_cast<double>(n))
+        << "n = " << n << " in tiles of " << tiling.weight_rows;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

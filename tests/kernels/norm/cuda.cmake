@@ -1,0 +1,1 @@
+lockstep_cuda_test(norm_cuda_test norm DEPS lockstep_kernels_norm_cuda lockstep_kernels_norm)

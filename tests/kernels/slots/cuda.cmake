@@ -1,0 +1,1 @@
+lockstep_cuda_test(slot_state_cuda_test slots DEPS lockstep_kernels_slots_cuda)

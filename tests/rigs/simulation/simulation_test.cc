@@ -1,0 +1,130 @@
+// The router's core and engine on a virtual clock; every bound holds or fails for ever.
+#include "tests/rigs/simulation/simulation.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <string_view>
+#include <utility>
+
+#include "tests/rigs/simulation/settings.h"
+
+namespace lockstep::bench {
+namespace {
+
+// Of each trace, where a test does not say less. Hit ratios of far fewer would say little.
+constexpr uint32_t kNumRequests = 5000;
+
+class SimulationTest : public ::testing::Test {
+ protected:
+  SimulationTest() { spdlog::set_level(spdlog::level::off); }  // every fault would be a line
+  ~SimulationTest() override { spdlog::set_level(spdlog::level::info); }
+
+  static SimulationOptions Setting(std::string_view name) { return FindSetting(name).value(); }
+
+  // Every stream is the one of an undisturbed run, no token twice, none missing, all at their end.
+  static void ExpectAllServed(const SimulationReport& report) {
+    EXPECT_GT(report.all.num_requests, 0u);
+    EXPECT_EQ(report.all.num_refused, 0u);
+    EXPECT_EQ(report.all.num_failed, 0u);
+    EXPECT_EQ(report.all.num_unfinished, 0u);
+    EXPECT_EQ(report.all.num_wrong_tokens, 0u);
+    EXPECT_EQ(report.all.num_extra_tokens, 0u);
+    EXPECT_EQ(report.all.num_missing_tokens, 0u);
+    EXPECT_EQ(report.num_leaked, 0u);
+  }
+
+  static uint64_t NumFaults(const SimulationReport& report) {
+    uint64_t sum = 0;
+    for (const SimulatedWorker::Totals& worker : report.workers) sum += worker.num_faults;
+    return sum;
+  }
+};
+
+SimulationOptions ManyFaults() {
+  SimulationOptions options = *FindSetting("faults");
+  options.traces[0].num_requests = kNumRequests;
+  options.faults.mean_between = absl::Seconds(20);
+  return options;
+}
+
+TEST_F(SimulationTest, ClientsDoNotNoticeFailingWorkers) {
+  const SimulationReport report = Simulate(ManyFaults());
+  ExpectAllServed(report);
+  EXPECT_GT(NumFaults(report), kNumRequests / 100);
+}
+
+TEST_F(SimulationTest, OneKindOfFaultAtATime) {
+  using Weight = uint32_t FaultOptions::*;
+  constexpr std::pair<const char*, Weight> kKinds[] = {{"crashes", &FaultOptions::crashes},
+                                                       {"hangs", &FaultOptions::hangs},
+                                                       {"partitions", &FaultOptions::partitions},
+                                                       {"stragglers", &FaultOptions::stragglers},
+                                                       {"drains", &FaultOptions::drains}};
+  for (const auto& [name, kind] : kKinds) {
+    SCOPED_TRACE(name);
+    SimulationOptions options = ManyFaults();
+    options.traces[0].num_requests /= 5;
+    options.num_workers = 6;
+    options.faults.mean_between = absl::Seconds(15);
+    for (const auto& [other_name, other] : kKinds) options.faults.*other = other == kind ? 1 : 0;
+    const SimulationReport report = Simulate(options);
+    ExpectAllServed(report);
+    EXPECT_GT(NumFaults(report), 5u);
+  }
+}
+
+TEST_F(SimulationTest, ASeedIsAHistory) {
+  SimulationOptions options = ManyFaults();
+  options.traces[0].num_requests /= 2;
+  const uint64_t hash = Simulate(options).hash;
+  EXPECT_EQ(Simulate(options).hash, hash);
+  ++options.seed;
+  EXPECT_NE(Simulate(options).hash, hash);
+}
+
+// Less of each setting than lockstep-router-simulate runs.
+class PlacementSimulationTest : public SimulationTest,
+                                public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(PlacementSimulationTest, HitsNearlyWhatASharedCacheWould) {
+  SimulationOptions options = Setting(GetParam());
+  options.traces[0].num_requests = kNumRequests;
+  const SimulationReport prefix = Simulate(options);
+  ExpectAllServed(prefix);
+  EXPECT_GE(prefix.all.hit_ratio(), 0.95 * prefix.shared_cache_hit_ratio);
+  EXPECT_LE(prefix.all.hit_ratio(), prefix.shared_cache_hit_ratio);
+  EXPECT_LE(prefix.work_imbalance(), 1.3);
+
+  options.placement.policy = router::PlacementPolicy::kRoundRobin;
+  const SimulationReport round_robin = Simulate(options);
+  ExpectAllServed(round_robin);
+  EXPECT_EQ(round_robin.shared_cache_hit_ratio, prefix.shared_cache_hit_ratio);
+  if (round_robin.all.hit_ratio() < 0.3) {
+    EXPECT_GE(prefix.all.hit_ratio(), 3 * round_robin.all.hit_ratio());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, PlacementSimulationTest,
+                         ::testing::Values("assistants", "chat", "hot"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_F(SimulationTest, ASmallTenantHardlyNoticesALargeOne) {
+  const SimulationReport alone = Simulate(Setting("fairness-alone"));
+  const SimulationReport beside = Simulate(Setting("fairness"));
+  ExpectAllServed(alone);
+  ExpectAllServed(beside);
+  absl::Duration busy;
+  int64_t num_steps = 0;
+  for (const SimulatedWorker::Totals& worker : beside.workers) {
+    busy += worker.busy;
+    num_steps += static_cast<int64_t>(worker.num_steps);
+  }
+  const double step_seconds = absl::ToDoubleSeconds(busy / num_steps);
+  const double small = beside.by_trace[0].FirstToken(0.99);
+  EXPECT_LE(small, 2 * alone.by_trace[0].FirstToken(0.99) + 3 * step_seconds);
+  EXPECT_GT(beside.by_trace[1].FirstToken(0.99), 10 * small) << "the large one has to wait";
+}
+
+}  // namespace
+}  // namespace lockstep::bench

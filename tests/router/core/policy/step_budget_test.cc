@@ -1,0 +1,171 @@
+#include "router/core/policy/step_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::router {
+namespace {
+
+void ObserveDecodes(StepBudget& budget, absl::Duration compute, uint32_t iterations = 1) {
+  for (int i = 0; i < 40; ++i) {
+    budget.Observe({.num_prefill_tokens = 0,
+                    .num_decode_tokens = 8,
+                    .decode_iterations = iterations,
+                    .compute = compute});
+  }
+}
+
+void ObservePrefills(StepBudget& budget, uint32_t num_tokens, absl::Duration compute) {
+  for (int i = 0; i < 40; ++i) {
+    budget.Observe({.num_prefill_tokens = num_tokens,
+                    .num_decode_tokens = 8,
+                    .decode_iterations = 1,
+                    .compute = compute});
+  }
+}
+
+// What decodes leave of half the target, for a few prompt tokens.
+uint32_t ShortChunk(const StepBudget& budget, uint32_t bound = 5000) {
+  return budget.PrefillTokensBesideDecodes(bound, /*num_waiting=*/0);
+}
+
+TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
+  StepBudget budget(absl::InfiniteDuration());
+  ObserveDecodes(budget, absl::Seconds(1));
+  ObservePrefills(budget, 10, absl::Seconds(10));
+  EXPECT_EQ(ShortChunk(budget), 5000u);
+  EXPECT_EQ(budget.DecodeIterations(8), 8u);
+}
+
+TEST(StepBudgetTest, TheFirstChunkIsSmall) {
+  const StepBudget budget(absl::Milliseconds(10));
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000, 100'000), 64u);
+  EXPECT_EQ(ShortChunk(budget, 10), 10u);
+  EXPECT_EQ(budget.DecodeIterations(8), 1u);
+}
+
+TEST(StepBudgetTest, AFewTokensFillWhatDecodesLeaveOfHalfTheTarget) {
+  StepBudget budget(absl::Milliseconds(60));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));  // 0.1 ms a token beside the decodes
+  EXPECT_EQ(budget.decode_time(), absl::Milliseconds(10));
+  EXPECT_EQ(ShortChunk(budget), 200u);
+  EXPECT_EQ(ShortChunk(budget, 150), 150u);
+}
+
+TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
+  StepBudget budget(absl::Milliseconds(60));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));
+  const auto chunk = [&budget](uint64_t num_waiting) {
+    return budget.PrefillTokensBesideDecodes(5000, num_waiting);
+  };
+  EXPECT_EQ(chunk(1000), 400u);     // 100 ms wait: the step may take 20 ms more
+  EXPECT_EQ(chunk(2000), 600u);     // 200 ms wait
+  EXPECT_EQ(chunk(10'500), 2300u);  // 4 times the target
+  EXPECT_EQ(chunk(1'000'000), 2300u);
+}
+
+TEST(StepBudgetTest, WhatTheCacheHasDoesNotWait) {
+  StepBudget budget(absl::Milliseconds(50));
+  EXPECT_EQ(budget.UncachedTokens(1000), 1000u) << "nothing is known of the cache yet";
+  for (int i = 0; i < 100; ++i) budget.Started(2000, 1500);
+  EXPECT_NEAR(static_cast<double>(budget.UncachedTokens(1000)), 250, 1);
+  for (int i = 0; i < 100; ++i) budget.Started(2000, 0);
+  EXPECT_NEAR(static_cast<double>(budget.UncachedTokens(1000)), 1000, 1);
+}
+
+TEST(StepBudgetTest, ChunksFollowWhatIsMeasured) {
+  StepBudget budget(absl::Milliseconds(60));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));
+  const uint32_t before = ShortChunk(budget);
+  ObservePrefills(budget, 100, absl::Milliseconds(50));
+  EXPECT_LT(ShortChunk(budget), before / 2);
+  ObservePrefills(budget, 100, absl::Milliseconds(15));
+  EXPECT_GT(ShortChunk(budget), before);
+}
+
+TEST(StepBudgetTest, PromptsAdvanceEvenWhenTheTargetIsMissed) {
+  StepBudget budget(absl::Milliseconds(5));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(100));
+  EXPECT_EQ(ShortChunk(budget), 16u);
+  EXPECT_EQ(ShortChunk(budget, 3), 3u);
+}
+
+// Of steps 1 .. num_steps, with a chunk whenever one is allowed: how many carried one.
+int CountChunks(StepBudget& budget, int num_steps, uint32_t chunk) {
+  int num_chunks = 0;
+  for (int i = 0; i < num_steps; ++i) {
+    const bool has_chunk = !budget.OwesDecodes();
+    num_chunks += has_chunk;
+    budget.Planned(has_chunk ? chunk : 0, 8);
+  }
+  return num_chunks;
+}
+
+TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  EXPECT_EQ(CountChunks(budget, 9 * 10, 1000), 4 * 10);
+}
+
+TEST(StepBudgetTest, ChunksThatTakeLessThanSixStepsOfDecodesTakeNoTurns) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));  // 0.04 ms a token
+  EXPECT_EQ(CountChunks(budget, 100, 740), 100);
+  EXPECT_LT(CountChunks(budget, 100, 760), 50);
+}
+
+TEST(StepBudgetTest, ChunksThatNobodyWaitsBesideTakeNoTurns) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  for (int i = 0; i < 10; ++i) budget.Planned(1000, 0);
+  EXPECT_FALSE(budget.OwesDecodes());
+}
+
+TEST(StepBudgetTest, WithoutATargetThereAreNoTurns) {
+  StepBudget budget(absl::InfiniteDuration());
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  EXPECT_EQ(CountChunks(budget, 100, 1000), 100);
+}
+
+TEST(StepBudgetTest, AFreePrefillGrowsStepByStep) {
+  StepBudget budget(absl::Milliseconds(40));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 64, absl::Milliseconds(10));  // no slower than decodes alone
+  const uint32_t chunk = ShortChunk(budget, 100'000);
+  EXPECT_GT(chunk, 64u);
+  EXPECT_LE(chunk, 64u * 8);
+}
+
+TEST(StepBudgetTest, IterationsFillTheTarget) {
+  StepBudget budget(absl::Milliseconds(10));
+  ObserveDecodes(budget, absl::Milliseconds(9), 3);
+  EXPECT_EQ(budget.decode_time(), absl::Milliseconds(3));
+  EXPECT_EQ(budget.DecodeIterations(8), 3u);
+  EXPECT_EQ(budget.DecodeIterations(2), 2u);
+  ObserveDecodes(budget, absl::Milliseconds(40));
+  EXPECT_EQ(budget.DecodeIterations(8), 1u);
+}
+
+TEST(StepBudgetTest, UnmeasuredStepsTeachNothing) {
+  StepBudget budget(absl::Milliseconds(10));
+  budget.Observe({.num_prefill_tokens = 0,
+                  .num_decode_tokens = 1,
+                  .decode_iterations = 1,
+                  .compute = absl::ZeroDuration()});
+  budget.Observe({.num_prefill_tokens = 9,
+                  .num_decode_tokens = 1,
+                  .decode_iterations = 1,
+                  .compute = absl::Milliseconds(-1)});
+  EXPECT_EQ(budget.decode_time(), absl::ZeroDuration());
+  EXPECT_EQ(budget.time_per_prefill_token(), absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace lockstep::router

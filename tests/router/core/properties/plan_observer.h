@@ -1,0 +1,52 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/messages/step.h"
+#include "router/core/scheduler.h"
+#include "tests/router/core/model_worker.h"
+
+namespace lockstep::router::testing {
+
+// Watches plans go out and acknowledgements come in, and holds the scheduler to what a worker that
+// runs steps strictly in order could not notice:
+//  - no block is given out to be written while an unacknowledged step of somebody else mentions it;
+//  - a prefix hit consists of KV whose writing was acknowledged before the plan was made, of the
+//  same
+//    text under the same salt.
+class PlanObserver {
+ public:
+  explicit PlanObserver(const WorkerLimits& limits);
+
+  absl::Status OnPlan(const StepPlan& plan);
+  // The oldest plan's outcome has been applied; it wrote `writes`.
+  void OnAcknowledged(const std::vector<KvWrite>& writes);
+  // It was refused: nothing was written.
+  void OnRefused() { in_flight_.pop_front(); }
+
+ private:
+  // A stay of a sequence in a slot, as the plans tell it.
+  struct Stay {
+    uint64_t id = 0;
+    std::vector<BlockId> blocks;
+  };
+  using Mentions = std::set<std::pair<BlockId, uint64_t>>;  // block, stay
+
+  absl::Status OnGiven(BlockId block, uint64_t stay);
+  absl::Status CheckHit(const StartedSlot& started) const;
+
+  const WorkerLimits limits_;
+  std::map<SlotId, Stay> stays_;
+  std::deque<Mentions> in_flight_;
+  std::vector<KvCell> acknowledged_;  // per block and offset
+  uint64_t next_stay_ = 1;
+};
+
+}  // namespace lockstep::router::testing

@@ -1,0 +1,141 @@
+// A million random operations on a tiny vocabulary and tiny pools, with up to three steps in
+// flight, late ends, cancellations, stop strings, deadlines, failed rows, refused steps, lost
+// workers and lying ones. scheduler_world.h says what is checked after each of them. Flags:
+// --operations=N
+// --seed=S.
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+#include "tests/router/core/properties/scheduler_world.h"
+
+namespace lockstep::router::testing {
+
+uint64_t num_operations = LOCKSTEP_PROPERTY_OPERATIONS;
+uint64_t first_seed = 1;
+
+namespace {
+
+constexpr uint64_t kOperationsPerWorld = 400;
+
+// Each kind of event must have happened at least once in so many operations; a generator that stops
+// reaching a case fails here.
+struct Expected {
+  const char* what;
+  uint64_t once_in;
+};
+constexpr Expected kExpected[] = {
+    {"requests", 100},
+    {"requests with n > 1", 300},
+    {"requests with priority", 100},
+    {"plans with 0 in flight", 20},
+    {"plans with 1 in flight", 50},
+    {"plans with 2 in flight", 100},
+    {"plans with fenced blocks", 500},
+    {"prefix hits", 200},
+    {"prefix hits under a salt", 1000},
+    {"restarts", 500},
+    {"preemptions", 1000},
+    {"inert rows", 500},
+    {"wasted rows", 200},
+    {"rows that sample nothing", 50},
+    {"steps of several iterations", 1000},
+    {"repeated steps", 20},
+    {"slots released and started in one step", 100},
+    {"refused steps", 2000},
+    {"refused steps behind a refusal", 2000},
+    {"resyncs", 2000},
+    {"rolled back sequences", 1000},
+    {"failed rows", 2000},
+    {"steps without rows", 500},
+    {"failed by other bits", 5000},
+    {"workers drained", 1000},
+    {"workers that left with work waiting", 2000},
+    {"workers lost", 10000},
+    {"workers lost with steps in flight", 2000},
+    {"contradictions: wrong step", 10000},
+    {"contradictions: inert or not", 20000},
+    {"contradictions: more tokens than planned", 20000},
+    {"contradictions: a slot twice or unknown", 20000},
+    {"cancelled before admission", 1000},
+    {"cancelled after admission", 10000},
+    {"cancelled with steps in flight", 1000},
+    {"stop strings", 3000},
+    {"stop strings at once", 1000},
+    {"deadlines passed", 3000},
+    {"workers killed by a request", 4000},
+    {"failed after killing workers", 40000},
+    {"unserved without a worker", 40000},
+    {"unserved on a worker", 40000},
+    {"prompt log-probabilities", 1000},
+    {"refused: cannot fit", 300},
+    {"refused: queue full", 200},
+    {"ended: cancelled", 300},
+    {"ended: length", 200},
+    {"ended: stop token", 300},
+    {"ended: stop string", 500},
+    {"failed: ABORTED", 2000},
+    {"failed: DEADLINE_EXCEEDED", 2000},
+    {"failed: INTERNAL", 40000},
+    {"failed: INVALID_ARGUMENT", 3000},
+    {"failed: RESOURCE_EXHAUSTED", 20000},
+    {"failed: UNAVAILABLE", 2000},
+};
+
+TEST(SchedulerPropertyTest, EveryRequestGetsTheTextOfItsLoneRun) {
+  EventCounts counts;
+  uint64_t num_done = 0;
+  for (uint64_t seed = first_seed; num_done < num_operations; ++seed) {
+    SchedulerWorld world(seed, counts);
+    for (uint64_t i = 0; i < kOperationsPerWorld && num_done < num_operations; ++i, ++num_done) {
+      const absl::Status status = world.RandomOperation();
+      ASSERT_TRUE(status.ok()) << "seed " << seed << ", operation " << i << ": "
+                               << status.ToString();
+    }
+    const absl::Status drained = world.Drain();
+    ASSERT_TRUE(drained.ok()) << "seed " << seed << ", draining: " << drained.ToString();
+  }
+  for (const auto& [what, count] : counts) RecordProperty(what, static_cast<int>(count));
+  for (const Expected& expected : kExpected) {
+    EXPECT_GE(counts[expected.what], num_operations / expected.once_in) << expected.what;
+  }
+}
+
+TEST(SchedulerPropertyTest, EqualEventsGiveEqualPlans) {
+  const auto digest = [](uint64_t seed) {
+    EventCounts counts;
+    SchedulerWorld world(seed, counts);
+    for (uint64_t i = 0; i < kOperationsPerWorld; ++i) EXPECT_TRUE(world.RandomOperation().ok());
+    return world.plan_digest();
+  };
+  for (uint64_t seed = first_seed; seed < first_seed + 40; ++seed) {
+    EXPECT_EQ(digest(seed), digest(seed)) << "seed " << seed;
+    EXPECT_NE(digest(seed), digest(seed + 1)) << "seed " << seed;
+  }
+}
+
+bool ParseFlag(std::string_view argument, std::string_view prefix, uint64_t& value) {
+  if (!argument.starts_with(prefix)) return false;
+  argument.remove_prefix(prefix.size());
+  const char* const end = argument.data() + argument.size();
+  return std::from_chars(argument.data(), end, value).ptr == end;
+}
+
+}  // namespace
+
+int RunAll(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (ParseFlag(argv[i], "--operations=", num_operations)) continue;
+    if (ParseFlag(argv[i], "--seed=", first_seed)) continue;
+    ADD_FAILURE() << "unknown flag " << argv[i];
+    return 2;
+  }
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace lockstep::router::testing
+
+int main(int argc, char** argv) { return lockstep::router::testing::RunAll(argc, argv); }

@@ -1,0 +1,402 @@
+#include "tests/router/core/properties/scheduler_world.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "common/hash.h"
+#include "common/status.h"
+#include "router/core/policy/policies.h"
+
+namespace lockstep::router::testing {
+
+SchedulerWorld::SchedulerWorld(uint64_t seed, EventCounts& counts)
+    : random_(seed), counts_(counts) {
+  for (int i = 0; i < 3; ++i) {
+    std::vector<TokenId>& text = texts_.emplace_back();
+    for (int j = 0; j < 64; ++j) text.push_back(random_.Between(0, kVocabularySize - 1));
+  }
+  config_ = MakeConfig();
+  limits_ = MakeLimits();
+  std::unique_ptr<SchedulingPolicy> policy =
+      random_.OneIn(2) ? MakeFcfsPolicy()
+                       : MakePriorityPolicy(absl::Seconds(random_.Between(1, 20)));
+  scheduler_ = std::make_unique<Scheduler>(config_, std::move(policy));
+}
+
+SchedulerConfig SchedulerWorld::MakeConfig() {
+  SchedulerConfig config;
+  config.max_steps_in_flight = random_.OneIn(8) ? 1 : random_.Between(2, 3);
+  config.max_running_sequences = random_.Between(1, 8);
+  config.max_decode_iterations = random_.Between(1, 3);
+  config.max_waiting_requests = random_.Between(1, 12);
+  if (random_.OneIn(3)) config.max_waiting_tokens = random_.Between(20, 200);
+  if (random_.OneIn(3)) config.max_prefill_tokens_per_step = random_.Between(1, 8);
+  if (random_.OneIn(3)) config.target_step_time = absl::Milliseconds(random_.Between(1, 20));
+  if (random_.OneIn(4)) config.max_preemptions_per_sequence = random_.Between(0, 3);
+  return config;
+}
+
+WorkerLimits SchedulerWorld::MakeLimits() {
+  WorkerLimits limits;
+  limits.block_size_tokens = random_.Between(1, 4);
+  limits.num_blocks = random_.Between(4, 24);
+  limits.max_slots = random_.Between(1, 8);
+  limits.max_step_tokens = random_.Between(1, 24);
+  limits.max_context_tokens = random_.Between(32, 96);
+  limits.max_decode_iterations = random_.Between(1, 3);
+  if (random_.OneIn(8)) limits.max_steps_in_flight = random_.Between(1, 2);
+  return limits;
+}
+
+std::vector<TokenId> SchedulerWorld::MakePrompt() {
+  if (!ended_texts_.empty() && random_.OneIn(2)) {
+    std::vector<TokenId> prompt = ended_texts_[random_.Between(0, ended_texts_.size() - 1)];
+    prompt.push_back(random_.Between(0, kVocabularySize - 1));
+    return prompt;
+  }
+  const std::vector<TokenId>& text = texts_[random_.Between(0, texts_.size() - 1)];
+  const uint32_t num_shared = random_.Between(0, random_.OneIn(4) ? 40 : 16);
+  std::vector<TokenId> prompt(text.begin(), text.begin() + num_shared);
+  const uint32_t num_own = random_.Between(num_shared == 0 ? 1 : 0, 4);
+  for (uint32_t i = 0; i < num_own; ++i) {
+    prompt.push_back(random_.Between(0, kVocabularySize - 1));
+  }
+  return prompt;
+}
+
+std::shared_ptr<const Request> SchedulerWorld::MakeRequest() {
+  auto request = std::make_shared<Request>();
+  request->key = next_key_++;
+  request->tenant = request->key % 5 < 3 ? "large" : request->key % 5 == 3 ? "small" : "tiny";
+  request->cache_salt = random_.OneIn(4) ? "salt" : "";
+  request->priority = static_cast<int32_t>(random_.Between(0, 4)) - 2;
+  request->arrival = now_;
+  if (random_.OneIn(8)) request->deadline = now_ + absl::Milliseconds(random_.Between(100, 8000));
+  request->prompt_tokens = MakePrompt();
+  request->num_samples = random_.OneIn(4) ? random_.Between(2, 3) : 1;
+  request->bypass_prefix_cache = random_.OneIn(10);
+  SamplingParams& sampling = request->sampling;
+  sampling.temperature = random_.OneIn(2) ? 1.0f : 0.0f;
+  sampling.seed = random_.Between(1, 2);
+  sampling.max_new_tokens = random_.Between(1, random_.OneIn(2) ? 30 : 10);
+  if (!random_.OneIn(4)) sampling.stop_token_ids = {kEndToken};
+  if (random_.OneIn(5)) sampling.min_new_tokens = random_.Between(1, sampling.max_new_tokens);
+  if (random_.OneIn(6)) sampling.num_logprobs = 1;
+  if (random_.OneIn(6)) sampling.num_prompt_logprobs = 0;
+  return request;
+}
+
+absl::Status SchedulerWorld::RandomOperation() {
+  using Operation = absl::Status (SchedulerWorld::*)();
+  struct Weighted {
+    uint32_t weight;
+    Operation operation;
+  };
+  static constexpr std::array<Weighted, 10> kOperations = {{
+      {800, &SchedulerWorld::Submit},
+      {5000, &SchedulerWorld::Plan},
+      {2200, &SchedulerWorld::Deliver},
+      {100, &SchedulerWorld::Cancel},
+      {140, &SchedulerWorld::StopString},
+      {240, &SchedulerWorld::PassTime},
+      {60, &SchedulerWorld::FailUnserved},
+      {20, &SchedulerWorld::LoseWorker},
+      {20, &SchedulerWorld::DrainWorker},
+      {20, &SchedulerWorld::DeliverCorrupted},
+  }};
+  static constexpr uint32_t kExecuteWeight = 2600;
+  uint32_t total = kExecuteWeight;
+  for (const Weighted& entry : kOperations) total += entry.weight;
+
+  absl::Status status;
+  uint32_t draw = random_.Between(0, total - 1);
+  if (worker_ == nullptr && random_.OneIn(4)) {
+    status = Attach();
+  } else if (draw < kExecuteWeight) {
+    status = Execute(/*with_faults=*/true);
+  } else {
+    draw -= kExecuteWeight;
+    size_t i = 0;
+    while (draw >= kOperations[i].weight) draw -= kOperations[i++].weight;
+    status = (this->*kOperations[i].operation)();
+  }
+  LOCKSTEP_RETURN_IF_ERROR(status);
+  return CheckEverything();
+}
+
+absl::Status SchedulerWorld::Submit() {
+  const std::shared_ptr<const Request> request = MakeRequest();
+  const SchedulerStats stats = scheduler_->Stats();
+  const size_t num_prompt = request->prompt_tokens.size();
+  const bool fits = worker_ == nullptr ||
+                    (num_prompt + request->sampling.max_new_tokens <= limits_.max_context_tokens &&
+                     num_prompt <= size_t{limits_.num_blocks} * limits_.block_size_tokens);
+  const bool never = !fits || num_prompt > config_.max_waiting_tokens;
+  const bool full = stats.waiting_requests >= config_.max_waiting_requests ||
+                    stats.waiting_tokens + num_prompt > config_.max_waiting_tokens;
+  const absl::Status status = scheduler_->Submit(request, now_);
+  const absl::StatusCode expected = never  ? absl::StatusCode::kInvalidArgument
+                                    : full ? absl::StatusCode::kResourceExhausted
+                                           : absl::StatusCode::kOk;
+  if (status.code() != expected) return Annotate(Internal("{}", status.ToString()), "submit");
+  if (never) Count("refused: cannot fit");
+  if (!never && full) Count("refused: queue full");
+  if (!status.ok()) return absl::OkStatus();
+
+  Count("requests");
+  if (request->num_samples > 1) Count("requests with n > 1");
+  if (request->priority != 0) Count("requests with priority");
+  Client client{.request = request,
+                .samples = {},
+                .poison = random_.OneIn(200),
+                .late_poison = random_.OneIn(100),
+                .kills = random_.OneIn(2)};
+  for (uint32_t i = 0; i < request->num_samples; ++i) {
+    client.samples.push_back({.reference = RunAlone(*request, i), .delivered = {}});
+  }
+  clients_.emplace(request->key, std::move(client));
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::Plan() {
+  std::optional<StepPlan> plan = scheduler_->NextStep(now_);
+  if (!plan.has_value()) return OnNoPlan();
+  const size_t in_flight = planned_.size() + executed_.size();
+  if (worker_ == nullptr) return Internal("a plan without a worker");
+  if (worker_drains_ && !plan->started.empty()) return Internal("started on a draining worker");
+  if (plan->rows.empty()) Count("steps without rows");
+  const uint32_t max_in_flight = std::min(config_.max_steps_in_flight, limits_.max_steps_in_flight);
+  if (in_flight >= max_in_flight) return Internal("more steps in flight than allowed");
+  Count("plans with " + std::to_string(in_flight) + " in flight");
+  if (scheduler_->Stats().fenced_blocks > 0) Count("plans with fenced blocks");
+  LOCKSTEP_RETURN_IF_ERROR(observer_->OnPlan(*plan));
+  Digest(*plan);
+  if (plan->resync) slot_owners_.clear();
+  for (const StartedSlot& started : plan->started) LOCKSTEP_RETURN_IF_ERROR(OnStarted(started));
+  Planned planned{.plan = *std::move(plan), .owners = {}};
+  for (const RunRow& row : planned.plan.rows) planned.owners.push_back(slot_owners_[row.slot]);
+  planned_.push_back(std::move(planned));
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::OnNoPlan() {
+  if (worker_ == nullptr || !planned_.empty() || !executed_.empty()) return absl::OkStatus();
+  if (!worker_->refusing() && worker_->num_occupied_slots() > 0) {
+    const absl::Time told_at = scheduler_->NextStepAt();
+    if (told_at <= now_ || told_at > now_ + absl::Seconds(1)) {
+      return Internal("the worker holds {} slots and nobody tells it to let them go",
+                      worker_->num_occupied_slots());
+    }
+    Count("slots that were given up, and nobody told yet");
+    LOCKSTEP_RETURN_IF_ERROR(PassTime(told_at - now_));
+    return Plan();
+  }
+  // Preempting and failing may have been all that was possible.
+  if (scheduler_->Idle()) return absl::OkStatus();
+  if (!worker_drains_) {
+    return Internal("stuck: work is left, nothing is in flight, nothing is planned");
+  }
+  if (scheduler_->Stats().running_sequences > 0) return Internal("stuck on a draining worker");
+  Count("workers that left with work waiting");
+  return LoseWorker();
+}
+
+absl::Status SchedulerWorld::OnStarted(const StartedSlot& started) {
+  const Owner owner = {started.request->key, started.sample_index};
+  if (AnyInFlight([&owner](const Owner& other) { return other == owner; })) {
+    return Internal("request {}: started while a step in flight runs it", owner.first);
+  }
+  slot_owners_[started.slot] = owner;
+  std::vector<TokenId> known = started.request->prompt_tokens;
+  std::ranges::copy(clients_.at(owner.first).samples[owner.second].delivered,
+                    std::back_inserter(known));
+  if (started.known_tokens != known) {
+    return Internal("request {}: started from other tokens than were delivered", owner.first);
+  }
+  if (known.size() > started.request->prompt_tokens.size()) Count("restarts");
+  if (started.num_computed_tokens > 0) Count("prefix hits");
+  if (started.num_computed_tokens > 0 && !started.request->cache_salt.empty()) {
+    Count("prefix hits under a salt");
+  }
+  return absl::OkStatus();
+}
+
+void SchedulerWorld::Digest(const StepPlan& plan) {
+  const auto add = [this](uint64_t value) { plan_digest_ = CombineHashes(plan_digest_, value); };
+  const auto add_all = [&add](const std::vector<uint32_t>& values) {
+    add(values.size());
+    for (uint32_t value : values) add(value);
+  };
+  add(plan.step_id);
+  add(plan.decode_iterations * 4 + (plan.resync ? 2 : 0) + (plan.repeat_rows ? 1 : 0));
+  add_all(plan.released);
+  for (const StartedSlot& started : plan.started) {
+    add(started.slot);
+    add(started.request->key * 8 + started.sample_index);
+    add(started.num_computed_tokens);
+    add_all(started.known_tokens);
+    add_all(started.blocks);
+  }
+  for (const RunRow& row : plan.rows) {
+    add(row.slot);
+    add(row.num_tokens);
+    add_all(row.new_blocks);
+  }
+}
+
+void SchedulerWorld::NoteRefused(const Planned& planned) {
+  for (const Owner& owner : planned.owners) {
+    const auto client = clients_.find(owner.first);
+    if (client == clients_.end()) continue;
+    Sample& sample = client->second.samples[owner.second];
+    ++sample.num_refusals;
+    if (planned.owners.size() == 1) sample.refused_alone = true;
+  }
+}
+
+absl::Status SchedulerWorld::Execute(bool with_faults) {
+  if (planned_.empty()) return absl::OkStatus();
+  const bool trails = worker_->refusing() && !planned_.front().plan.resync;
+  if (!trails && RunsPoison(planned_.front(), /*kills=*/true)) {
+    Count("workers killed by a request");
+    return LoseWorker();
+  }
+  const Planned planned = std::move(planned_.front());
+  planned_.pop_front();
+  ModelWorker::Faults faults;
+  with_faults = with_faults && !planned.plan.rows.empty();
+  if (with_faults && random_.OneIn(60)) faults.refuse = true;
+  if (with_faults && random_.OneIn(40)) {
+    faults.failing_slot = planned.plan.rows[random_.Between(0, planned.plan.rows.size() - 1)].slot;
+    faults.num_tokens_before_failure = random_.Between(0, 2);
+  }
+  if (RunsPoison(planned, /*kills=*/false)) faults.refuse = true;
+  ModelWorker::Executed executed;
+  LOCKSTEP_RETURN_IF_ERROR(worker_->Execute(planned.plan, faults, executed));
+  executed.outcome.timings.compute = absl::Microseconds(random_.Between(0, 20000));
+  if (!executed.outcome.refusal.ok()) {
+    Count(trails ? "refused steps behind a refusal" : "refused steps");
+    if (!trails) NoteRefused(planned);
+  }
+  for (const RowOutcome& row : executed.outcome.rows) {
+    if (row.error.ok()) continue;
+    Count("failed rows");
+    const size_t i =
+        std::ranges::find(planned.plan.rows, row.slot, &RunRow::slot) - planned.plan.rows.begin();
+    const auto client = clients_.find(planned.owners[i].first);
+    if (client != clients_.end())
+      client->second.samples[planned.owners[i].second].row_failed = true;
+  }
+  executed_.push_back({std::move(executed), planned.owners});
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::Deliver() {
+  if (executed_.empty()) return absl::OkStatus();
+  const ModelWorker::Executed executed = std::move(executed_.front().step);
+  executed_.pop_front();
+  if (executed.outcome.refusal.ok()) {
+    observer_->OnAcknowledged(executed.writes);
+  } else {
+    observer_->OnRefused();
+  }
+  return scheduler_->Apply(executed.outcome, now_);
+}
+
+absl::Status SchedulerWorld::Attach() {
+  CountWorker();
+  limits_ = random_.OneIn(3) ? MakeLimits() : limits_;
+  worker_ = std::make_unique<ModelWorker>(limits_);
+  observer_ = std::make_unique<PlanObserver>(limits_);
+  LOCKSTEP_RETURN_IF_ERROR(scheduler_->AttachWorker(limits_, now_));
+  return random_.OneIn(4) ? ChangeBits() : absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::ChangeBits() {
+  // Who ended in the meantime is not a client any more.
+  LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
+  for (auto& [key, client] : clients_) {
+    const bool has_tokens = std::ranges::any_of(
+        client.samples, [](const Sample& sample) { return !sample.delivered.empty(); });
+    // Prompt log-probabilities that are not complete are nobody's to see.
+    const bool may_have_more = client.admitted && client.request->sampling.num_prompt_logprobs >= 0;
+    client.other_bits = has_tokens || may_have_more;
+  }
+  const uint32_t num_failed =
+      scheduler_->FailWithOutput(MakeError(absl::StatusCode::kAborted, "other bits"), now_);
+  Count("failed by other bits", num_failed);
+  LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
+  for (auto& [key, client] : clients_) {
+    client.other_bits = false;
+    for (const Sample& sample : client.samples) {
+      if (!sample.delivered.empty()) return Internal("request {}: continues with other bits", key);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::DrainWorker() {
+  if (worker_ == nullptr) return absl::OkStatus();
+  Count("workers drained");
+  worker_drains_ = true;
+  scheduler_->DrainWorker(now_);
+  return absl::OkStatus();
+}
+
+absl::Status SchedulerWorld::LoseWorker() {
+  if (worker_ == nullptr) return absl::OkStatus();
+  Count(planned_.empty() && executed_.empty() ? "workers lost"
+                                              : "workers lost with steps in flight");
+  NoteLost();
+  scheduler_->DetachWorker(Unavailable("lost"), now_);
+  CountWorker();
+  worker_.reset();
+  worker_drains_ = false;
+  observer_.reset();
+  planned_.clear();
+  executed_.clear();
+  slot_owners_.clear();
+  return absl::OkStatus();
+}
+
+void SchedulerWorld::CountWorker() {
+  if (worker_ == nullptr) return;
+  const ModelWorker::Counts& counts = worker_->counts();
+  Count("inert rows", counts.inert_rows);
+  Count("rows that sample nothing", counts.unsampled_rows);
+  Count("steps of several iterations", counts.multi_iteration_steps);
+  Count("resyncs", counts.resyncs);
+  Count("repeated steps", counts.repeated_steps);
+  Count("slots released and started in one step", counts.slots_reused_at_once);
+}
+
+absl::Status SchedulerWorld::Drain() {
+  constexpr int kManySteps = 20000;
+  for (int i = 0; i < kManySteps && !scheduler_->Idle(); ++i) {
+    if (worker_ == nullptr) LOCKSTEP_RETURN_IF_ERROR(Attach());
+    LOCKSTEP_RETURN_IF_ERROR(Plan());
+    LOCKSTEP_RETURN_IF_ERROR(Execute(/*with_faults=*/false));
+    LOCKSTEP_RETURN_IF_ERROR(Deliver());
+    LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
+  }
+  if (!scheduler_->Idle()) return Internal("not idle after {} fault-free steps", kManySteps);
+  if (worker_ != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(Plan());
+    LOCKSTEP_RETURN_IF_ERROR(Execute(/*with_faults=*/false));
+    LOCKSTEP_RETURN_IF_ERROR(Deliver());
+    LOCKSTEP_RETURN_IF_ERROR(Plan());
+  }
+  const SchedulerStats stats = scheduler_->Stats();
+  if (worker_ != nullptr && stats.free_blocks + stats.cached_blocks != limits_.num_blocks) {
+    return Internal("drained, but {} blocks are used and {} fenced", stats.used_blocks,
+                    stats.fenced_blocks);
+  }
+  Count("preemptions", stats.preemptions);
+  Count("rolled back sequences", stats.rollbacks);
+  Count("wasted rows", stats.wasted_rows);
+  CountWorker();
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::router::testing

@@ -1,0 +1,191 @@
+#include "router/fleet/prefix_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/runtime/named_thread.h"
+#include "router/core/kv/kv_cache.h"
+#include "tests/router/core/properties/random_source.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::lockstep::router::testing::RandomSource;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr uint32_t kBlockSize = 4;
+
+// A replica's cache as its scheduler drives it: sequences come, are published, and go.
+class CachedReplica {
+ public:
+  explicit CachedReplica(uint32_t num_blocks) : num_blocks_(num_blocks) { Renew(); }
+
+  PrefixChanges& changes() { return changes_; }
+  KvCache& cache() { return *cache_; }
+
+  // Another lease: everything is forgotten.
+  void Renew() { cache_ = std::make_unique<KvCache>(num_blocks_, kBlockSize, &changes_); }
+
+  // Runs a sequence of these tokens, if it fits, and keeps what the cache makes of it.
+  void Run(std::string_view salt, const std::vector<TokenId>& tokens) {
+    const KvProbe probe = cache_->Probe(salt, tokens, static_cast<uint32_t>(tokens.size()) - 1);
+    if (!probe.Fits(0)) return;
+    const BlockTable table = cache_->Admit(probe);
+    PublishedPrefix published = {.num_blocks = static_cast<uint32_t>(probe.hit.blocks.size()),
+                                 .last = probe.hit.last};
+    cache_->Publish(table, salt, tokens, published);
+  }
+
+  uint32_t CachedTokens(std::string_view salt, const std::vector<TokenId>& tokens) const {
+    const KvProbe probe = cache_->Probe(salt, tokens, static_cast<uint32_t>(tokens.size()));
+    return static_cast<uint32_t>(probe.hit.blocks.size()) * kBlockSize;
+  }
+
+ private:
+  const uint32_t num_blocks_;
+  PrefixChanges changes_;
+  std::unique_ptr<KvCache> cache_;
+};
+
+std::vector<uint32_t> Match(const PrefixDirectory& directory, std::string_view salt,
+                            const std::vector<TokenId>& tokens, size_t num_replicas) {
+  std::vector<uint32_t> lengths(num_replicas, 77);
+  directory.Match(salt, kBlockSize, tokens, lengths);
+  return lengths;
+}
+
+TEST(PrefixDirectoryTest, KnowsHowMuchEachReplicaHolds) {
+  PrefixDirectory directory(3);
+  CachedReplica first(16);
+  CachedReplica second(16);
+  first.Run("", {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  second.Run("", {1, 2, 3, 4, 6});
+  EXPECT_TRUE(directory.TryTell(0, first.changes()));
+  EXPECT_TRUE(directory.TryTell(2, second.changes()));
+  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4};
+  EXPECT_THAT(Match(directory, "", prompt, 3), ElementsAre(8, 0, 4));
+  EXPECT_THAT(Match(directory, "other", prompt, 3), Each(0));
+  EXPECT_THAT(Match(directory, "", {1, 2, 3}, 3), Each(0));
+  EXPECT_THAT(Match(directory, "", {}, 3), Each(0));
+  std::vector<uint32_t> lengths(3);
+  directory.Match("", 2 * kBlockSize, prompt, lengths);
+  EXPECT_THAT(lengths, Each(0)) << "blocks of another size are other prefixes";
+  EXPECT_EQ(directory.num_prefixes(), 2u);
+}
+
+TEST(PrefixDirectoryTest, ALeaseThatEndsIsForgotten) {
+  PrefixDirectory directory(2);
+  CachedReplica replica(16);
+  replica.Run("", {1, 2, 3, 4, 5});
+  EXPECT_TRUE(directory.TryTell(1, replica.changes()));
+  replica.Renew();
+  EXPECT_TRUE(directory.TryTell(1, replica.changes()));
+  EXPECT_EQ(directory.num_prefixes(), 0u);
+}
+
+TEST(PrefixDirectoryTest, WhatWasLearnedAndForgottenMeanwhileIsNeverTold) {
+  CachedReplica replica(16);
+  replica.Run("", {1, 2, 3, 4, 5});
+  replica.Renew();
+  EXPECT_TRUE(replica.changes().empty());
+}
+
+TEST(PrefixDirectoryTest, ManyChangesAreTakenBitByBit) {
+  PrefixDirectory directory(1);
+  PrefixChanges changes;
+  for (uint64_t prefix = 0; prefix < 5000; ++prefix) changes.Learn(prefix);
+  int num_calls = 1;
+  while (!directory.TryTell(0, changes)) ++num_calls;
+  EXPECT_EQ(num_calls, 5);
+  EXPECT_EQ(directory.num_prefixes(), 5000u);
+}
+
+// Against the indexes of 70 replicas (more than a word of bits) over a tiny vocabulary, where
+// prefixes are shared, evicted and learned again all the time.
+TEST(PrefixDirectoryPropertyTest, AgreesWithEveryReplicasOwnIndex) {
+  constexpr uint32_t kReplicas = 70;
+  PrefixDirectory directory(kReplicas);
+  std::vector<std::unique_ptr<CachedReplica>> replicas;
+  RandomSource random(17);
+  for (uint32_t i = 0; i < kReplicas; ++i) {
+    replicas.push_back(std::make_unique<CachedReplica>(random.Between(2, 12)));
+  }
+  const auto random_text = [&random] {
+    std::vector<TokenId> text(random.Between(1, 5 * kBlockSize));
+    for (TokenId& token : text) token = random.OneIn(6) ? 1 : 0;
+    return text;
+  };
+  const std::vector<std::string> salts = {"", "a", "b"};
+  uint64_t num_hits = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const uint32_t changed = random.Between(0, kReplicas - 1);
+    CachedReplica& replica = *replicas[changed];
+    if (random.OneIn(100)) {
+      replica.Renew();
+    } else {
+      replica.Run(salts[random.Between(0, 2)], random_text());
+    }
+    // Told late, and in other orders than it happened, but completely.
+    if (!random.OneIn(3)) continue;
+    for (uint32_t i = 0; i < kReplicas; ++i) {
+      ASSERT_TRUE(directory.TryTell(i, replicas[i]->changes()));
+    }
+    const std::string& salt = salts[random.Between(0, 2)];
+    const std::vector<TokenId> text = random_text();
+    const std::vector<uint32_t> lengths = Match(directory, salt, text, kReplicas);
+    for (uint32_t i = 0; i < kReplicas; ++i) {
+      ASSERT_EQ(lengths[i], replicas[i]->CachedTokens(salt, text)) << "replica " << i;
+      num_hits += lengths[i] > 0;
+    }
+  }
+  EXPECT_GT(num_hits, 10'000u);
+  uint64_t num_nodes = 0;
+  for (const auto& replica : replicas) num_nodes += replica->cache().num_index_nodes();
+  EXPECT_LE(directory.num_prefixes(), num_nodes);
+}
+
+TEST(PrefixDirectoryTest, LoopsAndReadersDoNotWaitForEachOther) {
+  constexpr uint32_t kLoops = 3;
+  PrefixDirectory directory(kLoops);
+  const std::vector<TokenId> shared(8 * kBlockSize, 5);
+  std::atomic<bool> done = false;
+  {
+    std::vector<NamedThread> readers;
+    for (int i = 0; i < 2; ++i) {
+      readers.emplace_back("reader", [&] {
+        while (!done.load()) {
+          for (const uint32_t length : Match(directory, "", shared, kLoops)) {
+            EXPECT_LE(length, shared.size());
+          }
+        }
+      });
+    }
+    std::vector<NamedThread> loops;
+    for (uint32_t i = 0; i < kLoops; ++i) {
+      loops.emplace_back("loop", [&directory, &shared, i] {
+        CachedReplica replica(32);
+        for (int round = 0; round < 300; ++round) {
+          replica.Run("", shared);
+          directory.TryTell(i, replica.changes());
+          if (round % 7 == 6) replica.Renew();
+        }
+        replica.Run("", shared);
+        while (!directory.TryTell(i, replica.changes())) {
+        }
+      });
+    }
+    loops.clear();
+    done.store(true);
+  }
+  EXPECT_THAT(Match(directory, "", shared, kLoops), Each(shared.size()));
+}
+
+}  // namespace
+}  // namespace lockstep::router

@@ -1,0 +1,279 @@
+// The step runner of a GPU against the one of the CPU, on the same logits: two models with the same
+// random weights on one device, one under a CudaStepRunner, the other, through CudaForwardModel,
+// under a CpuStepRunner. Greedy, so that both samplers must pick the same token.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/cuda_test.h"
+#include "tests/worker/steps/random_steps.h"
+#include "tests/worker/steps/step_messages.h"
+#include "worker/cpu/step_runner.h"
+#include "worker/cuda/forward_model.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/step_runner.h"
+
+namespace lockstep::worker {
+namespace {
+
+using ::lockstep::testing::RandomSteps;
+
+constexpr ExecutorLimits kLimits = {.max_slots = 8};
+
+class StepRunnerCudaTest : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    const nlohmann::json config = {{"architectures", {"LlamaForCausalLM"}},
+                                   {"model_type", "llama"},
+                                   {"dtype", "bfloat16"},
+                                   {"vocab_size", 64},
+                                   {"hidden_size", 64},
+                                   {"intermediate_size", 128},
+                                   {"num_hidden_layers", 2},
+                                   {"num_attention_heads", 4},
+                                   {"num_key_value_heads", 2},
+                                   {"head_dim", 16},
+                                   {"max_position_embeddings", 256},
+                                   {"rms_norm_eps", 1e-6},
+                                   {"rope_theta", 10000.0},
+                                   {"tie_word_embeddings", true},
+                                   {"hidden_act", "silu"},
+                                   {"eos_token_id", 1}};
+    const std::filesystem::path folder =
+        std::filesystem::path(::testing::TempDir()) / "step-runner-cuda-test";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "config.json") << config;
+    for (std::unique_ptr<CudaModel>* model : {&runner_model_, &executor_model_}) {
+      auto loaded = LoadCudaModel(folder, {.num_kv_blocks = 64,
+                                           .max_slots = 8,
+                                           .max_step_tokens = 64,
+                                           .max_logits_rows = 16,
+                                           .random_weights = true});
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      *model = *std::move(loaded);
+      // The router may say that a place is computed that nobody has written: any numbers will do,
+      // but they must be finite and the same in both pools.
+      const std::span<std::byte> kv = (*model)->kv_bytes();
+      ASSERT_EQ(cudaMemset(kv.data(), 0, kv.size()), cudaSuccess);
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    }
+    auto runner = CudaStepRunner::Create(*runner_model_, kLimits, /*incarnation=*/1);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    runner_ = *std::move(runner);
+    auto forward_model = CudaForwardModel::Create(*executor_model_);
+    ASSERT_TRUE(forward_model.ok()) << forward_model.status();
+    forward_model_ = *std::move(forward_model);
+  }
+  void TearDown() override {
+    runner_.reset();
+    forward_model_.reset();
+    runner_model_.reset();
+    executor_model_.reset();
+    CudaTest::TearDown();
+  }
+
+  v1::StepResult RunOnDevice(const v1::StepRequest& step) {
+    runner_->Submit(step);
+    return TakeResult();
+  }
+  v1::StepResult TakeResult() {
+    v1::StepResult result;
+    StepStats stats;
+    while (!runner_->TakeResult(&result, &stats)) {
+    }
+    return result;
+  }
+
+  std::unique_ptr<CudaModel> runner_model_;
+  std::unique_ptr<CudaModel> executor_model_;
+  std::unique_ptr<CudaForwardModel> forward_model_;
+  std::unique_ptr<CudaStepRunner> runner_;
+};
+
+void MakeGreedy(v1::StepRequest& step) {
+  for (v1::StartedSlot& started : *step.mutable_started()) {
+    if (started.has_sampling() && started.sampling().temperature() >= 0) {
+      started.mutable_sampling()->set_temperature(0.0f);
+    }
+  }
+}
+
+// Takes the log-probabilities out and compares them with a tolerance: the CPU adds in fp64.
+void ExpectSameLogprobs(google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& actual,
+                        google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (int i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].slot(), expected[i].slot());
+    EXPECT_EQ(actual[i].token_id(), expected[i].token_id());
+    EXPECT_EQ(actual[i].rank(), expected[i].rank());
+    EXPECT_NEAR(actual[i].logprob(), expected[i].logprob(), 1e-4);
+    ASSERT_EQ(actual[i].top_ids_size(), expected[i].top_ids_size());
+    for (int j = 0; j < actual[i].top_ids_size(); ++j) {
+      EXPECT_EQ(actual[i].top_ids(j), expected[i].top_ids(j));
+      EXPECT_NEAR(actual[i].top_logprobs(j), expected[i].top_logprobs(j), 1e-4);
+    }
+  }
+  actual.Clear();
+  expected.Clear();
+}
+
+void ExpectSameResult(v1::StepResult actual, v1::StepResult expected) {
+  actual.clear_timings();
+  expected.clear_timings();
+  ExpectSameLogprobs(*actual.mutable_logprobs(), *expected.mutable_logprobs());
+  ASSERT_EQ(actual.prompt_logprobs_size(), expected.prompt_logprobs_size());
+  for (int i = 0; i < actual.prompt_logprobs_size(); ++i) {
+    ExpectSameLogprobs(*actual.mutable_prompt_logprobs(i)->mutable_entries(),
+                       *expected.mutable_prompt_logprobs(i)->mutable_entries());
+  }
+  EXPECT_EQ(actual.ShortDebugString(), expected.ShortDebugString());
+}
+
+TEST_F(StepRunnerCudaTest, GivesTheResultsOfTheCpuRunnerForAnySteps) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    CpuStepRunner executor(*forward_model_, kLimits, /*incarnation=*/1);
+    executor.BeginLease(seed);
+    runner_->BeginLease(seed);
+    // Where rows collide, both runners are right and yet their pools differ.
+    RandomSteps steps(/*epoch=*/seed, seed, /*rows_collide=*/false);
+    int num_refused = 0, num_sampled = 0, num_logprobs = 0, num_stopped = 0;
+    for (int i = 0; i < 3000; ++i) {
+      v1::StepRequest step = steps.Next();
+      MakeGreedy(step);
+      SCOPED_TRACE(fmt::format("seed {}, step {}: {}", seed, i, step.ShortDebugString()));
+      v1::StepResult expected;
+      executor.Execute(step, &expected);
+      const v1::StepResult actual = RunOnDevice(step);
+      num_refused += expected.has_refusal() ? 1 : 0;
+      num_sampled += expected.token_ids_size();
+      num_logprobs += expected.logprobs_size();
+      num_stopped += expected.stopped_slots_size();
+      ExpectSameResult(actual, expected);
+      if (HasFailure()) return;
+      steps.Observe(expected);
+    }
+    runner_->EndLease();
+    EXPECT_GT(num_refused, 300);
+    EXPECT_GT(num_sampled, 300);
+    EXPECT_GT(num_logprobs, 30);
+    EXPECT_GT(num_stopped, 30);
+  }
+}
+
+TEST_F(StepRunnerCudaTest, StepsUnderWayAreAnsweredInOrderWithTheSameTokens) {
+  constexpr uint32_t kNumTokens = 40;
+  constexpr size_t kDepth = 4;
+  const auto first_step = [](testing::StepSequence& steps) {
+    v1::StepRequest step = steps.Next();
+    for (SlotId slot = 0; slot < 4; ++slot) {
+      *step.add_started() =
+          testing::MakeStarted(slot, testing::MakeTokens(5 + slot, 64, slot),
+                               testing::BlockRange(4 * slot, 4), 5 + slot + kNumTokens);
+      testing::AddRow(step, slot, 5 + slot);
+    }
+    return step;
+  };
+  const auto next_step = [](testing::StepSequence& steps) {
+    v1::StepRequest step = steps.Next();
+    for (SlotId slot = 0; slot < 4; ++slot) step.add_run_slots(slot);
+    return step;
+  };
+  std::vector<std::string> one_by_one, ahead;
+  for (const size_t depth : {size_t{1}, kDepth}) {
+    std::vector<std::string>& results = depth == 1 ? one_by_one : ahead;
+    runner_->BeginLease(depth);
+    testing::StepSequence steps(depth);
+    for (uint32_t i = 0; i < kNumTokens; ++i) {
+      runner_->Submit(i == 0 ? first_step(steps) : next_step(steps));
+      if (runner_->num_pending() < depth) continue;
+      v1::StepResult result = TakeResult();
+      result.clear_timings();
+      result.clear_epoch();
+      results.push_back(result.ShortDebugString());
+    }
+    while (runner_->num_pending() > 0) {
+      v1::StepResult result = TakeResult();
+      result.clear_timings();
+      result.clear_epoch();
+      results.push_back(result.ShortDebugString());
+    }
+    runner_->EndLease();
+  }
+  ASSERT_EQ(one_by_one.size(), kNumTokens);
+  EXPECT_EQ(ahead, one_by_one);
+}
+
+// A sequence grows, is released, and another starts in its slot on a cached prefix, all while the
+// device is busy with the steps before: what the host writes for the new one must not reach the
+// growth of the old one, which would then write over the prefix.
+TEST_F(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
+  constexpr int kNumRounds = 60;
+  const auto run = [this](size_t depth) {
+    std::vector<std::string> results;
+    const auto take = [&] {
+      v1::StepResult result = TakeResult();
+      EXPECT_FALSE(result.has_refusal()) << result.refusal().message();
+      result.clear_timings();
+      result.clear_epoch();
+      results.push_back(result.ShortDebugString());
+    };
+    runner_->BeginLease(depth);
+    testing::StepSequence steps(depth);
+    const auto submit = [&](const v1::StepRequest& step) {
+      runner_->Submit(step);
+      while (runner_->num_pending() >= depth) take();
+    };
+    constexpr BlockId kPrefixBlocks[] = {62, 63};
+    const std::vector<TokenId> prefix = testing::MakeTokens(33, 64, 7);
+    v1::StepRequest fill = steps.Next();
+    *fill.add_started() = testing::MakeStarted(1, prefix, {62, 63, 61}, 40);
+    testing::AddRow(fill, 1, 33);
+    submit(fill);
+    for (int round = 0; round < kNumRounds; ++round) {
+      const BlockId first = static_cast<BlockId>(8 * (round % 8));
+      // 15 tokens in one block, then growth by a block at the border.
+      v1::StepRequest start = steps.Next();
+      if (round > 0) start.add_released_slots(0);
+      *start.add_started() = testing::MakeStarted(
+          0, testing::MakeTokens(15, 64, static_cast<uint64_t>(round)), {first}, 40);
+      testing::AddRow(start, 0, 15);
+      submit(start);
+      v1::StepRequest grow = steps.Next();
+      grow.add_grown_slots(0);
+      grow.add_grown_counts(1);
+      grow.add_grown_blocks(first + 1);
+      testing::AddRow(grow, 0, 1);
+      submit(grow);
+      for (int i = 0; i < 2; ++i) {
+        v1::StepRequest decode = steps.Next();
+        testing::AddRow(decode, 0, 1);
+        submit(decode);
+      }
+      // Its second block is the prefix's where the old sequence's was the grown one.
+      v1::StepRequest restart = steps.Next();
+      restart.add_released_slots(0);
+      *restart.add_started() =
+          testing::MakeStarted(0, prefix, {kPrefixBlocks[0], kPrefixBlocks[1], 60}, 40);
+      restart.mutable_started(0)->set_num_computed_tokens(32);
+      testing::AddRow(restart, 0, 1);
+      submit(restart);
+    }
+    while (runner_->num_pending() > 0) take();
+    runner_->EndLease();
+    return results;
+  };
+  const std::vector<std::string> one_by_one = run(1);
+  EXPECT_EQ(run(4), one_by_one);
+}
+
+}  // namespace
+}  // namespace lockstep::worker

@@ -1,0 +1,110 @@
+#include "worker/model/weights/random_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/common/status_matchers.h"
+#include "worker/model/weights/load_weights.h"
+#include "worker/model/weights/weight_plan.h"
+#include "worker/model/weights/weight_source.h"
+
+namespace lockstep::worker {
+namespace {
+
+ModelSpec SmallSpec() {
+  ModelSpec spec;
+  spec.hidden_size = 32;
+  spec.intermediate_size = 48;
+  spec.num_layers = 2;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 8;
+  spec.vocab_size = 70;
+  spec.max_context_tokens = 64;
+  spec.qkv_bias = true;
+  spec.qk_norm = true;
+  return spec;
+}
+
+TEST(RandomWeightsTest, ValuesAreRoughlyNormal) {
+  std::vector<float> values(100'000);
+  FillRandom({.seed = 5, .mean = 2.0f, .deviation = 0.5f}, 0, values);
+  double sum = 0.0, squares = 0.0;
+  size_t beyond_one = 0;
+  for (const float value : values) {
+    sum += value;
+    squares += (value - 2.0) * (value - 2.0);
+    if (std::abs(value - 2.0f) > 0.5f) ++beyond_one;
+  }
+  EXPECT_NEAR(sum / 1e5, 2.0, 0.01);
+  EXPECT_NEAR(std::sqrt(squares / 1e5), 0.5, 0.01);
+  // 0.317 for a normal distribution, 1/3 for the sum of four uniform ones.
+  EXPECT_NEAR(static_cast<double>(beyond_one) / 1e5, 0.333, 0.01);
+}
+
+TEST(RandomWeightsTest, APieceEqualsThatPartOfTheWhole) {
+  const RandomTensor tensor = {.seed = 9, .mean = 0.0f, .deviation = 1.0f};
+  std::vector<float> whole(1000), piece(100);
+  FillRandom(tensor, 0, whole);
+  FillRandom(tensor, 300, piece);
+  EXPECT_TRUE(std::equal(piece.begin(), piece.end(), whole.begin() + 300));
+}
+
+TEST(RandomWeightsTest, EveryTensorHasItsOwnNumbersAndTheSeedMatters) {
+  std::set<uint64_t> seeds;
+  const auto tensors = RandomTensors(SmallSpec(), 1);
+  for (const RandomTensorShape& tensor : tensors) seeds.insert(tensor.values.seed);
+  for (const RandomTensorShape& tensor : RandomTensors(SmallSpec(), 2)) {
+    seeds.insert(tensor.values.seed);
+  }
+  EXPECT_EQ(seeds.size(), 2 * tensors.size());
+}
+
+TEST(RandomWeightsTest, FillsExactlyWhatThePlanAsksFor) {
+  for (const bool tied : {false, true}) {
+    ModelSpec spec = SmallSpec();
+    spec.tied_embeddings = tied;
+    const WeightSource source = WeightSource::Random("a shape", spec, 3);
+    EXPECT_THAT(PlanWeights(spec, ModelFamily::kQwen3, source), IsOk());
+  }
+}
+
+TEST(RandomWeightsTest, TheFingerprintFollowsTheSeed) {
+  const ModelSpec spec = SmallSpec();
+  EXPECT_EQ(WeightSource::Random("a", spec, 3).Fingerprint(),
+            WeightSource::Random("b", spec, 3).Fingerprint());
+  EXPECT_NE(WeightSource::Random("a", spec, 3).Fingerprint(),
+            WeightSource::Random("a", spec, 4).Fingerprint());
+}
+
+TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
+  ModelSpec spec = SmallSpec();
+  spec.tied_embeddings = true;
+  const WeightSource source = WeightSource::Random("a shape", spec, 3);
+  auto plan = PlanWeights(spec, ModelFamily::kQwen3, source, {.layout = WeightLayout::kRowMajor});
+  ASSERT_THAT(plan, IsOk());
+  kernels::ThreadPool threads(2);
+  ASSERT_THAT(RunLoadTasks(plan->tasks, threads, nullptr), IsOk());
+
+  const DecoderWeights& weights = plan->weights;
+  EXPECT_EQ(weights.lm_head.data, weights.token_embedding);
+  const auto expect_rows = [&](const char* name, const kernels::BFloat16* rows, int64_t count) {
+    const SourceTensor* tensor = source.Find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    std::vector<float> values(static_cast<size_t>(count * spec.hidden_size));
+    ASSERT_THAT(ReadRows(*tensor, 0, spec.hidden_size, values), IsOk());
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(rows[i].bits, kernels::ToBFloat16(values[i]).bits) << name << " element " << i;
+    }
+  };
+  const kernels::BFloat16* qkv = weights.layers[1].qkv.data;
+  expect_rows("model.layers.1.self_attn.q_proj.weight", qkv, 32);
+  expect_rows("model.layers.1.self_attn.k_proj.weight", qkv + 32 * 32, 16);
+  expect_rows("model.layers.1.self_attn.v_proj.weight", qkv + 48 * 32, 16);
+  expect_rows("model.embed_tokens.weight", weights.token_embedding, 70);
+}
+
+}  // namespace
+}  // namespace lockstep::worker

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/sampling/sample.h"
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/steps/slot.h"
+
+namespace lockstep::worker {
+
+// From a slot and its row of logits to tokens and log-probabilities. Owns the samplers' scratch
+// memory; allocates only for log-probabilities that were asked for.
+class SamplerDriver {
+ public:
+  explicit SamplerDriver(uint32_t vocab_size) : workspace_(vocab_size) {}
+
+  // Samples the token after the last known one. `logprobs` is filled if the slot asks for it, over
+  // the raw logits. logits: [vocab_size], overwritten. INTERNAL when no token can be sampled.
+  absl::StatusOr<TokenId> Sample(const Slot& slot, std::span<float> logits,
+                                 v1::TokenLogprobs* logprobs);
+
+  // Log-probability of a given token and the `num_best` best ones. logits: [vocab_size]
+  absl::Status Describe(std::span<const float> logits, TokenId token, int32_t num_best,
+                        v1::TokenLogprobs* logprobs);
+
+ private:
+  kernels::SampleWorkspace workspace_;
+  std::vector<kernels::ScoredToken> best_;
+  std::vector<float> raw_;  // logits as the model gave them
+};
+
+}  // namespace lockstep::worker

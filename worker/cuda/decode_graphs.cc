@@ -1,0 +1,130 @@
+#include "worker/cuda/decode_graphs.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr int64_t kSmallestKeyBucket = 512;
+
+// Steps of at most an eighth from 64 rows on: padding is computed like any row.
+int64_t RowStep(int64_t num_rows) {
+  if (num_rows <= 2) return 1;
+  if (num_rows <= 4) return 2;
+  if (num_rows <= 16) return 4;
+  if (num_rows <= 64) return 8;
+  if (num_rows <= 128) return 16;
+  return 32;
+}
+
+}  // namespace
+
+DecodeGraphs::~DecodeGraphs() {
+  for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
+}
+
+int64_t DecodeGraphs::RowBucket(int64_t num_rows) const {
+  const int64_t step = RowStep(num_rows);
+  return std::min((num_rows + step - 1) / step * step, max_rows_);
+}
+
+int64_t DecodeGraphs::KeyBucket(int64_t max_keys) const {
+  int64_t bucket = kSmallestKeyBucket;
+  while (bucket < max_keys) bucket *= 2;
+  return std::min<int64_t>(bucket, model_.info().max_context_tokens);
+}
+
+absl::Status DecodeGraphs::Prepare(int64_t max_keys) {
+  for (int64_t rows = 1; rows <= max_rows_; ++rows) {
+    if (RowBucket(rows) != rows) continue;
+    for (int64_t keys = KeyBucket(1);; keys = KeyBucket(keys + 1)) {
+      for (const bool greedy : {false, true}) {
+        const auto graph =
+            Find({.num_rows = rows, .max_keys = keys, .sampling = {.all_plain_greedy = greedy}});
+        if (!graph.ok()) return graph.status();
+      }
+      if (keys >= KeyBucket(max_keys)) break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeGraphs::Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
+                                  const Sampling& sampling) {
+  LOCKSTEP_ASSIGN_OR_RETURN(CUgraphExec_st* const graph, Find({.num_rows = RowBucket(num_rows),
+                                                               .max_keys = KeyBucket(max_keys),
+                                                               .rows_share = rows_share,
+                                                               .sampling = sampling}));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph, model_.stream().handle));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CUgraphExec_st*> DecodeGraphs::Find(const Key& key) {
+  const auto found = graphs_.find(key);
+  if (found != graphs_.end()) return found->second;
+  cudaStream_t const stream = model_.stream().handle;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  const absl::Status status = EnqueueIteration(key);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t end = cudaStreamEndCapture(stream, &graph);
+  LOCKSTEP_RETURN_IF_ERROR(status);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(end);
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t instantiated = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(instantiated);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGraphUpload(executable, stream));
+  graphs_.emplace(key, executable);
+  return executable;
+}
+
+absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
+  const int64_t vocab_size = model_.spec().vocab_size;
+  const kernels::CudaStream& stream = model_.stream();
+  LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue({.decode_slots = memory_.row_slots,
+                                           .num_decode_rows = key.num_rows,
+                                           .max_decode_keys = key.max_keys,
+                                           .decode_rows_share = key.rows_share,
+                                           .num_tokens = key.num_rows,
+                                           .num_logits_rows = key.num_rows,
+                                           .begin_ns = memory_.begin_ns}));
+  LOCKSTEP_RETURN_IF_ERROR(kernels::SampleRows(
+      stream, {.logits = model_.logits(),
+               .row_stride = vocab_size,
+               .num_rows = key.num_rows,
+               .vocab_size = vocab_size,
+               .row_slots = memory_.row_slots,
+               .all_plain_greedy = key.sampling.all_plain_greedy,
+               .state = model_.slots(),
+               .tables = memory_.tables(),
+               .tokens = memory_.tokens,
+               .statuses = memory_.statuses,
+               .num_best = key.sampling.describes ? memory_.num_best : nullptr}));
+  if (key.sampling.describes) {
+    LOCKSTEP_RETURN_IF_ERROR(kernels::DescribeRows(stream, {.logits = model_.logits(),
+                                                            .row_stride = vocab_size,
+                                                            .num_rows = key.num_rows,
+                                                            .vocab_size = vocab_size,
+                                                            .tokens = memory_.tokens,
+                                                            .num_best = memory_.num_best,
+                                                            .descriptions = memory_.descriptions}));
+  }
+  return kernels::FinishStep(
+      stream, {.row_slots = memory_.row_slots,
+               .tokens = memory_.tokens,
+               .statuses = memory_.statuses,
+               .descriptions = key.sampling.describes ? memory_.descriptions : nullptr,
+               .num_rows = key.num_rows,
+               .vocab_size = vocab_size,
+               .state = model_.slots(),
+               .tables = memory_.tables(),
+               .begin_ns = memory_.begin_ns,
+               .ring = memory_.ring});
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+
+#include "worker/cuda/model.h"
+#include "worker/cuda/step_memory.h"
+
+struct CUgraphExec_st;
+
+namespace lockstep::worker {
+
+// One decode iteration, from the slots' state to the entry in the result ring, captured as CUDA
+// graphs: one for each bucket of rows and of keys, so that no branch and no grid of a graph ever
+// changes. Rows beyond the batch are padding. Owns the graphs; used by one thread.
+class DecodeGraphs {
+ public:
+  // What the sampling of a batch needs.
+  struct Sampling {
+    bool describes = false;         // some row wants log-probabilities
+    bool all_plain_greedy = false;  // see SampleRowsParams
+
+    friend bool operator==(const Sampling&, const Sampling&) = default;
+  };
+
+  // Both outlive the object. At most `max_rows` rows.
+  DecodeGraphs(CudaModel& model, const CudaStepMemory& memory, int64_t max_rows)
+      : model_(model), memory_(memory), max_rows_(max_rows) {}
+  DecodeGraphs(const DecodeGraphs&) = delete;
+  DecodeGraphs& operator=(const DecodeGraphs&) = delete;
+  ~DecodeGraphs();
+
+  // Captures the graphs without log-probabilities, for all rows and up to `max_keys` keys.
+  absl::Status Prepare(int64_t max_keys);
+
+  int64_t max_rows() const { return max_rows_; }
+  // The number of rows that a batch of `num_rows` is padded to.
+  int64_t RowBucket(int64_t num_rows) const;
+  // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)), of which no row attends
+  // to more than `max_keys` keys; `rows_share`: see CudaBatch. A graph that is not there yet is
+  // captured first.
+  absl::Status Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
+                      const Sampling& sampling);
+
+ private:
+  struct Key {
+    int64_t num_rows;
+    int64_t max_keys;
+    bool rows_share = false;
+    Sampling sampling = {};
+
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.num_rows, key.max_keys, key.rows_share,
+                        key.sampling.describes, key.sampling.all_plain_greedy);
+    }
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+
+  int64_t KeyBucket(int64_t max_keys) const;
+  absl::StatusOr<CUgraphExec_st*> Find(const Key& key);
+  absl::Status EnqueueIteration(const Key& key);
+
+  CudaModel& model_;
+  const CudaStepMemory& memory_;
+  const int64_t max_rows_;
+  absl::flat_hash_map<Key, CUgraphExec_st*> graphs_;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,92 @@
+#include "worker/cuda/forward_model.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+#include "worker/memory/arena.h"
+
+namespace lockstep::worker {
+
+absl::StatusOr<std::unique_ptr<CudaForwardModel>> CudaForwardModel::Create(CudaModel& model) {
+  const kernels::SlotState& slots = model.slots();
+  Arena arena;
+  const auto lay_out = [&] {
+    return Staging{.updates = arena.Take<kernels::SlotUpdate>(slots.num_slots),
+                   .blocks = arena.Take<BlockId>(slots.num_slots * slots.max_blocks),
+                   .batch = {.decode_slots = arena.Take<uint32_t>(slots.num_slots),
+                             .chunks = arena.Take<kernels::AttentionChunk>(slots.num_slots),
+                             .tiles = {arena.Take<kernels::PrefillTile>(model.max_prefill_tiles()),
+                                       static_cast<size_t>(model.max_prefill_tiles())},
+                             .chunk_token_ids = arena.Take<TokenId>(model.info().max_step_tokens)},
+                   .logits_tokens = arena.Take<uint32_t>(model.info().max_logits_rows)};
+  };
+  lay_out();
+  LOCKSTEP_ASSIGN_OR_RETURN(kernels::PinnedBuffer memory,
+                            kernels::PinnedBuffer::Create(arena.used_bytes()));
+  arena.CommitTo(memory.data());
+  const Staging staging = lay_out();
+  return std::unique_ptr<CudaForwardModel>(new CudaForwardModel(model, std::move(memory), staging));
+}
+
+void CudaForwardModel::Forward(const ForwardBatch& batch, std::span<float> logits) {
+  CheckBatchFits(batch, logits, info());
+  LOCKSTEP_CHECK(batch.rows.size() <= static_cast<size_t>(model_.slots().num_slots),
+                 "{} rows for {} slots", batch.rows.size(), model_.slots().num_slots);
+  if (batch.token_ids.empty()) return;
+  const absl::Status status = Run(batch, logits);
+  LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
+}
+
+absl::Status CudaForwardModel::StageSlots(const ForwardBatch& batch) {
+  uint32_t num_blocks = 0;
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    const ForwardRow& row = batch.rows[i];
+    std::copy(row.block_table.begin(), row.block_table.end(), staging_.blocks + num_blocks);
+    staging_.updates[i] = {.slot = static_cast<uint32_t>(i),
+                           .sets_state = 1,
+                           .last_token = batch.token_ids[row.first_token],
+                           .position = row.first_position,
+                           .active = 1,
+                           .first_block = 0,
+                           .num_blocks = static_cast<uint32_t>(row.block_table.size()),
+                           .block_offset = num_blocks};
+    num_blocks += static_cast<uint32_t>(row.block_table.size());
+  }
+  return kernels::UpdateSlots(model_.stream(),
+                              {.state = model_.slots(),
+                               .updates = staging_.updates,
+                               .blocks = staging_.blocks,
+                               .num_updates = static_cast<int64_t>(batch.rows.size())});
+}
+
+CudaBatch CudaForwardModel::StageRows(const ForwardBatch& batch) {
+  rows_.clear();
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    rows_.push_back({.slot = static_cast<uint32_t>(i), .decodes = batch.rows[i].num_tokens == 1});
+  }
+  CudaBatch staged =
+      StageBatch(batch, rows_, model_.prefill_planner(), staging_.batch, token_places_);
+  for (size_t i = 0; i < batch.logits_tokens.size(); ++i) {
+    staging_.logits_tokens[i] = token_places_[batch.logits_tokens[i]];
+  }
+  staged.num_logits_rows = static_cast<int64_t>(batch.logits_tokens.size());
+  const bool wants_all = staged.num_chunks == 0 && staged.num_logits_rows == staged.num_tokens;
+  staged.logits_tokens = wants_all ? nullptr : staging_.logits_tokens;
+  return staged;
+}
+
+absl::Status CudaForwardModel::Run(const ForwardBatch& batch, std::span<float> logits) {
+  LOCKSTEP_RETURN_IF_ERROR(StageSlots(batch));
+  LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue(StageRows(batch)));
+  CUstream_st* const stream = model_.stream().handle;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(logits.data(), model_.logits(), logits.size_bytes(),
+                                                cudaMemcpyDeviceToHost, stream));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::worker

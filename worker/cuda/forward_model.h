@@ -1,0 +1,51 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/device/device_buffer.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/stage_batch.h"
+#include "worker/model/forward_model.h"
+
+namespace lockstep::worker {
+
+// A CudaModel as a ForwardModel: waits for every pass and brings the logits to the host. For the
+// start-up probe and for tests, not for serving. Uses the model's slots 0, 1, ... for the rows of a
+// batch, of which there may be at most as many as slots.
+class CudaForwardModel final : public ForwardModel {
+ public:
+  // `model` outlives the object.
+  static absl::StatusOr<std::unique_ptr<CudaForwardModel>> Create(CudaModel& model);
+
+  const ForwardModelInfo& info() const override { return model_.info(); }
+  void Forward(const ForwardBatch& batch, std::span<float> logits) override;
+
+ private:
+  // Pinned arrays that the device reads.
+  struct Staging {
+    kernels::SlotUpdate* updates;  // [max_slots]
+    BlockId* blocks;               // [max_slots * max_blocks]
+    BatchStaging batch;
+    uint32_t* logits_tokens;  // [max_logits_rows]
+  };
+
+  CudaForwardModel(CudaModel& model, kernels::PinnedBuffer memory, const Staging& staging)
+      : model_(model), memory_(std::move(memory)), staging_(staging) {}
+
+  // Block tables and state of every row's slot.
+  absl::Status StageSlots(const ForwardBatch& batch);
+  CudaBatch StageRows(const ForwardBatch& batch);
+  absl::Status Run(const ForwardBatch& batch, std::span<float> logits);
+
+  CudaModel& model_;
+  const kernels::PinnedBuffer memory_;
+  const Staging staging_;
+  std::vector<StagedRow> rows_;
+  std::vector<uint32_t> token_places_;
+};
+
+}  // namespace lockstep::worker

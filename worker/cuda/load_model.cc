@@ -1,0 +1,343 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "common/model_files/model_config.h"
+#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/rope/rope_table.h"
+#include "worker/cuda/forward_model.h"
+#include "worker/cuda/model_parts.h"
+#include "worker/cuda/upload_weights.h"
+#include "worker/model/numerics_probe.h"
+
+namespace lockstep::worker {
+namespace {
+
+using kernels::DeviceBuffer;
+using kernels::kKvBlockTokens;
+using Parts = CudaModel::Parts;
+
+// Raised whenever a kernel may give other bits than before for the same input.
+constexpr uint64_t kCudaKernelVersion = 2;
+constexpr int kComputeCapability = 90;
+
+absl::Status CheckOptions(const CudaModelOptions& options) {
+  if (options.max_slots == 0 || options.max_step_tokens < 2 || options.max_logits_rows == 0) {
+    return InvalidArgument(
+        "max_slots is {} and max_logits_rows {}, at least 1 is needed; max_step_tokens is {}, at "
+        "least 2",
+        options.max_slots, options.max_logits_rows, options.max_step_tokens);
+  }
+  if (!(options.memory_fraction > 0 && options.memory_fraction <= 1)) {
+    return InvalidArgument("memory_fraction is {}, expected more than 0 and at most 1",
+                           options.memory_fraction);
+  }
+  if (options.max_fused_rows.value_or(0) < 0) {
+    return InvalidArgument("max_fused_rows is {}, expected at least 0", *options.max_fused_rows);
+  }
+  return absl::OkStatus();
+}
+
+// What the kernels take beyond what every backend does.
+absl::Status CheckSpec(const ModelSpec& spec) {
+  constexpr std::array<int64_t, 7> kHeadDims = {16, 32, 64, 80, 96, 128, 256};
+  if (std::find(kHeadDims.begin(), kHeadDims.end(), spec.head_dim) == kHeadDims.end()) {
+    return Unimplemented("head size is {}, the CUDA kernels take {}", spec.head_dim,
+                         fmt::join(kHeadDims, ", "));
+  }
+  if (spec.num_heads / spec.num_kv_heads > 16) {
+    return Unimplemented("{} heads share a KV head, the CUDA kernels take at most 16",
+                         spec.num_heads / spec.num_kv_heads);
+  }
+  for (const int64_t size : {spec.hidden_size, spec.intermediate_size}) {
+    if (size % 8 != 0) {
+      return Unimplemented(
+          "a hidden or intermediate size is {}, the CUDA kernels need a multiple "
+          "of 8",
+          size);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenDevice(const CudaModelOptions& options, Parts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.device, kernels::DescribeCudaDevice(options.device));
+  if (parts.device.compute_capability != kComputeCapability) {
+    return FailedPrecondition("{} has compute capability {}, the kernels are built for {}",
+                              parts.device.name, parts.device.compute_capability,
+                              kComputeCapability);
+  }
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  parts.device_index = options.device;
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.owned_stream, OwnedCudaStream::Create());
+  parts.stream = {.handle = parts.owned_stream.get(),
+                  .num_multiprocessors = parts.device.num_multiprocessors,
+                  .overlap_launches = options.overlap_launches};
+  return absl::OkStatus();
+}
+
+std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffer& memory) {
+  return [what, &memory](Arena& arena) -> absl::Status {
+    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Create(arena.used_bytes());
+    if (!buffer.ok()) return Annotate(buffer.status(), what);
+    memory = *std::move(buffer);
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
+    // Other streams write next, and do not wait for this one.
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+    arena.CommitTo(memory.data());
+    return absl::OkStatus();
+  };
+}
+
+absl::Status LoadWeights(const std::string& path, ModelFamily family,
+                         const CudaModelOptions& options, Parts& parts) {
+  absl::StatusOr<WeightSource> source =
+      options.random_weights ? WeightSource::Random(path, parts.spec, options.random_seed)
+                             : WeightSource::Open(path);
+  if (!source.ok()) return source.status();
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      WeightPlan plan, PlanWeights(parts.spec, family, *source,
+                                   {.layout = WeightLayout::kRowMajor,
+                                    .commit = CommitToDevice("weights", parts.weight_memory)}));
+  const unsigned num_cores = std::max(std::thread::hardware_concurrency(), 1u);
+  kernels::ThreadPool threads(options.num_threads > 0 ? options.num_threads
+                                                      : static_cast<int>(num_cores));
+  LOCKSTEP_RETURN_IF_ERROR(
+      UploadWeights(plan.tasks, options.device, threads, [&options](double fraction) {
+        if (options.progress) options.progress("weights", fraction);
+      }));
+  parts.weights = std::move(plan.weights);
+  parts.info.weights_fingerprint = source->Fingerprint();
+  return absl::OkStatus();
+}
+
+absl::Status ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  FusedLayers& fused = parts.fused_layers;
+  fused.shape = {.num_layers = spec.num_layers,
+                 .hidden_size = spec.hidden_size,
+                 .intermediate_size = spec.intermediate_size,
+                 .num_heads = spec.num_heads,
+                 .num_kv_heads = spec.num_kv_heads,
+                 .head_dim = spec.head_dim};
+  const int64_t wanted_rows =
+      options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
+  fused.max_keys = options.max_fused_rows.has_value() ? spec.max_context_tokens
+                                                      : kernels::kFasterDecodeLayersKeys;
+  fused.max_rows = std::min<int64_t>(
+      {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
+  if (fused.max_rows == 0) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool fits, kernels::DecodeLayersFit(parts.stream, fused.shape));
+  if (!fits) fused.max_rows = 0;
+  return absl::OkStatus();
+}
+
+absl::Status UploadFusedLayers(Parts& parts) {
+  if (parts.fused_layers.max_rows == 0) return absl::OkStatus();
+  std::vector<kernels::DecodeLayer> layers;
+  for (const LayerWeights& weights : parts.weights.layers) {
+    const auto index = static_cast<int64_t>(layers.size());
+    layers.push_back({.attention_norm = weights.attention_norm,
+                      .q_norm = weights.q_norm,
+                      .k_norm = weights.k_norm,
+                      .mlp_norm = weights.mlp_norm,
+                      .kv = parts.kv_pool.Layer(index).data,
+                      .products = {{.weights = weights.qkv.data, .bias = weights.qkv_bias},
+                                   {.weights = weights.attention_output.data,
+                                    .bias = weights.attention_output_bias},
+                                   {.weights = weights.gate_up.data, .bias = weights.gate_up_bias},
+                                   {.weights = weights.down.data, .bias = weights.down_bias}}});
+    LOCKSTEP_RETURN_IF_ERROR(
+        kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
+  }
+  return kernels::CudaStatus(cudaMemcpy(parts.fused_layers.layers, layers.data(),
+                                        layers.size() * sizeof(layers[0]), cudaMemcpyHostToDevice),
+                             "pointers of the layers");
+}
+
+absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  const int64_t max_slots = options.max_slots;
+  parts.prefill_planner = kernels::PrefillPlanner(spec.num_heads, spec.num_kv_heads, spec.head_dim,
+                                                  parts.stream.num_multiprocessors);
+  Arena arena;
+  const auto lay_out = [&] {
+    parts.slots.num_slots = max_slots;
+    parts.slots.max_blocks = (spec.max_context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+    parts.slots.last_token = arena.Take<TokenId>(max_slots);
+    parts.slots.position = arena.Take<uint32_t>(max_slots);
+    parts.slots.active = arena.Take<uint32_t>(max_slots);
+    parts.slots.block_tables = arena.Take<BlockId>(max_slots * parts.slots.max_blocks);
+    parts.token_ids = arena.Take<TokenId>(options.max_step_tokens);
+    parts.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
+    parts.max_prefill_tiles = parts.prefill_planner.MaxTiles(options.max_step_tokens, max_slots);
+    parts.tiles = arena.Take<kernels::PrefillTile>(parts.max_prefill_tiles);
+    parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
+    parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.attention_plan = arena.Take<int32_t>(kernels::DecodePlanElements(max_slots));
+    parts.attention_partials = arena.Take<float>(kernels::DecodePartialElements(
+        max_slots, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.max_context_tokens));
+    parts.attention_arrivals =
+        arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, spec.num_kv_heads));
+    if (parts.fused_layers.max_rows > 0) {
+      parts.fused_layers.layers = arena.Take<kernels::DecodeLayer>(spec.num_layers);
+      FusedLayers& fused = parts.fused_layers;
+      fused.num_scratch_words =
+          kernels::DecodeLayersScratchWords(fused.shape, spec.max_context_tokens);
+      fused.scratch = arena.Take<uint64_t>(fused.num_scratch_words);
+    }
+  };
+  lay_out();
+  LOCKSTEP_RETURN_IF_ERROR(CommitToDevice("state of the slots", parts.state_memory)(arena));
+  lay_out();
+  return absl::OkStatus();
+}
+
+// Returns the table's hash.
+absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
+  const kernels::RopeTable table = kernels::MakeRopeTable(
+      kernels::ComputeRopeFrequencies(parts.spec.rope, static_cast<uint32_t>(parts.spec.head_dim)),
+      static_cast<uint32_t>(parts.spec.max_context_tokens));
+  const size_t num_bytes = table.cos.size() * sizeof(float);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
+  return HashOf(table);
+}
+
+absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
+  // Planning checks every plan, and our own kernel.
+  if (!options.check_reduction_contract) return absl::OkStatus();
+  using Shape = kernels::GemmShape;
+  const int64_t max_tokens = options.max_step_tokens;
+  std::vector<Shape> shapes = {
+      {.n = spec.qkv_size(), .k = spec.hidden_size, .has_bias = spec.qkv_bias},
+      {.n = spec.hidden_size, .k = spec.q_size(), .has_bias = spec.attention_output_bias},
+      {.n = 2 * spec.intermediate_size,
+       .k = spec.hidden_size,
+       .has_bias = spec.mlp_bias,
+       .gated = true},
+      {.n = spec.hidden_size, .k = spec.intermediate_size, .has_bias = spec.mlp_bias},
+  };
+  for (Shape& shape : shapes) shape.max_rows = max_tokens;
+  shapes.push_back({.n = spec.vocab_size,
+                    .k = spec.hidden_size,
+                    .f32_output = true,
+                    .max_rows = options.max_logits_rows});
+  for (const Shape& shape : shapes) {
+    LOCKSTEP_RETURN_IF_ERROR(parts.gemm->Prepare(parts.stream, shape));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CreateKvPool(const CudaModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  KvPoolShape shape = {.num_layers = spec.num_layers,
+                       .num_blocks = options.num_kv_blocks,
+                       .num_kv_heads = spec.num_kv_heads,
+                       .head_dim = spec.head_dim};
+  if (shape.num_blocks == 0) {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
+    const size_t reserved_bytes = options.reserved_bytes ? options.reserved_bytes(spec) : 0;
+    const double usable_bytes =
+        static_cast<double>(free_bytes - std::min(free_bytes, reserved_bytes)) *
+        options.memory_fraction;
+    shape.num_blocks =
+        static_cast<int64_t>(usable_bytes / static_cast<double>(CudaKvPool::BlockBytes(shape)));
+    if (shape.num_blocks < 2) {
+      return ResourceExhausted(
+          "{} bytes of device memory are free beside the weights; a KV block takes {}, and at "
+          "least 2 are needed",
+          free_bytes, CudaKvPool::BlockBytes(shape));
+    }
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, CudaKvPool::Create(shape));
+  parts.info.num_blocks = static_cast<uint32_t>(shape.num_blocks);
+  return absl::OkStatus();
+}
+
+ForwardModelInfo MakeInfo(const ModelConfig& config, const CudaModelOptions& options) {
+  return {.model_id = config.name,
+          .vocab_size = config.vocab_size,
+          .max_context_tokens = config.max_context_tokens,
+          .max_step_tokens = options.max_step_tokens,
+          .max_logits_rows = options.max_logits_rows,
+          .block_size_tokens = kKvBlockTokens,
+          .num_blocks = 0,
+          .weights_dtype = "bf16",
+          .kv_dtype = "bf16",
+          .device = fmt::format("cuda-sm_{}", kComputeCapability),
+          .model_fingerprint = config.Fingerprint()};
+}
+
+std::vector<uint64_t> KernelConstants(const ModelSpec& spec) {
+  std::vector<uint64_t> constants = {kCudaKernelVersion, kernels::kKeyTile};
+  const int64_t num_splits = kernels::NumAttentionSplits(spec.max_context_tokens);
+  for (int64_t i = 0; i < num_splits; ++i) {
+    constants.push_back(static_cast<uint64_t>(kernels::AttentionSplitBegin(i)));
+  }
+  return constants;
+}
+
+}  // namespace
+
+absl::StatusOr<OwnedCudaStream> OwnedCudaStream::Create() {
+  OwnedCudaStream stream;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.handle_, cudaStreamNonBlocking));
+  return stream;
+}
+
+OwnedCudaStream::~OwnedCudaStream() {
+  if (handle_ == nullptr) return;
+  cudaStreamSynchronize(handle_);
+  cudaStreamDestroy(handle_);
+}
+
+absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
+                                                         const CudaModelOptions& options) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(path));
+  auto parts = std::make_unique<Parts>();
+  LOCKSTEP_ASSIGN_OR_RETURN(parts->spec, MakeModelSpec(config));
+  if (absl::Status status = CheckSpec(parts->spec); !status.ok()) return Annotate(status, path);
+  parts->info = MakeInfo(config, options);
+  LOCKSTEP_ASSIGN_OR_RETURN(parts->info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
+  LOCKSTEP_RETURN_IF_ERROR(OpenDevice(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(path, config.family, options, *parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      parts->workspace,
+      Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
+                        CommitToDevice("workspace of a step", parts->workspace_memory)));
+  LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(*parts));
+  if (options.progress) options.progress("self-check", 0.0);
+  LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(CreateKvPool(options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(UploadFusedLayers(*parts));
+
+  auto model = std::make_unique<CudaModel>(std::move(parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
+                            CudaForwardModel::Create(*model));
+  if (options.check_reduction_contract) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*probe));
+  }
+  model->set_numerics_id(
+      NumericsId(model->info(), KernelConstants(model->spec()), rope_hash, ProbeHash(*probe)));
+  if (options.progress) options.progress("self-check", 1.0);
+  return model;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "kernels/decoder/decode_layers.h"
+#include "kernels/device/cuda_device.h"
+#include "kernels/device/device_buffer.h"
+#include "kernels/gemm/plan/cuda_gemm.h"
+#include "worker/cuda/kv_pool.h"
+#include "worker/cuda/model.h"
+#include "worker/model/weights/weights.h"
+#include "worker/model/workspace.h"
+
+namespace lockstep::worker {
+
+// A stream of its own, destroyed after all that runs on it.
+class OwnedCudaStream {
+ public:
+  static absl::StatusOr<OwnedCudaStream> Create();
+  OwnedCudaStream() = default;
+  OwnedCudaStream(OwnedCudaStream&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)) {}
+  OwnedCudaStream& operator=(OwnedCudaStream&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~OwnedCudaStream();
+
+  CUstream_st* get() const { return handle_; }
+
+ private:
+  CUstream_st* handle_ = nullptr;
+};
+
+// The one kernel for steps of few rows.
+struct FusedLayers {
+  int64_t max_rows = 0;  // 0: it is not used
+  int64_t max_keys = 0;  // of a row
+  uint64_t num_passes = 0;
+  kernels::DecodeLayersShape shape;
+  kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory
+  uint64_t* scratch = nullptr;
+  int64_t num_scratch_words = 0;
+};
+
+// Everything a CudaModel owns.
+struct CudaModel::Parts {
+  OwnedCudaStream owned_stream;
+  int device_index = 0;
+  kernels::CudaDevice device;
+  kernels::CudaStream stream;
+  ModelSpec spec;
+  ForwardModelInfo info;
+
+  kernels::DeviceBuffer weight_memory;
+  DecoderWeights weights;
+  kernels::DeviceBuffer workspace_memory;
+  Workspace workspace;
+  CudaKvPool kv_pool;
+  std::unique_ptr<kernels::CudaGemm> gemm;
+
+  // Of one more arena, beside the workspace that both backends have.
+  kernels::DeviceBuffer state_memory;
+  kernels::SlotState slots;
+  TokenId* token_ids = nullptr;               // [max_step_tokens]
+  kernels::AttentionChunk* chunks = nullptr;  // [max_slots]
+  kernels::PrefillTile* tiles = nullptr;      // [max_prefill_tiles]
+  kernels::PrefillPlanner prefill_planner;
+  int64_t max_prefill_tiles = 0;
+  float* logits = nullptr;    // [max_logits_rows, vocab_size]
+  float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
+  float* rope_sin = nullptr;
+  int32_t* attention_plan = nullptr;  // of the decode rows of a step
+  float* attention_partials = nullptr;
+  uint32_t* attention_arrivals = nullptr;  // zero between calls
+  FusedLayers fused_layers;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,161 @@
+#include "worker/cuda/slot_writer.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+
+namespace lockstep::worker {
+namespace {
+
+// Appends ids to a slot's list; returns where they begin.
+uint32_t AppendIds(const std::vector<TokenId>& ids, const SlotStaging& staging, uint32_t& count) {
+  const uint32_t begin = count;
+  std::copy(ids.begin(), ids.end(), staging.list_ids + begin);
+  count += static_cast<uint32_t>(ids.size());
+  return begin;
+}
+
+}  // namespace
+
+CudaSlotWriter::CudaSlotWriter(CudaModel& model, const CudaStepMemory& memory)
+    : model_(model), memory_(memory), touched_(static_cast<uint32_t>(model.slots().num_slots)) {}
+
+absl::Status CudaSlotWriter::Check(const v1::StepRequest& step) {
+  for (int i = 0; i < step.started_size(); ++i) {
+    const v1::SlotSampling& sampling = step.started(i).sampling();
+    const int64_t num_ids = int64_t{sampling.logit_bias_ids_size()} +
+                            sampling.allowed_token_ids_size() + sampling.stop_token_ids_size();
+    if (num_ids > kMaxSamplingListIds) {
+      return Unimplemented(
+          "started[{}].sampling: lists {} ids in all, this worker takes at most {}", i, num_ids,
+          kMaxSamplingListIds);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaSlotWriter::EnqueueClear() {
+  const kernels::SlotState& slots = model_.slots();
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(slots.active, 0, static_cast<size_t>(slots.num_slots) * sizeof(uint32_t),
+                      model_.stream().handle));
+  return absl::OkStatus();
+}
+
+absl::Status CudaSlotWriter::CopyParams(SlotId slot, uint32_t num_list_ids) {
+  const SlotStaging staging = memory_.SlotOf(slot);
+  cudaStream_t const stream = model_.stream().handle;
+  const size_t first = size_t{slot} * kMaxSamplingListIds;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory_.params + slot, staging.params,
+                                                sizeof(*staging.params), cudaMemcpyHostToDevice,
+                                                stream));
+  if (num_list_ids == 0) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory_.list_ids + first, staging.list_ids,
+                                                num_list_ids * sizeof(TokenId),
+                                                cudaMemcpyHostToDevice, stream));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory_.list_values + first, staging.list_values,
+                                                num_list_ids * sizeof(float),
+                                                cudaMemcpyHostToDevice, stream));
+  return absl::OkStatus();
+}
+
+absl::Status CudaSlotWriter::WriteStarted(const Slot& slot, SlotId slot_id) {
+  const kernels::SampleParams& from = slot.params();
+  const SlotStaging staging = memory_.SlotOf(slot_id);
+  kernels::DeviceSampleParams& to = *staging.params;
+  to = {};
+  to.temperature = from.temperature;
+  to.top_p = from.top_p;
+  to.min_p = from.min_p;
+  to.presence_penalty = from.presence_penalty;
+  to.frequency_penalty = from.frequency_penalty;
+  to.repetition_penalty = from.repetition_penalty;
+  to.top_k = from.top_k;
+  to.sample_index = from.sample_index;
+  to.seed = from.seed;
+  to.min_total_tokens = slot.min_total();
+  to.max_total_tokens = slot.max_total();
+  to.num_logprobs = slot.num_logprobs();
+  to.count_row = from.has_penalties() ? slot_id : kernels::kNoCountRow;
+
+  const uint32_t base = slot_id * kMaxSamplingListIds;
+  uint32_t count = 0;
+  to.num_bias = static_cast<uint32_t>(from.logit_bias_ids.size());
+  to.bias_begin = base + AppendIds(from.logit_bias_ids, staging, count);
+  std::copy(from.logit_bias_values.begin(), from.logit_bias_values.end(), staging.list_values);
+  to.num_allowed = static_cast<uint32_t>(from.allowed_token_ids.size());
+  to.allowed_begin = base + AppendIds(from.allowed_token_ids, staging, count);
+  to.num_stop = static_cast<uint32_t>(from.stop_token_ids.size());
+  to.stop_begin = base + AppendIds(from.stop_token_ids, staging, count);
+  if (from.has_penalties()) {
+    std::copy(slot.known_tokens().begin(), slot.known_tokens().end(), staging.known_tokens);
+  }
+  return CopyParams(slot_id, count);
+}
+
+kernels::SlotUpdate CudaSlotWriter::UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block,
+                                             BlockId* blocks) {
+  const std::vector<BlockId>& from = slot.blocks();
+  std::copy(from.begin() + first_block, from.end(), blocks + num_staged_blocks_);
+  const kernels::SlotUpdate update = {
+      .slot = slot_id,
+      .first_block = first_block,
+      .num_blocks = static_cast<uint32_t>(from.size()) - first_block,
+      .block_offset = num_staged_blocks_};
+  num_staged_blocks_ += update.num_blocks;
+  return update;
+}
+
+absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTable& table,
+                                     PassStaging& staging) {
+  touched_.Clear();
+  num_staged_blocks_ = 0;
+  int64_t num_updates = 0;
+  int64_t num_count_updates = 0;
+  for (const v1::StartedSlot& started : step.started()) {
+    const SlotId slot_id = started.slot();
+    const Slot& slot = table[slot_id];
+    touched_.Insert(slot_id);
+    LOCKSTEP_RETURN_IF_ERROR(WriteStarted(slot, slot_id));
+    kernels::SlotUpdate update = UpdateOf(slot, slot_id, 0, staging.blocks);
+    update.sets_state = 1;
+    update.last_token = slot.known_tokens().back();
+    update.position = slot.num_known() - 1;
+    update.active = 1;
+    staging.updates[num_updates++] = update;
+    if (!slot.params().has_penalties()) continue;
+    staging.count_updates[num_count_updates++] = {
+        .count_row = slot_id,
+        .num_known = slot.num_known(),
+        .num_prompt = slot.num_prompt(),
+        .token_offset = static_cast<uint32_t>(memory_.SlotOf(slot_id).known_tokens -
+                                              memory_.host_known_tokens)};
+  }
+  for (int i = 0; i < step.grown_slots_size(); ++i) {
+    const SlotId slot_id = step.grown_slots(i);
+    if (!touched_.Insert(slot_id)) continue;  // started in this step, with all its blocks
+    const uint32_t num_blocks = static_cast<uint32_t>(table[slot_id].blocks().size());
+    staging.updates[num_updates++] =
+        UpdateOf(table[slot_id], slot_id, num_blocks - step.grown_counts(i), staging.blocks);
+  }
+  for (const SlotId slot_id : step.released_slots()) {
+    if (!touched_.Insert(slot_id)) continue;  // started anew
+    staging.updates[num_updates++] = {.slot = slot_id, .sets_state = 1};
+  }
+  if (num_updates == 0) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(kernels::UpdateSlots(model_.stream(), {.state = model_.slots(),
+                                                                  .updates = staging.updates,
+                                                                  .blocks = staging.blocks,
+                                                                  .num_updates = num_updates}));
+  if (num_count_updates == 0) return absl::OkStatus();
+  return kernels::CountTokens(model_.stream(), {.updates = staging.count_updates,
+                                                .tokens = memory_.host_known_tokens,
+                                                .num_updates = num_count_updates,
+                                                .vocab_size = model_.spec().vocab_size,
+                                                .token_counts = memory_.token_counts});
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,108 @@
+#include "worker/cuda/step_memory.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+#include "worker/memory/arena.h"
+
+namespace lockstep::worker {
+namespace {
+
+void LayOutStaging(const CudaModel& model, Arena& arena, PassStaging& staging) {
+  const int64_t max_slots = model.slots().num_slots;
+  const int64_t logits_rows = model.info().max_logits_rows;
+  staging.updates = arena.Take<kernels::SlotUpdate>(max_slots);
+  staging.blocks = arena.Take<BlockId>(max_slots * model.slots().max_blocks);
+  staging.count_updates = arena.Take<kernels::CountUpdate>(max_slots);
+  staging.batch.decode_slots = arena.Take<uint32_t>(max_slots);
+  staging.batch.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
+  const auto max_tiles = static_cast<size_t>(model.max_prefill_tiles());
+  staging.batch.tiles = {arena.Take<kernels::PrefillTile>(model.max_prefill_tiles()), max_tiles};
+  staging.batch.chunk_token_ids = arena.Take<TokenId>(model.info().max_step_tokens);
+  staging.logits_tokens = arena.Take<uint32_t>(logits_rows);
+  staging.sample_slots = arena.Take<uint32_t>(logits_rows);
+  staging.prompt_tokens = arena.Take<TokenId>(logits_rows);
+  staging.prompt_num_best = arena.Take<int32_t>(logits_rows);
+  staging.prompt_descriptions = arena.Take<kernels::RowDescription>(logits_rows);
+}
+
+void LayOutRing(const CudaModel& model, Arena& arena, kernels::ResultRing& ring) {
+  constexpr int64_t kCapacity = CudaStepMemory::kNumPasses;
+  const int64_t logits_rows = model.info().max_logits_rows;
+  ring.capacity = kCapacity;
+  ring.max_rows = static_cast<uint32_t>(logits_rows);
+  ring.reported = arena.Take<uint64_t>(kCapacity);
+  ring.begin_ns = arena.Take<uint64_t>(kCapacity);
+  ring.end_ns = arena.Take<uint64_t>(kCapacity);
+  ring.rows = arena.Take<kernels::SampledRow>(kCapacity * logits_rows);
+  ring.descriptions = arena.Take<kernels::RowDescription>(kCapacity * logits_rows);
+}
+
+}  // namespace
+
+SlotStaging CudaStepMemory::SlotOf(uint32_t slot) const {
+  return {.params = host_params + slot,
+          .list_ids = host_list_ids + size_t{slot} * kMaxSamplingListIds,
+          .list_values = host_list_values + size_t{slot} * kMaxSamplingListIds,
+          .known_tokens = host_known_tokens + int64_t{slot} * max_context_tokens_};
+}
+
+void CudaStepMemory::LayOutDevice(const DeviceShape& shape, Arena& arena) {
+  const int64_t num_list_ids = shape.max_slots * int64_t{kMaxSamplingListIds};
+  params = arena.Take<kernels::DeviceSampleParams>(shape.max_slots);
+  list_ids = arena.Take<TokenId>(num_list_ids);
+  list_values = arena.Take<float>(num_list_ids);
+  token_counts = arena.Take<uint32_t>(shape.max_slots * shape.vocab_size);
+  row_slots = arena.Take<uint32_t>(shape.max_slots);
+  tokens = arena.Take<TokenId>(shape.max_logits_rows);
+  statuses = arena.Take<uint32_t>(shape.max_logits_rows);
+  num_best = arena.Take<int32_t>(shape.max_logits_rows);
+  descriptions = arena.Take<kernels::RowDescription>(shape.max_logits_rows);
+  begin_ns = arena.Take<uint64_t>(1);
+  ring.next = arena.Take<uint64_t>(1);
+}
+
+size_t CudaStepMemory::DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size) {
+  Arena arena;
+  CudaStepMemory().LayOutDevice({max_slots, max_logits_rows, vocab_size}, arena);
+  return arena.used_bytes();
+}
+
+absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const CudaModel& model) {
+  const int64_t max_slots = model.slots().num_slots;
+  const int64_t logits_rows = model.info().max_logits_rows;
+  const int64_t list_ids = max_slots * int64_t{kMaxSamplingListIds};
+  std::unique_ptr<CudaStepMemory> memory(new CudaStepMemory());
+  CudaStepMemory& m = *memory;
+  m.max_context_tokens_ = model.info().max_context_tokens;
+
+  Arena pinned;
+  const auto lay_out_pinned = [&] {
+    for (PassStaging& staging : m.staging) LayOutStaging(model, pinned, staging);
+    LayOutRing(model, pinned, m.ring);
+    m.host_params = pinned.Take<kernels::DeviceSampleParams>(max_slots);
+    m.host_list_ids = pinned.Take<TokenId>(list_ids);
+    m.host_list_values = pinned.Take<float>(list_ids);
+    m.host_known_tokens = pinned.Take<TokenId>(max_slots * m.max_context_tokens_);
+  };
+  lay_out_pinned();
+  LOCKSTEP_ASSIGN_OR_RETURN(m.pinned_, kernels::PinnedBuffer::Create(pinned.used_bytes()));
+  std::memset(m.pinned_.data(), 0, m.pinned_.num_bytes());
+  pinned.CommitTo(m.pinned_.data());
+  lay_out_pinned();
+
+  Arena device;
+  const DeviceShape shape = {max_slots, logits_rows, model.spec().vocab_size};
+  m.LayOutDevice(shape, device);
+  LOCKSTEP_ASSIGN_OR_RETURN(m.device_, kernels::DeviceBuffer::Create(device.used_bytes()));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(m.device_.data(), 0, m.device_.num_bytes()));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+  device.CommitTo(m.device_.data());
+  m.LayOutDevice(shape, device);
+  return memory;
+}
+
+}  // namespace lockstep::worker

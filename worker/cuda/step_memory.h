@@ -1,0 +1,99 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/attention/paged_attention.h"
+#include "kernels/device/device_buffer.h"
+#include "kernels/sampling/cuda/sample_cuda.h"
+#include "kernels/sampling/finish_step.h"
+#include "kernels/slots/slot_state.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/stage_batch.h"
+#include "worker/memory/arena.h"
+#include "worker/steps/executor_limits.h"
+
+namespace lockstep::worker {
+
+// Ids that a sequence's sampling parameters may list in all: biased, allowed and stop tokens.
+inline constexpr uint32_t kMaxSamplingListIds = 18 * 1024;
+
+// What the host writes for one forward pass, in pinned memory that the device reads. L stands for
+// max_logits_rows.
+struct PassStaging {
+  BlockId* blocks = nullptr;               // [max_slots * max_blocks]: new ones, of all updates
+  kernels::SlotUpdate* updates = nullptr;  // [max_slots]
+  kernels::CountUpdate* count_updates = nullptr;  // [max_slots]
+  BatchStaging batch;
+  uint32_t* logits_tokens = nullptr;                       // [L]: first of rows that sample
+  uint32_t* sample_slots = nullptr;                        // [L]
+  TokenId* prompt_tokens = nullptr;                        // [L]: whose log-probability is wanted
+  int32_t* prompt_num_best = nullptr;                      // [L]
+  kernels::RowDescription* prompt_descriptions = nullptr;  // [L], written by the device
+};
+
+// Host-written memory of one slot, pinned. Rewritten only when no pass under way reads it.
+struct SlotStaging {
+  kernels::DeviceSampleParams* params = nullptr;
+  TokenId* list_ids = nullptr;      // [kMaxSamplingListIds]
+  float* list_values = nullptr;     // likewise
+  TokenId* known_tokens = nullptr;  // [max_context_tokens]
+};
+
+// Device and pinned memory of a CudaStepRunner, allocated once.
+class CudaStepMemory {
+ public:
+  // Passes that may be under way at once.
+  static constexpr uint32_t kNumPasses = 32;
+
+  static absl::StatusOr<std::unique_ptr<CudaStepMemory>> Create(const CudaModel& model);
+  // Device memory that Create takes, for a model of this vocabulary.
+  static size_t DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size);
+
+  PassStaging staging[kNumPasses];
+  kernels::ResultRing ring;
+
+  // Arrays over slots; `SlotOf` gives one slot's part.
+  kernels::DeviceSampleParams* host_params = nullptr;
+  TokenId* host_list_ids = nullptr;
+  float* host_list_values = nullptr;
+  TokenId* host_known_tokens = nullptr;
+  SlotStaging SlotOf(uint32_t slot) const;
+
+  // Device memory.
+  kernels::DeviceSampleParams* params = nullptr;    // [max_slots]
+  TokenId* list_ids = nullptr;                      // [max_slots, kMaxSamplingListIds]
+  float* list_values = nullptr;                     // likewise
+  uint32_t* token_counts = nullptr;                 // [max_slots, vocab_size]: row of the slot
+  uint32_t* row_slots = nullptr;                    // [max_slots]: rows of the decode graphs
+  TokenId* tokens = nullptr;                        // [L], sampled
+  uint32_t* statuses = nullptr;                     // [L]
+  int32_t* num_best = nullptr;                      // [L]
+  kernels::RowDescription* descriptions = nullptr;  // [L]
+  uint64_t* begin_ns = nullptr;
+
+  kernels::SamplerTables tables() const {
+    return {.params = params,
+            .list_ids = list_ids,
+            .list_values = list_values,
+            .token_counts = token_counts};
+  }
+
+ private:
+  struct DeviceShape {
+    int64_t max_slots;
+    int64_t max_logits_rows;
+    int64_t vocab_size;
+  };
+
+  CudaStepMemory() = default;
+  void LayOutDevice(const DeviceShape& shape, Arena& arena);
+
+  int64_t max_context_tokens_ = 0;
+  kernels::PinnedBuffer pinned_;
+  kernels::DeviceBuffer device_;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/cuda/step_memory.h"
+#include "worker/steps/batch_builder.h"
+#include "worker/steps/row_result.h"
+#include "worker/steps/step_runner.h"
+
+namespace lockstep::worker {
+
+// One forward pass under way.
+struct PassRecord {
+  uint64_t serial = 0;
+  bool computes = false;           // has tokens; otherwise it only carries changes of slots
+  bool describes = false;          // log-probabilities of what is sampled
+  std::vector<LogitsUse> samples;  // in the order of the ring entry's rows
+  std::vector<LogitsUse> prompts;  // in the order of the staging's prompt rows
+};
+
+// What is known of a step between Submit and its result.
+struct CudaStepRecord {
+  struct Row : RowResult {
+    uint64_t generation = 0;  // of the slot when the step was submitted
+    uint32_t num_left = 0;    // tokens still to enqueue in this iteration
+    bool samples = false;     // a pass of the step samples for it
+    bool failed = false;
+    v1::PromptLogprobs* prompt_logprobs = nullptr;
+  };
+
+  v1::StepResult result;
+  StepStats stats;
+  std::vector<Row> rows;
+  std::vector<PassRecord> passes;
+  size_t num_harvested = 0;  // of the passes
+  uint64_t begin_ns = 0;     // of the first pass, on the device's timer
+  uint64_t idle_ns = 0;
+  uint64_t end_ns = 0;
+
+  // A row whose sequence runs no more.
+  struct EndedRow {
+    SlotId slot = 0;
+    uint64_t generation = 0;
+    // The device does not know: what it goes on to sample for this generation is ignored.
+    bool failed_in_prompt = false;
+  };
+  // Where a pass left its results, and what the runner knows besides.
+  struct PassSource {
+    const kernels::ResultRing& ring;
+    const PassStaging& staging;
+    const std::vector<uint64_t>& failed_generations;  // of each slot
+    uint64_t last_end_ns;                             // of the pass before; 0: there was none
+  };
+
+  void Clear();
+  // The next pass has been reported. Adds the rows that it ended.
+  void TakePass(const PassSource& source, const PassRecord& pass, std::vector<EndedRow>& ended);
+  bool done() const { return num_harvested == passes.size(); }
+  // Rows, stops and errors of a step whose passes have all been harvested.
+  void Report(const std::vector<uint64_t>& failed_generations);
+
+ private:
+  void TakeTimes(const PassSource& source, size_t entry);
+  void TakePrompts(const PassSource& source, const PassRecord& pass, std::vector<EndedRow>& ended);
+  void TakeSample(const PassSource& source, const PassRecord& pass, size_t index,
+                  std::vector<EndedRow>& ended);
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,425 @@
+#include "worker/cuda/step_runner.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+
+namespace lockstep::worker {
+namespace {
+
+// How often a poll that finds nothing asks the driver whether the device still works.
+constexpr uint32_t kPollsBetweenChecks = 16384;
+// Contexts whose decode graphs are captured before serving; those of longer ones when they come.
+constexpr int64_t kPreparedKeys = 4096;
+// A pass that takes so long never ends.
+constexpr std::chrono::seconds kHungAfter(60);
+
+// The device is lost, or a launch is malformed: nothing can be rescued here. The router resumes
+// every sequence on another replica.
+void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel& model,
+                                                                       const ExecutorLimits& limits,
+                                                                       uint64_t incarnation) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaStepMemory> memory, CudaStepMemory::Create(model));
+  std::unique_ptr<CudaStepRunner> runner(
+      new CudaStepRunner(model, limits, incarnation, std::move(memory)));
+  LOCKSTEP_RETURN_IF_ERROR(runner->writer_.EnqueueClear());
+  return runner;
+}
+
+absl::Status CudaStepRunner::CaptureGraphs() {
+  LOCKSTEP_RETURN_IF_ERROR(
+      graphs_.Prepare(std::min<int64_t>(kPreparedKeys, bounds_.max_context_tokens)));
+  // Kernels that no graph above has are loaded when they first run: not while somebody waits.
+  const int64_t vocab_size = model_.spec().vocab_size;
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::DescribeRows(model_.stream(), {.logits = model_.logits(),
+                                              .row_stride = vocab_size,
+                                              .num_rows = 1,
+                                              .vocab_size = vocab_size,
+                                              .tokens = memory_->tokens,
+                                              .num_best = memory_->num_best,
+                                              .descriptions = memory_->descriptions}));
+  memory_->staging[0].count_updates[0] = {.num_known = 1, .num_prompt = 1};
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::CountTokens(model_.stream(), {.updates = memory_->staging[0].count_updates,
+                                             .tokens = memory_->tokens,
+                                             .num_updates = 1,
+                                             .vocab_size = vocab_size,
+                                             .token_counts = memory_->token_counts}));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(model_.stream().handle));
+  return absl::OkStatus();
+}
+
+CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
+                               std::unique_ptr<CudaStepMemory> memory)
+    : model_(model),
+      bounds_(model.info(), limits),
+      incarnation_(incarnation),
+      memory_(std::move(memory)),
+      table_(bounds_.max_slots),
+      validator_(bounds_),
+      builder_(model.info(), bounds_.max_slots),
+      writer_(model, *memory_),
+      graphs_(model, *memory_,
+              std::min(
+                  {bounds_.max_slots, model.info().max_logits_rows, model.info().max_step_tokens})),
+      shared_prefixes_(bounds_.num_blocks),
+      generations_(bounds_.max_slots),
+      failed_generations_(bounds_.max_slots, UINT64_MAX),
+      last_serial_(bounds_.max_slots) {
+  LOCKSTEP_CHECK(bounds_.max_slots <= model.slots().num_slots, "{} slots of {}", bounds_.max_slots,
+                 model.slots().num_slots);
+}
+
+void CudaStepRunner::Reset() {
+  LOCKSTEP_CHECK(records_.empty(), "a lease changes with {} steps under way", records_.size());
+  table_.Clear();
+  Expect(writer_.EnqueueClear());
+  last_end_ns_ = 0;
+}
+
+void CudaStepRunner::BeginLease(uint64_t epoch) {
+  LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");
+  // The current device is a thread's own, and this is the runner's first call on the executor
+  // thread.
+  Expect(kernels::CudaStatus(cudaSetDevice(model_.device()), "cudaSetDevice"));
+  Reset();
+  order_ = {.epoch = epoch, .last_step_id = 0, .refusing = false};
+}
+
+void CudaStepRunner::EndLease() {
+  Reset();
+  order_ = {};
+}
+
+void CudaStepRunner::Submit(const v1::StepRequest& step) {
+  if (free_records_.empty()) free_records_.push_back(std::make_unique<CudaStepRecord>());
+  records_.push_back(std::move(free_records_.back()));
+  free_records_.pop_back();
+  CudaStepRecord& record = *records_.back();
+  record.Clear();
+  record.result.set_epoch(order_.epoch);
+  record.result.set_incarnation(incarnation_);
+  record.result.set_step_id(step.step_id());
+  absl::Status status = validator_.Check(step, order_, table_);
+  if (status.ok()) status = CudaSlotWriter::Check(step);
+  if (!status.ok()) return Refuse(status, record);
+
+  order_.last_step_id = step.step_id();
+  order_.refusing = false;
+  if (step.resync()) {
+    table_.Clear();
+    Expect(writer_.EnqueueClear());
+  }
+  for (const v1::StartedSlot& started : step.started()) {
+    AwaitSlot(started.slot());
+    ++generations_[started.slot()];
+  }
+  table_.Apply(step);
+  CollectRows(step, record);
+
+  // The step's changes travel with its first pass, which it has even without a row.
+  OpenPass();
+  Expect(writer_.Enqueue(step, table_, Staging()));
+  for (const v1::StartedSlot& started : step.started()) {
+    last_serial_[started.slot()] = next_serial_;
+  }
+  const uint32_t num_iterations = std::max(1u, step.decode_iterations());
+  for (uint32_t i = 0; i < num_iterations; ++i) {
+    if (IsPureDecode(record)) {
+      EnqueueDecode(record);
+    } else {
+      EnqueueMixed(record);
+    }
+    // Should another iteration follow, every row that still runs decodes.
+    for (CudaStepRecord::Row& row : record.rows) row.num_left = table_[row.slot].inert() ? 0 : 1;
+  }
+}
+
+void CudaStepRunner::Refuse(const absl::Status& status, CudaStepRecord& record) {
+  order_.refusing = true;
+  record.stats.refused = true;
+  ReportRefusal(status, record.result);
+}
+
+void CudaStepRunner::CollectRows(const v1::StepRequest& step, CudaStepRecord& record) {
+  const std::vector<SlotId>& slots = table_.last_rows();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = table_[slots[i]];
+    if (slot.inert()) {
+      record.result.add_inert_slots(slots[i]);
+      continue;
+    }
+    const uint32_t bound = step.run_tokens_size() == 0 ? 1 : step.run_tokens(static_cast<int>(i));
+    const uint32_t num_uncomputed = slot.num_known() - slot.num_computed();
+    ++(num_uncomputed == 1 ? record.stats.num_decode_rows : record.stats.num_prefill_rows);
+    CudaStepRecord::Row& row = record.rows.emplace_back();
+    row.slot = slots[i];
+    row.generation = generations_[slots[i]];
+    row.num_left = std::min(bound, num_uncomputed);
+  }
+}
+
+bool CudaStepRunner::IsPureDecode(const CudaStepRecord& record) const {
+  return !record.rows.empty() && record.stats.num_prefill_rows == 0 &&
+         record.rows.size() <= static_cast<size_t>(graphs_.max_rows());
+}
+
+// --- passes ---
+
+void CudaStepRunner::OpenPass() {
+  if (next_serial_ == num_harvested_) last_progress_ = std::chrono::steady_clock::now();
+  while (next_serial_ - num_harvested_ >= CudaStepMemory::kNumPasses) Harvest();
+  open_pass_ = PassRecord();
+  open_pass_.serial = next_serial_++;
+}
+
+void CudaStepRunner::ClosePass(CudaStepRecord& record) {
+  record.passes.push_back(std::move(open_pass_));
+}
+
+void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
+  if (!record.passes.empty()) OpenPass();
+  int64_t max_keys = 0;
+  DecodeGraphs::Sampling sampling = {.describes = false, .all_plain_greedy = true};
+  const size_t bucket =
+      static_cast<size_t>(graphs_.RowBucket(static_cast<int64_t>(record.rows.size())));
+  decode_slots_.assign(bucket, kernels::kNoSlot);
+  shared_prefixes_.Clear();
+  for (size_t i = 0; i < record.rows.size(); ++i) {
+    CudaStepRecord::Row& row = record.rows[i];
+    const Slot& slot = table_[row.slot];
+    decode_slots_[i] = row.slot;
+    row.samples = true;
+    open_pass_.samples.push_back({.slot = row.slot,
+                                  .row = static_cast<uint32_t>(i),
+                                  .position = slot.num_known(),
+                                  .samples = true});
+    if (slot.inert()) continue;  // by its length, in an earlier iteration
+    max_keys = std::max<int64_t>(max_keys, slot.num_known());
+    shared_prefixes_.Add(slot.blocks(), slot.num_known());
+    sampling.describes = sampling.describes || slot.num_logprobs() >= 0;
+    sampling.all_plain_greedy = sampling.all_plain_greedy && slot.IsPlainGreedy();
+  }
+  if (decode_slots_ != graph_rows_) {
+    std::copy(decode_slots_.begin(), decode_slots_.end(), Staging().batch.decode_slots);
+    Expect(kernels::CudaStatus(
+        cudaMemcpyAsync(memory_->row_slots, Staging().batch.decode_slots, bucket * sizeof(uint32_t),
+                        cudaMemcpyHostToDevice, model_.stream().handle),
+        "copy of the rows"));
+    graph_rows_ = decode_slots_;
+  }
+  open_pass_.describes = sampling.describes;
+  open_pass_.computes = true;
+  Expect(graphs_.Launch(static_cast<int64_t>(record.rows.size()), max_keys,
+                        shared_prefixes_.AreMany(), sampling));
+  for (const CudaStepRecord::Row& row : record.rows) {
+    if (!table_[row.slot].inert()) AdvanceMirror(row.slot, 1, /*samples=*/true);
+  }
+  ClosePass(record);
+}
+
+void CudaStepRunner::EnqueueMixed(CudaStepRecord& record) {
+  builder_.Clear();
+  for (size_t i = 0; i < record.rows.size(); ++i) {
+    CudaStepRecord::Row& row = record.rows[i];
+    while (row.num_left > 0) {
+      row.num_left -=
+          builder_.Add(table_[row.slot], row.slot, static_cast<uint32_t>(i), row.num_left);
+      if (row.num_left > 0) EnqueuePass(record);
+    }
+  }
+  if (!builder_.empty() || record.passes.empty()) EnqueuePass(record);
+}
+
+void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
+  if (!record.passes.empty()) OpenPass();
+  const ForwardBatch batch = builder_.batch();
+  PassStaging& staging = Staging();
+  staged_rows_.clear();
+  shared_prefixes_.Clear();
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    const SlotId slot = builder_.slots()[i];
+    const ForwardRow& row = batch.rows[i];
+    const bool decodes = row.num_tokens == 1 && row.first_position + 1 == table_[slot].num_known();
+    staged_rows_.push_back({.slot = slot, .decodes = decodes});
+    if (decodes) shared_prefixes_.Add(table_[slot].blocks(), table_[slot].num_known());
+  }
+  CudaBatch staged =
+      StageBatch(batch, staged_rows_, model_.prefill_planner(), staging.batch, token_places_);
+  staged.decode_rows_share = shared_prefixes_.AreMany();
+  StageLogits(record, staged);
+  staged.begin_ns = memory_->begin_ns;
+  Expect(model_.Enqueue(staged));
+  open_pass_.computes = !batch.token_ids.empty();
+  EnqueueSampling();
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    const SlotId slot = builder_.slots()[i];
+    const uint32_t end = batch.rows[i].first_position + batch.rows[i].num_tokens;
+    AdvanceMirror(slot, batch.rows[i].num_tokens, end == table_[slot].num_known());
+  }
+  builder_.Clear();
+  ClosePass(record);
+}
+
+void CudaStepRunner::StageLogits(CudaStepRecord& record, CudaBatch& staged) {
+  PassStaging& staging = Staging();
+  const std::span<const LogitsUse> uses = builder_.logits_uses();
+  const std::span<const uint32_t> tokens = builder_.batch().logits_tokens;
+  uint32_t num_rows = 0;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (!uses[i].samples) continue;
+    staging.logits_tokens[num_rows] = token_places_[tokens[i]];
+    staging.sample_slots[num_rows++] = uses[i].slot;
+    record.rows[uses[i].row].samples = true;
+    open_pass_.samples.push_back(uses[i]);
+    open_pass_.describes = open_pass_.describes || table_[uses[i].slot].num_logprobs() >= 0;
+  }
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (uses[i].samples) continue;
+    const Slot& slot = table_[uses[i].slot];
+    const size_t prompt_row = open_pass_.prompts.size();
+    staging.logits_tokens[num_rows++] = token_places_[tokens[i]];
+    staging.prompt_tokens[prompt_row] = slot.known_tokens()[uses[i].position];
+    staging.prompt_num_best[prompt_row] = slot.num_prompt_logprobs();
+    open_pass_.prompts.push_back(uses[i]);
+  }
+  staged.logits_tokens = staging.logits_tokens;
+  staged.num_logits_rows = num_rows;
+}
+
+void CudaStepRunner::EnqueueSampling() {
+  const PassStaging& staging = Staging();
+  const kernels::CudaStream& stream = model_.stream();
+  const int64_t vocab_size = model_.spec().vocab_size;
+  const int64_t num_samples = static_cast<int64_t>(open_pass_.samples.size());
+  const int64_t num_prompts = static_cast<int64_t>(open_pass_.prompts.size());
+  if (num_prompts > 0) {
+    Expect(kernels::DescribeRows(stream, {.logits = model_.logits() + num_samples * vocab_size,
+                                          .row_stride = vocab_size,
+                                          .num_rows = num_prompts,
+                                          .vocab_size = vocab_size,
+                                          .tokens = staging.prompt_tokens,
+                                          .num_best = staging.prompt_num_best,
+                                          .descriptions = staging.prompt_descriptions}));
+  }
+  if (num_samples > 0) {
+    Expect(kernels::SampleRows(stream,
+                               {.logits = model_.logits(),
+                                .row_stride = vocab_size,
+                                .num_rows = num_samples,
+                                .vocab_size = vocab_size,
+                                .row_slots = staging.sample_slots,
+                                .state = model_.slots(),
+                                .tables = memory_->tables(),
+                                .tokens = memory_->tokens,
+                                .statuses = memory_->statuses,
+                                .num_best = open_pass_.describes ? memory_->num_best : nullptr}));
+  }
+  if (open_pass_.describes) {
+    Expect(kernels::DescribeRows(stream, {.logits = model_.logits(),
+                                          .row_stride = vocab_size,
+                                          .num_rows = num_samples,
+                                          .vocab_size = vocab_size,
+                                          .tokens = memory_->tokens,
+                                          .num_best = memory_->num_best,
+                                          .descriptions = memory_->descriptions}));
+  }
+  Expect(kernels::FinishStep(
+      stream, {.row_slots = staging.sample_slots,
+               .tokens = memory_->tokens,
+               .statuses = memory_->statuses,
+               .descriptions = open_pass_.describes ? memory_->descriptions : nullptr,
+               .num_rows = num_samples,
+               .vocab_size = vocab_size,
+               .state = model_.slots(),
+               .tables = memory_->tables(),
+               .begin_ns = open_pass_.computes ? memory_->begin_ns : nullptr,
+               .ring = memory_->ring}));
+}
+
+void CudaStepRunner::AdvanceMirror(SlotId slot_id, uint32_t num_tokens, bool samples) {
+  Slot& slot = table_[slot_id];
+  slot.Advance(num_tokens);
+  if (!samples) return;
+  slot.AppendOnDevice();
+  if (slot.num_known() >= slot.max_total()) slot.MakeInert();
+}
+
+// --- results ---
+
+bool CudaStepRunner::IsReported(uint64_t serial) const {
+  uint64_t& reported = memory_->ring.reported[serial % CudaStepMemory::kNumPasses];
+  return std::atomic_ref<uint64_t>(reported).load(std::memory_order_acquire) > serial;
+}
+
+void CudaStepRunner::AwaitSlot(SlotId slot) {
+  while (last_serial_[slot] > num_harvested_) Harvest();
+}
+
+void CudaStepRunner::CheckDevice(uint64_t serial) {
+  if (++polls_since_check_ < kPollsBetweenChecks) return;
+  polls_since_check_ = 0;
+  const cudaError_t error = cudaStreamQuery(model_.stream().handle);
+  if (error != cudaErrorNotReady) {
+    Expect(kernels::CudaStatus(error, "a step on the device"));
+    LOCKSTEP_CHECK(IsReported(serial), "pass {} is done, but its result has not come", serial);
+    return;
+  }
+  LOCKSTEP_CHECK(std::chrono::steady_clock::now() - last_progress_ < kHungAfter,
+                 "the device has not finished pass {} within {} s", serial, kHungAfter.count());
+}
+
+void CudaStepRunner::Harvest() {
+  for (const std::unique_ptr<CudaStepRecord>& record : records_) {
+    while (!record->done()) {
+      const PassRecord& pass = record->passes[record->num_harvested];
+      if (!IsReported(pass.serial)) return CheckDevice(pass.serial);
+      TakePass(pass, *record);
+      ++num_harvested_;
+    }
+  }
+}
+
+void CudaStepRunner::TakePass(const PassRecord& pass, CudaStepRecord& record) {
+  ended_rows_.clear();
+  record.TakePass({.ring = memory_->ring,
+                   .staging = memory_->staging[pass.serial % CudaStepMemory::kNumPasses],
+                   .failed_generations = failed_generations_,
+                   .last_end_ns = last_end_ns_},
+                  pass, ended_rows_);
+  if (pass.computes) last_end_ns_ = record.end_ns;
+  last_progress_ = std::chrono::steady_clock::now();
+  for (const CudaStepRecord::EndedRow& row : ended_rows_) {
+    if (row.failed_in_prompt) failed_generations_[row.slot] = row.generation;
+    // Another sequence may have the slot by now.
+    if (generations_[row.slot] == row.generation) table_[row.slot].MakeInert();
+  }
+}
+
+bool CudaStepRunner::TakeResult(v1::StepResult* result, StepStats* stats) {
+  if (records_.empty()) return false;
+  Harvest();
+  CudaStepRecord& record = *records_.front();
+  if (!record.done()) return false;
+  record.Report(failed_generations_);
+  record.stats.num_live_slots = table_.CountLive();
+  result->Swap(&record.result);
+  *stats = record.stats;
+  free_records_.push_back(std::move(records_.front()));
+  records_.pop_front();
+  return true;
+}
+
+}  // namespace lockstep::worker

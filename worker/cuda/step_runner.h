@@ -1,0 +1,113 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/cuda/decode_graphs.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/shared_prefixes.h"
+#include "worker/cuda/slot_writer.h"
+#include "worker/cuda/step_memory.h"
+#include "worker/cuda/step_record.h"
+#include "worker/steps/batch_builder.h"
+#include "worker/steps/slot_table.h"
+#include "worker/steps/step_runner.h"
+#include "worker/steps/step_validator.h"
+
+namespace lockstep::worker {
+
+// The StepRunner of a CUDA device. Submit validates a step, applies it to the mirror and enqueues
+// its passes without waiting for those before: sampled tokens, positions and stops live on the
+// device, and the mirror counts a token as soon as it is under way. Results come back through a
+// ring in pinned memory that TakeResult polls. A step of decode rows alone is a graph launch per
+// iteration. A CUDA error ends the process: the router resumes its sequences elsewhere.
+class CudaStepRunner final : public StepRunner {
+ public:
+  // `model` outlives the runner. `limits` must fit the model.
+  static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(CudaModel& model,
+                                                                const ExecutorLimits& limits,
+                                                                uint64_t incarnation);
+
+  // Captures the decode graphs of usual contexts ahead of serving; others are captured when needed.
+  absl::Status CaptureGraphs();
+
+  const StepBounds& bounds() const override { return bounds_; }
+  void BeginLease(uint64_t epoch) override;
+  void EndLease() override;
+  void Submit(const v1::StepRequest& step) override;
+  size_t num_pending() const override { return records_.size(); }
+  bool TakeResult(v1::StepResult* result, StepStats* stats) override;
+
+ private:
+  CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
+                 std::unique_ptr<CudaStepMemory> memory);
+
+  void Reset();
+  void Refuse(const absl::Status& status, CudaStepRecord& record);
+  void CollectRows(const v1::StepRequest& step, CudaStepRecord& record);
+  bool IsPureDecode(const CudaStepRecord& record) const;
+
+  // One iteration as a graph launch.
+  void EnqueueDecode(CudaStepRecord& record);
+  // Every row's tokens once, in as many passes as they need.
+  void EnqueueMixed(CudaStepRecord& record);
+  void EnqueuePass(CudaStepRecord& record);
+  // Rows that sample first, then prompt tokens whose log-probability is wanted.
+  void StageLogits(CudaStepRecord& record, CudaBatch& staged);
+  void EnqueueSampling();
+  // The mirror after a row's tokens are under way.
+  void AdvanceMirror(SlotId slot, uint32_t num_tokens, bool samples);
+
+  // Takes the next serial number, once its staging and its place in the ring are free.
+  void OpenPass();
+  void ClosePass(CudaStepRecord& record);
+  PassStaging& Staging() {
+    return memory_->staging[open_pass_.serial % CudaStepMemory::kNumPasses];
+  }
+  bool IsReported(uint64_t serial) const;
+  // Waits until no pass under way reads the slot's pinned memory.
+  void AwaitSlot(SlotId slot);
+  // Moves what has been reported into the records.
+  void Harvest();
+  void TakePass(const PassRecord& pass, CudaStepRecord& record);
+  // Now and then, while a pass has not been reported: dies if the device works no more.
+  void CheckDevice(uint64_t serial);
+
+  CudaModel& model_;
+  const StepBounds bounds_;
+  const uint64_t incarnation_;
+  const std::unique_ptr<CudaStepMemory> memory_;
+  StepOrder order_;
+  SlotTable table_;
+  StepValidator validator_;
+  BatchBuilder builder_;
+  CudaSlotWriter writer_;
+  DecodeGraphs graphs_;
+  SharedPrefixes shared_prefixes_;  // of the pass at hand
+
+  std::vector<uint64_t> generations_;         // [max_slots]: how often a sequence started there
+  std::vector<uint64_t> failed_generations_;  // [max_slots]: that failed in its prompt
+  std::vector<uint64_t>
+      last_serial_;                 // [max_slots]: of the last pass that reads its memory, plus 1
+  std::vector<SlotId> graph_rows_;  // what memory_->row_slots holds, padding included
+  std::vector<SlotId> decode_slots_;
+  std::vector<StagedRow> staged_rows_;
+  std::vector<uint32_t> token_places_;
+  std::vector<CudaStepRecord::EndedRow> ended_rows_;
+  PassRecord open_pass_;
+  uint64_t next_serial_ = 0;
+  uint64_t num_harvested_ = 0;
+  uint64_t last_end_ns_ = 0;  // of the lease's last reported pass; 0: none
+  uint32_t polls_since_check_ = 0;
+  std::chrono::steady_clock::time_point last_progress_;  // of passes under way
+  std::deque<std::unique_ptr<CudaStepRecord>> records_;
+  std::vector<std::unique_ptr<CudaStepRecord>> free_records_;
+};
+
+}  // namespace lockstep::worker

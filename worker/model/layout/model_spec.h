@@ -1,0 +1,42 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+
+#include "common/model_files/model_config.h"
+
+namespace lockstep::worker {
+
+// What CpuModel computes, as data. A decoder of this kind is: token embedding; per layer
+// RMSNorm, QKV projection, optional RMSNorm over heads, rotary embedding, grouped causal attention,
+// output projection, residual add, RMSNorm, SwiGLU MLP, residual add; a final RMSNorm and the
+// logits. A new architecture is a mapping to this, plus weight names; a new kind of part becomes a
+// field here.
+struct ModelSpec {
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  int64_t max_context_tokens = 0;
+  float norm_eps = 0.0f;
+  float attention_scale = 0.0f;  // 1 / sqrt(head_dim)
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;
+  bool tied_embeddings = false;
+  RopeConfig rope;
+
+  int64_t q_size() const { return num_heads * head_dim; }
+  int64_t kv_size() const { return num_kv_heads * head_dim; }
+  int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
+};
+
+// UNIMPLEMENTED naming the value for sizes that the kernels do not take.
+absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config);
+
+}  // namespace lockstep::worker

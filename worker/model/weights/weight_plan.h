@@ -1,0 +1,57 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "worker/model/layout/model_spec.h"
+#include "worker/model/weights/weight_source.h"
+#include "worker/model/weights/weights.h"
+
+namespace lockstep::worker {
+
+// Where the values of one tensor go. Row i of a matrix becomes output first_output + i of `packed`
+// and row i of `rows`, whichever are set; a vector goes to `vector`.
+struct LoadTask {
+  const SourceTensor* tensor = nullptr;
+  int64_t num_rows = 0;     // of a matrix, or elements of a vector
+  int64_t num_columns = 0;  // 1 for a vector
+  kernels::BFloat16* packed = nullptr;
+  int64_t first_output = 0;
+  kernels::BFloat16* rows = nullptr;  // of this task's first row
+  float* vector = nullptr;
+  // llama.cpp stores q and k of the llama architecture with the halves of a head interleaved (rows
+  // 0, D/2, 1, D/2 + 1, ...), for rotation of neighbours. This is D then, and 0 otherwise.
+  int64_t interleaved_head_dim = 0;
+
+  // The row, in our order, that row `source_row` of the file is.
+  int64_t TargetRow(int64_t source_row) const;
+};
+
+// How the matrices lie in memory.
+enum class WeightLayout {
+  kPanels,    // as the CPU GEMM reads them (kernels/gemm/packed_matrix.h)
+  kRowMajor,  // [outputs, inputs], as CUDA does; a tied lm_head is the embedding itself
+};
+
+// Where the weights go. `commit` gives the measured arena its memory.
+struct WeightStorage {
+  WeightLayout layout = WeightLayout::kPanels;
+  std::function<absl::Status(Arena&)> commit = [](Arena& arena) { return arena.Commit(); };
+};
+
+struct WeightPlan {
+  DecoderWeights weights;  // laid out and zeroed, to be filled by the tasks
+  std::vector<LoadTask> tasks;
+};
+
+// Compares the checkpoint with what the model needs. INVALID_ARGUMENT listing every tensor that is
+// missing, has another shape than expected, a type that cannot be read, or that nothing would use.
+// `source` must outlive the tasks.
+absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, ModelFamily family,
+                                       const WeightSource& source,
+                                       const WeightStorage& storage = {});
+
+}  // namespace lockstep::worker

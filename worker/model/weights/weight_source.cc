@@ -1,0 +1,119 @@
+#include "worker/model/weights/weight_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/hash.h"
+#include "common/model_files/model_config.h"
+#include "common/status.h"
+#include "kernels/quant/dequantize.h"
+
+namespace lockstep::worker {
+namespace {
+
+std::vector<SourceTensor> GgufTensors(const GgufFile& file) {
+  std::vector<SourceTensor> tensors;
+  for (const GgufTensor& tensor : file.tensors()) {
+    tensors.push_back({.name = std::string(tensor.name),
+                       .shape = tensor.shape,
+                       .type_name = GgmlTypeName(tensor.type),
+                       .type = tensor.type,
+                       .supported = kernels::CanDequantize(tensor.type),
+                       .data = tensor.data});
+  }
+  return tensors;
+}
+
+SourceTensor FromSafetensors(const SafetensorsTensor& tensor) {
+  SourceTensor result{.name = tensor.name,
+                      .shape = tensor.shape,
+                      .type_name = std::string(SafetensorsDtypeName(tensor.dtype)),
+                      .supported = true,
+                      .data = tensor.data};
+  switch (tensor.dtype) {
+    case SafetensorsDtype::kF32:
+      result.type = GgmlType::kF32;
+      break;
+    case SafetensorsDtype::kF16:
+      result.type = GgmlType::kF16;
+      break;
+    case SafetensorsDtype::kBF16:
+      result.type = GgmlType::kBF16;
+      break;
+    default:
+      result.supported = false;
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<WeightSource> WeightSource::Open(const std::string& path) {
+  if (IsGgufPath(path)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+    std::vector<SourceTensor> tensors = GgufTensors(file);
+    return WeightSource(path, std::move(file), std::move(tensors));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(SafetensorsCheckpoint checkpoint, SafetensorsCheckpoint::Open(path));
+  std::vector<SourceTensor> tensors;
+  for (const std::string_view name : checkpoint.TensorNames()) {
+    tensors.push_back(FromSafetensors(*checkpoint.Find(name)));
+  }
+  return WeightSource(path, std::move(checkpoint), std::move(tensors));
+}
+
+WeightSource::WeightSource(std::string path, Files files, std::vector<SourceTensor> tensors)
+    : path_(std::move(path)), files_(std::move(files)), tensors_(std::move(tensors)) {
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const SourceTensor& a, const SourceTensor& b) { return a.name < b.name; });
+}
+
+const SourceTensor* WeightSource::Find(std::string_view name) const {
+  const auto place = std::lower_bound(
+      tensors_.begin(), tensors_.end(), name,
+      [](const SourceTensor& tensor, std::string_view wanted) { return tensor.name < wanted; });
+  return place != tensors_.end() && place->name == name ? &*place : nullptr;
+}
+
+WeightSource WeightSource::Random(const std::string& path, const ModelSpec& spec, uint64_t seed) {
+  std::vector<SourceTensor> tensors;
+  for (RandomTensorShape& tensor : RandomTensors(spec, seed)) {
+    tensors.push_back({.name = std::move(tensor.name),
+                       .shape = std::move(tensor.shape),
+                       .type_name = "random",
+                       .supported = true,
+                       .data = {},
+                       .random = tensor.values});
+  }
+  return WeightSource(path, std::monostate(), std::move(tensors));
+}
+
+uint64_t WeightSource::Fingerprint() const {
+  uint64_t fingerprint = Hash64(std::string_view("weights"));
+  for (const SourceTensor& tensor : tensors_) {
+    uint64_t label = Hash64(tensor.type_name, Hash64(tensor.name));
+    if (tensor.random.has_value()) label = CombineHashes(label, tensor.random->seed);
+    fingerprint = CombineHashes(fingerprint, Hash64(tensor.data, label));
+  }
+  return fingerprint;
+}
+
+absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
+                      std::span<float> values) {
+  if (tensor.random.has_value()) {
+    FillRandom(*tensor.random, static_cast<uint64_t>(first_row * row_elements), values);
+    return absl::OkStatus();
+  }
+  size_t num_elements = 1;
+  for (const uint64_t size : tensor.shape) num_elements *= size;
+  const size_t num_rows = num_elements / static_cast<size_t>(row_elements);
+  const size_t row_bytes = tensor.data.size() / num_rows;
+  const size_t wanted_rows = values.size() / static_cast<size_t>(row_elements);
+  const absl::Status status = kernels::Dequantize(
+      tensor.type,
+      tensor.data.subspan(static_cast<size_t>(first_row) * row_bytes, wanted_rows * row_bytes),
+      values);
+  return Annotate(status, fmt::format("tensor {}", tensor.name));
+}
+
+}  // namespace lockstep::worker

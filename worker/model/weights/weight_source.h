@@ -1,0 +1,64 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/model_files/gguf.h"
+#include "common/model_files/safetensors.h"
+#include "worker/model/layout/model_spec.h"
+#include "worker/model/weights/random_weights.h"
+#include "worker/model/weights/weight_names.h"
+
+namespace lockstep::worker {
+
+struct SourceTensor {
+  std::string name;
+  std::vector<uint64_t> shape;     // outermost first
+  std::string type_name;           // as the file calls it
+  GgmlType type = GgmlType::kF32;  // of the data, if `supported`
+  bool supported = false;          // can be converted to fp32
+  std::span<const std::byte> data;
+  std::optional<RandomTensor> random = std::nullopt;  // then there is no data
+};
+
+// The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors.
+// Owns the mapped files.
+class WeightSource {
+ public:
+  static absl::StatusOr<WeightSource> Open(const std::string& path);
+  // Every tensor that a model of this shape needs, without a file: seeded random numbers, scaled as
+  // in a trained model. `path` stands for the model in errors.
+  static WeightSource Random(const std::string& path, const ModelSpec& spec, uint64_t seed);
+
+  const std::string& path() const { return path_; }
+  bool is_gguf() const { return std::holds_alternative<GgufFile>(files_); }
+  const WeightNames& names() const { return is_gguf() ? kGgufNames : kHuggingFaceNames; }
+  std::span<const SourceTensor> tensors() const { return tensors_; }  // sorted by name
+  const SourceTensor* Find(std::string_view name) const;              // nullptr if absent
+  // Equal for equal names, types and bytes, of all tensors in full: XXH3 of each, combined by name.
+  uint64_t Fingerprint() const;
+
+ private:
+  using Files = std::variant<std::monostate, GgufFile, SafetensorsCheckpoint>;
+
+  WeightSource(std::string path, Files files, std::vector<SourceTensor> tensors);
+
+  std::string path_;
+  Files files_;
+  std::vector<SourceTensor> tensors_;
+};
+
+// fp32 values of whole rows of the innermost dimension, starting with element `first_row`.
+//   values: [num_rows * row_elements]
+absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
+                      std::span<float> values);
+
+}  // namespace lockstep::worker

@@ -1,0 +1,72 @@
+#include "worker/steps/batch_builder.h"
+
+#include <algorithm>
+
+namespace lockstep::worker {
+namespace {
+
+bool IsLastKnown(const Slot& slot, uint32_t position) { return position + 1 == slot.num_known(); }
+
+}  // namespace
+
+BatchBuilder::BatchBuilder(const ForwardModelInfo& info, uint32_t max_slots)
+    : max_tokens_(info.max_step_tokens),
+      max_logits_(info.max_logits_rows),
+      block_size_tokens_(info.block_size_tokens) {
+  token_ids_.reserve(max_tokens_);
+  rows_.reserve(max_slots);
+  slots_.reserve(max_slots);
+  logits_tokens_.reserve(max_logits_);
+  uses_.reserve(max_logits_);
+}
+
+void BatchBuilder::Clear() {
+  token_ids_.clear();
+  rows_.clear();
+  slots_.clear();
+  logits_tokens_.clear();
+  uses_.clear();
+}
+
+uint32_t BatchBuilder::FitLogits(const Slot& slot, uint32_t num_tokens) const {
+  const uint32_t room = max_logits_ - static_cast<uint32_t>(uses_.size());
+  uint32_t wanted = 0;
+  for (uint32_t i = 0; i < num_tokens; ++i) {
+    const uint32_t position = slot.num_computed() + i;
+    if (!IsLastKnown(slot, position) && !slot.WantsPromptLogprobAfter(position)) continue;
+    if (++wanted > room) return i;
+  }
+  return num_tokens;
+}
+
+void BatchBuilder::AddLogits(const Slot& slot, SlotId slot_id, uint32_t row,
+                             const ForwardRow& forward_row) {
+  for (uint32_t i = 0; i < forward_row.num_tokens; ++i) {
+    const uint32_t position = forward_row.first_position + i;
+    const bool samples = IsLastKnown(slot, position);
+    if (!samples && !slot.WantsPromptLogprobAfter(position)) continue;
+    logits_tokens_.push_back(forward_row.first_token + i);
+    uses_.push_back({.slot = slot_id, .row = row, .position = position + 1, .samples = samples});
+  }
+}
+
+uint32_t BatchBuilder::Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens) {
+  const uint32_t room = max_tokens_ - static_cast<uint32_t>(token_ids_.size());
+  num_tokens = std::min({num_tokens, slot.num_known() - slot.num_computed(), room});
+  num_tokens = FitLogits(slot, num_tokens);
+  if (num_tokens == 0) return 0;
+  const uint32_t first = slot.num_computed();
+  const size_t num_blocks = (first + num_tokens + block_size_tokens_ - 1) / block_size_tokens_;
+  const ForwardRow forward_row{.first_token = static_cast<uint32_t>(token_ids_.size()),
+                               .num_tokens = num_tokens,
+                               .first_position = first,
+                               .block_table = std::span(slot.blocks()).first(num_blocks)};
+  const auto tokens = std::span(slot.known_tokens()).subspan(first, num_tokens);
+  token_ids_.insert(token_ids_.end(), tokens.begin(), tokens.end());
+  rows_.push_back(forward_row);
+  slots_.push_back(slot_id);
+  AddLogits(slot, slot_id, row, forward_row);
+  return num_tokens;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/ids.h"
+#include "worker/model/forward_model.h"
+#include "worker/steps/executor_limits.h"
+#include "worker/steps/slot.h"
+
+namespace lockstep::worker {
+
+// What one row of logits is for.
+struct LogitsUse {
+  SlotId slot = 0;
+  uint32_t row = 0;       // of the step
+  uint32_t position = 0;  // of the token these logits predict
+  bool samples = false;   // otherwise they give the prompt token there its log-probability
+};
+
+// Packs pieces of rows into one forward pass, within the model's room for tokens and logits. A step
+// that needs more room takes several passes: rows do not influence one another's bits.
+class BatchBuilder {
+ public:
+  BatchBuilder(const ForwardModelInfo& info, uint32_t max_slots);
+
+  void Clear();
+  // Adds the next at most `num_tokens` uncomputed tokens of `slot`; returns how many there was room
+  // for. The slot must not change, nor be added again, before Clear.
+  uint32_t Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens);
+
+  bool empty() const { return rows_.empty(); }
+  ForwardBatch batch() const {
+    return {.token_ids = token_ids_, .rows = rows_, .logits_tokens = logits_tokens_};
+  }
+  // Parallel to batch().logits_tokens.
+  std::span<const LogitsUse> logits_uses() const { return uses_; }
+  // Parallel to batch().rows.
+  std::span<const SlotId> slots() const { return slots_; }
+
+ private:
+  // How many of the tokens have room for the logits they ask for.
+  uint32_t FitLogits(const Slot& slot, uint32_t num_tokens) const;
+  void AddLogits(const Slot& slot, SlotId slot_id, uint32_t row, const ForwardRow& forward_row);
+
+  const uint32_t max_tokens_;
+  const uint32_t max_logits_;
+  const uint32_t block_size_tokens_;
+  std::vector<TokenId> token_ids_;
+  std::vector<ForwardRow> rows_;
+  std::vector<SlotId> slots_;
+  std::vector<uint32_t> logits_tokens_;
+  std::vector<LogitsUse> uses_;
+};
+
+}  // namespace lockstep::worker

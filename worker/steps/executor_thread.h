@@ -1,0 +1,86 @@
+#pragma once
+
+#include <absl/functional/any_invocable.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <variant>
+
+#include "common/runtime/bounded_queue.h"
+#include "common/runtime/named_thread.h"
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/steps/step_runner.h"
+
+namespace lockstep::worker {
+
+// Runs a StepRunner on a thread of its own ("executor"). Steps and changes of lease go through
+// one bounded queue, so a lease's first step starts when everything before it has ended. Owns the
+// queue and the thread; knows nothing of streams. While steps are under way it polls for their
+// results and for more to do, otherwise it sleeps. All methods are safe to call from any thread;
+// callbacks run on the executor thread and must not block.
+class ExecutorThread {
+ public:
+  // Of the result, the timings are complete up to this moment.
+  using StepDone = absl::AnyInvocable<void(v1::StepResult result, const StepStats& stats)>;
+  using LeaseDone = absl::AnyInvocable<void()>;
+
+  // `runner` outlives this and is not used by anyone else. `queue_capacity` bounds the steps and
+  // lease changes that wait.
+  ExecutorThread(StepRunner& runner, size_t queue_capacity);
+  ExecutorThread(const ExecutorThread&) = delete;
+  ExecutorThread& operator=(const ExecutorThread&) = delete;
+  // Runs what is queued, then joins.
+  ~ExecutorThread();
+
+  // A new lease. Steps of other epochs that still wait are skipped from now on: their callbacks get
+  // a refusal (ABORTED). False when the queue is full.
+  bool BeginLease(uint64_t epoch, LeaseDone done);
+  // Likewise skips this epoch's waiting steps and drops its slots; nothing if another lease has
+  // begun.
+  bool EndLease(uint64_t epoch, LeaseDone done);
+  // A step that arrived on the stream of lease `lease_epoch`, which need not be the epoch it names.
+  bool Submit(uint64_t lease_epoch, v1::StepRequest step, StepDone done);
+
+  // Slots whose sequences still run, after the latest step.
+  uint32_t num_live_slots() const { return num_live_slots_.load(std::memory_order_relaxed); }
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  struct Step {
+    uint64_t lease_epoch;
+    TimePoint arrival;
+    v1::StepRequest request;
+    StepDone done;
+  };
+  struct LeaseChange {
+    uint64_t epoch;
+    bool begins;
+    LeaseDone done;
+  };
+  using Item = std::variant<Step, LeaseChange>;
+  // A step that the runner has.
+  struct Pending {
+    TimePoint arrival;
+    TimePoint start;
+    StepDone done;
+  };
+
+  void Loop();
+  void Run(Step& step);
+  void Run(LeaseChange& change);
+  // Reports every result that is there.
+  void DeliverResults();
+
+  StepRunner& runner_;
+  BoundedQueue<Item> queue_;
+  std::atomic<uint64_t> wanted_epoch_{0};  // whose steps are worth running; 0: nobody's
+  std::atomic<uint32_t> num_live_slots_{0};
+  uint64_t leased_epoch_ = 0;    // executor thread only
+  std::deque<Pending> pending_;  // likewise; as many as runner_.num_pending()
+  NamedThread thread_;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/steps/slot.h"
+
+namespace lockstep::worker {
+
+// The worker's mirror of its slots: rebuildable by the router, never a source of truth. Applies the
+// parts of a step that precede its rows; every message has been validated against this very table.
+class SlotTable {
+ public:
+  explicit SlotTable(uint32_t max_slots) : slots_(max_slots) {}
+
+  uint32_t max_slots() const { return static_cast<uint32_t>(slots_.size()); }
+  const Slot& operator[](SlotId slot) const { return slots_[slot]; }
+  Slot& operator[](SlotId slot) { return slots_[slot]; }
+  // Slots of the latest step's rows, in batch order: what repeat_rows means. Empty after Clear.
+  const std::vector<SlotId>& last_rows() const { return last_rows_; }
+  // Slots whose sequences still run.
+  uint32_t CountLive() const;
+
+  void Clear();
+  // Released, started and grown slots, and the rows.
+  void Apply(const v1::StepRequest& step);
+
+ private:
+  std::vector<Slot> slots_;
+  std::vector<SlotId> last_rows_;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/steps/executor_limits.h"
+
+namespace lockstep::worker {
+
+// What a step was, for metrics.
+struct StepStats {
+  uint32_t num_prefill_rows = 0;
+  uint32_t num_decode_rows = 0;  // one token left to compute, then a sample
+  uint32_t num_live_slots = 0;   // after the step
+  bool refused = false;
+};
+
+// Runs the steps of one lease after the other; one implementation per kind of device. Steps may be
+// under way while more are submitted; their results come in order. Lives on the executor thread.
+// Never chooses what to run, and knows nothing of streams or policy. A step that breaks the
+// contract is refused whole, and so is every later one until a resync; a row that fails makes its
+// slot inert and nothing else.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  virtual const StepBounds& bounds() const = 0;
+  // Both drop every slot. Nothing is pending. Epochs start at 1.
+  virtual void BeginLease(uint64_t epoch) = 0;
+  virtual void EndLease() = 0;
+
+  // Starts a step. Every step gets one result.
+  virtual void Submit(const v1::StepRequest& step) = 0;
+  // Submitted steps whose result has not been taken.
+  virtual size_t num_pending() const = 0;
+  // Takes the oldest pending step's result, or returns false at once when it is not there yet. Of
+  // its timings, compute_ns and idle_ns are set. `result` is overwritten.
+  virtual bool TakeResult(v1::StepResult* result, StepStats* stats) = 0;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,296 @@
+#include "worker/steps/step_validator.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "worker/steps/sampling_rules.h"
+
+namespace lockstep::worker {
+
+StepValidator::StepValidator(const StepBounds& bounds)
+    : bounds_(bounds),
+      drafts_(bounds.max_slots),
+      drafted_(bounds.max_slots),
+      mentioned_(bounds.max_slots),
+      table_blocks_(bounds.num_blocks),
+      tokens_(bounds.vocab_size) {}
+
+absl::Status StepValidator::Check(const v1::StepRequest& step, const StepOrder& order,
+                                  const SlotTable& table) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckOrder(step, order));
+  if (step.copied_from_size() > 0 || step.copied_to_size() > 0) {
+    return Unimplemented("copied_from: this worker announced no block copies");
+  }
+  table_ = step.resync() ? nullptr : &table;
+  drafted_.Clear();
+  LOCKSTEP_RETURN_IF_ERROR(CheckReleased(step));
+  LOCKSTEP_RETURN_IF_ERROR(CheckStarted(step));
+  LOCKSTEP_RETURN_IF_ERROR(CheckGrown(step));
+  return CheckRows(step);
+}
+
+absl::Status StepValidator::CheckOrder(const v1::StepRequest& step, const StepOrder& order) const {
+  if (order.epoch == 0) return FailedPrecondition("epoch: no lease is held");
+  if (step.has_claim()) {
+    return InvalidArgument("claim: belongs in the first message of a stream only");
+  }
+  if (step.epoch() != order.epoch) {
+    return FailedPrecondition("epoch: the lease is {}, the step has {}", order.epoch, step.epoch());
+  }
+  if (step.resync()) {
+    if (step.step_id() > order.last_step_id) return absl::OkStatus();
+    return FailedPrecondition("step_id: a resync must come after step {}, got {}",
+                              order.last_step_id, step.step_id());
+  }
+  if (order.refusing) {
+    return FailedPrecondition("resync: expected after a refused step, none applied since step {}",
+                              order.last_step_id);
+  }
+  if (step.step_id() != order.last_step_id + 1) {
+    return FailedPrecondition("step_id: expected {}, got {}", order.last_step_id + 1,
+                              step.step_id());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckSlotId(SlotId slot) {
+  if (slot >= bounds_.max_slots) {
+    return InvalidArgument("slot {} is not below {}", slot, bounds_.max_slots);
+  }
+  if (!mentioned_.Insert(slot)) return InvalidArgument("slot {} is given twice", slot);
+  return absl::OkStatus();
+}
+
+StepValidator::Draft& StepValidator::DraftOf(SlotId slot) {
+  Draft& draft = drafts_[slot];
+  if (!drafted_.Insert(slot)) return draft;
+  draft = Draft{};
+  if (table_ == nullptr) return draft;
+  const Slot& mirror = (*table_)[slot];
+  if (!mirror.occupied()) return draft;
+  draft = {.occupied = true,
+           .inert = mirror.inert(),
+           .num_known = mirror.num_known(),
+           .num_computed = mirror.num_computed(),
+           .max_total = mirror.max_total(),
+           .num_blocks = mirror.blocks().size(),
+           .started = nullptr};
+  return draft;
+}
+
+absl::Status StepValidator::CheckReleased(const v1::StepRequest& step) {
+  mentioned_.Clear();
+  for (int i = 0; i < step.released_slots_size(); ++i) {
+    const SlotId slot = step.released_slots(i);
+    if (absl::Status status = CheckSlotId(slot); !status.ok()) {
+      return Annotate(status, fmt::format("released_slots[{}]", i));
+    }
+    Draft& draft = DraftOf(slot);
+    if (!draft.occupied) return InvalidArgument("released_slots[{}]: slot {} is empty", i, slot);
+    draft = Draft{};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckStarted(const v1::StepRequest& step) {
+  mentioned_.Clear();
+  for (int i = 0; i < step.started_size(); ++i) {
+    const v1::StartedSlot& started = step.started(i);
+    absl::Status status = CheckSlotId(started.slot());
+    if (status.ok()) status = CheckStartedSlot(started);
+    if (!status.ok()) return Annotate(status, fmt::format("started[{}]", i));
+    DraftOf(started.slot()) = {.occupied = true,
+                               .inert = false,
+                               .num_known = static_cast<uint32_t>(started.known_tokens_size()),
+                               .num_computed = started.num_computed_tokens(),
+                               .max_total = started.sampling().max_total_tokens(),
+                               .num_blocks = static_cast<uint64_t>(started.blocks_size()),
+                               .started = &started};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckKnownTokens(const v1::StartedSlot& started) const {
+  const uint32_t num_known = static_cast<uint32_t>(started.known_tokens_size());
+  if (num_known == 0) return InvalidArgument("known_tokens: expected at least one");
+  for (uint32_t i = 0; i < num_known; ++i) {
+    const TokenId token = started.known_tokens(static_cast<int>(i));
+    if (token >= bounds_.vocab_size) {
+      return InvalidArgument("known_tokens[{}]: token {} is not below the vocabulary size {}", i,
+                             token, bounds_.vocab_size);
+    }
+  }
+  if (started.num_prompt_tokens() == 0 || started.num_prompt_tokens() > num_known) {
+    return InvalidArgument("num_prompt_tokens: must be in [1, {}], got {}", num_known,
+                           started.num_prompt_tokens());
+  }
+  if (started.num_computed_tokens() >= num_known) {
+    return InvalidArgument("num_computed_tokens: must be below the {} known tokens, got {}",
+                           num_known, started.num_computed_tokens());
+  }
+  const uint32_t max_total = started.sampling().max_total_tokens();
+  if (max_total <= num_known || max_total > bounds_.max_context_tokens) {
+    return InvalidArgument("sampling.max_total_tokens: must be in [{}, {}], got {}",
+                           uint64_t{num_known} + 1, bounds_.max_context_tokens, max_total);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckPromptLogprobs(const v1::StartedSlot& started) const {
+  const uint32_t first = started.first_prompt_logprob();
+  if (first == 0) return absl::OkStatus();
+  if (started.sampling().num_prompt_logprobs() < 0) {
+    return InvalidArgument("first_prompt_logprob: got {}, but num_prompt_logprobs asks for none",
+                           first);
+  }
+  // The logits of the token before it must still be computed.
+  if (first >= started.num_prompt_tokens() || first <= started.num_computed_tokens()) {
+    return InvalidArgument("first_prompt_logprob: must be in [{}, {}), got {}",
+                           uint64_t{started.num_computed_tokens()} + 1, started.num_prompt_tokens(),
+                           first);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckNewBlock(BlockId block) {
+  if (block >= bounds_.num_blocks) {
+    return InvalidArgument("block {} is not below {}", block, bounds_.num_blocks);
+  }
+  if (!table_blocks_.Insert(block)) return InvalidArgument("block {} is twice in the table", block);
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckStartedSlot(const v1::StartedSlot& started) {
+  if (!started.has_sampling()) return InvalidArgument("sampling: missing");
+  LOCKSTEP_RETURN_IF_ERROR(CheckKnownTokens(started));
+  table_blocks_.Clear();
+  for (int i = 0; i < started.blocks_size(); ++i) {
+    if (absl::Status status = CheckNewBlock(started.blocks(i)); !status.ok()) {
+      return Annotate(status, fmt::format("blocks[{}]", i));
+    }
+  }
+  const uint64_t num_blocks = static_cast<uint64_t>(started.blocks_size());
+  if (num_blocks > bounds_.max_blocks_per_slot) {
+    return InvalidArgument("blocks: {} are more than a context of {} tokens takes", num_blocks,
+                           bounds_.max_context_tokens);
+  }
+  if (num_blocks * bounds_.block_size_tokens < started.num_computed_tokens()) {
+    return InvalidArgument("blocks: {} of {} tokens cannot hold {} computed tokens", num_blocks,
+                           bounds_.block_size_tokens, started.num_computed_tokens());
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckPromptLogprobs(started));
+  if (absl::Status status = CheckSampling(started.sampling(), bounds_, tokens_); !status.ok()) {
+    return Annotate(status, "sampling");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckGrown(const v1::StepRequest& step) {
+  if (step.grown_slots_size() != step.grown_counts_size()) {
+    return InvalidArgument("grown_counts: expected {} entries, got {}", step.grown_slots_size(),
+                           step.grown_counts_size());
+  }
+  uint64_t total = 0;
+  for (const uint32_t count : step.grown_counts()) total += count;
+  if (total != static_cast<uint64_t>(step.grown_blocks_size())) {
+    return InvalidArgument("grown_blocks: expected {} entries, got {}", total,
+                           step.grown_blocks_size());
+  }
+  mentioned_.Clear();
+  const BlockId* blocks = step.grown_blocks().data();
+  for (int i = 0; i < step.grown_slots_size(); ++i) {
+    const uint32_t count = step.grown_counts(i);
+    absl::Status status = CheckSlotId(step.grown_slots(i));
+    if (status.ok()) status = CheckGrowth(step.grown_slots(i), blocks, count);
+    if (!status.ok()) return Annotate(status, fmt::format("grown_slots[{}]", i));
+    blocks += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckGrowth(SlotId slot, const BlockId* blocks, uint32_t count) {
+  Draft& draft = DraftOf(slot);
+  if (!draft.occupied) return InvalidArgument("slot {} is empty", slot);
+  if (count == 0) return InvalidArgument("slot {} grows by no block", slot);
+  if (draft.num_blocks + count > bounds_.max_blocks_per_slot) {
+    return InvalidArgument("{} blocks are more than a context of {} tokens takes",
+                           draft.num_blocks + count, bounds_.max_context_tokens);
+  }
+  table_blocks_.Clear();
+  if (draft.started != nullptr) {
+    for (const BlockId block : draft.started->blocks()) table_blocks_.Insert(block);
+  } else {
+    for (const BlockId block : (*table_)[slot].blocks()) table_blocks_.Insert(block);
+  }
+  for (uint32_t i = 0; i < count; ++i) LOCKSTEP_RETURN_IF_ERROR(CheckNewBlock(blocks[i]));
+  draft.num_blocks += count;
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const {
+  if (iterations > bounds_.max_decode_iterations) {
+    return InvalidArgument("decode_iterations: must be at most {}, got {}",
+                           bounds_.max_decode_iterations, iterations);
+  }
+  if (step.repeat_rows()) {
+    if (step.run_slots_size() > 0 || step.run_tokens_size() > 0) {
+      return InvalidArgument("repeat_rows: run_slots and run_tokens must be empty");
+    }
+    if (table_ == nullptr || table_->last_rows().empty()) {
+      return InvalidArgument("repeat_rows: the step before has no rows");
+    }
+    return absl::OkStatus();
+  }
+  if (step.run_tokens_size() != 0 && step.run_tokens_size() != step.run_slots_size()) {
+    return InvalidArgument("run_tokens: expected {} entries or none, got {}", step.run_slots_size(),
+                           step.run_tokens_size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckRows(const v1::StepRequest& step) {
+  const uint32_t iterations = std::max(1u, step.decode_iterations());
+  LOCKSTEP_RETURN_IF_ERROR(CheckRowCounts(step, iterations));
+  const bool repeat = step.repeat_rows();
+  const int num_rows =
+      repeat ? static_cast<int>(table_->last_rows().size()) : step.run_slots_size();
+  uint64_t total_tokens = 0;
+  mentioned_.Clear();
+  for (int i = 0; i < num_rows; ++i) {
+    const SlotId slot = repeat ? table_->last_rows()[static_cast<size_t>(i)] : step.run_slots(i);
+    const uint32_t num_tokens = step.run_tokens_size() == 0 ? 1 : step.run_tokens(i);
+    absl::Status status = CheckSlotId(slot);
+    if (status.ok()) status = CheckRow(slot, num_tokens, iterations);
+    if (!status.ok()) return Annotate(status, fmt::format("run_slots[{}]", i));
+    total_tokens += num_tokens;
+  }
+  if (total_tokens > bounds_.max_step_tokens) {
+    return InvalidArgument("run_tokens: {} tokens are more than max_step_tokens {}", total_tokens,
+                           bounds_.max_step_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations) {
+  const Draft& draft = DraftOf(slot);
+  if (!draft.occupied) return InvalidArgument("slot {} is empty", slot);
+  if (num_tokens == 0) return InvalidArgument("slot {} runs no token", slot);
+  if (draft.inert) return absl::OkStatus();
+  const uint32_t num_left = draft.num_known - draft.num_computed;
+  if (iterations > 1 && (num_left != 1 || num_tokens != 1)) {
+    return InvalidArgument("slot {} does not decode, so decode_iterations must be 1, got {}", slot,
+                           iterations);
+  }
+  const uint64_t num_actual = std::min(num_tokens, num_left);
+  // Each further iteration computes the token sampled before it, except the one that ends the
+  // sequence.
+  const uint64_t end =
+      std::min<uint64_t>(draft.num_computed + num_actual + iterations - 1, draft.max_total - 1);
+  if (draft.num_blocks * bounds_.block_size_tokens < end) {
+    return InvalidArgument("slot {} reaches {} tokens, its {} blocks hold {}", slot, end,
+                           draft.num_blocks, draft.num_blocks * bounds_.block_size_tokens);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::worker

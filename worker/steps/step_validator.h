@@ -1,0 +1,73 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/steps/executor_limits.h"
+#include "worker/steps/slot_table.h"
+#include "worker/steps/stamp_set.h"
+
+namespace lockstep::worker {
+
+// Where a lease stands in its sequence of steps.
+struct StepOrder {
+  uint64_t epoch = 0;         // 0: no lease
+  uint64_t last_step_id = 0;  // the latest that was applied
+  bool refusing = false;      // a step was refused; only a resync is taken
+};
+
+// Decides whether a step may be applied: a pure function of the message, the order and the mirror,
+// so that all ranks of a group refuse or all run. Knows every rule of the protocol and changes
+// nothing; what it accepts can be executed without another check. Owns scratch memory only; does
+// not allocate for a step that it accepts.
+class StepValidator {
+ public:
+  explicit StepValidator(const StepBounds& bounds);
+
+  // FAILED_PRECONDITION for a step out of order, otherwise INVALID_ARGUMENT or UNIMPLEMENTED,
+  // naming the field, its index, the value and what was expected.
+  absl::Status Check(const v1::StepRequest& step, const StepOrder& order, const SlotTable& table);
+
+ private:
+  // A slot as it will be once the checked parts of the step are applied.
+  struct Draft {
+    bool occupied = false;
+    bool inert = false;
+    uint32_t num_known = 0;
+    uint32_t num_computed = 0;
+    uint32_t max_total = 0;
+    uint64_t num_blocks = 0;
+    const v1::StartedSlot* started = nullptr;  // in this step
+  };
+
+  absl::Status CheckOrder(const v1::StepRequest& step, const StepOrder& order) const;
+  absl::Status CheckReleased(const v1::StepRequest& step);
+  absl::Status CheckStarted(const v1::StepRequest& step);
+  absl::Status CheckStartedSlot(const v1::StartedSlot& started);
+  absl::Status CheckKnownTokens(const v1::StartedSlot& started) const;
+  absl::Status CheckPromptLogprobs(const v1::StartedSlot& started) const;
+  absl::Status CheckGrown(const v1::StepRequest& step);
+  absl::Status CheckGrowth(SlotId slot, const BlockId* blocks, uint32_t count);
+  absl::Status CheckNewBlock(BlockId block);
+  absl::Status CheckRows(const v1::StepRequest& step);
+  absl::Status CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const;
+  absl::Status CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations);
+  // In range, and named for the first time since mentioned_.Clear().
+  absl::Status CheckSlotId(SlotId slot);
+  Draft& DraftOf(SlotId slot);
+
+  const StepBounds bounds_;
+  const SlotTable* table_ = nullptr;  // null after a resync: every slot counts as empty
+  std::vector<Draft> drafts_;         // [max_slots], valid where drafted_ says so
+  StampSet drafted_;
+  StampSet mentioned_;     // slots of the list being checked
+  StampSet table_blocks_;  // blocks of the table being checked
+  StampSet tokens_;
+};
+
+}  // namespace lockstep::worker
