@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "common/model_files/model_family.h"
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"
 #include "common/violations.h"
@@ -105,18 +106,6 @@ std::string DescribeRope(const RopeConfig& rope) {
 
 }  // namespace
 
-std::string_view ModelFamilyName(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kLlama:
-      return "llama";
-    case ModelFamily::kQwen2:
-      return "qwen2";
-    case ModelFamily::kQwen3:
-      return "qwen3";
-  }
-  return "unknown";
-}
-
 absl::Status ModelConfig::Validate() const {
   Violations violations;
   RequireInRange(violations, "hidden size", hidden_size, kMaxWidth);
@@ -131,13 +120,14 @@ absl::Status ModelConfig::Validate() const {
                      "number of heads {} is not a multiple of the number of KV heads {}", num_heads,
                      num_kv_heads);
   violations.Require(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
+  // Learned positions take a rotation by nothing along, so the bound is the same.
   const uint64_t rotary_bytes = uint64_t{max_context_tokens} * head_dim * sizeof(float);
   violations.Require(rotary_bytes <= kMaxRotaryBytes,
                      "context length {} with head dimension {} needs rotary tables of {} bytes, "
                      "expected at most {}",
                      max_context_tokens, head_dim, rotary_bytes, kMaxRotaryBytes);
-  violations.Require(IsPositive(rms_norm_eps), "RMS norm epsilon is {}, expected > 0",
-                     rms_norm_eps);
+  violations.Require(IsPositive(norm_eps), "norm epsilon is {}, expected > 0", norm_eps);
+  violations.Require(family != nullptr, "the model has no family");
   CheckRope(rope, head_dim, violations);
   for (const TokenId id : eos_token_ids) {
     violations.Require(id < vocab_size, "end token id {} is not below the vocabulary size {}", id,
@@ -151,11 +141,18 @@ absl::Status ModelConfig::Validate() const {
 }
 
 uint64_t ModelConfig::Fingerprint() const {
-  return Hash64(fmt::format("{} {} {} {} {} {} {} {} {:a} {} {} {} {} {} rope {}",
-                            ModelFamilyName(family), hidden_size, intermediate_size, num_layers,
-                            num_heads, num_kv_heads, head_dim, vocab_size, rms_norm_eps,
-                            tie_word_embeddings, attention_qkv_bias, attention_output_bias,
-                            mlp_bias, qk_norm, DescribeRope(rope)));
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {:a} {} {} {} {} {} rope {}", family->name, hidden_size,
+                  intermediate_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size,
+                  norm_eps, tie_word_embeddings, attention_qkv_bias, attention_output_bias,
+                  mlp_bias, qk_norm, DescribeRope(rope));
+  // Kinds of parts came later: what has none of them keeps its fingerprint.
+  if (norm != NormKind::kRms) text += " layer norm";
+  if (mlp != MlpKind::kSwiGlu) text += fmt::format(" mlp {}", static_cast<int>(mlp));
+  if (positions != PositionKind::kRotary) {
+    text += fmt::format(" learned positions {}", max_context_tokens);
+  }
+  return Hash64(text);
 }
 
 bool IsGgufPath(std::string_view path) { return path.ends_with(".gguf"); }

@@ -16,8 +16,21 @@
 // the computation and is not known here is an error that names file, key and value: never ignored.
 namespace lockstep {
 
-enum class ModelFamily { kLlama, kQwen2, kQwen3 };
-std::string_view ModelFamilyName(ModelFamily family);  // "llama", "qwen2", "qwen3"
+struct ModelFamily;  // model_family.h
+
+enum class NormKind {
+  kRms,    // RMSNorm: a weight
+  kLayer,  // LayerNorm: the mean goes first; a weight and a bias
+};
+enum class MlpKind {
+  kSwiGlu,    // silu(gate) * up
+  kGeluTanh,  // gelu by the formula with tanh, "gelu_new"
+  kGeluErf,   // gelu by the error function
+};
+enum class PositionKind {
+  kRotary,   // q and k are rotated
+  kLearned,  // an embedding of the position is added to the token's
+};
 
 enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn };
 
@@ -51,7 +64,7 @@ struct GenerationDefaults {
 };
 
 struct ModelConfig {
-  ModelFamily family = ModelFamily::kLlama;
+  const ModelFamily* family = nullptr;  // never null in a valid config
   std::string name;  // for people: folder or GGUF general.name
   uint32_t hidden_size = 0;
   uint32_t intermediate_size = 0;
@@ -61,13 +74,16 @@ struct ModelConfig {
   uint32_t head_dim = 0;
   uint32_t vocab_size = 0;
   uint32_t max_context_tokens = 0;  // max_position_embeddings / context_length
-  double rms_norm_eps = 1e-6;
+  NormKind norm = NormKind::kRms;
+  double norm_eps = 1e-6;
+  MlpKind mlp = MlpKind::kSwiGlu;
+  PositionKind positions = PositionKind::kRotary;
   bool tie_word_embeddings = false;
   bool attention_qkv_bias = false;  // Qwen2; Llama's attention_bias sets this and the next
   bool attention_output_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k before RoPE
-  RopeConfig rope;
+  RopeConfig rope;  // of rotary positions
   std::vector<TokenId> eos_token_ids;  // all of them, sorted, without repeats
   std::optional<TokenId> bos_token_id;
   GenerationDefaults generation_defaults;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 #include "common/runtime/logging.h"
 #include "common/status.h"
 
@@ -94,14 +95,19 @@ class ArchitectureReader {
   std::vector<std::string> read_;
 };
 
-absl::StatusOr<ModelFamily> ReadFamily(const GgufFile& file) {
+absl::StatusOr<const ModelFamily*> ReadFamily(const GgufFile& file) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view architecture,
                             file.GetString("general.architecture"));
-  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3}) {
-    if (architecture == ModelFamilyName(family)) return family;
+  const ModelFamily* const family = FindModelFamily(architecture);
+  if (family != nullptr) return family;
+  const auto families = ModelFamilies();
+  std::string expected;
+  for (size_t i = 0; i < families.size(); ++i) {
+    if (i > 0) expected += i + 1 == families.size() ? " or " : ", ";
+    expected += families[i]->name;
   }
-  return InvalidArgument("{}: general.architecture is \"{}\", expected llama, qwen2 or qwen3",
-                         file.name(), EscapeControlCharacters(architecture));
+  return InvalidArgument("{}: general.architecture is \"{}\", expected {}", file.name(),
+                         EscapeControlCharacters(architecture), expected);
 }
 
 absl::Status CheckIsWholeModel(const GgufFile& file) {
@@ -318,12 +324,17 @@ absl::Status ReadGenerationDefaults(const GgufFile& file, GenerationDefaults* de
 
 // What tensors say that no key does.
 void ReadTensorFlags(const GgufFile& file, ModelConfig* config) {
-  const auto has = [&file](std::string_view name) { return file.FindTensor(name) != nullptr; };
-  config->tie_word_embeddings = !has("output.weight");
-  config->attention_qkv_bias = config->family == ModelFamily::kQwen2 || has("blk.0.attn_q.bias");
-  config->attention_output_bias = has("blk.0.attn_output.bias");
-  config->mlp_bias = has("blk.0.ffn_gate.bias");
-  config->qk_norm = config->family == ModelFamily::kQwen3;
+  const ModelFamily& family = *config->family;
+  const TensorNames& names = family.gguf;
+  const auto has = [&file](const std::string& name) { return file.FindTensor(name) != nullptr; };
+  const auto has_bias = [&](std::string_view stem) {
+    return family.always_all_biases || has(fmt::format("{}0.{}.bias", names.layer_prefix, stem));
+  };
+  config->tie_word_embeddings = !has(std::string(names.lm_head) + ".weight");
+  config->attention_qkv_bias = family.always_qkv_bias || has_bias(names.q);
+  config->attention_output_bias = has_bias(names.attention_output);
+  config->mlp_bias = has_bias(names.gate);
+  config->qk_norm = family.qk_norm;
 }
 
 std::string ReadName(const GgufFile& file) {
@@ -341,13 +352,21 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   ModelConfig config;
   LOCKSTEP_ASSIGN_OR_RETURN(config.family, ReadFamily(file));
   LOCKSTEP_RETURN_IF_ERROR(CheckIsWholeModel(file));
-  ArchitectureReader reader(file, ModelFamilyName(config.family));
+  const ModelFamily& family = *config.family;
+  config.norm = family.norm;
+  config.mlp = family.mlp;
+  config.positions = family.positions;
+  ArchitectureReader reader(file, family.name);
   LOCKSTEP_RETURN_IF_ERROR(ReadSizes(reader, &config));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps,
-                            reader.Float("attention.layer_norm_rms_epsilon"));
-  if (!eps) return reader.Refuse("attention.layer_norm_rms_epsilon", "missing", "a number > 0");
-  config.rms_norm_eps = *eps;
-  LOCKSTEP_ASSIGN_OR_RETURN(config.rope, ReadRope(reader, config));
+  const std::string_view eps_key = config.norm == NormKind::kRms
+                                       ? "attention.layer_norm_rms_epsilon"
+                                       : "attention.layer_norm_epsilon";
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps, reader.Float(eps_key));
+  if (!eps) return reader.Refuse(eps_key, "missing", "a number > 0");
+  config.norm_eps = *eps;
+  if (config.positions == PositionKind::kRotary) {
+    LOCKSTEP_ASSIGN_OR_RETURN(config.rope, ReadRope(reader, config));
+  }
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, config));
   LOCKSTEP_RETURN_IF_ERROR(reader.CheckNoUnknownKeys());
   ReadTensorFlags(file, &config);

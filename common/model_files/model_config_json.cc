@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/model_files/model_config_parts.h"
+#include "common/model_files/model_family.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -101,42 +102,54 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"use_mrope", "false"},
 };
 
-absl::StatusOr<ModelFamily> ReadFamily(JsonObjectReader& reader) {
-  constexpr std::pair<std::string_view, ModelFamily> kArchitectures[] = {
-      {"LlamaForCausalLM", ModelFamily::kLlama},
-      {"Qwen2ForCausalLM", ModelFamily::kQwen2},
-      {"Qwen3ForCausalLM", ModelFamily::kQwen3}};
-  constexpr std::string_view kExpected =
-      "expected LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM";
+std::string ExpectedArchitectures() {
+  const auto families = ModelFamilies();
+  std::string text = "expected ";
+  for (size_t i = 0; i < families.size(); ++i) {
+    if (i > 0) text += i + 1 == families.size() ? " or " : ", ";
+    text += families[i]->architecture;
+  }
+  return text;
+}
+
+absl::StatusOr<const ModelFamily*> ReadFamily(JsonObjectReader& reader) {
   const Json* value = reader.Find("architectures");
   if (value == nullptr) {
-    return InvalidArgument("{} is missing, {}", reader.Where("architectures"), kExpected);
+    return InvalidArgument("{} is missing, {}", reader.Where("architectures"),
+                           ExpectedArchitectures());
   }
   const bool is_single = value->is_array() && value->size() == 1 && value->front().is_string();
   const std::string name = is_single ? value->front().get<std::string>() : "";
-  for (const auto& [architecture, family] : kArchitectures) {
-    if (architecture != name) continue;
+  for (const ModelFamily* const family : ModelFamilies()) {
+    if (family->architecture != name) continue;
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> type, reader.String("model_type"));
-    if (type && *type != ModelFamilyName(family)) {
+    if (type && *type != family->name) {
       return InvalidArgument("{} is {}, expected \"{}\" for {}", reader.Where("model_type"),
-                             DescribeJson(*type), ModelFamilyName(family), architecture);
+                             DescribeJson(*type), family->name, family->architecture);
     }
     return family;
   }
   return InvalidArgument("{} is {}, {}", reader.Where("architectures"), DescribeJson(*value),
-                         kExpected);
+                         ExpectedArchitectures());
 }
 
-absl::Status ReadRequiredSizes(JsonObjectReader& reader, ModelConfig* config) {
+absl::Status ReadSizes(JsonObjectReader& reader, ModelConfig* config) {
+  const ConfigKeys& keys = config->family->keys;
   const std::pair<std::string_view, uint32_t*> sizes[] = {
-      {"hidden_size", &config->hidden_size},
-      {"intermediate_size", &config->intermediate_size},
-      {"num_hidden_layers", &config->num_layers},
-      {"num_attention_heads", &config->num_heads},
+      {keys.hidden_size, &config->hidden_size},
+      {keys.intermediate_size, &config->intermediate_size},
+      {keys.num_layers, &config->num_layers},
+      {keys.num_heads, &config->num_heads},
       {"vocab_size", &config->vocab_size},
-      {"max_position_embeddings", &config->max_context_tokens}};
+      {keys.max_context_tokens, &config->max_context_tokens}};
   for (const auto& [key, size] : sizes) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> value, ReadUint32(reader, key));
+    const uint32_t factor = config->family->default_intermediate_size;
+    if (!value && key == keys.intermediate_size && factor > 0) {
+      const uint64_t product = uint64_t{factor} * config->hidden_size;
+      *size = static_cast<uint32_t>(std::min<uint64_t>(product, UINT32_MAX));
+      continue;
+    }
     if (!value || *value == 0) {
       return InvalidArgument("{} is {}, expected an integer > 0", reader.Where(key),
                              value ? "0" : "missing");
@@ -156,37 +169,42 @@ absl::Status ReadHeads(JsonObjectReader& reader, ModelConfig* config) {
     config->head_dim = *head_dim;
     return absl::OkStatus();
   }
-  if (config->family == ModelFamily::kQwen3 && !says_null) {
-    config->head_dim = 128;  // transformers' default for this family, whatever the hidden size
+  if (config->family->default_head_dim > 0 && !says_null) {
+    config->head_dim = config->family->default_head_dim;  // as in transformers
     return absl::OkStatus();
   }
   if (config->hidden_size % config->num_heads != 0) {
-    return InvalidArgument(
-        "{} is absent, and hidden_size {} is not a multiple of num_attention_heads {}",
-        reader.Where("head_dim"), config->hidden_size, config->num_heads);
+    return InvalidArgument("{} is absent, and {} {} is not a multiple of {} {}",
+                           reader.Where("head_dim"), config->family->keys.hidden_size,
+                           config->hidden_size, config->family->keys.num_heads, config->num_heads);
   }
   config->head_dim = config->hidden_size / config->num_heads;
   return absl::OkStatus();
 }
 
 absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
+  const ModelFamily& family = *config->family;
+  if (family.always_all_biases) {
+    config->attention_qkv_bias = config->attention_output_bias = config->mlp_bias = true;
+    return absl::OkStatus();
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> attention_bias,
                             reader.Bool("attention_bias"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> mlp_bias, reader.Bool("mlp_bias"));
-  if (config->family == ModelFamily::kQwen2) {
-    // The biases of q, k and v are part of the architecture; transformers reads no such key.
+  if (family.always_qkv_bias) {
+    // transformers reads no such key.
     if (attention_bias == false) {
-      return InvalidArgument("{} is false, but Qwen2 has biases on q, k and v",
-                             reader.Where("attention_bias"));
+      return InvalidArgument("{} is false, but {} has biases on q, k and v",
+                             reader.Where("attention_bias"), family.name);
     }
     config->attention_qkv_bias = true;
   } else {
     config->attention_qkv_bias = config->attention_output_bias = attention_bias.value_or(false);
   }
   config->mlp_bias = mlp_bias.value_or(false);
-  if (config->mlp_bias && config->family != ModelFamily::kLlama) {
+  if (config->mlp_bias && !family.may_have_mlp_bias) {
     return InvalidArgument("{} is true, expected false for {}", reader.Where("mlp_bias"),
-                           ModelFamilyName(config->family));
+                           family.name);
   }
   return absl::OkStatus();
 }
@@ -198,7 +216,7 @@ absl::Status CheckNoSlidingWindow(JsonObjectReader& reader, const ModelConfig& c
                             ReadUint32(reader, "sliding_window"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_layer,
                             ReadUint32(reader, "max_window_layers"));
-  const bool is_switched = config.family != ModelFamily::kLlama;  // by use_sliding_window
+  const bool is_switched = config.family->window_needs_switch;
   const bool covers_context = !window || *window >= config.max_context_tokens;
   const bool has_layers = !is_switched || first_layer.value_or(28) < config.num_layers;
   if (used.value_or(!is_switched) && has_layers && !covers_context) {
@@ -215,18 +233,38 @@ absl::Status CheckNoSlidingWindow(JsonObjectReader& reader, const ModelConfig& c
                          reader.Where("layer_types"), DescribeJson(*types), config.num_layers);
 }
 
-absl::Status CheckActivation(JsonObjectReader& reader) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> activation,
-                            reader.String("hidden_act"));
-  if (!activation || *activation == "silu" || *activation == "swish") return absl::OkStatus();
-  return InvalidArgument("{} is {}, expected \"silu\"", reader.Where("hidden_act"),
-                         DescribeJson(*activation));
+absl::Status ReadActivation(JsonObjectReader& reader, ModelConfig* config) {
+  constexpr std::pair<std::string_view, MlpKind> kActivations[] = {
+      {"silu", MlpKind::kSwiGlu},       {"swish", MlpKind::kSwiGlu},
+      {"gelu_new", MlpKind::kGeluTanh}, {"gelu_pytorch_tanh", MlpKind::kGeluTanh},
+      {"gelu", MlpKind::kGeluErf},
+  };
+  const std::string_view key = config->family->keys.activation;
+  const MlpKind usual = config->family->mlp;
+  config->mlp = usual;
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> activation, reader.String(key));
+  if (!activation) return absl::OkStatus();
+  const bool is_gated = usual == MlpKind::kSwiGlu;
+  std::string expected;
+  for (const auto& [name, kind] : kActivations) {
+    if ((kind == MlpKind::kSwiGlu) != is_gated) continue;
+    if (name == *activation) {
+      config->mlp = kind;
+      return absl::OkStatus();
+    }
+    expected += fmt::format("{}\"{}\"", expected.empty() ? "" : " or ", name);
+  }
+  return InvalidArgument("{} is {}, expected {}", reader.Where(key), DescribeJson(*activation),
+                         expected);
 }
 
-absl::Status CheckNoUnknownKeys(JsonObjectReader& reader) {
+bool IsListed(std::span<const std::string_view> keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+absl::Status CheckNoUnknownKeys(JsonObjectReader& reader, const ModelFamily& family) {
   for (const std::string& key : reader.UnreadKeys()) {
-    const bool harmless = std::find(std::begin(kHarmlessKeys), std::end(kHarmlessKeys), key) !=
-                          std::end(kHarmlessKeys);
+    const bool harmless = IsListed(kHarmlessKeys, key) || IsListed(family.keys.harmless, key);
     const Json* value = reader.Find(key);
     if (harmless || value == nullptr) continue;
     return InvalidArgument("{} is {}: this key is not known, and it could alter the computation",
@@ -239,23 +277,29 @@ absl::StatusOr<ModelConfig> ReadConfig(const Json& root, const std::string& file
   JsonObjectReader reader(root, file_name);
   ModelConfig config;
   LOCKSTEP_ASSIGN_OR_RETURN(config.family, ReadFamily(reader));
-  config.qk_norm = config.family == ModelFamily::kQwen3;
-  LOCKSTEP_RETURN_IF_ERROR(ReadRequiredSizes(reader, &config));
+  const ModelFamily& family = *config.family;
+  config.norm = family.norm;
+  config.positions = family.positions;
+  config.qk_norm = family.qk_norm;
+  LOCKSTEP_RETURN_IF_ERROR(ReadSizes(reader, &config));
   LOCKSTEP_RETURN_IF_ERROR(ReadHeads(reader, &config));
   LOCKSTEP_RETURN_IF_ERROR(ReadBiases(reader, &config));
-  LOCKSTEP_RETURN_IF_ERROR(CheckActivation(reader));
+  LOCKSTEP_RETURN_IF_ERROR(ReadActivation(reader, &config));
   LOCKSTEP_RETURN_IF_ERROR(CheckNoSlidingWindow(reader, config));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps, reader.Number("rms_norm_eps"));
-  config.rms_norm_eps = eps.value_or(1e-6);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps, reader.Number(family.keys.norm_eps));
+  config.norm_eps = eps.value_or(family.default_norm_eps);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> tied, reader.Bool("tie_word_embeddings"));
-  config.tie_word_embeddings = tied.value_or(false);
-  LOCKSTEP_ASSIGN_OR_RETURN(config.rope,
-                            ReadRopeConfig(reader, file_name, config.max_context_tokens));
+  config.tie_word_embeddings = tied.value_or(family.tied_by_default);
+  if (config.positions == PositionKind::kRotary) {
+    LOCKSTEP_ASSIGN_OR_RETURN(config.rope,
+                              ReadRopeConfig(reader, file_name, config.max_context_tokens));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(config.eos_token_ids, ReadTokenIds(reader, "eos_token_id"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> bos, ReadTokenIds(reader, "bos_token_id"));
   if (!bos.empty()) config.bos_token_id = bos.front();
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralKeys));
-  LOCKSTEP_RETURN_IF_ERROR(CheckNoUnknownKeys(reader));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, family.keys.neutral));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNoUnknownKeys(reader, family));
   return config;
 }
 

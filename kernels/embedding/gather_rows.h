@@ -10,7 +10,9 @@
 
 namespace lockstep::kernels {
 
-// output[i] = table[indices[i]]: token embeddings, and the rows whose logits are wanted.
+// output[i] = table[indices[i]]: embeddings of tokens and positions, and the rows whose logits are
+// wanted. Zeros for the index kNoRow, which is padding.
+inline constexpr uint32_t kNoRow = UINT32_MAX;
 struct GatherRowsParams {
   const BFloat16* table = nullptr;    // [num_table_rows, size]
   const uint32_t* indices = nullptr;  // [num_rows]
@@ -20,11 +22,11 @@ struct GatherRowsParams {
   int64_t size = 0;
 };
 
-// An index outside the table is a broken invariant: callers check token ids.
+// Any other index outside the table is a broken invariant: callers check token ids.
 absl::Status GatherRows(const Stream& stream, const GatherRowsParams& params);
 
 // CUDA: `size` is a multiple of 8 and the arrays are aligned to 16 bytes; otherwise
-// INVALID_ARGUMENT. An index outside the table stops the device with an error (a trap).
+// INVALID_ARGUMENT. Any other index outside the table stops the device with an error (a trap).
 absl::Status GatherRows(const CudaStream& stream, const GatherRowsParams& params);
 
 }  // namespace lockstep::kernels

@@ -15,6 +15,10 @@ absl::Status GatherRows(const Stream& stream, const GatherRowsParams& params) {
   ParallelRanges(stream, params.num_rows, kMinRowsToShare, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t index = params.indices[i];
+      if (index == kNoRow) {
+        std::memset(params.output + i * params.size, 0, row_bytes);
+        continue;
+      }
       LOCKSTEP_CHECK(index < params.num_table_rows, "gather: index {} of a table of {} rows", index,
                      params.num_table_rows);
       std::memcpy(params.output + i * params.size, params.table + index * params.size, row_bytes);

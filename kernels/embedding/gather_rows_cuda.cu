@@ -18,10 +18,11 @@ __global__ void __launch_bounds__(kThreads) GatherRowsKernel(GatherRowsParams pa
   const int64_t num_vectors = params.size / kVector;
   const int64_t column = static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   const int64_t source = params.indices[blockIdx.x];
-  if (source >= params.num_table_rows) __trap();
+  if (source >= params.num_table_rows && source != kNoRow) __trap();
   if (column >= num_vectors) return;
   reinterpret_cast<uint4*>(params.output)[blockIdx.x * num_vectors + column] =
-      reinterpret_cast<const uint4*>(params.table)[source * num_vectors + column];
+      source == kNoRow ? uint4{}
+                       : reinterpret_cast<const uint4*>(params.table)[source * num_vectors + column];
 }
 
 }  // namespace

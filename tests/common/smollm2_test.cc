@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "common/model_files/model_family.h"
 #include "common/model_files/gguf.h"
 #include "common/model_files/model_config.h"
 #include "kernels/quant/dequantize.h"
@@ -27,7 +28,7 @@ class SmolLm2Test : public ::testing::Test {
 TEST_F(SmolLm2Test, HasItsPublishedHyperparameters) {
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(kPath);
   ASSERT_THAT(config, IsOk());
-  EXPECT_EQ(config->family, ModelFamily::kLlama);
+  EXPECT_EQ(config->family, FindModelFamily("llama"));
   EXPECT_EQ(config->num_layers, 30u);
   EXPECT_EQ(config->hidden_size, 576u);
   EXPECT_EQ(config->intermediate_size, 1536u);
@@ -38,7 +39,7 @@ TEST_F(SmolLm2Test, HasItsPublishedHyperparameters) {
   EXPECT_EQ(config->max_context_tokens, 8192u);
   EXPECT_EQ(config->rope.theta, 100000.0);
   EXPECT_EQ(config->rope.scaling, RopeScalingKind::kNone);
-  EXPECT_EQ(config->rms_norm_eps, static_cast<double>(1e-5f));
+  EXPECT_EQ(config->norm_eps, static_cast<double>(1e-5f));
   EXPECT_TRUE(config->tie_word_embeddings);
   EXPECT_EQ(config->bos_token_id, 1u);
   EXPECT_THAT(config->eos_token_ids, ElementsAre(0, 2));  // <|endoftext|>, <|im_end|>

@@ -105,6 +105,7 @@ CudaCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_s
 
 TEST_F(ScheduleInvarianceCuda, TinyLlama) { Check({TinyCase("tiny-llama")}); }
 TEST_F(ScheduleInvarianceCuda, TinyQwen2) { Check({TinyCase("tiny-qwen2")}); }
+TEST_F(ScheduleInvarianceCuda, TinyGpt2) { Check({TinyCase("tiny-gpt2")}); }
 TEST_F(ScheduleInvarianceCuda, TinyQwen3) { Check({TinyCase("tiny-qwen3")}); }
 TEST_F(ScheduleInvarianceCuda, ShapeOfQwen3Of600MillionWeights) {
   Check(Qwen3Shape("qwen3-0.6b", 1024, 3072, 16));

@@ -46,6 +46,7 @@ TEST(ScheduleInvariance, AcrossAttentionBorders) {
 
 TEST(ScheduleInvariance, TinyLlama) { CheckInvariance(TinyCase("tiny-llama"), kExpectDifferences); }
 TEST(ScheduleInvariance, TinyQwen2) { CheckInvariance(TinyCase("tiny-qwen2"), kExpectDifferences); }
+TEST(ScheduleInvariance, TinyGpt2) { CheckInvariance(TinyCase("tiny-gpt2"), kExpectDifferences); }
 TEST(ScheduleInvariance, TinyQwen3) { CheckInvariance(TinyCase("tiny-qwen3"), kExpectDifferences); }
 
 }  // namespace

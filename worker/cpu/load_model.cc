@@ -12,7 +12,9 @@
 #include "common/status.h"
 #include "kernels/gemm/self_check.h"
 #include "worker/cpu/model.h"
+#include "common/model_files/model_family.h"
 #include "worker/model/numerics_probe.h"
+#include "worker/model/rotation.h"
 #include "worker/model/weights/load_weights.h"
 #include "worker/model/weights/weight_plan.h"
 
@@ -63,28 +65,33 @@ ForwardModelInfo MakeInfo(const ModelConfig& config, const CpuModelOptions& opti
           .model_fingerprint = config.Fingerprint()};
 }
 
-absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelSpec& spec) {
-  for (const int64_t k : std::set{spec.hidden_size, spec.q_size(), spec.intermediate_size}) {
+absl::Status CheckGemmOfModel(const kernels::Stream& stream, const ModelWeights& weights) {
+  std::set<int64_t> input_sizes;
+  for (const LayerPart part : EnumValues<LayerPart>()) {
+    const int64_t num_inputs = weights.layers.front()[part].matrix.k;
+    if (num_inputs > 0) input_sizes.insert(num_inputs);
+  }
+  for (const int64_t k : input_sizes) {
     LOCKSTEP_RETURN_IF_ERROR(kernels::CheckGemmSchedule(stream, k));
   }
   return absl::OkStatus();
 }
 
 struct LoadedWeights {
-  DecoderWeights weights;
+  ModelWeights weights;
   uint64_t fingerprint = 0;
 };
 
-absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelSpec& spec,
-                                         const CpuModelOptions& options) {
-  if (options.random_weights) return WeightSource::Random(path, spec, options.random_seed);
-  return WeightSource::Open(path);
+absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelFamily& family,
+                                         const ModelSpec& spec, const CpuModelOptions& options) {
+  if (options.random_weights) return WeightSource::Random(path, family, spec, options.random_seed);
+  return WeightSource::Open(path, family);
 }
 
 absl::StatusOr<LoadedWeights> LoadWeights(const WeightSource& source, const ModelSpec& spec,
-                                          ModelFamily family, kernels::ThreadPool& threads,
+                                          kernels::ThreadPool& threads,
                                           const LoadProgress& progress) {
-  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, family, source));
+  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, source));
   LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, threads, progress));
   return LoadedWeights{.weights = std::move(plan.weights), .fingerprint = source.Fingerprint()};
 }
@@ -120,11 +127,12 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   }
   auto threads = std::make_unique<kernels::ThreadPool>(NumThreads(options));
 
-  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, spec, options));
-  LOCKSTEP_ASSIGN_OR_RETURN(LoadedWeights loaded, LoadWeights(source, spec, config.family, *threads,
-                                                              [&report](double fraction) {
-                                                                report("weights", fraction);
-                                                              }));
+  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source,
+                            OpenWeights(path, *config.family, spec, options));
+  LOCKSTEP_ASSIGN_OR_RETURN(LoadedWeights loaded,
+                            LoadWeights(source, spec, *threads, [&report](double fraction) {
+                              report("weights", fraction);
+                            }));
   info.weights_fingerprint = loaded.fingerprint;
   LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool, CpuKvPool::Create(kv_shape));
   LOCKSTEP_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create(spec, options.max_step_tokens,
@@ -133,11 +141,10 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   report("self-check", 0.0);
   if (options.check_reduction_contract) {
     LOCKSTEP_RETURN_IF_ERROR(
-        CheckGemmOfModel({.threads = threads.get(), .instruction_set = instruction_set}, spec));
+        CheckGemmOfModel({.threads = threads.get(), .instruction_set = instruction_set},
+                         loaded.weights));
   }
-  kernels::RopeTable rope = kernels::MakeRopeTable(
-      kernels::ComputeRopeFrequencies(spec.rope, static_cast<uint32_t>(spec.head_dim)),
-      config.max_context_tokens);
+  kernels::RopeTable rope = MakeRotation(spec);
   const uint64_t rope_hash = HashOf(rope);
   auto model = std::make_unique<CpuModel>(CpuModelParts{.spec = spec,
                                                         .weights = std::move(loaded.weights),

@@ -23,6 +23,12 @@ class CpuOps final : public DecoderOps {
   absl::Status RmsNorm(const kernels::RmsNormParams& params) override {
     return kernels::RmsNorm(stream_, params);
   }
+  absl::Status LayerNorm(const kernels::LayerNormParams& params) override {
+    return kernels::LayerNorm(stream_, params);
+  }
+  absl::Status Gelu(const kernels::GeluParams& params) override {
+    return kernels::Gelu(stream_, params);
+  }
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return kernels::Gemm(stream_, params);
   }

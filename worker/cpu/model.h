@@ -16,7 +16,7 @@ namespace lockstep::worker {
 // Everything a CpuModel owns, made by LoadCpuModel or by a test.
 struct CpuModelParts {
   ModelSpec spec;
-  DecoderWeights weights;
+  ModelWeights weights;
   kernels::RopeTable rope;
   CpuKvPool kv_pool;
   Workspace workspace;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 #include "common/model_files/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
@@ -15,6 +16,7 @@
 #include "worker/cuda/model_parts.h"
 #include "worker/cuda/upload_weights.h"
 #include "worker/model/numerics_probe.h"
+#include "worker/model/rotation.h"
 
 namespace lockstep::worker {
 namespace {
@@ -95,14 +97,14 @@ std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffe
   };
 }
 
-absl::Status LoadWeights(const std::string& path, ModelFamily family,
+absl::Status LoadWeights(const std::string& path, const ModelFamily& family,
                          const CudaModelOptions& options, Parts& parts) {
   absl::StatusOr<WeightSource> source =
-      options.random_weights ? WeightSource::Random(path, parts.spec, options.random_seed)
-                             : WeightSource::Open(path);
+      options.random_weights ? WeightSource::Random(path, family, parts.spec, options.random_seed)
+                             : WeightSource::Open(path, family);
   if (!source.ok()) return source.status();
   LOCKSTEP_ASSIGN_OR_RETURN(
-      WeightPlan plan, PlanWeights(parts.spec, family, *source,
+      WeightPlan plan, PlanWeights(parts.spec, *source,
                                    {.layout = WeightLayout::kRowMajor,
                                     .commit = CommitToDevice("weights", parts.weight_memory)}));
   const unsigned num_cores = std::max(std::thread::hardware_concurrency(), 1u);
@@ -120,6 +122,11 @@ absl::Status LoadWeights(const std::string& path, ModelFamily family,
 absl::Status ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   FusedLayers& fused = parts.fused_layers;
+  // What the kernel's layers are made of.
+  if (spec.norm != NormKind::kRms || spec.mlp != MlpKind::kSwiGlu ||
+      spec.positions != PositionKind::kRotary) {
+    return absl::OkStatus();
+  }
   fused.shape = {.num_layers = spec.num_layers,
                  .hidden_size = spec.hidden_size,
                  .intermediate_size = spec.intermediate_size,
@@ -143,16 +150,17 @@ absl::Status UploadFusedLayers(Parts& parts) {
   std::vector<kernels::DecodeLayer> layers;
   for (const LayerWeights& weights : parts.weights.layers) {
     const auto index = static_cast<int64_t>(layers.size());
-    layers.push_back({.attention_norm = weights.attention_norm,
-                      .q_norm = weights.q_norm,
-                      .k_norm = weights.k_norm,
-                      .mlp_norm = weights.mlp_norm,
-                      .kv = parts.kv_pool.Layer(index).data,
-                      .products = {{.weights = weights.qkv.data, .bias = weights.qkv_bias},
-                                   {.weights = weights.attention_output.data,
-                                    .bias = weights.attention_output_bias},
-                                   {.weights = weights.gate_up.data, .bias = weights.gate_up_bias},
-                                   {.weights = weights.down.data, .bias = weights.down_bias}}});
+    const auto product = [&weights](LayerPart part) -> kernels::DecodeProduct {
+      return {.weights = weights[part].matrix.data, .bias = weights[part].bias};
+    };
+    layers.push_back(
+        {.attention_norm = weights[LayerPart::kAttentionNorm].vector,
+         .q_norm = weights[LayerPart::kQNorm].vector,
+         .k_norm = weights[LayerPart::kKNorm].vector,
+         .mlp_norm = weights[LayerPart::kMlpNorm].vector,
+         .kv = parts.kv_pool.Layer(index).data,
+         .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
+                      product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});
     LOCKSTEP_RETURN_IF_ERROR(
         kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
   }
@@ -202,9 +210,7 @@ absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
 
 // Returns the table's hash.
 absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
-  const kernels::RopeTable table = kernels::MakeRopeTable(
-      kernels::ComputeRopeFrequencies(parts.spec.rope, static_cast<uint32_t>(parts.spec.head_dim)),
-      static_cast<uint32_t>(parts.spec.max_context_tokens));
+  const kernels::RopeTable table = MakeRotation(parts.spec);
   const size_t num_bytes = table.cos.size() * sizeof(float);
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
@@ -218,23 +224,21 @@ absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   // Planning checks every plan, and our own kernel.
   if (!options.check_reduction_contract) return absl::OkStatus();
-  using Shape = kernels::GemmShape;
-  const int64_t max_tokens = options.max_step_tokens;
-  std::vector<Shape> shapes = {
-      {.n = spec.qkv_size(), .k = spec.hidden_size, .has_bias = spec.qkv_bias},
-      {.n = spec.hidden_size, .k = spec.q_size(), .has_bias = spec.attention_output_bias},
-      {.n = 2 * spec.intermediate_size,
-       .k = spec.hidden_size,
-       .has_bias = spec.mlp_bias,
-       .gated = true},
-      {.n = spec.hidden_size, .k = spec.intermediate_size, .has_bias = spec.mlp_bias},
-  };
-  for (Shape& shape : shapes) shape.max_rows = max_tokens;
+  std::vector<kernels::GemmShape> shapes;
+  for (const LayerPart part : EnumValues<LayerPart>()) {
+    const PartWeights& weights = parts.weights.layers.front()[part];
+    if (weights.matrix.data == nullptr) continue;
+    shapes.push_back({.n = weights.matrix.n,
+                      .k = weights.matrix.k,
+                      .has_bias = weights.bias != nullptr,
+                      .gated = part == LayerPart::kMlpInput && spec.mlp == MlpKind::kSwiGlu,
+                      .max_rows = options.max_step_tokens});
+  }
   shapes.push_back({.n = spec.vocab_size,
                     .k = spec.hidden_size,
                     .f32_output = true,
                     .max_rows = options.max_logits_rows});
-  for (const Shape& shape : shapes) {
+  for (const kernels::GemmShape& shape : shapes) {
     LOCKSTEP_RETURN_IF_ERROR(parts.gemm->Prepare(parts.stream, shape));
   }
   return absl::OkStatus();
@@ -315,7 +319,7 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   parts->info = MakeInfo(config, options);
   LOCKSTEP_ASSIGN_OR_RETURN(parts->info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
   LOCKSTEP_RETURN_IF_ERROR(OpenDevice(options, *parts));
-  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(path, config.family, options, *parts));
+  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(path, *config.family, options, *parts));
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts->workspace,
       Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,

@@ -24,6 +24,12 @@ class CudaOps final : public DecoderOps {
   absl::Status RmsNorm(const kernels::RmsNormParams& params) override {
     return kernels::RmsNorm(parts_.stream, params);
   }
+  absl::Status LayerNorm(const kernels::LayerNormParams& params) override {
+    return kernels::LayerNorm(parts_.stream, params);
+  }
+  absl::Status Gelu(const kernels::GeluParams& params) override {
+    return kernels::Gelu(parts_.stream, params);
+  }
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return parts_.gemm->Run(parts_.stream, params);
   }

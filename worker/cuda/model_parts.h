@@ -54,7 +54,7 @@ struct CudaModel::Parts {
   ForwardModelInfo info;
 
   kernels::DeviceBuffer weight_memory;
-  DecoderWeights weights;
+  ModelWeights weights;
   kernels::DeviceBuffer workspace_memory;
   Workspace workspace;
   CudaKvPool kv_pool;

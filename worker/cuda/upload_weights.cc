@@ -41,7 +41,7 @@ std::vector<Piece> CutIntoPieces(const std::vector<LoadTask>& tasks) {
 }
 
 bool IsCopiedAsItIs(const LoadTask& task) {
-  return task.vector == nullptr && task.interleaved_head_dim == 0 &&
+  return task.vector == nullptr && task.interleaved_head_dim == 0 && !task.transposed &&
          !task.tensor->random.has_value() && task.tensor->type == GgmlType::kBF16;
 }
 
@@ -107,7 +107,7 @@ class Uploader {
 
   absl::Status ConvertVector(const Piece& piece, float* target) {
     scratch_.resize(static_cast<size_t>(piece.num_rows));
-    LOCKSTEP_RETURN_IF_ERROR(ReadRows(*piece.task->tensor, 0, piece.num_rows, scratch_));
+    LOCKSTEP_RETURN_IF_ERROR(piece.task->Read(0, scratch_));
     for (int64_t i = 0; i < piece.num_rows; ++i) {
       target[piece.task->TargetRow(i)] = scratch_[static_cast<size_t>(i)];
     }
@@ -124,7 +124,7 @@ class Uploader {
       return absl::OkStatus();
     }
     scratch_.resize(num_elements);
-    LOCKSTEP_RETURN_IF_ERROR(ReadRows(*task.tensor, piece.first_row, columns, scratch_));
+    LOCKSTEP_RETURN_IF_ERROR(task.Read(piece.first_row, scratch_));
     for (int64_t row = 0; row < piece.num_rows; ++row) {
       const float* values = scratch_.data() + row * columns;
       const int64_t target_row = task.TargetRow(piece.first_row + row) - piece.first_row;

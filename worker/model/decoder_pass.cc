@@ -10,15 +10,15 @@ struct InputRows {
   int64_t count;
 };
 
-// Rows of input and output lie one behind the other. output: [count, weights.n]
-kernels::GemmParams Product(const InputRows& input, const kernels::PackedMatrix& weights,
-                            const float* bias, kernels::BFloat16* output) {
+// Rows of input and output lie one behind the other. output: [count, weights.matrix.n]
+kernels::GemmParams Product(const InputRows& input, const PartWeights& weights,
+                            kernels::BFloat16* output) {
   return {.input = input.data,
-          .input_stride = weights.k,
-          .weights = weights,
-          .bias = bias,
+          .input_stride = weights.matrix.k,
+          .weights = weights.matrix,
+          .bias = weights.bias,
           .output = output,
-          .output_stride = weights.n,
+          .output_stride = weights.matrix.n,
           .num_rows = input.count};
 }
 
@@ -28,12 +28,7 @@ absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
                               const uint32_t* logits_tokens, float* logits) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
-  LOCKSTEP_RETURN_IF_ERROR(ops_.GatherRows({.table = context_.weights->token_embedding,
-                                            .indices = token_ids,
-                                            .output = workspace.residual,
-                                            .num_table_rows = spec.vocab_size,
-                                            .num_rows = shape.num_tokens,
-                                            .size = spec.hidden_size}));
+  LOCKSTEP_RETURN_IF_ERROR(Embed(shape.num_tokens, token_ids));
   if (logits_tokens == nullptr && shape.num_logits_rows == shape.num_tokens) {
     LOCKSTEP_ASSIGN_OR_RETURN(const bool done, ops_.RunLayers(shape.num_tokens));
     if (done) {
@@ -60,24 +55,66 @@ absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
   return ComputeLogits(rows, logits);
 }
 
+absl::Status DecoderPass::Embed(int64_t num_tokens, const TokenId* token_ids) {
+  const ModelSpec& spec = *context_.spec;
+  const Workspace& workspace = *context_.workspace;
+  const auto& weights = context_.weights->model;
+  LOCKSTEP_RETURN_IF_ERROR(ops_.GatherRows({.table = weights[ModelPart::kTokenEmbedding].rows,
+                                            .indices = token_ids,
+                                            .output = workspace.residual,
+                                            .num_table_rows = spec.vocab_size,
+                                            .num_rows = num_tokens,
+                                            .size = spec.hidden_size}));
+  if (spec.positions != PositionKind::kLearned) return absl::OkStatus();
+  return ops_.GatherRows({.table = weights[ModelPart::kPositionEmbedding].rows,
+                          .indices = workspace.positions,
+                          .output = workspace.delta,
+                          .num_table_rows = spec.max_context_tokens,
+                          .num_rows = num_tokens,
+                          .size = spec.hidden_size});
+}
+
+absl::Status DecoderPass::Normalize(const PartWeights& norm, kernels::BFloat16* residual,
+                                    const kernels::BFloat16* delta, int64_t num_rows) {
+  const ModelSpec& spec = *context_.spec;
+  kernels::BFloat16* const output = context_.workspace->normed;
+  switch (spec.norm) {
+    case NormKind::kRms:
+      return ops_.RmsNorm({.input = residual,
+                           .delta = delta,
+                           .residual_out = residual,
+                           .weight = norm.vector,
+                           .output = output,
+                           .num_rows = num_rows,
+                           .size = spec.hidden_size,
+                           .eps = spec.norm_eps});
+    case NormKind::kLayer:
+      break;
+  }
+  return ops_.LayerNorm({.input = residual,
+                         .delta = delta,
+                         .residual_out = residual,
+                         .weight = norm.vector,
+                         .bias = norm.bias,
+                         .output = output,
+                         .num_rows = num_rows,
+                         .size = spec.hidden_size,
+                         .eps = spec.norm_eps});
+}
+
 absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bool attends) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
   const kernels::PagedKv kv = ops_.KvLayer(layer);
-  LOCKSTEP_RETURN_IF_ERROR(ops_.RmsNorm({.input = workspace.residual,
-                                         .delta = layer == 0 ? nullptr : workspace.delta,
-                                         .residual_out = workspace.residual,
-                                         .weight = weights.attention_norm,
-                                         .output = workspace.normed,
-                                         .num_rows = num_tokens,
-                                         .size = spec.hidden_size,
-                                         .eps = spec.norm_eps}));
+  const bool has_delta = layer > 0 || spec.positions == PositionKind::kLearned;
+  LOCKSTEP_RETURN_IF_ERROR(Normalize(weights[LayerPart::kAttentionNorm], workspace.residual,
+                                     has_delta ? workspace.delta : nullptr, num_tokens));
   LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(
-      Product({workspace.normed, num_tokens}, weights.qkv, weights.qkv_bias, workspace.qkv)));
+      Product({workspace.normed, num_tokens}, weights[LayerPart::kQkv], workspace.qkv)));
   LOCKSTEP_RETURN_IF_ERROR(ops_.RotaryAppend({.qkv = workspace.qkv,
-                                              .q_norm_weight = weights.q_norm,
-                                              .k_norm_weight = weights.k_norm,
+                                              .q_norm_weight = weights[LayerPart::kQNorm].vector,
+                                              .k_norm_weight = weights[LayerPart::kKNorm].vector,
                                               .norm_eps = spec.norm_eps,
                                               .cos = context_.rope_cos,
                                               .sin = context_.rope_sin,
@@ -94,27 +131,35 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
 }
 
 absl::Status DecoderPass::ComputeMlp(int64_t layer, const Rows& rows) {
-  const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
-  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(Product({rows.attention, rows.count}, weights.attention_output,
-                                             weights.attention_output_bias, workspace.delta)));
-  LOCKSTEP_RETURN_IF_ERROR(ops_.RmsNorm({.input = rows.residual,
-                                         .delta = workspace.delta,
-                                         .residual_out = rows.residual,
-                                         .weight = weights.mlp_norm,
-                                         .output = workspace.normed,
-                                         .num_rows = rows.count,
-                                         .size = spec.hidden_size,
-                                         .eps = spec.norm_eps}));
-  LOCKSTEP_RETURN_IF_ERROR(ops_.GatedGemm(Product({workspace.normed, rows.count}, weights.gate_up,
-                                                  weights.gate_up_bias, workspace.gate_up),
-                                          {.gate_up = workspace.gate_up,
-                                           .output = workspace.activated,
-                                           .num_rows = rows.count,
-                                           .size = spec.intermediate_size}));
+  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(Product(
+      {rows.attention, rows.count}, weights[LayerPart::kAttentionOutput], workspace.delta)));
+  LOCKSTEP_RETURN_IF_ERROR(
+      Normalize(weights[LayerPart::kMlpNorm], rows.residual, workspace.delta, rows.count));
+  LOCKSTEP_RETURN_IF_ERROR(ComputeMlpInput(weights[LayerPart::kMlpInput], rows.count));
   return ops_.Gemm(
-      Product({workspace.activated, rows.count}, weights.down, weights.down_bias, workspace.delta));
+      Product({workspace.activated, rows.count}, weights[LayerPart::kMlpOutput], workspace.delta));
+}
+
+absl::Status DecoderPass::ComputeMlpInput(const PartWeights& weights, int64_t num_rows) {
+  const ModelSpec& spec = *context_.spec;
+  const Workspace& workspace = *context_.workspace;
+  const InputRows input = {workspace.normed, num_rows};
+  if (spec.mlp == MlpKind::kSwiGlu) {
+    return ops_.GatedGemm(Product(input, weights, workspace.gate_up),
+                          {.gate_up = workspace.gate_up,
+                           .output = workspace.activated,
+                           .num_rows = num_rows,
+                           .size = spec.intermediate_size});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(Product(input, weights, workspace.gate_up)));
+  return ops_.Gelu({.input = workspace.gate_up,
+                    .output = workspace.activated,
+                    .num_rows = num_rows,
+                    .size = spec.intermediate_size,
+                    .form = spec.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
+                                                           : kernels::GeluForm::kErf});
 }
 
 absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* logits_tokens) {
@@ -136,17 +181,12 @@ absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* log
 absl::Status DecoderPass::ComputeLogits(const Rows& rows, float* logits) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
-  LOCKSTEP_RETURN_IF_ERROR(ops_.RmsNorm({.input = rows.residual,
-                                         .delta = workspace.delta,
-                                         .residual_out = rows.residual,
-                                         .weight = context_.weights->final_norm,
-                                         .output = workspace.normed,
-                                         .num_rows = rows.count,
-                                         .size = spec.hidden_size,
-                                         .eps = spec.norm_eps}));
+  const auto& weights = context_.weights->model;
+  LOCKSTEP_RETURN_IF_ERROR(
+      Normalize(weights[ModelPart::kFinalNorm], rows.residual, workspace.delta, rows.count));
   return ops_.Gemm({.input = workspace.normed,
                     .input_stride = spec.hidden_size,
-                    .weights = context_.weights->lm_head,
+                    .weights = weights[ModelPart::kLmHead].matrix,
                     .output_f32 = logits,
                     .output_stride = spec.vocab_size,
                     .num_rows = rows.count});

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 
+#include "kernels/activation/gelu.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/embedding/gather_rows.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/kv_cache/paged_kv.h"
+#include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rotary_append.h"
 #include "worker/model/layout/model_spec.h"
@@ -33,12 +35,14 @@ class DecoderOps {
   virtual ~DecoderOps() = default;
   virtual absl::Status GatherRows(const kernels::GatherRowsParams& params) = 0;
   virtual absl::Status RmsNorm(const kernels::RmsNormParams& params) = 0;
+  virtual absl::Status LayerNorm(const kernels::LayerNormParams& params) = 0;
   virtual absl::Status Gemm(const kernels::GemmParams& params) = 0;
   virtual absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) = 0;
   virtual absl::Status Attend(const AttentionInputs& inputs) = 0;
   // SwiGlu of the Gemm's output, which `gate_up.output` has room for; it need not be written.
   virtual absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                                  const kernels::SwiGluParams& swiglu) = 0;
+  virtual absl::Status Gelu(const kernels::GeluParams& params) = 0;
   // K and V of one layer.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
   // All layers of a batch that wants the logits of all its tokens at once, for backends that have a
@@ -53,15 +57,16 @@ struct PassShape {
   int64_t num_logits_rows = 0;
 };
 
-// The one decoder forward pass, for every family of ModelSpec and every backend. Rounding points of
+// The one decoder forward pass, for every model of ModelSpec and every backend. Rounding points of
 // a layer, each to bf16: the output of every projection (with its bias), q and k after norm and
-// rotation, the attention output, silu(gate) * up, the residual after each of its two additions,
-// and the output of every RMSNorm. Logits are not rounded.
+// rotation, the attention output, what the MLP's activation gives, the residual after each of its
+// two additions, and the output of every norm. A learned position is added to the token's embedding
+// as the residual's first addition. Logits are not rounded.
 class DecoderPass {
  public:
   struct Context {
     const ModelSpec* spec = nullptr;
-    const DecoderWeights* weights = nullptr;
+    const ModelWeights* weights = nullptr;
     const Workspace* workspace = nullptr;
     const float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
     const float* rope_sin = nullptr;
@@ -82,10 +87,18 @@ class DecoderPass {
     const kernels::BFloat16* attention;  // [count, q_size]
   };
 
+  // To workspace.residual, and with learned positions to workspace.delta, what is left to add.
+  absl::Status Embed(int64_t num_tokens, const TokenId* token_ids);
+  // Adds `delta` to the residual, unless it is null, and leaves the norm of that in
+  // workspace.normed.
+  absl::Status Normalize(const PartWeights& norm, kernels::BFloat16* residual,
+                         const kernels::BFloat16* delta, int64_t num_rows);
   // Norm, QKV projection, rotation, append to the KV pool, and attention, for all tokens.
   absl::Status ComputeAttention(int64_t layer, int64_t num_tokens, bool attends);
   // Output projection and MLP; leaves the MLP's output in workspace.delta, not yet added.
   absl::Status ComputeMlp(int64_t layer, const Rows& rows);
+  // From workspace.normed to workspace.activated.
+  absl::Status ComputeMlpInput(const PartWeights& weights, int64_t num_rows);
   absl::Status SelectRows(const PassShape& shape, const uint32_t* logits_tokens);
   absl::Status ComputeLogits(const Rows& rows, float* logits);
 

@@ -14,7 +14,7 @@ void LayOut(const ModelSpec& spec, int64_t tokens, int64_t logits_rows, Workspac
   workspace.qkv = storage.Take<BFloat16>(tokens * spec.qkv_size());
   workspace.attention = storage.Take<BFloat16>(tokens * spec.q_size());
   workspace.delta = storage.Take<BFloat16>(tokens * spec.hidden_size);
-  workspace.gate_up = storage.Take<BFloat16>(tokens * 2 * spec.intermediate_size);
+  workspace.gate_up = storage.Take<BFloat16>(tokens * spec.mlp_input_size());
   workspace.activated = storage.Take<BFloat16>(tokens * spec.intermediate_size);
   workspace.last_residual = storage.Take<BFloat16>(logits_rows * spec.hidden_size);
   workspace.last_attention = storage.Take<BFloat16>(logits_rows * spec.q_size());

@@ -28,7 +28,7 @@ struct Workspace {
   kernels::BFloat16* qkv = nullptr;        // [T, q_size + 2 * kv_size]
   kernels::BFloat16* attention = nullptr;  // [T, q_size]
   kernels::BFloat16* delta = nullptr;      // [T, hidden_size]: what is added to the residual next
-  kernels::BFloat16* gate_up = nullptr;    // [T, 2 * intermediate_size]
+  kernels::BFloat16* gate_up = nullptr;    // [T, mlp_input_size]
   kernels::BFloat16* activated = nullptr;  // [T, intermediate_size]
   kernels::BFloat16* last_residual = nullptr;   // [L, hidden_size]: rows whose logits are wanted
   kernels::BFloat16* last_attention = nullptr;  // [L, q_size]

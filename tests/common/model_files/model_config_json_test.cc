@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
 #include "tests/common/config_json.h"
 #include "tests/common/status_matchers.h"
@@ -15,7 +16,7 @@ TEST(ModelConfigJsonTest, ReadsALlama) {
   const absl::StatusOr<ModelConfig> config = ReadJsonConfig(
       With(LlamaJson(), {{"rope_theta", 100000}, {"bos_token_id", 1}, {"eos_token_id", 2}}));
   ASSERT_THAT(config, IsOk());
-  EXPECT_EQ(config->family, ModelFamily::kLlama);
+  EXPECT_EQ(config->family, FindModelFamily("llama"));
   EXPECT_EQ(config->name, "tiny");
   EXPECT_EQ(config->hidden_size, 64u);
   EXPECT_EQ(config->intermediate_size, 172u);
@@ -25,7 +26,7 @@ TEST(ModelConfigJsonTest, ReadsALlama) {
   EXPECT_EQ(config->head_dim, 16u);
   EXPECT_EQ(config->vocab_size, 1000u);
   EXPECT_EQ(config->max_context_tokens, 2048u);
-  EXPECT_EQ(config->rms_norm_eps, 1e-5);
+  EXPECT_EQ(config->norm_eps, 1e-5);
   EXPECT_TRUE(config->tie_word_embeddings);
   EXPECT_FALSE(config->attention_qkv_bias);
   EXPECT_FALSE(config->attention_output_bias);
@@ -40,7 +41,7 @@ TEST(ModelConfigJsonTest, ReadsALlama) {
 TEST(ModelConfigJsonTest, FamiliesDifferInBiasesNormsAndHeadDimension) {
   const absl::StatusOr<ModelConfig> qwen2 = ReadJsonConfig(Qwen2Json());
   ASSERT_THAT(qwen2, IsOk());
-  EXPECT_EQ(qwen2->family, ModelFamily::kQwen2);
+  EXPECT_EQ(qwen2->family, FindModelFamily("qwen2"));
   EXPECT_TRUE(qwen2->attention_qkv_bias);
   EXPECT_FALSE(qwen2->attention_output_bias);
   EXPECT_FALSE(qwen2->qk_norm);
@@ -48,7 +49,7 @@ TEST(ModelConfigJsonTest, FamiliesDifferInBiasesNormsAndHeadDimension) {
 
   const absl::StatusOr<ModelConfig> qwen3 = ReadJsonConfig(Qwen3Json());
   ASSERT_THAT(qwen3, IsOk());
-  EXPECT_EQ(qwen3->family, ModelFamily::kQwen3);
+  EXPECT_EQ(qwen3->family, FindModelFamily("qwen3"));
   EXPECT_FALSE(qwen3->attention_qkv_bias);
   EXPECT_TRUE(qwen3->qk_norm);
   EXPECT_EQ(qwen3->head_dim, 128u) << "transformers' default of the family";
@@ -77,7 +78,7 @@ TEST(ModelConfigJsonTest, DefaultsAreTransformers) {
                                         {"model_type", "absent"}}));
   ASSERT_THAT(config, IsOk());
   EXPECT_EQ(config->num_kv_heads, 4u);
-  EXPECT_EQ(config->rms_norm_eps, 1e-6);
+  EXPECT_EQ(config->norm_eps, 1e-6);
   EXPECT_FALSE(config->tie_word_embeddings);
   EXPECT_EQ(config->rope.theta, 10000.0);
   EXPECT_THAT(config->eos_token_ids, IsEmpty());

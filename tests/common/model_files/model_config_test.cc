@@ -1,3 +1,4 @@
+#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ using Change = std::function<void(ModelConfig&)>;
 
 TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
   const Change changes[] = {
-      [](ModelConfig& c) { c.family = ModelFamily::kQwen3; },
+      [](ModelConfig& c) { c.family = FindModelFamily("qwen3"); },
       [](ModelConfig& c) { c.hidden_size = 65; },
       [](ModelConfig& c) { c.intermediate_size = 65; },
       [](ModelConfig& c) { c.num_layers = 65; },
@@ -44,7 +45,7 @@ TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
       [](ModelConfig& c) { c.num_kv_heads = 65; },
       [](ModelConfig& c) { c.head_dim = 65; },
       [](ModelConfig& c) { c.vocab_size = 65; },
-      [](ModelConfig& c) { c.rms_norm_eps = std::nextafter(c.rms_norm_eps, 1.0); },
+      [](ModelConfig& c) { c.norm_eps = std::nextafter(c.norm_eps, 1.0); },
       [](ModelConfig& c) { c.tie_word_embeddings = true; },
       [](ModelConfig& c) { c.attention_qkv_bias = true; },
       [](ModelConfig& c) { c.attention_output_bias = true; },
@@ -132,7 +133,7 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
          c.head_dim = 256;
        },
        "context length 16777216 with head dimension 256 needs rotary tables of 17179869184 bytes"},
-      {[](ModelConfig& c) { c.rms_norm_eps = std::numeric_limits<double>::quiet_NaN(); },
+      {[](ModelConfig& c) { c.norm_eps = std::numeric_limits<double>::quiet_NaN(); },
        "epsilon is nan"},
       {[](ModelConfig& c) { c.rope.theta = std::numeric_limits<double>::infinity(); },
        "theta is inf"},
@@ -188,12 +189,12 @@ TEST(LoadModelConfigTest, NamesThePathThatDoesNotWork) {
 }
 
 TEST(LoadModelConfigTest, LoadsWhatTransformersWrote) {
-  const std::tuple<const char*, ModelFamily, RopeScalingKind> checkpoints[] = {
-      {"tiny-llama", ModelFamily::kLlama, RopeScalingKind::kLlama3},
-      {"tiny-llama-yarn", ModelFamily::kLlama, RopeScalingKind::kYarn},
-      {"tiny-qwen2", ModelFamily::kQwen2, RopeScalingKind::kNone},
-      {"tiny-qwen2-linear", ModelFamily::kQwen2, RopeScalingKind::kLinear},
-      {"tiny-qwen3", ModelFamily::kQwen3, RopeScalingKind::kNone}};
+  const std::tuple<const char*, const ModelFamily*, RopeScalingKind> checkpoints[] = {
+      {"tiny-llama", FindModelFamily("llama"), RopeScalingKind::kLlama3},
+      {"tiny-llama-yarn", FindModelFamily("llama"), RopeScalingKind::kYarn},
+      {"tiny-qwen2", FindModelFamily("qwen2"), RopeScalingKind::kNone},
+      {"tiny-qwen2-linear", FindModelFamily("qwen2"), RopeScalingKind::kLinear},
+      {"tiny-qwen3", FindModelFamily("qwen3"), RopeScalingKind::kNone}};
   for (const auto& [name, family, scaling] : checkpoints) {
     const absl::StatusOr<ModelConfig> config = LoadModelConfig(std::string("tests/golden/") + name);
     ASSERT_THAT(config, IsOk());
@@ -205,9 +206,11 @@ TEST(LoadModelConfigTest, LoadsWhatTransformersWrote) {
 }
 
 TEST(ModelFamilyTest, HasTheNamesOfItsFormats) {
-  EXPECT_EQ(ModelFamilyName(ModelFamily::kLlama), "llama");
-  EXPECT_EQ(ModelFamilyName(ModelFamily::kQwen2), "qwen2");
-  EXPECT_EQ(ModelFamilyName(ModelFamily::kQwen3), "qwen3");
+  EXPECT_EQ(FindModelFamily("llama")->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(FindModelFamily("qwen2")->architecture, "Qwen2ForCausalLM");
+  EXPECT_EQ(FindModelFamily("qwen3")->architecture, "Qwen3ForCausalLM");
+  EXPECT_EQ(FindModelFamily("gpt2")->architecture, "GPT2LMHeadModel");
+  EXPECT_EQ(FindModelFamily("bert"), nullptr);
   EXPECT_TRUE(IsGgufPath("a/b.gguf"));
   EXPECT_FALSE(IsGgufPath("a/b.gguf/"));
 }

@@ -32,6 +32,22 @@ TEST(GatherRowsTest, CopiesTheNamedRows) {
   EXPECT_TRUE(IsSameBits(output, expected));
 }
 
+TEST(GatherRowsTest, PaddingIsZeros) {
+  const std::vector<BFloat16> table = RandomBFloat16s(2 * 4, 1);
+  const std::vector<uint32_t> indices = {1, kNoRow};
+  std::vector<BFloat16> output = RandomBFloat16s(2 * 4, 2);
+  ASSERT_THAT(GatherRows(Stream{}, {.table = table.data(),
+                                    .indices = indices.data(),
+                                    .output = output.data(),
+                                    .num_table_rows = 2,
+                                    .num_rows = 2,
+                                    .size = 4}),
+              IsOk());
+  std::vector<BFloat16> expected(table.begin() + 4, table.end());
+  expected.resize(2 * 4);
+  EXPECT_TRUE(IsSameBits(output, expected));
+}
+
 TEST(GatherRowsDeathTest, AnIndexOutsideTheTableIsABrokenInvariant) {
   const std::vector<BFloat16> table(4);
   const uint32_t index = 2;

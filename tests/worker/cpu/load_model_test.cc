@@ -46,9 +46,9 @@ class LoadModelTest : public ::testing::Test {
 };
 
 TEST_F(LoadModelTest, EveryFormatOfTheSameWeightsGivesTheSameLogits) {
-  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kQwen2}) {
+  for (const ModelFamily* const family : {FindModelFamily("llama"), FindModelFamily("qwen2")}) {
     for (const bool tied : {false, true}) {
-      SCOPED_TRACE(::testing::Message() << ModelFamilyName(family) << (tied ? ", tied" : ""));
+      SCOPED_TRACE(::testing::Message() << family->name << (tied ? ", tied" : ""));
       const TestCheckpoint checkpoint = MakeCheckpoint(family, tied);
       auto bf16 = LoadFolder(checkpoint);
       ASSERT_THAT(bf16, IsOk());
@@ -67,7 +67,7 @@ TEST_F(LoadModelTest, EveryFormatOfTheSameWeightsGivesTheSameLogits) {
 }
 
 TEST_F(LoadModelTest, ListsMissingUnexpectedAndMisshapenTensors) {
-  TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   checkpoint.Remove("model.layers.1.mlp.up_proj.weight");
   checkpoint.Tensor("model.norm.weight").shape = {12, 2};
   checkpoint.tensors.push_back({"model.layers.2.extra.weight", {1}, {0.0f}});
@@ -81,19 +81,19 @@ TEST_F(LoadModelTest, ListsMissingUnexpectedAndMisshapenTensors) {
 }
 
 TEST_F(LoadModelTest, ListsOnlyTheFirstOfManyProblems) {
-  TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   checkpoint.tensors.clear();
   EXPECT_THAT(LoadFolder(checkpoint), HasError(kInvalid, HasSubstr("; and 13 more")));
 }
 
 TEST_F(LoadModelTest, NamesTheTypeThatItCannotRead) {
-  const TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  const TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   EXPECT_THAT(LoadFolder(checkpoint, "F8_E4M3"),
               HasError(kInvalid, HasSubstr("has type F8_E4M3, which is not supported")));
 }
 
 TEST_F(LoadModelTest, IgnoresSavedRotaryBuffersAndTheCopyOfTiedEmbeddings) {
-  TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, true);
+  TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), true);
   auto plain = LoadFolder(checkpoint);
   ASSERT_THAT(plain, IsOk());
   checkpoint.tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {1}, {0.5f}});
@@ -106,7 +106,7 @@ TEST_F(LoadModelTest, IgnoresSavedRotaryBuffersAndTheCopyOfTiedEmbeddings) {
 }
 
 TEST_F(LoadModelTest, QwenWithoutItsBiasesIsIncomplete) {
-  TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kQwen2, false);
+  TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("qwen2"), false);
   checkpoint.Remove("model.layers.0.self_attn.k_proj.bias");
   EXPECT_THAT(LoadFolder(checkpoint),
               HasError(kInvalid, HasSubstr("model.layers.0.self_attn.k_proj.bias")));
@@ -131,7 +131,7 @@ TEST_F(LoadModelTest, RefusesOptionsItCannotServe) {
 }
 
 TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
-  auto model = LoadFolder(MakeCheckpoint(ModelFamily::kQwen2, false));
+  auto model = LoadFolder(MakeCheckpoint(FindModelFamily("qwen2"), false));
   ASSERT_THAT(model, IsOk());
   const ForwardModelInfo& info = (*model)->info();
   EXPECT_EQ(info.vocab_size, 50u);
@@ -145,7 +145,7 @@ TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
 }
 
 TEST_F(LoadModelTest, AnnouncesTheTokenizerThatLiesBesideTheWeights) {
-  const TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  const TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   const auto load = [&]() -> absl::StatusOr<ForwardModelInfo> {
     LOCKSTEP_ASSIGN_OR_RETURN(const auto model, LoadFolder(checkpoint));
     return model->info();
@@ -167,7 +167,7 @@ TEST_F(LoadModelTest, AnnouncesTheTokenizerThatLiesBesideTheWeights) {
 }
 
 TEST_F(LoadModelTest, NumericsIdFollowsWhatChangesBitsAndNothingElse) {
-  TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   const auto info_with = [&](auto change) {
     CpuModelOptions options = Options();
     change(options);
@@ -198,7 +198,7 @@ TEST_F(LoadModelTest, NumericsIdFollowsWhatChangesBitsAndNothingElse) {
 }
 
 TEST_F(LoadModelTest, ReportsProgressToTheEnd) {
-  const TestCheckpoint checkpoint = MakeCheckpoint(ModelFamily::kLlama, false);
+  const TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   ASSERT_THAT(LoadFolder(checkpoint), IsOk());
   std::vector<std::string> stages;
   double last = 0.0;

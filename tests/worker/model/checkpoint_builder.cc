@@ -118,7 +118,7 @@ void TestCheckpoint::Remove(std::string_view name) {
   std::erase_if(tensors, [&](const TestTensor& tensor) { return tensor.name == name; });
 }
 
-TestCheckpoint MakeCheckpoint(ModelFamily family, bool tied) {
+TestCheckpoint MakeCheckpoint(const ModelFamily* family, bool tied) {
   TestCheckpoint checkpoint{.family = family, .tied = tied, .tensors = {}};
   const uint32_t hidden = checkpoint.hidden_size;
   const uint32_t q_size = checkpoint.num_heads * checkpoint.head_dim;
@@ -138,7 +138,7 @@ TestCheckpoint MakeCheckpoint(ModelFamily family, bool tied) {
     maker.Add(prefix + "mlp.gate_proj.weight", {checkpoint.intermediate_size, hidden});
     maker.Add(prefix + "mlp.up_proj.weight", {checkpoint.intermediate_size, hidden});
     maker.Add(prefix + "mlp.down_proj.weight", {hidden, checkpoint.intermediate_size});
-    if (family == ModelFamily::kQwen2) {
+    if (family == FindModelFamily("qwen2")) {
       maker.Add(prefix + "self_attn.q_proj.bias", {q_size});
       maker.Add(prefix + "self_attn.k_proj.bias", {kv_size});
       maker.Add(prefix + "self_attn.v_proj.bias", {kv_size});
@@ -148,14 +148,14 @@ TestCheckpoint MakeCheckpoint(ModelFamily family, bool tied) {
 }
 
 std::string ConfigJson(const TestCheckpoint& checkpoint) {
-  const bool is_llama = checkpoint.family == ModelFamily::kLlama;
+  const bool is_llama = checkpoint.family == FindModelFamily("llama");
   return fmt::format(
       R"({{"model_type": "{}", "architectures": ["{}"], "hidden_size": {}, "intermediate_size": {},
           "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {},
           "head_dim": {}, "vocab_size": {}, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
           "rope_theta": 1000.0, "hidden_act": "silu", "tie_word_embeddings": {},
           "eos_token_id": 1}})",
-      ModelFamilyName(checkpoint.family), is_llama ? "LlamaForCausalLM" : "Qwen2ForCausalLM",
+      checkpoint.family->name, is_llama ? "LlamaForCausalLM" : "Qwen2ForCausalLM",
       checkpoint.hidden_size, checkpoint.intermediate_size, checkpoint.num_layers,
       checkpoint.num_heads, checkpoint.num_kv_heads, checkpoint.head_dim, checkpoint.vocab_size,
       checkpoint.tied);
@@ -176,7 +176,7 @@ std::string SafetensorsBytes(const std::vector<TestTensor>& tensors, std::string
 }
 
 std::string GgufBytes(const TestCheckpoint& checkpoint) {
-  const std::string architecture(ModelFamilyName(checkpoint.family));
+  const std::string architecture(checkpoint.family->name);
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", architecture, name); };
   std::vector<std::string> tokens;
   for (uint32_t i = 0; i < checkpoint.vocab_size; ++i) tokens.push_back(fmt::format("t{}", i));
@@ -195,7 +195,7 @@ std::string GgufBytes(const TestCheckpoint& checkpoint) {
   for (const TestTensor& tensor : checkpoint.tensors) {
     const bool is_rotary = tensor.name.find(".q_proj.") != std::string::npos ||
                            tensor.name.find(".k_proj.") != std::string::npos;
-    const bool interleaved = is_rotary && checkpoint.family == ModelFamily::kLlama;
+    const bool interleaved = is_rotary && checkpoint.family == FindModelFamily("llama");
     const std::vector<float> values =
         interleaved ? InterleaveHalves(tensor, checkpoint.head_dim) : tensor.values;
     builder.Tensor(GgufName(tensor.name, checkpoint.num_layers), GgmlType::kF32,

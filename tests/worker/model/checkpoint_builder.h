@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
 
 namespace lockstep::worker {
@@ -18,7 +19,7 @@ struct TestTensor {
 };
 
 struct TestCheckpoint {
-  ModelFamily family = ModelFamily::kLlama;  // Qwen2 has biases on q, k and v
+  const ModelFamily* family = FindModelFamily("llama");  // Qwen2 has biases on q, k and v
   uint32_t hidden_size = 24;
   uint32_t intermediate_size = 40;
   uint32_t num_layers = 2;
@@ -33,7 +34,7 @@ struct TestCheckpoint {
   void Remove(std::string_view name);
 };
 
-TestCheckpoint MakeCheckpoint(ModelFamily family, bool tied);
+TestCheckpoint MakeCheckpoint(const ModelFamily* family, bool tied);
 
 std::string ConfigJson(const TestCheckpoint& checkpoint);
 // `dtype` is "F32", "F16" or "BF16"; any other name is written as it is, with one byte per element.

@@ -35,13 +35,16 @@ absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config) {
   spec.head_dim = config.head_dim;
   spec.vocab_size = config.vocab_size;
   spec.max_context_tokens = config.max_context_tokens;
-  spec.norm_eps = static_cast<float>(config.rms_norm_eps);
+  spec.norm = config.norm;
+  spec.norm_eps = static_cast<float>(config.norm_eps);
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   spec.qkv_bias = config.attention_qkv_bias;
   spec.attention_output_bias = config.attention_output_bias;
   spec.mlp_bias = config.mlp_bias;
   spec.qk_norm = config.qk_norm;
   spec.tied_embeddings = config.tie_word_embeddings;
+  spec.mlp = config.mlp;
+  spec.positions = config.positions;
   spec.rope = config.rope;
   return spec;
 }

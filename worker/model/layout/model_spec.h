@@ -8,11 +8,11 @@
 
 namespace lockstep::worker {
 
-// What CpuModel computes, as data. A decoder of this kind is: token embedding; per layer
-// RMSNorm, QKV projection, optional RMSNorm over heads, rotary embedding, grouped causal attention,
-// output projection, residual add, RMSNorm, SwiGLU MLP, residual add; a final RMSNorm and the
-// logits. A new architecture is a mapping to this, plus weight names; a new kind of part becomes a
-// field here.
+// What a model computes, as data. A decoder is: token embedding, and with learned positions an
+// embedding of the position added; per layer a norm, QKV projection, optional RMSNorm over heads,
+// rotary embedding, grouped causal attention, output projection, residual add, a norm, an MLP,
+// residual add; a final norm and the logits. A new kind of part becomes a value here, a part of
+// the layout (model_layout.h) and a step of the pass (decoder_pass.h).
 struct ModelSpec {
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -22,6 +22,7 @@ struct ModelSpec {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   int64_t max_context_tokens = 0;
+  NormKind norm = NormKind::kRms;
   float norm_eps = 0.0f;
   float attention_scale = 0.0f;  // 1 / sqrt(head_dim)
   bool qkv_bias = false;
@@ -29,11 +30,16 @@ struct ModelSpec {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool tied_embeddings = false;
-  RopeConfig rope;
+  MlpKind mlp = MlpKind::kSwiGlu;
+  PositionKind positions = PositionKind::kRotary;
+  RopeConfig rope;  // of rotary positions
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
+  int64_t mlp_input_size() const {
+    return mlp == MlpKind::kSwiGlu ? 2 * intermediate_size : intermediate_size;
+  }
 };
 
 // UNIMPLEMENTED naming the value for sizes that the kernels do not take.

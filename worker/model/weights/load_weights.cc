@@ -18,7 +18,7 @@ absl::Status ConvertRows(const LoadTask& task, int64_t begin, int64_t end,
                          std::vector<float>& scratch) {
   const int64_t columns = task.num_columns;
   scratch.resize(static_cast<size_t>((end - begin) * columns));
-  LOCKSTEP_RETURN_IF_ERROR(ReadRows(*task.tensor, begin, columns, scratch));
+  LOCKSTEP_RETURN_IF_ERROR(task.Read(begin, scratch));
   for (int64_t row = begin; row < end; ++row) {
     const float* values = scratch.data() + (row - begin) * columns;
     const int64_t target = task.TargetRow(row);
@@ -35,7 +35,7 @@ absl::Status ConvertRows(const LoadTask& task, int64_t begin, int64_t end,
 
 absl::Status ConvertVector(const LoadTask& task) {
   std::vector<float> values(static_cast<size_t>(task.num_rows));
-  LOCKSTEP_RETURN_IF_ERROR(ReadRows(*task.tensor, 0, task.num_rows, values));
+  LOCKSTEP_RETURN_IF_ERROR(task.Read(0, values));
   for (int64_t i = 0; i < task.num_rows; ++i) {
     task.vector[task.TargetRow(i)] = values[static_cast<size_t>(i)];
   }

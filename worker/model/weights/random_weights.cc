@@ -1,10 +1,11 @@
 #include "worker/model/weights/random_weights.h"
 
 #include <cmath>
+#include <functional>
 #include <string_view>
+#include <utility>
 
 #include "common/hash.h"
-#include "worker/model/weights/weight_names.h"
 
 namespace lockstep::worker {
 namespace {
@@ -21,9 +22,10 @@ class TensorList {
  public:
   explicit TensorList(uint64_t seed) : seed_(seed) {}
 
-  void AddMatrix(std::string name, int64_t outputs, int64_t inputs) {
-    Add(std::move(name), {static_cast<uint64_t>(outputs), static_cast<uint64_t>(inputs)}, 0.0f,
-        1.0f / std::sqrt(static_cast<float>(inputs)));
+  void AddMatrix(std::string name, int64_t outputs, int64_t inputs, bool transposed) {
+    std::vector<uint64_t> shape = {static_cast<uint64_t>(outputs), static_cast<uint64_t>(inputs)};
+    if (transposed) std::swap(shape[0], shape[1]);
+    Add(std::move(name), std::move(shape), 0.0f, 1.0f / std::sqrt(static_cast<float>(inputs)));
   }
   void AddNorm(std::string name, int64_t size) {
     Add(std::move(name), {static_cast<uint64_t>(size)}, 1.0f, 0.1f);
@@ -45,28 +47,20 @@ class TensorList {
   std::vector<RandomTensorShape> tensors_;
 };
 
-void AddLayer(const ModelSpec& spec, int64_t layer, TensorList& list) {
-  const WeightNames& names = kHuggingFaceNames;
-  const auto projection = [&](std::string_view stem, int64_t outputs, int64_t inputs, bool bias) {
-    list.AddMatrix(LayerTensorName(names, layer, stem, ".weight"), outputs, inputs);
-    if (bias) list.AddBias(LayerTensorName(names, layer, stem, ".bias"), outputs);
-  };
-  const auto norm = [&](std::string_view stem, int64_t size) {
-    list.AddNorm(LayerTensorName(names, layer, stem, ".weight"), size);
-  };
-  norm(names.attention_norm, spec.hidden_size);
-  projection(names.q, spec.q_size(), spec.hidden_size, spec.qkv_bias);
-  projection(names.k, spec.kv_size(), spec.hidden_size, spec.qkv_bias);
-  projection(names.v, spec.kv_size(), spec.hidden_size, spec.qkv_bias);
-  if (spec.qk_norm) {
-    norm(names.q_norm, spec.head_dim);
-    norm(names.k_norm, spec.head_dim);
+void AddPart(const Part& part, const TensorNames& names,
+             const std::function<std::string(std::string_view, std::string_view)>& name_of,
+             TensorList& list) {
+  for (const TensorPiece& piece : part.pieces) {
+    const std::string_view stem = names.*piece.name;
+    if (part.kind == PartKind::kNorm) {
+      list.AddNorm(name_of(stem, "weight"), piece.num_outputs);
+    } else {
+      const bool transposed = names.transposed_matrices && part.kind == PartKind::kLinear &&
+                              piece.name != &TensorNames::lm_head;
+      list.AddMatrix(name_of(stem, "weight"), piece.num_outputs, part.num_inputs, transposed);
+    }
+    if (part.has_bias) list.AddBias(name_of(stem, "bias"), piece.num_outputs);
   }
-  projection(names.attention_output, spec.hidden_size, spec.q_size(), spec.attention_output_bias);
-  norm(names.mlp_norm, spec.hidden_size);
-  projection(names.gate, spec.intermediate_size, spec.hidden_size, spec.mlp_bias);
-  projection(names.up, spec.intermediate_size, spec.hidden_size, spec.mlp_bias);
-  projection(names.down, spec.hidden_size, spec.intermediate_size, spec.mlp_bias);
 }
 
 }  // namespace
@@ -83,13 +77,21 @@ void FillRandom(const RandomTensor& tensor, uint64_t first, std::span<float> val
   }
 }
 
-std::vector<RandomTensorShape> RandomTensors(const ModelSpec& spec, uint64_t seed) {
+std::vector<RandomTensorShape> RandomTensors(const ModelLayout& layout, bool tied_embeddings,
+                                             uint64_t seed) {
+  const TensorNames& names = layout.names;
   TensorList list(seed);
-  list.AddMatrix(std::string(kHuggingFaceNames.token_embedding), spec.vocab_size, spec.hidden_size);
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer) AddLayer(spec, layer, list);
-  list.AddNorm(std::string(kHuggingFaceNames.final_norm), spec.hidden_size);
-  if (!spec.tied_embeddings) {
-    list.AddMatrix(std::string(kHuggingFaceNames.lm_head), spec.vocab_size, spec.hidden_size);
+  for (const ModelPart part : EnumValues<ModelPart>()) {
+    if (part == ModelPart::kLmHead && tied_embeddings) continue;
+    AddPart(layout.model[part], names, ModelTensorName, list);
+  }
+  for (int64_t layer = 0; layer < layout.num_layers; ++layer) {
+    const auto name_of = [&names, layer](std::string_view stem, std::string_view ending) {
+      return LayerTensorName(names, layer, stem, ending);
+    };
+    for (const LayerPart part : EnumValues<LayerPart>()) {
+      AddPart(layout.layer[part], names, name_of, list);
+    }
   }
   return list.Take();
 }

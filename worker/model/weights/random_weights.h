@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/layout/model_spec.h"
+#include "worker/model/layout/model_layout.h"
 
 // Weights without a checkpoint: any published architecture can then be measured and tested. They
 // are scaled so that activations stay in the range of a trained model's: a matrix has standard
@@ -24,12 +24,14 @@ struct RandomTensor {
 void FillRandom(const RandomTensor& tensor, uint64_t first, std::span<float> values);
 
 struct RandomTensorShape {
-  std::string name;  // as Hugging Face checkpoints call it
+  std::string name;
   std::vector<uint64_t> shape;
   RandomTensor values;
 };
 
-// Every tensor of the model; equal for equal seeds, and different from tensor to tensor.
-std::vector<RandomTensorShape> RandomTensors(const ModelSpec& spec, uint64_t seed);
+// Every tensor of the layout; equal for equal seeds, and different from tensor to tensor. With tied
+// embeddings there is none of the logits' matrix.
+std::vector<RandomTensorShape> RandomTensors(const ModelLayout& layout, bool tied_embeddings,
+                                             uint64_t seed);
 
 }  // namespace lockstep::worker

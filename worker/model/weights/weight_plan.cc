@@ -12,39 +12,43 @@ namespace {
 
 using kernels::BFloat16;
 using kernels::PackedElements;
-using kernels::PackedMatrix;
 
 constexpr size_t kMaxListedProblems = 8;
 
-// Several matrices with equal inputs, stacked to one.
-struct Part {
-  std::string_view stem;
-  int64_t num_outputs;
-  bool rotary = false;
-};
+// The full name of a tensor, from its stem and "weight" or "bias".
+using NameOf = std::function<std::string(std::string_view stem, std::string_view ending)>;
 
 // One pass lays out the storage and lists the tasks. It runs twice over an Arena: measure, then
 // take.
 class Planner {
  public:
-  struct Options {
-    bool interleaved;
-    WeightLayout layout;
-  };
-  Planner(const ModelSpec& spec, const Options& options, const WeightSource& source,
-          WeightPlan& plan)
-      : spec_(spec), options_(options), source_(source), plan_(plan) {}
+  Planner(const ModelSpec& spec, const WeightSource& source, WeightLayout layout, WeightPlan& plan)
+      : spec_(spec),
+        source_(source),
+        layout_(MakeModelLayout(spec, source.names())),
+        row_major_(layout == WeightLayout::kRowMajor),
+        plan_(plan) {}
 
   void Run() {
     problems_.clear();
     used_.clear();
     plan_.tasks.clear();
-    plan_.weights.layers.clear();
-    PlanEmbeddings();
-    for (int64_t layer = 0; layer < spec_.num_layers; ++layer) {
-      plan_.weights.layers.push_back(PlanLayer(layer));
+    ModelWeights& weights = plan_.weights;
+    weights.layers.clear();
+    for (const ModelPart part : EnumValues<ModelPart>()) {
+      if (part == ModelPart::kLmHead && spec_.tied_embeddings) continue;
+      weights.model[part] = PlanPart(layout_.model[part], ModelTensorName);
     }
-    plan_.weights.final_norm = Vector(source_.names().final_norm, spec_.hidden_size);
+    if (spec_.tied_embeddings) ShareEmbedding();
+    for (int64_t layer = 0; layer < layout_.num_layers; ++layer) {
+      const NameOf name_of = [this, layer](std::string_view stem, std::string_view ending) {
+        return LayerTensorName(layout_.names, layer, stem, ending);
+      };
+      LayerWeights& of_layer = weights.layers.emplace_back();
+      for (const LayerPart part : EnumValues<LayerPart>()) {
+        of_layer[part] = PlanPart(layout_.layer[part], name_of);
+      }
+    }
     FindUnused();
   }
 
@@ -61,52 +65,98 @@ class Planner {
   }
 
  private:
-  // Records a problem and returns null unless the tensor exists with this shape and a readable
-  // type.
-  const SourceTensor* Take(const std::string& name, const std::vector<uint64_t>& shape) {
-    used_.insert(name);
-    const SourceTensor* tensor = source_.Find(name);
-    if (tensor == nullptr) {
-      problems_.push_back(
-          fmt::format("tensor {} of shape [{}] is missing", name, fmt::join(shape, ", ")));
-      return nullptr;
+  PartWeights PlanPart(const Part& part, const NameOf& name_of) {
+    if (!part.exists()) return {};
+    switch (part.kind) {
+      case PartKind::kEmbedding:
+        return PlanEmbedding(part, name_of);
+      case PartKind::kNorm:
+        return PlanNorm(part, name_of);
+      case PartKind::kLinear:
+        break;
     }
-    if (tensor->shape != shape) {
-      problems_.push_back(fmt::format("tensor {} has shape [{}], expected [{}]", name,
-                                      fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
-      return nullptr;
-    }
-    if (!tensor->supported) {
-      problems_.push_back(
-          fmt::format("tensor {} has type {}, which is not supported", name, tensor->type_name));
-      return nullptr;
-    }
-    return tensor;
+    return PlanLinear(part, name_of);
   }
 
-  bool row_major() const { return options_.layout == WeightLayout::kRowMajor; }
-
-  BFloat16* TakeMatrix(int64_t n, int64_t k, PackedMatrix& matrix) {
-    const int64_t elements = row_major() ? n * k : PackedElements(n, k);
-    BFloat16* data = plan_.weights.storage.Take<BFloat16>(elements);
-    matrix = {.data = data, .n = n, .k = k};
-    return data;
+  PartWeights PlanEmbedding(const Part& part, const NameOf& name_of) {
+    BFloat16* const rows =
+        plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
+    LoadTask task = MatrixTask(part, part.pieces[0], name_of, /*transposed=*/false);
+    task.rows = rows;
+    plan_.tasks.push_back(task);
+    return {.rows = rows};
   }
 
-  // Sends a task's rows to outputs [first_output, ...) of a matrix.
-  void Target(BFloat16* matrix, int64_t first_output, LoadTask& task) const {
-    if (row_major()) {
-      task.rows = matrix == nullptr ? nullptr : matrix + first_output * task.num_columns;
-    } else {
-      task.packed = matrix;
-      task.first_output = first_output;
+  PartWeights PlanNorm(const Part& part, const NameOf& name_of) {
+    float* const weight = plan_.weights.storage.Take<float>(part.num_outputs);
+    float* const bias = TakeBias(part);
+    AddVector(name_of(Stem(part.pieces[0]), "weight"), part.num_outputs, 0, weight);
+    if (part.has_bias) AddVector(name_of(Stem(part.pieces[0]), "bias"), part.num_outputs, 0, bias);
+    return {.vector = weight, .bias = bias};
+  }
+
+  PartWeights PlanLinear(const Part& part, const NameOf& name_of) {
+    const int64_t num_elements = row_major_ ? part.num_outputs * part.num_inputs
+                                            : PackedElements(part.num_outputs, part.num_inputs);
+    BFloat16* const matrix = plan_.weights.storage.Take<BFloat16>(num_elements);
+    float* const bias = TakeBias(part);
+    int64_t first_output = 0;
+    for (const TensorPiece& piece : part.pieces) {
+      // The logits' matrix is no matrix of a layer.
+      const bool transposed =
+          layout_.names.transposed_matrices && piece.name != &TensorNames::lm_head;
+      LoadTask task = MatrixTask(part, piece, name_of, transposed);
+      task.interleaved_head_dim =
+          piece.rotary && layout_.names.interleaved_heads ? spec_.head_dim : 0;
+      if (row_major_) {
+        task.rows = matrix == nullptr ? nullptr : matrix + first_output * part.num_inputs;
+      } else {
+        task.packed = matrix;
+        task.first_output = first_output;
+      }
+      plan_.tasks.push_back(task);
+      if (part.has_bias) {
+        AddVector(name_of(Stem(piece), "bias"), piece.num_outputs, task.interleaved_head_dim,
+                  bias == nullptr ? nullptr : bias + first_output);
+      }
+      first_output += piece.num_outputs;
     }
+    return {.matrix = {.data = matrix, .n = part.num_outputs, .k = part.num_inputs}, .bias = bias};
   }
 
-  const float* Vector(std::string_view name, int64_t size) {
-    float* data = plan_.weights.storage.Take<float>(size);
-    AddVector(std::string(name), size, 0, data);
-    return data;
+  // The logits are products with the embedding, which is loaded once, for both.
+  void ShareEmbedding() {
+    const Part& part = layout_.model[ModelPart::kLmHead];
+    ModelWeights& weights = plan_.weights;
+    PartWeights& lm_head = weights.model[ModelPart::kLmHead];
+    lm_head.matrix = {.data = weights.model[ModelPart::kTokenEmbedding].rows,
+                      .n = part.num_outputs,
+                      .k = part.num_inputs};
+    if (!row_major_) {
+      BFloat16* const packed =
+          weights.storage.Take<BFloat16>(PackedElements(part.num_outputs, part.num_inputs));
+      lm_head.matrix.data = packed;
+      plan_.tasks.front().packed = packed;  // the token embedding is the model's first part
+    }
+    // Some tools save a copy.
+    used_.insert(ModelTensorName(layout_.names.lm_head, "weight"));
+  }
+
+  float* TakeBias(const Part& part) {
+    return part.has_bias ? plan_.weights.storage.Take<float>(part.num_outputs) : nullptr;
+  }
+
+  std::string_view Stem(const TensorPiece& piece) const { return layout_.names.*piece.name; }
+
+  LoadTask MatrixTask(const Part& part, const TensorPiece& piece, const NameOf& name_of,
+                      bool transposed) {
+    std::vector<uint64_t> shape = {static_cast<uint64_t>(piece.num_outputs),
+                                   static_cast<uint64_t>(part.num_inputs)};
+    if (transposed) std::swap(shape[0], shape[1]);
+    return {.tensor = Take(name_of(Stem(piece), "weight"), shape),
+            .num_rows = piece.num_outputs,
+            .num_columns = part.num_inputs,
+            .transposed = transposed};
   }
 
   void AddVector(const std::string& name, int64_t size, int64_t interleaved_head_dim, float* data) {
@@ -117,106 +167,67 @@ class Planner {
                            .interleaved_head_dim = interleaved_head_dim});
   }
 
-  LoadTask MatrixTask(const std::string& name, int64_t num_rows, int64_t num_columns) {
-    return {
-        .tensor = Take(name, {static_cast<uint64_t>(num_rows), static_cast<uint64_t>(num_columns)}),
-        .num_rows = num_rows,
-        .num_columns = num_columns};
+  const SourceTensor* Find(const std::string& name) {
+    if (const SourceTensor* tensor = source_.Find(name)) return tensor;
+    const std::string_view prefix = layout_.names.optional_prefix;
+    if (prefix.empty() || !name.starts_with(prefix)) return nullptr;
+    return source_.Find(std::string_view(name).substr(prefix.size()));
   }
 
-  void PlanEmbeddings() {
-    DecoderWeights& weights = plan_.weights;
-    BFloat16* rows = weights.storage.Take<BFloat16>(spec_.vocab_size * spec_.hidden_size);
-    weights.token_embedding = rows;
-    const bool shares_rows = spec_.tied_embeddings && row_major();
-    BFloat16* lm_head_data = rows;
-    if (shares_rows) {
-      weights.lm_head = {.data = rows, .n = spec_.vocab_size, .k = spec_.hidden_size};
-    } else {
-      lm_head_data = TakeMatrix(spec_.vocab_size, spec_.hidden_size, weights.lm_head);
+  // Records a problem and returns null unless the tensor exists with this shape and a readable
+  // type.
+  const SourceTensor* Take(const std::string& name, const std::vector<uint64_t>& shape) {
+    const SourceTensor* const tensor = Find(name);
+    if (tensor == nullptr) {
+      problems_.push_back(
+          fmt::format("tensor {} of shape [{}] is missing", name, fmt::join(shape, ", ")));
+      return nullptr;
     }
-    LoadTask embedding = MatrixTask(std::string(source_.names().token_embedding), spec_.vocab_size,
-                                    spec_.hidden_size);
-    embedding.rows = rows;
-    const std::string lm_head_name(source_.names().lm_head);
-    if (spec_.tied_embeddings) {
-      if (!shares_rows) embedding.packed = lm_head_data;
-      used_.insert(lm_head_name);  // a copy that some tools save; the model shares the embedding
-    } else {
-      LoadTask lm_head = MatrixTask(lm_head_name, spec_.vocab_size, spec_.hidden_size);
-      Target(lm_head_data, 0, lm_head);
-      plan_.tasks.push_back(lm_head);
+    used_.insert(tensor->name);
+    if (tensor->shape != shape) {
+      problems_.push_back(fmt::format("tensor {} has shape [{}], expected [{}]", tensor->name,
+                                      fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+      return nullptr;
     }
-    plan_.tasks.push_back(embedding);
-  }
-
-  void PlanStacked(int64_t layer, const std::vector<Part>& parts, int64_t num_inputs, bool has_bias,
-                   std::pair<PackedMatrix*, const float**> target) {
-    int64_t num_outputs = 0;
-    for (const Part& part : parts) num_outputs += part.num_outputs;
-    BFloat16* matrix = TakeMatrix(num_outputs, num_inputs, *target.first);
-    float* bias = has_bias ? plan_.weights.storage.Take<float>(num_outputs) : nullptr;
-    *target.second = bias;
-    int64_t first_output = 0;
-    for (const Part& part : parts) {
-      const int64_t interleaved = part.rotary && options_.interleaved ? spec_.head_dim : 0;
-      LoadTask task = MatrixTask(Name(layer, part.stem, ".weight"), part.num_outputs, num_inputs);
-      Target(matrix, first_output, task);
-      task.interleaved_head_dim = interleaved;
-      plan_.tasks.push_back(task);
-      if (has_bias) {
-        AddVector(Name(layer, part.stem, ".bias"), part.num_outputs, interleaved,
-                  bias == nullptr ? nullptr : bias + first_output);
-      }
-      first_output += part.num_outputs;
+    if (!tensor->supported) {
+      problems_.push_back(fmt::format("tensor {} has type {}, which is not supported", tensor->name,
+                                      tensor->type_name));
+      return nullptr;
     }
-  }
-
-  LayerWeights PlanLayer(int64_t layer) {
-    const WeightNames& names = source_.names();
-    LayerWeights weights;
-    weights.attention_norm =
-        Vector(Name(layer, names.attention_norm, ".weight"), spec_.hidden_size);
-    PlanStacked(layer,
-                {{names.q, spec_.q_size(), true},
-                 {names.k, spec_.kv_size(), true},
-                 {names.v, spec_.kv_size()}},
-                spec_.hidden_size, spec_.qkv_bias, {&weights.qkv, &weights.qkv_bias});
-    if (spec_.qk_norm) {
-      weights.q_norm = Vector(Name(layer, names.q_norm, ".weight"), spec_.head_dim);
-      weights.k_norm = Vector(Name(layer, names.k_norm, ".weight"), spec_.head_dim);
-    }
-    PlanStacked(layer, {{names.attention_output, spec_.hidden_size}}, spec_.q_size(),
-                spec_.attention_output_bias,
-                {&weights.attention_output, &weights.attention_output_bias});
-    weights.mlp_norm = Vector(Name(layer, names.mlp_norm, ".weight"), spec_.hidden_size);
-    PlanStacked(layer, {{names.gate, spec_.intermediate_size}, {names.up, spec_.intermediate_size}},
-                spec_.hidden_size, spec_.mlp_bias, {&weights.gate_up, &weights.gate_up_bias});
-    PlanStacked(layer, {{names.down, spec_.hidden_size}}, spec_.intermediate_size, spec_.mlp_bias,
-                {&weights.down, &weights.down_bias});
-    return weights;
+    return tensor;
   }
 
   void FindUnused() {
     for (const SourceTensor& tensor : source_.tensors()) {
-      if (used_.contains(tensor.name) || IsIgnorableTensor(tensor.name)) continue;
+      if (used_.contains(tensor.name) || IsIgnorableTensor(layout_.names, tensor.name)) continue;
       problems_.push_back(fmt::format("tensor {} is not part of the model", tensor.name));
     }
   }
 
-  std::string Name(int64_t layer, std::string_view stem, std::string_view suffix) const {
-    return LayerTensorName(source_.names(), layer, stem, suffix);
-  }
-
   const ModelSpec& spec_;
-  const Options options_;
   const WeightSource& source_;
+  const ModelLayout layout_;
+  const bool row_major_;
   WeightPlan& plan_;
   std::vector<std::string> problems_;
   absl::flat_hash_set<std::string> used_;
 };
 
 }  // namespace
+
+absl::Status LoadTask::Read(int64_t first_row, std::span<float> values) const {
+  if (!transposed) return ReadRows(*tensor, first_row, num_columns, values);
+  const int64_t num_wanted = static_cast<int64_t>(values.size()) / num_columns;
+  std::vector<float> file_row(static_cast<size_t>(num_rows));
+  for (int64_t column = 0; column < num_columns; ++column) {
+    LOCKSTEP_RETURN_IF_ERROR(ReadRows(*tensor, column, num_rows, file_row));
+    for (int64_t row = 0; row < num_wanted; ++row) {
+      values[static_cast<size_t>(row * num_columns + column)] =
+          file_row[static_cast<size_t>(first_row + row)];
+    }
+  }
+  return absl::OkStatus();
+}
 
 int64_t LoadTask::TargetRow(int64_t source_row) const {
   if (interleaved_head_dim == 0) return source_row;
@@ -225,13 +236,10 @@ int64_t LoadTask::TargetRow(int64_t source_row) const {
   return head_begin + row_in_head % 2 * (interleaved_head_dim / 2) + row_in_head / 2;
 }
 
-absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, ModelFamily family,
-                                       const WeightSource& source, const WeightStorage& storage) {
+absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
+                                       const WeightStorage& storage) {
   WeightPlan plan;
-  Planner planner(
-      spec,
-      {.interleaved = source.is_gguf() && family == ModelFamily::kLlama, .layout = storage.layout},
-      source, plan);
+  Planner planner(spec, source, storage.layout, plan);
   planner.Run();
   LOCKSTEP_RETURN_IF_ERROR(planner.Verdict());
   LOCKSTEP_RETURN_IF_ERROR(storage.commit(plan.weights.storage));

@@ -4,28 +4,32 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
-#include "worker/model/layout/model_spec.h"
+#include "worker/model/layout/model_layout.h"
 #include "worker/model/weights/weight_source.h"
 #include "worker/model/weights/weights.h"
 
 namespace lockstep::worker {
 
-// Where the values of one tensor go. Row i of a matrix becomes output first_output + i of `packed`
-// and row i of `rows`, whichever are set; a vector goes to `vector`.
+// Where the values of one tensor go. Output i of a matrix becomes output first_output + i of
+// `packed` and row i of `rows`, whichever are set; a vector goes to `vector`.
 struct LoadTask {
   const SourceTensor* tensor = nullptr;
-  int64_t num_rows = 0;     // of a matrix, or elements of a vector
-  int64_t num_columns = 0;  // 1 for a vector
+  int64_t num_rows = 0;     // outputs of a matrix, or elements of a vector
+  int64_t num_columns = 0;  // inputs; 1 for a vector
   kernels::BFloat16* packed = nullptr;
   int64_t first_output = 0;
   kernels::BFloat16* rows = nullptr;  // of this task's first row
   float* vector = nullptr;
-  // llama.cpp stores q and k of the llama architecture with the halves of a head interleaved (rows
-  // 0, D/2, 1, D/2 + 1, ...), for rotation of neighbours. This is D then, and 0 otherwise.
+  // TensorNames::interleaved_heads: the head size then, and 0 otherwise.
   int64_t interleaved_head_dim = 0;
+  bool transposed = false;  // the file has [num_columns, num_rows]
 
+  // fp32 values of rows [first_row, first_row + values.size() / num_columns), whichever way the
+  // file has them. Of a transposed tensor every call reads all of it.
+  absl::Status Read(int64_t first_row, std::span<float> values) const;
   // The row, in our order, that row `source_row` of the file is.
   int64_t TargetRow(int64_t source_row) const;
 };
@@ -43,15 +47,14 @@ struct WeightStorage {
 };
 
 struct WeightPlan {
-  DecoderWeights weights;  // laid out and zeroed, to be filled by the tasks
+  ModelWeights weights;  // laid out and zeroed, to be filled by the tasks
   std::vector<LoadTask> tasks;
 };
 
 // Compares the checkpoint with what the model needs. INVALID_ARGUMENT listing every tensor that is
 // missing, has another shape than expected, a type that cannot be read, or that nothing would use.
 // `source` must outlive the tasks.
-absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, ModelFamily family,
-                                       const WeightSource& source,
+absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
                                        const WeightStorage& storage = {});
 
 }  // namespace lockstep::worker

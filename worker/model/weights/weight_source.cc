@@ -48,22 +48,24 @@ SourceTensor FromSafetensors(const SafetensorsTensor& tensor) {
 
 }  // namespace
 
-absl::StatusOr<WeightSource> WeightSource::Open(const std::string& path) {
+absl::StatusOr<WeightSource> WeightSource::Open(const std::string& path,
+                                                const ModelFamily& family) {
   if (IsGgufPath(path)) {
     LOCKSTEP_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
     std::vector<SourceTensor> tensors = GgufTensors(file);
-    return WeightSource(path, std::move(file), std::move(tensors));
+    return WeightSource(path, family, std::move(file), std::move(tensors));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(SafetensorsCheckpoint checkpoint, SafetensorsCheckpoint::Open(path));
   std::vector<SourceTensor> tensors;
   for (const std::string_view name : checkpoint.TensorNames()) {
     tensors.push_back(FromSafetensors(*checkpoint.Find(name)));
   }
-  return WeightSource(path, std::move(checkpoint), std::move(tensors));
+  return WeightSource(path, family, std::move(checkpoint), std::move(tensors));
 }
 
-WeightSource::WeightSource(std::string path, Files files, std::vector<SourceTensor> tensors)
-    : path_(std::move(path)), files_(std::move(files)), tensors_(std::move(tensors)) {
+WeightSource::WeightSource(std::string path, const ModelFamily& family, Files files,
+                           std::vector<SourceTensor> tensors)
+    : path_(std::move(path)), family_(&family), files_(std::move(files)), tensors_(std::move(tensors)) {
   std::sort(tensors_.begin(), tensors_.end(),
             [](const SourceTensor& a, const SourceTensor& b) { return a.name < b.name; });
 }
@@ -75,9 +77,11 @@ const SourceTensor* WeightSource::Find(std::string_view name) const {
   return place != tensors_.end() && place->name == name ? &*place : nullptr;
 }
 
-WeightSource WeightSource::Random(const std::string& path, const ModelSpec& spec, uint64_t seed) {
+WeightSource WeightSource::Random(const std::string& path, const ModelFamily& family,
+                                  const ModelSpec& spec, uint64_t seed) {
   std::vector<SourceTensor> tensors;
-  for (RandomTensorShape& tensor : RandomTensors(spec, seed)) {
+  const ModelLayout layout = MakeModelLayout(spec, family.hugging_face);
+  for (RandomTensorShape& tensor : RandomTensors(layout, spec.tied_embeddings, seed)) {
     tensors.push_back({.name = std::move(tensor.name),
                        .shape = std::move(tensor.shape),
                        .type_name = "random",
@@ -85,7 +89,7 @@ WeightSource WeightSource::Random(const std::string& path, const ModelSpec& spec
                        .data = {},
                        .random = tensor.values});
   }
-  return WeightSource(path, std::monostate(), std::move(tensors));
+  return WeightSource(path, family, std::monostate(), std::move(tensors));
 }
 
 uint64_t WeightSource::Fingerprint() const {

@@ -13,9 +13,8 @@
 
 #include "common/model_files/gguf.h"
 #include "common/model_files/safetensors.h"
-#include "worker/model/layout/model_spec.h"
+#include "worker/model/layout/model_layout.h"
 #include "worker/model/weights/random_weights.h"
-#include "worker/model/weights/weight_names.h"
 
 namespace lockstep::worker {
 
@@ -33,14 +32,15 @@ struct SourceTensor {
 // Owns the mapped files.
 class WeightSource {
  public:
-  static absl::StatusOr<WeightSource> Open(const std::string& path);
+  static absl::StatusOr<WeightSource> Open(const std::string& path, const ModelFamily& family);
   // Every tensor that a model of this shape needs, without a file: seeded random numbers, scaled as
   // in a trained model. `path` stands for the model in errors.
-  static WeightSource Random(const std::string& path, const ModelSpec& spec, uint64_t seed);
+  static WeightSource Random(const std::string& path, const ModelFamily& family,
+                             const ModelSpec& spec, uint64_t seed);
 
   const std::string& path() const { return path_; }
   bool is_gguf() const { return std::holds_alternative<GgufFile>(files_); }
-  const WeightNames& names() const { return is_gguf() ? kGgufNames : kHuggingFaceNames; }
+  const TensorNames& names() const { return is_gguf() ? family_->gguf : family_->hugging_face; }
   std::span<const SourceTensor> tensors() const { return tensors_; }  // sorted by name
   const SourceTensor* Find(std::string_view name) const;              // nullptr if absent
   // Equal for equal names, types and bytes, of all tensors in full: XXH3 of each, combined by name.
@@ -49,9 +49,11 @@ class WeightSource {
  private:
   using Files = std::variant<std::monostate, GgufFile, SafetensorsCheckpoint>;
 
-  WeightSource(std::string path, Files files, std::vector<SourceTensor> tensors);
+  WeightSource(std::string path, const ModelFamily& family, Files files,
+               std::vector<SourceTensor> tensors);
 
   std::string path_;
+  const ModelFamily* family_;
   Files files_;
   std::vector<SourceTensor> tensors_;
 };

@@ -5,33 +5,25 @@
 #include "kernels/core/bfloat16.h"
 #include "kernels/gemm/packed_matrix.h"
 #include "worker/memory/arena.h"
+#include "worker/model/layout/model_layout.h"
 
 namespace lockstep::worker {
 
-// Matrices are [outputs, inputs] in bf16, packed as the backend reads them (weight_plan.h); vectors
-// (norm weights, biases) fp32, as exact as the file. A null pointer is a part that the model does
-// not have.
-struct LayerWeights {
-  const float* attention_norm = nullptr;         // [hidden_size]
-  kernels::PackedMatrix qkv;                     // [q_size + 2 * kv_size, hidden_size]: q, k, v
-  const float* qkv_bias = nullptr;               // [q_size + 2 * kv_size]
-  const float* q_norm = nullptr;                 // [head_dim]
-  const float* k_norm = nullptr;                 // [head_dim]
-  kernels::PackedMatrix attention_output;        // [hidden_size, q_size]
-  const float* attention_output_bias = nullptr;  // [hidden_size]
-  const float* mlp_norm = nullptr;               // [hidden_size]
-  kernels::PackedMatrix gate_up;                 // [2 * intermediate_size, hidden_size]: gate, up
-  const float* gate_up_bias = nullptr;           // [2 * intermediate_size]
-  kernels::PackedMatrix down;                    // [hidden_size, intermediate_size]
-  const float* down_bias = nullptr;              // [hidden_size]
+// The weights of one part. Matrices are in bf16, packed as the backend reads them (weight_plan.h);
+// vectors are fp32, as exact as the file. A null pointer: the part has none of it.
+struct PartWeights {
+  kernels::PackedMatrix matrix = {};        // of a linear part: [num_outputs, num_inputs]
+  const kernels::BFloat16* rows = nullptr;  // of an embedding: [num_outputs, num_inputs]
+  const float* vector = nullptr;            // of a norm: [num_outputs]
+  const float* bias = nullptr;              // [num_outputs]
 };
 
-struct DecoderWeights {
+using LayerWeights = EnumArray<LayerPart, PartWeights>;
+
+struct ModelWeights {
   Arena storage;
-  const kernels::BFloat16* token_embedding = nullptr;  // [vocab_size, hidden_size]
+  EnumArray<ModelPart, PartWeights> model;
   std::vector<LayerWeights> layers;
-  const float* final_norm = nullptr;  // [hidden_size]
-  kernels::PackedMatrix lm_head;      // [vocab_size, hidden_size]
 };
 
 }  // namespace lockstep::worker

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/model_files/model_family.h"
 #include "tests/common/status_matchers.h"
-#include "worker/model/weights/weight_names.h"
 
 namespace lockstep::worker {
 namespace {
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 ModelConfig ValidConfig() {
   ModelConfig config;
-  config.family = ModelFamily::kQwen3;
+  config.family = FindModelFamily("qwen3");
   config.name = "tiny";
   config.hidden_size = 64;
   config.intermediate_size = 160;
@@ -50,15 +50,6 @@ TEST(ModelSpecTest, NamesSizesThatTheKernelsDoNotTake) {
   config = ValidConfig();
   config.num_kv_heads = 3;
   EXPECT_THAT(MakeModelSpec(config), ::testing::Not(IsOk()));
-}
-
-TEST(WeightNamesTest, BuildsLayerNames) {
-  EXPECT_EQ(LayerTensorName(kHuggingFaceNames, 3, kHuggingFaceNames.q, ".weight"),
-            "model.layers.3.self_attn.q_proj.weight");
-  EXPECT_EQ(LayerTensorName(kGgufNames, 11, kGgufNames.down, ".bias"), "blk.11.ffn_down.bias");
-  EXPECT_TRUE(IsIgnorableTensor("model.layers.0.self_attn.rotary_emb.inv_freq"));
-  EXPECT_TRUE(IsIgnorableTensor("rope_freqs.weight"));
-  EXPECT_FALSE(IsIgnorableTensor("model.layers.0.self_attn.q_proj.weight"));
 }
 
 }  // namespace

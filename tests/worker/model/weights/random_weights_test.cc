@@ -28,6 +28,13 @@ ModelSpec SmallSpec() {
   return spec;
 }
 
+const ModelFamily& Qwen3() { return *FindModelFamily("qwen3"); }
+
+std::vector<RandomTensorShape> SmallTensors(uint64_t seed) {
+  return RandomTensors(MakeModelLayout(SmallSpec(), Qwen3().hugging_face),
+                       /*tied_embeddings=*/false, seed);
+}
+
 TEST(RandomWeightsTest, ValuesAreRoughlyNormal) {
   std::vector<float> values(100'000);
   FillRandom({.seed = 5, .mean = 2.0f, .deviation = 0.5f}, 0, values);
@@ -54,9 +61,9 @@ TEST(RandomWeightsTest, APieceEqualsThatPartOfTheWhole) {
 
 TEST(RandomWeightsTest, EveryTensorHasItsOwnNumbersAndTheSeedMatters) {
   std::set<uint64_t> seeds;
-  const auto tensors = RandomTensors(SmallSpec(), 1);
+  const auto tensors = SmallTensors(1);
   for (const RandomTensorShape& tensor : tensors) seeds.insert(tensor.values.seed);
-  for (const RandomTensorShape& tensor : RandomTensors(SmallSpec(), 2)) {
+  for (const RandomTensorShape& tensor : SmallTensors(2)) {
     seeds.insert(tensor.values.seed);
   }
   EXPECT_EQ(seeds.size(), 2 * tensors.size());
@@ -66,30 +73,31 @@ TEST(RandomWeightsTest, FillsExactlyWhatThePlanAsksFor) {
   for (const bool tied : {false, true}) {
     ModelSpec spec = SmallSpec();
     spec.tied_embeddings = tied;
-    const WeightSource source = WeightSource::Random("a shape", spec, 3);
-    EXPECT_THAT(PlanWeights(spec, ModelFamily::kQwen3, source), IsOk());
+    const WeightSource source = WeightSource::Random("a shape", Qwen3(), spec, 3);
+    EXPECT_THAT(PlanWeights(spec, source), IsOk());
   }
 }
 
 TEST(RandomWeightsTest, TheFingerprintFollowsTheSeed) {
   const ModelSpec spec = SmallSpec();
-  EXPECT_EQ(WeightSource::Random("a", spec, 3).Fingerprint(),
-            WeightSource::Random("b", spec, 3).Fingerprint());
-  EXPECT_NE(WeightSource::Random("a", spec, 3).Fingerprint(),
-            WeightSource::Random("a", spec, 4).Fingerprint());
+  EXPECT_EQ(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
+            WeightSource::Random("b", Qwen3(), spec, 3).Fingerprint());
+  EXPECT_NE(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
+            WeightSource::Random("a", Qwen3(), spec, 4).Fingerprint());
 }
 
 TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
   ModelSpec spec = SmallSpec();
   spec.tied_embeddings = true;
-  const WeightSource source = WeightSource::Random("a shape", spec, 3);
-  auto plan = PlanWeights(spec, ModelFamily::kQwen3, source, {.layout = WeightLayout::kRowMajor});
+  const WeightSource source = WeightSource::Random("a shape", Qwen3(), spec, 3);
+  auto plan = PlanWeights(spec, source, {.layout = WeightLayout::kRowMajor});
   ASSERT_THAT(plan, IsOk());
   kernels::ThreadPool threads(2);
   ASSERT_THAT(RunLoadTasks(plan->tasks, threads, nullptr), IsOk());
 
-  const DecoderWeights& weights = plan->weights;
-  EXPECT_EQ(weights.lm_head.data, weights.token_embedding);
+  const ModelWeights& weights = plan->weights;
+  const kernels::BFloat16* const embedding = weights.model[ModelPart::kTokenEmbedding].rows;
+  EXPECT_EQ(weights.model[ModelPart::kLmHead].matrix.data, embedding);
   const auto expect_rows = [&](const char* name, const kernels::BFloat16* rows, int64_t count) {
     const SourceTensor* tensor = source.Find(name);
     ASSERT_NE(tensor, nullptr) << name;
@@ -99,11 +107,11 @@ TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
       ASSERT_EQ(rows[i].bits, kernels::ToBFloat16(values[i]).bits) << name << " element " << i;
     }
   };
-  const kernels::BFloat16* qkv = weights.layers[1].qkv.data;
+  const kernels::BFloat16* qkv = weights.layers[1][LayerPart::kQkv].matrix.data;
   expect_rows("model.layers.1.self_attn.q_proj.weight", qkv, 32);
   expect_rows("model.layers.1.self_attn.k_proj.weight", qkv + 32 * 32, 16);
   expect_rows("model.layers.1.self_attn.v_proj.weight", qkv + 48 * 32, 16);
-  expect_rows("model.embed_tokens.weight", weights.token_embedding, 70);
+  expect_rows("model.embed_tokens.weight", embedding, 70);
 }
 
 }  // namespace

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "common/model_files/model_config.h"
+#include "common/model_files/model_config_parts.h"
+
+// What a family of models calls things in its files, and what differs from other families. A new
+// family of known parts is one file in families/ and one line in families/registry.cc
+// (docs/adding-a-model-family.md).
+namespace lockstep {
+
+// How one container names the tensors of a model. Behind each name comes ".weight" or ".bias";
+// tensors of layers have the prefix, the layer's number and a dot in front. An empty name: files of
+// the family have no such tensor.
+struct TensorNames {
+  std::string_view layer_prefix = {};
+  std::string_view token_embedding = {};
+  std::string_view position_embedding = {};
+  std::string_view final_norm = {};
+  std::string_view lm_head = {};
+  std::string_view attention_norm = {};
+  std::string_view qkv = {};  // one tensor in place of the next three
+  std::string_view q = {};
+  std::string_view k = {};
+  std::string_view v = {};
+  std::string_view q_norm = {};
+  std::string_view k_norm = {};
+  std::string_view attention_output = {};
+  std::string_view mlp_norm = {};
+  std::string_view gate = {};
+  std::string_view up = {};
+  std::string_view down = {};
+  // Some files leave it out, of every name that begins with it.
+  std::string_view optional_prefix = {};
+  // Ends of the names of tensors that nothing needs, as saved masks.
+  std::span<const std::string_view> ignored_endings = {};
+  // The matrices of layers are [inputs, outputs] (Conv1D of GPT-2), not [outputs, inputs].
+  bool transposed_matrices = false;
+  // q and k are stored with the halves of a head interleaved (rows 0, D/2, 1, D/2 + 1, ...), for
+  // rotation of neighbours.
+  bool interleaved_heads = false;
+};
+
+// The keys of config.json.
+struct ConfigKeys {
+  std::string_view hidden_size = "hidden_size";
+  std::string_view intermediate_size = "intermediate_size";
+  std::string_view num_layers = "num_hidden_layers";
+  std::string_view num_heads = "num_attention_heads";
+  std::string_view max_context_tokens = "max_position_embeddings";
+  std::string_view norm_eps = "rms_norm_eps";
+  std::string_view activation = "hidden_act";
+  std::span<const std::string_view> harmless = {};  // besides those that are harmless anywhere
+  std::span<const NeutralKey> neutral = {};         // likewise
+};
+
+struct ModelFamily {
+  std::string_view name;          // model_type of config.json, general.architecture of GGUF
+  std::string_view architecture;  // of config.json's "architectures"
+  ConfigKeys keys = {};
+  NormKind norm = NormKind::kRms;
+  PositionKind positions = PositionKind::kRotary;
+  MlpKind mlp = MlpKind::kSwiGlu;  // where config.json does not say
+  bool qk_norm = false;
+  // Biases that are a part of the architecture, whatever config.json says.
+  bool always_qkv_bias = false;
+  bool always_all_biases = false;
+  bool may_have_mlp_bias = false;  // by the key mlp_bias
+  bool tied_by_default = false;
+  double default_norm_eps = 1e-6;
+  uint32_t default_head_dim = 0;           // 0: hidden size / heads
+  uint32_t default_intermediate_size = 0;  // times the hidden size; 0: config.json must say
+  bool window_needs_switch = false;        // sliding_window counts with use_sliding_window only
+  TensorNames hugging_face = {};
+  TensorNames gguf = {};
+};
+
+// Of families/registry.cc.
+std::span<const ModelFamily* const> ModelFamilies();
+// By name; null: there is none.
+const ModelFamily* FindModelFamily(std::string_view name);
+
+}  // namespace lockstep

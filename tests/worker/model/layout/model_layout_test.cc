@@ -1,0 +1,92 @@
+#include "worker/model/layout/model_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace lockstep::worker {
+namespace {
+
+ModelSpec TinySpec() {
+  ModelSpec spec;
+  spec.hidden_size = 32;
+  spec.intermediate_size = 48;
+  spec.num_layers = 2;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 8;
+  spec.vocab_size = 70;
+  spec.max_context_tokens = 64;
+  return spec;
+}
+
+TEST(ModelLayoutTest, BuildsNamesOfBothContainers) {
+  const ModelFamily& llama = *FindModelFamily("llama");
+  EXPECT_EQ(LayerTensorName(llama.hugging_face, 3, llama.hugging_face.q, "weight"),
+            "model.layers.3.self_attn.q_proj.weight");
+  EXPECT_EQ(LayerTensorName(llama.gguf, 11, llama.gguf.down, "bias"), "blk.11.ffn_down.bias");
+  EXPECT_EQ(ModelTensorName(llama.gguf.final_norm, "weight"), "output_norm.weight");
+}
+
+TEST(ModelLayoutTest, IgnoresWhatNothingNeeds) {
+  const TensorNames& llama = FindModelFamily("llama")->hugging_face;
+  EXPECT_TRUE(IsIgnorableTensor(llama, "model.layers.0.self_attn.rotary_emb.inv_freq"));
+  EXPECT_TRUE(IsIgnorableTensor(llama, "rope_freqs.weight"));
+  EXPECT_FALSE(IsIgnorableTensor(llama, "model.layers.0.self_attn.q_proj.weight"));
+  EXPECT_FALSE(IsIgnorableTensor(llama, "h.0.attn.bias"));
+  const TensorNames& gpt2 = FindModelFamily("gpt2")->hugging_face;
+  EXPECT_TRUE(IsIgnorableTensor(gpt2, "h.0.attn.bias"));
+  EXPECT_TRUE(IsIgnorableTensor(gpt2, "transformer.h.11.attn.masked_bias"));
+  EXPECT_FALSE(IsIgnorableTensor(gpt2, "h.0.attn.c_attn.bias"));
+}
+
+TEST(ModelLayoutTest, AGatedMlpStacksGateAndUp) {
+  const ModelLayout layout = MakeModelLayout(TinySpec(), FindModelFamily("qwen3")->hugging_face);
+  const Part& input = layout.layer[LayerPart::kMlpInput];
+  EXPECT_EQ(input.num_outputs, 96);
+  EXPECT_EQ(input.pieces.size(), 2u);
+  EXPECT_EQ(layout.layer[LayerPart::kQkv].num_outputs, 64);
+  EXPECT_EQ(layout.layer[LayerPart::kQkv].pieces.size(), 3u);
+  EXPECT_FALSE(layout.layer[LayerPart::kQNorm].exists());
+  EXPECT_FALSE(layout.model[ModelPart::kPositionEmbedding].exists());
+}
+
+TEST(ModelLayoutTest, Gpt2HasOneTensorForQKAndVAndLearnedPositions) {
+  ModelSpec spec = TinySpec();
+  spec.norm = NormKind::kLayer;
+  spec.mlp = MlpKind::kGeluTanh;
+  spec.positions = PositionKind::kLearned;
+  const ModelLayout layout = MakeModelLayout(spec, FindModelFamily("gpt2")->hugging_face);
+  EXPECT_EQ(layout.layer[LayerPart::kQkv].pieces.size(), 1u);
+  EXPECT_EQ(layout.layer[LayerPart::kMlpInput].num_outputs, 48);
+  EXPECT_TRUE(layout.layer[LayerPart::kMlpNorm].has_bias);
+  EXPECT_EQ(layout.model[ModelPart::kPositionEmbedding].num_outputs, 64);
+}
+
+// A part whose piece has no name in some family would be looked for as ".weight".
+TEST(ModelLayoutTest, EveryFamilyNamesItsParts) {
+  for (const ModelFamily* const family : ModelFamilies()) {
+    ModelSpec spec = TinySpec();
+    spec.norm = family->norm;
+    spec.mlp = family->mlp;
+    spec.positions = family->positions;
+    spec.qk_norm = family->qk_norm;
+    for (const TensorNames* const names : {&family->hugging_face, &family->gguf}) {
+      const ModelLayout layout = MakeModelLayout(spec, *names);
+      std::set<std::string> seen;
+      const auto check = [&](const Part& part) {
+        for (const TensorPiece& piece : part.pieces) {
+          const std::string stem(names->*piece.name);
+          EXPECT_FALSE(stem.empty()) << family->name;
+          EXPECT_TRUE(seen.insert(stem).second) << family->name << " names two parts " << stem;
+        }
+      };
+      for (const LayerPart part : EnumValues<LayerPart>()) check(layout.layer[part]);
+      for (const ModelPart part : EnumValues<ModelPart>()) check(layout.model[part]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::worker

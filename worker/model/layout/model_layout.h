@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/model_files/model_family.h"
+#include "worker/model/layout/enum_array.h"
+#include "worker/model/layout/model_spec.h"
+
+// The parts of a model as data. The names and shapes of its tensors, random weights, where the
+// weights go in memory, and the products that are planned all follow from this list.
+namespace lockstep::worker {
+
+enum class PartKind {
+  kEmbedding,  // rows that are looked up
+  kNorm,       // a weight, and perhaps a bias
+  kLinear,     // a matrix product, and perhaps a bias
+};
+
+// The part of a checkpoint's tensor in a part of the model: so many of its outputs.
+struct TensorPiece {
+  std::string_view TensorNames::*name = nullptr;
+  int64_t num_outputs = 0;
+  bool rotary = false;  // heads that are rotated
+};
+
+struct Part {
+  PartKind kind = PartKind::kLinear;
+  int64_t num_outputs = 0;  // of a norm: its size; of an embedding: its rows
+  int64_t num_inputs = 1;   // of a norm: 1; of an embedding: the size of a row
+  bool has_bias = false;
+  std::vector<TensorPiece> pieces = {};  // their outputs follow each other; empty: there is no such
+                                         // part
+
+  bool exists() const { return !pieces.empty(); }
+};
+
+// The parts of a layer, in the order in which it uses them.
+enum class LayerPart {
+  kAttentionNorm,
+  kQkv,    // [q_size + 2 * kv_size, hidden_size]: q, k, v
+  kQNorm,  // of each head
+  kKNorm,
+  kAttentionOutput,
+  kMlpNorm,
+  kMlpInput,   // SwiGLU: [2 * intermediate_size, hidden_size]: gate, up
+  kMlpOutput,  // [hidden_size, intermediate_size]
+  kCount
+};
+
+enum class ModelPart { kTokenEmbedding, kPositionEmbedding, kFinalNorm, kLmHead, kCount };
+
+struct ModelLayout {
+  EnumArray<LayerPart, Part> layer = {};  // alike for all layers
+  EnumArray<ModelPart, Part> model = {};
+  int64_t num_layers = 0;
+  TensorNames names;
+};
+
+ModelLayout MakeModelLayout(const ModelSpec& spec, const TensorNames& names);
+
+// "model.norm.weight", and "model.layers.3.self_attn.q_proj.bias".
+std::string ModelTensorName(std::string_view stem, std::string_view ending);
+std::string LayerTensorName(const TensorNames& names, int64_t layer, std::string_view stem,
+                            std::string_view ending);
+
+// A tensor that files carry although nothing needs it.
+bool IsIgnorableTensor(const TensorNames& names, std::string_view name);
+
+}  // namespace lockstep::worker
