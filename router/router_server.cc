@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/instant.h"
 #include "common/runtime/bounded_queue.h"
 #include "common/runtime/heap.h"
 #include "common/runtime/named_thread.h"
@@ -91,7 +92,7 @@ class RouterServer::Impl {
 
  private:
   void Sample() {
-    const absl::Time now = context_.clock.Now();
+    const Instant now = context_.clock.Now();
     if (context_.history.Due(now)) context_.history.Add(engine_.replica_statuses(), now);
   }
 

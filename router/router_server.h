@@ -37,9 +37,10 @@ struct RouterServerConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
-// A whole router behind its ports: threads, engine, API context, services, the public front with
-// health checking and, unless keys are asked for, because it would answer without one, reflection;
-// and the thread that keeps them fresh ("keeper"). Owns all of them; ends the loops as well.
+// A whole router behind its ports: threads, engine, API context, services, the public server, and
+// the thread that keeps them fresh ("keeper"). It owns all of them, and ends the loops as well.
+// Health checking is always on. Reflection is off when API keys are required, because it would
+// answer without one.
 class RouterServer {
  public:
   // What the server works with; all but the replicas must outlive it.

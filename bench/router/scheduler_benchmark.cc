@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/policy/policies.h"
 #include "router/core/scheduler.h"
@@ -113,7 +114,7 @@ class SteadyBatch {
     uint32_t max_total = 0;
   };
 
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
   Scheduler scheduler_;
   RequestKey next_key_ = 0;
   std::deque<StepPlan> in_flight_;

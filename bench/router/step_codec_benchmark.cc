@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "router/core/policy/policies.h"
 #include "router/core/scheduler.h"
 #include "router/workers/step_codec.h"
@@ -159,7 +160,7 @@ class DecodingRouter {
     return slots_[slot];
   }
 
-  const absl::Time now_ = absl::UnixEpoch();
+  const Instant now_ = Instant();
   Scheduler scheduler_;
   std::deque<StepPlan> in_flight_;
   std::vector<SlotState> slots_;

@@ -11,6 +11,8 @@
 #include <variant>
 
 #include "common/check.h"
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "common/status.h"
 #include "router/core/policy/policies.h"
 #include "router/workers/step_codec.h"
@@ -46,7 +48,7 @@ Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
                                   .max_context_tokens = bounds.max_context_tokens,
                                   .max_decode_iterations = bounds.max_decode_iterations,
                                   .max_steps_in_flight = options.max_steps_in_flight},
-                                 absl::Now()));
+                                 MonotonicNow()));
 }
 
 Engine::~Engine() { runner_.EndLease(); }
@@ -54,12 +56,12 @@ Engine::~Engine() { runner_.EndLease(); }
 void Engine::Submit(const Work& work) {
   auto request = std::make_shared<router::Request>();
   request->key = next_key_++;
-  request->arrival = absl::Now();
+  request->arrival = MonotonicNow();
   request->prompt_tokens = work.prompt;
   request->bypass_prefix_cache = true;
   request->sampling.temperature = 0.0f;
   request->sampling.max_new_tokens = work.num_output_tokens;
-  Expect(scheduler_.Submit(std::move(request), absl::Now()));
+  Expect(scheduler_.Submit(std::move(request), MonotonicNow()));
 }
 
 double Engine::Run(std::span<const Work> work) {
@@ -92,10 +94,10 @@ Engine::Disturbance Engine::Disturb(std::span<const Work> streams,
   const RequestKey first_stream = next_key_;
   const RequestKey first_prompt = first_stream + streams.size();
   for (const Work& stream : streams) Submit(stream);
-  std::vector<absl::Time> last_token(streams.size(), absl::InfinitePast());
+  std::vector<Instant> last_token(streams.size(), Instant::InfinitePast());
   size_t num_decoding = 0;
   size_t num_prompts = 0;
-  absl::Time begin = absl::InfiniteFuture();
+  Instant begin = Instant::InfiniteFuture();
   uint64_t prefilled_before = 0;
   // The gaps of a stream that ends would be missing, so it has to outlast the measurement.
   const auto take_event = [&](const router::SchedulerEvent& event) {
@@ -106,16 +108,16 @@ Engine::Disturbance Engine::Disturb(std::span<const Work> streams,
     }
     const auto* tokens = std::get_if<router::TokensEvent>(&event);
     if (tokens == nullptr || tokens->request >= first_prompt) return;
-    const absl::Time now = absl::Now();
-    absl::Time& last = last_token[tokens->request - first_stream];
-    if (last == absl::InfinitePast()) ++num_decoding;
+    const Instant now = MonotonicNow();
+    Instant& last = last_token[tokens->request - first_stream];
+    if (last == Instant::InfinitePast()) ++num_decoding;
     if (last >= begin) result.gap_ms.push_back(absl::ToDoubleMilliseconds(now - last));
     last = now;
   };
-  while (absl::Now() - begin < duration) {
+  while (MonotonicNow() - begin < duration) {
     if (num_decoding == streams.size()) {
-      if (begin == absl::InfiniteFuture()) {
-        begin = absl::Now();
+      if (begin == Instant::InfiniteFuture()) {
+        begin = MonotonicNow();
         prefilled_before = num_prefill_tokens_;
       }
       for (; num_prompts < 2; ++num_prompts) Submit(next_prompt());
@@ -125,7 +127,7 @@ Engine::Disturbance Engine::Disturb(std::span<const Work> streams,
     for (const router::SchedulerEvent& event : scheduler_.TakeEvents()) take_event(event);
   }
   result.prompt_tokens_per_s = static_cast<double>(num_prefill_tokens_ - prefilled_before) /
-                               absl::ToDoubleSeconds(absl::Now() - begin);
+                               absl::ToDoubleSeconds(MonotonicNow() - begin);
   CancelFrom(first_stream);
   return result;
 }
@@ -133,19 +135,19 @@ Engine::Disturbance Engine::Disturb(std::span<const Work> streams,
 Engine::Saturation Engine::Saturate(uint32_t num_streams, const std::function<Work()>& next,
                                     absl::Duration warm_up, absl::Duration duration) {
   struct Stream {
-    absl::Time submitted = absl::Now();
-    absl::Time last_token = absl::InfinitePast();
+    Instant submitted = MonotonicNow();
+    Instant last_token = Instant::InfinitePast();
   };
   Saturation result;
   absl::flat_hash_map<RequestKey, Stream> streams;
   const RequestKey first = next_key_;
-  const absl::Time begin = absl::Now() + warm_up;
+  const Instant begin = MonotonicNow() + warm_up;
   uint64_t num_tokens = 0;
-  const auto take_tokens = [&](const router::TokensEvent& event, absl::Time now) {
+  const auto take_tokens = [&](const router::TokensEvent& event, Instant now) {
     Stream& stream = streams.at(event.request);
     if (now >= begin) {
       num_tokens += event.tokens.size();
-      if (stream.last_token == absl::InfinitePast()) {
+      if (stream.last_token == Instant::InfinitePast()) {
         result.first_ms.push_back(absl::ToDoubleMilliseconds(now - stream.submitted));
       } else {
         result.gap_ms.push_back(absl::ToDoubleMilliseconds(now - stream.last_token));
@@ -154,8 +156,8 @@ Engine::Saturation Engine::Saturate(uint32_t num_streams, const std::function<Wo
     stream.last_token = now;
   };
   uint64_t prefilled_before = 0;
-  absl::Time now = absl::Now();
-  for (; now < begin + duration; now = absl::Now()) {
+  Instant now = MonotonicNow();
+  for (; now < begin + duration; now = MonotonicNow()) {
     if (now >= begin && step_costs_ == nullptr) {
       step_costs_ = &result.steps;
       prefilled_before = num_prefill_tokens_;
@@ -166,7 +168,7 @@ Engine::Saturation Engine::Saturate(uint32_t num_streams, const std::function<Wo
     }
     SendSteps();
     TakeResults();
-    const absl::Time seen = absl::Now();
+    const Instant seen = MonotonicNow();
     for (const router::SchedulerEvent& event : scheduler_.TakeEvents()) {
       if (const auto* tokens = std::get_if<router::TokensEvent>(&event)) {
         take_tokens(*tokens, seen);
@@ -186,7 +188,7 @@ Engine::Saturation Engine::Saturate(uint32_t num_streams, const std::function<Wo
 }
 
 void Engine::CancelFrom(RequestKey first) {
-  for (RequestKey key = first; key < next_key_; ++key) scheduler_.Cancel(key, absl::Now());
+  for (RequestKey key = first; key < next_key_; ++key) scheduler_.Cancel(key, MonotonicNow());
   while (!in_flight_.empty()) {
     TakeResults();
     SendSteps();
@@ -195,7 +197,7 @@ void Engine::CancelFrom(RequestKey first) {
 }
 
 void Engine::SendSteps() {
-  while (std::optional<router::StepPlan> plan = scheduler_.NextStep(absl::Now())) {
+  while (std::optional<router::StepPlan> plan = scheduler_.NextStep(MonotonicNow())) {
     runner_.Submit(router::EncodeStep(*plan, kEpoch));
     in_flight_.push_back(*std::move(plan));
   }
@@ -221,7 +223,7 @@ void Engine::TakeResults() {
     }
     absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(result, plan);
     Expect(outcome.status());
-    Expect(scheduler_.Apply(*std::move(outcome), absl::Now()));
+    Expect(scheduler_.Apply(*std::move(outcome), MonotonicNow()));
   }
 }
 

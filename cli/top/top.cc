@@ -14,6 +14,8 @@
 #include "cli/common/options.h"
 #include "cli/common/server_url.h"
 #include "cli/top/frame.h"
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -71,10 +73,10 @@ int Watch(const Address& address) {
   const Paint paint = {.on = WantsColours(STDOUT_FILENO)};
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   std::unique_ptr<const MetricsText> before;
-  absl::Time before_at;
+  Instant before_at;
   if (is_terminal) std::fputs(kEraseScreen, stdout);
   for (;;) {
-    const absl::Time now = absl::Now();
+    const Instant now = MonotonicNow();
     absl::StatusOr<MetricsText> metrics = Scrape(address);
     const std::string text = metrics.ok() ? TopFrame(before.get(), *metrics, now - before_at, paint)
                                           : paint.Red(Message(metrics.status())) + "\n";

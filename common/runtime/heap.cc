@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/instant.h"
+
 namespace lockstep {
 namespace {
 
@@ -41,7 +43,7 @@ size_t ResidentBytes() {
   return resident_pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-bool FreedMemoryWatch::ShouldReturn(size_t resident_bytes, size_t used_bytes, absl::Time now) {
+bool FreedMemoryWatch::ShouldReturn(size_t resident_bytes, size_t used_bytes, Instant now) {
   const size_t beside_bytes = Beside(used_bytes, resident_bytes);
   // Used bytes that are not resident make the rest look smaller than it is. If the needed bytes
   // followed, the rest would seem to have grown once the used bytes are gone.
@@ -52,7 +54,7 @@ bool FreedMemoryWatch::ShouldReturn(size_t resident_bytes, size_t used_bytes, ab
   return now >= next_return_ && growth_bytes_ >= std::max(max_growth_bytes_, needed_bytes_ / 4);
 }
 
-void FreedMemoryWatch::OnReturned(size_t resident_bytes, size_t used_bytes, absl::Time now) {
+void FreedMemoryWatch::OnReturned(size_t resident_bytes, size_t used_bytes, Instant now) {
   const size_t returned_bytes = Beside(resident_bytes, resident_before_bytes_);
   if (returned_bytes >= growth_bytes_ / 4) {
     interval_ = kMinInterval;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/instant.h"
+
 namespace lockstep {
 
 // From now on large blocks go back to the system as soon as they are freed. By default the C
@@ -32,9 +34,9 @@ class FreedMemoryWatch {
   explicit FreedMemoryWatch(size_t max_growth_bytes) : max_growth_bytes_(max_growth_bytes) {}
 
   // `used_bytes`: what is counted as in use. Some of it may not be resident.
-  bool ShouldReturn(size_t resident_bytes, size_t used_bytes, absl::Time now);
+  bool ShouldReturn(size_t resident_bytes, size_t used_bytes, Instant now);
   // After the return that the last ShouldReturn asked for.
-  void OnReturned(size_t resident_bytes, size_t used_bytes, absl::Time now);
+  void OnReturned(size_t resident_bytes, size_t used_bytes, Instant now);
 
  private:
   const size_t max_growth_bytes_;
@@ -44,7 +46,7 @@ class FreedMemoryWatch {
   size_t resident_before_bytes_ = 0;  // the return that is under way
   size_t growth_bytes_ = 0;           // that it hopes for
   absl::Duration interval_ = kMinInterval;
-  absl::Time next_return_ = absl::InfinitePast();
+  Instant next_return_ = Instant::InfinitePast();
 };
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -12,7 +13,7 @@ struct TenantLimiter::State {
   uint32_t num_open ABSL_GUARDED_BY(mutex) = 0;
   std::unique_ptr<TokenBucket> bucket ABSL_GUARDED_BY(mutex);  // null: no rate so far
 
-  Admission Refusal(const Tenant& tenant, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  Admission Refusal(const Tenant& tenant, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (tenant.max_open_requests > 0 && num_open >= tenant.max_open_requests) {
       return {.refusal = ResourceExhausted("tenant \"{}\" has {} requests open, its limit",
                                            tenant.name, num_open)};
@@ -30,7 +31,7 @@ struct TenantLimiter::State {
   }
 };
 
-absl::Duration TokenBucket::Wait(double rate, double burst, absl::Time now) {
+absl::Duration TokenBucket::Wait(double rate, double burst, Instant now) {
   if (now > filled_at_) {  // a clock that goes back gives nothing
     tokens_ = std::min(burst, tokens_ + rate * absl::ToDoubleSeconds(now - filled_at_));
     filled_at_ = now;
@@ -56,7 +57,7 @@ std::shared_ptr<TenantLimiter::State> TenantLimiter::StateOf(const Tenant& tenan
   return entry;
 }
 
-TenantLimiter::Admission TenantLimiter::Admit(const Tenant& tenant, absl::Time now) {
+TenantLimiter::Admission TenantLimiter::Admit(const Tenant& tenant, Instant now) {
   const std::shared_ptr<State> state = StateOf(tenant);
   MutexLock lock(state->mutex);
   Admission admission = state->Refusal(tenant, now);
@@ -67,7 +68,7 @@ TenantLimiter::Admission TenantLimiter::Admit(const Tenant& tenant, absl::Time n
   return admission;
 }
 
-TenantLimiter::Admission TenantLimiter::Check(const Tenant& tenant, absl::Time now) {
+TenantLimiter::Admission TenantLimiter::Check(const Tenant& tenant, Instant now) {
   const std::shared_ptr<State> state = StateOf(tenant);
   MutexLock lock(state->mutex);
   return state->Refusal(tenant, now);

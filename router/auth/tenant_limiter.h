@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "router/auth/tenant.h"
 
@@ -17,19 +18,19 @@ namespace lockstep::router {
 class TokenBucket {
  public:
   // Full at first.
-  TokenBucket(double burst, absl::Time now) : tokens_(burst), filled_at_(now) {}
+  TokenBucket(double burst, Instant now) : tokens_(burst), filled_at_(now) {}
 
   // How long until something may begin: 0 while anything is left. rate > 0.
-  absl::Duration Wait(double rate, double burst, absl::Time now);
+  absl::Duration Wait(double rate, double burst, Instant now);
   void Spend(double tokens) { tokens_ -= tokens; }
 
  private:
   double tokens_;
-  absl::Time filled_at_;
+  Instant filled_at_;
 };
 
-// Holds every tenant to its limits. Safe to use from any thread; outlives its tickets, or not: they
-// keep what they need. Tenants are known by name, so that their limits may change between requests.
+// Holds every tenant to its limits. Safe to use from any thread. Tickets may outlive the limiter.
+// Tenants are known by name, so that their limits may change between requests.
 class TenantLimiter {
   struct State;
 
@@ -54,9 +55,9 @@ class TenantLimiter {
     absl::Status refusal = absl::OkStatus();            // RESOURCE_EXHAUSTED naming the limit
     absl::Duration retry_after = absl::ZeroDuration();  // try again then; 0: unknown
   };
-  Admission Admit(const Tenant& tenant, absl::Time now);
+  Admission Admit(const Tenant& tenant, Instant now);
   // Whether it would be refused now, without a ticket; OK otherwise.
-  Admission Check(const Tenant& tenant, absl::Time now);
+  Admission Check(const Tenant& tenant, Instant now);
 
  private:
   std::shared_ptr<State> StateOf(const Tenant& tenant);

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -126,7 +127,7 @@ absl::Status Population::CheckIntegrity() const {
       ++num_waiting_requests;
       num_waiting_tokens += live->num_prompt_tokens();
     }
-    if (live->request->deadline != absl::InfiniteFuture()) ++num_deadlines;
+    if (live->request->deadline != Instant::InfiniteFuture()) ++num_deadlines;
   }
   if (num_waiting != waiting_.size() || num_running != running_.size() || num_gated != num_gated_) {
     return Internal("a list holds a sequence that has ended");

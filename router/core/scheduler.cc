@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/integrity.h"
 #include "router/core/plan/planner.h"
@@ -52,14 +53,14 @@ Scheduler::Scheduler(SchedulerConfig config, std::unique_ptr<SchedulingPolicy> p
 }
 
 Scheduler::~Scheduler() {
-  DetachWorker(absl::CancelledError("the scheduler ends"), absl::InfinitePast());
+  DetachWorker(absl::CancelledError("the scheduler ends"), Instant::InfinitePast());
 }
 
-absl::Status Scheduler::Submit(std::shared_ptr<const Request> request, absl::Time now) {
+absl::Status Scheduler::Submit(std::shared_ptr<const Request> request, Instant now) {
   return Admit(impl_->state, std::move(request), now);
 }
 
-void Scheduler::Cancel(RequestKey request, absl::Time /*now*/) {
+void Scheduler::Cancel(RequestKey request, Instant /*now*/) {
   Population& population = impl_->state.population;
   if (LiveRequest* live = population.Find(request)) {
     population.EndAll(*live, {.reason = FinishReason::kAborted}, impl_->state.lease.get());
@@ -67,7 +68,7 @@ void Scheduler::Cancel(RequestKey request, absl::Time /*now*/) {
   }
 }
 
-void Scheduler::StopSequence(RequestKey request, uint32_t sample_index, absl::Time /*now*/) {
+void Scheduler::StopSequence(RequestKey request, uint32_t sample_index, Instant /*now*/) {
   Population& population = impl_->state.population;
   LiveRequest* live = population.Find(request);
   if (live == nullptr || sample_index >= live->samples.size()) return;
@@ -77,7 +78,7 @@ void Scheduler::StopSequence(RequestKey request, uint32_t sample_index, absl::Ti
   population.ForgetEnded();
 }
 
-void Scheduler::ExpireDeadlines(absl::Time now) {
+void Scheduler::ExpireDeadlines(Instant now) {
   Population& population = impl_->state.population;
   for (const auto& [deadline, key] : population.deadlines()) {
     if (deadline > now) break;
@@ -89,18 +90,18 @@ void Scheduler::ExpireDeadlines(absl::Time now) {
   population.ForgetEnded();
 }
 
-absl::Time Scheduler::NextDeadline() const {
+Instant Scheduler::NextDeadline() const {
   const auto& deadlines = impl_->state.population.deadlines();
-  return deadlines.empty() ? absl::InfiniteFuture() : deadlines.begin()->first;
+  return deadlines.empty() ? Instant::InfiniteFuture() : deadlines.begin()->first;
 }
 
-absl::Time Scheduler::NextStepAt() const {
+Instant Scheduler::NextStepAt() const {
   const WorkerLease* const lease = impl_->state.lease.get();
-  return lease == nullptr ? absl::InfiniteFuture() : lease->tell_released_at;
+  return lease == nullptr ? Instant::InfiniteFuture() : lease->tell_released_at;
 }
 
-absl::Time Scheduler::UnservedSince() const {
-  absl::Time since = absl::InfiniteFuture();
+Instant Scheduler::UnservedSince() const {
+  Instant since = Instant::InfiniteFuture();
   if (WorkerMayStart(impl_->state)) return since;
   for (const auto& [key, live] : impl_->state.population.requests()) {
     since = std::min(since, UnservedSinceOf(*live, impl_->state));
@@ -108,7 +109,7 @@ absl::Time Scheduler::UnservedSince() const {
   return since;
 }
 
-uint32_t Scheduler::FailUnserved(absl::Time since, const absl::Status& reason, absl::Time /*now*/) {
+uint32_t Scheduler::FailUnserved(Instant since, const absl::Status& reason, Instant /*now*/) {
   LOCKSTEP_CHECK(!reason.ok(), "failing requests needs a reason");
   if (WorkerMayStart(impl_->state)) return 0;
   Population& population = impl_->state.population;
@@ -122,19 +123,20 @@ uint32_t Scheduler::FailUnserved(absl::Time since, const absl::Status& reason, a
   return num_failed;
 }
 
-absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, absl::Time now) {
+absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, Instant now) {
   LOCKSTEP_RETURN_IF_ERROR(limits.Validate());
   DetachWorker(absl::AbortedError("another worker replaced it"), now);
   SchedulerState& state = impl_->state;
   state.lease = std::make_unique<WorkerLease>(limits, &state.prefix_changes);
   state.prefill_speed = {};
-  if (state.unserved_since == absl::InfinitePast()) state.unserved_since = absl::InfiniteFuture();
+  if (state.unserved_since == Instant::InfinitePast())
+    state.unserved_since = Instant::InfiniteFuture();
   for (const auto& [key, live] : state.population.requests()) FitToWorker(state, *live);
   state.population.ForgetEnded();
   return absl::OkStatus();
 }
 
-void Scheduler::DetachWorker(const absl::Status& reason, absl::Time now) {
+void Scheduler::DetachWorker(const absl::Status& reason, Instant now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return;
   state.population.LeaveWorker(*state.lease, reason, now);
@@ -145,14 +147,14 @@ void Scheduler::DetachWorker(const absl::Status& reason, absl::Time now) {
 
 bool Scheduler::has_worker() const { return impl_->state.lease != nullptr; }
 
-void Scheduler::DrainWorker(absl::Time now) {
+void Scheduler::DrainWorker(Instant now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return;
   state.lease->draining = true;
   state.unserved_since = std::min(state.unserved_since, now);
 }
 
-uint32_t Scheduler::FailWithOutput(const absl::Status& reason, absl::Time /*now*/) {
+uint32_t Scheduler::FailWithOutput(const absl::Status& reason, Instant /*now*/) {
   LOCKSTEP_CHECK(!reason.ok(), "failing requests needs a reason");
   Population& population = impl_->state.population;
   uint32_t num_failed = 0;
@@ -177,7 +179,7 @@ void Scheduler::Adopt(SuspendedRequest suspended) {
 
 PrefixChanges& Scheduler::prefix_changes() { return impl_->state.prefix_changes; }
 
-std::optional<StepPlan> Scheduler::NextStep(absl::Time now) {
+std::optional<StepPlan> Scheduler::NextStep(Instant now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr || state.lease->contradicted) return std::nullopt;
   const uint32_t max_in_flight =
@@ -188,7 +190,7 @@ std::optional<StepPlan> Scheduler::NextStep(absl::Time now) {
   return plan;
 }
 
-absl::Status Scheduler::Apply(StepOutcome outcome, absl::Time /*now*/) {
+absl::Status Scheduler::Apply(StepOutcome outcome, Instant /*now*/) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return Internal("step {}: a result, but no worker", outcome.step_id);
   WorkerLease& lease = *state.lease;
@@ -198,7 +200,7 @@ absl::Status Scheduler::Apply(StepOutcome outcome, absl::Time /*now*/) {
         return reached.sequence->furthest_computed > reached.furthest_computed;
       })) {
     lease.progressed = true;
-    if (!lease.draining) state.unserved_since = absl::InfiniteFuture();
+    if (!lease.draining) state.unserved_since = Instant::InfiniteFuture();
   }
   state.population.ForgetEnded();
   return status;

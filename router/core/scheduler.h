@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/kv/prefix_changes.h"
 #include "router/core/messages/events.h"
 #include "router/core/messages/request.h"
@@ -29,69 +30,68 @@ class Scheduler {
   ~Scheduler();
 
   // --- requests ---
-  // RESOURCE_EXHAUSTED when the queue is full, or when the prompts that surely go before it would
-  // take until after its deadline even at twice the speed that was measured; INVALID_ARGUMENT when
-  // it can never fit the queue or the worker (its prompt the KV cache, prompt and new tokens the
-  // context), DEADLINE_EXCEEDED when it comes too late. Without a worker requests are accepted and
+  // RESOURCE_EXHAUSTED: the queue is full, or the prompts that surely go first would take until
+  // after the deadline, even at twice the measured speed. INVALID_ARGUMENT: it can never fit the
+  // queue or the worker (the prompt must fit the KV cache; prompt and new tokens must fit the
+  // context). DEADLINE_EXCEEDED: it comes too late. Without a worker, requests are accepted and
   // wait.
-  absl::Status Submit(std::shared_ptr<const Request> request, absl::Time now);
+  absl::Status Submit(std::shared_ptr<const Request> request, Instant now);
   // Ends all of a request's sequences as aborted; unknown keys are ignored.
-  void Cancel(RequestKey request, absl::Time now);
+  void Cancel(RequestKey request, Instant now);
   // The text layer found a stop string: the sequence ends; tokens that arrive later are dropped.
-  void StopSequence(RequestKey request, uint32_t sample_index, absl::Time now);
+  void StopSequence(RequestKey request, uint32_t sample_index, Instant now);
   // Fails what is past its deadline with DEADLINE_EXCEEDED.
-  void ExpireDeadlines(absl::Time now);
-  absl::Time NextDeadline() const;
-  // Since when the request that has waited for a worker longest does so; infinite future: none
-  // does. While there is no worker, or it drains, the requests wait of which nothing runs; and each
-  // has waited since no worker gets further with anything, or since it came, or last ran. A lease
-  // that computes nothing new does not begin the wait anew.
-  absl::Time UnservedSince() const;
+  void ExpireDeadlines(Instant now);
+  Instant NextDeadline() const;
+  // Start of the longest wait among requests that no worker serves; infinite future: there is none.
+  // A request waits for a worker while there is none, or it drains, and nothing of the request
+  // runs. Its wait starts when workers stopped making progress, when it arrived, or when it last
+  // ran, whichever is latest. A lease that computes nothing new does not restart the wait.
+  Instant UnservedSince() const;
   // Fails, with `reason`, those that have waited for a worker since `since` or longer. Returns
   // their number.
-  uint32_t FailUnserved(absl::Time since, const absl::Status& reason, absl::Time now);
+  uint32_t FailUnserved(Instant since, const absl::Status& reason, Instant now);
 
   // --- the worker ---
-  // A new lease: block ids and prefix index start empty, step ids at 1. Live sequences wait and are
-  // started afresh from all tokens that are held; those that cannot fit this worker fail. Replaces
-  // the worker before it. INVALID_ARGUMENT, and nothing changes, when a limit makes no sense.
-  absl::Status AttachWorker(const WorkerLimits& limits, absl::Time now);
-  // `reason` says how the worker was lost. Whoever is in flight at each loss, gets no further in
-  // between, and was alone at the last of them, fails.
-  void DetachWorker(const absl::Status& reason, absl::Time now);
+  // A new lease, in place of the one before. Block ids and prefix index start empty, step ids at 1.
+  // Live sequences wait, and start afresh from all the tokens that are held. Sequences that cannot
+  // fit this worker fail. INVALID_ARGUMENT, and nothing changes, when a limit makes no sense.
+  absl::Status AttachWorker(const WorkerLimits& limits, Instant now);
+  // `reason` says how the worker was lost. A sequence fails after four losses without progress, of
+  // which it was alone in flight at the last two.
+  void DetachWorker(const absl::Status& reason, Instant now);
   bool has_worker() const;
-  // The worker will leave: nothing is started on this lease any more, what runs goes on to its end,
-  // and the rest waits for the next worker.
-  void DrainWorker(absl::Time now);
-  // The worker computes other bits than the one before it: fails, with `reason`, the requests of
-  // which anything was computed. Returns their number.
-  uint32_t FailWithOutput(const absl::Status& reason, absl::Time now);
+  // The worker will leave. Nothing starts on this lease any more, running sequences go on to their
+  // end, and the rest waits for the next worker.
+  void DrainWorker(Instant now);
+  // The worker computes other bits than the one before it. Fails, with `reason`, the requests that
+  // have output. Returns their number.
+  uint32_t FailWithOutput(const absl::Status& reason, Instant now);
 
   // --- other schedulers ---
   std::vector<StrandedRequest> Stranded() const;
-  // Gives a stranded request away, with all its tokens, and with what its sequences have lost
-  // workers over; what this one's workers refused says nothing of others. Its events must have been
-  // taken. How long it has waited for a worker counts on.
+  // Gives a stranded request away. It takes along its tokens, the worker losses of its sequences,
+  // and how long it has waited; not what this scheduler's workers refused, which says nothing about
+  // others. Its events must have been taken.
   SuspendedRequest Release(RequestKey request);
-  // Takes such a request on, whatever the queue's bounds: it was let in before. It fails when the
-  // worker is too small for it, as in AttachWorker.
+  // Takes such a request on. The queue's bounds do not count, because it was admitted before. It
+  // fails when the worker is too small for it, as in AttachWorker.
   void Adopt(SuspendedRequest suspended);
   // What the prefix index learned and forgot since somebody took it.
   PrefixChanges& prefix_changes();
 
-  // The next step to send, if there is work, a worker, and room for one more step in flight. While
-  // anything is live and nothing is in flight, there is work, unless the worker drains. Slots that
-  // were given up are work as well, a little later: the worker is told even when nothing is left to
-  // run.
-  std::optional<StepPlan> NextStep(absl::Time now);
+  // The next step to send, if there is work, a worker, and room for one more step in flight. There
+  // is always work while something is live and nothing is in flight, unless the worker drains. If
+  // slots were freed and nothing runs, an empty step releases them a little later.
+  std::optional<StepPlan> NextStep(Instant now);
   // When NextStep is to be asked again although nothing happens before.
-  absl::Time NextStepAt() const;
+  Instant NextStepAt() const;
   // Results come in step order. INTERNAL when the outcome contradicts the recorded plan: nothing of
   // it is applied, no step is planned any more, and the caller must drop the lease (DetachWorker).
-  absl::Status Apply(StepOutcome outcome, absl::Time now);
+  absl::Status Apply(StepOutcome outcome, Instant now);
 
-  // To how many requests the failed rows of this outcome belong, which is that of the oldest step
-  // in flight and is not applied yet. Rows whose sequences have ended are left out.
+  // The number of requests with failed rows in this outcome, without those whose sequences have
+  // ended. The outcome is that of the oldest step in flight, and is not applied yet.
   uint32_t CountFailedRequests(const StepOutcome& outcome) const;
 
   std::vector<SchedulerEvent> TakeEvents();

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "common/violations.h"
 
@@ -234,7 +235,7 @@ std::vector<ReplicaStatus> Engine::replica_statuses() const {
 }
 
 std::shared_ptr<const worker::v1::DescribeResponse> Engine::largest_worker() const {
-  const absl::Time now = clock_.Now();
+  const Instant now = clock_.Now();
   MutexLock lock(largest_mutex_);
   // A change that comes while this looks is looked for again.
   if (worker_changed_.exchange(false) || now < largest_at_ ||

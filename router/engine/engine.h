@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/clock.h"
 #include "router/engine/replica_loop.h"
 #include "router/fleet/fleet.h"
@@ -114,7 +115,7 @@ class Engine {
   mutable Mutex largest_mutex_;
   mutable std::shared_ptr<const worker::v1::DescribeResponse> largest_
       ABSL_GUARDED_BY(largest_mutex_);
-  mutable absl::Time largest_at_ ABSL_GUARDED_BY(largest_mutex_) = absl::InfinitePast();
+  mutable Instant largest_at_ ABSL_GUARDED_BY(largest_mutex_) = Instant::InfinitePast();
   mutable Mutex replicas_mutex_;
   // By seat. Loops start and end without the lock: they call back.
   std::map<uint32_t, std::unique_ptr<ReplicaLoop>> replicas_ ABSL_GUARDED_BY(replicas_mutex_);

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 #include "common/strands/strand.h"
 
@@ -118,7 +119,7 @@ void LiveRequests::OnResult() {
   admitted_before_ = std::exchange(admitted_, {});
 }
 
-void LiveRequests::Deliver(std::vector<SchedulerEvent> events, absl::Time now,
+void LiveRequests::Deliver(std::vector<SchedulerEvent> events, Instant now,
                            std::vector<RequestKey>& to_cancel) {
   to_cancel_ = &to_cancel;
   for (SchedulerEvent& event : events) {
@@ -136,7 +137,7 @@ void LiveRequests::Deliver(std::vector<SchedulerEvent> events, absl::Time now,
   to_cancel_ = nullptr;
 }
 
-void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, Instant now) {
   const Request& request = *live.submission.request;
   live.admitted = true;
   live.submission.ticket->StopWaiting();
@@ -146,18 +147,18 @@ void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, absl::Time now
   metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
 }
 
-void LiveRequests::DeliverTo(Delivery& live, PromptLogprobsEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, PromptLogprobsEvent event, Instant now) {
   absl::Status status = live.submission.outbox->AddPromptLogprobs(std::move(event.entries));
   if (!status.ok()) EndUnread(live, std::move(status), now);
 }
 
-void LiveRequests::DeliverTo(Delivery& live, TokensEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, TokensEvent event, Instant now) {
   ObserveTokens(live, event.sample_index, event.tokens.size(), now);
   absl::Status status = live.submission.outbox->AddTokens(std::move(event), now);
   if (!status.ok()) EndUnread(live, std::move(status), now);
 }
 
-void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, absl::Time now) {
+void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, Instant now) {
   RouterMetrics::At(metrics_.requests_finished_total, FinishedAsOf(event)).Increment();
   // One failed sequence fails the call: a stream cannot carry half an error.
   if (!event.error.ok()) return End(live, event.error, now);
@@ -171,8 +172,7 @@ void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, absl::Time now
   if (--live.num_open_samples == 0) End(live, live.end_status, now);
 }
 
-void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t count,
-                                 absl::Time now) {
+void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, Instant now) {
   if (count == 0) return;
   Delivery::Sample& sample = live.samples.at(sample_index);
   metrics_.generation_tokens_total->Increment(static_cast<double>(count));
@@ -190,12 +190,12 @@ void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t c
   sample.num_tokens += static_cast<uint32_t>(count);
 }
 
-void LiveRequests::EndUnread(Delivery& live, absl::Status reason, absl::Time now) {
+void LiveRequests::EndUnread(Delivery& live, absl::Status reason, Instant now) {
   spdlog::warn("request {} ended: {}", live.submission.request->id, Message(reason));
   End(live, std::move(reason), now);
 }
 
-void LiveRequests::End(Delivery& live, absl::Status status, absl::Time now) {
+void LiveRequests::End(Delivery& live, absl::Status status, Instant now) {
   const Request& request = *live.submission.request;
   const RequestKey key = request.key;
   if (live.num_open_samples > 0) to_cancel_->push_back(key);

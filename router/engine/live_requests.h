@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/scheduler.h"
 #include "router/engine/router_metrics.h"
 #include "router/mailboxes/inbox.h"
@@ -36,8 +37,7 @@ class LiveRequests {
   bool SetCancelled(RequestKey key, CancelCause cause);
 
   // Requests whose remaining sequences the scheduler must cancel go to `to_cancel`.
-  void Deliver(std::vector<SchedulerEvent> events, absl::Time now,
-               std::vector<RequestKey>& to_cancel);
+  void Deliver(std::vector<SchedulerEvent> events, Instant now, std::vector<RequestKey>& to_cancel);
   // Wakes the readers of everything delivered since the last call. That its request was admitted a
   // reader is told with what comes next for it, or after two calls of OnResult: two steps are on
   // the way at a time, so its first one is over by then, and a first token that came of it needs no
@@ -54,15 +54,15 @@ class LiveRequests {
   bool empty() const { return live_.empty(); }
 
  private:
-  void DeliverTo(Delivery& live, AdmittedEvent event, absl::Time now);
-  void DeliverTo(Delivery& live, PromptLogprobsEvent event, absl::Time now);
-  void DeliverTo(Delivery& live, TokensEvent event, absl::Time now);
-  void DeliverTo(Delivery& live, FinishedEvent event, absl::Time now);
-  void ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, absl::Time now);
+  void DeliverTo(Delivery& live, AdmittedEvent event, Instant now);
+  void DeliverTo(Delivery& live, PromptLogprobsEvent event, Instant now);
+  void DeliverTo(Delivery& live, TokensEvent event, Instant now);
+  void DeliverTo(Delivery& live, FinishedEvent event, Instant now);
+  void ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, Instant now);
   // Its output could not be kept for its reader.
-  void EndUnread(Delivery& live, absl::Status reason, absl::Time now);
+  void EndUnread(Delivery& live, absl::Status reason, Instant now);
   // `live` is gone afterwards.
-  void End(Delivery& live, absl::Status status, absl::Time now);
+  void End(Delivery& live, absl::Status status, Instant now);
 
   RouterMetrics& metrics_;
   absl::flat_hash_map<RequestKey, Delivery> live_;

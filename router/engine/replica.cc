@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 #include "common/violations.h"
 
@@ -45,7 +46,7 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
 }
 
 void Replica::Process(InboxBatch batch) {
-  const absl::Time now = context_.clock->Now();
+  const Instant now = context_.clock->Now();
   for (LinkEvent& event : batch.link_events) {
     std::visit([&](auto& alternative) { HandleLinkEvent(std::move(alternative), now); }, event);
   }
@@ -79,14 +80,14 @@ void Replica::Process(InboxBatch batch) {
   CheckIntegrityWhenIdle(now);
 }
 
-absl::Time Replica::NextWakeup() const {
+Instant Replica::NextWakeup() const {
   return std::min({scheduler_.NextDeadline(), scheduler_.NextStepAt(), WorkerDeadline(),
                    FailoverDeadline(), tell_fleet_at_, retry_at_, check_integrity_at_});
 }
 
 // --- requests ---
 
-void Replica::Accept(Submission submission, absl::Time now) {
+void Replica::Accept(Submission submission, Instant now) {
   absl::Status status;
   if (shutting_down_) {
     status = absl::UnavailableError("the router is shutting down");
@@ -102,7 +103,7 @@ void Replica::Accept(Submission submission, absl::Time now) {
   }
 }
 
-void Replica::Stop(const SequenceStop& stop, absl::Time now) {
+void Replica::Stop(const SequenceStop& stop, Instant now) {
   if (live_.Contains(stop.request)) {
     scheduler_.StopSequence(stop.request, stop.sample_index, now);
   } else if (HasPeers()) {
@@ -110,7 +111,7 @@ void Replica::Stop(const SequenceStop& stop, absl::Time now) {
   }
 }
 
-void Replica::Cancel(const Cancellation& cancellation, absl::Time now) {
+void Replica::Cancel(const Cancellation& cancellation, Instant now) {
   if (live_.SetCancelled(cancellation.request, cancellation.cause)) {
     scheduler_.Cancel(cancellation.request, now);
   } else if (HasPeers()) {
@@ -118,14 +119,14 @@ void Replica::Cancel(const Cancellation& cancellation, absl::Time now) {
   }
 }
 
-void Replica::CancelAll(absl::Time now) {
+void Replica::CancelAll(Instant now) {
   shutting_down_ = true;
   for (const RequestKey key : live_.keys()) {
     Cancel({.request = key, .cause = CancelCause::kShutdown}, now);
   }
 }
 
-void Replica::DeliverEvents(absl::Time now) {
+void Replica::DeliverEvents(Instant now) {
   // Cancelling makes new events, so: until there are none.
   for (;;) {
     std::vector<SchedulerEvent> events = scheduler_.TakeEvents();
@@ -139,7 +140,7 @@ void Replica::DeliverEvents(absl::Time now) {
 // --- status ---
 
 absl::Status Replica::CheckWorker() const {
-  const absl::Time now = context_.clock->Now();
+  const Instant now = context_.clock->Now();
   MutexLock lock(mutex_);
   if (status_.worker_state == WorkerState::kReady ||
       status_.worker_state == WorkerState::kDraining) {
@@ -175,7 +176,7 @@ void Replica::TellCircuit(WorkerState state) {
   context_.fleet->SetOpenness(context_.index, openness);
 }
 
-void Replica::SetWorker(WorkerState state, std::string text, absl::Time lost_at) {
+void Replica::SetWorker(WorkerState state, std::string text, Instant lost_at) {
   worker_changed_ = true;
   worker_series_.SetState(state);
   TellCircuit(state);
@@ -200,15 +201,15 @@ void Replica::PublishStats() {
   status_.live_requests = num_live;
 }
 
-void Replica::CheckIntegrityWhenIdle(absl::Time now) {
+void Replica::CheckIntegrityWhenIdle(Instant now) {
   const bool idle = scheduler_.Idle();
   if (!idle) {
-    check_integrity_at_ = absl::InfiniteFuture();
+    check_integrity_at_ = Instant::InfiniteFuture();
   } else if (!was_idle_) {
     check_integrity_at_ =
         std::max(now + kIdleBeforeIntegrityCheck, integrity_checked_at_ + kIntegrityCheckInterval);
   } else if (now >= check_integrity_at_) {
-    check_integrity_at_ = absl::InfiniteFuture();
+    check_integrity_at_ = Instant::InfiniteFuture();
     integrity_checked_at_ = now;
     CheckIntegrity();
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "router/core/scheduler.h"
@@ -39,7 +40,7 @@ struct ReplicaStatus {
   std::string worker;  // its address
   WorkerState worker_state = WorkerState::kConnecting;
   std::string worker_text = "no worker has been reached yet";  // one line for people
-  absl::Time lost_at = absl::InfinitePast();                   // while there is no worker
+  Instant lost_at = Instant::InfinitePast();                   // while there is no worker
   worker::v1::DescribeResponse description;                    // of the worker attached now or last
   SchedulerStats scheduler;
   uint32_t live_requests = 0;
@@ -69,7 +70,7 @@ class Replica {
 
   void Process(InboxBatch batch);
   // When Process has something to do even if nothing comes in.
-  absl::Time NextWakeup() const;
+  Instant NextWakeup() const;
   // Ends the process if the books don't add up. Process does so now and then, when it is idle.
   void CheckIntegrity() const;
 
@@ -85,7 +86,7 @@ class Replica {
  private:
   struct StepInFlight {
     StepPlan plan;
-    absl::Time sent_at;
+    Instant sent_at;
     absl::Duration router_time;  // spent by this thread on the step so far
   };
   // Of a result: whether the worker did what it was told.
@@ -101,42 +102,42 @@ class Replica {
     uint64_t num_prompt_tokens = 0;
   };
 
-  void HandleLinkEvent(LinkUp event, absl::Time now);
-  void HandleLinkEvent(LinkResult event, absl::Time now);
-  void HandleLinkEvent(LinkDown event, absl::Time now);
+  void HandleLinkEvent(LinkUp event, Instant now);
+  void HandleLinkEvent(LinkResult event, Instant now);
+  void HandleLinkEvent(LinkDown event, Instant now);
   // Whether the worker may serve beside the others; it is ready from then on.
   absl::Status JoinAgreement(const WorkerBits& bits);
   // Requests that outlived a worker resume on one that computes what it would have; otherwise those
   // that have output fail.
-  void CompareBits(const worker::v1::DescribeResponse& description, absl::Time now);
+  void CompareBits(const worker::v1::DescribeResponse& description, Instant now);
   ResultVerdict VerdictOf(const StepOutcome& outcome) const;
   // What results say of the worker. False: it was given up.
-  bool JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, absl::Time now);
-  bool JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl::Time now);
-  bool IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, absl::Time now);
-  void NoteDraining(std::string text, absl::Time now);
-  void LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now);
+  bool JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, Instant now);
+  bool JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, Instant now);
+  bool IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, Instant now);
+  void NoteDraining(std::string text, Instant now);
+  void LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
   // What it says of the worker that its lease ends now without our doing.
   CircuitBreaker::Loss LossNow() const;
   void NoteUnusable(const absl::Status& reason, WorkerState state);
-  void BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now);
+  void BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
   // Lets `change` do something to the scheduler that may end requests because a worker was lost.
   template <typename Change>
-  void CountFailed(Change change, absl::Time now);
-  void Accept(Submission submission, absl::Time now);
-  void Stop(const SequenceStop& stop, absl::Time now);
-  void Cancel(const Cancellation& cancellation, absl::Time now);
-  void CancelAll(absl::Time now);
-  void ExpireWorker(absl::Time now);
-  void ExpireWaits(absl::Time now);
+  void CountFailed(Change change, Instant now);
+  void Accept(Submission submission, Instant now);
+  void Stop(const SequenceStop& stop, Instant now);
+  void Cancel(const Cancellation& cancellation, Instant now);
+  void CancelAll(Instant now);
+  void ExpireWorker(Instant now);
+  void ExpireWaits(Instant now);
   // When the worker has kept us waiting for too long: for the oldest step in flight, or for the end
   // of a lease on which nothing runs any more. Never while we wait for nothing.
-  absl::Time WorkerDeadline() const;
+  Instant WorkerDeadline() const;
   // When the next request has waited for a worker for too long.
-  absl::Time FailoverDeadline() const { return scheduler_.UnservedSince() + config_.failover_wait; }
-  void SendSteps(absl::Time now);
+  Instant FailoverDeadline() const { return scheduler_.UnservedSince() + config_.failover_wait; }
+  void SendSteps(Instant now);
 
-  void DeliverEvents(absl::Time now);
+  void DeliverEvents(Instant now);
 
   // --- the other replicas (replica_fleet.cc) ---
   bool HasPeers() const { return context_.fleet != nullptr; }
@@ -145,21 +146,21 @@ class Replica {
   void TakeOver(Handover handover);
   // To where it can be taken on; false, and it is as it was, if that is nowhere.
   bool PassOn(Handover& handover);
-  void MoveStranded(absl::Time now);
+  void MoveStranded(Instant now);
   // What a worker of these limits and bits could not go on with, before it is attached.
-  void MoveUnfit(const WorkerLimits& limits, const WorkerBits& bits, absl::Time now);
+  void MoveUnfit(const WorkerLimits& limits, const WorkerBits& bits, Instant now);
   bool MoveTo(uint32_t to, const StrandedRequest& stranded);
-  void StartRetirement(absl::Time now);
+  void StartRetirement(Instant now);
   // The worker is given up once nothing is left to do here.
-  void EndRetirement(absl::Time now);
+  void EndRetirement(Instant now);
   void TellLoad();
-  void TellFleet(const Arrivals& arrivals, absl::Time now);
+  void TellFleet(const Arrivals& arrivals, Instant now);
 
   void PublishStats();
-  void SetWorker(WorkerState state, std::string text, absl::Time lost_at);
+  void SetWorker(WorkerState state, std::string text, Instant lost_at);
   // To the other replicas and to the metrics: what follows from the worker's state and the breaker.
   void TellCircuit(WorkerState state);
-  void CheckIntegrityWhenIdle(absl::Time now);
+  void CheckIntegrityWhenIdle(Instant now);
 
   const ReplicaConfig config_;
   const Context context_;
@@ -181,15 +182,15 @@ class Replica {
   bool shutting_down_ = false;    // everything was cancelled: nothing is taken on any more
   bool retiring_ = false;         // nothing comes any more, and no other worker is taken
   std::deque<StepInFlight> in_flight_;
-  absl::Time last_result_at_ = absl::InfinitePast();
-  absl::Time lost_at_ = absl::InfinitePast();
+  Instant last_result_at_ = Instant::InfinitePast();
+  Instant lost_at_ = Instant::InfinitePast();
   absl::Status lost_reason_;
   bool worker_changed_ = false;
   bool was_idle_ = true;
-  absl::Time tell_fleet_at_ = absl::InfiniteFuture();  // there are prefixes left to tell
-  absl::Time retry_at_ = absl::InfiniteFuture();       // there are requests left to move
-  absl::Time integrity_checked_at_ = absl::InfinitePast();
-  absl::Time check_integrity_at_ = absl::InfiniteFuture();
+  Instant tell_fleet_at_ = Instant::InfiniteFuture();  // there are prefixes left to tell
+  Instant retry_at_ = Instant::InfiniteFuture();       // there are requests left to move
+  Instant integrity_checked_at_ = Instant::InfinitePast();
+  Instant check_integrity_at_ = Instant::InfiniteFuture();
 
   mutable Mutex mutex_;
   ReplicaStatus status_ ABSL_GUARDED_BY(mutex_);

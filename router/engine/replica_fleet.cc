@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/engine/replica.h"
 
@@ -71,8 +72,8 @@ bool Replica::PassOn(Handover& handover) {
   return context_.fleet->HandOver(*to, handover);
 }
 
-void Replica::MoveStranded(absl::Time now) {
-  retry_at_ = absl::InfiniteFuture();
+void Replica::MoveStranded(Instant now) {
+  retry_at_ = Instant::InfiniteFuture();
   const bool may_start = epoch_ != 0 && !worker_draining_;
   if (may_start || !HasPeers() || shutting_down_ || live_.empty()) return;
   if (!context_.fleet->AnyOtherOpen(context_.index)) return;
@@ -97,7 +98,7 @@ void Replica::MoveStranded(absl::Time now) {
                live_.size());
 }
 
-void Replica::MoveUnfit(const WorkerLimits& limits, const WorkerBits& bits, absl::Time now) {
+void Replica::MoveUnfit(const WorkerLimits& limits, const WorkerBits& bits, Instant now) {
   if (!HasPeers() || shutting_down_ || live_.empty()) return;
   DeliverEvents(now);
   for (const StrandedRequest& stranded : scheduler_.Stranded()) {
@@ -122,14 +123,14 @@ bool Replica::MoveTo(uint32_t to, const StrandedRequest& stranded) {
 
 // --- the end of a replica ---
 
-void Replica::StartRetirement(absl::Time now) {
+void Replica::StartRetirement(Instant now) {
   retiring_ = true;
   constexpr char kText[] = "its address is gone";
   if (epoch_ == 0) return NoteUnusable(absl::UnavailableError(kText), WorkerState::kLost);
   if (!worker_draining_) NoteDraining(kText, now);
 }
 
-void Replica::EndRetirement(absl::Time now) {
+void Replica::EndRetirement(Instant now) {
   if (!retiring_ || !live_.empty() || epoch_ == 0) return;
   BreakLease(absl::CancelledError("its address is gone and nothing runs on it"),
              CircuitBreaker::Loss::kIdle, now);
@@ -146,7 +147,7 @@ void Replica::TellLoad() {
                            .free_blocks = stats.free_blocks});
 }
 
-void Replica::TellFleet(const Arrivals& arrivals, absl::Time now) {
+void Replica::TellFleet(const Arrivals& arrivals, Instant now) {
   const std::vector<RequestKey> ended = live_.TakeEnded();
   if (!HasPeers()) return;
   Fleet& fleet = *context_.fleet;
@@ -154,7 +155,7 @@ void Replica::TellFleet(const Arrivals& arrivals, absl::Time now) {
   fleet.NoteTaken(context_.index, arrivals.num_requests, arrivals.num_prompt_tokens);
   for (const RequestKey key : ended) fleet.Forget(key);
   const bool told = fleet.TellPrefixes(context_.index, scheduler_.prefix_changes());
-  tell_fleet_at_ = told ? absl::InfiniteFuture() : now + kTellAgainAfter;
+  tell_fleet_at_ = told ? Instant::InfiniteFuture() : now + kTellAgainAfter;
   if (!retiring_ || !told || !live_.empty() || epoch_ != 0) return;
   MutexLock lock(mutex_);
   status_.gone = true;

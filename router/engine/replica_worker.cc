@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/requests/sequence.h"
 #include "router/engine/replica.h"
@@ -15,7 +16,7 @@
 
 namespace lockstep::router {
 
-void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
+void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   if (epoch_ != 0) {
     LoseWorker(absl::UnavailableError("a new lease replaced the old one"), LossNow(), now);
   }
@@ -59,7 +60,7 @@ void Replica::HandleLinkEvent(LinkUp event, absl::Time now) {
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(static_cast<double>(live_.size()));
   SetWorker(WorkerState::kReady, fmt::format("ready: {}", QuoteWorker(event.description.device())),
-            absl::InfiniteFuture());
+            Instant::InfiniteFuture());
   MutexLock lock(mutex_);
   status_.description = std::move(event.description);
 }
@@ -70,7 +71,7 @@ absl::Status Replica::JoinAgreement(const WorkerBits& bits) {
   return absl::OkStatus();
 }
 
-void Replica::CompareBits(const worker::v1::DescribeResponse& description, absl::Time now) {
+void Replica::CompareBits(const worker::v1::DescribeResponse& description, Instant now) {
   const WorkerBits bits = BitsOf(description);
   if (bits_.has_value() && *bits_ != bits) {
     const absl::Status reason = Unavailable(
@@ -88,7 +89,7 @@ void Replica::CompareBits(const worker::v1::DescribeResponse& description, absl:
 }
 
 template <typename Change>
-void Replica::CountFailed(Change change, absl::Time now) {
+void Replica::CountFailed(Change change, Instant now) {
   DeliverEvents(now);
   const size_t num_before = live_.size();
   change();
@@ -97,7 +98,7 @@ void Replica::CountFailed(Change change, absl::Time now) {
       .Increment(static_cast<double>(num_before - live_.size()));
 }
 
-void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
+void Replica::HandleLinkEvent(LinkResult event, Instant now) {
   const worker::v1::StepResult& result = event.result;
   if (epoch_ == 0 || result.epoch() != epoch_) return;  // of a lease that is over
   if (result.incarnation() != incarnation_) {
@@ -114,7 +115,7 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
   in_flight_.pop_front();
   last_result_at_ = now;
   live_.OnResult();
-  const absl::Time start = context_.clock->Now();
+  const Instant start = context_.clock->Now();
   absl::StatusOr<StepOutcome> outcome = DecodeResult(result, step.plan);
   if (!outcome.ok()) {
     return BreakLease(Annotate(outcome.status(), "step result"), CircuitBreaker::Loss::kFailure,
@@ -135,7 +136,7 @@ void Replica::HandleLinkEvent(LinkResult event, absl::Time now) {
   metrics_.step_rtt_seconds->Observe(absl::ToDoubleSeconds(now - step.sent_at));
 }
 
-void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
+void Replica::HandleLinkEvent(LinkDown event, Instant now) {
   if (event.epoch != 0) {
     if (event.epoch == epoch_) LoseWorker(event.reason, LossNow(), now);
     return;
@@ -143,7 +144,7 @@ void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
   if (epoch_ != 0) return;
   // An attempt to connect failed; why is what clients and operators want to read.
   const bool mismatched = event.reason.code() == absl::StatusCode::kFailedPrecondition;
-  const bool ever_attached = lost_at_ != absl::InfinitePast();
+  const bool ever_attached = lost_at_ != Instant::InfinitePast();
   NoteUnusable(event.reason, mismatched      ? WorkerState::kMismatched
                              : ever_attached ? WorkerState::kLost
                                              : WorkerState::kConnecting);
@@ -152,7 +153,7 @@ void Replica::HandleLinkEvent(LinkDown event, absl::Time now) {
 // A sequence that no worker can run fails before a worker is given up over it.
 static_assert(CircuitBreaker::kMaxFaults > kMaxRefusals);
 
-bool Replica::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, absl::Time now) {
+bool Replica::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal, Instant now) {
   spdlog::warn("worker {}: step {} was refused: {}", context_.worker, plan.step_id,
                Message(refusal));
   // What was sent before the worker had refused a step it refuses as well, and may.
@@ -175,7 +176,7 @@ Replica::ResultVerdict Replica::VerdictOf(const StepOutcome& outcome) const {
   return verdict;
 }
 
-bool Replica::JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl::Time now) {
+bool Replica::JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, Instant now) {
   const uint64_t num_rows = plan.rows.size();
   if (verdict.refused || verdict.num_inert_rows == num_rows) return true;  // nothing ran
   if (verdict.num_failed_rows + verdict.num_inert_rows == num_rows) {
@@ -189,7 +190,7 @@ bool Replica::JudgeRows(const StepPlan& plan, const ResultVerdict& verdict, absl
   return true;
 }
 
-bool Replica::IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, absl::Time now) {
+bool Replica::IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, Instant now) {
   if (!breaker_.OnFaults(num_faults)) return false;
   BreakLease(Unavailable("the worker refused or failed what it was told {} times in a row, the "
                          "last time with: {}",
@@ -198,13 +199,13 @@ bool Replica::IsGivenUpAfter(uint32_t num_faults, const absl::Status& last, absl
   return true;
 }
 
-void Replica::NoteDraining(std::string text, absl::Time now) {
+void Replica::NoteDraining(std::string text, Instant now) {
   spdlog::info("worker {} drains: epoch {}; nothing new is started on it: {}", context_.worker,
                epoch_, text);
   worker_draining_ = true;
   membership_.reset();
   scheduler_.DrainWorker(now);
-  SetWorker(WorkerState::kDraining, std::move(text), absl::InfiniteFuture());
+  SetWorker(WorkerState::kDraining, std::move(text), Instant::InfiniteFuture());
 }
 
 void Replica::NoteUnusable(const absl::Status& reason, WorkerState state) {
@@ -217,12 +218,12 @@ CircuitBreaker::Loss Replica::LossNow() const {
                                                 : CircuitBreaker::Loss::kFailure;
 }
 
-void Replica::BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now) {
+void Replica::BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
   context_.link->DropLease(epoch_, reason);
   LoseWorker(reason, loss, now);
 }
 
-void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, absl::Time now) {
+void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
   spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
                epoch_, in_flight_.size(), live_.size(), Message(reason));
   epoch_ = 0;
@@ -236,7 +237,7 @@ void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, 
   SetWorker(WorkerState::kLost, Message(reason), now);
 }
 
-void Replica::ExpireWorker(absl::Time now) {
+void Replica::ExpireWorker(Instant now) {
   scheduler_.ExpireDeadlines(now);
   if (now < WorkerDeadline()) return;
   const std::string what =
@@ -247,7 +248,7 @@ void Replica::ExpireWorker(absl::Time now) {
              in_flight_.empty() ? CircuitBreaker::Loss::kIdle : CircuitBreaker::Loss::kHang, now);
 }
 
-void Replica::ExpireWaits(absl::Time now) {
+void Replica::ExpireWaits(Instant now) {
   if (now < FailoverDeadline()) return;
   const std::string wait = absl::FormatDuration(config_.failover_wait);
   const absl::Status reason =
@@ -258,17 +259,17 @@ void Replica::ExpireWaits(absl::Time now) {
   CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
 }
 
-absl::Time Replica::WorkerDeadline() const {
+Instant Replica::WorkerDeadline() const {
   if (in_flight_.empty()) {
-    return worker_draining_ ? last_result_at_ + config_.step_timeout : absl::InfiniteFuture();
+    return worker_draining_ ? last_result_at_ + config_.step_timeout : Instant::InfiniteFuture();
   }
   // Steps run one after the other: the oldest began when the one before it was done.
   return std::max(in_flight_.front().sent_at, last_result_at_) + config_.step_timeout;
 }
 
-void Replica::SendSteps(absl::Time now) {
+void Replica::SendSteps(Instant now) {
   while (epoch_ != 0) {
-    const absl::Time start = context_.clock->Now();
+    const Instant start = context_.clock->Now();
     std::optional<StepPlan> plan = scheduler_.NextStep(now);
     if (!plan.has_value()) return;
     context_.link->Send(EncodeStep(*plan, epoch_));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/instant.h"
 
 namespace lockstep::router {
 
@@ -142,7 +143,7 @@ void Fleet::NoteTaken(uint32_t replica, uint32_t num_requests, uint64_t num_toke
   seats_[replica]->underway_tokens.fetch_sub(num_tokens);
 }
 
-bool Fleet::TakeRetry(absl::Time now) {
+bool Fleet::TakeRetry(Instant now) {
   MutexLock lock(placement_mutex_);
   return retries_.Take(now, size());
 }

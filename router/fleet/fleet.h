@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "router/fleet/placement.h"
 #include "router/fleet/prefix_directory.h"
@@ -100,7 +101,7 @@ class Fleet {
   // Without one that is open, one whose last worker could: the request waits there for the next.
   std::optional<uint32_t> FindOtherOrRoom(uint32_t replica, const PlacementQuery& query);
   // One more request may change its replica now.
-  bool TakeRetry(absl::Time now);
+  bool TakeRetry(Instant now);
   // Takes `handover`; false, and it is as it was, when requests no longer change their replica, or
   // not to that one.
   bool HandOver(uint32_t to, Handover& handover);

@@ -1,10 +1,20 @@
-// The fleet's other half: which replica a request goes to.
+// Which replica a request goes to.
 #include <algorithm>
 #include <utility>
 
+#include "common/hash.h"
 #include "router/fleet/fleet.h"
 
 namespace lockstep::router {
+namespace {
+
+// Sessions of different tenants are different ones.
+uint64_t SessionOf(const Request& request) {
+  if (request.session_id.empty()) return 0;
+  return std::max<uint64_t>(Hash64(request.session_id, Hash64(request.tenant)), 1);
+}
+
+}  // namespace
 
 PlacementQuery PlacementQuery::ForNew(const Request& request) {
   PlacementQuery query = {.request = &request, .known_tokens = request.prompt_tokens};
@@ -95,7 +105,8 @@ std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<u
   const PlacementRequest request = {
       .key = query.request->key,
       .num_known_tokens = static_cast<uint32_t>(query.known_tokens.size()),
-      .suspect = query.suspect};
+      .suspect = query.suspect,
+      .session = SessionOf(*query.request)};
   MutexLock lock(placement_mutex_);
   return placement_.Choose(request, replicas);
 }

@@ -24,6 +24,8 @@ absl::Status PlacementConfig::Validate() const {
   violations.Require(std::isfinite(max_imbalance) && max_imbalance >= 1 && max_imbalance <= 1000,
                      "max_imbalance: expected 1 to 1000");
   violations.Require(sequence_tokens <= 1u << 20, "sequence_tokens: expected at most 1048576");
+  violations.Require(session_affinity_tokens <= 1u << 20,
+                     "session_affinity_tokens: expected at most 1048576");
   return violations.ToStatus();
 }
 
@@ -87,7 +89,23 @@ std::optional<uint32_t> Placement::PrefixAware(const PlacementRequest& request,
     if (!replicas[i].eligible || LoadOf(replicas[i]) > limit) continue;
     if (!best.has_value() || rank(i) < rank(*best)) best = i;
   }
-  return best;
+  if (request.session == 0 || !best.has_value()) return best;
+  const std::optional<uint32_t> home = HomeOf(request.session, replicas);
+  if (!home.has_value() || LoadOf(replicas[*home]) > limit) return best;
+  const uint64_t best_cost = CostOf(request, replicas[*best]);
+  return CostOf(request, replicas[*home]) <= best_cost + config_.session_affinity_tokens ? home
+                                                                                         : best;
+}
+
+// Rendezvous hashing: a replica that comes or goes moves the sessions of its own alone.
+std::optional<uint32_t> Placement::HomeOf(uint64_t session,
+                                          std::span<const ReplicaLoad> replicas) const {
+  std::optional<uint32_t> home;
+  for (uint32_t i = 0; i < replicas.size(); ++i) {
+    if (!replicas[i].eligible) continue;
+    if (!home.has_value() || Draw(session, i) > Draw(session, *home)) home = i;
+  }
+  return home;
 }
 
 std::optional<uint32_t> Placement::ForSuspect(const PlacementRequest& request,
@@ -123,7 +141,7 @@ uint64_t Placement::LoadLimit(std::span<const ReplicaLoad> replicas) const {
   return static_cast<uint64_t>(std::min(limit, kLargest)) + config_.imbalance_slack_tokens;
 }
 
-uint64_t Placement::Draw(RequestKey key, uint32_t replica) const {
+uint64_t Placement::Draw(uint64_t key, uint32_t replica) const {
   return CombineHashes(CombineHashes(config_.seed, key), replica);
 }
 

@@ -26,6 +26,9 @@ struct PlacementConfig {
   uint32_t imbalance_slack_tokens = 2048;
   // What a sequence weighs besides its prompt, in prompt tokens that wait.
   uint32_t sequence_tokens = 128;
+  // A session's requests go to one replica while that costs at most so many tokens more than the
+  // best one (prefix-aware placement only).
+  uint32_t session_affinity_tokens = 512;
   uint64_t seed = 0;  // breaks ties
 
   absl::Status Validate() const;  // every violation at once
@@ -47,13 +50,15 @@ struct PlacementRequest {
   RequestKey key = 0;
   uint32_t num_known_tokens = 0;  // prompt, and what has been generated elsewhere
   bool suspect = false;           // workers were lost over it: it runs alone
+  uint64_t session = 0;           // a hash; 0: it belongs to no session
 };
 
 // Chooses the replica of a request. Prefix-aware: the least sum of what waits there, what runs
 // there, what would have to be computed (kComputeWeight), and what does not fit the free KV blocks,
 // all in tokens; a prefix thus wins over some more load than it saves work, within the bound on
-// imbalance. All suspects
-// go to one replica while it is eligible, so that they stop the fewest others. Pure: the same calls
+// imbalance. The requests of a session prefer one replica, which each session draws for itself, as
+// long as that is about as good as the best. All suspects go to one replica while it is eligible,
+// so that they stop the fewest others. Pure: the same calls
 // give the same choices. Remembers the turn of round robin and the replica of suspects.
 class Placement {
  public:
@@ -82,7 +87,9 @@ class Placement {
   uint64_t CostOf(const PlacementRequest& request, const ReplicaLoad& replica) const;
   // Load above which a replica is not chosen for its prefix.
   uint64_t LoadLimit(std::span<const ReplicaLoad> replicas) const;
-  uint64_t Draw(RequestKey key, uint32_t replica) const;
+  // The replica that a session prefers, among the eligible ones.
+  std::optional<uint32_t> HomeOf(uint64_t session, std::span<const ReplicaLoad> replicas) const;
+  uint64_t Draw(uint64_t key, uint32_t replica) const;
 
   const PlacementConfig config_;
   uint32_t turn_ = 0;

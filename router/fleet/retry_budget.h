@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 
 // How many requests may change their replica, over the whole fleet: a burst, and a rate at which it
@@ -19,7 +21,7 @@ class RetryBudget {
   // When to ask again.
   static constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(50);
 
-  bool Take(absl::Time now, uint32_t num_replicas) {
+  bool Take(Instant now, uint32_t num_replicas) {
     const double burst = std::max(kMinBurst, kBurstPerReplica * num_replicas);
     if (now > filled_at_) {
       left_ = std::min(burst, left_ + burst * absl::FDivDuration(now - filled_at_, kRefill));
@@ -32,7 +34,7 @@ class RetryBudget {
 
  private:
   double left_ = 0;
-  absl::Time filled_at_ = absl::InfinitePast();  // so the first call finds a whole burst
+  Instant filled_at_ = Instant::InfinitePast();  // so the first call finds a whole burst
 };
 
 }  // namespace lockstep::router

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/grpc/grpc_services.h"
@@ -54,7 +55,7 @@ class GenerateStream final : public GrpcCall,
 
   ApiContext& context_;
   const std::shared_ptr<ByteBudget> memory_;
-  const absl::Time deadline_;
+  const Instant deadline_;
   const std::shared_ptr<StrandRunner> home_;
   std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
   bool has_message_ = false;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/runtime/process_metrics.h"
 #include "common/status.h"
 #include "common/version.h"

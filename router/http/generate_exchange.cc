@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/runtime/heap.h"
 #include "common/runtime/release_memory.h"
 #include "common/status.h"
@@ -25,7 +26,7 @@ class HttpGenerateCall final : public GenerateCall {
                    OutputMeter output_meter)
       : GenerateCall(context, {.request = std::shared_ptr<const v1::GenerateRequest>(
                                    request, &request->prompts[prompt]),
-                               .deadline = absl::InfiniteFuture(),
+                               .deadline = Instant::InfiniteFuture(),
                                .tenant = std::move(tenant),
                                .home = std::move(home),
                                .output_meter = std::move(output_meter)}),
@@ -193,7 +194,7 @@ std::unique_ptr<AnswerWriter> GenerateExchange::MakeWriter() const {
       {.id = fmt::format("{}{}", prefix, request_->request_id),
        .model = context_.model.id,
        .system_fingerprint = SystemFingerprint(context_),
-       .created_unix_seconds = absl::ToUnixSeconds(context_.clock.Now()),
+       .created_unix_seconds = absl::ToUnixSeconds(context_.clock.TimeOfDay()),
        .options = request_->options,
        .skip_special_tokens = !output.has_skip_special_tokens() || output.skip_special_tokens(),
        .tokenizer = context_.model.tokenizer.get()},

@@ -12,7 +12,7 @@ constexpr size_t kMaxRequests = 32;
 constexpr std::string_view kFleetKey = "";  // no tenant has this name
 
 void WriteHead(const ApiContext& context, std::string_view scope, JsonWriter& json) {
-  json.Key("now_ms").Int(absl::ToUnixMillis(context.clock.Now()));
+  json.Key("now_ms").Int(absl::ToUnixMillis(context.clock.TimeOfDay()));
   json.Key("version").String(Version()).Key("commit").String(GitCommit());
   json.Key("model").String(context.model.id).Key("scope").String(scope);
 }

@@ -38,15 +38,15 @@ struct InboxBatch {
   bool retire = false;      // nothing comes any more: give up what is here, and the worker
 };
 
-// Where other threads leave messages for a replica's loop; none of them ever waits. Bounded by what
-// sends: admission bounds submissions and what is handed over, a request is cancelled and each of
-// its sequences stopped at most once, and link events are at most one per step in flight plus the
-// ups and downs of one lease.
+// Where other threads leave messages for a replica's loop. Posting never waits. The senders keep it
+// bounded: admission bounds submissions and handovers, a request is cancelled at most once, a
+// sequence is stopped at most once, and there is at most one link event for each step in flight
+// besides the start and the end of one lease.
 class Inbox final : public LinkEventSink {
  public:
-  // `on_post` is called by whoever posts when there is something to take again, or called for; it
-  // must not block. Null: nobody is told. A post that is under way may call the one before it still
-  // after this has returned.
+  // The poster calls `on_post` when the inbox was empty before, or when somebody calls Wake. It
+  // must not block; null: nothing is called. A concurrent post may still invoke the previous
+  // callback after this has returned.
   void SetOnPost(std::function<void()> on_post);
 
   void HandOver(Handover handover);

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -35,7 +36,7 @@ SampleOutput& Outbox::Sample(uint32_t index) {
   for (SampleOutput& sample : pending_.samples) {
     if (sample.sample_index == index) return sample;
   }
-  if (index >= first_token_at_.size()) first_token_at_.resize(index + 1, absl::InfiniteFuture());
+  if (index >= first_token_at_.size()) first_token_at_.resize(index + 1, Instant::InfiniteFuture());
   SampleOutput& sample = pending_.samples.emplace_back();
   sample.sample_index = index;
   sample.first_token_at = first_token_at_[index];
@@ -59,7 +60,7 @@ absl::Status Outbox::Reserve(size_t num_output_bytes, size_t num_prompt_bytes) {
   return absl::OkStatus();
 }
 
-void Outbox::Admit(uint32_t num_cached_tokens, absl::Time now) {
+void Outbox::Admit(uint32_t num_cached_tokens, Instant now) {
   MutexLock lock(mutex_);
   pending_.admission = {.num_cached_tokens = num_cached_tokens, .at = now};
   has_news_ = true;
@@ -73,12 +74,12 @@ absl::Status Outbox::AddPromptLogprobs(std::vector<TokenLogprobs> entries) {
   return absl::OkStatus();
 }
 
-absl::Status Outbox::AddTokens(TokensEvent event, absl::Time now) {
+absl::Status Outbox::AddTokens(TokensEvent event, Instant now) {
   MutexLock lock(mutex_);
   LOCKSTEP_RETURN_IF_ERROR(
       Reserve(event.tokens.size() * sizeof(TokenId) + BytesOf(event.logprobs), 0));
   SampleOutput& sample = Sample(event.sample_index);
-  if (sample.first_token_at == absl::InfiniteFuture()) {
+  if (sample.first_token_at == Instant::InfiniteFuture()) {
     sample.first_token_at = now;
     first_token_at_[event.sample_index] = now;
   }
@@ -89,7 +90,7 @@ absl::Status Outbox::AddTokens(TokensEvent event, absl::Time now) {
   return absl::OkStatus();
 }
 
-void Outbox::EndSample(const FinishedEvent& event, absl::Time now) {
+void Outbox::EndSample(const FinishedEvent& event, Instant now) {
   MutexLock lock(mutex_);
   Sample(event.sample_index).end = {.reason = event.reason,
                                     .stop_token = event.stop_token,

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "router/core/scheduler.h"
 
@@ -20,7 +21,7 @@ struct SampleEnd {
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token;
   uint32_t num_generated_tokens = 0;
-  absl::Time at;
+  Instant at;
 };
 
 // What happened to one of a request's sequences since the last Take.
@@ -28,14 +29,14 @@ struct SampleOutput {
   uint32_t sample_index = 0;
   absl::InlinedVector<TokenId, 4> tokens;              // most often one
   std::vector<TokenLogprobs> logprobs;                 // one per token when asked for
-  absl::Time first_token_at = absl::InfiniteFuture();  // of the whole sequence
+  Instant first_token_at = Instant::InfiniteFuture();  // of the whole sequence
   std::optional<SampleEnd> end;
 };
 
 struct RequestOutput {
   struct Admission {
     uint32_t num_cached_tokens = 0;
-    absl::Time at;
+    Instant at;
   };
   std::optional<Admission> admission;
   std::optional<std::vector<TokenLogprobs>> prompt_logprobs;
@@ -62,12 +63,12 @@ class Outbox {
   Outbox(size_t max_pending_bytes, std::function<void()> on_ready, OutputMeter meter = nullptr);
 
   // --- the loop; nothing after End ---
-  void Admit(uint32_t num_cached_tokens, absl::Time now);
+  void Admit(uint32_t num_cached_tokens, Instant now);
   // These two keep nothing when they fail: ABORTED, as the reader is too far behind, or
   // RESOURCE_EXHAUSTED, as the meter said no.
   absl::Status AddPromptLogprobs(std::vector<TokenLogprobs> entries);
-  absl::Status AddTokens(TokensEvent event, absl::Time now);
-  void EndSample(const FinishedEvent& event, absl::Time now);
+  absl::Status AddTokens(TokensEvent event, Instant now);
+  void EndSample(const FinishedEvent& event, Instant now);
   void End(absl::Status status);
   // Tells the reader, if there is something to tell.
   void Notify();
@@ -86,8 +87,8 @@ class Outbox {
   const OutputMeter meter_;  // null: nobody counts
   Mutex mutex_;
   RequestOutput pending_ ABSL_GUARDED_BY(mutex_);
-  std::vector<absl::Time> first_token_at_ ABSL_GUARDED_BY(mutex_);  // by sample
-  size_t num_output_bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // that wait
+  std::vector<Instant> first_token_at_ ABSL_GUARDED_BY(mutex_);  // by sample
+  size_t num_output_bytes_ ABSL_GUARDED_BY(mutex_) = 0;          // that wait
   size_t num_prompt_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // of the prompt's log-probabilities
   size_t num_metered_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // that the meter knows of
   bool has_news_ ABSL_GUARDED_BY(mutex_) = false;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/scheduler.h"
 #include "router/limits/admission.h"
 #include "router/mailboxes/outbox.h"
@@ -25,8 +26,8 @@ struct Submission {
 // What a request's client has been given so far.
 struct Delivery {
   struct Sample {
-    absl::Time first_token_at = absl::InfiniteFuture();
-    absl::Time last_token_at = absl::InfiniteFuture();
+    Instant first_token_at = Instant::InfiniteFuture();
+    Instant last_token_at = Instant::InfiniteFuture();
     uint32_t num_tokens = 0;
   };
 

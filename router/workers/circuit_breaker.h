@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 
 // Closed: the worker is, or was last seen, well. Open: it failed and is away. Half-open: it failed,
@@ -36,11 +38,11 @@ class CircuitBreaker {
 
   void OnAttach() {
     attached_ = true;
-    first_result_at_ = absl::InfiniteFuture();
+    first_result_at_ = Instant::InfiniteFuture();
     num_faults_ = 0;
   }
   // Of a step that ran something.
-  void OnResult(absl::Time now) {
+  void OnResult(Instant now) {
     num_faults_ = 0;
     first_result_at_ = std::min(first_result_at_, now);
     if (now - first_result_at_ >= kProof) num_failures_ = 0;
@@ -51,7 +53,7 @@ class CircuitBreaker {
   bool OnFaults(uint32_t count) {
     num_faults_ += count;
     if (state() == CircuitState::kHalfOpen) return true;
-    const bool has_served = first_result_at_ != absl::InfiniteFuture();
+    const bool has_served = first_result_at_ != Instant::InfiniteFuture();
     return num_faults_ >= (has_served ? kMaxFaults : kMaxFirstFaults);
   }
   uint32_t num_faults() const { return num_faults_; }  // in a row
@@ -72,7 +74,7 @@ class CircuitBreaker {
   uint32_t num_failures_ = 0;  // since the last proof
   uint32_t num_faults_ = 0;    // of the lease, in a row
   bool attached_ = false;
-  absl::Time first_result_at_ = absl::InfiniteFuture();  // of the lease
+  Instant first_result_at_ = Instant::InfiniteFuture();  // of the lease
 };
 
 }  // namespace lockstep::router

@@ -15,6 +15,7 @@
 #include "common/lease_epoch.h"
 #include "common/net/address.h"
 #include "common/net/unix_socket.h"
+#include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "common/status.h"
@@ -198,7 +199,7 @@ class GrpcStepLink::Impl {
       {
         MutexLock lock(mutex_);
         lease_ = nullptr;
-        was_well = was_up && lease.record.WasWell(absl::Now(), config_.stable_lease);
+        was_well = was_up && lease.record.WasWell(MonotonicNow(), config_.stable_lease);
         if (stopping_) return;
       }
       if (was_up) {
@@ -354,7 +355,7 @@ class GrpcStepLink::Impl {
     if (lease.incoming.has_refusal()) {
       lease.record.OnRefusal();
     } else {
-      lease.record.OnResult(absl::Now());
+      lease.record.OnResult(MonotonicNow());
     }
     sink_->OnLinkEvent(LinkResult{std::move(lease.incoming)});
     lease.incoming.Clear();
@@ -373,7 +374,7 @@ class GrpcStepLink::Impl {
     }
     lease.up = true;
     lease.writable = true;
-    lease.record.OnUp(absl::Now());
+    lease.record.OnUp(MonotonicNow());
     sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = lease.description});
     lease_changed_.NotifyAll();
   }

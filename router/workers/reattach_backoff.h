@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 
 // What a lease showed of its worker. Its age shows nothing: the worker may have hung for as long.
 // Pure.
 class LeaseRecord {
  public:
-  void OnUp(absl::Time now) { up_at_ = now; }
+  void OnUp(Instant now) { up_at_ = now; }
   void OnStepSent() { ++num_unanswered_; }
-  void OnResult(absl::Time now) {
+  void OnResult(Instant now) {
     if (num_unanswered_ > 0) --num_unanswered_;
     refused_last_ = false;
     first_result_at_ = std::min(first_result_at_, now);
@@ -25,18 +27,18 @@ class LeaseRecord {
   }
   // At its end: its last step was not refused, and results came over `stable`, or nothing was left
   // to answer and it was as old.
-  bool WasWell(absl::Time now, absl::Duration stable) const {
+  bool WasWell(Instant now, absl::Duration stable) const {
     if (refused_last_) return false;
     if (num_unanswered_ == 0) return now - up_at_ >= stable;
     return last_result_at_ - first_result_at_ >= stable;
   }
 
  private:
-  absl::Time up_at_ = absl::InfiniteFuture();
+  Instant up_at_ = Instant::InfiniteFuture();
   uint64_t num_unanswered_ = 0;
   bool refused_last_ = false;
-  absl::Time first_result_at_ = absl::InfiniteFuture();
-  absl::Time last_result_at_ = absl::InfinitePast();
+  Instant first_result_at_ = Instant::InfiniteFuture();
+  Instant last_result_at_ = Instant::InfinitePast();
 };
 
 // How long nobody tries to attach a worker again: while its circuit is open. The pause doubles with

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "tests/cli/cli_fixture.h"
 #include "tests/rigs/child_process.h"
 
@@ -23,9 +25,9 @@ class ChatProcessTest : public CliTest {
  protected:
   // Until the router holds so many requests, waiting or running.
   void ExpectRequestsBecome(double wanted) {
-    const absl::Time give_up = absl::Now() + absl::Seconds(30);
+    const Instant give_up = MonotonicNow() + absl::Seconds(30);
     double seen = -1;
-    while (seen != wanted && absl::Now() < give_up) {
+    while (seen != wanted && MonotonicNow() < give_up) {
       const auto text = HttpGet(metrics_address_, "/metrics");
       ASSERT_TRUE(text.ok()) << text.status();
       seen = 0;

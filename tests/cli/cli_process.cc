@@ -17,15 +17,18 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/instant.h"
+#include "common/runtime/clock.h"
+
 namespace lockstep::testing {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Minutes(1);
 constexpr char kProgram[] = LOCKSTEP_BIN_DIR "/lockstep";
 
-int LeftMs(absl::Time deadline) {
+int LeftMs(Instant deadline) {
   return static_cast<int>(
-      absl::ToInt64Milliseconds(std::max(deadline - absl::Now(), absl::ZeroDuration())));
+      absl::ToInt64Milliseconds(std::max(deadline - MonotonicNow(), absl::ZeroDuration())));
 }
 
 [[noreturn]] void Become(const std::vector<std::string>& arguments,
@@ -82,7 +85,7 @@ CliProcess::~CliProcess() {
   close(descriptor_);
 }
 
-bool CliProcess::ReadMore(absl::Time deadline) {
+bool CliProcess::ReadMore(Instant deadline) {
   pollfd readable = {descriptor_, POLLIN, 0};
   if (poll(&readable, 1, LeftMs(deadline)) <= 0) return false;
   char buffer[4096];
@@ -93,7 +96,7 @@ bool CliProcess::ReadMore(absl::Time deadline) {
 }
 
 bool CliProcess::WaitFor(std::string_view text) {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const Instant deadline = MonotonicNow() + kPatience;
   for (;;) {
     const size_t at = output_.find(text, found_up_to_);
     if (at != std::string::npos) {
@@ -113,7 +116,7 @@ void CliProcess::Type(std::string_view text) const {
 void CliProcess::Signal(int signal_number) const { kill(pid_, signal_number); }
 
 int CliProcess::Wait() {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const Instant deadline = MonotonicNow() + kPatience;
   while (ReadMore(deadline)) {
   }
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
@@ -143,7 +146,7 @@ bool IsGone(pid_t pid) {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (pidfd < 0) return errno == ESRCH;
   pollfd ended = {pidfd, POLLIN, 0};
-  const bool gone = poll(&ended, 1, LeftMs(absl::Now() + kPatience)) > 0;
+  const bool gone = poll(&ended, 1, LeftMs(MonotonicNow() + kPatience)) > 0;
   close(pidfd);
   return gone;
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/instant.h"
+
 namespace lockstep::testing {
 
 // `lockstep` as a child of the test, with a home folder of its own, behind a pipe or a terminal.
@@ -36,7 +38,7 @@ class CliProcess {
   const std::string& output() const { return output_; }  // of stdout and stderr, as far as read
 
  private:
-  bool ReadMore(absl::Time deadline);
+  bool ReadMore(Instant deadline);
 
   pid_t pid_ = -1;
   int descriptor_ = -1;

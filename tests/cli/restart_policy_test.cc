@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/instant.h"
 #include "common/runtime/clock.h"
 
 namespace lockstep::cli {
@@ -38,11 +39,11 @@ TEST(RestartPolicyTest, AMinuteOfLifeStartsTheWaitsOver) {
 TEST(RestartPolicyTest, GivesUpAfterFiveStartsWithoutReadiness) {
   RestartPolicy policy(RestartLimits{});
   for (int i = 0; i < 4; ++i) {
-    policy.OnStarted(absl::UnixEpoch());
-    EXPECT_FALSE(policy.OnEnded(absl::UnixEpoch()).gives_up);
+    policy.OnStarted(Instant());
+    EXPECT_FALSE(policy.OnEnded(Instant()).gives_up);
   }
-  policy.OnStarted(absl::UnixEpoch());
-  EXPECT_TRUE(policy.OnEnded(absl::UnixEpoch()).gives_up);
+  policy.OnStarted(Instant());
+  EXPECT_TRUE(policy.OnEnded(Instant()).gives_up);
 }
 
 TEST(RestartPolicyTest, NeverGivesUpWhatWasReadyOnce) {

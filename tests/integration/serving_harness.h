@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/scheduler.h"
 #include "worker/cpu/step_runner.h"
@@ -108,7 +109,7 @@ class ServingHarness {
   std::shared_ptr<worker::StepRunner> runner_;
   router::Scheduler scheduler_;
   std::mt19937_64 random_;
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
   uint64_t epoch_ = 0;
   std::deque<std::shared_ptr<const router::Request>> to_submit_;
   std::multimap<uint64_t, RequestKey> cancellations_;

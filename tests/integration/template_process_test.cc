@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "tests/common/temp_folder.h"
 #include "tests/integration/process_fixture.h"
 #include "tests/router/templates/child_processes.h"
@@ -72,9 +74,9 @@ TEST_F(TemplateProcessTest, SigtermEndsARouterWhoseTemplateLoops) {
   auto answer = std::async(std::launch::async, [this] { return Say("loops"); });
   const std::vector<pid_t> renderers = RenderersOf(router_->pid());
   ASSERT_EQ(renderers.size(), 1u);
-  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  const Instant give_up = MonotonicNow() + absl::Seconds(30);
   while (ProcFile(renderers[0], "stat").find(") R ") == std::string::npos &&
-         absl::Now() < give_up) {
+         MonotonicNow() < give_up) {
   }
   router_->Signal(SIGTERM);
   EXPECT_EQ(router_->Wait(absl::Seconds(60)), 0);

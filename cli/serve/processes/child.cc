@@ -14,6 +14,8 @@
 #include <cstring>
 #include <limits>
 
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -40,14 +42,14 @@ constexpr int kCannotStart = 127;  // exit code, as a shell's
   _exit(kCannotStart);
 }
 
-int PollTimeoutMs(absl::Time deadline) {
-  if (deadline == absl::InfiniteFuture()) return -1;
-  const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+int PollTimeoutMs(Instant deadline) {
+  if (deadline == Instant::InfiniteFuture()) return -1;
+  const int64_t left_ms = absl::ToInt64Milliseconds(deadline - MonotonicNow());
   return static_cast<int>(std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max()));
 }
 
 // True at the end of the output, false when the time ran out first.
-bool ReadToEnd(int descriptor, absl::Time deadline, std::string& output) {
+bool ReadToEnd(int descriptor, Instant deadline, std::string& output) {
   for (;;) {
     pollfd readable = {descriptor, POLLIN, 0};
     const int num_ready = poll(&readable, 1, PollTimeoutMs(deadline));
@@ -96,7 +98,7 @@ absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments
     return child.status();
   }
   Captured captured;
-  const bool ended = ReadToEnd(pipe_fds[0], absl::Now() + timeout, captured.output);
+  const bool ended = ReadToEnd(pipe_fds[0], MonotonicNow() + timeout, captured.output);
   if (!ended) kill(*child, SIGKILL);
   close(pipe_fds[0]);
   while (waitpid(*child, &captured.wait_status, 0) < 0 && errno == EINTR) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cli/serve/processes/child.h"
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -26,8 +27,8 @@ Member::~Member() {
   if (stdout_fd_ >= 0) close(stdout_fd_);
 }
 
-absl::Status Member::Start(absl::Time now) {
-  due_ = absl::InfiniteFuture();
+absl::Status Member::Start(Instant now) {
+  due_ = Instant::InfiniteFuture();
   const int log = open(spec_.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log < 0) return Unavailable("{}: {}", spec_.log_path, std::strerror(errno));
   log_.SkipToEnd();
@@ -88,7 +89,7 @@ void Member::ReadLog() {
   if (auto progress = FindProgress(log_.ReadNew())) progress_ = std::move(progress);
 }
 
-std::optional<Member::Ended> Member::Reap(absl::Time now) {
+std::optional<Member::Ended> Member::Reap(Instant now) {
   Ended end;
   if (pid_ <= 0 || waitpid(pid_, &end.wait_status, WNOHANG) != pid_) return std::nullopt;
   Forget();

@@ -10,6 +10,7 @@
 
 #include "cli/serve/processes/log_follower.h"
 #include "cli/serve/processes/restart_policy.h"
+#include "common/instant.h"
 
 namespace lockstep::cli {
 
@@ -31,10 +32,10 @@ class Member {
   ~Member();
 
   // At this time it is to start; InfiniteFuture while it runs, or is not to run.
-  absl::Time due() const { return due_; }
-  void StartAt(absl::Time time) { due_ = time; }
+  Instant due() const { return due_; }
+  void StartAt(Instant time) { due_ = time; }
 
-  absl::Status Start(absl::Time now);
+  absl::Status Start(Instant now);
   // Asks a program that listens to drain. Kills one that still loads: it takes the signal only when
   // it has loaded.
   void End() const;
@@ -63,7 +64,7 @@ class Member {
     RestartPolicy::Verdict verdict;
   };
   // Once, when the process has ended.
-  std::optional<Ended> Reap(absl::Time now);
+  std::optional<Ended> Reap(Instant now);
 
  private:
   void Forget();
@@ -71,7 +72,7 @@ class Member {
   MemberSpec spec_;
   RestartPolicy policy_;
   LogFollower log_;
-  absl::Time due_ = absl::InfiniteFuture();
+  Instant due_ = Instant::InfiniteFuture();
   pid_t pid_ = -1;
   int stdout_fd_ = -1;
   std::string output_;  // of stdout, while the line is not complete

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "common/instant.h"
+
 namespace lockstep::cli {
 
-RestartPolicy::Verdict RestartPolicy::OnEnded(absl::Time now) {
+RestartPolicy::Verdict RestartPolicy::OnEnded(Instant now) {
   if (!was_ready_ && ++num_failed_starts_ >= limits_.max_failed_starts) return {.gives_up = true};
   if (now - started_at_ >= limits_.steady) next_wait_ = limits_.first_wait;
   const absl::Duration wait = next_wait_;

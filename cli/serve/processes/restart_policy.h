@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "common/instant.h"
+
 namespace lockstep::cli {
 
 struct RestartLimits {
@@ -20,21 +22,21 @@ class RestartPolicy {
   explicit RestartPolicy(const RestartLimits& limits)
       : limits_(limits), next_wait_(limits.first_wait) {}
 
-  void OnStarted(absl::Time now) { started_at_ = now; }
+  void OnStarted(Instant now) { started_at_ = now; }
   void OnReady() { was_ready_ = true; }
 
   struct Verdict {
     bool gives_up = false;
     absl::Duration wait = absl::ZeroDuration();  // until the next start
   };
-  Verdict OnEnded(absl::Time now);
+  Verdict OnEnded(Instant now);
 
   bool was_ready() const { return was_ready_; }
 
  private:
   const RestartLimits limits_;
   absl::Duration next_wait_;
-  absl::Time started_at_ = absl::InfinitePast();
+  Instant started_at_ = Instant::InfinitePast();
   bool was_ready_ = false;  // at least once
   uint32_t num_failed_starts_ = 0;
 };

@@ -12,6 +12,8 @@
 #include "cli/serve/processes/child.h"
 #include "cli/serve/processes/screen.h"
 #include "common/check.h"
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -57,15 +59,15 @@ Supervisor::~Supervisor() {
 
 absl::Status Supervisor::Run() {
   for (Member& member : members_) {
-    if (&member != &router()) member.StartAt(absl::InfinitePast());
+    if (&member != &router()) member.StartAt(Instant::InfinitePast());
   }
   for (;;) {
-    const absl::Time now = absl::Now();
+    const Instant now = MonotonicNow();
     LOCKSTEP_RETURN_IF_ERROR(StartDue(now));
     WaitForEvents(now);
     LOCKSTEP_RETURN_IF_ERROR(TakeSignals());
-    ReadOutputs(absl::Now());
-    LOCKSTEP_RETURN_IF_ERROR(ReapAll(absl::Now()));
+    ReadOutputs(MonotonicNow());
+    LOCKSTEP_RETURN_IF_ERROR(ReapAll(MonotonicNow()));
     if (phase_ == Phase::kStarting) {
       ShowProgress();
       LookWhetherReady();
@@ -78,7 +80,7 @@ absl::Status Supervisor::Run() {
   }
 }
 
-absl::Status Supervisor::StartDue(absl::Time now) {
+absl::Status Supervisor::StartDue(Instant now) {
   for (Member& member : members_) {
     if (member.running() || member.due() > now) continue;
     const absl::Status status = Annotate(member.Start(now), member.spec().name);
@@ -91,15 +93,15 @@ absl::Status Supervisor::StartDue(absl::Time now) {
   return absl::OkStatus();
 }
 
-void Supervisor::WaitForEvents(absl::Time now) {
+void Supervisor::WaitForEvents(Instant now) {
   std::vector<pollfd> waiting = {{signal_fd_, POLLIN, 0}};
-  absl::Time next = phase_ == Phase::kStarting ? now + kLookInterval : absl::InfiniteFuture();
+  Instant next = phase_ == Phase::kStarting ? now + kLookInterval : Instant::InfiniteFuture();
   for (const Member& member : members_) {
     if (member.stdout_fd() >= 0) waiting.push_back({member.stdout_fd(), POLLIN, 0});
     next = std::min(next, member.due());
   }
   int timeout_ms = -1;
-  if (next != absl::InfiniteFuture()) {
+  if (next != Instant::InfiniteFuture()) {
     const absl::Duration wait = std::max(next - now, absl::ZeroDuration());
     timeout_ms =
         static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(wait, absl::Milliseconds(1))));
@@ -121,7 +123,7 @@ absl::Status Supervisor::TakeSignals() {
 }
 
 void Supervisor::Drain() {
-  for (Member& member : members_) member.StartAt(absl::InfiniteFuture());
+  for (Member& member : members_) member.StartAt(Instant::InfiniteFuture());
   phase_ = Phase::kDrainingRouter;
   if (!router().running()) return;
   console_->Line("stopping: running requests finish first; a second Ctrl-C ends them");
@@ -139,23 +141,23 @@ bool Supervisor::AnyRuns() const {
                      [](const Member& member) { return member.running(); });
 }
 
-void Supervisor::ReadOutputs(absl::Time now) {
+void Supervisor::ReadOutputs(Instant now) {
   for (Member& member : members_) {
     if (member.stdout_fd() < 0) continue;
     if (member.ReadOutput()) OnListening(member, now);
   }
 }
 
-void Supervisor::OnListening(Member& member, absl::Time now) {
+void Supervisor::OnListening(Member& member, Instant now) {
   if (phase_ == Phase::kServing) {
     console_->Line(fmt::format("{} runs again (process {})", member.spec().name, member.pid()));
   }
   const bool router_waits =
-      !draining() && !router().running() && router().due() == absl::InfiniteFuture();
+      !draining() && !router().running() && router().due() == Instant::InfiniteFuture();
   if (&member != &router() && router_waits) router().StartAt(now);
 }
 
-absl::Status Supervisor::ReapAll(absl::Time now) {
+absl::Status Supervisor::ReapAll(Instant now) {
   for (Member& member : members_) {
     const std::optional<Member::Ended> end = member.Reap(now);
     if (end && !draining()) LOCKSTEP_RETURN_IF_ERROR(OnEnded(member, *end, now));
@@ -163,7 +165,7 @@ absl::Status Supervisor::ReapAll(absl::Time now) {
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, absl::Time now) {
+absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, Instant now) {
   const std::string& name = member.spec().name;
   if (end.verdict.gives_up) {
     return Unavailable("{} ended with {} and was never ready. The end of {}:\n{}", name,

@@ -11,6 +11,7 @@
 
 #include "cli/serve/processes/console.h"
 #include "cli/serve/processes/member.h"
+#include "common/instant.h"
 
 namespace lockstep::cli {
 
@@ -41,13 +42,13 @@ class Supervisor {
   Member& router() { return members_.back(); }
   bool draining() const { return phase_ >= Phase::kDrainingRouter; }
 
-  absl::Status StartDue(absl::Time now);
-  void WaitForEvents(absl::Time now);
+  absl::Status StartDue(Instant now);
+  void WaitForEvents(Instant now);
   absl::Status TakeSignals();
-  absl::Status ReapAll(absl::Time now);
-  absl::Status OnEnded(Member& member, const Member::Ended& end, absl::Time now);
-  void ReadOutputs(absl::Time now);
-  void OnListening(Member& member, absl::Time now);
+  absl::Status ReapAll(Instant now);
+  absl::Status OnEnded(Member& member, const Member::Ended& end, Instant now);
+  void ReadOutputs(Instant now);
+  void OnListening(Member& member, Instant now);
   void ShowProgress();
   void LookWhetherReady();
   void Drain();

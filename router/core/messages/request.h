@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/instant.h"
 
 namespace lockstep::router {
 
@@ -39,9 +40,10 @@ struct Request {
   std::string tenant;        // fairness id
   double tenant_weight = 1;  // share when tenants compete; positive
   std::string cache_salt;    // mixed into the root of the prefix chain
+  std::string session_id;    // requests with the same one had better go to the same replica
   int32_t priority = 0;      // lower runs earlier
-  absl::Time arrival;
-  absl::Time deadline = absl::InfiniteFuture();
+  Instant arrival;
+  Instant deadline = Instant::InfiniteFuture();
   std::vector<TokenId> prompt_tokens;  // at least one
   uint32_t num_samples = 1;
   bool bypass_prefix_cache = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -15,7 +16,7 @@ constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 }  // namespace
 
 // Every running sequence decodes in every step, so no more may run than a step has tokens.
-Planner::Planner(SchedulerState& state, absl::Time now)
+Planner::Planner(SchedulerState& state, Instant now)
     : state_(state),
       population_(state.population),
       lease_(*state.lease),
@@ -282,7 +283,7 @@ StepPlan Planner::Commit() {
   plan_.step_id = lease_.next_step_id++;
   plan_.resync = std::exchange(lease_.resync, false);
   plan_.released = lease_.slots.TakeReleased();
-  lease_.tell_released_at = absl::InfiniteFuture();
+  lease_.tell_released_at = Instant::InfiniteFuture();
   plan_.decode_iterations = iterations_;
   plan_.repeat_rows =
       !plan_.resync && plan_.started.empty() && !plan_.rows.empty() &&

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/messages/step.h"
 #include "router/core/requests/scheduler_state.h"
 #include "router/core/requests/sequence.h"
@@ -17,25 +18,24 @@ namespace lockstep::router {
 // Makes one step. Decodes come first; prefill chunks of running and of newly started sequences, in
 // the fair order, fill what is left of the token budget. Lives for one call of NextStep.
 //
-// The fair order: whoever is first in the policy's order says which priority is next, and of the
-// sequences of this priority those of the tenant that was served least go first (TenantShares), in
-// the policy's order among themselves. Nobody starves: others of its priority pass who is first in
-// the policy's order while their tenants were served less, which every pass changes, but there may
-// be ever new tenants: so every sixteenth start is its turn, and it stays first until then. The
-// last sixteenth of the slots is for tenants that run less than that: a tenant that sends little
-// would else wait for an end among those who fill them all. Who is preempted is decided by the
-// policy's order alone: it never changes, so the first in it always gets to its end.
+// The fair order: the first sequence in the policy's order decides which priority starts next.
+// Within this priority, the tenant that was served least goes first (TenantShares), and within a
+// tenant the policy's order counts. To prevent starvation by ever new tenants, every sixteenth
+// start ignores fairness and takes the policy's first. The last sixteenth of the slots is reserved
+// for tenants that run less than that, so that a tenant with few requests need not wait until a
+// tenant that fills all slots finishes one. Preemption follows the policy's order alone. That order
+// never changes, so the first in it always finishes.
 //
-// Blocks: a sequence starts with blocks for all its tokens or not at all, and grows by what the
-// bound of its next decode needs. When none is left, the running sequences are served in the
-// policy's order, and the last of them give theirs up. Blocks that only wait for an acknowledgement
-// are waited for.
+// Blocks: a sequence starts with blocks for all its tokens or not at all. It grows by what its next
+// decode may need. When no block is left, the running sequences get blocks in the policy's order,
+// and the last ones are preempted. If blocks only wait for an acknowledgement, the planner waits as
+// well.
 class Planner {
  public:
-  Planner(SchedulerState& state, absl::Time now);
+  Planner(SchedulerState& state, Instant now);
 
-  // Nothing when there is nothing to run before the next outcome arrives, nor anything to tell a
-  // worker that waits.
+  // No plan: there is nothing to run before the next outcome arrives, and nothing to tell the
+  // worker.
   std::optional<StepPlan> Plan();
 
  private:
@@ -46,8 +46,8 @@ class Planner {
   Sequence* FairFirst(std::span<Sequence* const> sequences) const;
   // `a` goes before `b` in the fair order of the two alone.
   bool FairBefore(const Sequence& a, const Sequence& b) const;
-  // Another row may be planned: even if every step in flight keeps all that it may, it is not at
-  // its end.
+  // Another row may be planned: the sequence is not at its end, even if every step in flight keeps
+  // as many tokens as it may.
   bool MayRun(const Sequence& sequence) const;
   bool Decodes(const Sequence& sequence) const;
   uint32_t NumMissingBlocks(const Sequence& sequence) const;
@@ -87,7 +87,7 @@ class Planner {
   SchedulerState& state_;
   Population& population_;
   WorkerLease& lease_;
-  const absl::Time now_;
+  const Instant now_;
   const size_t max_running_;
 
   StepPlan plan_;

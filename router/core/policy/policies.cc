@@ -1,13 +1,14 @@
 #include "router/core/policy/policies.h"
 
 #include "common/check.h"
+#include "common/instant.h"
 
 namespace lockstep::router {
 namespace {
 
 class FcfsPolicy final : public SchedulingPolicy {
  public:
-  bool Before(const PolicyView& a, const PolicyView& b, absl::Time /*now*/) const override {
+  bool Before(const PolicyView& a, const PolicyView& b, Instant /*now*/) const override {
     if (a.arrival != b.arrival) return a.arrival < b.arrival;
     return a.order < b.order;
   }
@@ -20,9 +21,9 @@ class PriorityPolicy final : public SchedulingPolicy {
                    "ageing must be positive and finite");
   }
 
-  bool Before(const PolicyView& a, const PolicyView& b, absl::Time /*now*/) const override {
-    const absl::Time a_due = a.arrival + a.priority * ageing_;
-    const absl::Time b_due = b.arrival + b.priority * ageing_;
+  bool Before(const PolicyView& a, const PolicyView& b, Instant /*now*/) const override {
+    const Instant a_due = a.arrival + a.priority * ageing_;
+    const Instant b_due = b.arrival + b.priority * ageing_;
     if (a_due != b_due) return a_due < b_due;
     return a.order < b.order;
   }

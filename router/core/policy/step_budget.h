@@ -10,15 +10,15 @@ namespace lockstep::router {
 // time of one decode iteration, and what a prefill token adds to it. Without a target it never
 // holds anything back.
 //
-// Those who decode wait for the step, and those behind it wait for their first token. So the step
-// may take half of the target while few prompt tokens wait, and a fifth of the time that their
-// computation will take besides, up to four times the target. Half of the target spreads small
-// prompts over several steps. Long steps drain a long queue sooner, because each step has a cost of
-// its own.
+// Running sequences wait for the step, and waiting prompts wait behind it for their first token. So
+// a step may take half of the target while few prompt tokens wait. As more wait, it may take a
+// fifth of the time that they need in all besides, up to four times the target. Half of the target
+// spreads small prompts over several steps. Long steps drain a long queue sooner, because each step
+// has a cost of its own.
 //
-// A step with a chunk that takes many times as long as decodes alone is followed by one of those,
-// every fourth time by two. So most tokens of a sequence come as fast as if nobody else had a
-// prompt, and it costs little.
+// A step that takes many times as long as decodes alone is followed by a step of decodes alone,
+// every fourth time by two. So most tokens of a sequence come as fast as without other prompts, at
+// little cost.
 class StepBudget {
  public:
   explicit StepBudget(absl::Duration target_step_time) : target_(target_step_time) {}

@@ -28,9 +28,9 @@ struct TenantShare {
 };
 
 // The shares of all tenants with live requests, and of some that lately had one. Of two tenants
-// that want more than they get, the one that was served less goes first, so that both counters grow
-// alike: each gets tokens in proportion to its weight. Whoever comes back has not saved anything
-// up: its counter is lifted to the least of those who are there. Pure.
+// that want more than they get, the one that was served less goes first. Their counters so grow
+// alike, and each gets tokens in proportion to its weight. A tenant that comes back has saved
+// nothing up: its counter is lifted to the least of those that are there. Pure.
 class TenantShares {
  public:
   // Of tenants without a live request so many keep what they were served beyond the others.

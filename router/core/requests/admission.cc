@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -43,7 +44,7 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
 
 // The prompt tokens that wait and go before the request whatever comes: those of its own tenant, as
 // far as the policy puts them first.
-uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, absl::Time now) {
+uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
   const PolicyView view = {.priority = request.priority,
                            .arrival = request.arrival,
                            .order = std::numeric_limits<uint64_t>::max(),
@@ -59,10 +60,10 @@ uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, ab
   return num_tokens;
 }
 
-// Refuses what would only fail later, having cost others their time. Errs on the other side: other
-// tenants are taken to stand back, what waits to hit the prefix cache as the past did, and the
-// worker to be twice as fast as it was.
-absl::Status CheckDeadline(const SchedulerState& state, const Request& request, absl::Time now) {
+// Refuses requests that would only fail later, after they have cost others time. Deliberately
+// optimistic: it assumes that other tenants stand back, that what waits hits the prefix cache as
+// often as in the past, and that the worker is twice as fast as it was.
+absl::Status CheckDeadline(const SchedulerState& state, const Request& request, Instant now) {
   constexpr double kCaution = 2;
   const absl::Duration left = request.deadline - now;
   const absl::Duration per_token = state.prefill_speed.per_token();
@@ -115,7 +116,7 @@ absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, absl::Time now) {
+absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, Instant now) {
   LOCKSTEP_RETURN_IF_ERROR(CheckWellFormed(*request));
   const WorkerLimits* limits = state.lease == nullptr ? nullptr : &state.lease->limits;
   if (limits != nullptr) LOCKSTEP_RETURN_IF_ERROR(CheckFits(*request, *limits));

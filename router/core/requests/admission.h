@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "common/instant.h"
 #include "router/core/messages/request.h"
 #include "router/core/requests/scheduler_state.h"
 
@@ -14,7 +15,7 @@ namespace lockstep::router {
 absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
 
 // Scheduler::Submit.
-absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, absl::Time now);
+absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, Instant now);
 
 // A request and a worker that are new to each other: it waits for what it can share there, or fails
 // when that worker could never run it.

@@ -1,6 +1,7 @@
 #include "router/core/requests/population.h"
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -27,7 +28,7 @@ LiveRequest& Population::Add(std::shared_ptr<const Request> request) {
   }
   num_gated_ += live.num_live;
   LetIn(live.samples.front());
-  if (live.request->deadline != absl::InfiniteFuture()) {
+  if (live.request->deadline != Instant::InfiniteFuture()) {
     deadlines_.emplace(live.request->deadline, key);
   }
   UpdateQueue(live);
@@ -76,7 +77,7 @@ LiveRequest& Population::Insert(std::unique_ptr<LiveRequest> request) {
       waiting_.push_back(&sequence);
     }
   }
-  if (live.request->deadline != absl::InfiniteFuture()) {
+  if (live.request->deadline != Instant::InfiniteFuture()) {
     deadlines_.emplace(live.request->deadline, key);
   }
   UpdateQueue(live);
@@ -207,7 +208,7 @@ void Population::ForgetEnded() {
   ended_.clear();
 }
 
-void Population::LeaveWorker(WorkerLease& lease, const absl::Status& reason, absl::Time now) {
+void Population::LeaveWorker(WorkerLease& lease, const absl::Status& reason, Instant now) {
   lease.in_flight.clear();
   std::vector<Sequence*> in_flight;
   while (!running_.empty()) {

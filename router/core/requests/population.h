@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/messages/events.h"
 #include "router/core/policy/tenant_shares.h"
 #include "router/core/requests/sequence.h"
@@ -48,7 +49,7 @@ class Population {
   // In order of start.
   const std::vector<Sequence*>& running() const { return running_; }
   const std::map<RequestKey, std::unique_ptr<LiveRequest>>& requests() const { return requests_; }
-  const std::set<std::pair<absl::Time, RequestKey>>& deadlines() const { return deadlines_; }
+  const std::set<std::pair<Instant, RequestKey>>& deadlines() const { return deadlines_; }
   uint32_t num_waiting_sequences() const {
     return static_cast<uint32_t>(waiting_.size()) + num_gated_;
   }
@@ -73,7 +74,7 @@ class Population {
   void ForgetEnded();
   // Frees every residency; what ran or drained waits. Sequences that were in flight in too many
   // losses fail, with `reason` for the last one. Then the lease may be dropped.
-  void LeaveWorker(WorkerLease& lease, const absl::Status& reason, absl::Time now);
+  void LeaveWorker(WorkerLease& lease, const absl::Status& reason, Instant now);
 
   template <typename Event>
   void Emit(Event event) {
@@ -92,7 +93,7 @@ class Population {
   TenantShares tenants_;  // outlives the requests' references
   std::vector<Sequence*> waiting_;
   std::vector<Sequence*> running_;
-  std::set<std::pair<absl::Time, RequestKey>> deadlines_;  // finite ones
+  std::set<std::pair<Instant, RequestKey>> deadlines_;  // finite ones
   std::vector<RequestKey> ended_;
   std::vector<SchedulerEvent> events_;
   uint64_t next_order_ = 1;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/instant.h"
 #include "router/core/kv/prefix_changes.h"
 #include "router/core/messages/scheduler_config.h"
 #include "router/core/policy/policy.h"
@@ -34,7 +35,7 @@ struct SchedulerState {
   PrefillSpeed prefill_speed;  // of the lease
   // Since the first loss, or drain, after which no lease has got anything further. Infinite future:
   // there is none. Infinite past: there was no worker yet.
-  absl::Time unserved_since = absl::InfinitePast();
+  Instant unserved_since = Instant::InfinitePast();
 
   uint64_t num_starts = 0;
   uint64_t num_preemptions = 0;
@@ -52,8 +53,8 @@ inline bool WorkerMayStart(const SchedulerState& state) {
 }
 
 // Of a request on a worker that may not start it.
-inline absl::Time UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
-  if (live.num_resident > 0) return absl::InfiniteFuture();
+inline Instant UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
+  if (live.num_resident > 0) return Instant::InfiniteFuture();
   return std::max({state.unserved_since, live.request->arrival, live.served_until});
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/instant.h"
 #include "router/core/kv/kv_cache.h"
 #include "router/core/messages/request.h"
 #include "router/core/messages/step.h"
@@ -110,7 +111,7 @@ struct LiveRequest {
   uint32_t num_resident = 0;  // running ones
   bool waits = false;         // counted in the queue: live, and none of it runs
   bool admitted = false;
-  absl::Time served_until = absl::InfinitePast();  // when it last had to leave a worker
+  Instant served_until = Instant::InfinitePast();  // when it last had to leave a worker
 
   // The first live sample goes ahead; the others start when it has computed `gate_tokens`, so that
   // they find the prompt's full blocks in the prefix index.

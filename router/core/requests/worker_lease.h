@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/instant.h"
 #include "router/core/kv/kv_cache.h"
 #include "router/core/kv/slot_pool.h"
 #include "router/core/messages/worker_limits.h"
@@ -53,7 +54,7 @@ struct WorkerLease {
   std::vector<std::unique_ptr<Residency>> fenced;  // retired, with rows in flight
   StepId next_step_id = 1;
   // When the worker is to learn of slots that were released, whether or not anybody runs.
-  absl::Time tell_released_at = absl::InfiniteFuture();
+  Instant tell_released_at = Instant::InfiniteFuture();
   bool draining = false;           // nothing is started any more
   bool resync = false;             // the next step must make the worker drop its slots
   bool has_suspects = true;        // perhaps: a sequence must run alone

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/results/outcome_check.h"
 
@@ -153,7 +154,7 @@ void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusa
   for (StepRecord& later : lease_.in_flight) later.doomed = true;
   lease_.resync = true;
   lease_.slots.ForgetReleased();
-  lease_.tell_released_at = absl::InfiniteFuture();
+  lease_.tell_released_at = Instant::InfiniteFuture();
   lease_.last_slots.clear();
 }
 

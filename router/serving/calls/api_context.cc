@@ -37,7 +37,7 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       encode_pool(parts.encode_pool),
       metrics(parts.metrics),
       clock(parts.clock),
-      started(parts.clock.Now()),
+      started(parts.clock.TimeOfDay()),
       gatekeeper(parts.gatekeeper),
       encoder(parts.model, config.parse_special),
       request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),

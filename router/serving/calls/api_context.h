@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/strands/strand.h"
@@ -61,7 +62,7 @@ class ApiContext {
   StrandRunner& encode_pool;
   RouterMetrics& metrics;
   const Clock& clock;
-  const absl::Time started;
+  const absl::Time started;  // the time of day
   Gatekeeper& gatekeeper;
   const PromptEncoder encoder;
   const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -22,12 +24,12 @@ uint64_t Growth(uint64_t now, uint64_t before) { return now > before ? now - bef
 
 }  // namespace
 
-bool FleetHistory::Due(absl::Time now) const {
+bool FleetHistory::Due(Instant now) const {
   MutexLock lock(mutex_);
   return now - sampled_at_ >= kInterval;
 }
 
-void FleetHistory::Add(const std::vector<ReplicaStatus>& replicas, absl::Time now) {
+void FleetHistory::Add(const std::vector<ReplicaStatus>& replicas, Instant now) {
   FleetSample sum;
   uint64_t prefill_tokens = 0;
   uint64_t decode_tokens = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "router/engine/replica.h"
 
@@ -40,8 +41,8 @@ class FleetHistory {
   static constexpr size_t kMaxSamples = 300;
   static constexpr size_t kMaxReplicas = 64;  // that are shown one by one
 
-  bool Due(absl::Time now) const;
-  void Add(const std::vector<ReplicaStatus>& replicas, absl::Time now);
+  bool Due(Instant now) const;
+  void Add(const std::vector<ReplicaStatus>& replicas, Instant now);
 
   struct View {
     uint64_t number = 0;  // of the newest sample; another one, another view
@@ -54,7 +55,7 @@ class FleetHistory {
 
  private:
   mutable Mutex mutex_;
-  absl::Time sampled_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  Instant sampled_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfinitePast();
   uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_replicas_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t prefill_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // since the start, of those that are there

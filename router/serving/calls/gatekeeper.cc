@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/serving/validation/retry_hint.h"
 
@@ -44,7 +45,7 @@ absl::StatusOr<std::shared_ptr<const Tenant>> Gatekeeper::Identify(
 }
 
 absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> Gatekeeper::Admit(const Tenant* tenant,
-                                                                    absl::Time now) {
+                                                                    Instant now) {
   if (tenant == nullptr) return nullptr;
   const TenantSeries series = SeriesOf(tenant->name);
   series.requests_total->Increment();
@@ -56,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> Gatekeeper::Admit(const Tenant
   return std::make_unique<Pass>(std::move(admission.ticket), series);
 }
 
-absl::Status Gatekeeper::Check(const Tenant* tenant, absl::Time now) {
+absl::Status Gatekeeper::Check(const Tenant* tenant, Instant now) {
   if (tenant == nullptr) return absl::OkStatus();
   const TenantLimiter::Admission admission = limiter_.Check(*tenant, now);
   if (admission.refusal.ok()) return absl::OkStatus();

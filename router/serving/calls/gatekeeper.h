@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "router/auth/tenant_file.h"
 #include "router/auth/tenant_limiter.h"
@@ -50,10 +51,10 @@ class Gatekeeper {
 
   // RESOURCE_EXHAUSTED naming the limit, with a hint when to come back
   // (router/serving/validation/retry_hint.h). Null without a tenant: then there are no limits.
-  absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, absl::Time now);
+  absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, Instant now);
   // The refusal that Admit would give now, if any, counted as one. So a request that is going to be
   // refused costs nothing more; one that is not must be admitted all the same.
-  absl::Status Check(const Tenant* tenant, absl::Time now);
+  absl::Status Check(const Tenant* tenant, Instant now);
 
  private:
   TenantSeries SeriesOf(const std::string& name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/serving/validation/bad_words.h"
 
@@ -201,7 +202,7 @@ void GenerateCall::ConsumeOutput() {
   if (pass_ != nullptr) {
     for (const SampleOutput& sample : output.samples) pass_->ChargeOutput(sample.tokens.size());
   }
-  const absl::Time now = context_.clock.Now();
+  const Instant now = context_.clock.Now();
   uint32_t num_tokens = 0;
   for (const SampleOutput& sample : output.samples) {
     num_tokens += static_cast<uint32_t>(sample.tokens.size());

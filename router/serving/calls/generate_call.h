@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/instant.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/calls/response_builder.h"
@@ -28,7 +29,7 @@ class GenerateCall : public Strand,
   struct Origin {
     // Let go of once the prompt is dealt with, or the call is over.
     std::shared_ptr<const lockstep::v1::GenerateRequest> request;
-    absl::Time deadline;                             // of the client
+    Instant deadline;                                // of the client
     std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
     std::shared_ptr<StrandRunner> home;  // runs the strand once the prompt is dealt with
     OutputMeter output_meter = nullptr;  // of tokens that are not made into messages yet

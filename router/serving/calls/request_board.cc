@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 
 std::string_view RequestStateName(RequestState state) {
@@ -19,7 +21,7 @@ std::string_view RequestStateName(RequestState state) {
   return "";
 }
 
-void RequestBoard::Entry::AddOutput(uint32_t count, absl::Time now) {
+void RequestBoard::Entry::AddOutput(uint32_t count, Instant now) {
   if (count == 0) return;
   if (first_token_ns_.load(std::memory_order_relaxed) < 0) {
     first_token_ns_.store(absl::ToInt64Nanoseconds(now - arrival_), std::memory_order_relaxed);
@@ -28,8 +30,7 @@ void RequestBoard::Entry::AddOutput(uint32_t count, absl::Time now) {
 }
 
 std::shared_ptr<RequestBoard::Entry> RequestBoard::Enter(std::string id, std::string_view tenant,
-                                                         uint32_t num_prompt_tokens,
-                                                         absl::Time now) {
+                                                         uint32_t num_prompt_tokens, Instant now) {
   auto entry = std::make_shared<Entry>();
   entry->id_ = std::move(id);
   entry->tenant_ = tenant;
@@ -40,7 +41,7 @@ std::shared_ptr<RequestBoard::Entry> RequestBoard::Enter(std::string id, std::st
   return entry;
 }
 
-void RequestBoard::Leave(const std::shared_ptr<Entry>& entry, bool ok, absl::Time now) {
+void RequestBoard::Leave(const std::shared_ptr<Entry>& entry, bool ok, Instant now) {
   Ended ended = {.tenant = entry->tenant_, .ended_at = now, .view = ViewOf(*entry, now)};
   ended.view.state = ok ? RequestState::kDone : RequestState::kFailed;
   MutexLock lock(mutex_);
@@ -48,7 +49,7 @@ void RequestBoard::Leave(const std::shared_ptr<Entry>& entry, bool ok, absl::Tim
   Keep(std::move(ended), now);
 }
 
-void RequestBoard::Keep(Ended ended, absl::Time now) {
+void RequestBoard::Keep(Ended ended, Instant now) {
   if (ended_.size() < kMaxEnded) {
     ended_.push_back(std::move(ended));
     return;
@@ -61,7 +62,7 @@ void RequestBoard::Keep(Ended ended, absl::Time now) {
   if (worth(*least) < ended.view.age) *least = std::move(ended);
 }
 
-RequestView RequestBoard::ViewOf(const Entry& entry, absl::Time now) {
+RequestView RequestBoard::ViewOf(const Entry& entry, Instant now) {
   RequestView view = {
       .id = entry.id_,
       .age = now - entry.arrival_,
@@ -75,17 +76,17 @@ RequestView RequestBoard::ViewOf(const Entry& entry, absl::Time now) {
   return view;
 }
 
-std::vector<RequestView> RequestBoard::Slowest(size_t max_count, absl::Time now) const {
+std::vector<RequestView> RequestBoard::Slowest(size_t max_count, Instant now) const {
   return Collect(nullptr, max_count, now);
 }
 
 std::vector<RequestView> RequestBoard::SlowestOf(std::string_view tenant, size_t max_count,
-                                                 absl::Time now) const {
+                                                 Instant now) const {
   return Collect(&tenant, max_count, now);
 }
 
 std::vector<RequestView> RequestBoard::Collect(const std::string_view* tenant, size_t max_count,
-                                               absl::Time now) const {
+                                               Instant now) const {
   std::vector<RequestView> views;
   {
     MutexLock lock(mutex_);

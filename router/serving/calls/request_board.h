@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 
 namespace lockstep::router {
@@ -39,13 +40,13 @@ class RequestBoard {
   class Entry {
    public:
     // `count` more tokens, told at `now`.
-    void AddOutput(uint32_t count, absl::Time now);
+    void AddOutput(uint32_t count, Instant now);
 
    private:
     friend class RequestBoard;
     std::string id_;
     std::string tenant_;
-    absl::Time arrival_;
+    Instant arrival_;
     uint32_t num_prompt_tokens_ = 0;
     std::atomic<uint32_t> num_output_tokens_ = 0;
     std::atomic<int64_t> first_token_ns_ = -1;
@@ -53,26 +54,25 @@ class RequestBoard {
 
   // `tenant`: empty: nobody's.
   std::shared_ptr<Entry> Enter(std::string id, std::string_view tenant, uint32_t num_prompt_tokens,
-                               absl::Time now);
-  void Leave(const std::shared_ptr<Entry>& entry, bool ok, absl::Time now);
+                               Instant now);
+  void Leave(const std::shared_ptr<Entry>& entry, bool ok, Instant now);
 
   // The slowest, those that took longest first, at most `max_count`. With a tenant: of its own
   // alone.
-  std::vector<RequestView> Slowest(size_t max_count, absl::Time now) const;
-  std::vector<RequestView> SlowestOf(std::string_view tenant, size_t max_count,
-                                     absl::Time now) const;
+  std::vector<RequestView> Slowest(size_t max_count, Instant now) const;
+  std::vector<RequestView> SlowestOf(std::string_view tenant, size_t max_count, Instant now) const;
 
  private:
   struct Ended {
     std::string tenant;
-    absl::Time ended_at;
+    Instant ended_at;
     RequestView view;
   };
 
-  static RequestView ViewOf(const Entry& entry, absl::Time now);
-  void Keep(Ended ended, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static RequestView ViewOf(const Entry& entry, Instant now);
+  void Keep(Ended ended, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<RequestView> Collect(const std::string_view* tenant, size_t max_count,
-                                   absl::Time now) const;
+                                   Instant now) const;
 
   mutable Mutex mutex_;
   std::set<std::shared_ptr<Entry>> open_ ABSL_GUARDED_BY(mutex_);

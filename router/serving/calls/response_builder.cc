@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -60,7 +62,7 @@ ResponseBuilder::ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<con
   }
 }
 
-void ResponseBuilder::Consume(RequestOutput output, absl::Time now,
+void ResponseBuilder::Consume(RequestOutput output, Instant now,
                               std::vector<v1::GenerateResponse>& messages,
                               std::vector<uint32_t>& stopped) {
   if (end_.has_value()) return;
@@ -105,7 +107,7 @@ void ResponseBuilder::AddPromptInfo(std::vector<v1::GenerateResponse>& messages)
   prompt_logprobs_.reset();
 }
 
-void ResponseBuilder::AddTokens(SampleOutput& output, absl::Time now,
+void ResponseBuilder::AddTokens(SampleOutput& output, Instant now,
                                 std::vector<v1::GenerateResponse>& messages,
                                 std::vector<uint32_t>& stopped) {
   Sample& sample = samples_.at(output.sample_index);
@@ -170,7 +172,7 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
   if (end.stop_token.has_value()) finish->set_stop_token_id(*end.stop_token);
 }
 
-v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, absl::Time at,
+v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, Instant at,
                                        std::vector<v1::GenerateResponse>& messages) {
   Sample& sample = samples_[index];
   sample.finished = true;
@@ -184,7 +186,7 @@ v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, 
   usage->set_cached_tokens(admission_.num_cached_tokens);
   usage->set_seed(request_->sampling.seed);
   v1::Timings* const timings = finish->mutable_timings();
-  const absl::Time started = admitted_ ? admission_.at : at;
+  const Instant started = admitted_ ? admission_.at : at;
   timings->set_queue_seconds(absl::ToDoubleSeconds(started - request_->arrival));
   if (sample.num_tokens > 0) {
     timings->set_time_to_first_token_seconds(

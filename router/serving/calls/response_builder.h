@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/core/messages/request.h"
 #include "router/mailboxes/outbox.h"
@@ -39,7 +40,7 @@ class ResponseBuilder {
 
   // Appends to `messages`. Indices whose text ended at a stop string just now go to `stopped`: the
   // engine still has to be told.
-  void Consume(RequestOutput output, absl::Time now,
+  void Consume(RequestOutput output, Instant now,
                std::vector<lockstep::v1::GenerateResponse>& messages,
                std::vector<uint32_t>& stopped);
 
@@ -51,19 +52,19 @@ class ResponseBuilder {
     IncrementalDetokenizer detokenizer;
     StopMatcher matcher;
     uint32_t num_tokens = 0;
-    absl::Time first_token_at = absl::InfiniteFuture();
+    Instant first_token_at = Instant::InfiniteFuture();
     bool finished = false;
   };
 
   void AddPromptInfo(std::vector<lockstep::v1::GenerateResponse>& messages);
-  void AddTokens(SampleOutput& output, absl::Time now,
+  void AddTokens(SampleOutput& output, Instant now,
                  std::vector<lockstep::v1::GenerateResponse>& messages,
                  std::vector<uint32_t>& stopped);
   void AddEnd(uint32_t index, const SampleEnd& end,
               std::vector<lockstep::v1::GenerateResponse>& messages);
   // Feeds one token's text; the index of the stop string that it completed, if any.
   std::optional<size_t> AddTokenText(Sample& sample, TokenId token, std::string& text) const;
-  lockstep::v1::Finish* AddFinish(uint32_t index, lockstep::v1::FinishReason reason, absl::Time at,
+  lockstep::v1::Finish* AddFinish(uint32_t index, lockstep::v1::FinishReason reason, Instant at,
                                   std::vector<lockstep::v1::GenerateResponse>& messages);
 
   const std::shared_ptr<const Request> request_;

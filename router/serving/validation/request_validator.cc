@@ -387,6 +387,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.id = in.request_id().empty() ? context.made_up_id : in.request_id();
   out.tenant = in.tenant();
   out.cache_salt = in.cache_salt();
+  out.session_id = in.session_id();
   out.priority = in.priority();
   out.arrival = context.now;
   out.deadline = context.deadline;

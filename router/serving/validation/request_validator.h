@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/model_files/model_config.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/core/messages/request.h"
@@ -67,8 +68,8 @@ struct RequestContext {
   std::string made_up_id;                 // used when the client gave none
   uint64_t drawn_seed = 0;                // likewise
   std::vector<TokenId> forbidden_tokens;  // sorted; what its bad_words are
-  absl::Time now;
-  absl::Time deadline = absl::InfiniteFuture();
+  Instant now;
+  Instant deadline = Instant::InfiniteFuture();
 };
 
 // `request` must have passed CheckRequest; `prompt_tokens` are all of its prompt. DEADLINE_EXCEEDED

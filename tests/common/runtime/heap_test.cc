@@ -72,19 +72,19 @@ constexpr absl::Duration kMoment = absl::Milliseconds(1);
 
 TEST(FreedMemoryWatchTest, MemoryIsReturnedOnceItHasGrown) {
   FreedMemoryWatch watch(/*max_growth_bytes=*/100);
-  const absl::Time start = absl::UnixEpoch();
+  const Instant start = Instant();
   EXPECT_FALSE(watch.ShouldReturn(200, 0, start));  // what the process starts with
   EXPECT_FALSE(watch.ShouldReturn(299, 0, start));
   EXPECT_TRUE(watch.ShouldReturn(300, 0, start));
   watch.OnReturned(210, 0, start);
-  const absl::Time later = start + kMinInterval;
+  const Instant later = start + kMinInterval;
   EXPECT_FALSE(watch.ShouldReturn(309, 0, later));
   EXPECT_TRUE(watch.ShouldReturn(310, 0, later));
 }
 
 TEST(FreedMemoryWatchTest, AReturnIsFollowedByAPause) {
   FreedMemoryWatch watch(100);
-  const absl::Time start = absl::UnixEpoch();
+  const Instant start = Instant();
   EXPECT_FALSE(watch.ShouldReturn(200, 0, start));
   ASSERT_TRUE(watch.ShouldReturn(900, 0, start));
   watch.OnReturned(200, 0, start);
@@ -94,7 +94,7 @@ TEST(FreedMemoryWatchTest, AReturnIsFollowedByAPause) {
 
 TEST(FreedMemoryWatchTest, WhatIsInUseIsNotExpectedBack) {
   FreedMemoryWatch watch(100);
-  const absl::Time now = absl::UnixEpoch();
+  const Instant now = Instant();
   EXPECT_FALSE(watch.ShouldReturn(200, 0, now));
   EXPECT_FALSE(watch.ShouldReturn(900, 650, now));
   EXPECT_TRUE(watch.ShouldReturn(900, 550, now));
@@ -102,7 +102,7 @@ TEST(FreedMemoryWatchTest, WhatIsInUseIsNotExpectedBack) {
 
 TEST(FreedMemoryWatchTest, WhatIsCountedAndNotResidentMakesNothingSeemFree) {
   FreedMemoryWatch watch(100);
-  absl::Time now = absl::UnixEpoch();
+  Instant now = Instant();
   EXPECT_FALSE(watch.ShouldReturn(200, 0, now));
   EXPECT_FALSE(watch.ShouldReturn(200, 2000, now));
   EXPECT_FALSE(watch.ShouldReturn(200, 0, now));
@@ -116,7 +116,7 @@ TEST(FreedMemoryWatchTest, WhatIsCountedAndNotResidentMakesNothingSeemFree) {
 
 TEST(FreedMemoryWatchTest, AfterAReturnInVainTheNextIsTwiceAsFar) {
   FreedMemoryWatch watch(100);
-  absl::Time now = absl::UnixEpoch();
+  Instant now = Instant();
   EXPECT_FALSE(watch.ShouldReturn(200, 0, now));
   absl::Duration interval = kMinInterval;
   for (int i = 0; i < 10; ++i) {

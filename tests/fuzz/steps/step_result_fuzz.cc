@@ -102,7 +102,7 @@ class World {
     config.max_decode_iterations = 4;
     return config;
   }
-  absl::Time Now() {
+  Instant Now() {
     now_ += absl::Milliseconds(1);
     return now_;
   }
@@ -209,7 +209,7 @@ class World {
     }
   }
 
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
   Scheduler scheduler_;
   std::deque<StepPlan> plans_;
   std::vector<Slot> known_;

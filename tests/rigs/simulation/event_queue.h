@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/runtime/clock.h"
 
 namespace lockstep::bench {
@@ -21,7 +22,7 @@ enum class EventKind {
 };
 
 struct Event {
-  absl::Time at;
+  Instant at;
   uint64_t order = 0;  // of posting: events of one moment happen in this order
   EventKind kind = EventKind::kTimer;
   uint32_t who = 0;
@@ -31,10 +32,11 @@ struct Event {
 // What will happen, and the clock that jumps from one event to the next. One thread only.
 class EventQueue final : public Clock {
  public:
-  absl::Time Now() const override { return now_; }
+  Instant Now() const override { return now_; }
+  absl::Time TimeOfDay() const override { return absl::UnixEpoch() + (now_ - Instant()); }
 
   // Never in the past.
-  void Post(absl::Time at, EventKind kind, uint32_t who, uint64_t life = 0) {
+  void Post(Instant at, EventKind kind, uint32_t who, uint64_t life = 0) {
     events_.push({at < now_ ? now_ : at, next_order_++, kind, who, life});
   }
   bool empty() const { return events_.empty(); }
@@ -53,7 +55,7 @@ class EventQueue final : public Clock {
     }
   };
 
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
   uint64_t next_order_ = 0;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "router/workers/worker_contract.h"
 #include "tests/rigs/simulation/text_model.h"
 
@@ -57,7 +58,7 @@ void SimulatedWorker::Claim() {
   if (epoch_ != 0) return;
   // It lost its sequences before it could leave.
   if (draining_) return EndLife("the worker has drained");
-  const absl::Time now = surroundings_.events->Now();
+  const Instant now = surroundings_.events->Now();
   if (now < unreachable_until_) {
     return surroundings_.events->Post(unreachable_until_, EventKind::kClaim, index_, life_);
   }
@@ -95,7 +96,7 @@ void SimulatedWorker::ClearSlots() {
 }
 
 void SimulatedWorker::NoteSlots(int change) {
-  const absl::Time now = surroundings_.events->Now();
+  const Instant now = surroundings_.events->Now();
   totals_.sequence_time += (now - taken_since_) * num_taken_;
   taken_since_ = now;
   num_taken_ += change;
@@ -103,14 +104,14 @@ void SimulatedWorker::NoteSlots(int change) {
 
 void SimulatedWorker::DeliverNext() {
   if (pending_.empty()) return;
-  const absl::Time now = surroundings_.events->Now();
+  const Instant now = surroundings_.events->Now();
   Pending& next = pending_.front();
   // A fault delayed it after all.
   if (next.at > now) {
     return surroundings_.events->Post(next.at, EventKind::kResult, index_, life_);
   }
   totals_.hash = CombineHashes(totals_.hash, next.result.step_id());
-  totals_.hash = CombineHashes(totals_.hash, absl::ToUnixNanos(now));
+  totals_.hash = CombineHashes(totals_.hash, absl::ToInt64Nanoseconds(now.since_origin()));
   for (const TokenId token : next.result.token_ids()) {
     totals_.hash = CombineHashes(totals_.hash, token);
   }
@@ -134,7 +135,7 @@ void SimulatedWorker::Fail() {
   const uint32_t sum =
       faults_.crashes + faults_.hangs + faults_.partitions + faults_.stragglers + faults_.drains;
   uint32_t draw = random_.In({0, sum - 1});
-  const absl::Time now = surroundings_.events->Now();
+  const Instant now = surroundings_.events->Now();
   const absl::Duration outage = absl::Milliseconds(random_.In(faults_.outage_ms));
   const auto is = [&draw](uint32_t weight) {
     if (draw < weight) return true;
@@ -161,7 +162,7 @@ void SimulatedWorker::Fail() {
 }
 
 void SimulatedWorker::EndLife(const char* reason) {
-  const absl::Time now = surroundings_.events->Now();
+  const Instant now = surroundings_.events->Now();
   ++life_;
   draining_ = false;
   pending_.clear();
@@ -191,7 +192,7 @@ void SimulatedWorker::Send(worker::v1::StepRequest request) {
            options_.step_per_sequence * static_cast<int64_t>(last_rows_.size());
     compute = (options_.step_fixed + work) * slowness_;
   }
-  const absl::Time arrival =
+  const Instant arrival =
       std::max(surroundings_.events->Now() + options_.link_delay, unreachable_until_);
   busy_until_ = std::max(arrival, busy_until_) + compute;
   totals_.busy += compute;
@@ -199,7 +200,7 @@ void SimulatedWorker::Send(worker::v1::StepRequest request) {
   totals_.num_tokens += num_tokens;
   ++totals_.num_steps;
   result.mutable_timings()->set_compute_ns(absl::ToInt64Nanoseconds(compute));
-  const absl::Time at = std::max(busy_until_ + options_.link_delay, unreachable_until_);
+  const Instant at = std::max(busy_until_ + options_.link_delay, unreachable_until_);
   pending_.push_back({.at = at, .result = std::move(result)});
   surroundings_.events->Post(at, EventKind::kResult, index_, life_);
 }

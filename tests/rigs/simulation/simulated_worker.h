@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/workers/step_link.h"
 #include "tests/rigs/simulation/event_queue.h"
 #include "tests/rigs/simulation/random_draws.h"
@@ -81,7 +82,7 @@ class SimulatedWorker final : public router::StepLink {
     bool inert = false;
   };
   struct Pending {
-    absl::Time at;
+    Instant at;
     worker::v1::StepResult result;
   };
 
@@ -109,13 +110,13 @@ class SimulatedWorker final : public router::StepLink {
   uint64_t last_epoch_ = 0;
   bool draining_ = false;
   double slowness_ = 1;
-  absl::Time busy_until_ = absl::InfinitePast();
-  absl::Time unreachable_until_ = absl::InfinitePast();
+  Instant busy_until_ = Instant::InfinitePast();
+  Instant unreachable_until_ = Instant::InfinitePast();
   std::deque<Pending> pending_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> last_rows_;
   uint32_t num_taken_ = 0;
-  absl::Time taken_since_ = absl::UnixEpoch();
+  Instant taken_since_ = Instant();
 };
 
 }  // namespace lockstep::bench

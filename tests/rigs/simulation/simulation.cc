@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/instant.h"
 #include "router/core/policy/policies.h"
 #include "router/engine/router_metrics.h"
 #include "router/fleet/fleet.h"
@@ -59,11 +60,11 @@ class Simulation {
   struct Side {
     std::unique_ptr<SimulatedWorker> worker;
     std::unique_ptr<router::Replica> replica;
-    absl::Time timer = absl::InfiniteFuture();  // the next one that was set
+    Instant timer = Instant::InfiniteFuture();  // the next one that was set
   };
   struct Client {
     uint32_t trace = 0;
-    absl::Time arrival;
+    Instant arrival;
     std::shared_ptr<router::Outbox> outbox;
     std::vector<TokenId> expected;
     size_t num_read = 0;
@@ -95,7 +96,7 @@ class Simulation {
   std::deque<uint32_t> posted_;
   std::vector<Trace> traces_;
   uint32_t num_open_traces_ = 0;
-  absl::Time last_arrival_ = absl::UnixEpoch();
+  Instant last_arrival_ = Instant();
   absl::flat_hash_map<RequestKey, Client> clients_;
   RequestKey next_key_ = 1;
 };
@@ -114,7 +115,7 @@ Simulation::Simulation(const SimulationOptions& options)
     const Trace& trace = traces_.emplace_back(options.traces[i]);
     if (!trace.NextAt().has_value()) continue;
     ++num_open_traces_;
-    events_.Post(absl::UnixEpoch() + *trace.NextAt(), EventKind::kArrival, i);
+    events_.Post(Instant() + *trace.NextAt(), EventKind::kArrival, i);
   }
 }
 
@@ -142,7 +143,7 @@ SimulationReport Simulation::Run() {
     Handle(event);
     ProcessPosted();
   }
-  report_.span = events_.Now() - absl::UnixEpoch();
+  report_.span = events_.Now() - Instant();
   // Nothing fails any more, and what was given up comes back.
   while (!events_.empty()) {
     const Event event = events_.Take();
@@ -160,7 +161,7 @@ void Simulation::Handle(const Event& event) {
       return Arrive(event.who);
     case EventKind::kTimer:
       if (sides_[event.who].timer != event.at) return;
-      sides_[event.who].timer = absl::InfiniteFuture();
+      sides_[event.who].timer = Instant::InfiniteFuture();
       if (sides_[event.who].replica->NextWakeup() <= event.at) {
         return fleet_.inbox(event.who).Wake();
       }
@@ -173,8 +174,8 @@ void Simulation::Handle(const Event& event) {
 // Lazily: a timer that is too early is set anew when it comes.
 void Simulation::SetTimer(uint32_t index) {
   Side& side = sides_[index];
-  const absl::Time wakeup = side.replica->NextWakeup();
-  if (wakeup >= side.timer || wakeup == absl::InfiniteFuture()) return;
+  const Instant wakeup = side.replica->NextWakeup();
+  if (wakeup >= side.timer || wakeup == Instant::InfiniteFuture()) return;
   side.timer = std::max(wakeup, events_.Now());
   events_.Post(side.timer, EventKind::kTimer, index);
 }
@@ -195,7 +196,7 @@ void Simulation::Arrive(uint32_t trace) {
   last_arrival_ = events_.Now();
   Submit(trace, traces_[trace].Next());
   if (const std::optional<absl::Duration> next = traces_[trace].NextAt()) {
-    events_.Post(absl::UnixEpoch() + *next, EventKind::kArrival, trace);
+    events_.Post(Instant() + *next, EventKind::kArrival, trace);
   } else {
     --num_open_traces_;
   }
@@ -267,7 +268,8 @@ void Simulation::ReadTokens(const router::SampleOutput& sample, Client& client) 
 void Simulation::Finish(RequestKey key, const Client& client, const absl::Status& status) {
   ServiceReport& report = ReportOf(client);
   report_.hash = CombineHashes(report_.hash, key);
-  report_.hash = CombineHashes(report_.hash, absl::ToUnixNanos(events_.Now()));
+  report_.hash =
+      CombineHashes(report_.hash, absl::ToInt64Nanoseconds(events_.Now().since_origin()));
   if (status.ok()) {
     report.num_missing_tokens += client.expected.size() - client.num_read;
   } else if (client.admitted) {

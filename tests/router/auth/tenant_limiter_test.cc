@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 
 namespace lockstep::router {
 namespace {
 
-const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
+const Instant kStart = Instant::After(absl::Seconds(1'000'000));
 
 TEST(TokenBucketTest, IsFullAtFirstAndFillsAtItsRate) {
   TokenBucket bucket(/*burst=*/100, kStart);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/policy/policies.h"
 #include "tests/router/core/properties/random_source.h"
 #include "tests/router/core/scheduler_fixture.h"
@@ -220,11 +221,11 @@ class StarvationWorld {
   }
 
   RandomSource random_;
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
   Scheduler scheduler_;
   std::unique_ptr<ModelWorker> worker_;
   std::deque<StepPlan> planned_;
-  std::map<RequestKey, absl::Time> waiting_;
+  std::map<RequestKey, Instant> waiting_;
   RequestKey next_key_ = 1;
   absl::Duration longest_;
   int num_refused_ = 0;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/scheduler.h"
 #include "tests/router/core/model_worker.h"
 #include "tests/router/core/reference_model.h"
@@ -65,7 +66,7 @@ class SchedulerTest : public ::testing::Test {
 
   SchedulerConfig config;
   WorkerLimits limits;
-  absl::Time now = absl::UnixEpoch();
+  Instant now = Instant();
   absl::Duration step_time;  // compute time that the worker reports
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<ModelWorker> worker;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/policy/policies.h"
 #include "tests/router/core/scheduler_fixture.h"
@@ -49,7 +50,7 @@ class SchedulerLossTest : public SchedulerTest {
     return std::nullopt;
   }
 
-  uint32_t FailUnserved(absl::Time since) {
+  uint32_t FailUnserved(Instant since) {
     const uint32_t num_failed = scheduler->FailUnserved(since, Unavailable("no worker came"), now);
     Cancel(1000);  // of nobody: takes the events
     return num_failed;
@@ -164,18 +165,18 @@ TEST_F(SchedulerLossTest, TheWaitBeginsWithTheLossAndEndsWithProgress) {
   Start();
   auto request = MakeRequest(1, TextOf(1, 5), 9);
   Submit(request);
-  EXPECT_EQ(scheduler->UnservedSince(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->UnservedSince(), Instant::InfiniteFuture());
   now += absl::Seconds(1);
   DetachWorker();
   EXPECT_EQ(scheduler->UnservedSince(), now);
 
   AttachWorker(limits);
-  EXPECT_EQ(scheduler->UnservedSince(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->UnservedSince(), Instant::InfiniteFuture());
   ASSERT_NE(Plan(), nullptr);
   Done();
   now += absl::Seconds(1);
   DetachWorker();
-  const absl::Time lost_at = now;
+  const Instant lost_at = now;
   EXPECT_EQ(scheduler->UnservedSince(), lost_at);
   now += absl::Seconds(1);
   AttachWorker(limits);
@@ -192,7 +193,7 @@ TEST_F(SchedulerLossTest, TheWaitBeginsWithTheLossAndEndsWithProgress) {
 
 TEST_F(SchedulerLossTest, BeforeTheFirstWorkerRequestsWaitSinceTheyCame) {
   Scheduler fresh(config, MakeFcfsPolicy());
-  EXPECT_EQ(fresh.UnservedSince(), absl::InfiniteFuture());
+  EXPECT_EQ(fresh.UnservedSince(), Instant::InfiniteFuture());
   const auto request = MakeRequest(1, TextOf(1, 5), 9);
   ASSERT_TRUE(fresh.Submit(request, now).ok());
   EXPECT_EQ(fresh.UnservedSince(), request->arrival);
@@ -206,7 +207,7 @@ TEST_F(SchedulerLossTest, ALeaseThatOnlyComputesAgainDoesNotBeginTheWaitAnew) {
   ASSERT_NE(Plan(), nullptr);
   Done();
   DetachWorker();
-  const absl::Time lost_at = now;
+  const Instant lost_at = now;
   for (int i = 0; i < 5; ++i) {
     now += absl::Seconds(1);
     AttachWorker(limits);
@@ -233,11 +234,11 @@ TEST_F(SchedulerLossTest, BehindADrainingWorkerOnlyWhoDoesNotRunWaits) {
   ASSERT_NE(Plan(), nullptr);
   Submit(2, TextOf(2, 5), 4);
   Done();
-  EXPECT_EQ(FailUnserved(absl::InfiniteFuture()), 0u) << "this worker will take it";
+  EXPECT_EQ(FailUnserved(Instant::InfiniteFuture()), 0u) << "this worker will take it";
   now += absl::Seconds(1);
   scheduler->DrainWorker(now);
   EXPECT_EQ(scheduler->UnservedSince(), now);
-  const absl::Time drained_at = now;
+  const Instant drained_at = now;
   now += absl::Seconds(1);
   auto later = MakeRequest(3, TextOf(3, 5), 4);
   Submit(later);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "tests/router/core/scheduler_fixture.h"
 
@@ -121,14 +122,14 @@ TEST_F(SchedulerSubmitTest, TheQueueIsBoundedByPromptTokens) {
 TEST_F(SchedulerSubmitTest, DeadlinesAreKeptInOrder) {
   config.max_running_sequences = 1;
   Start();
-  EXPECT_EQ(scheduler->NextDeadline(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->NextDeadline(), Instant::InfiniteFuture());
   for (const auto& [key, seconds] : {std::pair<RequestKey, int>{1, 9}, {2, 3}, {3, 3}, {4, 7}}) {
     auto request = MakeRequest(key, {1, 2}, 30);
     request->deadline = now + absl::Seconds(seconds);
     Submit(request);
   }
   Submit(5, {1, 2}, 30);
-  EXPECT_EQ(scheduler->NextDeadline(), absl::UnixEpoch() + absl::Seconds(3));
+  EXPECT_EQ(scheduler->NextDeadline(), Instant() + absl::Seconds(3));
   ASSERT_NE(Plan(), nullptr);
 
   now += absl::Seconds(7);
@@ -140,11 +141,11 @@ TEST_F(SchedulerSubmitTest, DeadlinesAreKeptInOrder) {
   }
   EXPECT_EQ(Ending(1), nullptr);
   EXPECT_EQ(Tokens(1).size(), 1u);
-  EXPECT_EQ(scheduler->NextDeadline(), absl::UnixEpoch() + absl::Seconds(9));
+  EXPECT_EQ(scheduler->NextDeadline(), Instant() + absl::Seconds(9));
 
   now += absl::Seconds(2);
   scheduler->ExpireDeadlines(now);
-  EXPECT_EQ(scheduler->NextDeadline(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->NextDeadline(), Instant::InfiniteFuture());
   RunUntilIdle();
   EXPECT_EQ(Ending(1)->error.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(Tokens(5).size(), 30u);

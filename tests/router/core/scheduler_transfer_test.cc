@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/policy/policies.h"
 #include "tests/router/core/properties/random_source.h"
@@ -239,7 +240,7 @@ TEST_F(SchedulerTransferTest, TheWaitForAWorkerGoesOn) {
   Submit(1, TextOf(1, 5), 9);
   ASSERT_TRUE(RunUntil([this] { return Tokens(1).size() == 2; }));
   now += absl::Seconds(1);
-  const absl::Time lost_at = now;
+  const Instant lost_at = now;
   DetachWorker();
   now += absl::Seconds(5);
   MoveStranded();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "tests/router/core/scheduler_fixture.h"
 
@@ -45,7 +46,7 @@ TEST_F(SchedulerWorkerTest, AnIdleWorkerLearnsThatItsSlotsAreFree) {
   EXPECT_EQ(worker->num_occupied_slots(), 1u);
   const StepPlan* plan = PlanLater();
   ASSERT_NE(plan, nullptr);
-  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->NextStepAt(), Instant::InfiniteFuture());
   EXPECT_THAT(plan->released, ElementsAre(0));
   EXPECT_THAT(plan->rows, IsEmpty());
   EXPECT_FALSE(plan->repeat_rows);
@@ -69,7 +70,7 @@ TEST_F(SchedulerWorkerTest, TheNextRowsTellAWorkerWhichSlotsAreFree) {
   ASSERT_NE(plan, nullptr);
   EXPECT_THAT(plan->released, ElementsAre(0));
   EXPECT_EQ(plan->rows.size(), 1u);
-  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->NextStepAt(), Instant::InfiniteFuture());
 }
 
 TEST_F(SchedulerWorkerTest, ADrainingWorkerIsToldAtOnce) {
@@ -88,7 +89,7 @@ TEST_F(SchedulerWorkerTest, AWorkerThatIsLostNeedsNotBeTold) {
   ASSERT_NO_FATAL_FAILURE(StartWithAReleasedSlot());
   EXPECT_EQ(Plan(), nullptr);
   DetachWorker();
-  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->NextStepAt(), Instant::InfiniteFuture());
 }
 
 TEST_F(SchedulerWorkerTest, StepsUnderWayAreAwaitedBeforeAWorkerIsToldAlone) {
@@ -97,7 +98,7 @@ TEST_F(SchedulerWorkerTest, StepsUnderWayAreAwaitedBeforeAWorkerIsToldAlone) {
   ASSERT_NE(Plan(), nullptr);
   Cancel(1);
   EXPECT_EQ(Plan(), nullptr);
-  EXPECT_EQ(scheduler->NextStepAt(), absl::InfiniteFuture());
+  EXPECT_EQ(scheduler->NextStepAt(), Instant::InfiniteFuture());
   Done();
   const StepPlan* plan = PlanLater();
   ASSERT_NE(plan, nullptr);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/scheduler.h"
 #include "tests/router/core/model_worker.h"
 
@@ -52,7 +53,7 @@ class TraceRunner {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelWorker> worker_;
   std::deque<StepPlan> planned_;
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
 };
 
 }  // namespace lockstep::router::testing

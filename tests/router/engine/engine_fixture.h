@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/named_thread.h"
 #include "router/core/policy/policies.h"
 #include "router/engine/engine.h"
@@ -129,7 +130,7 @@ class EngineTest : public ::testing::Test {
   // counts.
   ReplicaStatus StatusOnceNothingIsLive() {
     EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
-    const absl::Time give_up = clock_.Now() + absl::Seconds(60);
+    const Instant give_up = clock_.Now() + absl::Seconds(60);
     while (engine_->replica_status().live_requests > 0 && clock_.Now() < give_up) {
       std::this_thread::yield();
     }

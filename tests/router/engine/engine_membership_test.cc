@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "tests/router/engine/engine_fixture.h"
 
 namespace lockstep::router {
@@ -60,7 +61,7 @@ class EngineMembershipTest : public EngineTest {
 
   // Until all of them, and no others, are there and those are ready.
   void SetUntilSettled(const Workers& workers) {
-    const absl::Time give_up = clock_.Now() + absl::Seconds(60);
+    const Instant give_up = clock_.Now() + absl::Seconds(60);
     while ((Set(workers) > 0 || NumReplicas() != workers.size() || NumReady() != workers.size()) &&
            clock_.Now() < give_up) {
       std::this_thread::yield();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/policy/policies.h"
 #include "router/engine/replica.h"
 #include "tests/router/engine/fake_worker.h"
@@ -25,7 +26,7 @@ using ::lockstep::testing::ManualLink;
 // Tests let a worker die in every step that reads this token.
 inline constexpr TokenId kPoison = 50;
 
-inline const absl::Time kStart = absl::FromUnixSeconds(1'000'000);
+inline const Instant kStart = Instant::After(absl::Seconds(1'000'000));
 // After so long an idle replica looks whether its books add up.
 inline constexpr absl::Duration kIdleCheck = absl::Milliseconds(100);
 
@@ -165,7 +166,7 @@ class ReplicaTest : public ::testing::Test {
   std::shared_ptr<Admission> admission_;
   Replica replica_;
   RequestKey next_key_ = 1;
-  absl::Time deadline_ = absl::InfiniteFuture();
+  Instant deadline_ = Instant::InfiniteFuture();
 };
 
 }  // namespace lockstep::router::testing

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "tests/router/engine/replica_fixture.h"
 
@@ -164,7 +165,7 @@ TEST_F(ReplicaTest, RequestsFailWhenNoWorkerComesBack) {
   EXPECT_THAT(Message(*client->end), HasSubstr("the stream broke"));
   EXPECT_EQ(RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kFailed).Value(), 1);
   AdvanceBy(kIdleCheck);
-  EXPECT_EQ(replica_.NextWakeup(), absl::InfiniteFuture());
+  EXPECT_EQ(replica_.NextWakeup(), Instant::InfiniteFuture());
   ExpectClean();
 }
 
@@ -180,6 +181,23 @@ TEST_F(ReplicaTest, AHungWorkerLosesItsLease) {
   RunUntilIdle();
   client->Read();
   EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 4)));
+}
+
+// As NTP does it after a long time without a network, beyond every timeout and in both directions.
+TEST_F(ReplicaTest, SettingTheClockOfTheMachineHurtsNoLease) {
+  Connect();
+  deadline_ = clock_.Now() + absl::Minutes(1);
+  const auto client = Submit({1, 2, 3}, 8);
+  for (const absl::Duration jump : {absl::Hours(24), -absl::Hours(72)}) {
+    clock_.SetTimeOfDay(clock_.TimeOfDay() + jump);
+    AdvanceBy(absl::Milliseconds(1));  // with steps in flight
+    EXPECT_EQ(WorkerIs(WorkerState::kReady), 1);
+    ASSERT_TRUE(RunStep());
+  }
+  RunUntilIdle();
+  client->Read();
+  EXPECT_EQ(client->tokens[0].size(), 8u);
+  ExpectClean();
 }
 
 TEST_F(ReplicaTest, EachStepHasItsOwnTimeFromTheResultBeforeIt) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "common/status.h"
@@ -32,6 +33,61 @@ TEST(PlacementTest, APrefixWinsOverLoadThatIsLittleMoreThanItSaves) {
   EXPECT_EQ(placement.Choose(Prompt(1, 1000), replicas), 1u);
   replicas[1].queued_tokens = 1201;
   EXPECT_NE(placement.Choose(Prompt(1, 1000), replicas), 1u);
+}
+
+TEST(PlacementTest, ASessionStaysWhereItIs) {
+  Placement placement({});
+  std::map<uint32_t, int> homes;
+  for (uint64_t session = 1; session <= 200; ++session) {
+    PlacementRequest request = Prompt(session, 100);
+    request.session = session * 0x9E3779B97F4A7C15u;
+    const std::optional<uint32_t> home = placement.Choose(request, IdleReplicas(4));
+    ++homes[*home];
+    for (request.key = 1000; request.key < 1010; ++request.key) {
+      ASSERT_EQ(placement.Choose(request, IdleReplicas(4)), home);
+    }
+  }
+  ASSERT_EQ(homes.size(), 4u);
+  for (const auto& [home, count] : homes) EXPECT_GE(count, 30) << home;
+}
+
+TEST(PlacementTest, ASessionLosesToLoad) {
+  Placement placement({.session_affinity_tokens = 512});
+  std::vector<ReplicaLoad> replicas = IdleReplicas(4);
+  PlacementRequest request = Prompt(1, 100);
+  request.session = 77;
+  const uint32_t home = *placement.Choose(request, replicas);
+  replicas[home].queued_tokens = 512;
+  EXPECT_EQ(placement.Choose(request, replicas), home);
+  replicas[home].queued_tokens = 513;
+  EXPECT_NE(placement.Choose(request, replicas), home);
+}
+
+TEST(PlacementTest, ASessionLosesToALongPrefixElsewhere) {
+  Placement placement({});
+  std::vector<ReplicaLoad> replicas = IdleReplicas(4);
+  PlacementRequest request = Prompt(1, 4000);
+  request.session = 77;
+  const uint32_t home = *placement.Choose(request, replicas);
+  const uint32_t other = (home + 1) % 4;
+  replicas[other].cached_tokens = 3200;
+  EXPECT_EQ(placement.Choose(request, replicas), other);
+}
+
+TEST(PlacementTest, ASessionMovesWhenItsReplicaLeavesAndOthersStay) {
+  Placement placement({});
+  std::vector<ReplicaLoad> replicas = IdleReplicas(4);
+  replicas[2].eligible = false;
+  for (uint64_t session = 1; session <= 100; ++session) {
+    PlacementRequest request = Prompt(session, 100);
+    request.session = session * 0x9E3779B97F4A7C15u;
+    const uint32_t home = *placement.Choose(request, IdleReplicas(4));
+    const uint32_t now = *placement.Choose(request, replicas);
+    EXPECT_NE(now, 2u);
+    if (home != 2) {
+      EXPECT_EQ(now, home);
+    }
+  }
 }
 
 TEST(PlacementTest, TheLongestPrefixWinsAmongEquals) {

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "tests/router/http/http_fixture.h"
 #include "tests/router/serving/test_tenants.h"
 
@@ -29,7 +31,7 @@ class StatusJsonTest : public HttpServingTest {
   // A sample is taken every second; asks until one says what is expected.
   json StatusOnce(const std::function<bool(const json&)>& holds, const std::string& key = "") {
     json status;
-    for (const absl::Time start = absl::Now(); absl::Now() - start < absl::Seconds(30);) {
+    for (const Instant start = MonotonicNow(); MonotonicNow() - start < absl::Seconds(30);) {
       status = Status(key);
       if (holds(status)) return status;
     }

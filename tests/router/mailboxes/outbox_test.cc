@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -12,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const absl::Time kOutboxStart = absl::FromUnixSeconds(1000);
+const Instant kOutboxStart = Instant::After(absl::Seconds(1000));
 
 TokensEvent Tokens(uint32_t sample, std::vector<TokenId> tokens) {
   return {.request = 1, .sample_index = sample, .tokens = std::move(tokens), .logprobs = {}};

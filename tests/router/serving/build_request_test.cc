@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/serving/validation/request_validator.h"
 #include "tests/router/serving/small_requests.h"
@@ -33,7 +34,7 @@ RequestContext Context() {
   context.key = 17;
   context.made_up_id = "made-up";
   context.drawn_seed = 1234;
-  context.now = absl::FromUnixSeconds(1000);
+  context.now = Instant::After(absl::Seconds(1000));
   return context;
 }
 
@@ -83,7 +84,7 @@ TEST(BuildRequestTest, DefaultsOfServerAndModel) {
   EXPECT_EQ(request->key, 17u);
   EXPECT_EQ(request->id, "made-up");
   EXPECT_EQ(request->arrival, Context().now);
-  EXPECT_EQ(request->deadline, absl::InfiniteFuture());
+  EXPECT_EQ(request->deadline, Instant::InfiniteFuture());
   EXPECT_EQ(request->num_samples, 1u);
   EXPECT_THAT(request->prompt_tokens, ElementsAre(5, 6, 7));
   EXPECT_FALSE(request->bypass_prefix_cache);

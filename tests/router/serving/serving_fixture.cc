@@ -11,6 +11,8 @@
 
 #include "common/check.h"
 #include "common/grpc/credentials.h"
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "common/status.h"
 #include "router/core/policy/policies.h"
 #include "tests/router/serving/byte_tokenizer.h"
@@ -222,9 +224,9 @@ ServingTest::Reply ServingTest::Generate(const v1::GenerateRequest& request) {
 }
 
 void ServingTest::Eventually(const std::string& what, const std::function<bool()>& holds) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  const Instant deadline = MonotonicNow() + absl::Seconds(60);
   while (!holds()) {
-    ASSERT_LT(absl::Now(), deadline) << "in vain: " << what;
+    ASSERT_LT(MonotonicNow(), deadline) << "in vain: " << what;
     absl::SleepFor(absl::Milliseconds(1));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/instant.h"
 #include "router/fleet/retry_budget.h"
 
 namespace lockstep::router {
@@ -9,7 +10,7 @@ namespace {
 
 using Loss = CircuitBreaker::Loss;
 
-const absl::Time kBreakerStart = absl::FromUnixSeconds(1000);
+const Instant kBreakerStart = Instant::After(absl::Seconds(1000));
 
 TEST(CircuitBreakerTest, TwoFailuresInARowBreakIt) {
   CircuitBreaker breaker;
@@ -91,7 +92,7 @@ TEST(CircuitBreakerTest, OneThatHasServedIsGivenUpAfterMoreFaultsInARow) {
 
 TEST(RetryBudgetTest, ABurstIsThereAtOnceAndComesBackWithTime) {
   RetryBudget budget;
-  const auto take_all = [&budget](absl::Time now, uint32_t num_replicas) {
+  const auto take_all = [&budget](Instant now, uint32_t num_replicas) {
     uint32_t count = 0;
     while (budget.Take(now, num_replicas)) ++count;
     return count;

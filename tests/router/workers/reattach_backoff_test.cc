@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -36,7 +38,7 @@ TEST(ReattachBackoffTest, ALeaseThatWasWellBeginsAnew) {
   EXPECT_EQ(backoff.AfterFailedAttempt(), absl::Milliseconds(200));
 }
 
-const absl::Time kUp = absl::FromUnixSeconds(1000);
+const Instant kUp = Instant::After(absl::Seconds(1000));
 constexpr absl::Duration kStable = absl::Seconds(2);
 
 TEST(LeaseRecordTest, AWorkerThatHangsAtOnceWasNotWellHoweverLongItHung) {

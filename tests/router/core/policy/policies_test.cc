@@ -4,12 +4,13 @@
 
 #include <vector>
 
+#include "common/instant.h"
 #include "tests/router/core/properties/random_source.h"
 
 namespace lockstep::router {
 namespace {
 
-constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr Instant kStart = Instant();
 
 PolicyView View(int32_t priority, int arrival_s, uint64_t order) {
   return {.priority = priority,

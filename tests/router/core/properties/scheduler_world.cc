@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "common/hash.h"
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/policy/policies.h"
 
@@ -183,7 +184,7 @@ absl::Status SchedulerWorld::Plan() {
 absl::Status SchedulerWorld::OnNoPlan() {
   if (worker_ == nullptr || !planned_.empty() || !executed_.empty()) return absl::OkStatus();
   if (!worker_->refusing() && worker_->num_occupied_slots() > 0) {
-    const absl::Time told_at = scheduler_->NextStepAt();
+    const Instant told_at = scheduler_->NextStepAt();
     if (told_at <= now_ || told_at > now_ + absl::Seconds(1)) {
       return Internal("the worker holds {} slots and nobody tells it to let them go",
                       worker_->num_occupied_slots());

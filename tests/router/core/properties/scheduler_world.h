@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "router/core/scheduler.h"
 #include "tests/router/core/model_worker.h"
 #include "tests/router/core/properties/plan_observer.h"
@@ -117,7 +118,7 @@ class SchedulerWorld {
 
   RandomSource random_;
   EventCounts& counts_;
-  absl::Time now_ = absl::UnixEpoch();
+  Instant now_ = Instant();
   std::vector<std::vector<TokenId>>
       texts_;  // prompts are their prefixes, so that they share blocks
   std::deque<std::vector<TokenId>> ended_texts_;  // what clients may continue

@@ -4,6 +4,7 @@
 #include <ranges>
 #include <set>
 
+#include "common/instant.h"
 #include "common/status.h"
 #include "tests/router/core/properties/scheduler_world.h"
 
@@ -72,7 +73,7 @@ absl::Status SchedulerWorld::PassTime() {
 
 absl::Status SchedulerWorld::PassTime(absl::Duration duration) {
   now_ += duration;
-  const absl::Time next = scheduler_->NextDeadline();
+  const Instant next = scheduler_->NextDeadline();
   scheduler_->ExpireDeadlines(now_);
   if (scheduler_->NextDeadline() <= now_) return Internal("a deadline passed and nothing happened");
   if (next <= now_) Count("deadlines passed");
@@ -81,8 +82,7 @@ absl::Status SchedulerWorld::PassTime(absl::Duration duration) {
 
 absl::Status SchedulerWorld::FailUnserved() {
   const bool may_start = worker_ != nullptr && !worker_drains_;
-  const absl::Time since =
-      now_ - absl::Milliseconds(random_.Between(0, random_.OneIn(2) ? 3000 : 0));
+  const Instant since = now_ - absl::Milliseconds(random_.Between(0, random_.OneIn(2) ? 3000 : 0));
   const uint32_t num_running = scheduler_->Stats().running_sequences;
   for (auto& [key, client] : clients_) {
     client.unserved = !may_start && client.request->arrival <= since;
@@ -92,7 +92,7 @@ absl::Status SchedulerWorld::FailUnserved() {
   LOCKSTEP_RETURN_IF_ERROR(CheckEverything());
   for (auto& [key, client] : clients_) client.unserved = false;
   if (scheduler_->UnservedSince() <= since) return Internal("unserved, and waits on");
-  if (may_start && scheduler_->UnservedSince() != absl::InfiniteFuture()) {
+  if (may_start && scheduler_->UnservedSince() != Instant::InfiniteFuture()) {
     return Internal("unserved, although the worker may take it");
   }
   if (worker_ == nullptr && since == now_ && !clients_.empty()) return Internal("who is served?");

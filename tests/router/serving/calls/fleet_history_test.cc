@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -24,7 +26,7 @@ ReplicaStatus Replica(const std::string& worker, uint32_t running, uint64_t pref
   return status;
 }
 
-const absl::Time kSampledFirst = absl::FromUnixSeconds(1000);
+const Instant kSampledFirst = Instant::After(absl::Seconds(1000));
 
 TEST(FleetHistoryTest, ASampleIsDueEverySecond) {
   FleetHistory history;

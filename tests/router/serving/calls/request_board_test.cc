@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/instant.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -25,7 +27,7 @@ class RequestBoardTest : public ::testing::Test {
   }
 
   RequestBoard board_;
-  absl::Time now_ = absl::FromUnixSeconds(1000);
+  Instant now_ = Instant::After(absl::Seconds(1000));
 };
 
 TEST_F(RequestBoardTest, ShowsHowFarARequestGot) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/instant.h"
 #include "tests/router/serving/byte_tokenizer.h"
 
 namespace lockstep::router {
@@ -21,7 +22,7 @@ using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const absl::Time kArrival = absl::FromUnixSeconds(100);
+const Instant kArrival = Instant::After(absl::Seconds(100));
 
 class ResponseBuilderTest : public ::testing::Test {
  protected:
