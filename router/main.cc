@@ -23,7 +23,7 @@
 #include "common/runtime/shutdown_signal.h"
 #include "common/status.h"
 #include "common/version.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "router/engine/router_metrics.h"
 #include "router/http/status_json.h"
 #include "router/router_config.h"

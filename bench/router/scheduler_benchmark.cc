@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/instant.h"
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "router/core/scheduler.h"
 
 namespace lockstep::router {
@@ -26,7 +26,7 @@ constexpr uint32_t kStepsInFlight = 2;
 class SteadyBatch {
  public:
   explicit SteadyBatch(uint32_t num_sequences)
-      : scheduler_(Config(num_sequences), MakeFcfsPolicy()) {
+      : scheduler_(Config(num_sequences), MakePriorityPolicy(absl::Seconds(10))) {
     const uint32_t blocks_each = (kPromptTokens + kNewTokens) / kBlockSizeTokens + 1;
     WorkerLimits limits;
     limits.num_blocks = (num_sequences + 1) * blocks_each;

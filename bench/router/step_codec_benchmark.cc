@@ -14,7 +14,7 @@
 
 #include "common/check.h"
 #include "common/instant.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "router/core/scheduler.h"
 #include "router/workers/step_codec.h"
 
@@ -79,7 +79,7 @@ BENCHMARK(BM_DecodeResult)->Unit(benchmark::kMicrosecond);
 // answers every step with one token a row.
 class DecodingRouter {
  public:
-  DecodingRouter() : scheduler_(Config(), MakeFcfsPolicy()) {
+  DecodingRouter() : scheduler_(Config(), MakePriorityPolicy(absl::Seconds(10))) {
     LOCKSTEP_CHECK(scheduler_.AttachWorker(Worker(), now_).ok(), "the limits make sense");
     for (RequestKey key = 1; key <= kNumSequences; ++key) {
       auto request = std::make_shared<Request>();

@@ -14,7 +14,7 @@
 #include "common/instant.h"
 #include "common/runtime/clock.h"
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "router/workers/step_codec.h"
 
 namespace lockstep::bench {
@@ -38,7 +38,8 @@ void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Mess
 
 Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
                const Options& options)
-    : runner_(runner), scheduler_(MakeConfig(options), router::MakeFcfsPolicy()) {
+    : runner_(runner),
+      scheduler_(MakeConfig(options), router::MakePriorityPolicy(absl::Seconds(10))) {
   const worker::StepBounds& bounds = runner.bounds();
   runner_.BeginLease(kEpoch);
   Expect(scheduler_.AttachWorker({.num_blocks = info.num_blocks,

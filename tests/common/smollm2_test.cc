@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "common/model_files/model_family.h"
 #include "common/model_files/gguf.h"
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 #include "kernels/quant/dequantize.h"
 #include "tests/common/status_matchers.h"
 

@@ -8,8 +8,8 @@
 
 #include "common/check.h"
 #include "common/hash.h"
-#include "router/core/policy/policies.h"
 #include "router/workers/step_codec.h"
+#include "tests/router/core/fcfs_policy.h"
 
 namespace lockstep::testing {
 
@@ -35,7 +35,7 @@ WorkerUnderTest OnExecutor(worker::ForwardModel& model) {
 
 ServingHarness::ServingHarness(const WorkerUnderTest& worker, router::SchedulerConfig config,
                                uint64_t seed)
-    : worker_(worker), scheduler_(config, router::MakeFcfsPolicy()), random_(seed) {}
+    : worker_(worker), scheduler_(config, router::testing::MakeFcfsPolicy()), random_(seed) {}
 
 ServingHarness::~ServingHarness() = default;
 

@@ -71,50 +71,47 @@ bool GenerateCall::Admit(std::unique_ptr<Gatekeeper::Pass> pass) {
 void GenerateCall::Start() {
   const bool here = IsShortWork(*origin_.request);
   if (here) RunStrand();
-  starting_.store(false);
-  if (cancelled_.load() || aborted_.load()) ticket_->StopWaiting();
-  if (run_after_start_.exchange(false) || !here) Schedule();
+  const bool wanted = start_.Open();
+  if (stop_.load() != Stop::kNone) ticket_->StopWaiting();
+  if (wanted || !here) Schedule();
 }
 
 void GenerateCall::Abort() {
-  aborted_.store(true);
-  LeaveQueue();
+  RequestStop(Stop::kAborted);
   Schedule();
 }
 
 void GenerateCall::OnWriteDone(bool ok) {
-  if (!ok) SetCancelled();
-  writing_.store(false);
-  if (run_after_write_.exchange(false) || !ok) Schedule();
+  if (!ok) RequestStop(Stop::kClientGone);
+  if (writes_.Open() || !ok) Schedule();
 }
 
 void GenerateCall::OnClientGone() {
-  SetCancelled();
+  RequestStop(Stop::kClientGone);
   Schedule();
 }
 
-void GenerateCall::SetCancelled() {
-  cancelled_.store(true);
-  LeaveQueue();
-}
-
-void GenerateCall::LeaveQueue() {
-  // Start looks at both flags after it has said that it is over.
-  if (!starting_.load()) ticket_->StopWaiting();
+void GenerateCall::RequestStop(Stop stop) {
+  for (Stop known = stop_.load(); known < stop;) {
+    if (stop_.compare_exchange_weak(known, stop)) break;
+  }
+  // Start looks at `stop_` after it has opened this gate.
+  if (start_.is_open()) ticket_->StopWaiting();
 }
 
 void GenerateCall::RunStrand() {
   if (Leave()) return;
-  if (!prepared_.exchange(true)) {
+  if (stage_.load() == Stage::kReceived) {
+    stage_.store(Stage::kRunning);
     const absl::Status status = Prepare();
     origin_.request.reset();
     if (!status.ok()) return FinishCall(status);
   }
-  if (aborted_.load()) CancelEngine(CancelCause::kAborted);
+  if (stop_.load() == Stop::kAborted) CancelEngine(CancelCause::kAborted);
   // Once per run at least: news may have been told to a run before, which could not write. News
   // that comes later runs the strand again.
   bool consumed = false;
-  while (!cancelled_.load() && CanWrite()) {
+  while (stop_.load() != Stop::kClientGone && writes_.PassOrWish()) {
     if (messages_.empty() && !builder_->end().has_value()) {
       ConsumeOutput();
       consumed = true;
@@ -124,32 +121,26 @@ void GenerateCall::RunStrand() {
       return;
     }
     WriteMessages();
-    if (finished_ || (consumed && !builder_->end().has_value())) return;
+    if (stage_.load() == Stage::kFinished) return;
+    if (consumed && !builder_->end().has_value()) return;
   }
 }
 
 bool GenerateCall::Leave() {
-  if (finished_) return true;
-  if (!cancelled_.load()) return false;
+  if (stage_.load() == Stage::kFinished) return true;
+  if (stop_.load() != Stop::kClientGone) return false;
   CancelEngine(CancelCause::kClient);
-  if (CanWrite()) FinishCall(absl::CancelledError("the client cancelled the call"));
+  if (writes_.PassOrWish()) FinishCall(absl::CancelledError("the client cancelled the call"));
   return true;
-}
-
-bool GenerateCall::CanWrite() {
-  if (!writing_.load()) return true;
-  // Either this sees the end of the write, or OnWriteDone sees the wish.
-  run_after_write_.store(true);
-  return !writing_.load();
 }
 
 void GenerateCall::WriteMessages() {
   // The id is free again before the client can know that the call is over.
   if (builder_->end().has_value()) RecordEnd(*builder_->end());
-  writing_.store(true);
+  writes_.Close();
   std::vector<v1::GenerateResponse> messages = std::exchange(messages_, {});
   if (!ended_well()) return StartWrite(std::move(messages));
-  finished_ = true;
+  stage_.store(Stage::kFinished);
   StartLastWrite(std::move(messages));
 }
 
@@ -213,11 +204,9 @@ void GenerateCall::ConsumeOutput() {
 }
 
 void GenerateCall::Schedule() {
-  if (starting_.load()) {
-    run_after_start_.store(true);
-    if (starting_.load()) return;
-  }
-  (prepared_.load() ? *origin_.home : context_.encode_pool).Schedule(shared_from_this());
+  if (!start_.PassOrWish()) return;
+  (stage_.load() == Stage::kReceived ? context_.encode_pool : *origin_.home)
+      .Schedule(shared_from_this());
 }
 
 void GenerateCall::CancelEngine(CancelCause cause) {
@@ -227,15 +216,15 @@ void GenerateCall::CancelEngine(CancelCause cause) {
 }
 
 void GenerateCall::FinishCall(const absl::Status& status) {
-  finished_ = true;
   origin_.request.reset();
   RecordEnd(status);
+  stage_.store(Stage::kFinished);
   End(status);
 }
 
 void GenerateCall::RecordEnd(const absl::Status& status) {
-  if (end_recorded_) return;
-  end_recorded_ = true;
+  if (stage_.load() >= Stage::kEnding) return;
+  stage_.store(Stage::kEnding);
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
   if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
   // The tenant, too, may begin its next call as soon as it can know that this one is over.

@@ -10,18 +10,20 @@
 #include <vector>
 
 #include "common/instant.h"
+#include "common/strands/gate.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/calls/response_builder.h"
 
 namespace lockstep::router {
 
-// One request, from admission to its last message, whatever it came over. The transport's callbacks
-// only set flags and schedule; all work is done by RunStrand, one run at a time: on the encode
-// pool, or within Start if that is short, checking and encoding the prompt; then on the transport's
-// own threads, whenever no write is in progress, turning what the outbox holds into messages. So a
-// client that does not read stops nothing but its own stream, which its connection cuts off in the
-// end, and a long prompt does not hold up what others stream.
+// One request, from admission to its last message, whatever it came over.
+//
+// RunStrand does all the work, one run at a time. The transport's callbacks only say what happened,
+// and schedule it. First it checks and encodes the prompt, on the encode pool, or within Start if
+// that is short. Then it turns what the outbox holds into messages, on the transport's own threads,
+// whenever no write is in progress. So a client that does not read stops only its own stream, which
+// its connection cuts off in the end, and a long prompt does not hold up the streams of others.
 class GenerateCall : public Strand,
                      public OpenCall,
                      public std::enable_shared_from_this<GenerateCall> {
@@ -60,6 +62,15 @@ class GenerateCall : public Strand,
   ApiContext& context() { return context_; }
 
  private:
+  enum class Stage {
+    kReceived,  // the prompt was not looked at
+    kRunning,   // the prompt was dealt with
+    kEnding,    // the end is recorded, and the last messages are on their way
+    kFinished,  // the transport was given the status
+  };
+  // Who wants the call to end early. The later one in this order counts.
+  enum class Stop { kNone, kAborted, kClientGone };
+
   // --- to the transport; none of them may block ---
   // One write at a time, until OnWriteDone, which may come before this returns. The transport owns
   // the messages, so that nothing keeps them beside what it makes of them.
@@ -76,12 +87,8 @@ class GenerateCall : public Strand,
   // Takes what the engine has to say, if anything.
   void ConsumeOutput();
   void WriteMessages();
-  // False when a write is in progress, whose end then runs the strand again.
-  bool CanWrite();
-  void SetCancelled();
-  // After the flag that says why. The place is free at once, though the strand may wait for its
-  // turn.
-  void LeaveQueue();
+  // The place in the queue is free at once, though the strand may wait for its turn.
+  void RequestStop(Stop stop);
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
@@ -95,19 +102,12 @@ class GenerateCall : public Strand,
   std::unique_ptr<Gatekeeper::Pass> pass_;  // null: nobody's, or the call is over
 
   // Set from any thread.
-  std::atomic<bool> cancelled_ = false;
-  std::atomic<bool> aborted_ = false;
-  std::atomic<bool> writing_ = false;
-  // The strand has more to do once the write is over.
-  std::atomic<bool> run_after_write_ = false;
-  std::atomic<bool> prepared_ = false;  // set by the strand: the prompt was dealt with
-  // Until Start has done its part, which no pool may do at the same time.
-  std::atomic<bool> starting_ = true;
-  std::atomic<bool> run_after_start_ = false;
+  std::atomic<Stop> stop_ = Stop::kNone;
+  Gate writes_;                                  // closed while a write is in progress
+  Gate start_ = Gate(Gate::State::kClosed);      // until Start has done its part alone
+  std::atomic<Stage> stage_ = Stage::kReceived;  // only the strand changes it
 
   // The strand's alone.
-  bool finished_ = false;  // the transport was given the status
-  bool end_recorded_ = false;
   bool engine_told_ = false;                // to cancel
   std::string registered_id_;               // scoped; empty: not registered
   std::shared_ptr<const Request> request_;  // null until submitted

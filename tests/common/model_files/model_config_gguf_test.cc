@@ -3,8 +3,8 @@
 #include <cstring>
 #include <functional>
 
-#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/status_matchers.h"
 
@@ -173,7 +173,8 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
       {GgufBuilder(), "general.architecture is missing"},
       {GgufBuilder().Uint32("general.architecture", 1),
        "general.architecture is of kind unsigned integer"},
-      {MinimalGguf("gemma"), "general.architecture is \"gemma\", expected llama, qwen2, qwen3 or gpt2"},
+      {MinimalGguf("gemma"),
+       "general.architecture is \"gemma\", expected llama, qwen2, qwen3 or gpt2"},
       {GgufBuilder().String("general.architecture", "llama"), "llama.context_length is missing"},
       {TinyLlamaGguf().String("general.type", "adapter"), "general.type is \"adapter\""},
       {TinyLlamaGguf().Uint32("split.count", 3), "split.count is 3"},

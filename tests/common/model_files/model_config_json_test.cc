@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 #include "tests/common/config_json.h"
 #include "tests/common/status_matchers.h"
 

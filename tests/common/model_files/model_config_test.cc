@@ -1,4 +1,3 @@
-#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "common/model_files/model_family.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 
 ModelConfig ValidConfig() {
   ModelConfig config;
+  config.family = FindModelFamily("llama");
   config.hidden_size = 64;
   config.intermediate_size = 128;
   config.num_layers = 2;
@@ -51,6 +52,10 @@ TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
       [](ModelConfig& c) { c.attention_output_bias = true; },
       [](ModelConfig& c) { c.mlp_bias = true; },
       [](ModelConfig& c) { c.qk_norm = true; },
+      [](ModelConfig& c) { c.norm = NormKind::kLayer; },
+      [](ModelConfig& c) { c.mlp = MlpKind::kGeluTanh; },
+      [](ModelConfig& c) { c.mlp = MlpKind::kGeluErf; },
+      [](ModelConfig& c) { c.positions = PositionKind::kLearned; },
       [](ModelConfig& c) { c.rope.theta = 10001; },
       [](ModelConfig& c) { c.rope.scaling = RopeScalingKind::kLinear; },
       [](ModelConfig& c) { c.rope = {.scaling = RopeScalingKind::kLinear, .factor = 2}; },
@@ -112,11 +117,11 @@ TEST(ModelConfigTest, FingerprintIgnoresWhatDoesNot) {
 
 TEST(ModelConfigTest, ValidateChecksEachBound) {
   EXPECT_THAT(ValidConfig().Validate(), IsOk());
-  EXPECT_THAT(
-      ModelConfig().Validate(),
-      HasError(kInvalid,
-               AllOf(HasSubstr("hidden size is 0"), HasSubstr("vocabulary size is 0"),
-                     HasSubstr("number of KV heads is 0"), HasSubstr("context length is 0"))));
+  EXPECT_THAT(ModelConfig().Validate(),
+              HasError(kInvalid,
+                       AllOf(HasSubstr("hidden size is 0"), HasSubstr("vocabulary size is 0"),
+                             HasSubstr("number of KV heads is 0"), HasSubstr("context length is 0"),
+                             HasSubstr("the model has no family"))));
   const std::pair<Change, const char*> cases[] = {
       {[](ModelConfig& c) { c.hidden_size = 1 << 21; },
        "hidden size is 2097152, expected 1 to 1048576"},

@@ -12,10 +12,10 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/core/policy/policies.h"
 #include "router/core/scheduler.h"
 #include "router/workers/step_codec.h"
 #include "tests/fuzz/steps/framed_input.h"
+#include "tests/router/core/fcfs_policy.h"
 
 namespace lockstep::router {
 namespace {
@@ -51,7 +51,7 @@ std::shared_ptr<const Request> MakeRequest(RequestKey key, uint32_t num_prompt_t
 
 class World {
  public:
-  World() : scheduler_(Config(), MakeFcfsPolicy()) {
+  World() : scheduler_(Config(), testing::MakeFcfsPolicy()) {
     Attach();
     for (const auto& request : {MakeRequest(1, 5, 1, -1), MakeRequest(2, 21, 2, -1),
                                 MakeRequest(3, 9, 1, 2), MakeRequest(4, 30, 1, -1)}) {

@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "common/hash.h"
 #include "common/instant.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "router/engine/router_metrics.h"
 #include "router/fleet/fleet.h"
 #include "tests/rigs/simulation/shared_cache.h"

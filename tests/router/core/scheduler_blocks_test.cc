@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/instant.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 #include "tests/router/core/properties/random_source.h"
 #include "tests/router/core/scheduler_fixture.h"
 

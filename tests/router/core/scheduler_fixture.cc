@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "tests/router/core/fcfs_policy.h"
 
 namespace lockstep::router::testing {
 

@@ -10,7 +10,7 @@
 
 #include "common/instant.h"
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/core/scheduler_fixture.h"
 
 namespace lockstep::router::testing {

@@ -9,7 +9,8 @@
 #include <variant>
 
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
+#include "tests/router/core/fcfs_policy.h"
 
 namespace lockstep::router::testing {
 namespace {

@@ -18,9 +18,9 @@
 
 #include "common/instant.h"
 #include "common/runtime/named_thread.h"
-#include "router/core/policy/policies.h"
 #include "router/engine/engine.h"
 #include "tests/common/strands/strand_thread.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/engine/fake_worker.h"
 
 namespace lockstep::router::testing {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/instant.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/engine/engine_fixture.h"
 
 namespace lockstep::router {
@@ -54,7 +55,7 @@ class EngineMembershipTest : public EngineTest {
       link_of_[worker] = link.get();
       return ReplicaParts{.worker = worker,
                           .link = std::move(link),
-                          .policy = MakeFcfsPolicy(),
+                          .policy = testing::MakeFcfsPolicy(),
                           .runner = std::make_shared<StrandThread>()};
     });
   }
@@ -124,7 +125,7 @@ TEST_F(EngineMembershipTest, NobodyLeavesBeforeSomebodyElseIsReady) {
   const auto never_up = [](const std::string& worker, uint32_t) {
     return ReplicaParts{.worker = worker,
                         .link = std::make_unique<DeadLink>(),
-                        .policy = MakeFcfsPolicy(),
+                        .policy = testing::MakeFcfsPolicy(),
                         .runner = std::make_shared<StrandThread>()};
   };
   for (int i = 0; i < 3; ++i) EXPECT_EQ(engine_->SetWorkers({"b:1"}, never_up), 0u);

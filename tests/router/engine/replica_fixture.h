@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/instant.h"
-#include "router/core/policy/policies.h"
 #include "router/engine/replica.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/engine/fake_worker.h"
 
 namespace lockstep::router::testing {

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "router/core/policy/policies.h"
 #include "router/engine/replica.h"
 #include "router/fleet/fleet.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/engine/replica_fixture.h"
 
 namespace lockstep::router::testing {

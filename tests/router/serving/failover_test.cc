@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "router/core/policy/policies.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/serving/serving_fixture.h"
 #include "tests/support/raw_calls.h"
 
@@ -154,7 +154,7 @@ TEST_F(FailoverTest, TwoRoutersCannotShareAPort) {
   std::vector<router::ReplicaParts> replicas;
   replicas.push_back({.worker = no_worker.address,
                       .link = std::make_unique<router::GrpcStepLink>(no_worker, loops->Of(0)),
-                      .policy = router::MakeFcfsPolicy(),
+                      .policy = router::testing::MakeFcfsPolicy(),
                       .runner = loops->Of(0)});
   const auto second = router::RouterServer::Start(config, {.model = &model_,
                                                            .replicas = std::move(replicas),

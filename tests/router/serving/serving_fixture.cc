@@ -14,7 +14,7 @@
 #include "common/instant.h"
 #include "common/runtime/clock.h"
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "tests/router/core/fcfs_policy.h"
 #include "tests/router/serving/byte_tokenizer.h"
 #include "worker/cpu/step_runner.h"
 
@@ -95,7 +95,7 @@ void ServingTest::StartRouter() {
   std::vector<router::ReplicaParts> replicas;
   replicas.push_back({.worker = link.address,
                       .link = std::make_unique<router::GrpcStepLink>(link, loops->Of(0)),
-                      .policy = router::MakeFcfsPolicy(),
+                      .policy = router::testing::MakeFcfsPolicy(),
                       .runner = loops->Of(0)});
   auto started = router::RouterServer::Start(router_config_, {.model = &model_,
                                                               .replicas = std::move(replicas),

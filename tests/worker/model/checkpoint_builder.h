@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model_files/model_family.h"
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 
 namespace lockstep::worker {
 

@@ -7,7 +7,8 @@
 #include "common/hash.h"
 #include "common/instant.h"
 #include "common/status.h"
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
+#include "tests/router/core/fcfs_policy.h"
 
 namespace lockstep::router::testing {
 

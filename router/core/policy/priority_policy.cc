@@ -1,18 +1,10 @@
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 
 #include "common/check.h"
 #include "common/instant.h"
 
 namespace lockstep::router {
 namespace {
-
-class FcfsPolicy final : public SchedulingPolicy {
- public:
-  bool Before(const PolicyView& a, const PolicyView& b, Instant /*now*/) const override {
-    if (a.arrival != b.arrival) return a.arrival < b.arrival;
-    return a.order < b.order;
-  }
-};
 
 class PriorityPolicy final : public SchedulingPolicy {
  public:
@@ -33,8 +25,6 @@ class PriorityPolicy final : public SchedulingPolicy {
 };
 
 }  // namespace
-
-std::unique_ptr<SchedulingPolicy> MakeFcfsPolicy() { return std::make_unique<FcfsPolicy>(); }
 
 std::unique_ptr<SchedulingPolicy> MakePriorityPolicy(absl::Duration ageing) {
   return std::make_unique<PriorityPolicy>(ageing);

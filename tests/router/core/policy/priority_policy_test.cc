@@ -1,4 +1,4 @@
-#include "router/core/policy/policies.h"
+#include "router/core/policy/priority_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -18,13 +18,6 @@ PolicyView View(int32_t priority, int arrival_s, uint64_t order) {
           .order = order,
           .tenant = "",
           .num_known_tokens = 1};
-}
-
-TEST(FcfsPolicyTest, ByArrivalThenBySubmission) {
-  const auto policy = MakeFcfsPolicy();
-  EXPECT_TRUE(policy->Before(View(9, 1, 8), View(0, 2, 7), kStart));
-  EXPECT_FALSE(policy->Before(View(0, 2, 7), View(9, 1, 8), kStart));
-  EXPECT_TRUE(policy->Before(View(0, 1, 7), View(0, 1, 8), kStart));
 }
 
 TEST(PriorityPolicyTest, LowerValuesFirst) {
@@ -63,7 +56,8 @@ TEST(PoliciesTest, EveryPolicyIsAStrictTotalOrder) {
     const int arrival_s = static_cast<int>(random.Between(0, 5));
     views.push_back(View(static_cast<int32_t>(random.Between(0, 3)), arrival_s, i));
   }
-  for (const auto& policy : {MakeFcfsPolicy(), MakePriorityPolicy(absl::Seconds(2))}) {
+  for (const auto& policy :
+       {MakePriorityPolicy(absl::Seconds(2)), MakePriorityPolicy(absl::Hours(24))}) {
     for (const PolicyView& a : views) {
       for (const PolicyView& b : views) {
         const bool same = a.order == b.order;

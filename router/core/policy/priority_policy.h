@@ -8,9 +8,6 @@
 
 namespace lockstep::router {
 
-// First come, first served.
-std::unique_ptr<SchedulingPolicy> MakeFcfsPolicy();
-
 // Lower priority values first, but a request that has waited `ageing` longer makes up for one
 // level: requests are ordered by arrival + priority * ageing. That order never changes while they
 // wait, so two sequences cannot take turns at preempting each other. `ageing` must be positive and
