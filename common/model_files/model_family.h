@@ -9,7 +9,7 @@
 
 // What a family of models calls things in its files, and what differs from other families. A new
 // family of known parts is one file in families/ and one line in families/registry.cc
-// (docs/adding-a-model-family.md).
+// (docs/adding/model-family.md).
 namespace lockstep {
 
 // How one container names the tensors of a model. Behind each name comes ".weight" or ".bias";
