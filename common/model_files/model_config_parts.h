@@ -11,16 +11,10 @@
 
 #include "common/json/json.h"
 #include "common/model_files/model_config.h"
+#include "common/model_files/model_family.h"
 
 // Internal to the readers of model configs: what they share.
 namespace lockstep {
-
-// A key that we do not implement, and the JSON value at which it changes nothing. Null and absent
-// always do nothing.
-struct NeutralKey {
-  std::string_view key;
-  std::string_view neutral_json;
-};
 
 // INVALID_ARGUMENT naming the first key of the table whose value is not neutral. Marks all as read.
 absl::Status CheckNeutralKeys(JsonObjectReader& reader, std::span<const NeutralKey> table);

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "common/model_files/model_config.h"
-#include "common/model_files/model_config_parts.h"
 
 // What a family of models calls things in its files, and what differs from other families. A new
 // family of known parts is one file in families/ and one line in families/registry.cc
@@ -42,6 +41,13 @@ struct TensorNames {
   // q and k are stored with the halves of a head interleaved (rows 0, D/2, 1, D/2 + 1, ...), for
   // rotation of neighbours.
   bool interleaved_heads = false;
+};
+
+// A key that we do not implement, and the JSON value at which it changes nothing. Null and absent
+// always do nothing.
+struct NeutralKey {
+  std::string_view key;
+  std::string_view neutral_json;
 };
 
 // The keys of config.json.
