@@ -7,14 +7,14 @@
 namespace lockstep::worker {
 namespace {
 
-Part Norm(const ModelSpec& spec, std::string_view TensorNames::* name, int64_t size) {
+Part Norm(const ModelSpec& spec, std::string_view TensorNames::*name, int64_t size) {
   return {.kind = PartKind::kNorm,
           .num_outputs = size,
           .has_bias = spec.norm == NormKind::kLayer,
           .pieces = {{.name = name, .num_outputs = size}}};
 }
 
-Part Embedding(std::string_view TensorNames::* name, int64_t num_rows, int64_t size) {
+Part Embedding(std::string_view TensorNames::*name, int64_t num_rows, int64_t size) {
   return {.kind = PartKind::kEmbedding,
           .num_outputs = num_rows,
           .num_inputs = size,
@@ -66,6 +66,10 @@ ModelLayout MakeModelLayout(const ModelSpec& spec, const TensorNames& names) {
   layout.layer[LayerPart::kMlpInput] = Linear(MlpInputPieces(spec), hidden, spec.mlp_bias);
   layout.layer[LayerPart::kMlpOutput] =
       Linear({{&TensorNames::down, hidden}}, spec.intermediate_size, spec.mlp_bias);
+  for (const LayerPart part : EnumValues<LayerPart>()) {
+    layout.layer[part].transposed =
+        names.transposed_matrices && layout.layer[part].kind == PartKind::kLinear;
+  }
   return layout;
 }
 

@@ -31,6 +31,7 @@ struct Part {
   int64_t num_outputs = 0;  // of a norm: its size; of an embedding: its rows
   int64_t num_inputs = 1;   // of a norm: 1; of an embedding: the size of a row
   bool has_bias = false;
+  bool transposed = false;               // files have the matrix as [inputs, outputs]
   std::vector<TensorPiece> pieces = {};  // their outputs follow each other; empty: there is no such
                                          // part
 

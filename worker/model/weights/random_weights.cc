@@ -55,9 +55,7 @@ void AddPart(const Part& part, const TensorNames& names,
     if (part.kind == PartKind::kNorm) {
       list.AddNorm(name_of(stem, "weight"), piece.num_outputs);
     } else {
-      const bool transposed = names.transposed_matrices && part.kind == PartKind::kLinear &&
-                              piece.name != &TensorNames::lm_head;
-      list.AddMatrix(name_of(stem, "weight"), piece.num_outputs, part.num_inputs, transposed);
+      list.AddMatrix(name_of(stem, "weight"), piece.num_outputs, part.num_inputs, part.transposed);
     }
     if (part.has_bias) list.AddBias(name_of(stem, "bias"), piece.num_outputs);
   }

@@ -79,9 +79,8 @@ class Planner {
   }
 
   PartWeights PlanEmbedding(const Part& part, const NameOf& name_of) {
-    BFloat16* const rows =
-        plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
-    LoadTask task = MatrixTask(part, part.pieces[0], name_of, /*transposed=*/false);
+    BFloat16* const rows = plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
+    LoadTask task = MatrixTask(part, part.pieces[0], name_of);
     task.rows = rows;
     plan_.tasks.push_back(task);
     return {.rows = rows};
@@ -102,10 +101,7 @@ class Planner {
     float* const bias = TakeBias(part);
     int64_t first_output = 0;
     for (const TensorPiece& piece : part.pieces) {
-      // The logits' matrix is no matrix of a layer.
-      const bool transposed =
-          layout_.names.transposed_matrices && piece.name != &TensorNames::lm_head;
-      LoadTask task = MatrixTask(part, piece, name_of, transposed);
+      LoadTask task = MatrixTask(part, piece, name_of);
       task.interleaved_head_dim =
           piece.rotary && layout_.names.interleaved_heads ? spec_.head_dim : 0;
       if (row_major_) {
@@ -148,15 +144,14 @@ class Planner {
 
   std::string_view Stem(const TensorPiece& piece) const { return layout_.names.*piece.name; }
 
-  LoadTask MatrixTask(const Part& part, const TensorPiece& piece, const NameOf& name_of,
-                      bool transposed) {
+  LoadTask MatrixTask(const Part& part, const TensorPiece& piece, const NameOf& name_of) {
     std::vector<uint64_t> shape = {static_cast<uint64_t>(piece.num_outputs),
                                    static_cast<uint64_t>(part.num_inputs)};
-    if (transposed) std::swap(shape[0], shape[1]);
+    if (part.transposed) std::swap(shape[0], shape[1]);
     return {.tensor = Take(name_of(Stem(piece), "weight"), shape),
             .num_rows = piece.num_outputs,
             .num_columns = part.num_inputs,
-            .transposed = transposed};
+            .transposed = part.transposed};
   }
 
   void AddVector(const std::string& name, int64_t size, int64_t interleaved_head_dim, float* data) {

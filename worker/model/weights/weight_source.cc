@@ -65,7 +65,10 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& path,
 
 WeightSource::WeightSource(std::string path, const ModelFamily& family, Files files,
                            std::vector<SourceTensor> tensors)
-    : path_(std::move(path)), family_(&family), files_(std::move(files)), tensors_(std::move(tensors)) {
+    : path_(std::move(path)),
+      family_(&family),
+      files_(std::move(files)),
+      tensors_(std::move(tensors)) {
   std::sort(tensors_.begin(), tensors_.end(),
             [](const SourceTensor& a, const SourceTensor& b) { return a.name < b.name; });
 }

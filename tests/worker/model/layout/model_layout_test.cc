@@ -62,6 +62,10 @@ TEST(ModelLayoutTest, Gpt2HasOneTensorForQKAndVAndLearnedPositions) {
   EXPECT_EQ(layout.layer[LayerPart::kMlpInput].num_outputs, 48);
   EXPECT_TRUE(layout.layer[LayerPart::kMlpNorm].has_bias);
   EXPECT_EQ(layout.model[ModelPart::kPositionEmbedding].num_outputs, 64);
+  EXPECT_TRUE(layout.layer[LayerPart::kMlpInput].transposed);
+  EXPECT_FALSE(layout.layer[LayerPart::kMlpNorm].transposed);
+  EXPECT_FALSE(layout.model[ModelPart::kTokenEmbedding].transposed);
+  EXPECT_FALSE(layout.model[ModelPart::kLmHead].transposed) << "it is the embedding";
 }
 
 // A part whose piece has no name in some family would be looked for as ".weight".
