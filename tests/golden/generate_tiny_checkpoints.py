@@ -379,15 +379,11 @@ def sample_continuation(model, prompt, count, generator):
     return ids[len(prompt):]
 
 
-def write_golden(folder, checkpoint, generator):
-    reference, rounded = load(folder, torch.float32), load(folder, torch.bfloat16)
-    scaling = (checkpoint.config.get("rope_scaling") or checkpoint.config.get("rope_parameters") or {})
-    if reference.model.rotary_emb.rope_type != scaling.get("rope_type", "default"):
-        raise RuntimeError(f"transformers reads rope type {reference.model.rotary_emb.rope_type}")
-
+def write_golden(folder, num_ids, reference, rounded, generator):
+    """The logits of `reference`, and how far those of `rounded`, the same in bf16, are from them."""
     prompts, rows = [], []
     for name, num_prompt, num_continuation in PROMPTS:
-        prompt = torch.randint(checkpoint.num_ids, (num_prompt,), generator=generator).tolist()
+        prompt = torch.randint(num_ids, (num_prompt,), generator=generator).tolist()
         continuation = sample_continuation(reference, prompt, num_continuation, generator)
         logits = all_logits(reference, prompt + continuation)
         error = (all_logits(rounded, prompt + continuation) - logits).abs()
@@ -409,7 +405,7 @@ def write_golden(folder, checkpoint, generator):
         "generated_with": {"torch": torch.__version__, "transformers": transformers.__version__},
         "data_file": "golden.f32",
         "num_rows": len(table),
-        "vocab_size": checkpoint.num_ids,
+        "vocab_size": num_ids,
         "prompts": prompts,
     }))
     if table.std() < 1:
@@ -456,7 +452,11 @@ def main():
         write_tokenizer(folder, checkpoint, tokenizer)
         write_configs(folder, checkpoint, tokenizer)
         write_weights(folder, checkpoint, random_weights(checkpoint, generator))
-        write_golden(folder, checkpoint, generator)
+        reference, rounded = load(folder, torch.float32), load(folder, torch.bfloat16)
+        scaling = (checkpoint.config.get("rope_scaling") or checkpoint.config.get("rope_parameters") or {})
+        if reference.model.rotary_emb.rope_type != scaling.get("rope_type", "default"):
+            raise RuntimeError(f"transformers reads rope type {reference.model.rotary_emb.rope_type}")
+        write_golden(folder, checkpoint.num_ids, reference, rounded, generator)
 
 
 if __name__ == "__main__":

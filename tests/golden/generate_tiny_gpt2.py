@@ -101,43 +101,6 @@ def as_once(weights, config):
     return weights
 
 
-@torch.no_grad()
-def write_golden(folder, vocab_size, generator):
-    reference, rounded = (
-        transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
-        for dtype in (torch.float32, torch.bfloat16))
-    prompts, rows = [], []
-    for name, num_prompt, num_continuation in tiny.PROMPTS:
-        prompt = torch.randint(vocab_size, (num_prompt,), generator=generator).tolist()
-        continuation = tiny.sample_continuation(reference, prompt, num_continuation, generator)
-        logits = tiny.all_logits(reference, prompt + continuation)
-        error = (tiny.all_logits(rounded, prompt + continuation) - logits).abs()
-        prompts.append({
-            "name": name,
-            "prompt_ids": prompt,
-            "continuation_ids": continuation,
-            "first_row": sum(len(block) for block in rows),
-            "num_rows": len(logits),
-            "bf16_max_error": [float(f"{e:.6g}") for e in error.amax(dim=1)],
-            "bf16_rms_error": [float(f"{e:.6g}") for e in error.square().mean(dim=1).sqrt()],
-        })
-        rows.append(logits)
-    table = torch.cat(rows)
-    (folder / "golden.f32").write_bytes(table.numpy().astype("<f4").tobytes())
-    (folder / "golden.json").write_text(tiny.dump_golden({
-        "format": "lockstep-golden-logits-1",
-        "generated_with": {"torch": torch.__version__, "transformers": transformers.__version__},
-        "data_file": "golden.f32",
-        "num_rows": len(table),
-        "vocab_size": vocab_size,
-        "prompts": prompts,
-    }))
-    if not 1 < table.std() < 6:
-        raise RuntimeError(f"degenerate logits: std {table.std():.3f}")
-    print(f"{folder.name}: logits std {table.std():.2f}, max {table.abs().max():.1f}, "
-          f"largest bf16 error {max(max(p['bf16_max_error']) for p in prompts):.3f}")
-
-
 def main():
     for name, config in CHECKPOINTS.items():
         folder = tiny.FOLDER / name
@@ -156,7 +119,10 @@ def main():
             "initializer_range": 0.02,
             "use_cache": True,
         }).items())))
-        write_golden(folder, config["vocab_size"], generator)
+        reference, rounded = (
+            transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+            for dtype in (torch.float32, torch.bfloat16))
+        tiny.write_golden(folder, config["vocab_size"], reference, rounded, generator)
 
 
 if __name__ == "__main__":

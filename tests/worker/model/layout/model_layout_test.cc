@@ -5,21 +5,10 @@
 #include <set>
 #include <string>
 
+#include "tests/worker/model/small_spec.h"
+
 namespace lockstep::worker {
 namespace {
-
-ModelSpec TinySpec() {
-  ModelSpec spec;
-  spec.hidden_size = 32;
-  spec.intermediate_size = 48;
-  spec.num_layers = 2;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 8;
-  spec.vocab_size = 70;
-  spec.max_context_tokens = 64;
-  return spec;
-}
 
 TEST(ModelLayoutTest, BuildsNamesOfBothContainers) {
   const ModelFamily& llama = *FindModelFamily("llama");
@@ -42,7 +31,7 @@ TEST(ModelLayoutTest, IgnoresWhatNothingNeeds) {
 }
 
 TEST(ModelLayoutTest, AGatedMlpStacksGateAndUp) {
-  const ModelLayout layout = MakeModelLayout(TinySpec(), FindModelFamily("qwen3")->hugging_face);
+  const ModelLayout layout = MakeModelLayout(SmallSpec(), FindModelFamily("qwen3")->hugging_face);
   const Part& input = layout.layer[LayerPart::kMlpInput];
   EXPECT_EQ(input.num_outputs, 96);
   EXPECT_EQ(input.pieces.size(), 2u);
@@ -53,7 +42,7 @@ TEST(ModelLayoutTest, AGatedMlpStacksGateAndUp) {
 }
 
 TEST(ModelLayoutTest, Gpt2HasOneTensorForQKAndVAndLearnedPositions) {
-  ModelSpec spec = TinySpec();
+  ModelSpec spec = SmallSpec();
   spec.norm = NormKind::kLayer;
   spec.mlp = MlpKind::kGeluTanh;
   spec.positions = PositionKind::kLearned;
@@ -71,7 +60,7 @@ TEST(ModelLayoutTest, Gpt2HasOneTensorForQKAndVAndLearnedPositions) {
 // A part whose piece has no name in some family would be looked for as ".weight".
 TEST(ModelLayoutTest, EveryFamilyNamesItsParts) {
   for (const ModelFamily* const family : ModelFamilies()) {
-    ModelSpec spec = TinySpec();
+    ModelSpec spec = SmallSpec();
     spec.norm = family->norm;
     spec.mlp = family->mlp;
     spec.positions = family->positions;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/common/status_matchers.h"
+#include "tests/worker/model/small_spec.h"
 #include "worker/model/weights/load_weights.h"
 #include "worker/model/weights/weight_plan.h"
 #include "worker/model/weights/weight_source.h"
@@ -13,16 +14,8 @@
 namespace lockstep::worker {
 namespace {
 
-ModelSpec SmallSpec() {
-  ModelSpec spec;
-  spec.hidden_size = 32;
-  spec.intermediate_size = 48;
-  spec.num_layers = 2;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 8;
-  spec.vocab_size = 70;
-  spec.max_context_tokens = 64;
+ModelSpec SpecWithBiasAndNorms() {
+  ModelSpec spec = SmallSpec();
   spec.qkv_bias = true;
   spec.qk_norm = true;
   return spec;
@@ -31,7 +24,7 @@ ModelSpec SmallSpec() {
 const ModelFamily& Qwen3() { return *FindModelFamily("qwen3"); }
 
 std::vector<RandomTensorShape> SmallTensors(uint64_t seed) {
-  return RandomTensors(MakeModelLayout(SmallSpec(), Qwen3().hugging_face),
+  return RandomTensors(MakeModelLayout(SpecWithBiasAndNorms(), Qwen3().hugging_face),
                        /*tied_embeddings=*/false, seed);
 }
 
@@ -71,7 +64,7 @@ TEST(RandomWeightsTest, EveryTensorHasItsOwnNumbersAndTheSeedMatters) {
 
 TEST(RandomWeightsTest, FillsExactlyWhatThePlanAsksFor) {
   for (const bool tied : {false, true}) {
-    ModelSpec spec = SmallSpec();
+    ModelSpec spec = SpecWithBiasAndNorms();
     spec.tied_embeddings = tied;
     const WeightSource source = WeightSource::Random("a shape", Qwen3(), spec, 3);
     EXPECT_THAT(PlanWeights(spec, source), IsOk());
@@ -79,7 +72,7 @@ TEST(RandomWeightsTest, FillsExactlyWhatThePlanAsksFor) {
 }
 
 TEST(RandomWeightsTest, TheFingerprintFollowsTheSeed) {
-  const ModelSpec spec = SmallSpec();
+  const ModelSpec spec = SpecWithBiasAndNorms();
   EXPECT_EQ(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
             WeightSource::Random("b", Qwen3(), spec, 3).Fingerprint());
   EXPECT_NE(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
@@ -87,7 +80,7 @@ TEST(RandomWeightsTest, TheFingerprintFollowsTheSeed) {
 }
 
 TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
-  ModelSpec spec = SmallSpec();
+  ModelSpec spec = SpecWithBiasAndNorms();
   spec.tied_embeddings = true;
   const WeightSource source = WeightSource::Random("a shape", Qwen3(), spec, 3);
   auto plan = PlanWeights(spec, source, {.layout = WeightLayout::kRowMajor});
