@@ -210,6 +210,14 @@ class BuiltTest(LintTest):
         self.plant("router/core/orphan_a.cc", "")
         self.assert_finds(self.check, "router/core/orphan_a.cc")
 
+    def test_a_folder_above_may_name_a_source_with_its_folder(self):
+        self.plant("build/compile_commands.json", "[]")
+        self.plant("kernels/gemm/tile/ring.cu", "")
+        self.plant("kernels/gemm/cuda.cmake", "sources(ring.cu)\n")
+        self.assert_finds(self.check, "kernels/gemm/tile/ring.cu")
+        self.plant("kernels/gemm/cuda.cmake", "sources(tile/ring.cu)\n")
+        self.assert_clean(self.check)
+
     def test_looks_into_the_units_of_a_unity_build(self):
         source = self.plant("router/core/a.cc", "")
         unit = self.plant("build/CMakeFiles/core.dir/Unity/unity_0_cxx.cxx", f'#include "{source}"\n')

@@ -284,10 +284,18 @@ def check_sizes(root):
 
 # --- every source is built ---
 
+def build_lines(root, path):
+    """(folder, line) of what CMake reads in the folder of `path` and in those above it."""
+    for folder in path.parents:
+        for file in [*(root / folder).glob("CMakeLists.txt"), *(root / folder).glob("*.cmake")]:
+            for line in file.read_text().splitlines():
+                yield folder, line
+
+
 def check_built(root, compile_commands):
     """Compares the sources with what CMake compiles. What it compiles only under some condition (a CUDA
-    toolkit, an optional library) must at least be named by the CMakeLists.txt or a *.cmake file of its folder; by
-    one that makes a test of a name, without the ending."""
+    toolkit, an optional library) must at least be named by the CMakeLists.txt or a *.cmake file of its folder, or
+    by one above that names the folder too; by one that makes a test of a name, without the ending."""
     if not compile_commands.is_file():
         yield Finding(compile_commands, 0, "is missing: configure the tree first (deploy/build dev)")
         return
@@ -301,7 +309,7 @@ def check_built(root, compile_commands):
     for path in cpp_files(root):
         if path.suffix not in (".cc", ".cu") or (root / path).resolve() in compiled:
             continue
-        folder = root / path.parent
-        texts = [file.read_text() for file in [*folder.glob("CMakeLists.txt"), *folder.glob("*.cmake")]]
-        if not any(re.search(rf"\b{re.escape(path.stem)}\b", text) for text in texts):
+        name = re.compile(rf"\b{re.escape(path.stem)}\b")
+        if not any(name.search(line) and (folder == path.parent or path.parent.name in line)
+                   for folder, line in build_lines(root, path)):
             yield Finding(path, 0, "no CMakeLists.txt builds this file")
