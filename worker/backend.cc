@@ -28,7 +28,7 @@ class CpuBackend final : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const WorkerConfig& config,
                                                         LoadStageProgress progress) {
-  CpuModelOptions options = config.cpu_model_options();
+  ModelOptions options = config.model_options();
   options.progress = std::move(progress);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<ForwardModel> model,
                             LoadCpuModel(config.model, options));

@@ -39,22 +39,13 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
     return InvalidArgument("--max-logprobs: a GPU worker reports at most {}, got {}",
                            kernels::kMaxDescribedTokens, config.max_logprobs);
   }
-  CudaModelOptions options;
-  options.device = static_cast<int>(config.cuda_device);
-  options.num_kv_blocks = static_cast<uint32_t>(config.kv_cache_tokens / config.block_size_tokens);
-  options.memory_fraction = config.memory_fraction;
+  ModelOptions options = config.model_options();
   // Decode graphs, and kernels that are loaded when they first run.
   constexpr size_t kGraphBytes = size_t{1} << 30;
   options.reserved_bytes = [&config](const ModelSpec& spec) {
     return CudaStepMemory::DeviceBytes(config.max_slots, config.max_logits_rows, spec.vocab_size) +
            kGraphBytes;
   };
-  options.max_slots = config.max_slots;
-  options.max_step_tokens = config.max_step_tokens;
-  options.max_logits_rows = config.max_logits_rows;
-  options.num_threads = static_cast<int>(config.num_threads);
-  options.random_weights = config.load_format == "random";
-  options.random_seed = config.random_seed;
   options.progress = std::move(progress);
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, LoadCudaModel(config.model, options));
   return std::make_unique<CudaBackend>(std::move(model), config.executor_limits());

@@ -103,21 +103,22 @@ WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {
   if (max_slots == 0) config.max_slots = defaults.max_slots;
   if (max_step_tokens == 0) config.max_step_tokens = defaults.max_step_tokens;
   if (max_logits_rows == 0) config.max_logits_rows = defaults.max_logits_rows;
+  if (kv_cache_tokens == 0) config.kv_cache_tokens = defaults.kv_cache_tokens;
   return config;
 }
 
-CpuModelOptions WorkerConfig::cpu_model_options() const {
-  CpuModelOptions options;
-  const uint64_t num_tokens = kv_cache_tokens == 0 ? kCpuKvCacheTokens : kv_cache_tokens;
-  options.num_kv_blocks = static_cast<uint32_t>(num_tokens / block_size_tokens);
-  options.random_weights = load_format == "random";
-  options.random_seed = random_seed;
-  options.instruction_set = kernels::ParseInstructionSet(instruction_set);  // "auto": none
-  options.block_size_tokens = block_size_tokens;
-  options.max_step_tokens = max_step_tokens;
-  options.max_logits_rows = max_logits_rows;
-  options.num_threads = static_cast<int>(num_threads);
-  return options;
+ModelOptions WorkerConfig::model_options() const {
+  return {.device = static_cast<int>(cuda_device),
+          .num_kv_blocks = static_cast<uint32_t>(kv_cache_tokens / block_size_tokens),
+          .memory_fraction = memory_fraction,
+          .block_size_tokens = block_size_tokens,
+          .max_slots = max_slots,
+          .max_step_tokens = max_step_tokens,
+          .max_logits_rows = max_logits_rows,
+          .num_threads = static_cast<int>(num_threads),
+          .random_weights = load_format == "random",
+          .random_seed = random_seed,
+          .instruction_set = kernels::ParseInstructionSet(instruction_set)};  // "auto": none
 }
 
 ExecutorLimits WorkerConfig::executor_limits() const {

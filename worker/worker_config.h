@@ -7,22 +7,21 @@
 #include <string>
 
 #include "common/net/tls_files.h"
-#include "worker/cpu/load_model.h"
+#include "worker/model/loading.h"
 #include "worker/service/worker_server.h"
 #include "worker/steps/executor_limits.h"
 
 namespace lockstep::worker {
-
-inline constexpr uint64_t kCpuKvCacheTokens = 32768;
 
 // What suits a kind of device where no flag says otherwise (docs/performance.md).
 struct DeviceDefaults {
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
   uint32_t max_logits_rows = 0;
+  uint64_t kv_cache_tokens = 0;  // 0: what is free
 };
 inline constexpr DeviceDefaults kCpuDefaults = {
-    .max_slots = 256, .max_step_tokens = 2048, .max_logits_rows = 256};
+    .max_slots = 256, .max_step_tokens = 2048, .max_logits_rows = 256, .kv_cache_tokens = 32768};
 inline constexpr DeviceDefaults kGpuDefaults = {
     .max_slots = 512, .max_step_tokens = 8192, .max_logits_rows = 512};
 
@@ -40,10 +39,10 @@ struct WorkerConfig {
   uint64_t random_seed = 1;          // of random weights
   TlsFiles tls;                      // of `listen`; none: plaintext
   bool insecure = false;             // allow addresses that other machines reach all the same
-  uint64_t kv_cache_tokens = 0;      // 0: kCpuKvCacheTokens on the CPU, what is free on a GPU
+  uint64_t kv_cache_tokens = 0;      // 0: what suits the device
   double memory_fraction = 0.92;     // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 0;  // 0 here and in the next two: what suits the device
+  uint32_t max_slots = 0;  // 0 here and in the next two: likewise
   uint32_t max_step_tokens = 0;
   uint32_t max_logits_rows = 0;
   uint32_t max_logprobs = 20;
@@ -60,7 +59,7 @@ struct WorkerConfig {
   // With the device's values where this one leaves the choice.
   WorkerConfig For(const DeviceDefaults& defaults) const;
 
-  CpuModelOptions cpu_model_options() const;
+  ModelOptions model_options() const;
   ExecutorLimits executor_limits() const;
   WorkerServerOptions server_options() const;
 };

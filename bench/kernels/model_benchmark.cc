@@ -24,9 +24,9 @@ ABSL_FLAG(int, threads, 0, "0: one per core");
 namespace lockstep::bench {
 namespace {
 
-using worker::CpuModelOptions;
 using worker::ForwardModel;
 using worker::ForwardRow;
+using worker::ModelOptions;
 
 constexpr uint32_t kBlockTokens = 16;
 
@@ -113,10 +113,10 @@ absl::Status Run() {
   if (setup.context == 0 || setup.batch == 0 || setup.decode_steps == 0) {
     return InvalidArgument("--context, --batch and --decode_steps must be positive");
   }
-  const CpuModelOptions options = {.num_kv_blocks = setup.BlocksPerSequence() * setup.batch + 1,
-                                   .max_step_tokens = std::max(setup.context, setup.batch),
-                                   .max_logits_rows = setup.batch,
-                                   .num_threads = absl::GetFlag(FLAGS_threads)};
+  const ModelOptions options = {.num_kv_blocks = setup.BlocksPerSequence() * setup.batch + 1,
+                                .max_step_tokens = std::max(setup.context, setup.batch),
+                                .max_logits_rows = setup.batch,
+                                .num_threads = absl::GetFlag(FLAGS_threads)};
   const auto start = std::chrono::steady_clock::now();
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardModel> model,
                             worker::LoadCpuModel(absl::GetFlag(FLAGS_model), options));

@@ -289,14 +289,14 @@ void MeasureSampler(Bench& bench) {
     bool all_plain_greedy = false;
   };
   const std::vector<Case> cases = {
-      {"greedy alone", {.temperature = 0.0f}, false, true},
-      {"greedy", {.temperature = 0.0f}},
-      {"greedy, penalties", {.temperature = 0.0f, .presence_penalty = 1.0f}, true},
-      {"temperature", {.temperature = 1.0f}},
-      {"min_p 0.05", {.temperature = 1.0f, .min_p = 0.05f}},
-      {"top_k 50", {.temperature = 1.0f, .top_k = 50}},
-      {"top_p 0.95", {.temperature = 1.0f, .top_p = 0.95f}},
-      {"top_k 50, top_p 0.95", {.temperature = 1.0f, .top_p = 0.95f, .top_k = 50}}};
+      {"greedy alone", {{.temperature = 0.0f}}, false, true},
+      {"greedy", {{.temperature = 0.0f}}},
+      {"greedy, penalties", {{.temperature = 0.0f, .presence_penalty = 1.0f}}, true},
+      {"temperature", {{.temperature = 1.0f}}},
+      {"min_p 0.05", {{.temperature = 1.0f, .min_p = 0.05f}}},
+      {"top_k 50", {{.temperature = 1.0f, .top_k = 50}}},
+      {"top_p 0.95", {{.temperature = 1.0f, .top_p = 0.95f}}},
+      {"top_k 50, top_p 0.95", {{.temperature = 1.0f, .top_p = 0.95f, .top_k = 50}}}};
   // A flat distribution, whose nucleus is most of the vocabulary, and a peaked one.
   for (const float scale : {1.0f, 4.0f}) {
     SamplerBench sampler(scale);

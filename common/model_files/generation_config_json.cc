@@ -35,11 +35,13 @@ constexpr NeutralKey kNeutralGenerationKeys[] = {
     {"watermarking_config", "{}"},
 };
 
-absl::StatusOr<std::optional<float>> ReadFloat(JsonObjectReader& reader, std::string_view key) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> value, reader.Number(key));
-  if (!value) return std::optional<float>();
-  return std::optional(static_cast<float>(*value));
-}
+// Those that transformers reads.
+constexpr std::pair<std::string_view, float SamplingNumbers::*> kNumberKeys[] = {
+    {"temperature", &SamplingNumbers::temperature},
+    {"top_p", &SamplingNumbers::top_p},
+    {"min_p", &SamplingNumbers::min_p},
+    {"repetition_penalty", &SamplingNumbers::repetition_penalty},
+};
 
 }  // namespace
 
@@ -54,21 +56,19 @@ absl::Status ApplyGenerationConfig(std::string_view text, const std::string& fil
   if (!eos.empty()) config->eos_token_ids = std::move(eos);  // more complete than config.json's
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralGenerationKeys));
 
-  GenerationDefaults& defaults = config->generation_defaults;
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults.temperature, ReadFloat(reader, "temperature"));
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults.top_p, ReadFloat(reader, "top_p"));
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults.top_k, ReadUint32(reader, "top_k"));
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults.min_p, ReadFloat(reader, "min_p"));
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults.repetition_penalty, ReadFloat(reader, "repetition_penalty"));
+  SamplingNumbers& defaults = config->generation_defaults;
+  for (const auto& [key, number] : kNumberKeys) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> value, reader.Number(key));
+    if (value.has_value()) defaults.*number = static_cast<float>(*value);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> top_k, ReadUint32(reader, "top_k"));
+  defaults.top_k = top_k.value_or(defaults.top_k);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> do_sample, reader.Bool("do_sample"));
   if (do_sample == false) {
-    // Greedy. What shapes a distribution is then not looked at, by transformers neither.
-    defaults.temperature = 0.0f;
-    defaults.top_p.reset();
-    defaults.top_k.reset();
-    defaults.min_p.reset();
+    // Greedy. Transformers does not look at what shapes a distribution then.
+    defaults = {.temperature = 0.0f, .repetition_penalty = defaults.repetition_penalty};
   }
-  return absl::OkStatus();
+  return CheckSamplingNumbers(defaults, fmt::format("{}: ", file_name));
 }
 
 }  // namespace lockstep

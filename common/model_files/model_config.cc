@@ -72,20 +72,6 @@ void CheckRope(const RopeConfig& rope, uint32_t head_dim, Violations& violations
   }
 }
 
-void CheckGenerationDefaults(const GenerationDefaults& defaults, Violations& violations) {
-  const float temperature = defaults.temperature.value_or(1.0f);
-  violations.Require(std::isfinite(temperature) && temperature >= 0.0f,
-                     "default temperature is {}, expected >= 0", temperature);
-  const float top_p = defaults.top_p.value_or(1.0f);
-  violations.Require(top_p > 0.0f && top_p <= 1.0f, "default top_p is {}, expected 0 < top_p <= 1",
-                     top_p);
-  const float min_p = defaults.min_p.value_or(0.0f);
-  violations.Require(min_p >= 0.0f && min_p <= 1.0f, "default min_p is {}, expected 0 to 1", min_p);
-  const float penalty = defaults.repetition_penalty.value_or(1.0f);
-  violations.Require(IsPositive(penalty), "default repetition_penalty is {}, expected > 0",
-                     penalty);
-}
-
 std::string DescribeRope(const RopeConfig& rope) {
   std::string text = fmt::format("{:a} {}", rope.theta, static_cast<int>(rope.scaling));
   if (!rope.frequency_divisors.empty()) {
@@ -136,7 +122,6 @@ absl::Status ModelConfig::Validate() const {
   violations.Require(!bos_token_id || *bos_token_id < vocab_size,
                      "begin token id {} is not below the vocabulary size {}",
                      bos_token_id.value_or(0), vocab_size);
-  CheckGenerationDefaults(generation_defaults, violations);
   return violations.ToStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/ids.h"
 #include "common/model_files/gguf.h"
+#include "common/sampling_numbers.h"
 
 // What a checkpoint says about its architecture, from config.json + generation_config.json of a
 // Hugging Face folder or from the metadata of a GGUF file, in one form. A value that would alter
@@ -54,18 +55,9 @@ struct RopeConfig {
   std::vector<float> frequency_divisors = {};
 };
 
-// Sampling defaults of generation_config.json; absent means the server's default.
-struct GenerationDefaults {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<uint32_t> top_k;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-};
-
 struct ModelConfig {
   const ModelFamily* family = nullptr;  // never null in a valid config
-  std::string name;  // for people: folder or GGUF general.name
+  std::string name;                     // for people: folder or GGUF general.name
   uint32_t hidden_size = 0;
   uint32_t intermediate_size = 0;
   uint32_t num_layers = 0;
@@ -82,11 +74,11 @@ struct ModelConfig {
   bool attention_qkv_bias = false;  // Qwen2; Llama's attention_bias sets this and the next
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k before RoPE
-  RopeConfig rope;  // of rotary positions
+  bool qk_norm = false;                // Qwen3: RMSNorm over head_dim on q and k before RoPE
+  RopeConfig rope;                     // of rotary positions
   std::vector<TokenId> eos_token_ids;  // all of them, sorted, without repeats
   std::optional<TokenId> bos_token_id;
-  GenerationDefaults generation_defaults;
+  SamplingNumbers generation_defaults;  // of generation_config.json or general.sampling
 
   // Every violation at once (sizes of zero, heads not divisible by KV heads, odd head_dim, ...).
   absl::Status Validate() const;

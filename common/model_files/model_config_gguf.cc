@@ -298,8 +298,8 @@ absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
   return ids;
 }
 
-absl::Status ReadGenerationDefaults(const GgufFile& file, GenerationDefaults* defaults) {
-  const std::pair<std::string_view, std::optional<float>*> fields[] = {
+absl::Status ReadGenerationDefaults(const GgufFile& file, SamplingNumbers* defaults) {
+  const std::pair<std::string_view, float*> fields[] = {
       {"general.sampling.temp", &defaults->temperature},
       {"general.sampling.top_p", &defaults->top_p},
       {"general.sampling.min_p", &defaults->min_p},
@@ -318,8 +318,10 @@ absl::Status ReadGenerationDefaults(const GgufFile& file, GenerationDefaults* de
                              value);
     }
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(defaults->top_k, ReadUint32(file, "general.sampling.top_k"));
-  return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> top_k,
+                            ReadUint32(file, "general.sampling.top_k"));
+  defaults->top_k = top_k.value_or(defaults->top_k);
+  return CheckSamplingNumbers(*defaults, fmt::format("{}: general.sampling: ", file.name()));
 }
 
 // What tensors say that no key does.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/sampling_numbers.h"
 #include "kernels/sampling/row_reduce.h"
 
 // Sampling of one token from one row of logits. The result depends on the row's own logits and
@@ -28,25 +29,15 @@
 // All ties go to the lowest token id.
 namespace lockstep::kernels {
 
-// Constant over the life of a sequence.
-struct SampleParams {
-  float temperature = 1.0f;  // >= 0; 0: greedy
-  float top_p = 1.0f;        // (0, 1]; 1: off
-  uint32_t top_k = 0;        // 0: off
-  float min_p = 0.0f;        // [0, 1]; 0: off
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
-  float repetition_penalty = 1.0f;  // > 0; 1: off
+// Constant over the life of a sequence. Of the numbers, temperature is finite and at least 0, top_p
+// in (0, 1], min_p in [0, 1], repetition_penalty above 0.
+struct SampleParams : SamplingNumbers {
   uint64_t seed = 0;
   uint32_t sample_index = 0;
   std::vector<TokenId> logit_bias_ids = {};     // distinct
   std::vector<float> logit_bias_values = {};    // finite, one per id
   std::vector<TokenId> allowed_token_ids = {};  // distinct; empty: all
   std::vector<TokenId> stop_token_ids = {};
-
-  bool has_penalties() const {
-    return presence_penalty != 0 || frequency_penalty != 0 || repetition_penalty != 1;
-  }
 };
 
 struct TokenCount {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/grpc/sampling_fields.h"
 #include "common/status.h"
 #include "router/workers/worker_text.h"
 
@@ -25,13 +26,7 @@ uint32_t SaturatingAdd(size_t a, uint32_t b) {
 void EncodeSampling(const StartedSlot& started, wire::SlotSampling* out) {
   const SamplingParams& sampling = started.request->sampling;
   const size_t num_prompt_tokens = started.request->prompt_tokens.size();
-  out->set_temperature(sampling.temperature);
-  out->set_top_p(sampling.top_p);
-  out->set_top_k(sampling.top_k);
-  out->set_min_p(sampling.min_p);
-  out->set_presence_penalty(sampling.presence_penalty);
-  out->set_frequency_penalty(sampling.frequency_penalty);
-  out->set_repetition_penalty(sampling.repetition_penalty);
+  WriteSamplingNumbers(sampling, *out);
   out->set_seed(sampling.seed);
   out->set_sample_index(started.sample_index);
   for (const auto& [id, bias] : sampling.logit_bias) {

@@ -15,7 +15,7 @@ namespace lockstep::testing {
 namespace {
 
 std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool check_contract) {
-  worker::CpuModelOptions options;
+  worker::ModelOptions options;
   options.num_kv_blocks = model_case.num_blocks;
   options.num_threads = model_case.num_threads;
   options.max_step_tokens = 512;

@@ -33,7 +33,7 @@ struct CudaCase {
 class ScheduleInvarianceCuda : public CudaTest {
  protected:
   void Check(const CudaCase& test) {
-    worker::CudaModelOptions options;
+    worker::ModelOptions options;
     options.num_kv_blocks = test.model.num_blocks;
     options.max_step_tokens = 1024;
     options.max_logits_rows = 256;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "common/check.h"
 #include "common/status.h"
 
 namespace lockstep::worker {
@@ -21,28 +20,23 @@ int64_t SteadyNanoseconds() {
 CpuStepRunner::CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits,
                              uint64_t incarnation)
     : model_(model),
-      bounds_(model.info(), limits),
-      incarnation_(incarnation),
-      table_(bounds_.max_slots),
-      validator_(bounds_),
-      builder_(model.info(), bounds_.max_slots),
-      sampler_(bounds_.vocab_size),
+      mirror_({model.info(), limits}, incarnation),
+      table_(mirror_.table()),
+      builder_(model.info(), bounds().max_slots),
+      sampler_(bounds().vocab_size),
       logits_(std::make_unique_for_overwrite<float[]>(size_t{model.info().max_logits_rows} *
-                                                      bounds_.vocab_size)),
-      rows_(bounds_.max_slots) {}
+                                                      bounds().vocab_size)),
+      rows_(bounds().max_slots) {}
 
 void CpuStepRunner::BeginLease(uint64_t epoch) {
-  LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");
-  table_.Clear();
+  mirror_.BeginLease(epoch);
   finished_.clear();
-  order_ = {.epoch = epoch, .last_step_id = 0, .refusing = false};
   last_end_ns_ = 0;
 }
 
 void CpuStepRunner::EndLease() {
-  table_.Clear();
+  mirror_.EndLease();
   finished_.clear();
-  order_ = {};
 }
 
 void CpuStepRunner::Submit(const v1::StepRequest& step) {
@@ -62,19 +56,13 @@ bool CpuStepRunner::TakeResult(v1::StepResult* result, StepStats* stats) {
 void CpuStepRunner::Execute(const v1::StepRequest& step, v1::StepResult* result) {
   const int64_t start_ns = SteadyNanoseconds();
   stats_ = {};
-  result->Clear();
-  result->set_epoch(order_.epoch);
-  result->set_incarnation(incarnation_);
-  result->set_step_id(step.step_id());
-  if (absl::Status status = validator_.Check(step, order_, table_); !status.ok()) {
-    Refuse(status, result);
+  if (!mirror_.Accept(step, *result, stats_)) {
+    stats_.num_live_slots = table_.CountLive();
     return;
   }
-  order_.last_step_id = step.step_id();
-  order_.refusing = false;
-  if (step.resync()) table_.Clear();
-  table_.Apply(step);
-  CollectRows(step, result);
+  num_rows_ = 0;
+  mirror_.Apply(step, *result, stats_,
+                [this](SlotId slot, uint32_t num_tokens) { StartRow(slot, num_tokens); });
   for (uint32_t i = 0; i < std::max(1u, step.decode_iterations()); ++i) RunIteration(result);
   ReportRows(rows_.begin(), rows_.begin() + static_cast<ptrdiff_t>(num_rows_), *result);
   stats_.num_live_slots = table_.CountLive();
@@ -87,33 +75,14 @@ void CpuStepRunner::Execute(const v1::StepRequest& step, v1::StepResult* result)
   if (num_rows_ > 0) last_end_ns_ = end_ns;
 }
 
-void CpuStepRunner::Refuse(const absl::Status& status, v1::StepResult* result) {
-  order_.refusing = true;
-  stats_.refused = true;
-  stats_.num_live_slots = table_.CountLive();
-  ReportRefusal(status, *result);
-}
-
-void CpuStepRunner::CollectRows(const v1::StepRequest& step, v1::StepResult* result) {
-  num_rows_ = 0;
-  const std::vector<SlotId>& slots = table_.last_rows();
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& slot = table_[slots[i]];
-    if (slot.inert()) {
-      result->add_inert_slots(slots[i]);
-      continue;
-    }
-    const uint32_t bound = step.run_tokens_size() == 0 ? 1 : step.run_tokens(static_cast<int>(i));
-    const uint32_t num_uncomputed = slot.num_known() - slot.num_computed();
-    ++(num_uncomputed == 1 ? stats_.num_decode_rows : stats_.num_prefill_rows);
-    RowState& row = rows_[num_rows_++];
-    row.slot = slots[i];
-    row.num_left = std::min(bound, num_uncomputed);
-    row.stopped = false;
-    row.sampled.clear();
-    row.logprobs.clear();
-    row.prompt_logprobs = nullptr;
-  }
+void CpuStepRunner::StartRow(SlotId slot, uint32_t num_tokens) {
+  RowState& row = rows_[num_rows_++];
+  row.slot = slot;
+  row.num_left = num_tokens;
+  row.stopped = false;
+  row.sampled.clear();
+  row.logprobs.clear();
+  row.prompt_logprobs = nullptr;
 }
 
 void CpuStepRunner::RunIteration(v1::StepResult* result) {
@@ -135,12 +104,12 @@ void CpuStepRunner::RunIteration(v1::StepResult* result) {
 void CpuStepRunner::RunForward(v1::StepResult* result) {
   const ForwardBatch batch = builder_.batch();
   const std::span<const LogitsUse> uses = builder_.logits_uses();
-  model_.Forward(batch, {logits_.get(), uses.size() * bounds_.vocab_size});
+  model_.Forward(batch, {logits_.get(), uses.size() * bounds().vocab_size});
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     table_[builder_.slots()[i]].Advance(batch.rows[i].num_tokens);
   }
   for (size_t i = 0; i < uses.size(); ++i) {
-    TakeLogits(uses[i], {logits_.get() + i * bounds_.vocab_size, bounds_.vocab_size}, result);
+    TakeLogits(uses[i], {logits_.get() + i * bounds().vocab_size, bounds().vocab_size}, result);
   }
   builder_.Clear();
 }

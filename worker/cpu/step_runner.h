@@ -14,9 +14,8 @@
 #include "worker/steps/batch_builder.h"
 #include "worker/steps/executor_limits.h"
 #include "worker/steps/row_result.h"
-#include "worker/steps/slot_table.h"
+#include "worker/steps/step_mirror.h"
 #include "worker/steps/step_runner.h"
-#include "worker/steps/step_validator.h"
 
 namespace lockstep::worker {
 
@@ -45,7 +44,7 @@ class CpuStepRunner final : public StepRunner {
   void Execute(const v1::StepRequest& step, v1::StepResult* result);
 
   const StepStats& last_step() const { return stats_; }
-  const StepBounds& bounds() const override { return bounds_; }
+  const StepBounds& bounds() const override { return mirror_.bounds(); }
   void set_logits_observer(std::function<void(const LogitsObservation&)> observer) {
     observer_ = std::move(observer);
   }
@@ -57,8 +56,7 @@ class CpuStepRunner final : public StepRunner {
     v1::PromptLogprobs* prompt_logprobs = nullptr;
   };
 
-  void Refuse(const absl::Status& status, v1::StepResult* result);
-  void CollectRows(const v1::StepRequest& step, v1::StepResult* result);
+  void StartRow(SlotId slot, uint32_t num_tokens);
   // Computes every row's tokens once, in as many forward passes as they need.
   void RunIteration(v1::StepResult* result);
   void RunForward(v1::StepResult* result);
@@ -68,11 +66,8 @@ class CpuStepRunner final : public StepRunner {
                                    v1::StepResult* result);
 
   ForwardModel& model_;
-  const StepBounds bounds_;
-  const uint64_t incarnation_;
-  StepOrder order_;
-  SlotTable table_;
-  StepValidator validator_;
+  StepMirror mirror_;
+  SlotTable& table_;  // the mirror's
   BatchBuilder builder_;
   SamplerDriver sampler_;
   std::unique_ptr<float[]> logits_;  // [max_logits_rows, vocab_size]

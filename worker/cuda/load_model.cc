@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <thread>
 #include <utility>
 
-#include "common/model_files/model_config.h"
-#include "common/model_files/model_family.h"
-#include "common/model_files/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/rope/rope_table.h"
@@ -29,13 +25,7 @@ using Parts = CudaModel::Parts;
 constexpr uint64_t kCudaKernelVersion = 2;
 constexpr int kComputeCapability = 90;
 
-absl::Status CheckOptions(const CudaModelOptions& options) {
-  if (options.max_slots == 0 || options.max_step_tokens < 2 || options.max_logits_rows == 0) {
-    return InvalidArgument(
-        "max_slots is {} and max_logits_rows {}, at least 1 is needed; max_step_tokens is {}, at "
-        "least 2",
-        options.max_slots, options.max_logits_rows, options.max_step_tokens);
-  }
+absl::Status CheckOptions(const ModelOptions& options) {
   if (!(options.memory_fraction > 0 && options.memory_fraction <= 1)) {
     return InvalidArgument("memory_fraction is {}, expected more than 0 and at most 1",
                            options.memory_fraction);
@@ -68,7 +58,7 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status OpenDevice(const CudaModelOptions& options, Parts& parts) {
+absl::Status OpenDevice(const ModelOptions& options, Parts& parts) {
   LOCKSTEP_ASSIGN_OR_RETURN(parts.device, kernels::DescribeCudaDevice(options.device));
   if (parts.device.compute_capability != kComputeCapability) {
     return FailedPrecondition("{} has compute capability {}, the kernels are built for {}",
@@ -97,29 +87,21 @@ std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffe
   };
 }
 
-absl::Status LoadWeights(const std::string& path, const ModelFamily& family,
-                         const CudaModelOptions& options, Parts& parts) {
-  absl::StatusOr<WeightSource> source =
-      options.random_weights ? WeightSource::Random(path, family, parts.spec, options.random_seed)
-                             : WeightSource::Open(path, family);
-  if (!source.ok()) return source.status();
+absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options, Parts& parts) {
   LOCKSTEP_ASSIGN_OR_RETURN(
-      WeightPlan plan, PlanWeights(parts.spec, *source,
+      WeightPlan plan, PlanWeights(parts.spec, source,
                                    {.layout = WeightLayout::kRowMajor,
                                     .commit = CommitToDevice("weights", parts.weight_memory)}));
-  const unsigned num_cores = std::max(std::thread::hardware_concurrency(), 1u);
-  kernels::ThreadPool threads(options.num_threads > 0 ? options.num_threads
-                                                      : static_cast<int>(num_cores));
+  kernels::ThreadPool threads(options.NumThreads());
   LOCKSTEP_RETURN_IF_ERROR(
-      UploadWeights(plan.tasks, options.device, threads, [&options](double fraction) {
-        if (options.progress) options.progress("weights", fraction);
-      }));
+      UploadWeights(plan.tasks, options.device, threads,
+                    [&options](double fraction) { options.Report("weights", fraction); }));
   parts.weights = std::move(plan.weights);
-  parts.info.weights_fingerprint = source->Fingerprint();
+  parts.info.weights_fingerprint = source.Fingerprint();
   return absl::OkStatus();
 }
 
-absl::Status ChooseFusedLayers(const CudaModelOptions& options, Parts& parts) {
+absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   FusedLayers& fused = parts.fused_layers;
   // What the kernel's layers are made of.
@@ -153,14 +135,13 @@ absl::Status UploadFusedLayers(Parts& parts) {
     const auto product = [&weights](LayerPart part) -> kernels::DecodeProduct {
       return {.weights = weights[part].matrix.data, .bias = weights[part].bias};
     };
-    layers.push_back(
-        {.attention_norm = weights[LayerPart::kAttentionNorm].vector,
-         .q_norm = weights[LayerPart::kQNorm].vector,
-         .k_norm = weights[LayerPart::kKNorm].vector,
-         .mlp_norm = weights[LayerPart::kMlpNorm].vector,
-         .kv = parts.kv_pool.Layer(index).data,
-         .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
-                      product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});
+    layers.push_back({.attention_norm = weights[LayerPart::kAttentionNorm].vector,
+                      .q_norm = weights[LayerPart::kQNorm].vector,
+                      .k_norm = weights[LayerPart::kKNorm].vector,
+                      .mlp_norm = weights[LayerPart::kMlpNorm].vector,
+                      .kv = parts.kv_pool.Layer(index).data,
+                      .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
+                                   product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});
     LOCKSTEP_RETURN_IF_ERROR(
         kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
   }
@@ -169,7 +150,7 @@ absl::Status UploadFusedLayers(Parts& parts) {
                              "pointers of the layers");
 }
 
-absl::Status CreateState(const CudaModelOptions& options, Parts& parts) {
+absl::Status CreateState(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   const int64_t max_slots = options.max_slots;
   parts.prefill_planner = kernels::PrefillPlanner(spec.num_heads, spec.num_kv_heads, spec.head_dim,
@@ -219,7 +200,7 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
   return HashOf(table);
 }
 
-absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
+absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   // Planning checks every plan, and our own kernel.
@@ -244,7 +225,7 @@ absl::Status PrepareGemm(const CudaModelOptions& options, Parts& parts) {
   return absl::OkStatus();
 }
 
-absl::Status CreateKvPool(const CudaModelOptions& options, Parts& parts) {
+absl::Status CreateKvPool(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   KvPoolShape shape = {.num_layers = spec.num_layers,
                        .num_blocks = options.num_kv_blocks,
@@ -272,20 +253,6 @@ absl::Status CreateKvPool(const CudaModelOptions& options, Parts& parts) {
   return absl::OkStatus();
 }
 
-ForwardModelInfo MakeInfo(const ModelConfig& config, const CudaModelOptions& options) {
-  return {.model_id = config.name,
-          .vocab_size = config.vocab_size,
-          .max_context_tokens = config.max_context_tokens,
-          .max_step_tokens = options.max_step_tokens,
-          .max_logits_rows = options.max_logits_rows,
-          .block_size_tokens = kKvBlockTokens,
-          .num_blocks = 0,
-          .weights_dtype = "bf16",
-          .kv_dtype = "bf16",
-          .device = fmt::format("cuda-sm_{}", kComputeCapability),
-          .model_fingerprint = config.Fingerprint()};
-}
-
 std::vector<uint64_t> KernelConstants(const ModelSpec& spec) {
   std::vector<uint64_t> constants = {kCudaKernelVersion, kernels::kKeyTile};
   const int64_t num_splits = kernels::NumAttentionSplits(spec.max_context_tokens);
@@ -310,16 +277,20 @@ OwnedCudaStream::~OwnedCudaStream() {
 }
 
 absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
-                                                         const CudaModelOptions& options) {
+                                                         const ModelOptions& options) {
   LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
-  LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const ModelDescription description,
+      DescribeModel(path, options, fmt::format("cuda-sm_{}", kComputeCapability)));
+  if (absl::Status status = CheckSpec(description.spec); !status.ok()) {
+    return Annotate(status, path);
+  }
   auto parts = std::make_unique<Parts>();
-  LOCKSTEP_ASSIGN_OR_RETURN(parts->spec, MakeModelSpec(config));
-  if (absl::Status status = CheckSpec(parts->spec); !status.ok()) return Annotate(status, path);
-  parts->info = MakeInfo(config, options);
-  LOCKSTEP_ASSIGN_OR_RETURN(parts->info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
+  parts->spec = description.spec;
+  parts->info = description.info;
   LOCKSTEP_RETURN_IF_ERROR(OpenDevice(options, *parts));
-  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(path, *config.family, options, *parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
+  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, *parts));
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts->workspace,
       Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
@@ -327,7 +298,7 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(*parts));
-  if (options.progress) options.progress("self-check", 0.0);
+  options.Report("self-check", 0.0);
   LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateKvPool(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(UploadFusedLayers(*parts));
@@ -335,12 +306,11 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   auto model = std::make_unique<CudaModel>(std::move(parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
                             CudaForwardModel::Create(*model));
-  if (options.check_reduction_contract) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(*probe));
-  }
-  model->set_numerics_id(
-      NumericsId(model->info(), KernelConstants(model->spec()), rope_hash, ProbeHash(*probe)));
-  if (options.progress) options.progress("self-check", 1.0);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const uint64_t numerics_id,
+      CheckNumerics(*probe, options, KernelConstants(model->spec()), rope_hash));
+  model->set_numerics_id(numerics_id);
+  options.Report("self-check", 1.0);
   return model;
 }
 

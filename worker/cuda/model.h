@@ -3,44 +3,17 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "kernels/attention/prefill_tiles.h"
 #include "kernels/slots/slot_state.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/layout/model_spec.h"
+#include "worker/model/loading.h"
 
 namespace lockstep::worker {
-
-struct CudaModelOptions {
-  int device = 0;
-  uint32_t num_kv_blocks = 0;     // 0: what `memory_fraction` of the free memory holds
-  double memory_fraction = 0.92;  // of what is free once weights and workspace are in place
-  // Device memory that will be asked for after the model is loaded, and that the KV pool must leave
-  // free; null: none.
-  std::function<size_t(const ModelSpec&)> reserved_bytes = nullptr;
-  uint32_t max_slots = 256;  // sequences resident at once
-  uint32_t max_step_tokens = 8192;
-  uint32_t max_logits_rows = 256;
-  int num_threads = 0;          // that load weights; 0: one per core
-  bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
-  uint64_t random_seed = 1;
-  // Refuse to serve where a row's bits depend on its batch mates. Off only in the test that plants
-  // this fault in order to see that the schedule-invariance test finds it too.
-  bool check_reduction_contract = true;
-  // Decode steps of up to so many rows run all layers in one kernel, if there is one for the shape;
-  // unset: where that is faster. At least 0. Changes no bit.
-  std::optional<int64_t> max_fused_rows = std::nullopt;
-  // Start each kernel while the one before it drains.
-  bool overlap_launches = true;
-  // Called from the loading thread with "weights" or "self-check" and the share that is done.
-  std::function<void(std::string_view stage, double fraction)> progress = nullptr;
-};
 
 // One forward pass in device memory: decode rows first, then chunks. Device pointers, or pinned
 // memory where it says so; sizes are the host's.
@@ -101,6 +74,6 @@ class CudaModel {
 // to bf16, sizes the KV pool, checks the reduction contract and computes the numerics id
 // (docs/numerics.md). Errors name the file and what was expected, or the memory that is short.
 absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
-                                                         const CudaModelOptions& options);
+                                                         const ModelOptions& options);
 
 }  // namespace lockstep::worker

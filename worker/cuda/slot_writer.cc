@@ -66,14 +66,7 @@ absl::Status CudaSlotWriter::WriteStarted(const Slot& slot, SlotId slot_id) {
   const kernels::SampleParams& from = slot.params();
   const SlotStaging staging = memory_.SlotOf(slot_id);
   kernels::DeviceSampleParams& to = *staging.params;
-  to = {};
-  to.temperature = from.temperature;
-  to.top_p = from.top_p;
-  to.min_p = from.min_p;
-  to.presence_penalty = from.presence_penalty;
-  to.frequency_penalty = from.frequency_penalty;
-  to.repetition_penalty = from.repetition_penalty;
-  to.top_k = from.top_k;
+  to = {from};
   to.sample_index = from.sample_index;
   to.seed = from.seed;
   to.min_total_tokens = slot.min_total();

@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel
 
 absl::Status CudaStepRunner::CaptureGraphs() {
   LOCKSTEP_RETURN_IF_ERROR(
-      graphs_.Prepare(std::min<int64_t>(kPreparedKeys, bounds_.max_context_tokens)));
+      graphs_.Prepare(std::min<int64_t>(kPreparedKeys, bounds().max_context_tokens)));
   // Kernels that no graph above has are loaded when they first run: not while somebody waits.
   const int64_t vocab_size = model_.spec().vocab_size;
   LOCKSTEP_RETURN_IF_ERROR(
@@ -64,43 +64,39 @@ absl::Status CudaStepRunner::CaptureGraphs() {
 CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
                                std::unique_ptr<CudaStepMemory> memory)
     : model_(model),
-      bounds_(model.info(), limits),
-      incarnation_(incarnation),
+      mirror_({model.info(), limits}, incarnation),
+      table_(mirror_.table()),
       memory_(std::move(memory)),
-      table_(bounds_.max_slots),
-      validator_(bounds_),
-      builder_(model.info(), bounds_.max_slots),
+      builder_(model.info(), bounds().max_slots),
       writer_(model, *memory_),
       graphs_(model, *memory_,
-              std::min(
-                  {bounds_.max_slots, model.info().max_logits_rows, model.info().max_step_tokens})),
-      shared_prefixes_(bounds_.num_blocks),
-      generations_(bounds_.max_slots),
-      failed_generations_(bounds_.max_slots, UINT64_MAX),
-      last_serial_(bounds_.max_slots) {
-  LOCKSTEP_CHECK(bounds_.max_slots <= model.slots().num_slots, "{} slots of {}", bounds_.max_slots,
-                 model.slots().num_slots);
+              std::min({bounds().max_slots, model.info().max_logits_rows,
+                        model.info().max_step_tokens})),
+      shared_prefixes_(bounds().num_blocks),
+      generations_(bounds().max_slots),
+      failed_generations_(bounds().max_slots, UINT64_MAX),
+      last_serial_(bounds().max_slots) {
+  LOCKSTEP_CHECK(bounds().max_slots <= model.slots().num_slots, "{} slots of {}",
+                 bounds().max_slots, model.slots().num_slots);
 }
 
 void CudaStepRunner::Reset() {
   LOCKSTEP_CHECK(records_.empty(), "a lease changes with {} steps under way", records_.size());
-  table_.Clear();
   Expect(writer_.EnqueueClear());
   last_end_ns_ = 0;
 }
 
 void CudaStepRunner::BeginLease(uint64_t epoch) {
-  LOCKSTEP_CHECK(epoch > 0, "epochs start at 1");
   // The current device is a thread's own, and this is the runner's first call on the executor
   // thread.
   Expect(kernels::CudaStatus(cudaSetDevice(model_.device()), "cudaSetDevice"));
   Reset();
-  order_ = {.epoch = epoch, .last_step_id = 0, .refusing = false};
+  mirror_.BeginLease(epoch);
 }
 
 void CudaStepRunner::EndLease() {
   Reset();
-  order_ = {};
+  mirror_.EndLease();
 }
 
 void CudaStepRunner::Submit(const v1::StepRequest& step) {
@@ -109,25 +105,19 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
   free_records_.pop_back();
   CudaStepRecord& record = *records_.back();
   record.Clear();
-  record.result.set_epoch(order_.epoch);
-  record.result.set_incarnation(incarnation_);
-  record.result.set_step_id(step.step_id());
-  absl::Status status = validator_.Check(step, order_, table_);
-  if (status.ok()) status = CudaSlotWriter::Check(step);
-  if (!status.ok()) return Refuse(status, record);
+  if (!mirror_.Accept(step, record.result, record.stats, &CudaSlotWriter::Check)) return;
 
-  order_.last_step_id = step.step_id();
-  order_.refusing = false;
-  if (step.resync()) {
-    table_.Clear();
-    Expect(writer_.EnqueueClear());
-  }
+  if (step.resync()) Expect(writer_.EnqueueClear());
   for (const v1::StartedSlot& started : step.started()) {
     AwaitSlot(started.slot());
     ++generations_[started.slot()];
   }
-  table_.Apply(step);
-  CollectRows(step, record);
+  mirror_.Apply(step, record.result, record.stats, [&](SlotId slot, uint32_t num_tokens) {
+    CudaStepRecord::Row& row = record.rows.emplace_back();
+    row.slot = slot;
+    row.generation = generations_[slot];
+    row.num_left = num_tokens;
+  });
 
   // The step's changes travel with its first pass, which it has even without a row.
   OpenPass();
@@ -144,30 +134,6 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
     }
     // Should another iteration follow, every row that still runs decodes.
     for (CudaStepRecord::Row& row : record.rows) row.num_left = table_[row.slot].inert() ? 0 : 1;
-  }
-}
-
-void CudaStepRunner::Refuse(const absl::Status& status, CudaStepRecord& record) {
-  order_.refusing = true;
-  record.stats.refused = true;
-  ReportRefusal(status, record.result);
-}
-
-void CudaStepRunner::CollectRows(const v1::StepRequest& step, CudaStepRecord& record) {
-  const std::vector<SlotId>& slots = table_.last_rows();
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& slot = table_[slots[i]];
-    if (slot.inert()) {
-      record.result.add_inert_slots(slots[i]);
-      continue;
-    }
-    const uint32_t bound = step.run_tokens_size() == 0 ? 1 : step.run_tokens(static_cast<int>(i));
-    const uint32_t num_uncomputed = slot.num_known() - slot.num_computed();
-    ++(num_uncomputed == 1 ? record.stats.num_decode_rows : record.stats.num_prefill_rows);
-    CudaStepRecord::Row& row = record.rows.emplace_back();
-    row.slot = slots[i];
-    row.generation = generations_[slots[i]];
-    row.num_left = std::min(bound, num_uncomputed);
   }
 }
 

@@ -16,9 +16,8 @@
 #include "worker/cuda/step_memory.h"
 #include "worker/cuda/step_record.h"
 #include "worker/steps/batch_builder.h"
-#include "worker/steps/slot_table.h"
+#include "worker/steps/step_mirror.h"
 #include "worker/steps/step_runner.h"
-#include "worker/steps/step_validator.h"
 
 namespace lockstep::worker {
 
@@ -37,7 +36,7 @@ class CudaStepRunner final : public StepRunner {
   // Captures the decode graphs of usual contexts ahead of serving; others are captured when needed.
   absl::Status CaptureGraphs();
 
-  const StepBounds& bounds() const override { return bounds_; }
+  const StepBounds& bounds() const override { return mirror_.bounds(); }
   void BeginLease(uint64_t epoch) override;
   void EndLease() override;
   void Submit(const v1::StepRequest& step) override;
@@ -49,8 +48,6 @@ class CudaStepRunner final : public StepRunner {
                  std::unique_ptr<CudaStepMemory> memory);
 
   void Reset();
-  void Refuse(const absl::Status& status, CudaStepRecord& record);
-  void CollectRows(const v1::StepRequest& step, CudaStepRecord& record);
   bool IsPureDecode(const CudaStepRecord& record) const;
 
   // One iteration as a graph launch.
@@ -80,12 +77,9 @@ class CudaStepRunner final : public StepRunner {
   void CheckDevice(uint64_t serial);
 
   CudaModel& model_;
-  const StepBounds bounds_;
-  const uint64_t incarnation_;
+  StepMirror mirror_;
+  SlotTable& table_;  // the mirror's
   const std::unique_ptr<CudaStepMemory> memory_;
-  StepOrder order_;
-  SlotTable table_;
-  StepValidator validator_;
   BatchBuilder builder_;
   CudaSlotWriter writer_;
   DecodeGraphs graphs_;

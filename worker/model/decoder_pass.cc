@@ -110,8 +110,8 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
   const bool has_delta = layer > 0 || spec.positions == PositionKind::kLearned;
   LOCKSTEP_RETURN_IF_ERROR(Normalize(weights[LayerPart::kAttentionNorm], workspace.residual,
                                      has_delta ? workspace.delta : nullptr, num_tokens));
-  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(
-      Product({workspace.normed, num_tokens}, weights[LayerPart::kQkv], workspace.qkv)));
+  LOCKSTEP_RETURN_IF_ERROR(
+      ops_.Gemm(Product({workspace.normed, num_tokens}, weights[LayerPart::kQkv], workspace.qkv)));
   LOCKSTEP_RETURN_IF_ERROR(ops_.RotaryAppend({.qkv = workspace.qkv,
                                               .q_norm_weight = weights[LayerPart::kQNorm].vector,
                                               .k_norm_weight = weights[LayerPart::kKNorm].vector,

@@ -3,37 +3,12 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/grpc/sampling_fields.h"
 #include "common/ids.h"
 #include "common/status.h"
 
 namespace lockstep::worker {
 namespace {
-
-absl::Status CheckNumbers(const v1::SlotSampling& sampling) {
-  // Written so that NaN fails.
-  if (!(sampling.temperature() >= 0) || !std::isfinite(sampling.temperature())) {
-    return InvalidArgument("temperature: must be finite and at least 0, got {}",
-                           sampling.temperature());
-  }
-  if (!(sampling.top_p() > 0 && sampling.top_p() <= 1)) {
-    return InvalidArgument("top_p: must be in (0, 1], got {}", sampling.top_p());
-  }
-  if (!(sampling.min_p() >= 0 && sampling.min_p() <= 1)) {
-    return InvalidArgument("min_p: must be in [0, 1], got {}", sampling.min_p());
-  }
-  if (!std::isfinite(sampling.presence_penalty())) {
-    return InvalidArgument("presence_penalty: must be finite, got {}", sampling.presence_penalty());
-  }
-  if (!std::isfinite(sampling.frequency_penalty())) {
-    return InvalidArgument("frequency_penalty: must be finite, got {}",
-                           sampling.frequency_penalty());
-  }
-  if (!(sampling.repetition_penalty() > 0) || !std::isfinite(sampling.repetition_penalty())) {
-    return InvalidArgument("repetition_penalty: must be finite and above 0, got {}",
-                           sampling.repetition_penalty());
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckTokenIds(std::string_view field,
                            const google::protobuf::RepeatedField<uint32_t>& ids,
@@ -62,7 +37,9 @@ absl::Status CheckLogprobCount(std::string_view field, int32_t count, uint32_t m
 
 absl::Status CheckSampling(const v1::SlotSampling& sampling, const StepBounds& bounds,
                            StampSet& scratch) {
-  LOCKSTEP_RETURN_IF_ERROR(CheckNumbers(sampling));
+  SamplingNumbers numbers;
+  ReadSamplingNumbers(sampling, numbers);
+  LOCKSTEP_RETURN_IF_ERROR(CheckSamplingNumbers(numbers, ""));
   const uint32_t vocab_size = bounds.vocab_size;
   LOCKSTEP_RETURN_IF_ERROR(
       CheckTokenIds("logit_bias_ids", sampling.logit_bias_ids(), vocab_size, scratch));

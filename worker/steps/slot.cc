@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/grpc/sampling_fields.h"
+
 namespace lockstep::worker {
 namespace {
 
@@ -42,13 +44,7 @@ void Slot::Start(const v1::StartedSlot& message) {
   Assign(message.known_tokens(), known_tokens_);
   Assign(message.blocks(), blocks_);
 
-  params_.temperature = sampling.temperature();
-  params_.top_p = sampling.top_p();
-  params_.top_k = sampling.top_k();
-  params_.min_p = sampling.min_p();
-  params_.presence_penalty = sampling.presence_penalty();
-  params_.frequency_penalty = sampling.frequency_penalty();
-  params_.repetition_penalty = sampling.repetition_penalty();
+  ReadSamplingNumbers(sampling, params_);
   params_.seed = sampling.seed();
   params_.sample_index = sampling.sample_index();
   Assign(sampling.logit_bias_ids(), params_.logit_bias_ids);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "common/ids.h"
+#include "common/sampling_numbers.h"
 #include "kernels/device/cuda_stream.h"
 #include "kernels/slots/slot_state.h"
 
@@ -26,14 +27,7 @@ inline constexpr uint32_t kMaxDescribedTokens = 20;  // best tokens per row, at 
 
 // SampleParams of one slot. Lists are [begin, begin + count) of SamplerTables' pools; the ids of a
 // list are distinct and below the vocabulary size.
-struct alignas(16) DeviceSampleParams {
-  float temperature = 1.0f;
-  float top_p = 1.0f;
-  float min_p = 0.0f;
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
-  float repetition_penalty = 1.0f;
-  uint32_t top_k = 0;
+struct alignas(16) DeviceSampleParams : SamplingNumbers {
   uint32_t sample_index = 0;
   uint64_t seed = 0;
   uint32_t bias_begin = 0;  // in list_ids and list_values

@@ -11,23 +11,17 @@
 
 #include "common/ids.h"
 #include "common/instant.h"
+#include "common/sampling_numbers.h"
 
 namespace lockstep::router {
 
 // Everything that decides which token a row samples, resolved: no optional, no defaults left.
-struct SamplingParams {
-  float temperature = 1.0f;  // 0: greedy
-  float top_p = 1.0f;        // 1: off
-  uint32_t top_k = 0;        // 0: off
-  float min_p = 0.0f;        // 0: off
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
-  float repetition_penalty = 1.0f;
-  uint64_t seed = 0;                                  // given by the client or drawn at admission
-  std::vector<std::pair<TokenId, float>> logit_bias;  // sorted by id
-  std::vector<TokenId> allowed_token_ids;             // sorted; empty: all
-  std::vector<TokenId> stop_token_ids;                // sorted; end ids included unless ignored
-  uint32_t min_new_tokens = 0;                        // stop ids are masked until then
+struct SamplingParams : SamplingNumbers {
+  uint64_t seed = 0;  // given by the client or drawn at admission
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // sorted by id
+  std::vector<TokenId> allowed_token_ids = {};             // sorted; empty: all
+  std::vector<TokenId> stop_token_ids = {};  // sorted; end ids included unless ignored
+  uint32_t min_new_tokens = 0;               // stop ids are masked until then
   uint32_t max_new_tokens = 1;
   int32_t num_logprobs = -1;         // -1: none, 0: the chosen token, k: and the k best
   int32_t num_prompt_logprobs = -1;  // likewise; the whole prompt is then computed

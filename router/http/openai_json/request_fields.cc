@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/grpc/sampling_fields.h"
 #include "common/json/json.h"
 #include "common/status.h"
 #include "router/serving/validation/field_checks.h"
@@ -75,20 +76,26 @@ void ReadPromptLogprobs(JsonFields& fields, AnswerOptions& options, v1::Generate
   request.mutable_output()->set_prompt_logprobs(*options.prompt_logprobs);
 }
 
+void ReadNumbers(JsonFields& fields, v1::SamplingParams& sampling) {
+  const google::protobuf::Reflection& reflection = *sampling.GetReflection();
+  for (size_t i = 0; i < std::size(kSamplingNumbers); ++i) {
+    const SamplingNumber& number = kSamplingNumbers[i];
+    const auto* const field = SamplingFieldsOf<v1::SamplingParams>()[i];
+    if (number.real != nullptr) {
+      const auto value = fields.Number(number.name);
+      if (value.has_value()) reflection.SetFloat(&sampling, field, *value);
+      continue;
+    }
+    // -1 is off too, as vLLM has it.
+    const auto value = fields.Integer(number.name, -1, std::numeric_limits<uint32_t>::max());
+    if (!value.has_value()) continue;
+    reflection.SetUInt32(&sampling, field, static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
+  }
+}
+
 void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sampling) {
-  if (const auto value = fields.Number("temperature")) sampling.set_temperature(*value);
-  if (const auto value = fields.Number("top_p")) sampling.set_top_p(*value);
-  if (const auto value = fields.Number("min_p")) sampling.set_min_p(*value);
-  if (const auto value = fields.Number("presence_penalty")) sampling.set_presence_penalty(*value);
-  if (const auto value = fields.Number("frequency_penalty")) sampling.set_frequency_penalty(*value);
-  if (const auto value = fields.Number("repetition_penalty")) {
-    sampling.set_repetition_penalty(*value);
-  }
+  ReadNumbers(fields, sampling);
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  // -1 is off too, as vLLM has it.
-  if (const auto value = fields.Integer("top_k", -1, std::numeric_limits<uint32_t>::max())) {
-    sampling.set_top_k(static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
-  }
   if (const auto value = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax)) {
     sampling.set_seed(static_cast<uint64_t>(*value));
   }

@@ -14,16 +14,19 @@ std::string SystemFingerprint(const ApiContext& context) {
   const auto worker = context.engine.largest_worker();
   if (worker->incarnation() == 0) return {};
   const ModelFacts facts = context.Facts();
-  const SamplingParams defaults = DefaultSampling(facts.defaults);
-  const std::string facts_text = fmt::format(
-      "{} {} weights {:x} numerics {:x} model {:x} tokenizer {:x} template {:x} sampling {} {} {} "
-      "{} {} {} {} ends {} context {} parse_special {}",
+  std::string facts_text = fmt::format(
+      "{} {} weights {:x} numerics {:x} model {:x} tokenizer {:x} template {:x} ends {} context {} "
+      "parse_special {}",
       Version(), GitCommit(), worker->weights_fingerprint(), worker->numerics_id(),
       worker->model_fingerprint(), context.model.tokenizer_fingerprint,
-      Hash64(context.model.tokenizer->chat_template()), defaults.temperature, defaults.top_p,
-      defaults.top_k, defaults.min_p, defaults.presence_penalty, defaults.frequency_penalty,
-      defaults.repetition_penalty, fmt::join(facts.eos_token_ids, ","), facts.max_context_tokens,
-      context.config.parse_special);
+      Hash64(context.model.tokenizer->chat_template()), fmt::join(facts.eos_token_ids, ","),
+      facts.max_context_tokens, context.config.parse_special);
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    const SamplingNumbers& defaults = facts.defaults;
+    facts_text += number.real != nullptr
+                      ? fmt::format(" {} {}", number.name, defaults.*number.real)
+                      : fmt::format(" {} {}", number.name, defaults.*number.whole);
+  }
   return fmt::format("fp_{:016x}", Hash64(facts_text));
 }
 

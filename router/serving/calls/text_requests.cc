@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/grpc/sampling_fields.h"
 #include "common/status.h"
 #include "router/serving/validation/field_checks.h"
 
@@ -97,15 +98,7 @@ v1::Model DescribeModel(const ApiContext& context) {
   model.set_vocab_size(facts.vocab_size);
   model.mutable_eos_token_ids()->Add(facts.eos_token_ids.begin(), facts.eos_token_ids.end());
   model.set_has_chat_template(facts.has_chat_template);
-  const SamplingParams defaults = DefaultSampling(facts.defaults);
-  v1::SamplingParams* const sampling = model.mutable_default_sampling();
-  sampling->set_temperature(defaults.temperature);
-  sampling->set_top_p(defaults.top_p);
-  sampling->set_top_k(defaults.top_k);
-  sampling->set_min_p(defaults.min_p);
-  sampling->set_presence_penalty(defaults.presence_penalty);
-  sampling->set_frequency_penalty(defaults.frequency_penalty);
-  sampling->set_repetition_penalty(defaults.repetition_penalty);
+  WriteSamplingNumbers(facts.defaults, *model.mutable_default_sampling());
   model.set_weights_dtype(status.description.weights_dtype());
   model.set_ready(context.engine.ready());
   model.set_numerics_id(status.description.numerics_id());

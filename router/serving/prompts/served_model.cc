@@ -6,7 +6,6 @@
 
 #include "common/model_files/tokenizer_fingerprint.h"
 #include "common/status.h"
-#include "router/serving/validation/request_validator.h"
 
 namespace lockstep::router {
 namespace {
@@ -22,23 +21,12 @@ std::string NameOf(const std::string& path) {
   return IsGgufPath(path) ? normal.stem().string() : normal.filename().string();
 }
 
-absl::Status CheckModelDefaults(const std::string& path, const GenerationDefaults& defaults) {
-  if (IsGgufPath(path)) {
-    return Annotate(CheckDefaults(defaults, "metadata key general.sampling.temp",
-                                  "metadata key general.sampling.penalty_repeat"),
-                    path);
-  }
-  return Annotate(CheckDefaults(defaults, "temperature", "repetition_penalty"),
-                  (std::filesystem::path(path) / "generation_config.json").string());
-}
-
 }  // namespace
 
 absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::string id,
                                               const TemplateLoader& load_template) {
   ServedModel model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
-  LOCKSTEP_RETURN_IF_ERROR(CheckModelDefaults(path, model.config.generation_defaults));
   LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(path));
   LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
   const Tokenizer& tokenizer = *model.tokenizer;

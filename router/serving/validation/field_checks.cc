@@ -12,13 +12,6 @@
 #include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
-namespace {
-
-constexpr float kMinTemperature = 1e-3f;  // below it logits / temperature may overflow
-constexpr float kMaxTemperature = 100.0f;
-constexpr float kMaxRepetitionPenalty = 10.0f;
-
-}  // namespace
 
 std::string Quote(std::string_view text) {
   std::string shown;
@@ -60,24 +53,9 @@ absl::Status CheckRange(std::string_view path, float value, float low, float hig
   return InvalidArgument("{}: expected a number in [{}, {}], got {}", path, low, high, value);
 }
 
-absl::Status CheckPositive(std::string_view path, float value, float high) {
-  if (std::isfinite(value) && value > 0 && value <= high) return absl::OkStatus();
-  return InvalidArgument("{}: expected a number in (0, {}], got {}", path, high, value);
-}
-
 absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return InvalidArgument("{}: expected a number from {} to {}, got {}", path, low, high, value);
-}
-
-absl::Status CheckTemperature(std::string_view path, float value) {
-  if (value == 0 || (value >= kMinTemperature && value <= kMaxTemperature)) return absl::OkStatus();
-  return InvalidArgument("{}: expected 0 or a number in [{}, {}], got {}", path, kMinTemperature,
-                         kMaxTemperature, value);
-}
-
-absl::Status CheckRepetitionPenalty(std::string_view path, float value) {
-  return CheckPositive(path, value, kMaxRepetitionPenalty);
 }
 
 absl::Status ParseSpecialWithoutText() {

@@ -22,9 +22,6 @@ absl::Status CheckId(std::string_view path, std::string_view id, size_t max_byte
 absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit);
 absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high);
 absl::Status CheckRange(std::string_view path, float value, float low, float high);  // [low, high]
-absl::Status CheckPositive(std::string_view path, float value, float high);          // (0, high]
-absl::Status CheckTemperature(std::string_view path, float value);
-absl::Status CheckRepetitionPenalty(std::string_view path, float value);
 
 // Of a request without a text prompt.
 absl::Status ParseSpecialWithoutText();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/grpc/sampling_fields.h"
 #include "common/status.h"
 #include "common/violations.h"
 #include "router/serving/validation/bad_words.h"
@@ -21,7 +22,6 @@ constexpr size_t kMaxCacheSaltBytes = 1024;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr int32_t kMaxPriority = 1000;
 constexpr float kMaxLogitBias = 100.0f;
-constexpr float kMaxPenalty = 2.0f;
 constexpr char kContextOverflow[] = "lockstep.context_overflow";  // a mark on the status
 
 absl::Status MarkOverflow(absl::Status status, std::string_view path) {
@@ -93,27 +93,9 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling, const RequestLimi
     case v1::SamplingParams::CONSTRAINT_NOT_SET:
       break;
   }
-  if (sampling.has_temperature()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckTemperature("sampling.temperature", sampling.temperature()));
-  }
-  if (sampling.has_top_p()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckPositive("sampling.top_p", sampling.top_p(), 1));
-  }
-  if (sampling.has_min_p()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckRange("sampling.min_p", sampling.min_p(), 0, 1));
-  }
-  if (sampling.has_presence_penalty()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckRange("sampling.presence_penalty", sampling.presence_penalty(),
-                                        -kMaxPenalty, kMaxPenalty));
-  }
-  if (sampling.has_frequency_penalty()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckRange("sampling.frequency_penalty", sampling.frequency_penalty(),
-                                        -kMaxPenalty, kMaxPenalty));
-  }
-  if (sampling.has_repetition_penalty()) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        CheckRepetitionPenalty("sampling.repetition_penalty", sampling.repetition_penalty()));
-  }
+  SamplingNumbers numbers;
+  ReadSamplingNumbers(sampling, numbers);
+  LOCKSTEP_RETURN_IF_ERROR(CheckSamplingNumbers(numbers, "sampling."));
   if (sampling.has_n()) {
     LOCKSTEP_RETURN_IF_ERROR(CheckCount("sampling.n", sampling.n(), 1, limits.max_samples));
   }
@@ -212,14 +194,8 @@ std::vector<TokenId> SortedUnique(std::vector<TokenId> ids) {
 SamplingParams ResolveSampling(const v1::GenerateRequest& request, const ModelFacts& model,
                                uint64_t drawn_seed) {
   const v1::SamplingParams& in = request.sampling();
-  SamplingParams out = DefaultSampling(model.defaults);
-  if (in.has_temperature()) out.temperature = in.temperature();
-  if (in.has_top_p()) out.top_p = in.top_p();
-  if (in.has_top_k()) out.top_k = in.top_k();
-  if (in.has_min_p()) out.min_p = in.min_p();
-  if (in.has_presence_penalty()) out.presence_penalty = in.presence_penalty();
-  if (in.has_frequency_penalty()) out.frequency_penalty = in.frequency_penalty();
-  if (in.has_repetition_penalty()) out.repetition_penalty = in.repetition_penalty();
+  SamplingParams out{model.defaults};
+  ReadSamplingNumbers(in, out);
   out.seed = in.has_seed() ? in.seed() : drawn_seed;
   out.logit_bias.assign(in.logit_bias().begin(), in.logit_bias().end());
   std::sort(out.logit_bias.begin(), out.logit_bias.end());
@@ -265,23 +241,6 @@ absl::Status RequestLimits::Validate() const {
   violations.Require(max_logprobs <= 1024, "max_logprobs: must be at most 1024");
   violations.Require(max_prompt_logprob_cells >= 3, "max_prompt_logprob_cells: must be at least 3");
   return violations.ToStatus();
-}
-
-SamplingParams DefaultSampling(const GenerationDefaults& defaults) {
-  SamplingParams sampling;
-  sampling.temperature = defaults.temperature.value_or(sampling.temperature);
-  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
-  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
-  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
-  return sampling;
-}
-
-absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view temperature_path,
-                           std::string_view repetition_penalty_path) {
-  const SamplingParams sampling = DefaultSampling(defaults);
-  LOCKSTEP_RETURN_IF_ERROR(CheckTemperature(temperature_path, sampling.temperature));
-  return CheckRepetitionPenalty(repetition_penalty_path, sampling.repetition_penalty);
 }
 
 std::optional<std::string> ContextOverflowPath(const absl::Status& status) {

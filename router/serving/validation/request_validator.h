@@ -50,7 +50,7 @@ struct ModelFacts {
   uint32_t max_context_tokens = 0;
   bool has_chat_template = false;
   std::vector<TokenId> eos_token_ids;
-  GenerationDefaults defaults;
+  SamplingNumbers defaults;
 };
 
 // Everything that can be checked before the prompt is tokens.
@@ -78,13 +78,5 @@ absl::StatusOr<Request> BuildRequest(const lockstep::v1::GenerateRequest& reques
                                      std::vector<TokenId> prompt_tokens,
                                      const RequestLimits& limits, const ModelFacts& model,
                                      const RequestContext& context);
-
-// The defaults that BuildRequest starts from.
-SamplingParams DefaultSampling(const GenerationDefaults& defaults);
-
-// Whether requests that leave everything to the model's defaults will pass: INVALID_ARGUMENT with
-// the path, in the model's own files, of a default outside of what clients may ask for.
-absl::Status CheckDefaults(const GenerationDefaults& defaults, std::string_view temperature_path,
-                           std::string_view repetition_penalty_path);
 
 }  // namespace lockstep::router

@@ -32,13 +32,13 @@ TEST(GenerationConfigTest, GivesEndIdsAndSamplingDefaults) {
   EXPECT_EQ(config->generation_defaults.repetition_penalty, 1.25f);
 }
 
-TEST(GenerationConfigTest, AbsentValuesStayAbsent) {
+TEST(GenerationConfigTest, AbsentValuesAreOff) {
   const absl::StatusOr<ModelConfig> config =
       ReadJsonConfig(With(LlamaJson(), {{"eos_token_id", 2}}), {{"bos_token_id", 1}});
   ASSERT_THAT(config, IsOk());
   EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
-  EXPECT_EQ(config->generation_defaults.temperature, std::nullopt);
-  EXPECT_EQ(config->generation_defaults.top_k, std::nullopt);
+  EXPECT_EQ(config->generation_defaults.temperature, 1.0f);
+  EXPECT_EQ(config->generation_defaults.top_k, 0u);
 }
 
 TEST(GenerationConfigTest, DoSampleFalseIsGreedy) {
@@ -47,7 +47,7 @@ TEST(GenerationConfigTest, DoSampleFalseIsGreedy) {
       {{"do_sample", false}, {"temperature", 0.5}, {"top_p", 0.75}, {"repetition_penalty", 1.5}});
   ASSERT_THAT(config, IsOk());
   EXPECT_EQ(config->generation_defaults.temperature, 0.0f);
-  EXPECT_EQ(config->generation_defaults.top_p, std::nullopt);
+  EXPECT_EQ(config->generation_defaults.top_p, 1.0f);
   EXPECT_EQ(config->generation_defaults.repetition_penalty, 1.5f);
 }
 
@@ -58,12 +58,14 @@ TEST(GenerationConfigTest, RefusesWhatItCannotDo) {
       {{{"no_repeat_ngram_size", 3}}, "no_repeat_ngram_size is 3"},
       {{{"suppress_tokens", {1}}}, "suppress_tokens is [1]"},
       {{{"temperature", "hot"}}, "temperature is \"hot\""},
-      {{{"temperature", -1}}, "default temperature is -1"},
-      {{{"top_p", 1.5}}, "default top_p is 1.5"},
-      {{{"top_p", 0}}, "default top_p is 0"},
+      {{{"temperature", -1}},
+       "generation_config.json: temperature: expected 0 or a number in [0.001, 100], got -1"},
+      {{{"top_p", 1.5}}, "generation_config.json: top_p: expected a number in (0, 1], got 1.5"},
+      {{{"top_p", 0}}, "generation_config.json: top_p: expected a number in (0, 1], got 0"},
       {{{"top_k", -1}}, "top_k is -1"},
-      {{{"min_p", 2}}, "default min_p is 2"},
-      {{{"repetition_penalty", 0}}, "default repetition_penalty is 0"},
+      {{{"min_p", 2}}, "generation_config.json: min_p: expected a number in [0, 1], got 2"},
+      {{{"repetition_penalty", 0}},
+       "generation_config.json: repetition_penalty: expected a number in (0, 10], got 0"},
       {{{"eos_token_id", {5, 5000}}}, "end token id 5000"}};
   for (const auto& [generation, expected] : cases) {
     EXPECT_THAT(ReadJsonConfig(LlamaJson(), generation), HasError(kInvalid, HasSubstr(expected)))

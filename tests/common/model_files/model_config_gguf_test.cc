@@ -213,7 +213,8 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
        "end token id 5 is not below the vocabulary size 5"},
       {TinyLlamaGguf().Float32("general.sampling.mirostat", 2.0f),
        "general.sampling.mirostat is 2"},
-      {TinyLlamaGguf().Float32("general.sampling.temp", -2.0f), "default temperature is -2"}};
+      {TinyLlamaGguf().Float32("general.sampling.temp", -2.0f),
+       "general.sampling: temperature: expected 0 or a number in [0.001, 100], got -2"}};
   for (const auto& [builder, expected] : cases) {
     const absl::Status status = Read(builder).status();
     EXPECT_FALSE(status.ok()) << expected;

@@ -145,7 +145,8 @@ TEST_F(FinishStepCudaTest, ASampledTokenBecomesTheSlotsLast) {
 }
 
 TEST_F(FinishStepCudaTest, StopIdsLengthAndFailuresEndASequence) {
-  const SampleParams stops{.stop_token_ids = {5, 9}};
+  SampleParams stops;
+  stops.stop_token_ids = {5, 9};
   for (uint32_t slot = 0; slot < 5; ++slot) host_.Set(slot, stops, {});
   host_.params(1).max_total_tokens = 13;  // positions 0 .. 11 are known, 12 is sampled: 13 tokens
   host_.params(2).max_total_tokens = 15;  // one more is to come
@@ -188,7 +189,7 @@ TEST_F(FinishStepCudaTest, DescriptionsAreCopied) {
 }
 
 TEST_F(FinishStepCudaTest, CountsFollowTheTokens) {
-  const SampleParams penalised{.presence_penalty = 1.0f};
+  const SampleParams penalised{{.presence_penalty = 1.0f}};
   host_.Set(4, penalised, {});
   host_.Set(5, penalised, {});
   counts_.emplace(host_.counts());
@@ -250,7 +251,7 @@ class CpuSequence {
 // itself. Greedy with penalties, so that the CPU knows every token.
 TEST_F(FinishStepCudaTest, DecodeRunsWithoutTheHost) {
   const SampleParams penalised{
-      .temperature = 0.0f, .presence_penalty = 0.5f, .frequency_penalty = 0.3f};
+      {.temperature = 0.0f, .presence_penalty = 0.5f, .frequency_penalty = 0.3f}};
   constexpr uint32_t kRows = 3, kLaunches = 5;
   std::vector<float> logits;
   std::vector<CpuSequence> expected;

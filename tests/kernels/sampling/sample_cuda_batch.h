@@ -36,13 +36,7 @@ class SamplerHostState {
   void Set(uint32_t slot, const kernels::SampleParams& params,
            const std::vector<kernels::TokenCount>& seen) {
     kernels::DeviceSampleParams& device = params_[slot];
-    device.temperature = params.temperature;
-    device.top_p = params.top_p;
-    device.min_p = params.min_p;
-    device.presence_penalty = params.presence_penalty;
-    device.frequency_penalty = params.frequency_penalty;
-    device.repetition_penalty = params.repetition_penalty;
-    device.top_k = params.top_k;
+    device = {params};
     device.sample_index = params.sample_index;
     device.seed = params.seed;
     device.bias_begin = Append(params.logit_bias_ids, params.logit_bias_values);

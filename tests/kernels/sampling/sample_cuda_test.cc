@@ -30,7 +30,7 @@ using testing::SampleOnDevice;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-SampleParams Greedy() { return {.temperature = 0.0f}; }
+SampleParams Greedy() { return {{.temperature = 0.0f}}; }
 
 class SampleCudaTest : public testing::CudaTest {
  protected:
@@ -94,7 +94,7 @@ TEST_F(SampleCudaTest, RowsThatStartAnywhereAreRead) {
   const std::vector<SampleCase> cases = {
       {.params = Greedy(), .logits = GaussianLogits(50'257, 1)},
       {.params = Greedy(), .logits = GaussianLogits(50'257, 2)},
-      {.params = {.temperature = 1.0f, .top_p = 0.9f}, .logits = GaussianLogits(50'257, 3)}};
+      {.params = {{.temperature = 1.0f, .top_p = 0.9f}}, .logits = GaussianLogits(50'257, 3)}};
   EXPECT_EQ(SampleOnDevice(stream_, cases, 50'257).tokens, Sample(cases).tokens);
 }
 
@@ -106,7 +106,7 @@ TEST_F(SampleCudaTest, NoTokenLeftIsAStatus) {
   drawn.temperature = 1.0f;
   const SampledBatch batch =
       Sample({{.params = Greedy(), .logits = {kNan, -kInf, kNan, kNan}},
-              {.params = {.temperature = 1.0f}, .logits = {kNan, -kInf, kNan, kNan}},
+              {.params = {{.temperature = 1.0f}}, .logits = {kNan, -kInf, kNan, kNan}},
               {.params = allowed, .logits = {9, 1, 2, 9}, .mask_stop_ids = true},
               {.params = drawn, .logits = {9, 1, 2, 9}, .mask_stop_ids = true},
               {.params = allowed, .logits = {9, 1, 2, 9}}},
@@ -151,11 +151,11 @@ TEST_F(SampleCudaTest, TiesAtTheBordersGoToTheLowestIds) {
     const auto share = [&](double count) {
       return static_cast<float>(count / static_cast<double>(vocab_size));
     };
-    EXPECT_EQ(Drawn({.temperature = 1.0f, .top_k = 1}, equal), (std::set<TokenId>{0}));
-    EXPECT_EQ(Drawn({.temperature = 1.0f, .top_k = 3}, equal), (std::set<TokenId>{0, 1, 2}));
-    EXPECT_EQ(Drawn({.temperature = 1.0f, .top_p = share(3.5)}, equal),
+    EXPECT_EQ(Drawn({{.temperature = 1.0f, .top_k = 1}}, equal), (std::set<TokenId>{0}));
+    EXPECT_EQ(Drawn({{.temperature = 1.0f, .top_k = 3}}, equal), (std::set<TokenId>{0, 1, 2}));
+    EXPECT_EQ(Drawn({{.temperature = 1.0f, .top_p = share(3.5)}}, equal),
               (std::set<TokenId>{0, 1, 2, 3}));
-    EXPECT_EQ(Drawn({.temperature = 1.0f, .top_p = 1e-6f}, equal), (std::set<TokenId>{0}));
+    EXPECT_EQ(Drawn({{.temperature = 1.0f, .top_p = 1e-6f}}, equal), (std::set<TokenId>{0}));
   }
 }
 
@@ -163,7 +163,7 @@ TEST_F(SampleCudaTest, TinyTemperatureIsGreedyWithoutOverflow) {
   for (const float temperature : {1e-3f, 1e-30f, std::numeric_limits<float>::denorm_min()}) {
     const std::vector<float> logits = GaussianLogits(500, 2);
     for (const float top_p : {1.0f, 0.9f}) {
-      const SampleParams params = {.temperature = temperature, .top_p = top_p};
+      const SampleParams params = {{.temperature = temperature, .top_p = top_p}};
       EXPECT_EQ(SampleOne({.params = params, .logits = logits}), FindMax(logits).token);
     }
   }
@@ -172,8 +172,8 @@ TEST_F(SampleCudaTest, TinyTemperatureIsGreedyWithoutOverflow) {
 TEST_F(SampleCudaTest, InfinityIsTheLargestFiniteNumber) {
   const std::vector<float> logits = {0, kInf, -kInf, kInf, 3};
   for (const SampleParams& params :
-       {SampleParams{.temperature = 1.0f}, SampleParams{.temperature = 1.0f, .top_p = 0.99f},
-        SampleParams{.temperature = 1.0f, .min_p = 0.1f}}) {
+       {SampleParams{{.temperature = 1.0f}}, SampleParams{{.temperature = 1.0f, .top_p = 0.99f}},
+        SampleParams{{.temperature = 1.0f, .min_p = 0.1f}}}) {
     EXPECT_EQ(Drawn(params, logits), (std::set<TokenId>{1, 3}));
   }
 }
@@ -244,10 +244,10 @@ TEST_F(SampleCudaTest, WithoutTopPTokensAreTheCpus) {
   for (const size_t vocab_size : {3u, 1024u, 50'257u, 151'936u}) {
     std::vector<SampleCase> cases;
     for (uint32_t position = 1; position <= 60; ++position) {
-      SampleParams params = {.temperature = 0.3f + 0.05f * static_cast<float>(position),
-                             .top_k = position % 3 == 0 ? 40u : 0u,
-                             .min_p = position % 5 == 0 ? 0.003f : 0.0f,
-                             .seed = uint64_t{position} << 30};
+      SampleParams params = {{.temperature = 0.3f + 0.05f * static_cast<float>(position),
+                              .min_p = position % 5 == 0 ? 0.003f : 0.0f,
+                              .top_k = position % 3 == 0 ? 40u : 0u},
+                             uint64_t{position} << 30};
       std::vector<float> logits =
           GaussianLogits(vocab_size, position, position % 2 == 0 ? 2.0f : 0.2f);
       if (position % 4 == 0) {  // coarse values: many ties
@@ -271,12 +271,11 @@ TEST_F(SampleCudaTest, DrawsFollowTheDistribution) {
   constexpr uint32_t kNumDraws = 20'000;
   const std::vector<float> logits = GaussianLogits(40, 3, 1.0f);
   for (const SampleParams& params :
-       {SampleParams{.temperature = 1.0f, .seed = 11},
-        SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
-        SampleParams{.temperature = 0.8f, .top_p = 0.8f, .seed = 13},
-        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14},
-        SampleParams{
-            .temperature = 1.1f, .top_p = 0.9f, .top_k = 20, .min_p = 0.05f, .seed = 15}}) {
+       {SampleParams{{.temperature = 1.0f}, 11},
+        SampleParams{{.temperature = 1.3f, .top_k = 12}, 12},
+        SampleParams{{.temperature = 0.8f, .top_p = 0.8f}, 13},
+        SampleParams{{.temperature = 1.0f, .min_p = 0.1f}, 14},
+        SampleParams{{.temperature = 1.1f, .top_p = 0.9f, .min_p = 0.05f, .top_k = 20}, 15}}) {
     std::vector<SampleCase> cases(kNumDraws, {.params = params, .logits = logits});
     for (uint32_t i = 0; i < kNumDraws; ++i) cases[i].position = i + 1;
     std::map<TokenId, int> counts;
@@ -288,7 +287,7 @@ TEST_F(SampleCudaTest, DrawsFollowTheDistribution) {
 
 TEST_F(SampleCudaTest, ResultDependsOnSeedSampleAndPosition) {
   const std::vector<float> logits(4096, 0.0f);
-  const SampleParams params{.temperature = 1.0f, .seed = 1};
+  const SampleParams params{{.temperature = 1.0f}, 1};
   SampleParams other_seed = params, other_sample = params;
   other_seed.seed = uint64_t{1} << 40;
   other_sample.sample_index = 1;

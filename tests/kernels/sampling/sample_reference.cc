@@ -82,7 +82,7 @@ std::vector<kernels::SampleParams> ManyParams(size_t vocab_size) {
       for (const float top_p : {1.0f, 0.95f, 0.3f}) {
         for (const float min_p : {0.0f, 0.05f}) {
           all.push_back(
-              {.temperature = temperature, .top_p = top_p, .top_k = top_k, .min_p = min_p});
+              {{.temperature = temperature, .top_p = top_p, .min_p = min_p, .top_k = top_k}});
         }
       }
     }

@@ -35,7 +35,7 @@ absl::StatusOr<TokenId> Sample(const SampleParams& params, std::vector<float> lo
   return SampleToken(params, {logits, seen, mask_stop_ids, position}, workspace);
 }
 
-SampleParams Greedy() { return {.temperature = 0.0f}; }
+SampleParams Greedy() { return {{.temperature = 0.0f}}; }
 
 TEST(SampleTest, GreedyTakesTheBestAndTiesGoToTheLowestId) {
   EXPECT_EQ(*Sample(Greedy(), {1, 5, 3, 5}), 1u);
@@ -72,7 +72,7 @@ TEST(SampleTest, TheLowestBiasForbidsAToken) {
   logits[7] = 1e30f;
   for (const float temperature : {0.0f, 0.001f, 1.0f, 100.0f}) {
     for (const float repetition_penalty : {0.1f, 1.0f, 10.0f}) {
-      SampleParams params{.temperature = temperature, .repetition_penalty = repetition_penalty};
+      SampleParams params{{.temperature = temperature, .repetition_penalty = repetition_penalty}};
       params.logit_bias_ids = {5, 7};
       params.logit_bias_values = {std::numeric_limits<float>::lowest(),
                                   std::numeric_limits<float>::lowest()};
@@ -122,7 +122,7 @@ TEST(SampleTest, PenaltiesCountPromptAndGeneratedTokensAsDefined) {
 }
 
 TEST(SampleTest, TopKOfOneIsGreedy) {
-  SampleParams params{.temperature = 1.0f, .top_k = 1};
+  SampleParams params{{.temperature = 1.0f, .top_k = 1}};
   for (uint32_t position = 0; position < 50; ++position)
     EXPECT_EQ(*Sample(params, {1, 5, 3, 5}, position), 1u);
 }
@@ -135,22 +135,22 @@ TEST(SampleTest, TiesAtTheBordersGoToTheLowestIds) {
       tokens.insert(*Sample(params, equal, position));
     return tokens;
   };
-  EXPECT_EQ(drawn({.temperature = 1.0f, .top_k = 3}), (std::set<TokenId>{0, 1, 2}));
+  EXPECT_EQ(drawn({{.temperature = 1.0f, .top_k = 3}}), (std::set<TokenId>{0, 1, 2}));
   // The token that crosses the border belongs to the nucleus.
-  EXPECT_EQ(drawn({.temperature = 1.0f, .top_p = 0.035f}), (std::set<TokenId>{0, 1, 2, 3}));
-  EXPECT_EQ(drawn({.temperature = 1.0f, .top_p = 1e-6f}), (std::set<TokenId>{0}));
+  EXPECT_EQ(drawn({{.temperature = 1.0f, .top_p = 0.035f}}), (std::set<TokenId>{0, 1, 2, 3}));
+  EXPECT_EQ(drawn({{.temperature = 1.0f, .top_p = 1e-6f}}), (std::set<TokenId>{0}));
 }
 
 TEST(SampleTest, TinyTemperatureIsGreedyWithoutOverflow) {
   for (const float temperature : {1e-3f, 1e-30f, std::numeric_limits<float>::denorm_min()}) {
     const std::vector<float> row = GaussianRow(500, 2, 2.0f);
-    EXPECT_EQ(*Sample({.temperature = temperature}, row), *Sample(Greedy(), row)) << temperature;
+    EXPECT_EQ(*Sample({{.temperature = temperature}}, row), *Sample(Greedy(), row)) << temperature;
   }
 }
 
 TEST(SampleTest, ResultDependsOnSeedSampleAndPosition) {
   const std::vector<float> row(4096, 0.0f);
-  const SampleParams params{.temperature = 1.0f, .seed = 1};
+  const SampleParams params{{.temperature = 1.0f}, 1};
   SampleParams other_seed = params, other_sample = params;
   other_seed.seed = 2;
   other_sample.sample_index = 1;
@@ -198,12 +198,12 @@ TEST(SampleTest, DrawsFollowTheDistribution) {
   constexpr uint32_t kNumDraws = 40'000;
   const std::vector<float> logits = GaussianRow(40, 3, 1.0f);
   for (const SampleParams& params :
-       {SampleParams{.temperature = 1.0f, .seed = 11},
-        SampleParams{.temperature = 1.3f, .top_k = 12, .seed = 12},
-        SampleParams{.temperature = 0.8f, .top_p = 0.8f, .seed = 13},
-        SampleParams{.temperature = 1.0f, .min_p = 0.1f, .seed = 14},
-        SampleParams{.temperature = 1.1f, .top_p = 0.9f, .top_k = 20, .min_p = 0.05f, .seed = 15},
-        SampleParams{.temperature = 2.0f, .frequency_penalty = 0.7f, .seed = 16}}) {
+       {SampleParams{{.temperature = 1.0f}, 11},
+        SampleParams{{.temperature = 1.3f, .top_k = 12}, 12},
+        SampleParams{{.temperature = 0.8f, .top_p = 0.8f}, 13},
+        SampleParams{{.temperature = 1.0f, .min_p = 0.1f}, 14},
+        SampleParams{{.temperature = 1.1f, .top_p = 0.9f, .min_p = 0.05f, .top_k = 20}, 15},
+        SampleParams{{.temperature = 2.0f, .frequency_penalty = 0.7f}, 16}}) {
     const std::vector<TokenCount> seen = {{1, 0}, {2, 1}, {3, 4}};
     const auto counted = params.has_penalties() ? seen : std::vector<TokenCount>{};
     std::map<TokenId, int> counts;
@@ -224,7 +224,7 @@ TEST(SampleTest, UnlikelyTokensGetTheirShare) {
   logits[5] = 0.0f;
   std::map<TokenId, int> counts;
   SampleWorkspace workspace(16);
-  const SampleParams params = {.temperature = 1.0f, .seed = 21};
+  const SampleParams params = {{.temperature = 1.0f}, 21};
   std::vector<float> scratch;
   for (uint32_t position = 0; position < kNumDraws; ++position) {
     scratch = logits;
@@ -238,12 +238,11 @@ TEST(SampleTest, FiltersOnlyTakeTokensAway) {
   const std::vector<float> logits = GaussianRow(3000, 5, 2.0f);
   int num_kept = 0;
   for (uint32_t position = 0; position < 300; ++position) {
-    const SampleParams plain = {.temperature = 1.0f, .seed = 4};
+    const SampleParams plain = {{.temperature = 1.0f}, 4};
     const TokenId drawn = *Sample(plain, logits, position);
-    for (const SampleParams& filtered :
-         {SampleParams{.temperature = 1.0f, .top_k = 200, .seed = 4},
-          SampleParams{.temperature = 1.0f, .top_p = 0.7f, .seed = 4},
-          SampleParams{.temperature = 1.0f, .min_p = 0.02f, .seed = 4}}) {
+    for (const SampleParams& filtered : {SampleParams{{.temperature = 1.0f, .top_k = 200}, 4},
+                                         SampleParams{{.temperature = 1.0f, .top_p = 0.7f}, 4},
+                                         SampleParams{{.temperature = 1.0f, .min_p = 0.02f}, 4}}) {
       const auto kept = ReferenceDistribution(filtered, logits, {}, false);
       const bool remains = std::any_of(kept.begin(), kept.end(),
                                        [&](const auto& entry) { return entry.first == drawn; });
@@ -258,8 +257,8 @@ TEST(SampleTest, FiltersOnlyTakeTokensAway) {
 TEST(SampleTest, AWorkspaceMakesNoDifference) {
   SampleWorkspace used(3000);
   for (uint32_t i = 0; i < 30; ++i) {
-    const SampleParams params{
-        .temperature = 1.0f, .top_p = 0.9f, .top_k = i % 2 == 0 ? 0 : 50u, .seed = i};
+    const SampleParams params{{.temperature = 1.0f, .top_p = 0.9f, .top_k = i % 2 == 0 ? 0 : 50u},
+                              i};
     std::vector<float> logits = GaussianRow(3000, i, 2.0f);
     const TokenId alone = *Sample(params, logits, i);
     EXPECT_EQ(*SampleToken(params, {logits, {}, false, i}, used), alone);

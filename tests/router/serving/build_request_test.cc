@@ -274,21 +274,6 @@ TEST(BuildRequestTest, DeadlineInThePast) {
   EXPECT_TRUE(BuildRequest(SmallRequest(), {1}, SmallLimits(), SmallModel(), context).ok());
 }
 
-TEST(CheckDefaultsTest, TakesWhatClientsMayAskFor) {
-  const auto check = [](std::optional<float> temperature, std::optional<float> penalty) {
-    GenerationDefaults defaults;
-    defaults.temperature = temperature;
-    defaults.repetition_penalty = penalty;
-    return Message(CheckDefaults(defaults, "warmth", "penalty"));
-  };
-  EXPECT_EQ(check(std::nullopt, std::nullopt), "");
-  EXPECT_EQ(check(0.0f, 10.0f), "");
-  EXPECT_EQ(check(0.001f, 0.5f), "");
-  EXPECT_EQ(check(1e-5f, 1.0f), "warmth: expected 0 or a number in [0.001, 100], got 1e-05");
-  EXPECT_EQ(check(101.0f, 1.0f), "warmth: expected 0 or a number in [0.001, 100], got 101");
-  EXPECT_EQ(check(1.0f, 11.0f), "penalty: expected a number in (0, 10], got 11");
-}
-
 TEST(RequestLimitsTest, ReportsEveryViolation) {
   EXPECT_TRUE(RequestLimits{}.Validate().ok());
   RequestLimits limits;

@@ -63,21 +63,21 @@ TEST(EncodeStepTest, CarriesRowsAndGrowthInBatchOrder) {
 TEST(EncodeStepTest, CarriesEverythingOfAStartedSlot) {
   auto shared = MakeRequest({10, 11, 12});
   SamplingParams& sampling = shared->sampling;
-  sampling = {.temperature = 0.5f,
-              .top_p = 0.9f,
-              .top_k = 40,
-              .min_p = 0.05f,
-              .presence_penalty = 0.1f,
-              .frequency_penalty = 0.2f,
-              .repetition_penalty = 1.1f,
-              .seed = 0xfeedfacecafebeef,
-              .logit_bias = {{3, -1.5f}, {8, 2.0f}},
-              .allowed_token_ids = {3, 8},
-              .stop_token_ids = {0, 2},
-              .min_new_tokens = 2,
-              .max_new_tokens = 20,
-              .num_logprobs = 5,
-              .num_prompt_logprobs = 1};
+  sampling.temperature = 0.5f;
+  sampling.top_p = 0.9f;
+  sampling.top_k = 40;
+  sampling.min_p = 0.05f;
+  sampling.presence_penalty = 0.1f;
+  sampling.frequency_penalty = 0.2f;
+  sampling.repetition_penalty = 1.1f;
+  sampling.seed = 0xfeedfacecafebeef;
+  sampling.logit_bias = {{3, -1.5f}, {8, 2.0f}};
+  sampling.allowed_token_ids = {3, 8};
+  sampling.stop_token_ids = {0, 2};
+  sampling.min_new_tokens = 2;
+  sampling.max_new_tokens = 20;
+  sampling.num_logprobs = 5;
+  sampling.num_prompt_logprobs = 1;
   StepPlan plan;
   plan.step_id = 1;
   plan.resync = true;

@@ -33,7 +33,8 @@ std::vector<TestTensor> MakeTensors() {
     uint64_t count = 1;
     for (const uint64_t size : shape) count *= size;
     std::vector<float> values(count);
-    for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 81) - 40) / 64.0f;
+    for (float& value : values)
+      value = static_cast<float>(static_cast<int>(random() % 81) - 40) / 64.0f;
     tensors.push_back({std::move(name), std::move(shape), std::move(values)});
   };
   const auto add_with_bias = [&](const std::string& name, std::vector<uint64_t> shape) {
@@ -66,11 +67,16 @@ std::string ConfigText(std::string_view more = "") {
 // As llama.cpp's converter writes it: matrices are [outputs, inputs] there.
 std::string GgufText(const std::vector<TestTensor>& tensors) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"transformer.wte", "token_embd"}, {"transformer.wpe", "position_embd"},
-      {"transformer.ln_f", "output_norm"}, {"transformer.h.", "blk."},
-      {"ln_1", "attn_norm"},             {"attn.c_attn", "attn_qkv"},
-      {"attn.c_proj", "attn_output"},    {"ln_2", "ffn_norm"},
-      {"mlp.c_fc", "ffn_up"},            {"mlp.c_proj", "ffn_down"}};
+      {"transformer.wte", "token_embd"},
+      {"transformer.wpe", "position_embd"},
+      {"transformer.ln_f", "output_norm"},
+      {"transformer.h.", "blk."},
+      {"ln_1", "attn_norm"},
+      {"attn.c_attn", "attn_qkv"},
+      {"attn.c_proj", "attn_output"},
+      {"ln_2", "ffn_norm"},
+      {"mlp.c_fc", "ffn_up"},
+      {"mlp.c_proj", "ffn_down"}};
   GgufBuilder builder;
   std::vector<std::string> tokens;
   for (uint32_t i = 0; i < kVocab; ++i) tokens.push_back(fmt::format("t{}", i));
@@ -126,7 +132,7 @@ class Gpt2Test : public ::testing::Test {
     return SequenceRunner(**model, tokens).RunInStepsOf(10);
   }
 
-  const CpuModelOptions kOptions = {.num_kv_blocks = 4, .max_step_tokens = 64};
+  const ModelOptions kOptions = {.num_kv_blocks = 4, .max_step_tokens = 64};
   TempFolder folder_;
 };
 

@@ -21,7 +21,7 @@ using ::testing::Not;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-CpuModelOptions Options() { return {.num_kv_blocks = 4, .max_step_tokens = 64}; }
+ModelOptions Options() { return {.num_kv_blocks = 4, .max_step_tokens = 64}; }
 
 class LoadModelTest : public ::testing::Test {
  protected:
@@ -115,7 +115,7 @@ TEST_F(LoadModelTest, QwenWithoutItsBiasesIsIncomplete) {
 
 TEST_F(LoadModelTest, RefusesOptionsItCannotServe) {
   const auto status_with = [&](auto change) {
-    CpuModelOptions options = Options();
+    ModelOptions options = Options();
     change(options);
     return LoadCpuModel(folder_.path(), options);
   };
@@ -169,7 +169,7 @@ TEST_F(LoadModelTest, AnnouncesTheTokenizerThatLiesBesideTheWeights) {
 TEST_F(LoadModelTest, NumericsIdFollowsWhatChangesBitsAndNothingElse) {
   TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   const auto info_with = [&](auto change) {
-    CpuModelOptions options = Options();
+    ModelOptions options = Options();
     change(options);
     auto model = LoadCpuModel(folder_.path(), options);
     EXPECT_THAT(model, IsOk());
@@ -202,7 +202,7 @@ TEST_F(LoadModelTest, ReportsProgressToTheEnd) {
   ASSERT_THAT(LoadFolder(checkpoint), IsOk());
   std::vector<std::string> stages;
   double last = 0.0;
-  CpuModelOptions options = Options();
+  ModelOptions options = Options();
   options.progress = [&](std::string_view stage, double fraction) {
     if (stages.empty() || stages.back() != stage) {
       stages.emplace_back(stage);

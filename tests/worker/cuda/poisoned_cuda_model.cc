@@ -10,7 +10,7 @@
 namespace lockstep::worker {
 
 absl::StatusOr<PoisonedCudaModel> LoadPoisonedCudaModel(const std::string& path,
-                                                        const CudaModelOptions& options) {
+                                                        const ModelOptions& options) {
   PoisonedCudaModel poisoned;
   LOCKSTEP_ASSIGN_OR_RETURN(poisoned.model, LoadCudaModel(path, options));
   const std::span<std::byte> kv = poisoned.model->kv_bytes();

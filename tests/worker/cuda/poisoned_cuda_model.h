@@ -17,6 +17,6 @@ struct PoisonedCudaModel {
 };
 
 absl::StatusOr<PoisonedCudaModel> LoadPoisonedCudaModel(const std::string& path,
-                                                        const CudaModelOptions& options);
+                                                        const ModelOptions& options);
 
 }  // namespace lockstep::worker

@@ -114,7 +114,7 @@ TEST(WorkerConfigTest, BecomesOptions) {
   config.max_slots = 3;
   config.max_message_mib = 2;
   config.max_steps_in_flight = 7;
-  EXPECT_EQ(config.cpu_model_options().num_kv_blocks, 62u);
+  EXPECT_EQ(config.model_options().num_kv_blocks, 62u);
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
   EXPECT_EQ(config.server_options().max_message_bytes, 2 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
@@ -127,10 +127,12 @@ TEST(WorkerConfigTest, TheDeviceDecidesWhereNoFlagDoes) {
   EXPECT_EQ(on_gpu.max_slots, 3u);
   EXPECT_EQ(on_gpu.max_step_tokens, 8192u);
   EXPECT_EQ(on_gpu.max_logits_rows, 512u);
+  EXPECT_EQ(on_gpu.model_options().num_kv_blocks, 0u);
   EXPECT_EQ(on_gpu.model, config.model);
   const WorkerConfig on_cpu = Good().For(kCpuDefaults);
   EXPECT_EQ(on_cpu.max_slots, 256u);
-  EXPECT_EQ(on_cpu.cpu_model_options().max_step_tokens, 2048u);
+  EXPECT_EQ(on_cpu.model_options().max_step_tokens, 2048u);
+  EXPECT_EQ(on_cpu.model_options().num_kv_blocks, 2048u);
 }
 
 TEST(WorkerConfigTest, APublicAddressNeedsCertificatesOfRouters) {

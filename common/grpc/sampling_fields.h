@@ -1,0 +1,62 @@
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <string>
+
+#include "common/check.h"
+#include "common/sampling_numbers.h"
+
+// Sampling numbers in messages that have a field of the same name and kind for each.
+namespace lockstep {
+
+// In the order of kSamplingNumbers. Looked up once for each kind of message.
+template <typename Message>
+const auto& SamplingFieldsOf() {
+  static const auto fields = [] {
+    std::array<const google::protobuf::FieldDescriptor*, std::size(kSamplingNumbers)> found;
+    for (size_t i = 0; i < found.size(); ++i) {
+      found[i] = Message::descriptor()->FindFieldByName(std::string(kSamplingNumbers[i].name));
+      LOCKSTEP_CHECK(found[i] != nullptr, "{} has no field {}", Message::descriptor()->full_name(),
+                     kSamplingNumbers[i].name);
+    }
+    return found;
+  }();
+  return fields;
+}
+
+// Leaves alone what the message may leave out, and does.
+template <typename Message>
+void ReadSamplingNumbers(const Message& message, SamplingNumbers& numbers) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const auto& fields = SamplingFieldsOf<Message>();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i]->has_presence() && !reflection.HasField(message, fields[i])) continue;
+    const SamplingNumber& number = kSamplingNumbers[i];
+    if (number.real != nullptr) {
+      numbers.*number.real = reflection.GetFloat(message, fields[i]);
+    } else {
+      numbers.*number.whole = reflection.GetUInt32(message, fields[i]);
+    }
+  }
+}
+
+template <typename Message>
+void WriteSamplingNumbers(const SamplingNumbers& numbers, Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const auto& fields = SamplingFieldsOf<Message>();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const SamplingNumber& number = kSamplingNumbers[i];
+    if (number.real != nullptr) {
+      reflection.SetFloat(&message, fields[i], numbers.*number.real);
+    } else {
+      reflection.SetUInt32(&message, fields[i], numbers.*number.whole);
+    }
+  }
+}
+
+}  // namespace lockstep

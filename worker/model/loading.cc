@@ -1,0 +1,71 @@
+#include "worker/model/loading.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/status.h"
+#include "kernels/kv_cache/paged_kv.h"
+#include "worker/model/numerics_probe.h"
+
+namespace lockstep::worker {
+namespace {
+
+absl::Status CheckOptions(const ModelOptions& options) {
+  if (options.block_size_tokens != kernels::kKvBlockTokens) {
+    return InvalidArgument("block size is {} tokens, the kernels take {}",
+                           options.block_size_tokens, kernels::kKvBlockTokens);
+  }
+  if (options.max_slots == 0 || options.max_step_tokens < 2 || options.max_logits_rows == 0) {
+    return InvalidArgument(
+        "max_slots is {}, max_step_tokens is {}, max_logits_rows is {}: expected at least 1, 2 and "
+        "1",
+        options.max_slots, options.max_step_tokens, options.max_logits_rows);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int ModelOptions::NumThreads() const {
+  if (num_threads > 0) return num_threads;
+  return static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+}
+
+absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const ModelOptions& options,
+                                               std::string device) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
+  ModelDescription model;
+  LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.spec, MakeModelSpec(model.config));
+  model.info = {.model_id = model.config.name,
+                .vocab_size = model.config.vocab_size,
+                .max_context_tokens = model.config.max_context_tokens,
+                .max_step_tokens = options.max_step_tokens,
+                .max_logits_rows = options.max_logits_rows,
+                .block_size_tokens = options.block_size_tokens,
+                .num_blocks = options.num_kv_blocks,
+                .weights_dtype = "bf16",
+                .kv_dtype = "bf16",
+                .device = std::move(device),
+                .model_fingerprint = model.config.Fingerprint()};
+  LOCKSTEP_ASSIGN_OR_RETURN(model.info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
+  return model;
+}
+
+absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDescription& model,
+                                         const ModelOptions& options) {
+  const ModelFamily& family = *model.config.family;
+  if (!options.random_weights) return WeightSource::Open(path, family);
+  return WeightSource::Random(path, family, model.spec, options.random_seed);
+}
+
+absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelOptions& options,
+                                       std::span<const uint64_t> kernel_constants,
+                                       uint64_t rope_hash) {
+  if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(model));
+  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model));
+}
+
+}  // namespace lockstep::worker

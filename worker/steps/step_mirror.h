@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "lockstep/worker/v1/worker.pb.h"
+#include "worker/steps/slot_table.h"
+#include "worker/steps/step_runner.h"
+#include "worker/steps/step_validator.h"
+
+namespace lockstep::worker {
+
+// A lease as the worker knows it: where its steps stand, and the mirror of its slots. Does what
+// every step runner does with a step before it computes anything.
+class StepMirror {
+ public:
+  StepMirror(const StepBounds& bounds, uint64_t incarnation);
+
+  const StepBounds& bounds() const { return bounds_; }
+  const SlotTable& table() const { return table_; }
+  SlotTable& table() { return table_; }
+
+  // Both drop every slot.
+  void BeginLease(uint64_t epoch);
+  void EndLease();
+
+  // A rule of one backend, beside those of the protocol.
+  using BackendCheck = absl::Status (*)(const v1::StepRequest& step);
+  // Whether the step may be applied. If not, `result` refuses it, and nothing else has changed.
+  // Overwrites the result with its head.
+  bool Accept(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
+              BackendCheck backend_check = nullptr);
+
+  // Applies an accepted step to the mirror. Then calls on_row(slot, num_tokens) for each row that
+  // computes, in batch order; rows of inert slots go to the result.
+  template <typename OnRow>
+  void Apply(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
+             const OnRow& on_row) {
+    if (step.resync()) table_.Clear();
+    table_.Apply(step);
+    for (size_t i = 0; i < table_.last_rows().size(); ++i) {
+      const SlotId slot_id = table_.last_rows()[i];
+      const Slot& slot = table_[slot_id];
+      if (slot.inert()) {
+        result.add_inert_slots(slot_id);
+        continue;
+      }
+      const uint32_t bound = step.run_tokens_size() == 0 ? 1 : step.run_tokens(static_cast<int>(i));
+      const uint32_t num_uncomputed = slot.num_known() - slot.num_computed();
+      ++(num_uncomputed == 1 ? stats.num_decode_rows : stats.num_prefill_rows);
+      on_row(slot_id, std::min(bound, num_uncomputed));
+    }
+  }
+
+ private:
+  const StepBounds bounds_;
+  const uint64_t incarnation_;
+  StepOrder order_;
+  SlotTable table_;
+  StepValidator validator_;
+};
+
+}  // namespace lockstep::worker
