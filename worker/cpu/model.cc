@@ -12,28 +12,13 @@ namespace {
 
 using kernels::kKvBlockTokens;
 
-class CpuOps final : public DecoderOps {
+class CpuOps final : public StreamOps<kernels::Stream> {
  public:
   CpuOps(const kernels::Stream& stream, const CpuModelParts& parts, size_t num_sequences)
-      : stream_(stream), parts_(parts), num_sequences_(num_sequences) {}
+      : StreamOps(stream), parts_(parts), num_sequences_(num_sequences) {}
 
-  absl::Status GatherRows(const kernels::GatherRowsParams& params) override {
-    return kernels::GatherRows(stream_, params);
-  }
-  absl::Status RmsNorm(const kernels::RmsNormParams& params) override {
-    return kernels::RmsNorm(stream_, params);
-  }
-  absl::Status LayerNorm(const kernels::LayerNormParams& params) override {
-    return kernels::LayerNorm(stream_, params);
-  }
-  absl::Status Gelu(const kernels::GeluParams& params) override {
-    return kernels::Gelu(stream_, params);
-  }
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return kernels::Gemm(stream_, params);
-  }
-  absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) override {
-    return kernels::RotaryAppend(stream_, params);
   }
   absl::Status Attend(const AttentionInputs& inputs) override {
     const ModelSpec& spec = parts_.spec;
@@ -55,7 +40,6 @@ class CpuOps final : public DecoderOps {
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
 
  private:
-  const kernels::Stream& stream_;
   const CpuModelParts& parts_;
   const size_t num_sequences_;
 };

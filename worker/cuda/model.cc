@@ -14,27 +14,13 @@
 namespace lockstep::worker {
 namespace {
 
-class CudaOps final : public DecoderOps {
+class CudaOps final : public StreamOps<kernels::CudaStream> {
  public:
-  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch) : parts_(parts), batch_(batch) {}
+  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch)
+      : StreamOps(parts.stream), parts_(parts), batch_(batch) {}
 
-  absl::Status GatherRows(const kernels::GatherRowsParams& params) override {
-    return kernels::GatherRows(parts_.stream, params);
-  }
-  absl::Status RmsNorm(const kernels::RmsNormParams& params) override {
-    return kernels::RmsNorm(parts_.stream, params);
-  }
-  absl::Status LayerNorm(const kernels::LayerNormParams& params) override {
-    return kernels::LayerNorm(parts_.stream, params);
-  }
-  absl::Status Gelu(const kernels::GeluParams& params) override {
-    return kernels::Gelu(parts_.stream, params);
-  }
   absl::Status Gemm(const kernels::GemmParams& params) override {
-    return parts_.gemm->Run(parts_.stream, params);
-  }
-  absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) override {
-    return kernels::RotaryAppend(parts_.stream, params);
+    return parts_.gemm->Run(stream_, params);
   }
   absl::Status Attend(const AttentionInputs& inputs) override {
     LOCKSTEP_RETURN_IF_ERROR(AttendDecodeRows(inputs));
@@ -42,7 +28,7 @@ class CudaOps final : public DecoderOps {
   }
   absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                          const kernels::SwiGluParams& swiglu) override {
-    return parts_.gemm->RunGated(parts_.stream, gate_up, swiglu);
+    return parts_.gemm->RunGated(stream_, gate_up, swiglu);
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
@@ -54,23 +40,23 @@ class CudaOps final : public DecoderOps {
     ++fused.num_passes;
     const Workspace& workspace = parts_.workspace;
     LOCKSTEP_RETURN_IF_ERROR(
-        kernels::DecodeLayers(parts_.stream, {.shape = fused.shape,
-                                              .layers = fused.layers,
-                                              .norm_eps = parts_.spec.norm_eps,
-                                              .attention_scale = parts_.spec.attention_scale,
-                                              .cos = parts_.rope_cos,
-                                              .sin = parts_.rope_sin,
-                                              .num_rows = num_tokens,
-                                              .positions = workspace.positions,
-                                              .kv_slots = workspace.kv_slots,
-                                              .block_tables = parts_.slots.block_tables,
-                                              .block_table_stride = parts_.slots.max_blocks,
-                                              .block_table_rows = batch_.decode_slots,
-                                              .embeddings = workspace.residual,
-                                              .residual = workspace.last_residual,
-                                              .delta = workspace.delta,
-                                              .scratch = fused.scratch,
-                                              .num_scratch_words = fused.num_scratch_words}));
+        kernels::DecodeLayers(stream_, {.shape = fused.shape,
+                                        .layers = fused.layers,
+                                        .norm_eps = parts_.spec.norm_eps,
+                                        .attention_scale = parts_.spec.attention_scale,
+                                        .cos = parts_.rope_cos,
+                                        .sin = parts_.rope_sin,
+                                        .num_rows = num_tokens,
+                                        .positions = workspace.positions,
+                                        .kv_slots = workspace.kv_slots,
+                                        .block_tables = parts_.slots.block_tables,
+                                        .block_table_stride = parts_.slots.max_blocks,
+                                        .block_table_rows = batch_.decode_slots,
+                                        .embeddings = workspace.residual,
+                                        .residual = workspace.last_residual,
+                                        .delta = workspace.delta,
+                                        .scratch = fused.scratch,
+                                        .num_scratch_words = fused.num_scratch_words}));
     return true;
   }
 
@@ -96,27 +82,26 @@ class CudaOps final : public DecoderOps {
         .plan = parts_.attention_plan,
         .partials = parts_.attention_partials,
         .arrivals = parts_.attention_arrivals};
-    if (!has_decode_plan_) LOCKSTEP_RETURN_IF_ERROR(PlanPagedDecode(parts_.stream, params));
+    if (!has_decode_plan_) LOCKSTEP_RETURN_IF_ERROR(PlanPagedDecode(stream_, params));
     has_decode_plan_ = true;
-    return kernels::PagedDecodeAttention(parts_.stream, params);
+    return kernels::PagedDecodeAttention(stream_, params);
   }
   absl::Status AttendChunks(const AttentionInputs& inputs) {
     if (batch_.num_chunks == 0) return absl::OkStatus();
     const ModelSpec& spec = parts_.spec;
-    return kernels::PagedPrefillAttention(parts_.stream,
-                                          {.query = inputs.query,
-                                           .query_stride = inputs.query_stride,
-                                           .output = inputs.output,
-                                           .output_stride = spec.q_size(),
-                                           .kv = inputs.kv,
-                                           .num_heads = spec.num_heads,
-                                           .scale = spec.attention_scale,
-                                           .chunks = parts_.chunks,
-                                           .tiles = parts_.tiles,
-                                           .num_tiles = batch_.prefill.num_tiles,
-                                           .tile_rows = batch_.prefill.tile_rows,
-                                           .block_tables = parts_.slots.block_tables,
-                                           .block_table_stride = parts_.slots.max_blocks});
+    return kernels::PagedPrefillAttention(stream_, {.query = inputs.query,
+                                                    .query_stride = inputs.query_stride,
+                                                    .output = inputs.output,
+                                                    .output_stride = spec.q_size(),
+                                                    .kv = inputs.kv,
+                                                    .num_heads = spec.num_heads,
+                                                    .scale = spec.attention_scale,
+                                                    .chunks = parts_.chunks,
+                                                    .tiles = parts_.tiles,
+                                                    .num_tiles = batch_.prefill.num_tiles,
+                                                    .tile_rows = batch_.prefill.tile_rows,
+                                                    .block_tables = parts_.slots.block_tables,
+                                                    .block_table_stride = parts_.slots.max_blocks});
   }
 
   CudaModel::Parts& parts_;

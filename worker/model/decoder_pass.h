@@ -51,6 +51,33 @@ class DecoderOps {
   virtual absl::StatusOr<bool> RunLayers(int64_t /*num_tokens*/) { return false; }
 };
 
+// The ops that need nothing but a stream, a kernels::Stream or a kernels::CudaStream.
+template <typename Stream>
+class StreamOps : public DecoderOps {
+ public:
+  // `stream` outlives the object.
+  explicit StreamOps(const Stream& stream) : stream_(stream) {}
+
+  absl::Status GatherRows(const kernels::GatherRowsParams& params) override {
+    return kernels::GatherRows(stream_, params);
+  }
+  absl::Status RmsNorm(const kernels::RmsNormParams& params) override {
+    return kernels::RmsNorm(stream_, params);
+  }
+  absl::Status LayerNorm(const kernels::LayerNormParams& params) override {
+    return kernels::LayerNorm(stream_, params);
+  }
+  absl::Status Gelu(const kernels::GeluParams& params) override {
+    return kernels::Gelu(stream_, params);
+  }
+  absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) override {
+    return kernels::RotaryAppend(stream_, params);
+  }
+
+ protected:
+  const Stream& stream_;
+};
+
 // Sizes of one batch whose inputs are in the workspace.
 struct PassShape {
   int64_t num_tokens = 0;

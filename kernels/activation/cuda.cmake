@@ -1,7 +1,0 @@
-lockstep_cuda_library(lockstep_kernels_activation_cuda
-  SOURCES
-    ${CMAKE_SOURCE_DIR}/kernels/activation/gelu_cuda.cu
-    ${CMAKE_SOURCE_DIR}/kernels/activation/swiglu_cuda.cu
-  DEPS lockstep_kernels_core)
-# fmt 9 takes nvcc for a compiler without constexpr, and then its checked format strings fail.
-target_compile_definitions(lockstep_kernels_activation_cuda PRIVATE FMT_USE_CONSTEXPR=1)
