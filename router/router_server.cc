@@ -161,9 +161,9 @@ const Address& RouterServer::http_address() const { return impl_->front().addres
 bool RouterServer::Drain(absl::Duration timeout) {
   engine_->StartDrain();
   impl_->front().AnnounceEnd();
-  if (engine_->WaitUntilDrained(timeout)) return true;
+  if (engine_->admission().WaitUntilNoneOpen(timeout)) return true;
   engine_->CancelAll();
-  engine_->WaitUntilDrained(kAbortGrace);
+  engine_->admission().WaitUntilNoneOpen(kAbortGrace);
   return false;
 }
 

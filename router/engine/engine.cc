@@ -105,7 +105,7 @@ void Engine::RemoveGone() {
   {
     MutexLock lock(replicas_mutex_);
     for (auto& [seat, loop] : replicas_) {
-      if (loop->gone()) gone.emplace_back(seat, std::move(loop));
+      if (loop->board().gone()) gone.emplace_back(seat, std::move(loop));
     }
     for (const auto& [seat, loop] : gone) replicas_.erase(seat);
   }
@@ -154,7 +154,7 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
 bool Engine::AnyReady(const std::vector<std::string>& workers) const {
   MutexLock lock(replicas_mutex_);
   return std::ranges::any_of(replicas_, [&workers](const auto& entry) {
-    return entry.second->worker_state() == WorkerState::kReady &&
+    return entry.second->board().worker_state() == WorkerState::kReady &&
            std::ranges::count(workers, entry.second->worker()) > 0;
   });
 }
@@ -187,16 +187,6 @@ std::shared_ptr<Outbox> Engine::MakeOutbox(std::function<void()> on_ready,
                                   std::move(meter));
 }
 
-void Engine::Submit(Submission submission) { fleet_.Submit(std::move(submission)); }
-
-void Engine::Cancel(RequestKey request, CancelCause cause) {
-  fleet_.Cancel({.request = request, .cause = cause});
-}
-
-void Engine::StopSequence(RequestKey request, uint32_t sample_index) {
-  fleet_.Stop({.request = request, .sample_index = sample_index});
-}
-
 void Engine::CancelAll() {
   for (uint32_t i = 0; i < fleet_.size(); ++i) fleet_.inbox(i).CancelAll();
 }
@@ -209,8 +199,9 @@ void Engine::StartDrain() {
 bool Engine::ready() const {
   if (draining()) return false;
   MutexLock lock(replicas_mutex_);
-  return std::ranges::any_of(
-      replicas_, [](const auto& entry) { return IsAttached(entry.second->worker_state()); });
+  return std::ranges::any_of(replicas_, [](const auto& entry) {
+    return IsAttached(entry.second->board().worker_state());
+  });
 }
 
 absl::Status Engine::CheckWorkers() const {
@@ -218,7 +209,7 @@ absl::Status Engine::CheckWorkers() const {
   if (replicas_.empty()) return Unavailable("there are no workers");
   absl::Status first;
   for (const auto& [seat, replica] : replicas_) {
-    absl::Status status = replica->CheckWorker();
+    absl::Status status = replica->board().CheckWorker();
     if (status.ok()) return status;
     if (first.ok()) first = std::move(status);
   }
@@ -230,7 +221,7 @@ absl::Status Engine::CheckWorkers() const {
 std::vector<ReplicaStatus> Engine::replica_statuses() const {
   MutexLock lock(replicas_mutex_);
   std::vector<ReplicaStatus> all;
-  for (const auto& [seat, replica] : replicas_) all.push_back(replica->status());
+  for (const auto& [seat, replica] : replicas_) all.push_back(replica->board().status());
   return all;
 }
 
@@ -256,9 +247,9 @@ ReplicaStatus Engine::replica_status() const {
   int best = -1;
   MutexLock lock(replicas_mutex_);
   for (const auto& [seat, replica] : replicas_) {
-    ReplicaStatus one = replica->status();
+    ReplicaStatus one = replica->board().status();
     const bool described = one.description.incarnation() != 0;
-    const std::pair rank(described ? 1 + replica->CheckWorker().ok() : 0,
+    const std::pair rank(described ? 1 + replica->board().CheckWorker().ok() : 0,
                          one.description.max_context_tokens());
     if (rank > largest_rank) {
       largest_rank = rank;

@@ -29,8 +29,8 @@ struct EngineConfig {
   absl::Status Validate() const;  // every violation at once
 };
 
-// What the API layer sees of everything behind it: admits requests, finds each a replica, and
-// drains. All methods may be called from any thread and never block, WaitUntilDrained excepted.
+// What the API layer sees of everything behind it: admits requests, keeps a replica for each
+// worker, and drains. All methods may be called from any thread and never block.
 class Engine {
  public:
   // `clock` and `metrics` must outlive the object; `on_readiness_change` must not block.
@@ -57,29 +57,18 @@ class Engine {
   // it takes; empty: nobody's.
   absl::StatusOr<std::shared_ptr<Admission::Ticket>> Admit(uint64_t estimated_prompt_tokens,
                                                            std::string_view owner);
-  // INVALID_ARGUMENT when so many requests can never be admitted together. At least 2 of them.
-  absl::Status CheckBatch(uint64_t num_requests, uint64_t estimated_prompt_tokens,
-                          std::string_view owner) const {
-    return admission_->CheckBatch(num_requests, estimated_prompt_tokens, owner);
-  }
   RequestKey NextKey() { return next_key_.fetch_add(1); }
   // `on_ready` is called by the replica's loop when the outbox has news.
   std::shared_ptr<Outbox> MakeOutbox(std::function<void()> on_ready,
                                      OutputMeter meter = nullptr) const;
-  // Everything that follows, also a refusal, comes through the outbox.
-  void Submit(Submission submission);
-  // At most once per request.
-  void Cancel(RequestKey request, CancelCause cause);
-  // At most once per sequence: its text ended at a stop string.
-  void StopSequence(RequestKey request, uint32_t sample_index);
+  // An admitted request goes to the fleet, and so do its end before time and its stop strings: each
+  // at most once. Everything that follows, also a refusal, comes through the outbox.
+  Fleet& fleet() { return fleet_; }
+  const Admission& admission() const { return *admission_; }
 
   // New requests get UNAVAILABLE from now on; running ones go on.
   void StartDrain();
   bool draining() const { return draining_.load(); }
-  // True once no request is open.
-  bool WaitUntilDrained(absl::Duration timeout) const {
-    return admission_->WaitUntilNoneOpen(timeout);
-  }
   // Ends every request as aborted, with UNAVAILABLE, also those that are submitted from now on.
   void CancelAll();
 
@@ -93,7 +82,6 @@ class Engine {
   ReplicaStatus replica_status() const;
   // The description in it, perhaps a second old if nothing came or went since.
   std::shared_ptr<const worker::v1::DescribeResponse> largest_worker() const;
-  Admission::Counts admission_counts() const { return admission_->counts(); }
 
  private:
   void AddReplica(uint32_t seat, ReplicaParts parts);

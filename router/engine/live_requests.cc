@@ -119,22 +119,27 @@ void LiveRequests::OnResult() {
   admitted_before_ = std::exchange(admitted_, {});
 }
 
-void LiveRequests::Deliver(std::vector<SchedulerEvent> events, Instant now,
-                           std::vector<RequestKey>& to_cancel) {
-  to_cancel_ = &to_cancel;
-  for (SchedulerEvent& event : events) {
-    std::visit(
-        [&](auto& alternative) {
-          // Sequences of a request that has ended may still have something to say.
-          const auto found = live_.find(alternative.request);
-          if (found == live_.end()) return;
-          const bool is_admission = std::is_same_v<decltype(alternative), AdmittedEvent&>;
-          (is_admission ? admitted_ : touched_).push_back(found->second.submission.outbox);
-          DeliverTo(found->second, std::move(alternative), now);
-        },
-        event);
+void LiveRequests::Deliver(Scheduler& scheduler, Instant now) {
+  for (;;) {
+    std::vector<SchedulerEvent> events = scheduler.TakeEvents();
+    if (events.empty()) return;
+    for (SchedulerEvent& event : events) DeliverOne(std::move(event), now);
+    // Cancelling makes new events.
+    for (const RequestKey key : std::exchange(to_cancel_, {})) scheduler.Cancel(key, now);
   }
-  to_cancel_ = nullptr;
+}
+
+void LiveRequests::DeliverOne(SchedulerEvent event, Instant now) {
+  std::visit(
+      [&](auto& alternative) {
+        // Sequences of a request that has ended may still have something to say.
+        const auto found = live_.find(alternative.request);
+        if (found == live_.end()) return;
+        const bool is_admission = std::is_same_v<decltype(alternative), AdmittedEvent&>;
+        (is_admission ? admitted_ : touched_).push_back(found->second.submission.outbox);
+        DeliverTo(found->second, std::move(alternative), now);
+      },
+      event);
 }
 
 void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, Instant now) {
@@ -198,7 +203,7 @@ void LiveRequests::EndUnread(Delivery& live, absl::Status reason, Instant now) {
 void LiveRequests::End(Delivery& live, absl::Status status, Instant now) {
   const Request& request = *live.submission.request;
   const RequestKey key = request.key;
-  if (live.num_open_samples > 0) to_cancel_->push_back(key);
+  if (live.num_open_samples > 0) to_cancel_.push_back(key);
   metrics_.request_duration_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
   live.submission.ticket->StopWaiting();
   live.submission.outbox->End(std::move(status));

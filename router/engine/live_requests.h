@@ -19,7 +19,7 @@ namespace lockstep::router {
 
 // The requests that a replica's scheduler knows, as their clients see them: hands the scheduler's
 // events to the outboxes, measures latencies, and gives each request its one end. Lives on the
-// loop's thread. Never tells the scheduler anything: it says which requests must be cancelled.
+// loop's thread.
 class LiveRequests {
  public:
   // `metrics` must outlive the object.
@@ -36,8 +36,8 @@ class LiveRequests {
   // How the request ends once its sequences have; false when there is none of that key.
   bool SetCancelled(RequestKey key, CancelCause cause);
 
-  // Requests whose remaining sequences the scheduler must cancel go to `to_cancel`.
-  void Deliver(std::vector<SchedulerEvent> events, Instant now, std::vector<RequestKey>& to_cancel);
+  // Takes the scheduler's events, until it has none. Cancels what is left of a request that ended.
+  void Deliver(Scheduler& scheduler, Instant now);
   // Wakes the readers of everything delivered since the last call. That its request was admitted a
   // reader is told with what comes next for it, or after two calls of OnResult: two steps are on
   // the way at a time, so its first one is over by then, and a first token that came of it needs no
@@ -54,6 +54,7 @@ class LiveRequests {
   bool empty() const { return live_.empty(); }
 
  private:
+  void DeliverOne(SchedulerEvent event, Instant now);
   void DeliverTo(Delivery& live, AdmittedEvent event, Instant now);
   void DeliverTo(Delivery& live, PromptLogprobsEvent event, Instant now);
   void DeliverTo(Delivery& live, TokensEvent event, Instant now);
@@ -72,7 +73,7 @@ class LiveRequests {
   std::vector<std::shared_ptr<Outbox>> admitted_;
   std::vector<std::shared_ptr<Outbox>> admitted_before_;
   std::vector<RequestKey> ended_;
-  std::vector<RequestKey>* to_cancel_ = nullptr;  // during Deliver
+  std::vector<RequestKey> to_cancel_;  // during Deliver
 };
 
 }  // namespace lockstep::router

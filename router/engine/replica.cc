@@ -12,6 +12,9 @@
 #include "common/instant.h"
 #include "common/status.h"
 #include "common/violations.h"
+#include "router/workers/step_codec.h"
+#include "router/workers/worker_contract.h"
+#include "router/workers/worker_text.h"
 
 namespace lockstep::router {
 namespace {
@@ -19,6 +22,8 @@ namespace {
 // Looking at every block takes milliseconds: not while somebody may be about to come, and rarely.
 constexpr absl::Duration kIdleBeforeIntegrityCheck = absl::Milliseconds(100);
 constexpr absl::Duration kIntegrityCheckInterval = absl::Minutes(1);
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the router is shutting down"); }
 
 }  // namespace
 
@@ -39,10 +44,17 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
       worker_series_(metrics_.ForWorker(context_.worker)),
       scheduler_(config_.scheduler, std::move(policy)),
       live_(metrics_),
-      lost_reason_(absl::UnavailableError("no worker has been reached yet")) {
-  status_.worker = context_.worker;
+      peers_({.fleet = context_.fleet,
+              .index = context_.index,
+              .worker = context_.worker,
+              .scheduler = scheduler_,
+              .live = live_,
+              .lease = lease_,
+              .metrics = metrics_,
+              .series = worker_series_}),
+      board_(context_.worker, context_.clock, config_.no_worker_grace) {
   worker_series_.SetState(WorkerState::kConnecting);
-  worker_series_.SetCircuit(breaker_.state());
+  worker_series_.SetCircuit(lease_.circuit());
 }
 
 void Replica::Process(InboxBatch batch) {
@@ -50,14 +62,19 @@ void Replica::Process(InboxBatch batch) {
   for (LinkEvent& event : batch.link_events) {
     std::visit([&](auto& alternative) { HandleLinkEvent(std::move(alternative), now); }, event);
   }
-  Arrivals arrivals;
-  const auto count = [&arrivals](const Submission& submission) {
-    ++arrivals.num_requests;
-    arrivals.num_prompt_tokens += submission.request->prompt_tokens.size();
+  uint32_t num_new_requests = 0;
+  uint64_t num_new_tokens = 0;
+  const auto count = [&](const Submission& submission) {
+    ++num_new_requests;
+    num_new_tokens += submission.request->prompt_tokens.size();
   };
   for (Handover& handover : batch.handovers) {
     count(handover.delivery.submission);
-    TakeOver(std::move(handover));
+    if (shutting_down_) {
+      live_.Refuse(std::move(handover.delivery.submission), ShuttingDown());
+    } else {
+      peers_.TakeOver(std::move(handover));
+    }
   }
   for (Submission& submission : batch.submissions) {
     count(submission);
@@ -68,21 +85,23 @@ void Replica::Process(InboxBatch batch) {
   if (batch.cancel_all) CancelAll(now);
   if (batch.retire) StartRetirement(now);
   ExpireWorker(now);
-  MoveStranded(now);
+  peers_.MoveStranded(now);
   ExpireWaits(now);
   SendSteps(now);
-  DeliverEvents(now);
+  live_.Deliver(scheduler_, now);
   EndRetirement(now);
   // Readers look at the counts once they were told of an end: the counts come first.
   PublishStats();
-  TellFleet(arrivals, now);
+  const bool told = peers_.Tell(num_new_requests, num_new_tokens, now);
+  if (retiring_ && told && live_.empty() && !lease_.held()) board_.SetGone();
   live_.NotifyReaders();
   CheckIntegrityWhenIdle(now);
 }
 
 Instant Replica::NextWakeup() const {
-  return std::min({scheduler_.NextDeadline(), scheduler_.NextStepAt(), WorkerDeadline(),
-                   FailoverDeadline(), tell_fleet_at_, retry_at_, check_integrity_at_});
+  return std::min({scheduler_.NextDeadline(), scheduler_.NextStepAt(),
+                   lease_.Deadline(config_.step_timeout), FailoverDeadline(), peers_.NextWakeup(),
+                   check_integrity_at_});
 }
 
 // --- requests ---
@@ -90,9 +109,9 @@ Instant Replica::NextWakeup() const {
 void Replica::Accept(Submission submission, Instant now) {
   absl::Status status;
   if (shutting_down_) {
-    status = absl::UnavailableError("the router is shutting down");
-  } else if (epoch_ == 0 && !OthersTake(*submission.request)) {
-    status = CheckWorker();  // else it moves on to the other one
+    status = ShuttingDown();
+  } else if (!lease_.held() && !peers_.Take(*submission.request)) {
+    status = board_.CheckWorker();  // otherwise it moves on to a peer
   }
   if (status.ok()) status = scheduler_.Submit(submission.request, now);
   if (status.ok()) {
@@ -106,84 +125,259 @@ void Replica::Accept(Submission submission, Instant now) {
 void Replica::Stop(const SequenceStop& stop, Instant now) {
   if (live_.Contains(stop.request)) {
     scheduler_.StopSequence(stop.request, stop.sample_index, now);
-  } else if (HasPeers()) {
-    context_.fleet->Stop(stop);
+  } else {
+    peers_.Stop(stop);
   }
 }
 
 void Replica::Cancel(const Cancellation& cancellation, Instant now) {
   if (live_.SetCancelled(cancellation.request, cancellation.cause)) {
     scheduler_.Cancel(cancellation.request, now);
-  } else if (HasPeers()) {
-    context_.fleet->Cancel(cancellation);
+  } else {
+    peers_.Cancel(cancellation);
   }
 }
 
 void Replica::CancelAll(Instant now) {
   shutting_down_ = true;
+  peers_.Close();
   for (const RequestKey key : live_.keys()) {
     Cancel({.request = key, .cause = CancelCause::kShutdown}, now);
   }
 }
 
-void Replica::DeliverEvents(Instant now) {
-  // Cancelling makes new events, so: until there are none.
-  for (;;) {
-    std::vector<SchedulerEvent> events = scheduler_.TakeEvents();
-    if (events.empty()) return;
-    std::vector<RequestKey> to_cancel;
-    live_.Deliver(std::move(events), now, to_cancel);
-    for (const RequestKey key : to_cancel) scheduler_.Cancel(key, now);
+// --- the worker ---
+
+void Replica::HandleLinkEvent(LinkUp event, Instant now) {
+  if (lease_.held()) {
+    LoseWorker(absl::UnavailableError("a new lease replaced the old one"), lease_.LossNow(), now);
   }
+  if (retiring_) {
+    return context_.link->DropLease(event.epoch, absl::CancelledError("its address is gone"));
+  }
+  const WorkerLimits limits = LimitsOf(event.description);
+  const WorkerBits bits = BitsOf(event.description);
+  if (const absl::Status status = JoinAgreement(bits); !status.ok()) {
+    spdlog::warn("worker {} is not used: {}", context_.worker, Message(status));
+    context_.link->DropLease(event.epoch, status);
+    return NoteUnusable(status, WorkerState::kMismatched);
+  }
+  peers_.MoveUnfit(limits, bits, now);
+  absl::Status status;
+  CountFailed([&] { status = scheduler_.AttachWorker(limits, now); }, now);
+  if (!status.ok()) {
+    membership_.reset();
+    context_.link->DropLease(event.epoch, status);
+    return NoteUnusable(status, WorkerState::kMismatched);
+  }
+  const WorkerBits bits_before = lease_.bits().value_or(bits);
+  if (lease_.Begin(event.epoch, event.description)) worker_series_.restarts_total->Increment();
+  spdlog::info(
+      "worker {} attached: epoch {}, incarnation {:016x}, weights {:016x} {}, numerics {:016x} on "
+      "{}, {} blocks of {} tokens, {} slots",
+      context_.worker, lease_.epoch(), lease_.incarnation(),
+      event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
+      event.description.numerics_id(), QuoteWorker(event.description.device()), limits.num_blocks,
+      limits.block_size_tokens, limits.max_slots);
+  if (bits != bits_before) FailOtherBits(bits_before, now);
+  peers_.TellLease();
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
+      .Increment(static_cast<double>(live_.size()));
+  SetWorker(WorkerState::kReady, fmt::format("ready: {}", QuoteWorker(event.description.device())),
+            Instant::InfiniteFuture());
+  board_.SetDescription(std::move(event.description));
+}
+
+absl::Status Replica::JoinAgreement(const WorkerBits& bits) {
+  if (context_.agreement == nullptr) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(membership_, context_.agreement->Join(bits));
+  return absl::OkStatus();
+}
+
+void Replica::FailOtherBits(const WorkerBits& before, Instant now) {
+  const WorkerBits& bits = *lease_.bits();
+  const absl::Status reason = Unavailable(
+      "the worker that came back computes other bits: numerics id {:016x} and weights {:016x} "
+      "instead of {:016x} and {:016x}; what was begun before cannot be continued",
+      bits.numerics_id, bits.weights_fingerprint, before.numerics_id, before.weights_fingerprint);
+  CountFailed(
+      [&] {
+        const uint32_t num_failed = scheduler_.FailWithOutput(reason, now);
+        spdlog::warn("{} requests fail: {}", num_failed, Message(reason));
+      },
+      now);
+}
+
+template <typename Change>
+void Replica::CountFailed(Change change, Instant now) {
+  live_.Deliver(scheduler_, now);
+  const size_t num_before = live_.size();
+  change();
+  live_.Deliver(scheduler_, now);
+  metrics_.At(metrics_.requests_retried_total, RetryOutcome::kFailed)
+      .Increment(static_cast<double>(num_before - live_.size()));
+}
+
+void Replica::HandleLinkEvent(LinkResult event, Instant now) {
+  const worker::v1::StepResult& result = event.result;
+  if (!lease_.held() || result.epoch() != lease_.epoch()) return;  // of a lease that is over
+  const auto fail = [&](const absl::Status& reason) {
+    BreakLease(Annotate(reason, "step result"), CircuitBreaker::Loss::kFailure, now);
+  };
+  absl::StatusOr<StepInFlight> step = lease_.TakeStep(result, now);
+  if (!step.ok()) return fail(step.status());
+  live_.OnResult();
+  const Instant start = context_.clock->Now();
+  absl::StatusOr<StepOutcome> outcome = DecodeResult(result, step->plan);
+  if (!outcome.ok()) return fail(outcome.status());
+  // Step budgets and admission learn from it, so a worker must not make it up.
+  outcome->timings.compute = std::min(outcome->timings.compute, now - step->sent_at);
+  const CircuitState circuit_before = lease_.circuit();
+  const bool refused = !outcome->refusal.ok();
+  if (refused) {
+    spdlog::warn("worker {}: step {} was refused: {}", context_.worker, step->plan.step_id,
+                 Message(outcome->refusal));
+    // Before the outcome is applied: what the worker is given up over must not count against its
+    // requests.
+    const absl::Status verdict = lease_.JudgeRefusal(step->plan, outcome->refusal);
+    if (!verdict.ok()) return BreakLease(verdict, CircuitBreaker::Loss::kFaults, now);
+  }
+  const StepVerdict verdict = VerdictOf(*outcome);
+  if (const absl::Status status = scheduler_.Apply(*std::move(outcome), now); !status.ok()) {
+    return fail(status);
+  }
+  if (!refused) {
+    const absl::Status status = lease_.JudgeRows(step->plan, verdict, now);
+    if (!status.ok()) return BreakLease(status, CircuitBreaker::Loss::kFaults, now);
+  }
+  if (lease_.circuit() != circuit_before) {
+    spdlog::info("worker {} has proved itself: epoch {}", context_.worker, lease_.epoch());
+    TellCircuit(lease_.draining() ? WorkerState::kDraining : WorkerState::kReady);
+  }
+  if (result.draining() && !lease_.draining()) NoteDraining("the worker is shutting down", now);
+  const absl::Duration router_time = step->router_time + (context_.clock->Now() - start);
+  metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
+  metrics_.step_rtt_seconds->Observe(absl::ToDoubleSeconds(now - step->sent_at));
+}
+
+void Replica::HandleLinkEvent(LinkDown event, Instant now) {
+  if (event.epoch != 0) {
+    if (event.epoch == lease_.epoch()) LoseWorker(event.reason, lease_.LossNow(), now);
+    return;
+  }
+  if (lease_.held()) return;
+  // An attempt to connect failed; why is what clients and operators want to read.
+  const bool mismatched = event.reason.code() == absl::StatusCode::kFailedPrecondition;
+  const bool ever_attached = lease_.lost_at() != Instant::InfinitePast();
+  NoteUnusable(event.reason, mismatched      ? WorkerState::kMismatched
+                             : ever_attached ? WorkerState::kLost
+                                             : WorkerState::kConnecting);
+}
+
+StepVerdict Replica::VerdictOf(const StepOutcome& outcome) const {
+  StepVerdict verdict;
+  for (const RowOutcome& row : outcome.rows) {
+    if (row.was_inert) ++verdict.num_inert_rows;
+    if (row.error.ok()) continue;
+    ++verdict.num_failed_rows;
+    verdict.last_failure = row.error;
+  }
+  if (verdict.num_failed_rows > 0) {
+    verdict.num_failed_requests = std::max(1u, scheduler_.CountFailedRequests(outcome));
+  }
+  return verdict;
+}
+
+void Replica::NoteDraining(std::string text, Instant now) {
+  spdlog::info("worker {} drains: epoch {}; nothing new is started on it: {}", context_.worker,
+               lease_.epoch(), text);
+  lease_.Drain();
+  membership_.reset();
+  scheduler_.DrainWorker(now);
+  SetWorker(WorkerState::kDraining, std::move(text), Instant::InfiniteFuture());
+}
+
+void Replica::NoteUnusable(const absl::Status& reason, WorkerState state) {
+  lease_.set_lost_reason(reason);
+  SetWorker(state, Message(reason), lease_.lost_at());
+}
+
+void Replica::BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
+  context_.link->DropLease(lease_.epoch(), reason);
+  LoseWorker(reason, loss, now);
+}
+
+void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
+  spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
+               lease_.epoch(), lease_.num_in_flight(), live_.size(), Message(reason));
+  lease_.End(reason, loss, now);
+  membership_.reset();
+  CountFailed([&] { scheduler_.DetachWorker(reason, now); }, now);
+  SetWorker(WorkerState::kLost, Message(reason), now);
+}
+
+void Replica::ExpireWorker(Instant now) {
+  scheduler_.ExpireDeadlines(now);
+  if (now < lease_.Deadline(config_.step_timeout)) return;
+  const bool hangs = lease_.num_in_flight() > 0;
+  BreakLease(lease_.Overdue(config_.step_timeout),
+             hangs ? CircuitBreaker::Loss::kHang : CircuitBreaker::Loss::kIdle, now);
+}
+
+void Replica::ExpireWaits(Instant now) {
+  if (now < FailoverDeadline()) return;
+  const std::string wait = absl::FormatDuration(config_.failover_wait);
+  const absl::Status reason =
+      lease_.draining()
+          ? Unavailable("the worker is shutting down and no other one came within {}", wait)
+          : Unavailable("the worker was lost and none came back within {} that got any further: {}",
+                        wait, Message(lease_.lost_reason()));
+  CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
+}
+
+void Replica::SendSteps(Instant now) {
+  while (lease_.held()) {
+    const Instant start = context_.clock->Now();
+    std::optional<StepPlan> plan = scheduler_.NextStep(now);
+    if (!plan.has_value()) return;
+    context_.link->Send(EncodeStep(*plan, lease_.epoch()));
+    if (!plan->rows.empty()) {
+      metrics_.step_batch_sequences->Observe(static_cast<double>(plan->rows.size()));
+      metrics_.At(metrics_.step_tokens, StepPhase::kPrefill).Observe(plan->num_prefill_tokens);
+      metrics_.At(metrics_.step_tokens, StepPhase::kDecode).Observe(plan->num_decode_tokens);
+    }
+    lease_.AddStep(
+        {.plan = std::move(*plan), .sent_at = now, .router_time = context_.clock->Now() - start});
+  }
+}
+
+// --- the end of a replica ---
+
+void Replica::StartRetirement(Instant now) {
+  retiring_ = true;
+  constexpr char kText[] = "its address is gone";
+  if (!lease_.held()) return NoteUnusable(absl::UnavailableError(kText), WorkerState::kLost);
+  if (!lease_.draining()) NoteDraining(kText, now);
+}
+
+void Replica::EndRetirement(Instant now) {
+  if (!retiring_ || !live_.empty() || !lease_.held()) return;
+  BreakLease(absl::CancelledError("its address is gone and nothing runs on it"),
+             CircuitBreaker::Loss::kIdle, now);
 }
 
 // --- status ---
 
-absl::Status Replica::CheckWorker() const {
-  const Instant now = context_.clock->Now();
-  MutexLock lock(mutex_);
-  if (status_.worker_state == WorkerState::kReady ||
-      status_.worker_state == WorkerState::kDraining) {
-    return absl::OkStatus();
-  }
-  if (now - status_.lost_at < config_.no_worker_grace) return absl::OkStatus();
-  return Unavailable("no worker is attached: {}", status_.worker_text);
-}
-
-ReplicaStatus Replica::status() const {
-  MutexLock lock(mutex_);
-  return status_;
-}
-
-WorkerState Replica::worker_state() const {
-  MutexLock lock(mutex_);
-  return status_.worker_state;
-}
-
-bool Replica::gone() const {
-  MutexLock lock(mutex_);
-  return status_.gone;
-}
-
 void Replica::TellCircuit(WorkerState state) {
-  worker_series_.SetCircuit(breaker_.state());
-  if (!HasPeers()) return;
-  Openness openness = Openness::kClosed;
-  if (state == WorkerState::kDraining) openness = Openness::kDraining;
-  if (state == WorkerState::kReady) {
-    openness = breaker_.state() == CircuitState::kHalfOpen ? Openness::kTrial : Openness::kOpen;
-  }
-  context_.fleet->SetOpenness(context_.index, openness);
+  worker_series_.SetCircuit(lease_.circuit());
+  peers_.TellOpenness(state);
 }
 
 void Replica::SetWorker(WorkerState state, std::string text, Instant lost_at) {
   worker_changed_ = true;
   worker_series_.SetState(state);
   TellCircuit(state);
-  MutexLock lock(mutex_);
-  status_.worker_state = state;
-  status_.worker_text = std::move(text);
-  status_.lost_at = lost_at;
+  board_.SetWorker(state, std::move(text), lost_at);
 }
 
 void Replica::PublishStats() {
@@ -193,12 +387,11 @@ void Replica::PublishStats() {
     return static_cast<double>(live - std::min(live, of.waiting_requests));
   };
   worker_series_.Publish(stats);
-  MutexLock lock(mutex_);
-  metrics_.Publish(stats, status_.scheduler);
+  const StatusBoard::Counts before =
+      board_.Exchange({.scheduler = stats, .live_requests = num_live});
+  metrics_.Publish(stats, before.scheduler);
   metrics_.running_requests->Increment(num_running(num_live, stats) -
-                                       num_running(status_.live_requests, status_.scheduler));
-  status_.scheduler = stats;
-  status_.live_requests = num_live;
+                                       num_running(before.live_requests, before.scheduler));
 }
 
 void Replica::CheckIntegrityWhenIdle(Instant now) {

@@ -40,12 +40,9 @@ class ReplicaLoop {
   // UNAVAILABLE. Not on the runner's threads, which must still run strands.
   ~ReplicaLoop();
 
-  ReplicaStatus status() const { return replica_.status(); }
-  WorkerState worker_state() const { return replica_.worker_state(); }
-  // Retired, and nothing is left: it may be destroyed, and its seat left.
-  bool gone() const { return replica_.gone(); }
+  // Once the board says that the replica is gone, the loop may be destroyed, and its seat left.
+  const StatusBoard& board() const { return replica_.board(); }
   const std::string& worker() const { return worker_; }
-  absl::Status CheckWorker() const { return replica_.CheckWorker(); }
 
  private:
   class Turns;

@@ -164,7 +164,7 @@ absl::Status GenerateExchange::CheckBatch(
   }
   uint64_t num_tokens = 0;
   for (const auto& call : calls) num_tokens += call->estimated_prompt_tokens();
-  return context_.engine.CheckBatch(calls.size(), num_tokens, owner());
+  return context_.engine.admission().CheckBatch(calls.size(), num_tokens, owner());
 }
 
 void GenerateExchange::StartCalls() {

@@ -183,7 +183,7 @@ absl::Status GenerateCall::Prepare() {
         if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
       },
       std::move(origin_.output_meter));
-  context_.engine.Submit({.request = request_, .outbox = outbox_, .ticket = ticket_});
+  context_.engine.fleet().Submit({.request = request_, .outbox = outbox_, .ticket = ticket_});
   return absl::OkStatus();
 }
 
@@ -200,7 +200,8 @@ void GenerateCall::ConsumeOutput() {
   }
   shown_->AddOutput(num_tokens, now);
   builder_->Consume(std::move(output), now, messages_, stopped);
-  for (const uint32_t index : stopped) context_.engine.StopSequence(request_->key, index);
+  for (const uint32_t index : stopped)
+    context_.engine.fleet().Stop({.request = request_->key, .sample_index = index});
 }
 
 void GenerateCall::Schedule() {
@@ -212,7 +213,7 @@ void GenerateCall::Schedule() {
 void GenerateCall::CancelEngine(CancelCause cause) {
   if (request_ == nullptr || engine_told_) return;
   engine_told_ = true;
-  context_.engine.Cancel(request_->key, cause);
+  context_.engine.fleet().Cancel({.request = request_->key, .cause = cause});
 }
 
 void GenerateCall::FinishCall(const absl::Status& status) {

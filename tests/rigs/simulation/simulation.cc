@@ -306,7 +306,7 @@ void Simulation::SumUp() {
   for (const Side& side : sides_) {
     report_.workers.push_back(side.worker->totals());
     report_.hash = CombineHashes(report_.hash, side.worker->totals().hash);
-    const router::ReplicaStatus status = side.replica->status();
+    const router::ReplicaStatus status = side.replica->board().status();
     report_.num_leaked +=
         status.live_requests + status.scheduler.used_blocks + status.scheduler.fenced_blocks;
   }

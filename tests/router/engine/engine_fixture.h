@@ -129,7 +129,7 @@ class EngineTest : public ::testing::Test {
   // A request's end may be read, and its place given back, just before the loop tells of the
   // counts.
   ReplicaStatus StatusOnceNothingIsLive() {
-    EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
+    EXPECT_TRUE(engine_->admission().WaitUntilNoneOpen(absl::Seconds(60)));
     const Instant give_up = clock_.Now() + absl::Seconds(60);
     while (engine_->replica_status().live_requests > 0 && clock_.Now() < give_up) {
       std::this_thread::yield();
@@ -155,7 +155,8 @@ class EngineTest : public ::testing::Test {
     Running running;
     running.request = request;
     running.outbox = engine_->MakeOutbox(running.reader->OnReady());
-    engine_->Submit({.request = request, .outbox = running.outbox, .ticket = *std::move(ticket)});
+    engine_->fleet().Submit(
+        {.request = request, .outbox = running.outbox, .ticket = *std::move(ticket)});
     return running;
   }
 
@@ -163,7 +164,7 @@ class EngineTest : public ::testing::Test {
     const ReplicaStatus status = StatusOnceNothingIsLive();
     EXPECT_EQ(status.live_requests, 0u);
     EXPECT_EQ(status.scheduler.used_blocks, 0u);
-    EXPECT_EQ(engine_->admission_counts().waiting_tokens, 0u);
+    EXPECT_EQ(engine_->admission().counts().waiting_tokens, 0u);
   }
 
   // Four clients at once, each with random requests one after the other, of which every fifth is
@@ -192,7 +193,7 @@ class EngineTest : public ::testing::Test {
     Reader& reader = *running->reader;
     if (cancels) {
       reader.ReadUntil(*running->outbox, [&] { return reader.tokens.size() > length / 2; });
-      engine_->Cancel(running->request->key, CancelCause::kClient);
+      engine_->fleet().Cancel({.request = running->request->key, .cause = CancelCause::kClient});
     }
     reader.ReadAll(*running->outbox);
     const std::vector<TokenId> expected = lockstep::testing::GreedyTokens(kModel, prompt, length);

@@ -53,12 +53,12 @@ TEST_F(EngineTest, DrainLetsRunningRequestsFinishAndRefusesNewOnes) {
   EXPECT_FALSE(engine_->ready());
   EXPECT_EQ(Submit({1}, 1).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(RouterMetrics::At(metrics_.requests_rejected_total, Rejection::kDraining).Value(), 1);
-  EXPECT_FALSE(engine_->WaitUntilDrained(absl::ZeroDuration()));
+  EXPECT_FALSE(engine_->admission().WaitUntilNoneOpen(absl::ZeroDuration()));
   link_->Resume();
   running->reader->ReadAll(*running->outbox);
   EXPECT_EQ(running->reader->end, absl::OkStatus());
   EXPECT_THAT(running->reader->tokens, ElementsAreArray(GreedyTokens(kModel, {1, 2, 3}, 10)));
-  EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
+  EXPECT_TRUE(engine_->admission().WaitUntilNoneOpen(absl::Seconds(60)));
 }
 
 TEST_F(EngineTest, CancelAllEndsTheDrain) {
@@ -71,7 +71,7 @@ TEST_F(EngineTest, CancelAllEndsTheDrain) {
   running->reader->ReadAll(*running->outbox);
   EXPECT_EQ(running->reader->end->code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(running->reader->sample_end->reason, FinishReason::kAborted);
-  EXPECT_TRUE(engine_->WaitUntilDrained(absl::Seconds(60)));
+  EXPECT_TRUE(engine_->admission().WaitUntilNoneOpen(absl::Seconds(60)));
 }
 
 TEST_F(EngineTest, AFullQueueRefusesAndRecovers) {
@@ -109,8 +109,8 @@ TEST_F(EngineTest, OnceStoppedItMayStillBeTold) {
   EXPECT_EQ(running->reader->end->code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Submit({1}, 1).status().code(), absl::StatusCode::kUnavailable);
   const RequestKey key = engine_->NextKey();
-  engine_->StopSequence(key, 0);
-  engine_->Cancel(key, CancelCause::kClient);
+  engine_->fleet().Stop({.request = key, .sample_index = 0});
+  engine_->fleet().Cancel({.request = key, .cause = CancelCause::kClient});
   engine_->CancelAll();
   EXPECT_FALSE(engine_->ready());
   EXPECT_EQ(engine_->replica_status().live_requests, 0u);

@@ -145,7 +145,7 @@ class ReplicaTest : public ::testing::Test {
 
   // Nothing is left of any request.
   void ExpectClean() {
-    const ReplicaStatus status = replica_.status();
+    const ReplicaStatus status = replica_.board().status();
     EXPECT_EQ(status.live_requests, 0u);
     EXPECT_EQ(status.scheduler.used_blocks, 0u);
     EXPECT_EQ(status.scheduler.fenced_blocks, 0u);

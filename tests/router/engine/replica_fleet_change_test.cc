@@ -183,8 +183,9 @@ TEST_F(ReplicaFleetChangeTest, ReadersHearOfTokensBeforeTheirRequestGoesAway) {
   Start(2);
   Connect(0);
   std::vector<uint32_t> told_by_0;
-  const auto client = Submit(
-      {1, 2, 3}, 8, [this, &told_by_0] { told_by_0.push_back(replica(0).status().live_requests); });
+  const auto client = Submit({1, 2, 3}, 8, [this, &told_by_0] {
+    told_by_0.push_back(replica(0).board().status().live_requests);
+  });
   Connect(1);
   InboxBatch batch;
   batch.link_events.push_back(*sides_[0]->link.RunNext());
@@ -270,9 +271,9 @@ TEST_F(ReplicaFleetChangeTest, ARetiredReplicaLetsWhatRunsEndAndGivesTheRestAway
   ExpectKeepsWhatRunsAndGivesTheRestAway([this] {
     fleet_->Retire(0);
     Pump();
-    EXPECT_FALSE(replica(0).gone());
+    EXPECT_FALSE(replica(0).board().gone());
   });
-  EXPECT_TRUE(replica(0).gone());
+  EXPECT_TRUE(replica(0).board().gone());
   EXPECT_THAT(Message(*sides_[0]->link.drop_reason()), HasSubstr("its address is gone"));
   EXPECT_EQ(RouterMetrics::At(metrics_.kv_blocks, 0).Value() +
                 RouterMetrics::At(metrics_.kv_blocks, 2).Value(),
@@ -291,9 +292,9 @@ TEST_F(ReplicaFleetChangeTest, ARetiredReplicaThatLosesItsWorkerTakesNoOther) {
   EXPECT_EQ(num_live(0), 1u);
   Restart(0);
   EXPECT_NE(state(0), WorkerState::kReady);
-  EXPECT_FALSE(replica(0).gone());
+  EXPECT_FALSE(replica(0).board().gone());
   Connect(1);
-  EXPECT_TRUE(replica(0).gone());
+  EXPECT_TRUE(replica(0).board().gone());
   RunUntilIdle();
   ExpectComplete(*client);
 }
@@ -308,7 +309,7 @@ TEST_F(ReplicaFleetChangeTest, ASeatThatWasLeftIsTakenAgainAndNothingIsLeftInIt)
   Connect(1);
   fleet_->Retire(0);
   Pump();
-  ASSERT_TRUE(replica(0).gone());
+  ASSERT_TRUE(replica(0).board().gone());
   fleet_->LeaveSeat(0);
   EXPECT_EQ(fleet_->TakeSeat(), 0u);
   Occupy(0);
@@ -329,7 +330,7 @@ TEST_F(ReplicaFleetChangeTest, WithoutAnySeatTakenRequestsAreRefused) {
   fleet_->Retire(0);
   const auto client = Submit({1, 2, 3}, 8);
   ExpectEnd(*client, absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(replica(0).gone());
+  EXPECT_TRUE(replica(0).board().gone());
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class ReplicaFleetTest : public ::testing::Test {
 
   FakeWorker& worker(uint32_t i) { return sides_[i]->worker; }
   Replica& replica(uint32_t i) { return *sides_[i]->replica; }
-  WorkerState state(uint32_t i) { return replica(i).worker_state(); }
+  WorkerState state(uint32_t i) { return replica(i).board().worker_state(); }
   double CircuitIs(uint32_t i, CircuitState state) {
     return RouterMetrics::At(metrics_.ForWorker(WorkerName(i)).circuit, state).Value();
   }
@@ -175,15 +175,15 @@ class ReplicaFleetTest : public ::testing::Test {
     for (Client* client : {running.get(), waiting.get(), later.get()}) ExpectComplete(*client);
     ExpectClean();
   }
-  uint32_t num_live(uint32_t i) { return replica(i).status().live_requests; }
+  uint32_t num_live(uint32_t i) { return replica(i).board().status().live_requests; }
   double NumRetried(RetryOutcome outcome) const {
     return RouterMetrics::At(metrics_.requests_retried_total, outcome).Value();
   }
   void ExpectClean() {
     for (uint32_t i = 0; i < sides_.size(); ++i) {
       EXPECT_EQ(num_live(i), 0u);
-      EXPECT_EQ(replica(i).status().scheduler.used_blocks, 0u);
-      EXPECT_EQ(replica(i).status().scheduler.fenced_blocks, 0u);
+      EXPECT_EQ(replica(i).board().status().scheduler.used_blocks, 0u);
+      EXPECT_EQ(replica(i).board().status().scheduler.fenced_blocks, 0u);
     }
     EXPECT_EQ(metrics_.running_requests->Value(), 0);
     EXPECT_EQ(metrics_.queue_tokens->Value(), 0);

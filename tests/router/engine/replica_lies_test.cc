@@ -160,10 +160,10 @@ class ReplicaLiesTest : public ReplicaTest {
     batch.link_events.push_back(*std::move(event));
     replica_.Process(std::move(batch));
     replica_.CheckIntegrity();
-    if (replica_.worker_state() != WorkerState::kReady) Attach();
+    if (replica_.board().worker_state() != WorkerState::kReady) Attach();
     RunUntilIdle();
     // A worker that still says what does not fit, because it was believed before, is given up.
-    if (replica_.worker_state() != WorkerState::kReady) Attach();
+    if (replica_.board().worker_state() != WorkerState::kReady) Attach();
     RunUntilIdle();
     replica_.CheckIntegrity();
     for (Client* const client : {plain.get(), described.get()}) {
@@ -181,7 +181,7 @@ class ReplicaLiesTest : public ReplicaTest {
       EXPECT_NE(client->end->code(), absl::StatusCode::kUnauthenticated);
     }
     LoseWorker();
-    EXPECT_EQ(replica_.status().live_requests, 0u);
+    EXPECT_EQ(replica_.board().status().live_requests, 0u);
   }
 };
 

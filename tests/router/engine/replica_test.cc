@@ -85,7 +85,7 @@ TEST_F(ReplicaTest, CountsWhatHappened) {
   EXPECT_EQ(metrics_.prefix_cache_hit_tokens_total->Value(), 8);
   EXPECT_EQ(RouterMetrics::At(metrics_.requests_finished_total, FinishedAs::kLength).Value(), 2);
   EXPECT_EQ(metrics_.kv_blocks[1]->Value(), 0);
-  EXPECT_EQ(metrics_.kv_blocks[2]->Value(), replica_.status().scheduler.cached_blocks);
+  EXPECT_EQ(metrics_.kv_blocks[2]->Value(), replica_.board().status().scheduler.cached_blocks);
   EXPECT_EQ(metrics_.running_requests->Value(), 0);
 }
 
@@ -98,8 +98,8 @@ TEST_F(ReplicaTest, WithoutAWorkerRequestsAreRefusedAtOnce) {
   InboxBatch batch;
   batch.link_events.push_back(LinkDown{.epoch = 0, .reason = absl::UnavailableError("refused")});
   replica_.Process(std::move(batch));
-  EXPECT_THAT(Message(replica_.CheckWorker()), HasSubstr("refused"));
-  EXPECT_EQ(replica_.status().worker_state, WorkerState::kConnecting);
+  EXPECT_THAT(Message(replica_.board().CheckWorker()), HasSubstr("refused"));
+  EXPECT_EQ(replica_.board().status().worker_state, WorkerState::kConnecting);
   ExpectClean();
 }
 
@@ -108,8 +108,8 @@ TEST_F(ReplicaTest, AWorkerThatDoesNotFitIsNamed) {
   batch.link_events.push_back(
       LinkDown{.epoch = 0, .reason = absl::FailedPreconditionError("model_fingerprint: no")});
   replica_.Process(std::move(batch));
-  EXPECT_EQ(replica_.status().worker_state, WorkerState::kMismatched);
-  EXPECT_THAT(Message(replica_.CheckWorker()), HasSubstr("model_fingerprint: no"));
+  EXPECT_EQ(replica_.board().status().worker_state, WorkerState::kMismatched);
+  EXPECT_THAT(Message(replica_.board().CheckWorker()), HasSubstr("model_fingerprint: no"));
   EXPECT_EQ(WorkerIs(WorkerState::kMismatched), 1);
 }
 
@@ -176,7 +176,7 @@ TEST_F(ReplicaTest, AHungWorkerLosesItsLease) {
   AdvanceBy(absl::Seconds(60));
   ASSERT_TRUE(link_.drop_reason().has_value());
   EXPECT_EQ(link_.drop_reason()->code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(replica_.status().worker_state, WorkerState::kLost);
+  EXPECT_EQ(replica_.board().status().worker_state, WorkerState::kLost);
   Connect();
   RunUntilIdle();
   client->Read();
@@ -262,7 +262,7 @@ TEST_F(ReplicaTest, IgnoresWhatBelongsToAnEarlierLease) {
   batch.link_events.push_back(late);
   batch.link_events.push_back(late_down);
   replica_.Process(std::move(batch));
-  EXPECT_EQ(replica_.status().worker_state, WorkerState::kReady);
+  EXPECT_EQ(replica_.board().status().worker_state, WorkerState::kReady);
   RunUntilIdle();
   client->Read();
   EXPECT_THAT(client->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 4)));

@@ -85,7 +85,7 @@ TEST_F(ReplicaTrustTest, AWorkerWithOtherWeightsIsMismatchedWhileAnotherIsReady)
   EXPECT_EQ(
       RouterMetrics::At(metrics_.ForWorker(WorkerName(1)).state, WorkerState::kMismatched).Value(),
       1);
-  EXPECT_THAT(replica(1).status().worker_text, HasSubstr("weights_fingerprint: expected"));
+  EXPECT_THAT(replica(1).board().status().worker_text, HasSubstr("weights_fingerprint: expected"));
   ASSERT_TRUE(sides_[1]->link.drop_reason().has_value());
   Connect(2);
   EXPECT_EQ(state(2), WorkerState::kReady);

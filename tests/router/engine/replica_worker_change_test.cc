@@ -117,9 +117,9 @@ TEST_F(ReplicaWorkerChangeTest, ADrainingWorkerFinishesWhatRunsWhileTheRestWaits
   RunSteps(1);
   worker_.Drain();
   RunSteps(1);
-  EXPECT_EQ(replica_.worker_state(), WorkerState::kDraining);
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kDraining);
   EXPECT_EQ(WorkerIs(WorkerState::kDraining), 1);
-  EXPECT_TRUE(replica_.CheckWorker().ok());
+  EXPECT_TRUE(replica_.board().CheckWorker().ok());
   const auto waiting = Submit({4, 5}, 5);
   RunUntilIdle();
   running->Read();
@@ -130,10 +130,10 @@ TEST_F(ReplicaWorkerChangeTest, ADrainingWorkerFinishesWhatRunsWhileTheRestWaits
   EXPECT_FALSE(waiting->end.has_value());
 
   LoseWorker();
-  EXPECT_EQ(replica_.worker_state(), WorkerState::kLost);
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kLost);
   worker_.Restart();
   Connect();
-  EXPECT_EQ(replica_.worker_state(), WorkerState::kReady);
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kReady);
   RunUntilIdle();
   waiting->Read();
   EXPECT_EQ(waiting->end, absl::OkStatus());
@@ -203,7 +203,7 @@ TEST_F(ReplicaWorkerChangeTest, ADrainedWorkerThatStaysLosesItsLease) {
   AdvanceBy(absl::Seconds(60));
   ASSERT_TRUE(link_.drop_reason().has_value());
   EXPECT_THAT(Message(*link_.drop_reason()), HasSubstr("the drained worker did not end its lease"));
-  EXPECT_EQ(replica_.worker_state(), WorkerState::kLost);
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kLost);
 }
 
 TEST_F(ReplicaWorkerChangeTest, ARequestThatKillsWorkersFailsAlone) {

@@ -188,7 +188,7 @@ TEST_F(GenerationServiceTest, FullQueueRefusesAtOnceWithAHint) {
     // One runs and two wait: the next may come once this one is where it belongs.
     const size_t number = clients.size();
     Eventually("the request is counted", [&] {
-      const auto counts = router_->engine().admission_counts();
+      const auto counts = router_->engine().admission().counts();
       return counts.open_requests == number && counts.waiting_requests == number - 1;
     });
   }

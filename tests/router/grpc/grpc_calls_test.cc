@@ -275,7 +275,9 @@ TEST_F(GrpcCallsTest, AnAbortedCallLeavesTheQueueBeforeItsTurn) {
   StartAll();
   HoldForwards();
   const auto num_live = [this] { return router_->engine().replica_status().live_requests; };
-  const auto num_waiting = [this] { return router_->engine().admission_counts().waiting_requests; };
+  const auto num_waiting = [this] {
+    return router_->engine().admission().counts().waiting_requests;
+  };
   const Call running = Ask("Generate", TextRequest("Hello", 1));
   Eventually("one has a slot", [&] { return num_live() == 1 && num_waiting() == 0; });
   v1::GenerateRequest request = TextRequest("Hello", 1);

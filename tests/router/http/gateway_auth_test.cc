@@ -98,7 +98,7 @@ TEST_F(GatewayAuthTest, StrangersLearnNothingButHealth) {
     EXPECT_EQ(Ask("GET", "/health", authorization).status, 200);
     EXPECT_EQ(Ask("GET", "/ready", authorization).status, 200);
   }
-  EXPECT_EQ(router_->engine().admission_counts().open_requests, 0u);
+  EXPECT_EQ(router_->engine().admission().counts().open_requests, 0u);
 }
 
 TEST_F(GatewayAuthTest, ItsKeyOpensThePaths) {
@@ -230,7 +230,7 @@ TEST_F(GatewayAuthTest, AKeyThatIsRemovedWhileTheBodyComesOpensNothing) {
              [this] { return Ask("GET", "/version", "Bearer acme-key").status == 401; });
   client.Send(kFourTokens);
   EXPECT_EQ(client.ReadResponse().status, 401);
-  EXPECT_EQ(router_->engine().admission_counts().open_requests, 0u);
+  EXPECT_EQ(router_->engine().admission().counts().open_requests, 0u);
 }
 
 TEST_F(GatewayAuthTest, MetricsTellOfAllTenantsAndAreForNone) {

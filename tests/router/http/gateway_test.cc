@@ -350,7 +350,7 @@ TEST_F(GatewayTest, AFullQueueRefusesBeforeAnyHeaderWithAHint) {
     clients.emplace_back([&] { response = Post("/v1/completions", body); });
     const size_t number = clients.size();
     Eventually("one runs and the others wait", [&] {
-      const auto counts = router_->engine().admission_counts();
+      const auto counts = router_->engine().admission().counts();
       return counts.open_requests == number && counts.waiting_requests == number - 1;
     });
   }
@@ -360,7 +360,7 @@ TEST_F(GatewayTest, AFullQueueRefusesBeforeAnyHeaderWithAHint) {
   EXPECT_EQ(refused.headers.at("retry-after-ms"), "1000");
   // A batch is taken as a whole or not at all.
   ExpectError(Post("/v1/completions", R"({"prompt": ["a", "b"]})"), 429, nullptr, "queue");
-  EXPECT_EQ(router_->engine().admission_counts().open_requests, 3u);
+  EXPECT_EQ(router_->engine().admission().counts().open_requests, 3u);
   ReleaseForwards();
   for (std::thread& client : clients) client.join();
   for (const HttpResponse& response : responses) EXPECT_EQ(Text(response), After("Hello", 5));
@@ -390,7 +390,8 @@ TEST_F(GatewayTest, ADeadlineBeforeTheFirstTokenHasAStatus) {
   StartAll();
   HoldForwards();
   std::thread running([this] { Post("/v1/completions", R"({"prompt": "x"})"); });
-  Eventually("it runs", [this] { return router_->engine().admission_counts().open_requests == 1; });
+  Eventually("it runs",
+             [this] { return router_->engine().admission().counts().open_requests == 1; });
   const HttpResponse queued = Post("/v1/completions", R"({"prompt": "x", "stream": true})");
   ReleaseForwards();
   running.join();

@@ -100,7 +100,7 @@ TEST_F(DrainTest, AnIdleConnectionEndsOnceItsClientKnows) {
   grpc::ClientContext context;
   const auto reader = stub_->Generate(&context, TextRequest("Hello", 4));
   Eventually("it is open",
-             [this] { return router_->engine().admission_counts().open_requests == 1; });
+             [this] { return router_->engine().admission().counts().open_requests == 1; });
   BeginDrain();
   ASSERT_TRUE(idle.Await(kGoAway).has_value());
   const std::optional<SeenFrame> ping = idle.Await(kPing);

@@ -70,7 +70,7 @@ TEST_F(FailoverTest, NoWorkerComesBack) {
   EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(reply.status.error_message(), HasSubstr("none came back within 100ms"));
   EXPECT_EQ(reply.Text(), Continuation(6, static_cast<uint32_t>(reply.Text().size())));
-  EXPECT_TRUE(router_->engine().WaitUntilDrained(absl::Seconds(60)));
+  EXPECT_TRUE(router_->engine().admission().WaitUntilNoneOpen(absl::Seconds(60)));
 }
 
 TEST_F(FailoverTest, AWorkerOfAnotherModelIsRefusedByName) {

@@ -48,7 +48,7 @@ class HostileClientsTest : public ServingTest {
              num_calls;
     });
     Eventually("they are gone",
-               [&] { return router_->engine().admission_counts().open_requests == 0; });
+               [&] { return router_->engine().admission().counts().open_requests == 0; });
   }
 };
 

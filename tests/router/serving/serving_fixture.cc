@@ -233,14 +233,14 @@ void ServingTest::Eventually(const std::string& what, const std::function<bool()
 
 void ServingTest::ExpectEverythingBack() {
   router::Engine& engine = router_->engine();
-  ASSERT_TRUE(engine.WaitUntilDrained(absl::Seconds(60)));
+  ASSERT_TRUE(engine.admission().WaitUntilNoneOpen(absl::Seconds(60)));
   Eventually("every block is back", [&] {
     const router::SchedulerStats stats = engine.replica_status().scheduler;
     return stats.used_blocks + stats.fenced_blocks == 0;
   });
   EXPECT_EQ(engine.replica_status().live_requests, 0u);
-  EXPECT_EQ(engine.admission_counts().waiting_requests, 0u);
-  EXPECT_EQ(engine.admission_counts().waiting_tokens, 0u);
+  EXPECT_EQ(engine.admission().counts().waiting_requests, 0u);
+  EXPECT_EQ(engine.admission().counts().waiting_tokens, 0u);
 }
 
 void ExpectStatus(const grpc::Status& status, grpc::StatusCode code, const std::string& message) {

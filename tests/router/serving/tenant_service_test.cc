@@ -142,7 +142,7 @@ TEST_F(TenantServiceTest, WithoutItsKeyNobodyIsAnswered) {
     });
   }
   EXPECT_EQ(NumUnauthenticated(), static_cast<double>(refused.size()));
-  EXPECT_EQ(router_->engine().admission_counts().open_requests, 0u);
+  EXPECT_EQ(router_->engine().admission().counts().open_requests, 0u);
 }
 
 TEST_F(TenantServiceTest, ItsKeyOpensEveryMethod) {
@@ -251,7 +251,7 @@ TEST_F(TenantServiceTest, OpenRequestsAreLimitedPerTenant) {
   Reply first;
   std::thread client([&] { first = GenerateAs("acme-key", TextRequest("Hello", 4)); });
   Eventually("the first is open",
-             [&] { return router_->engine().admission_counts().open_requests == 1; });
+             [&] { return router_->engine().admission().counts().open_requests == 1; });
   const Reply second = GenerateAs("acme-key", TextRequest("Hello", 4));
   EXPECT_EQ(second.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(second.status.error_message(), HasSubstr("1 requests open"));

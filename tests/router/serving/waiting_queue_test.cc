@@ -42,7 +42,7 @@ class WaitingQueueTest : public ServingTest {
     router_config_.num_encode_threads = 1;
     StartBoth();
   }
-  uint32_t NumWaiting() const { return router_->engine().admission_counts().waiting_requests; }
+  uint32_t NumWaiting() const { return router_->engine().admission().counts().waiting_requests; }
 
  private:
   const TempFolder folder_;

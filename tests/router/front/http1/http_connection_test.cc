@@ -30,7 +30,7 @@ class HttpConnectionTest : public HttpServingTest {
   }
   void ExpectNothingOpen() {
     Eventually("nothing is open",
-               [this] { return router_->engine().admission_counts().open_requests == 0; });
+               [this] { return router_->engine().admission().counts().open_requests == 0; });
   }
 };
 

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "common/instant.h"
+#include "router/core/messages/step.h"
+#include "router/workers/circuit_breaker.h"
+#include "router/workers/worker_contract.h"
+
+namespace lockstep::router {
+
+struct StepInFlight {
+  StepPlan plan;
+  Instant sent_at;
+  absl::Duration router_time;  // spent by the loop's thread on the step so far
+};
+
+// Whether a worker did what a step told it.
+struct StepVerdict {
+  uint32_t num_failed_rows = 0;
+  uint32_t num_failed_requests = 0;  // with failed rows; at least 1 if there are failed rows
+  absl::Status last_failure = {};    // of the failed rows
+  uint32_t num_inert_rows = 0;
+};
+
+// A replica's lease on its worker: what the worker is, which steps are in flight, and how far the
+// worker is trusted. One lease follows another; what the last worker was stays known between them.
+// Bookkeeping only: knows no link and no scheduler. Belongs to the replica's thread.
+class WorkerLease {
+ public:
+  bool held() const { return epoch_ != 0; }
+  uint64_t epoch() const { return epoch_; }  // 0: no lease
+  // The worker is about to leave: nothing new is started on it.
+  bool draining() const { return draining_; }
+  bool takes_work() const { return held() && !draining_; }
+  uint64_t incarnation() const { return incarnation_; }
+  // Of the lease now or last.
+  const std::optional<WorkerBits>& bits() const { return bits_; }
+  const WorkerLimits& limits() const { return limits_; }
+  CircuitState circuit() const { return breaker_.state(); }
+  size_t num_in_flight() const { return in_flight_.size(); }
+
+  // When the last lease ended; InfinitePast: there has been none.
+  Instant lost_at() const { return lost_at_; }
+  // Why there is no lease.
+  const absl::Status& lost_reason() const { return lost_reason_; }
+  void set_lost_reason(absl::Status reason) { lost_reason_ = std::move(reason); }
+
+  // True: the worker has restarted since the lease before.
+  bool Begin(uint64_t epoch, const worker::v1::DescribeResponse& description);
+  void Drain() { draining_ = true; }
+  void End(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
+  // What it says of the worker when it ends the lease now.
+  CircuitBreaker::Loss LossNow() const;
+
+  void AddStep(StepInFlight step) { in_flight_.push_back(std::move(step)); }
+  // The step that `result` answers. INTERNAL for a result that no step asked for.
+  absl::StatusOr<StepInFlight> TakeStep(const worker::v1::StepResult& result, Instant now);
+
+  // What the answer to a step says of the worker. An error: the worker must be given up.
+  absl::Status JudgeRefusal(const StepPlan& plan, const absl::Status& refusal);
+  absl::Status JudgeRows(const StepPlan& plan, const StepVerdict& verdict, Instant now);
+
+  // When the worker has kept the router waiting for too long: for the oldest step in flight, or for
+  // the end of a lease that drains and runs nothing.
+  Instant Deadline(absl::Duration timeout) const;
+  // What the deadline passed for. `timeout` as for Deadline.
+  absl::Status Overdue(absl::Duration timeout) const;
+
+ private:
+  absl::Status CountFaults(uint32_t num_faults, const absl::Status& last);
+
+  uint64_t epoch_ = 0;
+  uint64_t incarnation_ = 0;
+  bool draining_ = false;
+  std::optional<WorkerBits> bits_;
+  WorkerLimits limits_;
+  CircuitBreaker breaker_;
+  // Up to this step the worker refuses whatever was sent before it had refused a step.
+  StepId doomed_until_ = 0;
+  std::deque<StepInFlight> in_flight_;
+  Instant last_result_at_ = Instant::InfinitePast();
+  Instant lost_at_ = Instant::InfinitePast();
+  absl::Status lost_reason_ = absl::UnavailableError("no worker has been reached yet");
+};
+
+}  // namespace lockstep::router
