@@ -37,7 +37,7 @@ void Peers::Cancel(const Cancellation& cancellation) const {
 PlacementQuery Peers::QueryOf(const StrandedRequest& stranded) const {
   return {.request = stranded.request.get(),
           .known_tokens = stranded.known_tokens,
-          .bits = stranded.has_output ? my_.lease.bits() : std::nullopt,
+          .bits = stranded.has_output ? my_.worker.bits() : std::nullopt,
           .suspect = stranded.suspect,
           .max_cached_tokens = stranded.max_cached_tokens};
 }
@@ -48,9 +48,9 @@ void Peers::TakeOver(Handover handover) {
   const PlacementQuery query = {.request = delivery.submission.request.get(),
                                 .known_tokens = delivery.submission.request->prompt_tokens,
                                 .bits = handover.bits};
-  const WorkerLease& lease = my_.lease;
-  const bool other_bits = handover.bits.has_value() && handover.bits != lease.bits();
-  if (other_bits || (lease.held() && !FitsWorker(query, lease.limits()))) {
+  const ReplicaWorker& worker = my_.worker;
+  const bool other_bits = handover.bits.has_value() && handover.bits != worker.bits();
+  if (other_bits || (worker.attached() && !FitsWorker(query, worker.limits()))) {
     if (PassOn(handover)) return;
     // What is too large for every worker fails below, like a request that was here before.
     if (other_bits) {
@@ -79,7 +79,7 @@ bool Peers::PassOn(Handover& handover) {
 
 void Peers::MoveStranded(Instant now) {
   retry_at_ = Instant::InfiniteFuture();
-  if (my_.fleet == nullptr || closed_ || my_.lease.takes_work() || my_.live.empty()) return;
+  if (my_.fleet == nullptr || closed_ || my_.worker.takes_work() || my_.live.empty()) return;
   if (!my_.fleet->AnyOtherOpen(my_.index)) return;
   // What is known of a request goes to its client before the request goes anywhere.
   my_.live.Deliver(my_.scheduler, now);
@@ -98,7 +98,7 @@ void Peers::MoveStranded(Instant now) {
     if (MoveTo(*to, stranded)) ++num_moved;
   }
   if (num_moved == 0) return;
-  spdlog::info("worker {}: {} of its requests go to others, {} stay", my_.worker, num_moved,
+  spdlog::info("worker {}: {} of its requests go to others, {} stay", my_.worker_address, num_moved,
                my_.live.size());
 }
 
@@ -118,7 +118,7 @@ bool Peers::MoveTo(uint32_t to, const StrandedRequest& stranded) {
   const RequestKey key = stranded.request->key;
   Handover handover = {.suspended = my_.scheduler.Release(key),
                        .delivery = my_.live.Release(key),
-                       .bits = stranded.has_output ? my_.lease.bits() : std::nullopt};
+                       .bits = stranded.has_output ? my_.worker.bits() : std::nullopt};
   if (my_.fleet->HandOver(to, handover)) return true;
   my_.live.Adopt(std::move(handover.delivery));
   my_.scheduler.Adopt(std::move(handover.suspended));
@@ -129,7 +129,7 @@ bool Peers::MoveTo(uint32_t to, const StrandedRequest& stranded) {
 
 void Peers::TellLease() const {
   if (my_.fleet == nullptr) return;
-  my_.fleet->SetLease(my_.index, {.bits = *my_.lease.bits(), .limits = my_.lease.limits()});
+  my_.fleet->SetLease(my_.index, {.bits = *my_.worker.bits(), .limits = my_.worker.limits()});
   TellLoad();
 }
 
@@ -138,7 +138,7 @@ void Peers::TellOpenness(WorkerState state) const {
   Openness openness = Openness::kClosed;
   if (state == WorkerState::kDraining) openness = Openness::kDraining;
   if (state == WorkerState::kReady) {
-    const bool on_trial = my_.lease.circuit() == CircuitState::kHalfOpen;
+    const bool on_trial = my_.worker.circuit() == CircuitState::kHalfOpen;
     openness = on_trial ? Openness::kTrial : Openness::kOpen;
   }
   my_.fleet->SetOpenness(my_.index, openness);

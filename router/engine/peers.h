@@ -7,8 +7,8 @@
 #include "common/instant.h"
 #include "router/core/scheduler.h"
 #include "router/engine/live_requests.h"
+#include "router/engine/replica_worker.h"
 #include "router/engine/router_metrics.h"
-#include "router/engine/worker_lease.h"
 #include "router/fleet/fleet.h"
 
 namespace lockstep::router {
@@ -22,10 +22,10 @@ class Peers {
   struct Owner {
     Fleet* fleet;    // null: there are no others
     uint32_t index;  // of the replica in the fleet
-    const std::string& worker;
+    const std::string& worker_address;
     Scheduler& scheduler;
     LiveRequests& live;
-    const WorkerLease& lease;
+    const ReplicaWorker& worker;
     RouterMetrics& metrics;
     const WorkerSeries& series;
   };

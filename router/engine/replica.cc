@@ -46,15 +46,15 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
       live_(metrics_),
       peers_({.fleet = context_.fleet,
               .index = context_.index,
-              .worker = context_.worker,
+              .worker_address = context_.worker,
               .scheduler = scheduler_,
               .live = live_,
-              .lease = lease_,
+              .worker = worker_,
               .metrics = metrics_,
               .series = worker_series_}),
       board_(context_.worker, context_.clock, config_.no_worker_grace) {
   worker_series_.SetState(WorkerState::kConnecting);
-  worker_series_.SetCircuit(lease_.circuit());
+  worker_series_.SetCircuit(worker_.circuit());
 }
 
 void Replica::Process(InboxBatch batch) {
@@ -93,14 +93,14 @@ void Replica::Process(InboxBatch batch) {
   // Readers look at the counts once they were told of an end: the counts come first.
   PublishStats();
   const bool told = peers_.Tell(num_new_requests, num_new_tokens, now);
-  if (retiring_ && told && live_.empty() && !lease_.held()) board_.SetGone();
+  if (retiring_ && told && live_.empty() && !worker_.attached()) board_.SetGone();
   live_.NotifyReaders();
   CheckIntegrityWhenIdle(now);
 }
 
 Instant Replica::NextWakeup() const {
   return std::min({scheduler_.NextDeadline(), scheduler_.NextStepAt(),
-                   lease_.Deadline(config_.step_timeout), FailoverDeadline(), peers_.NextWakeup(),
+                   worker_.Deadline(config_.step_timeout), FailoverDeadline(), peers_.NextWakeup(),
                    check_integrity_at_});
 }
 
@@ -110,7 +110,7 @@ void Replica::Accept(Submission submission, Instant now) {
   absl::Status status;
   if (shutting_down_) {
     status = ShuttingDown();
-  } else if (!lease_.held() && !peers_.Take(*submission.request)) {
+  } else if (!worker_.attached() && !peers_.Take(*submission.request)) {
     status = board_.CheckWorker();  // otherwise it moves on to a peer
   }
   if (status.ok()) status = scheduler_.Submit(submission.request, now);
@@ -149,8 +149,8 @@ void Replica::CancelAll(Instant now) {
 // --- the worker ---
 
 void Replica::HandleLinkEvent(LinkUp event, Instant now) {
-  if (lease_.held()) {
-    LoseWorker(absl::UnavailableError("a new lease replaced the old one"), lease_.LossNow(), now);
+  if (worker_.attached()) {
+    LoseWorker(absl::UnavailableError("a new lease replaced the old one"), worker_.LossNow(), now);
   }
   if (retiring_) {
     return context_.link->DropLease(event.epoch, absl::CancelledError("its address is gone"));
@@ -170,12 +170,12 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
     context_.link->DropLease(event.epoch, status);
     return NoteUnusable(status, WorkerState::kMismatched);
   }
-  const WorkerBits bits_before = lease_.bits().value_or(bits);
-  if (lease_.Begin(event.epoch, event.description)) worker_series_.restarts_total->Increment();
+  const WorkerBits bits_before = worker_.bits().value_or(bits);
+  if (worker_.Begin(event.epoch, event.description)) worker_series_.restarts_total->Increment();
   spdlog::info(
       "worker {} attached: epoch {}, incarnation {:016x}, weights {:016x} {}, numerics {:016x} on "
       "{}, {} blocks of {} tokens, {} slots",
-      context_.worker, lease_.epoch(), lease_.incarnation(),
+      context_.worker, worker_.epoch(), worker_.incarnation(),
       event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
       event.description.numerics_id(), QuoteWorker(event.description.device()), limits.num_blocks,
       limits.block_size_tokens, limits.max_slots);
@@ -195,7 +195,7 @@ absl::Status Replica::JoinAgreement(const WorkerBits& bits) {
 }
 
 void Replica::FailOtherBits(const WorkerBits& before, Instant now) {
-  const WorkerBits& bits = *lease_.bits();
+  const WorkerBits& bits = *worker_.bits();
   const absl::Status reason = Unavailable(
       "the worker that came back computes other bits: numerics id {:016x} and weights {:016x} "
       "instead of {:016x} and {:016x}; what was begun before cannot be continued",
@@ -220,11 +220,11 @@ void Replica::CountFailed(Change change, Instant now) {
 
 void Replica::HandleLinkEvent(LinkResult event, Instant now) {
   const worker::v1::StepResult& result = event.result;
-  if (!lease_.held() || result.epoch() != lease_.epoch()) return;  // of a lease that is over
+  if (!worker_.attached() || result.epoch() != worker_.epoch()) return;  // of a lease that is over
   const auto fail = [&](const absl::Status& reason) {
     BreakLease(Annotate(reason, "step result"), CircuitBreaker::Loss::kFailure, now);
   };
-  absl::StatusOr<StepInFlight> step = lease_.TakeStep(result, now);
+  absl::StatusOr<StepInFlight> step = worker_.TakeStep(result, now);
   if (!step.ok()) return fail(step.status());
   live_.OnResult();
   const Instant start = context_.clock->Now();
@@ -232,14 +232,14 @@ void Replica::HandleLinkEvent(LinkResult event, Instant now) {
   if (!outcome.ok()) return fail(outcome.status());
   // Step budgets and admission learn from it, so a worker must not make it up.
   outcome->timings.compute = std::min(outcome->timings.compute, now - step->sent_at);
-  const CircuitState circuit_before = lease_.circuit();
+  const CircuitState circuit_before = worker_.circuit();
   const bool refused = !outcome->refusal.ok();
   if (refused) {
     spdlog::warn("worker {}: step {} was refused: {}", context_.worker, step->plan.step_id,
                  Message(outcome->refusal));
     // Before the outcome is applied: what the worker is given up over must not count against its
     // requests.
-    const absl::Status verdict = lease_.JudgeRefusal(step->plan, outcome->refusal);
+    const absl::Status verdict = worker_.JudgeRefusal(step->plan, outcome->refusal);
     if (!verdict.ok()) return BreakLease(verdict, CircuitBreaker::Loss::kFaults, now);
   }
   const StepVerdict verdict = VerdictOf(*outcome);
@@ -247,14 +247,14 @@ void Replica::HandleLinkEvent(LinkResult event, Instant now) {
     return fail(status);
   }
   if (!refused) {
-    const absl::Status status = lease_.JudgeRows(step->plan, verdict, now);
+    const absl::Status status = worker_.JudgeRows(step->plan, verdict, now);
     if (!status.ok()) return BreakLease(status, CircuitBreaker::Loss::kFaults, now);
   }
-  if (lease_.circuit() != circuit_before) {
-    spdlog::info("worker {} has proved itself: epoch {}", context_.worker, lease_.epoch());
-    TellCircuit(lease_.draining() ? WorkerState::kDraining : WorkerState::kReady);
+  if (worker_.circuit() != circuit_before) {
+    spdlog::info("worker {} has proved itself: epoch {}", context_.worker, worker_.epoch());
+    TellCircuit(worker_.draining() ? WorkerState::kDraining : WorkerState::kReady);
   }
-  if (result.draining() && !lease_.draining()) NoteDraining("the worker is shutting down", now);
+  if (result.draining() && !worker_.draining()) NoteDraining("the worker is shutting down", now);
   const absl::Duration router_time = step->router_time + (context_.clock->Now() - start);
   metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
   metrics_.step_rtt_seconds->Observe(absl::ToDoubleSeconds(now - step->sent_at));
@@ -262,13 +262,13 @@ void Replica::HandleLinkEvent(LinkResult event, Instant now) {
 
 void Replica::HandleLinkEvent(LinkDown event, Instant now) {
   if (event.epoch != 0) {
-    if (event.epoch == lease_.epoch()) LoseWorker(event.reason, lease_.LossNow(), now);
+    if (event.epoch == worker_.epoch()) LoseWorker(event.reason, worker_.LossNow(), now);
     return;
   }
-  if (lease_.held()) return;
+  if (worker_.attached()) return;
   // An attempt to connect failed; why is what clients and operators want to read.
   const bool mismatched = event.reason.code() == absl::StatusCode::kFailedPrecondition;
-  const bool ever_attached = lease_.lost_at() != Instant::InfinitePast();
+  const bool ever_attached = worker_.lost_at() != Instant::InfinitePast();
   NoteUnusable(event.reason, mismatched      ? WorkerState::kMismatched
                              : ever_attached ? WorkerState::kLost
                                              : WorkerState::kConnecting);
@@ -290,27 +290,27 @@ StepVerdict Replica::VerdictOf(const StepOutcome& outcome) const {
 
 void Replica::NoteDraining(std::string text, Instant now) {
   spdlog::info("worker {} drains: epoch {}; nothing new is started on it: {}", context_.worker,
-               lease_.epoch(), text);
-  lease_.Drain();
+               worker_.epoch(), text);
+  worker_.Drain();
   membership_.reset();
   scheduler_.DrainWorker(now);
   SetWorker(WorkerState::kDraining, std::move(text), Instant::InfiniteFuture());
 }
 
 void Replica::NoteUnusable(const absl::Status& reason, WorkerState state) {
-  lease_.set_lost_reason(reason);
-  SetWorker(state, Message(reason), lease_.lost_at());
+  worker_.set_lost_reason(reason);
+  SetWorker(state, Message(reason), worker_.lost_at());
 }
 
 void Replica::BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
-  context_.link->DropLease(lease_.epoch(), reason);
+  context_.link->DropLease(worker_.epoch(), reason);
   LoseWorker(reason, loss, now);
 }
 
 void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
   spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
-               lease_.epoch(), lease_.num_in_flight(), live_.size(), Message(reason));
-  lease_.End(reason, loss, now);
+               worker_.epoch(), worker_.num_in_flight(), live_.size(), Message(reason));
+  worker_.End(reason, loss, now);
   membership_.reset();
   CountFailed([&] { scheduler_.DetachWorker(reason, now); }, now);
   SetWorker(WorkerState::kLost, Message(reason), now);
@@ -318,9 +318,9 @@ void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, 
 
 void Replica::ExpireWorker(Instant now) {
   scheduler_.ExpireDeadlines(now);
-  if (now < lease_.Deadline(config_.step_timeout)) return;
-  const bool hangs = lease_.num_in_flight() > 0;
-  BreakLease(lease_.Overdue(config_.step_timeout),
+  if (now < worker_.Deadline(config_.step_timeout)) return;
+  const bool hangs = worker_.num_in_flight() > 0;
+  BreakLease(worker_.Overdue(config_.step_timeout),
              hangs ? CircuitBreaker::Loss::kHang : CircuitBreaker::Loss::kIdle, now);
 }
 
@@ -328,25 +328,25 @@ void Replica::ExpireWaits(Instant now) {
   if (now < FailoverDeadline()) return;
   const std::string wait = absl::FormatDuration(config_.failover_wait);
   const absl::Status reason =
-      lease_.draining()
+      worker_.draining()
           ? Unavailable("the worker is shutting down and no other one came within {}", wait)
           : Unavailable("the worker was lost and none came back within {} that got any further: {}",
-                        wait, Message(lease_.lost_reason()));
+                        wait, Message(worker_.lost_reason()));
   CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
 }
 
 void Replica::SendSteps(Instant now) {
-  while (lease_.held()) {
+  while (worker_.attached()) {
     const Instant start = context_.clock->Now();
     std::optional<StepPlan> plan = scheduler_.NextStep(now);
     if (!plan.has_value()) return;
-    context_.link->Send(EncodeStep(*plan, lease_.epoch()));
+    context_.link->Send(EncodeStep(*plan, worker_.epoch()));
     if (!plan->rows.empty()) {
       metrics_.step_batch_sequences->Observe(static_cast<double>(plan->rows.size()));
       metrics_.At(metrics_.step_tokens, StepPhase::kPrefill).Observe(plan->num_prefill_tokens);
       metrics_.At(metrics_.step_tokens, StepPhase::kDecode).Observe(plan->num_decode_tokens);
     }
-    lease_.AddStep(
+    worker_.AddStep(
         {.plan = std::move(*plan), .sent_at = now, .router_time = context_.clock->Now() - start});
   }
 }
@@ -356,12 +356,12 @@ void Replica::SendSteps(Instant now) {
 void Replica::StartRetirement(Instant now) {
   retiring_ = true;
   constexpr char kText[] = "its address is gone";
-  if (!lease_.held()) return NoteUnusable(absl::UnavailableError(kText), WorkerState::kLost);
-  if (!lease_.draining()) NoteDraining(kText, now);
+  if (!worker_.attached()) return NoteUnusable(absl::UnavailableError(kText), WorkerState::kLost);
+  if (!worker_.draining()) NoteDraining(kText, now);
 }
 
 void Replica::EndRetirement(Instant now) {
-  if (!retiring_ || !live_.empty() || !lease_.held()) return;
+  if (!retiring_ || !live_.empty() || !worker_.attached()) return;
   BreakLease(absl::CancelledError("its address is gone and nothing runs on it"),
              CircuitBreaker::Loss::kIdle, now);
 }
@@ -369,7 +369,7 @@ void Replica::EndRetirement(Instant now) {
 // --- status ---
 
 void Replica::TellCircuit(WorkerState state) {
-  worker_series_.SetCircuit(lease_.circuit());
+  worker_series_.SetCircuit(worker_.circuit());
   peers_.TellOpenness(state);
 }
 

@@ -14,8 +14,8 @@
 #include "router/engine/live_requests.h"
 #include "router/engine/peers.h"
 #include "router/engine/replica_status.h"
+#include "router/engine/replica_worker.h"
 #include "router/engine/router_metrics.h"
-#include "router/engine/worker_lease.h"
 #include "router/fleet/fleet.h"
 #include "router/mailboxes/inbox.h"
 #include "router/workers/step_link.h"
@@ -110,7 +110,7 @@ class Replica {
   const WorkerSeries worker_series_;
   Scheduler scheduler_;
   LiveRequests live_;
-  WorkerLease lease_;
+  ReplicaWorker worker_;
   WorkerAgreement::Membership membership_;  // while the worker is ready
   Peers peers_;
 

@@ -30,16 +30,17 @@ struct StepVerdict {
   uint32_t num_inert_rows = 0;
 };
 
-// A replica's lease on its worker: what the worker is, which steps are in flight, and how far the
-// worker is trusted. One lease follows another; what the last worker was stays known between them.
-// Bookkeeping only: knows no link and no scheduler. Belongs to the replica's thread.
-class WorkerLease {
+// A replica's worker, as far as the router knows it: the lease that the replica has on it, what it
+// is, which steps are in flight, and how far it is trusted. One lease follows another; what the
+// last one told stays known between them. Bookkeeping only: knows no link and no scheduler. Belongs
+// to the replica's thread.
+class ReplicaWorker {
  public:
-  bool held() const { return epoch_ != 0; }
-  uint64_t epoch() const { return epoch_; }  // 0: no lease
+  bool attached() const { return epoch_ != 0; }  // there is a lease
+  uint64_t epoch() const { return epoch_; }      // 0: no lease
   // The worker is about to leave: nothing new is started on it.
   bool draining() const { return draining_; }
-  bool takes_work() const { return held() && !draining_; }
+  bool takes_work() const { return attached() && !draining_; }
   uint64_t incarnation() const { return incarnation_; }
   // Of the lease now or last.
   const std::optional<WorkerBits>& bits() const { return bits_; }

@@ -1,4 +1,4 @@
-#include "router/engine/worker_lease.h"
+#include "router/engine/replica_worker.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep::router {
 
-bool WorkerLease::Begin(uint64_t epoch, const worker::v1::DescribeResponse& description) {
+bool ReplicaWorker::Begin(uint64_t epoch, const worker::v1::DescribeResponse& description) {
   const bool has_restarted = incarnation_ != 0 && incarnation_ != description.incarnation();
   epoch_ = epoch;
   incarnation_ = description.incarnation();
@@ -18,7 +18,7 @@ bool WorkerLease::Begin(uint64_t epoch, const worker::v1::DescribeResponse& desc
   return has_restarted;
 }
 
-void WorkerLease::End(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
+void ReplicaWorker::End(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
   epoch_ = 0;
   draining_ = false;
   in_flight_.clear();
@@ -27,13 +27,13 @@ void WorkerLease::End(const absl::Status& reason, CircuitBreaker::Loss loss, Ins
   breaker_.OnLoss(loss);
 }
 
-CircuitBreaker::Loss WorkerLease::LossNow() const {
+CircuitBreaker::Loss ReplicaWorker::LossNow() const {
   return in_flight_.empty() || draining_ ? CircuitBreaker::Loss::kIdle
                                          : CircuitBreaker::Loss::kFailure;
 }
 
-absl::StatusOr<StepInFlight> WorkerLease::TakeStep(const worker::v1::StepResult& result,
-                                                   Instant now) {
+absl::StatusOr<StepInFlight> ReplicaWorker::TakeStep(const worker::v1::StepResult& result,
+                                                     Instant now) {
   if (result.incarnation() != incarnation_) {
     return Internal("incarnation: expected {:016x}, got {:016x}", incarnation_,
                     result.incarnation());
@@ -50,14 +50,15 @@ absl::StatusOr<StepInFlight> WorkerLease::TakeStep(const worker::v1::StepResult&
 // A sequence that no worker can run fails before a worker is given up over it.
 static_assert(CircuitBreaker::kMaxFaults > kMaxRefusals);
 
-absl::Status WorkerLease::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal) {
+absl::Status ReplicaWorker::JudgeRefusal(const StepPlan& plan, const absl::Status& refusal) {
   // What was sent before the worker had refused a step it refuses as well, and may.
   if (plan.rows.empty() || plan.step_id <= doomed_until_) return absl::OkStatus();
   doomed_until_ = in_flight_.empty() ? plan.step_id : in_flight_.back().plan.step_id;
   return CountFaults(1, refusal);
 }
 
-absl::Status WorkerLease::JudgeRows(const StepPlan& plan, const StepVerdict& verdict, Instant now) {
+absl::Status ReplicaWorker::JudgeRows(const StepPlan& plan, const StepVerdict& verdict,
+                                      Instant now) {
   const uint64_t num_rows = plan.rows.size();
   if (verdict.num_inert_rows == num_rows) return absl::OkStatus();  // nothing ran
   if (verdict.num_failed_rows + verdict.num_inert_rows == num_rows) {
@@ -67,20 +68,20 @@ absl::Status WorkerLease::JudgeRows(const StepPlan& plan, const StepVerdict& ver
   return absl::OkStatus();
 }
 
-absl::Status WorkerLease::CountFaults(uint32_t num_faults, const absl::Status& last) {
+absl::Status ReplicaWorker::CountFaults(uint32_t num_faults, const absl::Status& last) {
   if (!breaker_.OnFaults(num_faults)) return absl::OkStatus();
   return Unavailable(
       "the worker refused or failed what it was told {} times in a row, the last time with: {}",
       breaker_.num_faults(), Message(last));
 }
 
-Instant WorkerLease::Deadline(absl::Duration timeout) const {
+Instant ReplicaWorker::Deadline(absl::Duration timeout) const {
   if (in_flight_.empty()) return draining_ ? last_result_at_ + timeout : Instant::InfiniteFuture();
   // Steps run one after the other: the oldest began when the one before it was done.
   return std::max(in_flight_.front().sent_at, last_result_at_) + timeout;
 }
 
-absl::Status WorkerLease::Overdue(absl::Duration timeout) const {
+absl::Status ReplicaWorker::Overdue(absl::Duration timeout) const {
   const std::string what =
       in_flight_.empty() ? "the drained worker did not end its lease"
                          : fmt::format("step {} had no result", in_flight_.front().plan.step_id);
