@@ -6,9 +6,9 @@
 
 #include "common/model_files/model_config.h"
 
-// What a family of models calls things in its files, and what differs from other families. A new
+// What a family of models calls things in its files, and how it differs from other families. A new
 // family of known parts is one file in families/ and one line in families/registry.cc
-// (docs/adding/model-family.md).
+// (docs/adding/model-family.md). The defaults below are those of Llama.
 namespace lockstep {
 
 // How one container names the tensors of a model. Behind each name comes ".weight" or ".bias";
@@ -32,14 +32,16 @@ struct TensorNames {
   std::string_view gate = {};
   std::string_view up = {};
   std::string_view down = {};
-  // Some files leave it out, of every name that begins with it.
+  // Some files leave this beginning out, in all their names.
   std::string_view optional_prefix = {};
-  // Ends of the names of tensors that nothing needs, as saved masks.
+  // Endings of names of tensors that nothing needs, such as saved masks.
   std::span<const std::string_view> ignored_endings = {};
   // The matrices of layers are [inputs, outputs] (Conv1D of GPT-2), not [outputs, inputs].
   bool transposed_matrices = false;
-  // q and k are stored with the halves of a head interleaved (rows 0, D/2, 1, D/2 + 1, ...), for
-  // rotation of neighbours.
+  // The file has the rows of each q and k head in the order 0, D/2, 1, D/2 + 1, ..., because its
+  // authors rotate neighbouring elements. llama.cpp writes GGUF files of the architecture "llama"
+  // so, and those of most others not. Nothing in a file tells: a wrong value loads and gives wrong
+  // logits. Not for families with qk_norm.
   bool interleaved_heads = false;
 };
 
@@ -50,7 +52,8 @@ struct NeutralKey {
   std::string_view neutral_json;
 };
 
-// The keys of config.json.
+// The keys of config.json that families call differently. All other keys have one name
+// (model_config_json.cc).
 struct ConfigKeys {
   std::string_view hidden_size = "hidden_size";
   std::string_view intermediate_size = "intermediate_size";
@@ -59,8 +62,10 @@ struct ConfigKeys {
   std::string_view max_context_tokens = "max_position_embeddings";
   std::string_view norm_eps = "rms_norm_eps";
   std::string_view activation = "hidden_act";
-  std::span<const std::string_view> harmless = {};  // besides those that are harmless anywhere
-  std::span<const NeutralKey> neutral = {};         // likewise
+  // Keys that never matter, besides those of kHarmlessKeys in model_config_json.cc.
+  std::span<const std::string_view> harmless = {};
+  // Keys that matter at other values than the one given, besides kNeutralKeys there.
+  std::span<const NeutralKey> neutral = {};
 };
 
 struct ModelFamily {
@@ -70,16 +75,19 @@ struct ModelFamily {
   NormKind norm = NormKind::kRms;
   PositionKind positions = PositionKind::kRotary;
   MlpKind mlp = MlpKind::kSwiGlu;  // where config.json does not say
-  bool qk_norm = false;
+  bool qk_norm = false;            // an RMSNorm over each q and k head, before rotation
   // Biases that are a part of the architecture, whatever config.json says.
   bool always_qkv_bias = false;
   bool always_all_biases = false;
-  bool may_have_mlp_bias = false;  // by the key mlp_bias
-  bool tied_by_default = false;
+  bool may_have_mlp_bias = false;  // if the key mlp_bias says so
+  // Where config.json does not say:
+  bool tied_by_default = false;  // the logits are products with the token embedding
   double default_norm_eps = 1e-6;
   uint32_t default_head_dim = 0;           // 0: hidden size / heads
   uint32_t default_intermediate_size = 0;  // times the hidden size; 0: config.json must say
-  bool window_needs_switch = false;        // sliding_window counts with use_sliding_window only
+  // sliding_window counts only if use_sliding_window is true, as in Qwen's files. Otherwise a
+  // window that is shorter than the context is refused.
+  bool window_needs_switch = false;
   TensorNames hugging_face = {};
   TensorNames gguf = {};
 };

@@ -3,7 +3,7 @@
 
     python3 tests/golden/generate_tiny_gpt2.py
 
-Needs what generate_tiny_checkpoints.py needs, whose files these are alike. Seeded as well.
+Needs the same packages as generate_tiny_checkpoints.py, and writes files of the same kinds. Seeded as well.
 """
 
 import math

@@ -86,6 +86,15 @@ TEST_F(LoadModelTest, ListsOnlyTheFirstOfManyProblems) {
   EXPECT_THAT(LoadFolder(checkpoint), HasError(kInvalid, HasSubstr("; and 13 more")));
 }
 
+// A misspelt name is missing under the right one, and unknown under the wrong one.
+TEST_F(LoadModelTest, ListsUnknownNamesBesideMissingOnes) {
+  TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
+  for (auto& tensor : checkpoint.tensors) tensor.name = "my." + tensor.name;
+  EXPECT_THAT(LoadFolder(checkpoint),
+              HasError(kInvalid, AllOf(HasSubstr("tensor model.embed_tokens.weight of shape"),
+                                       HasSubstr("tensor my.lm_head.weight is not part"))));
+}
+
 TEST_F(LoadModelTest, NamesTheTypeThatItCannotRead) {
   const TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   EXPECT_THAT(LoadFolder(checkpoint, "F8_E4M3"),

@@ -14,6 +14,7 @@ using kernels::BFloat16;
 using kernels::PackedElements;
 
 constexpr size_t kMaxListedProblems = 8;
+constexpr size_t kMaxListedUnused = 2;  // at least so many of these if there are any
 
 // The full name of a tensor, from its stem and "weight" or "bias".
 using NameOf = std::function<std::string(std::string_view stem, std::string_view ending)>;
@@ -54,14 +55,18 @@ class Planner {
 
   absl::Status Verdict() const {
     if (problems_.empty()) return absl::OkStatus();
-    const size_t num_listed = std::min(problems_.size(), kMaxListedProblems);
-    std::string text = fmt::format(
-        "{}",
-        fmt::join(problems_.begin(), problems_.begin() + static_cast<ptrdiff_t>(num_listed), "; "));
-    if (num_listed < problems_.size()) {
-      text += fmt::format("; and {} more", problems_.size() - num_listed);
+    // Both kinds are shown: a misspelt name is one that is missing and one that nobody asked for.
+    const size_t num_unused = std::min(problems_.size() - num_wanted_problems_, kMaxListedUnused);
+    const size_t num_wanted = std::min(num_wanted_problems_, kMaxListedProblems - num_unused);
+    std::vector<std::string_view> listed(problems_.begin(),
+                                         problems_.begin() + static_cast<ptrdiff_t>(num_wanted));
+    for (size_t i = num_wanted_problems_;
+         i < problems_.size() && listed.size() < kMaxListedProblems; ++i) {
+      listed.push_back(problems_[i]);
     }
-    return InvalidArgument("{}: {}", source_.path(), text);
+    const size_t num_left = problems_.size() - listed.size();
+    return InvalidArgument("{}: {}{}", source_.path(), fmt::join(listed, "; "),
+                           num_left == 0 ? "" : fmt::format("; and {} more", num_left));
   }
 
  private:
@@ -193,6 +198,7 @@ class Planner {
   }
 
   void FindUnused() {
+    num_wanted_problems_ = problems_.size();
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name) || IsIgnorableTensor(layout_.names, tensor.name)) continue;
       problems_.push_back(fmt::format("tensor {} is not part of the model", tensor.name));
@@ -204,7 +210,8 @@ class Planner {
   const ModelLayout layout_;
   const bool row_major_;
   WeightPlan& plan_;
-  std::vector<std::string> problems_;
+  std::vector<std::string> problems_;  // with tensors that the model wants, then with others
+  size_t num_wanted_problems_ = 0;
   absl::flat_hash_set<std::string> used_;
 };
 

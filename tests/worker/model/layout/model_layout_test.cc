@@ -66,12 +66,17 @@ TEST(ModelLayoutTest, EveryFamilyNamesItsParts) {
     spec.positions = family->positions;
     spec.qk_norm = family->qk_norm;
     for (const TensorNames* const names : {&family->hugging_face, &family->gguf}) {
+      const char* const container = names == &family->gguf ? "GGUF" : "Hugging Face";
+      EXPECT_FALSE(names->layer_prefix.empty()) << container << " file of " << family->name;
+      EXPECT_FALSE(names->interleaved_heads && family->qk_norm)
+          << family->name << ": the order of the weights of q_norm and k_norm is not implemented";
       const ModelLayout layout = MakeModelLayout(spec, *names);
       std::set<std::string> seen;
       const auto check = [&](const Part& part) {
         for (const TensorPiece& piece : part.pieces) {
           const std::string stem(names->*piece.name);
-          EXPECT_FALSE(stem.empty()) << family->name;
+          EXPECT_FALSE(stem.empty()) << container << " file of " << family->name
+                                     << ": a part has no name, after " << seen.size() << " parts";
           EXPECT_TRUE(seen.insert(stem).second) << family->name << " names two parts " << stem;
         }
       };
