@@ -6,7 +6,7 @@
 
 namespace lockstep::router {
 
-// Scheduler::CheckIntegrity.
+// Implements Scheduler::CheckIntegrity.
 absl::Status CheckSchedulerIntegrity(const SchedulerState& state);
 
 }  // namespace lockstep::router

@@ -23,8 +23,8 @@ struct Reached {
   uint32_t furthest_computed;
 };
 
-// How far the sequences of the oldest step in flight have got, while the lease has yet to take any
-// of them further.
+// How far the sequences of the oldest step in flight have got. Empty if the lease has already made
+// progress.
 std::vector<Reached> ReachedBefore(const WorkerLease& lease) {
   std::vector<Reached> reached;
   if (lease.progressed || lease.in_flight.empty()) return reached;

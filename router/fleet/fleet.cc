@@ -28,7 +28,7 @@ std::optional<uint32_t> Fleet::TakeSeat() {
   for (uint32_t i = 0; i < seats_.size(); ++i) {
     Seat& seat = *seats_[i];
     if (seat.occupancy.load() != Occupancy::kVacant) continue;
-    seat.inbox.Take();  // what the last replica here left unread
+    seat.inbox.Take();  // what the previous replica in this seat left unread
     seat.openness.store(Openness::kClosed);
     seat.closed_order.store(0);
     seat.num_underway.store(0);
@@ -65,7 +65,7 @@ void Fleet::Submit(Submission submission) {
     if (!to.has_value()) to = FindRoomForNew(query);
     if (!to.has_value()) break;
     if (TryPost(*to, submission)) return;
-    // It left in between.
+    // The replica left after it was chosen. Choose again.
   }
   submission.ticket->StopWaiting();
   submission.outbox->End(absl::UnavailableError("there are no workers"));
@@ -117,8 +117,8 @@ void Fleet::SetOpenness(uint32_t replica, Openness openness) {
     changed.closed_order.store(num_closings_.fetch_add(1) + 1);
   }
   if (openness < Openness::kTrial || before >= Openness::kTrial) return;
-  // One that closed and looked for an open one did so before this one opened, and is woken here, or
-  // after, and found it.
+  // A replica that closed has looked for an open one. If it looked before this one opened, it is
+  // woken here. If it looked later, it found this one.
   for (uint32_t i = 0; i < size(); ++i) {
     if (seats_[i]->openness.load() < Openness::kTrial) seats_[i]->inbox.Wake();
   }

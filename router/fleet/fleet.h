@@ -22,54 +22,55 @@
 
 namespace lockstep::router {
 
-// What a replica's loop tells the others of its worker: there is none, it starts nothing any more,
-// it takes on one request at a time (more only where nobody else could) because it has yet to
-// prove itself, or it takes on requests.
+// What a replica's loop tells the other replicas about its worker. kClosed: there is no worker.
+// kDraining: it starts nothing any more. kTrial: it has yet to prove itself, so it takes one
+// request at a time, and more only if no other replica could. kOpen: it takes requests.
 enum class Openness { kClosed, kDraining, kTrial, kOpen };
 
-// What a placement is to be found for.
+// What a request needs from a replica.
 struct PlacementQuery {
   const Request* request = nullptr;
   std::span<const TokenId> known_tokens;
-  std::optional<WorkerBits> bits = {};  // that the worker must compute; none: any
+  std::optional<WorkerBits> bits = {};  // the worker must compute these; none: any
   bool suspect = false;
-  // Of the known tokens, those that a cached prefix may save at most; never the last one, which is
-  // always computed.
+  // How many of the known tokens a cached prefix may cover at most. The last token is always
+  // computed.
   uint32_t max_cached_tokens = std::numeric_limits<uint32_t>::max();
 
   static PlacementQuery ForNew(const Request& request);
 };
 
-// All replicas of a router, and what they know of each other: the inbox of each, its load, the
-// prefixes that it holds, and which request is where. Replicas come and go; each has a seat while
-// it is there. Finds a replica for a request and brings requests, and what is said of them, to it.
-// Safe to use from any thread; no call waits for a loop, and a loop waits for no placement but
-// those it makes itself, of what its worker left.
+// All replicas of a router, and what they know about each other: each replica's inbox, its load,
+// the prefixes that it holds, and which replica has which request. Replicas come and go. Each has a
+// seat while it is there. Finds a replica for a request, and brings the request and messages about
+// it there. Safe to use from any thread. No call waits for a loop. A loop waits only for placements
+// that it makes itself, for requests that its worker left.
 class Fleet {
  public:
-  // The seats below `num_replicas` are taken from the beginning; there are at least so many.
+  // The first `num_replicas` seats are taken from the start. The number of seats is the larger of
+  // the two.
   explicit Fleet(const PlacementConfig& placement, uint32_t num_replicas,
                  uint32_t max_replicas = 0);
 
-  // Seats that were ever taken: the lowest ones.
+  // Number of seats that were ever taken. They are the lowest ones.
   uint32_t size() const { return size_.load(); }
   Inbox& inbox(uint32_t replica) { return seats_[replica]->inbox; }
 
   // --- who is there: one thread at a time ---
-  // The lowest vacant seat; none: all are taken.
+  // Takes the lowest vacant seat. None: all are taken.
   std::optional<uint32_t> TakeSeat();
-  // No request comes to the replica any more; its loop is told to give up those that it has.
+  // No more requests come to the replica. Its loop is told to give up those that it has.
   void Retire(uint32_t replica);
-  // Its loop has ended, and had no request left.
+  // Call when its loop has ended with no request left.
   void LeaveSeat(uint32_t replica);
 
   // --- any thread ---
-  // To the replica where it is best off; without an open one, to one where it may wait.
+  // Sends a request to the best replica. If none is open, sends it to a replica where it may wait.
   void Submit(Submission submission);
-  // To whichever replica has the request; nothing when none does.
+  // Go to the replica that has the request. Do nothing if there is none.
   void Cancel(Cancellation cancellation);
   void Stop(SequenceStop stop);
-  // No request changes its replica any more.
+  // From now on no request changes its replica.
   void Close();
 
   // --- the loop of `replica` ---
@@ -78,7 +79,7 @@ class Fleet {
     WorkerLimits limits;
   };
   void SetLease(uint32_t replica, const Lease& lease);
-  // A replica that opens wakes those that may have requests for it. Its load must be known.
+  // A replica that opens wakes the others that may have requests for it. Call SetLoad before.
   void SetOpenness(uint32_t replica, Openness openness);
   struct Load {
     uint64_t queued_tokens = 0;
@@ -87,35 +88,37 @@ class Fleet {
     uint32_t free_blocks = 0;
   };
   void SetLoad(uint32_t replica, const Load& load);
-  // So many of those posted to it, with these prompt tokens, are part of the load from now on.
+  // This many of the requests posted to the replica, with this many prompt tokens, are part of its
+  // load from now on.
   void NoteTaken(uint32_t replica, uint32_t num_requests, uint64_t num_tokens);
-  // False: some changes are left for later.
+  // Returns false if some changes are left for later.
   bool TellPrefixes(uint32_t replica, PrefixChanges& changes) {
     return directory_.TryTell(replica, changes);
   }
   bool AnyOtherOpen(uint32_t replica) const;
-  // Another one is open that could go on with it.
+  // True if another open replica could continue the request.
   bool AnyOtherTakes(uint32_t replica, const PlacementQuery& query);
-  // The replica, not this one, that should go on with a request.
+  // The other replica that should continue a request.
   std::optional<uint32_t> FindOther(uint32_t replica, const PlacementQuery& query);
-  // Without one that is open, one whose last worker could: the request waits there for the next.
+  // As FindOther. If none is open, a replica whose last worker could continue the request, which
+  // waits there for the next worker.
   std::optional<uint32_t> FindOtherOrRoom(uint32_t replica, const PlacementQuery& query);
-  // One more request may change its replica now.
+  // Returns true if one more request may change its replica now.
   bool TakeRetry(Instant now);
-  // Takes `handover`; false, and it is as it was, when requests no longer change their replica, or
-  // not to that one.
+  // Takes `handover`. Returns false, and leaves `handover` unchanged, if requests no longer change
+  // their replica or `to` takes none.
   bool HandOver(uint32_t to, Handover& handover);
-  // The request has ended.
+  // Call when the request has ended.
   void Forget(RequestKey request);
 
  private:
   enum class Occupancy { kVacant, kTaken, kRetiring };
   struct Seat {
     Inbox inbox;
-    std::atomic<Occupancy> occupancy = Occupancy::kVacant;  // set with routes_mutex_ held
+    std::atomic<Occupancy> occupancy = Occupancy::kVacant;  // written with routes_mutex_ held
     std::atomic<Openness> openness = Openness::kClosed;
-    std::atomic<uint64_t> closed_order = 0;  // the higher, the later it closed; 0: never was open
-    // Posted, and not yet part of the load that the loop told.
+    std::atomic<uint64_t> closed_order = 0;  // higher: closed later; 0: never was open
+    // Posted requests that are not yet part of the load that the loop reported.
     std::atomic<uint32_t> num_underway = 0;
     std::atomic<uint64_t> underway_tokens = 0;
     std::atomic<uint64_t> queued_tokens = 0;
@@ -123,12 +126,12 @@ class Fleet {
     std::atomic<uint32_t> available_blocks = 0;
     std::atomic<uint32_t> free_blocks = 0;
     Mutex mutex;
-    std::optional<Lease> lease ABSL_GUARDED_BY(mutex);  // now or last; none: there was none yet
+    std::optional<Lease> lease ABSL_GUARDED_BY(mutex);  // current or last; none: no worker yet
   };
 
-  // The openness of a replica that may be given requests.
+  // Closed if the replica is not there or is retiring.
   Openness OpennessOf(uint32_t replica) const;
-  // The lease of `replica`, now or last, if it could serve the request.
+  // The current or last lease of `replica`, if it could serve the request.
   std::optional<Lease> MatchLease(uint32_t replica, const PlacementQuery& query) const;
   std::optional<uint32_t> Find(const PlacementQuery& query, std::optional<uint32_t> except);
   ReplicaLoad LoadOf(uint32_t replica, uint32_t block_size_tokens) const;
@@ -137,7 +140,7 @@ class Fleet {
   std::optional<uint32_t> FindRoomForNew(const PlacementQuery& query) const;
   void FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const;
   void NoteUnderway(uint32_t replica, uint64_t num_tokens);
-  // False: the replica takes nothing on, and `submission` is as it was.
+  // Returns false, and leaves `submission` unchanged, if the replica takes no requests.
   bool TryPost(uint32_t replica, Submission& submission);
   template <typename Post>
   void PostToOwner(RequestKey request, Post post);
@@ -152,14 +155,14 @@ class Fleet {
   Placement placement_ ABSL_GUARDED_BY(placement_mutex_);
   RetryBudget retries_ ABSL_GUARDED_BY(placement_mutex_);
 
-  // Posting to a request's replica and moving the request exclude each other, so what is said of a
-  // request never overtakes it.
+  // Held while something is posted to a request's replica and while a request moves. So messages
+  // about a request never overtake it.
   Mutex routes_mutex_;
   absl::flat_hash_map<RequestKey, uint32_t> routes_ ABSL_GUARDED_BY(routes_mutex_);
   bool closed_ ABSL_GUARDED_BY(routes_mutex_) = false;
 };
 
-// Whether a worker of these limits can hold all of the request.
+// True if a worker with these limits can hold the whole request.
 bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits);
 
 }  // namespace lockstep::router

@@ -1,4 +1,4 @@
-// Which replica a request goes to.
+// Decides which replica a request goes to.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace lockstep::router {
 namespace {
 
-// Sessions of different tenants are different ones.
+// Equal session ids of different tenants are different sessions.
 uint64_t SessionOf(const Request& request) {
   if (request.session_id.empty()) return 0;
   return std::max<uint64_t>(Hash64(request.session_id, Hash64(request.tenant)), 1);
@@ -18,7 +18,7 @@ uint64_t SessionOf(const Request& request) {
 
 PlacementQuery PlacementQuery::ForNew(const Request& request) {
   PlacementQuery query = {.request = &request, .known_tokens = request.prompt_tokens};
-  // A prompt that is to be described is computed.
+  // If prompt log-probabilities are wanted, the prompt is computed.
   if (request.sampling.num_prompt_logprobs >= 0) query.max_cached_tokens = 0;
   return query;
 }
@@ -111,7 +111,8 @@ std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<u
   return placement_.Choose(request, replicas);
 }
 
-// Where a worker drains that could go on with the request; else where such a one was lost last.
+// A taken replica whose worker drains and could continue the request. Otherwise the one that lost
+// such a worker last.
 std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
                                         std::optional<uint32_t> except) const {
   const auto rank = [this](uint32_t replica) {
@@ -127,9 +128,9 @@ std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
   return room;
 }
 
-// Where new requests wait for a worker, or are told why they cannot be served: where the last
-// worker was large enough; else where they do not fit; else where a worker drains, or was lost
-// last.
+// Where a new request waits for a worker, or learns why it cannot be served. First choice: a
+// replica whose last worker was large enough. Otherwise a replica where the request does not fit,
+// and first one whose worker drains, then the one that lost its worker last.
 std::optional<uint32_t> Fleet::FindRoomForNew(const PlacementQuery& query) const {
   if (const std::optional<uint32_t> room = FindRoom(query, std::nullopt)) return room;
   const auto rank = [this](uint32_t replica) {
@@ -143,7 +144,7 @@ std::optional<uint32_t> Fleet::FindRoomForNew(const PlacementQuery& query) const
   return room;
 }
 
-// Once per size of block: prefixes of one are none of another.
+// Looks once for each block size, because prefixes with different block sizes do not match.
 void Fleet::FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad> replicas) const {
   if (config_.policy != PlacementPolicy::kPrefixAware || query.request->bypass_prefix_cache ||
       query.known_tokens.empty()) {

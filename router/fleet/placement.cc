@@ -79,7 +79,7 @@ std::optional<uint32_t> Placement::PrefixAware(const PlacementRequest& request,
                                                std::span<const ReplicaLoad> replicas) const {
   const uint64_t limit = LoadLimit(replicas);
   std::optional<uint32_t> best;
-  // Of equal costs: the longer prefix, then the one that evicts least, then by lot.
+  // Ties go to the longer prefix, then to the replica with more free blocks, then to the draw.
   const auto rank = [&](uint32_t i) {
     const ReplicaLoad& replica = replicas[i];
     return std::tuple(CostOf(request, replica), ~replica.cached_tokens, ~replica.free_blocks,
@@ -97,7 +97,7 @@ std::optional<uint32_t> Placement::PrefixAware(const PlacementRequest& request,
                                                                                          : best;
 }
 
-// Rendezvous hashing: a replica that comes or goes moves the sessions of its own alone.
+// Rendezvous hashing: when a replica comes or goes, only its own sessions move.
 std::optional<uint32_t> Placement::HomeOf(uint64_t session,
                                           std::span<const ReplicaLoad> replicas) const {
   std::optional<uint32_t> home;
@@ -126,7 +126,7 @@ uint64_t Placement::CostOf(const PlacementRequest& request, const ReplicaLoad& r
   return LoadOf(replica) + weighted + to_wait_for;
 }
 
-// The least loaded one is never above the mean, so somebody is always below the limit.
+// The least loaded replica is never above the mean, so at least one is always below the limit.
 uint64_t Placement::LoadLimit(std::span<const ReplicaLoad> replicas) const {
   double sum = 0;
   uint32_t count = 0;

@@ -9,8 +9,7 @@ namespace lockstep::router {
 namespace {
 
 constexpr uint32_t kBitsPerWord = 64;
-constexpr size_t kMaxChangesAtOnce =
-    1024;  // a lost worker forgets everything: readers come between
+constexpr size_t kMaxChangesAtOnce = 1024;  // bounded, so that readers come in between
 
 }  // namespace
 
@@ -21,7 +20,7 @@ bool PrefixDirectory::TryTell(uint32_t replica, PrefixChanges& changes) {
   if (changes.empty()) return true;
   if (!mutex_.try_lock()) return false;
   const std::vector<PrefixChanges::Change> taken = changes.Take(kMaxChangesAtOnce);
-  // The table is larger than any cache: all its lines are asked for before the first is needed.
+  // The table is larger than any cache. So all lines are prefetched before the first one is needed.
   for (const PrefixChanges::Change& change : taken) holders_.prefetch(change.prefix);
   for (const PrefixChanges::Change& change : taken) Tell(replica, change.prefix, change.learned);
   mutex_.unlock();
@@ -50,7 +49,7 @@ void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
                  "{} lengths for {} replicas, blocks of {}", num_cached_tokens.size(),
                  max_replicas_, block_size_tokens);
   std::ranges::fill(num_cached_tokens, 0);
-  // Hashed before anybody is kept waiting.
+  // Hashes before it takes the lock, so that no loop waits for the hashing.
   std::vector<uint64_t> prefixes;
   prefixes.reserve(tokens.size() / block_size_tokens);
   uint64_t prefix = PrefixRootHash(salt, block_size_tokens);
@@ -59,7 +58,7 @@ void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
     prefixes.push_back(prefix);
   }
 
-  // Replicas that held all prefixes so far; a length is known when its replica leaves the set.
+  // Replicas that held all prefixes so far. When a replica leaves this set, its length is known.
   const size_t num_words = (num_cached_tokens.size() + kBitsPerWord - 1) / kBitsPerWord;
   const ReplicaSet none;
   ReplicaSet holding(num_words, ~uint64_t{0});

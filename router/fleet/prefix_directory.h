@@ -15,34 +15,34 @@
 
 namespace lockstep::router {
 
-// Which replicas hold which prefix: the prefix indexes of all replicas as one table, each as its
-// loop last told. Loops never wait for it: what they cannot tell while a reader looks, they tell
-// later. Safe to use from any thread. Bounded by the replicas' blocks.
+// Which replicas hold which prefix. Joins the prefix indexes of all replicas in one table, each as
+// its loop last reported it. Loops never wait for the table: if a reader holds it, they report
+// later. Safe to use from any thread. Its size is bounded by the replicas' blocks.
 class PrefixDirectory {
  public:
   explicit PrefixDirectory(uint32_t max_replicas);
 
-  // Takes changes of a replica's index, a bounded number at a time. False when some are left: a
-  // reader was looking, or there were many.
+  // Takes changes of a replica's index, a bounded number at a time. Returns false if some are left,
+  // because a reader held the table or there were too many.
   bool TryTell(uint32_t replica, PrefixChanges& changes);
 
-  // Sets, per replica, the length in tokens of the longest prefix of full blocks of `tokens` that
-  // it holds. Of the replicas that there is room for.
+  // Sets, for each replica in `num_cached_tokens`, the length in tokens of the longest prefix of
+  // `tokens` that the replica holds. Only full blocks count.
   void Match(std::string_view salt, uint32_t block_size_tokens, std::span<const TokenId> tokens,
              std::span<uint32_t> num_cached_tokens) const;
 
   size_t num_prefixes() const;
 
  private:
-  // A bit per replica, as far as the highest that ever was in it: few words for a small fleet,
-  // however many replicas there may be.
+  // One bit per replica, up to the highest replica that was ever in the set. So a small fleet needs
+  // few words, whatever the maximum number of replicas.
   using ReplicaSet = absl::InlinedVector<uint64_t, 1>;
 
   void Tell(uint32_t replica, uint64_t prefix, bool learned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint32_t max_replicas_;
   mutable Mutex mutex_;
-  absl::flat_hash_map<uint64_t, ReplicaSet> holders_ ABSL_GUARDED_BY(mutex_);  // never empty sets
+  absl::flat_hash_map<uint64_t, ReplicaSet> holders_ ABSL_GUARDED_BY(mutex_);  // no set is empty
 };
 
 }  // namespace lockstep::router

@@ -9,16 +9,16 @@
 
 namespace lockstep::router {
 
-// How many requests may change their replica, over the whole fleet: a burst, and a rate at which it
-// fills up again. One that finds nothing left waits, and is not failed. So workers that die one
-// after the other make the rest recompute at a bounded rate only. Pure.
+// How many requests may change their replica, over the whole fleet: a burst, and a rate at which
+// the budget refills. A request that finds the budget empty waits; it does not fail. So if workers
+// die one after the other, the rest recompute at a bounded rate only. Pure.
 class RetryBudget {
  public:
   static constexpr uint32_t kMinBurst = 1024;
   static constexpr uint32_t kBurstPerReplica = 64;
-  // The whole burst comes back within this time.
+  // An empty budget refills to the whole burst within this time.
   static constexpr absl::Duration kRefill = absl::Seconds(8);
-  // When to ask again.
+  // How long to wait before the next try.
   static constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(50);
 
   bool Take(Instant now, uint32_t num_replicas) {

@@ -9,31 +9,32 @@
 
 namespace lockstep::router {
 
-// Closed: the worker is, or was last seen, well. Open: it failed and is away. Half-open: it failed,
-// is back, and has yet to prove itself.
+// Closed: the worker is well, or was well when last seen. Open: it failed and is away. Half-open:
+// it failed and is back, but has not proven itself yet.
 enum class CircuitState { kClosed, kOpen, kHalfOpen };
 
-// The circuit breaker of one replica. A lease that ends with steps unanswered is a failure; so many
-// in a row, or one worker that hung, break the circuit, and the next lease is on trial until its
-// results have come over some time. A worker that is there and does not do what it is told (it
-// refuses steps, or fails every row) is given up after some faults in a row, which breaks the
-// circuit as well. Says who may be given work; when a worker is attached again
-// decides its link (ReattachBackoff). Pure.
+// The circuit breaker of one replica. A lease that ends with unanswered steps is a failure.
+// kMaxFailures failures in a row break the circuit, and so does one worker that hung. The next
+// lease is then on trial until its results have come for kProof. A worker that answers but does not
+// do its work (it refuses steps, or fails every row) is given up after some faults in a row. This
+// breaks the circuit as well. Decides whether a replica may be given work. Does not decide when its
+// worker is attached again: its link does that (ReattachBackoff). Pure.
 class CircuitBreaker {
  public:
   static constexpr uint32_t kMaxFailures = 2;  // in a row
   static constexpr absl::Duration kProof = absl::Seconds(1);
-  // Faults in a row. One sequence that no worker can run is at fault for kMaxRefusals of a sequence
-  // (sequence.h), so a worker that has served before gets one more. One that has not gets fewer:
-  // it is given up before it fails a sequence. On trial one is enough.
+  // Faults in a row. One sequence that no worker can run causes at most kMaxRefusals faults
+  // (sequence.h), so a worker that has served before may have one more. A worker that has not
+  // served may have fewer: it is given up before it fails a sequence. On trial, one fault is
+  // enough.
   static constexpr uint32_t kMaxFaults = 4;
   static constexpr uint32_t kMaxFirstFaults = 2;
 
   enum class Loss {
-    kIdle,     // nothing was asked of the worker, or it left in peace: says nothing
-    kFailure,  // it went with steps unanswered, or answered nonsense
-    kHang,     // it was there and did not answer
-    kFaults,   // it was there and did not do what it was told
+    kIdle,     // it was asked for nothing, or left in peace: says nothing
+    kFailure,  // it left steps unanswered, or its answer made no sense
+    kHang,     // it was there but did not answer
+    kFaults,   // it was there but did not do its work
   };
 
   void OnAttach() {
@@ -41,15 +42,15 @@ class CircuitBreaker {
     first_result_at_ = Instant::InfiniteFuture();
     num_faults_ = 0;
   }
-  // Of a step that ran something.
+  // Call for each result of a step with rows.
   void OnResult(Instant now) {
     num_faults_ = 0;
     first_result_at_ = std::min(first_result_at_, now);
     if (now - first_result_at_ >= kProof) num_failures_ = 0;
   }
-  // A refused step, or the requests whose rows failed in a step that ran no other. Several rows of
-  // one request are one fault: no client shall be able to break the circuit with one request. True:
-  // the worker is to be given up.
+  // Call for a refused step, or for a step in which every row failed. `count`: the requests that
+  // failed. Several failed rows of one request are one fault, so that no client can break the
+  // circuit with one request. Returns true if the worker must be given up.
   bool OnFaults(uint32_t count) {
     num_faults_ += count;
     if (state() == CircuitState::kHalfOpen) return true;
@@ -72,9 +73,9 @@ class CircuitBreaker {
 
  private:
   uint32_t num_failures_ = 0;  // since the last proof
-  uint32_t num_faults_ = 0;    // of the lease, in a row
+  uint32_t num_faults_ = 0;    // in a row, on this lease
   bool attached_ = false;
-  Instant first_result_at_ = Instant::InfiniteFuture();  // of the lease
+  Instant first_result_at_ = Instant::InfiniteFuture();  // on this lease
 };
 
 }  // namespace lockstep::router

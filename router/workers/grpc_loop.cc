@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kStrandsAtATime = 16;
 constexpr size_t kMaxEventsInARow = 64;
-// Strands that are done before anything could come: looking costs more.
+// So few strands are done before an event could come. To look for events costs more.
 constexpr size_t kFewStrands = 2;
 constexpr size_t kMaxRunsInARow = 4;
 
@@ -61,8 +61,9 @@ void GrpcLoop::Run() {
 bool GrpcLoop::NextEvent(void** id, bool* ok) {
   for (;;) {
     if (stopping_ && num_users_ == 0 && Close()) queue_.Shutdown();
-    // Between a few strands and the next what is over by now, and a look at the sockets, so that a
-    // worker's result never waits for more than a few strands; but not for ever.
+    // A few strands run, then timers that are due, then the sockets are looked at. So a worker's
+    // result never waits for more than a few strands. But a long row of events also ends, so that
+    // strands run.
     if (!RunsNext()) {
       num_runs_in_a_row_ = 0;
       switch (WaitForEvent(id, ok)) {
@@ -81,8 +82,8 @@ bool GrpcLoop::NextEvent(void** id, bool* ok) {
   }
 }
 
-// Before the next look at the sockets: strands and timers that waited for long enough, strands that
-// are few, and urgent ones.
+// True if strands or timers run before the next look at the sockets: if they have waited for many
+// events, if the strands are few, or if one is urgent.
 bool GrpcLoop::RunsNext() {
   if (num_events_in_a_row_ == kMaxEventsInARow) return true;
   if (!has_strands_ || num_runs_in_a_row_ == kMaxRunsInARow) return false;
@@ -90,7 +91,7 @@ bool GrpcLoop::RunsNext() {
   return strands_.size() <= kFewStrands || strands_.any_urgent();
 }
 
-// Not at all while strands wait, else until a timer is due.
+// Does not wait while strands wait. Otherwise waits until a timer is due.
 grpc::CompletionQueue::NextStatus GrpcLoop::WaitForEvent(void** id, bool* ok) {
   return queue_.AsyncNext(
       id, ok, has_strands_ ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : TimeOf(timers_.next()));

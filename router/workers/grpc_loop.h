@@ -18,25 +18,26 @@
 
 namespace lockstep::router {
 
-// A thread that does everything for the calls to workers of its completion queue: it polls their
-// sockets, runs the strands of their replicas and learns that their writes are over. Why no other
-// thread of the process polls sockets of gRPC is told in docs/decisions/0004.
+// One thread and its completion queue, for calls to workers. The thread polls the sockets of these
+// calls, runs the strands of their replicas, and handles finished writes. No other thread of the
+// process polls gRPC's sockets; docs/decisions/0004 tells why.
 class GrpcLoop final : public TimedStrandRunner {
  public:
-  // "grpc-<index>" is the thread's name; it runs from now on.
+  // Starts the thread, which is named "grpc-<index>".
   explicit GrpcLoop(uint32_t index);
-  // Stopped.
+  // Call Stop before.
   ~GrpcLoop() override = default;
 
-  // Once every call is over, or will be on its own: returns when it is, and the thread has ended.
-  // Strands that are scheduled later are dropped.
+  // Call when every call is over or will soon end by itself. Waits until all calls are over and the
+  // thread has ended. Strands that are scheduled later are dropped.
   void Stop();
 
   void ScheduleAt(std::shared_ptr<Strand> strand,
                   std::chrono::steady_clock::time_point at) override;
 
   grpc::CompletionQueue* queue() { return &queue_; }
-  // Something of which the queue has tags, or will have. Add from any thread, remove on the loop's.
+  // A user has tags in the queue, or will have some. Add users from any thread; remove them on the
+  // loop's thread.
   void AddUser() { ++num_users_; }
   void RemoveUser() { --num_users_; }
 
@@ -53,17 +54,17 @@ class GrpcLoop final : public TimedStrandRunner {
   bool Close();
 
   grpc::CompletionQueue queue_;
-  grpc::Alarm strands_alarm_;  // set only when another thread has the queue ask for a taker
+  grpc::Alarm strands_alarm_;  // rung when another thread's Push needs a taker
   grpc::Alarm stop_alarm_;
   MethodTag<GrpcLoop> strands_tag_{this, &GrpcLoop::OnStrands};
   MethodTag<GrpcLoop> stop_tag_{this, &GrpcLoop::OnStop};
   std::atomic<size_t> num_users_ = 0;
 
-  // The thread's alone.
+  // Only the loop's thread uses these.
   bool stopping_ = false;
   bool has_strands_ = false;
-  size_t num_events_in_a_row_ = 0;  // since some strands ran
-  size_t num_runs_in_a_row_ = 0;    // of some strands, since the sockets were looked at
+  size_t num_events_in_a_row_ = 0;  // since strands last ran
+  size_t num_runs_in_a_row_ = 0;    // of strands, since the last look at the sockets
   StrandTimers timers_;
 
   Mutex mutex_;
@@ -80,11 +81,11 @@ class GrpcLoops {
   GrpcLoops& operator=(const GrpcLoops&) = delete;
   ~GrpcLoops() { Stop(); }
 
-  // After everything that uses the queues; once more does nothing.
+  // Call after everything that uses the queues has stopped. A second call does nothing.
   void Stop();
 
   const std::vector<std::shared_ptr<GrpcLoop>>& all() const { return loops_; }
-  // Of what has this number among its kind.
+  // The loop for the object with this index among objects of its kind.
   const std::shared_ptr<GrpcLoop>& Of(uint32_t index) const {
     return loops_[index % loops_.size()];
   }

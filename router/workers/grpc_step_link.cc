@@ -37,12 +37,12 @@ constexpr std::string_view kCodeNames[] = {
     "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
     "DATA_LOSS", "UNAUTHENTICATED"};
 
-// Whatever a call ended with, the replica has no worker: UNAVAILABLE with the call's code and
-// message.
+// The replica has no worker, whatever status the call ended with. So the result is UNAVAILABLE,
+// with the call's code and message.
 absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
   if (status.ok()) return Unavailable("{} ended", call);
   const auto code = static_cast<size_t>(status.error_code());
-  // What gRPC puts before the reason would leave no room for it.
+  // gRPC's text before the reason would leave no room for the reason.
   constexpr std::string_view kPreamble = "failed to connect to all addresses; last error: ";
   std::string text = status.error_message();
   if (text.starts_with(kPreamble)) text.erase(0, kPreamble.size());
@@ -51,8 +51,8 @@ absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
                      QuoteWorker(text));
 }
 
-// The worker says no to a claim with a code that gRPC itself never makes up. Any other end before
-// the grant leaves open whether the claim arrived.
+// A worker refuses a claim with a code that gRPC itself never produces. If the call ends otherwise
+// before the grant, it is unknown whether the claim arrived.
 bool IsRefusal(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
          status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
@@ -66,11 +66,11 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-// Claims remembered while none of them arrives.
+// Claims that are remembered while none of them arrives.
 constexpr size_t kMaxClaims = 64;
 
-// One attempt to get and hold the lease. Everything but the first context is guarded by the link's
-// mutex, once the stream is there.
+// One attempt to get and hold the lease. Once the stream exists, the link's mutex guards everything
+// except describe_context.
 struct Lease {
   grpc::ClientContext describe_context;
   grpc::ClientContext context;
@@ -78,16 +78,16 @@ struct Lease {
   std::unique_ptr<Stream> stream;
   uint64_t epoch = 0;                     // 0 until claimed
   bool up = false;                        // the claim was granted
-  bool writable = false;                  // the stream is open and nobody gave it up
+  bool writable = false;                  // the stream is open and the lease was not dropped
   bool writing = false;                   // one write is in progress
-  bool described = false;                 // `end` says how
-  bool finished = false;                  // likewise, of the stream
-  std::deque<wire::StepRequest> waiting;  // behind it; bounded by the steps in flight
+  bool described = false;                 // Describe ended; `end` says how
+  bool finished = false;                  // the stream ended; `end` says how
+  std::deque<wire::StepRequest> waiting;  // behind that write; bounded by the steps in flight
   wire::StepRequest claim;
   wire::StepResult incoming;
-  grpc::Status end;  // of the call that ended last
+  grpc::Status end;  // status of the call that ended last
   absl::Status drop_reason;
-  LeaseRecord record;  // once up
+  LeaseRecord record;  // used once up
 
   bool over() const { return finished && !writing; }
 };
@@ -159,7 +159,7 @@ class GrpcStepLink::Impl {
   }
 
  private:
-  // Afresh: the connection before it is not used again.
+  // Makes a new connection. The previous one is not used again.
   void Connect() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config_.keepalive_time));
@@ -172,7 +172,8 @@ class GrpcStepLink::Impl {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
     arguments.SetMaxSendMessageSize(config_.max_message_bytes);
-    // Worker traffic is trusted by address and stays off the proxies that the environment may name.
+    // Worker traffic is trusted by address. It must not go through proxies that the environment
+    // names.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     const auto credentials = MakeChannelCredentials(config_.tls, arguments);
     stub_ =
@@ -193,7 +194,7 @@ class GrpcStepLink::Impl {
       }
       const bool was_up = HoldLease(lease);
       ever_up_ |= was_up;
-      // Perhaps the link is half open, which the connection itself learns only from its pings.
+      // The connection may be half open. It would learn that only from its own pings.
       if (absl::IsDeadlineExceeded(lease.drop_reason)) Connect();
       bool was_well = false;
       {
@@ -215,7 +216,7 @@ class GrpcStepLink::Impl {
     }
   }
 
-  // Between half and all of `duration`; false when the link is to stop.
+  // Sleeps between half and all of `duration`. Returns false if the link must stop.
   bool Sleep(absl::Duration duration) {
     const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random_);
     const auto deadline =
@@ -229,8 +230,8 @@ class GrpcStepLink::Impl {
     return false;
   }
 
-  // Returns when the lease is over or was not granted; lease.drop_reason says why. True if it was
-  // up.
+  // Returns when the lease is over or was not granted. lease.drop_reason says why. True if the
+  // lease was up.
   bool HoldLease(Lease& lease) {
     if (const absl::Status status = Describe(lease); !status.ok()) {
       lease.drop_reason = status;
@@ -265,11 +266,11 @@ class GrpcStepLink::Impl {
     const uint64_t held = description.last_epoch();
     while (!claimed_.empty() && claimed_.front() < held) claimed_.pop_front();
     const bool ours = !claimed_.empty() && claimed_.front() == held;
-    // Time makes epochs of a restarted router higher than those of its former life.
+    // Epochs are times, so a restarted router's epochs are higher than those of its former life.
     const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
     last_epoch_ = std::max({last_epoch_ + 1, held + 1, now});
-    // A life of the worker in which somebody jumped ahead may have made ours higher than this one
-    // takes.
+    // Another router may have jumped ahead in an earlier life of the worker. Our epoch may then be
+    // higher than this life of the worker accepts.
     if (last_epoch_ > HighestClaimableEpoch(held)) last_epoch_ = std::max(held + 1, now);
     claimed_.push_back(last_epoch_);
     if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
@@ -280,7 +281,7 @@ class GrpcStepLink::Impl {
     return claim;
   }
 
-  // Returns once the loop has no tag of the stream any more.
+  // Returns when the loop has no more tags of the stream.
   void RunStream(Lease& lease) {
     lease.claim = MakeClaim(lease.description);
     const auto grant_deadline =
@@ -322,7 +323,7 @@ class GrpcStepLink::Impl {
   void OnWritten(bool ok) {
     MutexLock lock(mutex_);
     lease_->writing = false;
-    if (!ok) lease_->writable = false;  // the stream is broken: the read fails as well
+    if (!ok) lease_->writable = false;  // the stream is broken, so the read fails too
     if (lease_->over()) return OnOver();
     if (!lease_->writable || lease_->waiting.empty()) return;
     lease_->writing = true;
@@ -361,7 +362,7 @@ class GrpcStepLink::Impl {
     lease.incoming.Clear();
   }
 
-  // The first result answers the claim: step 0 of our epoch.
+  // The first result answers the claim. It is step 0 of our epoch.
   void HandleGrant(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const wire::StepResult& result = lease.incoming;
     if (result.step_id() != 0 || result.epoch() != lease.epoch ||
@@ -388,14 +389,14 @@ class GrpcStepLink::Impl {
   MethodTag<Impl> finished_tag_{this, &Impl::OnFinished};
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
-  uint64_t last_epoch_ = 0;  // the link's thread only
-  // A lease was held here: whoever holds one now came later. The link's thread only.
+  uint64_t last_epoch_ = 0;  // used on the link's thread only
+  // A lease was up here, so any other holder came later. Used on the link's thread only.
   bool ever_up_ = false;
-  // Ascending epochs that the worker granted, or may have: of a claim that was not answered nobody
-  // knows whether it arrived until Describe tells the last epoch granted. One that it refused is
-  // not ours, whoever has the epoch by now. The link's thread only.
+  // Epochs that the worker granted or may have granted, ascending. After an unanswered claim nobody
+  // knows whether the claim arrived, until Describe reports the last granted epoch. A refused epoch
+  // is not ours, even if another router holds it now. Used on the link's thread only.
   std::deque<uint64_t> claimed_;
-  std::mt19937_64 random_{std::random_device{}()};  // the link's thread only
+  std::mt19937_64 random_{std::random_device{}()};  // used on the link's thread only
 
   Mutex mutex_;
   CondVar stop_requested_;

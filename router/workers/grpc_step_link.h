@@ -17,37 +17,39 @@ namespace lockstep::router {
 
 struct WorkerClientConfig {
   std::string address;  // host:port or unix:PATH
-  TlsClientFiles tls;   // none: plaintext
-  uint32_t index = 0;   // of the replica; names the thread
+  TlsClientFiles tls;   // empty: plaintext
+  uint32_t index = 0;   // of the replica; part of the thread's name
   ExpectedModel expected;
-  std::shared_ptr<WorkerAgreement> agreement;  // with the other workers; null: any will do
-  // Fence off another router whose lease still lives, until the first lease of our own: one that
-  // takes over from us is not to be fenced in turn. Our own earlier lease is always taken over.
+  std::shared_ptr<WorkerAgreement> agreement;  // with the other workers; null: not checked
+  // Takes the lease from another router while it is still alive, but only until our own first
+  // lease. A router that takes over from us must not lose its lease in turn. A lease that we held
+  // before is always taken over.
   bool takeover = false;
-  absl::Duration call_timeout = absl::Seconds(10);  // of Describe and of the claim's answer
+  absl::Duration call_timeout = absl::Seconds(10);  // for Describe, and for the answer to the claim
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
-  // Between attempts, with jitter; doubles with every one that fails, and with every lease that
-  // ended before the worker had returned results for so long as `stable_lease`, or been asked for
-  // nothing. After attempts that failed no longer than max_backoff, after leases no longer than
-  // max_lease_backoff.
+  // Pause between attempts, with jitter. It doubles after every failed attempt and every short
+  // lease. A lease is short if the worker did not return results over `stable_lease`, or, with
+  // nothing to answer, did not live that long. The limit is max_backoff after failed attempts and
+  // max_lease_backoff after leases.
   absl::Duration min_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(3);
   absl::Duration max_lease_backoff = absl::Minutes(1);
   absl::Duration stable_lease = absl::Seconds(2);
   int max_message_bytes = 64 << 20;
 
-  absl::Status Validate() const;  // every violation at once
+  absl::Status Validate() const;  // reports every violation
 };
 
-// The gRPC stream to one worker: describes it, checks that it fits, claims the lease under an epoch
-// above any seen, and passes results on; when the lease ends it does so again, for ever. Its thread
-// ("worker-0" is the first replica's) gets leases and sleeps while it has one: the stream's events
-// come on the loop's thread. A step is written on the thread that sends it if no other write is in
-// progress, so that it waits for nobody. Knows nothing of what steps mean.
+// The gRPC stream to one worker. It calls Describe, checks that the worker fits, claims the lease
+// with an epoch above any seen, and passes results on. When the lease ends it starts again, for
+// ever. Owns a thread ("worker-0" for the first replica) that gets leases, and sleeps while it
+// holds one. The stream's events come on the loop's thread. Send writes on the caller's thread if
+// no other write is in progress, so that a step waits for no thread. Knows nothing about the
+// meaning of steps.
 class GrpcStepLink final : public StepLink {
  public:
-  // The loop runs until Stop has returned.
+  // The loop must run until Stop has returned.
   GrpcStepLink(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop);
   ~GrpcStepLink() override;
 

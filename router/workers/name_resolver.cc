@@ -21,7 +21,7 @@ std::vector<std::string> AddressesOf(const addrinfo* list, int family) {
   for (; list != nullptr; list = list->ai_next) {
     if (list->ai_family != family) continue;
     std::array<char, NI_MAXHOST> text;
-    // With the scope of a link-local address.
+    // Includes the scope of a link-local address.
     if (getnameinfo(list->ai_addr, list->ai_addrlen, text.data(), text.size(), nullptr, 0,
                     NI_NUMERICHOST) == 0) {
       addresses.emplace_back(text.data());

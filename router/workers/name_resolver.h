@@ -11,12 +11,12 @@ namespace lockstep::router {
 class NameResolver {
  public:
   virtual ~NameResolver() = default;
-  // At least one address of `host`, as numbers, in any order. May take as long as the network does.
+  // At least one numeric address of `host`, in any order. May take as long as the network takes.
   virtual absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) = 0;
 };
 
-// The system's own: DNS, /etc/hosts, or whatever else it was told to ask. Of a host with IPv4 and
-// IPv6 addresses, those of IPv4: both lead to the same workers.
+// The system's resolver: DNS, /etc/hosts, or whatever else the system is told to ask. If a host has
+// IPv4 and IPv6 addresses, returns only the IPv4 ones, because both lead to the same workers.
 class SystemResolver final : public NameResolver {
  public:
   absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) override;

@@ -9,8 +9,8 @@
 
 namespace lockstep::router {
 
-// What a lease showed of its worker. Its age shows nothing: the worker may have hung for as long.
-// Pure.
+// What a lease showed about its worker. The age of a lease alone shows nothing, because the worker
+// may have hung all the time. Pure.
 class LeaseRecord {
  public:
   void OnUp(Instant now) { up_at_ = now; }
@@ -25,8 +25,8 @@ class LeaseRecord {
     if (num_unanswered_ > 0) --num_unanswered_;
     refused_last_ = true;
   }
-  // At its end: its last step was not refused, and results came over `stable`, or nothing was left
-  // to answer and it was as old.
+  // Call when the lease ends. True if the last answer was no refusal, and either results came over
+  // at least `stable`, or all steps were answered and the lease is at least `stable` old.
   bool WasWell(Instant now, absl::Duration stable) const {
     if (refused_last_) return false;
     if (num_unanswered_ == 0) return now - up_at_ >= stable;
@@ -41,15 +41,15 @@ class LeaseRecord {
   Instant last_result_at_ = Instant::InfinitePast();
 };
 
-// How long nobody tries to attach a worker again: while its circuit is open. The pause doubles with
-// every attempt that fails and every lease that shows the worker of no use, so a worker that comes
-// up only to die or hang again is tried, and given requests, more and more rarely. One that cannot
-// be reached costs nothing but the attempts, and is tried more often. Pure.
+// The pause before a worker is attached again; meanwhile its circuit is open. The pause doubles
+// with every failed attempt and with every lease that showed the worker to be of no use. So a
+// worker that comes up only to die or hang again is tried, and given requests, more and more
+// rarely. A worker that cannot be reached costs only the attempts, so it is tried more often. Pure.
 class ReattachBackoff {
  public:
   struct Limits {
     absl::Duration min_pause;
-    absl::Duration max_pause;        // after attempts that failed
+    absl::Duration max_pause;        // after failed attempts
     absl::Duration max_lease_pause;  // after leases
   };
   explicit ReattachBackoff(const Limits& limits) : limits_(limits), next_(limits.min_pause) {}
@@ -59,7 +59,7 @@ class ReattachBackoff {
     next_ = std::max(next_, std::min(next_ * 2, limits_.max_pause));
     return pause;
   }
-  // `was_well`: LeaseRecord.
+  // `was_well`: see LeaseRecord::WasWell.
   absl::Duration AfterLease(bool was_well) {
     if (was_well) next_ = limits_.min_pause;
     const absl::Duration pause = std::min(next_, limits_.max_lease_pause);

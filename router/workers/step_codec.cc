@@ -53,7 +53,8 @@ void EncodeStarted(const StartedSlot& started, wire::StartedSlot* out) {
   out->set_first_prompt_logprob(started.first_prompt_logprob);
 }
 
-// Codes on the wire are google.rpc.Code, which absl::StatusCode equals. Fails when the code is OK.
+// Codes on the wire are google.rpc.Code, which has the values of absl::StatusCode. Fails if the
+// code is OK.
 absl::StatusOr<absl::StatusCode> DecodeCode(std::string_view field, uint32_t code) {
   if (code == 0) return Internal("{}.code: an error needs a code other than OK", field);
   constexpr uint32_t kHighestCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
@@ -80,8 +81,8 @@ absl::StatusOr<TokenLogprobs> DecodeLogprobs(std::string_view field,
   return out;
 }
 
-// Collects the rows that a result mentions; rows of `outcome` keep the plan's order of first
-// mention.
+// Collects the rows that a result mentions. `outcome` lists them in the order in which the result
+// first mentions them.
 class ResultDecoder {
  public:
   ResultDecoder(const wire::StepResult& result, const StepPlan& plan)
@@ -120,13 +121,13 @@ class ResultDecoder {
  private:
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-  // nullptr when the slot did not run in this step.
+  // Null if the slot did not run in this step.
   const RunRow* PlanRow(SlotId slot) const {
     if (slot >= plan_row_of_slot_.size() || plan_row_of_slot_[slot] == kNone) return nullptr;
     return &plan_.rows[plan_row_of_slot_[slot]];
   }
 
-  // The row to fill; the slot must have a plan row.
+  // Returns the row to fill. The slot must have a plan row.
   RowOutcome& Row(SlotId slot) {
     uint32_t& index = outcome_row_[plan_row_of_slot_[slot]];
     if (index == kNone) {
@@ -190,7 +191,7 @@ class ResultDecoder {
     return absl::OkStatus();
   }
 
-  // Slots that asked have one entry per token, in the order of token_ids.
+  // A slot that asked for log-probabilities has one entry per token, in the order of token_ids.
   absl::Status DecodeTokenLogprobs() {
     int next = 0;
     const int total = result_.logprobs_size();
@@ -271,7 +272,8 @@ class ResultDecoder {
       RowOutcome& row = Row(error.slot());
       if (!row.error.ok()) return Repeated("errors", i, error.slot());
       LOCKSTEP_ASSIGN_OR_RETURN(const absl::StatusCode code, DecodeCode("errors", error.code()));
-      // Whatever the worker calls it, the client did nothing wrong: its request was checked.
+      // INTERNAL whatever code the worker gave: the request was checked, so the client did nothing
+      // wrong.
       row.error = Internal("the worker failed this sequence with {}: {}",
                            absl::StatusCodeToString(code), QuoteWorker(error.message()));
     }

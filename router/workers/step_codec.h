@@ -7,18 +7,18 @@
 #include "lockstep/worker/v1/worker.pb.h"
 #include "router/core/messages/step.h"
 
-// Translation between the scheduler's plans and outcomes and the messages of lockstep.worker.v1.
-// Stateless: what a message means is decided by the plan it belongs to.
+// Translates the scheduler's plans and outcomes to and from the messages of lockstep.worker.v1.
+// Stateless: a result is read against the plan that it belongs to.
 namespace lockstep::router {
 
-// Rows of one token each leave `run_tokens` empty and a repeated batch leaves `run_slots` empty, so
-// an unchanged decode step is a few bytes plus the blocks that it grows by.
+// If every row has one token, `run_tokens` stays empty. If the batch is repeated, `run_slots` stays
+// empty. So an unchanged decode step is a few bytes, plus the blocks that rows grow by.
 worker::v1::StepRequest EncodeStep(const StepPlan& plan, uint64_t epoch);
 
-// INTERNAL naming the field when the result contradicts itself or the plan: another step id, slots
-// that did not run, repeated slots, more tokens than scheduled, arrays of different lengths.
-// Whether the counts fit the sequences' states is for the scheduler to check; epoch and incarnation
-// are the stream owner's.
+// INTERNAL, with the name of the field, if the result contradicts itself or the plan: another step
+// id, slots that did not run, repeated slots, more tokens than scheduled, arrays of different
+// lengths. The scheduler checks whether the counts fit the sequences' states. The owner of the
+// stream checks epoch and incarnation.
 absl::StatusOr<StepOutcome> DecodeResult(const worker::v1::StepResult& result,
                                          const StepPlan& plan);
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::router {
 
-// The worker granted a lease; its epoch is higher than any before.
+// The worker granted a lease. Its epoch is higher than any before.
 struct LinkUp {
   uint64_t epoch = 0;
   worker::v1::DescribeResponse description;
@@ -17,8 +17,8 @@ struct LinkUp {
 struct LinkResult {
   worker::v1::StepResult result;
 };
-// The lease is over, or an attempt to get one failed (epoch 0). FAILED_PRECONDITION: there is a
-// worker, but it does not fit (another model, another protocol).
+// The lease is over, or an attempt to get one failed (epoch 0). FAILED_PRECONDITION: a worker is
+// there but does not fit (another model, another protocol).
 struct LinkDown {
   uint64_t epoch = 0;
   absl::Status reason;
@@ -28,21 +28,22 @@ using LinkEvent = std::variant<LinkUp, LinkResult, LinkDown>;
 class LinkEventSink {
  public:
   virtual ~LinkEventSink() = default;
-  // From a thread of the link's, one at a time; never blocks, nor calls the link.
+  // Called on the link's threads, one call at a time. Must not block and must not call the link.
   virtual void OnLinkEvent(LinkEvent event) = 0;
 };
 
-// The stream of steps to one worker. Connects, claims and reconnects on its own; at most one lease
-// is up at a time. All methods may be called from any thread and never block, Stop excepted.
+// The stream of steps to one worker. Connects, claims and reconnects on its own. At most one lease
+// is up at a time. All methods may be called from any thread. None blocks, except Stop.
 class StepLink {
  public:
   virtual ~StepLink() = default;
-  // Starts connecting. `sink` must outlive the link or its Stop.
+  // Starts connecting. `sink` must live until the link is stopped or destroyed.
   virtual void Start(LinkEventSink* sink) = 0;
-  // In order. A step of a lease that is over is dropped: its LinkDown is on the way.
+  // Sends steps in order. A step of a lease that is over is dropped; the LinkDown of this lease is
+  // on its way.
   virtual void Send(worker::v1::StepRequest request) = 0;
-  // The replica gives up the lease of `epoch` (hung worker, broken contract). No LinkDown need
-  // follow.
+  // The replica gives up the lease of `epoch` (the worker hung or broke the contract). A LinkDown
+  // may or may not follow.
   virtual void DropLease(uint64_t epoch, const absl::Status& reason) = 0;
   // Ends the lease and waits until no more event can come.
   virtual void Stop() = 0;

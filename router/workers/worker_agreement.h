@@ -13,13 +13,14 @@
 namespace lockstep::router {
 
 struct AgreementConfig {
-  std::optional<uint64_t> weights_fingerprint = {};  // of every worker, whatever else is allowed
+  std::optional<uint64_t> weights_fingerprint = {};  // every worker must have these, even if mixed
   bool allow_mixed = false;                          // workers may differ in weights and numerics
 };
 
-// Holds the workers of a model to the same weights and numerics. The reference is what the first
-// ready worker has; it is kept until no worker is ready. Weights that the configuration names come
-// before it. Knows no worker: who is ready holds a Membership. Safe to use from any thread.
+// Makes sure that the workers of a model have the same weights and numerics. The reference is what
+// the first ready worker has. It is kept until no worker is ready. Weights named in the
+// configuration take precedence over it. Knows no workers: each ready worker holds a Membership.
+// Safe to use from any thread.
 class WorkerAgreement {
  public:
   struct Leaver {
@@ -29,10 +30,11 @@ class WorkerAgreement {
 
   explicit WorkerAgreement(const AgreementConfig& config) : config_(config) {}
 
-  // Whether a worker of these bits may become ready now. FAILED_PRECONDITION naming the fields that
-  // differ from the reference, and whose reference it is.
+  // Checks whether a worker with these bits may become ready now. FAILED_PRECONDITION names the
+  // fields that differ from the reference, and where the reference comes from.
   absl::Status Check(const WorkerBits& bits) const;
-  // Likewise; and it is ready until the membership ends, which must be before the agreement does.
+  // Checks as above. Then the worker counts as ready until the membership ends. The agreement must
+  // outlive the membership.
   absl::StatusOr<Membership> Join(const WorkerBits& bits);
 
  private:
@@ -42,7 +44,7 @@ class WorkerAgreement {
   const AgreementConfig config_;
   mutable Mutex mutex_;
   uint32_t num_ready_ ABSL_GUARDED_BY(mutex_) = 0;
-  WorkerBits reference_ ABSL_GUARDED_BY(mutex_);  // while somebody is ready
+  WorkerBits reference_ ABSL_GUARDED_BY(mutex_);  // valid while a worker is ready
 };
 
 }  // namespace lockstep::router

@@ -59,7 +59,7 @@ void CheckIdentity(const worker::v1::DescribeResponse& description, const Expect
   mismatches.RequireName("device", description.device());
 }
 
-// The router allocates by these numbers, and computes with them.
+// The router allocates memory by these numbers and computes with them.
 void CheckLimits(const worker::v1::DescribeResponse& description, Mismatches& mismatches) {
   mismatches.Require(description.kv_groups_size() == 1, "kv_groups", "1 group",
                      fmt::format("{}", description.kv_groups_size()));
@@ -96,7 +96,7 @@ WorkerBits BitsOf(const worker::v1::DescribeResponse& description) {
 
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected) {
-  // Nothing of such a message is looked at.
+  // A message of this size is not inspected any further.
   if (description.ByteSizeLong() > kMaxDescriptionBytes) {
     return FailedPrecondition("the worker describes itself in {} bytes, expected at most {}",
                               description.ByteSizeLong(), kMaxDescriptionBytes);

@@ -9,33 +9,33 @@
 
 namespace lockstep::router {
 
-// The step protocol that this router speaks, and the oldest it accepts: the version before, once
-// there is one.
+// The step protocol that this router speaks, and the oldest version that it accepts. Once there are
+// several versions, that is the previous one.
 inline constexpr uint32_t kStepProtocolVersion = 1;
 inline constexpr uint32_t kOldestStepProtocolVersion = 1;
 
-// The most that a worker may announce. Each is far above what any worker has, and keeps what the
-// router allocates for one worker below 1 GiB.
+// The most that a worker may announce. Each limit is far above what any worker has. The limits keep
+// what the router allocates for one worker below 1 GiB.
 inline constexpr uint32_t kMaxWorkerBlocks = 1u << 22;
 inline constexpr uint32_t kMaxWorkerBlockSizeTokens = 1024;
-inline constexpr uint64_t kMaxWorkerCacheTokens = 1u << 26;  // blocks times their size
+inline constexpr uint64_t kMaxWorkerCacheTokens = 1u << 26;  // number of blocks times block size
 inline constexpr uint32_t kMaxWorkerSlots = 1u << 16;
 inline constexpr uint32_t kMaxWorkerStepTokens = 1u << 20;
 inline constexpr uint32_t kMaxWorkerContextTokens = 1u << 24;
 inline constexpr uint32_t kMaxWorkerLogprobs = 1024;
 inline constexpr uint32_t kMaxWorkerStepsInFlight = 64;
 inline constexpr uint32_t kMaxWorkerDecodeIterations = 1024;
-inline constexpr size_t kMaxWorkerNameBytes = 128;         // of its device and of its dtypes
-inline constexpr size_t kMaxDescriptionBytes = 64u << 10;  // of all of it
+inline constexpr size_t kMaxWorkerNameBytes = 128;  // of the device's name and of each dtype's name
+inline constexpr size_t kMaxDescriptionBytes = 64u << 10;  // of the whole description
 
-// What the router loaded and a worker must agree with.
+// What the router loaded. A worker must agree with it.
 struct ExpectedModel {
   uint64_t model_fingerprint = 0;
   uint64_t tokenizer_fingerprint = 0;  // common/model_files/tokenizer_fingerprint.h
   uint32_t vocab_size = 0;             // of the model
 };
 
-// Workers that agree in both compute the same bits.
+// Workers with equal values of both compute the same bits.
 struct WorkerBits {
   uint64_t numerics_id = 0;
   uint64_t weights_fingerprint = 0;
@@ -43,13 +43,12 @@ struct WorkerBits {
 };
 WorkerBits BitsOf(const worker::v1::DescribeResponse& description);
 
-// FAILED_PRECONDITION naming every field that does not fit, its value and what was expected. A
-// worker whose model came without a tokenizer announces a tokenizer fingerprint of 0, which fits
-// any.
+// FAILED_PRECONDITION names every field that does not fit, its value, and the expected value. A
+// worker whose model came without a tokenizer announces tokenizer fingerprint 0, which always fits.
 absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
                               const ExpectedModel& expected);
 
-// Of a description that passed the check.
+// `description` must have passed CheckDescription.
 WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description);
 
 }  // namespace lockstep::router

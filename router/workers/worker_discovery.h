@@ -18,24 +18,24 @@
 
 namespace lockstep::router {
 
-// "dns:///name:port" names all workers at that port of the name's addresses.
+// "dns:///name:port" stands for one worker at each address of the name, all at this port.
 bool IsWorkerName(std::string_view worker);
-// INVALID_ARGUMENT quoting `worker` and saying what was expected.
+// INVALID_ARGUMENT quotes `worker` and says what was expected.
 absl::StatusOr<Address> ParseWorkerName(std::string_view worker);
 
-// Which workers there are, by what names resolved to so far: fixed addresses, and for each name the
-// addresses of its answers. An answer that says nothing changes nothing, so the last known ones
-// stay; an address has left once it was missing in two answers in a row, because an answer may be
-// cut short. Pure.
+// The set of workers, according to what the names resolved to so far: fixed addresses, and for each
+// name the addresses in its answers. A failed or empty answer changes nothing, so the last known
+// addresses stay. An answer may be cut short, so an address leaves only when it is missing in two
+// answers in a row. Pure.
 class WorkerSet {
  public:
-  // Addresses and names, all of them valid.
+  // `workers`: addresses and names, all valid.
   explicit WorkerSet(const std::vector<std::string>& workers);
 
   size_t num_names() const { return names_.size(); }
   const std::string& host(size_t name) const { return names_[name].address.host; }
   void Take(size_t name, const absl::StatusOr<std::vector<std::string>>& answer);
-  // host:port of each, once.
+  // host:port of each worker, without duplicates.
   std::vector<std::string> workers() const;
 
  private:
@@ -43,16 +43,16 @@ class WorkerSet {
 
   struct Name {
     Address address;
-    std::map<std::string, uint32_t> absences;  // of each host known, answers in a row without it
+    std::map<std::string, uint32_t> absences;  // known host -> answers in a row without it
   };
 
   std::vector<std::string> fixed_;
   std::vector<Name> names_;
 };
 
-// Resolves the names among `workers` at once and then every `interval`, and each time tells which
-// workers there are. Owns the thread ("resolve") on which it waits for the resolver, and on which
-// `on_workers` is called; not before every name was asked for once.
+// Resolves the names among `workers` at once and then every `interval`, and reports all workers
+// each time. Owns a thread ("resolve"), which waits for the resolver and calls `on_workers`. The
+// first call comes after every name was resolved once.
 class WorkerDiscovery {
  public:
   using OnWorkers = std::function<void(const std::vector<std::string>&)>;
@@ -60,20 +60,20 @@ class WorkerDiscovery {
   // `resolver` must outlive the object.
   WorkerDiscovery(const std::vector<std::string>& workers, absl::Duration interval,
                   NameResolver* resolver, OnWorkers on_workers);
-  // Waits for a question that is under way.
+  // Waits for a lookup in progress.
   ~WorkerDiscovery();
 
  private:
   void Run();
   void ResolveAll();
-  // False when there is no next time.
+  // Returns false if the object is being destroyed.
   bool WaitForNextTime();
 
   const absl::Duration interval_;
   NameResolver& resolver_;
   const OnWorkers on_workers_;
-  WorkerSet set_;                      // the thread's
-  std::vector<std::string> problems_;  // by name, as last logged; the thread's
+  WorkerSet set_;                      // used on the thread only
+  std::vector<std::string> problems_;  // last logged problem of each name; used on the thread only
   Mutex mutex_;
   CondVar stop_requested_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -9,17 +9,17 @@
 
 namespace lockstep::router {
 
-// Where every KV block of one worker is. The four counts always add up to the pool.
+// The number of KV blocks of one worker in each state. The four counts always add up to the pool.
 struct BlockCounts {
   uint32_t free = 0;    // nothing in it
   uint32_t used = 0;    // a running sequence refers to it
-  uint32_t cached = 0;  // nobody refers to it, the prefix index remembers what is in it
-  uint32_t fenced = 0;  // only sequences that gave up their slot refer to it, until their last step
-                        // is acknowledged
+  uint32_t cached = 0;  // no sequence refers to it, but the prefix index remembers its content
+  uint32_t fenced = 0;  // only sequences without a slot refer to it, until their last step returns
 };
 
-// Reference counts of the KV blocks of one worker. Knows no tokens and no prefixes; whoever drops a
-// last reference decides whether the block becomes free (PutFree) or stays cached.
+// Owns the reference counts of the KV blocks of one worker. Knows no tokens and no prefixes. When
+// the caller drops the last reference to a block, the caller decides whether the block becomes free
+// (PutFree) or stays cached.
 class BlockPool {
  public:
   explicit BlockPool(uint32_t num_blocks);
@@ -29,25 +29,26 @@ class BlockPool {
   uint32_t num_references(BlockId block) const { return blocks_[block].references; }
   BlockCounts Counts() const;
 
-  // A free block, unreferenced. One must be there.
+  // Takes a free block. It has no references yet. At least one block must be free.
   BlockId TakeFree();
-  // An unreferenced block that nothing remembers.
+  // Makes a block free. It must have no references and must not be in the prefix index.
   void PutFree(BlockId block);
 
   void Reference(BlockId block);
-  // Turns one reference into one that only fences.
+  // Marks one reference to the block as fenced.
   void Fence(BlockId block);
-  // Drops one reference, `fenced` or not; true when it was the last.
+  // Drops one reference, a fenced one if `fenced`. Returns true if it was the last.
   bool Unreference(BlockId block, bool fenced);
 
-  // Compares with references counted by the caller: per block, all and the fenced ones among them.
+  // Compares with references that the caller counted: for each block, all of them and the fenced
+  // ones.
   absl::Status CheckIntegrity(const std::vector<uint32_t>& references,
                               const std::vector<uint32_t>& fenced) const;
 
  private:
   struct Block {
     uint32_t references = 0;
-    uint32_t fenced = 0;  // of the references
+    uint32_t fenced = 0;  // how many of the references are fenced
     bool is_free = true;
   };
 

@@ -51,7 +51,7 @@ BlockTable KvCache::Admit(const KvProbe& probe) {
   BlockTable table;
   table.cache_ = this;
   table.ids_.reserve(probe.hit.blocks.size() + probe.num_new_blocks);
-  // The hit first: once referenced, it cannot be evicted for the new blocks.
+  // The blocks of the hit come first. Once referenced, they cannot be evicted for the new blocks.
   for (BlockId block : probe.hit.blocks) {
     Reference(block);
     table.ids_.push_back(block);
@@ -87,7 +87,8 @@ void KvCache::Publish(const BlockTable& table, std::string_view salt,
     if (node.has_value()) {
       published = {published.num_blocks + 1, *node};
     } else {
-      // The sequence leaned on another one's equal blocks, and those were evicted: tell all again.
+      // The sequence used equal blocks of another sequence, and those were evicted. Publish all
+      // again.
       published = {};
     }
   }
@@ -103,8 +104,8 @@ void KvCache::Reference(BlockId block) {
   if (was_unreferenced) index_.MarkReferenced(block);
 }
 
-// From the end, so that the leaves of a chain become idle, and are evicted, before what they hang
-// on.
+// Releases the last block first. So the leaves of a chain become idle before their parents, and are
+// evicted before them.
 void KvCache::Release(BlockTable& table) {
   for (size_t i = table.ids_.size(); i-- > 0;) {
     const BlockId block = table.ids_[i];

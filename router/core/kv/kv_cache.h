@@ -15,8 +15,8 @@ namespace lockstep::router {
 
 class KvCache;
 
-// The blocks of one sequence in order of position; each holds one reference, given back when the
-// table dies. Must not outlive its KvCache.
+// The blocks of one sequence, in order of position. Each block holds one reference, which the
+// destructor gives back. Must not outlive its KvCache.
 class BlockTable {
  public:
   BlockTable() = default;
@@ -36,11 +36,11 @@ class BlockTable {
   bool fenced_ = false;
 };
 
-// What an admission would take, found without taking anything.
+// What an admission would take. A probe takes nothing.
 struct KvProbe {
   PrefixMatch hit;
   uint32_t num_new_blocks = 0;
-  uint32_t num_available_blocks = 0;  // besides those of the hit
+  uint32_t num_available_blocks = 0;  // available blocks that are not part of the hit
 
   uint32_t num_needed_blocks(uint32_t headroom_blocks) const {
     return num_new_blocks + headroom_blocks;
@@ -50,17 +50,19 @@ struct KvProbe {
   }
 };
 
-// How much of a sequence the prefix index has been told, and where the next full block goes.
+// How many blocks of a sequence the prefix index knows, and the node of the last one. The next full
+// block goes below that node.
 struct PublishedPrefix {
   uint32_t num_blocks = 0;
   PrefixNode last;
 };
 
-// The KV blocks of one worker lease: coordinates the pool (who refers to a block) and the prefix
-// index (what is in it). All or nothing: a call takes every block it needs or leaves all as it was.
+// The KV blocks of one worker lease. Owns the pool, which knows who refers to a block, and the
+// prefix index, which knows the tokens in a block. A call takes every block that it needs, or
+// changes nothing.
 class KvCache {
  public:
-  // `changes`: as for PrefixIndex.
+  // `changes`: see PrefixIndex.
   KvCache(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes = nullptr);
   ~KvCache();
   KvCache(const KvCache&) = delete;
@@ -70,25 +72,26 @@ class KvCache {
   uint32_t BlocksFor(uint64_t num_tokens) const {
     return static_cast<uint32_t>((num_tokens + block_size_tokens_ - 1) / block_size_tokens_);
   }
-  // Blocks that can be taken now: free, or cached and not needed by a busy child.
+  // Blocks that can be taken now: free blocks, and cached blocks without a busy child.
   uint32_t num_available() const { return pool_.num_free() + index_.num_idle(); }
   BlockCounts Counts() const { return pool_.Counts(); }
   uint32_t num_index_nodes() const { return index_.num_nodes(); }
 
-  // Room for all `tokens`, of which a hit may cover at most the first `max_hit_tokens`.
+  // Looks for room for all `tokens`. A hit covers at most the first `max_hit_tokens` of them.
   KvProbe Probe(std::string_view salt, std::span<const TokenId> tokens,
                 uint32_t max_hit_tokens) const;
-  // Takes what a probe of this moment found. It must fit.
+  // Takes what `probe` found. Nothing may have changed since the probe, and it must fit.
   BlockTable Admit(const KvProbe& probe);
-  // Appends blocks; they must be available.
+  // Appends blocks. They must be available.
   void Grow(BlockTable& table, uint32_t num_new_blocks);
-  // The owner is gone, steps in flight still mention the blocks.
+  // Call when the owner is gone but steps in flight still use the blocks.
   void Fence(BlockTable& table);
-  // Tells the index every full block of `computed`, the tokens whose KV is known to be in `table`.
+  // Publishes every full block of `computed` to the index. `computed`: tokens whose KV is known to
+  // be in `table`.
   void Publish(const BlockTable& table, std::string_view salt, std::span<const TokenId> computed,
                PublishedPrefix& published);
 
-  // `tables`: every one that is alive.
+  // `tables`: every block table that is alive.
   absl::Status CheckIntegrity(std::span<const BlockTable* const> tables) const;
 
  private:

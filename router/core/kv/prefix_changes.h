@@ -12,14 +12,15 @@
 
 namespace lockstep::router {
 
-// A prefix of full blocks as one number, the same whichever replica holds it: the hash of a block
-// after the hash of what is before it, from a root that takes the salt and the size of a block. A
-// collision misleads a placement and nothing else; the indexes themselves compare tokens.
+// A prefix of full blocks as one number, which is the same on every replica. The hash of a block is
+// seeded with the hash of the prefix before it. The root hash takes the salt and the block size. A
+// collision can only mislead a placement, because the indexes themselves compare tokens.
 uint64_t PrefixRootHash(std::string_view salt, uint32_t block_size_tokens);
 uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 
-// How a replica's prefix index differs from what others were told of it: prefixes that it learned
-// and prefixes that it forgot. Never more than it held then and holds now.
+// The difference between a replica's prefix index and what others were told about it: prefixes that
+// the index learned and prefixes that it forgot since then. Holds at most as many entries as the
+// index held then, plus those that it holds now.
 class PrefixChanges {
  public:
   void Learn(uint64_t prefix) { Note(prefix, true); }
@@ -30,19 +31,19 @@ class PrefixChanges {
 
   struct Change {
     uint64_t prefix = 0;
-    bool learned = false;  // else forgotten
+    bool learned = false;  // false: forgotten
   };
-  // Takes up to `max_count` changes out, in no particular order.
+  // Removes and returns up to `max_count` changes, in no particular order.
   std::vector<Change> Take(size_t max_count);
 
  private:
   void Note(uint64_t prefix, bool learned) {
     const auto [entry, added] = changes_.try_emplace(prefix, learned);
-    // The opposite of what is still untold: nothing changed.
+    // Learning and forgetting cancel each other while nobody has taken the first of the two.
     if (!added && entry->second != learned) changes_.erase(entry);
   }
 
-  absl::flat_hash_map<uint64_t, bool> changes_;  // prefix -> learned, not forgotten
+  absl::flat_hash_map<uint64_t, bool> changes_;  // prefix -> true: learned, false: forgotten
 };
 
 }  // namespace lockstep::router

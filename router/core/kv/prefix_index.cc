@@ -84,7 +84,7 @@ std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const Prefi
   uint32_t& num_siblings =
       under_root ? root->second.num_children : nodes_[parent.block].num_children;
   table_.prefetch(key);
-  // Below a node that was just inserted there is nothing to find.
+  // A parent without children needs no lookup.
   if (num_siblings > 0) {
     const BlockId existing = Find(key);
     if (existing != kNone) return PrefixNode{existing, nodes_[existing].serial};
@@ -136,7 +136,7 @@ void PrefixIndex::AppendIdle(BlockId block) {
   ++num_idle_;
 }
 
-// A node that was just inserted is not in the list yet: it is told by having no neighbours.
+// A node that was just inserted is not in the list yet: it is not the head and has no neighbours.
 void PrefixIndex::UnlinkIdle(BlockId block) {
   Node& node = nodes_[block];
   if (idle_head_ != block && node.idle_previous == kNone) return;
@@ -153,8 +153,8 @@ BlockId PrefixIndex::EvictOldest() {
   const BlockId block = idle_head_;
   Node& node = nodes_[block];
   LOCKSTEP_CHECK(node.num_children == 0, "the oldest idle node, block {}, has children", block);
-  // No cache holds all of this: what is needed next, another eviction and the block's new tokens,
-  // is asked for early.
+  // No cache holds all of this data. So prefetch what is needed next: the next node to evict, and
+  // the place of the block's new tokens.
   if (node.idle_next != kNone) __builtin_prefetch(&nodes_[node.idle_next]);
   __builtin_prefetch(&tokens_[size_t{block} * block_size_tokens_], /*rw=*/1);
   table_.erase(block);
@@ -197,7 +197,7 @@ absl::Status PrefixIndex::CheckIdleList() const {
 absl::Status PrefixIndex::CheckIntegrity(const std::vector<uint32_t>& references) const {
   std::vector<uint32_t> num_children(nodes_.size(), 0);
   std::vector<uint32_t> num_users(nodes_.size(), 0);
-  std::map<uint64_t, uint32_t> root_children;  // by serial
+  std::map<uint64_t, uint32_t> root_children;  // by serial of the root
   uint32_t num_nodes = 0;
   uint32_t num_idle = 0;
   for (BlockId block = 0; block < nodes_.size(); ++block) {

@@ -17,8 +17,8 @@
 
 namespace lockstep::router {
 
-// A node of the index as it was when the reference was made. Serials are never reused, so a
-// reference to an evicted node can be told from one to whatever lives in that block now.
+// A reference to a node of the index at one moment. Serials are never reused. So if the node was
+// evicted and its block holds another node now, the serials differ.
 struct PrefixNode {
   BlockId block = 0;
   uint64_t serial = 0;  // 0: the root
@@ -29,23 +29,23 @@ struct PrefixMatch {
   PrefixNode last;
 };
 
-// Which full block of tokens lies in which KV block, after which prefix. A tree: a node is one full
-// block under its parent *node*; a root stands for a salt. Found by a hash of (parent, tokens), and
-// the parent and every token are compared on each hit, so that a collision costs time and nothing
-// else.
+// Knows which full block of tokens lies in which KV block, and after which prefix. It is a tree: a
+// node is one full block below its parent *node*, and a root stands for a salt. A lookup uses a
+// hash of (parent, tokens). It then compares the parent and every token, so a collision costs only
+// time.
 //
-// A node is busy while its block is referenced or a child is busy, idle otherwise. Idle nodes form
-// the eviction list, least recently idle first; a child becomes idle before its parent does, so the
-// head of the list is always a leaf. Knows no sequences; its nodes are bounded by the worker's
-// blocks.
+// A node is busy while its block is referenced or one of its children is busy. Otherwise it is
+// idle. Idle nodes form the eviction list; the node that became idle first is evicted first. A
+// child becomes idle before its parent does, so the head of the list is always a leaf. Knows no
+// sequences. Has at most as many nodes as the worker has blocks.
 class PrefixIndex {
  public:
   using HashFunction = uint64_t (*)(uint64_t parent_serial, std::span<const TokenId> tokens);
 
-  // What the index learns and forgets goes to `changes`, which must outlive it; null: nobody wants
-  // to know. An index that dies forgets everything.
+  // `changes` receives what the index learns and forgets, and must outlive the index. Null: not
+  // reported. The destructor forgets everything.
   PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes = nullptr);
-  // Tests provoke collisions with a hash of their own.
+  // Takes another hash function. Tests use it to provoke collisions.
   PrefixIndex(uint32_t num_blocks, uint32_t block_size_tokens, HashFunction hash,
               PrefixChanges* changes = nullptr);
   ~PrefixIndex();
@@ -61,20 +61,20 @@ class PrefixIndex {
   PrefixMatch Match(std::string_view salt, std::span<const TokenId> tokens,
                     uint32_t max_blocks) const;
 
-  // Makes `block`, which must be referenced and not in the index, the node of `tokens` (one full
-  // block) under `parent`, unless that node exists: then that one is returned and `block` stays
-  // unknown. Nothing when the parent has been evicted.
+  // Makes `block` the node of `tokens` (one full block) below `parent`, and returns it. `block`
+  // must be referenced and must not be in the index. If the node exists already, returns the
+  // existing node and does not add `block`. Returns nothing if the parent was evicted.
   std::optional<PrefixNode> Insert(std::string_view salt, const PrefixNode& parent,
                                    std::span<const TokenId> tokens, BlockId block);
 
-  // The block of a node got its first, or lost its last, reference.
+  // Call when the block of a node got its first reference, or lost its last one.
   void MarkReferenced(BlockId block) { AddUser(block); }
   void MarkUnreferenced(BlockId block) { RemoveUser(block); }
 
-  // Forgets the node that has been idle longest and returns its block. One must be idle.
+  // Forgets the node that has been idle longest and returns its block. At least one must be idle.
   BlockId EvictOldest();
 
-  // `references`: per block, as the pool counts them.
+  // `references`: the references to each block, as the pool counts them.
   absl::Status CheckIntegrity(const std::vector<uint32_t>& references) const;
 
  private:
@@ -91,11 +91,11 @@ class PrefixIndex {
     uint64_t serial = 0;  // 0: the block is not in the index
     uint64_t parent_serial = 0;
     uint64_t hash = 0;
-    uint64_t prefix = 0;     // hash of all tokens up to here, told in `changes_`
-    BlockId parent = kNone;  // kNone: `root`
+    uint64_t prefix = 0;     // hash of all tokens up to this block's end, reported in `changes_`
+    BlockId parent = kNone;  // kNone: the parent is `root`
     Roots::iterator root;    // valid when parent == kNone
     uint32_t num_children = 0;
-    uint32_t num_users = 0;  // busy children, and one if the block is referenced
+    uint32_t num_users = 0;  // busy children, plus one if the block is referenced
     BlockId idle_previous = kNone;
     BlockId idle_next = kNone;
   };
@@ -124,7 +124,7 @@ class PrefixIndex {
   Key MakeKey(uint64_t parent_serial, std::span<const TokenId> tokens) const {
     return {hash_(parent_serial, tokens), parent_serial, tokens};
   }
-  // kNone when there is none.
+  // Returns kNone if there is no such node.
   BlockId Find(const Key& key) const;
   void AddUser(BlockId block);
   void RemoveUser(BlockId block);
@@ -136,7 +136,7 @@ class PrefixIndex {
   const HashFunction hash_;
   PrefixChanges* const changes_;
   std::vector<Node> nodes_;      // by block
-  std::vector<TokenId> tokens_;  // by block, block_size_tokens_ each
+  std::vector<TokenId> tokens_;  // by block, block_size_tokens_ for each
   absl::flat_hash_set<BlockId, KeyHash, KeyEqual> table_;
   Roots roots_;
   uint64_t next_serial_ = 1;

@@ -13,19 +13,19 @@
 
 namespace lockstep::router {
 
-// What happened to a sequence, for whoever delivers it. In order per sequence.
+// What happened to a sequence. The events of one sequence come in order.
 struct TokensEvent {
   RequestKey request = 0;
   uint32_t sample_index = 0;
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;
 };
-struct AdmittedEvent {  // once per request, when its first sequence got a slot for the first time
+struct AdmittedEvent {  // once per request, when its first sequence gets a slot for the first time
   RequestKey request = 0;
   uint32_t num_cached_tokens = 0;
 };
-// Once per request that asks for them, complete, before the first tokens; entry 0 is of prompt
-// token 1.
+// Once per request that asks for prompt log-probabilities. Complete, and sent before the first
+// tokens. Entry 0 belongs to prompt token 1.
 struct PromptLogprobsEvent {
   RequestKey request = 0;
   std::vector<TokenLogprobs> entries;
@@ -35,10 +35,13 @@ struct FinishedEvent {
   uint32_t sample_index = 0;
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token;
-  // Not OK: the sequence failed (`reason` is then kAborted). DEADLINE_EXCEEDED, INVALID_ARGUMENT
-  // (the worker is too small for it), RESOURCE_EXHAUSTED (preempted too often), INTERNAL (its steps
-  // are refused, or workers are lost over it), the worker's own status for its row, or what
-  // FailUnserved or FailWithOutput was given.
+  // Not OK: the sequence failed, and `reason` is kAborted.
+  //   DEADLINE_EXCEEDED: the deadline passed.
+  //   INVALID_ARGUMENT: the worker is too small for it.
+  //   RESOURCE_EXHAUSTED: preempted too often.
+  //   INTERNAL: its steps were refused, or workers were lost while they ran it, too often.
+  // Otherwise the worker's own status for its row, or the status given to FailUnserved or
+  // FailWithOutput.
   absl::Status error;
   uint32_t num_cached_tokens = 0;
   uint32_t num_generated_tokens = 0;

@@ -15,26 +15,27 @@
 
 namespace lockstep::router {
 
-// Everything that decides which token a row samples, resolved: no optional, no defaults left.
+// Everything that decides which token a row samples. Every value is set: none is optional, and no
+// default is left to apply.
 struct SamplingParams : SamplingNumbers {
   uint64_t seed = 0;  // given by the client or drawn at admission
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // sorted by id
   std::vector<TokenId> allowed_token_ids = {};             // sorted; empty: all
-  std::vector<TokenId> stop_token_ids = {};  // sorted; end ids included unless ignored
-  uint32_t min_new_tokens = 0;               // stop ids are masked until then
+  std::vector<TokenId> stop_token_ids = {};  // sorted; includes the end ids unless they are ignored
+  uint32_t min_new_tokens = 0;               // until then stop ids are masked
   uint32_t max_new_tokens = 1;
-  int32_t num_logprobs = -1;         // -1: none, 0: the chosen token, k: and the k best
-  int32_t num_prompt_logprobs = -1;  // likewise; the whole prompt is then computed
+  int32_t num_logprobs = -1;         // -1: none; 0: the chosen token; k: also the k best
+  int32_t num_prompt_logprobs = -1;  // same values; the whole prompt is computed if not -1
 };
 
-// One client request, immutable after admission; shared by its n sequences.
+// One client request. Immutable after admission. Its n sequences share it.
 struct Request {
   RequestKey key = 0;
-  std::string id;            // the client's, or made by the router
+  std::string id;            // given by the client or made by the router
   std::string tenant;        // fairness id
   double tenant_weight = 1;  // share when tenants compete; positive
   std::string cache_salt;    // mixed into the root of the prefix chain
-  std::string session_id;    // requests with the same one had better go to the same replica
+  std::string session_id;    // requests with equal ids should go to the same replica
   int32_t priority = 0;      // lower runs earlier
   Instant arrival;
   Instant deadline = Instant::InfiniteFuture();

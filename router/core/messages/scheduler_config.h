@@ -7,23 +7,23 @@
 
 namespace lockstep::router {
 
-// What a server aims at unless told otherwise: twenty tokens a second whatever prompts arrive.
+// Default step time of a server: twenty tokens a second, whatever prompts arrive.
 inline constexpr absl::Duration kServingStepTime = absl::Milliseconds(50);
 
 struct SchedulerConfig {
-  // A request waits while none of its sequences runs.
+  // A request waits if none of its sequences runs.
   uint32_t max_waiting_requests = 1024;
   uint64_t max_waiting_tokens = 4u << 20;    // prompt tokens of all waiting requests
   uint32_t max_steps_in_flight = 2;          // also bounded by the worker
   uint32_t max_running_sequences = 4096;     // also bounded by the worker's slots and step tokens
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
-  // Of steps in which sequences decode: prefill chunks shrink to about half of it, and grow to four
-  // times it as prompts pile up (StepBudget).
+  // For steps in which sequences decode. Prefill chunks fill a step to about half of this time, and
+  // to at most four times this time as prompts pile up (StepBudget).
   absl::Duration target_step_time = absl::InfiniteDuration();
-  uint32_t max_preemptions_per_sequence = 16;  // then the sequence fails, with a reason
-  uint32_t max_decode_iterations = 1;          // of a step of decodes only, while nobody waits
+  uint32_t max_preemptions_per_sequence = 16;  // at the next one the sequence fails
+  uint32_t max_decode_iterations = 1;  // of a step with decodes only, while no sequence waits
 
-  absl::Status Validate() const;  // every violation at once
+  absl::Status Validate() const;  // reports every violation
 };
 
 }  // namespace lockstep::router

@@ -8,11 +8,11 @@ struct SchedulerStats {
   uint32_t waiting_requests = 0, waiting_sequences = 0, running_sequences = 0;
   uint32_t steps_in_flight = 0;
   uint64_t waiting_tokens = 0;
-  uint64_t prefill_tokens = 0;  // known tokens of running sequences, not computed yet
+  uint64_t prefill_tokens = 0;  // known tokens of running sequences that are not computed yet
   uint32_t free_blocks = 0, used_blocks = 0, cached_blocks = 0, fenced_blocks = 0;
   uint32_t prefix_index_nodes = 0;
   uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
-  uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: ran for nobody, or was inert
+  uint64_t refused_steps = 0, wasted_rows = 0;  // wasted: the sequence had ended, or was inert
   uint64_t planned_prefill_tokens = 0, planned_decode_tokens = 0;  // of all steps
 };
 

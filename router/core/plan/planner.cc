@@ -10,12 +10,14 @@
 namespace lockstep::router {
 namespace {
 
-// A step of its own costs as much as one with rows, so released slots wait for those for a while.
+// An extra step costs as much as a step with rows. So released slots wait a while for the next
+// rows.
 constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 
 }  // namespace
 
-// Every running sequence decodes in every step, so no more may run than a step has tokens.
+// Every running sequence decodes in every step. So no more sequences may run than a step has
+// tokens.
 Planner::Planner(SchedulerState& state, Instant now)
     : state_(state),
       population_(state.population),
@@ -43,8 +45,8 @@ std::optional<StepPlan> Planner::Plan() {
   return std::nullopt;
 }
 
-// Nobody runs: the worker still learns which of its slots are free, but most often with the next
-// rows.
+// The worker must learn which slots are free even if nothing runs. Most often it learns it with the
+// next rows.
 bool Planner::MustTellOfReleased() {
   if (!lease_.slots.has_released()) return false;
   lease_.tell_released_at = std::min(lease_.tell_released_at, now_ + kReleaseDelay);
@@ -93,13 +95,14 @@ uint32_t Planner::NumMissingBlocks(const Sequence& sequence) const {
   const uint32_t num_positions =
       residency.planned_computed +
       std::min(iterations_, sequence.max_total_tokens - residency.planned_known);
-  // The usual answer needs no division, and every sequence asks in every step.
+  // This check needs no division and is usually enough. Every sequence runs it in every step.
   if (num_positions <= uint64_t{residency.blocks.size()} * lease_.limits.block_size_tokens)
     return 0;
   return lease_.kv.BlocksFor(num_positions) - residency.blocks.size();
 }
 
-// More than one only while nobody could use the time in between: all decode, nobody waits.
+// More than one iteration only if no sequence could use the time in between: all decode, none
+// waits.
 uint32_t Planner::ChooseIterations() const {
   const uint32_t bound =
       std::min(state_.config.max_decode_iterations, lease_.limits.max_decode_iterations);
@@ -176,15 +179,16 @@ void Planner::ResolveLoneStarvation() {
   Sequence& sequence = *population_.running().front();
   const uint32_t num_blocks = sequence.running()->blocks.size() + NumMissingBlocks(sequence);
   if (num_blocks <= lease_.limits.num_blocks) {
-    // Cached blocks equal to its own hold what it has published since: when it starts again, it
-    // takes those for its own and the duplicates are gone.
+    // Some cached blocks equal its own blocks and are parents of blocks that it published later, so
+    // they cannot be evicted. After a restart it uses the cached blocks, and its duplicates are
+    // gone.
     return Preempt(sequence);
   }
   population_.End(sequence, {.error = TooLargeForWorker(sequence, num_blocks)}, &lease_);
   changed_ = true;
 }
 
-// Trying again would end here again.
+// INVALID_ARGUMENT, because another try would end in the same way.
 absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const {
   return InvalidArgument(
       "after {} tokens the sequence needs {} KV blocks, the worker has {} of {} tokens",
@@ -269,7 +273,8 @@ void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {
   ++residency.rows_in_flight;
 }
 
-// Once per position of a prompt: neither what was cached nor what a restart computes again.
+// Charges each position of a prompt once. Positions that were cached, or that a restart computes
+// again, are free.
 void Planner::Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens) {
   const LiveRequest& live = *sequence.request;
   const uint32_t end = std::min(start + num_tokens, live.num_prompt_tokens());

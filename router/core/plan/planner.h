@@ -15,16 +15,16 @@
 
 namespace lockstep::router {
 
-// Makes one step. Decodes come first; prefill chunks of running and of newly started sequences, in
-// the fair order, fill what is left of the token budget. Lives for one call of NextStep.
+// Makes one step. Decodes come first. Prefill chunks of running and newly started sequences then
+// fill the rest of the token budget, in the fair order. Lives for one call of NextStep.
 //
 // The fair order: the first sequence in the policy's order decides which priority starts next.
-// Within this priority, the tenant that was served least goes first (TenantShares), and within a
-// tenant the policy's order counts. To prevent starvation by ever new tenants, every sixteenth
+// Within this priority, the tenant that was served least goes first (TenantShares). Within a
+// tenant, the policy's order counts. To prevent starvation by ever new tenants, every sixteenth
 // start ignores fairness and takes the policy's first. The last sixteenth of the slots is reserved
-// for tenants that run less than that, so that a tenant with few requests need not wait until a
-// tenant that fills all slots finishes one. Preemption follows the policy's order alone. That order
-// never changes, so the first in it always finishes.
+// for tenants that run fewer sequences than that. So a tenant with few requests need not wait until
+// a tenant that fills all slots finishes one. Preemption follows the policy's order alone. That
+// order never changes, so the first in it always finishes.
 //
 // Blocks: a sequence starts with blocks for all its tokens or not at all. It grows by what its next
 // decode may need. When no block is left, the running sequences get blocks in the policy's order,
@@ -34,20 +34,20 @@ class Planner {
  public:
   Planner(SchedulerState& state, Instant now);
 
-  // No plan: there is nothing to run before the next outcome arrives, and nothing to tell the
-  // worker.
+  // Returns no plan if nothing can run before the next outcome arrives and there is nothing to tell
+  // the worker.
   std::optional<StepPlan> Plan();
 
  private:
   bool Before(const Sequence& a, const Sequence& b) const;
-  // Of at least one.
+  // Needs at least one sequence.
   Sequence* FirstInPolicyOrder(std::span<Sequence* const> sequences) const;
-  // The first in the fair order; null without any.
+  // The first in the fair order; null if there is no sequence.
   Sequence* FairFirst(std::span<Sequence* const> sequences) const;
-  // `a` goes before `b` in the fair order of the two alone.
+  // True if `a` goes before `b` in the fair order, when only these two are compared.
   bool FairBefore(const Sequence& a, const Sequence& b) const;
-  // Another row may be planned: the sequence is not at its end, even if every step in flight keeps
-  // as many tokens as it may.
+  // True if another row may be planned: the sequence is not at its end, even if every step in
+  // flight keeps as many tokens as it may.
   bool MayRun(const Sequence& sequence) const;
   bool Decodes(const Sequence& sequence) const;
   uint32_t NumMissingBlocks(const Sequence& sequence) const;
@@ -58,24 +58,27 @@ class Planner {
   void ReserveInPolicyOrder();
   void Preempt(Sequence& sequence);
   absl::Status TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const;
-  // Nothing runs, nothing is in flight, and the first sequence has no block to grow into.
+  // Call if nothing is in flight, no row was planned, and the only running sequence has no block to
+  // grow into.
   void ResolveLoneStarvation();
 
   void PlanDecodes();
   void PlanPrefills();
-  // `chunked`: those that run and whose prompts are not computed yet.
+  // `chunked`: running sequences that do not decode yet.
   uint32_t PrefillBudget(std::span<Sequence* const> chunked) const;
 
-  // A step of nothing but a suspect, one that runs or else the first waiting sequence, with nothing
-  // else in flight: true as well when no step is planned yet, because that must come back first.
+  // Plans a step for one suspect alone, with nothing else in flight. The suspect is a running
+  // sequence, or else the first waiting sequence. Also returns true if the suspect must first wait
+  // for the steps in flight; no row is planned then.
   bool PlanSuspectAlone();
   bool PlanRunningSuspect();
-  // Starts the first waiting sequence, if it goes before `rival` (unless null) and fits. Null if
-  // not.
+  // Starts the first waiting sequence if it fits and goes before `rival` (or `rival` is null).
+  // Otherwise returns null.
   Sequence* StartNext(const Sequence* rival);
-  // In the fair order, or when it is the policy's turn, of those that may start.
+  // The first of the sequences that may start: in the fair order, or in the policy's order at every
+  // sixteenth start.
   Sequence* FirstWaiting() const;
-  // The slots that are left are kept for other tenants.
+  // True if the remaining slots are reserved for other tenants.
   bool KeptFrom(const Sequence& sequence) const;
   bool StartIfFits(Sequence& sequence);
   void AddStarted(const Sequence& sequence, const Residency& residency);
@@ -93,8 +96,8 @@ class Planner {
   StepPlan plan_;
   StepRecord record_;
   uint32_t iterations_ = 1;
-  bool starved_ = false;  // blocks ran short: nothing new is started in this step
-  bool changed_ = false;  // a sequence was preempted or failed: planning again may find work
+  bool starved_ = false;  // blocks ran short, so this step starts nothing new
+  bool changed_ = false;  // a sequence was preempted or failed: a new try may find work
 };
 
 }  // namespace lockstep::router

@@ -1,4 +1,4 @@
-// The planner's other half: which waiting sequence starts next, and what starting it takes.
+// The planner's other half: which waiting sequence starts next, and how it starts.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -45,8 +45,9 @@ bool Planner::PlanSuspectAlone() {
   return true;
 }
 
-// It stays alone until it gets further than before the refusals or losses. Meanwhile the others
-// keep what they hold; when it lacks blocks, they run without it.
+// A suspect runs alone until it gets further than before its refusals or losses. Meanwhile the
+// other sequences keep their slots and blocks. If the suspect lacks blocks, the others run without
+// it.
 bool Planner::PlanRunningSuspect() {
   const auto is_tried = [](const Sequence* sequence) {
     return sequence->suspect() && sequence->running()->rows_in_flight > 0;
@@ -71,8 +72,8 @@ bool Planner::KeptFrom(const Sequence& sequence) const {
          sequence.request->share->num_running >= num_kept;
 }
 
-// Strictly in the fair order: nobody overtakes a sequence that does not fit yet, or it might
-// never.
+// Strictly in the fair order. No sequence overtakes one that does not fit yet, because it might
+// then never start.
 Sequence* Planner::StartNext(const Sequence* rival) {
   if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;
   while (Sequence* first = FirstWaiting()) {
@@ -97,13 +98,15 @@ bool Planner::StartIfFits(Sequence& sequence) {
   }
   LiveRequest& live = *sequence.request;
   const Request& request = *live.request;
-  // The last token is always computed: its logits are what the first sample needs. So is the token
-  // before the first prompt position whose log-probability is still wanted.
+  // The last token is always computed, because the first sample needs its logits. For the same
+  // reason, the token before the first prompt position whose log-probability is still wanted is
+  // computed.
   uint32_t max_hit_tokens = sequence.num_tokens() - 1;
   if (live.next_prompt_logprob > 0) max_hit_tokens = live.next_prompt_logprob - 1;
   if (request.bypass_prefix_cache) max_hit_tokens = 0;
   const KvProbe probe = lease_.kv.Probe(request.cache_salt, sequence.tokens, max_hit_tokens);
-  // Those who run will grow. Who was thrown out before leaves them more room, not to be again.
+  // Running sequences will grow, so a start leaves one free block for each of them. A sequence that
+  // was preempted leaves more, so that it is not preempted again.
   const auto headroom = static_cast<uint32_t>(num_running) * (1 + sequence.num_preemptions);
   if (!probe.Fits(headroom)) {
     const auto num_hit_idle = lease_.kv.num_available() - probe.num_available_blocks;

@@ -13,12 +13,13 @@ namespace lockstep::router {
 struct PolicyView {
   int32_t priority = 0;
   Instant arrival;
-  uint64_t order = 0;  // of submission; breaks every tie
+  uint64_t order = 0;  // order of submission; breaks every tie
   std::string_view tenant;
   uint32_t num_known_tokens = 0;
 };
 
-// Orders the waiting set and picks whom to preempt. A strict weak order of views at one `now`.
+// Orders the waiting sequences and chooses the victim of a preemption. `Before` is a strict weak
+// order of views at one `now`.
 class SchedulingPolicy {
  public:
   virtual ~SchedulingPolicy() = default;

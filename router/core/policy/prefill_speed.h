@@ -7,12 +7,13 @@
 
 namespace lockstep::router {
 
-// How fast prompts are computed while there are more of them than a step takes: what a queue moves
-// at. Learns from such steps alone, with the steps of decodes that stand between them; others take
-// longer for each token than they need to.
+// How fast prompts are computed while more of them wait than one step takes. This is the speed at
+// which a queue moves. Learns only from full steps and from the steps of decodes between them. In
+// other steps a token takes longer than it needs to.
 class PrefillSpeed {
  public:
-  // A step whose prompt tokens were all that it could take; none: prompts had to wait.
+  // A step that took as many prompt tokens as it could. `num_tokens` is 0 if all prompts had to
+  // wait.
   void ObserveFull(uint32_t num_tokens, absl::Duration compute) {
     if (compute <= absl::ZeroDuration()) return;
     since_tokens_ += compute;
@@ -22,12 +23,12 @@ class PrefillSpeed {
         per_token_ == absl::ZeroDuration() ? sample : per_token_ + (sample - per_token_) / 8;
   }
 
-  // Zero: never measured.
+  // Zero: not measured yet.
   absl::Duration per_token() const { return per_token_; }
 
  private:
-  absl::Duration since_tokens_;  // since a step with prompt tokens
-  absl::Duration per_token_;     // exponential mean over about the last eight steps
+  absl::Duration since_tokens_;  // compute time since the last step with prompt tokens
+  absl::Duration per_token_;     // exponential mean over about the last eight samples
 };
 
 }  // namespace lockstep::router

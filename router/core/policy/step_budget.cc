@@ -5,17 +5,19 @@
 namespace lockstep::router {
 namespace {
 
-// Small enough that a first measurement is cheap whatever the machine; large enough that it
-// measures something besides the fixed cost of a step.
+// Small enough that the first measurement is cheap on any machine. Large enough that it measures
+// more than the fixed cost of a step.
 constexpr uint32_t kUnmeasuredPrefillTokens = 64;
-// A prompt advances even where decodes alone miss the target; fewer tokens would save nothing.
+// A prompt advances by this much even if decodes alone miss the target. Less would save nothing.
 constexpr uint32_t kMinPrefillTokens = 16;
-// More than one step of decodes for each chunk, so that more than half of the steps are such.
+// Each long chunk owes 10/8 steps of decodes. So more than half of the steps have decodes only.
 constexpr uint32_t kOwedEighths = 10;
 constexpr uint32_t kWholeStep = 8;
-// A step of decodes alone is owed after a chunk that takes this many times as long.
+// A chunk is long, and owes steps of decodes, if it takes more than this many times as long as
+// decodes alone.
 constexpr int kLongChunk = 6;
-// Bounds of a step's time, and how fast it grows with what waits.
+// A step takes at least and at most these multiples of the target. It grows by this share of the
+// time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.2;
 
 // Exponential mean over about the last eight steps.
@@ -32,8 +34,9 @@ void StepBudget::Observe(const Step& step) {
     return;
   }
   const absl::Duration decode = step.num_decode_tokens > 0 ? decode_time_ : absl::ZeroDuration();
-  // A prefill that hid entirely behind the decodes still gets a price, or the next chunk would be
-  // unbounded: at most eight times as large as this one.
+  // A prefill that was entirely hidden behind the decodes still costs an eighth of the step.
+  // Without a price the next chunk would be unbounded; with it, it is at most eight times as large
+  // as this one.
   const absl::Duration prefill = std::max(step.compute - decode, step.compute / 8);
   Update(time_per_prefill_token_, prefill / step.num_prefill_tokens);
 }

@@ -7,18 +7,18 @@
 namespace lockstep::router {
 
 // How much prefill a step may carry beside decodes. Learns two figures from measured steps: the
-// time of one decode iteration, and what a prefill token adds to it. Without a target it never
-// holds anything back.
+// time of one decode iteration, and the time that one prefill token adds to it. Without a target it
+// limits nothing.
 //
 // Running sequences wait for the step, and waiting prompts wait behind it for their first token. So
-// a step may take half of the target while few prompt tokens wait. As more wait, it may take a
-// fifth of the time that they need in all besides, up to four times the target. Half of the target
-// spreads small prompts over several steps. Long steps drain a long queue sooner, because each step
-// has a cost of its own.
+// a step may take half of the target while few prompt tokens wait. As more wait, a fifth of the
+// time that they need is added, up to four times the target in all. Half of the target spreads
+// small prompts over several steps. Long steps drain a long queue sooner, because each step has a
+// cost of its own.
 //
-// A step that takes many times as long as decodes alone is followed by a step of decodes alone,
-// every fourth time by two. So most tokens of a sequence come as fast as without other prompts, at
-// little cost.
+// After a step that takes many times as long as decodes alone, the next step has decodes only.
+// Every fourth time, the next two steps have decodes only. So most tokens of a sequence come as
+// fast as without other prompts, at little cost.
 class StepBudget {
  public:
   explicit StepBudget(absl::Duration target_step_time) : target_(target_step_time) {}
@@ -32,17 +32,18 @@ class StepBudget {
   };
   void Observe(const Step& step);
 
-  // A sequence starts with this many tokens, of which the prefix cache has some.
+  // Call when a sequence starts with this many tokens. The prefix cache has `num_cached` of them.
   void Started(uint32_t num_tokens, uint32_t num_cached);
-  // How many of the tokens of prompts that wait will have to be computed, by those that started.
+  // How many tokens of the waiting prompts will probably be computed, judged by the sequences that
+  // started.
   uint64_t UncachedTokens(uint64_t num_waiting_tokens) const;
 
   // Prefill tokens for a step in which others decode: at least min(bound, 16), at most `bound`.
   // `num_waiting`: prompt tokens to be computed in this step or later.
   uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting) const;
-  // The next step is one of decodes alone.
+  // True if the next step must have decodes only.
   bool OwesDecodes() const;
-  // A step that goes to a worker, with what it carries.
+  // Call for each step that goes to a worker, with what it carries.
   void Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens);
   // Iterations for a step of decodes only: at least one, at most `bound` (> 0).
   uint32_t DecodeIterations(uint32_t bound) const;
@@ -55,9 +56,9 @@ class StepBudget {
 
   const absl::Duration target_;
   absl::Duration decode_time_;             // zero: not measured yet
-  absl::Duration time_per_prefill_token_;  // likewise
-  uint32_t owed_decode_steps_ = 0;         // in eighths
-  double uncached_share_ = 1.0;            // of the tokens of sequences that start
+  absl::Duration time_per_prefill_token_;  // zero: not measured yet
+  uint32_t owed_decode_steps_ = 0;         // in eighths of a step
+  double uncached_share_ = 1.0;            // share of tokens not cached when sequences start
 };
 
 }  // namespace lockstep::router

@@ -26,7 +26,7 @@ void TenantShares::Leave(std::string_view tenant) {
   LOCKSTEP_CHECK(found != shares_.end() && found->second.num_live_requests > 0,
                  "tenant '{}' has no live request", tenant);
   if (--found->second.num_live_requests > 0) return;
-  // Nobody competes any more: there is nothing to make up for.
+  // No tenant competes any more, so all counters may start again from zero.
   if (--num_active_ == 0) return shares_.clear();
   if (num_idle() > kMaxIdle) ForgetLeastIdle();
 }

@@ -10,10 +10,10 @@
 
 namespace lockstep::router {
 
-// What a scheduler has done for one tenant, in weighted tokens over the tenant's own weight: a
-// virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", 2024, with its
-// weights). Tokens of a prompt count in the step that computes them for the first time, so cached
-// ones are free; generated ones when they arrive.
+// What a scheduler has done for one tenant: weighted tokens divided by the tenant's own weight.
+// This is a virtual token counter (Sheng et al., "Fairness in Serving Large Language Models", 2024,
+// with its weights). Prompt tokens count in the step that computes them for the first time, so
+// cached tokens are free. Generated tokens count when they arrive.
 struct TenantShare {
   static constexpr double kPromptWeight = 1;
   static constexpr double kOutputWeight = 2;
@@ -27,21 +27,23 @@ struct TenantShare {
   uint32_t num_running = 0;  // sequences
 };
 
-// The shares of all tenants with live requests, and of some that lately had one. Of two tenants
-// that want more than they get, the one that was served less goes first. Their counters so grow
-// alike, and each gets tokens in proportion to its weight. A tenant that comes back has saved
-// nothing up: its counter is lifted to the least of those that are there. Pure.
+// The shares of all tenants with live requests, and of some tenants that had one lately. If two
+// tenants want more than they get, the tenant that was served less goes first. So their counters
+// grow at the same speed, and each gets tokens in proportion to its weight. A tenant cannot save up
+// service while it is away: when it comes back, its counter is raised to the lowest counter among
+// tenants with live requests. Pure.
 class TenantShares {
  public:
-  // Of tenants without a live request so many keep what they were served beyond the others.
+  // At most so many tenants without a live request keep their counters.
   static constexpr size_t kMaxIdle = 256;
 
-  // A live request of the tenant more, or less. The reference holds until the last one has left.
+  // Call when the tenant gets one live request more (Enter) or less (Leave). The reference is valid
+  // until the tenant's last request has left.
   TenantShare& Enter(std::string_view tenant);
   void Leave(std::string_view tenant);
 
   uint32_t num_active() const { return num_active_; }
-  // More than one tenant is here, or was since anybody is.
+  // More than one tenant has live requests, or had them since the scheduler was last empty.
   bool several() const { return shares_.size() > 1; }
   size_t num_idle() const { return shares_.size() - num_active_; }
   // Sums over all tenants.

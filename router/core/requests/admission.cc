@@ -42,8 +42,8 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
   return absl::OkStatus();
 }
 
-// The prompt tokens that wait and go before the request whatever comes: those of its own tenant, as
-// far as the policy puts them first.
+// Waiting prompt tokens that go before the request in any case: those of its own tenant that the
+// policy puts first.
 uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
   const PolicyView view = {.priority = request.priority,
                            .arrival = request.arrival,
@@ -61,7 +61,7 @@ uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, In
 }
 
 // Refuses requests that would only fail later, after they have cost others time. Deliberately
-// optimistic: it assumes that other tenants stand back, that what waits hits the prefix cache as
+// optimistic: assumes that other tenants give way, that waiting prompts hit the prefix cache as
 // often as in the past, and that the worker is twice as fast as it was.
 absl::Status CheckDeadline(const SchedulerState& state, const Request& request, Instant now) {
   constexpr double kCaution = 2;
@@ -82,9 +82,10 @@ absl::Status CheckDeadline(const SchedulerState& state, const Request& request, 
       absl::ToInt64Milliseconds(left), absl::ToInt64Milliseconds(wait));
 }
 
-// Whoever follows the first sample waits for what it can take from the prefix index (a hit never
-// covers the last prompt token), and for log-probabilities of the prompt, which are collected once.
-// With nothing to wait for it starts in the same step.
+// The other samples wait until the first sample has computed this many tokens. They share two
+// things with it: prompt blocks in the prefix index (a hit never covers the last prompt token), and
+// the log-probabilities of the prompt, which are collected once. With nothing to share, they start
+// in the same step.
 uint32_t GateTokens(const Request& request, const WorkerLimits* limits) {
   if (request.num_samples == 1) return 0;
   const auto last = static_cast<uint32_t>(request.prompt_tokens.size()) - 1;

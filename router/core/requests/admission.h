@@ -14,11 +14,11 @@ namespace lockstep::router {
 // INVALID_ARGUMENT when this worker could never run the request, even alone.
 absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
 
-// Scheduler::Submit.
+// Implements Scheduler::Submit.
 absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, Instant now);
 
-// A request and a worker that are new to each other: it waits for what it can share there, or fails
-// when that worker could never run it.
+// Call when a request meets a worker for the first time. Sets what its samples wait for, so that
+// they can share computed tokens. Ends the request if the worker could never run it.
 void FitToWorker(SchedulerState& state, LiveRequest& live);
 
 }  // namespace lockstep::router

@@ -26,7 +26,7 @@ struct Ending {
   absl::Status error = absl::OkStatus();
 };
 
-// Every live request and sequence, and the only code that moves a sequence from one state to
+// Owns every live request and sequence. It is the only code that moves a sequence from one state to
 // another:
 //
 //   Gated -> Waiting                           it leads its request, or the gate opened
@@ -34,17 +34,17 @@ struct Ending {
 //              Running -> Draining -> Waiting  suspended with steps in flight
 //   any -> Ended
 //
-// Also collects what clients must hear. Never decides anything.
+// Also collects the events for clients. Decides nothing.
 class Population {
  public:
   LiveRequest& Add(std::shared_ptr<const Request> request);
   LiveRequest* Find(RequestKey key);
-  // Between two populations: takes out a request of which nothing runs or drains, and puts it in,
-  // behind those that are there.
+  // Move a request between two populations. Remove takes out a request without running or draining
+  // sequences. Insert puts it behind the requests that are there.
   std::unique_ptr<LiveRequest> Remove(RequestKey key);
   LiveRequest& Insert(std::unique_ptr<LiveRequest> request);
 
-  // Waiting and draining sequences, in no particular (but a reproducible) order.
+  // Waiting and draining sequences. The order has no meaning but is reproducible.
   const std::vector<Sequence*>& waiting() const { return waiting_; }
   // In order of start.
   const std::vector<Sequence*>& running() const { return running_; }
@@ -56,24 +56,25 @@ class Population {
   const TenantShares& tenants() const { return tenants_; }
   uint32_t num_waiting_requests() const { return num_waiting_requests_; }
   uint64_t num_waiting_tokens() const { return num_waiting_tokens_; }
-  // Known to running sequences and not computed yet; the one that a decode computes next is none.
+  // Known tokens of running sequences that are not computed yet, without the one token that a
+  // decode computes next.
   uint64_t num_prefill_tokens() const;
 
-  // The samples behind the first one may start.
+  // Lets the other samples of the request start.
   void OpenGate(LiveRequest& request);
   void Start(Sequence& sequence, std::unique_ptr<Residency> residency);
-  // Takes a running sequence off the worker; it keeps its tokens and will be started again.
+  // Takes a running sequence off the worker. It keeps its tokens and will start again.
   void Suspend(Sequence& sequence, WorkerLease& lease);
-  // The last step of a draining sequence has been acknowledged.
+  // Call when the last step of a draining sequence was acknowledged.
   void Resume(Sequence& sequence);
   // `lease` may be null when there is no worker.
   void End(Sequence& sequence, Ending ending, WorkerLease* lease);
   void EndAll(LiveRequest& request, const Ending& ending, WorkerLease* lease);
-  // Forgets the requests that have ended since the last call. References to them die here, not in
-  // End.
+  // Forgets the requests that have ended since the last call. References to them stay valid until
+  // this call, even after End.
   void ForgetEnded();
-  // Frees every residency; what ran or drained waits. Sequences that were in flight in too many
-  // losses fail, with `reason` for the last one. Then the lease may be dropped.
+  // Frees every residency. Running and draining sequences wait again. Sequences that were in flight
+  // in too many losses fail, and their error quotes `reason`. After that the lease may be dropped.
   void LeaveWorker(WorkerLease& lease, const absl::Status& reason, Instant now);
 
   template <typename Event>
@@ -90,10 +91,10 @@ class Population {
   void CountLoss(Sequence& sequence, const absl::Status& reason);
 
   std::map<RequestKey, std::unique_ptr<LiveRequest>> requests_;
-  TenantShares tenants_;  // outlives the requests' references
+  TenantShares tenants_;  // requests_ point into it
   std::vector<Sequence*> waiting_;
   std::vector<Sequence*> running_;
-  std::set<std::pair<Instant, RequestKey>> deadlines_;  // finite ones
+  std::set<std::pair<Instant, RequestKey>> deadlines_;  // only of requests with a finite deadline
   std::vector<RequestKey> ended_;
   std::vector<SchedulerEvent> events_;
   uint64_t next_order_ = 1;

@@ -29,12 +29,12 @@ struct SchedulerState {
   const SchedulerConfig config;
   const std::unique_ptr<SchedulingPolicy> policy;
   Population population;
-  PrefixChanges prefix_changes;        // not yet told; outlives the lease
+  PrefixChanges prefix_changes;        // not taken by others yet; outlives the lease
   std::unique_ptr<WorkerLease> lease;  // null without a worker
   StepBudget budget;
-  PrefillSpeed prefill_speed;  // of the lease
-  // Since the first loss, or drain, after which no lease has got anything further. Infinite future:
-  // there is none. Infinite past: there was no worker yet.
+  PrefillSpeed prefill_speed;  // measured on this lease
+  // Time of the first loss or drain since a lease last made progress. Infinite future: there was
+  // none since. Infinite past: there has been no worker yet.
   Instant unserved_since = Instant::InfinitePast();
 
   uint64_t num_starts = 0;
@@ -52,7 +52,7 @@ inline bool WorkerMayStart(const SchedulerState& state) {
   return state.lease != nullptr && !state.lease->draining;
 }
 
-// Of a request on a worker that may not start it.
+// When the request began to wait for a worker. Call only if no worker may start it.
 inline Instant UnservedSinceOf(const LiveRequest& live, const SchedulerState& state) {
   if (live.num_resident > 0) return Instant::InfiniteFuture();
   return std::max({state.unserved_since, live.request->arrival, live.served_until});

@@ -22,29 +22,29 @@ namespace lockstep::router {
 struct Sequence;
 
 // A sequence's stay in one slot of one worker, from `started` until no step in flight runs it.
-// `planned_*` count every step in flight as if it had kept all that it may.
+// `planned_*` assume that every step in flight keeps as many tokens as it may.
 struct Residency {
-  Sequence* owner = nullptr;  // null once the sequence ended: what still arrives is dropped
+  Sequence* owner = nullptr;  // null once the sequence ended; later results are dropped
   SlotId slot = 0;
   BlockTable blocks;
-  uint32_t num_sent_blocks = 0;  // the worker was told so many of them
+  uint32_t num_sent_blocks = 0;  // how many of the blocks the worker was told
   uint32_t num_computed = 0;     // leading positions whose KV is acknowledged
   uint32_t planned_computed = 0;
   uint32_t planned_known = 0;  // tokens, prompt included
   uint32_t rows_in_flight = 0;
   uint32_t first_prompt_logprob = 0;  // as sent in `started`
   PublishedPrefix published;
-  bool inert = false;  // the worker said that it stopped or failed
+  bool inert = false;  // the worker said that the row stopped or failed
 };
 
-// The states of a sequence own what it holds while in them.
-struct Gated {};  // a sibling that has not been let into the queue yet; it holds no tokens
+// Each state owns what the sequence holds while it is in that state.
+struct Gated {};  // a later sample that may not queue yet; it holds no tokens
 struct Waiting {};
 struct Running {
   std::unique_ptr<Residency> residency;
 };
-// Gave up its slot with steps in flight; the lease keeps the residency until they are acknowledged.
-// The tokens that they bring are still its own.
+// It gave up its slot while steps were in flight. The lease keeps the residency until they are
+// acknowledged. The tokens in their results still belong to the sequence.
 struct Draining {
   Residency* residency = nullptr;
 };
@@ -53,14 +53,14 @@ using SequenceState = std::variant<Gated, Waiting, Running, Draining, Ended>;
 
 struct LiveRequest;
 
-// A sequence whose steps are refused so often before it gets any further will be refused for ever,
-// and one that was in flight when so many workers were lost will take the next one along as well.
-// On its last tries it runs alone, with nothing else in flight, until it does get further: so it
-// cannot take batch mates with it, nor they it. A refusal says whose fault it is, a loss does not:
-// where many workers fail, one is lost over a sequence that is alone by accident, but hardly two in
-// a row.
+// A sequence fails after this many refused steps, or this many lost workers, without progress. It
+// would probably be refused for ever, or the next worker would be lost as well. On its last tries
+// the sequence runs alone, with nothing else in flight, until it makes progress. So it cannot harm
+// other sequences, and they cannot harm it. A refusal shows that the step is at fault, a loss does
+// not. Where many workers fail, one may be lost by accident while a sequence runs alone, but hardly
+// two in a row.
 inline constexpr uint32_t kMaxRefusals = 3;
-inline constexpr uint32_t kMaxLoneRefusals = 1;  // of these, when it runs alone
+inline constexpr uint32_t kMaxLoneRefusals = 1;  // how many of these while it runs alone
 inline constexpr uint32_t kMaxLosses = 4;
 inline constexpr uint32_t kMaxLoneLosses = 2;
 
@@ -69,25 +69,25 @@ struct Sequence {
   LiveRequest* request = nullptr;
   uint32_t sample_index = 0;
   PolicyView view;
-  std::vector<TokenId> tokens;  // prompt and everything that a worker's result brought
+  std::vector<TokenId> tokens;  // the prompt, and every token that a worker returned
   uint32_t max_total_tokens = 0;
   uint32_t num_preemptions = 0;
-  uint32_t num_refusals = 0;  // steps that ran it and were refused, since its last progress
-  // Leading positions that were ever computed, on whichever lease. Only what is beyond is progress:
-  // what a restart computes again is not.
+  uint32_t num_refusals = 0;  // refused steps that ran it, since its last progress
+  // Leading positions that were ever computed, on any lease. Only positions beyond these are
+  // progress. Positions that a restart computes again are not.
   uint32_t furthest_computed = 0;
-  uint32_t num_charged = 0;  // leading prompt positions that count in its tenant's share
+  uint32_t num_charged = 0;  // leading prompt positions already charged to its tenant
   struct Losses {
-    uint32_t count = 0;              // workers lost with a row of it in flight, and
-    uint32_t furthest_computed = 0;  // how far it had got at the last of them
+    uint32_t count = 0;              // workers lost while a row of the sequence was in flight
+    uint32_t furthest_computed = 0;  // how far it had got at the last loss
   };
   Losses losses;
-  std::optional<uint32_t> num_cached_tokens;  // of its first start
+  std::optional<uint32_t> num_cached_tokens;  // at its first start
   SequenceState state;
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(tokens.size()); }
   uint32_t num_generated() const;
-  // Since its last progress.
+  // Losses since its last progress.
   uint32_t num_losses() const {
     return furthest_computed > losses.furthest_computed ? 0 : losses.count;
   }
@@ -108,19 +108,19 @@ struct LiveRequest {
   TenantShare* share = nullptr;   // of its tenant; null between two populations
   std::vector<Sequence> samples;  // by sample index; never resized
   uint32_t num_live = 0;
-  uint32_t num_resident = 0;  // running ones
-  bool waits = false;         // counted in the queue: live, and none of it runs
+  uint32_t num_resident = 0;  // running samples
+  bool waits = false;         // counted in the queue: it is live and no sample runs
   bool admitted = false;
   Instant served_until = Instant::InfinitePast();  // when it last had to leave a worker
 
-  // The first live sample goes ahead; the others start when it has computed `gate_tokens`, so that
-  // they find the prompt's full blocks in the prefix index.
+  // The first live sample leads. The others start when it has computed `gate_tokens`. They then
+  // find the prompt's full blocks in the prefix index.
   uint32_t leader = 0;
   uint32_t gate_tokens = 0;
   bool gate_open = false;
 
   std::vector<TokenLogprobs> prompt_logprobs;
-  uint32_t next_prompt_logprob = 0;  // position wanted next; 0: none (any more)
+  uint32_t next_prompt_logprob = 0;  // next position wanted; 0: none, or none any more
 
   uint32_t num_prompt_tokens() const {
     return static_cast<uint32_t>(request->prompt_tokens.size());
@@ -128,7 +128,8 @@ struct LiveRequest {
   bool MayStart(const Sequence& sequence) const {
     return gate_open || sequence.sample_index == leader;
   }
-  // Tokens or prompt log-probabilities were computed, delivered or not, also of ended samples.
+  // True if tokens or prompt log-probabilities were computed, delivered or not. Ended samples
+  // count.
   bool HasOutput() const;
 };
 

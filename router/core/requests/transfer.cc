@@ -17,7 +17,7 @@ bool IsStranded(const LiveRequest& live) {
   });
 }
 
-// What one worker refuses another may take.
+// Another worker may accept what this one refused.
 void ForgetRefusals(LiveRequest& live) {
   for (Sequence& sequence : live.samples) sequence.num_refusals = 0;
 }
@@ -28,8 +28,8 @@ bool WasLostOver(const LiveRequest& live) {
   });
 }
 
-// As the planner has it: the last token is always computed, and so is the one before the first
-// prompt position that is still to be described.
+// The same rule as in the planner: the last token is always computed, and so is the token before
+// the first prompt position whose log-probability is still wanted.
 uint32_t MaxCachedTokens(const LiveRequest& live) {
   if (live.request->bypass_prefix_cache) return 0;
   if (live.next_prompt_logprob > 0) return live.next_prompt_logprob - 1;
@@ -61,7 +61,7 @@ SuspendedRequest Release(SchedulerState& state, RequestKey key) {
   LiveRequest* const live = state.population.Find(key);
   LOCKSTEP_CHECK(live != nullptr && !WorkerMayStart(state) && IsStranded(*live),
                  "only a stranded request is given away, request {} is not", key);
-  // Wherever it goes, it has waited for a worker since then.
+  // Wherever the request goes, its wait for a worker started then.
   live->served_until = UnservedSinceOf(*live, state);
   ForgetRefusals(*live);
   return SuspendedRequest(state.population.Remove(key).release());

@@ -9,7 +9,7 @@
 
 namespace lockstep::router {
 
-// How requests move between schedulers; the contracts are those of the Scheduler's methods.
+// How requests move between schedulers. The methods of Scheduler state the contracts.
 std::vector<StrandedRequest> FindStranded(const SchedulerState& state);
 SuspendedRequest Release(SchedulerState& state, RequestKey key);
 void Adopt(SchedulerState& state, SuspendedRequest suspended);

@@ -16,13 +16,13 @@
 
 namespace lockstep::router {
 
-// What was planned for one row; its outcome is read against this and nothing else.
+// What was planned for one row. Its outcome is checked against this alone.
 struct RowRecord {
   Residency* residency = nullptr;
   SlotId slot = 0;
   uint32_t start = 0;  // position of the row's first token
   uint32_t num_tokens = 0;
-  uint32_t max_kept = 0;  // tokens that it may bring; 0: a prefill chunk that samples nothing
+  uint32_t max_kept = 0;  // tokens that the row may return; 0: a prefill chunk without a sample
 };
 
 struct StepRecord {
@@ -31,20 +31,20 @@ struct StepRecord {
   uint32_t decode_iterations = 1;
   uint32_t num_prefill_tokens = 0;
   uint32_t num_decode_tokens = 0;
-  bool prefill_full = false;  // it took as much of the prompts as it could
-  bool doomed = false;        // an earlier step was refused: this one will be as well
+  bool prefill_full = false;  // it took as many prompt tokens as it could
+  bool doomed = false;        // an earlier step was refused, so this one will be refused too
 };
 
 // Everything that lives exactly as long as one lease on a worker.
 struct WorkerLease {
-  // `changes`: as for PrefixIndex.
+  // `changes`: see PrefixIndex.
   explicit WorkerLease(const WorkerLimits& worker_limits, PrefixChanges* changes = nullptr)
       : limits(worker_limits),
         kv(worker_limits.num_blocks, worker_limits.block_size_tokens, changes),
         slots(worker_limits.max_slots),
         row_of_slot(worker_limits.max_slots, 0) {}
 
-  // Frees the slot, and the blocks as soon as no step in flight mentions them.
+  // Frees the slot now. Frees the blocks when no step in flight uses them any more.
   void Retire(std::unique_ptr<Residency> residency);
 
   const WorkerLimits limits;
@@ -53,16 +53,16 @@ struct WorkerLease {
   std::deque<StepRecord> in_flight;
   std::vector<std::unique_ptr<Residency>> fenced;  // retired, with rows in flight
   StepId next_step_id = 1;
-  // When the worker is to learn of slots that were released, whether or not anybody runs.
+  // When to tell the worker about released slots, even if nothing runs.
   Instant tell_released_at = Instant::InfiniteFuture();
-  bool draining = false;           // nothing is started any more
+  bool draining = false;           // nothing starts any more
   bool resync = false;             // the next step must make the worker drop its slots
-  bool has_suspects = true;        // perhaps: a sequence must run alone
-  bool progressed = false;         // it got a sequence further than any lease before it
-  bool contradicted = false;       // an outcome did not fit its plan: nothing more is planned
-  std::vector<SlotId> last_slots;  // rows of the last step that was sent
+  bool has_suspects = true;        // maybe: a sequence must run alone
+  bool progressed = false;         // a sequence got further than on any lease before
+  bool contradicted = false;       // an outcome contradicted its plan: nothing more is planned
+  std::vector<SlotId> last_slots;  // rows of the last step sent
 
-  // The admission that failed last: pointless to try again while nothing that it needs has changed.
+  // The last admission that failed. A new try is pointless while nothing that it needs has changed.
   struct BlockedAdmission {
     uint64_t order = 0;
     uint32_t num_needed_blocks = 0;  // 0: none failed

@@ -9,7 +9,7 @@
 namespace lockstep::router {
 namespace {
 
-// A message's subject: which row of which step.
+// An error about one row of one step.
 absl::Status Contradiction(const StepRecord& step, const RowRecord& row, std::string_view what) {
   return Internal("step {}, slot {}: {}", step.step_id, row.slot, what);
 }
@@ -41,8 +41,8 @@ absl::Status MatchRows(WorkerLease& lease, const StepRecord& step, StepOutcome& 
   return status;
 }
 
-// The description of one position: at most as many best tokens as were asked for, all of them in
-// the vocabulary.
+// Checks the description of one position. It has at most as many best tokens as were asked for, all
+// ids and ranks are in the vocabulary, and all log-probabilities are numbers.
 absl::Status CheckEntry(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
                         const TokenLogprobs& entry, int32_t num_wanted) {
   if (entry.top.size() > static_cast<size_t>(std::max(num_wanted, 0))) {
@@ -107,7 +107,7 @@ absl::Status CheckLogprobs(const WorkerLease& lease, const StepRecord& step, con
   return absl::OkStatus();
 }
 
-// The worker ends a row by itself; this is the router's own opinion, token by token.
+// The worker decides when a row ends. The router decides it again, token by token, and compares.
 absl::Status CheckTokens(const WorkerLease& lease, const StepRecord& step, const RowRecord& row,
                          const RowOutcome& outcome) {
   const Sequence& sequence = *row.residency->owner;

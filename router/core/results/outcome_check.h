@@ -11,16 +11,15 @@
 
 namespace lockstep::router {
 
-// The prompt log-probabilities that a row brings, if it runs: of positions first .. first + count
-// - 1.
+// The prompt log-probabilities that a row returns if it runs: positions first to first + count - 1.
 struct PromptLogprobRange {
   uint32_t first = 0;
   uint32_t count = 0;
 };
 PromptLogprobRange PromptLogprobsOf(const RowRecord& row);
 
-// Finds each planned row's outcome (null: the worker said nothing of it) and checks that it is one
-// that the plan allows: INTERNAL names the first contradiction. Changes nothing but `matched`.
+// Finds the outcome of each planned row (null: the worker reported nothing about it) and checks
+// that the plan allows it. INTERNAL names the first contradiction. Changes only `matched`.
 absl::Status CheckOutcome(WorkerLease& lease, const StepRecord& step, StepOutcome& outcome,
                           std::vector<RowOutcome*>& matched);
 

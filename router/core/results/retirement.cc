@@ -29,7 +29,7 @@ absl::Status Retirement::Apply(StepOutcome outcome) {
   for (const RowRecord& row : step.rows) --row.residency->rows_in_flight;
   if (outcome.refusal.ok()) {
     for (size_t i = 0; i < step.rows.size(); ++i) ApplyRow(step.rows[i], matched[i]);
-    // What a step without rows takes says nothing of a decode.
+    // The time of a step without rows says nothing about decodes.
     if (!step.rows.empty()) ObserveTime(step, outcome.timings.compute);
   } else {
     ++state_.num_refused_steps;
@@ -60,8 +60,8 @@ absl::Status Retirement::CheckStep(const StepOutcome& outcome) const {
   if (step.doomed && outcome.refusal.ok()) {
     return Internal("step {}: the worker ran it after it had refused an earlier one", step.step_id);
   }
-  // It is planned with nothing in flight and names only what the worker holds: planning it again
-  // would go on for ever.
+  // A step without rows is planned with nothing in flight and names only slots that the worker
+  // holds. If it is refused, planning it again would never end.
   if (step.rows.empty() && !outcome.refusal.ok()) {
     return Internal("step {}: the worker refused it although it runs nothing: {}", step.step_id,
                     Message(outcome.refusal));
@@ -85,8 +85,8 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
   if (told.error.ok()) TakePromptLogprobs(row, told);
   const auto num_kept = static_cast<uint32_t>(told.tokens.size());
   if (num_kept > 0) TakeTokens(sequence, told);
-  // Each token kept after the first one was computed from the one before it. What a failed row
-  // computed is not known.
+  // Every kept token except the last was also an input, so its KV is computed. For a failed row it
+  // is unknown what was computed.
   if (told.error.ok()) {
     residency.num_computed = row.start + row.num_tokens + (num_kept > 0 ? num_kept - 1 : 0);
     if (residency.num_computed > sequence.furthest_computed) {
@@ -143,8 +143,8 @@ void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
   }
 }
 
-// Nothing of the step was applied, nor will be of those behind it: every running sequence goes back
-// to its last acknowledged token and is started again, in a step that first clears the worker's
+// Neither this step nor the steps behind it are applied. Every running sequence goes back to its
+// last acknowledged token and starts again. The step that starts them first clears the worker's
 // slots.
 void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusal) {
   CountRefusal(step, refusal);

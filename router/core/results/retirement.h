@@ -9,9 +9,10 @@
 
 namespace lockstep::router {
 
-// Reads the outcome of the oldest step in flight: tokens go to their sequences, full blocks whose
-// KV is now certain to the prefix index, and what no step in flight mentions any more back to the
-// pool. An outcome that contradicts its plan changes nothing and stops all planning: INTERNAL.
+// Reads the outcome of the oldest step in flight. Tokens go to their sequences. Full blocks whose
+// KV is now certain go to the prefix index. Blocks that no step in flight uses any more go back to
+// the pool. If an outcome contradicts its plan, nothing is applied, planning stops, and the result
+// is INTERNAL.
 class Retirement {
  public:
   explicit Retirement(SchedulerState& state);
@@ -34,7 +35,7 @@ class Retirement {
   SchedulerState& state_;
   Population& population_;
   WorkerLease& lease_;
-  RowOutcome silent_;  // what a row says of which the worker says nothing
+  RowOutcome silent_;  // stands for a row that the worker did not mention
 };
 
 }  // namespace lockstep::router
