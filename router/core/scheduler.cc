@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "router/core/integrity.h"
 #include "router/core/plan/planner.h"
-#include "router/core/requests/admission.h"
+#include "router/core/requests/intake.h"
 #include "router/core/requests/scheduler_state.h"
 #include "router/core/requests/transfer.h"
 #include "router/core/results/retirement.h"
@@ -57,7 +57,7 @@ Scheduler::~Scheduler() {
 }
 
 absl::Status Scheduler::Submit(std::shared_ptr<const Request> request, Instant now) {
-  return Admit(impl_->state, std::move(request), now);
+  return TakeIn(impl_->state, std::move(request), now);
 }
 
 void Scheduler::Cancel(RequestKey request, Instant /*now*/) {

@@ -51,7 +51,7 @@ void LiveRequests::Add(Submission submission) {
   Delivery delivery{.submission = {},
                     .samples = std::vector<Delivery::Sample>(request.num_samples),
                     .num_open_samples = request.num_samples,
-                    .admitted = false,
+                    .started = false,
                     .end_status = absl::OkStatus()};
   delivery.submission = std::move(submission);
   const bool is_new = live_.emplace(key, std::move(delivery)).second;
@@ -70,7 +70,7 @@ Delivery LiveRequests::Release(RequestKey key) {
   Delivery delivery = std::move(found->second);
   live_.erase(found);
   size_t num_news = 0;
-  for (auto* const outboxes : {&touched_, &admitted_, &admitted_before_}) {
+  for (auto* const outboxes : {&touched_, &started_, &started_before_}) {
     num_news += std::erase(*outboxes, delivery.submission.outbox);
   }
   if (num_news > 0) delivery.submission.outbox->Notify();
@@ -89,7 +89,7 @@ bool LiveRequests::SetCancelled(RequestKey key, CancelCause cause) {
   if (found == live_.end()) return false;
   if (cause == CancelCause::kClient) {
     const RequestStage stage =
-        found->second.admitted ? RequestStage::kRunning : RequestStage::kQueued;
+        found->second.started ? RequestStage::kRunning : RequestStage::kQueued;
     RouterMetrics::At(metrics_.requests_cancelled_total, stage).Increment();
   }
   found->second.end_status = EndStatus(cause);
@@ -114,9 +114,9 @@ void LiveRequests::NotifyReaders() {
 }
 
 void LiveRequests::OnResult() {
-  touched_.insert(touched_.end(), std::make_move_iterator(admitted_before_.begin()),
-                  std::make_move_iterator(admitted_before_.end()));
-  admitted_before_ = std::exchange(admitted_, {});
+  touched_.insert(touched_.end(), std::make_move_iterator(started_before_.begin()),
+                  std::make_move_iterator(started_before_.end()));
+  started_before_ = std::exchange(started_, {});
 }
 
 void LiveRequests::Deliver(Scheduler& scheduler, Instant now) {
@@ -135,18 +135,18 @@ void LiveRequests::DeliverOne(SchedulerEvent event, Instant now) {
         // Sequences of a request that has ended may still have something to say.
         const auto found = live_.find(alternative.request);
         if (found == live_.end()) return;
-        const bool is_admission = std::is_same_v<decltype(alternative), AdmittedEvent&>;
-        (is_admission ? admitted_ : touched_).push_back(found->second.submission.outbox);
+        const bool is_start = std::is_same_v<decltype(alternative), StartedEvent&>;
+        (is_start ? started_ : touched_).push_back(found->second.submission.outbox);
         DeliverTo(found->second, std::move(alternative), now);
       },
       event);
 }
 
-void LiveRequests::DeliverTo(Delivery& live, AdmittedEvent event, Instant now) {
+void LiveRequests::DeliverTo(Delivery& live, StartedEvent event, Instant now) {
   const Request& request = *live.submission.request;
-  live.admitted = true;
+  live.started = true;
   live.submission.ticket->StopWaiting();
-  live.submission.outbox->Admit(event.num_cached_tokens, now);
+  live.submission.outbox->Start(event.num_cached_tokens, now);
   metrics_.queue_wait_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
   metrics_.prompt_tokens_total->Increment(static_cast<double>(request.prompt_tokens.size()));
   metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);

@@ -55,7 +55,7 @@ class LiveRequests {
 
  private:
   void DeliverOne(SchedulerEvent event, Instant now);
-  void DeliverTo(Delivery& live, AdmittedEvent event, Instant now);
+  void DeliverTo(Delivery& live, StartedEvent event, Instant now);
   void DeliverTo(Delivery& live, PromptLogprobsEvent event, Instant now);
   void DeliverTo(Delivery& live, TokensEvent event, Instant now);
   void DeliverTo(Delivery& live, FinishedEvent event, Instant now);
@@ -70,8 +70,8 @@ class LiveRequests {
   // Have news that their readers were not told of.
   std::vector<std::shared_ptr<Outbox>> touched_;
   // No other news, as far as is known: since the last result, and since the one before.
-  std::vector<std::shared_ptr<Outbox>> admitted_;
-  std::vector<std::shared_ptr<Outbox>> admitted_before_;
+  std::vector<std::shared_ptr<Outbox>> started_;
+  std::vector<std::shared_ptr<Outbox>> started_before_;
   std::vector<RequestKey> ended_;
   std::vector<RequestKey> to_cancel_;  // during Deliver
 };

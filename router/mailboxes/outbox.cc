@@ -60,9 +60,9 @@ absl::Status Outbox::Reserve(size_t num_output_bytes, size_t num_prompt_bytes) {
   return absl::OkStatus();
 }
 
-void Outbox::Admit(uint32_t num_cached_tokens, Instant now) {
+void Outbox::Start(uint32_t num_cached_tokens, Instant now) {
   MutexLock lock(mutex_);
-  pending_.admission = {.num_cached_tokens = num_cached_tokens, .at = now};
+  pending_.start = {.num_cached_tokens = num_cached_tokens, .at = now};
   has_news_ = true;
 }
 

@@ -34,11 +34,11 @@ struct SampleOutput {
 };
 
 struct RequestOutput {
-  struct Admission {
+  struct Start {
     uint32_t num_cached_tokens = 0;
     Instant at;
   };
-  std::optional<Admission> admission;
+  std::optional<Start> start;
   std::optional<std::vector<TokenLogprobs>> prompt_logprobs;
   // Only those with news, in order of their first. Most requests have one, whose news then needs no
   // memory that one thread takes and another gives back.
@@ -63,7 +63,7 @@ class Outbox {
   Outbox(size_t max_pending_bytes, std::function<void()> on_ready, OutputMeter meter = nullptr);
 
   // --- the loop; nothing after End ---
-  void Admit(uint32_t num_cached_tokens, Instant now);
+  void Start(uint32_t num_cached_tokens, Instant now);
   // These two keep nothing when they fail: ABORTED, as the reader is too far behind, or
   // RESOURCE_EXHAUSTED, as the meter said no.
   absl::Status AddPromptLogprobs(std::vector<TokenLogprobs> entries);

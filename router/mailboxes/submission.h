@@ -34,7 +34,7 @@ struct Delivery {
   Submission submission;
   std::vector<Sample> samples;
   uint32_t num_open_samples = 0;
-  bool admitted = false;
+  bool started = false;
   absl::Status end_status;  // once its sequences have ended
 };
 

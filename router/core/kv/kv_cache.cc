@@ -47,7 +47,7 @@ KvProbe KvCache::Probe(std::string_view salt, std::span<const TokenId> tokens,
   return probe;
 }
 
-BlockTable KvCache::Admit(const KvProbe& probe) {
+BlockTable KvCache::Take(const KvProbe& probe) {
   BlockTable table;
   table.cache_ = this;
   table.ids_.reserve(probe.hit.blocks.size() + probe.num_new_blocks);

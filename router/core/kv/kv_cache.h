@@ -81,7 +81,7 @@ class KvCache {
   KvProbe Probe(std::string_view salt, std::span<const TokenId> tokens,
                 uint32_t max_hit_tokens) const;
   // Takes what `probe` found. Nothing may have changed since the probe, and it must fit.
-  BlockTable Admit(const KvProbe& probe);
+  BlockTable Take(const KvProbe& probe);
   // Appends blocks. They must be available.
   void Grow(BlockTable& table, uint32_t num_new_blocks);
   // Call when the owner is gone but steps in flight still use the blocks.

@@ -20,7 +20,7 @@ struct TokensEvent {
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;
 };
-struct AdmittedEvent {  // once per request, when its first sequence gets a slot for the first time
+struct StartedEvent {  // once per request, when its first sequence gets a slot for the first time
   RequestKey request = 0;
   uint32_t num_cached_tokens = 0;
 };
@@ -46,6 +46,6 @@ struct FinishedEvent {
   uint32_t num_cached_tokens = 0;
   uint32_t num_generated_tokens = 0;
 };
-using SchedulerEvent = std::variant<AdmittedEvent, PromptLogprobsEvent, TokensEvent, FinishedEvent>;
+using SchedulerEvent = std::variant<StartedEvent, PromptLogprobsEvent, TokensEvent, FinishedEvent>;
 
 }  // namespace lockstep::router

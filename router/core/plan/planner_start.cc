@@ -90,7 +90,7 @@ Sequence* Planner::StartNext(const Sequence* rival) {
 }
 
 bool Planner::StartIfFits(Sequence& sequence) {
-  WorkerLease::BlockedAdmission& blocked = lease_.blocked;
+  WorkerLease::BlockedStart& blocked = lease_.blocked;
   const size_t num_running = population_.running().size();
   if (blocked.num_needed_blocks > lease_.kv.num_available() &&
       blocked.order == sequence.view.order && blocked.num_running == num_running) {
@@ -119,7 +119,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
   auto residency = std::make_unique<Residency>();
   residency->owner = &sequence;
   residency->slot = lease_.slots.Take();
-  residency->blocks = lease_.kv.Admit(probe);
+  residency->blocks = lease_.kv.Take(probe);
   residency->num_sent_blocks = residency->blocks.size();
   const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
   residency->published = {.num_blocks = num_hit_blocks, .last = probe.hit.last};
@@ -151,9 +151,9 @@ void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
                            .num_computed_tokens = residency.num_computed,
                            .blocks = residency.blocks.ids(),
                            .first_prompt_logprob = residency.first_prompt_logprob});
-  if (live.admitted) return;
-  live.admitted = true;
-  population_.Emit(AdmittedEvent{.request = live.request->key,
+  if (live.started) return;
+  live.started = true;
+  population_.Emit(StartedEvent{.request = live.request->key,
                                  .num_cached_tokens = *sequence.num_cached_tokens});
   const bool no_prompt_logprobs_to_wait_for =
       live.request->sampling.num_prompt_logprobs >= 0 && live.num_prompt_tokens() == 1;

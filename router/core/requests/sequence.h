@@ -110,7 +110,7 @@ struct LiveRequest {
   uint32_t num_live = 0;
   uint32_t num_resident = 0;  // running samples
   bool waits = false;         // counted in the queue: it is live and no sample runs
-  bool admitted = false;
+  bool started = false;
   Instant served_until = Instant::InfinitePast();  // when it last had to leave a worker
 
   // The first live sample leads. The others start when it has computed `gate_tokens`. They then

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "router/core/requests/admission.h"
+#include "router/core/requests/intake.h"
 
 namespace lockstep::router {
 namespace {

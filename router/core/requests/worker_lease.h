@@ -63,12 +63,12 @@ struct WorkerLease {
   std::vector<SlotId> last_slots;  // rows of the last step sent
 
   // The last admission that failed. A new try is pointless while nothing that it needs has changed.
-  struct BlockedAdmission {
+  struct BlockedStart {
     uint64_t order = 0;
     uint32_t num_needed_blocks = 0;  // 0: none failed
     size_t num_running = 0;
   };
-  BlockedAdmission blocked;
+  BlockedStart blocked;
 
   std::vector<uint32_t> row_of_slot;  // scratch of Apply: row + 1, zero between calls
 };

@@ -66,13 +66,13 @@ void ResponseBuilder::Consume(RequestOutput output, Instant now,
                               std::vector<v1::GenerateResponse>& messages,
                               std::vector<uint32_t>& stopped) {
   if (end_.has_value()) return;
-  if (output.admission.has_value()) {
-    admission_ = *output.admission;
-    admitted_ = true;
+  if (output.start.has_value()) {
+    start_ = *output.start;
+    started_ = true;
   }
   if (output.prompt_logprobs.has_value()) prompt_logprobs_ = std::move(output.prompt_logprobs);
   const bool wants_prompt_logprobs = request_->sampling.num_prompt_logprobs >= 0;
-  const bool info_complete = admitted_ && (!wants_prompt_logprobs || prompt_logprobs_.has_value());
+  const bool info_complete = started_ && (!wants_prompt_logprobs || prompt_logprobs_.has_value());
   // A sequence that ends before anything ran has nothing more to wait for.
   if (!prompt_info_sent_ && (info_complete || !output.samples.empty())) AddPromptInfo(messages);
 
@@ -94,7 +94,7 @@ void ResponseBuilder::AddPromptInfo(std::vector<v1::GenerateResponse>& messages)
   v1::PromptInfo* const info = messages.emplace_back().mutable_prompt_info();
   info->set_request_id(request_->id);
   info->set_prompt_tokens(static_cast<uint32_t>(request_->prompt_tokens.size()));
-  info->set_cached_tokens(admission_.num_cached_tokens);
+  info->set_cached_tokens(start_.num_cached_tokens);
   if (prompt_token_ids_) {
     info->mutable_prompt_token_ids()->Add(request_->prompt_tokens.begin(),
                                           request_->prompt_tokens.end());
@@ -183,10 +183,10 @@ v1::Finish* ResponseBuilder::AddFinish(uint32_t index, v1::FinishReason reason, 
   v1::Usage* const usage = finish->mutable_usage();
   usage->set_prompt_tokens(static_cast<uint32_t>(request_->prompt_tokens.size()));
   usage->set_completion_tokens(sample.num_tokens);
-  usage->set_cached_tokens(admission_.num_cached_tokens);
+  usage->set_cached_tokens(start_.num_cached_tokens);
   usage->set_seed(request_->sampling.seed);
   v1::Timings* const timings = finish->mutable_timings();
-  const Instant started = admitted_ ? admission_.at : at;
+  const Instant started = started_ ? start_.at : at;
   timings->set_queue_seconds(absl::ToDoubleSeconds(started - request_->arrival));
   if (sample.num_tokens > 0) {
     timings->set_time_to_first_token_seconds(

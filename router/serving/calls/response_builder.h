@@ -74,8 +74,8 @@ class ResponseBuilder {
   size_t num_unfinished_;
   bool any_aborted_ = false;
   bool prompt_info_sent_ = false;
-  RequestOutput::Admission admission_;
-  bool admitted_ = false;
+  RequestOutput::Start start_;
+  bool started_ = false;
   std::optional<std::vector<TokenLogprobs>> prompt_logprobs_;
   std::optional<absl::Status> end_;
 };

@@ -239,10 +239,10 @@ void Simulation::Read(RequestKey key) {
   LOCKSTEP_CHECK(found != clients_.end(), "request {} goes on after its end", key);
   Client& client = found->second;
   const router::RequestOutput output = client.outbox->Take();
-  if (output.admission.has_value()) {
+  if (output.start.has_value()) {
     LOCKSTEP_CHECK(!client.admitted, "request {} is admitted twice", key);
     client.admitted = true;
-    ReportOf(client).num_cached_tokens += output.admission->num_cached_tokens;
+    ReportOf(client).num_cached_tokens += output.start->num_cached_tokens;
   }
   for (const router::SampleOutput& sample : output.samples) ReadTokens(sample, client);
   if (output.end.has_value()) Finish(key, client, *output.end);

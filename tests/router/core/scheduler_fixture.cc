@@ -154,7 +154,7 @@ void SchedulerTest::TakeEvents() {
     } else if (auto* ended = std::get_if<FinishedEvent>(&event)) {
       const Sample sample = {ended->request, ended->sample_index};
       EXPECT_TRUE(endings.emplace(sample, *ended).second) << "ended twice";
-    } else if (auto* started = std::get_if<AdmittedEvent>(&event)) {
+    } else if (auto* started = std::get_if<StartedEvent>(&event)) {
       EXPECT_TRUE(admitted.emplace(started->request, *started).second) << "admitted twice";
     } else if (auto* logprobs = std::get_if<PromptLogprobsEvent>(&event)) {
       EXPECT_TRUE(prompt_logprobs.emplace(logprobs->request, logprobs->entries).second) << "twice";

@@ -73,7 +73,7 @@ class SchedulerTest : public ::testing::Test {
   std::deque<StepPlan> planned;
   std::map<Sample, std::vector<TokenId>> tokens;
   std::map<Sample, FinishedEvent> endings;
-  std::map<RequestKey, AdmittedEvent> admitted;
+  std::map<RequestKey, StartedEvent> admitted;
   std::map<RequestKey, std::vector<TokenLogprobs>> prompt_logprobs;
 
  private:

@@ -54,7 +54,7 @@ absl::Status ParseTokens(const std::string& text, std::vector<TokenId>& tokens) 
   return absl::OkStatus();
 }
 
-std::string Describe(const AdmittedEvent& event) {
+std::string Describe(const StartedEvent& event) {
   return fmt::format("request {}: admitted, {} tokens cached", event.request,
                      event.num_cached_tokens);
 }

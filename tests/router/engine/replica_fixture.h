@@ -36,13 +36,13 @@ struct Client {
   std::shared_ptr<Outbox> outbox;
   std::vector<std::vector<TokenId>> tokens;  // by sample
   std::vector<std::optional<SampleEnd>> ends;
-  std::optional<RequestOutput::Admission> admission;
+  std::optional<RequestOutput::Start> admission;
   std::optional<absl::Status> end;
   int num_told = 0;  // how often its reader was told of news
 
   void Read() {
     RequestOutput output = outbox->Take();
-    if (output.admission.has_value()) admission = output.admission;
+    if (output.start.has_value()) admission = output.start;
     for (SampleOutput& sample : output.samples) {
       std::vector<TokenId>& all = tokens.at(sample.sample_index);
       all.insert(all.end(), sample.tokens.begin(), sample.tokens.end());

@@ -37,7 +37,7 @@ class CachedReplica {
   void Run(std::string_view salt, const std::vector<TokenId>& tokens) {
     const KvProbe probe = cache_->Probe(salt, tokens, static_cast<uint32_t>(tokens.size()) - 1);
     if (!probe.Fits(0)) return;
-    const BlockTable table = cache_->Admit(probe);
+    const BlockTable table = cache_->Take(probe);
     PublishedPrefix published = {.num_blocks = static_cast<uint32_t>(probe.hit.blocks.size()),
                                  .last = probe.hit.last};
     cache_->Publish(table, salt, tokens, published);

@@ -26,7 +26,7 @@ TokenLogprobs Logprob(TokenId token) {
 
 TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
   Outbox outbox(1024, [] {});
-  outbox.Admit(3, kOutboxStart);
+  outbox.Start(3, kOutboxStart);
   TokensEvent first = Tokens(0, {1, 2});
   first.logprobs = {Logprob(1), Logprob(2)};
   ASSERT_TRUE(outbox.AddTokens(first, kOutboxStart + absl::Seconds(1)).ok());
@@ -36,9 +36,9 @@ TEST(OutboxTest, MergesWhatTheReaderHasNotTaken) {
   ASSERT_TRUE(outbox.AddTokens(second, kOutboxStart + absl::Seconds(3)).ok());
 
   const RequestOutput output = outbox.Take();
-  ASSERT_TRUE(output.admission.has_value());
-  EXPECT_EQ(output.admission->num_cached_tokens, 3u);
-  EXPECT_EQ(output.admission->at, kOutboxStart);
+  ASSERT_TRUE(output.start.has_value());
+  EXPECT_EQ(output.start->num_cached_tokens, 3u);
+  EXPECT_EQ(output.start->at, kOutboxStart);
   ASSERT_THAT(output.samples, SizeIs(2));
   EXPECT_THAT(output.samples[0].tokens, ElementsAre(1, 2, 3));
   EXPECT_THAT(output.samples[0].logprobs, SizeIs(3));

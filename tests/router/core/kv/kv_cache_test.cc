@@ -16,7 +16,7 @@ class KvCacheTest : public ::testing::Test {
   KvProbe Probe(const std::vector<TokenId>& tokens) {
     return cache_.Probe("", tokens, static_cast<uint32_t>(tokens.size()) - 1);
   }
-  BlockTable Admit(const std::vector<TokenId>& tokens) { return cache_.Admit(Probe(tokens)); }
+  BlockTable Admit(const std::vector<TokenId>& tokens) { return cache_.Take(Probe(tokens)); }
   void ExpectIntegrity(std::vector<const BlockTable*> tables) {
     const absl::Status status = cache_.CheckIntegrity(tables);
     EXPECT_TRUE(status.ok()) << status.ToString();
@@ -80,10 +80,10 @@ TEST_F(KvCacheTest, BlocksOfTheHitAreNotAvailableToItself) {
   EXPECT_EQ(probe.hit.blocks.size(), 3u);
   EXPECT_EQ(probe.num_new_blocks, 1u);
   EXPECT_EQ(probe.num_available_blocks, 5u);
-  const BlockTable first = cache_.Admit(probe);
+  const BlockTable first = cache_.Take(probe);
   const KvProbe second = Probe(text_);
   EXPECT_EQ(second.num_available_blocks, 4u) << "what is used already was not available before";
-  const BlockTable table = cache_.Admit(second);
+  const BlockTable table = cache_.Take(second);
   EXPECT_THAT(std::vector<BlockId>(table.ids().begin(), table.ids().begin() + 3),
               ElementsAre(first.ids()[0], first.ids()[1], first.ids()[2]));
   EXPECT_EQ(cache_.Counts().used, 5u);
@@ -157,7 +157,7 @@ TEST_F(KvCacheTest, IntegrityMissesATable) {
 TEST(KvCacheDeathTest, TakingMoreThanThereIs) {
   KvCache cache(2, 2);
   const std::vector<TokenId> text = {1, 2, 3};
-  BlockTable table = cache.Admit(cache.Probe("", text, 2));
+  BlockTable table = cache.Take(cache.Probe("", text, 2));
   EXPECT_DEATH(cache.Grow(table, 1), "1 blocks asked for, 0 available");
   cache.Fence(table);
   EXPECT_DEATH(cache.Grow(table, 0), "foreign or fenced");

@@ -106,7 +106,7 @@ class SchedulerWorld {
 
   // Checks.
   absl::Status CheckEverything();
-  absl::Status OnEvent(const AdmittedEvent& event);
+  absl::Status OnEvent(const StartedEvent& event);
   absl::Status OnEvent(const PromptLogprobsEvent& event);
   absl::Status OnEvent(const TokensEvent& event);
   absl::Status OnEvent(const FinishedEvent& event);

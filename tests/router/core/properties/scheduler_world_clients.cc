@@ -163,7 +163,7 @@ SchedulerWorld::Sample* SchedulerWorld::FindOpen(RequestKey key, uint32_t sample
   return sample.ended ? nullptr : &sample;
 }
 
-absl::Status SchedulerWorld::OnEvent(const AdmittedEvent& event) {
+absl::Status SchedulerWorld::OnEvent(const StartedEvent& event) {
   const auto client = clients_.find(event.request);
   if (client == clients_.end())
     return Internal("request {}: admitted, but not live", event.request);

@@ -1,4 +1,4 @@
-#include "router/core/requests/admission.h"
+#include "router/core/requests/intake.h"
 
 #include <limits>
 #include <utility>
@@ -117,7 +117,7 @@ absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, Instant now) {
+absl::Status TakeIn(SchedulerState& state, std::shared_ptr<const Request> request, Instant now) {
   LOCKSTEP_RETURN_IF_ERROR(CheckWellFormed(*request));
   const WorkerLimits* limits = state.lease == nullptr ? nullptr : &state.lease->limits;
   if (limits != nullptr) LOCKSTEP_RETURN_IF_ERROR(CheckFits(*request, *limits));

@@ -15,7 +15,7 @@ namespace lockstep::router {
 absl::Status CheckFits(const Request& request, const WorkerLimits& limits);
 
 // Implements Scheduler::Submit.
-absl::Status Admit(SchedulerState& state, std::shared_ptr<const Request> request, Instant now);
+absl::Status TakeIn(SchedulerState& state, std::shared_ptr<const Request> request, Instant now);
 
 // Call when a request meets a worker for the first time. Sets what its samples wait for, so that
 // they can share computed tokens. Ends the request if the worker could never run it.
