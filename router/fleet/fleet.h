@@ -48,7 +48,7 @@ struct PlacementQuery {
 class Fleet {
  public:
   // The first `num_replicas` seats are taken from the start. The number of seats is the larger of
-  // the two.
+  // the two parameters.
   explicit Fleet(const PlacementConfig& placement, uint32_t num_replicas,
                  uint32_t max_replicas = 0);
 

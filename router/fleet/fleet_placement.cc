@@ -111,8 +111,8 @@ std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<u
   return placement_.Choose(request, replicas);
 }
 
-// A taken replica whose worker drains and could continue the request. Otherwise the one that lost
-// such a worker last.
+// Finds a replica whose worker drains and could continue the request. If there is none, the replica
+// that lost such a worker last.
 std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
                                         std::optional<uint32_t> except) const {
   const auto rank = [this](uint32_t replica) {
@@ -129,8 +129,8 @@ std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
 }
 
 // Where a new request waits for a worker, or learns why it cannot be served. First choice: a
-// replica whose last worker was large enough. Otherwise a replica where the request does not fit,
-// and first one whose worker drains, then the one that lost its worker last.
+// replica whose last worker was large enough. Otherwise a replica where the request does not fit: a
+// replica whose worker drains, or else the replica that lost its worker last.
 std::optional<uint32_t> Fleet::FindRoomForNew(const PlacementQuery& query) const {
   if (const std::optional<uint32_t> room = FindRoom(query, std::nullopt)) return room;
   const auto rank = [this](uint32_t replica) {

@@ -19,9 +19,9 @@ std::optional<PlacementPolicy> ParsePlacementPolicy(std::string_view name);
 
 struct PlacementConfig {
   PlacementPolicy policy = PlacementPolicy::kPrefixAware;
-  // A replica is not chosen for its cached prefix if its load exceeds the mean of the eligible
-  // replicas by more than this factor plus the slack. The slack lets an almost idle fleet use its
-  // caches. There, one request alone is far above the mean.
+  // A replica is not chosen for its cached prefix if its load exceeds this many times the mean of
+  // the eligible replicas, plus the slack. The slack lets an almost idle fleet use its caches.
+  // There, one request alone is far above the mean.
   double max_imbalance = 1.25;
   uint32_t imbalance_slack_tokens = 2048;
   // What a sequence weighs besides its prompt, in waiting prompt tokens.

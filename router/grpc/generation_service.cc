@@ -17,11 +17,11 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Of methods whose requests are a name at most.
+// For methods whose requests hold at most a name.
 constexpr size_t kMaxShortMessageBytes = 64 << 10;
-// As many ids as may be, with a tag and a length before each.
+// Room for the maximum number of ids, each with a tag and a length.
 constexpr size_t kMaxAbortBytes = kMaxAbortIds * (kMaxIdBytes + 4);
-// Of those that carry a prompt: the limit of all messages is theirs.
+// For methods that carry a prompt: only the limit of all messages applies.
 constexpr size_t kAnyMessageBytes = std::numeric_limits<size_t>::max();
 
 absl::Status Abort(ApiContext& context, const Tenant* tenant, const v1::AbortRequest& request,

@@ -5,24 +5,24 @@
 
 namespace lockstep::router {
 
-// lockstep.v1.Generation: its methods as calls over HTTP/2. What is short is done on the threads of
-// the connections; prompts go to the encode pool, requests to the engine.
+// Makes the methods of lockstep.v1.Generation callable over HTTP/2. Short work is done on the
+// threads of the connections. Prompts go to the encode pool, requests go to the engine.
 class GenerationService {
  public:
   static constexpr char kName[] = "lockstep.v1.Generation";
 
-  // `context` outlives the object.
+  // `context` must outlive the object.
   explicit GenerationService(ApiContext& context) : context_(context) {}
 
-  // The object outlives the calls.
+  // The object must outlive the calls.
   void AddTo(GrpcServices& services);
 
  private:
   ApiContext& context_;
 };
 
-// Bytes of the largest message that can pass validation: a prompt to be cut has as many ids as a
-// text has bytes, and an id takes up to four on the wire.
+// Bytes of the largest message that can pass validation. A prompt that will be cut may have as many
+// ids as a text may have bytes, and an id takes up to four bytes on the wire.
 size_t MaxRequestBytes(const RequestLimits& limits);
 
 }  // namespace lockstep::router

@@ -9,7 +9,7 @@
 namespace lockstep::router {
 namespace {
 
-// Calls go on while no more than this waits for the connection, and need not be woken by it.
+// A call continues while at most this much waits for the connection. It then needs no wake-up.
 constexpr size_t kMaxWaitingBytes = 16 << 10;
 
 GrpcStatus TooManyBytes() {
@@ -106,7 +106,7 @@ GrpcCall::Sent GrpcCall::Send(const google::protobuf::MessageLite& message) {
 }
 
 GrpcCall::Sent GrpcCall::SendAll(std::span<const google::protobuf::MessageLite* const> messages) {
-  bool told = false;  // of what waits already: the connection takes all of it
+  bool told = false;  // something waits already, so the connection knows and takes all
   Sent sent = Sent::kDone;
   {
     MutexLock lock(mutex_);
@@ -168,7 +168,7 @@ void GrpcCall::Append(const google::protobuf::MessageLite& message) {
 
 bool GrpcCall::Hold() {
   if (held_.Resize(num_call_bytes_ + pending_.body.size() + num_taken_bytes_)) return true;
-  // Whole messages only, so that the client can read what it gets.
+  // Drops all pending messages, so that the client gets only whole ones that it can read.
   ReleaseMemory(pending_.body);
   SetEnd(TooManyBytes());
   return false;

@@ -17,14 +17,14 @@ namespace v1 = lockstep::v1;
 
 namespace {
 
-// A request, and what counts it for as long as it is there.
+// A request with the share that counts its bytes while it exists.
 struct CountedRequest {
   std::shared_ptr<ByteBudget> memory;
   ByteBudget::Share held;
   v1::GenerateRequest request;
 };
 
-// Mostly one or two messages.
+// Most often one or two messages.
 absl::InlinedVector<const google::protobuf::MessageLite*, 4> Pointers(
     std::span<const v1::GenerateResponse> messages) {
   absl::InlinedVector<const google::protobuf::MessageLite*, 4> pointers;
@@ -54,7 +54,7 @@ GenerateStream::GenerateStream(ApiContext& context, GrpcCallStart start)
       deadline_(context.clock.Now() + start.timeout),
       home_(std::move(start.home)) {}
 
-// Before anything else is looked at.
+// Call before anything else is read.
 void GenerateStream::Identify(const HeaderList& fields) {
   absl::StatusOr<std::shared_ptr<const Tenant>> tenant =
       IdentifyCaller(context_.gatekeeper, fields);
@@ -92,14 +92,14 @@ void GenerateStream::RunStrand() {
     if (over_) return;
     message = std::exchange(message_, Message());
   }
-  // A tenant at its limit costs no parsing.
+  // Checked first, so that a tenant at its limit costs no parsing.
   absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
       context_.gatekeeper.Admit(tenant_.get(), context_.clock.Now());
   if (!pass.ok()) return Refuse(pass.status());
   const auto counted = std::make_shared<CountedRequest>();
   counted->memory = memory_;
   if (const absl::Status status = ReadMessage(context_, message, counted->request); !status.ok()) {
-    // The tenant may call again as soon as it knows.
+    // The tenant may call again as soon as it knows the error.
     pass->reset();
     return Refuse(status);
   }
@@ -138,7 +138,7 @@ void GenerateStream::OnSent(bool awaited) {
 
 void GenerateStream::OnOver(bool finished) {
   std::shared_ptr<GrpcGenerateCall> last;
-  Message unread;  // which may wait for a thread for long
+  Message unread;  // it may wait long for a thread
   {
     MutexLock lock(call_mutex_);
     over_ = true;

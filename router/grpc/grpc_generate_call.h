@@ -16,19 +16,19 @@
 
 namespace lockstep::router {
 
-// The tenant whose key the call's metadata shows ("authorization: Bearer KEY", once).
+// Finds the tenant by the key in the call's metadata (one "authorization: Bearer KEY").
 absl::StatusOr<std::shared_ptr<const Tenant>> IdentifyCaller(const Gatekeeper& gatekeeper,
                                                              const HeaderList& fields);
 
 class GrpcGenerateCall;
 
-// A call of Generate on its connection, until it ends there. A large request is parsed on the
-// encode pool, whose strand this is.
+// A Generate call on its connection, until it ends there. Large requests are parsed on the encode
+// pool, which runs this strand.
 class GenerateStream final : public GrpcCall,
                              public Strand,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
-  // `context` outlives the object.
+  // `context` must outlive the object.
   static std::shared_ptr<GenerateStream> Open(ApiContext& context, GrpcCallStart start);
   GenerateStream(ApiContext& context, GrpcCallStart start);
 
@@ -40,13 +40,13 @@ class GenerateStream final : public GrpcCall,
   friend class GrpcGenerateCall;
 
   void Identify(const HeaderList& fields);
-  // Before there is a call.
+  // Ends the stream before a GenerateCall exists.
   void Refuse(const absl::Status& status);
   void OnMessage(Message message) override;
   void OnHalfClose() override;
   void OnSent(bool awaited) override;
   void OnOver(bool finished) override;
-  // Nothing is awaited of the call any more.
+  // No more is expected from the call.
   void Forget();
   std::shared_ptr<GrpcGenerateCall> call() const {
     MutexLock lock(call_mutex_);
@@ -57,17 +57,17 @@ class GenerateStream final : public GrpcCall,
   const std::shared_ptr<ByteBudget> memory_;
   const Instant deadline_;
   const std::shared_ptr<StrandRunner> home_;
-  std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
+  std::shared_ptr<const Tenant> tenant_;  // null: no tenant
   bool has_message_ = false;
   size_t num_message_bytes_ = 0;
 
   mutable Mutex call_mutex_;
-  Message message_ ABSL_GUARDED_BY(call_mutex_);  // until its turn comes, or the client is gone
+  Message message_ ABSL_GUARDED_BY(call_mutex_);  // until it is parsed or the client is gone
   bool over_ ABSL_GUARDED_BY(call_mutex_) = false;
   std::shared_ptr<GrpcGenerateCall> call_ ABSL_GUARDED_BY(call_mutex_);  // null: not begun, or over
 };
 
-// A GenerateCall over gRPC. Its stream may be gone before it.
+// A GenerateCall over gRPC. Its stream may end before it.
 class GrpcGenerateCall final : public GenerateCall {
  public:
   GrpcGenerateCall(ApiContext& context, Origin origin, std::weak_ptr<GenerateStream> stream)

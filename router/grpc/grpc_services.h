@@ -15,18 +15,18 @@
 
 namespace lockstep::router {
 
-// What a method gets to know of a call before any message.
+// What a method learns about a call before any message.
 struct GrpcCallStart {
   const HeaderList& fields;
   uint64_t connection_id;
   ConnectionLimiter::AddressKey address;
-  absl::Duration timeout;  // until the client's deadline; infinite: it has none
+  absl::Duration timeout;  // until the client's deadline; infinite: no deadline
   GrpcCall::Transport transport;
-  std::shared_ptr<StrandRunner> home;  // runs strands on the thread of the connection
+  std::shared_ptr<StrandRunner> home;  // runs strands on the connection's thread
 };
 
-// From the requests of HTTP/2 clients to the calls of methods. Methods are added before the first
-// request; afterwards safe to use from any thread.
+// Opens calls of methods from the requests of HTTP/2 clients. All methods must be added before the
+// first request. After that it is safe to use from any thread.
 class GrpcServices {
  public:
   using Method = std::function<std::shared_ptr<GrpcCall>(GrpcCallStart start)>;
@@ -38,9 +38,9 @@ class GrpcServices {
     methods_.emplace(std::move(path), std::move(method));
   }
 
-  // Whether the request is a gRPC call at all.
+  // True if the request is a gRPC call.
   static bool IsCall(const StreamRequest& request);
-  // Bytes of the call count in `memory`.
+  // `memory` counts the bytes of the call.
   std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
                                       std::shared_ptr<OutputSignal> signal,
                                       std::shared_ptr<ByteBudget> memory) const;

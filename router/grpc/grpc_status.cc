@@ -24,8 +24,8 @@ void AppendBytes(uint32_t field, const std::string& bytes, std::string& out) {
   out += bytes;
 }
 
-// A google.rpc.Status with a google.rpc.RetryInfo, whose messages no package of the distribution
-// brings: Status {1: code, 2: message, 3: Any}, RetryInfo {1: Duration}.
+// Encodes a google.rpc.Status with a google.rpc.RetryInfo by hand, because no package of the
+// distribution has these messages: Status {1: code, 2: message, 3: Any}, RetryInfo {1: Duration}.
 std::string RetryDetails(const absl::Status& status, absl::Duration retry_after) {
   google::protobuf::Duration delay;
   absl::Duration rest;

@@ -7,9 +7,9 @@
 
 namespace lockstep::router {
 
-// How a call ends. When it ended for load or for want of a worker, the trailing metadata
-// "retry-after-ms" and a google.rpc.RetryInfo in the details say when to come back, as the status
-// hints or else as `retry_after` has it.
+// The end of a call. If it ended because of load or a missing worker, the trailer "retry-after-ms"
+// and a google.rpc.RetryInfo in the details say when to come back. The time is the status's hint,
+// or else `retry_after`.
 GrpcStatus FinalStatus(const absl::Status& status, absl::Duration retry_after);
 
 }  // namespace lockstep::router

@@ -9,11 +9,11 @@ namespace lockstep::router {
 namespace {
 
 constexpr std::string_view kContentType = "application/grpc";
-// Of an error, before it is encoded, which may triple it; the details repeat it.
+// Limit of an error's message before percent-encoding, which may triple it. The details repeat it.
 constexpr size_t kMaxErrorMessageBytes = 1024;
 constexpr size_t kMaxDetailsBytes = 2048;
 
-// At the end of a character.
+// Cuts at the end of a character.
 std::string_view Cut(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
   size_t end = max_bytes;

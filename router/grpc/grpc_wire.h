@@ -13,29 +13,29 @@
 // (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md).
 namespace lockstep::router {
 
-// Of a message, in front of it: whether it is compressed, and its length.
+// The prefix of a message: whether it is compressed (1 byte), and its length (4 bytes).
 inline constexpr size_t kMessagePrefixBytes = 5;
 
-// Whether a request of this content type is a call; its messages may be of any kind.
+// True if a request with this content type is a gRPC call, with messages of any kind.
 bool IsGrpcContentType(std::string_view content_type);
 
-// The value of "grpc-timeout": up to eight digits and a unit. Nothing when it is no such value.
+// Parses the value of "grpc-timeout": up to eight digits and a unit. Nothing if it is malformed.
 std::optional<absl::Duration> ParseGrpcTimeout(std::string_view text);
 
-// The header of every answer.
+// The header of every response.
 HeaderList AnswerHead();
-// Appends the trailers that tell the status. What is long is cut, so that all of them together
+// Appends the trailers of a status. Long values are cut or left out, so that all trailers together
 // stay below the 8 KiB that clients read.
 void AppendStatus(const GrpcStatus& status, HeaderList& fields);
 
-// For values that are not plain ASCII: "%" and what is not printable as %XX.
+// Encodes text for a trailer: "%" and everything but printable ASCII becomes %XX.
 std::string PercentEncoded(std::string_view text);
-// Without padding.
+// Base64 without padding.
 std::string Base64(std::string_view bytes);
 
-// Writes the prefix of a message of so many bytes.
+// Writes the prefix of a message of `num_bytes` bytes.
 void WriteMessagePrefix(size_t num_bytes, char* to);
-// The length that such a prefix tells.
+// Reads the message length from such a prefix.
 size_t ReadMessageSize(const char* prefix);
 
 }  // namespace lockstep::router

@@ -11,27 +11,27 @@
 
 namespace lockstep::router {
 
-// Reads messages from the body of a call. A message is counted before it grows, and grows with the
-// bytes that came. Its announced length says only where it ends.
+// Reads messages from the body of a call. A message is counted before it grows, and it grows with
+// the bytes that arrived. Its announced length only says where it ends.
 class MessageReader {
  public:
   enum class State {
     kMore,        // the bytes are used up
-    kMessage,     // one is whole: Take it
-    kCompressed,  // or a flag that this reader does not know
+    kMessage,     // a message is complete: call Take
+    kCompressed,  // or the flag is unknown
     kTooLarge,
-    kNoRoom,  // in the budget
+    kNoRoom,  // the budget has no room
   };
   struct Message {
     std::string bytes;
     ByteBudget::Share held;
   };
 
-  // The budget outlives the object and the messages.
+  // The budget must outlive the object and its messages.
   MessageReader(size_t max_message_bytes, ByteBudget& memory)
       : max_message_bytes_(max_message_bytes), memory_(memory), held_(memory) {}
 
-  // Takes bytes from the front, up to the end of a message. Nothing can be read after an error.
+  // Takes bytes from the front, at most to the end of a message. After an error, stop reading.
   State Read(std::string_view& bytes);
   Message Take() {
     num_prefix_bytes_ = 0;
@@ -39,11 +39,11 @@ class MessageReader {
     held_ = ByteBudget::Share(&memory_, taken.held.account());
     return taken;
   }
-  // Counts messages as this owner's from now on.
+  // Counts messages in this account from now on.
   void ChargeTo(ByteBudget::Account* account) { held_.ChargeTo(account); }
-  // The body may end here.
+  // True if the body may end here.
   bool between_messages() const { return num_prefix_bytes_ == 0; }
-  // That the last message announced.
+  // The length that the last message announced.
   size_t announced_bytes() const { return num_announced_bytes_; }
 
  private:

@@ -12,12 +12,13 @@
 
 namespace lockstep::router {
 
-// Reading a message of this size takes well below a millisecond, so the connection's thread does
-// it; a refusal then does not wait behind others' prompts.
+// A message of this size is parsed in well below a millisecond. So the connection's thread parses
+// it, and a refusal does not wait behind the prompts of others.
 inline constexpr size_t kMaxInlineMessageBytes = 32 << 10;
 
-// From the bytes of a call to its request. What the request takes is counted before it is made, in
-// the message's share, which counts nothing else once this returns: the bytes are gone.
+// Parses the bytes of a call into a request. The request's memory is counted in the message's share
+// before it is allocated. When this succeeds, the bytes are freed and the share counts the request
+// only.
 template <typename Request>
 absl::Status ReadMessage(const ApiContext& context, MessageReader::Message& message,
                          Request& request) {
@@ -30,7 +31,7 @@ absl::Status ReadMessage(const ApiContext& context, MessageReader::Message& mess
   if (!request.ParseFromString(message.bytes)) {
     return absl::InvalidArgumentError("the message cannot be parsed");
   }
-  std::string().swap(message.bytes);  // an assignment would keep its memory
+  std::string().swap(message.bytes);  // an assignment would keep the memory
   message.held.Resize(num_bytes);
   return absl::OkStatus();
 }

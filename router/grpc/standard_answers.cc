@@ -48,7 +48,7 @@ constexpr char kHealthFile[] = R"(
     }
   })";
 
-// The file behind what it imports.
+// Appends the file's imports, then the file.
 void AppendFile(const FileDescriptor& file, std::set<std::string>& seen,
                 standard::ReflectionFiles& files) {
   if (!seen.insert(file.name()).second) return;
@@ -58,7 +58,8 @@ void AppendFile(const FileDescriptor& file, std::set<std::string>& seen,
   *files.add_file_descriptor_proto() = proto.SerializeAsString();
 }
 
-// Of grpc.health.v1: on the wire it is what proto/lockstep/standard has under names of our own.
+// The descriptors of grpc.health.v1. On the wire they equal the messages in
+// proto/lockstep/standard, which have names of our own.
 const DescriptorPool& HealthPool() {
   static const DescriptorPool* const pool = [] {
     google::protobuf::FileDescriptorProto file;

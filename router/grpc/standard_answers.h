@@ -8,8 +8,8 @@
 
 namespace lockstep::router {
 
-// grpc.reflection.v1.ServerReflection's answer about these services, from the descriptors that are
-// linked. Extensions are not told of: there are none.
+// The response of grpc.reflection.v1.ServerReflection about `services`, from the linked
+// descriptors. Extensions are not supported, because there are none.
 standard::ReflectionResponse Reflect(const standard::ReflectionRequest& request,
                                      const std::vector<std::string>& services);
 

@@ -17,8 +17,8 @@ namespace {
 using Health = standard::HealthCheckResponse;
 
 constexpr size_t kMaxServiceNameBytes = 200;
-constexpr size_t kMaxRequestBytes = 4096;  // of these services, which need no key
-// Answers of a conversation that may wait; a client that leaves more of them unread waits as well.
+constexpr size_t kMaxRequestBytes = 4096;  // these services need no key
+// Bytes of answers that may wait. A client that leaves more of them unread must wait as well.
 constexpr size_t kMaxUnreadBytes = 16 << 10;
 
 GrpcStatus Malformed() {
@@ -32,7 +32,7 @@ GrpcCall::Transport Bounded(GrpcCall::Transport transport) {
 
 }  // namespace
 
-// A call that needs no key. Counted for as long as it is open.
+// A call that needs no key. It is counted while it is open.
 class StandardServices::OpenCall : public GrpcCall {
  public:
   OpenCall(StandardServices& services, GrpcCallStart start)
@@ -71,7 +71,7 @@ class StandardServices::HealthCall : public OpenCall {
   using OpenCall::OpenCall;
 
  protected:
-  // With the name in asked_for_.
+  // Called when asked_for_ has the name of the service.
   virtual void Answer() = 0;
 
   std::string asked_for_;
@@ -118,10 +118,10 @@ class StandardServices::Watch final : public HealthCall,
  public:
   using HealthCall::HealthCall;
 
-  // From any thread: what is watched may have changed.
+  // Call from any thread when the watched state may have changed.
   void Tell() {
     MutexLock lock(mutex_);
-    // A client that reads late gets the last state only.
+    // A client that reads late gets only the last state.
     if (num_waiting_bytes() > 0 && told_.has_value()) {
       missed_ = true;
       return;
@@ -156,12 +156,12 @@ class StandardServices::Watch final : public HealthCall,
   }
 
   Mutex mutex_;
-  std::optional<Health::ServingStatus> told_ ABSL_GUARDED_BY(mutex_);  // last
+  std::optional<Health::ServingStatus> told_ ABSL_GUARDED_BY(mutex_);  // the last state told
   bool missed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// One question after the other. Questions whose turn has not come, because the client leaves
-// answers unread, stay the bytes that they came as, which count in the budget.
+// Answers one question after the other. If the client leaves answers unread, later questions wait
+// as the bytes that came, which count in the budget.
 class StandardServices::Reflection final : public OpenCall {
  public:
   Reflection(StandardServices& services, GrpcCallStart start)
@@ -174,7 +174,7 @@ class StandardServices::Reflection final : public OpenCall {
   void OnMessage(Message message) override {
     if (waiting_.empty() && HasRoom()) return Answer(message.bytes);
     const size_t num_bytes = waiting_.size() + kMessagePrefixBytes + message.bytes.size();
-    // Counted before it grows.
+    // The bytes are counted before the string grows.
     if (num_bytes > held_.bytes()) {
       const size_t room = std::max(num_bytes, 2 * held_.bytes());
       if (!held_.Resize(room)) {
@@ -227,9 +227,9 @@ class StandardServices::Reflection final : public OpenCall {
     held_.Resize(0);
   }
 
-  std::string waiting_;        // questions, each behind the prefix of its message
-  size_t num_done_bytes_ = 0;  // of these, answered
-  ByteBudget::Share held_;     // waiting_
+  std::string waiting_;        // questions, each after its message prefix
+  size_t num_done_bytes_ = 0;  // how many of these are answered
+  ByteBudget::Share held_;     // counts waiting_
   bool no_more_ = false;
 };
 
@@ -285,7 +285,7 @@ bool StandardServices::AddWatcher(const std::shared_ptr<Watch>& watch) {
 void StandardServices::RemoveWatcher(Watch* watch) {
   MutexLock lock(mutex_);
   if (watchers_.erase(watch) == 0) return;
-  // Its call is still counted.
+  // The entry still exists, because the watcher's call is still counted.
   --by_connection_.find(watch->connection_id())->second.num_watchers;
   const auto of_address = by_address_.find(watch->address());
   if (--of_address->second == 0) by_address_.erase(of_address);

@@ -15,24 +15,24 @@
 
 namespace lockstep::router {
 
-// grpc.health.v1.Health and, if asked for, grpc.reflection.v1.ServerReflection (v1alpha as well),
-// which everybody may call. "" is SERVING as long as connections are accepted. These calls need no
-// key, so the open ones are bounded, of a connection, and those that watch of an address and in
-// total as well. Safe to use from any thread.
+// grpc.health.v1.Health and, if `reflection`, grpc.reflection.v1.ServerReflection (also v1alpha).
+// Anybody may call them. The service "" is SERVING while connections are accepted. These calls need
+// no key, so their number is limited: open calls per connection, and watching calls also per
+// connection, per address and in total. Safe to use from any thread.
 class StandardServices {
  public:
   static constexpr size_t kMaxWatchers = 16'384;
   static constexpr size_t kMaxWatchersOfAddress = kMaxWatchers / 4;
   static constexpr size_t kMaxWatchersOfConnection = 128;
-  static constexpr size_t kMaxCallsOfConnection = 256;  // those that watch, and all others
+  static constexpr size_t kMaxCallsOfConnection = 256;  // watching calls and all others
 
-  // `service` is the one whose health is asked for.
+  // `service`: the service whose health is reported.
   StandardServices(std::string service, bool reflection)
       : service_(std::move(service)), reflection_(reflection) {}
 
-  // The object outlives the calls.
+  // The object must outlive the calls.
   void AddTo(GrpcServices& services);
-  // Tells the watchers. Before the first call the state is "not serving". `accepting`: new
+  // Tells the watchers. Before the first call the service is not serving. `accepting`: new
   // connections are accepted.
   void SetServing(bool serving, bool accepting = true);
   size_t num_watchers() const;
@@ -45,14 +45,14 @@ class StandardServices {
   class Reflection;
 
   standard::HealthCheckResponse::ServingStatus HealthOf(const std::string& service) const;
-  // False: the connection has too many.
+  // Returns false if the connection has too many calls.
   bool AddCall(uint64_t connection_id);
   void RemoveCall(uint64_t connection_id);
-  // False: there are too many, of its connection or in total.
+  // Returns false if there are too many: of its connection, of its address, or in total.
   bool AddWatcher(const std::shared_ptr<Watch>& watch);
   void RemoveWatcher(Watch* watch);
 
-  // Of a connection that has any.
+  // The counts of a connection with at least one call.
   struct OpenCalls {
     size_t num_calls = 0;
     size_t num_watchers = 0;
@@ -65,7 +65,7 @@ class StandardServices {
   bool accepting_ ABSL_GUARDED_BY(mutex_) = true;
   absl::flat_hash_map<Watch*, std::weak_ptr<Watch>> watchers_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, OpenCalls> by_connection_ ABSL_GUARDED_BY(mutex_);
-  // Watchers.
+  // Number of watchers of each address.
   absl::flat_hash_map<ConnectionLimiter::AddressKey, size_t> by_address_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -19,22 +19,22 @@
 
 namespace lockstep::router {
 
-// What a method with one answer does.
+// How a method with one response works.
 template <typename Request, typename Response>
 struct UnaryMethod {
   absl::Status (*answer)(ApiContext& context, const Tenant* tenant, const Request& request,
                          Response& response);
-  // Not null: it takes long, so it needs a ticket and runs on the encode pool. Null: it runs on the
-  // connection's thread.
+  // Not null: the method takes long, so it needs a ticket and runs on the encode pool. Null: it
+  // runs on the connection's thread.
   size_t (*num_work_bytes)(const Request& request);
   size_t max_message_bytes;
 
   bool is_long() const { return num_work_bytes != nullptr; }
 };
 
-// A call of such a method. Who calls is asked before the request is read. A ticket is taken once
-// the whole request is there, and given back before the answer is sent, so that clients that are
-// slow to send or to read keep no place.
+// A call of such a method. The caller is identified before the request is read. A ticket is taken
+// when the whole request is there, and given back before the response is sent. So clients that send
+// or read slowly hold no place.
 template <typename Request, typename Response>
 class UnaryCall final : public GrpcCall,
                         public Strand,
@@ -42,7 +42,7 @@ class UnaryCall final : public GrpcCall,
  public:
   using Method = UnaryMethod<Request, Response>;
 
-  // `context` outlives the object.
+  // `context` must outlive the object.
   static std::shared_ptr<UnaryCall> Open(ApiContext& context, const Method& method,
                                          GrpcCallStart start) {
     start.transport.max_message_bytes =
@@ -61,7 +61,8 @@ class UnaryCall final : public GrpcCall,
     if (!work.has_value()) return;
     if (work->request == nullptr) {
       if (!Read(*work)) return;
-      // Its turn came for its bytes, which may be less than what they ask for.
+      // The call got its turn for the size of its bytes. The work may be larger, and then it waits
+      // again.
       if (const size_t num_bytes = method_.num_work_bytes(*work->request);
           num_bytes > num_work_bytes_) {
         return AwaitTurn(*std::move(work), num_bytes);
@@ -116,11 +117,11 @@ class UnaryCall final : public GrpcCall,
   }
   void OnOver(bool /*finished*/) override {
     const Message unfinished = std::exchange(message_, Message());
-    // It may wait for a thread for long.
+    // It could otherwise wait long for a thread.
     const std::optional<Work> dropped = TakeWork();
   }
 
-  // Nothing when there is none, or the client is gone.
+  // Nothing if there is no work or the client is gone.
   std::optional<Work> TakeWork() {
     MutexLock lock(work_mutex_);
     return std::exchange(work_, std::nullopt);
@@ -129,14 +130,14 @@ class UnaryCall final : public GrpcCall,
     num_work_bytes_ = num_bytes;
     {
       MutexLock lock(work_mutex_);
-      // From the end of the call on, OnOver has been here or is to come.
+      // Once the call is over, OnOver has run or will run. So no work may be left behind here.
       if (this->over()) return;
       work_ = std::move(work);
     }
     context_.encode_pool.Schedule(this->shared_from_this());
   }
 
-  // False: the call is over.
+  // Returns false if the call is over.
   bool Read(Work& work) {
     work.request = std::make_unique<Request>();
     const absl::Status status = ReadMessage(context_, work.message, *work.request);
@@ -148,8 +149,8 @@ class UnaryCall final : public GrpcCall,
   void Answer(Work work) {
     Response response;
     const absl::Status status = method_.answer(context_, tenant_.get(), *work.request, response);
-    // The answer is counted from here on, and the request is not needed any more. The tenant may
-    // call again as soon as it has the answer.
+    // From here on the response is counted and the request is not needed. The tenant may call again
+    // as soon as it has the response.
     work = Work();
     if (!status.ok()) return Finish(GrpcStatus::Of(status));
     const google::protobuf::MessageLite* const message = &response;
@@ -158,7 +159,7 @@ class UnaryCall final : public GrpcCall,
 
   ApiContext& context_;
   const Method method_;
-  std::shared_ptr<const Tenant> tenant_;  // null: nobody in particular
+  std::shared_ptr<const Tenant> tenant_;  // null: no tenant
   bool has_message_ = false;
   Message message_;  // until the client has sent everything
   size_t num_work_bytes_ = 0;

@@ -21,7 +21,7 @@ absl::Status AdmissionLimits::Validate() const {
 absl::Status Admission::CheckShare(uint64_t estimated_tokens, std::string_view owner,
                                    Rejection& rejection) const {
   const auto found = owners_.find(owner);
-  // An owner's only request is always within its share.
+  // An owner's first open request is always within its share.
   if (found == owners_.end()) return absl::OkStatus();
   const Counts& own = found->second;
   if (own.open_requests >= limits_.max_open_requests - counts_.open_requests) {
@@ -47,8 +47,8 @@ absl::Status Admission::CheckShare(uint64_t estimated_tokens, std::string_view o
 absl::Status Admission::CheckBatch(uint64_t num_requests, uint64_t estimated_tokens,
                                    std::string_view owner) const {
   const uint64_t num_places = std::min(limits_.max_waiting_requests, limits_.max_open_requests);
-  // Of an odd number of places an owner that is alone gets the larger half, as its last request is
-  // not counted when it is compared with what is left.
+  // If the number of places is odd, an owner that is alone gets the larger half. Its last request
+  // is not counted yet when it is compared with what is left.
   const uint64_t max_requests = owner.empty() ? num_places : num_places - num_places / 2;
   if (num_requests > max_requests) {
     return InvalidArgument("prompt: {} prompts, at most {} may wait", num_requests, max_requests);

@@ -16,23 +16,23 @@
 namespace lockstep::router {
 
 struct AdmissionLimits {
-  uint32_t max_waiting_requests =
-      1024;  // not yet given a slot, those still being tokenized included
+  uint32_t max_waiting_requests = 1024;    // without a slot yet; including requests being tokenized
   uint64_t max_waiting_tokens = 4u << 20;  // their prompt tokens
-  uint32_t max_open_requests = 4096;       // until the last byte is with the client
+  uint32_t max_open_requests = 4096;       // until the client has the last byte
 
   absl::Status Validate() const;
 };
 
 enum class Rejection { kQueueRequests, kQueueTokens, kOpenRequests, kDraining, kNoWorker };
 
-// Counts what the router has promised to work on, from the first byte of a request on, so that an
-// overload is refused before any work. An owner (a tenant) may have as much waiting and open as is
-// left for everybody: one owner alone takes half of the places, and others still find some. Safe to
-// use from any thread.
+// Counts the requests that the router has promised to work on, from the first byte on. So an
+// overload is refused before any work. An owner (a tenant) may have as many requests waiting and
+// open as are left for everybody. So one owner alone takes half of the places, and others still
+// find some. Safe to use from any thread.
 class Admission : public std::enable_shared_from_this<Admission> {
  public:
-  // A request's place in the counts; gives everything back when destroyed. Keeps the counts alive.
+  // A request's place in the counts. The destructor gives everything back. Keeps the Admission
+  // alive.
   class Ticket {
    public:
     Ticket(const Ticket&) = delete;
@@ -64,26 +64,26 @@ class Admission : public std::enable_shared_from_this<Admission> {
     return std::shared_ptr<Admission>(new Admission(limits));
   }
 
-  // RESOURCE_EXHAUSTED naming the limit, and `rejection` set, when it would be passed;
-  // INVALID_ARGUMENT when these tokens alone pass it. An empty owner has no share: only the limits
-  // of all apply.
+  // RESOURCE_EXHAUSTED names the limit that would be exceeded, and sets `rejection`.
+  // INVALID_ARGUMENT if these tokens alone exceed the limit. An empty owner has no share: only the
+  // limits for all apply.
   absl::StatusOr<std::shared_ptr<Ticket>> TryAdmit(uint64_t estimated_tokens,
                                                    std::string_view owner, Rejection& rejection);
-  // INVALID_ARGUMENT naming the bound when so many requests, admitted one by one for the same
-  // owner, have no room in an empty queue either. `num_requests`: at least 2.
+  // INVALID_ARGUMENT names the limit if this many requests of one owner, admitted one by one, would
+  // not fit even into an empty queue. `num_requests`: at least 2.
   absl::Status CheckBatch(uint64_t num_requests, uint64_t estimated_tokens,
                           std::string_view owner) const;
   Counts counts() const;
-  // Waits until nothing is open; false when the time ran out.
+  // Waits until nothing is open. Returns false if the time ran out.
   bool WaitUntilNoneOpen(absl::Duration timeout) const;
 
  private:
   explicit Admission(AdmissionLimits limits) : limits_(limits) {}
 
-  // After the limits of all were checked.
+  // Call after the limits for all were checked.
   absl::Status CheckShare(uint64_t estimated_tokens, std::string_view owner,
                           Rejection& rejection) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Adds modulo 2^64, so that the sums of what comes and goes are exact.
+  // Adds modulo 2^64, so that a negative difference gives the right sum.
   void CountTokens(const std::string& owner, uint64_t num_tokens)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

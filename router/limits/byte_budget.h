@@ -13,7 +13,7 @@
 
 namespace lockstep::router {
 
-// Bytes that many hold together. Any thread.
+// A number of bytes that many holders share. Safe to use from any thread.
 class ByteBudget {
  public:
   // The bytes of one owner, which is a tenant. An owner may hold as much as is left of the budget
@@ -28,8 +28,8 @@ class ByteBudget {
     std::atomic<size_t> held_bytes_ = 0;
   };
 
-  // A share of at most this size may use the whole budget, a larger share not the reserved part.
-  // So large things leave room for small ones.
+  // A share of at most this size may use the whole budget. A larger share may not use the reserved
+  // part. So large things leave room for small ones.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
 
   explicit ByteBudget(size_t max_bytes, size_t reserved_bytes = 0)
@@ -64,7 +64,7 @@ class ByteBudget {
       account_ = account;
       if (account_ != nullptr) account_->held_bytes_.fetch_add(bytes_);
     }
-    // False when so many are not left; then nothing changes. Shrinking always succeeds.
+    // Returns false, and changes nothing, if too few bytes are left. Shrinking always succeeds.
     bool Resize(size_t bytes) {
       if (budget_ == nullptr) return true;
       if (bytes > bytes_ && !budget_->Take(bytes - bytes_, bytes <= kSmallBytes, account_)) {
@@ -75,7 +75,7 @@ class ByteBudget {
       return true;
     }
 
-    // Succeeds beyond the budget, too: for bytes that exist already, and for short errors.
+    // Succeeds even beyond the budget. For bytes that exist already, and for short errors.
     void ResizeAnyway(size_t bytes) {
       if (budget_ == nullptr) return;
       budget_->held_bytes_.fetch_add(bytes - bytes_);  // modulo 2^64: the sum is exact
@@ -90,9 +90,9 @@ class ByteBudget {
   };
 
   size_t held_bytes() const { return held_bytes_.load(); }
-  // The account of all callers without a key, and of those whose key was not read yet.
+  // The account of all callers without a key, and of callers whose key was not read yet.
   Account& strangers() { return strangers_; }
-  // A small share of so many bytes would be granted now.
+  // True if a small share of this size would be granted now.
   bool HasRoomFor(size_t bytes) const {
     const size_t held = held_bytes_.load();
     return held <= max_bytes_ && bytes <= max_bytes_ - held;

@@ -27,15 +27,15 @@ struct SequenceStop {
   uint32_t sample_index = 0;
 };
 
-// What the loop has to look at, each kind in the order of its coming.
+// What the loop must look at. Each kind is in order of arrival.
 struct InboxBatch {
   std::vector<LinkEvent> link_events;
   std::vector<Handover> handovers;
   std::vector<Submission> submissions;
   std::vector<SequenceStop> stops;
   std::vector<Cancellation> cancellations;
-  bool cancel_all = false;  // and nothing is taken on afterwards
-  bool retire = false;      // nothing comes any more: give up what is here, and the worker
+  bool cancel_all = false;  // and take on nothing afterwards
+  bool retire = false;      // nothing comes any more: give up the requests and the worker
 };
 
 // Where other threads leave messages for a replica's loop. Posting never waits. The senders keep it
@@ -44,9 +44,9 @@ struct InboxBatch {
 // besides the start and the end of one lease.
 class Inbox final : public LinkEventSink {
  public:
-  // The poster calls `on_post` when the inbox was empty before, or when somebody calls Wake. It
-  // must not block; null: nothing is called. A concurrent post may still invoke the previous
-  // callback after this has returned.
+  // A post calls `on_post` if nothing was posted since the last Take. Wake counts as a post.
+  // `on_post` must not block; null: nothing is called. A concurrent post may still invoke the
+  // previous callback after this has returned.
   void SetOnPost(std::function<void()> on_post);
 
   void HandOver(Handover handover);
@@ -56,10 +56,10 @@ class Inbox final : public LinkEventSink {
   void CancelAll();
   void Retire();
   void OnLinkEvent(LinkEvent event) override;
-  // There is something to do though nothing came.
+  // There is something to do although no message came.
   void Wake();
 
-  // Everything that came, perhaps nothing.
+  // Takes everything that came. May be empty.
   InboxBatch Take();
 
  private:
@@ -69,7 +69,7 @@ class Inbox final : public LinkEventSink {
   Mutex mutex_;
   std::shared_ptr<const std::function<void()>> on_post_ ABSL_GUARDED_BY(mutex_);
   InboxBatch batch_ ABSL_GUARDED_BY(mutex_);
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // that there is something, since the last Take
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // on_post_ was called since the last Take
 };
 
 }  // namespace lockstep::router

@@ -15,9 +15,9 @@ size_t BytesOf(const std::vector<TokenLogprobs>& entries) {
   return bytes;
 }
 
-// Up to so many bytes are not counted: a reader that keeps up leaves fewer.
+// So few bytes are not counted. A reader that keeps up leaves fewer.
 constexpr size_t kUnmeteredBytes = 1 << 10;
-// The meter is told in such pieces, as it is shared by all requests.
+// The meter is told in pieces of this size, because all requests share it.
 constexpr size_t kMeterPieceBytes = 4 << 10;
 
 size_t MeteredBytes(size_t num_bytes) {

@@ -35,15 +35,16 @@ struct Delivery {
   std::vector<Sample> samples;
   uint32_t num_open_samples = 0;
   bool started = false;
-  absl::Status end_status;  // once its sequences have ended
+  absl::Status end_status;  // set when its sequences have ended
 };
 
-// A request on its way from a replica that lost its worker to one that has got one, or may soon.
+// A request that moves from a replica without a worker to a replica that has one, or may soon have
+// one.
 struct Handover {
   SuspendedRequest suspended;
   Delivery delivery;
-  std::optional<WorkerBits> bits;  // with which its output began; none: any will do
-  uint32_t num_hops = 0;           // replicas in a row that could not take it on
+  std::optional<WorkerBits> bits;  // its output began with these bits; none: any will do
+  uint32_t num_hops = 0;           // how many replicas in a row could not take it
 };
 
 }  // namespace lockstep::router

@@ -42,15 +42,15 @@ class CircuitBreaker {
     first_result_at_ = Instant::InfiniteFuture();
     num_faults_ = 0;
   }
-  // Call for each result of a step with rows.
+  // Call for a result with at least one row that ran and did not fail.
   void OnResult(Instant now) {
     num_faults_ = 0;
     first_result_at_ = std::min(first_result_at_, now);
     if (now - first_result_at_ >= kProof) num_failures_ = 0;
   }
-  // Call for a refused step, or for a step in which every row failed. `count`: the requests that
-  // failed. Several failed rows of one request are one fault, so that no client can break the
-  // circuit with one request. Returns true if the worker must be given up.
+  // Call for a refused step, or for a step in which every row that ran failed. `count`: 1, or the
+  // number of requests that failed. Several failed rows of one request are one fault, so that no
+  // client can break the circuit with one request. Returns true if the worker must be given up.
   bool OnFaults(uint32_t count) {
     num_faults_ += count;
     if (state() == CircuitState::kHalfOpen) return true;

@@ -20,7 +20,7 @@ uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 
 // The difference between a replica's prefix index and what others were told about it: prefixes that
 // the index learned and prefixes that it forgot since then. Holds at most as many entries as the
-// index held then, plus those that it holds now.
+// index held then, plus the entries that it holds now.
 class PrefixChanges {
  public:
   void Learn(uint64_t prefix) { Note(prefix, true); }
@@ -39,7 +39,7 @@ class PrefixChanges {
  private:
   void Note(uint64_t prefix, bool learned) {
     const auto [entry, added] = changes_.try_emplace(prefix, learned);
-    // Learning and forgetting cancel each other while nobody has taken the first of the two.
+    // Learning and forgetting cancel each other if the first of the two was not taken yet.
     if (!added && entry->second != learned) changes_.erase(entry);
   }
 

@@ -72,7 +72,7 @@ bool Planner::KeptFrom(const Sequence& sequence) const {
          sequence.request->share->num_running >= num_kept;
 }
 
-// Strictly in the fair order. No sequence overtakes one that does not fit yet, because it might
+// Strictly in the fair order. A sequence that does not fit yet is never overtaken, because it might
 // then never start.
 Sequence* Planner::StartNext(const Sequence* rival) {
   if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;

@@ -34,7 +34,7 @@ struct TenantShare {
 // tenants with live requests. Pure.
 class TenantShares {
  public:
-  // At most so many tenants without a live request keep their counters.
+  // At most this many tenants without a live request keep their counters.
   static constexpr size_t kMaxIdle = 256;
 
   // Call when the tenant gets one live request more (Enter) or less (Leave). The reference is valid

@@ -48,10 +48,10 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
 ModelFacts ApiContext::Facts() const {
   const std::shared_ptr<const worker::v1::DescribeResponse> worker = engine.largest_worker();
   uint32_t context_tokens = model.config.max_context_tokens;
-  // Before the first worker came, its limits are not known.
+  // The worker's limits are unknown until the first worker has come.
   if (worker->incarnation() != 0) {
     const WorkerLimits limits = LimitsOf(*worker);
-    // A sequence that does not fit the KV cache alone could never end.
+    // A sequence that does not fit the KV cache even alone could never end.
     const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
     context_tokens = static_cast<uint32_t>(
         std::min<uint64_t>({context_tokens, limits.max_context_tokens, pool_tokens}));
@@ -67,8 +67,8 @@ ModelFacts ApiContext::Facts() const {
 RequestLimits ApiContext::Limits() const {
   RequestLimits limits = config.limits;
   const std::shared_ptr<const worker::v1::DescribeResponse> worker = engine.largest_worker();
-  // Before the first worker came, nobody knows what it will offer; requests are refused then
-  // anyway.
+  // The worker's limits are unknown until the first worker has come. Requests are refused until
+  // then.
   if (worker->incarnation() != 0) {
     limits.max_logprobs = std::min(limits.max_logprobs, worker->max_logprobs());
   }

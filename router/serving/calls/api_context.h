@@ -28,28 +28,26 @@ namespace lockstep::router {
 
 struct ApiConfig {
   RequestLimits limits;
-  absl::Duration default_timeout = absl::Hours(1);  // of requests whose client gives no deadline
-  absl::Duration retry_after = absl::Seconds(1);    // the hint in "retry-after-ms"
-  absl::Duration stalled_client_timeout = absl::Minutes(1);  // without taking what waits for it
+  absl::Duration default_timeout = absl::Hours(1);  // for requests without a deadline of the client
+  absl::Duration retry_after = absl::Seconds(1);    // default of the hint "retry-after-ms"
+  absl::Duration stalled_client_timeout = absl::Minutes(1);  // for a client that does not read
   uint32_t max_open_text_calls = 64;                         // Tokenize and Detokenize together
-  bool parse_special =
-      true;  // of text prompts that do not say it (router/serving/prompts/prompt_encoder.h)
+  bool parse_special = true;   // default for text prompts (router/serving/prompts/prompt_encoder.h)
   bool mixed_workers = false;  // workers may differ in weights and numerics
-  bool strict_fields = false;  // over HTTP, fields that are not known are refused, not ignored
-  bool page = true;            // over HTTP, a page for people at "/"
+  bool strict_fields = false;  // over HTTP, unknown fields are refused, not ignored
+  bool page = true;            // over HTTP, "/" is a page for people
 
-  absl::Status Validate() const;  // every violation at once
+  absl::Status Validate() const;  // reports every violation
 };
 
-// What every call of the service works with. Lives as long as the server; safe to use from any
-// thread.
+// What all calls of the service share. Lives as long as the server. Safe to use from any thread.
 class ApiContext {
  public:
-  // Everything in it must outlive the context.
+  // All parts must outlive the context.
   struct Parts {
     const ServedModel& model;
     Engine& engine;
-    StrandRunner& encode_pool;  // from prompts to token ids
+    StrandRunner& encode_pool;  // turns prompts into token ids
     RouterMetrics& metrics;
     const Clock& clock;
     Gatekeeper& gatekeeper;
@@ -62,25 +60,25 @@ class ApiContext {
   StrandRunner& encode_pool;
   RouterMetrics& metrics;
   const Clock& clock;
-  const absl::Time started;  // the time of day
+  const absl::Time started;  // time of day
   Gatekeeper& gatekeeper;
   const PromptEncoder encoder;
-  const std::vector<FieldBound> request_bounds;  // of messages that are not parsed yet
+  const std::vector<FieldBound> request_bounds;  // for messages that are not parsed yet
   CallRegistry registry;
   TextPlaces text_places;
-  // For those who look at the router (/status.json).
+  // For people who look at the router (/status.json).
   RequestBoard board;
   FleetHistory history;
-  // Of the public API, which have no descriptors for connections.
+  // Listeners of the public API that accept nothing, because they have no file descriptors left.
   std::atomic<int> num_deaf_listeners = 0;
   bool accepting() const { return num_deaf_listeners.load() == 0; }
 
-  // What requests are checked against now: the attached worker may allow less than the model.
+  // What requests are checked against now. The attached worker may allow less than the model.
   ModelFacts Facts() const;
   RequestLimits Limits() const;
-  // Below 2^53, so that every client's JSON has it exactly.
+  // Below 2^53, so that JSON numbers of every client hold it exactly.
   uint64_t DrawSeed();
-  // Not made by another router either, nor by an earlier life of this one.
+  // Differs from the ids of other routers, and of earlier lives of this router.
   std::string MakeRequestId(RequestKey key) const;
 
  private:

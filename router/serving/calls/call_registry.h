@@ -10,18 +10,18 @@
 
 namespace lockstep::router {
 
-// A Generate call as others see it.
+// A Generate call, as seen by other calls.
 class OpenCall {
  public:
   virtual ~OpenCall() = default;
-  // From any thread; never blocks.
+  // May be called from any thread. Never blocks.
   virtual void Abort() = 0;
 };
 
-// The calls that are open, by their request ids. Safe to use from any thread.
+// The open calls by request id. Safe to use from any thread.
 class CallRegistry {
  public:
-  // False when the id is in use.
+  // Returns false if the id is in use.
   bool Add(const std::string& id, std::weak_ptr<OpenCall> call) {
     MutexLock lock(mutex_);
     return by_id_.emplace(id, std::move(call)).second;
@@ -30,7 +30,7 @@ class CallRegistry {
     MutexLock lock(mutex_);
     by_id_.erase(id);
   }
-  // Null when nothing of that id is running.
+  // Null if no call with this id is open.
   std::shared_ptr<OpenCall> Find(const std::string& id) const {
     MutexLock lock(mutex_);
     const auto found = by_id_.find(id);

@@ -19,7 +19,7 @@ ReplicaSample SampleOf(const ReplicaStatus& replica) {
           .free_blocks = stats.free_blocks};
 }
 
-// Counts of a fleet that lost a replica may be lower than before.
+// A fleet that lost a replica may have lower counts than before.
 uint64_t Growth(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
 }  // namespace

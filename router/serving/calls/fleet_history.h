@@ -13,7 +13,7 @@
 
 namespace lockstep::router {
 
-// What all replicas together did in one interval, and what they held at its end.
+// What all replicas together did in one interval, and what they held when it ended.
 struct FleetSample {
   uint32_t running = 0;         // sequences
   uint32_t waiting = 0;         // requests
@@ -34,18 +34,18 @@ struct ReplicaSample {
   uint64_t free_blocks = 0;
 };
 
-// The last five minutes of a fleet, a sample a second. Safe to use from any thread.
+// The last five minutes of a fleet, one sample per second. Safe to use from any thread.
 class FleetHistory {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);
   static constexpr size_t kMaxSamples = 300;
-  static constexpr size_t kMaxReplicas = 64;  // that are shown one by one
+  static constexpr size_t kMaxReplicas = 64;  // how many are shown one by one
 
   bool Due(Instant now) const;
   void Add(const std::vector<ReplicaStatus>& replicas, Instant now);
 
   struct View {
-    uint64_t number = 0;  // of the newest sample; another one, another view
+    uint64_t number = 0;  // of the newest sample; the view changes with it
     uint64_t num_replicas = 0;
     std::vector<ReplicaSample> replicas;  // the first kMaxReplicas
     std::vector<FleetSample> samples;     // oldest first
@@ -58,7 +58,7 @@ class FleetHistory {
   Instant sampled_at_ ABSL_GUARDED_BY(mutex_) = Instant::InfinitePast();
   uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_replicas_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t prefill_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // since the start, of those that are there
+  uint64_t prefill_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // since start; present replicas only
   uint64_t decode_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<ReplicaSample> replicas_ ABSL_GUARDED_BY(mutex_);
   std::deque<FleetSample> samples_ ABSL_GUARDED_BY(mutex_);

@@ -9,7 +9,7 @@
 namespace lockstep::router {
 namespace {
 
-// Not in the name of a tenant or of a group, so that no two pairs read the same.
+// Does not occur in names of tenants and groups. So two different pairs never give the same text.
 constexpr char kEndOfName = '\n';
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace lockstep::router {
 // in no error and in no log.
 class Gatekeeper {
  public:
-  // One open request of a tenant, until it is destroyed.
+  // One open request of a tenant. It ends when the pass is destroyed.
   class Pass {
    public:
     Pass(std::unique_ptr<TenantLimiter::Ticket> ticket, const TenantSeries& series);
@@ -38,22 +38,23 @@ class Gatekeeper {
     const TenantSeries series_;
   };
 
-  // Without `tenants` every call is allowed, and has no tenant. `metrics` outlive the object and
-  // its passes.
+  // Without `tenants`, every call is allowed and has no tenant. `metrics` must outlive the object
+  // and its passes.
   Gatekeeper(std::unique_ptr<TenantFile> tenants, RouterMetrics& metrics)
       : tenants_(std::move(tenants)), metrics_(metrics) {}
 
   bool asks_for_keys() const { return tenants_ != nullptr; }
 
-  // The tenant whose key an "authorization" header or metadata value holds; UNAUTHENTICATED for an
-  // unknown key. Null when no keys are asked for.
+  // Finds the tenant by the key in an "authorization" header or metadata value. UNAUTHENTICATED for
+  // a missing or unknown key. Null if no keys are required.
   absl::StatusOr<std::shared_ptr<const Tenant>> Identify(std::string_view authorization) const;
 
-  // RESOURCE_EXHAUSTED naming the limit, with a hint when to come back
-  // (router/serving/validation/retry_hint.h). Null without a tenant: then there are no limits.
+  // RESOURCE_EXHAUSTED names the limit and hints when to come back
+  // (router/serving/validation/retry_hint.h). Null without a tenant, because then there are no
+  // limits.
   absl::StatusOr<std::unique_ptr<Pass>> Admit(const Tenant* tenant, Instant now);
-  // The refusal that Admit would give now, if any, counted as one. So a request that is going to be
-  // refused costs nothing more; one that is not must be admitted all the same.
+  // Returns the refusal that Admit would give now, if any, and counts it as a refusal. So a request
+  // that would be refused causes no further work. A request that passes must still be admitted.
   absl::Status Check(const Tenant* tenant, Instant now);
 
  private:
@@ -66,10 +67,10 @@ class Gatekeeper {
   absl::flat_hash_map<std::string, TenantSeries> series_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Request ids and cache salts are a tenant's own: the same id of two tenants names two requests.
+// Makes a request id that belongs to one tenant. So equal ids of two tenants name two requests.
 // Without a tenant the id stays as it is.
 std::string ScopedRequestId(const Tenant* tenant, std::string_view id);
-// Sets the tenant's fairness id, weight and cache salt, whatever the request itself says.
+// Sets the tenant's fairness id, weight and cache salt. They replace what the request says.
 void Attribute(const Tenant* tenant, Request& request);
 
 }  // namespace lockstep::router

@@ -12,7 +12,7 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Up to so many token ids are checked and copied in less time than another thread takes to wake up.
+// Checking and copying so many token ids takes less time than waking another thread.
 constexpr int kMaxInlineTokens = 4096;
 
 bool IsShortWork(const v1::GenerateRequest& request) {
@@ -95,7 +95,7 @@ void GenerateCall::RequestStop(Stop stop) {
   for (Stop known = stop_.load(); known < stop;) {
     if (stop_.compare_exchange_weak(known, stop)) break;
   }
-  // Start looks at `stop_` after it has opened this gate.
+  // Start reads `stop_` after it has opened this gate.
   if (start_.is_open()) ticket_->StopWaiting();
 }
 
@@ -108,8 +108,8 @@ void GenerateCall::RunStrand() {
     if (!status.ok()) return FinishCall(status);
   }
   if (stop_.load() == Stop::kAborted) CancelEngine(CancelCause::kAborted);
-  // Once per run at least: news may have been told to a run before, which could not write. News
-  // that comes later runs the strand again.
+  // Consume at least once in each run. An earlier run may have been scheduled for output but could
+  // not write. Later output schedules the strand again.
   bool consumed = false;
   while (stop_.load() != Stop::kClientGone && writes_.PassOrWish()) {
     if (messages_.empty() && !builder_->end().has_value()) {
@@ -135,7 +135,7 @@ bool GenerateCall::Leave() {
 }
 
 void GenerateCall::WriteMessages() {
-  // The id is free again before the client can know that the call is over.
+  // Free the id before the client can know that the call is over.
   if (builder_->end().has_value()) RecordEnd(*builder_->end());
   writes_.Close();
   std::vector<v1::GenerateResponse> messages = std::exchange(messages_, {});
@@ -228,7 +228,7 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   stage_.store(Stage::kEnding);
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
   if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
-  // The tenant, too, may begin its next call as soon as it can know that this one is over.
+  // The tenant may begin its next call as soon as it can know that this one is over.
   pass_.reset();
   RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
 }

@@ -17,32 +17,33 @@
 
 namespace lockstep::router {
 
-// One request, from admission to its last message, whatever it came over.
+// One request, from admission to its last message, over any transport.
 //
-// RunStrand does all the work, one run at a time. The transport's callbacks only say what happened,
-// and schedule it. First it checks and encodes the prompt, on the encode pool, or within Start if
-// that is short. Then it turns what the outbox holds into messages, on the transport's own threads,
-// whenever no write is in progress. So a client that does not read stops only its own stream, which
-// its connection cuts off in the end, and a long prompt does not hold up the streams of others.
+// RunStrand does all the work, one run at a time. The transport's callbacks only record what
+// happened and schedule the strand. First it checks and encodes the prompt: on the encode pool, or
+// within Start if that is short. Then, whenever no write is in progress, it turns the content of
+// the outbox into messages on the transport's own threads. So a client that does not read stops
+// only its own stream, which its connection cuts off in the end. And a long prompt does not delay
+// other streams.
 class GenerateCall : public Strand,
                      public OpenCall,
                      public std::enable_shared_from_this<GenerateCall> {
  public:
   struct Origin {
-    // Let go of once the prompt is dealt with, or the call is over.
+    // Released when the prompt is encoded or the call is over.
     std::shared_ptr<const lockstep::v1::GenerateRequest> request;
-    Instant deadline;                                // of the client
-    std::shared_ptr<const Tenant> tenant = nullptr;  // null: nobody in particular
-    std::shared_ptr<StrandRunner> home;  // runs the strand once the prompt is dealt with
-    OutputMeter output_meter = nullptr;  // of tokens that are not made into messages yet
+    Instant deadline;                                // the client's deadline
+    std::shared_ptr<const Tenant> tenant = nullptr;  // null: no tenant
+    std::shared_ptr<StrandRunner> home;              // runs the strand once the prompt is encoded
+    OutputMeter output_meter = nullptr;  // counts output that is not made into messages yet
   };
 
-  // Of the prompt, before anything is tokenized. Until Start.
+  // Estimate for the prompt before it is tokenized. Call only before Start.
   uint64_t estimated_prompt_tokens() const;
-  // A place for the request, before any work on it; false: End was called with the reason. `pass`
-  // is of the tenant, if it was asked already.
+  // Takes a place for the request before any work on it. False: refused, and End was called with
+  // the reason. `pass`: the tenant's, if it was already taken.
   bool Admit(std::unique_ptr<Gatekeeper::Pass> pass = nullptr);
-  // After Admit: the work begins. A short prompt of token ids is dealt with before this returns.
+  // Begins the work. Call after Admit. A short prompt of token ids is encoded before this returns.
   void Start();
 
   void Abort() override;
@@ -51,43 +52,43 @@ class GenerateCall : public Strand,
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
   // --- from the transport, on any thread ---
-  // The write is over; not ok: the client is gone, as with OnClientGone.
+  // The write is over. Not `ok`: the client is gone, as with OnClientGone.
   void OnWriteDone(bool ok);
   void OnClientGone();
 
  protected:
-  // `context` outlives the object.
+  // `context` must outlive the object.
   GenerateCall(ApiContext& context, Origin origin);
 
   ApiContext& context() { return context_; }
 
  private:
   enum class Stage {
-    kReceived,  // the prompt was not looked at
-    kRunning,   // the prompt was dealt with
+    kReceived,  // the prompt was not looked at yet
+    kRunning,   // the prompt was encoded
     kEnding,    // the end is recorded, and the last messages are on their way
-    kFinished,  // the transport was given the status
+    kFinished,  // the transport has the status
   };
-  // Who wants the call to end early. The later one in this order counts.
+  // Why the call must end early. If there are several reasons, the last one in this order counts.
   enum class Stop { kNone, kAborted, kClientGone };
 
   // --- to the transport; none of them may block ---
-  // One write at a time, until OnWriteDone, which may come before this returns. The transport owns
-  // the messages, so that nothing keeps them beside what it makes of them.
+  // One write at a time. It lasts until OnWriteDone, which may come before this returns. The
+  // transport owns the messages, so that they are not kept beside what it makes of them.
   virtual void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
-  // StartWrite and End(OK) in one, without OnWriteDone.
+  // StartWrite and End(OK) in one call. OnWriteDone does not follow.
   virtual void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
-  // Nothing follows; no write is in progress.
+  // Nothing follows. No write is in progress.
   virtual void End(const absl::Status& status) = 0;
 
-  // True when nothing is left to do but to wait: the call is over, or about to be.
+  // True if there is nothing to do but wait: the call is over or about to be.
   bool Leave();
-  // OK once the request is with the engine. The message it came as is not needed after it.
+  // OK if the request is with the engine. The client's message is not needed after this.
   absl::Status Prepare();
-  // Takes what the engine has to say, if anything.
+  // Takes what is in the outbox, if anything.
   void ConsumeOutput();
   void WriteMessages();
-  // The place in the queue is free at once, though the strand may wait for its turn.
+  // Frees the place in the queue at once, although the strand may have to wait for its turn.
   void RequestStop(Stop stop);
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
@@ -99,16 +100,16 @@ class GenerateCall : public Strand,
   Origin origin_;
   const size_t num_work_bytes_;
   std::shared_ptr<Admission::Ticket> ticket_;
-  std::unique_ptr<Gatekeeper::Pass> pass_;  // null: nobody's, or the call is over
+  std::unique_ptr<Gatekeeper::Pass> pass_;  // null: no tenant, or the call is over
 
   // Set from any thread.
   std::atomic<Stop> stop_ = Stop::kNone;
   Gate writes_;                                  // closed while a write is in progress
-  Gate start_ = Gate(Gate::State::kClosed);      // until Start has done its part alone
+  Gate start_ = Gate(Gate::State::kClosed);      // closed until Start has done its part
   std::atomic<Stage> stage_ = Stage::kReceived;  // only the strand changes it
 
-  // The strand's alone.
-  bool engine_told_ = false;                // to cancel
+  // Only the strand uses these.
+  bool engine_told_ = false;                // true: the engine was told to cancel
   std::string registered_id_;               // scoped; empty: not registered
   std::shared_ptr<const Request> request_;  // null until submitted
   std::shared_ptr<Outbox> outbox_;

@@ -9,7 +9,7 @@
 
 namespace lockstep::router {
 
-// Counts what waits in an outbox as the tenant's; empty: nobody's. Null budget: nothing counts.
+// Counts the bytes in an outbox as the tenant's (empty: no tenant). Null `memory`: counts nothing.
 inline OutputMeter CountIn(std::shared_ptr<ByteBudget> memory, std::string_view tenant) {
   if (memory == nullptr) return nullptr;
   struct Counted {

@@ -54,7 +54,7 @@ void RequestBoard::Keep(Ended ended, Instant now) {
     ended_.push_back(std::move(ended));
     return;
   }
-  // Who is forgotten next: what ended too long ago, else the quickest.
+  // The next entry to forget: a request that ended too long ago, otherwise the quickest.
   const auto worth = [now](const Ended& of) {
     return now - of.ended_at > kKept ? -absl::InfiniteDuration() : of.view.age;
   };

@@ -18,28 +18,28 @@ namespace lockstep::router {
 enum class RequestState { kWaiting, kRunning, kDone, kFailed };
 std::string_view RequestStateName(RequestState state);
 
-// What a board shows of a request. No text of it.
+// What a board shows about a request. It shows no text of the request.
 struct RequestView {
   std::string id;
-  RequestState state = RequestState::kWaiting;  // running: it has a token
-  absl::Duration age;  // since it came; of one that ended, how long it took
+  RequestState state = RequestState::kWaiting;  // kRunning: it has a token
+  absl::Duration age;                           // since arrival; after the end: how long it took
   uint32_t num_prompt_tokens = 0;
   uint32_t num_output_tokens = 0;
-  absl::Duration first_token = absl::InfiniteDuration();  // after it came; infinite: none yet
+  absl::Duration first_token = absl::InfiniteDuration();  // since arrival; infinite: none yet
 };
 
-// The requests of a router, for people who look: those that are open, and the slowest of those that
-// ended within the last minutes. Costs a request two short locks and a token nothing. Safe to use
-// from any thread.
+// The requests of a router, for people who look at it: the open requests, and the slowest requests
+// that ended within the last minutes. Costs a request two short locks, and a token none. Safe to
+// use from any thread.
 class RequestBoard {
  public:
-  static constexpr absl::Duration kKept = absl::Minutes(5);  // after its end
+  static constexpr absl::Duration kKept = absl::Minutes(5);  // after the end of a request
   static constexpr size_t kMaxEnded = 256;
 
-  // A request's own place. Its call alone writes to it.
+  // The record of one request. Only its call writes to it.
   class Entry {
    public:
-    // `count` more tokens, told at `now`.
+    // Adds `count` tokens that were delivered at `now`.
     void AddOutput(uint32_t count, Instant now);
 
    private:
@@ -52,13 +52,12 @@ class RequestBoard {
     std::atomic<int64_t> first_token_ns_ = -1;
   };
 
-  // `tenant`: empty: nobody's.
+  // `tenant`: empty if there is none.
   std::shared_ptr<Entry> Enter(std::string id, std::string_view tenant, uint32_t num_prompt_tokens,
                                Instant now);
   void Leave(const std::shared_ptr<Entry>& entry, bool ok, Instant now);
 
-  // The slowest, those that took longest first, at most `max_count`. With a tenant: of its own
-  // alone.
+  // At most `max_count` requests, the slowest first. SlowestOf: only those of the tenant.
   std::vector<RequestView> Slowest(size_t max_count, Instant now) const;
   std::vector<RequestView> SlowestOf(std::string_view tenant, size_t max_count, Instant now) const;
 

@@ -10,8 +10,8 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// Keeps a message far below the 4 MiB that gRPC clients accept by default, with 20
-// log-probabilities a token and long tokens.
+// Keeps a message far below 4 MiB, which gRPC clients accept by default. This holds even with 20
+// log-probabilities per token and long tokens.
 constexpr size_t kMaxTokensPerMessage = 1024;
 
 v1::FinishReason WireReason(FinishReason reason) {
@@ -73,15 +73,15 @@ void ResponseBuilder::Consume(RequestOutput output, Instant now,
   if (output.prompt_logprobs.has_value()) prompt_logprobs_ = std::move(output.prompt_logprobs);
   const bool wants_prompt_logprobs = request_->sampling.num_prompt_logprobs >= 0;
   const bool info_complete = started_ && (!wants_prompt_logprobs || prompt_logprobs_.has_value());
-  // A sequence that ends before anything ran has nothing more to wait for.
+  // If a sequence ended before anything ran, PromptInfo has nothing more to wait for.
   if (!prompt_info_sent_ && (info_complete || !output.samples.empty())) AddPromptInfo(messages);
 
   for (SampleOutput& sample : output.samples) {
     AddTokens(sample, now, messages, stopped);
     if (sample.end.has_value()) AddEnd(sample.sample_index, *sample.end, messages);
   }
-  // Text that ended at stop strings is complete whatever becomes of the rest. An abort's reason
-  // comes with the end.
+  // Text that ended at stop strings is complete, whatever happens to the rest. After an abort, the
+  // reason comes with the end.
   if (num_unfinished_ == 0 && !any_aborted_) {
     end_ = absl::OkStatus();
   } else if (output.end.has_value()) {
@@ -111,7 +111,7 @@ void ResponseBuilder::AddTokens(SampleOutput& output, Instant now,
                                 std::vector<v1::GenerateResponse>& messages,
                                 std::vector<uint32_t>& stopped) {
   Sample& sample = samples_.at(output.sample_index);
-  if (sample.finished) return;  // what ran ahead of a stop string
+  if (sample.finished) return;  // tokens computed after a stop string
   sample.first_token_at = std::min(sample.first_token_at, output.first_token_at);
   for (size_t i = 0; i < output.tokens.size();) {
     v1::OutputDelta* const delta = messages.emplace_back().mutable_delta();
@@ -134,7 +134,7 @@ void ResponseBuilder::AddTokens(SampleOutput& output, Instant now,
 
 std::optional<size_t> ResponseBuilder::AddTokenText(Sample& sample, TokenId token,
                                                     std::string& text) const {
-  // Stop ids are masked while they must not end the sequence, so one that was sampled did end it.
+  // Stop ids are masked while they must not end the sequence. So a sampled stop id did end it.
   const std::vector<TokenId>& stop_ids = request_->sampling.stop_token_ids;
   if (!include_stop_ && std::binary_search(stop_ids.begin(), stop_ids.end(), token)) {
     return std::nullopt;

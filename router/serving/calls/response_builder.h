@@ -19,32 +19,32 @@
 
 namespace lockstep::router {
 
-// What only the text side of a request needs.
+// Options that only the text side of a request needs.
 struct TextOptions {
   std::vector<std::string> stop_strings;
   bool include_stop = false;  // keep the stop string, or the text of a stop token
   bool skip_special_tokens = true;
-  bool prompt_token_ids = false;  // are wanted
+  bool prompt_token_ids = false;  // the response must list them
 
   static TextOptions Of(const lockstep::v1::GenerateRequest& request);
 };
 
-// Turns what the engine says of one request into the messages of its stream: text from tokens, stop
-// strings found and cut, PromptInfo first, one Finish per index with usage and timings. Tokens that
-// came together leave in one message. Used by one thread at a time.
+// Turns the engine's output for one request into the messages of its stream. Makes text from
+// tokens, finds and cuts stop strings, and sends PromptInfo first and one Finish per index, with
+// usage and timings. Tokens that came together leave in one message. Used by one thread at a time.
 class ResponseBuilder {
  public:
   // `tokenizer` must outlive the object.
   ResponseBuilder(const Tokenizer& tokenizer, std::shared_ptr<const Request> request,
                   const TextOptions& options);
 
-  // Appends to `messages`. Indices whose text ended at a stop string just now go to `stopped`: the
-  // engine still has to be told.
+  // Appends to `messages`. Adds to `stopped` the indices whose text ended at a stop string in this
+  // call. The caller must tell the engine about them.
   void Consume(RequestOutput output, Instant now,
                std::vector<lockstep::v1::GenerateResponse>& messages,
                std::vector<uint32_t>& stopped);
 
-  // How the call ends, once it is known; nothing follows the messages made so far.
+  // How the call ends, once that is known. No messages follow then.
   const std::optional<absl::Status>& end() const { return end_; }
 
  private:
@@ -62,7 +62,7 @@ class ResponseBuilder {
                  std::vector<uint32_t>& stopped);
   void AddEnd(uint32_t index, const SampleEnd& end,
               std::vector<lockstep::v1::GenerateResponse>& messages);
-  // Feeds one token's text; the index of the stop string that it completed, if any.
+  // Adds one token's text. Returns the index of the stop string that it completed, if any.
   std::optional<size_t> AddTokenText(Sample& sample, TokenId token, std::string& text) const;
   lockstep::v1::Finish* AddFinish(uint32_t index, lockstep::v1::FinishReason reason, Instant at,
                                   std::vector<lockstep::v1::GenerateResponse>& messages);

@@ -11,14 +11,14 @@
 
 namespace lockstep::router {
 
-// The places of the calls of Tokenize and Detokenize that are open. One tenant has at most a
-// quarter of them, so that four at least can call. Safe to use from any thread.
+// The places for open Tokenize and Detokenize calls. One tenant has at most a quarter of them, so
+// that at least four tenants can call. Safe to use from any thread.
 class TextPlaces {
  public:
   explicit TextPlaces(uint32_t max_places);
 
-  // RESOURCE_EXHAUSTED when none is left, for all or for the tenant. Calls without a tenant ("")
-  // may take all of them.
+  // RESOURCE_EXHAUSTED if no place is left, in total or for the tenant. Calls without a tenant ("")
+  // may take all places.
   absl::Status Take(std::string_view tenant);
   void GiveBack(std::string_view tenant);
 

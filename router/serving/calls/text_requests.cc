@@ -13,7 +13,7 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-// All fields are known, and `model` is ours.
+// Checks that all fields are known and that `model` is the model served here.
 template <typename Request>
 absl::Status CheckNamed(const ApiContext& context, const Request& request) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
@@ -74,7 +74,7 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
 absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& request,
                         v1::DetokenizeResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
-  // Nothing that the model reads or writes is longer.
+  // The model never reads or writes a longer text.
   LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids", request.token_ids_size(),
                                      context.model.config.max_context_tokens, "ids"));
   const std::vector<TokenId> ids(request.token_ids().begin(), request.token_ids().end());

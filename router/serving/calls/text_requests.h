@@ -12,15 +12,16 @@
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/calls/api_context.h"
 
-// What is asked of the router besides generating, whatever it came over. Errors name the field.
+// Requests other than Generate, over any transport. Errors name the field.
 namespace lockstep::router {
 
-// A place among the open calls of Tokenize and Detokenize. Drop it once the answer is made, before
-// it is given: its bytes are counted then, and the tenant may call again at once.
+// A place among the open calls of Tokenize and Detokenize. Drop it when the answer is made and
+// before it is sent. From then on the answer's bytes are counted, and the tenant may call again at
+// once.
 class TextTicket {
  public:
-  // RESOURCE_EXHAUSTED when none is left, for all or for the tenant (null: nobody in particular).
-  // `context` must outlive the ticket.
+  // RESOURCE_EXHAUSTED if no place is left, in total or for the tenant (null: no tenant). `context`
+  // must outlive the ticket.
   static absl::StatusOr<std::shared_ptr<TextTicket>> Take(ApiContext& context,
                                                           const Tenant* tenant);
   TextTicket(const TextTicket&) = delete;
@@ -36,13 +37,13 @@ class TextTicket {
   const std::string tenant_;
 };
 
-// These two take time that grows with the text: run them on the encode pool.
+// The time of these two grows with the text, so run them on the encode pool.
 absl::Status Tokenize(const ApiContext& context, const lockstep::v1::TokenizeRequest& request,
                       lockstep::v1::TokenizeResponse& response);
 absl::Status Detokenize(const ApiContext& context, const lockstep::v1::DetokenizeRequest& request,
                         lockstep::v1::DetokenizeResponse& response);
 
-// How much work these are for a fair queue: bytes to tokenize, renderings included.
+// The amount of work for a fair queue: bytes to tokenize, including renderings.
 size_t NumWorkBytes(const lockstep::v1::TokenizeRequest& request);
 size_t NumWorkBytes(const lockstep::v1::DetokenizeRequest& request);
 

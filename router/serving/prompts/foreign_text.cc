@@ -23,7 +23,7 @@ std::string Lowercase(std::string_view text) {
   return lower;
 }
 
-// The digits at the start of `text`, if they make a number below 10^9.
+// Reads the digits at the start of `text`, at most nine. Nothing if there are none.
 std::optional<uint32_t> LeadingNumber(std::string_view text, size_t& num_digits) {
   constexpr size_t kMaxDigits = 9;
   uint32_t number = 0;
@@ -35,7 +35,7 @@ std::optional<uint32_t> LeadingNumber(std::string_view text, size_t& num_digits)
   return number;
 }
 
-// A stem and number that none of the texts contains, in any case of letters.
+// Chooses a stem and number that occur in none of the texts, in upper or lower case.
 std::string ChooseMarker(std::span<const std::string_view> texts) {
   absl::flat_hash_set<uint32_t> used;
   for (const std::string_view text : texts) {

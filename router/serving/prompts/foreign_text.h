@@ -12,26 +12,27 @@
 
 namespace lockstep::router {
 
-// Takes the spellings of special tokens out of foreign text before a chat template sees it, and
-// puts them back afterwards, marked as plain text. Each is replaced by a marker that occurs in none
-// of the texts and that templates pass on unharmed (ASCII letters and digits: it survives trim,
-// split, replace and JSON escaping). One object serves one rendering.
+// Hides the spellings of special tokens in foreign text from a chat template, and puts them back
+// after the rendering, marked as plain text. Each spelling is replaced by a marker that occurs in
+// none of the texts. Templates do not change markers: they are ASCII letters and digits, which
+// survive trim, split, replace and JSON escaping. One object serves one rendering.
 class ForeignText {
  public:
-  // `texts` are all texts of the client that the template may print, masked or not. `mask_borders`:
-  // also hide what could become a spelling together with text that the template puts next to it.
+  // `texts`: all texts of the client that the template may print, masked or not. `mask_borders`:
+  // also hide the start or end of a text if it could form a spelling with text that the template
+  // puts next to it.
   ForeignText(const SpecialSpellings& spellings, std::span<const std::string_view> texts,
               bool mask_borders);
 
   std::string Mask(std::string_view text);
-  // A marker of no text: it shows a place, and Unmask drops it.
+  // A marker without text. It marks a place, and Unmask drops it.
   std::string MarkPlace();
 
   struct Piece {
     std::string text;
-    bool foreign = false;  // plain text, whatever it spells
+    bool foreign = false;  // encode as plain text, whatever it spells
   };
-  // Splits a rendering at the markers. INVALID_ARGUMENT when the template damaged one.
+  // Splits a rendering at the markers. INVALID_ARGUMENT if the template damaged a marker.
   absl::StatusOr<std::vector<Piece>> Unmask(std::string_view rendered) const;
 
  private:

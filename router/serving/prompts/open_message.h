@@ -7,13 +7,13 @@
 
 namespace lockstep::router {
 
-// What stands in a rendered chat, right after the text of its last message, so that the rendering
-// can be cut there. The space shows whether the template trims that text.
+// The text to put right after the last message's text in a chat, so that the rendering can be cut
+// there. The space shows whether the template trims the text.
 inline std::string OpenEnd(std::string_view mark) { return std::string(mark) + ' '; }
 
-// The rendering up to the end of the last message's text, which was followed by OpenEnd(mark): the
-// message stays open, and the model continues it. If the template trimmed the text, white space
-// before the cut goes as well. This is what transformers does for continue_final_message.
+// Cuts the rendering after the text of the last message, which was followed by OpenEnd(mark). So
+// the message stays open, and the model continues it. If the template trimmed the text, white space
+// before the cut is dropped too. transformers does the same for continue_final_message.
 // INVALID_ARGUMENT if the template does not print the text as it is.
 absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text,
                                          std::string_view mark);

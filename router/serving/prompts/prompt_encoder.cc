@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr JsonLimits kArgumentLimits = {.max_depth = 16, .max_values = 10'000};
 constexpr std::string_view kArgumentsPath = "chat.template_arguments_json";
-// What the rendering itself sets.
+// Arguments that the rendering sets itself.
 constexpr std::array<std::string_view, 4> kReservedArguments = {"messages", "add_generation_prompt",
                                                                 "bos_token", "eos_token"};
 
@@ -49,7 +49,7 @@ void VisitStrings(const json& value, const Visit& visit) {
   }
 }
 
-// `value` with every string masked, keys included: a template may print them as well.
+// Returns `value` with every string masked. Keys are masked too, because a template may print them.
 json MaskStrings(const json& value, ForeignText& foreign) {
   if (value.is_string()) return foreign.Mask(value.get_ref<const std::string&>());
   if (value.is_array()) {
@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(const v1::ChatPro
                                                 spellings_.OpenPrefixSize(message.content()) > 0;
                                        });
   if (open_border || !chat.template_arguments_json().empty()) {
-    // If hiding the borders of the texts changes the special tokens, one was made of such a border.
+    // If hiding the borders of the texts changes the special tokens, a border was part of one.
     LOCKSTEP_ASSIGN_OR_RETURN(Pieces bordered, Render(chat, /*mask_borders=*/true));
     if (SpecialsOf(bordered) != SpecialsOf(pieces)) pieces = std::move(bordered);
   }

@@ -14,30 +14,32 @@
 
 namespace lockstep::router {
 
-// From a request's prompt to token ids. Immutable; safe to use from any thread.
+// Turns a request's prompt into token ids. Immutable. Safe to use from any thread.
 //
-// In a text prompt, "<|im_end|>" is the special token if the request, or else the router's default,
-// says so. In a chat, special tokens come from the model's template alone: what a client writes in
-// a message is encoded as the characters that it is. Limits of that promise: a template that
-// deletes or replaces characters inside a message could join two harmless parts into a spelling;
-// and text next to a hidden spelling is cut there into pieces that are encoded one by one. Messages
-// without any spelling are encoded exactly as the whole rendering is.
+// In a text prompt, "<|im_end|>" is the special token if the request says so, or else if the
+// router's default says so. In a chat, special tokens come from the model's template alone. What a
+// client writes in a message is encoded as plain characters.
+//
+// This promise has two limits. A template that deletes or replaces characters inside a message
+// could join two harmless parts into a spelling. And text next to a hidden spelling is cut there,
+// into pieces that are encoded one by one. Messages without any spelling are encoded exactly as in
+// the whole rendering.
 class PromptEncoder {
  public:
-  // `model` must outlive the object. `parse_special`: of text prompts that do not say it.
+  // `model` must outlive the object. `parse_special`: the default for text prompts.
   explicit PromptEncoder(const ServedModel& model, bool parse_special = true);
 
-  // What a message costs in the rendering, as if it were bytes of text.
+  // What a message costs in the rendering, in bytes of text.
   static constexpr size_t kMessageWorkBytes = 512;
-  // How much work EncodeChat has, in bytes of text to tokenize. A chat with arguments is rendered
-  // twice.
+  // The amount of work of EncodeChat, in bytes of text to tokenize. A chat with arguments is
+  // rendered twice.
   static size_t NumWorkBytes(const lockstep::v1::ChatPrompt& chat);
 
-  // INVALID_ARGUMENT with the field's path; the request must have passed CheckRequest.
+  // INVALID_ARGUMENT gives the field's path. The request must have passed CheckRequest.
   absl::StatusOr<std::vector<TokenId>> Encode(const lockstep::v1::GenerateRequest& request) const;
   absl::StatusOr<std::vector<TokenId>> EncodeText(std::string_view text,
                                                   const Tokenizer::EncodeOptions& options) const;
-  // Of a request for a text: its own `parse_special`, or the default.
+  // For a request with a text: its own `parse_special`, or the default.
   template <typename Message>
   bool ParsesSpecial(const Message& request) const {
     return request.has_parse_special() ? request.parse_special() : parse_special_;
@@ -47,7 +49,7 @@ class PromptEncoder {
  private:
   absl::StatusOr<std::vector<ForeignText::Piece>> Render(const lockstep::v1::ChatPrompt& chat,
                                                          bool mask_borders) const;
-  // The special tokens that the template's own pieces spell, in order.
+  // The special tokens in the template's own pieces, in order.
   std::vector<std::string> SpecialsOf(const std::vector<ForeignText::Piece>& pieces) const;
 
   const ServedModel& model_;

@@ -14,7 +14,7 @@ std::string Spelling(const Tokenizer& tokenizer, std::optional<TokenId> id) {
   return id.has_value() ? std::string(tokenizer.TokenBytes(*id)) : std::string();
 }
 
-// "models/Tiny.Q4_1.gguf" and "models/Tiny/" are called "Tiny.Q4_1" and "Tiny".
+// "models/Tiny.Q4_1.gguf" is named "Tiny.Q4_1", and "models/Tiny/" is named "Tiny".
 std::string NameOf(const std::string& path) {
   std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
   if (!normal.has_filename()) normal = normal.parent_path();

@@ -14,20 +14,20 @@
 
 namespace lockstep::router {
 
-// Makes a chat template ready to render, where that is to happen.
+// Loads a chat template so that it can render. The loader decides where it renders.
 using TemplateLoader =
     std::function<absl::StatusOr<std::unique_ptr<const ChatTemplate>>(const TemplateSource&)>;
 
-// What the router must know of the model it serves; immutable, safe to use from any thread.
+// What the router must know about the model that it serves. Immutable. Safe to use from any thread.
 struct ServedModel {
-  std::string id;  // what clients name it
+  std::string id;  // the name that clients use
   ModelConfig config;
   std::unique_ptr<const Tokenizer> tokenizer;
-  uint64_t tokenizer_fingerprint = 0;                 // of its file
+  uint64_t tokenizer_fingerprint = 0;                 // of the tokenizer's file
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
-  // `path` is a model folder or a *.gguf file. `id` may be empty: the file's or folder's name is
-  // taken. `load_template` is called if the model has a chat template.
+  // `path`: a model folder or a *.gguf file. `id`: if empty, the name of the file or folder.
+  // `load_template` is called if the model has a chat template.
   static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id,
                                           const TemplateLoader& load_template);
 

@@ -16,7 +16,7 @@ SpecialSpellings::SpecialSpellings(std::vector<std::string> spellings)
 }
 
 size_t SpecialSpellings::LongestAt(std::string_view text) const {
-  // Narrows the range of spellings that agree with the text so far, byte by byte.
+  // Narrows the range of spellings that match the text so far, byte by byte.
   auto first = spellings_.begin();
   auto last = spellings_.end();
   size_t longest = 0;

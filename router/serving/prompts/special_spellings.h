@@ -10,7 +10,7 @@
 
 namespace lockstep::router {
 
-// How a tokenizer spells its special tokens ("<|im_end|>"), to find them in foreign text.
+// How a tokenizer spells its special tokens ("<|im_end|>"). Finds these spellings in foreign text.
 // Immutable.
 class SpecialSpellings {
  public:
@@ -22,13 +22,14 @@ class SpecialSpellings {
   };
   // Occurrences from left to right, the longest at each place, without overlap.
   std::vector<Match> FindAll(std::string_view text) const;
-  // Bytes at the end of `text` that begin a spelling, and at its start that end one: joined with
-  // something else they could become special. The longest of each; 0 when there are none.
+  // The size of the longest end of `text` that begins a spelling, and of the longest start of
+  // `text` that ends a spelling. Next to other text they could become a special token. 0 if there
+  // is none.
   size_t OpenSuffixSize(std::string_view text) const;
   size_t OpenPrefixSize(std::string_view text) const;
 
  private:
-  // The longest spelling at the start of `text`; 0 when there is none.
+  // The size of the longest spelling at the start of `text`; 0 if there is none.
   size_t LongestAt(std::string_view text) const;
 
   std::vector<std::string> spellings_;  // sorted

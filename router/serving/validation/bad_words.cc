@@ -60,7 +60,7 @@ absl::Status Forbid(const std::vector<TokenId>& tokens, SamplingParams& sampling
         "sampling.bad_words: expected an id of allowed_token_ids that can still be sampled, got "
         "none");
   }
-  // The lowest score that there is: such a token is behind all others, whatever its logit.
+  // The lowest float. Such a token ranks behind all others, whatever its logit.
   std::map<TokenId, float> biases(sampling.logit_bias.begin(), sampling.logit_bias.end());
   for (const TokenId token : tokens) biases[token] = std::numeric_limits<float>::lowest();
   sampling.logit_bias.assign(biases.begin(), biases.end());

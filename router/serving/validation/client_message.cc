@@ -11,7 +11,7 @@ std::string ClientMessage(const absl::Status& status) {
   constexpr std::string_view kCut = "...";
   std::string_view rest(status.message().data(), status.message().size());
   std::string message;
-  size_t end = 0;  // of what may stay if the message must be cut
+  size_t end = 0;  // what stays if the message must be cut
   while (!rest.empty()) {
     const Utf8Unit unit = NextUtf8Unit(rest);
     message += unit.kind == Utf8Kind::kValid ? rest.substr(0, unit.length) : kReplacement;

@@ -15,7 +15,7 @@ namespace lockstep::router {
 
 std::string Quote(std::string_view text) {
   std::string shown;
-  size_t size = 0;  // of `text`, as far as it is shown
+  size_t size = 0;  // how many bytes of `text` are shown
   while (size < text.size()) {
     const Utf8Unit unit = NextUtf8Unit(text.substr(size));
     const std::string_view bytes = text.substr(size, unit.length);

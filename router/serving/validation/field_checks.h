@@ -8,25 +8,25 @@
 #include <string>
 #include <string_view>
 
-// Checks of single fields of a stranger's message. Errors are INVALID_ARGUMENT
-// "path: expected ..., got ...".
+// Checks of single fields of a client's message. Errors are INVALID_ARGUMENT "path: expected ...,
+// got ...".
 namespace lockstep::router {
 
-// Foreign text in a message: its beginning, escaped to valid UTF-8 of at most so many bytes between
-// the quotes.
+// Quotes foreign text in a message: its beginning, escaped to valid UTF-8, with at most so many
+// bytes between the quotes.
 inline constexpr size_t kMaxQuotedBytes = 100;
 std::string Quote(std::string_view text);
 
-// At most `max_bytes` of [A-Za-z0-9._:-].
+// Allows at most `max_bytes` characters of [A-Za-z0-9._:-].
 absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes);
 absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit);
 absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high);
 absl::Status CheckRange(std::string_view path, float value, float low, float high);  // [low, high]
 
-// Of a request without a text prompt.
+// The error for `parse_special` in a request without a text prompt.
 absl::Status ParseSpecialWithoutText();
 
-// UNIMPLEMENTED for a field that this router does not know: it could change the output.
+// UNIMPLEMENTED for a field that this router does not know, because it could change the output.
 absl::Status CheckKnownFields(std::string_view path, const google::protobuf::Message& message);
 
 }  // namespace lockstep::router

@@ -22,7 +22,7 @@ constexpr size_t kMaxCacheSaltBytes = 1024;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr int32_t kMaxPriority = 1000;
 constexpr float kMaxLogitBias = 100.0f;
-constexpr char kContextOverflow[] = "lockstep.context_overflow";  // a mark on the status
+constexpr char kContextOverflow[] = "lockstep.context_overflow";  // payload: path of the field
 
 absl::Status MarkOverflow(absl::Status status, std::string_view path) {
   if (!status.ok()) {
@@ -31,8 +31,8 @@ absl::Status MarkOverflow(absl::Status status, std::string_view path) {
   return status;
 }
 
-// Clients look for these words, which OpenAI's servers use, and shorten their prompt then. Some
-// look for the error's code in its message.
+// OpenAI's servers use these words. Clients look for them and then shorten their prompt. Some
+// clients look for the error's code in its message.
 absl::Status ContextOverflow(uint32_t context_tokens, uint64_t prompt_tokens,
                              uint64_t completion_tokens, std::string_view path) {
   return MarkOverflow(
@@ -136,7 +136,7 @@ absl::Status CheckStop(const v1::StopCriteria& stop, const RequestLimits& limits
 absl::Status CheckNumIds(const v1::GenerateRequest& request, const RequestLimits& limits,
                          const ModelFacts& model) {
   const auto num_ids = static_cast<uint32_t>(request.token_ids().ids_size());
-  // Longer prompts are cut only to fit the context: one that is many times as long is a mistake.
+  // Longer prompts may be cut only to fit the context. A prompt many times as long is a mistake.
   if (request.has_truncate_prompt_tokens()) {
     return MarkOverflow(CheckSize("token_ids.ids", num_ids, limits.max_prompt_bytes, "ids"),
                         "token_ids.ids");
@@ -190,7 +190,7 @@ std::vector<TokenId> SortedUnique(std::vector<TokenId> ids) {
   return ids;
 }
 
-// Everything of `sampling`, `stop` and `output` but what depends on the prompt's length.
+// Resolves `sampling`, `stop` and `output`, except what depends on the prompt's length.
 SamplingParams ResolveSampling(const v1::GenerateRequest& request, const ModelFacts& model,
                                uint64_t drawn_seed) {
   const v1::SamplingParams& in = request.sampling();
@@ -276,7 +276,7 @@ absl::Status CheckChat(const v1::ChatPrompt& chat, const std::string& path,
     if (message.role().empty()) {
       return InvalidArgument("{}.role: expected a role such as \"user\", got none", message_path);
     }
-    // Templates print these between special tokens; their alphabet keeps them from being any.
+    // Templates print these between special tokens. With these characters they cannot spell one.
     LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".role", message.role(), kMaxRoleBytes));
     LOCKSTEP_RETURN_IF_ERROR(CheckId(message_path + ".name", message.name(), kMaxRoleBytes));
     num_bytes += message.role().size() + message.name().size() + message.content().size();
@@ -326,7 +326,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   if (in.has_truncate_prompt_tokens() && prompt_tokens.size() > in.truncate_prompt_tokens()) {
     prompt_tokens.erase(prompt_tokens.begin(), prompt_tokens.end() - in.truncate_prompt_tokens());
   }
-  // One token at least is generated, and it has a place in the context too.
+  // At least one token is generated, and it needs a place in the context too.
   const uint32_t room = model.max_context_tokens - 1;
   const uint32_t max_prompt =
       limits.max_prompt_tokens == 0 ? room : std::min(room, limits.max_prompt_tokens);

@@ -16,16 +16,16 @@
 #include "lockstep/v1/generation.pb.h"
 #include "router/core/messages/request.h"
 
-// From a message of strangers to an immutable Request. Pure; everything is checked before anything
-// is allocated for it. Errors are INVALID_ARGUMENT "field.path: expected ..., got ...",
-// UNIMPLEMENTED for fields that are known but not served, NOT_FOUND for another model.
+// Turns a client's message into an immutable Request. Pure. Everything is checked before anything
+// is allocated for it. Errors: INVALID_ARGUMENT "field.path: expected ..., got ...", UNIMPLEMENTED
+// for known fields that are not served, NOT_FOUND for another model.
 namespace lockstep::router {
 
-inline constexpr size_t kMaxIdBytes = 256;  // of a request, a tenant or a session
+inline constexpr size_t kMaxIdBytes = 256;  // for ids of requests, tenants and sessions
 
 struct RequestLimits {
-  uint32_t max_prompt_bytes = 1 << 20;  // of a text, or of all strings of a chat
-  uint32_t max_prompt_tokens = 0;       // 0: as the context allows
+  uint32_t max_prompt_bytes = 1 << 20;  // for a text, or for all strings of a chat together
+  uint32_t max_prompt_tokens = 0;       // 0: what the context allows
   uint32_t max_chat_messages = 1024;
   uint32_t max_samples = 16;  // n
   uint32_t max_stop_strings = 16;
@@ -37,10 +37,10 @@ struct RequestLimits {
   uint32_t max_bad_word_bytes = 256;
   uint32_t max_logprobs = 20;
   uint32_t max_template_arguments_bytes = 1 << 16;
-  // prompt_logprobs come in one message: prompt tokens times (k + 3) may not pass this.
+  // prompt_logprobs come in one message. Prompt tokens times (k + 3) must not exceed this.
   uint32_t max_prompt_logprob_cells = 400'000;
 
-  absl::Status Validate() const;  // every violation at once
+  absl::Status Validate() const;  // reports every violation
 };
 
 // What a request is checked against.
@@ -53,27 +53,27 @@ struct ModelFacts {
   SamplingNumbers defaults;
 };
 
-// Everything that can be checked before the prompt is tokens.
+// Checks everything that can be checked before the prompt is tokenized.
 absl::Status CheckRequest(const lockstep::v1::GenerateRequest& request, const RequestLimits& limits,
                           const ModelFacts& model);
 absl::Status CheckChat(const lockstep::v1::ChatPrompt& chat, const std::string& path,
                        const RequestLimits& limits, const ModelFacts& model);
 
-// Of the error that prompt and output do not fit the context: the field that asks for too much.
+// If the error is that prompt and output do not fit the context, the field that asks for too much.
 std::optional<std::string> ContextOverflowPath(const absl::Status& status);
 
-// What the request does not say itself.
+// What the request itself does not say.
 struct RequestContext {
   RequestKey key = 0;
-  std::string made_up_id;                 // used when the client gave none
-  uint64_t drawn_seed = 0;                // likewise
-  std::vector<TokenId> forbidden_tokens;  // sorted; what its bad_words are
+  std::string made_up_id;                 // used if the client gave none
+  uint64_t drawn_seed = 0;                // used if the client gave none
+  std::vector<TokenId> forbidden_tokens;  // sorted; the tokens of its bad_words
   Instant now;
   Instant deadline = Instant::InfiniteFuture();
 };
 
-// `request` must have passed CheckRequest; `prompt_tokens` are all of its prompt. DEADLINE_EXCEEDED
-// when the deadline has passed.
+// `request` must have passed CheckRequest. `prompt_tokens`: the whole prompt. DEADLINE_EXCEEDED if
+// the deadline has passed.
 absl::StatusOr<Request> BuildRequest(const lockstep::v1::GenerateRequest& request,
                                      std::vector<TokenId> prompt_tokens,
                                      const RequestLimits& limits, const ModelFacts& model,

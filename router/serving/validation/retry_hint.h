@@ -3,13 +3,13 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
-// When a refused client had better come back, carried by the status of the refusal.
+// A hint when a refused client should come back. The status of the refusal carries it.
 namespace lockstep::router {
 
-// `status` as it is when `wait` is 0.
+// Returns `status` unchanged if `wait` is 0.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);
 
-// `by_default` when the status does not say.
+// Returns `by_default` if the status has no hint.
 absl::Duration RetryAfterOf(const absl::Status& status, absl::Duration by_default);
 
 }  // namespace lockstep::router

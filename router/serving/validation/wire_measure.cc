@@ -19,11 +19,11 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// With the heap's own overhead, and the pointer to it. The largest message of a request without
-// its strings has 144 bytes.
+// Includes the heap's overhead and the pointer to the object. The largest message of a request has
+// 144 bytes without its strings.
 constexpr size_t kMessageBytes = 192;
 constexpr size_t kStringBytes = 64;
-// Arrays grow by doubling, and are copied when they do.
+// Arrays grow by doubling, and growing copies them.
 constexpr size_t kScalarBytes = 12;
 constexpr int kMaxDepth = 8;
 
@@ -35,7 +35,7 @@ bool IsDelimited(const FieldDescriptor& field) {
          field.type() == FieldDescriptor::TYPE_MESSAGE;
 }
 
-// Groups are not: no field of ours has ever been one.
+// False for groups, which no field of ours has ever used.
 bool IsSkippable(WireFormatLite::WireType type) {
   return type == WireFormatLite::WIRETYPE_VARINT || type == WireFormatLite::WIRETYPE_FIXED64 ||
          type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
@@ -47,11 +47,11 @@ WireFormatLite::WireType WireTypeOf(const FieldDescriptor& field) {
       static_cast<WireFormatLite::FieldType>(static_cast<int>(field.type())));
 }
 
-// Numbers in the payload of a packed field.
+// How many numbers the payload of a packed field has.
 size_t CountPacked(std::string_view payload, WireFormatLite::WireType type) {
   if (type == WireFormatLite::WIRETYPE_FIXED32) return payload.size() / sizeof(uint32_t);
   if (type == WireFormatLite::WIRETYPE_FIXED64) return payload.size() / sizeof(uint64_t);
-  // The last byte of a varint, and no other, has its highest bit clear.
+  // Only the last byte of a varint has its highest bit clear.
   return static_cast<size_t>(
       std::count_if(payload.begin(), payload.end(), [](char c) { return (c & 0x80) == 0; }));
 }
@@ -72,7 +72,7 @@ class Measurement {
       const FieldDescriptor* const field = type.FindFieldByNumber(number);
       const bool packed = field != nullptr && field->is_packable() &&
                           wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
-      // A known number with another wire type is an unknown field to the parser as well.
+      // The parser, too, treats a known number with another wire type as an unknown field.
       if (field == nullptr || (wire_type != WireTypeOf(*field) && !packed)) {
         return Unimplemented("{}: field number {} of {} is not known to this router", Path(),
                              number, type.full_name());
@@ -122,7 +122,7 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  // As the checks of parsed messages call it.
+  // The path in the form that the checks of parsed messages use.
   std::string Path() const {
     if (path_.empty()) return "request";
     std::string path;
@@ -139,7 +139,7 @@ class Measurement {
   }
 
   const std::span<const FieldBound> bounds_;
-  std::vector<size_t> num_elements_;  // of each bound
+  std::vector<size_t> num_elements_;  // for each bound
   std::vector<const FieldDescriptor*> path_;
   size_t num_bytes_ = 0;
 };
@@ -152,7 +152,7 @@ const FieldDescriptor* FieldOf(int number) {
 }  // namespace
 
 std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_context_tokens) {
-  // A prompt of ids that is to be cut may have as many as a text has bytes.
+  // A prompt of ids that will be cut may have as many ids as a text may have bytes.
   const size_t max_ids = std::max(limits.max_prompt_bytes, max_context_tokens);
   return {
       {FieldOf<v1::TokenIds>(v1::TokenIds::kIdsFieldNumber), max_ids, "ids"},
