@@ -114,7 +114,7 @@ void Engine::RemoveGone() {
     loop.reset();
     metrics_.RemoveWorker(worker);
     fleet_.LeaveSeat(seat);
-    retiring_.erase(seat);
+    leaving_.erase(seat);
     spdlog::info("worker {} is gone", worker);
   }
 }
@@ -131,7 +131,7 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
   size_t num_left_out = 0;
   for (const std::string& worker : std::set(workers.begin(), workers.end())) {
     if (const auto found = seats.find(worker); found != seats.end()) {
-      num_left_out += retiring_.contains(found->second);
+      num_left_out += leaving_.contains(found->second);
       continue;
     }
     const std::optional<uint32_t> seat = fleet_.TakeSeat();
@@ -144,9 +144,9 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
   }
   if (!AnyReady(workers)) return num_left_out;
   for (const auto& [worker, seat] : seats) {
-    if (std::ranges::count(workers, worker) > 0 || !retiring_.insert(seat).second) continue;
+    if (std::ranges::count(workers, worker) > 0 || !leaving_.insert(seat).second) continue;
     spdlog::info("worker {} leaves", worker);
-    fleet_.Retire(seat);
+    fleet_.Dismiss(seat);
   }
   return num_left_out;
 }

@@ -107,7 +107,7 @@ class Engine {
   mutable Mutex replicas_mutex_;
   // By seat. Loops start and end without the lock: they call back.
   std::map<uint32_t, std::unique_ptr<ReplicaLoop>> replicas_ ABSL_GUARDED_BY(replicas_mutex_);
-  std::set<uint32_t> retiring_;  // seats; of the thread that calls SetWorkers
+  std::set<uint32_t> leaving_;  // seats; of the thread that calls SetWorkers
 };
 
 }  // namespace lockstep::router

@@ -80,7 +80,7 @@ bool Peers::PassOn(Handover& handover) {
 void Peers::MoveStranded(Instant now) {
   retry_at_ = Instant::InfiniteFuture();
   if (my_.fleet == nullptr || closed_ || my_.worker.takes_work() || my_.live.empty()) return;
-  if (!my_.fleet->AnyOtherOpen(my_.index)) return;
+  if (!my_.fleet->AnyOtherReady(my_.index)) return;
   // What is known of a request goes to its client before the request goes anywhere.
   my_.live.Deliver(my_.scheduler, now);
   size_t num_moved = 0;
@@ -133,15 +133,15 @@ void Peers::TellLease() const {
   TellLoad();
 }
 
-void Peers::TellOpenness(WorkerState state) const {
+void Peers::TellReadiness(WorkerState state) const {
   if (my_.fleet == nullptr) return;
-  Openness openness = Openness::kClosed;
-  if (state == WorkerState::kDraining) openness = Openness::kDraining;
+  Readiness readiness = Readiness::kAway;
+  if (state == WorkerState::kDraining) readiness = Readiness::kDraining;
   if (state == WorkerState::kReady) {
     const bool on_trial = my_.worker.circuit() == CircuitState::kHalfOpen;
-    openness = on_trial ? Openness::kTrial : Openness::kOpen;
+    readiness = on_trial ? Readiness::kTrial : Readiness::kReady;
   }
-  my_.fleet->SetOpenness(my_.index, openness);
+  my_.fleet->SetReadiness(my_.index, readiness);
 }
 
 void Peers::TellLoad() const {

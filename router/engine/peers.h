@@ -45,7 +45,7 @@ class Peers {
 
   // Of a lease that has begun, before anybody places requests by it.
   void TellLease() const;
-  void TellOpenness(WorkerState state) const;
+  void TellReadiness(WorkerState state) const;
   // At the end of a turn: the load, requests that came and ended, and prefixes. True: the fleet
   // knows everything; false: some prefixes are left for the next turn.
   bool Tell(uint32_t num_new_requests, uint64_t num_new_tokens, Instant now);

@@ -83,17 +83,17 @@ void Replica::Process(InboxBatch batch) {
   for (const SequenceStop& stop : batch.stops) Stop(stop, now);
   for (const Cancellation& cancellation : batch.cancellations) Cancel(cancellation, now);
   if (batch.cancel_all) CancelAll(now);
-  if (batch.retire) StartRetirement(now);
+  if (batch.dismissed) StartLeaving(now);
   ExpireWorker(now);
   peers_.MoveStranded(now);
   ExpireWaits(now);
   SendSteps(now);
   live_.Deliver(scheduler_, now);
-  EndRetirement(now);
+  FinishLeaving(now);
   // Readers look at the counts once they were told of an end: the counts come first.
   PublishStats();
   const bool told = peers_.Tell(num_new_requests, num_new_tokens, now);
-  if (retiring_ && told && live_.empty() && !worker_.attached()) board_.SetGone();
+  if (leaving_ && told && live_.empty() && !worker_.attached()) board_.SetGone();
   live_.NotifyReaders();
   CheckIntegrityWhenIdle(now);
 }
@@ -152,7 +152,7 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   if (worker_.attached()) {
     LoseWorker(absl::UnavailableError("a new lease replaced the old one"), worker_.LossNow(), now);
   }
-  if (retiring_) {
+  if (leaving_) {
     return context_.link->DropLease(event.epoch, absl::CancelledError("its address is gone"));
   }
   const WorkerLimits limits = LimitsOf(event.description);
@@ -353,15 +353,15 @@ void Replica::SendSteps(Instant now) {
 
 // --- the end of a replica ---
 
-void Replica::StartRetirement(Instant now) {
-  retiring_ = true;
+void Replica::StartLeaving(Instant now) {
+  leaving_ = true;
   constexpr char kText[] = "its address is gone";
   if (!worker_.attached()) return NoteUnusable(absl::UnavailableError(kText), WorkerState::kLost);
   if (!worker_.draining()) NoteDraining(kText, now);
 }
 
-void Replica::EndRetirement(Instant now) {
-  if (!retiring_ || !live_.empty() || !worker_.attached()) return;
+void Replica::FinishLeaving(Instant now) {
+  if (!leaving_ || !live_.empty() || !worker_.attached()) return;
   BreakLease(absl::CancelledError("its address is gone and nothing runs on it"),
              CircuitBreaker::Loss::kIdle, now);
 }
@@ -370,7 +370,7 @@ void Replica::EndRetirement(Instant now) {
 
 void Replica::TellCircuit(WorkerState state) {
   worker_series_.SetCircuit(worker_.circuit());
-  peers_.TellOpenness(state);
+  peers_.TellReadiness(state);
 }
 
 void Replica::SetWorker(WorkerState state, std::string text, Instant lost_at) {

@@ -38,8 +38,8 @@ struct ReplicaConfig {
 // worker, and writes outputs to the requests' outboxes. Owns the scheduler and the lease on the
 // worker. Knows nothing of connections: a lease is an epoch that comes and goes. Requests that lost
 // their worker go to another replica that can go on with them, or wait here for the next worker. A
-// replica that is retired lets what runs end, gives the rest away, and then its worker. Process and
-// NextWakeup belong to one thread; board() to any.
+// replica that is dismissed lets what runs end, gives the rest away, and then its worker. Process
+// and NextWakeup belong to one thread; board() to any.
 class Replica {
  public:
   // Everything passed by pointer must outlive the object.
@@ -94,9 +94,9 @@ class Replica {
   void Cancel(const Cancellation& cancellation, Instant now);
   void CancelAll(Instant now);
 
-  void StartRetirement(Instant now);
+  void StartLeaving(Instant now);
   // The worker is given up once nothing is left to do here.
-  void EndRetirement(Instant now);
+  void FinishLeaving(Instant now);
 
   void PublishStats();
   void SetWorker(WorkerState state, std::string text, Instant lost_at);
@@ -115,7 +115,7 @@ class Replica {
   Peers peers_;
 
   bool shutting_down_ = false;  // everything was cancelled: nothing is taken on any more
-  bool retiring_ = false;       // nothing comes any more, and no other worker is taken
+  bool leaving_ = false;        // nothing comes any more, and no other worker is taken
   bool worker_changed_ = false;
   bool was_idle_ = true;
   Instant integrity_checked_at_ = Instant::InfinitePast();

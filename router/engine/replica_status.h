@@ -25,7 +25,7 @@ struct ReplicaStatus {
   worker::v1::DescribeResponse description;                    // of the worker attached now or last
   SchedulerStats scheduler;
   uint32_t live_requests = 0;
-  bool gone = false;  // it was retired, and holds nothing any more
+  bool gone = false;  // it was dismissed, and holds nothing any more
 };
 
 // Where a replica's loop publishes its status. Any thread may read.

@@ -16,6 +16,9 @@
 
 namespace lockstep::router {
 
+// A step as it was sent: what the codec reads the worker's answer against. The scheduler has a
+// record of its own (StepRecord in router/core/requests/worker_lease.h), with what it will do with
+// the outcome.
 struct StepInFlight {
   StepPlan plan;
   Instant sent_at;

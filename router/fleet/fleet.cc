@@ -29,7 +29,7 @@ std::optional<uint32_t> Fleet::TakeSeat() {
     Seat& seat = *seats_[i];
     if (seat.occupancy.load() != Occupancy::kVacant) continue;
     seat.inbox.Take();  // what the previous replica in this seat left unread
-    seat.openness.store(Openness::kClosed);
+    seat.readiness.store(Readiness::kAway);
     seat.closed_order.store(0);
     seat.num_underway.store(0);
     seat.underway_tokens.store(0);
@@ -45,10 +45,10 @@ std::optional<uint32_t> Fleet::TakeSeat() {
   return std::nullopt;
 }
 
-void Fleet::Retire(uint32_t replica) {
+void Fleet::Dismiss(uint32_t replica) {
   MutexLock lock(routes_mutex_);
-  seats_[replica]->occupancy.store(Occupancy::kRetiring);
-  seats_[replica]->inbox.Retire();
+  seats_[replica]->occupancy.store(Occupancy::kLeaving);
+  seats_[replica]->inbox.Dismiss();
 }
 
 void Fleet::LeaveSeat(uint32_t replica) {
@@ -110,17 +110,17 @@ void Fleet::SetLease(uint32_t replica, const Lease& lease) {
   seat.lease = lease;
 }
 
-void Fleet::SetOpenness(uint32_t replica, Openness openness) {
+void Fleet::SetReadiness(uint32_t replica, Readiness readiness) {
   Seat& changed = *seats_[replica];
-  const Openness before = changed.openness.exchange(openness);
-  if (openness == Openness::kClosed && before != openness) {
+  const Readiness before = changed.readiness.exchange(readiness);
+  if (readiness == Readiness::kAway && before != readiness) {
     changed.closed_order.store(num_closings_.fetch_add(1) + 1);
   }
-  if (openness < Openness::kTrial || before >= Openness::kTrial) return;
+  if (readiness < Readiness::kTrial || before >= Readiness::kTrial) return;
   // A replica that closed has looked for an open one. If it looked before this one opened, it is
   // woken here. If it looked later, it found this one.
   for (uint32_t i = 0; i < size(); ++i) {
-    if (seats_[i]->openness.load() < Openness::kTrial) seats_[i]->inbox.Wake();
+    if (seats_[i]->readiness.load() < Readiness::kTrial) seats_[i]->inbox.Wake();
   }
 }
 

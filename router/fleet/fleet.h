@@ -25,7 +25,7 @@ namespace lockstep::router {
 // What a replica's loop tells the other replicas about its worker. kClosed: there is no worker.
 // kDraining: it starts nothing any more. kTrial: it has yet to prove itself, so it takes one
 // request at a time, and more only if no other replica could. kOpen: it takes requests.
-enum class Openness { kClosed, kDraining, kTrial, kOpen };
+enum class Readiness { kAway, kDraining, kTrial, kReady };
 
 // What a request needs from a replica.
 struct PlacementQuery {
@@ -60,7 +60,7 @@ class Fleet {
   // Takes the lowest vacant seat. None: all are taken.
   std::optional<uint32_t> TakeSeat();
   // No more requests come to the replica. Its loop is told to give up those that it has.
-  void Retire(uint32_t replica);
+  void Dismiss(uint32_t replica);
   // Call when its loop has ended with no request left.
   void LeaveSeat(uint32_t replica);
 
@@ -80,7 +80,7 @@ class Fleet {
   };
   void SetLease(uint32_t replica, const Lease& lease);
   // A replica that opens wakes the others that may have requests for it. Call SetLoad before.
-  void SetOpenness(uint32_t replica, Openness openness);
+  void SetReadiness(uint32_t replica, Readiness readiness);
   struct Load {
     uint64_t queued_tokens = 0;
     uint32_t num_sequences = 0;
@@ -95,7 +95,7 @@ class Fleet {
   bool TellPrefixes(uint32_t replica, PrefixChanges& changes) {
     return directory_.TryTell(replica, changes);
   }
-  bool AnyOtherOpen(uint32_t replica) const;
+  bool AnyOtherReady(uint32_t replica) const;
   // True if another open replica could continue the request.
   bool AnyOtherTakes(uint32_t replica, const PlacementQuery& query);
   // The other replica that should continue a request.
@@ -112,11 +112,11 @@ class Fleet {
   void Forget(RequestKey request);
 
  private:
-  enum class Occupancy { kVacant, kTaken, kRetiring };
+  enum class Occupancy { kVacant, kTaken, kLeaving };
   struct Seat {
     Inbox inbox;
     std::atomic<Occupancy> occupancy = Occupancy::kVacant;  // written with routes_mutex_ held
-    std::atomic<Openness> openness = Openness::kClosed;
+    std::atomic<Readiness> readiness = Readiness::kAway;
     std::atomic<uint64_t> closed_order = 0;  // higher: closed later; 0: never was open
     // Posted requests that are not yet part of the load that the loop reported.
     std::atomic<uint32_t> num_underway = 0;
@@ -129,8 +129,8 @@ class Fleet {
     std::optional<Lease> lease ABSL_GUARDED_BY(mutex);  // current or last; none: no worker yet
   };
 
-  // Closed if the replica is not there or is retiring.
-  Openness OpennessOf(uint32_t replica) const;
+  // Closed if the replica is not there or is leaving.
+  Readiness ReadinessOf(uint32_t replica) const;
   // The current or last lease of `replica`, if it could serve the request.
   std::optional<Lease> MatchLease(uint32_t replica, const PlacementQuery& query) const;
   std::optional<uint32_t> Find(const PlacementQuery& query, std::optional<uint32_t> except);

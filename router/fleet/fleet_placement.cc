@@ -31,10 +31,10 @@ bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits) {
          std::max<uint64_t>(num_prompt_tokens, query.known_tokens.size()) <= pool_tokens;
 }
 
-Openness Fleet::OpennessOf(uint32_t replica) const {
+Readiness Fleet::ReadinessOf(uint32_t replica) const {
   const Seat& seat = *seats_[replica];
-  const Openness openness = seat.openness.load();
-  return seat.occupancy.load() == Occupancy::kTaken ? openness : Openness::kClosed;
+  const Readiness readiness = seat.readiness.load();
+  return seat.occupancy.load() == Occupancy::kTaken ? readiness : Readiness::kAway;
 }
 
 std::optional<Fleet::Lease> Fleet::MatchLease(uint32_t replica, const PlacementQuery& query) const {
@@ -45,16 +45,16 @@ std::optional<Fleet::Lease> Fleet::MatchLease(uint32_t replica, const PlacementQ
   return seat.lease;
 }
 
-bool Fleet::AnyOtherOpen(uint32_t replica) const {
+bool Fleet::AnyOtherReady(uint32_t replica) const {
   for (uint32_t i = 0; i < size(); ++i) {
-    if (i != replica && OpennessOf(i) >= Openness::kTrial) return true;
+    if (i != replica && ReadinessOf(i) >= Readiness::kTrial) return true;
   }
   return false;
 }
 
 bool Fleet::AnyOtherTakes(uint32_t replica, const PlacementQuery& query) {
   for (uint32_t i = 0; i < size(); ++i) {
-    if (i == replica || OpennessOf(i) < Openness::kTrial) continue;
+    if (i == replica || ReadinessOf(i) < Readiness::kTrial) continue;
     if (MatchLease(i, query).has_value()) return true;
   }
   return false;
@@ -85,12 +85,12 @@ std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<u
   std::vector<uint32_t> busy_on_trial;
   uint32_t num_eligible = 0;
   for (uint32_t i = 0; i < replicas.size(); ++i) {
-    const Openness openness = OpennessOf(i);
-    if (i == except || openness < Openness::kTrial) continue;
+    const Readiness readiness = ReadinessOf(i);
+    if (i == except || readiness < Readiness::kTrial) continue;
     const std::optional<Lease> lease = MatchLease(i, query);
     if (!lease.has_value()) continue;
     replicas[i] = LoadOf(i, lease->limits.block_size_tokens);
-    if (openness == Openness::kTrial && replicas[i].num_sequences > 0) {
+    if (readiness == Readiness::kTrial && replicas[i].num_sequences > 0) {
       replicas[i].eligible = false;
       busy_on_trial.push_back(i);
     } else {
@@ -117,7 +117,7 @@ std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
                                         std::optional<uint32_t> except) const {
   const auto rank = [this](uint32_t replica) {
     const Seat& seat = *seats_[replica];
-    return std::pair(seat.openness.load(), seat.closed_order.load());
+    return std::pair(seat.readiness.load(), seat.closed_order.load());
   };
   std::optional<uint32_t> room;
   for (uint32_t i = 0; i < size(); ++i) {
@@ -134,7 +134,7 @@ std::optional<uint32_t> Fleet::FindRoom(const PlacementQuery& query,
 std::optional<uint32_t> Fleet::FindRoomForNew(const PlacementQuery& query) const {
   if (const std::optional<uint32_t> room = FindRoom(query, std::nullopt)) return room;
   const auto rank = [this](uint32_t replica) {
-    return std::pair(OpennessOf(replica), seats_[replica]->closed_order.load());
+    return std::pair(ReadinessOf(replica), seats_[replica]->closed_order.load());
   };
   std::optional<uint32_t> room;
   for (uint32_t i = 0; i < size(); ++i) {

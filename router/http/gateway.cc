@@ -81,8 +81,8 @@ void ReplyError(OpenAiError error, ReplyExchange& exchange) {
   exchange.Reply(std::move(head), std::move(body));
 }
 
-// Forms of web pages, which need nobody's leave, are never JSON.
-// Programs may leave the type out. A page in a browser may not: without a type it needs no
+// A form on a web page can post without anybody's permission, but never with the type of JSON. A
+// program may leave the type out. A page in a browser may not: a request without a type needs no
 // preflight.
 bool MayBeJson(const HttpRequest& request) {
   if (request.content_type.empty()) return request.origin.empty();

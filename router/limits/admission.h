@@ -25,10 +25,10 @@ struct AdmissionLimits {
 
 enum class Rejection { kQueueRequests, kQueueTokens, kOpenRequests, kDraining, kNoWorker };
 
-// Counts the requests that the router has promised to work on, from the first byte on. So an
-// overload is refused before any work. An owner (a tenant) may have as many requests waiting and
-// open as are left for everybody. So one owner alone takes half of the places, and others still
-// find some. Safe to use from any thread.
+// Counts the requests that the router has promised to work on, before it checks or tokenizes them.
+// So an overload is refused while a request has cost little. An owner (a tenant) may have as many
+// requests waiting and open as are left for everybody. So one owner alone takes half of the places,
+// and others still find some. Safe to use from any thread.
 class Admission : public std::enable_shared_from_this<Admission> {
  public:
   // A request's place in the counts. The destructor gives everything back. Keeps the Admission

@@ -44,8 +44,8 @@ void Inbox::CancelAll() {
   Post([](InboxBatch& batch) { batch.cancel_all = true; });
 }
 
-void Inbox::Retire() {
-  Post([](InboxBatch& batch) { batch.retire = true; });
+void Inbox::Dismiss() {
+  Post([](InboxBatch& batch) { batch.dismissed = true; });
 }
 
 void Inbox::OnLinkEvent(LinkEvent event) {

@@ -35,7 +35,7 @@ struct InboxBatch {
   std::vector<SequenceStop> stops;
   std::vector<Cancellation> cancellations;
   bool cancel_all = false;  // and take on nothing afterwards
-  bool retire = false;      // nothing comes any more: give up the requests and the worker
+  bool dismissed = false;   // nothing comes any more: give up the requests and the worker
 };
 
 // Where other threads leave messages for a replica's loop. Posting never waits. The senders keep it
@@ -54,7 +54,7 @@ class Inbox final : public LinkEventSink {
   void Cancel(Cancellation cancellation);
   void Stop(SequenceStop stop);
   void CancelAll();
-  void Retire();
+  void Dismiss();
   void OnLinkEvent(LinkEvent event) override;
   // There is something to do although no message came.
   void Wake();

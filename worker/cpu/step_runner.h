@@ -27,11 +27,10 @@ struct LogitsObservation {
 };
 
 // The StepRunner of the CPU, and of any ForwardModel: validates, applies to the mirror, runs
-// forward passes, samples and reports, all within Submit. Owns the slot table and the logits
-// buffer.
+// forward passes, samples and reports, all within Submit. Owns the mirror and the logits buffer.
 class CpuStepRunner final : public StepRunner {
  public:
-  // `model` outlives the executor. `limits` must fit the model.
+  // `model` outlives the runner. `limits` must fit the model.
   CpuStepRunner(ForwardModel& model, const ExecutorLimits& limits, uint64_t incarnation);
 
   void BeginLease(uint64_t epoch) override;

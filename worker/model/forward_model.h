@@ -45,8 +45,10 @@ struct ForwardModelInfo {
 void CheckBatchFits(const ForwardBatch& batch, std::span<const float> logits,
                     const ForwardModelInfo& info);
 
-// A model with its paged KV cache, ready to run steps. Writes K and V of every token of the batch,
-// then attends. Lives on the executor thread. Knows bytes and shapes; never requests, slots or
+// A model with its paged KV cache that computes one forward pass and waits for it. Writes K and V
+// of every token of the batch, then attends. The CPU serves through this; CUDA serves through
+// CudaModel::Enqueue, which does not wait, and has a ForwardModel for the start-up probe and for
+// tests. Lives on the executor thread. Knows bytes and shapes; never requests, slots or
 // policy. Rows do not influence one another's bits (docs/numerics.md).
 class ForwardModel {
  public:

@@ -141,7 +141,7 @@ void Population::Suspend(Sequence& sequence, WorkerLease& lease) {
   } else {
     sequence.state = Waiting{};
   }
-  lease.Retire(std::move(owned));
+  lease.Release(std::move(owned));
   std::erase(running_, &sequence);
   waiting_.push_back(&sequence);
   --sequence.request->num_resident;
@@ -160,7 +160,7 @@ void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
                  request.request->key);
   if (auto* running = std::get_if<Running>(&sequence.state)) {
     running->residency->owner = nullptr;
-    lease->Retire(std::move(running->residency));
+    lease->Release(std::move(running->residency));
     std::erase(running_, &sequence);
     --request.num_resident;
     --request.share->num_running;

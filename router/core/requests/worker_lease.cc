@@ -4,7 +4,7 @@
 
 namespace lockstep::router {
 
-void WorkerLease::Retire(std::unique_ptr<Residency> residency) {
+void WorkerLease::Release(std::unique_ptr<Residency> residency) {
   slots.Release(residency->slot);
   if (residency->rows_in_flight == 0) return;
   kv.Fence(residency->blocks);

@@ -45,13 +45,13 @@ struct WorkerLease {
         row_of_slot(worker_limits.max_slots, 0) {}
 
   // Frees the slot now. Frees the blocks when no step in flight uses them any more.
-  void Retire(std::unique_ptr<Residency> residency);
+  void Release(std::unique_ptr<Residency> residency);
 
   const WorkerLimits limits;
   KvCache kv;  // outlives every block table below
   SlotPool slots;
   std::deque<StepRecord> in_flight;
-  std::vector<std::unique_ptr<Residency>> fenced;  // retired, with rows in flight
+  std::vector<std::unique_ptr<Residency>> fenced;  // released, with rows in flight
   StepId next_step_id = 1;
   // When to tell the worker about released slots, even if nothing runs.
   Instant tell_released_at = Instant::InfiniteFuture();

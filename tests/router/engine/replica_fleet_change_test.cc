@@ -1,5 +1,5 @@
-// Replicas whose workers come back unable to go on, hang, or are retired; and what that does to the
-// requests they have.
+// Replicas whose workers come back unable to go on, hang, or are dismissed; and what that does to
+// the requests they have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -265,11 +265,11 @@ TEST_F(ReplicaFleetChangeTest, WithoutRetriesLeftRequestsMoveLater) {
   ExpectComplete(*client);
 }
 
-// --- replicas that are retired ---
+// --- replicas that are dismissed ---
 
-TEST_F(ReplicaFleetChangeTest, ARetiredReplicaLetsWhatRunsEndAndGivesTheRestAway) {
+TEST_F(ReplicaFleetChangeTest, ADismissedReplicaLetsWhatRunsEndAndGivesTheRestAway) {
   ExpectKeepsWhatRunsAndGivesTheRestAway([this] {
-    fleet_->Retire(0);
+    fleet_->Dismiss(0);
     Pump();
     EXPECT_FALSE(replica(0).board().gone());
   });
@@ -281,12 +281,12 @@ TEST_F(ReplicaFleetChangeTest, ARetiredReplicaLetsWhatRunsEndAndGivesTheRestAway
       << "the blocks of the other one";
 }
 
-TEST_F(ReplicaFleetChangeTest, ARetiredReplicaThatLosesItsWorkerTakesNoOther) {
+TEST_F(ReplicaFleetChangeTest, ADismissedReplicaThatLosesItsWorkerTakesNoOther) {
   Start(2);
   Connect(0);
   const auto client = Submit({1, 2, 3}, 8);
   RunSteps(0, 2);
-  fleet_->Retire(0);
+  fleet_->Dismiss(0);
   Pump();
   Lose(0);
   EXPECT_EQ(num_live(0), 1u);
@@ -307,7 +307,7 @@ TEST_F(ReplicaFleetChangeTest, ASeatThatWasLeftIsTakenAgainAndNothingIsLeftInIt)
   Submit(shared, 2);
   RunUntilIdle();
   Connect(1);
-  fleet_->Retire(0);
+  fleet_->Dismiss(0);
   Pump();
   ASSERT_TRUE(replica(0).board().gone());
   fleet_->LeaveSeat(0);
@@ -327,7 +327,7 @@ TEST_F(ReplicaFleetChangeTest, ASeatThatWasLeftIsTakenAgainAndNothingIsLeftInIt)
 TEST_F(ReplicaFleetChangeTest, WithoutAnySeatTakenRequestsAreRefused) {
   Start(1, {}, /*max_replicas=*/2);
   Connect(0);
-  fleet_->Retire(0);
+  fleet_->Dismiss(0);
   const auto client = Submit({1, 2, 3}, 8);
   ExpectEnd(*client, absl::StatusCode::kUnavailable);
   EXPECT_TRUE(replica(0).board().gone());

@@ -34,11 +34,11 @@ TEST_F(InboxTest, KeepsWhatCameWhileNobodyListened) {
   inbox_.CancelAll();
   Listen();
   EXPECT_EQ(num_told_, 0) << "who begins to listen looks for itself";
-  inbox_.Retire();
+  inbox_.Dismiss();
   EXPECT_EQ(num_told_, 1);
   const InboxBatch batch = inbox_.Take();
   EXPECT_TRUE(batch.cancel_all);
-  EXPECT_TRUE(batch.retire);
+  EXPECT_TRUE(batch.dismissed);
 }
 
 TEST_F(InboxTest, TellsNobodyOnceNobodyListens) {
