@@ -138,7 +138,8 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
       b.MakeHistogram("queue_wait_seconds", "Arrival to the first slot.", kWaitBucketsSeconds);
   request_duration_seconds = b.MakeHistogram("request_duration_seconds",
                                              "Arrival to the last token.", kWaitBucketsSeconds);
-  prompt_tokens_total = b.MakeCounter("prompt_tokens_total", "Prompt tokens of admitted requests.");
+  prompt_tokens_total =
+      b.MakeCounter("prompt_tokens_total", "Prompt tokens of requests that have started.");
   prompt_tokens_cached_total =
       b.MakeCounter("prompt_tokens_cached_total", "Prompt tokens taken from the prefix cache.");
   generation_tokens_total =
