@@ -3,7 +3,7 @@
 #include <cstdint>
 
 // Where the CUDA attention kernels close a partial result and start a fresh one (docs/numerics.md,
-// point 2): a function of the position alone. Decode gives every split to another block, so short
+// rule 3): a function of the position alone. Decode gives every split to another block, so short
 // splits serve short contexts; prefill pays for every border, so they widen.
 namespace lockstep::kernels {
 

@@ -18,7 +18,7 @@ struct Stream;  // kernels/core/stream.h
 
 // Keys that one online-softmax step folds in, aligned to position 0.
 inline constexpr int64_t kKeyTile = 64;
-// Partial results are closed at every multiple of this position (docs/numerics.md, point 2).
+// Partial results are closed at every multiple of this position (docs/numerics.md, rule 3).
 inline constexpr int64_t kAttentionSplitKeys = 1024;
 
 // Consecutive tokens of one sequence. Their own keys and values are in the pool already.
