@@ -61,8 +61,9 @@ ABSL_FLAG(bool, allow_mixed_workers, Defaults().allow_mixed_workers,
           "allow workers with other weights and other numerics beside each other");
 ABSL_FLAG(std::string, placement, Defaults().placement,
           "how requests find a worker: prefix, least-loaded or round-robin");
-ABSL_FLAG(double, max_imbalance, Defaults().server.engine.placement.max_imbalance,
-          "a worker with more than so many times the mean load gets no request for its prefix");
+ABSL_FLAG(
+    double, max_imbalance, Defaults().server.engine.placement.max_imbalance,
+    "with --placement=prefix: a worker with more than so many times the mean load gets no request");
 ABSL_FLAG(std::string, listen, Defaults().server.listen,
           "host:port of the public API: gRPC and HTTP; port 0: any");
 ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,

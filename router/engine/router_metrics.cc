@@ -123,9 +123,10 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   requests_retried_total = b.MakeCounters("requests_retried_total",
                                           "Requests that outlived or failed with a lost worker.",
                                           "outcome", kRetryNames);
-  queue_requests = b.MakeGauge("queue_requests", "Requests with a sequence that waits for a slot.");
+  queue_requests = b.MakeGauge("queue_requests", "Waiting requests: none of their sequences runs.");
   queue_tokens = b.MakeGauge("queue_tokens", "Prompt tokens of waiting requests.");
-  running_requests = b.MakeGauge("running_requests", "Requests that have all their slots.");
+  running_requests =
+      b.MakeGauge("running_requests", "Requests with at least one running sequence.");
   time_to_first_token_seconds =
       b.MakeHistogram("time_to_first_token_seconds", "Arrival to the first token of a sequence.",
                       kTimeToFirstTokenBucketsSeconds);
