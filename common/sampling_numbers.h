@@ -33,7 +33,7 @@ struct SamplingNumber {
   using Whole = uint32_t SamplingNumbers::*;
 
   std::string_view name;
-  // One of the two is set.
+  // One of the two is set. A whole number has no range; in JSON -1 means 0 as well.
   Real real = nullptr;
   Whole whole = nullptr;
   // Of real numbers. `holds` is false for NaN and infinities.

@@ -21,8 +21,13 @@ const auto& SamplingFieldsOf() {
     std::array<const google::protobuf::FieldDescriptor*, std::size(kSamplingNumbers)> found;
     for (size_t i = 0; i < found.size(); ++i) {
       found[i] = Message::descriptor()->FindFieldByName(std::string(kSamplingNumbers[i].name));
-      LOCKSTEP_CHECK(found[i] != nullptr, "{} has no field {}", Message::descriptor()->full_name(),
-                     kSamplingNumbers[i].name);
+      using Field = google::protobuf::FieldDescriptor;
+      const auto type =
+          kSamplingNumbers[i].real != nullptr ? Field::CPPTYPE_FLOAT : Field::CPPTYPE_UINT32;
+      LOCKSTEP_CHECK(
+          found[i] != nullptr && found[i]->cpp_type() == type && !found[i]->is_repeated(),
+          "{} has no field {} of the right type", Message::descriptor()->full_name(),
+          kSamplingNumbers[i].name);
     }
     return found;
   }();

@@ -218,6 +218,15 @@ class BuiltTest(LintTest):
         self.plant("kernels/gemm/cuda.cmake", "sources(tile/ring.cu)\n")
         self.assert_clean(self.check)
 
+    def test_cuda_sources_of_a_family_are_found_by_name(self):
+        self.plant("build/compile_commands.json", "[]")
+        self.plant("kernels/norm/rms_norm_cuda.cu", "")
+        self.assert_finds(self.check, "kernels/norm/rms_norm_cuda.cu")
+        self.plant("kernels/device/CMakeLists.txt", "set(LOCKSTEP_CUDA_FAMILIES norm rope)\n")
+        self.assert_clean(self.check)
+        self.plant("kernels/norm/rms_norm.cu", "")
+        self.assert_finds(self.check, "kernels/norm/rms_norm.cu")
+
     def test_looks_into_the_units_of_a_unity_build(self):
         source = self.plant("router/core/a.cc", "")
         unit = self.plant("build/CMakeFiles/core.dir/Unity/unity_0_cxx.cxx", f'#include "{source}"\n')

@@ -292,10 +292,18 @@ def build_lines(root, path):
                 yield folder, line
 
 
+def cuda_families(root):
+    """The folders of kernels/ whose *_cuda.cc and *_cuda.cu files the build finds by name."""
+    lists = root / "kernels/device/CMakeLists.txt"
+    found = re.search(r"set\(LOCKSTEP_CUDA_FAMILIES ([^)]*)\)", lists.read_text()) if lists.is_file() else None
+    return set(found.group(1).split()) if found else set()
+
+
 def check_built(root, compile_commands):
     """Compares the sources with what CMake compiles. What it compiles only under some condition (a CUDA
     toolkit, an optional library) must at least be named by the CMakeLists.txt or a *.cmake file of its folder, or
-    by one above that names the folder too; by one that makes a test of a name, without the ending."""
+    by one above that names the folder too; by one that makes a test of a name, without the ending. CUDA sources
+    of kernels may also be found by their names."""
     if not compile_commands.is_file():
         yield Finding(compile_commands, 0, "is missing: configure the tree first (deploy/build dev)")
         return
@@ -306,8 +314,11 @@ def check_built(root, compile_commands):
         if file.parent.name == "Unity":  # a unit that CMake wrote: it includes the sources
             compiled |= {pathlib.Path(source).resolve() for source in
                          re.findall(r'^#include "(.*)"$', file.read_text(), re.MULTILINE)}
+    families = cuda_families(root)
     for path in cpp_files(root):
         if path.suffix not in (".cc", ".cu") or (root / path).resolve() in compiled:
+            continue
+        if path.parts[0] == "kernels" and path.parts[1] in families and path.stem.endswith("_cuda"):
             continue
         name = re.compile(rf"\b{re.escape(path.stem)}\b")
         if not any(name.search(line) and (folder == path.parent or path.parent.name in line)

@@ -289,8 +289,11 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   parts->spec = description.spec;
   parts->info = description.info;
   LOCKSTEP_RETURN_IF_ERROR(OpenDevice(options, *parts));
-  LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
-  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, *parts));
+  {
+    // The files are closed once the weights are on the device.
+    LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
+    LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, *parts));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts->workspace,
       Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,

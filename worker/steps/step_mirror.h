@@ -15,6 +15,8 @@ namespace lockstep::worker {
 class StepMirror {
  public:
   StepMirror(const StepBounds& bounds, uint64_t incarnation);
+  StepMirror(const StepMirror&) = delete;  // runners refer to the table inside
+  StepMirror& operator=(const StepMirror&) = delete;
 
   const StepBounds& bounds() const { return bounds_; }
   const SlotTable& table() const { return table_; }

@@ -173,8 +173,7 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
       {GgufBuilder(), "general.architecture is missing"},
       {GgufBuilder().Uint32("general.architecture", 1),
        "general.architecture is of kind unsigned integer"},
-      {MinimalGguf("gemma"),
-       "general.architecture is \"gemma\", expected llama, "},
+      {MinimalGguf("gemma"), "general.architecture is \"gemma\", expected llama, "},
       {GgufBuilder().String("general.architecture", "llama"), "llama.context_length is missing"},
       {TinyLlamaGguf().String("general.type", "adapter"), "general.type is \"adapter\""},
       {TinyLlamaGguf().Uint32("split.count", 3), "split.count is 3"},
@@ -214,7 +213,7 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
       {TinyLlamaGguf().Float32("general.sampling.mirostat", 2.0f),
        "general.sampling.mirostat is 2"},
       {TinyLlamaGguf().Float32("general.sampling.temp", -2.0f),
-       "general.sampling: temperature: expected 0 or a number in [0.001, 100], got -2"}};
+       "metadata key general.sampling.temp: expected 0 or a number in [0.001, 100], got -2"}};
   for (const auto& [builder, expected] : cases) {
     const absl::Status status = Read(builder).status();
     EXPECT_FALSE(status.ok()) << expected;

@@ -55,11 +55,12 @@ TEST(ServedModelTest, DefaultsOfAGgufFileAreNamed) {
         ServedModel::Load(folder.Write("tiny.gguf", builder.Build()), "", ParseTemplate).status());
   };
   EXPECT_THAT(error(TinyLlamaGguf().Float32("general.sampling.temp", 1e-5f)),
-              EndsWith("/tiny.gguf: general.sampling: temperature: expected 0 or a number in "
+              EndsWith("/tiny.gguf: metadata key general.sampling.temp: expected 0 or a number in "
                        "[0.001, 100], got 1e-05"));
-  EXPECT_THAT(error(TinyLlamaGguf().Float32("general.sampling.penalty_repeat", 11)),
-              EndsWith("/tiny.gguf: general.sampling: repetition_penalty: expected a number "
-                       "in (0, 10], got 11"));
+  EXPECT_THAT(
+      error(TinyLlamaGguf().Float32("general.sampling.penalty_repeat", 11)),
+      EndsWith("/tiny.gguf: metadata key general.sampling.penalty_repeat: expected a number "
+               "in (0, 10], got 11"));
 }
 
 }  // namespace
