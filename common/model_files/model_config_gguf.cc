@@ -311,7 +311,7 @@ absl::Status ReadGenerationDefaults(const GgufFile& file, SamplingNumbers* defau
     for (const SamplingNumber& number : kSamplingNumbers) {
       if (number.real != field || number.holds(defaults->*field)) continue;
       return InvalidArgument("{}: metadata key {}: expected {}, got {}", file.name(), key,
-                             number.expected, value);
+                             number.expected, defaults->*field);
     }
   }
   for (const std::string_view key :
