@@ -15,8 +15,15 @@
 // against what a kernel costs to start and to end: here the blocks stay, weights keep streaming
 // while results travel, and blocks hand results to each other word by word
 // (docs/decisions/0002-decode-layers.md). Every output is that of the ops one after the other
-// (RmsNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu), bit for bit.
+// (RmsNorm or LayerNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu or Gelu), bit for
+// bit.
 namespace lockstep::kernels {
+
+// What the layers are made of.
+enum class DecoderStyle {
+  kLlama,  // RMSNorm, SwiGLU
+  kGpt2,   // LayerNorm with bias, GELU by tanh
+};
 
 // What the copy engine knows of a matrix: a CUtensorMap.
 struct alignas(128) WeightMap {
@@ -31,22 +38,25 @@ struct DecodeProduct {
 };
 
 // In the order in which a layer takes them.
-enum LayerProduct : int { kQkv, kAttentionOutput, kGateUp, kDown };
+enum LayerProduct : int { kQkv, kAttentionOutput, kMlpInput, kMlpOutput };
 inline constexpr int kNumLayerProducts = 4;
 
 // One layer; device pointers, null for what it does not have.
 struct DecodeLayer {
-  const float* attention_norm = nullptr;  // [hidden_size]
-  const float* q_norm = nullptr;          // [head_dim]
-  const float* k_norm = nullptr;          // [head_dim]
-  const float* mlp_norm = nullptr;        // [hidden_size]
-  BFloat16* kv = nullptr;                 // the layer's PagedKv::data
-  // [q_size + 2 * kv_size, hidden_size], [hidden_size, q_size], [2 * intermediate_size,
-  // hidden_size] and [hidden_size, intermediate_size].
+  const float* attention_norm = nullptr;       // [hidden_size]
+  const float* attention_norm_bias = nullptr;  // [hidden_size]
+  const float* q_norm = nullptr;               // [head_dim]
+  const float* k_norm = nullptr;               // [head_dim]
+  const float* mlp_norm = nullptr;             // [hidden_size]
+  const float* mlp_norm_bias = nullptr;        // [hidden_size]
+  BFloat16* kv = nullptr;                      // the layer's PagedKv::data
+  // [q_size + 2 * kv_size, hidden_size], [hidden_size, q_size], [intermediate_size, hidden_size]
+  // (SwiGLU: twice as many outputs, gate and then up) and [hidden_size, intermediate_size].
   DecodeProduct products[kNumLayerProducts];
 };
 
 struct DecodeLayersShape {
+  DecoderStyle style = DecoderStyle::kLlama;
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -97,8 +107,10 @@ struct DecodeLayersParams {
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows]
   const BFloat16* embeddings = nullptr;        // [num_rows, hidden_size]
-  BFloat16* residual = nullptr;                // out, [num_rows, hidden_size]; not the embeddings
-  BFloat16* delta = nullptr;                   // out, the last layer's MLP, not yet added
+  // [num_rows, hidden_size], added to the embeddings: learned positions; or null. May be `delta`.
+  const BFloat16* position_embeddings = nullptr;
+  BFloat16* residual = nullptr;  // out, [num_rows, hidden_size]; not the embeddings
+  BFloat16* delta = nullptr;     // out, the last layer's MLP, not yet added
   uint64_t* scratch = nullptr;
   int64_t num_scratch_words = 0;  // all of them: when the tags run out, they are cleared
 };

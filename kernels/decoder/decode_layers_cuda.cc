@@ -51,7 +51,8 @@ int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
   constexpr int64_t kSmallLayerBytes = int64_t{64} << 20;
   constexpr int64_t kFewRows = 2;
   const int64_t num_weights =
-      shape.hidden_size * (shape.qkv_size() + shape.q_size() + 3 * shape.intermediate_size);
+      shape.hidden_size * (shape.qkv_size() + shape.q_size() +
+                           (shape.style == DecoderStyle::kLlama ? 3 : 2) * shape.intermediate_size);
   return num_weights * static_cast<int64_t>(sizeof(BFloat16)) <= kSmallLayerBytes ? kFewRows : 0;
 }
 

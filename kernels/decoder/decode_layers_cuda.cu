@@ -25,7 +25,7 @@ namespace lockstep::kernels {
 namespace {
 
 // The consumers: everything that computes.
-template <int kHeadDim>
+template <int kHeadDim, DecoderStyle kStyle>
 class Consumer {
  public:
   __device__ Consumer(const LayersBlock<kHeadDim>& block, uint32_t last_tag)
@@ -33,7 +33,8 @@ class Consumer {
 
   __device__ void Run() {
     const int64_t num_layers = block_.Params().shape.num_layers;
-    NextNorm(block_.Params().layers[0].attention_norm);
+    const DecodeLayer& first = block_.Params().layers[0];
+    NextNorm(first.attention_norm, first.attention_norm_bias);
     for (int64_t layer = 0; layer < num_layers; ++layer) {
       ++tag_;
       RunLayer(block_.Params().layers + layer, layer == 0, layer + 1 == num_layers);
@@ -47,26 +48,26 @@ class Consumer {
     for (int index = 0; index < kNumLayerProducts; ++index) {
       block_.Forget();
       const BlockProduct& product = block_.Products()[index];
-      const bool is_normed = index == kQkv || index == kGateUp;
+      const bool is_normed = index == kQkv || index == kMlpInput;
       if (is_normed) {
         if (KeepsResidual()) {
           Norm().NormRows(is_first && index == kQkv, product.from, index == kQkv ? tag_ - 1 : tag_);
         }
-        if (is_last && index == kGateUp && blockIdx.x == 0) Norm().StoreResidual();
+        if (is_last && index == kMlpInput && blockIdx.x == 0) Norm().StoreResidual();
         SyncConsumers();
         if (index == kQkv) {
-          NextNorm(layer.mlp_norm);
+          NextNorm(layer.mlp_norm, layer.mlp_norm_bias);
         } else if (!is_last) {
-          NextNorm(layers[1].attention_norm);
+          NextNorm(layers[1].attention_norm, layers[1].attention_norm_bias);
         }
       } else if (product.num_tiles > 0) {
         Products().ReadWide(product);
         SyncConsumers();
       }
       block_.Forget();
-      Products().Multiply(block_.Products()[index],
-                          is_normed ? Products().Normed() : Products().Wide(),
-                          layer.products[index].bias, is_last && index == kDown);
+      Products().Multiply(
+          block_.Products()[index], is_normed ? Products().Normed() : Products().Wide(),
+          layer.products[index].bias, index == kMlpInput, is_last && index == kMlpOutput);
       if (index == kQkv) {
         block_.Forget();
         Attention().Attend(layer);
@@ -75,14 +76,16 @@ class Consumer {
   }
 
   __device__ __forceinline__ bool KeepsResidual() const {
-    return block_.Products()[kQkv].num_tiles + block_.Products()[kGateUp].num_tiles > 0;
+    return block_.Products()[kQkv].num_tiles + block_.Products()[kMlpInput].num_tiles > 0;
   }
-  __device__ __forceinline__ void NextNorm(const float* weights) const {
-    NormWeights<kHeadDim>{block_}.Fetch(weights);
+  __device__ __forceinline__ void NextNorm(const float* weights, const float* biases) const {
+    NormWeights<kHeadDim, kStyle>{block_}.Fetch(weights, biases);
   }
-  __device__ __forceinline__ LayerProducts<kHeadDim> Products() { return {block_, tag_, weights_}; }
-  __device__ __forceinline__ ResidualNorm<kHeadDim> Norm() const {
-    return ResidualNorm<kHeadDim>(block_);
+  __device__ __forceinline__ LayerProducts<kHeadDim, kStyle> Products() {
+    return {block_, tag_, weights_};
+  }
+  __device__ __forceinline__ ResidualNorm<kHeadDim, kStyle> Norm() const {
+    return ResidualNorm<kHeadDim, kStyle>(block_);
   }
   __device__ __forceinline__ LayerAttention<kHeadDim> Attention() {
     return {block_, tag_, attention_};
@@ -115,7 +118,7 @@ __device__ __forceinline__ void EndBlock(const DecodeLayersParams& params) {
   *reinterpret_cast<uint32_t*>(params.scratch) = runs_out ? 0 : next_tag;
 }
 
-template <int kHeadDim>
+template <int kHeadDim, DecoderStyle kStyle>
 __global__ void __launch_bounds__(kThreads, 1)
     DecodeLayersKernel(const __grid_constant__ DecodeLayersArguments<kHeadDim> arguments) {
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -150,7 +153,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       CountWork(block, sync_attention);
       FillKvRing(block, lane);
     } else if (warp == kPrefetchWarp) {
-      PrefetchNormWeights(arguments.params, lane);
+      PrefetchVectors(arguments.params, lane);
     }
   } else {
     ptx::TakeRegisters<kConsumerRegisters>();
@@ -158,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::AllowSuccessor();
     CountWork(block, sync_attention);
     const uint32_t last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
-    Consumer<kHeadDim>(block, last_tag).Run();
+    Consumer<kHeadDim, kStyle>(block, last_tag).Run();
   }
   EndBlock(params);
 }
@@ -175,7 +178,7 @@ int WeightStages(const DecodeLayersShape& shape, int64_t num_rows) {
   return stages < kMinWeightStages ? 0 : stages;
 }
 
-template <int kHeadDim>
+template <int kHeadDim, DecoderStyle kStyle>
 absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& params) {
   const DecodeLayersShape& shape = params.shape;
   const int num_stages = WeightStages<kHeadDim>(shape, params.num_rows);
@@ -192,7 +195,7 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
       .memory = {shape, static_cast<int>(params.num_rows), kMaxKvStages, num_stages},
       .words = DecodeLayersWords(shape),
       .num_weight_stages = num_stages};
-  const auto kernel = DecodeLayersKernel<kHeadDim>;
+  const auto kernel = DecodeLayersKernel<kHeadDim, kStyle>;
   const int shared_bytes = arguments.memory.end;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
@@ -203,15 +206,22 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
                 kernel, arguments);
 }
 
+// Calls function(head_dim, style) with both as constants.
 template <typename Function>
-auto WithHeadDim(int64_t head_dim, const Function& function) {
-  switch (head_dim) {
+auto WithKernel(const DecodeLayersShape& shape, const Function& function) {
+  const auto with_style = [&](auto head_dim) {
+    if (shape.style == DecoderStyle::kLlama) {
+      return function(head_dim, std::integral_constant<DecoderStyle, DecoderStyle::kLlama>());
+    }
+    return function(head_dim, std::integral_constant<DecoderStyle, DecoderStyle::kGpt2>());
+  };
+  switch (shape.head_dim) {
     case 16:
-      return function(std::integral_constant<int, 16>());
+      return with_style(std::integral_constant<int, 16>());
     case 64:
-      return function(std::integral_constant<int, 64>());
+      return with_style(std::integral_constant<int, 64>());
     default:
-      return function(std::integral_constant<int, 128>());
+      return with_style(std::integral_constant<int, 128>());
   }
 }
 
@@ -233,14 +243,14 @@ bool HasKernel(const DecodeLayersShape& shape) {
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape) {
   if (!HasKernel(shape)) return 0;
   int64_t rows = kMaxDecodeLayersRows;
-  const auto fits = [&](auto head_dim) { return WeightStages<head_dim()>(shape, rows) > 0; };
-  while (rows > 0 && !WithHeadDim(shape.head_dim, fits)) --rows;
+  const auto fits = [&](auto head_dim, auto) { return WeightStages<head_dim()>(shape, rows) > 0; };
+  while (rows > 0 && !WithKernel(shape, fits)) --rows;
   return rows;
 }
 
 absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayersShape& shape) {
-  return WithHeadDim(shape.head_dim, [&](auto head_dim) -> absl::StatusOr<bool> {
-    const auto kernel = DecodeLayersKernel<head_dim()>;
+  return WithKernel(shape, [&](auto head_dim, auto style) -> absl::StatusOr<bool> {
+    const auto kernel = DecodeLayersKernel<head_dim(), style()>;
     LOCKSTEP_RETURN_IF_CUDA_ERROR(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
     int blocks_of_multiprocessor = 0;
@@ -256,8 +266,9 @@ absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayer
 }
 
 absl::Status LaunchDecodeLayers(const CudaStream& stream, const DecodeLayersParams& params) {
-  return WithHeadDim(params.shape.head_dim,
-                     [&](auto head_dim) { return LaunchFor<head_dim()>(stream, params); });
+  return WithKernel(params.shape, [&](auto head_dim, auto style) {
+    return LaunchFor<head_dim(), style()>(stream, params);
+  });
 }
 
 }  // namespace lockstep::kernels

@@ -36,12 +36,12 @@ struct ProductShape {
         outputs = shape.hidden_size;
         inputs = shape.q_size();
         break;
-      case kGateUp:
+      case kMlpInput:
         outputs = shape.intermediate_size;
         inputs = shape.hidden_size;
-        halves = 2;
+        halves = shape.style == DecoderStyle::kLlama ? 2 : 1;
         break;
-      case kDown:
+      case kMlpOutput:
         outputs = shape.hidden_size;
         inputs = shape.intermediate_size;
         break;
@@ -50,7 +50,7 @@ struct ProductShape {
 
   int64_t outputs = 0;  // of one half
   int64_t inputs = 0;
-  int halves = 1;  // 2: gate, then up
+  int halves = 1;  // 2: gate, then up, as SwiGLU has them
 };
 
 // How a block multiplies its tiles of a product: passes of `tiles` of them (gated: of the gate, and

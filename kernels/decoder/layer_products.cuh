@@ -14,7 +14,7 @@ inline constexpr int kReadAtOnce = 4;  // pairs of words that a thread requests 
 
 // By all consumers: the inputs of a product out of words, the product out of the ring of weights,
 // the outputs into words.
-template <int kHeadDim>
+template <int kHeadDim, DecoderStyle kStyle>
 class LayerProducts {
  public:
   // tag: of the layer at hand. position: how far the block has come with its weights; outlives the
@@ -34,14 +34,25 @@ class LayerProducts {
     return {block_.address + block_.Memory().wide, block_.NumRows()};
   }
 
-  // From the input to words of the product's outputs; of the last layer's down product, to the
+  // From the input to words of the product's outputs; of the last layer's MLP, to the
   // caller's memory.
   __device__ __forceinline__ void Multiply(const BlockProduct& product, const InputRows& input,
-                                           const float* bias, bool is_last_of_all) {
+                                           const float* bias, bool is_mlp_input,
+                                           bool is_last_of_all) {
     if (warp_ >= kProductWarps) return;
     for (int first = 0; first < product.num_tiles; first += product.pass_tiles) {
+      // Asked for early, the biases are there when they are needed.
+      float biases[2] = {};
+      if constexpr (kStyle == DecoderStyle::kGpt2) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int tile = first + 2 * warp_ + i;
+          if (2 * warp_ + i >= product.pass_tiles || tile >= product.num_tiles) continue;
+          biases[i] = bias[product.FirstOutput(tile) + lane_ / 4];
+        }
+      }
       const PassSums sums = block_.Ring().MultiplyPass(product, input, position_);
-      if (product.halves == 2) {
+      if (kStyle == DecoderStyle::kLlama && product.halves == 2) {
         // The sums of the pass before have been read.
         if (first > 0) ptx::SyncThreads(kProductBarrier, 32 * kProductWarps);
         HandOverUp(product, sums);
@@ -55,8 +66,12 @@ class LayerProducts {
         }
         const int row = lane_ % 4 * 2 + i % 2;
         const int column = product.FirstOutput(tile) + lane_ / 4;
-        float value = Biased(sums.values[i], bias, column);
-        if (product.halves == 2) {
+        float value = kStyle == DecoderStyle::kGpt2 ? __fadd_rn(sums.values[i], biases[i / 2])
+                                                    : Biased(sums.values[i], bias, column);
+        if constexpr (kStyle == DecoderStyle::kGpt2) {
+          // GELU sees a rounded value.
+          if (is_mlp_input) value = DeviceGeluTanh(DeviceToFloat(DeviceToBFloat16(value)));
+        } else if (product.halves == 2) {
           const float up = Biased(UpSums(slot)[i % 2], bias, product.outputs + column);
           // SwiGLU sees rounded values.
           value = DeviceGatedValue(DeviceToFloat(DeviceToBFloat16(value)),

@@ -43,7 +43,7 @@ struct DecodeLayersMemory {
         wide(normed + num_rows * hidden_row_bytes),
         residual(wide + num_rows * wide_row_bytes),
         norm_weights(residual + num_rows * hidden_row_bytes),
-        head_words(norm_weights + static_cast<int>(4 * shape.hidden_size)),
+        head_words(norm_weights + NormBytes(shape)),
         new_key(head_words + kConsumerWarps * kHeadDim * 2),
         new_value(new_key + kHeadDim * 2),
         warp_sums(new_value + kHeadDim * 2),
@@ -54,6 +54,10 @@ struct DecodeLayersMemory {
         end(arguments + kArgumentBytes > normed + kReadBehindRing ? arguments + kArgumentBytes
                                                                   : normed + kReadBehindRing) {}
 
+  __host__ __device__ static int NormBytes(const DecodeLayersShape& shape) {
+    return static_cast<int>(shape.hidden_size) * (shape.style == DecoderStyle::kGpt2 ? 8 : 4);
+  }
+
   DecodeShared<kHeadDim> kv;
   int num_keys;      // [num_rows]
   int first_splits;  // [2][num_rows + 1]: the long and the short splits of the rows before
@@ -63,7 +67,7 @@ struct DecodeLayersMemory {
   int normed;        // InputRows of hidden_row_bytes: input of qkv and gate_up
   int wide;          // InputRows of wide_row_bytes: input of the other two products
   int residual;      // [num_rows] rows of hidden_row_bytes
-  int norm_weights;  // [hidden_size] fp32, of the next norm
+  int norm_weights;  // [hidden_size] fp32, of the next norm; LayerNorm: then as many biases
   int head_words;    // [kConsumerWarps][kHeadDim] bf16
   int new_key;       // [kHeadDim] bf16, of the row's own token
   int new_value;

@@ -66,8 +66,8 @@ __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
   }
 }
 
-// Brings the norm weights of one layer for each block closer: everybody will wait for them.
-__device__ __forceinline__ void PrefetchNormWeights(const DecodeLayersParams& params, int lane) {
+// Brings the vectors of one layer for each block closer: everybody will wait for them.
+__device__ __forceinline__ void PrefetchVectors(const DecodeLayersParams& params, int lane) {
   const auto prefetch = [lane](const float* from, int64_t size) {
     if (from == nullptr) return;
     for (int64_t i = 32 * lane; i < size; i += 32 * 32) ptx::PrefetchToL2(from + i);
@@ -75,9 +75,15 @@ __device__ __forceinline__ void PrefetchNormWeights(const DecodeLayersParams& pa
   for (int64_t layer = blockIdx.x; layer < params.shape.num_layers; layer += gridDim.x) {
     const DecodeLayer& weights = params.layers[layer];
     prefetch(weights.attention_norm, params.shape.hidden_size);
+    prefetch(weights.attention_norm_bias, params.shape.hidden_size);
     prefetch(weights.mlp_norm, params.shape.hidden_size);
+    prefetch(weights.mlp_norm_bias, params.shape.hidden_size);
     prefetch(weights.q_norm, params.shape.head_dim);
     prefetch(weights.k_norm, params.shape.head_dim);
+    for (int index = 0; index < kNumLayerProducts; ++index) {
+      const ProductShape product(params.shape, static_cast<LayerProduct>(index));
+      prefetch(weights.products[index].bias, product.halves * product.outputs);
+    }
   }
 }
 

@@ -15,16 +15,20 @@ inline constexpr int kMaxGroups = 2;  // of kRowGroup elements that a thread has
 
 // The weights of the next norm in shared memory: fetched while the product before it goes on, by
 // the consumers that have no part in it.
-template <int kHeadDim>
+template <int kHeadDim, DecoderStyle kStyle>
 struct NormWeights {
-  // Nobody reads the norm's weights before any more.
-  __device__ __forceinline__ void Fetch(const float* weights) const {
+  // Nobody reads the norm's weights before any more. `biases` only of LayerNorm.
+  __device__ __forceinline__ void Fetch(const float* weights, const float* biases) const {
     const int thread = static_cast<int>(threadIdx.x) - 32 * kProductWarps;
     if (thread < 0) return;
     constexpr int kAtOnce = 4;
     for (int i = thread * kAtOnce; i < block.Hidden();
          i += (kConsumerThreads - 32 * kProductWarps) * kAtOnce) {
-      ptx::CopyAsync16(block.address + block.Memory().norm_weights + i * 4, weights + i);
+      const uint32_t to = block.address + block.Memory().norm_weights + i * 4;
+      ptx::CopyAsync16(to, weights + i);
+      if constexpr (kStyle == DecoderStyle::kGpt2) {
+        ptx::CopyAsync16(to + block.Hidden() * 4, biases + i);
+      }
     }
     ptx::CopyAsyncCommit();
   }
@@ -36,9 +40,9 @@ struct NormWeights {
   const LayersBlock<kHeadDim>& block;
 };
 
-// By all consumers: the residual rows that a block keeps in shared memory, and their RMSNorm, which
-// is the input of the products.
-template <int kHeadDim>
+// By all consumers: the residual rows that a block keeps in shared memory, and their norm, which is
+// the input of the products.
+template <int kHeadDim, DecoderStyle kStyle>
 class ResidualNorm {
  public:
   __device__ explicit ResidualNorm(const LayersBlock<kHeadDim>& block)
@@ -46,15 +50,22 @@ class ResidualNorm {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // The embeddings when is_first; otherwise adds what the words say to the residual, and rounds.
+  // The embeddings when is_first, with those of positions if there are any; otherwise adds what the
+  // words say to the residual, and rounds.
   __device__ __forceinline__ void NormRows(bool is_first, int64_t delta, uint32_t tag) {
     const int row_words = block_.Hidden() / 2;
     NormWith([&](int row, int group, bool exists) {
       uint4 words = {};
       if (is_first) {
         if (!exists) return words;
-        words = reinterpret_cast<const uint4*>(block_.Params().embeddings +
-                                               row * block_.Params().shape.hidden_size)[group];
+        const int64_t offset = row * block_.Params().shape.hidden_size;
+        words = reinterpret_cast<const uint4*>(block_.Params().embeddings + offset)[group];
+        if constexpr (kStyle == DecoderStyle::kGpt2) {
+          const BFloat16* const positions = block_.Params().position_embeddings;
+          if (positions != nullptr) {
+            words = Sum(words, reinterpret_cast<const uint4*>(positions + offset)[group]);
+          }
+        }
         ResidualGroup(row, group) = words;
         return words;
       }
@@ -66,12 +77,7 @@ class ResidualNorm {
         (i == 0 ? words.y : words.w) = second;
       });
       if (!exists) return words;
-      float added[kRowGroup];
-      float values[kRowGroup];
-      Unpack(words, added);
-      Unpack(ResidualGroup(row, group), values);
-      for (int i = 0; i < kRowGroup; ++i) values[i] = __fadd_rn(values[i], added[i]);
-      const uint4 sum = Pack(values);
+      const uint4 sum = Sum(ResidualGroup(row, group), words);
       ResidualGroup(row, group) = sum;
       return sum;
     });
@@ -97,8 +103,17 @@ class ResidualNorm {
                                      row * block_.Memory().hidden_row_bytes + group * 16);
   }
 
+  __device__ __forceinline__ static uint4 Sum(const uint4& residual, const uint4& delta) {
+    float values[kRowGroup];
+    float added[kRowGroup];
+    Unpack(residual, values);
+    Unpack(delta, added);
+    for (int i = 0; i < kRowGroup; ++i) values[i] = __fadd_rn(values[i], added[i]);
+    return Pack(values);
+  }
+
   // load(row, group, exists) gives the residual's elements, by whole warps; a thread has
-  // neighbouring groups. The sum of squares goes along the balanced tree of rms_norm.h.
+  // neighbouring groups. The sums go along the balanced tree of rms_norm.h.
   template <typename Load>
   __device__ __forceinline__ void NormWith(const Load& load) {
     const int num_groups = block_.Hidden() / kRowGroup;
@@ -115,22 +130,40 @@ class ResidualNorm {
         for (int j = 0; j < kMaxGroups; ++j) {
           if (j >= groups) continue;
           Unpack(load(row, first_group + j, first_group + j < num_groups), values[j]);
-          float squares[kRowGroup];
-          for (int i = 0; i < kRowGroup; ++i) squares[i] = __fmul_rn(values[j][i], values[j][i]);
-          sums[j] = GroupTreeSum(squares);
+          sums[j] =
+              kStyle == DecoderStyle::kGpt2 ? GroupTreeSum(values[j]) : SumOfSquares(values[j]);
         }
       }
-      NormWeights<kHeadDim>{block_}.Finish();
-      const float sum = TreeSum(groups == 1 ? sums[0] : __fadd_rn(sums[0], sums[1]), row % 2);
-      const float inverse_rms =
-          DeviceInverseRms(sum, static_cast<float>(block_.Hidden()), block_.Params().norm_eps);
+      NormWeights<kHeadDim, kStyle>{block_}.Finish();
+      const float size = static_cast<float>(block_.Hidden());
+      const auto sum_all = [&](int turn) {
+        return TreeSum(groups == 1 ? sums[0] : __fadd_rn(sums[0], sums[1]), turn);
+      };
+      float squares = 0.0f;
+      if constexpr (kStyle == DecoderStyle::kGpt2) {
+        const float mean = __fdiv_rn(sum_all(0), size);
+#pragma unroll
+        for (int j = 0; j < kMaxGroups; ++j) {
+          if (j >= groups || first_group + j >= num_groups) continue;
+          for (int i = 0; i < kRowGroup; ++i) values[j][i] = __fsub_rn(values[j][i], mean);
+          sums[j] = SumOfSquares(values[j]);
+        }
+        squares = sum_all(1);
+      } else {
+        squares = sum_all(row % 2);
+      }
+      const float inverse_rms = DeviceInverseRms(squares, size, block_.Params().norm_eps);
 #pragma unroll
       for (int j = 0; j < kMaxGroups; ++j) {
         if (j >= groups || first_group + j >= num_groups) continue;
-        float group_weights[kRowGroup];
-        LoadParameters(weights, first_group + j, group_weights);
+        float parameters[kRowGroup];
+        LoadParameters(weights, first_group + j, parameters);
         for (int i = 0; i < kRowGroup; ++i) {
-          values[j][i] = DeviceNormedValue(values[j][i], inverse_rms, group_weights[i]);
+          values[j][i] = DeviceNormedValue(values[j][i], inverse_rms, parameters[i]);
+        }
+        if constexpr (kStyle == DecoderStyle::kGpt2) {
+          LoadParameters(weights + block_.Hidden(), first_group + j, parameters);
+          for (int i = 0; i < kRowGroup; ++i) values[j][i] = __fadd_rn(values[j][i], parameters[i]);
         }
         *reinterpret_cast<uint4*>(block_.shared + block_.Memory().normed +
                                   InputRows::Offset(first_group + j, row, block_.NumRows())) =
@@ -138,6 +171,12 @@ class ResidualNorm {
       }
     }
     ptx::FenceAsyncProxy();
+  }
+
+  __device__ __forceinline__ static float SumOfSquares(const float (&values)[kRowGroup]) {
+    float squares[kRowGroup];
+    for (int i = 0; i < kRowGroup; ++i) squares[i] = __fmul_rn(values[i], values[i]);
+    return GroupTreeSum(squares);
   }
 
   // Over the consumers, in ascending order of threads. Calls with the same `turn` have a barrier of

@@ -104,12 +104,14 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
 absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   FusedLayers& fused = parts.fused_layers;
-  // What the kernel's layers are made of.
-  if (spec.norm != NormKind::kRms || spec.mlp != MlpKind::kSwiGlu ||
-      spec.positions != PositionKind::kRotary) {
-    return absl::OkStatus();
-  }
-  fused.shape = {.num_layers = spec.num_layers,
+  // What the kernel's layers are made of. Learned positions are a rotation by nothing.
+  const bool is_llama = spec.norm == NormKind::kRms && spec.mlp == MlpKind::kSwiGlu &&
+                        spec.positions == PositionKind::kRotary;
+  const bool is_gpt2 = spec.norm == NormKind::kLayer && spec.mlp == MlpKind::kGeluTanh &&
+                       spec.qkv_bias && spec.attention_output_bias && spec.mlp_bias;
+  if (!is_llama && !is_gpt2) return absl::OkStatus();
+  fused.shape = {.style = is_llama ? kernels::DecoderStyle::kLlama : kernels::DecoderStyle::kGpt2,
+                 .num_layers = spec.num_layers,
                  .hidden_size = spec.hidden_size,
                  .intermediate_size = spec.intermediate_size,
                  .num_heads = spec.num_heads,
@@ -136,9 +138,11 @@ absl::Status UploadFusedLayers(Parts& parts) {
       return {.weights = weights[part].matrix.data, .bias = weights[part].bias};
     };
     layers.push_back({.attention_norm = weights[LayerPart::kAttentionNorm].vector,
+                      .attention_norm_bias = weights[LayerPart::kAttentionNorm].bias,
                       .q_norm = weights[LayerPart::kQNorm].vector,
                       .k_norm = weights[LayerPart::kKNorm].vector,
                       .mlp_norm = weights[LayerPart::kMlpNorm].vector,
+                      .mlp_norm_bias = weights[LayerPart::kMlpNorm].bias,
                       .kv = parts.kv_pool.Layer(index).data,
                       .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
                                    product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});

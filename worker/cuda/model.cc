@@ -39,24 +39,26 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
     }
     ++fused.num_passes;
     const Workspace& workspace = parts_.workspace;
-    LOCKSTEP_RETURN_IF_ERROR(
-        kernels::DecodeLayers(stream_, {.shape = fused.shape,
-                                        .layers = fused.layers,
-                                        .norm_eps = parts_.spec.norm_eps,
-                                        .attention_scale = parts_.spec.attention_scale,
-                                        .cos = parts_.rope_cos,
-                                        .sin = parts_.rope_sin,
-                                        .num_rows = num_tokens,
-                                        .positions = workspace.positions,
-                                        .kv_slots = workspace.kv_slots,
-                                        .block_tables = parts_.slots.block_tables,
-                                        .block_table_stride = parts_.slots.max_blocks,
-                                        .block_table_rows = batch_.decode_slots,
-                                        .embeddings = workspace.residual,
-                                        .residual = workspace.last_residual,
-                                        .delta = workspace.delta,
-                                        .scratch = fused.scratch,
-                                        .num_scratch_words = fused.num_scratch_words}));
+    const bool has_positions = parts_.spec.positions == PositionKind::kLearned;
+    LOCKSTEP_RETURN_IF_ERROR(kernels::DecodeLayers(
+        stream_, {.shape = fused.shape,
+                  .layers = fused.layers,
+                  .norm_eps = parts_.spec.norm_eps,
+                  .attention_scale = parts_.spec.attention_scale,
+                  .cos = parts_.rope_cos,
+                  .sin = parts_.rope_sin,
+                  .num_rows = num_tokens,
+                  .positions = workspace.positions,
+                  .kv_slots = workspace.kv_slots,
+                  .block_tables = parts_.slots.block_tables,
+                  .block_table_stride = parts_.slots.max_blocks,
+                  .block_table_rows = batch_.decode_slots,
+                  .embeddings = workspace.residual,
+                  .position_embeddings = has_positions ? workspace.delta : nullptr,
+                  .residual = workspace.last_residual,
+                  .delta = workspace.delta,
+                  .scratch = fused.scratch,
+                  .num_scratch_words = fused.num_scratch_words}));
     return true;
   }
 
