@@ -80,6 +80,7 @@ __device__ __forceinline__ void PrefetchVectors(const DecodeLayersParams& params
     prefetch(weights.mlp_norm_bias, params.shape.hidden_size);
     prefetch(weights.q_norm, params.shape.head_dim);
     prefetch(weights.k_norm, params.shape.head_dim);
+#pragma unroll 1
     for (int index = 0; index < kNumLayerProducts; ++index) {
       const ProductShape product(params.shape, static_cast<LayerProduct>(index));
       prefetch(weights.products[index].bias, product.halves * product.outputs);

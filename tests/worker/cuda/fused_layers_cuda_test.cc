@@ -24,7 +24,7 @@ namespace {
 
 struct Shape {
   std::string name;
-  std::string family;  // llama, qwen2 or qwen3
+  std::string family;  // llama, qwen2, qwen3 or gpt2
   int hidden_size;
   int intermediate_size;
   int num_layers;
@@ -39,30 +39,48 @@ constexpr uint32_t kMaxContext = 4096;
 constexpr uint32_t kBlocksOfSequence = kMaxContext / 16;
 constexpr uint32_t kNumSequences = kernels::kMaxDecodeLayersRows;
 
+nlohmann::json Gpt2Config(const Shape& shape) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", kVocabSize},
+          {"n_embd", shape.hidden_size},
+          {"n_inner", shape.intermediate_size},
+          {"n_layer", shape.num_layers},
+          {"n_head", shape.num_heads},
+          {"n_positions", kMaxContext},
+          {"layer_norm_epsilon", 1e-5},
+          {"activation_function", "gelu_new"},
+          {"eos_token_id", 1}};
+}
+
+nlohmann::json LlamaConfig(const Shape& shape) {
+  const std::string architecture = shape.family == "llama"   ? "LlamaForCausalLM"
+                                   : shape.family == "qwen2" ? "Qwen2ForCausalLM"
+                                                             : "Qwen3ForCausalLM";
+  return {{"architectures", {architecture}},
+          {"model_type", shape.family},
+          {"dtype", "bfloat16"},
+          {"vocab_size", kVocabSize},
+          {"hidden_size", shape.hidden_size},
+          {"intermediate_size", shape.intermediate_size},
+          {"num_hidden_layers", shape.num_layers},
+          {"num_attention_heads", shape.num_heads},
+          {"num_key_value_heads", shape.num_kv_heads},
+          {"head_dim", shape.head_dim},
+          {"max_position_embeddings", kMaxContext},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 10000.0},
+          {"tie_word_embeddings", true},
+          {"hidden_act", "silu"},
+          {"eos_token_id", 1}};
+}
+
 std::string WriteConfig(const Shape& shape) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / ("fused-layers-" + shape.name);
   std::filesystem::create_directories(folder);
-  const std::string architecture = shape.family == "llama"   ? "LlamaForCausalLM"
-                                   : shape.family == "qwen2" ? "Qwen2ForCausalLM"
-                                                             : "Qwen3ForCausalLM";
   std::ofstream(folder / "config.json")
-      << nlohmann::json{{"architectures", {architecture}},
-                        {"model_type", shape.family},
-                        {"dtype", "bfloat16"},
-                        {"vocab_size", kVocabSize},
-                        {"hidden_size", shape.hidden_size},
-                        {"intermediate_size", shape.intermediate_size},
-                        {"num_hidden_layers", shape.num_layers},
-                        {"num_attention_heads", shape.num_heads},
-                        {"num_key_value_heads", shape.num_kv_heads},
-                        {"head_dim", shape.head_dim},
-                        {"max_position_embeddings", kMaxContext},
-                        {"rms_norm_eps", 1e-6},
-                        {"rope_theta", 10000.0},
-                        {"tie_word_embeddings", true},
-                        {"hidden_act", "silu"},
-                        {"eos_token_id", 1}};
+      << (shape.family == "gpt2" ? Gpt2Config(shape) : LlamaConfig(shape));
   return folder;
 }
 
@@ -161,7 +179,10 @@ class FusedLayersCudaTest : public testing::CudaTest, public ::testing::WithPara
 
 TEST_P(FusedLayersCudaTest, GiveTheBitsOfTheOps) {
   const Shape& shape = GetParam();
-  EXPECT_EQ(kernels::DecodeLayersMaxRows({.num_layers = shape.num_layers,
+  const auto style =
+      shape.family == "gpt2" ? kernels::DecoderStyle::kGpt2 : kernels::DecoderStyle::kLlama;
+  EXPECT_EQ(kernels::DecodeLayersMaxRows({.style = style,
+                                          .num_layers = shape.num_layers,
                                           .hidden_size = shape.hidden_size,
                                           .intermediate_size = shape.intermediate_size,
                                           .num_heads = shape.num_heads,
@@ -218,6 +239,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{"qwen3_0_6b", "qwen3", 1024, 3072, 3, 16, 8, 128, 4},
                       Shape{"smollm2", "llama", 576, 1536, 3, 9, 3, 64, 4},
                       Shape{"qwen2_0_5b", "qwen2", 896, 4864, 2, 14, 2, 64, 4},
+                      Shape{"tiny_gpt2", "gpt2", 64, 256, 3, 4, 4, 16, 4},
+                      Shape{"gpt2_124m", "gpt2", 768, 3072, 3, 12, 12, 64, 4},
                       Shape{"qwen3_8b", "qwen3", 4096, 12288, 12, 32, 8, 128, 1}),
     [](const auto& info) { return info.param.name; });
 
