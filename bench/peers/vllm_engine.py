@@ -35,7 +35,7 @@ class Engine:
         self.random = random.Random(0)
         config = json.loads((pathlib.Path(model) / "config.json").read_text())
         self.max_token = min(50000, config["vocab_size"])
-        max_context = min(MAX_TOKENS, config["max_position_embeddings"])
+        max_context = min(MAX_TOKENS, config.get("max_position_embeddings") or config["n_positions"])
         self.llm = vllm.LLM(
             model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=max_context,
             max_num_seqs=256, max_num_batched_tokens=MAX_TOKENS, gpu_memory_utilization=0.88,
