@@ -118,7 +118,9 @@ ModelOptions WorkerConfig::model_options() const {
           .num_threads = static_cast<int>(num_threads),
           .random_weights = load_format == "random",
           .random_seed = random_seed,
-          .instruction_set = kernels::ParseInstructionSet(instruction_set)};  // "auto": none
+          .instruction_set = kernels::ParseInstructionSet(instruction_set),  // "auto": none
+          .max_fused_rows = max_fused_rows,
+          .fuse_activation = fuse_activation};
 }
 
 ExecutorLimits WorkerConfig::executor_limits() const {

@@ -4,6 +4,7 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/net/tls_files.h"
@@ -48,6 +49,9 @@ struct WorkerConfig {
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
+  // For comparisons alone, no flags; see ModelOptions.
+  std::optional<uint32_t> max_fused_rows;
+  bool fuse_activation = true;
   uint32_t max_message_mib = 64;
   uint32_t num_threads = 0;  // 0: one per core
   absl::Duration poll_window = absl::ZeroDuration();

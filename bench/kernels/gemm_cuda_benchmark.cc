@@ -243,7 +243,8 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
       if (input_rows > 16 && 4 * num_rows < input_rows) continue;
       for (int weight_rows = 16; weight_rows <= 256; weight_rows += 16) {
         GemmTiling tiling = {.unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};
-        if (FindGemmKernel(tiling, shape.gated).function == nullptr) continue;
+        const GemmEpilogue epilogue = shape.gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain;
+        if (FindGemmKernel(tiling, epilogue).function == nullptr) continue;
         int last_stages = 0;
         for (const int64_t ring_kib : {72, 104, 208}) {
           if (ring_kib < 208 && num_rows > 64) continue;
@@ -251,8 +252,7 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
           if (tiling.num_stages == last_stages) continue;
           last_stages = tiling.num_stages;
           const Implementation run = [&](const CudaStream& stream, const GemmParams& params) {
-            return LaunchGemm(stream, params,
-                              shape.gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain, tiling);
+            return LaunchGemm(stream, params, epilogue, tiling);
           };
           results.push_back({tiling, bench.Time(shape, num_rows, false, run),
                              bench.Time(shape, num_rows, true, run)});

@@ -42,6 +42,11 @@ ABSL_FLAG(uint32_t, max_step_tokens, lockstep::worker::kGpuDefaults.max_step_tok
           "as of lockstep-worker");
 ABSL_FLAG(uint32_t, max_slots, lockstep::worker::kGpuDefaults.max_slots,
           "as of lockstep-worker; its --max_logits_rows, too");
+ABSL_FLAG(int, max_fused_rows, -1,
+          "decode steps of up to so many rows run all layers in one kernel, where there is one for "
+          "the shape; 0: none; below 0: where that is faster");
+ABSL_FLAG(bool, fuse_activation, true,
+          "compute the MLP's activation in the kernel of its product, where that is faster");
 ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
 ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");
 ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
@@ -225,6 +230,8 @@ absl::Status Run() {
   config.max_slots = absl::GetFlag(FLAGS_max_slots);
   config.max_logits_rows = config.max_slots;
   config.max_decode_iterations = std::max(1u, absl::GetFlag(FLAGS_decode_iterations));
+  if (const int rows = absl::GetFlag(FLAGS_max_fused_rows); rows >= 0) config.max_fused_rows = rows;
+  config.fuse_activation = absl::GetFlag(FLAGS_fuse_activation);
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Backend> backend,
                             worker::OpenBackend(config, nullptr));

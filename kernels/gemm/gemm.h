@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/activation/gelu.h"
 #include "kernels/core/stream.h"
 #include "kernels/device/cuda_stream.h"
 #include "kernels/gemm/packed_matrix.h"
@@ -44,5 +45,11 @@ absl::Status GemmSwiGlu(const CudaStream& stream, const GemmParams& params);
 // Without a plan use it up to here: its epilogue grows with the rows, beyond what a second kernel
 // costs.
 inline constexpr int64_t kGemmSwiGluMaxRows = 32;
+
+// The product, rounded to bf16, and GELU of it, rounded again, in one kernel. Output: [num_rows, n]
+// bf16; the bits are those of Gemm and then Gelu. INVALID_ARGUMENT for more rows: two kernels are
+// faster then.
+inline constexpr int64_t kGemmGeluMaxRows = 16;
+absl::Status GemmGelu(const CudaStream& stream, const GemmParams& params, GeluForm form);
 
 }  // namespace lockstep::kernels

@@ -32,11 +32,6 @@ class CpuOps final : public StreamOps<kernels::Stream> {
                                     .num_heads = spec.num_heads,
                                     .scale = spec.attention_scale});
   }
-  absl::Status GatedGemm(const kernels::GemmParams& gate_up,
-                         const kernels::SwiGluParams& swiglu) override {
-    LOCKSTEP_RETURN_IF_ERROR(kernels::Gemm(stream_, gate_up));
-    return kernels::SwiGlu(stream_, swiglu);
-  }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
 
  private:

@@ -207,6 +207,7 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
 absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
+  parts.fuses_activation = options.fuse_activation;
   // Planning checks every plan, and our own kernel.
   if (!options.check_reduction_contract) return absl::OkStatus();
   std::vector<kernels::GemmShape> shapes;

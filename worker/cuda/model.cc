@@ -28,7 +28,13 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
   }
   absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                          const kernels::SwiGluParams& swiglu) override {
-    return parts_.gemm->RunGated(stream_, gate_up, swiglu);
+    return parts_.fuses_activation ? parts_.gemm->RunGated(stream_, gate_up, swiglu)
+                                   : StreamOps::GatedGemm(gate_up, swiglu);
+  }
+  absl::Status GeluGemm(const kernels::GemmParams& product,
+                        const kernels::GeluParams& gelu) override {
+    return parts_.fuses_activation ? parts_.gemm->RunGelu(stream_, product, gelu)
+                                   : StreamOps::GeluGemm(product, gelu);
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {

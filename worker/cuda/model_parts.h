@@ -59,6 +59,7 @@ struct CudaModel::Parts {
   Workspace workspace;
   CudaKvPool kv_pool;
   std::unique_ptr<kernels::CudaGemm> gemm;
+  bool fuses_activation = true;  // see ModelOptions
 
   // Of one more arena, beside the workspace that both backends have.
   kernels::DeviceBuffer state_memory;

@@ -153,13 +153,13 @@ absl::Status DecoderPass::ComputeMlpInput(const PartWeights& weights, int64_t nu
                            .num_rows = num_rows,
                            .size = spec.intermediate_size});
   }
-  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(Product(input, weights, workspace.gate_up)));
-  return ops_.Gelu({.input = workspace.gate_up,
-                    .output = workspace.activated,
-                    .num_rows = num_rows,
-                    .size = spec.intermediate_size,
-                    .form = spec.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
-                                                           : kernels::GeluForm::kErf});
+  return ops_.GeluGemm(Product(input, weights, workspace.gate_up),
+                       {.input = workspace.gate_up,
+                        .output = workspace.activated,
+                        .num_rows = num_rows,
+                        .size = spec.intermediate_size,
+                        .form = spec.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
+                                                               : kernels::GeluForm::kErf});
 }
 
 absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* logits_tokens) {

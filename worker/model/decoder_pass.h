@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "common/status.h"
 #include "kernels/activation/gelu.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/embedding/gather_rows.h"
@@ -42,7 +43,9 @@ class DecoderOps {
   // SwiGlu of the Gemm's output, which `gate_up.output` has room for; it need not be written.
   virtual absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                                  const kernels::SwiGluParams& swiglu) = 0;
-  virtual absl::Status Gelu(const kernels::GeluParams& params) = 0;
+  // Gelu of the Gemm's output, which `product.output` has room for; it need not be written.
+  virtual absl::Status GeluGemm(const kernels::GemmParams& product,
+                                const kernels::GeluParams& gelu) = 0;
   // K and V of one layer.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
   // All layers of a batch that wants the logits of all its tokens at once, for backends that have a
@@ -67,11 +70,19 @@ class StreamOps : public DecoderOps {
   absl::Status LayerNorm(const kernels::LayerNormParams& params) override {
     return kernels::LayerNorm(stream_, params);
   }
-  absl::Status Gelu(const kernels::GeluParams& params) override {
-    return kernels::Gelu(stream_, params);
-  }
   absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) override {
     return kernels::RotaryAppend(stream_, params);
+  }
+  // One op after the other; a backend may have a kernel for both.
+  absl::Status GatedGemm(const kernels::GemmParams& gate_up,
+                         const kernels::SwiGluParams& swiglu) override {
+    LOCKSTEP_RETURN_IF_ERROR(this->Gemm(gate_up));
+    return kernels::SwiGlu(stream_, swiglu);
+  }
+  absl::Status GeluGemm(const kernels::GemmParams& product,
+                        const kernels::GeluParams& gelu) override {
+    LOCKSTEP_RETURN_IF_ERROR(this->Gemm(product));
+    return kernels::Gelu(stream_, gelu);
   }
 
  protected:

@@ -42,6 +42,9 @@ struct ModelOptions {
   // Of CUDA: decode steps of up to so many rows run all layers in one kernel, if there is one for
   // the shape; unset: where that is faster. At least 0. Changes no bit.
   std::optional<int64_t> max_fused_rows = std::nullopt;
+  // Of CUDA: compute the activation of an MLP in the kernel of its product, where that is faster.
+  // Changes no bit.
+  bool fuse_activation = true;
   bool overlap_launches = true;  // of CUDA: start each kernel while the one before it drains
   // Called from the loading thread with "weights" or "self-check" and the share that is done, from
   // 0 to 1.

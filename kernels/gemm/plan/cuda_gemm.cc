@@ -186,4 +186,16 @@ absl::Status CudaGemm::RunGated(const CudaStream& stream, const GemmParams& gate
   return SwiGlu(stream, swiglu);
 }
 
+absl::Status CudaGemm::RunGelu(const CudaStream& stream, const GemmParams& product,
+                               const GeluParams& gelu) const {
+  if (product.num_rows <= kGemmGeluMaxRows) {
+    GemmParams fused = product;
+    fused.output = gelu.output;
+    fused.output_stride = gelu.size;
+    return GemmGelu(stream, fused, gelu.form);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Run(stream, product));
+  return Gelu(stream, gelu);
+}
+
 }  // namespace lockstep::kernels

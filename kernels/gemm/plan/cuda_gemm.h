@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/activation/gelu.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/device/cuda_stream.h"
 #include "kernels/gemm/gemm.h"
@@ -63,6 +64,11 @@ class CudaGemm {
   // same bits. swiglu.gate_up is gate_up.output, which is written if there are two.
   absl::Status RunGated(const CudaStream& stream, const GemmParams& gate_up,
                         const SwiGluParams& swiglu) const;
+
+  // GELU of a product: in one kernel or in two, with the same bits. gelu.input is product.output,
+  // which is written if there are two.
+  absl::Status RunGelu(const CudaStream& stream, const GemmParams& product,
+                       const GeluParams& gelu) const;
 
   // Candidates of cuBLASLt whose bits differed, and plans kept, over all shapes.
   int num_refused_plans() const { return num_refused_plans_; }

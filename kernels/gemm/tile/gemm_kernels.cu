@@ -1,3 +1,4 @@
+#include "kernels/gemm/gemm.h"
 #include "kernels/gemm/tile/gemm_task.h"
 #include "kernels/gemm/tile/gemm_tile.cuh"
 #include "kernels/gemm/tile/gemm_warp_unit.cuh"
@@ -13,26 +14,37 @@ GemmKernelEntry Entry() {
 }
 
 template <int kWeightRows, int kInputRows>
-GemmKernelEntry WarpKernel(bool gated) {
-  return gated ? Entry<GemmWarpUnit<kWeightRows, kInputRows, true>>()
-               : Entry<GemmWarpUnit<kWeightRows, kInputRows, false>>();
+GemmKernelEntry WarpKernel(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::kPlain:
+      return Entry<GemmWarpUnit<kWeightRows, kInputRows, GemmEpilogue::kPlain>>();
+    case GemmEpilogue::kSwiGlu:
+      return Entry<GemmWarpUnit<kWeightRows, kInputRows, GemmEpilogue::kSwiGlu>>();
+    case GemmEpilogue::kGeluTanh:
+      if constexpr (kInputRows > kGemmGeluMaxRows) return {};
+      return Entry<GemmWarpUnit<kWeightRows, kGemmGeluMaxRows, GemmEpilogue::kGeluTanh>>();
+    case GemmEpilogue::kGeluErf:
+      if constexpr (kInputRows > kGemmGeluMaxRows) return {};
+      return Entry<GemmWarpUnit<kWeightRows, kGemmGeluMaxRows, GemmEpilogue::kGeluErf>>();
+  }
+  return {};
 }
 
 template <int kInputRows>
-GemmKernelEntry FindWarpKernel(int weight_rows, bool gated) {
+GemmKernelEntry FindWarpKernel(int weight_rows, GemmEpilogue epilogue) {
   switch (weight_rows) {
     case 16:
-      return WarpKernel<16, kInputRows>(gated);
+      return WarpKernel<16, kInputRows>(epilogue);
     case 32:
-      return WarpKernel<32, kInputRows>(gated);
+      return WarpKernel<32, kInputRows>(epilogue);
     case 48:
-      return WarpKernel<48, kInputRows>(gated);
+      return WarpKernel<48, kInputRows>(epilogue);
     case 64:
-      return WarpKernel<64, kInputRows>(gated);
+      return WarpKernel<64, kInputRows>(epilogue);
     case 96:
-      return WarpKernel<96, kInputRows>(gated);
+      return WarpKernel<96, kInputRows>(epilogue);
     case 192:
-      return WarpKernel<192, kInputRows>(gated);
+      return WarpKernel<192, kInputRows>(epilogue);
     default:
       return {};
   }
@@ -56,13 +68,15 @@ GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
 
 }  // namespace
 
-GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, bool gated) {
+GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) {
   const bool by_warps = tiling.unit == GemmUnit::kWarp;
+  const bool gated = epilogue == GemmEpilogue::kSwiGlu;
+  if (!by_warps && !gated && epilogue != GemmEpilogue::kPlain) return {};
   switch (tiling.input_rows) {
     case 16:
-      return by_warps ? FindWarpKernel<16>(tiling.weight_rows, gated) : GemmKernelEntry{};
+      return by_warps ? FindWarpKernel<16>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 32:
-      return by_warps ? FindWarpKernel<32>(tiling.weight_rows, gated) : GemmKernelEntry{};
+      return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:
       return by_warps ? GemmKernelEntry{}
                       : FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);

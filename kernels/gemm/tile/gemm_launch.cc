@@ -124,12 +124,16 @@ absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
     return InvalidArgument("GEMM with SwiGLU: {} weight rows, which must be even; output in bf16",
                            weights.n);
   }
+  const bool has_gelu = epilogue == GemmEpilogue::kGeluTanh || epilogue == GemmEpilogue::kGeluErf;
+  if (has_gelu && params.output == nullptr) {
+    return InvalidArgument("GEMM with GELU: the output must be bf16");
+  }
   return absl::OkStatus();
 }
 
 absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue,
                         const GemmTiling& tiling) {
-  const GemmKernelEntry kernel = FindGemmKernel(tiling, epilogue == GemmEpilogue::kSwiGlu);
+  const GemmKernelEntry kernel = FindGemmKernel(tiling, epilogue);
   if (kernel.function == nullptr) {
     return InvalidArgument("GEMM: no kernel for tiles of {} weight rows and {} input rows",
                            tiling.weight_rows, tiling.input_rows);
@@ -207,6 +211,15 @@ absl::Status Gemm(const CudaStream& stream, const GemmParams& params) {
 
 absl::Status GemmSwiGlu(const CudaStream& stream, const GemmParams& params) {
   return RunOwnGemm(stream, params, GemmEpilogue::kSwiGlu);
+}
+
+absl::Status GemmGelu(const CudaStream& stream, const GemmParams& params, GeluForm form) {
+  if (params.num_rows > kGemmGeluMaxRows) {
+    return InvalidArgument("GEMM with GELU: {} rows, at most {}", params.num_rows,
+                           kGemmGeluMaxRows);
+  }
+  return RunOwnGemm(stream, params,
+                    form == GeluForm::kTanh ? GemmEpilogue::kGeluTanh : GemmEpilogue::kGeluErf);
 }
 
 }  // namespace lockstep::kernels

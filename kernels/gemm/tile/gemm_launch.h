@@ -9,8 +9,6 @@
 
 namespace lockstep::kernels {
 
-enum class GemmEpilogue { kPlain, kSwiGlu };
-
 // INVALID_ARGUMENT unless our kernel and cuBLASLt can take the operands: see Gemm in gemm.h.
 absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue);
 

@@ -23,6 +23,20 @@ struct GemmRowShare {
     }
   }
 
+  // The kernel for GELU sees rounded values: so does this.
+  template <GemmEpilogue kEpilogue>
+  __device__ void Activate() {
+    if constexpr (kEpilogue != GemmEpilogue::kPlain) {
+#pragma unroll
+      for (int i = 0; i < 2 * kPairs; ++i) {
+        float& value = values[i / 2][i % 2];
+        const float rounded = DeviceToFloat(DeviceToBFloat16(value));
+        value =
+            kEpilogue == GemmEpilogue::kGeluTanh ? DeviceGeluTanh(rounded) : DeviceGeluErf(rounded);
+      }
+    }
+  }
+
   // The kernel for SwiGLU sees rounded values: so does this.
   __device__ void Gate(const GemmRowShare& up) {
 #pragma unroll
@@ -114,11 +128,12 @@ __device__ __forceinline__ void StoreGated(const GemmTask& task, int row, int fi
   gate.Store(task, row, first_column);
 }
 
-template <int kPairs, int kColumnStep>
-__device__ __forceinline__ void StorePlain(const GemmTask& task, int row, int first_column,
-                                           GemmRowShare<kPairs, kColumnStep> share) {
+template <GemmEpilogue kEpilogue, int kPairs, int kColumnStep>
+__device__ __forceinline__ void StoreActivated(const GemmTask& task, int row, int first_column,
+                                               GemmRowShare<kPairs, kColumnStep> share) {
   if (row >= task.num_rows) return;
   share.AddBias(task.bias, first_column, task.n);
+  share.template Activate<kEpilogue>();
   share.Store(task, row, first_column);
 }
 

@@ -7,6 +7,9 @@
 
 namespace lockstep::kernels {
 
+// What happens to a product once it is rounded, before it is rounded again.
+enum class GemmEpilogue { kPlain, kSwiGlu, kGeluTanh, kGeluErf };
+
 // What our kernel is told besides the tensor maps of its input and its weights.
 struct GemmTask {
   const float* bias;      // [n], or null
@@ -37,7 +40,7 @@ struct GemmKernelEntry {
   const void* function = nullptr;
   int num_threads = 0;
 };
-GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, bool gated);
+GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue);
 
 // The plain kernel that all others are compared with, on a grid of ceil(num_rows / 16) x ceil(n /
 // 8) warps; it takes this by value.

@@ -11,8 +11,10 @@ namespace lockstep::kernels {
 // The consumers of few input rows: warps, each with 16 input rows and pairs of 8 weight rows. A
 // warp issues in order and every product waits for the sum before it, so the operands are fetched
 // two steps ahead, between the products.
-template <int kWeightRows, int kInputRows, bool kGated>
+template <int kWeightRows, int kInputRows, GemmEpilogue kEpilogue>
 class GemmWarpUnit {
+  static constexpr bool kGated = kEpilogue == GemmEpilogue::kSwiGlu;
+
  public:
   using Ring = GemmRing<GemmUnit::kWarp, kWeightRows, kGated>;
   static constexpr int kPairs = kWeightRows / 16;
@@ -144,7 +146,8 @@ class GemmWarpUnit {
         StoreGated(task_, first_row + 8 * half, first_column, Share<kWarpPairs>(half, 2, 0),
                    Share<kWarpPairs>(half, 2, 1));
       } else {
-        StorePlain(task_, first_row + 8 * half, first_column, Share<2 * kWarpPairs>(half, 1, 0));
+        StoreActivated<kEpilogue>(task_, first_row + 8 * half, first_column,
+                                  Share<2 * kWarpPairs>(half, 1, 0));
       }
     }
   }

@@ -80,7 +80,7 @@ class GemmWarpgroupUnit {
         StoreGated(task_, row, column, Share<kCount>(sums, half, pair),
                    Share<kCount>(sums, half, kPairs + pair));
       } else {
-        StorePlain(task_, row, column, Share<kCount>(sums, half, pair));
+        StoreActivated<GemmEpilogue::kPlain>(task_, row, column, Share<kCount>(sums, half, pair));
       }
     }
   }

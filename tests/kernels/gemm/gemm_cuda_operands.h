@@ -70,14 +70,15 @@ class GemmOperands {
 };
 
 // Every tiling that is compiled and can serve this many rows, with the fewest stages and with more.
-inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows, bool gated) {
+inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows,
+                                                        kernels::GemmEpilogue epilogue) {
   std::vector<kernels::GemmTiling> tilings;
   for (const kernels::GemmUnit unit : {kernels::GemmUnit::kWarp, kernels::GemmUnit::kWarpgroup}) {
     for (const int input_rows : {16, 32, 64, 128, 192, 256}) {
       for (int weight_rows = 16; weight_rows <= 256; weight_rows += 16) {
         kernels::GemmTiling tiling = {
             .unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};
-        if (kernels::FindGemmKernel(tiling, gated).function == nullptr) continue;
+        if (kernels::FindGemmKernel(tiling, epilogue).function == nullptr) continue;
         for (const int64_t ring_bytes : {1, 100 * 1024}) {
           tiling.num_stages = kernels::GemmStages(tiling, num_rows, ring_bytes);
           tilings.push_back(tiling);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/activation/gelu.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/tile/gemm_launch.h"
@@ -133,7 +134,7 @@ TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
     const GemmOperands operands(num_rows, 1000, 712, Distribution::kOutliers);
     const GemmParams params = operands.Params(0, num_rows, /*with_bias=*/true);
     const std::vector<float> expected = OutputF32(params, Chain());
-    const std::vector<GemmTiling> tilings = CompiledTilings(num_rows, /*gated=*/false);
+    const std::vector<GemmTiling> tilings = CompiledTilings(num_rows, GemmEpilogue::kPlain);
     EXPECT_GE(tilings.size(), 50u);
     for (const GemmTiling& tiling : tilings) {
       EXPECT_TRUE(IsSameBits(OutputF32(params, Tiled(tiling)), expected))
@@ -268,7 +269,7 @@ TEST_F(GemmSwiGluCudaTest, EveryTilingGivesTheSameBits) {
   for (const int64_t num_rows : {5, 100}) {
     const GemmOperands operands(num_rows, 1040, 320, Distribution::kGaussian);
     const std::vector<BFloat16> expected = Unfused(operands, num_rows);
-    for (const GemmTiling& tiling : CompiledTilings(num_rows, /*gated=*/true)) {
+    for (const GemmTiling& tiling : CompiledTilings(num_rows, GemmEpilogue::kSwiGlu)) {
       EXPECT_TRUE(IsSameBits(
           OutputBFloat16(FusedParams(operands, num_rows), Tiled(tiling, GemmEpilogue::kSwiGlu)),
           expected))
@@ -276,6 +277,72 @@ TEST_F(GemmSwiGluCudaTest, EveryTilingGivesTheSameBits) {
     }
   }
 }
+
+class GemmGeluCudaTest : public GemmCudaTest, public ::testing::WithParamInterface<GeluForm> {
+ protected:
+  GemmEpilogue Epilogue() const {
+    return GetParam() == GeluForm::kTanh ? GemmEpilogue::kGeluTanh : GemmEpilogue::kGeluErf;
+  }
+  // Gemm, then Gelu, as two kernels.
+  std::vector<BFloat16> Unfused(const GemmOperands& operands) const {
+    const size_t count = static_cast<size_t>(operands.m * operands.n);
+    DeviceArray<BFloat16> product(count);
+    DeviceArray<BFloat16> output(count);
+    GemmParams params = operands.Params(0, operands.m, /*with_bias=*/true);
+    params.output = product.data();
+    EXPECT_THAT(Gemm(stream_, params), IsOk());
+    EXPECT_THAT(Gelu(stream_, {.input = product.data(),
+                               .output = output.data(),
+                               .num_rows = operands.m,
+                               .size = operands.n,
+                               .form = GetParam()}),
+                IsOk());
+    return output.Read();
+  }
+};
+
+TEST_P(GemmGeluCudaTest, HasTheBitsOfTwoKernels) {
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{3072, 768}, {1024, 80}, {8, 64}}) {
+    for (const int64_t num_rows : {1, 3, 8, 16}) {
+      const GemmOperands operands(num_rows, n, k, Distribution::kOutliers);
+      const auto fused = [this](const GemmParams& params) {
+        return GemmGelu(stream_, params, GetParam());
+      };
+      EXPECT_TRUE(
+          IsSameBits(OutputBFloat16(operands.Params(0, num_rows, /*with_bias=*/true), fused),
+                     Unfused(operands)))
+          << num_rows << " rows, n = " << n;
+    }
+  }
+}
+
+TEST_P(GemmGeluCudaTest, EveryTilingGivesTheSameBits) {
+  for (const int64_t num_rows : {5, 16}) {
+    const GemmOperands operands(num_rows, 1032, 320, Distribution::kGaussian);
+    const std::vector<BFloat16> expected = Unfused(operands);
+    for (const GemmTiling& tiling : CompiledTilings(num_rows, Epilogue())) {
+      EXPECT_TRUE(IsSameBits(OutputBFloat16(operands.Params(0, num_rows, /*with_bias=*/true),
+                                            Tiled(tiling, Epilogue())),
+                             expected))
+          << num_rows << " rows, " << Describe(tiling);
+    }
+  }
+}
+
+TEST_P(GemmGeluCudaTest, RefusesManyRowsAndAnOutputInF32) {
+  const GemmOperands operands(17, 16, 16, Distribution::kGaussian);
+  DeviceArray<BFloat16> rounded(17 * 16);
+  GemmParams many = operands.Params(0, 17);
+  many.output = rounded.data();
+  EXPECT_EQ(GemmGelu(stream_, many, GetParam()).code(), absl::StatusCode::kInvalidArgument);
+  GemmParams params = operands.Params(0, 1);
+  DeviceArray<float> output(16);
+  params.output_f32 = output.data();
+  EXPECT_EQ(GemmGelu(stream_, params, GetParam()).code(), absl::StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, GemmGeluCudaTest,
+                         ::testing::Values(GeluForm::kTanh, GeluForm::kErf));
 
 TEST_F(GemmCudaTest, NoRowsAreNoWork) {
   const GemmOperands operands(1, 16, 16, Distribution::kGaussian);

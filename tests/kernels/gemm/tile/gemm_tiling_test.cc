@@ -30,7 +30,9 @@ TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
         SCOPED_TRACE(::testing::Message() << num_rows << " x " << n << " x " << k);
         const GemmTiling tiling = ChooseGemmTiling(
             {.n = n, .k = k, .num_rows = num_rows, .gated = gated}, kMultiprocessors);
-        EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr);
+        EXPECT_NE(
+            FindGemmKernel(tiling, gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain).function,
+            nullptr);
         EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
         EXPECT_GE(tiling.num_stages, 2);
         EXPECT_GE(GemmFetchedRows(tiling, num_rows),
@@ -47,7 +49,9 @@ TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
       const GemmProblem problem = {.n = 4096, .k = 4096, .num_rows = num_rows, .gated = gated};
       std::set<std::pair<int, int>> seen;
       for (const GemmTiling& tiling : CandidateGemmTilings(problem, kMultiprocessors, 100)) {
-        EXPECT_NE(FindGemmKernel(tiling, gated).function, nullptr)
+        EXPECT_NE(
+            FindGemmKernel(tiling, gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain).function,
+            nullptr)
             << tiling.weight_rows << " x " << tiling.input_rows;
         EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
         EXPECT_TRUE(seen.emplace(tiling.weight_rows, tiling.input_rows).second);
