@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kSmallestKeyBucket = 512;
 
-// Steps of at most an eighth from 64 rows on: padding is computed like any row.
+// Distance between buckets of rows. Padding is computed like any row. From 33 rows on it is less
+// than a quarter of the rows.
 int64_t RowStep(int64_t num_rows) {
   if (num_rows <= 2) return 1;
   if (num_rows <= 4) return 2;

@@ -13,8 +13,8 @@ struct CUgraphExec_st;
 namespace lockstep::worker {
 
 // One decode iteration, from the slots' state to the entry in the result ring, captured as CUDA
-// graphs: one for each bucket of rows and of keys, so that no branch and no grid of a graph ever
-// changes. Rows beyond the batch are padding. Owns the graphs; used by one thread.
+// graphs. There is a graph for each bucket of rows and of keys, so no branch and no grid of a graph
+// ever changes. Rows beyond the batch are padding. Owns the graphs. Used by one thread.
 class DecodeGraphs {
  public:
   // What the sampling of a batch needs.
@@ -25,22 +25,23 @@ class DecodeGraphs {
     friend bool operator==(const Sampling&, const Sampling&) = default;
   };
 
-  // Both outlive the object. At most `max_rows` rows.
+  // `model` and `memory` outlive the object. A batch has at most `max_rows` rows.
   DecodeGraphs(CudaModel& model, const CudaStepMemory& memory, int64_t max_rows)
       : model_(model), memory_(memory), max_rows_(max_rows) {}
   DecodeGraphs(const DecodeGraphs&) = delete;
   DecodeGraphs& operator=(const DecodeGraphs&) = delete;
   ~DecodeGraphs();
 
-  // Captures the graphs without log-probabilities, for all rows and up to `max_keys` keys.
+  // Captures the graphs without log-probabilities and without shared keys, for all buckets of rows
+  // and for up to `max_keys` keys.
   absl::Status Prepare(int64_t max_keys);
 
   int64_t max_rows() const { return max_rows_; }
   // The number of rows that a batch of `num_rows` is padded to.
   int64_t RowBucket(int64_t num_rows) const;
-  // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)), of which no row attends
-  // to more than `max_keys` keys; `rows_share`: see CudaBatch. A graph that is not there yet is
-  // captured first.
+  // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)). No row may attend to
+  // more than `max_keys` keys. `rows_share`: see CudaBatch. If the graph does not exist yet,
+  // captures it first.
   absl::Status Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
                       const Sampling& sampling);
 

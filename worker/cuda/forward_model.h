@@ -14,8 +14,8 @@
 namespace lockstep::worker {
 
 // A CudaModel as a ForwardModel: waits for every pass and brings the logits to the host. For the
-// start-up probe and for tests, not for serving. Uses the model's slots 0, 1, ... for the rows of a
-// batch, of which there may be at most as many as slots.
+// start-up probe and for tests, not for serving. Row i of a batch uses slot i of the model, so a
+// batch has at most as many rows as there are slots.
 class CudaForwardModel final : public ForwardModel {
  public:
   // `model` outlives the object.
@@ -36,7 +36,7 @@ class CudaForwardModel final : public ForwardModel {
   CudaForwardModel(CudaModel& model, kernels::PinnedBuffer memory, const Staging& staging)
       : model_(model), memory_(std::move(memory)), staging_(staging) {}
 
-  // Block tables and state of every row's slot.
+  // Writes block table and state of every row's slot.
   absl::Status StageSlots(const ForwardBatch& batch);
   CudaBatch StageRows(const ForwardBatch& batch);
   absl::Status Run(const ForwardBatch& batch, std::span<float> logits);

@@ -10,8 +10,8 @@
 
 namespace lockstep::worker {
 
-// The paged KV cache in device memory, layer by layer, as the CUDA kernels read it. What a block
-// holds before it is written is unspecified.
+// The paged KV cache in device memory, layer by layer, as the CUDA kernels read it. The content of
+// a block is unspecified until it is written.
 class CudaKvPool {
  public:
   CudaKvPool() = default;

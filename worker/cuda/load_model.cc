@@ -36,7 +36,7 @@ absl::Status CheckOptions(const ModelOptions& options) {
   return absl::OkStatus();
 }
 
-// What the kernels take beyond what every backend does.
+// Limits of the CUDA kernels, beyond those of every backend.
 absl::Status CheckSpec(const ModelSpec& spec) {
   constexpr std::array<int64_t, 7> kHeadDims = {16, 32, 64, 80, 96, 128, 256};
   if (std::find(kHeadDims.begin(), kHeadDims.end(), spec.head_dim) == kHeadDims.end()) {
@@ -80,7 +80,7 @@ std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffe
     if (!buffer.ok()) return Annotate(buffer.status(), what);
     memory = *std::move(buffer);
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
-    // Other streams write next, and do not wait for this one.
+    // Other streams write to this memory next, and do not wait for the stream of the memset.
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
     arena.CommitTo(memory.data());
     return absl::OkStatus();
@@ -104,7 +104,8 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
 absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   FusedLayers& fused = parts.fused_layers;
-  // What the kernel's layers are made of. Learned positions are a rotation by nothing.
+  // The fused kernel knows these two kinds of layers. With learned positions the rotation changes
+  // nothing.
   const bool is_llama = spec.norm == NormKind::kRms && spec.mlp == MlpKind::kSwiGlu &&
                         spec.positions == PositionKind::kRotary;
   const bool is_gpt2 = spec.norm == NormKind::kLayer && spec.mlp == MlpKind::kGeluTanh &&
@@ -208,7 +209,7 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   parts.fuses_activation = options.fuse_activation;
-  // Planning checks every plan, and our own kernel.
+  // Prepare checks every plan, and our own kernel.
   if (!options.check_reduction_contract) return absl::OkStatus();
   std::vector<kernels::GemmShape> shapes;
   for (const LayerPart part : EnumValues<LayerPart>()) {

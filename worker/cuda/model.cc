@@ -150,7 +150,7 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                      batch.prefill.num_tiles <= parts_->max_prefill_tiles,
                  "a pass of {} tokens, {} chunks, {} tiles and {} rows of logits", batch.num_tokens,
                  batch.num_chunks, batch.prefill.num_tiles, batch.num_logits_rows);
-  // Every block of every attention kernel reads them.
+  // Every block of every attention kernel reads chunks and tiles, so they go to device memory.
   if (batch.num_chunks > 0) {
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
         parts_->chunks, batch.chunks, static_cast<size_t>(batch.num_chunks) * sizeof(*batch.chunks),

@@ -15,8 +15,8 @@
 
 namespace lockstep::worker {
 
-// One forward pass in device memory: decode rows first, then chunks. Device pointers, or pinned
-// memory where it says so; sizes are the host's.
+// One forward pass: decode rows first, then chunks. Pointers are to device memory, or to pinned
+// memory where a comment says so. The host knows all sizes.
 struct CudaBatch {
   const uint32_t* decode_slots = nullptr;  // [num_decode_rows], kNoSlot for padding
   int64_t num_decode_rows = 0;
@@ -60,19 +60,20 @@ class CudaModel {
   void set_numerics_id(uint64_t id);
   // How many passes were enqueued, or captured, with all layers in one kernel.
   uint64_t num_fused_passes() const;
-  // For tests that poison what is not in use.
+  // For tests that poison unused blocks.
   std::span<std::byte> kv_bytes() const;
-  // For tests of its tags: what kernels::DecodeLayers keeps between calls, in device memory; empty
-  // if it is not used.
+  // Device memory that kernels::DecodeLayers keeps between calls; empty if that kernel is not used.
+  // For tests of the tags in it.
   std::span<uint64_t> fused_scratch() const;
 
  private:
   std::unique_ptr<Parts> parts_;
 };
 
-// Loads a GGUF file or a folder with config.json and safetensors onto the device, converts weights
-// to bf16, sizes the KV pool, checks the reduction contract and computes the numerics id
-// (docs/numerics.md). Errors name the file and what was expected, or the memory that is short.
+// Loads a GGUF file or a folder with config.json and safetensors onto the device, converts matrices
+// to bf16 and vectors to fp32, sizes the KV pool, checks the reduction contract and computes the
+// numerics id (docs/numerics.md). Errors name the file and what was expected, or the memory that is
+// short.
 absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
                                                          const ModelOptions& options);
 

@@ -14,7 +14,7 @@
 
 namespace lockstep::worker {
 
-// A stream of its own, destroyed after all that runs on it.
+// Owns a CUDA stream. Waits for all work on the stream before it destroys it.
 class OwnedCudaStream {
  public:
   static absl::StatusOr<OwnedCudaStream> Create();
@@ -33,7 +33,7 @@ class OwnedCudaStream {
   CUstream_st* handle_ = nullptr;
 };
 
-// The one kernel for steps of few rows.
+// The kernel that computes all layers at once, for steps of few rows.
 struct FusedLayers {
   int64_t max_rows = 0;  // 0: it is not used
   int64_t max_keys = 0;  // of a row
@@ -61,7 +61,7 @@ struct CudaModel::Parts {
   std::unique_ptr<kernels::CudaGemm> gemm;
   bool fuses_activation = true;  // see ModelOptions
 
-  // Of one more arena, beside the workspace that both backends have.
+  // The pointers below point into this memory. The workspace, which both backends have, is apart.
   kernels::DeviceBuffer state_memory;
   kernels::SlotState slots;
   TokenId* token_ids = nullptr;               // [max_step_tokens]

@@ -11,8 +11,8 @@
 namespace lockstep::worker {
 
 // Tells whether the decode rows of a step have so many keys in common that attention should look
-// for them: kernels::PagedDecodeAttentionParams::may_share. Looks at a few depths of each block
-// table alone, so it costs a few words a row, and may be wrong either way.
+// for them: kernels::PagedDecodeAttentionParams::may_share. Looks only at a few depths of each
+// block table. This costs a few words a row, and the answer may be wrong either way.
 class SharedPrefixes {
  public:
   explicit SharedPrefixes(size_t num_blocks) : seen_(num_blocks) {}

@@ -13,8 +13,8 @@
 
 namespace lockstep::worker {
 
-// Brings what a step says of its slots (released, started, grown) to the device, ahead of the
-// step's passes. Knows the mirror after the step was applied to it.
+// Writes what a step changes in its slots (released, started, grown) to the device, before the
+// step's passes. Reads the mirror after the step was applied to it.
 class CudaSlotWriter {
  public:
   CudaSlotWriter(CudaModel& model, const CudaStepMemory& memory);
@@ -31,7 +31,7 @@ class CudaSlotWriter {
  private:
   absl::Status WriteStarted(const Slot& slot, SlotId slot_id);
   absl::Status CopyParams(SlotId slot, uint32_t num_list_ids);
-  // Stages the slot's blocks from `first_block` on, behind those staged before.
+  // Stages the slot's blocks from `first_block` on, behind the blocks that are staged already.
   kernels::SlotUpdate UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block,
                                BlockId* blocks);
 

@@ -19,16 +19,16 @@ struct BatchStaging {
   TokenId* chunk_token_ids = nullptr;
 };
 
-// Where a row's sequence lives on the device. `decodes`: the row is one token, the latest of its
-// sequence, which the device knows; otherwise the host's token ids are taken.
+// Where a row's sequence lives on the device. If `decodes`, the row is the latest token of its
+// sequence, and the device knows this token. Otherwise the host gives the row's token ids.
 struct StagedRow {
   uint32_t slot = 0;
   bool decodes = false;
 };
 
-// Puts a batch into the device's order: decode rows first, then the others as chunks, whose
-// attention is planned here. `rows` is parallel to batch.rows; token_places receives the place of
-// each of the batch's tokens. Logits are left to the caller.
+// Puts a batch into the device's order: decode rows first, then the other rows as chunks. Also
+// plans the attention of the chunks. `rows` is parallel to batch.rows. `token_places` receives the
+// place of each of the batch's tokens in this order. The caller sets the fields of logits.
 CudaBatch StageBatch(const ForwardBatch& batch, std::span<const StagedRow> rows,
                      const kernels::PrefillPlanner& planner, const BatchStaging& staging,
                      std::vector<uint32_t>& token_places);

@@ -23,14 +23,14 @@ inline constexpr uint32_t kMaxSamplingListIds = 18 * 1024;
 // What the host writes for one forward pass, in pinned memory that the device reads. L stands for
 // max_logits_rows.
 struct PassStaging {
-  BlockId* blocks = nullptr;               // [max_slots * max_blocks]: new ones, of all updates
+  BlockId* blocks = nullptr;               // [max_slots * max_blocks]: new blocks of all updates
   kernels::SlotUpdate* updates = nullptr;  // [max_slots]
   kernels::CountUpdate* count_updates = nullptr;  // [max_slots]
   BatchStaging batch;
-  uint32_t* logits_tokens = nullptr;                       // [L]: first of rows that sample
-  uint32_t* sample_slots = nullptr;                        // [L]
-  TokenId* prompt_tokens = nullptr;                        // [L]: whose log-probability is wanted
-  int32_t* prompt_num_best = nullptr;                      // [L]
+  uint32_t* logits_tokens = nullptr;   // [L]: rows that sample come first
+  uint32_t* sample_slots = nullptr;    // [L]
+  TokenId* prompt_tokens = nullptr;    // [L]: tokens whose log-probability is wanted
+  int32_t* prompt_num_best = nullptr;  // [L]
   kernels::RowDescription* prompt_descriptions = nullptr;  // [L], written by the device
 };
 

@@ -99,7 +99,8 @@ void CudaStepRecord::TakeSample(const PassSource& source, const PassRecord& pass
 
 void CudaStepRecord::Report(const std::vector<uint64_t>& failed_generations) {
   for (const Row& row : rows) {
-    // The sequence had ended in an earlier step, whose result came after this one was submitted.
+    // The sequence ended in an earlier step. The result of that step came after this step was
+    // submitted.
     const bool had_failed = failed_generations[row.slot] == row.generation;
     if (row.sampled.empty() && !row.failed && (row.samples || had_failed)) {
       result.add_inert_slots(row.slot);

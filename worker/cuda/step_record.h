@@ -15,7 +15,7 @@ namespace lockstep::worker {
 struct PassRecord {
   uint64_t serial = 0;
   bool computes = false;           // has tokens; otherwise it only carries changes of slots
-  bool describes = false;          // log-probabilities of what is sampled
+  bool describes = false;          // whether sampled tokens need log-probabilities
   std::vector<LogitsUse> samples;  // in the order of the ring entry's rows
   std::vector<LogitsUse> prompts;  // in the order of the staging's prompt rows
 };
@@ -43,22 +43,24 @@ struct CudaStepRecord {
   struct EndedRow {
     SlotId slot = 0;
     uint64_t generation = 0;
-    // The device does not know: what it goes on to sample for this generation is ignored.
+    // The device does not know that the row failed. Tokens that it still samples for this
+    // generation are ignored.
     bool failed_in_prompt = false;
   };
-  // Where a pass left its results, and what the runner knows besides.
+  // Where a pass left its results, and what else the runner knows.
   struct PassSource {
     const kernels::ResultRing& ring;
     const PassStaging& staging;
     const std::vector<uint64_t>& failed_generations;  // of each slot
-    uint64_t last_end_ns;                             // of the pass before; 0: there was none
+    uint64_t last_end_ns;                             // of the previous pass; 0: there was none
   };
 
   void Clear();
-  // The next pass has been reported. Adds the rows that it ended.
+  // Call when the next pass has been reported. Adds the rows that the pass ended to `ended`.
   void TakePass(const PassSource& source, const PassRecord& pass, std::vector<EndedRow>& ended);
   bool done() const { return num_harvested == passes.size(); }
-  // Rows, stops and errors of a step whose passes have all been harvested.
+  // Writes the step's rows, stops, errors and times to `result`. All passes must have been
+  // harvested.
   void Report(const std::vector<uint64_t>& failed_generations);
 
  private:

@@ -14,15 +14,16 @@
 namespace lockstep::worker {
 namespace {
 
-// How often a poll that finds nothing asks the driver whether the device still works.
+// Number of polls without a result after which the driver is asked whether the device still works.
 constexpr uint32_t kPollsBetweenChecks = 16384;
-// Contexts whose decode graphs are captured before serving; those of longer ones when they come.
+// Decode graphs for contexts up to this length are captured before serving. Graphs for longer
+// contexts are captured when a step first needs them.
 constexpr int64_t kPreparedKeys = 4096;
-// A pass that takes so long never ends.
+// If no pass ends for so long, the device hangs.
 constexpr std::chrono::seconds kHungAfter(60);
 
-// The device is lost, or a launch is malformed: nothing can be rescued here. The router resumes
-// every sequence on another replica.
+// After an error the device is lost, or a launch was malformed, and nothing can be rescued here.
+// The router resumes every sequence on another replica.
 void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
 
 }  // namespace
@@ -40,7 +41,8 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel
 absl::Status CudaStepRunner::CaptureGraphs() {
   LOCKSTEP_RETURN_IF_ERROR(
       graphs_.Prepare(std::min<int64_t>(kPreparedKeys, bounds().max_context_tokens)));
-  // Kernels that no graph above has are loaded when they first run: not while somebody waits.
+  // A kernel is loaded when it first runs. Run the kernels that no graph above contains now, so
+  // that no request waits for their loading.
   const int64_t vocab_size = model_.spec().vocab_size;
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::DescribeRows(model_.stream(), {.logits = model_.logits(),
@@ -87,7 +89,7 @@ void CudaStepRunner::Reset() {
 }
 
 void CudaStepRunner::BeginLease(uint64_t epoch) {
-  // The current device is a thread's own, and this is the runner's first call on the executor
+  // CUDA keeps a current device for each thread. This is the runner's first call on the executor
   // thread.
   Expect(kernels::CudaStatus(cudaSetDevice(model_.device()), "cudaSetDevice"));
   Reset();
@@ -119,7 +121,7 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
     row.num_left = num_tokens;
   });
 
-  // The step's changes travel with its first pass, which it has even without a row.
+  // The step's changes of slots travel with its first pass. Even a step without rows has one pass.
   OpenPass();
   Expect(writer_.Enqueue(step, table_, Staging()));
   for (const v1::StartedSlot& started : step.started()) {
@@ -132,7 +134,7 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
     } else {
       EnqueueMixed(record);
     }
-    // Should another iteration follow, every row that still runs decodes.
+    // If another iteration follows, every row that still runs decodes one token.
     for (CudaStepRecord::Row& row : record.rows) row.num_left = table_[row.slot].inert() ? 0 : 1;
   }
 }
@@ -172,7 +174,7 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
                                   .row = static_cast<uint32_t>(i),
                                   .position = slot.num_known(),
                                   .samples = true});
-    if (slot.inert()) continue;  // by its length, in an earlier iteration
+    if (slot.inert()) continue;  // the sequence has ended in the meantime
     max_keys = std::max<int64_t>(max_keys, slot.num_known());
     shared_prefixes_.Add(slot.blocks(), slot.num_known());
     sampling.describes = sampling.describes || slot.num_logprobs() >= 0;

@@ -22,10 +22,10 @@
 namespace lockstep::worker {
 
 // The StepRunner of a CUDA device. Submit validates a step, applies it to the mirror and enqueues
-// its passes without waiting for those before: sampled tokens, positions and stops live on the
-// device, and the mirror counts a token as soon as it is under way. Results come back through a
-// ring in pinned memory that TakeResult polls. A step of decode rows alone is a graph launch per
-// iteration. A CUDA error ends the process: the router resumes its sequences elsewhere.
+// its passes. It does not wait for earlier passes: sampled tokens, positions and stops live on the
+// device, and the mirror counts a token as soon as it is enqueued. Results come back through a ring
+// in pinned memory that TakeResult polls. If a step has only decode rows, each iteration is one
+// graph launch. A CUDA error ends the process, and the router resumes its sequences elsewhere.
 class CudaStepRunner final : public StepRunner {
  public:
   // `model` outlives the runner. `limits` must fit the model.
@@ -52,16 +52,16 @@ class CudaStepRunner final : public StepRunner {
 
   // One iteration as a graph launch.
   void EnqueueDecode(CudaStepRecord& record);
-  // Every row's tokens once, in as many passes as they need.
+  // Every row's tokens once, in as many passes as necessary.
   void EnqueueMixed(CudaStepRecord& record);
   void EnqueuePass(CudaStepRecord& record);
   // Rows that sample first, then prompt tokens whose log-probability is wanted.
   void StageLogits(CudaStepRecord& record, CudaBatch& staged);
   void EnqueueSampling();
-  // The mirror after a row's tokens are under way.
+  // Updates the mirror once a row's tokens are enqueued.
   void AdvanceMirror(SlotId slot, uint32_t num_tokens, bool samples);
 
-  // Takes the next serial number, once its staging and its place in the ring are free.
+  // Takes the next serial number. Waits until its staging and its place in the ring are free.
   void OpenPass();
   void ClosePass(CudaStepRecord& record);
   PassStaging& Staging() {
@@ -70,10 +70,11 @@ class CudaStepRunner final : public StepRunner {
   bool IsReported(uint64_t serial) const;
   // Waits until no pass under way reads the slot's pinned memory.
   void AwaitSlot(SlotId slot);
-  // Moves what has been reported into the records.
+  // Moves all reported results into the records.
   void Harvest();
   void TakePass(const PassRecord& pass, CudaStepRecord& record);
-  // Now and then, while a pass has not been reported: dies if the device works no more.
+  // Called when a pass has not been reported. Once in many calls it asks the driver, and dies if
+  // the device no longer works.
   void CheckDevice(uint64_t serial);
 
   CudaModel& model_;
@@ -85,10 +86,11 @@ class CudaStepRunner final : public StepRunner {
   DecodeGraphs graphs_;
   SharedPrefixes shared_prefixes_;  // of the pass at hand
 
-  std::vector<uint64_t> generations_;         // [max_slots]: how often a sequence started there
-  std::vector<uint64_t> failed_generations_;  // [max_slots]: that failed in its prompt
+  std::vector<uint64_t> generations_;  // [max_slots]: sequences that have started in the slot
   std::vector<uint64_t>
-      last_serial_;                 // [max_slots]: of the last pass that reads its memory, plus 1
+      failed_generations_;  // [max_slots]: the generation that failed in its prompt
+  std::vector<uint64_t>
+      last_serial_;                 // [max_slots]: last pass that reads the slot's memory, plus 1
   std::vector<SlotId> graph_rows_;  // what memory_->row_slots holds, padding included
   std::vector<SlotId> decode_slots_;
   std::vector<StagedRow> staged_rows_;

@@ -29,7 +29,8 @@ struct Piece {
 std::vector<Piece> CutIntoPieces(const std::vector<LoadTask>& tasks) {
   std::vector<Piece> pieces;
   for (const LoadTask& task : tasks) {
-    // Interleaved rows change places within a head, and vectors are small: both stay whole.
+    // Interleaved rows change places within a head, so a head stays whole. A vector is small, and
+    // stays whole too.
     const int64_t unit =
         task.vector != nullptr ? task.num_rows : std::max<int64_t>(task.interleaved_head_dim, 1);
     const int64_t step = std::max<int64_t>(kPieceElements / (task.num_columns * unit), 1) * unit;
@@ -45,7 +46,8 @@ bool IsCopiedAsItIs(const LoadTask& task) {
          !task.tensor->random.has_value() && task.tensor->type == GgmlType::kBF16;
 }
 
-// What one thread works with: two pinned buffers, so that one is filled while the other is copied.
+// Uploads the pieces of one thread. While the device copies one pinned buffer, the thread fills the
+// other.
 class Uploader {
  public:
   static absl::StatusOr<std::unique_ptr<Uploader>> Create(int device, int64_t max_elements) {

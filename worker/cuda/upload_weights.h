@@ -10,10 +10,10 @@
 
 namespace lockstep::worker {
 
-// Converts every tensor to bf16 and copies it to where the plan wants it in device memory
-// (WeightLayout::kRowMajor): each thread reads, converts and copies pieces of its own, and converts
-// the next while the device fetches the last. Returns when all bytes have arrived. `device` is the
-// CUDA device of the memory.
+// Copies all tensors to device memory, where the plan wants them (WeightLayout::kRowMajor).
+// Matrices become bf16, vectors fp32. Each thread reads, converts and copies its own pieces. It
+// converts a piece while the device fetches the previous piece. Returns when all bytes have
+// arrived. `device` is the CUDA device of the memory.
 absl::Status UploadWeights(const std::vector<LoadTask>& tasks, int device,
                            kernels::ThreadPool& threads, const LoadProgress& progress);
 
