@@ -18,7 +18,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const ForwardModelInfo& info() const = 0;
-  // Once; the runner must not outlive the backend.
+  // Call once. The runner must not outlive the backend.
   virtual absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(uint64_t incarnation) = 0;
 };
 
@@ -28,7 +28,7 @@ using LoadStageProgress = std::function<void(std::string_view stage, double frac
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
                                                      LoadStageProgress progress);
 
-// The CUDA part of it. In a build without CUDA: UNAVAILABLE.
+// The CUDA backend. UNAVAILABLE in a build without CUDA.
 absl::Status CheckCudaDevice(const WorkerConfig& config);
 absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& config,
                                                          LoadStageProgress progress);

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
                            kernels::kMaxDescribedTokens, config.max_logprobs);
   }
   ModelOptions options = config.model_options();
-  // Decode graphs, and kernels that are loaded when they first run.
+  // Memory for decode graphs, and for kernels that are loaded when they first run.
   constexpr size_t kGraphBytes = size_t{1} << 30;
   options.reserved_bytes = [&config](const ModelSpec& spec) {
     return CudaStepMemory::DeviceBytes(config.max_slots, config.max_logits_rows, spec.vocab_size) +

@@ -106,7 +106,7 @@ WorkerConfig ConfigFromFlags() {
   return config;
 }
 
-// A model may take minutes to load. An address that is taken is known before.
+// A model may take minutes to load. Report an address that is taken before that.
 absl::Status CheckAddressesAreFree(const WorkerConfig& config) {
   LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckCanListen(config.listen), "--listen"));
   return Annotate(CheckCanListen(config.admin_listen), "--admin-listen");
@@ -168,8 +168,8 @@ absl::Status Run(const WorkerConfig& config) {
 int main(int argc, char** argv) {
   lockstep::RaiseDescriptorLimit();
   lockstep::IgnoreBrokenPipes();
-  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
-  // dearly.
+  // The distribution's Abseil is built with deadlock detection, which makes every lock in gRPC
+  // slow.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   absl::Status status =
       lockstep::CommandLine(argc, argv)

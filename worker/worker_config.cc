@@ -10,7 +10,7 @@
 namespace lockstep::worker {
 namespace {
 
-// What is wrong with flags, a line for each.
+// Collects what is wrong with the flags, one line for each violation.
 class FlagViolations {
  public:
   void CheckRange(std::string_view flag, uint64_t value, uint64_t min, uint64_t max) {
@@ -46,7 +46,7 @@ absl::Status WorkerConfig::Validate() const {
                                        text, guard));
     }
   };
-  // Whoever reaches the service may run steps and read what others' steps left behind.
+  // A client of the step service may run steps, and read what the steps of others left behind.
   if (IsUnixAddress(listen)) {
     // Only processes of the same user reach it.
     if (const auto path = ParseUnixAddress(listen); !path.ok()) {

@@ -14,7 +14,7 @@
 
 namespace lockstep::worker {
 
-// What suits a kind of device where no flag says otherwise (docs/performance.md).
+// Values of a kind of device for flags that are 0 (docs/performance.md).
 struct DeviceDefaults {
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
@@ -26,8 +26,8 @@ inline constexpr DeviceDefaults kCpuDefaults = {
 inline constexpr DeviceDefaults kGpuDefaults = {
     .max_slots = 512, .max_step_tokens = 8192, .max_logits_rows = 512};
 
-// Everything that a worker process can be told (docs/configuration.md). The defaults are those of
-// the flags in main.cc.
+// All settings of a worker process (docs/configuration.md). The flags in main.cc have the same
+// defaults.
 struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";
@@ -39,11 +39,11 @@ struct WorkerConfig {
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
   uint64_t random_seed = 1;          // of random weights
   TlsFiles tls;                      // of `listen`; none: plaintext
-  bool insecure = false;             // allow addresses that other machines reach all the same
-  uint64_t kv_cache_tokens = 0;      // 0: what suits the device
-  double memory_fraction = 0.92;     // of a GPU's free memory, for the KV cache
+  bool insecure = false;  // allow addresses that other machines can reach, without certificates
+  uint64_t kv_cache_tokens = 0;   // 0: the device's default
+  double memory_fraction = 0.92;  // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;
-  uint32_t max_slots = 0;  // 0 here and in the next two: likewise
+  uint32_t max_slots = 0;  // 0 here and in the next two: the device's default
   uint32_t max_step_tokens = 0;
   uint32_t max_logits_rows = 0;
   uint32_t max_logprobs = 20;
@@ -60,7 +60,7 @@ struct WorkerConfig {
   // Every violation at once, one per line, each naming its flag.
   absl::Status Validate() const;
 
-  // With the device's values where this one leaves the choice.
+  // A copy in which `defaults` replace the values that are 0.
   WorkerConfig For(const DeviceDefaults& defaults) const;
 
   ModelOptions model_options() const;

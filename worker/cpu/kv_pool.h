@@ -12,14 +12,14 @@
 
 namespace lockstep::worker {
 
-// Owns the bytes of the paged KV cache, layer by layer. Which sequence uses which block is the
-// router's knowledge; a block holds whatever was last written to it.
+// Owns the bytes of the paged KV cache, layer by layer. Only the router knows which sequence uses
+// which block. A block keeps what was last written to it.
 class CpuKvPool {
  public:
   static absl::StatusOr<CpuKvPool> Create(const KvPoolShape& shape);
 
   kernels::PagedKv Layer(int64_t layer) const;
-  // Everything, for tests that poison what is not in use.
+  // All elements, for tests that poison unused blocks.
   std::span<kernels::BFloat16> elements() const;
 
  private:

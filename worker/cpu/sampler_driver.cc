@@ -41,7 +41,7 @@ absl::StatusOr<TokenId> SamplerDriver::Sample(const Slot& slot, std::span<float>
                                .position = slot.num_known()};
   if (slot.num_logprobs() < 0) return kernels::SampleToken(slot.params(), row, workspace_);
 
-  // Sampling overwrites the raw logits, and the token that it picks is not known before: keep them.
+  // Keep the raw logits for Describe: sampling overwrites them.
   raw_.assign(logits.begin(), logits.end());
   LOCKSTEP_ASSIGN_OR_RETURN(const TokenId token,
                             kernels::SampleToken(slot.params(), row, workspace_));

@@ -13,14 +13,15 @@
 
 namespace lockstep::worker {
 
-// From a slot and its row of logits to tokens and log-probabilities. Owns the samplers' scratch
-// memory; allocates only for log-probabilities that were asked for.
+// Samples a slot's next token from a row of logits, and computes log-probabilities. Owns the
+// samplers' scratch memory. Allocates only for log-probabilities that were asked for.
 class SamplerDriver {
  public:
   explicit SamplerDriver(uint32_t vocab_size) : workspace_(vocab_size) {}
 
-  // Samples the token after the last known one. `logprobs` is filled if the slot asks for it, over
-  // the raw logits. logits: [vocab_size], overwritten. INTERNAL when no token can be sampled.
+  // Samples the token after the last known one. If the slot asks for log-probabilities, fills
+  // `logprobs` from the raw logits. logits: [vocab_size], overwritten. INTERNAL when no token can
+  // be sampled.
   absl::StatusOr<TokenId> Sample(const Slot& slot, std::span<float> logits,
                                  v1::TokenLogprobs* logprobs);
 

@@ -96,7 +96,7 @@ void CpuStepRunner::RunIteration(v1::StepResult* result) {
       row.num_left -= added;
       if (row.num_left > 0) RunForward(result);
     }
-    row.num_left = 1;  // should another iteration follow, the row decodes
+    row.num_left = 1;  // if another iteration follows, the row decodes
   }
   if (!builder_.empty()) RunForward(result);
 }

@@ -19,7 +19,7 @@
 
 namespace lockstep::worker {
 
-// The logits a token is about to be sampled from, for whoever checks bits.
+// The logits from which a token is about to be sampled, for tests that check bits.
 struct LogitsObservation {
   SlotId slot = 0;
   uint32_t position = 0;          // of the token being sampled
@@ -70,7 +70,7 @@ class CpuStepRunner final : public StepRunner {
   BatchBuilder builder_;
   SamplerDriver sampler_;
   std::unique_ptr<float[]> logits_;  // [max_logits_rows, vocab_size]
-  std::vector<RowState> rows_;       // [num_rows_] are the step's; the rest keep their memory
+  std::vector<RowState> rows_;  // the step uses the first num_rows_; the rest keep their memory
   size_t num_rows_ = 0;
   StepStats stats_;
   std::deque<std::pair<v1::StepResult, StepStats>> finished_;  // not taken yet

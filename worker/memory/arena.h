@@ -10,8 +10,8 @@
 
 namespace lockstep::worker {
 
-// Typed pieces of one stretch of memory, each on its own 256 bytes. Used in two passes over the
-// same code: before a Commit, Take only adds up sizes and returns null; after it, Take hands out
+// Typed pieces of one stretch of memory, each aligned to 256 bytes. The same code runs twice:
+// before the commit, Take only adds up sizes and returns null. After the commit, Take hands out
 // memory.
 class Arena {
  public:
@@ -26,7 +26,7 @@ class Arena {
     return reinterpret_cast<T*>(memory_ + begin);
   }
 
-  // What was added up.
+  // Bytes taken so far, since the commit if there was one.
   size_t used_bytes() const { return used_bytes_; }
 
   // Maps zeroed host memory. RESOURCE_EXHAUSTED naming the size.
@@ -37,7 +37,8 @@ class Arena {
     CommitTo(buffer_.bytes().data());
     return absl::OkStatus();
   }
-  // Takes used_bytes() of somebody else's memory, which outlives the pieces; a device's, say.
+  // Hands out `memory` from now on. It must have used_bytes() bytes and outlive the pieces. It may
+  // be a device's.
   void CommitTo(std::byte* memory) {
     memory_ = memory;
     size_bytes_ = used_bytes_;

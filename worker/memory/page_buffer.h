@@ -7,8 +7,8 @@
 
 namespace lockstep::worker {
 
-// Anonymous zeroed memory in whole pages, huge ones where the system grants them; pages are backed
-// when first touched. Owns the mapping; movable, and the bytes stay where they are.
+// Anonymous zeroed memory in whole pages, huge ones where the system grants them. Pages are backed
+// when first touched. Owns the mapping. A move leaves the bytes where they are.
 class PageBuffer {
  public:
   // RESOURCE_EXHAUSTED naming the size.
