@@ -49,7 +49,7 @@ struct WorkerConfig {
   uint32_t max_logprobs = 20;
   uint32_t max_decode_iterations = 8;
   uint32_t max_steps_in_flight = 4;
-  // For comparisons alone, no flags; see ModelOptions.
+  // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
   bool fuse_activation = true;
   uint32_t max_message_mib = 64;

@@ -41,7 +41,7 @@ absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
     LOCKSTEP_RETURN_IF_ERROR(
         ComputeMlp(layer, {shape.num_tokens, workspace.residual, workspace.attention}));
   }
-  // The rows whose logits are wanted are all that the last layer computes after attention.
+  // After attention, the last layer computes only the rows whose logits are wanted.
   const int64_t last_layer = spec.num_layers - 1;
   const bool has_logits = shape.num_logits_rows > 0;
   LOCKSTEP_RETURN_IF_ERROR(ComputeAttention(last_layer, shape.num_tokens, has_logits));

@@ -20,7 +20,7 @@
 
 namespace lockstep::worker {
 
-// What the layers need beside weights and workspace.
+// What the attention of one layer reads and writes.
 struct AttentionInputs {
   const kernels::BFloat16* query = nullptr;  // [num_tokens, num_heads, head_dim]
   int64_t query_stride = 0;                  // elements between tokens
@@ -28,9 +28,8 @@ struct AttentionInputs {
   kernels::PagedKv kv;
 };
 
-// The ops of a backend, on its stream. They run, or are enqueued, in the order of the calls.
-// Attention alone depends on more than its arguments: on the sequences of the batch, which the
-// backend knows.
+// The ops of a backend, on its stream. They run, or are enqueued, in the order of the calls. Only
+// attention depends on more than its arguments: the backend also knows the sequences of the batch.
 class DecoderOps {
  public:
   virtual ~DecoderOps() = default;
@@ -40,21 +39,24 @@ class DecoderOps {
   virtual absl::Status Gemm(const kernels::GemmParams& params) = 0;
   virtual absl::Status RotaryAppend(const kernels::RotaryAppendParams& params) = 0;
   virtual absl::Status Attend(const AttentionInputs& inputs) = 0;
-  // SwiGlu of the Gemm's output, which `gate_up.output` has room for; it need not be written.
+  // SwiGlu of the Gemm's output. `gate_up.output` has room for this output, but a backend need not
+  // write it.
   virtual absl::Status GatedGemm(const kernels::GemmParams& gate_up,
                                  const kernels::SwiGluParams& swiglu) = 0;
-  // Gelu of the Gemm's output, which `product.output` has room for; it need not be written.
+  // Gelu of the Gemm's output. `product.output` has room for this output, but a backend need not
+  // write it.
   virtual absl::Status GeluGemm(const kernels::GemmParams& product,
                                 const kernels::GeluParams& gelu) = 0;
   // K and V of one layer.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
-  // All layers of a batch that wants the logits of all its tokens at once, for backends that have a
-  // quicker way: from workspace.residual to workspace.last_residual and workspace.delta, what is
-  // left to add to it. False: nothing was done.
+  // Runs all layers at once, for backends that have a faster way to do so. Called only if the batch
+  // wants the logits of all its tokens. Reads workspace.residual and, with learned positions,
+  // workspace.delta. Writes workspace.last_residual, and to workspace.delta what is still to be
+  // added to it. Returns false if nothing was done.
   virtual absl::StatusOr<bool> RunLayers(int64_t /*num_tokens*/) { return false; }
 };
 
-// The ops that need nothing but a stream, a kernels::Stream or a kernels::CudaStream.
+// The ops that need only a stream: a kernels::Stream or a kernels::CudaStream.
 template <typename Stream>
 class StreamOps : public DecoderOps {
  public:
@@ -112,8 +114,8 @@ class DecoderPass {
   // Everything outlives the object.
   DecoderPass(const Context& context, DecoderOps& ops) : context_(context), ops_(ops) {}
 
-  // token_ids: [num_tokens], in the backend's memory, as are logits_tokens (indices of tokens,
-  // [num_logits_rows]; null: every token) and logits: [num_logits_rows, vocab_size].
+  // All pointers are to the backend's memory. token_ids: [num_tokens]. logits_tokens:
+  // [num_logits_rows], indices of tokens; null: every token. logits: [num_logits_rows, vocab_size].
   absl::Status Run(const PassShape& shape, const TokenId* token_ids, const uint32_t* logits_tokens,
                    float* logits);
 
@@ -125,9 +127,10 @@ class DecoderPass {
     const kernels::BFloat16* attention;  // [count, q_size]
   };
 
-  // To workspace.residual, and with learned positions to workspace.delta, what is left to add.
+  // Writes the tokens' embeddings to workspace.residual. With learned positions, writes the
+  // positions' embeddings to workspace.delta, not yet added.
   absl::Status Embed(int64_t num_tokens, const TokenId* token_ids);
-  // Adds `delta` to the residual, unless it is null, and leaves the norm of that in
+  // Adds `delta` to the residual, unless `delta` is null. Writes the norm of the result to
   // workspace.normed.
   absl::Status Normalize(const PartWeights& norm, kernels::BFloat16* residual,
                          const kernels::BFloat16* delta, int64_t num_rows);

@@ -41,15 +41,15 @@ struct ForwardModelInfo {
   uint64_t numerics_id = 0;
 };
 
-// Dies on a batch that the model has no room for: callers keep to info().
+// Dies if the model has no room for the batch. Callers keep to the limits in info().
 void CheckBatchFits(const ForwardBatch& batch, std::span<const float> logits,
                     const ForwardModelInfo& info);
 
-// A model with its paged KV cache that computes one forward pass and waits for it. Writes K and V
-// of every token of the batch, then attends. The CPU serves through this; CUDA serves through
-// CudaModel::Enqueue, which does not wait, and has a ForwardModel for the start-up probe and for
-// tests. Lives on the executor thread. Knows bytes and shapes; never requests, slots or
-// policy. Rows do not influence one another's bits (docs/numerics.md).
+// A model with its paged KV cache. Computes one forward pass and waits for it: writes K and V of
+// every token of the batch, then attends. The CPU serves through this class. CUDA serves through
+// CudaModel::Enqueue, which does not wait; it has a ForwardModel only for the start-up probe and
+// for tests. Lives on the executor thread. Knows bytes and shapes, never requests, slots or policy.
+// Rows do not influence one another's bits (docs/numerics.md).
 class ForwardModel {
  public:
   virtual ~ForwardModel() = default;

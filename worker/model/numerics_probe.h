@@ -14,16 +14,17 @@ namespace lockstep::worker {
 // Overwrites the first KV blocks.
 uint64_t ProbeHash(ForwardModel& model);
 
-// The same prompt in one step, in two, and with its last tokens one by one must end in the same
-// bits, else INTERNAL.
+// Runs the same prompt in one step, in two steps, and with its last tokens one by one. INTERNAL if
+// the logits after the last token do not have the same bits each time.
 absl::Status CheckProbeSchedules(ForwardModel& model);
 
-// The whole table: its angles come from the system's math library, and the probe sees only the
-// first positions.
+// Hash of the whole table. The probe is not enough here: it sees only the first positions, and the
+// angles come from the system's math library.
 uint64_t HashOf(const kernels::RopeTable& table);
 
-// What may change bits (docs/numerics.md): equal ids mean that replicas are interchangeable. `info`
-// has device and fingerprints; `kernel_constants` are the kernels' version, tiles and borders.
+// Hash of everything that may change bits (docs/numerics.md). Replicas with equal ids are
+// interchangeable. `info` has device and fingerprints; `kernel_constants` are the kernels' version,
+// tiles and borders.
 uint64_t NumericsId(const ForwardModelInfo& info, std::span<const uint64_t> kernel_constants,
                     uint64_t rope_hash, uint64_t probe_hash);
 

@@ -5,8 +5,9 @@
 
 namespace lockstep::worker {
 
-// By what q and k are rotated at each position, up to max_context_tokens. With learned positions by
-// nothing: cosines are 1 and sines 0.
+// Cosines and sines of the angles by which q and k are rotated, for each position up to
+// max_context_tokens. With learned positions the rotation changes nothing: cosines are 1 and sines
+// 0.
 kernels::RopeTable MakeRotation(const ModelSpec& spec);
 
 }  // namespace lockstep::worker

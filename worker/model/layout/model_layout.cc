@@ -83,7 +83,8 @@ std::string LayerTensorName(const TensorNames& names, int64_t layer, std::string
 }
 
 bool IsIgnorableTensor(const TensorNames& names, std::string_view name) {
-  // Saved rotary buffers, and GGUF's divisors of rotary frequencies, which the config has.
+  // Saved rotary buffers, and GGUF's divisors of rotary frequencies, which are read with the
+  // config.
   if (name.ends_with(".rotary_emb.inv_freq") || name == "rope_freqs.weight") return true;
   return std::any_of(names.ignored_endings.begin(), names.ignored_endings.end(),
                      [name](std::string_view ending) { return name.ends_with(ending); });

@@ -19,11 +19,11 @@ enum class PartKind {
   kLinear,     // a matrix product, and perhaps a bias
 };
 
-// The part of a checkpoint's tensor in a part of the model: so many of its outputs.
+// A tensor of a checkpoint that holds `num_outputs` of a part's outputs.
 struct TensorPiece {
   std::string_view TensorNames::*name = nullptr;
   int64_t num_outputs = 0;
-  bool rotary = false;  // heads that are rotated
+  bool rotary = false;  // the outputs are heads that are rotated
 };
 
 struct Part {

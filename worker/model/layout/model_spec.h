@@ -8,11 +8,12 @@
 
 namespace lockstep::worker {
 
-// What a model computes, as data. A decoder is: token embedding, and with learned positions an
-// embedding of the position added; per layer a norm, QKV projection, optional RMSNorm over heads,
-// rotary embedding, grouped causal attention, output projection, residual add, a norm, an MLP,
-// residual add; a final norm and the logits. A new kind of part becomes a value here, a part of
-// the layout (model_layout.h) and a step of the pass (decoder_pass.h).
+// What a model computes, as data. A decoder starts with the token's embedding, and adds the
+// position's embedding if positions are learned. Each layer computes a norm, QKV projection,
+// optional RMSNorm over heads, rotary embedding, grouped causal attention, output projection,
+// residual add, a norm, an MLP, and a residual add. A final norm and the logits follow. A new kind
+// of part becomes a value here, a part of the layout (model_layout.h) and a step of the pass
+// (decoder_pass.h).
 struct ModelSpec {
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;

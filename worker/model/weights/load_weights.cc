@@ -10,10 +10,10 @@ namespace {
 
 using kernels::BFloat16;
 
-// What one thread converts before the next progress report.
+// Elements that one thread converts before the next progress report.
 constexpr int64_t kChunkElements = 1 << 20;
 
-// Rows [begin, end) of the file, one task's share of a chunk.
+// Converts rows [begin, end) of the file: one thread's share of a chunk.
 absl::Status ConvertRows(const LoadTask& task, int64_t begin, int64_t end,
                          std::vector<float>& scratch) {
   const int64_t columns = task.num_columns;

@@ -29,8 +29,8 @@ struct RandomTensorShape {
   RandomTensor values;
 };
 
-// Every tensor of the layout; equal for equal seeds, and different from tensor to tensor. With tied
-// embeddings there is none of the logits' matrix.
+// Every tensor of the layout. Equal seeds give equal values, and each tensor has values of its own.
+// With tied embeddings the logits' matrix is left out.
 std::vector<RandomTensorShape> RandomTensors(const ModelLayout& layout, bool tied_embeddings,
                                              uint64_t seed);
 

@@ -14,7 +14,7 @@ using kernels::BFloat16;
 using kernels::PackedElements;
 
 constexpr size_t kMaxListedProblems = 8;
-constexpr size_t kMaxListedUnused = 2;  // at least so many of these if there are any
+constexpr size_t kMaxListedUnused = 2;  // places kept for unused tensors, if there are any
 
 // The full name of a tensor, from its stem and "weight" or "bias".
 using NameOf = std::function<std::string(std::string_view stem, std::string_view ending)>;
@@ -55,7 +55,7 @@ class Planner {
 
   absl::Status Verdict() const {
     if (problems_.empty()) return absl::OkStatus();
-    // Both kinds are shown: a misspelt name is one that is missing and one that nobody asked for.
+    // Show both kinds: after a typo, the right name is missing and the wrong name is unused.
     const size_t num_unused = std::min(problems_.size() - num_wanted_problems_, kMaxListedUnused);
     const size_t num_wanted = std::min(num_wanted_problems_, kMaxListedProblems - num_unused);
     std::vector<std::string_view> listed(problems_.begin(),
@@ -125,7 +125,7 @@ class Planner {
     return {.matrix = {.data = matrix, .n = part.num_outputs, .k = part.num_inputs}, .bias = bias};
   }
 
-  // The logits are products with the embedding, which is loaded once, for both.
+  // The logits are products with the embedding. It is loaded once, for both uses.
   void ShareEmbedding() {
     const Part& part = layout_.model[ModelPart::kLmHead];
     ModelWeights& weights = plan_.weights;
@@ -139,7 +139,7 @@ class Planner {
       lm_head.matrix.data = packed;
       plan_.tasks.front().packed = packed;  // the token embedding is the model's first part
     }
-    // Some tools save a copy.
+    // Some tools save a copy as lm_head. It counts as used, although it is not read.
     used_.insert(ModelTensorName(layout_.names.lm_head, "weight"));
   }
 
@@ -210,7 +210,7 @@ class Planner {
   const ModelLayout layout_;
   const bool row_major_;
   WeightPlan& plan_;
-  std::vector<std::string> problems_;  // with tensors that the model wants, then with others
+  std::vector<std::string> problems_;  // first of tensors that the model wants, then of others
   size_t num_wanted_problems_ = 0;
   absl::flat_hash_set<std::string> used_;
 };

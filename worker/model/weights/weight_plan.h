@@ -23,14 +23,14 @@ struct LoadTask {
   int64_t first_output = 0;
   kernels::BFloat16* rows = nullptr;  // of this task's first row
   float* vector = nullptr;
-  // TensorNames::interleaved_heads: the head size then, and 0 otherwise.
+  // The head size if the rows are rotated and TensorNames::interleaved_heads is set; otherwise 0.
   int64_t interleaved_head_dim = 0;
   bool transposed = false;  // the file has [num_columns, num_rows]
 
-  // fp32 values of rows [first_row, first_row + values.size() / num_columns), whichever way the
-  // file has them. Of a transposed tensor every call reads all of it.
+  // fp32 values of rows [first_row, first_row + values.size() / num_columns), also if the file is
+  // transposed. For a transposed tensor, every call reads the whole tensor.
   absl::Status Read(int64_t first_row, std::span<float> values) const;
-  // The row, in our order, that row `source_row` of the file is.
+  // The place in our order of the file's row `source_row`.
   int64_t TargetRow(int64_t source_row) const;
 };
 
@@ -51,9 +51,9 @@ struct WeightPlan {
   std::vector<LoadTask> tasks;
 };
 
-// Compares the checkpoint with what the model needs. INVALID_ARGUMENT listing every tensor that is
-// missing, has another shape than expected, a type that cannot be read, or that nothing would use.
-// `source` must outlive the tasks.
+// Compares the checkpoint with what the model needs. INVALID_ARGUMENT names tensors that are
+// missing, have another shape than expected or a type that cannot be read, or that nothing would
+// use: at most eight tensors, and the number of the others. `source` must outlive the tasks.
 absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
                                        const WeightStorage& storage = {});
 

@@ -25,7 +25,7 @@ struct SourceTensor {
   GgmlType type = GgmlType::kF32;  // of the data, if `supported`
   bool supported = false;          // can be converted to fp32
   std::span<const std::byte> data;
-  std::optional<RandomTensor> random = std::nullopt;  // then there is no data
+  std::optional<RandomTensor> random = std::nullopt;  // if set, there is no data
 };
 
 // The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors.
@@ -43,7 +43,8 @@ class WeightSource {
   const TensorNames& names() const { return is_gguf() ? family_->gguf : family_->hugging_face; }
   std::span<const SourceTensor> tensors() const { return tensors_; }  // sorted by name
   const SourceTensor* Find(std::string_view name) const;              // nullptr if absent
-  // Equal for equal names, types and bytes, of all tensors in full: XXH3 of each, combined by name.
+  // Hashes every tensor in full with XXH3, and combines the hashes in the order of the names. Equal
+  // for equal names, types and bytes.
   uint64_t Fingerprint() const;
 
  private:
@@ -58,7 +59,7 @@ class WeightSource {
   std::vector<SourceTensor> tensors_;
 };
 
-// fp32 values of whole rows of the innermost dimension, starting with element `first_row`.
+// fp32 values of whole rows of `row_elements` elements, starting with row `first_row`.
 //   values: [num_rows * row_elements]
 absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<float> values);
