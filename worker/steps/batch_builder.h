@@ -16,18 +16,19 @@ struct LogitsUse {
   SlotId slot = 0;
   uint32_t row = 0;       // of the step
   uint32_t position = 0;  // of the token these logits predict
-  bool samples = false;   // otherwise they give the prompt token there its log-probability
+  bool samples = false;   // otherwise the prompt token there gets its log-probability
 };
 
 // Packs pieces of rows into one forward pass, within the model's room for tokens and logits. A step
-// that needs more room takes several passes: rows do not influence one another's bits.
+// that needs more room takes several passes. This changes no bits, because rows do not influence
+// one another's bits.
 class BatchBuilder {
  public:
   BatchBuilder(const ForwardModelInfo& info, uint32_t max_slots);
 
   void Clear();
-  // Adds the next at most `num_tokens` uncomputed tokens of `slot`; returns how many there was room
-  // for. The slot must not change, nor be added again, before Clear.
+  // Adds the next uncomputed tokens of `slot`, at most `num_tokens`. Returns how many had room. The
+  // slot must not change, nor be added again, before Clear.
   uint32_t Add(const Slot& slot, SlotId slot_id, uint32_t row, uint32_t num_tokens);
 
   bool empty() const { return rows_.empty(); }
@@ -40,7 +41,7 @@ class BatchBuilder {
   std::span<const SlotId> slots() const { return slots_; }
 
  private:
-  // How many of the tokens have room for the logits they ask for.
+  // How many of the tokens have room for the logits that they need.
   uint32_t FitLogits(const Slot& slot, uint32_t num_tokens) const;
   void AddLogits(const Slot& slot, SlotId slot_id, uint32_t row, const ForwardRow& forward_row);
 

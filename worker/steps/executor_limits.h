@@ -6,7 +6,7 @@
 
 namespace lockstep::worker {
 
-// What a worker promises in Describe beyond its model, and holds every step to.
+// Limits that a worker announces in Describe beside those of its model. Every step must keep them.
 struct ExecutorLimits {
   uint32_t max_slots = 256;
   uint32_t max_step_tokens = 0;  // 0: what the model's workspace holds
@@ -14,7 +14,7 @@ struct ExecutorLimits {
   uint32_t max_decode_iterations = 8;
 };
 
-// The numbers that step validation needs, of the model and the limits together.
+// The numbers that step validation needs, from the model and the limits.
 struct StepBounds {
   StepBounds(const ForwardModelInfo& info, const ExecutorLimits& limits);
 

@@ -15,18 +15,18 @@
 
 namespace lockstep::worker {
 
-// Runs a StepRunner on a thread of its own ("executor"). Steps and changes of lease go through
-// one bounded queue, so a lease's first step starts when everything before it has ended. Owns the
-// queue and the thread; knows nothing of streams. While steps are under way it polls for their
-// results and for more to do, otherwise it sleeps. All methods are safe to call from any thread;
-// callbacks run on the executor thread and must not block.
+// Runs a StepRunner on a thread of its own ("executor"). Steps and changes of lease go through one
+// bounded queue, so a lease's first step starts when everything before it has ended. Owns the queue
+// and the thread. Knows nothing of streams. While steps are under way, the thread polls for their
+// results and for more work. Otherwise it sleeps. All methods are safe to call from any thread.
+// Callbacks run on the executor thread and must not block.
 class ExecutorThread {
  public:
-  // Of the result, the timings are complete up to this moment.
+  // The timings in `result` are complete up to this moment.
   using StepDone = absl::AnyInvocable<void(v1::StepResult result, const StepStats& stats)>;
   using LeaseDone = absl::AnyInvocable<void()>;
 
-  // `runner` outlives this and is not used by anyone else. `queue_capacity` bounds the steps and
+  // `runner` outlives this, and only this object uses it. `queue_capacity` bounds the steps and
   // lease changes that wait.
   ExecutorThread(StepRunner& runner, size_t queue_capacity);
   ExecutorThread(const ExecutorThread&) = delete;
@@ -34,13 +34,14 @@ class ExecutorThread {
   // Runs what is queued, then joins.
   ~ExecutorThread();
 
-  // A new lease. Steps of other epochs that still wait are skipped from now on: their callbacks get
-  // a refusal (ABORTED). False when the queue is full.
+  // Begins a new lease. Steps of other epochs that still wait are skipped from now on: their
+  // callbacks get a refusal (ABORTED). Returns false if the queue is full.
   bool BeginLease(uint64_t epoch, LeaseDone done);
-  // Likewise skips this epoch's waiting steps and drops its slots; nothing if another lease has
-  // begun.
+  // Ends a lease: skips its waiting steps and drops its slots. Changes nothing if another lease has
+  // begun. Returns false if the queue is full.
   bool EndLease(uint64_t epoch, LeaseDone done);
-  // A step that arrived on the stream of lease `lease_epoch`, which need not be the epoch it names.
+  // A step that arrived on the stream of lease `lease_epoch`. The step itself may name another
+  // epoch. Returns false if the queue is full.
   bool Submit(uint64_t lease_epoch, v1::StepRequest step, StepDone done);
 
   // Slots whose sequences still run, after the latest step.
@@ -71,12 +72,12 @@ class ExecutorThread {
   void Loop();
   void Run(Step& step);
   void Run(LeaseChange& change);
-  // Reports every result that is there.
+  // Delivers every result that is ready.
   void DeliverResults();
 
   StepRunner& runner_;
   BoundedQueue<Item> queue_;
-  std::atomic<uint64_t> wanted_epoch_{0};  // whose steps are worth running; 0: nobody's
+  std::atomic<uint64_t> wanted_epoch_{0};  // only steps of this lease are worth running; 0: none
   std::atomic<uint32_t> num_live_slots_{0};
   uint64_t leased_epoch_ = 0;    // executor thread only
   std::deque<Pending> pending_;  // likewise; as many as runner_.num_pending()

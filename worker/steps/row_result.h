@@ -10,10 +10,10 @@
 #include "common/status.h"
 #include "lockstep/worker/v1/worker.pb.h"
 
-// What the step runners tell the router, in one form.
+// How all step runners report results to the router.
 namespace lockstep::worker {
 
-// What a row of a step came to.
+// The outcome of one row of a step.
 struct RowResult {
   SlotId slot = 0;
   bool stopped = false;

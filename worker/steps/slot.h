@@ -24,8 +24,8 @@ class TokenHistogram {
   absl::flat_hash_map<TokenId, uint32_t> index_of_;
 };
 
-// The mirror of one sequence: everything that a row of a step needs and the router has told. Memory
-// is kept over the sequences that pass through the slot.
+// The mirror of one sequence: everything that a row of a step needs and that the router sent. The
+// slot keeps its memory from one sequence to the next.
 class Slot {
  public:
   bool occupied() const { return occupied_; }
@@ -44,13 +44,13 @@ class Slot {
   const kernels::SampleParams& params() const { return params_; }
   std::span<const kernels::TokenCount> seen_tokens() const { return histogram_.counts(); }
   bool masks_stop_ids() const { return num_known() < min_total_; }
-  // The next token is the best one, and nothing but the logits decides which that is.
+  // The next token is the one with the highest logit: no other parameter changes the choice.
   bool IsPlainGreedy() const {
     return params_.temperature == 0 && params_.logit_bias_ids.empty() &&
            params_.allowed_token_ids.empty() && !params_.has_penalties() && !masks_stop_ids();
   }
   bool IsStopId(TokenId token) const;
-  // Whether the logits at `position` are those of a prompt token whose log-probability was asked
+  // Whether the logits at `position` give the next prompt token a log-probability that was asked
   // for.
   bool WantsPromptLogprobAfter(uint32_t position) const {
     return first_prompt_logprob_ > 0 && position + 1 >= first_prompt_logprob_ &&
@@ -63,7 +63,8 @@ class Slot {
   void AppendBlocks(std::span<const BlockId> blocks);
   void Advance(uint32_t num_tokens) { num_computed_ += num_tokens; }
   void AppendSampled(TokenId token);
-  // One more token that only the device knows yet. It never becomes known here: nothing needs it.
+  // Appends a token that only the device knows so far. It never becomes known here, because
+  // nothing needs it.
   void AppendOnDevice() { known_tokens_.push_back(0); }
   void MakeInert() { inert_ = true; }
 

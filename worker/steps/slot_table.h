@@ -9,8 +9,9 @@
 
 namespace lockstep::worker {
 
-// The worker's mirror of its slots: rebuildable by the router, never a source of truth. Applies the
-// parts of a step that precede its rows; every message has been validated against this very table.
+// The worker's mirror of its slots. The router can rebuild it, so it is never a source of truth.
+// Applies the parts of a step that precede its rows. Every message has been validated against this
+// table.
 class SlotTable {
  public:
   explicit SlotTable(uint32_t max_slots) : slots_(max_slots) {}
@@ -18,13 +19,13 @@ class SlotTable {
   uint32_t max_slots() const { return static_cast<uint32_t>(slots_.size()); }
   const Slot& operator[](SlotId slot) const { return slots_[slot]; }
   Slot& operator[](SlotId slot) { return slots_[slot]; }
-  // Slots of the latest step's rows, in batch order: what repeat_rows means. Empty after Clear.
+  // Slots of the latest step's rows, in batch order. repeat_rows refers to them. Empty after Clear.
   const std::vector<SlotId>& last_rows() const { return last_rows_; }
   // Slots whose sequences still run.
   uint32_t CountLive() const;
 
   void Clear();
-  // Released, started and grown slots, and the rows.
+  // Applies released, started and grown slots, and remembers the rows.
   void Apply(const v1::StepRequest& step);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace lockstep::worker {
 
-// A lease as the worker knows it: where its steps stand, and the mirror of its slots. Does what
+// A lease as the worker knows it: the order of its steps, and the mirror of its slots. Does what
 // every step runner does with a step before it computes anything.
 class StepMirror {
  public:
@@ -26,15 +26,16 @@ class StepMirror {
   void BeginLease(uint64_t epoch);
   void EndLease();
 
-  // A rule of one backend, beside those of the protocol.
+  // A rule of one backend, in addition to those of the protocol.
   using BackendCheck = absl::Status (*)(const v1::StepRequest& step);
-  // Whether the step may be applied. If not, `result` refuses it, and nothing else has changed.
-  // Overwrites the result with its head.
+  // Whether the step may be applied. Overwrites `result` with epoch, incarnation and step id. If
+  // the step may not be applied, `result` refuses it, and so are later steps until a resync; the
+  // slots do not change.
   bool Accept(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
               BackendCheck backend_check = nullptr);
 
   // Applies an accepted step to the mirror. Then calls on_row(slot, num_tokens) for each row that
-  // computes, in batch order; rows of inert slots go to the result.
+  // computes, in batch order. Adds inert slots to the result instead.
   template <typename OnRow>
   void Apply(const v1::StepRequest& step, v1::StepResult& result, StepStats& stats,
              const OnRow& on_row) {

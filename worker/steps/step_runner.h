@@ -8,7 +8,7 @@
 
 namespace lockstep::worker {
 
-// What a step was, for metrics.
+// What a step did, for metrics.
 struct StepStats {
   uint32_t num_prefill_rows = 0;
   uint32_t num_decode_rows = 0;  // one token left to compute, then a sample
@@ -16,17 +16,17 @@ struct StepStats {
   bool refused = false;
 };
 
-// Runs the steps of one lease after the other; one implementation per kind of device. Steps may be
-// under way while more are submitted; their results come in order. Lives on the executor thread.
+// Runs the steps of one lease after the other. Each kind of device has an implementation. Steps may
+// be under way while more are submitted; their results come in order. Lives on the executor thread.
 // Never chooses what to run, and knows nothing of streams or policy. A step that breaks the
-// contract is refused whole, and so is every later one until a resync; a row that fails makes its
-// slot inert and nothing else.
+// contract is refused as a whole. Every later step is refused too, until a resync. A row that fails
+// only makes its slot inert.
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
   virtual const StepBounds& bounds() const = 0;
-  // Both drop every slot. Nothing is pending. Epochs start at 1.
+  // Both drop every slot. Nothing may be pending. Epochs start at 1.
   virtual void BeginLease(uint64_t epoch) = 0;
   virtual void EndLease() = 0;
 
@@ -34,8 +34,8 @@ class StepRunner {
   virtual void Submit(const v1::StepRequest& step) = 0;
   // Submitted steps whose result has not been taken.
   virtual size_t num_pending() const = 0;
-  // Takes the oldest pending step's result, or returns false at once when it is not there yet. Of
-  // its timings, compute_ns and idle_ns are set. `result` is overwritten.
+  // Takes the oldest pending step's result. If there is none yet, returns false at once. Sets
+  // compute_ns and idle_ns of the timings, no others. Overwrites `result`.
   virtual bool TakeResult(v1::StepResult* result, StepStats* stats) = 0;
 };
 

@@ -143,7 +143,7 @@ absl::Status StepValidator::CheckPromptLogprobs(const v1::StartedSlot& started) 
     return InvalidArgument("first_prompt_logprob: got {}, but num_prompt_logprobs asks for none",
                            first);
   }
-  // The logits of the token before it must still be computed.
+  // The logits of the token before `first` must still be computed.
   if (first >= started.num_prompt_tokens() || first <= started.num_computed_tokens()) {
     return InvalidArgument("first_prompt_logprob: must be in [{}, {}), got {}",
                            uint64_t{started.num_computed_tokens()} + 1, started.num_prompt_tokens(),
@@ -282,8 +282,8 @@ absl::Status StepValidator::CheckRow(SlotId slot, uint32_t num_tokens, uint32_t 
                            iterations);
   }
   const uint64_t num_actual = std::min(num_tokens, num_left);
-  // Each further iteration computes the token sampled before it, except the one that ends the
-  // sequence.
+  // Each further iteration computes the token that the iteration before it sampled. The token that
+  // ends the sequence is not computed.
   const uint64_t end =
       std::min<uint64_t>(draft.num_computed + num_actual + iterations - 1, draft.max_total - 1);
   if (draft.num_blocks * bounds_.block_size_tokens < end) {

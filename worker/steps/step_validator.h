@@ -21,16 +21,16 @@ struct StepOrder {
   bool refusing = false;      // a step was refused; only a resync is taken
 };
 
-// Decides whether a step may be applied: a pure function of the message, the order and the mirror,
-// so that all ranks of a group refuse or all run. Knows every rule of the protocol and changes
-// nothing; what it accepts can be executed without another check. Owns scratch memory only; does
-// not allocate for a step that it accepts.
+// Decides whether a step may be applied. A pure function of the message, the order and the mirror,
+// so either all ranks of a group refuse a step or all run it. Knows every rule of the protocol and
+// changes nothing. A step that it accepts can be executed without another check. Owns scratch
+// memory only. Does not allocate for a step that it accepts.
 class StepValidator {
  public:
   explicit StepValidator(const StepBounds& bounds);
 
-  // FAILED_PRECONDITION for a step out of order, otherwise INVALID_ARGUMENT or UNIMPLEMENTED,
-  // naming the field, its index, the value and what was expected.
+  // FAILED_PRECONDITION for a step out of order, otherwise INVALID_ARGUMENT or UNIMPLEMENTED.
+  // Errors name the field, its index, the value and what was expected.
   absl::Status Check(const v1::StepRequest& step, const StepOrder& order, const SlotTable& table);
 
  private:
@@ -57,7 +57,8 @@ class StepValidator {
   absl::Status CheckRows(const v1::StepRequest& step);
   absl::Status CheckRowCounts(const v1::StepRequest& step, uint32_t iterations) const;
   absl::Status CheckRow(SlotId slot, uint32_t num_tokens, uint32_t iterations);
-  // In range, and named for the first time since mentioned_.Clear().
+  // Checks that the slot is in range, and that mentioned_ does not have it yet. Adds it to
+  // mentioned_.
   absl::Status CheckSlotId(SlotId slot);
   Draft& DraftOf(SlotId slot);
 
