@@ -38,7 +38,7 @@ uint16_t PortOf(int socket) {
                      : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
 }
 
-// -1, with errno, when it cannot be.
+// Returns -1 and sets errno on failure.
 int ListenOn(const addrinfo& endpoint) {
   const int opened =
       socket(endpoint.ai_family, endpoint.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Listen(
   return acceptor;
 }
 
-// On every address of the host that is there: localhost has two.
+// Listens on every address of the host that can be bound: localhost has two.
 absl::Status ConnectionAcceptor::ListenOnTcp(const std::string& address) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   addrinfo hints = {};
@@ -134,7 +134,8 @@ void ConnectionAcceptor::Run() {
     watched.push_back({.fd = listener, .events = POLLIN, .revents = 0});
   }
   for (bool exhausted = false;;) {
-    // Without descriptors the listeners stay readable: only the stop is waited for, for a while.
+    // Without free descriptors the listeners stay readable. Wait for the stop alone, and retry
+    // after a while.
     const int ready = exhausted ? poll(watched.data(), 1, kRetryMilliseconds)
                                 : poll(watched.data(), watched.size(), -1);
     if (ready < 0 && errno != EINTR) LOCKSTEP_CHECK(false, "poll: {}", std::strerror(errno));
@@ -149,7 +150,7 @@ void ConnectionAcceptor::Run() {
 bool ConnectionAcceptor::AcceptFrom(int listener) {
   const int accepted = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (accepted < 0) {
-    // Anything else is of one connection that has gone again.
+    // Any other error belongs to one connection that has already gone.
     return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
   }
   if (!HasRoom()) {

@@ -15,13 +15,14 @@
 
 namespace lockstep::worker {
 
-// The listening sockets of a worker, and the thread ("accept") that takes their connections. gRPC's
-// own listener has no bound on connections, never accepts again once descriptors have run out, and
-// takes a living unix socket over; this one does none of that. Hands every connection to its owner,
-// who closes it; one above the bound is closed at once. Knows nothing of what is spoken.
+// The listening sockets of a worker, and the thread ("accept") that takes their connections. It
+// replaces gRPC's own listener, which has no bound on connections, never accepts again once
+// descriptors have run out, and takes over a unix socket that another process serves. Hands every
+// connection to its owner, and the owner closes it. Closes connections above the bound at once.
+// Knows nothing of what is spoken.
 class ConnectionAcceptor {
  public:
-  // Takes the descriptor of a connection; on the acceptor's thread.
+  // Takes the descriptor of a connection. Called on the acceptor's thread.
   using OnConnection = std::function<void(int descriptor)>;
 
   // Listens at host:port, or at unix:PATH. Connections wait until Start.
@@ -34,11 +35,11 @@ class ConnectionAcceptor {
   uint16_t port() const { return port_; }  // as bound; 0 for a unix socket
 
   void Start(OnConnection on_connection);
-  // Returns when no connection is handed over any more.
+  // After it returns, no more connections are handed over.
   void Stop();
 
  private:
-  // A socket is told from a later one with the same descriptor by its inode.
+  // The inode tells a socket from a later one with the same descriptor.
   struct Connection {
     int descriptor;
     ino_t inode;
@@ -48,9 +49,10 @@ class ConnectionAcceptor {
 
   absl::Status ListenOnTcp(const std::string& address);
   void Run();
-  // False: the descriptors have run out, or something like it.
+  // False if descriptors or memory have run out.
   bool AcceptFrom(int listener);
-  // Makes room among those that are open, if some have ended.
+  // Whether one more connection may be open. At the bound, first forgets connections that have
+  // ended.
   bool HasRoom();
 
   const uint32_t max_connections_;
@@ -59,8 +61,8 @@ class ConnectionAcceptor {
   std::unique_ptr<UnixListener> unix_listener_;  // owns its descriptor in listeners_
   int stop_event_ = -1;
   OnConnection on_connection_;
-  std::vector<Connection> connections_;  // the thread's; some may have ended
-  bool was_full_ = false;                // the thread's
+  std::vector<Connection> connections_;  // accept thread only; some may have ended
+  bool was_full_ = false;                // accept thread only
   NamedThread thread_;
 };
 

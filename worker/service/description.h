@@ -8,10 +8,10 @@
 
 namespace lockstep::worker {
 
-// Of the step protocol; the version before it is understood as well.
+// Version of the step protocol. The worker also accepts the version before it.
 inline constexpr uint32_t kProtocolVersion = 1;
 
-// The answer to Describe, but for last_epoch.
+// The answer to Describe, without last_epoch.
 v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBounds& bounds,
                                      uint32_t max_steps_in_flight, uint64_t incarnation);
 

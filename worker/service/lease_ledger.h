@@ -8,17 +8,18 @@
 
 namespace lockstep::worker {
 
-// Who may drive this worker: the rules of epochs and takeover, as a pure state machine. Knows no
-// stream; its owner ends the stream of a lease that a takeover replaces.
+// Decides which router may drive this worker: the rules of epochs and takeover, as a pure state
+// machine. Knows no stream. When a takeover replaces a lease, the ledger's owner ends that lease's
+// stream.
 class LeaseLedger {
  public:
   explicit LeaseLedger(uint64_t incarnation) : incarnation_(incarnation) {}
 
-  // The lease is granted, or an error says why not: INVALID_ARGUMENT for a message that is no
-  // claim, FAILED_PRECONDITION for an epoch that is old or too far ahead (lease_epoch.h), a wrong
-  // incarnation, or a living lease without takeover.
+  // Grants the lease, or returns an error: INVALID_ARGUMENT for a message that is not a claim,
+  // FAILED_PRECONDITION for an epoch that is old or too far ahead (lease_epoch.h), for a wrong
+  // incarnation, or if another lease lives and the claim is no takeover.
   absl::Status Claim(const v1::StepRequest& message);
-  // Forgets the lease if it is still the one that lives.
+  // Ends the lease of `epoch`. Does nothing if another lease lives by now.
   void End(uint64_t epoch);
 
   uint64_t live_epoch() const { return live_epoch_; }  // 0: none

@@ -51,7 +51,8 @@ void StepStream::OnRead(bool ok) {
     if (ending_) ok = false;
   }
   if (!ok) {
-    // The router closed its side, or the call is dead; in the first case it still gets its answers.
+    // The router closed its side, or the call is dead. A router that closed its side still gets its
+    // answers.
     input_over_ = true;
     if (num_unanswered_ == 0) End(absl::OkStatus());
     TellIfOver();
@@ -138,8 +139,8 @@ void StepStream::End(const absl::Status& status) {
     unsent_.clear();
   }
   num_unanswered_ = 0;
-  // First the lease, then the word of it: a router that learns that it is fenced may rely on no
-  // further step of it starting.
+  // End the lease before the call. Once a router learns that it is fenced, it may rely on no
+  // further step of its lease starting.
   if (epoch_ != 0) EndLease();
   MutexLock lock(mutex_);
   if (!writing_) StartFinish();
@@ -148,7 +149,8 @@ void StepStream::End(const absl::Status& status) {
 void StepStream::EndLease() {
   lease_ending_ = true;
   wiring_.host->OnLeaseEnd(epoch_);
-  // Behind every step of this stream, so afterwards the executor has nothing of it left.
+  // The executor's queue has this behind every step of the stream. So when it runs, the executor
+  // has nothing of the stream left.
   const bool queued = wiring_.executor->EndLease(
       epoch_, [this] { RingNow(lease_ended_, *wiring_.queue, lease_ended_tag_); });
   LOCKSTEP_CHECK(queued, "the executor's queue has room for the end of every lease");

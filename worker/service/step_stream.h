@@ -15,25 +15,25 @@
 namespace lockstep::worker {
 
 // One Execute call: a claim, then steps in and results out. Lives on the service thread, where all
-// its completions arrive; the executor thread writes results. Reads ahead by no more than the steps
-// that may be in flight, so neither side of it grows without bound. Deletes nothing: its host does,
-// once told that it is over.
+// its completions arrive. The executor thread writes results. Reads ahead at most max_unanswered
+// messages, so neither its input nor its output grows without bound. Deletes nothing: the host
+// deletes the stream in OnOver.
 class StepStream {
  public:
-  // The service as a stream sees it; called on the service thread unless said otherwise.
+  // The service as a stream sees it. Called on the service thread unless a comment says otherwise.
   class Host {
    public:
     // A call has come in: listen for the next one. False: too many streams, end this one.
     virtual bool OnAccepted(StepStream& stream) = 0;
-    // Grants the lease and ends the stream of the one before it, or says why not.
+    // Grants the lease and ends the stream of the lease before it, or returns an error.
     virtual absl::Status OnClaim(StepStream& stream, const v1::StepRequest& message) = 0;
     // The stream of a granted lease ends; called before the executor drops the slots.
     virtual void OnLeaseEnd(uint64_t epoch) = 0;
-    // Every message read has its answer sent.
+    // Every message that was read has been answered.
     virtual void OnQuiet(StepStream& stream) = 0;
     // Nothing of the stream is outstanding any more: delete it.
     virtual void OnOver(StepStream& stream) = 0;
-    // These also on the executor thread.
+    // The methods below are also called on the executor thread.
     virtual void RecordStep(const v1::StepResult& result, const StepStats& stats) = 0;
     virtual uint64_t incarnation() const = 0;
     virtual bool draining() const = 0;
@@ -55,10 +55,10 @@ class StepStream {
   StepStream(const StepStream&) = delete;
   StepStream& operator=(const StepStream&) = delete;
 
-  // Ends the call with `status`; what is not yet sent is dropped. Later calls change nothing.
+  // Ends the call with `status`. Results that are not sent yet are dropped. Later calls do nothing.
   void End(const absl::Status& status);
 
-  uint64_t epoch() const { return epoch_; }  // 0: nothing claimed
+  uint64_t epoch() const { return epoch_; }  // 0: nothing claimed yet
   bool accepted() const { return accepted_; }
   bool idle();  // accepted, has claimed nothing, and has not been ended
   uint32_t num_unanswered() const { return num_unanswered_; }

@@ -22,14 +22,15 @@ namespace lockstep::worker {
 struct WorkerServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port or unix:PATH
   TlsFiles tls;                        // none: plaintext
-  uint32_t max_connections = 256;      // one more is closed at once
+  uint32_t max_connections = 256;      // more are closed at once
   int max_message_bytes = 64 << 20;
   WorkerServiceOptions service;
 };
 
-// A worker as the network sees it: executor thread, service, gRPC server with health checking (""
-// while it lives, the service's name while it takes leases) and reflection. Owns all of them, and
-// the runner; what the runner works with and the metrics outlive it.
+// A worker as the network sees it: executor thread, service, and gRPC server with reflection and
+// health checking. The health of "" is serving while the server lives, the health of the service's
+// name while it takes leases. Owns all of them, and the runner. The runner's model and the metrics
+// outlive it.
 class WorkerServer {
  public:
   // Returns once it listens. Errors name the address.
@@ -40,14 +41,14 @@ class WorkerServer {
                                                              const WorkerServerOptions& options);
   WorkerServer(const WorkerServer&) = delete;
   WorkerServer& operator=(const WorkerServer&) = delete;
-  ~WorkerServer();  // without a drain, unless Shutdown was called
+  ~WorkerServer();  // cuts off the lease unless Shutdown was called
 
   const Address& address() const { return address_; }  // host as asked for, port as bound
-  // Where it listens as flags spell it: the address, or unix:PATH.
+  // The address in the form of the flags: host:port, or unix:PATH.
   std::string endpoint() const;
 
-  // No new lease; the present one ends when it is idle, or is cut off after `grace`. Returns when
-  // everything is closed. True when nothing had to be cut off.
+  // Grants no new lease. The present one ends once no step is unanswered and no sequence runs, or
+  // is cut off after `grace`. Returns when everything is closed: true if nothing had to be cut off.
   bool Shutdown(absl::Duration grace);
 
  private:
@@ -60,7 +61,7 @@ class WorkerServer {
   ExecutorThread executor_thread_;
   WorkerService service_;
   Address address_;
-  std::string unix_endpoint_;  // instead of the address; empty: none
+  std::string unix_endpoint_;  // used instead of the address if not empty
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;

@@ -9,7 +9,8 @@
 namespace lockstep::worker {
 namespace {
 
-// One more than may be in flight: its arrival must not wait for the answer before it to be written.
+// One more than may be in flight: the next step may arrive before the answer to the oldest is
+// written.
 uint32_t MaxUnanswered(const WorkerServiceOptions& options) {
   return options.max_steps_in_flight + 1;
 }
@@ -32,7 +33,7 @@ WorkerService::WorkerService(v1::DescribeResponse description, ExecutorThread& e
 
 WorkerService::~WorkerService() {
   if (queue_ == nullptr || started_) return;
-  // The server never came up; a queue must be shut down and empty before it goes.
+  // The server never came up. A queue must be shut down and emptied before it is destroyed.
   queue_->Shutdown();
   void* id = nullptr;
   bool ok = false;
@@ -41,7 +42,7 @@ WorkerService::~WorkerService() {
 }
 
 size_t WorkerService::QueueCapacity(const WorkerServiceOptions& options) {
-  // Of every stream: its steps, and the begin and the end of its lease.
+  // For every stream: its steps, and the begin and the end of its lease.
   return size_t{options.max_streams} * (MaxUnanswered(options) + 2);
 }
 
@@ -132,7 +133,7 @@ bool WorkerService::OnAccepted(StepStream& stream) {
   const auto num_open = std::count_if(streams_.begin(), streams_.end(),
                                       [](const auto& open) { return open->accepted(); });
   if (num_open <= static_cast<int64_t>(options_.max_streams)) return true;
-  // Streams that never claim must not keep a router out: the oldest of them makes room.
+  // Streams that never claim must not keep a router out, so the oldest of them is ended.
   const auto idle = std::find_if(streams_.begin(), streams_.end(), [&stream](const auto& open) {
     return open->idle() && open.get() != &stream;
   });

@@ -22,20 +22,20 @@ namespace lockstep::worker {
 
 struct WorkerServiceOptions {
   uint32_t max_steps_in_flight = 4;
-  // Open at once, among them those that are being fenced off.
+  // Streams open at once, including those that are being fenced off.
   uint32_t max_streams = 8;
   // How long the service thread polls after an event while steps are in flight, before it sleeps.
-  // Worth it where a core can be spared; on a CPU worker the forward pass wants that core.
+  // Worth it if a core can be spared. On a CPU worker the forward pass needs that core.
   absl::Duration poll_window = absl::ZeroDuration();
 };
 
 // lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor. Owns the
 // service thread ("step-stream") with its completion queue, the calls and the lease ledger. Never
-// looks into a step: its rules are the executor's.
+// looks into a step: the executor checks steps.
 class WorkerService final : private StepStream::Host, private DescribeCall::Host {
  public:
-  // `description` is the answer to Describe but for last_epoch. `executor` and `metrics` outlive
-  // this; the executor's queue holds QueueCapacity(options) items.
+  // `description` is the answer to Describe, without last_epoch. `executor` and `metrics` outlive
+  // this. The executor's queue holds QueueCapacity(options) items.
   WorkerService(v1::DescribeResponse description, ExecutorThread& executor, WorkerMetrics& metrics,
                 const WorkerServiceOptions& options);
   WorkerService(const WorkerService&) = delete;
@@ -44,16 +44,16 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
 
   static size_t QueueCapacity(const WorkerServiceOptions& options);
 
-  // Before and after the server is built.
+  // Call Register before the server is built, and Start after that.
   void Register(grpc::ServerBuilder& builder);
   void Start();
 
-  // From its return on claims are refused and results say so; the lease ends as soon as none of its
-  // sequences runs.
+  // When it returns, claims are refused and results say that the worker drains. The lease ends as
+  // soon as none of its sequences runs.
   void BeginDrain();
-  // False when a lease was still held after `timeout`.
+  // Returns false if a lease is still held after `timeout`.
   bool WaitUntilNoLease(absl::Duration timeout);
-  // After the server has been shut down: joins the service thread.
+  // Joins the service thread. Call after the server has been shut down.
   void Stop();
 
  private:
