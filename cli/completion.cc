@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kShells = "bash zsh fish";
 
-// Words that may follow a verb: its options, or what the verb names.
+// Words that may follow a verb: its options, for `completion` the shells, for `help` the verbs.
 std::string WordsAfter(const Verb& verb) {
   if (verb.name == "completion") return std::string(kShells);
   if (verb.name == "help") return fmt::format("{}", fmt::join(VerbNames(), " "));

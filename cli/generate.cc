@@ -16,7 +16,7 @@ namespace lockstep::cli {
 int RunGenerate(const Verb& verb, std::span<const std::string> words) {
   const absl::StatusOr<std::string> program = SiblingProgram("lockstep-generate");
   if (!program.ok()) return PrintFailure(verb.name, program.status());
-  // `lockstep serve` listens there. A later --router of the user's counts instead.
+  // `lockstep serve` listens there by default. A --router of the user comes later and wins.
   std::vector<std::string> arguments = {*program, "--router=127.0.0.1:8000"};
   arguments.insert(arguments.end(), words.begin(), words.end());
   std::vector<char*> pointers;

@@ -19,7 +19,8 @@ bool AsksForHelp(const std::string& word) { return word == "--help" || word == "
 int main(int argc, char** argv) {
   using namespace lockstep::cli;
   lockstep::IgnoreBrokenPipes();
-  // Some programs that start others ignore it, which would hide how our children end.
+  // The program that started this one may have set SIGCHLD to be ignored. That would hide how our
+  // children end.
   std::signal(SIGCHLD, SIG_DFL);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {

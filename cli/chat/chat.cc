@@ -62,7 +62,7 @@ class Chat {
   }
 
   absl::Status Greet();
-  // Until the input ends. The exit code.
+  // Runs until the input ends or asks to quit. Returns the exit code.
   int Run(LineSource& source);
 
  private:
@@ -77,14 +77,15 @@ class Chat {
 
   router::GenerationClient client_;
   const lockstep::v1::GenerateRequest request_;
-  InterruptSignal* const interrupt_;  // null: no terminal for the input, or none for the output
+  InterruptSignal* const interrupt_;  // null: the input or the output is no terminal
   const bool to_terminal_ = isatty(STDOUT_FILENO) != 0;
   const Paint paint_;
   Conversation conversation_;
   int exit_code_ = 0;
 };
 
-// To people; the answers alone go to stdout where it is no terminal.
+// Tells people something. Without a terminal it goes to stderr, so that stdout has only the
+// answers.
 void Chat::Note(const std::string& text) {
   if (interrupt_ != nullptr) {
     std::printf("%s\n", paint_.Dim(text).c_str());
@@ -153,7 +154,7 @@ absl::StatusOr<router::Answer> Chat::Generate(const lockstep::v1::GenerateReques
   std::stop_source stop;
   std::optional<InterruptWatch> watch;
   if (interrupt_ != nullptr) {
-    interrupt_->Take();  // a Ctrl-C from before is not for this answer
+    interrupt_->Take();  // an earlier Ctrl-C is not for this answer
     watch.emplace(interrupt_, stop);
   }
   return client_.Generate(
@@ -177,7 +178,7 @@ void Chat::Ask(const std::string& message) {
   std::fflush(stdout);
   const bool stopped = answer.status().code() == absl::StatusCode::kCancelled;
   exit_code_ = answer.ok() || stopped ? 0 : 1;
-  // The chat goes on without a question that has no answer.
+  // A question without an answer is dropped, and the chat goes on.
   if (text.empty() && !answer.ok()) {
     conversation_.DropLast();
   } else {

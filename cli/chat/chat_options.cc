@@ -12,7 +12,8 @@
 namespace lockstep::cli {
 namespace {
 
-// "@FILE" stands for what is in the file. The key is one word that metadata of gRPC may carry.
+// "@FILE" stands for the content of the file. The key must be one word that gRPC metadata may
+// carry.
 absl::StatusOr<std::string> ReadKey(std::string key) {
   constexpr size_t kMaxKeyBytes = 4096;
   if (key.starts_with('@')) {

@@ -16,13 +16,13 @@ struct ChatOptions {
   ServerUrl server;
   router::GenerationClient::Options client;
   std::string system;
-  // Absent ones are left to the server.
+  // The server chooses those that are absent.
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<uint64_t> max_tokens;
   std::optional<uint64_t> seed;
 
-  // Everything but the prompt.
+  // The request without its prompt.
   lockstep::v1::GenerateRequest MakeRequest() const;
 };
 

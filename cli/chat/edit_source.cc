@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxHistoryLines = 1000;
 
-// libedit calls back with its own object; this one is its client data.
+// libedit passes its own object to callbacks. This object is its client data.
 class EditSource final : public LineSource {
  public:
   EditSource(InterruptSignal* interrupt, std::string history_path)
@@ -48,7 +48,8 @@ class EditSource final : public LineSource {
     prompt_ = prompt;
     interrupted_ = false;
     el_resize(edit_);
-    // Before the prompt: libedit alone would do it after, and Ctrl-D typed between the two is lost.
+    // Prepare the terminal before the prompt. libedit alone would do it after the prompt, and lose
+    // a Ctrl-D that is typed in between.
     el_set(edit_, EL_PREP_TERM, 1);
     int length = 0;
     const char* const text = el_gets(edit_, &length);
@@ -93,7 +94,7 @@ class EditSource final : public LineSource {
       const size_t used = std::mbrtowc(out, &byte, 1, &state);
       if (used == static_cast<size_t>(-2)) continue;  // more bytes of this character follow
       if (used != static_cast<size_t>(-1)) return 1;
-      state = {};  // no character: it is left out
+      state = {};  // not a character: skip it
     }
   }
 
@@ -101,7 +102,7 @@ class EditSource final : public LineSource {
     if (line.empty()) return;
     history(history_, &event_, H_ENTER, line.c_str());
     if (history_path_.empty()) return;
-    // The file exists before libedit opens it, so that it never has another mode.
+    // Create the file before libedit opens it, so that it never has another mode.
     const int file = open(history_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0) return;
     fchmod(file, 0600);

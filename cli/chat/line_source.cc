@@ -22,7 +22,7 @@ LineSource::Result ReadInput(LineSource& source, std::string& input) {
   for (std::string prompt = "> ";; prompt = ". ") {
     const LineSource::Result result = source.ReadLine(prompt, line);
     if (result == LineSource::Result::kInterrupted) return result;
-    // The input may end behind a backslash: what was there counts.
+    // If the input ends after a backslash, the lines before it count.
     if (result == LineSource::Result::kEnd) {
       return input.empty() ? result : LineSource::Result::kLine;
     }

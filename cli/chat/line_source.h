@@ -20,8 +20,8 @@ class LineSource {
 // Lines of stdin, without a prompt.
 std::unique_ptr<LineSource> MakePipeSource();
 
-// Lines of a terminal, edited with libedit. Their history is kept in the file, which only its user
-// may read; empty: no file.
+// Lines of a terminal, edited with libedit. Keeps their history in the file `history_path`, which
+// only its user may read. Empty: no file.
 std::unique_ptr<LineSource> MakeEditSource(InterruptSignal* interrupt, std::string history_path);
 
 // A whole input: a line that ends with a backslash goes on in the next one.

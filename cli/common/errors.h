@@ -8,7 +8,8 @@ namespace lockstep::cli {
 
 // "lockstep serve: ..." to stderr, once for every error of the message. Returns the exit code 2.
 int PrintUsageError(std::string_view verb, const absl::Status& error);
-// "lockstep serve: " and the message, for what failed later. Returns the exit code 1.
+// "lockstep serve: " and the message, for an error after the arguments were read. Returns the exit
+// code 1.
 int PrintFailure(std::string_view verb, const absl::Status& error);
 
 }  // namespace lockstep::cli

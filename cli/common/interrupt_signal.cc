@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-// A signal handler has nothing but globals. -1: no object exists.
+// A signal handler can use globals only. -1: no object exists.
 std::atomic<int> g_interrupt_fd = -1;
 
 void OnInterrupt(int) {

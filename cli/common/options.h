@@ -19,8 +19,8 @@ struct OptionSpec {
   std::string_view help;         // one line
 };
 
-// The arguments of a verb, split by its options. Values are still text. Parsing never fails: what
-// is wrong is collected, so that one message can name all of it.
+// The arguments of a verb, split by its options. Values are still text. Parsing never fails: it
+// collects all errors, so that one message can name them.
 class Arguments {
  public:
   // "--name value", "--name=value", and underscores for dashes. After "--" everything is `rest`.
@@ -30,8 +30,8 @@ class Arguments {
   const std::vector<std::string>& rest() const { return rest_; }
   bool Has(std::string_view name) const { return values_.contains(std::string(name)); }
 
-  // The last value that was given. An absent option leaves `value` as it is. A value that is wrong
-  // is noted, and Finish tells it.
+  // Each reads the last value that was given; ReadAll reads all of them. An absent option leaves
+  // `value` as it is. A wrong value becomes an error that Finish returns.
   void Read(std::string_view name, std::string& value);
   void Read(std::string_view name, std::optional<std::string>& value);
   void Read(std::string_view name, bool& value);
@@ -44,7 +44,7 @@ class Arguments {
 
   void AddError(std::string error) { errors_.push_back(std::move(error)); }
   void ExpectNoRest();
-  // The positionals, with at most one name for each: "MODEL".
+  // Expects exactly one positional for each name, such as "MODEL".
   void ExpectPositionals(std::span<const std::string_view> names);
 
   // INVALID_ARGUMENT with every error, one on a line.

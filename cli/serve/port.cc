@@ -67,8 +67,8 @@ absl::StatusOr<ReservedPort> ReservedPort::Reserve(const Address& address) {
   const int descriptor = BindSocket(*addresses);
   if (descriptor < 0) return BindError(address);
   ReservedPort reserved(descriptor, BoundPort(descriptor));
-  // Binding succeeds beside another socket that is only bound; listening tells more. A socket that
-  // listened cannot be bound only, so a second one does it.
+  // A bind succeeds beside another socket that is only bound, so also try to listen. A socket that
+  // has listened cannot go back to being only bound, so a second socket does this.
   Address probed = address;
   probed.port = reserved.port();
   LOCKSTEP_ASSIGN_OR_RETURN(const Addresses again, Resolve(probed));

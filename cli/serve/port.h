@@ -9,12 +9,12 @@
 
 namespace lockstep::cli {
 
-// A port that is kept for the router while it is not there: bound, but not listening, so that
-// another socket may listen there and no other program is given the port by chance.
+// Keeps a port for the router while the router does not run. The port is bound, but this socket
+// does not listen. So the router can listen there, and no other program gets the port by chance.
 class ReservedPort {
  public:
-  // Port 0 takes a free one. ALREADY_EXISTS if somebody listens there; INVALID_ARGUMENT for a host
-  // that is not one of this machine.
+  // Port 0 takes a free one. ALREADY_EXISTS if the port is taken; INVALID_ARGUMENT if the host is
+  // not an address of this machine.
   static absl::StatusOr<ReservedPort> Reserve(const Address& address);
 
   ReservedPort(ReservedPort&& other) noexcept;

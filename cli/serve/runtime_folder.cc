@@ -12,7 +12,8 @@
 namespace lockstep::cli {
 
 absl::StatusOr<RuntimeFolder> RuntimeFolder::Make() {
-  // Not XDG_RUNTIME_DIR: that goes when the user logs out, and a server under nohup goes on.
+  // Not in XDG_RUNTIME_DIR: that folder goes when the user logs out, but a server under nohup
+  // stays.
   std::string path = "/tmp/lockstep-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) return Unavailable("{}: {}", path, std::strerror(errno));
   return RuntimeFolder(path);

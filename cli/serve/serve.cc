@@ -60,7 +60,7 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   return options;
 }
 
-// Of the router's flags, where the last one counts.
+// Whether one of the router's flags names a TLS certificate.
 bool UsesTls(const std::vector<std::string>& router_flags) {
   return std::any_of(router_flags.begin(), router_flags.end(), [](const std::string& flag) {
     return flag.starts_with("--tls-cert") || flag.starts_with("--tls_cert");
@@ -75,7 +75,7 @@ struct FoundModel {
 absl::StatusOr<FoundModel> FindModel(const std::string& model) {
   FoundModel found = {.path = model, .id = ""};
   if (!Exists(model) && IsHubName(model)) {
-    // Its folder has a name that says nothing.
+    // The name of the downloaded folder says nothing, so keep the model's name.
     LOCKSTEP_ASSIGN_OR_RETURN(found.path, DownloadModel(model));
     found.id = model;
   }
@@ -94,7 +94,7 @@ absl::StatusOr<ReservedPort> ReservePort(const ServeOptions& options) {
   return port;
 }
 
-// Of a program that serve starts, not of others that the user may keep in the same folder.
+// True for logs of programs that serve starts. The user may keep other logs in the same folder.
 bool IsOwnLog(const std::string& name) {
   return name == "router.log" || (name.starts_with("worker-") && name.ends_with(".log"));
 }
@@ -104,7 +104,8 @@ std::string LogFolderName(const std::string& host, uint16_t port) {
   return host == "127.0.0.1" ? std::to_string(port) : fmt::format("{}-{}", host, port);
 }
 
-// An empty log for each program; the logs of the run before are kept as *.old.
+// Renames the logs of the run before to *.old, so that each program begins an empty log. Returns
+// the folder of the logs.
 absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t port) {
   const fs::path folder = options.log_folder
                               ? fs::path(*options.log_folder)
@@ -162,7 +163,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
   return fleet;
 }
 
-// The router checks its own flags, before a model is loaded for nothing. Its message is on stderr.
+// Lets the router check its flags before a model is loaded. The router's message goes to stderr.
 absl::Status CheckRouterFlags(const MemberSpec& router) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       const Captured captured,

@@ -9,8 +9,8 @@
 
 namespace lockstep::cli {
 
-// What `lockstep top` shows. Pure. `before` is the scrape `passed` earlier; null: there is none,
-// and the figures are those since the router's start, without rates.
+// What `lockstep top` shows. Pure. `before` is the scrape that was made `passed` before `after`. If
+// it is null, the figures are those since the router's start, and there are no rates.
 std::string TopFrame(const MetricsText* before, const MetricsText& after, absl::Duration passed,
                      const Paint& paint);
 

@@ -114,7 +114,7 @@ std::optional<double> QuantileBetween(const std::vector<std::pair<double, double
   for (const std::pair<double, double>& bucket : after) {
     const double count = counted(bucket);
     if (count >= rank && count > lower_count) {
-      // Beyond the last border nothing is known but that border.
+      // The last bucket has no upper border, so take its lower border.
       if (std::isinf(bucket.first)) return lower_border;
       return lower_border +
              (bucket.first - lower_border) * (rank - lower_count) / (count - lower_count);

@@ -67,7 +67,7 @@ absl::StatusOr<MetricsText> Scrape(const Address& address) {
   return metrics;
 }
 
-// Until Ctrl-C. A server that is away for a while is shown as such.
+// Runs until Ctrl-C. While the server is away, shows the error and tries again.
 int Watch(const Address& address) {
   InterruptSignal interrupt;
   const Paint paint = {.on = WantsColours(STDOUT_FILENO)};
@@ -87,7 +87,7 @@ int Watch(const Address& address) {
     before_at = now;
     pollfd interrupted = {interrupt.fd(), POLLIN, 0};
     if (poll(&interrupted, 1, kIntervalMs) != 0) return 0;
-    if (std::ferror(stdout) != 0) return 0;  // nobody reads it any more
+    if (std::ferror(stdout) != 0) return 0;  // stdout has no reader any more
   }
 }
 

@@ -13,8 +13,8 @@
 namespace lockstep::cli {
 
 std::vector<std::string> DownloadCommand(const std::string& hf, const std::string& name) {
-  // One pattern: of releases before 1.0, --include takes many values once, of later ones one value
-  // many times. It covers *.json, *.jinja, *.safetensors, *.txt and tokenizer.*.
+  // Use one pattern: before release 1.0, --include takes many values once; later releases take one
+  // value many times. The pattern covers *.json, *.jinja, *.safetensors, *.txt and tokenizer.*.
   return {hf, "download", name, "--include", "*.[jst]*"};
 }
 

@@ -16,8 +16,8 @@ std::vector<std::string> DownloadCommand(const std::string& hf, const std::strin
 // Empty if there is no line. Pure.
 std::string PathOfDownload(std::string_view output);
 
-// Downloads `name` if it is not there yet, with hf's progress on stderr. The folder, or an error
-// that says what to do.
+// Downloads `name` if it is not there yet, with hf's progress on stderr. Returns the folder, or an
+// error that says what to do.
 absl::StatusOr<std::string> DownloadModel(const std::string& name);
 
 }  // namespace lockstep::cli

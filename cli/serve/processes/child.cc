@@ -25,7 +25,7 @@ constexpr int kCannotStart = 127;  // exit code, as a shell's
 
 // Between fork and exec: system calls only.
 [[noreturn]] void BecomeProgram(const ChildSpec& spec, char* const* arguments, pid_t parent) {
-  // The parent may have ended before prctl; then nobody would end this process.
+  // The parent may have ended before prctl. Then nothing would end this process.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(kCannotStart);
   if (spec.own_session) setsid();
   const int nothing = open("/dev/null", O_RDONLY);

@@ -15,7 +15,7 @@ struct LoadingProgress {
 
   friend bool operator==(const LoadingProgress&, const LoadingProgress&) = default;
 };
-// Of the last such line of the text. Pure.
+// The progress in the last such line of the text. Pure.
 std::optional<LoadingProgress> FindProgress(std::string_view text);
 
 // Reads what is appended to a log.
@@ -23,17 +23,18 @@ class LogFollower {
  public:
   explicit LogFollower(std::string path) : path_(std::move(path)) {}
 
-  // Leaves out everything up to now.
+  // Skips everything that is in the log now.
   void SkipToEnd();
-  // The lines that are new since the last call; a line without its end comes later.
+  // The lines that are new since the last call. A line that is not complete is left for a later
+  // call.
   std::string ReadNew();
   // The last lines since SkipToEnd, at most `num_lines` of them and 64 KiB.
   std::string LastLines(size_t num_lines) const;
 
  private:
   const std::string path_;
-  uint64_t start_ = 0;   // in bytes, as the next one
-  uint64_t offset_ = 0;  // up to here it was read
+  uint64_t start_ = 0;   // in bytes: where SkipToEnd stopped
+  uint64_t offset_ = 0;  // in bytes: where ReadNew stopped
 };
 
 }  // namespace lockstep::cli

@@ -15,13 +15,13 @@
 namespace lockstep::cli {
 
 struct MemberSpec {
-  std::string name;  // "worker 0", as people are told
+  std::string name;  // "worker 0", in messages to people
   std::vector<std::string> arguments;
   std::string log_path;
 };
 
-// One program that is kept running: its process, if there is one, its log, and when it starts
-// again. Not thread-safe.
+// One program that is kept running: its process, if there is one, its log, and the time of its next
+// start. Not thread-safe.
 class Member {
  public:
   Member(MemberSpec spec, const RestartLimits& limits)
@@ -31,29 +31,29 @@ class Member {
   // Ends the process with SIGKILL and waits for it.
   ~Member();
 
-  // At this time it is to start; InfiniteFuture while it runs, or is not to run.
+  // Time of the next start. InfiniteFuture while the program runs, or if it is not to run.
   Instant due() const { return due_; }
   void StartAt(Instant time) { due_ = time; }
 
   absl::Status Start(Instant now);
-  // Asks a program that listens to drain. Kills one that still loads: it takes the signal only when
-  // it has loaded.
+  // Asks the program to drain if it listens. Kills it if it still loads, because it would react to
+  // the signal only after loading.
   void End() const;
   void Kill() const;
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
   bool was_ready() const { return policy_.was_ready(); }
-  // From its line "LISTENING grpc=... admin=..." on, until it ends.
+  // True from its line "LISTENING grpc=... admin=..." until it ends.
   bool listening() const { return !grpc_address_.empty(); }
   const std::string& grpc_address() const { return grpc_address_; }
   const std::string& admin_address() const { return admin_address_; }
   int stdout_fd() const { return stdout_fd_; }  // -1: it has ended or closed it
   const MemberSpec& spec() const { return spec_; }
 
-  // Takes in what it printed. True when its line LISTENING has just come.
+  // Reads what it printed. True when its line LISTENING has just come.
   bool ReadOutput();
-  // Takes in what it logged.
+  // Reads what it logged.
   void ReadLog();
   // The end of its log since its last start.
   std::string LastLogLines(size_t num_lines) const { return log_.LastLines(num_lines); }
@@ -63,7 +63,7 @@ class Member {
     int wait_status = 0;
     RestartPolicy::Verdict verdict;
   };
-  // Once, when the process has ended.
+  // Returns how the process ended, once. None if it runs or never started.
   std::optional<Ended> Reap(Instant now);
 
  private:
@@ -75,7 +75,7 @@ class Member {
   Instant due_ = Instant::InfiniteFuture();
   pid_t pid_ = -1;
   int stdout_fd_ = -1;
-  std::string output_;  // of stdout, while the line is not complete
+  std::string output_;  // of stdout, until the line is complete
   std::string grpc_address_;
   std::string admin_address_;
   std::optional<LoadingProgress> progress_;

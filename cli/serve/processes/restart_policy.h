@@ -11,12 +11,13 @@ namespace lockstep::cli {
 struct RestartLimits {
   absl::Duration first_wait = absl::Seconds(1);
   absl::Duration max_wait = absl::Seconds(30);
-  absl::Duration steady = absl::Minutes(1);  // a life this long starts the waits over
+  absl::Duration steady = absl::Minutes(1);  // after a run this long, the waits start over
   uint32_t max_failed_starts = 5;
 };
 
-// When a program that ended starts again. Each wait is twice the wait before it. A program that was
-// never ready is given up after max_failed_starts. Pure; one object for each program.
+// Decides when a program that ended starts again. Each wait is twice the wait before it, up to
+// max_wait. A program that was never ready is given up after max_failed_starts. Pure; one object
+// for each program.
 class RestartPolicy {
  public:
   explicit RestartPolicy(const RestartLimits& limits)

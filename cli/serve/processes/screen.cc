@@ -8,7 +8,7 @@
 namespace lockstep::cli {
 namespace {
 
-// The port that `lockstep chat` and the others take by themselves.
+// Default port of `lockstep chat`, `lockstep top` and `lockstep generate`.
 constexpr uint16_t kDefaultPort = 8000;
 
 std::string UrlOption(const Served& served, const Address& client) {

@@ -20,19 +20,20 @@ struct Served {
   std::string log_folder;
 };
 
-// The address that a client on this machine uses: 127.0.0.1 for 0.0.0.0.
+// The address that a client on this machine uses: 127.0.0.1 for 0.0.0.0, ::1 for ::.
 Address ClientAddress(const Address& address);
 
-// What is there and how to use it, once everything is ready.
+// The text once everything is ready: what is served, and how to use it.
 std::string StartScreen(const Served& served, const Paint& paint);
 
-// "loading weights: 30 %" of the worker that is least far; "starting" when none says.
+// "loading weights: 30 %" of the slowest worker; "starting" if any worker has reported nothing yet.
 std::string ProgressText(const std::vector<std::optional<LoadingProgress>>& workers);
 
-// "port 8000 is taken; 8001 is free: lockstep serve MODEL --port 8001". `free_port` 0: unknown.
+// "port 8000 is taken; 8001 is free: lockstep serve MODEL --port 8001". `free_port` 0: none was
+// found.
 std::string PortTakenText(const std::string& model, uint16_t port, uint16_t free_port);
 
-// A word as a shell needs it.
+// `word` in quotes, if a shell needs them.
 std::string ShellQuoted(const std::string& word);
 
 }  // namespace lockstep::cli

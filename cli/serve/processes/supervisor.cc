@@ -41,7 +41,7 @@ Supervisor::Supervisor(Fleet fleet, Console* console, OnReady on_ready)
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
-  // nohup has SIGHUP ignored. A signalfd would report the signal nevertheless.
+  // Under nohup, SIGHUP is ignored. A signalfd would report it nevertheless, so leave it out.
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler == SIG_IGN) sigdelset(&signals, SIGHUP);
@@ -51,7 +51,7 @@ Supervisor::Supervisor(Fleet fleet, Console* console, OnReady on_ready)
 }
 
 Supervisor::~Supervisor() {
-  for (const Member& member : members_) member.Kill();  // all before the first one is waited for
+  for (const Member& member : members_) member.Kill();  // all of them before waiting for the first
   members_.clear();
   close(signal_fd_);
   sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
@@ -86,7 +86,7 @@ absl::Status Supervisor::StartDue(Instant now) {
     const absl::Status status = Annotate(member.Start(now), member.spec().name);
     if (status.ok()) continue;
     if (phase_ == Phase::kStarting) return status;
-    // What others serve is worth more than this one: the cause may go, as a lack of memory does.
+    // The other programs still serve, so go on. The cause may pass, as a lack of memory does.
     console_->Line(console_->paint().Red(Message(status)) + "; it is tried again in 30s");
     member.StartAt(now + kStartRetryInterval);
   }

@@ -15,8 +15,9 @@
 
 namespace lockstep::cli {
 
-// Keeps the workers and the router of one machine running, from the first start to the end that the
-// user asks for. One thread; it takes SIGINT, SIGTERM, SIGHUP and SIGCHLD while it lives.
+// Keeps the workers and the router of one machine running, from their first start until the user
+// ends them. Has one thread. While it lives, it takes SIGINT, SIGTERM, SIGCHLD, and SIGHUP unless
+// that is ignored.
 class Supervisor {
  public:
   struct Fleet {
@@ -24,7 +25,7 @@ class Supervisor {
     MemberSpec router;  // starts once the first worker is ready
     RestartLimits limits;
   };
-  // `on_ready` is called once, when requests would be answered by every worker.
+  // Called once, when all programs listen and the router's /healthz says that it is ready.
   using OnReady = std::function<void(const Member& router)>;
 
   Supervisor(Fleet fleet, Console* console, OnReady on_ready);
@@ -32,8 +33,8 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();
 
-  // Until a signal has ended everything: OK after a drain, CANCELLED when a second signal cut it
-  // short. An error when the start fails.
+  // Runs until a signal has ended everything. OK after a drain, CANCELLED if a second signal cut
+  // the drain short, another error if the start fails.
   absl::Status Run();
 
  private:
