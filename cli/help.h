@@ -10,7 +10,7 @@ namespace lockstep::cli {
 
 std::string OverviewText();              // lockstep --help
 std::string VerbText(const Verb& verb);  // lockstep help VERB
-// For a verb that does not exist; names the nearest that does.
+// The error for a verb that does not exist. Names the nearest verb.
 std::string UnknownVerbText(std::string_view name);
 
 int RunHelp(const Verb& verb, std::span<const std::string> words);

@@ -13,7 +13,7 @@
 
 namespace lockstep::worker {
 
-// A model in the memory of a device, and what runs steps on it.
+// A model in the memory of a device. Makes the runner of its steps.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -18,7 +18,7 @@ ChatCommand ParseChatCommand(std::string_view input);
 
 // The answer to /help.
 std::string ChatHelpText();
-// For a command that does not exist; names the nearest that does.
+// The error for a command that does not exist. Names the nearest command.
 std::string UnknownCommandText(std::string_view name);
 
 }  // namespace lockstep::cli

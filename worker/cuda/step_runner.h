@@ -55,7 +55,7 @@ class CudaStepRunner final : public StepRunner {
   // Every row's tokens once, in as many passes as necessary.
   void EnqueueMixed(CudaStepRecord& record);
   void EnqueuePass(CudaStepRecord& record);
-  // Rows that sample first, then prompt tokens whose log-probability is wanted.
+  // Rows that sample come first, then prompt tokens whose log-probability is wanted.
   void StageLogits(CudaStepRecord& record, CudaBatch& staged);
   void EnqueueSampling();
   // Updates the mirror once a row's tokens are enqueued.

@@ -99,9 +99,9 @@ struct PassShape {
 
 // The one decoder forward pass, for every model of ModelSpec and every backend. Rounding points of
 // a layer, each to bf16: the output of every projection (with its bias), q and k after norm and
-// rotation, the attention output, what the MLP's activation gives, the residual after each of its
-// two additions, and the output of every norm. A learned position is added to the token's embedding
-// as the residual's first addition. Logits are not rounded.
+// rotation, the attention output, the output of the MLP's activation, the residual after each of
+// its two additions, and the output of every norm. A learned position is added to the token's
+// embedding as the residual's first addition. Logits are not rounded.
 class DecoderPass {
  public:
   struct Context {

@@ -19,7 +19,7 @@ namespace lockstep::worker {
 // replaces gRPC's own listener, which has no bound on connections, never accepts again once
 // descriptors have run out, and takes over a unix socket that another process serves. Hands every
 // connection to its owner, and the owner closes it. Closes connections above the bound at once.
-// Knows nothing of what is spoken.
+// Knows nothing of the protocol.
 class ConnectionAcceptor {
  public:
   // Takes the descriptor of a connection. Called on the acceptor's thread.
