@@ -25,6 +25,7 @@
 #include "common/version.h"
 #include "router/core/policy/priority_policy.h"
 #include "router/engine/router_metrics.h"
+#include "router/engine/vllm_metrics.h"
 #include "router/http/status_json.h"
 #include "router/router_config.h"
 #include "router/router_server.h"
@@ -353,11 +354,11 @@ absl::Status Run(RouterConfig config) {
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());
   StatusJson fleet_status(server->api());
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<AdminServer> admin,
-      AdminServer::Start(
-          config.admin_listen, registry, [&server] { return Health(*server); }, AdminServerLimits(),
-          [&fleet_status] { return fleet_status.OfFleet(); }));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
+                            AdminServer::Start(
+                                config.admin_listen, std::make_shared<VllmMetrics>(*registry),
+                                [&server] { return Health(*server); }, AdminServerLimits(),
+                                [&fleet_status] { return fleet_status.OfFleet(); }));
   std::printf("LISTENING grpc=%s admin=%s%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str(),
               config.server.http.listen.empty()

@@ -1,6 +1,6 @@
 #include "common/net/admin_server.h"
 
-#include <prometheus/registry.h>
+#include <prometheus/collectable.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -37,7 +37,7 @@ constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
 // What the replies are made of.
 struct Content {
-  std::shared_ptr<prometheus::Registry> registry;
+  std::shared_ptr<const prometheus::Collectable> metrics;
   std::function<HealthReport()> health;
   AdminServerLimits limits;
   std::function<std::string()> status;  // may be null
@@ -67,7 +67,7 @@ Response Answer(const Content& content, const http::request_header<>& request) {
     return response;
   }
   if (path == "/metrics") {
-    return MakeResponse(http::status::ok, MetricsText(*content.registry), kPrometheusText);
+    return MakeResponse(http::status::ok, MetricsText(*content.metrics), kPrometheusText);
   }
   if (is_status) return MakeResponse(http::status::ok, content.status(), "application/json");
   const HealthReport report = content.health();
@@ -167,12 +167,12 @@ class AdminServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
-    const std::string& address, std::shared_ptr<prometheus::Registry> registry,
+    const std::string& address, std::shared_ptr<const prometheus::Collectable> metrics,
     std::function<HealthReport()> health, AdminServerLimits limits,
     std::function<std::string()> status) {
   LOCKSTEP_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
   auto impl = std::make_unique<Impl>(
-      Content{std::move(registry), std::move(health), limits, std::move(status)});
+      Content{std::move(metrics), std::move(health), limits, std::move(status)});
   LOCKSTEP_ASSIGN_OR_RETURN(parsed.port, impl->Listen(parsed));
   impl->Run();
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(parsed), std::move(impl)));

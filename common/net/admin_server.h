@@ -11,7 +11,7 @@
 #include "common/net/address.h"
 
 namespace prometheus {
-class Registry;
+class Collectable;
 }
 
 namespace lockstep {
@@ -29,7 +29,7 @@ struct AdminServerLimits {
 };
 
 // HTTP/1.1 listener of a process for the machinery around it, off the request path:
-//   GET /metrics  the registry in Prometheus' text format
+//   GET /metrics  the metrics in Prometheus' text format
 //   GET /healthz  200 or 503 with the health report's text
 //   GET /status.json  what `status` says, if it is given
 // Anything else is 404, another method 405, a request with a body 413, a header over 8 KiB 431.
@@ -40,7 +40,7 @@ class AdminServer {
   // `address` is "host:port", host a name or number; port 0 takes a free one. Returns once it
   // listens; errors name the address.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
-      const std::string& address, std::shared_ptr<prometheus::Registry> registry,
+      const std::string& address, std::shared_ptr<const prometheus::Collectable> metrics,
       std::function<HealthReport()> health, AdminServerLimits limits = {},
       std::function<std::string()> status = nullptr);
 

@@ -110,8 +110,8 @@ std::vector<MetricFamily> CollectProcessMetrics() {
   return families;
 }
 
-std::string MetricsText(const prometheus::Registry& registry) {
-  std::vector<MetricFamily> families = registry.Collect();
+std::string MetricsText(const prometheus::Collectable& own) {
+  std::vector<MetricFamily> families = own.Collect();
   for (MetricFamily& family : CollectProcessMetrics()) families.push_back(std::move(family));
   return prometheus::TextSerializer().Serialize(families);
 }

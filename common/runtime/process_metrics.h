@@ -1,7 +1,7 @@
 #pragma once
 
+#include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
-#include <prometheus/registry.h>
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@ namespace lockstep {
 // from /proc at each call. What cannot be read is left out. Safe to use from any thread.
 std::vector<prometheus::MetricFamily> CollectProcessMetrics();
 
-// What /metrics shows, in Prometheus' text format: the registry, then the process.
-std::string MetricsText(const prometheus::Registry& registry);
+// What /metrics shows, in Prometheus' text format: `own`, then the process.
+std::string MetricsText(const prometheus::Collectable& own);
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "common/runtime/process_metrics.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "router/engine/vllm_metrics.h"
 #include "router/http/generate_exchange.h"
 #include "router/http/openai_json/answer_json.h"
 #include "router/http/openai_json/openai_error.h"
@@ -251,7 +252,7 @@ void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant, ReplyE
                          context_.config.retry_after, exchange);
     }
     return exchange.Reply({.content_type = "text/plain; version=0.0.4; charset=utf-8"},
-                          MetricsText(registry_));
+                          MetricsText(VllmMetrics(registry_)));
   }
   const bool accepting = context_.accepting();
   constexpr std::string_view kDeaf = "no connections are accepted";

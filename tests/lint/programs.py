@@ -56,8 +56,8 @@ def flags_in_document(text):
 def metrics_in_scrape(text):
     """Metric by name. The labels of a histogram's own series (le) are left out."""
     metrics = {name: Metric(kind, collections.defaultdict(set))
-               for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)}
-    for series, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
+               for name, kind in re.findall(r"^# TYPE ([\w:]+) (\w+)$", text, re.MULTILINE)}
+    for series, labels in re.findall(r"^([\w:]+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
         name = series if series in metrics else re.sub(r"_(bucket|sum|count)$", "", series)
         for label, value in re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels):
             if label != "le":
@@ -76,7 +76,7 @@ def labels_in_document(cell):
 def metrics_in_document(text):
     """Rows | `name` | kind | labels | meaning |; the router's have the label `model` besides."""
     metrics = {}
-    for name, kind, cell in re.findall(r"^\|\s*`(\w+)`\s*\|([^|]*)\|([^|]*)\|", text, re.MULTILINE):
+    for name, kind, cell in re.findall(r"^\|\s*`([\w:]+)`\s*\|([^|]*)\|([^|]*)\|", text, re.MULTILINE):
         common = {"model": set()} if name.startswith("lockstep_router_") else {}
         metrics[name] = Metric(kind.strip(), {**common, **labels_in_document(cell)})
     return metrics

@@ -171,7 +171,9 @@ def main():
     check_files(options.promtool)
     check_dashboards()
     for admin in (options.router_admin, options.worker_admin):
-        run(options.promtool, "check", "metrics", input=fetch(admin, "/metrics"))
+        # promtool takes a colon for a recording rule's name; those of vLLM have one.
+        own = [line for line in fetch(admin, "/metrics").splitlines(keepends=True) if not re.match(r"(# \w+ )?vllm:", line)]
+        run(options.promtool, "check", "metrics", input="".join(own))
     targets = {"lockstep-router": options.router_admin, "lockstep-worker": options.worker_admin}
     with prometheus(options.prometheus, targets) as address:
         rules = loaded_rules(address)

@@ -1,0 +1,92 @@
+#include "router/engine/vllm_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <string>
+
+#include "router/engine/router_metrics.h"
+
+namespace lockstep::router {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class VllmMetricsTest : public ::testing::Test {
+ protected:
+  std::string Scrape() const {
+    return prometheus::TextSerializer().Serialize(VllmMetrics(registry_).Collect());
+  }
+
+  prometheus::Registry registry_;
+  RouterMetrics metrics_{registry_, "m"};
+};
+
+TEST_F(VllmMetricsTest, KeepsTheRoutersOwnSeries) {
+  metrics_.queue_requests->Set(3);
+  EXPECT_THAT(Scrape(), HasSubstr("lockstep_router_queue_requests{model=\"m\"} 3\n"));
+}
+
+TEST_F(VllmMetricsTest, ReadsZeroAtTheStart) {
+  const std::string text = Scrape();
+  for (const char* const series :
+       {"vllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} 0\n",
+        "vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 0\n",
+        "vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0\n",
+        "vllm:admission_rejections_total{model_name=\"m\",engine=\"0\"} 0\n",
+        "vllm:time_to_first_token_seconds_count{model_name=\"m\",engine=\"0\"} 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(series));
+  }
+}
+
+TEST_F(VllmMetricsTest, FollowsGaugesCountersAndHistograms) {
+  metrics_.queue_requests->Set(3);
+  metrics_.running_requests->Set(5);
+  metrics_.generation_tokens_total->Increment(7);
+  metrics_.time_to_first_token_seconds->Observe(0.03);
+  const std::string text = Scrape();
+  EXPECT_THAT(text, HasSubstr("vllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:generation_tokens_total{model_name=\"m\",engine=\"0\"} 7\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE vllm:time_to_first_token_seconds histogram\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"0.02\"} "
+          "0\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"0.04\"} "
+          "1\n"));
+}
+
+TEST_F(VllmMetricsTest, EndsHaveVllmsLabel) {
+  RouterMetrics::At(metrics_.requests_finished_total, FinishedAs::kLength).Increment(2);
+  const std::string text = Scrape();
+  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{model_name=\"m\",finished_reason="
+                              "\"length\",engine=\"0\"} 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("vllm:request_success_total{reason")));
+}
+
+TEST_F(VllmMetricsTest, CachedBlocksCountAsFree) {
+  metrics_.kv_blocks[0]->Set(10);  // free
+  metrics_.kv_blocks[1]->Set(40);  // used
+  metrics_.kv_blocks[2]->Set(40);  // cached
+  metrics_.kv_blocks[3]->Set(10);  // fenced
+  EXPECT_THAT(Scrape(), HasSubstr("vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.5\n"));
+}
+
+TEST_F(VllmMetricsTest, RejectionsAreThoseOfTheQueue) {
+  for (size_t i = 0; i < metrics_.requests_rejected_total.size(); ++i) {
+    metrics_.requests_rejected_total[i]->Increment(i == 0 ? 1 : i == 1 ? 20 : 300);
+  }
+  EXPECT_THAT(Scrape(),
+              HasSubstr("vllm:admission_rejections_total{model_name=\"m\",engine=\"0\"} 21\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::router
