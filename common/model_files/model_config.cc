@@ -22,7 +22,7 @@ constexpr uint32_t kMaxHeads = 1 << 14;
 constexpr uint32_t kMaxHeadDim = 1 << 12;
 constexpr uint32_t kMaxVocab = 1 << 24;
 constexpr uint32_t kMaxContext = 1 << 24;
-// Of cosines and sines, one of each for every position and pair of dims.
+// The tables of cosines and sines have one of each for every position and pair of dims.
 constexpr uint64_t kMaxRotaryBytes = uint64_t{8} << 30;
 
 void RequireInRange(Violations& violations, std::string_view name, uint32_t value, uint32_t max) {
@@ -131,7 +131,7 @@ uint64_t ModelConfig::Fingerprint() const {
                   intermediate_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size,
                   norm_eps, tie_word_embeddings, attention_qkv_bias, attention_output_bias,
                   mlp_bias, qk_norm, DescribeRope(rope));
-  // Kinds of parts came later: what has none of them keeps its fingerprint.
+  // These kinds of parts were added later. A model without them keeps its fingerprint.
   if (norm != NormKind::kRms) text += " layer norm";
   if (mlp != MlpKind::kSwiGlu) text += fmt::format(" mlp {}", static_cast<int>(mlp));
   if (positions != PositionKind::kRotary) {
