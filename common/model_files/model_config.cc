@@ -106,7 +106,8 @@ absl::Status ModelConfig::Validate() const {
                      "number of heads {} is not a multiple of the number of KV heads {}", num_heads,
                      num_kv_heads);
   violations.Require(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
-  // Learned positions take a rotation by nothing along, so the bound is the same.
+  // Models with learned positions have these tables too, for a rotation by nothing. So the bound is
+  // the same.
   const uint64_t rotary_bytes = uint64_t{max_context_tokens} * head_dim * sizeof(float);
   violations.Require(rotary_bytes <= kMaxRotaryBytes,
                      "context length {} with head dimension {} needs rotary tables of {} bytes, "

@@ -10,7 +10,7 @@ namespace lockstep::kernels {
 
 inline constexpr int64_t kMaxDeviceGroup = 16;  // query heads of one KV head
 
-// The CUDA overloads of PagedAttention, after their checks.
+// What PlanPagedDecode, PagedDecodeAttention and PagedPrefillAttention do after their checks.
 absl::Status LaunchDecodePlan(const CudaStream& stream, const PagedDecodeAttentionParams& params,
                               int max_runs);
 // The number of runs that LaunchPagedDecode expects in the plan.

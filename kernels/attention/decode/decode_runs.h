@@ -78,8 +78,8 @@ struct DecodePlan {
 
 class DecodeRuns {
  public:
-  // first_tiles: [num_strands + 1], the number of tiles before each strand. first_splits:
-  // [num_strands], the first split of each strand. Both must outlive the object.
+  // first_tiles: [num_strands + 1], the number of tiles before each strand, and the total.
+  // first_splits: [num_strands], the first split of each strand. Both must outlive the object.
   constexpr DecodeRuns(const int* first_tiles, const int* first_splits, int num_strands,
                        const DecodePlan& plan)
       : first_tiles_(first_tiles),
