@@ -27,7 +27,7 @@ std::string Dashed(std::string_view name) {
   return dashed;
 }
 
-// "; did you mean --listen?", or nothing if no flag of the program is spelled nearly so.
+// "; did you mean --listen?", or nothing if no flag of the program has a similar name.
 std::string Suggestion(std::string_view name) {
   std::vector<std::string_view> known;
   for (const auto& [flag_name, flag] : absl::GetAllFlags()) {
@@ -38,7 +38,7 @@ std::string Suggestion(std::string_view name) {
   return nearest.has_value() ? fmt::format("; did you mean --{}?", Dashed(*nearest)) : "";
 }
 
-// One argument "--name" or "--name=value", the dashes of its name made underscores.
+// One argument "--name" or "--name=value", with underscores for the dashes in its name.
 struct Argument {
   std::string name;
   std::optional<std::string> value;
@@ -56,7 +56,7 @@ absl::CommandLineFlag* FindFlag(std::string_view name) {
   return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
 }
 
-// What Abseil handles although it is no flag.
+// Names that Abseil handles although they are not flags.
 bool IsHelp(std::string_view name) { return name.starts_with("help") || name == "version"; }
 
 // The boolean flag that "nonames" or "no_names" switches off, or null.
@@ -168,7 +168,7 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   const std::string program = std::filesystem::path(arguments_.front()).filename();
   config.version_string = [program] { return VersionText(program) + "\n"; };
   absl::SetFlagsUsageConfig(config);
-  // Abseil takes a usage message once in the life of a process.
+  // Abseil takes a usage message only once in the life of a process.
   static const bool usage_is_set = [usage] {
     absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
     return true;
@@ -176,7 +176,7 @@ absl::Status CommandLine::Parse(std::string_view usage) {
   (void)usage_is_set;
   FlagSetter setter(arguments_);
   setter.Run();
-  // What is left is --help and its kin.
+  // Only flags of libraries, --help and the like are left.
   std::vector<std::string> rest = setter.for_abseil();
   rest.insert(rest.begin(), arguments_.front());
   std::vector<char*> pointers;

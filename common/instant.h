@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// A point on the monotonic clock: it goes on while the time of day is set, and says nothing about
-// the time of day. Instants of one process compare; those of two do not. Logs and the API have
-// absl::Time (Clock::TimeOfDay).
+// A point on the monotonic clock. This clock goes on while the time of day is set, and says nothing
+// about the time of day. Instants of one process can be compared. Instants of two processes cannot.
+// Logs and the API use absl::Time (Clock::TimeOfDay).
 class Instant {
  public:
-  // Some instant, the same one each time.
+  // The origin: some instant, always the same one.
   constexpr Instant() = default;
-  // So long after that.
+  // This long after the origin.
   static constexpr Instant After(absl::Duration since_origin) { return Instant(since_origin); }
   static constexpr Instant InfiniteFuture() { return Instant(absl::InfiniteDuration()); }
   static constexpr Instant InfinitePast() { return Instant(-absl::InfiniteDuration()); }

@@ -11,8 +11,8 @@ namespace lockstep {
 // distance).
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The candidate with the least distance. None if even that one is not alike: more than a third of
-// its letters, and more than two, differ.
+// The candidate with the least distance. None if even this candidate is too different: more than
+// two letters and more than a third of its letters differ, or as many as it has.
 std::optional<std::string_view> Nearest(std::string_view word,
                                         std::span<const std::string_view> candidates);
 

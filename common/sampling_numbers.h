@@ -26,8 +26,8 @@ struct SamplingNumbers {
   friend bool operator==(const SamplingNumbers&, const SamplingNumbers&) = default;
 };
 
-// What reads, writes and checks sampling numbers walks this list. A new number is a member above
-// and an entry here.
+// All code that reads, writes or checks sampling numbers goes through kSamplingNumbers. A new
+// number is a member above and an entry there.
 struct SamplingNumber {
   using Real = float SamplingNumbers::*;
   using Whole = uint32_t SamplingNumbers::*;
@@ -36,7 +36,7 @@ struct SamplingNumber {
   // One of the two is set. A whole number has no range; in JSON -1 means 0 as well.
   Real real = nullptr;
   Whole whole = nullptr;
-  // Of real numbers. `holds` is false for NaN and infinities.
+  // For real numbers. `holds` is false for NaN and infinities.
   std::string_view expected = {};
   bool (*holds)(float value) = nullptr;
 };

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Collects everything that is wrong with a configuration, so that its owner hears of all of it at
+// Collects everything that is wrong with a configuration, so that its owner learns everything at
 // once.
 class Violations {
  public:
@@ -30,7 +30,7 @@ class Violations {
                                              Args&&... args) {
     if (!holds) Add(fmt::format(format, std::forward<Args>(args)...));
   }
-  // A status of a part, after `where`.
+  // Adds the error of a part, with `where` in front. Ignores OK.
   void Merge(const absl::Status& status, std::string_view where = "") {
     if (!status.ok()) Add(fmt::format("{}{}", where, Message(status)));
   }

@@ -33,7 +33,7 @@ class MethodTag final : public CompletionTag {
 
 // The queue hands the tag back as soon as it can. The alarm may be set again once it did.
 inline void RingNow(grpc::Alarm& alarm, grpc::CompletionQueue& queue, CompletionTag& tag) {
-  // A moment that has passed: "now" would be rounded up to a millisecond and left to a timer.
+  // A time in the past, because "now" would be rounded up to a millisecond and left to a timer.
   alarm.Set(&queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), tag.id());
 }
 

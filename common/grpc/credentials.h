@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-// Files are looked at so often, by a thread of gRPC's; connections that exist stay as they are. A
-// certificate and a key that do not match, because only one was replaced yet, fail handshakes until
-// they do.
+// How often a thread of gRPC looks at the files. Existing connections stay as they are. While only
+// one of certificate and key has been replaced, they do not match, and handshakes fail.
 inline constexpr unsigned int kTlsReloadIntervalSeconds = 1;
 
-// TLS 1.2 or newer by these files, which have passed Validate; plaintext without them.
+// TLS 1.2 or newer with these files, which must have passed Validate. Plaintext without them.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFiles& files);
 
-// Likewise; the server's name is checked. `arguments` get what belongs to the credentials.
+// The same for a client, which also checks the server's name. Adds to `arguments` what belongs to
+// the credentials.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsClientFiles& files,
                                                                  grpc::ChannelArguments& arguments);
 

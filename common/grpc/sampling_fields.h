@@ -14,7 +14,7 @@
 // Sampling numbers in messages that have a field of the same name and kind for each.
 namespace lockstep {
 
-// In the order of kSamplingNumbers. Looked up once for each kind of message.
+// The fields, in the order of kSamplingNumbers. Looked up once for each kind of message.
 template <typename Message>
 const auto& SamplingFieldsOf() {
   static const auto fields = [] {
@@ -34,7 +34,7 @@ const auto& SamplingFieldsOf() {
   return fields;
 }
 
-// Leaves alone what the message may leave out, and does.
+// Does not change a number whose field is optional and not set.
 template <typename Message>
 void ReadSamplingNumbers(const Message& message, SamplingNumbers& numbers) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();

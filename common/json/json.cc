@@ -22,7 +22,8 @@ constexpr size_t kBytesPerMember = 96;
 constexpr size_t kCopiesOfString = 2;
 constexpr size_t kBytesBetweenMeterings = 64 << 10;
 
-// `text` in printable ASCII, everything else as \xNN: its end, or else its beginning.
+// At most `max_bytes` of `text`: its end if `end` is true, otherwise its beginning. Printable ASCII
+// stays, everything else becomes \xNN.
 std::string Shown(std::string_view text, size_t max_bytes, bool end) {
   constexpr size_t kMaxBytesPerByte = 4;
   // More than that is never shown.
@@ -138,9 +139,9 @@ class Builder final : public JsonEvents {
   const JsonLimits limits_;
   const JsonMeter& meter_;
   Json root_;
-  // An open container's address holds: only the innermost one grows.
+  // The address of an open container stays valid, because only the innermost one grows.
   std::vector<Json*> open_;
-  Json* slot_ = nullptr;  // of the last key
+  Json* slot_ = nullptr;  // place of the last key's value
   size_t num_values_ = 0;
   size_t num_result_bytes_ = 0;
   size_t num_metered_bytes_ = 0;

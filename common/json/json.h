@@ -21,22 +21,22 @@ struct JsonLimits {
   size_t max_quoted_bytes = 100;   // of the text in an error; 0 where the text holds secrets
 };
 
-// Is told about how many bytes the result takes so far, whenever that has grown by much. False: it
-// may not take so many, and parsing ends with RESOURCE_EXHAUSTED.
+// Is told about how many bytes the result takes so far, each time it has grown considerably. If it
+// returns false, parsing ends with RESOURCE_EXHAUSTED.
 using JsonMeter = std::function<bool(size_t num_bytes)>;
 
 // Strict JSON: an error names `name`, the byte offset and what is wrong; a key that appears twice
-// in one object is an error. `meter` null: whatever the limits allow.
+// in one object is an error. `meter` null: only the limits apply.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
                                          JsonLimits limits = {}, const JsonMeter& meter = nullptr);
 
-// Typed access to the members of one object that remembers what was asked for, so that a reader can
-// refuse what it did not understand. Does not own the object. A member that is null counts as
-// absent. Errors name the file, the member's path and what was expected.
+// Typed access to the members of one object. Remembers which members were asked for, so that a
+// reader can refuse the members that it does not know. Does not own the object. A member that is
+// null counts as absent. Errors name the file, the member's path and what was expected.
 class JsonObjectReader {
  public:
-  // `name` is the file's, `path` the object's place in it: "" for the root. Errors quote no values
-  // where those may be secrets.
+  // `name`: of the file. `path`: the object's place in the file, "" for the root. `quotes_values`
+  // false: errors quote no values, because these may be secrets.
   JsonObjectReader(const nlohmann::json& object, std::string name, std::string path = "",
                    bool quotes_values = true);
 
@@ -66,7 +66,7 @@ class JsonObjectReader {
 };
 
 // A value for an error message: its JSON text, cut after a few dozen characters, or how many
-// members it has. Takes no longer for a large one.
+// members it has. A large value takes no longer than a small one.
 std::string DescribeJson(const nlohmann::json& value);
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ size_t CharacterBytes(std::string_view text, size_t at) {
   const unsigned first = byte(0);
   if (first >= 0xc2 && first <= 0xdf) return follows(1) ? 2 : 0;
   if (first >= 0xe0 && first <= 0xef) {
-    const unsigned least = first == 0xe0 ? 0xa0 : 0x80;  // not what two bytes can say
+    const unsigned least = first == 0xe0 ? 0xa0 : 0x80;  // below it, two bytes suffice
     const unsigned most = first == 0xed ? 0x9f : 0xbf;   // no surrogates
     return follows(1, least, most) && follows(2) ? 3 : 0;
   }
@@ -83,14 +83,14 @@ char Unescaped(char letter) {
   }
 }
 
-// Of the four digits at `at`, which were checked.
+// The value of the four digits at `at`, which were checked before.
 uint32_t HexUnit(std::string_view text, size_t at) {
   uint32_t unit = 0;
   std::from_chars(text.data() + at, text.data() + at + 4, unit, 16);
   return unit;
 }
 
-// Of what is between the quotes and was checked.
+// Decodes the text between the quotes, which was checked before.
 std::string Decode(std::string_view text, size_t num_bytes) {
   std::string out;
   out.reserve(num_bytes);
@@ -149,7 +149,7 @@ JsonScanner::Next JsonScanner::ReadValue() {
       open_.push_back(first);
       ++at_;
       SkipSpace();
-      // An empty one ends here; a comma may not stand before its end.
+      // An empty container ends here. An end must not follow a comma.
       if (Peek() == (first == '{' ? '}' : ']')) return Next::kAfterValue;
       return first == '{' ? Next::kKey : Next::kValue;
     }

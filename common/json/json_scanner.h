@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// What a text of JSON has in it, in order. False ends the scan.
+// What is in a JSON text, in order. A method that returns false ends the scan.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -17,8 +17,8 @@ class JsonEvents {
   virtual bool OnBool(bool value) = 0;
   virtual bool OnInteger(int64_t value) = 0;  // negative, or -0
   virtual bool OnUnsigned(uint64_t value) = 0;
-  virtual bool OnFloat(double value) = 0;  // finite; also of integers that fit neither of them
-  // A string, or a key, of so many bytes is about to be made.
+  virtual bool OnFloat(double value) = 0;  // finite; also integers that fit neither of these
+  // Called before a string or a key of this many bytes is made.
   virtual bool OnStringBytes(size_t num_bytes) = 0;
   virtual bool OnString(std::string value) = 0;
   virtual bool OnKey(std::string key) = 0;
@@ -27,14 +27,13 @@ class JsonEvents {
   virtual bool OnEnd() = 0;  // of the innermost object or array
 };
 
-// Reads strict JSON (RFC 8259) of any origin. It holds nothing of the text but the string that it
-// hands over, and a byte for each level of nesting, so a text that is broken in its last byte costs
-// no memory. A byte order mark at the beginning is passed over. Numbers have at most 1,000
-// characters.
+// Reads strict JSON (RFC 8259) of any origin. It keeps only the string that it hands over, and a
+// byte for each level of nesting. So a text that is broken in its last byte costs no memory. A byte
+// order mark at the beginning is skipped. Numbers have at most 1,000 characters.
 class JsonScanner {
  public:
   struct Error {
-    size_t position = 0;     // of the byte that does not belong there; the size: of the end
+    size_t position = 0;     // of the wrong byte; the text's size: the text ends too early
     size_t token_begin = 0;  // what was read last begins here
     const char* what = nullptr;
   };
@@ -52,7 +51,7 @@ class JsonScanner {
   Next ReadKey();
   Next ReadAfterValue();
   bool ReadString(std::string& out);
-  // The string that begins before at_: its size when decoded, and at_ behind it.
+  // Reads the string that begins before at_. Gives its size when decoded, and moves at_ past it.
   bool MeasureString(size_t& num_bytes, bool& has_escapes);
   bool MeasureEscape(size_t& num_bytes);
   bool ReadHex(uint32_t& unit);

@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-// Defaults that would change the text, and are not implemented. Keys outside of this table and of
-// those read below only tune transformers itself.
+// Defaults that would change the text, and are not implemented. Keys that are neither in this table
+// nor read below only tune transformers itself.
 constexpr NeutralKey kNeutralGenerationKeys[] = {
     {"bad_words_ids", "[]"},
     {"begin_suppress_tokens", "[]"},
@@ -35,7 +35,7 @@ constexpr NeutralKey kNeutralGenerationKeys[] = {
     {"watermarking_config", "{}"},
 };
 
-// Those that transformers reads.
+// The numbers that transformers reads.
 constexpr std::pair<std::string_view, float SamplingNumbers::*> kNumberKeys[] = {
     {"temperature", &SamplingNumbers::temperature},
     {"top_p", &SamplingNumbers::top_p},
@@ -65,7 +65,7 @@ absl::Status ApplyGenerationConfig(std::string_view text, const std::string& fil
   defaults.top_k = top_k.value_or(defaults.top_k);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> do_sample, reader.Bool("do_sample"));
   if (do_sample == false) {
-    // Greedy. Transformers does not look at what shapes a distribution then.
+    // Greedy. Transformers then ignores the numbers that shape a distribution.
     defaults = {.temperature = 0.0f, .repetition_penalty = defaults.repetition_penalty};
   }
   return CheckSamplingNumbers(defaults, fmt::format("{}: ", file_name));

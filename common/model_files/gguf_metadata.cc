@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kMaxKeyBytes = 1024;
-constexpr uint64_t kMaxStringBytes = std::numeric_limits<uint64_t>::max();  // the file's size binds
+constexpr uint64_t kMaxStringBytes = std::numeric_limits<uint64_t>::max();  // limited by the file
 constexpr uint64_t kMaxArrayElements = 1 << 24;
 
 enum class ValueType : uint32_t {

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-// Far above any real file: a bad count must not allocate.
+// Far above any real file: a bad count must not cause a large allocation.
 constexpr uint64_t kMaxMetadataEntries = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 18;
 // A length, one byte of name, the number of dimensions, one dimension, a type, an offset.

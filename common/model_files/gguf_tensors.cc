@@ -82,7 +82,8 @@ absl::StatusOr<TensorInfo> ReadTensorInfo(GgufCursor& cursor) {
   return info;
 }
 
-// Checks that the tensors lie in the data section, aligned and apart, and sets their spans.
+// Checks that the tensors lie in the data section, aligned and without overlaps, and sets their
+// spans.
 absl::Status LocateData(const GgufCursor& cursor, uint64_t alignment,
                         std::vector<TensorInfo>* infos) {
   const std::span<const std::byte> bytes = cursor.bytes();

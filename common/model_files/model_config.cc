@@ -22,7 +22,7 @@ constexpr uint32_t kMaxHeads = 1 << 14;
 constexpr uint32_t kMaxHeadDim = 1 << 12;
 constexpr uint32_t kMaxVocab = 1 << 24;
 constexpr uint32_t kMaxContext = 1 << 24;
-// Of cosines and sines, one of each for every position and pair of dims.
+// The tables of cosines and sines have one of each for every position and pair of dims.
 constexpr uint64_t kMaxRotaryBytes = uint64_t{8} << 30;
 
 void RequireInRange(Violations& violations, std::string_view name, uint32_t value, uint32_t max) {
@@ -106,7 +106,8 @@ absl::Status ModelConfig::Validate() const {
                      "number of heads {} is not a multiple of the number of KV heads {}", num_heads,
                      num_kv_heads);
   violations.Require(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
-  // Learned positions take a rotation by nothing along, so the bound is the same.
+  // Models with learned positions have these tables too, for a rotation by nothing. So the bound is
+  // the same.
   const uint64_t rotary_bytes = uint64_t{max_context_tokens} * head_dim * sizeof(float);
   violations.Require(rotary_bytes <= kMaxRotaryBytes,
                      "context length {} with head dimension {} needs rotary tables of {} bytes, "
@@ -131,7 +132,7 @@ uint64_t ModelConfig::Fingerprint() const {
                   intermediate_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size,
                   norm_eps, tie_word_embeddings, attention_qkv_bias, attention_output_bias,
                   mlp_bias, qk_norm, DescribeRope(rope));
-  // Kinds of parts came later: what has none of them keeps its fingerprint.
+  // These kinds of parts were added later. A model without them keeps its fingerprint.
   if (norm != NormKind::kRms) text += " layer norm";
   if (mlp != MlpKind::kSwiGlu) text += fmt::format(" mlp {}", static_cast<int>(mlp));
   if (positions != PositionKind::kRotary) {

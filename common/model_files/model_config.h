@@ -12,16 +12,17 @@
 #include "common/model_files/gguf.h"
 #include "common/sampling_numbers.h"
 
-// What a checkpoint says about its architecture, from config.json + generation_config.json of a
-// Hugging Face folder or from the metadata of a GGUF file, in one form. A value that would alter
-// the computation and is not known here is an error that names file, key and value: never ignored.
+// What a checkpoint says about its architecture, in one form. It comes from config.json and
+// generation_config.json of a Hugging Face folder, or from the metadata of a GGUF file. A value
+// that would alter the computation and is not known here is never ignored: it is an error that
+// names file, key and value.
 namespace lockstep {
 
 struct ModelFamily;  // model_family.h
 
 enum class NormKind {
   kRms,    // RMSNorm: a weight
-  kLayer,  // LayerNorm: the mean goes first; a weight and a bias
+  kLayer,  // LayerNorm: subtracts the mean; a weight and a bias
 };
 enum class MlpKind {
   kSwiGlu,    // silu(gate) * up

@@ -53,7 +53,8 @@ class ArchitectureReader {
     return std::optional(value);
   }
 
-  // A key that we do not implement, and the number at which it changes nothing.
+  // Checks a key that we do not implement: it is absent, or has the value at which it changes
+  // nothing.
   absl::Status CheckNeutral(std::string_view name, double neutral) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> value, Float(name));
     if (!value || *value == neutral) return absl::OkStatus();
@@ -171,7 +172,7 @@ absl::Status ReadSizes(ArchitectureReader& reader, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Values that llama.cpp knows for other models of the same architecture name.
+// Checks the keys that llama.cpp knows for other models of the same architecture name.
 absl::Status CheckNeutralKeys(ArchitectureReader& reader, const ModelConfig& config) {
   for (const std::string_view name :
        {"expert_count", "expert_used_count", "pooling_type", "attention.clamp_kqv",
@@ -272,8 +273,8 @@ absl::StatusOr<RopeConfig> ReadRope(ArchitectureReader& reader, const ModelConfi
   return rope;
 }
 
-// GGUF names one end id; chat models have several. As llama.cpp, take control tokens by their text
-// too.
+// GGUF names one end id; chat models have several. So this also finds control tokens by their text,
+// as llama.cpp does.
 absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
   constexpr std::string_view kEndTexts[] = {"<|endoftext|>", "<|im_end|>", "<|eot_id|>",
                                             "<|eom_id|>", "<|end_of_text|>"};
@@ -329,7 +330,7 @@ absl::Status ReadGenerationDefaults(const GgufFile& file, SamplingNumbers* defau
   return absl::OkStatus();
 }
 
-// What tensors say that no key does.
+// Reads what only the tensors say, and no key.
 void ReadTensorFlags(const GgufFile& file, ModelConfig* config) {
   const ModelFamily& family = *config->family;
   const TensorNames& names = family.gguf;

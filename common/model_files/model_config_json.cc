@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Nothing of these reaches the logits: training, bookkeeping, other tools, old copies of what
-// generation_config.json says today.
+// None of these keys affects the logits. They are about training, bookkeeping or other tools, or
+// are old copies of what generation_config.json says today.
 constexpr std::string_view kHarmlessKeys[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -192,7 +192,7 @@ absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
                             reader.Bool("attention_bias"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> mlp_bias, reader.Bool("mlp_bias"));
   if (family.always_qkv_bias) {
-    // transformers reads no such key.
+    // transformers does not read this key.
     if (attention_bias == false) {
       return InvalidArgument("{} is false, but {} has biases on q, k and v",
                              reader.Where("attention_bias"), family.name);
@@ -209,7 +209,8 @@ absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// A window as long as the context, or one that no layer uses, changes nothing; any other does.
+// A window changes nothing if it is as long as the context, or if no layer uses it. Any other
+// window is refused.
 absl::Status CheckNoSlidingWindow(JsonObjectReader& reader, const ModelConfig& config) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> used, reader.Bool("use_sliding_window"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> window,

@@ -7,13 +7,13 @@
 #include "common/model_files/model_config.h"
 
 // What a family of models calls things in its files, and how it differs from other families. A new
-// family of known parts is one file in families/ and one line in families/registry.cc
+// family of known parts is one file in families/ and one name in families/registry.cc
 // (docs/adding/model-family.md). The defaults below are those of Llama.
 namespace lockstep {
 
-// How one container names the tensors of a model. Behind each name comes ".weight" or ".bias";
-// tensors of layers have the prefix, the layer's number and a dot in front. An empty name: files of
-// the family have no such tensor.
+// How one container names the tensors of a model. Each name is followed by ".weight" or ".bias".
+// Names of layer tensors begin with the prefix, the layer's number and a dot. An empty name: files
+// of the family have no such tensor.
 struct TensorNames {
   std::string_view layer_prefix = {};
   std::string_view token_embedding = {};
@@ -32,7 +32,7 @@ struct TensorNames {
   std::string_view gate = {};
   std::string_view up = {};
   std::string_view down = {};
-  // Some files leave this beginning out, in all their names.
+  // Some files leave this beginning out of all their names.
   std::string_view optional_prefix = {};
   // Endings of names of tensors that nothing needs, such as saved masks.
   std::span<const std::string_view> ignored_endings = {};
@@ -40,8 +40,8 @@ struct TensorNames {
   bool transposed_matrices = false;
   // The file has the rows of each q and k head in the order 0, D/2, 1, D/2 + 1, ..., because its
   // authors rotate neighbouring elements. llama.cpp writes GGUF files of the architecture "llama"
-  // so, and those of most others not. Nothing in a file tells: a wrong value loads and gives wrong
-  // logits. Not for families with qk_norm.
+  // in this order, and files of most others not. Nothing in a file says which order it has. With a
+  // wrong value the file loads and gives wrong logits. Not for families with qk_norm.
   bool interleaved_heads = false;
 };
 
@@ -64,7 +64,8 @@ struct ConfigKeys {
   std::string_view activation = "hidden_act";
   // Keys that never matter, besides those of kHarmlessKeys in model_config_json.cc.
   std::span<const std::string_view> harmless = {};
-  // Keys that matter at other values than the one given, besides kNeutralKeys there.
+  // Keys that matter at any value except the given one, besides those of kNeutralKeys in
+  // model_config_json.cc.
   std::span<const NeutralKey> neutral = {};
 };
 
@@ -92,7 +93,7 @@ struct ModelFamily {
   TensorNames gguf = {};
 };
 
-// Of families/registry.cc.
+// The families in families/registry.cc.
 std::span<const ModelFamily* const> ModelFamilies();
 // By name; null: there is none.
 const ModelFamily* FindModelFamily(std::string_view name);

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the header's length is read as it lies");
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // of the reference implementation
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the reference implementation
 constexpr size_t kMaxIndexBytes = 100'000'000;
 // A tensor entry has about nine values; this bounds the memory of a hostile header.
 constexpr JsonLimits kHeaderLimits = {.max_depth = 4, .max_values = 4'000'000};

@@ -22,13 +22,14 @@ namespace {
 
 constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
 
-// Sections of tokenizer.json. The others: truncation and padding, which a server does not use, and
+// Sections of tokenizer.json. Left out are truncation and padding, which a server does not use, and
 // the decoder, which makes text from ids.
 constexpr std::array<std::string_view, 5> kJsonSections = {"model", "added_tokens", "normalizer",
                                                            "pre_tokenizer", "post_processor"};
 
 // Keys of GGUF metadata. Whether a text gets a begin token by default follows from the name in
-// `pre`, so its id always counts; that of the end token only where the file asks for one.
+// `pre`, so the begin token's id always counts. The end token's id counts only if the file asks for
+// an end token.
 constexpr std::string_view kGgufTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kGgufAddEos = "tokenizer.ggml.add_eos_token";
 constexpr std::string_view kGgufEosId = "tokenizer.ggml.eos_token_id";

@@ -28,7 +28,7 @@ struct AdminServerLimits {
   absl::Duration io_timeout = absl::Seconds(10);
 };
 
-// HTTP/1.1 listener of a process for the machinery around it, off the request path:
+// HTTP/1.1 listener of a process for monitoring, off the request path:
 //   GET /metrics  the metrics in Prometheus' text format
 //   GET /healthz  200 or 503 with the health report's text
 //   GET /status.json  what `status` says, if it is given

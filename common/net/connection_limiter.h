@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// Connections in total and of one address, so that nobody takes all of them. Safe to use from any
-// thread.
+// Limits connections, in total and of one address, so that no client takes all of them. Safe to use
+// from any thread.
 class ConnectionLimiter : public std::enable_shared_from_this<ConnectionLimiter> {
  public:
   // An IPv4 address, or the network part (64 bits) of an IPv6 address. A client with one address of
@@ -25,8 +25,8 @@ class ConnectionLimiter : public std::enable_shared_from_this<ConnectionLimiter>
   ConnectionLimiter(uint32_t max_connections, uint32_t max_per_address)
       : max_connections_(max_connections), max_per_address_(max_per_address) {}
 
-  // With a place that is free again once it is destroyed; null: not admitted. The object is owned
-  // by a shared pointer, which places keep.
+  // Returns a place, which is free again once it is destroyed; null: not admitted. The limiter must
+  // be owned by a shared pointer, because places keep it alive.
   std::pair<Verdict, std::shared_ptr<void>> Admit(const AddressKey& address) {
     {
       MutexLock lock(mutex_);

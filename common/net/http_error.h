@@ -5,7 +5,7 @@
 // Include it in few .cc files only: Beast is heavy.
 namespace lockstep {
 
-// Whether what came is no HTTP, as opposed to a connection that ended or failed.
+// True if the bytes that came are not HTTP. False if the connection ended or failed.
 inline bool IsMalformedHttp(const boost::system::error_code& error) {
   namespace http = boost::beast::http;
   return error && error.category() == http::make_error_code(http::error::bad_method).category() &&

@@ -151,7 +151,7 @@ void TcpListener::SetAccepting(bool accepting) {
   on_accepting_(accepting);
 }
 
-// Those who wait learn at once that they do so in vain.
+// Closes the connections that wait, so that clients learn at once that they wait in vain.
 void TcpListener::TurnAway() {
   if (spare_fd_ < 0) return;
   ::close(spare_fd_);

@@ -16,19 +16,20 @@
 // The listening socket of a server on Asio. Include it in few .cc files only: Asio is heavy.
 namespace lockstep {
 
-// What the connections of the address of this socket count as.
+// The key by which connections from the socket's remote address are counted.
 ConnectionLimiter::AddressKey AddressKeyOf(const boost::asio::ip::tcp::socket& socket);
 
-// Every socket gets a strand of its own, unless somebody says where it lives. While the process is
-// out of descriptors, connections are closed at once instead of waiting for nothing, and it is
-// looked ten times a second whether there are some again. Outlived by `io`, which is stopped
-// before.
+// Every socket gets a strand of its own, unless `next_executor` says where it lives. While the
+// process is out of descriptors, connections are closed at once, so that they do not wait in vain.
+// Ten times a second the listener checks whether there are descriptors again. `io` must outlive the
+// object, and must be stopped before the object is destroyed.
 class TcpListener {
  public:
   using OnConnection = std::function<void(boost::asio::ip::tcp::socket)>;
   // Called when connections cannot be accepted any more, and when they can be again.
   using OnAccepting = std::function<void(bool accepting)>;
-  // Executor of the next socket; it must run one handler at a time. Asked when the socket is there.
+  // Executor of the next socket; it must run one handler at a time. Called once the socket is
+  // accepted.
   using NextExecutor = std::function<boost::asio::any_io_executor()>;
 
   TcpListener(boost::asio::io_context& io, OnConnection on_connection,
@@ -43,15 +44,15 @@ class TcpListener {
   TcpListener& operator=(const TcpListener&) = delete;
   ~TcpListener();
 
-  // The port as bound. INVALID_ARGUMENT or UNAVAILABLE naming the address.
+  // Returns the bound port. INVALID_ARGUMENT or UNAVAILABLE naming the address.
   absl::StatusOr<uint16_t> Listen(const Address& address);
-  // From now on, as long as `io` runs.
+  // Accepts connections from now on, as long as `io` runs.
   void Accept();
 
  private:
   boost::system::error_code ListenOn(const boost::asio::ip::tcp::endpoint& endpoint);
   void OnAccept(boost::system::error_code error, boost::asio::ip::tcp::socket socket);
-  // False: it cannot live there, and is closed with `socket`.
+  // False: the connection cannot move there, and is closed with `socket`.
   bool MoveTo(const boost::asio::any_io_executor& executor, boost::asio::ip::tcp::socket& socket);
   void RetryLater();
   void Retry();

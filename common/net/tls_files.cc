@@ -19,7 +19,7 @@ using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-// A key that is encrypted cannot be read by a process that nobody talks to.
+// An encrypted key cannot be read, because nobody is there to type its password.
 int NoPassword(char*, int, int, void*) { return -1; }
 
 Bio BioOf(const std::string& text) {
@@ -35,7 +35,7 @@ absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
   return certificate;
 }
 
-// What the file holds is in no error.
+// No error contains what the file holds.
 absl::StatusOr<Key> ReadKey(const std::string& path) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxPemBytes));
   const Bio bio = BioOf(text);

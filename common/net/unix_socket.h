@@ -11,15 +11,15 @@
 namespace lockstep {
 
 bool IsUnixAddress(std::string_view text);
-// The path; INVALID_ARGUMENT for one that is empty or too long for a socket.
+// The path. INVALID_ARGUMENT if it is empty, too long for a socket, or has a zero byte.
 absl::StatusOr<std::string> ParseUnixAddress(std::string_view text);
 
-// A socket that listens at a path, with mode 0600 from the beginning. The path is its own while it
-// lives: it holds a lock on PATH.lock, and removes the socket at the end.
+// A socket that listens at a path, with mode 0600 from the beginning. While the object lives, it
+// owns the path: it holds a lock on PATH.lock. It removes the socket at the end.
 class UnixListener {
  public:
-  // UNAVAILABLE when somebody listens there already, or the path is no socket. A socket that nobody
-  // listens at is replaced.
+  // UNAVAILABLE if another process listens there already, or if the path is no socket. A socket at
+  // which no process listens is replaced.
   static absl::StatusOr<std::unique_ptr<UnixListener>> Listen(const std::string& path);
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 // A closable multi-producer, multi-consumer queue of at most `capacity` items. Producers never
-// block: a full queue is theirs to handle. Safe to use from any thread.
+// block; they must handle a full queue. Safe to use from any thread.
 template <typename T>
 class BoundedQueue {
  public:

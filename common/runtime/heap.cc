@@ -19,7 +19,7 @@ size_t Beside(size_t used_bytes, size_t resident_bytes) {
 }  // namespace
 
 void ReturnLargeBlocks() {
-  // Pages of smaller ones cost more to get anew than they are worth.
+  // Getting the pages of smaller blocks again costs more than they are worth.
   constexpr int kLargeBytes = 256 << 10;
   constexpr int kMaxFreeBytesAtTheEnd = 1 << 20;
   // A sanitizer's heap refuses both. It takes and returns large blocks in its own way.
@@ -28,9 +28,9 @@ void ReturnLargeBlocks() {
 }
 
 void ReturnFreedMemory() {
-  // The end of a thread's heap is given back only when a block of this size is freed: that joins
-  // the small free ones first. malloc_trim leaves the ends of all heaps but the main thread's
-  // alone.
+  // The end of a thread's heap is given back only when a block of this size is freed. Freeing it
+  // first joins the small free blocks. malloc_trim gives back the end of the main thread's heap
+  // only.
   constexpr size_t kJoiningBytes = 128 << 10;
   void* volatile block = std::malloc(kJoiningBytes);
   std::free(block);
@@ -50,7 +50,8 @@ bool FreedMemoryWatch::ShouldReturn(size_t resident_bytes, size_t used_bytes, In
   needed_bytes_ = std::min(needed_bytes_, std::max(beside_bytes, used_bytes));
   growth_bytes_ = Beside(needed_bytes_, beside_bytes);
   resident_before_bytes_ = resident_bytes;
-  // In proportion, too: a process that comes to need a lot is not halted again and again.
+  // The growth must also be in proportion, so that a process that comes to need a lot is not halted
+  // again and again.
   return now >= next_return_ && growth_bytes_ >= std::max(max_growth_bytes_, needed_bytes_ / 4);
 }
 

@@ -16,7 +16,7 @@ namespace lockstep {
 // `body` to stop if that takes a std::stop_token. Movable.
 class NamedThread {
  public:
-  static constexpr size_t kMaxNameLength = 15;  // of Linux
+  static constexpr size_t kMaxNameLength = 15;  // limit of Linux
 
   NamedThread() = default;  // no thread
 

@@ -20,7 +20,7 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-// Fields of /proc/self/stat behind the name of the program, see proc(5). The state is the first.
+// Fields of /proc/self/stat after the name of the program, see proc(5). The state is the first.
 enum StatField : size_t {
   kUserTicks = 11,
   kSystemTicks = 12,
@@ -44,8 +44,8 @@ std::optional<Stat> ReadStat() {
   return fields ? std::optional(stat) : std::nullopt;
 }
 
-// When the system started, in seconds since 1970. Its file takes milliseconds where there are many
-// processors.
+// When the system started, in seconds since 1970. Reading its file takes milliseconds on machines
+// with many processors.
 std::optional<double> ReadBootTime() {
   std::ifstream file("/proc/stat");
   std::string name;

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// A signal handler has nothing but globals. -1: no object exists.
+// A signal handler can only use globals. -1: no object exists.
 std::atomic<int> g_event_fd = -1;
 std::atomic<bool> g_received = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
@@ -26,7 +26,7 @@ void HandleSignal(int) {
   if (g_received.exchange(true)) _exit(0);
   const int saved_errno = errno;
   const uint64_t one = 1;
-  // An eventfd takes this write always; there is nobody to report a failure to.
+  // An eventfd always takes this write, and a failure could not be reported to anybody.
   [[maybe_unused]] const ssize_t written = write(g_event_fd.load(), &one, sizeof(one));
   errno = saved_errno;
 }

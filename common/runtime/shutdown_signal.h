@@ -33,7 +33,8 @@ class ShutdownSignal {
 };
 
 // From now on, writing to a pipe or socket without a reader is an error and does not end the
-// process. So the reader of its log may go. Call this first in main, before anything is logged.
+// process. So the reader of its log may go away. Call this first in main, before anything is
+// logged.
 void IgnoreBrokenPipes();
 
 }  // namespace lockstep

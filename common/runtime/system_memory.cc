@@ -19,13 +19,14 @@ std::optional<uint64_t> ParseBytes(absl::string_view text) {
   return value;
 }
 
-// A file of /proc or /sys has no size before it is read. Empty if there is none.
+// The text of a file of /proc or /sys, which has no size before it is read. Empty if there is no
+// such file.
 std::string ReadSystemFile(const char* path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The number behind `name` in lines of "name number ...".
+// The number after `name` in lines of "name number ...".
 std::optional<uint64_t> NumberOf(absl::string_view name, const std::string& text) {
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -39,7 +40,7 @@ std::optional<uint64_t> MemAvailable(const std::string& meminfo) {
   return kib.has_value() ? std::optional<uint64_t>(*kib << 10) : std::nullopt;
 }
 
-// What a container holds and the kernel would give back before it refuses memory.
+// Memory that a container holds, but that the kernel would take back before it refuses memory.
 uint64_t Reclaimable(const std::string& stat) {
   uint64_t bytes = 0;
   for (const char* name : {"inactive_file", "active_file", "slab_reclaimable"}) {

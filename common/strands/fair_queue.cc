@@ -9,7 +9,7 @@
 namespace lockstep::router {
 namespace {
 
-// What a strand costs that has next to nothing to do.
+// The cost of a strand that has almost nothing to do.
 constexpr uint64_t kMinWorkBytes = 256;
 constexpr size_t kPopsBetweenSweeps = 256;
 
@@ -17,15 +17,15 @@ constexpr size_t kPopsBetweenSweeps = 256;
 
 struct FairQueue::Class {
   std::deque<std::shared_ptr<Strand>> strands;
-  uint64_t start = 0;  // of its next strand, in bytes of work that it was given before
+  uint64_t start = 0;  // of its next strand, in the owner's virtual time: bytes of work
 };
 
 struct FairQueue::Owner {
   std::array<Class, kNumClasses> classes;
-  uint64_t start = 0;         // likewise, of all owners' time
-  uint64_t virtual_time = 0;  // of its classes
+  uint64_t start = 0;         // of its next strand, in the virtual time of the queue
+  uint64_t virtual_time = 0;  // in which its classes share its work
 
-  // Null when nothing of it waits that may go.
+  // The class that goes next. Null when none of the waiting strands may go.
   Class* Next(bool large_too) {
     Class* next = nullptr;
     for (size_t i = 0; i < (large_too ? kNumClasses : kLargeClass); ++i) {

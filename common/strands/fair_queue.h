@@ -14,14 +14,14 @@
 
 namespace lockstep::router {
 
-// Strands that wait for threads which their owners share fairly, by bytes of work: an owner with
-// less behind it goes first, and of an owner's strands those of a size class with less behind it.
-// So neither many strands nor large ones of one owner hold up another's, and an owner's small ones
-// do not wait for its large ones. (Start-time fair queueing, Goyal et al. 1996, on two levels.) Not
-// safe to use from several threads.
+// Strands that wait for threads. Their owners share the threads fairly, by bytes of work. The owner
+// that was given less work goes first, and within an owner the size class that was given less. So
+// one owner's many or large strands do not hold up another owner's strands, and an owner's small
+// strands do not wait for its large ones. (Start-time fair queueing, Goyal et al. 1996, on two
+// levels.) Not safe to use from several threads.
 class FairQueue {
  public:
-  // One with more work than this is large: it keeps a thread for milliseconds.
+  // A strand with more work than this is large: it keeps a thread for milliseconds.
   static constexpr size_t kMaxSmallBytes = size_t{64} << 10;
 
   FairQueue();
@@ -30,10 +30,11 @@ class FairQueue {
   ~FairQueue();
 
   void Push(std::shared_ptr<Strand> strand);
-  // Null when there is none; only a small one where `large_too` is false.
+  // The next strand; null when there is none. If `large_too` is false, the next small one.
   std::shared_ptr<Strand> Pop(bool large_too);
 
-  // Nothing waits, and nothing runs that was popped: what anybody had before counts no longer.
+  // Call when no popped strand runs any more. If nothing waits either, forgets what owners were
+  // given before.
   void Rest();
   std::vector<std::shared_ptr<Strand>> TakeAll();
 
@@ -51,9 +52,9 @@ class FairQueue {
   Owner& OwnerOf(const Strand& strand);
   void ForgetIdleOwners();
 
-  // Kept while it waits, or has had more than its share lately.
+  // An owner is kept while its strands wait, or while it has had more than its share lately.
   absl::flat_hash_map<std::string, std::unique_ptr<Owner>> owners_;
-  std::set<std::pair<uint64_t, Owner*>> active_;  // those that wait, by their start
+  std::set<std::pair<uint64_t, Owner*>> active_;  // owners whose strands wait, by their start
   uint64_t virtual_time_ = 0;                     // start of the work that was given out last
   size_t num_pops_ = 0;
 };

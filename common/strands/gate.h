@@ -4,23 +4,24 @@
 
 namespace lockstep {
 
-// Closed while something is under way. Who comes meanwhile leaves a wish, and who opens the gate
-// learns of it; so nobody waits, and nobody is forgotten. Any thread.
+// Closed while something is under way. A caller that finds the gate closed leaves a wish, and the
+// caller that opens it learns of the wish. So no caller waits, and none is forgotten. Safe to use
+// from any thread.
 class Gate {
  public:
   enum class State { kOpen, kClosed, kClosedWithWish };
 
   explicit Gate(State state = State::kOpen) : state_(state) {}
 
-  // One at a time: the gate is open.
+  // Call only while the gate is open, and from one thread at a time.
   void Close() { state_.store(State::kClosed); }
-  // True: the gate is open. False: Open will return true.
+  // True: the gate is open. False: a wish is left, and Open will return true.
   bool PassOrWish() {
     State closed = State::kClosed;
     if (state_.compare_exchange_strong(closed, State::kClosedWithWish)) return false;
     return closed == State::kOpen;
   }
-  // Whether anybody left a wish.
+  // Opens the gate. Returns true if a wish was left.
   bool Open() { return state_.exchange(State::kOpen) == State::kClosedWithWish; }
 
   bool is_open() const { return state_.load() == State::kOpen; }

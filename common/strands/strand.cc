@@ -58,7 +58,8 @@ void StrandRunner::Run(std::shared_ptr<Strand> strand) {
   strand->RunStrand();
   State state = State::kRunning;
   if (strand->state_.compare_exchange_strong(state, State::kIdle)) return;
-  // Scheduled while it ran: behind those that wait, so that no strand keeps a thread.
+  // The strand was scheduled while it ran. It goes behind those that wait, so that no strand keeps
+  // a thread.
   StrandRunner* const runner = strand->again_on_.load();
   strand->state_.store(State::kQueued);
   runner->Push(std::move(strand));

@@ -18,10 +18,10 @@ class Strand {
   virtual ~Strand() = default;
   // Does what there is to do and returns; must not wait.
   virtual void RunStrand() = 0;
-  // Goes before those that are not, where a runner tells them apart. Never changes.
+  // Urgent strands go before others, if the runner tells them apart. Never changes.
   virtual bool urgent() const { return false; }
-  // Whose work it is, and about how many bytes of it there are; for runners that share their time
-  // fairly. Neither changes while the strand waits.
+  // The owner of the work, and about how many bytes of work there are. For runners that share their
+  // time fairly. Neither changes while the strand waits.
   virtual std::string_view owner() const { return {}; }
   virtual size_t num_work_bytes() const { return 0; }
 
@@ -32,21 +32,22 @@ class Strand {
   std::atomic<StrandRunner*> again_on_ = nullptr;  // while running again
 };
 
-// Threads that run strands. A strand waits at most once, so as many wait as are alive and have
-// work.
+// Threads that run strands. A strand waits at most once at a time. So at most as many wait as are
+// alive and have work.
 class StrandRunner {
  public:
   virtual ~StrandRunner() = default;
 
-  // RunStrand is called at least once after this call began: here, or where the strand waits
-  // already. Never blocks; from any thread. A runner that running strands move to must outlive the
-  // one that they come from.
+  // RunStrand is called at least once after this call began: by this runner, or by the runner on
+  // which the strand waits already. Never blocks. Safe to call from any thread. If running strands
+  // move to another runner, it must outlive the runner that they come from.
   void Schedule(std::shared_ptr<Strand> strand);
 
-  // While one lives, runners that can do so put off waking their threads for what is scheduled
-  // here, until Wake or its end: the first of many strands wakes nobody who would find little to
-  // do, sleep, and have to be woken again. Of the thread that made it. They nest: Wake of each
-  // wakes for all of them, the end of the outermost one as well.
+  // While an object of this class lives, runners that can do so put off waking their threads for
+  // strands that this thread schedules, until Wake or the object's end. Otherwise the first of many
+  // strands would wake a thread that finds little to do, sleeps, and must be woken again. An object
+  // belongs to the thread that made it. Objects nest: Wake of any of them, or the end of the
+  // outermost one, wakes for all of them.
   class WakeLater {
    public:
     WakeLater();
@@ -58,17 +59,18 @@ class StrandRunner {
 
    private:
     friend class StrandRunner;
-    std::vector<std::shared_ptr<StrandRunner>> asleep_;  // of the outermost one; each once
+    std::vector<std::shared_ptr<StrandRunner>> asleep_;  // outermost only; each once
     WakeLater& outermost_;
   };
 
  protected:
-  // True: a WakeLater lives here and is going to call the runner's WakeThread. False: the runner
+  // True: this thread has a WakeLater, which will call the runner's WakeThread. False: the runner
   // must wake its thread now.
   static bool PutOffWake(std::shared_ptr<StrandRunner> runner);
-  // Of runners that use PutOffWake.
+  // For runners that use PutOffWake.
   virtual void WakeThread() {}
-  // Has one of its threads pass the strand to Run, later; or drops it, when it is closed.
+  // Makes one of the runner's threads pass the strand to Run later. Drops the strand if the runner
+  // is closed.
   virtual void Push(std::shared_ptr<Strand> strand) = 0;
   static void PushTo(StrandRunner& runner, std::shared_ptr<Strand> strand) {
     runner.Push(std::move(strand));
@@ -76,11 +78,11 @@ class StrandRunner {
   static void Run(std::shared_ptr<Strand> strand);
 };
 
-// One that can also wait for a time.
+// A runner that can also schedule a strand at a given time.
 class TimedStrandRunner : public StrandRunner {
  public:
-  // By the strand that is running here: it is scheduled at `at`, instead of when it said last; max:
-  // at no time. Up to a few milliseconds late.
+  // Called by the strand that is running here. Schedules it at `at`, up to a few milliseconds late.
+  // This replaces the time that it gave before; max: no time.
   virtual void ScheduleAt(std::shared_ptr<Strand> strand,
                           std::chrono::steady_clock::time_point at) = 0;
 };

@@ -57,7 +57,7 @@ void StrandPool::RunThread() {
       large = FairQueue::IsLarge(*strand);
     }
     Run(std::move(strand));
-    // Whoever waits for it is served by this thread, which looks next.
+    // A strand that had to wait for this one is found by this thread, which looks next.
     MutexLock lock(mutex_);
     --num_running_;
     num_large_running_ -= large;

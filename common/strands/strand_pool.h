@@ -12,9 +12,10 @@
 
 namespace lockstep::router {
 
-// A few named threads that do nothing else; one is woken for every strand. For work that may be
-// long, which owners share fairly (common/strands/fair_queue.h). Of several threads, one is left
-// free of large strands, so that a small one never waits for the end of those.
+// A few named threads that only run strands. One thread is woken for every strand. For work that
+// may be long. Owners share the threads fairly (common/strands/fair_queue.h). If there are several
+// threads, large strands leave one free, so that a small strand never waits for the end of large
+// ones.
 class StrandPool final : public StrandRunner {
  public:
   // Threads are called "<name>-0", "<name>-1", ...

@@ -11,10 +11,10 @@
 
 namespace lockstep::router {
 
-// The strands that wait for the threads of a runner, and how many of those are to come for them.
-// Waking a thread costs as much as several strands take to run, so one comes for every
-// kStrandsPerTaker that wait, takes a few at a time, and stays until none waits. Urgent ones go
-// first, but for half of what is taken while others wait. Not safe to use from several threads: the
+// The strands that wait for the threads of a runner, and how many threads come to take them. Waking
+// a thread costs as much as running several strands. So one thread comes for every kStrandsPerTaker
+// strands that wait, takes a few at a time, and stays until none waits. Urgent strands go first,
+// but other strands get up to half of what is taken. Not safe to use from several threads: the
 // runner's lock guards it.
 class StrandQueue {
  public:
@@ -22,7 +22,7 @@ class StrandQueue {
 
   explicit StrandQueue(size_t max_takers) : max_takers_(max_takers) {}
 
-  // True: a taker must come; it calls Take, and leaves by Leave.
+  // True: one more thread must come as a taker. It calls Take, and at the end Leave.
   bool Push(std::shared_ptr<Strand> strand) {
     (strand->urgent() ? urgent_ : others_).push_back(std::move(strand));
     if (num_takers_ == max_takers_ || size() <= kStrandsPerTaker * num_takers_) return false;
@@ -30,7 +30,7 @@ class StrandQueue {
     return true;
   }
 
-  // The first ones, at most `max_count`; perhaps none.
+  // Takes the first strands, at most `max_count`; perhaps none.
   std::vector<std::shared_ptr<Strand>> Take(size_t max_count) {
     std::vector<std::shared_ptr<Strand>> taken;
     taken.reserve(std::min(size(), max_count));
@@ -47,7 +47,7 @@ class StrandQueue {
 
   size_t size() const { return urgent_.size() + others_.size(); }
   bool any_urgent() const { return !urgent_.empty(); }
-  // Nobody waits, and nobody is to come.
+  // No strand waits, and there is no taker.
   bool idle() const { return size() == 0 && num_takers_ == 0; }
 
  private:

@@ -18,7 +18,7 @@ class StrandTimers {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Instead of what was set before; Time::max(): not at all.
+  // Replaces the time that was set before; Time::max(): no time.
   void Set(std::shared_ptr<Strand> strand, Time at) {
     if (const auto before = at_.find(strand.get()); before != at_.end()) {
       by_time_.erase({before->second, strand});
@@ -32,7 +32,7 @@ class StrandTimers {
   // Time::max(): none waits.
   Time next() const { return by_time_.empty() ? Time::max() : by_time_.begin()->first; }
 
-  // Those whose time has come, the first first; nothing is set for them any more.
+  // Takes the strands whose time has come, the earliest first. They then have no time set.
   std::vector<std::shared_ptr<Strand>> TakeDue(Time now) {
     std::vector<std::shared_ptr<Strand>> due;
     while (!by_time_.empty() && by_time_.begin()->first <= now) {

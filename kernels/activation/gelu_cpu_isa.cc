@@ -13,7 +13,7 @@ namespace {
   return x / (1.0f + Exp(exponent));
 }
 
-// The complement keeps its relative precision where x is very negative.
+// erfc keeps its relative precision where x is very negative.
 inline float GeluErf(float x) {
   constexpr float kMinusSqrtHalf = -0.7071067812f;
   return 0.5f * x * std::erfc(x * kMinusSqrtHalf);

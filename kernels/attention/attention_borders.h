@@ -3,14 +3,15 @@
 #include <cstdint>
 
 // Where the CUDA attention kernels close a partial result and start a fresh one (docs/numerics.md,
-// rule 3): a function of the position alone. Decode gives every split to another block, so short
-// splits serve short contexts; prefill pays for every border, so they widen.
+// rule 3). The borders depend on the position alone. Decode spreads the splits over thread blocks,
+// so short contexts need short splits. Prefill pays for every border, so the splits get longer with
+// the position.
 namespace lockstep::kernels {
 
 struct AttentionSplitZone {
   int64_t begin;        // position of its first border
-  int64_t first_split;  // the split that begins there
-  int64_t split_keys;   // between its borders; a multiple of the key tile
+  int64_t first_split;  // the first split of the zone
+  int64_t split_keys;   // keys of each split; a multiple of the key tile
 };
 inline constexpr AttentionSplitZone kFirstSplitZone = {0, 0, 128};
 inline constexpr AttentionSplitZone kSecondSplitZone = {512, 4, 256};

@@ -17,21 +17,20 @@ struct KvTile {
   static constexpr int kHalfBytes = kKvBlockTokens * kHeadDim * 2;  // keys, or values, of a block
   static constexpr int kPageBytes = 2 * kHalfBytes;
 
-  // Rows 0 .. 15 as the left operand of a product over dims 16 * step ..
+  // Loads rows 0 .. 15 as the left operand of a product over dims 16 * step ..
   __device__ __forceinline__ static void LoadRows(uint32_t (&a)[4], uint32_t rows, int step,
                                                   int lane) {
     ptx::LoadMatrixX4(a, rows + 16 * DeviceKvChunk(lane % 16, 2 * step + lane / 16, kHeadDim));
   }
-  // Keys 0 .. 15 as the right operand of products over dims 16 * step ..: b[0..1] for keys 0 .. 7,
-  // b[2..3] for keys 8 .. 15.
+  // Loads keys 0 .. 15 as the right operand of products over dims 16 * step ..: b[0..1] for keys 0
+  // .. 7, b[2..3] for keys 8 .. 15.
   __device__ __forceinline__ static void LoadKeys(uint32_t (&b)[4], uint32_t keys, int step,
                                                   int lane) {
     const int token = lane % 8 + lane / 16 * 8;
     ptx::LoadMatrixX4(b, keys + 16 * DeviceKvChunk(token, 2 * step + lane / 8 % 2, kHeadDim));
   }
-  // Values of tokens 0 .. 15 as the right operand of products over tokens: b[0..1] for dims 16 *
-  // step
-  // .. + 7, b[2..3] for the next 8.
+  // Loads the values of tokens 0 .. 15 as the right operand of products over tokens: b[0..1] for 8
+  // dims from 16 * step on, b[2..3] for the next 8.
   __device__ __forceinline__ static void LoadValues(uint32_t (&b)[4], uint32_t values, int step,
                                                     int lane) {
     ptx::LoadMatrixX4Transposed(
@@ -39,7 +38,7 @@ struct KvTile {
   }
 };
 
-// Of what LoadValues gave, keeps the first `num_tokens` tokens and makes the others zero.
+// Keeps the first `num_tokens` tokens of what LoadValues loaded, and sets the others to zero.
 __device__ __forceinline__ void ClearValuesFrom(uint32_t (&b)[4], int num_tokens, int lane) {
   const int first = lane % 4 * 2;
 #pragma unroll

@@ -18,7 +18,8 @@ struct Stream;  // kernels/core/stream.h
 
 // Keys that one online-softmax step folds in, aligned to position 0.
 inline constexpr int64_t kKeyTile = 64;
-// Partial results are closed at every multiple of this position (docs/numerics.md, rule 3).
+// On the CPU, partial results are closed at every multiple of this position (docs/numerics.md, rule
+// 3).
 inline constexpr int64_t kAttentionSplitKeys = 1024;
 
 // Consecutive tokens of one sequence. Their own keys and values are in the pool already.
@@ -46,17 +47,19 @@ struct PagedAttentionParams {
 // INVALID_ARGUMENT for an odd head_dim or one above 512, or heads that no KV head serves.
 absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& params);
 
-// On CUDA two kernels share the work of a step. They give the same bits for the same token, so
-// which of them takes it may depend on the step: rows that are single tokens go to
-// PagedDecodeAttention, chunks to PagedPrefillAttention. Partials are closed at
-// AttentionSplitBegin(1), (2), ... whatever the batch. K and V are in the order of
-// kernels/kv_cache/device_paged_kv.h; those of the tokens attended to must be in place (finite, or
-// what is not reaches every later token of that tile of 64 keys), all others may hold anything.
+// On CUDA two kernels share the work of a step: single tokens go to PagedDecodeAttention, chunks to
+// PagedPrefillAttention. Both give the same bits for the same token, so the choice may depend on
+// the step. Partials are closed at AttentionSplitBegin(1), (2), ... whatever the batch.
+//
+// K and V are in the order of kernels/kv_cache/device_paged_kv.h. Those of the tokens attended to
+// must be in place and finite: a value that is not finite reaches every later token of its tile of
+// 64 keys. All others may hold anything.
+//
 // head_dim: 16, 32, 64, 80, 96, 128 or 256. scale is positive. At most 16 heads share a KV head.
 // Strides are multiples of 8 elements, pointers aligned to 16 bytes. All pointers are device
 // pointers; what is read through them may change between replays of a graph.
 
-// A position that says: this row is padding. Nothing of it is read, its output is set to zero.
+// The position of a padding row. Nothing of the row is read, and its output is set to zero.
 inline constexpr uint32_t kNoPosition = UINT32_MAX;
 
 // With overlapped launches the kernel reads some inputs before it waits for its predecessor: the
@@ -75,10 +78,10 @@ struct PagedDecodeAttentionParams {
   const uint32_t* positions = nullptr;    // [num_rows] of the row's token, or kNoPosition
   const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
   int64_t block_table_stride = 0;
-  const uint32_t* block_table_rows = nullptr;  // [num_rows], the row's table; null: its own number
+  const uint32_t* block_table_rows = nullptr;  // [num_rows]; null: row i has table i
   int64_t max_keys = 0;                        // no row has more; bounds the grid, changes no bit
-  // Rows whose tables begin with the same blocks read what these hold together. That takes a kernel
-  // that is slower for others, and changes no bit either.
+  // Rows whose tables begin with the same blocks read these blocks together. The kernel that can do
+  // this is slower for other rows. Changes no bit.
   bool may_share = false;
   int32_t* plan = nullptr;       // [DecodePlanElements(num_rows)], aligned to 32 bytes
   float* partials = nullptr;     // DecodePartialElements(...) of scratch space
@@ -106,15 +109,15 @@ constexpr int64_t DecodeArrivalElements(int64_t num_rows, int64_t num_kv_heads) 
   return num_rows * num_kv_heads;
 }
 
-// Writes the plan of a step, which holds for calls of PagedDecodeAttention with the same shape,
-// rows, positions and block tables: those of all its layers. `query`, `output`, `kv.data`,
-// `partials` and `arrivals` are not used. With overlapped launches it reads positions,
-// block_table_rows and block_tables before it waits for its predecessor, and then writes the plan
-// at once: between it and an attention by an earlier plan there must be a kernel that lets no
+// Writes the plan of a step. The plan holds for all calls of PagedDecodeAttention with the same
+// shape, rows, positions and block tables, so for all layers of the step. `query`, `output`,
+// `kv.data`, `partials` and `arrivals` are not used. With overlapped launches it reads positions,
+// block_table_rows and block_tables, and writes the plan, before it waits for its predecessor. So
+// between an attention that uses an earlier plan and this call there must be a kernel that lets no
 // successor start early.
 absl::Status PlanPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 
-// By the plan in `params.plan`.
+// Follows the plan in `params.plan`.
 absl::Status PagedDecodeAttention(const CudaStream& stream,
                                   const PagedDecodeAttentionParams& params);
 
@@ -135,7 +138,7 @@ struct PagedPrefillAttentionParams {
   int64_t num_heads = 0;
   float scale = 1.0f;
   const AttentionChunk* chunks = nullptr;
-  const PrefillTile* tiles = nullptr;  // [num_tiles], of PrefillPlanner, as the next two
+  const PrefillTile* tiles = nullptr;  // [num_tiles]; PrefillPlanner makes this and the next two
   int64_t num_tiles = 0;
   int64_t tile_rows = kSmallPrefillTileRows;
   const BlockId* block_tables = nullptr;  // [rows, block_table_stride]

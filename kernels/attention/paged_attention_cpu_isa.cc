@@ -11,8 +11,8 @@
 namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
-// Rows of a tile, key blocks taken side by side by QK, and vectors of columns taken side by side by
-// PV: as many accumulators as the registers hold.
+// The rows of a tile, the key blocks that QK takes side by side, and the vectors of columns that PV
+// takes side by side. Their accumulators fill the registers.
 #if LOCKSTEP_ISA_LEVEL == 2
 constexpr int kMaxTileRows = 6;
 constexpr int kKeyBlocksAtOnce = 4;
@@ -238,8 +238,8 @@ void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries,
     SoftmaxStep(row_keys[row], params.scale, ValueStride(params.kv.head_dim), weights[row],
                 rows[row].open);
   }
-  // Keys that all rows see, then for each row those that only it and later ones see. A row never
-  // touches a value beyond its own position, not even with a weight of zero.
+  // First the keys that all rows see, then the further keys of each row. A row never touches a
+  // value beyond its own position, not even with a weight of zero.
   const int64_t common_keys = row_keys[0];
   if (common_keys > 0) WeighValues<kRows>(tile, {0, common_keys}, 0);
   for (int row = 1; row < kRows; ++row) {
@@ -285,7 +285,8 @@ void AttendQueryTileOf(int num_rows, const PagedAttentionParams& params, const Q
   }
 }
 
-// Query rows of one sequence and KV head are numbered token by token, heads of the group within.
+// Query rows of one sequence and KV head are numbered token by token, and within a token by the
+// head of the group.
 void AttendRows(const PagedAttentionParams& params, const AttentionSequence& sequence,
                 int64_t kv_head, int64_t first_row, int num_rows) {
   const int64_t group = params.num_heads / params.kv.num_kv_heads;

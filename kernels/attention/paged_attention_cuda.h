@@ -10,10 +10,10 @@ namespace lockstep::kernels {
 
 inline constexpr int64_t kMaxDeviceGroup = 16;  // query heads of one KV head
 
-// The CUDA overloads of PagedAttention, after their checks.
+// What PlanPagedDecode, PagedDecodeAttention and PagedPrefillAttention do after their checks.
 absl::Status LaunchDecodePlan(const CudaStream& stream, const PagedDecodeAttentionParams& params,
                               int max_runs);
-// What LaunchPagedDecode expects of the plan.
+// The number of runs that LaunchPagedDecode expects in the plan.
 int MaxDecodeRuns(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 absl::Status LaunchPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 absl::Status LaunchPagedPrefill(const CudaStream& stream,
@@ -22,7 +22,8 @@ absl::Status LaunchPagedPrefill(const CudaStream& stream,
 absl::Status LaunchWarpgroupPrefill(const CudaStream& stream,
                                     const PagedPrefillAttentionParams& params);
 
-// Calls launch(std::integral_constant<int, head_dim>()); false for a head_dim without kernels.
+// Calls launch(std::integral_constant<int, head_dim>()). Returns false for a head_dim without
+// kernels.
 template <typename Launcher>
 constexpr bool ForHeadDim(int64_t head_dim, const Launcher& launch) {
   switch (head_dim) {

@@ -49,7 +49,7 @@ int64_t PrefillPlanner::WriteTiles(int64_t tile_rows, std::span<const AttentionC
       tiles[count++] = {.chunk = static_cast<uint32_t>(i), .index = static_cast<uint32_t>(tile)};
     }
   }
-  // Of one chunk they are in order already.
+  // The tiles of a single chunk are in order already.
   if (chunks.size() > 1) {
     const auto num_keys = [&](const PrefillTile& tile) {
       return NumKeys(tile_rows, group_, chunks[tile.chunk], tile.index);

@@ -9,9 +9,9 @@ namespace lockstep::kernels {
 
 struct AttentionChunk;  // kernels/attention/paged_attention.h
 
-// Query rows of a tile: the heads of a KV head's group of consecutive tokens. Large tiles keep the
-// tensor cores busier, small ones share little work more evenly. Only head_dims 64 and 128 have
-// large ones.
+// Query rows of a tile: all heads of a KV head's group, for consecutive tokens. Large tiles keep
+// the tensor cores busier. Small tiles spread little work more evenly. Only head_dims 64 and 128
+// have large tiles.
 inline constexpr int64_t kSmallPrefillTileRows = 128;
 inline constexpr int64_t kLargePrefillTileRows = 192;
 
@@ -35,7 +35,7 @@ class PrefillPlanner {
   PrefillPlanner(int64_t num_heads, int64_t num_kv_heads, int64_t head_dim,
                  int64_t num_multiprocessors);
 
-  // The most tiles that chunks of `num_tokens` tokens together can have.
+  // The most tiles that `num_chunks` chunks with `num_tokens` tokens together can have.
   int64_t MaxTiles(int64_t num_tokens, int64_t num_chunks) const {
     return num_tokens * group_ / kSmallPrefillTileRows + num_chunks;
   }

@@ -5,7 +5,7 @@
 #include "kernels/attention/kv_tile.cuh"
 #include "kernels/core/ptx/arithmetic.cuh"
 
-// The arithmetic of attention, once for all its CUDA kernels (docs/numerics.md, points 0 and 2). A
+// The arithmetic of attention, once for all its CUDA kernels (docs/numerics.md, rules 1 and 3). A
 // score here is the bare product of query and key; `exponent_scale` is the scale times log2(e), so
 // that a weight is 2^(score * exponent_scale - ...). A warp holds 16 query rows against 64 keys as
 // the accumulators of 8 m16n8k16 products do: lane l, with g = l / 4 and t = l % 4, has in
@@ -16,15 +16,15 @@ inline constexpr float kNoScore = -__builtin_inff();
 
 inline float ExponentScale(float scale) { return scale * 1.44269504088896340736f; }
 
-// What weights relative to `old_max` are multiplied by to be relative to `new_max` (at least as
-// large). Exactly 1 if nothing changes: the maxima are equal, or there were no weights yet.
+// The factor that turns weights relative to `old_max` into weights relative to `new_max`, which is
+// at least as large. Exactly 1 if the maxima are equal, or if there were no weights yet.
 __device__ __forceinline__ float RescaleFactor(float old_max, float new_max, float exponent_scale) {
   const float factor = ptx::Exp2(__fmul_rn(__fsub_rn(old_max, new_max), exponent_scale));
   return old_max == new_max || old_max == kNoScore ? 1.0f : factor;
 }
 
-// The largest score of a row and the sum of its weights: over this lane's keys, in ascending order,
-// until SumOverQuad.
+// The largest score of a row, and the sum of its weights. Until SumOverQuad the sum covers this
+// lane's keys only, in ascending order.
 struct SoftmaxRow {
   float max = kNoScore;
   float sum = 0.0f;
@@ -36,8 +36,8 @@ __device__ __forceinline__ float SumOverQuad(float sum) {
 }
 
 // One step of the online softmax over rows g and, with kHalves = 2, g + 8: scores become weights. A
-// score of kNoScore gives a weight of exactly 0. Returns what earlier sums of weighted values are
-// to be multiplied by.
+// score of kNoScore gives a weight of exactly 0. `rescale` returns the factors for earlier sums of
+// weighted values.
 template <int kHalves>
 __device__ __forceinline__ void WeighScores(float exponent_scale, float (&scores)[8][4],
                                             SoftmaxRow (&rows)[kHalves],
@@ -84,7 +84,7 @@ __device__ __forceinline__ void PackWeights(const float (&weights)[8][4],
   }
 }
 
-// Both: scores become packed weights.
+// WeighScores and PackWeights: scores become packed weights.
 template <int kHalves>
 __device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores)[8][4],
                                             SoftmaxRow (&rows)[kHalves],
@@ -94,13 +94,13 @@ __device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores
   PackWeights<kHalves>(scores, weights);
 }
 
-// How the partial result of one more split joins that of the splits before it.
+// How the partial result of the next split is folded into the result of the splits before it.
 struct PartialFold {
   float max;
   float closed_factor;
   float open_factor;
-  bool keep;  // the new one is empty
-  bool take;  // there was none before
+  bool keep;  // the new split is empty
+  bool take;  // there was no result before
 
   __device__ __forceinline__ PartialFold(float closed_max, float open_max, float exponent_scale)
       : max(fmaxf(closed_max, open_max)),
@@ -109,7 +109,7 @@ struct PartialFold {
         keep(open_max == kNoScore),
         take(closed_max == kNoScore) {}
 
-  // A sum of weights, or of weighted values.
+  // Folds a sum of weights, or of weighted values.
   __device__ __forceinline__ float operator()(float closed, float open) const {
     return Fold<false>(closed, open);
   }

@@ -15,7 +15,7 @@ struct BFloat16 {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-// Round to nearest, ties to even. Overflow gives infinity; a NaN stays one (made quiet).
+// Round to nearest, ties to even. Overflow gives infinity; a NaN stays a NaN (made quiet).
 [[gnu::always_inline]] inline BFloat16 ToBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;

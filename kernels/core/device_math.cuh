@@ -6,9 +6,9 @@
 
 #include "kernels/core/bfloat16.h"
 
-// The elementwise formulas of the CUDA kernels. Each exists once, with its roundings spelt out, and
-// every kernel that needs it calls it: so kernels that share an op share its bits
-// (docs/numerics.md). CUDA files are compiled with -fmad=false besides.
+// The elementwise formulas of the CUDA kernels. Each exists once, with its roundings spelt out.
+// Every kernel that needs a formula calls it, so all kernels give the same bits for it
+// (docs/numerics.md). In addition, CUDA files are compiled with -fmad=false.
 namespace lockstep::kernels {
 
 __device__ __forceinline__ float DeviceToFloat(BFloat16 value) {
@@ -37,8 +37,8 @@ __device__ __forceinline__ float DeviceGatedValue(float gate, float up) {
   return __fmul_rn(__fdiv_rn(gate, __fadd_rn(1.0f, expf(-gate))), up);
 }
 
-// GELU, arXiv 1606.08415; the tanh form with (1 + tanh(z)) / 2 = 1 / (1 + e^-2z), the erf form by
-// the complement, which keeps its relative precision where x is very negative.
+// GELU, arXiv 1606.08415. The tanh form uses (1 + tanh(z)) / 2 = 1 / (1 + e^-2z). The erf form uses
+// erfc, which keeps its relative precision where x is very negative.
 __device__ __forceinline__ float DeviceGeluTanh(float x) {
   constexpr float kMinusTwiceSqrtTwoOverPi = -1.595769122f;
   const float cube = __fmul_rn(__fmul_rn(x, x), x);
@@ -51,7 +51,7 @@ __device__ __forceinline__ float DeviceGeluErf(float x) {
   return __fmul_rn(__fmul_rn(0.5f, x), erfcf(__fmul_rn(x, kMinusSqrtHalf)));
 }
 
-// 1 / sqrt(sum / size + eps) and what an RMSNorm makes of a value.
+// 1 / sqrt(sum / size + eps) and the value that an RMSNorm computes with it.
 __device__ __forceinline__ float DeviceInverseRms(float sum_of_squares, float size, float eps) {
   return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, size), eps)));
 }

@@ -8,7 +8,7 @@ namespace {
 constexpr std::array kOrdered = {InstructionSet::kPortable, InstructionSet::kAvx2,
                                  InstructionSet::kAvx512Bf16};
 
-// How many of kOrdered can run here; each needs what the ones before it need.
+// How many of kOrdered can run here. Each set needs everything that the sets before it need.
 size_t CountAvailable() {
 #if defined(LOCKSTEP_X86_KERNELS)
   __builtin_cpu_init();

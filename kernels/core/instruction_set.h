@@ -7,7 +7,8 @@
 namespace lockstep::kernels {
 
 // The instruction sets that the CPU kernels are compiled for. GEMM and attention may give other
-// bits on another one; on one, bits never depend on shape of the batch or number of threads.
+// bits on another set. On one set, bits never depend on the shape of the batch or the number of
+// threads.
 enum class InstructionSet { kPortable, kAvx2, kAvx512Bf16 };
 
 std::string_view InstructionSetName(InstructionSet set);  // "portable", "avx2", "avx512_bf16"

@@ -9,7 +9,7 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 
 inline constexpr int kLanes = 16;
 
-// Asks for the cache line `ahead_bytes` behind `from`, which need not exist.
+// Prefetches the cache line `ahead_bytes` after `from`. It need not exist.
 LOCKSTEP_INLINE void Prefetch(const void* from, int64_t ahead_bytes) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(from) + ahead_bytes));
 }

@@ -7,14 +7,14 @@
 
 namespace lockstep::kernels {
 
-// Where an op runs. On the CPU: the team of threads that shares the work, and the instruction set.
-// The CUDA backend will hold its stream here; the ops' signatures stay as they are.
+// Where an op runs on the CPU: the team of threads that shares the work, and the instruction set.
+// CUDA ops take a CudaStream instead (kernels/device/cuda_stream.h).
 struct Stream {
   ThreadPool* threads = nullptr;  // null: the calling thread alone
   InstructionSet instruction_set = InstructionSet::kPortable;
 
-  // How many tasks to cut `num_items` into: several per thread, so that one that is slowed down
-  // does not hold up the rest.
+  // How many tasks to cut `num_items` into: several per thread, so that a thread that is slowed
+  // down does not hold up the others.
   int NumTasks(int64_t num_items) const {
     constexpr int kTasksPerThread = 4;
     if (threads == nullptr || threads->num_threads() == 1) return 1;

@@ -21,7 +21,7 @@ inline void Pause() {
 
 inline bool HasTask(uint64_t claims) { return (claims & kNextMask) < claims >> kCountShift; }
 
-// Spins until `done` or kSpinTime has passed; says which.
+// Spins until done() is true or kSpinTime has passed. Returns false if the time has passed.
 template <typename Condition>
 bool SpinUntil(Condition done) {
   const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
@@ -61,16 +61,16 @@ void ThreadPool::RunErased(int num_tasks, ErasedTask task, void* context) {
   task_ = task;
   context_ = context;
   num_unfinished_.store(num_tasks, std::memory_order_relaxed);
-  // Sequentially consistent, like a worker's "I sleep" and its last look at claims_: one of the two
-  // sees the other.
+  // Sequentially consistent, like a worker's increment of num_sleeping_ and its last read of
+  // claims_. So either this thread sees that the worker sleeps, or the worker sees the tasks.
   claims_.store(static_cast<uint64_t>(num_tasks) << kCountShift);
   if (num_sleeping_.load() > 0) {
     MutexLock lock(mutex_);
     wake_.NotifyAll();
   }
   DoTasks();
-  // What is left are tasks that others are in; when the core of one was taken away, give up this
-  // one.
+  // Only tasks that other threads are running are left. One of these threads may have lost its
+  // core, so this thread gives up its own.
   while (!SpinUntil([this] { return num_unfinished_.load(std::memory_order_acquire) == 0; })) {
     std::this_thread::yield();
   }

@@ -10,11 +10,12 @@
 
 namespace lockstep::kernels {
 
-// A fixed team of threads for data-parallel loops; the calling thread is one of them. Tasks of a
-// run are claimed one by one, so a thread whose core is taken away delays only the task it is in.
-// Between two runs the others spin for a few tens of microseconds, because the next loop of a
-// forward pass follows within one or two, and then sleep, because the router wants the same cores.
-// Only one thread may call Run, and not from inside a task. Never allocates after construction.
+// A fixed team of threads for data-parallel loops. The calling thread is one of them. Tasks of a
+// run are claimed one by one, so a thread that loses its core delays only the task it is running.
+// Between two runs the other threads spin for a few tens of microseconds, because the next loop of
+// a forward pass follows within one or two. Then they sleep, because the router needs the same
+// cores. Only one thread may call Run, and not from inside a task. Never allocates after
+// construction.
 class ThreadPool {
  public:
   explicit ThreadPool(int num_threads);  // >= 1
@@ -48,8 +49,8 @@ class ThreadPool {
   ErasedTask task_ = nullptr;
   void* context_ = nullptr;
 
-  // Number of tasks of the run in the upper half, next one to claim in the lower. One word, so that
-  // a claim can never be taken for one of another run.
+  // Upper half: number of tasks of the run. Lower half: the next task to claim. Both share one
+  // word, so that a claim can never be mistaken for a claim of another run.
   alignas(64) std::atomic<uint64_t> claims_{0};
   alignas(64) std::atomic<int> num_unfinished_{0};
   alignas(64) std::atomic<int> num_sleeping_{0};

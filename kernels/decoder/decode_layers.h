@@ -12,11 +12,11 @@
 #include "kernels/kv_cache/paged_kv.h"
 
 // All layers of a decoder for a few decode rows in one CUDA kernel. A step of one row is short
-// against what a kernel costs to start and to end: here the blocks stay, weights keep streaming
+// compared to the cost of starting and ending kernels. Here the blocks stay, weights keep streaming
 // while results travel, and blocks hand results to each other word by word
-// (docs/decisions/0002-decode-layers.md). Every output is that of the ops one after the other
-// (RmsNorm or LayerNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu or Gelu), bit for
-// bit.
+// (docs/decisions/0002-decode-layers.md). Every output is equal, bit for bit, to that of the ops
+// one after the other (RmsNorm or LayerNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu
+// or Gelu).
 namespace lockstep::kernels {
 
 // What the layers are made of.
@@ -25,7 +25,7 @@ enum class DecoderStyle {
   kGpt2,   // LayerNorm with bias, GELU by tanh
 };
 
-// What the copy engine knows of a matrix: a CUtensorMap.
+// Describes a matrix to the copy engine: a CUtensorMap.
 struct alignas(128) WeightMap {
   std::byte bytes[128] = {};
 };
@@ -34,7 +34,7 @@ struct alignas(128) WeightMap {
 struct DecodeProduct {
   const BFloat16* weights = nullptr;  // [outputs, inputs], row-major
   const float* bias = nullptr;        // [outputs]; null: none
-  WeightMap map = {};                 // of the weights, by MapWeights
+  WeightMap map = {};                 // of the weights; MapWeights fills it in
 };
 
 // In the order in which a layer takes them.
@@ -69,26 +69,29 @@ struct DecodeLayersShape {
 };
 
 inline constexpr int64_t kMaxDecodeLayersRows = 4;
-// The blocks of a call, at most: they wait for each other, so each has a multiprocessor of its own.
+// The most blocks of a call. They wait for each other, so each needs a multiprocessor of its own.
 inline constexpr int kMaxDecodeLayersBlocks = 132;
 
-// How many rows one call takes, at most kMaxDecodeLayersRows; 0: the shape has no such kernel.
+// The most rows that one call takes, up to kMaxDecodeLayersRows. 0: there is no kernel for the
+// shape.
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape);
 
-// Up to how many rows a call is taken to be faster than the ops, for rows of up to
-// kFasterDecodeLayersKeys keys; docs/performance.md has what was measured.
+// Up to this many rows, a call is taken to be faster than the ops, if rows have up to
+// kFasterDecodeLayersKeys keys. docs/performance.md has the measurements.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape);
 inline constexpr int64_t kFasterDecodeLayersKeys = 2048;
 
-// 8-byte words of scratch memory, zero before the first call, for rows of up to `max_keys` keys. It
-// belongs to the calls alone, which follow each other on one stream.
+// How many 8-byte words of scratch memory the calls need, for rows of up to `max_keys` keys. The
+// memory must be zero before the first call. Only these calls use it, and they follow each other on
+// one stream.
 int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_keys);
 
-// Whether the stream's device runs all blocks of a call at once, as they wait for each other.
+// Whether the stream's device can run all blocks of a call at once. It must, because the blocks
+// wait for each other.
 absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayersShape& shape);
 
 // Fills in the maps of the layer's weights, for calls on the stream's device. INTERNAL when the
-// driver refuses a matrix, UNAVAILABLE when it knows no maps.
+// driver refuses a matrix, UNAVAILABLE when the driver has no tensor maps.
 absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape,
                         DecodeLayer& layer);
 
@@ -100,24 +103,26 @@ struct DecodeLayersParams {
   const float* cos = nullptr;  // [max_positions, head_dim / 2]
   const float* sin = nullptr;
   int64_t num_rows = 0;  // 1 .. DecodeLayersMaxRows(shape)
-  // A row with kNoPosition has kNoKvSlot, and the other way round: padding.
+  // A padding row has kNoPosition and kNoKvSlot. Other rows have neither.
   const uint32_t* positions = nullptr;    // [num_rows]
   const uint64_t* kv_slots = nullptr;     // [num_rows]
   const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows]
   const BFloat16* embeddings = nullptr;        // [num_rows, hidden_size]
-  // [num_rows, hidden_size], added to the embeddings: learned positions; or null. May be `delta`.
+  // [num_rows, hidden_size]: embeddings of learned positions, which are added to `embeddings`; or
+  // null. May be `delta`.
   const BFloat16* position_embeddings = nullptr;
-  BFloat16* residual = nullptr;  // out, [num_rows, hidden_size]; not the embeddings
-  BFloat16* delta = nullptr;     // out, the last layer's MLP, not yet added
+  BFloat16* residual = nullptr;  // out, [num_rows, hidden_size]; not `embeddings`
+  BFloat16* delta = nullptr;     // out, the last layer's MLP output, not yet added
   uint64_t* scratch = nullptr;
-  int64_t num_scratch_words = 0;  // all of them: when the tags run out, they are cleared
+  int64_t num_scratch_words = 0;  // all of them; cleared when the tags run out
 };
 
-// INVALID_ARGUMENT for a number of rows that the shape does not take. One call at a time on a
-// device: two whose blocks hold each other's multiprocessors would wait forever. A row attends to
-// the tokens before this step and to its own; the rows of a call belong to different sequences.
+// INVALID_ARGUMENT for a number of rows that the shape does not take. Run one call at a time on a
+// device: two calls that each hold multiprocessors which the other needs would wait forever. A row
+// attends to the tokens before this step and to its own token. The rows of a call belong to
+// different sequences.
 absl::Status DecodeLayers(const CudaStream& stream, const DecodeLayersParams& params);
 
 }  // namespace lockstep::kernels

@@ -16,8 +16,8 @@ struct Matrix {
   int64_t num_columns;
 };
 
-// Boxes of a tile's rows and `box_chunks` chunks, chunk after chunk, each swizzled as
-// ptx::MatrixDescriptor says: the matrix as [chunks, rows, columns of a chunk].
+// Maps the matrix as [chunks, rows, columns of a chunk]. A box has the rows of a tile and
+// `box_chunks` chunks, one chunk after the other, each swizzled as ptx::MatrixDescriptor says.
 absl::Status MapMatrix(const Matrix& matrix, int box_chunks, WeightMap& to) {
   LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
   const cuuint64_t sizes[] = {kChunkColumns, static_cast<cuuint64_t>(matrix.num_rows),
@@ -44,9 +44,9 @@ absl::Status MapMatrix(const Matrix& matrix, int box_chunks, WeightMap& to) {
 
 }  // namespace
 
-// Small layers are short against what their kernels cost to start and to end; large ones are not,
-// and the ops read their weights at a higher rate. Measured on both sides of the border, 31 and 385
-// MB a layer.
+// Small layers are short compared to the cost of starting and ending their kernels. Large layers
+// are not, and the ops read their weights at a higher rate. Measured on both sides of the border,
+// with 31 and 385 MB a layer.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
   constexpr int64_t kSmallLayerBytes = int64_t{64} << 20;
   constexpr int64_t kFewRows = 2;

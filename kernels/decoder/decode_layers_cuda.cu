@@ -9,22 +9,22 @@
 #include "kernels/decoder/residual_norm.cuh"
 #include "kernels/device/launch.cuh"
 
-// One block per multiprocessor: eight warps compute, the first four of them all matrix products,
-// one warp fills the ring of weights, one the ring of keys and values. Per layer five exchanges of
-// tagged words: q, k and v; attention; its projection; the gated activations; the MLP's output; a
-// sixth, within attention, where a row has several splits. Blocks that need residual rows keep
-// them, each for itself.
+// One block per multiprocessor. Eight warps compute; the first four of them compute all matrix
+// products. One warp fills the ring of weights, one the ring of keys and values, and one prefetches
+// norm weights and biases. A layer has five exchanges of tagged words: q, k and v; attention; its
+// projection; the gated activations; the MLP's output. If a row has several splits, there is a
+// sixth within attention. Each block that needs the residual rows keeps its own copy of them.
 //
-// A word of layer l is written again in layer l + 1: all its readers must be through by then. The
-// writer of layer l + 1 has seen a whole vector that depends on every reader's own output of layer
-// l, so it suffices that no block reads what its own outputs do not depend on. That is why a block
-// without a tile of a product does not read the product's input, and why a block that keeps the
-// residual has a tile of gate and up (HasKernel): where all rows are padding nothing depends on q,
-// k and v.
+// A word of layer l is overwritten in layer l + 1. By then all its readers must have finished. The
+// writer in layer l + 1 has seen a whole vector that depends on every reader's own output of layer
+// l. So it is enough that no block reads what its own outputs do not depend on. That is why a block
+// without a tile of a product does not read the product's input. It is also why a block that keeps
+// the residual has a tile of gate and up (HasKernel): if all rows are padding, nothing depends on
+// q, k and v.
 namespace lockstep::kernels {
 namespace {
 
-// The consumers: everything that computes.
+// The consumers: the warps that compute.
 template <int kHeadDim, DecoderStyle kStyle>
 class Consumer {
  public:
@@ -97,7 +97,7 @@ class Consumer {
   AttentionProgress attention_;
 };
 
-// The block that ends last leaves the tag for the next call. By all threads.
+// The block that ends last leaves the tag for the next call. Call from all threads.
 __device__ __forceinline__ void EndBlock(const DecodeLayersParams& params) {
   uint32_t* const num_ended = reinterpret_cast<uint32_t*>(params.scratch + 1);
   const bool is_last =
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp >= kConsumerWarps) {
     ptx::ReleaseRegisters<kProducerRegisters>();
     if (warp == kWeightWarp) {
-      // Nobody writes weights: their way need not wait for the kernel before this one.
+      // No kernel writes weights, so this warp does not wait for the preceding kernel.
       FillWeightRing(block);
     } else if (warp == kKvWarp) {
       ptx::WaitForPredecessor();
@@ -169,7 +169,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 constexpr int kMaxSharedBytes = 227 * 1024;
 constexpr int kMaxKvStages = 2;
 
-// The deepest ring of weights that fits beside the rest; 0: too shallow to be of use.
+// Stages of the deepest ring of weights that fits beside the rest; 0 if these are too few to be of
+// use.
 template <int kHeadDim>
 int WeightStages(const DecodeLayersShape& shape, int64_t num_rows) {
   const int rest =

@@ -5,23 +5,23 @@
 #include "kernels/attention/paged_attention.h"
 #include "kernels/decoder/decode_layers.h"
 
-// Where things lie, for host and device alike.
+// Sizes and layouts that host and device share.
 namespace lockstep::kernels {
 
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kConsumerThreads = 32 * kConsumerWarps;
 
-// A stage of the ring of weights: chunks of kChunkColumns columns of the tiles, of kTileOutputs
-// outputs each, that a pass has side by side.
+// A stage of the ring of weights holds chunks of the tiles that a pass has side by side. A tile has
+// kTileOutputs outputs, and a chunk has kChunkColumns of its columns.
 inline constexpr int kTileOutputs = 8;
-inline constexpr int kChunkColumns = 64;  // inputs of products are a multiple
+inline constexpr int kChunkColumns = 64;  // inputs of products are a multiple of it
 inline constexpr int kChunkBytes = kTileOutputs * kChunkColumns * 2;
 inline constexpr int kStageChunks = 16;
 inline constexpr int kStageBytes = kStageChunks * kChunkBytes;
 inline constexpr int kMinWeightStages = 4;
 inline constexpr int kMaxWeightStages = 12;
 
-// A matrix instruction always reads kMaxSideBySide tiles, what there is behind the stage included.
+// A matrix instruction always reads kMaxSideBySide tiles, even where these lie after the stage.
 inline constexpr int kMaxSideBySide = 8;
 inline constexpr int kReadBehindRing = kStageBytes;
 
@@ -53,22 +53,23 @@ struct ProductShape {
   int halves = 1;  // 2: gate, then up, as SwiGLU has them
 };
 
-// How a block multiplies its tiles of a product: passes of `tiles` of them (gated: of the gate, and
-// as many of up behind them), as rows of one matrix instruction.
+// How a block multiplies its tiles of a product. A pass takes `tiles` of them as rows of one matrix
+// instruction. If the product is gated, it takes `tiles` tiles of the gate, followed by as many of
+// up.
 struct ProductPass {
   // The tiles of `num_outputs` are dealt out to the blocks in turn.
   constexpr ProductPass(int64_t num_outputs, int halves, int num_blocks) {
     const int most = static_cast<int>((num_outputs / kTileOutputs + num_blocks - 1) / num_blocks);
     tiles = most < kMaxSideBySide / halves ? most : kMaxSideBySide / halves;
-    // Of 2 or 3 the instruction would read too far behind the stage.
+    // With 2 or 3 tiles, the instruction would read too far after the stage.
     const int side_by_side = tiles * halves;
     slab_chunks = kStageChunks / (side_by_side == 1 ? 1 : side_by_side < 4 ? 4 : side_by_side);
-    // Of one tile, rows that nobody looks at come from the chunks behind.
+    // With one tile, the instruction's unused rows come from the chunks after it.
     tile_stride = side_by_side == 1 ? kChunkBytes : slab_chunks * kChunkBytes;
   }
 
   int tiles = 0;
-  int slab_chunks = 0;  // of each tile in a stage
+  int slab_chunks = 0;  // chunks of each tile in a stage
   int tile_stride = 0;  // bytes
 };
 
@@ -88,8 +89,8 @@ struct DecodeLayersWords {
         partials(mlp_delta + kMaxDecodeLayersRows * shape.hidden_size / 2) {}
 
   static constexpr int64_t kHeaderWords = 2;  // the last tag used, blocks that have ended
-  // Tags ascend by one a layer. Beyond this one (after a day of the smallest model) the words are
-  // cleared and tags begin again: a tag of 0 would be that of words never written.
+  // Tags ascend by one a layer. After this tag (after a day of the smallest model) the words are
+  // cleared and tags begin again at 1. Tag 0 is the tag of words that were never written.
   static constexpr uint32_t kLastTag = 0xFFFF0000;
 
   int64_t qkv;              // [rows, qkv_size / 2]

@@ -19,13 +19,13 @@ struct AttentionProgress {
   int score_buffer = 0;
 };
 
-// By all consumers: from the words of q, k and v to those of the attention. The items are those of
-// paged decode attention, dealt out to the blocks in turn; the block with the first split of a row
-// and KV head folds them all.
+// Attention of a layer: reads the words of q, k and v, and writes the words of the attention. Used
+// by all consumers. The items (layer_items.cuh) are dealt out to the blocks in turn. The block with
+// the first split of a row and KV head folds all splits.
 template <int kHeadDim>
 class LayerAttention {
  public:
-  // tag: of the layer at hand. `progress` outlives the object.
+  // tag: of the current layer. `progress` must outlive the object.
   __device__ LayerAttention(const LayersBlock<kHeadDim>& block, uint32_t tag,
                             AttentionProgress& progress)
       : block_(block),
@@ -73,8 +73,9 @@ class LayerAttention {
     }
   }
 
-  // Of the item's row: query heads, then the new key, then the new value. What rotary_append.h
-  // does, by one warp; a query goes to where the item's first tile expects it.
+  // Prepares one head of the item's row. Heads are numbered: the query heads, then the new key,
+  // then the new value. One warp does what rotary_append.h describes. A query goes to where the
+  // item's first tile expects it.
   __device__ __forceinline__ void PrepareHead(const DecodeLayer& layer, const LayerItem& work,
                                               int head) const {
     constexpr int kWords = kHeadDim / 2;
@@ -90,7 +91,7 @@ class LayerAttention {
         reinterpret_cast<uint32_t*>(block_.shared + block_.Memory().head_words) + warp_ * kWords;
     const uint64_t* const from =
         block_.Words(block_.Offsets().qkv) + work.row * (block_.QkvSize() / 2) + row_head * kWords;
-    // All that does not depend on the words, before they are waited for.
+    // Loads everything that does not depend on the words before it waits for the words.
     constexpr int kHalf = kHeadDim / 2;
     static_assert(kHalf <= 64);  // two elements for each lane
     const uint64_t kv_slot = block_.Params().kv_slots[work.row];
@@ -140,7 +141,8 @@ class LayerAttention {
         rotated.second;
   }
 
-  // The copy engine brought the page as it was before this step.
+  // Writes the new key and value into the tile, because the copy engine brought the page as it was
+  // before this step.
   __device__ __forceinline__ void PatchTile(uint32_t tile, int key) const {
     constexpr int kWords = kHeadDim / 2;
     unsigned char* const page = block_.shared + (tile - block_.address) +
@@ -206,7 +208,8 @@ class LayerAttention {
            work.kv_head * block_.Attention().group * (kHeadDim / 2);
   }
 
-  // Folds the partials of all splits, ascending, by the block that has the first one.
+  // Folds the partials of all splits in ascending order. Only the block with the first split calls
+  // it.
   __device__ __forceinline__ void FoldSplits(const LayerItem& work) const {
     const DecodeArguments& arguments = block_.Attention();
     constexpr int kPairs = kHeadDim / 2;

@@ -5,8 +5,9 @@
 #include "kernels/attention/decode/decode_block.cuh"
 #include "kernels/decoder/layers_block.cuh"
 
-// How the DecodeLayers kernel deals attention out to its blocks: split by split. Its rows are few,
-// so every split finds a block of its own, and each is a part that the row's result is folded from.
+// How the DecodeLayers kernel divides attention among its blocks: split by split. There are few
+// rows, so splits find blocks of their own. Each split is a part that the row's result is folded
+// from.
 namespace lockstep::kernels {
 
 // The splits of the first zone are shorter than the others.
@@ -16,8 +17,9 @@ inline constexpr int kNumShortSplits = static_cast<int>(kSecondSplitZone.first_s
 struct LayerItem {
   int row;
   int kv_head;
-  int num_parts;   // that the row's result is folded from
-  int first_slot;  // of the row and head; those of its parts are num_kv_heads apart
+  int num_parts;   // parts that the row's result is folded from
+  int first_slot;  // of the first part of the row and head; the slots of its parts are num_kv_heads
+                   // apart
   int slot;        // of this part, among all partial results
   int key_begin;
   int key_end;
@@ -30,8 +32,8 @@ __device__ __forceinline__ int NumItems(const LayersBlock<kHeadDim>& block) {
          static_cast<int>(block.Attention().params.kv.num_kv_heads);
 }
 
-// Long splits first, so that blocks end at about the same time; of either kind row by row, from the
-// last split of a row to its first, KV heads within.
+// Long splits come first, so that blocks end at about the same time. The splits of either kind are
+// ordered row by row, within a row from the last split to the first, and within a split by KV head.
 template <int kHeadDim>
 __device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block, int item) {
   const int num_kv_heads = static_cast<int>(block.Attention().params.kv.num_kv_heads);
@@ -63,8 +65,8 @@ __device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block
   return work;
 }
 
-// Fills num_keys and the tables of splits, by the threads that `sync` is a barrier of: the first
-// two warps at least.
+// Fills num_keys and the tables of splits. Call from all threads that take part in the barrier
+// `sync`. They include the first two warps.
 template <int kHeadDim, typename Sync>
 __device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block, const Sync& sync) {
   const int num_rows = block.NumRows();

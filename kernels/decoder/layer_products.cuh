@@ -12,13 +12,13 @@ namespace lockstep::kernels {
 
 inline constexpr int kReadAtOnce = 4;  // pairs of words that a thread requests together
 
-// By all consumers: the inputs of a product out of words, the product out of the ring of weights,
-// the outputs into words.
+// The products of a layer: reads the inputs from words and the weights from their ring, and writes
+// the outputs into words. Used by all consumers.
 template <int kHeadDim, DecoderStyle kStyle>
 class LayerProducts {
  public:
-  // tag: of the layer at hand. position: how far the block has come with its weights; outlives the
-  // object.
+  // tag: of the current layer. position: how far the block has come with its weights; must outlive
+  // the object.
   __device__ LayerProducts(const LayersBlock<kHeadDim>& block, uint32_t tag,
                            StagePosition& position)
       : block_(block),
@@ -34,14 +34,14 @@ class LayerProducts {
     return {block_.address + block_.Memory().wide, block_.NumRows()};
   }
 
-  // From the input to words of the product's outputs; of the last layer's MLP, to the
-  // caller's memory.
+  // Multiplies the input and writes the outputs into their words. The outputs of the last layer's
+  // MLP go to the caller's memory.
   __device__ __forceinline__ void Multiply(const BlockProduct& product, const InputRows& input,
                                            const float* bias, bool is_mlp_input,
                                            bool is_last_of_all) {
     if (warp_ >= kProductWarps) return;
     for (int first = 0; first < product.num_tiles; first += product.pass_tiles) {
-      // Asked for early, the biases are there when they are needed.
+      // The biases are requested early, so that they are there when they are needed.
       float biases[2] = {};
       if constexpr (kStyle == DecoderStyle::kGpt2) {
 #pragma unroll
@@ -53,7 +53,7 @@ class LayerProducts {
       }
       const PassSums sums = block_.Ring().MultiplyPass(product, input, position_);
       if (kStyle == DecoderStyle::kLlama && product.halves == 2) {
-        // The sums of the pass before have been read.
+        // Waits until the sums of the previous pass have been read.
         if (first > 0) ptx::SyncThreads(kProductBarrier, 32 * kProductWarps);
         HandOverUp(product, sums);
       }
@@ -89,7 +89,8 @@ class LayerProducts {
     }
   }
 
-  // The words of the attention's or the MLP's output projection's input, to where it reads them.
+  // Copies the input of the attention's or the MLP's output projection from its words to shared
+  // memory.
   __device__ __forceinline__ void ReadWide(const BlockProduct& product) const {
     const int row_pairs = product.inputs / 4;
     const int num_pairs = block_.NumRows() * row_pairs;
@@ -118,12 +119,12 @@ class LayerProducts {
     return bias == nullptr ? sum : __fadd_rn(sum, bias[column]);
   }
 
-  // This lane's two, of the tile of up that belongs to a tile of the gate.
+  // This lane's two sums of the tile of up that belongs to tile `tile` of the gate.
   __device__ __forceinline__ float* UpSums(int tile) const {
     return reinterpret_cast<float*>(block_.shared + block_.Memory().up_sums) +
            2 * (32 * tile + lane_);
   }
-  // From the warps that have the sums of up to those that have the sums of the gate.
+  // Hands sums from the warps that have the sums of up to the warps that have the sums of the gate.
   __device__ __forceinline__ void HandOverUp(const BlockProduct& product,
                                              const PassSums& sums) const {
 #pragma unroll

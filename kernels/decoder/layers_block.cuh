@@ -92,9 +92,9 @@ static_assert(sizeof(DecodeLayersArguments<128>) <= kArgumentBytes);
 // What all warps of a block know. The arguments are a copy in shared memory.
 template <int kHeadDim>
 struct LayersBlock {
-  // Whatever is computed from the members is computed anew behind this. Otherwise the compiler
-  // keeps all that does not change from layer to layer in registers, and then lacks them in the
-  // products.
+  // After this call, everything that depends on the members is computed again. Otherwise the
+  // compiler keeps in registers what does not change from layer to layer, and the products lack
+  // these registers.
   __device__ __forceinline__ void Forget() {
     ptx::ForgetOrigin(arguments);
     ptx::ForgetOrigin(shared);

@@ -7,11 +7,12 @@
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/kv_cache/device_paged_kv.h"
 
-// The warps that fetch what the layers read: they know every layer from the start and run ahead as
+// The warps that fetch what the layers read. They know every layer from the start and run ahead as
 // far as their rings reach.
 namespace lockstep::kernels {
 
-// Keys and values of the tokens before this step, for the items of this block, layer after layer.
+// Fetches the keys and values of the tokens before this step, for the items of this block, layer
+// after layer.
 template <int kHeadDim>
 __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
@@ -45,11 +46,11 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   }
 }
 
-// The ring is short against the time that memory takes to answer: what comes so many products later
-// is brought to the second-level cache.
+// The ring is short compared to the latency of memory. So weights that are needed this many
+// products later are brought to the second-level cache.
 inline constexpr int kPrefetchedProducts = 2;
 
-// In the order in which the consumers multiply.
+// Fetches the weights in the order in which the consumers multiply.
 template <int kHeadDim>
 __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
   const int64_t num_products = block.Params().shape.num_layers * kNumLayerProducts;
@@ -66,7 +67,8 @@ __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
   }
 }
 
-// Brings the vectors of one layer for each block closer: everybody will wait for them.
+// Brings norm weights and biases to the second-level cache, because all blocks will wait for them.
+// The layers are dealt out to the blocks.
 __device__ __forceinline__ void PrefetchVectors(const DecodeLayersParams& params, int lane) {
   const auto prefetch = [lane](const float* from, int64_t size) {
     if (from == nullptr) return;

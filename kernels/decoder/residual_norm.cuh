@@ -11,13 +11,13 @@
 
 namespace lockstep::kernels {
 
-inline constexpr int kMaxGroups = 2;  // of kRowGroup elements that a thread has of a row
+inline constexpr int kMaxGroups = 2;  // groups of kRowGroup elements that a thread has of a row
 
-// The weights of the next norm in shared memory: fetched while the product before it goes on, by
-// the consumers that have no part in it.
+// The weights of the next norm in shared memory. The consumers that do not multiply fetch them
+// while the product before the norm goes on.
 template <int kHeadDim, DecoderStyle kStyle>
 struct NormWeights {
-  // Nobody reads the norm's weights before any more. `biases` only of LayerNorm.
+  // Call when nobody reads the previous norm's weights any more. `biases`: LayerNorm only.
   __device__ __forceinline__ void Fetch(const float* weights, const float* biases) const {
     const int thread = static_cast<int>(threadIdx.x) - 32 * kProductWarps;
     if (thread < 0) return;
@@ -32,7 +32,7 @@ struct NormWeights {
     }
     ptx::CopyAsyncCommit();
   }
-  // In front of a barrier of the consumers, behind which they are there.
+  // Call before a barrier of the consumers. After the barrier the weights are there.
   __device__ __forceinline__ void Finish() const {
     if (static_cast<int>(threadIdx.x) >= 32 * kProductWarps) ptx::CopyAsyncWait<0>();
   }
@@ -40,8 +40,8 @@ struct NormWeights {
   const LayersBlock<kHeadDim>& block;
 };
 
-// By all consumers: the residual rows that a block keeps in shared memory, and their norm, which is
-// the input of the products.
+// The residual rows that a block keeps in shared memory, and their norm, which is the input of
+// products. Used by all consumers.
 template <int kHeadDim, DecoderStyle kStyle>
 class ResidualNorm {
  public:
@@ -50,8 +50,8 @@ class ResidualNorm {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // The embeddings when is_first, with those of positions if there are any; otherwise adds what the
-  // words say to the residual, and rounds.
+  // If is_first, the residual becomes the embeddings, with those of positions added if there are
+  // any. Otherwise adds the words at `delta` to the residual, and rounds. Then computes the norm.
   __device__ __forceinline__ void NormRows(bool is_first, int64_t delta, uint32_t tag) {
     const int row_words = block_.Hidden() / 2;
     NormWith([&](int row, int group, bool exists) {
@@ -112,8 +112,8 @@ class ResidualNorm {
     return Pack(values);
   }
 
-  // load(row, group, exists) gives the residual's elements, by whole warps; a thread has
-  // neighbouring groups. The sums go along the balanced tree of rms_norm.h.
+  // load(row, group, exists) returns the residual's elements. Whole warps call it. A thread has
+  // neighbouring groups. The sums follow the balanced tree of rms_norm.h.
   template <typename Load>
   __device__ __forceinline__ void NormWith(const Load& load) {
     const int num_groups = block_.Hidden() / kRowGroup;
@@ -179,8 +179,8 @@ class ResidualNorm {
     return GroupTreeSum(squares);
   }
 
-  // Over the consumers, in ascending order of threads. Calls with the same `turn` have a barrier of
-  // the consumers between them.
+  // The sum over the consumers, in ascending order of threads. There must be a barrier of the
+  // consumers between two calls with the same `turn`.
   __device__ __forceinline__ float TreeSum(float sum, int turn) const {
     for (int distance = 1; distance < 32; distance *= 2) {
       sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, distance));

@@ -4,10 +4,10 @@
 
 #include "kernels/core/ptx/memory.cuh"
 
-// How blocks of one kernel hand results to each other: a word is 4 bytes of payload and a tag that
-// says which use of the memory it belongs to. A reader asks until the tag is the one that it
-// expects, so a result takes one way through the second-level cache, and nobody needs a fence or a
-// barrier of the grid. A word may be written again once all its readers are known to be through.
+// How blocks of one kernel hand results to each other. A word is 4 bytes of payload and a tag that
+// says which use of the memory it belongs to. A reader loads the word until it has the expected
+// tag. So a result makes one trip through the second-level cache, and no fence or barrier of the
+// grid is needed. A word may be overwritten once all its readers are known to have finished.
 namespace lockstep::kernels {
 
 __device__ __forceinline__ uint64_t TaggedWord(uint32_t payload, uint32_t tag) {
@@ -27,10 +27,10 @@ __device__ __forceinline__ void StoreTagged(uint64_t* to, uint32_t first, uint32
   ptx::StoreRelaxed(to, make_ulonglong2(TaggedWord(first, tag), TaggedWord(second, tag)));
 }
 
-// By a whole warp. Every lane reads the kCount pairs of words at from[0], from[1], ..., null for
-// none; the warp asks for all that have not come yet together, until they have. Then every lane
-// calls take(i, first, second), ascending. Lanes that each went on by themselves would run what
-// follows one after the other.
+// Call from a whole warp. Every lane reads the kCount pairs of words at from[0], from[1], ...;
+// null: no pair. The warp repeats the loads of pairs that have not come yet until all lanes have
+// all pairs. Then every lane calls take(i, first, second), with ascending i. If lanes went on one
+// by one, they would also run what follows one after the other.
 template <int kCount, typename Take>
 __device__ __forceinline__ void LoadTaggedPairs(uint32_t tag, const uint64_t* const (&from)[kCount],
                                                 const Take& take) {

@@ -7,8 +7,8 @@
 #include "kernels/core/ptx/warpgroup_mma.cuh"
 #include "kernels/decoder/decode_layers_plan.h"
 
-// The weights' way through a block: product after product, layer after layer, one warp has the copy
-// engine fill a ring of stages, as far ahead as the ring reaches; one warpgroup multiplies.
+// How weights pass through a block. One warp has the copy engine fill a ring of stages, product
+// after product, layer after layer, as far ahead as the ring reaches. One warpgroup multiplies.
 namespace lockstep::kernels {
 
 inline constexpr int kProductWarps = 4;  // the first consumers
@@ -25,8 +25,9 @@ struct StagePosition {
   }
 };
 
-// One matrix product of a layer, and the share of this block: tiles of kTileOutputs outputs,
-// blockIdx.x, blockIdx.x + gridDim.x, ...; where its inputs come from and its outputs go to.
+// One matrix product of a layer: its shape, this block's share, where its inputs come from, and
+// where its outputs go. The share is the tiles blockIdx.x, blockIdx.x + gridDim.x, ... of
+// kTileOutputs outputs each.
 struct BlockProduct {
   __device__ __forceinline__ BlockProduct(const DecodeLayersShape& shape,
                                           const DecodeLayersWords& words, LayerProduct product) {
@@ -59,16 +60,18 @@ struct BlockProduct {
   int pass_tiles;
   int slab_chunks;
   int tile_stride;
-  int64_t from;  // in the scratch memory: words of the inputs, for a norm those of what it adds
+  int64_t from;  // in the scratch memory: words of the inputs; with a norm, words of what is added
+                 // to the residual
   int64_t to;
 };
 
-// Input rows of a product in shared memory, the first 8 columns of all rows, then the next 8.
+// Input rows of a product in shared memory: the first 8 columns of all rows, then the next 8, and
+// so on.
 struct InputRows {
   __device__ __forceinline__ uint64_t Descriptor() const {
     return ptx::FewRowsDescriptor(address, 16 * num_rows);
   }
-  // On by 16 columns.
+  // What to add to a descriptor to go on by 16 columns.
   __device__ __forceinline__ uint32_t DescriptorStep() const { return 2 * num_rows; }
 
   // Byte offset of a row's `group`th 8 columns.
@@ -80,8 +83,8 @@ struct InputRows {
   int num_rows;
 };
 
-// Of a pass: thread l of warp w has, of the tiles 2w and 2w + 1 side by side, output l / 4 for
-// input rows 2 (l % 4) and the next: [0..1] and [2..3].
+// The sums of a pass. Thread l of warp w has output l / 4 of tile 2w in [0..1] and of tile 2w + 1
+// in [2..3], for input rows 2 (l % 4) and the next.
 struct PassSums {
   float values[4];
 };
@@ -102,7 +105,8 @@ struct WeightRing {
     }
   }
 
-  // By the warp that fills the ring: pass by pass, slab by slab, all tiles side by side.
+  // Fills the ring, pass by pass and slab by slab, with all tiles of a pass side by side. Only the
+  // warp that fills the ring calls it.
   __device__ __forceinline__ void Fill(const BlockProduct& product, const WeightMap& map,
                                        StagePosition& position) const {
     const int num_chunks = product.inputs / kChunkColumns;
@@ -113,7 +117,7 @@ struct WeightRing {
         const uint32_t full = FullBarrier(position.stage);
         ptx::WaitBarrier(EmptyBarrier(position.stage), position.phase ^ 1);
         if (ptx::ElectOneLane()) {
-          // What lies behind the last chunk arrives as zeros.
+          // What lies after the last chunk arrives as zeros.
           ptx::ArriveExpectBytes(full, product.halves * num_tiles * tile_bytes);
           for (int half = 0; half < product.halves; ++half) {
             for (int tile = 0; tile < num_tiles; ++tile) {
@@ -131,7 +135,7 @@ struct WeightRing {
     }
   }
 
-  // Likewise, brings what Fill will take closer.
+  // Brings what Fill will take to the second-level cache. Called by the same warp.
   __device__ __forceinline__ static void Prefetch(const BlockProduct& product,
                                                   const WeightMap& map) {
     const auto* const tensor = reinterpret_cast<const CUtensorMap*>(&map);
@@ -148,8 +152,8 @@ struct WeightRing {
     __syncwarp();
   }
 
-  // By the product warps: the canonical dot products of one pass. The matrix units read weights and
-  // inputs from shared memory.
+  // The canonical dot products of one pass. Call from the product warps. The matrix units read
+  // weights and inputs from shared memory.
   __device__ __forceinline__ PassSums MultiplyPass(const BlockProduct& product,
                                                    const InputRows& rows,
                                                    StagePosition& position) const {
@@ -170,14 +174,15 @@ struct WeightRing {
       if (!is_full) ptx::WaitBarrier(FullBarrier(opened.stage), opened.phase);
       operands.weights = static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(opened.stage)));
       position.Advance(num_stages);
-      // Asked now, the answer is there when it is needed; behind the last slab nobody needs it.
+      // Tested now, so that the answer is there when it is needed. After the last slab it is not
+      // needed.
       is_full = ptx::TestBarrier(FullBarrier(position.stage), position.phase);
       int chunks = min(slab_chunks, num_chunks - slab);
 #pragma unroll 1
       for (; chunks >= 4; chunks -= 4) MultiplyChunks<4>(operands, sums);
       if (chunks >= 2) MultiplyChunks<2>(operands, sums);
       if (chunks % 2 != 0) MultiplyChunks<1>(operands, sums);
-      // All but the last instructions have ended: those of the slab before.
+      // All but the last instructions have ended. So those of the previous slab have.
       if (slab > 0) Release(previous.stage);
       previous = opened;
     }
@@ -194,7 +199,7 @@ struct WeightRing {
  private:
   static constexpr int kChunkSteps = kChunkColumns / 16;
 
-  // Halves of descriptors: what does not change is apart.
+  // Halves of descriptors. Halves that do not change are kept apart.
   struct Operands {
     uint32_t weights;
     uint32_t weights_upper;
@@ -202,8 +207,8 @@ struct WeightRing {
     uint32_t input_step;  // from one instruction to the next
   };
 
-  // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
-  // What was multiplied before has ended behind it.
+  // There is straight code between fence and commit, so that the compiler keeps the instructions
+  // asynchronous. When this returns, the instructions of earlier calls have ended.
   template <int kCount>
   __device__ __forceinline__ static void MultiplyChunks(Operands& operands, PassSums& sums) {
     const auto of_warp = [](uint32_t value) { return __shfl_sync(0xFFFFFFFFu, value, 0); };
@@ -225,7 +230,7 @@ struct WeightRing {
     operands.input += kCount * kChunkSteps * operands.input_step;
   }
 
-  // The stage has been read by this warp.
+  // Tells that this warp has read the stage.
   __device__ __forceinline__ void Release(int stage) const {
     if (threadIdx.x % 32 == 0) ptx::Arrive(EmptyBarrier(stage));
   }

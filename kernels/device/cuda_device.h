@@ -18,7 +18,7 @@ struct CudaDevice {
 };
 
 // The device with this index. UNAVAILABLE when the machine has no usable driver or device, INTERNAL
-// for any other CUDA error; with the runtime's own words where there is a driver.
+// for any other CUDA error. If there is a driver, the error has the runtime's own message.
 absl::StatusOr<CudaDevice> DescribeCudaDevice(int index);
 
 }  // namespace lockstep::kernels

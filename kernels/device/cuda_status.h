@@ -6,7 +6,8 @@
 namespace lockstep::kernels {
 
 // UNAVAILABLE when the machine has no usable driver or device, RESOURCE_EXHAUSTED when device or
-// pinned memory is short, INTERNAL for any other error; each with the call and the runtime's words.
+// pinned memory is short, INTERNAL for any other error. Each names the call and has the runtime's
+// message.
 absl::Status CudaStatus(cudaError_t error, const char* call);
 
 // The error of the latest launch, if any. `kernel` names it in the message.

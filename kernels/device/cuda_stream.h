@@ -7,14 +7,15 @@ struct CUstream_st;
 
 namespace lockstep::kernels {
 
-// Where a CUDA op runs. Every op has one overload for Stream (CPU) and one for CudaStream; its
-// pointers are then device pointers, and the call only enqueues: it never allocates, never
-// synchronises, and can be captured in a graph.
+// Where a CUDA op runs. Most ops have one overload for Stream (CPU) and one for CudaStream. With a
+// CudaStream all pointers are device pointers, and the call only enqueues: it never allocates,
+// never synchronises, and can be captured in a graph.
 struct CudaStream {
   CUstream_st* handle = nullptr;
   int num_multiprocessors = 0;
   // Launch kernels so that each may start while the one before it drains (programmatic dependent
-  // launch). Every kernel then waits for its predecessor before it touches what that one writes.
+  // launch). Every kernel then waits for its predecessor before it touches what the predecessor
+  // writes.
   bool overlap_launches = false;
 };
 

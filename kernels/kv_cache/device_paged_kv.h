@@ -4,17 +4,17 @@
 
 #include "kernels/kv_cache/paged_kv.h"
 
-// The KV pool of one layer on a CUDA device, in the HND order:
-// [num_blocks][num_kv_heads][K, then V][16 tokens x head_dim] bf16, head_dim a multiple of 16. The
-// 16 x head_dim elements of one head of one block are contiguous, so that one bulk copy brings a
-// block's keys and values to shared memory, and are swizzled, so that matrix instructions then read
-// them there without bank conflicts: the dims are cut into panels of 64 (the rest into panels of 32
-// and 16), a panel is [16 tokens][its dims], and within a row the 16-byte chunks are permuted by
-// XOR with bits of the token, as the 128, 64 and 32-byte swizzles of the PTX ISA do (section
-// "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
+// The KV pool of one layer on a CUDA device, in the HND order: [num_blocks][num_kv_heads][K, then
+// V][16 tokens x head_dim] bf16, head_dim a multiple of 16. The 16 x head_dim elements of one head
+// of one block are contiguous, so that one bulk copy brings a block's keys and values to shared
+// memory. They are swizzled, so that matrix instructions then read them there without bank
+// conflicts. The dims are cut into panels of 64 (the rest into panels of 32 and 16). A panel is [16
+// tokens][its dims]. Within a row, the 16-byte chunks are permuted by XOR with bits of the token,
+// as the 128, 64 and 32-byte swizzles of the PTX ISA do (section "Asynchronous Warpgroup Level
+// Matrix Shared Memory Layout").
 namespace lockstep::kernels {
 
-inline constexpr int kKvChunkElements = 8;  // 16 bytes: what is permuted
+inline constexpr int kKvChunkElements = 8;  // 16 bytes: the unit of the permutation
 
 // Where chunk `chunk` (dims 8 * chunk ..) of token `token` (0 .. 15) lies, in chunks from the start
 // of the keys, or of the values, of one head of one block.

@@ -6,7 +6,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Sum over the row of what `term` makes of each value; groups outside the row count 0.
+// Sum of term(value) over the row; groups outside the row count 0.
 template <int kGroups, typename Term>
 __device__ __forceinline__ float RowSum(const float (&values)[kGroups][kRowGroup], int first_group,
                                         int num_groups, float (&warp_sums)[32], Term term) {

@@ -15,8 +15,9 @@ namespace lockstep::kernels {
 //   output   = bf16(residual * (1 / sqrt(mean(residual^2) + eps)) * weight)
 // The sum of squares is a fixed tree over elements, the same for every number of rows. CPU: element
 // i goes to partial i mod 16 in ascending order, then partials j and j + 8, j + 4, j + 2, j + 1 are
-// added. CUDA: the balanced binary tree over the row (neighbours, then neighbouring sums, and so
-// on; what is missing to a power of two counts 0), which any power of two of threads reproduces.
+// added. CUDA: the balanced binary tree over the row. Neighbours are added, then neighbouring sums,
+// and so on. What is missing to a power of two counts 0. Any power of two of threads reproduces
+// this tree.
 struct RmsNormParams {
   const BFloat16* input = nullptr;   // [num_rows, size]
   const BFloat16* delta = nullptr;   // [num_rows, size], or null

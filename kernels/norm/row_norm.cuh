@@ -4,8 +4,8 @@
 
 #include "kernels/core/device_math.cuh"
 
-// What RMSNorm and LayerNorm share on the device: a block holds one row in registers, each thread
-// kGroups runs of 8 consecutive elements, and adds along the balanced tree of rms_norm.h.
+// What RMSNorm and LayerNorm share on the device. A block holds one row in registers. Each thread
+// has kGroups runs of 8 consecutive elements. Sums follow the balanced tree of rms_norm.h.
 namespace lockstep::kernels {
 
 inline constexpr int kRowGroup = 8;
@@ -43,7 +43,8 @@ __device__ __forceinline__ void LoadParameters(const float* parameters, int inde
   values[7] = second.w;
 }
 
-// Group `index` of a row: the input, or the rounded sum of input and delta, which is written.
+// Group `index` of a row: the input, or the rounded sum of input and delta, which is also written
+// to `residual_out`.
 template <bool kAdds>
 __device__ __forceinline__ void LoadResidual(const BFloat16* input, const BFloat16* delta,
                                              BFloat16* residual_out, int index,
@@ -65,7 +66,7 @@ __device__ __forceinline__ float GroupTreeSum(const float (&v)[kRowGroup]) {
 }
 
 // The sum over the block's threads, in ascending order of threads: the upper levels of the tree.
-// Called by all threads; `warp_sums` is not reused before another barrier.
+// Call from all threads, and do not reuse `warp_sums` before another barrier.
 __device__ __forceinline__ float BlockTreeSum(float sum, float (&warp_sums)[32]) {
   for (int distance = 1; distance < 32; distance *= 2) {
     sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, distance));

@@ -20,8 +20,8 @@ inline absl::Status CheckRowSize(const char* op, int64_t size) {
                          kRowGroup, kMaxRowSize, size);
 }
 
-// Threads of a block for rows of `size`, a power of two; above kMaxRowThreads * kRowGroup elements
-// each takes two groups, otherwise one.
+// Threads of a block for rows of `size` elements: a power of two. Each thread takes one group, or
+// two if the row has more than kMaxRowThreads * kRowGroup elements.
 inline int RowThreads(int64_t size) {
   const auto num_groups = static_cast<uint32_t>(size / kRowGroup);
   return static_cast<int>(std::clamp<uint32_t>(std::bit_ceil(num_groups), 32, kMaxRowThreads));

@@ -212,8 +212,9 @@ void DequantizeBlock(const BlockQ5_K& block, float* out) {
 
 void DequantizeBlock(const BlockQ6_K& block, float* out) {
   const float scale = block.scale.value();
-  // Each half has four groups of 32 elements: low bits 0..31 and 32..63, low halves then high
-  // halves; group g has its high bits at 2 g of the 32 bytes of high bits.
+  // Each half has four groups of 32 elements. Groups 0 and 1 have their low bits in the lower
+  // halves of bytes 0..31 and 32..63, groups 2 and 3 in the upper halves of the same bytes. Group g
+  // has its high bits at bit 2 g of the 32 bytes of high bits.
   for (int half = 0; half < 2; ++half) {
     for (int group = 0; group < 4; ++group) {
       const uint8_t* low_bits = block.low_bits + 64 * half + 32 * (group & 1);

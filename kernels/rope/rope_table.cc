@@ -19,7 +19,8 @@ std::vector<float> PlainFrequencies(double theta, uint32_t head_dim) {
   return inverse;
 }
 
-// Llama 3.1: long wavelengths are divided by the factor, short ones kept, those between blended.
+// Llama 3.1: frequencies of long wavelengths are divided by the factor, those of short ones are
+// kept, and those between are blended.
 void ApplyLlama3(const RopeConfig& config, std::vector<float>& inverse) {
   const double original = config.original_max_positions;
   const double longest_kept = original / config.high_freq_factor;

@@ -15,7 +15,8 @@ namespace {
 constexpr int kWarpsPerBlock = 4;
 constexpr int kLanesOfSum = 8;
 
-// kSteps: of 32 lanes with a pair of elements and its partner each, over a head.
+// kSteps: how many steps a head takes. In one step each of 32 lanes takes a pair of elements and
+// its partner.
 template <int kHeads, int kSteps>
 struct HeadWords {
   uint32_t words[kHeads][kSteps];
@@ -55,7 +56,7 @@ class TokenHeads {
 
   __device__ int RowHeads() const { return num_heads_ + 2 * num_kv_heads_; }
 
-  // The heads first .. end - 1; the next ones are on their way while some are worked on.
+  // Processes the heads first .. end - 1. The next heads are on their way while some are processed.
   __device__ void Process(int first, int end) {
     Words next = Load(first);
     for (int head = first; head < end; head += kHeads) {
@@ -91,7 +92,7 @@ class TokenHeads {
     return params_.q_norm_weight != nullptr || params_.k_norm_weight != nullptr;
   }
 
-  // Of the head of this group of lanes.
+  // Of the head that this lane's group of kLanesOfSum lanes has.
   __device__ float InverseRms(int first_head, const Words& heads) {
     __syncwarp();
 #pragma unroll
@@ -108,7 +109,7 @@ class TokenHeads {
                           params_.norm_eps, lane_);
   }
 
-  // Rotates head number `j` of those at hand if it is a query or a key, and writes it.
+  // Rotates head number `j` of `heads` if it is a query or a key, and writes it.
   __device__ void Finish(int head, const Words& heads, int j, float inverse_rms) const {
     const bool is_query = head < num_heads_;
     const bool is_value = head >= num_heads_ + num_kv_heads_;
@@ -185,7 +186,8 @@ absl::Status LaunchHeads(const CudaStream& stream, const RotaryAppendParams& par
 
 template <int kSteps>
 absl::Status LaunchSteps(const CudaStream& stream, const RotaryAppendParams& params) {
-  // Few heads: a warp for each is soonest done. Many: enough warps to fill the device.
+  // With few heads, a warp for each head is fastest. With many, take enough warps to fill the
+  // device.
   constexpr int64_t kWarpsOfMultiprocessor = 32;
   const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
   const int64_t num_heads = params.num_tokens * row_heads;

@@ -34,7 +34,7 @@ struct RotatedPairs {
   uint32_t second;  // elements i + head_dim / 2 and the next
 };
 
-// What the elements i, i + 1 and their partners are multiplied by.
+// The factors of the elements i, i + 1 and of their partners.
 struct RotaryFactors {
   float2 cos;
   float2 sin;

@@ -18,7 +18,8 @@ __device__ bool IsStopToken(const SamplerTables& tables, const DeviceSampleParam
   return false;
 }
 
-// Makes the sampled token known; tells whether the sequence ends with it.
+// Makes the sampled token the sequence's last one. Returns whether the sequence ends with it, and
+// why.
 __device__ DeviceStopCause AppendToken(const FinishStepParams& all, uint32_t slot, TokenId token) {
   const DeviceSampleParams& params = all.tables.params[slot];
   const uint32_t position = all.state.position[slot] + 1;

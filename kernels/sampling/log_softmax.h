@@ -11,7 +11,7 @@ namespace lockstep::kernels {
 
 struct LogNormalizer {
   float max = 0;
-  double log_sum = 0;  // of e^(logit - max); the sum is row_reduce.h's
+  double log_sum = 0;  // of e^(logit - max), summed as row_reduce.h describes
 };
 
 // INTERNAL: every logit of a row is NaN or -inf.

@@ -43,7 +43,7 @@ void KeepBest(size_t k, std::vector<ScoredToken>& best) {
   best.resize(k);
 }
 
-// Of at most kSumBlock weights.
+// The sum of at most kSumBlock weights.
 float BlockSum(std::span<const float> weights) {
   std::array<float, kLanes> sums{};
   size_t i = 0;

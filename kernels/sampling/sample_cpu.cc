@@ -107,7 +107,7 @@ size_t SelectNucleus(const SampleParams& params, float max, std::span<const floa
   }
 }
 
-// A draw from candidates, best first. min_p has left out its tokens already.
+// A draw from candidates, best first. Tokens that min_p leaves out are gone already.
 TokenId DrawFrom(const NoisyDraw& draw, std::span<const ScoredToken> candidates) {
   NoisyToken drawn = {.value = kMasked, .token = 0};
   for (const auto& [score, token] : candidates) {
@@ -151,7 +151,7 @@ absl::StatusOr<TokenId> SampleToken(const SampleParams& params, const SampleRow&
       .min_p = params.min_p,
   };
   if (TopKIsOff(params, row.logits.size()) && params.top_p >= 1) {
-    // The best score has no distance from itself.
+    // The best score minus itself is 0, so only the noise is left.
     const NoisyToken start = {.value = NoiseOf(draw.key, best.token), .token = best.token};
     return BestWithNoise(workspace.stream, draw, row.logits, start).token;
   }

@@ -9,8 +9,8 @@
 #include "kernels/device/cuda_stream.h"
 #include "kernels/rope/rotary_append.h"
 
-// The device's own memory of the sequences that run: so a decode step needs neither token ids nor
-// positions nor block tables from the host.
+// The device's own memory of the running sequences. With it, a decode step needs no token ids,
+// positions or block tables from the host.
 namespace lockstep::kernels {
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;  // a row of padding
@@ -29,7 +29,7 @@ struct SlotState {
 // A change that the router ordered. Applied before the rows of its step.
 struct SlotUpdate {
   uint32_t slot = 0;
-  uint32_t sets_state = 0;  // 1: the next three are taken
+  uint32_t sets_state = 0;  // 1: the next three fields are applied
   TokenId last_token = 0;
   uint32_t position = 0;
   uint32_t active = 0;
@@ -41,13 +41,13 @@ struct SlotUpdate {
 struct SlotUpdateParams {
   SlotState state;
   const SlotUpdate* updates = nullptr;  // [num_updates], distinct slots; pinned or device memory
-  const BlockId* blocks = nullptr;      // likewise
+  const BlockId* blocks = nullptr;      // pinned or device memory
   int64_t num_updates = 0;
 };
 absl::Status UpdateSlots(const CudaStream& stream, const SlotUpdateParams& params);
 
-// The tokens of a batch: first one for every decode row, then those of the chunks, whose ids the
-// host knows: pieces of prompts, or of what preempted sequences had.
+// The tokens of a batch: first one for every decode row, then those of the chunks. The host knows
+// the ids of the chunks: they are pieces of prompts, or of the tokens of preempted sequences.
 struct StepInputParams {
   SlotState state;
   const uint32_t* decode_slots = nullptr;  // [num_decode_rows], kNoSlot for padding
@@ -62,7 +62,7 @@ struct StepInputParams {
   uint64_t* kv_slots = nullptr;   // out: [num_tokens]: block * 16 + token in block, or kNoKvSlot
   uint64_t* begin_ns = nullptr;   // out: the device's global timer now; or null
 };
-// No kernel behind it starts before it has ended, overlapped launches or not.
+// No later kernel starts before this one has ended, even with overlapped launches.
 absl::Status PrepareStepInputs(const CudaStream& stream, const StepInputParams& params);
 
 }  // namespace lockstep::kernels

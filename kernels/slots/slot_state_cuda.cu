@@ -57,8 +57,8 @@ __device__ int64_t ChunkOfToken(const StepInputParams& params, int64_t token) {
   return low;
 }
 
-// Lets no successor start early: so all later kernels of the step may read what it and the kernels
-// before it wrote without waiting for their own predecessors.
+// Lets no successor start early. So all later kernels of the step may read what this kernel and the
+// kernels before it wrote, without waiting for their own predecessors.
 __global__ void PrepareStepInputsKernel(StepInputParams params) {
   ptx::WaitForPredecessor();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kInputThreads + threadIdx.x;

@@ -3,7 +3,8 @@
 namespace lockstep {
 namespace {
 
-// llama.cpp rotates neighbours in this architecture, and stores q and k for that.
+// In this architecture llama.cpp rotates neighbouring elements, and stores q and k in the order for
+// that.
 constexpr TensorNames LlamaGgufNames() {
   TensorNames names = kGgufNames;
   names.interleaved_heads = true;

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// A line for each family, in the order of messages to people.
+// All families, in the order in which messages list them.
 #define LOCKSTEP_FOR_EACH_FAMILY(family) \
   family(LlamaFamily) family(Qwen2Family) family(Qwen3Family) family(Gpt2Family)
 

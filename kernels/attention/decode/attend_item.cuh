@@ -14,8 +14,9 @@ struct KeyRange {
   int end;
 };
 
-// By all math warps, for `num_query_rows` rows of `math`: at most 8 * kHalves. on_tile(first key,
-// address) sees every tile before it is read, and gives `math` its queries at the first one.
+// Call from all math warps. `num_query_rows` of the rows of `math` are in use, at most 8 * kHalves.
+// Calls on_tile(first key, address) for every tile before the tile is read. At the first tile,
+// on_tile makes sure that `math` has its queries.
 template <int kHeadDim, int kHalves, typename OnTile>
 __device__ __forceinline__ void AttendKeys(const DecodeArguments& arguments,
                                            const DecodeBlock<kHeadDim>& block, const KeyRange& keys,
@@ -38,7 +39,8 @@ __device__ __forceinline__ void AttendKeys(const DecodeArguments& arguments,
     float tile_scores[8][4];
     exchange.template Load<kHalves>(tile_scores, num_query_rows, num_keys, math.lane);
     math.Attend(tile_scores, arguments.exponent_scale, tile, num_keys);
-    // Every reader arrives itself: a checker of races sees which reads the next copy is behind.
+    // Every reader arrives itself. So a race checker sees that the next copy comes after these
+    // reads.
     ptx::Arrive(block.EmptyBarrier(slot.stage));
     slot.Advance(arguments.num_stages);
     buffer ^= 1;

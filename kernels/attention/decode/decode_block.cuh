@@ -9,7 +9,7 @@
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/memory.cuh"
 
-// The blocks of the decode kernel: what they share in shared memory, and how they find their work.
+// A block of the decode kernel: its items of work, and the layout of its shared memory.
 namespace lockstep::kernels {
 
 inline constexpr int kMathWarps = 4;
@@ -17,13 +17,10 @@ inline constexpr int kMathThreads = 32 * kMathWarps;
 inline constexpr int kCopyWarp = kMathWarps;
 inline constexpr int kCountWarp = kMathWarps + 1;
 inline constexpr int kDecodeThreads = kMathThreads + 64;
-inline constexpr int kDecodeMathRegisters = 176;
-inline constexpr int kDecodeCopyRegisters = 80;
-static_assert(kDecodeMathRegisters + kDecodeCopyRegisters <= 256);  // two blocks: 65,536 in all
 inline constexpr int kMathBarrier = 1;
 inline constexpr int kScoreStride = kKeyTile + 8;  // floats between rows: no bank conflicts
 inline constexpr int kMaxDecodeStages = 6;
-inline constexpr int kArrivalTurns = 4;  // partial results whose arrival is being counted
+inline constexpr int kArrivalTurns = 4;  // parts that may be uncounted at once
 static_assert(kMathWarps == kKeyTilePages);
 
 struct DecodeArguments {
@@ -31,10 +28,10 @@ struct DecodeArguments {
   float exponent_scale = 0.0f;
   int group = 0;
   int num_stages = 0;
-  // From here on only of PagedDecodeAttention.
+  // Only PagedDecodeAttention uses the rest.
   int max_query_rows = 0;  // of an item
   int shared_bytes = 0;
-  int max_parts = 0;  // of a row; partial results lie row by row, that many each
+  int max_parts = 0;  // parts of a row, at most; each row has room for this many partial results
   int max_runs = 0;
 };
 
@@ -43,19 +40,19 @@ __host__ __device__ constexpr int PartialStride(int group, int head_dim) {
   return group * head_dim + (2 * group + 3) / 4 * 4;
 }
 
-// A split of one row, or of several that have its keys in common, for one KV head.
+// A split of one row for one KV head, or of several rows that have the split's keys in common.
 struct DecodeItem {
   int num_rows;  // 0: there is no more work
   int kv_head;
-  int part;  // its number among the parts of each row
+  int part;  // number of this part among the parts of each row
   int key_begin;
   int key_end;
-  bool enters;  // the block's first one of the rows: their queries come with it
+  bool enters;  // the block's first item of these rows: the queries are loaded with it
   bool opens;   // the first split of its part
-  bool closes;  // the last one
+  bool closes;  // the last split of its part
 };
 
-// Read by lane 0, which also tells when the place may be reused.
+// Only lane 0 reads `item`. Its later arrival tells that the place may be reused.
 __device__ __forceinline__ DecodeItem Broadcast(const DecodeItem& item, int lane) {
   DecodeItem result = {};
   if (lane == 0) result = item;
@@ -69,7 +66,7 @@ __device__ __forceinline__ DecodeItem Broadcast(const DecodeItem& item, int lane
 // One of an item's rows.
 struct DecodeItemRow {
   uint16_t row;
-  uint16_t num_parts;  // that the row's result is folded from
+  uint16_t num_parts;  // parts that the row's result is folded from
 };
 
 struct DecodeWork {
@@ -83,7 +80,8 @@ struct DecodeFold {
   DecodeItemRow rows[kQueryRows];
 };
 
-// Parts on their way from the math warps to the counting warp, and the answers, by turns.
+// Finished parts on their way from the math warps to the counting warp, and the answers. Turn t
+// uses entry t % kArrivalTurns.
 struct DecodeArrivals {
   DecodeWork written[kArrivalTurns];  // item.num_rows = 0: no more will come
   DecodeFold folds[kArrivalTurns];
@@ -112,13 +110,13 @@ struct DecodeShared {
   int scores;    // [2][score_floats]: [score_rows, kScoreStride] fp32
   int barriers;  // [kMaxDecodeStages] full, [kMaxDecodeStages] empty, [kArrivalTurns]
                  // written, [kArrivalTurns] counted
-  int works;     // [kMaxDecodeStages] DecodeWork: the item whose first tile it is; from here on
-                 // only what PagedDecodeAttention has
+  int works;     // [kMaxDecodeStages] DecodeWork: the item whose first tile is in this stage; only
+                 // PagedDecodeAttention has this and what follows
   int arrivals;  // DecodeArrivals
   int end;
 };
 
-// What every warp of a block knows of it.
+// What every warp knows about its block.
 template <int kHeadDim>
 struct DecodeBlock {
   __device__ __forceinline__ uint32_t FullBarrier(int stage) const {
@@ -164,7 +162,8 @@ struct RingSlot {
   }
 };
 
-// Turns counts into the sums of those before, with the total behind; by one warp.
+// Replaces each count by the sum of the counts before it, and writes the total to counts[size].
+// Call from one warp.
 __device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
   int total = 0;
   for (int base = 0; base < size; base += 32) {

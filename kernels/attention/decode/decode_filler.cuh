@@ -6,12 +6,12 @@
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/memory.cuh"
 
-// How a block of the decode kernel comes by its work: the items of its run, and the warp that
+// How a block of the decode kernel gets its work: one warp walks the items of the block's runs and
 // fetches their keys and values.
 namespace lockstep::kernels {
 
-// The warp that copies keys and values, tile by tile, and the queries of a row with its first.
-// What earlier steps wrote it requests before the wait for the kernel before this one.
+// The warp that copies keys and values, tile by tile. The queries of a row come with its first
+// tile. Tiles that earlier steps wrote are requested before the wait for the preceding kernel.
 template <int kHeadDim>
 class RingFiller {
  public:
@@ -33,14 +33,14 @@ class RingFiller {
       const FillerItem next = Item(walk);
       const int num_pages = item.NumPages();
       for (int first = 0; first < num_pages; first += 32) {
-        // What is needed next is on its way while these are copied.
+        // The next block numbers are on their way while these pages are copied.
         const BlockId further =
             first + 32 < num_pages ? LoadPages(item, first + 32) : LoadPages(next, 0);
         const int end = min(first + 32, num_pages);
         for (int page = first; page < end; page += kKeyTilePages, ++num_tiles) {
           const int tile_end =
               item.work.key_begin + (page + kKeyTilePages) * static_cast<int>(kKvBlockTokens);
-          // The kernel before this one writes a row's last key, and the queries.
+          // The preceding kernel writes a row's last key, and the queries.
           if (num_tiles == arguments_.num_stages || tile_end >= item.num_keys) Await();
           CopyTile(item, page, end, pages);
           if (item.HasQueries(page)) {
@@ -69,14 +69,14 @@ class RingFiller {
       return (work.key_end - work.key_begin + static_cast<int>(kKvBlockTokens) - 1) /
              static_cast<int>(kKvBlockTokens);
     }
-    // Those of several rows are not consecutive: the math warps fetch them themselves.
+    // The queries of several rows are not consecutive, so the math warps fetch them themselves.
     __device__ __forceinline__ bool HasQueries(int page) const {
       return work.enters && work.num_rows == 1 && page == 0;
     }
 
     DecodeItem work;
     int block_table;
-    int num_keys;       // of its row, those behind the item included
+    int num_keys;       // keys of its row, including those after the item
     DecodeItemRow row;  // lane i has the item's row i
   };
 
@@ -109,7 +109,7 @@ class RingFiller {
     return item;
   }
 
-  // Until then the tiles of the ring have no queries.
+  // Waits for the preceding kernel, once. Tiles that were requested before get their queries now.
   __device__ __forceinline__ void Await() {
     if (awaited_) return;
     ptx::WaitForPredecessor();
@@ -119,15 +119,16 @@ class RingFiller {
     }
   }
 
-  // This lane's of the 32 pages of an item from `first` on.
+  // Reads the blocks of 32 pages of an item from `first` on, one in each lane; 0 after the item's
+  // end.
   __device__ __forceinline__ BlockId LoadPages(const FillerItem& item, int first) const {
     if (first + lane_ >= item.NumPages()) return 0;
     return arguments_.params.block_tables[item.block_table * arguments_.params.block_table_stride +
                                           item.work.key_begin / kKvBlockTokens + first + lane_];
   }
 
-  // The keys and values of the item's pages `page` .. , up to page `end`, and how many bytes the
-  // stage waits for, queries included. Lane i holds page i modulo 32 of `pages`.
+  // Copies a tile: the keys and values of the item's pages from `page` on, up to `end`. Tells the
+  // stage how many bytes to wait for, including queries. Lane i holds page i modulo 32 of `pages`.
   __device__ __forceinline__ void CopyTile(const FillerItem& item, int page, int end,
                                            BlockId pages) {
     constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
@@ -136,7 +137,7 @@ class RingFiller {
     const int tile_pages = min(end - page, kKeyTilePages);
     ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
     const uint32_t full = block_.FullBarrier(slot_.stage);
-    if (page == 0) {  // the math warps read no other tile's
+    if (page == 0) {  // the math warps read the work of an item's first tile only
       DecodeWork& work = block_.Work(slot_.stage);
       if (lane_ < item.work.num_rows) work.rows[lane_] = item.row;
       if (lane_ == 0) work.item = item.work;
@@ -153,7 +154,7 @@ class RingFiller {
     }
   }
 
-  // Those of the row that begins with this stage's tile.
+  // Copies the queries of the row whose first tile is in this stage.
   __device__ __forceinline__ void CopyQueries(int stage) {
     const PagedDecodeAttentionParams& params = arguments_.params;
     if (lane_ != 0) return;
@@ -169,8 +170,8 @@ class RingFiller {
   DecodePlanMemory plan_;
   int lane_;
   RingSlot slot_;
-  bool awaited_ = false;          // the kernel before this one
-  uint32_t queries_missing_ = 0;  // bit i: of stage i
+  bool awaited_ = false;          // whether the preceding kernel was waited for
+  uint32_t queries_missing_ = 0;  // bit i: stage i
 };
 
 }  // namespace lockstep::kernels

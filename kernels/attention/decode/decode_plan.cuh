@@ -9,17 +9,17 @@
 // and the attention of every layer reads it.
 namespace lockstep::kernels {
 
-// Rows of one matrix product: as many query heads, of one row or of several with the same keys,
-// share what is read of keys and values.
+// Rows of one matrix product. Each is one query head. They belong to one row of the step, or to
+// several rows with the same keys, and share the keys and values that are read.
 inline constexpr int kQueryRows = 16;
 
-// How many rows do so at most.
+// How many rows of the step may share one matrix product.
 constexpr int MaxSharingRows(const PagedDecodeAttentionParams& params) {
   const int group = static_cast<int>(params.num_heads / params.kv.num_kv_heads);
   return params.may_share && group < kQueryRows ? kQueryRows / group : 1;
 }
 
-// Of `max_runs` runs at most, for `num_rows` rows.
+// The plan's arrays in `memory`, for at most `max_runs` runs of `num_rows` rows.
 struct DecodePlanMemory {
   __host__ __device__ DecodePlanMemory(int32_t* memory, int num_rows, int max_runs)
       : shared_strands(reinterpret_cast<DecodeStrand*>(memory)),
@@ -36,10 +36,10 @@ struct DecodePlanMemory {
 
   DecodeStrand* shared_strands;  // [num_rows / 2], of at least two rows each
   DecodeStrand* own_strands;     // [num_rows]
-  DecodeCut* shared_cuts;        // [max_runs + 1]: where each run begins; the last may be empty
-  DecodeCut* own_cuts;           // [max_runs + 1]
-  int* rows;                     // [num_rows]: strand by strand those that share
-  int* num_parts;                // [num_rows] that the row's result is folded from; 0: padding
+  DecodeCut* shared_cuts;  // [max_runs + 1]: where each run begins; the last runs may be empty
+  DecodeCut* own_cuts;     // [max_runs + 1]
+  int* rows;               // [num_rows]: row numbers; the rows of a shared strand are consecutive
+  int* num_parts;          // [num_rows]: parts that the row's result is folded from; 0: padding
 };
 
 }  // namespace lockstep::kernels

@@ -7,11 +7,13 @@
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/device/launch.cuh"
 
-// The plan of a step, by one block with a thread for each row. First it looks for rows whose block
-// tables begin with the same blocks: at several depths, the deepest first, by the block that ends
-// there. Then it compares the tables from their beginning. So it relies on nothing but equal block
-// numbers. Rows that follow the same one are sorted by how much they have in common with it, and as
-// many as fill the rows of a matrix product become a strand.
+// Plans a step in one block, with a thread for each row. First it looks for rows whose block tables
+// may begin with the same blocks: it compares the one block that ends at a given depth, for several
+// depths, the deepest first. Of the rows with the same block there, the lowest becomes the leader,
+// and the others follow it. Then it compares the tables of each row and its leader from the
+// beginning. So the result relies on nothing but equal block numbers. Rows with the same leader are
+// sorted by how much they have in common with it. As many of them as fill the rows of a matrix
+// product become a strand.
 namespace lockstep::kernels {
 namespace {
 
@@ -21,14 +23,14 @@ static_assert(kPlanThreads >= kMaxDecodeRows);
 constexpr int kMaxGroups = static_cast<int>(kMaxDecodeRows / 2);
 
 constexpr int kNumDepths = 7;    // of FindLeaders
-constexpr int kPagesAtOnce = 4;  // that a lane compares
+constexpr int kPagesAtOnce = 4;  // pages that a lane compares
 
 constexpr uint32_t kNoBlock = UINT32_MAX;
 constexpr int kMapSize = 2 * kPlanThreads;
 constexpr int kMapShift = 21;  // kMapSize = 2^(32 - 21)
 static_assert(kMapSize == 1 << (32 - kMapShift));
 
-// Which row was the first with a block at a depth.
+// The lowest row that has a block at a depth. A hash table, keyed by the block.
 struct FirstRows {
   uint32_t block[kMapSize];
   int row[kMapSize];
@@ -36,21 +38,21 @@ struct FirstRows {
 
 struct PlanShared {
   int num_keys[kMaxDecodeRows];
-  int whole_splits[kMaxDecodeRows];   // that end before the row's last key
-  int leader[kMaxDecodeRows];         // the row that this one follows; at the end of the search, a
-                                      // key to sort by
-  int shared_splits[kMaxDecodeRows];  // with the leader
+  int whole_splits[kMaxDecodeRows];  // splits that end before the row's last key
+  int leader[kMaxDecodeRows];  // the row that this row follows; FormGroups replaces it by a key to
+                               // sort by
+  int shared_splits[kMaxDecodeRows];  // splits in common with the leader
   int is_leader[kMaxDecodeRows];
   union {
     FirstRows first_rows;
     struct {
       int order[kMaxDecodeRows];         // rows, sorted
-      int group_number[kMaxDecodeRows];  // by place in `order`: groups that begin before
-      // Of the groups.
+      int group_number[kMaxDecodeRows];  // by place in `order`: how many groups begin before it
+      // For each group.
       int no_split[kMaxGroups];  // zeros: their strands begin with the rows' first split
       int shared_tiles[kMaxGroups + 1];
       int folded_splits[kMaxGroups];
-      // Of the rows.
+      // For each row.
       int first_split[kMaxDecodeRows];
       int own_tiles[kMaxDecodeRows + 1];
     };
@@ -91,9 +93,9 @@ struct StepPlanner {
     __syncthreads();
   }
 
-  // Whether any row follows another.
+  // Returns true if any row follows another.
   __device__ __forceinline__ bool FindLeaders() {
-    // Whole splits that end behind 8,192, 4,096, ... 128 keys.
+    // How many whole splits 8,192, 4,096, ... 128 keys are.
     constexpr int kSharedDepths[kNumDepths] = {22, 14, 10, 6, 4, 2, 1};
     const int whole_splits = shared.whole_splits[thread];
     uint32_t blocks[kNumDepths];
@@ -134,7 +136,7 @@ struct StepPlanner {
     return __syncthreads_or(shared.leader[thread] != thread) != 0;
   }
 
-  // How much rows have in common with their leaders; a warp for each row.
+  // Counts the whole splits that each row has in common with its leader, with a warp for each row.
   __device__ __forceinline__ void CompareTables() {
     for (int row = thread / 32; row < num_rows; row += kPlanWarps) {
       const int leader = shared.leader[row];
@@ -216,7 +218,7 @@ struct StepPlanner {
     if (group_splits > 0) group = shared.group_number[group_place];
   }
 
-  // The tiles before each strand, and how many strands there are.
+  // Counts the tiles before each strand, and the strands.
   __device__ __forceinline__ void CountTiles() {
     if (thread == 0) shared.num_own = 0;
     __syncthreads();
@@ -242,14 +244,14 @@ struct StepPlanner {
     return DecodeRuns(shared.own_tiles, shared.first_split, shared.num_own, plan);
   }
 
-  // By two warps.
+  // Call from two warps.
   __device__ __forceinline__ void ChoosePlans() {
     const bool is_own = thread / 32 == 0;
     const int num_tiles =
         is_own ? shared.own_tiles[shared.num_own] : shared.shared_tiles[num_groups];
     const DecodePlan even = EvenStrandPlan(max(is_own ? num_filled : num_groups, 1), max_runs);
     const DecodeRuns runs = is_own ? OwnRuns(even) : SharedRuns(even);
-    // With too many tiles one run at least is too long, and nobody need look for it.
+    // If there are too many tiles, at least one run must be too long. Then no run is checked.
     const int max_tiles = MaxEvenStrandTiles(num_tiles, max_runs);
     bool fits = num_tiles <= even.num_runs * max_tiles;
     for (int run = thread % 32; fits && run < even.num_runs; run += 32) {
@@ -311,15 +313,16 @@ struct StepPlanner {
   // Of this thread's row.
   int group_place = 0;  // in `order`
   int group_rows = 1;
-  int group_splits = 0;  // that the rows of its group have in common; 0: it has no group
+  int group_splits = 0;  // splits that the rows of its group have in common; 0: it has no group
   int group = 0;
-  bool is_first = false;  // of its group
+  bool is_first = false;  // in its group
   // Of the step.
   int num_groups = 0;
   int num_filled = 0;  // rows that have keys
 
  private:
-  // Turns marks into how many there are before; returns how many there are. By one warp.
+  // Replaces each mark by the number of marks before it, and returns the number of all marks. Call
+  // from one warp.
   __device__ __forceinline__ static int CountBefore(int* marks, int size, int lane) {
     int total = 0;
     for (int base = 0; base < size; base += 32) {
@@ -334,9 +337,9 @@ struct StepPlanner {
 
 __global__ __launch_bounds__(kPlanThreads) void DecodePlanKernel(const PlanArguments arguments) {
   __shared__ PlanShared shared;
-  // All that is read here is there before the first kernel of the step's layers, see
-  // PagedDecodeAttentionParams, so this one waits only at its end. No successor may start before
-  // that: they read the plan at once.
+  // Everything that is read here was written before the first kernel of the step's layers (see
+  // PagedDecodeAttentionParams), so this kernel waits for its predecessor only at its end. It lets
+  // no successor start before that, because successors read the plan at once.
   StepPlanner planner = {.params = arguments.params,
                          .shared = shared,
                          .num_rows = static_cast<int>(arguments.params.num_rows),

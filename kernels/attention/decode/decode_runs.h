@@ -5,19 +5,23 @@
 #include "kernels/attention/attention_borders.h"
 #include "kernels/attention/paged_attention.h"
 
-// How paged decode attention deals its work out. The work of a step is strands: the splits that
-// several rows have in common, because the same blocks hold their keys, and what each row has
-// alone, which may be all. The strands of either kind lie one behind the other, tile by tile of
-// kKeyTile keys, and are cut into runs of about equal length: one for each block of a KV head,
-// alike for all heads. A block first takes its run of shared strands, then its run of others: so
-// results of rows are complete, and are folded, all over the device. It folds the splits of a row
-// in registers as far as they are the row's first. Each further split of a row whose first strand
-// was cut, or was shared, becomes a part of its own, because splits are folded from left to right.
-// Where the cuts lie, and which rows are attended to together, changes no bit.
+// How paged decode attention divides its work. The work of a step is a list of strands. The splits
+// that several rows have in common, because the same blocks hold their keys, form a shared strand.
+// The splits that a row has alone, which may be all its splits, form its own strand. The strands of
+// each kind lie one after the other, in tiles of kKeyTile keys, and are cut into runs of about
+// equal length. Each KV head has one block for each run. The cuts are the same for all heads. A
+// block first takes its run of shared strands, then its run of own strands. So the results of rows
+// become complete, and are folded, all over the device.
+//
+// Splits are folded from left to right. A block folds splits in registers only while they are the
+// first splits of a row. If a row's first strand was cut, or is shared, each further split of the
+// row becomes a part of its own. Where the cuts lie, and which rows are attended to together,
+// changes no bit.
 namespace lockstep::kernels {
 
-// A zone of splits in tiles of one row. A kernel waits long for divisions of 64 bits: its splits
-// are a power of two of tiles. (No std::countr_zero: nvcc turns it into a trap without a word.)
+// A zone of splits, counted in key tiles of one row. The length of its splits is a power of two, so
+// kernels shift instead of dividing: they wait long for divisions of 64 bits. (No std::countr_zero:
+// nvcc silently turns it into a trap.)
 struct TileZone {
   int first_tile;
   int first_split;
@@ -33,7 +37,7 @@ inline constexpr TileZone kSecondTileZone = InTiles(kSecondSplitZone);
 inline constexpr TileZone kThirdTileZone = InTiles(kThirdSplitZone);
 inline constexpr TileZone kLastTileZone = InTiles(kLastSplitZone);
 
-// AttentionSplitBegin and NumAttentionSplits in tiles.
+// The split that a tile lies in, and the first tile of a split.
 [[gnu::always_inline]] constexpr int SplitOfTile(int tile) {
   const TileZone zone = tile >= kLastTileZone.first_tile     ? kLastTileZone
                         : tile >= kThirdTileZone.first_tile  ? kThirdTileZone
@@ -50,17 +54,18 @@ inline constexpr TileZone kLastTileZone = InTiles(kLastSplitZone);
 }
 
 struct alignas(16) DecodeStrand {
-  int row;            // of several rows: where they begin in DecodePlanMemory::rows
-  int num_rows;       // 0: the strand is empty
-  int num_parts;      // of one row: that its result is folded from
-  int block_table;    // that names the blocks of its keys
-  int num_keys;       // of its row, or any of several, those behind the strand included
-  int first_split;    // of its rows
-  int num_splits;     // from there on
-  int folded_splits;  // of its rows, from their first split on: one part
+  int row;          // of several rows: where their numbers begin in DecodePlanMemory::rows
+  int num_rows;     // 0: the strand is empty
+  int num_parts;    // of one row: parts that its result is folded from
+  int block_table;  // the table with the blocks of its keys
+  int num_keys;     // keys of its row, or of any of several rows, including those after the strand
+  int first_split;  // first split of the strand
+  int num_splits;   // splits from there on
+  int folded_splits;  // splits of its rows, from their first split on, that are folded into one
+                      // part
 };
 
-// A run begins with this strand, behind so many of its splits.
+// A run begins in this strand, after this many of its splits.
 struct DecodeCut {
   int strand;
   int splits;
@@ -73,8 +78,8 @@ struct DecodePlan {
 
 class DecodeRuns {
  public:
-  // first_tiles: [num_strands + 1], the tiles of the strands before; first_splits: [num_strands],
-  // of each strand. Both outlive the object.
+  // first_tiles: [num_strands + 1], the number of tiles before each strand, and the total.
+  // first_splits: [num_strands], the first split of each strand. Both must outlive the object.
   constexpr DecodeRuns(const int* first_tiles, const int* first_splits, int num_strands,
                        const DecodePlan& plan)
       : first_tiles_(first_tiles),
@@ -82,11 +87,11 @@ class DecodeRuns {
         num_strands_(num_strands),
         plan_(plan) {}
 
-  // Where run `run` begins; that of num_runs is {num_strands, 0}.
+  // Where run `run` begins. Cut(num_runs) is {num_strands, 0}.
   [[gnu::always_inline]] constexpr DecodeCut Cut(int run) const {
     if (run >= plan_.num_runs || num_strands_ == 0) return {num_strands_, 0};
     const int tile = Share(first_tiles_[num_strands_], run, plan_.num_runs);
-    int strand = 0;  // the last one that begins at or before the tile
+    int strand = 0;  // the last strand that begins at or before the tile
     for (int end = num_strands_; end - strand > 1;) {
       const int middle = (strand + end) / 2;
       if (first_tiles_[middle] <= tile) {
@@ -138,8 +143,8 @@ class DecodeRuns {
   }
 
  private:
-  // value * part / whole. Kernels would wait for a division of 64 bits; no memory holds so many
-  // tiles that a product of theirs and the runs needs them.
+  // value * part / whole, in 32 bits, because kernels would wait long for a division of 64 bits. No
+  // memory holds so many tiles that tiles times runs needs more than 32 bits.
   [[gnu::always_inline]] static constexpr int Share(int value, int part, int whole) {
     return static_cast<int>(static_cast<uint32_t>(value) * static_cast<uint32_t>(part) /
                             static_cast<uint32_t>(whole));
@@ -157,8 +162,9 @@ struct DecodeRun {
   DecodeCut end;
 };
 
-// The splits of a block: of a run of shared strands, then of another. Those of strands that were
-// cut come first: what other blocks have of such a strand is there by the time this run is done.
+// Walks over the splits of a block: first its run of shared strands, then its run of own strands.
+// Within a run, strands that were cut come first. So what other blocks compute of such a strand is
+// ready by the time this run is done.
 class DecodeRunWalk {
  public:
   constexpr DecodeRunWalk(const DecodeRun& shared, const DecodeRun& own) : run_(shared), own_(own) {
@@ -168,9 +174,9 @@ class DecodeRunWalk {
 
   [[gnu::always_inline]] constexpr bool AtEnd() const { return strand_.num_rows == 0; }
 
-  // The split at hand, unless the walk is at its end.
+  // The strand of the current split. Not valid at the end of the walk.
   [[gnu::always_inline]] constexpr const DecodeStrand& Strand() const { return strand_; }
-  // The first one of the strand in this walk.
+  // Whether the current split is the first one of its strand in this walk.
   [[gnu::always_inline]] constexpr bool EntersStrand() const { return enters_strand_; }
   [[gnu::always_inline]] constexpr int Split() const { return split_; }
   [[gnu::always_inline]] constexpr bool OpensPart() const {
@@ -242,9 +248,10 @@ class DecodeRunWalk {
   DecodeStrand strand_ = {};
 };
 
-// For strands of about equal length: each in as many runs as possible, or as many whole ones in
-// each run, alike. Blocks with the same keys then read them at the same time. `num_strands`: those
-// that have keys, at least 1.
+// A plan for strands of about equal length. With at most as many strands as runs, every strand is
+// cut into the same number of runs, as many as possible. With more strands, every run takes the
+// same number of whole strands. Blocks with the same keys then read them at the same time.
+// `num_strands` counts the strands that have keys, and is at least 1.
 [[gnu::always_inline]] constexpr DecodePlan EvenStrandPlan(int num_strands, int max_runs) {
   if (num_strands <= max_runs) return {max_runs / num_strands * num_strands, 0};
   const int strands_of_run = (num_strands + max_runs - 1) / max_runs;
@@ -256,7 +263,8 @@ class DecodeRunWalk {
   return {max_runs, num_tiles / max_runs / 16};
 }
 
-// The longest run with which an even plan is still better: a sixteenth above the mean.
+// An even plan is better while its longest run has at most this many tiles: a sixteenth above the
+// mean.
 [[gnu::always_inline]] constexpr int MaxEvenStrandTiles(int num_tiles, int max_runs) {
   const int mean = (num_tiles + max_runs - 1) / max_runs;
   return mean + mean / 16;

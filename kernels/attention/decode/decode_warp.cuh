@@ -12,7 +12,8 @@ namespace lockstep::kernels {
 
 // Where the four warps exchange scores, tile by tile in two buffers.
 struct ScoreExchange {
-  // Of page `warp`: keys 8n + 2t, 8n + 2t + 1 of rows g and g + 8.
+  // Stores the scores of page `warp`. A lane has keys 8n + 2t and 8n + 2t + 1 of rows g and g + 8,
+  // with g = lane / 4 and t = lane % 4.
   template <int kHalves>
   __device__ __forceinline__ void Store(const float (&page_scores)[2][4], int num_rows, int warp,
                                         int lane) const {
@@ -27,7 +28,7 @@ struct ScoreExchange {
       }
     }
   }
-  // All keys of the tile; kNoScore from `num_keys` on.
+  // Loads the scores of all keys of the tile; kNoScore from `num_keys` on.
   template <int kHalves>
   __device__ __forceinline__ void Load(float (&tile_scores)[8][4], int num_rows, int num_keys,
                                        int lane) const {
@@ -47,8 +48,8 @@ struct ScoreExchange {
   float* scores;
 };
 
-// One warp's share of an item: all rows and weights, and of the values the columns 16 * (warp + 4i)
-// ..
+// One warp's share of an item: all rows, all weights, and 16 columns of the values from column 16 *
+// (warp + 4i) on, for each i.
 template <int kHeadDim, int kHalves>
 struct MathWarp {
   using Tile = KvTile<kHeadDim>;
@@ -66,7 +67,7 @@ struct MathWarp {
     }
   }
 
-  // Likewise from global memory: `first` and `second` are the queries of rows g and g + 8.
+  // The same from global memory: `first` and `second` are the queries of rows g and g + 8.
   __device__ __forceinline__ void LoadQueries(const BFloat16* first, const BFloat16* second) {
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
@@ -141,8 +142,8 @@ struct MathWarp {
     }
   }
 
-  // Calls emit(half, row, column, i, n) for the pairs of columns that this lane holds: in
-  // output[i][n][2 * half ..].
+  // Calls emit(half, row, column, i, n) for every pair of columns that this lane holds. The pair
+  // begins at output[i][n][2 * half].
   template <typename Emit>
   __device__ __forceinline__ void ForColumns(int num_rows, const Emit& emit) const {
 #pragma unroll

@@ -7,18 +7,19 @@
 #include "kernels/core/ptx/registers.cuh"
 #include "kernels/device/launch.cuh"
 
-// Decode: as many blocks as the device holds, each with one run of splits for one KV head
-// (decode_runs.h), with the query heads of its group, or of the groups of several rows that have
-// their keys in common, as the rows of a 16-row tile. One warp of a block keeps a ring of key tiles
-// filled, across splits and rows, and four compute: they share QK by keys (a page of 16 each) and
-// PV by columns, and fold the splits of a row in registers. One more warp counts the parts of rows
-// that were cut; the block that finishes the last one folds them.
+// Decode. There are as many blocks as the device holds. Each takes its runs of splits for one KV
+// head (decode_runs.h). The rows of a 16-row tile are the query heads of the KV head's group. If
+// several rows have their keys in common, the tile has the groups of all of them. One warp of a
+// block keeps a ring of key tiles filled, across splits and rows. Four warps compute: they share QK
+// by keys (a page of 16 each) and PV by columns, and fold the splits of a row in registers. One
+// more warp counts the parts of rows that were cut. The block that finishes the last part of a row
+// folds the parts.
 namespace lockstep::kernels {
 namespace {
 
 constexpr int kFoldBatch = 6;  // partials of a row that are requested at once
 
-// Part `part` of a row's partial results for one KV head; the parts lie num_kv_heads of them apart.
+// Part `part` of a row's partial results for one KV head. The layout is [row][part][kv_head].
 template <int kHeadDim>
 __device__ __forceinline__ float* Partial(const DecodeArguments& arguments, int row, int part,
                                           int kv_head) {
@@ -28,7 +29,8 @@ __device__ __forceinline__ float* Partial(const DecodeArguments& arguments, int 
          static_cast<int64_t>(slot) * PartialStride(arguments.group, kHeadDim);
 }
 
-// Folds the parts of a row, ascending, and writes the finished rows. By all math threads.
+// Folds the parts of a row in ascending order, and writes the row's output. Call from all math
+// threads.
 template <int kHeadDim>
 __device__ __forceinline__ void FoldParts(const DecodeArguments& arguments, const DecodeItemRow& of,
                                           int kv_head) {
@@ -68,12 +70,12 @@ __device__ __forceinline__ void FoldParts(const DecodeArguments& arguments, cons
   }
 }
 
-// What a part has come to: the fold of the splits so far, in the layout of a MathWarp.
+// An unfinished part: the fold of its splits so far, in the layout of a MathWarp.
 template <int kHeadDim, int kHalves>
 struct DecodePart {
   using Math = MathWarp<kHeadDim, kHalves>;
 
-  // By the split that `math` has attended to.
+  // Folds in the split that `math` has attended to.
   __device__ __forceinline__ void Extend(const Math& math, bool opens, float exponent_scale) {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
@@ -97,10 +99,11 @@ struct DecodePart {
   float output[Math::kColumnSteps][2][4];
 };
 
-// What the math warps keep of an item while they attend to its keys.
+// What the math warps remember of an item while they attend to its keys.
 template <bool kShared>
 struct MathItem {
-  // The item's row, and its head of those of a KV head, that row `row` of the matrix products is.
+  // Row `row` of the matrix products is one head of one row of the item. Row returns that row, and
+  // Head returns the head's number among those of the KV head.
   __device__ __forceinline__ int Row(int row, int group) const {
     if constexpr (!kShared) return at.row;
     return __shfl_sync(0xFFFFFFFFu, at.row, min(row / group, item.num_rows - 1));
@@ -109,17 +112,17 @@ struct MathItem {
     return kShared ? row % group : row;
   }
 
-  // Whether the item is all that its row has.
+  // Whether the item is of a single row whose result is a single part.
   __device__ __forceinline__ bool IsOnePart() const {
     if constexpr (!kShared) return at.num_parts == 1;
     return item.num_rows == 1 && __shfl_sync(0xFFFFFFFFu, at.num_parts, 0) == 1;
   }
 
   DecodeItem item;
-  DecodeItemRow at;  // the item's row; if items have several rows lane i has row i
+  DecodeItemRow at;  // the item's row; if items may have several rows, lane i has row i
 };
 
-// Writes the output of a row that is one part.
+// Writes the output of a row whose result is a single part.
 template <int kHeadDim, int kHalves, bool kShared>
 __device__ __forceinline__ void WriteOutput(const DecodeArguments& arguments,
                                             const MathItem<kShared>& work,
@@ -167,8 +170,9 @@ __device__ __forceinline__ void WritePart(const DecodeArguments& arguments,
   }
 }
 
-// The warp that counts arrivals: to wait for the count, and for partial results to be visible to
-// other blocks, would hold the math warps up. Each lane counts those of one row.
+// The warp that counts arrivals. It exists because waiting for the count, and for partial results
+// to become visible to other blocks, would hold up the math warps. Each lane counts for one row of
+// the item.
 template <int kHeadDim>
 __device__ void CountArrivals(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
                               int lane) {
@@ -196,8 +200,7 @@ __device__ void CountArrivals(const DecodeArguments& arguments, const DecodeBloc
   }
 }
 
-// A math warp's side of the arrivals. The answers are looked at, and rows folded, a few items
-// later.
+// A math warp's side of the arrivals. It reads the answers, and folds rows, a few items later.
 template <int kHeadDim>
 struct ArrivalQueue {
   // Thread i has row i of the item.
@@ -212,7 +215,8 @@ struct ArrivalQueue {
     if (thread < 32 || thread % 32 == 0) ptx::Arrive(block.WrittenBarrier(sent));
     ++sent;
   }
-  // Until at most `num_pending` answers are outstanding.
+  // Receives answers, and folds the rows that are complete, until at most `num_pending` answers are
+  // outstanding.
   __device__ __forceinline__ void Receive(const DecodeArguments& arguments,
                                           const DecodeBlock<kHeadDim>& block, int num_pending) {
     for (; sent - received > num_pending; ++received) {
@@ -229,8 +233,8 @@ struct ArrivalQueue {
   int received = 0;
 };
 
-// By all math warps. kShared: items may have several rows; with one loop for these and one for the
-// others, each would lack the registers that the other takes.
+// Call from all math warps. kShared: items may have several rows. It is a template parameter
+// because two loops in one kernel would take registers from each other.
 template <int kHeadDim, int kHalves, bool kShared>
 __device__ __forceinline__ void Compute(const DecodeArguments& arguments,
                                         const DecodeBlock<kHeadDim>& block, int warp, int lane) {
@@ -310,7 +314,7 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
   }
   __syncthreads();
   ptx::AllowSuccessor();
-  // From here to the wait: nothing but what the comment on PagedDecodeAttentionParams lists.
+  // From here to the wait, read only what the comment on PagedDecodeAttentionParams lists.
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (warp >= kMathWarps) {
@@ -327,7 +331,8 @@ constexpr int kSharedBytesPerMultiprocessor = 228 * 1024;
 constexpr int kMaxSharedBytesPerBlock = 227 * 1024;
 constexpr int kReservedBytesPerBlock = 1024;
 
-// As many blocks per multiprocessor as leave each a ring of a few tiles: enough bytes in flight.
+// As many blocks per multiprocessor as possible while each block has a ring of a few tiles, so that
+// enough bytes are in flight.
 struct DecodeShape {
   int blocks_per_multiprocessor;
   int num_stages;

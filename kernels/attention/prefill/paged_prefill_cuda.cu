@@ -2,9 +2,9 @@
 #include "kernels/attention/prefill/prefill_rows.cuh"
 #include "kernels/core/ptx/mma.cuh"
 
-// Prefill for any head_dim, in the manner of arXiv 2307.08691: a block walks all keys up to its
-// last row's; each of its eight warps has 16 rows for itself. The first warp also keeps a ring of
-// key tiles filled.
+// Prefill for any head_dim, in the manner of arXiv 2307.08691. A block walks all keys up to the
+// position of its last row. Each of its eight warps has 16 rows for itself. The first warp also
+// keeps a ring of key tiles filled.
 namespace lockstep::kernels {
 namespace {
 
@@ -20,7 +20,7 @@ struct PrefillShared {
   static constexpr int kBytes = kBarriers + 2 * kStages * 8;
 };
 
-// Copies key tiles into the ring, one after the other; by the first warp.
+// Copies key tiles into the ring, one after the other. Only the first warp uses it.
 template <int kHeadDim>
 struct TileLoader {
   using Shared = PrefillShared<kHeadDim>;
@@ -91,7 +91,7 @@ struct RowsWarp {
     closed.Clear();
   }
 
-  // Pages that were not copied give anything; the mask covers them.
+  // Pages that were not copied give arbitrary scores. The mask covers them.
   __device__ __forceinline__ void Score(uint32_t tile, float (&scores)[8][4]) const {
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -190,7 +190,8 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
         MaskScores(key, math.positions, math.lane, scores);
       math.Attend(scores, arguments.exponent_scale, tile, num_keys);
     }
-    // Every reader arrives itself: a checker of races sees which reads the next copy is behind.
+    // Every reader arrives itself. So a race checker sees that the next copy comes after these
+    // reads.
     ptx::Arrive(full + 8 * Shared::kStages);
     if (++stage == Shared::kStages) {
       stage = 0;

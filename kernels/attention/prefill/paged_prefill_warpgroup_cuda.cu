@@ -5,9 +5,10 @@
 
 // Prefill for head_dims of whole 64-dim panels, in the manner of arXiv 2407.08608. Blocks are
 // persistent: each takes tiles of query rows from the planned list. One warpgroup copies queries,
-// keys and values; two or three compute, 64 rows each. A warpgroup issues the scores of the next
-// key tile and the weighted values of this one together, and does the softmax of the next one under
-// them. The bits are those of the kernel for other head_dims.
+// keys and values; two or three compute, 64 rows each. A computing warpgroup issues two products
+// together: the scores of the next key tile, and the weighted values of this one. It computes the
+// softmax of the next tile while the values are still being multiplied. The kernel for other
+// head_dims gives the same bits.
 namespace lockstep::kernels {
 namespace {
 
@@ -34,7 +35,7 @@ __global__ __launch_bounds__(
   __syncthreads();
   ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
-  // The same for all lanes, and known to be.
+  // The same for all lanes, and the compiler knows it.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0);
   const int lane = threadIdx.x % 32;
   if (warp >= B::kComputeWarps) {

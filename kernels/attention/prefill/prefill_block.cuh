@@ -4,7 +4,8 @@
 
 #include "kernels/attention/prefill/prefill_rows.cuh"
 
-// The blocks of the warpgroup prefill kernel: what they have, and how they take their work.
+// A block of the warpgroup prefill kernel: its threads, registers and shared memory, and how it
+// takes its work.
 namespace lockstep::kernels {
 
 inline constexpr int kGroupThreads = 128;
@@ -15,7 +16,7 @@ inline constexpr int kPanelSteps = kPanelDims / 16;
 inline constexpr int kPanelPageBytes = kKvBlockTokens * kPanelDims * 2;
 inline constexpr int kPanelKeyBytes = kKeyTilePages * kPanelPageBytes;  // of the keys of a tile
 inline constexpr int kPanelQueryBytes = kGroupRows * kPanelDims * 2;    // of a warpgroup's queries
-inline constexpr int kDescriptorUnit = 16;  // bytes: how descriptors of matrices count addresses
+inline constexpr int kDescriptorUnit = 16;  // bytes: the unit of addresses in matrix descriptors
 static_assert(kCopyWarps == kKeyTilePages);
 static_assert(kGroupRows <= kFirstSplitZone.split_keys);
 
@@ -27,16 +28,17 @@ struct PrefillBlock {
   static constexpr int kComputeThreads = kGroups * kGroupThreads;
   static constexpr int kComputeWarps = kComputeThreads / 32;
   static constexpr int kThreads = kComputeThreads + kGroupThreads;
-  // Registers of a thread. Those that compute would wait for ever for more than the block has at
-  // its start.
+  // Registers of a thread. If the roles together needed more than the block has at its start, the
+  // computing threads would wait for ever.
   static constexpr int kStartRegisters = kGroups == 2 ? 168 : 128;
   static constexpr int kCopyRegisters = kGroups == 2 ? 56 : 32;
   static constexpr int kComputeRegisters = kGroups == 2 ? 224 : 160;
   static_assert(kCopyRegisters + kGroups * kComputeRegisters == (1 + kGroups) * kStartRegisters);
 
   static constexpr int kPanels = kHeadDim / kPanelDims;
-  // Queries that stay in registers. Three warpgroups have none left for the second panel; reading
-  // all from shared memory would take more bytes than it delivers.
+  // Steps of 16 dims whose queries stay in registers. Three warpgroups have no registers left for
+  // the second panel. Reading all queries from shared memory would need more bytes than it
+  // delivers.
   static constexpr int kRegisterSteps = (kGroups == 2 ? kPanels : 1) * kPanelSteps;
   static constexpr int kKeyStages = kHeadDim == 128 && kGroups == 3 ? 3 : 4;
   static constexpr int kValueStages = kHeadDim == 128 && kGroups == 3 ? 2 : 4;
@@ -58,7 +60,8 @@ struct PrefillBlock {
   static constexpr int kBytes = kQueriesEmpty + 8;
   static_assert(kBytes <= 227 * 1024);
 
-  // Where 8 dims of a query row lie from kQueries on: swizzled as the keys are.
+  // Byte offset from kQueries of the `chunk`th 8 dims of a query row. They are swizzled like the
+  // keys.
   __device__ __forceinline__ static int QueryOffset(int row, int chunk) {
     const int panel = row / kGroupRows * kPanels + chunk / 8;
     return panel * kPanelQueryBytes + row % kGroupRows * kPanelDims * 2 +

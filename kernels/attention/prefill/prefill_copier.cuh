@@ -7,7 +7,7 @@
 // The warpgroup of a prefill block that copies queries, keys and values to shared memory.
 namespace lockstep::kernels {
 
-// One warp of it: copies page `warp` of every key tile, and its share of the queries.
+// One warp of that warpgroup. It copies page `warp` of every tile, and its share of the queries.
 template <int kHeadDim, int kGroups>
 class PrefillCopier {
  public:
@@ -33,7 +33,7 @@ class PrefillCopier {
       kv_head_ = rows.kv_head;
       const int num_tiles = (num_keys_ + kKeyTile - 1) / kKeyTile;
       BlockId block = FetchBlock(0);
-      // Keys first: their place is free before that of the queries is.
+      // Keys come first, because their place is free before the place of the queries is.
       CopyKeys(0, block);
       CopyQueries(rows, queries_phase);
       queries_phase ^= 1;
@@ -66,7 +66,7 @@ class PrefillCopier {
     ptx::Arrive(full);
   }
 
-  // The block of this warp's page of a tile. The numbers of 32 tiles are read at once.
+  // The KV block of this warp's page of a tile. The block numbers of 32 tiles are read at once.
   __device__ __forceinline__ BlockId FetchBlock(int tile) {
     if (tile % 32 == 0) {
       const int page = (tile + lane_) * kKeyTilePages + warp_;
@@ -118,7 +118,7 @@ class PrefillCopier {
     values_.Advance();
   }
 
-  // Values of tokens that do not exist become zero: not even a weight of zero makes NaN harmless.
+  // Values of tokens that do not exist become zero, because even a weight of zero times NaN is NaN.
   __device__ __forceinline__ void CopyPartOfPage(int target, const BFloat16* values, int num_keys,
                                                  uint32_t full) {
     constexpr int kRowBytes = kPanelDims * 2;
@@ -149,7 +149,7 @@ class PrefillCopier {
   const BlockId* pages_ = nullptr;
   int num_keys_ = 0;
   int kv_head_ = 0;
-  BlockId blocks_ = 0;  // of this warp's page of 32 tiles, one a lane
+  BlockId blocks_ = 0;  // blocks of this warp's pages of 32 tiles, one in each lane
   PrefillRing<B::kKeyStages> keys_;
   PrefillRing<B::kValueStages> values_;
 };

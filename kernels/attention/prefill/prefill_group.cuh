@@ -52,7 +52,7 @@ class PrefillGroup {
   __device__ __forceinline__ void Attend() {
     const int num_tiles = (rows_.num_keys + kKeyTile - 1) / kKeyTile;
     const int first_row = group_ * kGroupRows;
-    int tiles = 0;  // that some row of the warpgroup attends to
+    int tiles = 0;  // tiles that some row of the warpgroup attends to
     if (first_row < rows_.num_rows) {
       const int last_row = min(first_row + kGroupRows, rows_.num_rows) - 1;
       const int full_tiles = (rows_.Position(first_row, arguments_.group) + 1) / kKeyTile;
@@ -71,7 +71,8 @@ class PrefillGroup {
     }
     if (!kQueriesInRegisters) ReleaseQueries();
     if (tiles > 0) Finish();
-    // The other warpgroup's tiles: this one gives them back, and passes its turns.
+    // Tiles that only other warpgroups need. This one waits for them and releases them, so that it
+    // stays in step with the rings.
     for (int tile = tiles; tile < num_tiles; ++tile) {
       AwaitKeys();
       ReleaseKeys();
@@ -80,7 +81,7 @@ class PrefillGroup {
     }
   }
 
-  // The first key tile's weights.
+  // Computes the weights of the first key tile.
   __device__ __forceinline__ void Begin(int full_tiles) {
     AwaitKeys();
     ptx::WarpgroupFence();
@@ -96,7 +97,7 @@ class PrefillGroup {
     before_ = Before::kNothing;
   }
 
-  // Adds the values of the tile before, and finds the weights of this one.
+  // Adds the values of the previous tile, and computes the weights of this one.
   template <bool kMasked>
   __device__ __forceinline__ void Step(int tile) {
     PrepareOutput();
@@ -175,7 +176,8 @@ class PrefillGroup {
     ptx::WarpgroupCommit();
   }
 
-  // output += weights times the values of the tile; behind a border the output begins at zero.
+  // output += weights times the values of the tile; at the start and after a border, the output
+  // begins at zero.
   __device__ __forceinline__ void IssueValues() {
     const uint64_t values =
         ptx::TransposedMatrixDescriptor(address_ + B::kValues, kPanelPageBytes) +
@@ -198,8 +200,9 @@ class PrefillGroup {
     }
   }
 
-  // Folds the output, which a border ended, into that of the splits before it. Every row has keys
-  // in that split, because a split is longer than the rows of a warpgroup are apart.
+  // Folds the output of the split that a border ended into the output of the splits before it.
+  // Every row has keys in the ended split, because a split is longer than the distance between rows
+  // of a warpgroup.
   __device__ __forceinline__ void Close() {
     if (split_ == 0) {
       closed_ = closing_;
@@ -238,8 +241,8 @@ class PrefillGroup {
     open[3] = folds[1].template Fold<kFull>(closed.w, open[3]);
   }
 
-  // Two rows' maxima and sums in one register of each lane of a quad, which all know them: lane 0
-  // and 1 keep those of row g, lanes 2 and 3 those of row g + 8.
+  // Keeps two rows' maxima and sums in one register of each lane of a quad. All four lanes know
+  // them. Lanes 0 and 1 keep the maximum and sum of row g, lanes 2 and 3 those of row g + 8.
   __device__ __forceinline__ float SpreadSummed(const SoftmaxRow (&rows)[2]) const {
     const float first = lane_ % 2 == 0 ? rows[0].max : rows[0].sum;
     const float second = lane_ % 2 == 0 ? rows[1].max : rows[1].sum;
@@ -288,7 +291,8 @@ class PrefillGroup {
     }
   }
 
-  // Lane t of a quad has element i of lane i's row t afterwards.
+  // Transposes a 4 x 4 matrix over the lanes of a quad: element i of lane t becomes what was
+  // element t of lane i.
   __device__ __forceinline__ static void TransposeQuad(uint32_t (&pairs)[4], int t) {
 #pragma unroll
     for (int distance = 1; distance <= 2; distance *= 2) {
@@ -304,7 +308,7 @@ class PrefillGroup {
     }
   }
 
-  // Of the tile: rows g and g + 8 of the warp.
+  // The number in the tile of the warp's row g (half = 0) or g + 8 (half = 1).
   __device__ __forceinline__ int Row(int half) const {
     return warp_ * kPrefillWarpRows + lane_ / 4 + 8 * half;
   }
@@ -320,9 +324,9 @@ class PrefillGroup {
     ptx::ArriveIf(address_ + B::kKeysEmpty + 8 * keys_.stage, lane_ == 0);
     keys_.Advance();
   }
-  // ptxas would wait for the values before it computes the softmax, which is to run under them. It
-  // moves no arrival across that wait. This one needs the sums and never happens: they are not
-  // negative.
+  // The softmax must run while the values are being multiplied, but ptxas would move it after the
+  // wait for them. It moves no arrival across that wait. So this arrival depends on the sums of the
+  // softmax. It never happens, because sums are not negative.
   __device__ __forceinline__ void FinishSoftmax() const {
     ptx::ArriveIf(address_ + B::kKeysEmpty, __fadd_rn(open_[0].sum, open_[1].sum) == -1.0f);
   }
@@ -342,15 +346,15 @@ class PrefillGroup {
   const int lane_;
   RowTile rows_;
   int positions_[2];  // of rows g and g + 8
-  int split_;         // that is open
+  int split_;         // the split that is open
   int next_border_;
   Before before_;
   PrefillRing<B::kKeyStages> keys_;
   PrefillRing<B::kValueStages> values_;
   SoftmaxRow open_[2];  // since the last border
   float rescale_[2];
-  float closing_;  // of the split that the last border ended, as Spread leaves it
-  float closed_;   // of those before it
+  float closing_;  // state of the split that the last border ended, as Spread leaves it
+  float closed_;   // state of the splits before it
   uint32_t queries_[B::kRegisterSteps][4];
   uint32_t weights_[kKeyTilePages][4];
   float scores_[8][4];

@@ -12,9 +12,9 @@
 #include "kernels/device/launch.cuh"
 
 // What the prefill kernels share: which rows a block takes, and what happens to them apart from the
-// matrix products. Eight warps take 128 query rows of one chunk and KV head: the heads
-// of the group of consecutive tokens; 16 rows belong to each warp. Accumulators are [n][4], as
-// m16n8k16 leaves them for columns 8n ...
+// matrix products. A block takes 128 query rows (large tiles: 192) of one chunk and KV head: all
+// heads of the group, for consecutive tokens. Each of its computing warps has 16 of these rows.
+// Accumulators are [n][4], as m16n8k16 leaves them for columns 8n ...
 namespace lockstep::kernels {
 
 inline constexpr int kPrefillThreads = 256;
@@ -26,14 +26,14 @@ struct PrefillArguments {
   PagedPrefillAttentionParams params;
   float exponent_scale;
   int group;
-  int num_items;  // a tile of the list and a KV head each
+  int num_items;  // an item is a tile of the list and a KV head
 };
 
 // The rows that a block takes at a time.
 struct RowTile {
   AttentionChunk chunk;
   int kv_head;
-  int first_row;  // rows of a chunk count token by token, heads of the group within
+  int first_row;  // rows of a chunk are numbered token by token, then by head of the group
   int num_rows;
   int num_keys;  // of the last row
 
@@ -42,7 +42,7 @@ struct RowTile {
   }
 };
 
-// The rows of an item. Items count tile by tile, KV heads within.
+// The rows of an item. Items are numbered tile by tile, and within a tile by KV head.
 template <int kTileRows>
 __device__ __forceinline__ RowTile FindRows(const PrefillArguments& arguments, int item) {
   const int num_kv_heads = static_cast<int>(arguments.params.kv.num_kv_heads);
@@ -66,8 +66,8 @@ __device__ __forceinline__ int64_t RowOffset(const PrefillArguments& arguments, 
   return token * token_stride + head * arguments.params.kv.head_dim;
 }
 
-// Brings the block's queries to shared memory, 16 bytes each to chunk target(row, chunk). Rows
-// beyond the last are zero.
+// Copies the block's queries to shared memory, 16 bytes at a time, to chunk target(row, chunk).
+// Rows beyond the last are zero.
 template <int kHeadDim, typename Target>
 __device__ __forceinline__ void LoadQueries(const PrefillArguments& arguments, const RowTile& tile,
                                             unsigned char* queries, const Target& target) {
@@ -98,7 +98,8 @@ __device__ __forceinline__ void MaskScores(int key, const int (&positions)[2], i
   }
 }
 
-// Multiplies what was accumulated, unless that changes nothing for any row of the warp.
+// Multiplies what was accumulated by `rescale`, unless that changes nothing for any row of the
+// warp.
 template <int kTiles>
 __device__ __forceinline__ void Rescale(const float (&rescale)[2], float (&open)[kTiles][4]) {
   if (!__any_sync(0xFFFFFFFFu, rescale[0] != 1.0f || rescale[1] != 1.0f)) return;
@@ -124,7 +125,7 @@ struct RowsPartial {
     }
   }
 
-  // Takes in the partial of the next split, which starts anew.
+  // Folds in `open`, the partial of the next split, and clears it.
   __device__ __forceinline__ void Fold(float exponent_scale, RowsPartial& open) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

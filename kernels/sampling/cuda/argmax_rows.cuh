@@ -6,7 +6,7 @@
 #include "kernels/sampling/cuda/sample_cuda.h"
 #include "kernels/sampling/cuda/score_order.cuh"
 
-// The best token of every row, where nothing else is asked for: no scores are kept, so many blocks
+// The best token of every row, for steps that need nothing else. No scores are kept, so many blocks
 // share a multiprocessor. How a row is spread over threads cannot change its best candidate.
 namespace lockstep::kernels {
 

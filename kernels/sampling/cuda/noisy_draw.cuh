@@ -7,7 +7,7 @@
 // The draw itself: the best score with noise among the candidates that the filters keep.
 namespace lockstep::kernels {
 
-// Which candidates remain: those not worse than `least`, of them those that min_p keeps.
+// Which candidates remain: those that are not worse than `least` and that min_p keeps.
 struct KeptCandidates {
   Candidate least;
   float min_p;
@@ -18,7 +18,7 @@ struct KeptCandidates {
   }
   // No score below this remains.
   __device__ __forceinline__ float Floor() const {
-    constexpr float kMargin = 0.01f;  // of the logarithm's rounding
+    constexpr float kMargin = 0.01f;  // for the rounding of the logarithm
     const float of_min_p =
         min_p > 0 ? __fadd_rd(scale.max, __fdiv_rd(__fsub_rn(log2f(min_p), kMargin), scale.factor))
                   : -INFINITY;
@@ -26,7 +26,8 @@ struct KeptCandidates {
   }
 };
 
-// What one thread saw: the token that promises most, and a bound of what all others can reach.
+// What one thread saw: the token with the highest bound, and the highest bound of all its other
+// tokens.
 struct Promise {
   float most = -INFINITY;
   float others = -INFINITY;
@@ -39,8 +40,8 @@ struct Promise {
   }
 };
 
-// Scores with noise, as candidates: the best of them is the draw. Same bits as the CPU's
-// (best_with_noise.h).
+// Scores with noise, as candidates. The best of them is the draw. The bits are the same as on the
+// CPU (best_with_noise.h).
 class DeviceNoisyDraw {
  public:
   __device__ __forceinline__ DeviceNoisyDraw(const RowTask& task, const KeptCandidates& kept)
@@ -58,13 +59,13 @@ class DeviceNoisyDraw {
   // For a candidate that is known to remain.
   __device__ __forceinline__ Candidate WithNoise(float score, uint32_t token) const {
     const std::array<uint32_t, 4> words = NoiseWords(key_, token / 4);
-    // An index that is not known when this is compiled would put the words into memory.
+    // With an index that is known only at run time, the compiler would put the words into memory.
     const uint32_t low = token % 2 == 0 ? words[0] : words[1];
     const uint32_t high = token % 2 == 0 ? words[2] : words[3];
     const uint32_t word = token % 4 < 2 ? low : high;
     return MakeCandidate(__fadd_rn(Scaled(score), GumbelNoise(word)), token);
   }
-  // Bounds of four neighbours; nothing if none can reach `value`.
+  // Shows `promise` the bounds of four neighbours, unless none of them can reach `value`.
   __device__ __forceinline__ void SeePromises(uint32_t token, const float4& scores, float value,
                                               Promise& promise) const {
     const float raw[4] = {scores.x, scores.y, scores.z, scores.w};
@@ -106,12 +107,13 @@ class DeviceNoisyDraw {
   float floor_;
 };
 
-// From the whole row. `best_token` has the best score. Called by all threads of the cluster; the
-// first one of the leader writes the token.
+// Draws from the whole row. `best_token` has the best score. Call from all threads of the cluster.
+// The leader's first thread writes the token.
 //
 // The exact noise costs many times what a bound of it costs, and threads of a warp that need it at
 // different times wait for one another. So each thread computes it once, for the token that
-// promises most. The best of those decides, unless another token still promises more.
+// promises most. The best of these tokens is drawn, unless the bound of another token still reaches
+// it.
 __device__ __forceinline__ void DrawFromRow(const RowTask& task, const KeptCandidates& kept,
                                             uint32_t best_token, RowCluster& row) {
   constexpr int kNotUnrolled = 1;
@@ -138,7 +140,7 @@ __device__ __forceinline__ void DrawFromRow(const RowTask& task, const KeptCandi
   if (row.leads() && threadIdx.x == 0) *task.token = CandidateToken(reached.first);
 }
 
-// From the leader's list of `count` candidates. The leader's threads only.
+// Draws from the leader's list of `count` candidates. Call from the leader's threads only.
 __device__ __forceinline__ void DrawFromListed(const RowTask& task, const KeptCandidates& kept,
                                                int count, RowCluster& row) {
   const DeviceNoisyDraw draw(task, kept);

@@ -2,17 +2,17 @@
 
 #include "kernels/sampling/cuda/row_histogram.cuh"
 
-// Filters in the order of scores: which candidate is reached when counts or weights are added from
-// the best one on.
+// Filters in the order of scores. Counts or weights are added from the best candidate on, and the
+// candidate that reaches a goal is found.
 namespace lockstep::kernels {
 
-// Linear in the score, from the best one to where weights vanish.
+// Bins that are linear in the score, from the best score to where weights vanish.
 struct WeightBins {
   SoftmaxScale scale;
-  float range;  // of distances from the best score
+  float range;  // the largest distance from the best score
   float bins_per_score;
 
-  // `lowest`: of the scores above -inf.
+  // `lowest`: the lowest score above -inf.
   __device__ __forceinline__ static WeightBins Of(const SoftmaxScale& scale, float lowest) {
     constexpr float kVanishing = 45.0f;  // 2^-45 rounds to weight 0
     const float range =
@@ -30,14 +30,14 @@ struct WeightBins {
   }
 };
 
-// A candidate and the weight of all candidates up to and with it.
+// A candidate, and the weight of all candidates up to and including it.
 struct Reached {
   Candidate candidate;
   Weight weight_through;
 };
 
-// Finds, among the candidates of one bin, the one with which the sum reaches `goal`: bit by bit,
-// without a list. For bins that no list can hold.
+// Finds the candidate of one bin with which the sum reaches `goal`. Works bit by bit, without a
+// list. For bins that no list can hold.
 template <typename Binning>
 __device__ __forceinline__ Reached ReachInLargeBin(RowCluster& row, const Binning& binning,
                                                    const Bin& bin, bool by_count,
@@ -58,8 +58,8 @@ __device__ __forceinline__ Reached ReachInLargeBin(RowCluster& row, const Binnin
   return reached;
 }
 
-// The leader's sorted list, kListItems consecutive candidates per thread, with sums over what comes
-// before each. Block-wide: all threads of the leader call every method.
+// The leader's sorted list, kItems consecutive candidates per thread, with sums over the candidates
+// before each one. Call every method from all threads of the leader.
 class ListSums {
  public:
   static constexpr int kItems = kMaxListed / kRowThreads;
@@ -88,8 +88,8 @@ class ListSums {
     }
   }
 
-  // The candidate with which the sum of counts (or weights) reaches `goal`, into *place by one
-  // thread. The caller synchronises before *place is read and before it is written again.
+  // Finds the candidate with which the sum of counts (or weights) reaches `goal`. One thread writes
+  // it to *place. The caller synchronises before *place is read and before it is written again.
   __device__ __forceinline__ void Reach(bool by_count, unsigned long long goal, Pair* place) const {
     Weight before = weight_before_;
     for (int i = 0; i < kItems; ++i) {

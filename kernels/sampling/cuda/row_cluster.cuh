@@ -32,7 +32,7 @@ struct MaxOfPairs {
   }
 };
 
-// The per-block part of the scratch memory whose bytes serve the histogram first, lists later.
+// A block's scratch memory that holds the histogram first, and lists later.
 union Workspace {
   struct {
     unsigned counts[kBins];
@@ -54,7 +54,7 @@ inline size_t RowSharedBytes(int chunk_size) {
   return sizeof(Workspace) + static_cast<size_t>(chunk_size) * sizeof(float);
 }
 
-// Keeps the best score that one thread sees, in ascending order of tokens.
+// Keeps the best and the lowest score that one thread sees. It must see tokens in ascending order.
 struct ThreadExtremes {
   float best = -INFINITY;
   uint32_t best_token = 0;
@@ -72,8 +72,8 @@ struct ThreadExtremes {
   }
 };
 
-// What a block knows of the row that its cluster works on. All methods are called by all threads of
-// the cluster unless they say otherwise.
+// What a block knows about its cluster's row. Call all methods from all threads of the cluster,
+// unless they say otherwise.
 class RowCluster {
  public:
   // `logits`: [vocab_size]. Block r of the cluster keeps elements r * chunk_size and following.
@@ -90,7 +90,7 @@ class RowCluster {
     if (threadIdx.x == 0) scratch.list_size = 0;
     cluster_.barrier_arrive();
   }
-  // Before the first access to another block's memory: all have started.
+  // Waits until all blocks have started. Call before the first access to another block's memory.
   __device__ __forceinline__ void WaitForStart() { cluster_.barrier_wait(); }
 
   __device__ __forceinline__ int rank() const { return rank_; }
@@ -101,20 +101,21 @@ class RowCluster {
   __device__ __forceinline__ const float* logits() const { return logits_; }
   // Results of the latest Share, one per block.
   __device__ __forceinline__ const Pair* shared_pairs() const { return scratch_.blocks[parity_]; }
-  // Of the latest Share, before blocks were combined.
+  // Results of the latest Share, one per warp of this block.
   __device__ __forceinline__ const Pair* warp_pairs() const { return scratch_.warps; }
 
-  // Starts to bring the chunk into scores(); FinishLoad waits for it. What fills the last vector of
-  // the row is -inf, under tokens beyond the vocabulary.
+  // Starts to copy the chunk to scores(). FinishLoad waits for it. The last vector of the row is
+  // filled up with -inf, for tokens beyond the vocabulary.
   __device__ __forceinline__ void StartLoad(bool aligned);
   __device__ __forceinline__ void FinishLoad();
   // {best candidate, ~key of the lowest score above -inf} of this thread's part of the chunk.
   __device__ __forceinline__ Pair Scan() const;
 
-  // Combines one value per thread to one per block, which all blocks then know.
+  // Combines the values of each block's threads to one value per block. All blocks then know all of
+  // these.
   template <typename Combine>
   __device__ __forceinline__ void Share(Pair value, Combine combine);
-  // ... and to one for the row.
+  // As Share, and then combines the values of the blocks to one for the row.
   template <typename Combine>
   __device__ __forceinline__ Pair Reduce(Pair value, Combine combine);
 
@@ -137,11 +138,11 @@ class RowCluster {
     });
   }
 
-  // Collects the candidates for which accepts(score, token) in the leader's list; it keeps
-  // kMaxListed of them.
+  // Collects the candidates for which accepts(score, token) is true in the leader's list, which
+  // keeps at most kMaxListed of them.
   template <typename Accepts>
   __device__ __forceinline__ void Gather(Accepts accepts);
-  // The leader's threads only: sorts the list, best first, and returns how long it is.
+  // Sorts the list, best first, and returns its length. Call from the leader's threads only.
   __device__ __forceinline__ int SortList();
   __device__ __forceinline__ const Candidate* list() const { return workspace_.list; }
 
@@ -200,7 +201,7 @@ __device__ __forceinline__ void RowCluster::Share(Pair value, Combine combine) {
   }
   if (threadIdx.x % 32 == 0) scratch_.warps[threadIdx.x / 32] = value;
   __syncthreads();
-  // Two halves take turns: a slow block may still read the results of the Share before.
+  // Two halves take turns: a slow block may still read the results of the previous Share.
   parity_ ^= 1;
   if (threadIdx.x < kRowBlocks) {
     Pair block = scratch_.warps[0];

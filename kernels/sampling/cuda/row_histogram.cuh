@@ -16,16 +16,16 @@ struct Bin {
   Weight weight_before;
 };
 
-// All methods are called by all threads of the cluster. Every block keeps the sums over its share
-// of the bins; the memory of the histogram itself is free after Build.
+// Call all methods from all threads of the cluster. Every block keeps the sums over its share of
+// the bins. The memory of the histogram itself is free after Build.
 class RowHistogram {
  public:
   // `found`: shared memory that nothing else uses.
   __device__ __forceinline__ RowHistogram(RowCluster& row, Bin (&found)[2])
       : row_(row), found_(found) {}
 
-  // binning.Bin(score) gives a score's bin, a negative one leaves it out; binning.WeightOf(score)
-  // its weight. Without kWeighs all weights are 0.
+  // binning.Bin(score) returns a score's bin; a negative bin leaves the score out.
+  // binning.WeightOf(score) returns its weight. Without kWeighs all weights are 0.
   template <bool kWeighs, typename Binning>
   __device__ __forceinline__ void Build(const Binning& binning);
   __device__ __forceinline__ Weight total_weight() const { return total_weight_; }
@@ -44,7 +44,7 @@ class RowHistogram {
   RowCluster& row_;
   Bin (&found_)[2];
   int parity_ = 0;
-  Bin bin_ = {};  // threads below kBinsPerBlock: theirs, merged over the cluster
+  Bin bin_ = {};  // threads below kBinsPerBlock: their bin, merged over the cluster
   Weight total_weight_ = 0;
   unsigned total_count_ = 0;
 };
@@ -67,7 +67,7 @@ __device__ __forceinline__ void RowHistogram::CountInBins(const Binning& binning
     }
   }
   if constexpr (kWeighs) {
-    // 64 bits by two additions; the lower one tells of its carry.
+    // Two additions make one of 64 bits. The result of the lower one shows whether it carries.
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       if (bins[j] < 0) continue;
@@ -111,7 +111,8 @@ __device__ __forceinline__ void RowHistogram::MergeBins() {
   }
 }
 
-// Sums over the bins before each, and the totals. Afterwards no histogram is read any more.
+// Computes the sums over the bins before each bin, and the totals. Afterwards no block reads a
+// histogram any more.
 __device__ __forceinline__ void RowHistogram::ScanBins() {
   const unsigned lane = threadIdx.x % 32;
   Pair through = {bin_.weight, bin_.count};

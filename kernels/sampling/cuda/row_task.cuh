@@ -9,7 +9,7 @@ namespace lockstep::kernels {
 // What a row's cluster must know besides the scores.
 struct RowTask {
   DeviceSampleParams params;
-  uint32_t position = 0;  // of the token being sampled: as many are known
+  uint32_t position = 0;  // of the token being sampled: the number of known tokens
   bool masks_stop_ids = false;
   TokenId* token = nullptr;  // where the row's result goes
 
@@ -23,7 +23,8 @@ struct RowTask {
   }
 };
 
-// Calls visit(index in the chunk, index in the list) for the ids of a list that this block keeps.
+// Calls visit(index in the chunk, index in the list) for the ids of a list that lie in this block's
+// chunk.
 template <typename Visit>
 __device__ __forceinline__ void ForEachListed(const RowCluster& row, const TokenId* ids,
                                               uint32_t count, Visit visit) {

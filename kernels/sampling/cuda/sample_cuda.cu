@@ -11,15 +11,16 @@
 namespace lockstep::kernels {
 namespace {
 
-// The weight with which a nucleus of top_p of `total` is reached.
+// The weight that completes a nucleus of top_p, if all weights add up to `total`.
 __device__ __forceinline__ Weight NucleusGoal(float top_p, Weight total) {
   if (top_p >= 1) return total;
   const double goal = ceil(static_cast<double>(top_p) * static_cast<double>(total));
   return min(max(static_cast<Weight>(goal), Weight{1}), total);
 }
 
-// The leader's threads only. All candidates up to a bin are in its list; the rest of the draw is
-// its own. `total` is the weight of the row, of no interest if top_k is set.
+// Call from the leader's threads only. The leader's list has all candidates up to a bin, and the
+// leader does the rest of the draw alone. `total` is the weight of the row. It is not used if top_k
+// is set.
 __device__ __forceinline__ void DrawFromList(const RowTask& task, const WeightBins& binning,
                                              Weight total, unsigned total_count, RowCluster& row) {
   RowScratch& scratch = row.scratch();
@@ -61,7 +62,8 @@ __device__ __forceinline__ Reached Reach(const WeightBins& binning, bool by_coun
   return {scratch.located.first, scratch.located.second};
 }
 
-// If a list holds all candidates up to `last`: gathers them and lets the leader draw.
+// If a list can hold all candidates up to `last`, gathers them, lets the leader draw, and returns
+// true.
 __device__ __forceinline__ bool DrawsFromList(const RowTask& task, const WeightBins& binning,
                                               const Bin& last, const RowHistogram& histogram,
                                               RowCluster& row) {
@@ -76,8 +78,8 @@ __device__ __forceinline__ bool DrawsFromList(const RowTask& task, const WeightB
   return true;
 }
 
-// The last candidate of a nucleus that no list can hold: one after the other, the k-th and the one
-// with which top_p is reached.
+// The last candidate of a nucleus that no list can hold. Finds the k-th candidate first, then the
+// candidate with which top_p is reached.
 __device__ __forceinline__ Candidate LeastOfLargeNucleus(const DeviceSampleParams& params,
                                                          const WeightBins& binning,
                                                          RowHistogram& histogram, RowCluster& row) {
@@ -102,8 +104,8 @@ __device__ __forceinline__ Candidate LeastOfLargeNucleus(const DeviceSampleParam
   return least;
 }
 
-// The k best, of them the nucleus, of them what min_p keeps: all three are prefixes of one order,
-// so the shortest is what remains. Draws from it if a list can hold it, and returns kDrawn.
+// Takes the k best, of these the nucleus, and of these what min_p keeps. All three are prefixes of
+// one order, so the shortest remains. Draws from it if a list can hold it, and returns kDrawn.
 // Otherwise returns the last candidate that top_k and top_p keep.
 constexpr Candidate kDrawn = 0;
 
@@ -195,7 +197,7 @@ absl::Status SampleRows(const CudaStream& stream, const SampleRowsParams& params
   LOCKSTEP_RETURN_IF_ERROR(CheckDeviceVocab("SampleRows", params.vocab_size));
   if (params.num_rows == 0) return absl::OkStatus();
   if (params.all_plain_greedy) {
-    // Measured on an H200; between the two, large blocks are spread unevenly over the chip.
+    // Measured on an H200. Between the two numbers, large blocks are spread unevenly over the chip.
     constexpr int64_t kFewRows = 16, kManyRows = 48;
     return params.num_rows <= kFewRows || params.num_rows >= kManyRows
                ? LaunchArgmax<512>(stream, params)

@@ -9,14 +9,14 @@
 #include "kernels/device/cuda_stream.h"
 #include "kernels/slots/slot_state.h"
 
-// The sampler on the device. What a row gives depends on its logits and its slot's parameters
-// alone; the definition is that of sample.h, log_softmax.h and row_reduce.h, order of operations,
-// ties, NaN and infinities included. Sums of probabilities, which top_p needs, are integers
-// (multiples of 2^-44), so the order in which they are added cannot matter. The noise and what it
-// is added to are the CPU's bits.
+// The sampler on the device. A row's result depends on its logits and its slot's parameters alone.
+// sample.h, log_softmax.h and row_reduce.h define it, including the order of operations, ties, NaN
+// and infinities. Sums of probabilities, which top_p needs, are integers (multiples of 2^-44), so
+// the order in which they are added cannot matter. The noise, and what it is added to, have the
+// same bits as on the CPU.
 //
-// A row is the work of a cluster of 8 blocks that keep it in shared memory: it is read once, and no
-// workspace is needed. All ops here need vocabularies of at most kMaxDeviceVocab tokens
+// A cluster of 8 blocks works on a row and keeps it in shared memory. So the row is read once, and
+// no workspace is needed. All ops here need vocabularies of at most kMaxDeviceVocab tokens
 // (INVALID_ARGUMENT otherwise), only enqueue, and are fastest when `logits` is aligned to 16 bytes
 // and `row_stride` is a multiple of 4.
 namespace lockstep::kernels {
@@ -39,7 +39,7 @@ struct alignas(16) DeviceSampleParams : SamplingNumbers {
   uint32_t count_row = kNoCountRow;  // of token_counts, if the slot has penalties
   uint32_t min_total_tokens = 0;     // stop ids are masked while fewer tokens are known
   uint32_t max_total_tokens = 0;     // the sequence stops once this many tokens are known
-  int32_t num_logprobs = -1;         // -1: none, 0: of the token alone, k: and of the k best
+  int32_t num_logprobs = -1;         // -1: none, 0: of the sampled token, k: also of the k best
 };
 
 struct SamplerTables {
@@ -58,13 +58,13 @@ enum SampleStatus : uint32_t {
 };
 
 struct SampleRowsParams {
-  const float* logits = nullptr;  // [num_rows, vocab_size], left alone
+  const float* logits = nullptr;  // [num_rows, vocab_size], not changed
   int64_t row_stride = 0;         // elements
   int64_t num_rows = 0;           // <= 65,535
   int64_t vocab_size = 0;
   const uint32_t* row_slots = nullptr;  // [num_rows], kNoSlot for padding
-  // A promise that every active slot among the rows has temperature 0, no lists but stop ids, no
-  // penalties, and masks no stop ids: the same tokens, sooner.
+  // A promise: every active slot among the rows has temperature 0, has no lists except stop ids and
+  // no penalties, and masks no stop ids. Gives the same tokens faster.
   bool all_plain_greedy = false;
   SlotState state = {};  // the sampled token's position is position[slot] + 1
   SamplerTables tables = {};
@@ -102,12 +102,12 @@ absl::Status DescribeRows(const CudaStream& stream, const DescribeRowsParams& pa
 struct CountUpdate {
   uint32_t count_row = 0;
   uint32_t num_known = 0;
-  uint32_t num_prompt = 0;    // of them
+  uint32_t num_prompt = 0;    // of the known tokens
   uint32_t token_offset = 0;  // of the first known token in `tokens`
 };
 struct CountTokensParams {
   const CountUpdate* updates = nullptr;  // [num_updates], distinct rows; device or pinned memory
-  const TokenId* tokens = nullptr;       // likewise
+  const TokenId* tokens = nullptr;       // device or pinned memory
   int64_t num_updates = 0;
   int64_t vocab_size = 0;
   uint32_t* token_counts = nullptr;  // [num_count_rows, vocab_size]

@@ -42,7 +42,7 @@ constexpr int kTokens = kWordsPerGroup * kGroups;
   return number < kHighest ? number : kHighest;
 }
 
-// (score - max) / temperature of `count` tokens into `scaled`; the largest of them.
+// Writes (score - max) / temperature of `count` tokens to `scaled`. Returns the largest of them.
 [[gnu::always_inline]] inline float ScaleScores(const NoisyDraw& draw, const float* scores,
                                                 int64_t count, float* __restrict scaled) {
   float best = -std::numeric_limits<float>::infinity();

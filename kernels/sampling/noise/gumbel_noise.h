@@ -39,8 +39,8 @@ namespace lockstep::kernels {
   return LogOfParts(mantissa - 1.0f, static_cast<float>(exponent));
 }
 
-// -log(-log(u)) for u = (word + 1/2) / 2^32, from -3.14 to kMaxGumbelNoise. u itself is never
-// rounded to 1: near 1 its distance from 1 is what counts.
+// -log(-log(u)) for u = (word + 1/2) / 2^32, from -3.14 to kMaxGumbelNoise. u is never rounded to
+// 1, because near 1 the logarithm is computed from the distance to 1.
 [[gnu::always_inline]] constexpr float GumbelNoise(uint32_t word) {
   constexpr float kWordScale = 0x1p-32f;
   constexpr uint32_t kWordOfSqrtHalf = 0xB504F334;
@@ -53,8 +53,8 @@ namespace lockstep::kernels {
 
 inline constexpr float kMaxGumbelNoise = 22.8741f;  // rounded up
 
-// At least GumbelNoise(word) and cheap: -log(-log(u)) <= -log(1 - u), and a float's bits, read as
-// an integer, are a chord of its logarithm. Most tokens cannot win even with this.
+// A cheap upper bound of GumbelNoise(word): -log(-log(u)) <= -log(1 - u), and a float's bits, read
+// as an integer, lie on a chord of its logarithm. Most tokens cannot win even with the bound.
 [[gnu::always_inline]] constexpr float GumbelNoiseAtMost(uint32_t word) {
   constexpr float kLn2 = 0.6931472f;
   constexpr float kOctavesBelowOne = 127.0f, kMargin = 0.001f;
