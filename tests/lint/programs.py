@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the programs with their documents: every flag that --help lists is in docs/configuration.md,
 every metric, label and listed label value that a served request leaves behind is in docs/metrics.md, every
-thread that serves it is in docs/architecture.md, and nothing there is made up.
+thread that serves it is in docs/architecture.md, and nothing there is made up. The units of deploy/systemd use flags that exist
+and variables of lockstep.env, and the router accepts what its unit checks before it starts.
 
     python3 tests/lint/programs.py --bin build/dev/bin
 """
@@ -21,6 +22,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 METRICS = ROOT / "docs" / "metrics.md"
+UNITS = ROOT / "deploy" / "systemd"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
@@ -133,6 +135,42 @@ def check_flags(folder):
                                f"{program} flag", CONFIGURATION.name)
 
 
+def commands_of(unit):
+    """Kind and words of every command of a systemd unit, its lines joined."""
+    for kind, command in re.findall(r"^(Exec\w+)=(.*)$", unit.replace("\\\n", " "), re.MULTILINE):
+        yield kind, command.split()
+
+
+def check_units(folder):
+    variables = dict(re.findall(r"^(\w+)=(.*)$", (UNITS / "lockstep.env").read_text(encoding="utf-8"), re.MULTILINE))
+    variables["LOCKSTEP_MODEL"] = str(MODEL)
+    used = set()
+    for path in sorted(UNITS.glob("*.service")):
+        for kind, words in commands_of(path.read_text(encoding="utf-8")):
+            program = pathlib.PurePath(words[0]).name
+            help_text = subprocess.run((folder / program, "--help"), capture_output=True, text=True, check=False,
+                                       timeout=DEADLINE_SECONDS).stdout
+            flags = {word.removeprefix("--") for word in words if word.startswith("--")}
+            yield from (f"{path.name}: error: {program} has no flag --{flag}" for flag in sorted(flags - flags_in_help(help_text)))
+            names = {name for word in words for name in re.findall(r"\$\{?(\w+)", word)}
+            used |= names
+            yield from (f"{path.name}: error: {name} is not in lockstep.env" for name in sorted(names - variables.keys()))
+            if kind == "ExecStartPre":
+                yield from check_start(folder / program, words[1:], variables, path.name)
+    yield from (f"lockstep.env: error: no unit uses {name}" for name in sorted(variables.keys() - used))
+
+
+def check_start(program, words, variables, name):
+    """Runs the command that must succeed before a unit starts, with the variables of lockstep.env."""
+    arguments = []
+    for word in words:
+        text = re.sub(r"\$\{?(\w+)\}?", lambda match: variables[match[1]], word)
+        arguments += [text] if "${" in word or "$" not in word else text.split()
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
+    if done.returncode != 0:
+        yield f"{name}: error: {program.name} {' '.join(arguments)} ends with {done.returncode}: {done.stderr.strip()}"
+
+
 @contextlib.contextmanager
 def listening(*command):
     """Runs a server; its addresses come from the line that it prints when ready."""
@@ -192,7 +230,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     folder = parser.parse_args().bin.resolve()
-    errors = [*check_flags(folder), *check_running(folder)]
+    errors = [*check_flags(folder), *check_units(folder), *check_running(folder)]
     print("\n".join(errors))
     print(f"{len(errors)} errors")
     return 1 if errors else 0
