@@ -158,6 +158,7 @@ ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
           "how long SIGTERM lets running requests finish");
 ABSL_FLAG(bool, check_config, false, "check the flags and exit");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+ABSL_FLAG(std::string, log_format, "text", "text or json");
 
 namespace lockstep::router {
 namespace {
@@ -390,7 +391,9 @@ int main(int argc, char** argv) {
                                 "HOST:PORT] [--admin-listen HOST:PORT]");
   const RouterConfig config = lockstep::router::ConfigFromFlags();
   status = lockstep::JoinErrors(status, config.Validate());
-  if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) {
+    status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level), absl::GetFlag(FLAGS_log_format));
+  }
   if (status.ok()) status = lockstep::router::Run(config);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lockstep-router: %s\n", lockstep::Message(status).c_str());

@@ -72,6 +72,7 @@ ABSL_FLAG(absl::Duration, poll_window, WorkerConfig().poll_window,
 ABSL_FLAG(absl::Duration, drain_grace, WorkerConfig().drain_grace,
           "time that SIGTERM leaves running sequences");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+ABSL_FLAG(std::string, log_format, "text", "text or json");
 
 namespace lockstep::worker {
 namespace {
@@ -176,7 +177,9 @@ int main(int argc, char** argv) {
           .Parse("lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");
   const WorkerConfig config = lockstep::worker::ConfigFromFlags();
   status = lockstep::JoinErrors(status, config.Validate());
-  if (status.ok()) status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) {
+    status = lockstep::InitLogging(absl::GetFlag(FLAGS_log_level), absl::GetFlag(FLAGS_log_format));
+  }
   if (status.ok()) status = lockstep::worker::Run(config);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lockstep-worker: %s\n", lockstep::Message(status).c_str());

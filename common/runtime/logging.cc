@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,30 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
+// The pattern letter %& : the message as a JSON string.
+class QuotedMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& record, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const std::string text =
+        nlohmann::json(std::string(record.payload.data(), record.payload.size()))
+            .dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
+                  nlohmann::json::error_handler_t::replace);
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<QuotedMessage>();
+  }
+};
+
+absl::StatusOr<std::string> ParseFormat(std::string_view name) {
+  if (name == "text") return "%Y-%m-%dT%H:%M:%S.%eZ %l [%t] %*";
+  if (name == "json") {
+    return R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","thread":%t,"message":%&})";
+  }
+  return InvalidArgument("log format \"{}\", expected text or json", name);
+}
+
 absl::StatusOr<spdlog::level::level_enum> ParseLevel(std::string_view name) {
   constexpr std::pair<std::string_view, spdlog::level::level_enum> kLevels[] = {
       {"trace", spdlog::level::trace}, {"debug", spdlog::level::debug},
@@ -40,10 +65,12 @@ absl::StatusOr<spdlog::level::level_enum> ParseLevel(std::string_view name) {
 
 }  // namespace
 
-absl::Status InitLogging(std::string_view level) {
+absl::Status InitLogging(std::string_view level, std::string_view format) {
   LOCKSTEP_ASSIGN_OR_RETURN(const spdlog::level::level_enum parsed, ParseLevel(level));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string pattern, ParseFormat(format));
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
-  formatter->add_flag<EscapedMessage>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l [%t] %*");
+  formatter->add_flag<EscapedMessage>('*').add_flag<QuotedMessage>('&').set_pattern(
+      std::move(pattern));
   auto logger =
       std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_formatter(std::move(formatter));

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
 #include "tests/common/status_matchers.h"
 
 namespace lockstep {
@@ -54,6 +58,34 @@ TEST_F(LoggingTest, RefusesAnUnknownLevelAndListsTheKnownOnes) {
   EXPECT_THAT(InitLogging("loud"),
               HasError(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("\"loud\""), HasSubstr("trace, debug, info, warn"))));
+}
+
+TEST_F(LoggingTest, WritesAnObjectPerRecordAsJson) {
+  CaptureStderr();
+  ASSERT_THAT(InitLogging("info", "json"), IsOk());
+  spdlog::warn("lost \"worker\" {}\n{{\"time\": forged}}", "\x1b");
+  const std::string line = GetCapturedStderr();
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  const auto record = nlohmann::json::parse(line);
+  EXPECT_EQ(record.at("level"), "warning");
+  EXPECT_EQ(record.at("message"), "lost \"worker\" \x1b\n{\"time\": forged}");
+  EXPECT_TRUE(record.at("thread").is_number_unsigned());
+  EXPECT_THAT(record.at("time").get<std::string>(),
+              ::testing::MatchesRegex("[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+\\.[0-9]+Z"));
+  EXPECT_EQ(record.size(), 4u);
+}
+
+TEST_F(LoggingTest, BytesThatAreNotUtf8AreReplacedInJson) {
+  CaptureStderr();
+  ASSERT_THAT(InitLogging("info", "json"), IsOk());
+  spdlog::info("name {}", "a\xffz");
+  EXPECT_EQ(nlohmann::json::parse(GetCapturedStderr()).at("message"), "name a\xef\xbf\xbdz");
+}
+
+TEST_F(LoggingTest, RefusesAnUnknownFormat) {
+  EXPECT_THAT(InitLogging("info", "xml"),
+              HasError(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"xml\""), HasSubstr("text or json"))));
 }
 
 TEST(EscapeControlCharactersTest, KeepsTextAndEscapesControls) {
