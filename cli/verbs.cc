@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/bench/bench.h"
 #include "cli/chat/chat.h"
 #include "cli/generate.h"
 #include "cli/help.h"
@@ -34,6 +35,37 @@ constexpr OptionSpec kTopOptions[] = {
     {"once", "", "print one frame and end"},
 };
 
+constexpr OptionSpec kBenchOptions[] = {
+    {"url", "URL", "the server; of any make with OpenAI's API (default 127.0.0.1:8000)"},
+    {"vs", "URL", "a second server, which gets the same load in turn; the two are compared"},
+    {"api", "NAME", "completions, chat or grpc (default completions)"},
+    {"model", "NAME", "in requests (default: the first that the server names)"},
+    {"api-key", "KEY", "the server's key"},
+    {"data", "KIND", "random, sharegpt:FILE, trace:FILE or scenario:NAME (default random)"},
+    {"prompt", "N", "tokens of a random prompt: 512, 512+-50% or 256-768 (default 512)"},
+    {"output", "N", "tokens of an answer to a random prompt, likewise (default 128)"},
+    {"prefix-tokens", "N", "in front of a random prompt, shared with others (default 0)"},
+    {"prefixes", "N", "how many such prefixes there are (default 1)"},
+    {"turns", "N", "requests of a random conversation; each begins with the one before"},
+    {"vocab", "N", "random ids lie below it (default 250)"},
+    {"streams", "N,N,...", "closed loops of so many requests at a time (default 16)"},
+    {"rates", "N,N,...", "open loops of so many requests a second, at random times"},
+    {"burstiness", "NUMBER", "shape of the gaps: 1 is Poisson, less has bursts (default 1)"},
+    {"time-scales", "N,N,...", "factors on the times of a trace (default 1)"},
+    {"requests", "N", "end of a load: after so many"},
+    {"duration", "SECONDS", "end of a load: stop sending after this (default 30)"},
+    {"warm-up", "SECONDS", "what is due earlier does not count (default 0)"},
+    {"repeats", "N", "of every load; their spread is the noise (default 1)"},
+    {"goodput", "BOUNDS", "of a good answer, as ttft:200ms,tpot:25ms,e2e:3s"},
+    {"seed", "N", "of prompts, lengths and times (default 1)"},
+    {"timeout", "SECONDS", "of a request (default 600)"},
+    {"threads", "N", "that send and receive; with grpc connections (default 2)"},
+    {"json", "FILE", "writes the result, for `lockstep bench compare`"},
+    {"markdown", "FILE", "writes what is printed"},
+    {"plots", "FOLDER", "writes SVG images"},
+    {"threshold", "PERCENT", "compare: smaller changes do not count (default 5)"},
+};
+
 constexpr std::string_view kServeDetails =
     "MODEL is a *.gguf file, a folder with config.json and safetensors, or a name of Hugging Face\n"
     "(org/name), which the command `hf` downloads. One worker starts for each GPU, or one on the\n"
@@ -48,6 +80,13 @@ constexpr std::string_view kGenerateDetails =
     "Runs lockstep-generate with the same flags; its router is 127.0.0.1:8000 unless --router "
     "says\n"
     "otherwise. `lockstep generate --help` lists the flags.";
+constexpr std::string_view kBenchDetails =
+    "Sends requests, and prints what their clients saw: throughput, time to the first token, time\n"
+    "per token, goodput. Latencies of an open loop count from when a request was due, however "
+    "late\n"
+    "it left. `lockstep bench compare BEFORE.json AFTER.json` compares two results, and exits "
+    "with\n"
+    "1 if a figure became worse. docs/benchmarking.md says what the figures mean.";
 constexpr std::string_view kCompletionDetails =
     "  bash  source <(lockstep completion bash)\n"
     "  zsh   source <(lockstep completion zsh)\n"
@@ -73,6 +112,12 @@ constexpr Verb kVerbs[] = {
      RunGenerate},
     {"top", "[options]", "watch what a server does", "Ctrl-C ends it.", kTopOptions,
      "lockstep top --url 127.0.0.1:8001\nlockstep top --once", RunTop},
+    {"bench", "[options] | compare BEFORE.json AFTER.json", "load a server and measure it",
+     kBenchDetails, kBenchOptions,
+     "lockstep bench --streams 1,8,64 --prompt 512+-50% --output 128+-50% --plots plots\n"
+     "lockstep bench --rates 2,4,8 --goodput ttft:200ms,tpot:25ms --duration 60 --warm-up 10\n"
+     "lockstep bench --url 127.0.0.1:8000 --vs 127.0.0.1:9000 --repeats 3",
+     RunBench},
     {"completion",
      "bash|zsh|fish",
      "print a script that completes commands",

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/common/verb.h"
+
+namespace lockstep::cli {
+
+// `lockstep bench`: loads a server and prints what its clients saw. `lockstep bench compare A B`:
+// compares two results; 1 if a figure became worse.
+int RunBench(const Verb& verb, std::span<const std::string> words);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/bench/load/transport.h"
+
+namespace lockstep::cli {
+
+// Streams answers of lockstep.v1.Generation, over `num_threads` connections. `clock` outlives the
+// transport.
+std::unique_ptr<Transport> MakeGrpcTransport(const std::string& address,
+                                             const TransportOptions& options,
+                                             const LoadClock& clock);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <absl/functional/any_invocable.h>
+
+#include <chrono>
+#include <string>
+
+#include "cli/bench/plan/bench_request.h"
+#include "cli/bench/results/request_record.h"
+
+namespace lockstep::cli {
+
+// The clock of a load: seconds since it began.
+class LoadClock {
+ public:
+  double Now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Sends requests to a server, many at a time.
+class Transport {
+ public:
+  using Done = absl::AnyInvocable<void(RequestRecord)>;
+
+  virtual ~Transport() = default;
+  // Returns at once. Calls `done` exactly once, on a thread of the transport; it may send again.
+  virtual void Send(BenchRequest request, double scheduled, Done done) = 0;
+  // Ends all requests under way; their records have an error. For any thread.
+  virtual void Abandon() = 0;
+  // CPU seconds of each of the transport's own threads so far; empty: it does not know.
+  virtual std::vector<double> ThreadSeconds() const = 0;
+};
+
+struct TransportOptions {
+  std::string model = {};          // HTTP: the name in requests
+  std::string api_key = {};        // empty: none
+  bool chat = false;               // HTTP: /v1/chat/completions instead of /v1/completions
+  double timeout_seconds = 600.0;  // of a request
+  uint32_t num_threads = 2;        // HTTP: that read and write; gRPC: connections
+};
+
+}  // namespace lockstep::cli
