@@ -93,7 +93,7 @@ function(lockstep_program name)
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE folder)
   if(NOT folder MATCHES "^(bench|tests)/")
-    install(TARGETS ${name} RUNTIME_DEPENDENCY_SET lockstep_runtime RUNTIME DESTINATION bin)
+    install(TARGETS ${name} RUNTIME_DEPENDENCY_SET lockstep_runtime RUNTIME DESTINATION bin COMPONENT programs)
   endif()
 endfunction()
 
@@ -104,7 +104,7 @@ function(lockstep_install_runtime)
   install(RUNTIME_DEPENDENCY_SET lockstep_runtime
     PRE_EXCLUDE_REGEXES "^libcuda" "^libcublas" "^libnccl" "^libnvrtc"
     POST_EXCLUDE_REGEXES "/ld-linux[^/]*$" "/lib(c|m|dl|pthread|rt|resolv)\\.so[^/]*$"
-    LIBRARY DESTINATION lib)
+    LIBRARY DESTINATION lib COMPONENT libraries)
 endfunction()
 
 # lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
