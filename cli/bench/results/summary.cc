@@ -1,6 +1,7 @@
 #include "cli/bench/results/summary.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <numeric>
 
@@ -16,6 +17,19 @@ constexpr double kLateMs = 20.0;
 double Percentile(const std::vector<double>& sorted, double share) {
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
+}
+
+// What failures have in common: numbers behind the first colon are left out.
+std::string ErrorKind(const std::string& error) {
+  const size_t colon = error.find(": ");
+  if (colon == std::string::npos) return error;
+  std::string kind = error.substr(0, colon);
+  for (size_t i = colon; i < error.size(); ++i) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(error[i])) != 0;
+    if (!is_digit) kind += error[i];
+    if (is_digit && kind.back() != '#') kind += '#';
+  }
+  return kind;
 }
 
 bool Keeps(double value, const std::optional<double>& bound) { return !bound || value <= *bound; }
@@ -82,7 +96,7 @@ BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWin
     if (IsGood(record, bounds)) ++good;
     if (!record.error.empty()) {
       ++summary.failed;
-      ++summary.errors[record.error];
+      ++summary.errors[ErrorKind(record.error)];
       continue;
     }
     ++summary.completed;

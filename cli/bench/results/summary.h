@@ -46,7 +46,7 @@ struct BenchSummary {
   double seconds = 0.0;
   uint64_t completed = 0;
   uint64_t failed = 0;
-  std::map<std::string, uint64_t> errors;  // kinds of failures
+  std::map<std::string, uint64_t> errors;  // kinds of failures; # stands for a number
   double requests_per_s = 0.0;
   double output_tokens_per_s = 0.0;
   double prompt_tokens_per_s = 0.0;

@@ -21,15 +21,17 @@ using boost::system::error_code;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr char kHead[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+constexpr char kHead[] = "HTTP/1.1 200 OK\r\n";
 constexpr char kPiece[] = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
 constexpr char kEnd[] =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":2}}\n\n"
     "data: [DONE]\n\n";
 
-std::string Complete(const std::string& body) {
-  return kHead + ("Content-Length: " + std::to_string(body.size()) + "\r\n\r\n") + body;
+std::string Answer(const std::string& status, const std::string& body) {
+  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         body;
 }
+std::string Complete(const std::string& body) { return Answer("200 OK", body); }
 
 // A server that gives each request the next of its answers, and then does what the answer says.
 struct Scripted {
@@ -138,10 +140,8 @@ TEST_F(HttpTransportTest, AStreamThatBreaksOffIsAnError) {
 
 TEST_F(HttpTransportTest, ErrorsSayWhatTheServerSaid) {
   const ScriptedServer server(
-      {{"HTTP/1.1 429 Too Many Requests\r\nContent-Length: "
-        "31\r\n\r\n{\"error\":{\"message\":\"busy "
-        "now\"}}"},
-       {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops"},
+      {{Answer("429 Too Many Requests", "{\"error\":{\"message\":\"busy now\"}}")},
+       {Answer("502 Bad Gateway", "oops")},
        {Complete(std::string(kPiece) + "data: {\"error\":{\"message\":\"worker lost\"}}\n\n")}});
   Connect(server.address());
   EXPECT_EQ(Ask().error, "HTTP 429: busy now");

@@ -92,6 +92,15 @@ TEST(SummarizeTest, FailuresAreCountedByKindAndHaveNoLatency) {
   EXPECT_EQ(summary.good_share, 0.25);
 }
 
+TEST(SummarizeTest, NumbersInMessagesMakeNoNewKind) {
+  const std::vector<RequestRecord> records = {Failed(0, "HTTP 400: 4096 tokens are more than 100"),
+                                              Failed(0, "HTTP 400: 77 tokens are more than 100"),
+                                              Failed(0, "HTTP 503: no worker")};
+  EXPECT_THAT(
+      Summarize(records, {.begin = 0, .end = 1}, {}, {}).errors,
+      ElementsAre(Pair("HTTP 400: # tokens are more than #", 2), Pair("HTTP 503: no worker", 1)));
+}
+
 TEST(SummarizeTest, GoodRequestsKeepEveryBound) {
   std::vector<RequestRecord> records = {Answered(0, 5), Answered(0, 5), Answered(0, 5)};
   records[1].pieces.front() = 0.3;
