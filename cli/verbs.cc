@@ -63,7 +63,7 @@ constexpr OptionSpec kBenchOptions[] = {
     {"json", "FILE", "writes the result, for `lockstep bench compare`"},
     {"markdown", "FILE", "writes what is printed"},
     {"plots", "FOLDER", "writes SVG images"},
-    {"threshold", "PERCENT", "compare: smaller changes do not count (default 5)"},
+    {"threshold", "PERCENT", "--vs and compare: smaller changes do not count (default 5)"},
 };
 
 constexpr std::string_view kServeDetails =

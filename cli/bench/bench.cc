@@ -240,14 +240,13 @@ class Bench {
   absl::Status Report() const {
     std::string text = ToMarkdown(result_);
     if (options_.targets.size() == 2) {
-      constexpr double kThreshold = 0.02;
       std::vector<RunResult> sides[2];
       for (const RunResult& run : result_.runs) {
         sides[run.target == options_.targets[0].url ? 0 : 1].push_back(run);
       }
-      text +=
-          fmt::format("\nBefore: {}. After: {}.\n\n{}", options_.targets[0].url,
-                      options_.targets[1].url, ToMarkdown(Compare(sides[0], sides[1], kThreshold)));
+      text += fmt::format("\nBefore: {}. After: {}.\n\n{}", options_.targets[0].url,
+                          options_.targets[1].url,
+                          ToMarkdown(Compare(sides[0], sides[1], options_.threshold)));
     }
     std::fputs(text.c_str(), stdout);
     if (!options_.json_path.empty()) {

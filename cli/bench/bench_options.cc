@@ -197,6 +197,9 @@ absl::StatusOr<BenchOptions> ParseBenchOptions(const Verb& verb,
     if (bounds.ok()) options.bounds = *bounds;
     if (!bounds.ok()) arguments.AddError("--goodput: " + Message(bounds.status()));
   }
+  std::optional<double> threshold;
+  arguments.ReadNumber("threshold", 0, 100, threshold);
+  if (threshold.has_value()) options.threshold = *threshold / 100;
   std::optional<uint64_t> seed;
   arguments.ReadInteger("seed", 0, UINT64_MAX, seed);
   options.seed = seed.value_or(1);

@@ -41,6 +41,7 @@ struct BenchOptions {
   double warm_up_seconds = 0.0;
   int repeats = 1;
   GoodputBounds bounds;
+  double threshold = 0.05;  // of two targets' differences
   uint64_t seed = 1;
   double timeout_seconds = 600.0;
   uint32_t num_threads = 2;

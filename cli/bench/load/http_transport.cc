@@ -47,12 +47,8 @@ struct Job {
 
 // What an error answer says, or its beginning.
 std::string ErrorText(const std::string& body) {
-  const auto parsed = nlohmann::json::parse(body, nullptr, false);
-  if (parsed.is_object() && parsed.contains("error") && parsed["error"].is_object() &&
-      parsed["error"].contains("message") && parsed["error"]["message"].is_string()) {
-    return parsed["error"]["message"].get<std::string>();
-  }
-  return body.substr(0, 100);
+  constexpr size_t kMaxBytes = 100;
+  return OpenAiErrorMessage(body).value_or(body.substr(0, kMaxBytes));
 }
 
 // A thread and its connections. The private part runs on the thread.

@@ -34,19 +34,19 @@ void ReadNumber(std::string_view json, std::string_view quoted_key, uint32_t& nu
   std::from_chars(value.data(), value.data() + value.size(), number);
 }
 
-std::string ErrorMessage(std::string_view json) {
+}  // namespace
+
+std::optional<std::string> OpenAiErrorMessage(std::string_view json) {
   const auto parsed = nlohmann::json::parse(json, nullptr, false);
-  if (parsed.is_object() && parsed.contains("error")) {
-    const auto& error = parsed["error"];
-    if (error.is_object() && error.contains("message") && error["message"].is_string()) {
-      return error["message"].get<std::string>();
-    }
-    if (error.is_string()) return error.get<std::string>();
+  if (!parsed.is_object() || !parsed.contains("error")) return std::nullopt;
+  const auto& error = parsed["error"];
+  if (error.is_null()) return std::nullopt;
+  if (error.is_string()) return error.get<std::string>();
+  if (error.is_object() && error.contains("message") && error["message"].is_string()) {
+    return error["message"].get<std::string>();
   }
   return "an error without a message";
 }
-
-}  // namespace
 
 uint32_t SseScanner::Feed(std::string_view bytes) {
   uint32_t num_pieces = 0;
@@ -80,7 +80,7 @@ bool SseScanner::TakeLine(std::string_view line) {
   }
   const std::string_view choices = ValueOf(json, "\"choices\"");
   if (choices.empty()) {
-    if (!ValueOf(json, "\"error\"").empty()) error_ = ErrorMessage(json);
+    if (auto message = OpenAiErrorMessage(json)) error_ = *std::move(message);
     return false;
   }
   return HasText(choices, "\"text\"") || HasText(choices, "\"content\"") ||

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace lockstep::cli {
+
+// The message of an error as OpenAI's API has them: {"error": {"message": "..."}}. Nothing if the
+// text is none.
+std::optional<std::string> OpenAiErrorMessage(std::string_view json);
 
 // Finds in the body of a streamed OpenAI answer what a load wants to know, and parses nothing else.
 // Fed in pieces of any size.
