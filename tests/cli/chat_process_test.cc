@@ -49,7 +49,7 @@ TEST_F(ChatProcessTest, CtrlCEndsTheAnswerAndNotTheChat) {
   ASSERT_TRUE(chat.WaitFor("tiny-llama. /help lists commands"));
   ASSERT_TRUE(chat.WaitFor("> "));
   const pid_t worker = Worker();
-  kill(worker, SIGSTOP);  // no answer comes
+  SendSignal(worker, SIGSTOP);  // no answer comes
   chat.Type("hello\n");
   ExpectRequestsBecome(1);
   chat.Type(kCtrlC);

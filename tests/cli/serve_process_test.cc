@@ -96,7 +96,7 @@ TEST_F(ServeProcessTest, ASecondSignalEndsEverythingAtOnce) {
   ASSERT_NO_FATAL_FAILURE(Serve());
   const pid_t router = Router();
   const pid_t worker = Worker();
-  kill(router, SIGSTOP);  // it cannot drain
+  SendSignal(router, SIGSTOP);  // it cannot drain
   serve_->Signal(SIGTERM);
   ASSERT_TRUE(serve_->WaitFor("stopping: "));
   serve_->Signal(SIGTERM);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -16,9 +17,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "common/instant.h"
+#include "common/runtime/clock.h"
 #include "common/status.h"
 
 extern char** environ;
@@ -33,6 +37,21 @@ std::string Field(const std::string& line, const std::string& name) {
   if (start == std::string::npos) return {};
   const size_t value = start + name.size() + 1;
   return line.substr(value, line.find_first_of(" \n", value) - value);
+}
+
+// No thread of the process runs, or will run.
+bool IsStopped(pid_t pid) {
+  std::error_code error;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", error)) {
+    std::ifstream file(task.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    // The state is the first letter behind the name, which is in parentheses.
+    const size_t end = text.rfind(") ");
+    if (end != std::string::npos && text[end + 2] != 'T') return false;
+  }
+  return !error;
 }
 
 }  // namespace
@@ -97,7 +116,7 @@ ChildProcess::~ChildProcess() {
   if (stdout_fd_ >= 0) close(stdout_fd_);
 }
 
-void ChildProcess::Signal(int signal_number) const { kill(pid_, signal_number); }
+void ChildProcess::Signal(int signal_number) const { SendSignal(pid_, signal_number); }
 
 uint64_t ChildProcess::ResidentKib() const {
   std::ifstream file("/proc/" + std::to_string(pid_) + "/statm");
@@ -121,6 +140,13 @@ int ChildProcess::Wait(absl::Duration timeout) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   return -1;
+}
+
+void SendSignal(pid_t pid, int signal_number) {
+  kill(pid, signal_number);
+  if (signal_number != SIGSTOP) return;
+  const Instant give_up = MonotonicNow() + absl::Seconds(60);
+  while (!IsStopped(pid) && MonotonicNow() < give_up) sched_yield();
 }
 
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path) {

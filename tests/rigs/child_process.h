@@ -43,6 +43,10 @@ class ChildProcess {
   std::string http_address_;
 };
 
+// kill(2). After SIGSTOP no thread of the process runs any more when this returns: the kernel stops
+// them one after the other, each when it is next scheduled.
+void SendSignal(pid_t pid, int signal_number);
+
 // GET http://address/path; the body, or an error unless the answer is 200.
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path);
 
