@@ -72,7 +72,7 @@ ABSL_FLAG(std::string, http_listen, Defaults().server.http.listen,
 ABSL_FLAG(std::vector<std::string>, cors_origins, Defaults().server.http.cors_origins,
           "origins whose web pages may use the HTTP API, separated by commas, or *; empty: none");
 ABSL_FLAG(std::string, admin_listen, Defaults().admin_listen,
-          "host:port of /metrics, /healthz and /status.json");
+          "host:port of /metrics, /healthz, /livez and /status.json");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of both public APIs; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
 ABSL_FLAG(std::string, tls_client_ca, "",

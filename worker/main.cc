@@ -33,7 +33,7 @@ ABSL_FLAG(std::string, model, WorkerConfig().model,
 ABSL_FLAG(std::string, listen, WorkerConfig().listen,
           "host:port or unix:PATH of the step service; port 0 takes a free one");
 ABSL_FLAG(std::string, admin_listen, WorkerConfig().admin_listen,
-          "host:port of /metrics and /healthz");
+          "host:port of /metrics, /healthz and /livez");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of the step service; empty: plaintext");
 ABSL_FLAG(std::string, tls_key, "", "its PEM key");
 ABSL_FLAG(std::string, tls_client_ca, "",

@@ -55,11 +55,11 @@ Response Answer(const Content& content, const http::request_header<>& request) {
   const std::string_view target(request.target().data(), request.target().size());
   const std::string_view path = target.substr(0, target.find('?'));
   const bool is_status = path == "/status.json" && content.status != nullptr;
-  if (path != "/metrics" && path != "/healthz" && !is_status) {
+  if (path != "/metrics" && path != "/healthz" && path != "/livez" && !is_status) {
     return MakeResponse(http::status::not_found,
                         content.status == nullptr
-                            ? "not found; there are /metrics and /healthz\n"
-                            : "not found; there are /metrics, /healthz and /status.json\n");
+                            ? "not found; there are /metrics, /healthz and /livez\n"
+                            : "not found; there are /metrics, /healthz, /livez and /status.json\n");
   }
   if (request.method() != http::verb::get) {
     Response response = MakeResponse(http::status::method_not_allowed, "only GET\n");
@@ -70,6 +70,7 @@ Response Answer(const Content& content, const http::request_header<>& request) {
     return MakeResponse(http::status::ok, MetricsText(*content.metrics), kPrometheusText);
   }
   if (is_status) return MakeResponse(http::status::ok, content.status(), "application/json");
+  if (path == "/livez") return MakeResponse(http::status::ok, "alive\n");
   const HealthReport report = content.health();
   return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,
                       EscapeControlCharacters(report.text) + "\n");

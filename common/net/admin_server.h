@@ -31,6 +31,7 @@ struct AdminServerLimits {
 // HTTP/1.1 listener of a process for monitoring, off the request path:
 //   GET /metrics  the metrics in Prometheus' text format
 //   GET /healthz  200 or 503 with the health report's text
+//   GET /livez    200 as long as the process answers at all, healthy or not
 //   GET /status.json  what `status` says, if it is given
 // Anything else is 404, another method 405, a request with a body 413, a header over 8 KiB 431.
 // Owns its listening socket, its connections and one thread ("admin"), on which `health` and

@@ -7,8 +7,8 @@ starts again at its address, each when the other is ready. No request may fail, 
 """
 
 import argparse
-import collections
 import contextlib
+import functools
 import json
 import pathlib
 import re
@@ -17,61 +17,35 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 
-from monitoring_check import PATIENCE, fetch, prometheus, query
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from monitoring_check import fetch, prometheus, query  # noqa: E402
+from server_process import PATIENCE, Server, completion_body, wait_until  # noqa: E402
 
 STREAMS = 4
+NUM_TOKENS = 24
 PROMPTS = [[3 + (7 * i + j) % 240 for j in range(12)] for i in range(6)]
 # What clients of `lockstep bench` see when Ctrl-C ends it.
 GIVEN_UP = {"given up", "gRPC 1: "}
 
 
-def wait_until(holds, what):
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE} s"
-        time.sleep(0.05)
-
-
-class Program:
-    """A server of ours, as a context: its addresses once it listens."""
-
-    def __init__(self, *command):
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.addresses = {}
-        for line in self.process.stdout:
-            if line.startswith("LISTENING"):
-                self.addresses = dict(word.split("=") for word in line.split()[1:])
-                break
-        assert self.addresses, f"{command[0]} ended with {self.process.wait()}"
-        # Somebody must read what else it prints.
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-    def stop(self):
-        """SIGTERM; waits for the drain. The exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
-
-
 def start_worker(options, listen="127.0.0.1:0", admin="127.0.0.1:0"):
-    return Program(options.programs / "lockstep-worker", "--model", options.model, "--device", "cpu", "--threads", "1", "--listen", listen,
+    return Server(options.programs / "lockstep-worker", "--model", options.model, "--device", "cpu", "--threads", "1", "--listen", listen,
                    "--admin-listen", admin)
 
 
-def ask(router, prompt):
-    body = json.dumps({"prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": True}).encode()
-    request = urllib.request.Request(f"http://{router}/v1/completions", body, {"Content-Type": "application/json"})
+def ask_http(address, prompt):
+    request = urllib.request.Request(f"http://{address}/v1/completions", completion_body(prompt, NUM_TOKENS), {"Content-Type": "application/json"})
     return json.load(urllib.request.urlopen(request, timeout=PATIENCE))["choices"][0]["text"]
+
+
+def ask_grpc(program, address, prompt):
+    done = subprocess.run([program, "--router", address, "--token-ids", ",".join(map(str, prompt)), "--max-tokens", str(NUM_TOKENS), "--temperature",
+                           "0", "--ignore-eos", "--json"], capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout)["outputs"][0]["token_ids"]
 
 
 class Router:
@@ -119,28 +93,29 @@ def check_load(path):
 
 
 class Asker(threading.Thread):
-    """Asks the same things all the time, and keeps answers that differ from the first ones."""
+    """Asks the same things all the time, and keeps answers that differ from the first ones. `ask` takes a prompt."""
 
-    def __init__(self, router):
+    def __init__(self, ask):
         super().__init__(daemon=True)
-        self.router, self.expected = router, [ask(router, prompt) for prompt in PROMPTS]
-        self.count, self.wrong, self.stopping = 0, collections.Counter(), threading.Event()
+        self.ask, self.expected = ask, [ask(prompt) for prompt in PROMPTS]
+        self.count, self.wrong, self.stopping = 0, [], threading.Event()
 
     def run(self):
         while not self.stopping.is_set():
             for prompt, expected in zip(PROMPTS, self.expected):
                 try:
-                    answer = ask(self.router, prompt)
-                except OSError as error:
+                    answer = self.ask(prompt)
+                except Exception as error:  # whatever goes wrong is a wrong answer
                     answer = repr(error)
-                self.wrong[answer] += answer != expected
+                if answer != expected:
+                    self.wrong.append(answer)
                 self.count += 1
 
     def finish(self):
         self.stopping.set()
         self.join(PATIENCE)
-        wrong = [answer for answer, count in self.wrong.items() if count]
-        assert not wrong, f"of {self.count} answers some were others than before: {wrong[:3]}"
+        assert not self.is_alive(), f"no answer within {PATIENCE} s"
+        assert not self.wrong, f"of {self.count} answers {len(self.wrong)} were others than before: {self.wrong[:3]}"
         return self.count
 
 
@@ -165,7 +140,7 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         workers = [stack.enter_context(start_worker(options)) for _ in range(2)]
-        process = stack.enter_context(Program(
+        process = stack.enter_context(Server(
             options.programs / "lockstep-router", "--model", options.model, "--worker", ",".join(worker.addresses["grpc"] for worker in workers),
             "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
         router = Router(process.addresses)
@@ -173,14 +148,16 @@ def main():
         targets = {"lockstep-router": process.addresses["admin"], "worker-0": workers[0].addresses["admin"],
                    "worker-1": workers[1].addresses["admin"]}
         monitor = stack.enter_context(prometheus(options.prometheus, targets))
-        asker = Asker(process.addresses["http"])
-        asker.start()
+        askers = [Asker(functools.partial(ask_http, process.addresses["http"])),
+                  Asker(functools.partial(ask_grpc, options.programs / "lockstep-generate", process.addresses["grpc"]))]
+        for asker in askers:
+            asker.start()
         with load(options, process.addresses["http"], "completions", folder / "http.json"), \
                 load(options, process.addresses["grpc"], "grpc", folder / "grpc.json"):
             for i in range(2):
                 workers[i] = stack.enter_context(restart(router, options, workers[i]))
             router.wait_for_tokens(200)
-            answers = asker.finish()
+            answers = sum(asker.finish() for asker in askers)
         requests = check_load(folder / "http.json") + check_load(folder / "grpc.json")
         wait_until(lambda: query(monitor, "sum(lockstep_router_worker_restarts_total)") == [2.0], "Prometheus saw both restarts")
         wait_until(lambda: query(monitor, "sum(up)") == [3.0], "Prometheus reaches all three")

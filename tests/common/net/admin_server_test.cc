@@ -156,6 +156,15 @@ TEST_F(AdminServerTest, ReportsHealthOnOneLine) {
                                      EndsWith("\r\n\r\nworker 0 is lost\\nsince 5 s\n")));
 }
 
+TEST_F(AdminServerTest, IsAliveWhetherHealthyOrNot) {
+  Start();
+  for (const bool healthy : {true, false}) {
+    healthy_ = healthy;
+    EXPECT_THAT(Get("/livez"),
+                AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), EndsWith("\r\n\r\nalive\n")));
+  }
+}
+
 TEST_F(AdminServerTest, RefusesEverythingElse) {
   Start();
   const std::pair<std::string, const char*> cases[] = {
