@@ -32,10 +32,10 @@ class Consumer {
       : block_(block), tag_(last_tag) {}
 
   __device__ void Run() {
-    const int64_t num_layers = block_.Params().shape.num_layers;
+    const int num_layers = ptx::WarpUniform(static_cast<int>(block_.Params().shape.num_layers));
     const DecodeLayer& first = block_.Params().layers[0];
     NextNorm(first.attention_norm, first.attention_norm_bias);
-    for (int64_t layer = 0; layer < num_layers; ++layer) {
+    for (int layer = 0; layer < num_layers; ++layer) {
       ++tag_;
       RunLayer(block_.Params().layers + layer, layer == 0, layer + 1 == num_layers);
     }
@@ -126,15 +126,17 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto* const kept =
       reinterpret_cast<DecodeLayersArguments<kHeadDim>*>(shared + arguments.memory.arguments);
   const LayersBlock<kHeadDim> block = {kept, shared, ptx::SharedAddress(shared)};
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+  const int warp = ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32);
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == 0) *kept = arguments;
+  __syncthreads();
+  const WeightRing ring = block.Ring();
   if (threadIdx.x == 0) {
-    *kept = arguments;
     for (int index = 0; index < kNumLayerProducts; ++index) {
       block.Products()[index] =
           BlockProduct(params.shape, arguments.words, static_cast<LayerProduct>(index));
     }
-    block.Ring().Initialize();
+    ring.Initialize();
     for (int stage = 0; stage < arguments.attention.num_stages; ++stage) {
       ptx::InitBarrier(block.Kv().FullBarrier(stage), 1);
       ptx::InitBarrier(block.Kv().EmptyBarrier(stage), kMathThreads);

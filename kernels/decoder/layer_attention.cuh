@@ -31,12 +31,12 @@ class LayerAttention {
       : block_(block),
         tag_(tag),
         progress_(progress),
-        warp_(static_cast<int>(threadIdx.x) / 32),
+        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
     const DecodeArguments& arguments = block_.Attention();
-    const int num_items = NumItems(block_);
+    const int num_items = ptx::WarpUniform(NumItems(block_));
     ClearPaddingRows();
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
       const LayerItem work = FindWork(block_, item);

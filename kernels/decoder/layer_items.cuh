@@ -34,20 +34,21 @@ __device__ __forceinline__ int NumItems(const LayersBlock<kHeadDim>& block) {
 
 // Long splits come first, so that blocks end at about the same time. The splits of either kind are
 // ordered row by row, within a row from the last split to the first, and within a split by KV head.
+// Call from whole warps.
 template <int kHeadDim>
 __device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block, int item) {
   const int num_kv_heads = static_cast<int>(block.Attention().params.kv.num_kv_heads);
   const int num_rows = block.NumRows();
   const int* const first_long = block.FirstLongSplits();
   const int* const first_short = block.FirstShortSplits();
-  int index = item / num_kv_heads;
-  const bool is_long = index < first_long[num_rows];
+  int index = ptx::WarpUniform(item / num_kv_heads);
+  const bool is_long = index < ptx::WarpUniform(first_long[num_rows]);
   const int* const firsts = is_long ? first_long : first_short;
-  if (!is_long) index -= first_long[num_rows];
+  if (!is_long) index -= ptx::WarpUniform(first_long[num_rows]);
   int row = 0;
-  for (int end = num_rows; end - row > 1;) {
+  for (int end = ptx::WarpUniform(num_rows); end - row > 1;) {
     const int middle = (row + end) / 2;
-    if (firsts[middle] <= index) {
+    if (ptx::WarpUniform(firsts[middle]) <= index) {
       row = middle;
     } else {
       end = middle;
@@ -57,11 +58,14 @@ __device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block
   LayerItem work;
   work.row = row;
   work.kv_head = item % num_kv_heads;
-  work.num_parts = first_long[row + 1] - first_long[row] + first_short[row + 1] - first_short[row];
+  work.num_parts = ptx::WarpUniform(first_long[row + 1] - first_long[row] + first_short[row + 1] -
+                                    first_short[row]);
   work.first_slot = (first_long[row] + first_short[row]) * num_kv_heads + work.kv_head;
   work.slot = work.first_slot + split * num_kv_heads;
-  work.key_begin = static_cast<int>(AttentionSplitBegin(split));
-  work.key_end = min(static_cast<int>(AttentionSplitBegin(split + 1)), block.NumKeys()[row]);
+  const int begin = static_cast<int>(AttentionSplitBegin(split));
+  const int end = static_cast<int>(AttentionSplitBegin(split + 1));
+  work.key_begin = ptx::WarpUniform(begin);
+  work.key_end = ptx::WarpUniform(min(end, block.NumKeys()[row]));
   return work;
 }
 

@@ -24,7 +24,7 @@ class LayerProducts {
       : block_(block),
         tag_(tag),
         position_(position),
-        warp_(static_cast<int>(threadIdx.x) / 32),
+        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ __forceinline__ InputRows Normed() const {
@@ -40,7 +40,9 @@ class LayerProducts {
                                            const float* bias, bool is_mlp_input,
                                            bool is_last_of_all) {
     if (warp_ >= kProductWarps) return;
-    for (int first = 0; first < product.num_tiles; first += product.pass_tiles) {
+    const int num_tiles = ptx::WarpUniform(product.num_tiles);
+    const int pass_tiles = ptx::WarpUniform(product.pass_tiles);
+    for (int first = 0; first < num_tiles; first += pass_tiles) {
       // The biases are requested early, so that they are there when they are needed.
       float biases[2] = {};
       if constexpr (kStyle == DecoderStyle::kGpt2) {

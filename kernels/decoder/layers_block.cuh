@@ -114,9 +114,12 @@ struct LayersBlock {
   __device__ __forceinline__ DecodeBlock<kHeadDim> Kv() const {
     return {arguments->memory.kv, shared, address};
   }
+  // Call from whole warps.
   __device__ __forceinline__ WeightRing Ring() const {
-    return {address + arguments->memory.weights, address + arguments->memory.barriers,
-            arguments->num_weight_stages};
+    const uint32_t weights = address + arguments->memory.weights;
+    const uint32_t barriers = address + arguments->memory.barriers;
+    return {ptx::WarpUniform(weights), ptx::WarpUniform(barriers),
+            ptx::WarpUniform(arguments->num_weight_stages)};
   }
   __device__ __forceinline__ int NumRows() const { return static_cast<int>(Params().num_rows); }
   __device__ __forceinline__ int Hidden() const {

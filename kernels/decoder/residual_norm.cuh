@@ -47,7 +47,7 @@ class ResidualNorm {
  public:
   __device__ explicit ResidualNorm(const LayersBlock<kHeadDim>& block)
       : block_(block),
-        warp_(static_cast<int>(threadIdx.x) / 32),
+        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   // If is_first, the residual becomes the embeddings, with those of positions added if there are

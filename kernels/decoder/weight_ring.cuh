@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/mbarrier.cuh"
+#include "kernels/core/ptx/registers.cuh"
 #include "kernels/core/ptx/tensor_copy.cuh"
 #include "kernels/core/ptx/warpgroup_mma.cuh"
 #include "kernels/decoder/decode_layers_plan.h"
@@ -157,14 +158,15 @@ struct WeightRing {
   __device__ __forceinline__ PassSums MultiplyPass(const BlockProduct& product,
                                                    const InputRows& rows,
                                                    StagePosition& position) const {
-    const int num_chunks = product.inputs / kChunkColumns;
-    const int slab_chunks = product.slab_chunks;
+    const int num_chunks = ptx::WarpUniform(product.inputs) / kChunkColumns;
+    const int slab_chunks = ptx::WarpUniform(product.slab_chunks);
+    const auto tile_stride = static_cast<uint32_t>(ptx::WarpUniform(product.tile_stride));
+    position = {ptx::WarpUniform(position.stage), ptx::WarpUniform(position.phase)};
     Operands operands = {
         .weights = 0,
-        .weights_upper = static_cast<uint32_t>(
-            ptx::MatrixDescriptor(0, static_cast<uint32_t>(product.tile_stride)) >> 32),
-        .input = static_cast<uint32_t>(rows.Descriptor()),
-        .input_step = rows.DescriptorStep()};
+        .weights_upper = static_cast<uint32_t>(ptx::MatrixDescriptor(0, tile_stride) >> 32),
+        .input = ptx::WarpUniform(static_cast<uint32_t>(rows.Descriptor())),
+        .input_step = ptx::WarpUniform(rows.DescriptorStep())};
     PassSums sums = {};
     StagePosition previous;
     bool is_full = false;
@@ -211,18 +213,15 @@ struct WeightRing {
   // asynchronous. When this returns, the instructions of earlier calls have ended.
   template <int kCount>
   __device__ __forceinline__ static void MultiplyChunks(Operands& operands, PassSums& sums) {
-    const auto of_warp = [](uint32_t value) { return __shfl_sync(0xFFFFFFFFu, value, 0); };
-    const uint32_t weights = of_warp(operands.weights);
-    const uint32_t upper = of_warp(operands.weights_upper);
-    const uint32_t input = of_warp(operands.input);
-    const uint32_t input_step = of_warp(operands.input_step);
     ptx::WarpgroupFence();
 #pragma unroll
     for (uint32_t step = 0; step < kCount * kChunkSteps; ++step) {
       const uint32_t column = step / kChunkSteps * (kChunkBytes >> 4) +
                               step % kChunkSteps * static_cast<uint32_t>(ptx::kDescriptorStepK16);
-      ptx::WarpgroupMma<8>(sums.values, static_cast<uint64_t>(upper) << 32 | (weights + column),
-                           input + step * input_step, true);
+      ptx::WarpgroupMma<8>(
+          sums.values,
+          static_cast<uint64_t>(operands.weights_upper) << 32 | (operands.weights + column),
+          operands.input + step * operands.input_step, true);
     }
     ptx::WarpgroupCommit();
     ptx::WarpgroupWait<1>();
