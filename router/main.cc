@@ -32,7 +32,10 @@
 #include "router/serving/prompts/served_model.h"
 #include "router/templates/renderer_metrics.h"
 #include "router/templates/renderer_pool.h"
+#include "router/tracing/span_metrics.h"
+#include "router/tracing/tracing.h"
 #include "router/workers/grpc_step_link.h"
+#include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
 
 using lockstep::router::RouterConfig;
@@ -55,6 +58,10 @@ ABSL_FLAG(
     "host:port or unix:PATH of every worker, or dns:///name:port of many, separated by commas");
 ABSL_FLAG(absl::Duration, worker_resolve_interval, Defaults().worker_resolve_interval,
           "how often the names of workers are resolved again");
+ABSL_FLAG(std::string, shard, Defaults().shard,
+          "I/N: this is router I of N that share the workers; empty: it is the only one");
+ABSL_FLAG(absl::Duration, shard_takeover_wait, Defaults().worker.orphan_wait,
+          "a worker of another router is taken over after so long without a lease");
 ABSL_FLAG(std::string, weights_fingerprint, Defaults().weights_fingerprint,
           "the weights that every worker must have, as 16 hexadecimal digits; empty: those of the "
           "first one that is ready");
@@ -156,6 +163,14 @@ ABSL_FLAG(absl::Duration, stalled_client_timeout, Defaults().server.api.stalled_
           "a client that leaves its output untaken for so long is cut off");
 ABSL_FLAG(absl::Duration, drain_timeout, Defaults().drain_timeout,
           "how long SIGTERM lets running requests finish");
+ABSL_FLAG(std::string, otlp_endpoint, Defaults().tracing.endpoint,
+          "host:port of an OTLP collector (gRPC), for traces of requests; empty: none");
+ABSL_FLAG(std::string, otlp_tls_ca, "",
+          "PEM certificates of the authorities of the collector; empty: plaintext");
+ABSL_FLAG(double, trace_sample_ratio, Defaults().tracing.sample_ratio,
+          "share of requests that are recorded, of those that come without a trace");
+ABSL_FLAG(std::string, trace_service_name, Defaults().tracing.service_name,
+          "service.name of the router in traces");
 ABSL_FLAG(bool, check_config, false, "check the flags and exit");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
 ABSL_FLAG(std::string, log_format, "text", "text or json");
@@ -184,12 +199,20 @@ void SetFront(PublicServerConfig& config) {
   config.max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
 }
 
+void SetTracing(TracingConfig& config) {
+  config.endpoint = absl::GetFlag(FLAGS_otlp_endpoint);
+  config.tls.ca_path = absl::GetFlag(FLAGS_otlp_tls_ca);
+  config.sample_ratio = absl::GetFlag(FLAGS_trace_sample_ratio);
+  config.service_name = absl::GetFlag(FLAGS_trace_service_name);
+}
+
 RouterConfig ConfigFromFlags() {
   RouterConfig config;
   config.model = absl::GetFlag(FLAGS_model);
   config.model_id = absl::GetFlag(FLAGS_model_id);
   config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
   SetSecurity(config);
+  SetTracing(config.tracing);
   config.priority_ageing = absl::GetFlag(FLAGS_priority_ageing);
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   config.workers = absl::GetFlag(FLAGS_worker);
@@ -197,6 +220,8 @@ RouterConfig ConfigFromFlags() {
   config.weights_fingerprint = absl::GetFlag(FLAGS_weights_fingerprint);
   config.allow_mixed_workers = absl::GetFlag(FLAGS_allow_mixed_workers);
   config.server.api.mixed_workers = config.allow_mixed_workers;
+  config.shard = absl::GetFlag(FLAGS_shard);
+  config.worker.orphan_wait = absl::GetFlag(FLAGS_shard_takeover_wait);
   config.worker.takeover = absl::GetFlag(FLAGS_takeover);
 
   config.server.listen = absl::GetFlag(FLAGS_listen);
@@ -257,7 +282,8 @@ ReplicaParts MakeReplica(const RouterConfig& config, const GrpcLoops& loops,
           .link = std::make_unique<GrpcStepLink>(worker, loops.Of(worker.index)),
           .policy = MakePriorityPolicy(config.priority_ageing),
           .runner = loops.Of(worker.index),
-          .agreement = worker.agreement};
+          .agreement = worker.agreement,
+          .owner = worker.shard_rank == 0 ? WorkerOwner::kSelf : WorkerOwner::kOther};
 }
 
 std::vector<ReplicaParts> MakeReplicas(const RouterConfig& config, const GrpcLoops& loops) {
@@ -338,10 +364,13 @@ absl::Status Run(RouterConfig config) {
   const RealClock clock;
   const auto registry = std::make_shared<prometheus::Registry>();
   RouterMetrics metrics(*registry, model.id);
+  metrics.SetShard(ParseShard(config.shard).value_or(Shard()));
   const RendererMetrics renderer_metrics(*registry, model.id);
   if (caged != nullptr) {
     caged->pool().Watch([renderer_metrics](RendererEnd end) { renderer_metrics.Count(end); });
   }
+  const SpanMetrics span_metrics(*registry, model.id);
+  const Tracing tracing = Tracing::Start(config.tracing, span_metrics, model.id, clock);
   const auto loops = std::make_shared<GrpcLoops>(config.server.num_grpc_threads);
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<RouterServer> server,
@@ -350,7 +379,8 @@ absl::Status Run(RouterConfig config) {
                                           .metrics = &metrics,
                                           .clock = &clock,
                                           .loops = loops,
-                                          .registry = registry.get()}));
+                                          .registry = registry.get(),
+                                          .tracer = tracing.tracer.get()}));
   SystemResolver resolver;
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());

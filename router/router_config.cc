@@ -11,6 +11,7 @@
 #include "common/net/unix_socket.h"
 #include "common/status.h"
 #include "common/violations.h"
+#include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
 
 namespace lockstep::router {
@@ -33,14 +34,21 @@ WorkerClientConfig RouterConfig::WorkerConfigOf(const std::string& address, uint
   WorkerClientConfig config = worker;
   config.address = address;
   config.index = index;
+  config.shard_rank = ShardRank(ParseShard(shard).value_or(Shard()), address);
   return config;
 }
 
 std::vector<WorkerClientConfig> RouterConfig::WorkerConfigs() const {
-  std::vector<WorkerClientConfig> configs;
+  std::vector<std::string> addresses;
   for (const std::string& address : workers) {
-    if (IsWorkerName(address)) continue;
-    configs.push_back(WorkerConfigOf(address, static_cast<uint32_t>(configs.size())));
+    if (!IsWorkerName(address)) addresses.push_back(address);
+  }
+  const std::vector<uint32_t> ranks =
+      EvenShardRanks(ParseShard(shard).value_or(Shard()), addresses);
+  std::vector<WorkerClientConfig> configs;
+  for (uint32_t i = 0; i < addresses.size(); ++i) {
+    configs.push_back(WorkerConfigOf(addresses[i], i));
+    configs.back().shard_rank = ranks[i];
   }
   return configs;
 }
@@ -102,9 +110,15 @@ absl::Status RouterConfig::Validate() const {
     check_exposure("worker: ", address.ok() ? FormatAddress(*address) : "", worker.tls.enabled(),
                    ", which needs --worker-tls-ca");
   }
+  violations.Merge(ParseShard(shard).status(), "shard: ");
   violations.Require(
       weights_fingerprint.empty() || ParseFingerprint(weights_fingerprint).has_value(),
       "weights_fingerprint: expected 16 hexadecimal digits");
+  if (tracing.enabled()) {
+    check_exposure("otlp_endpoint: ", tracing.endpoint, tracing.tls.enabled(),
+                   ", which needs --otlp-tls-ca");
+  }
+  violations.Merge(tracing.Validate());
   check_exposure("admin_listen: ", admin_listen, false, " and has neither TLS nor keys");
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),

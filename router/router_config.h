@@ -9,6 +9,7 @@
 
 #include "router/router_server.h"
 #include "router/templates/renderer_pool.h"
+#include "router/tracing/tracing_config.h"
 #include "router/workers/grpc_step_link.h"
 
 namespace lockstep::router {
@@ -25,15 +26,18 @@ struct RouterConfig {
   absl::Duration drain_timeout = absl::Seconds(30);
   RouterServerConfig server;
   RendererPoolConfig templates;  // where chat templates render
+  TracingConfig tracing;
   // host:port or unix:PATH of each, or dns:///name:port
   std::vector<std::string> workers = {"127.0.0.1:50061"};
   absl::Duration worker_resolve_interval = absl::Seconds(10);
   std::string weights_fingerprint;   // hex, of every worker; empty: that of the first ready one
   bool allow_mixed_workers = false;  // workers may differ in weights and numerics
-  WorkerClientConfig worker;         // of every one, but for address and index
+  std::string shard;                 // ParseShard; empty: every worker belongs to this router
+  WorkerClientConfig worker;         // of every one, but for address, index and shard_rank
 
   // One per worker with an address of its own.
   std::vector<WorkerClientConfig> WorkerConfigs() const;
+  // Of a worker that was found by name.
   WorkerClientConfig WorkerConfigOf(const std::string& address, uint32_t index) const;
   AgreementConfig Agreement() const;  // of a valid configuration
   bool NamesWorkers() const;          // some are to be found by name

@@ -138,7 +138,8 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
                                     .encode_pool = *server->encode_pool_,
                                     .metrics = *parts.metrics,
                                     .clock = *parts.clock,
-                                    .gatekeeper = *server->gatekeeper_});
+                                    .gatekeeper = *server->gatekeeper_,
+                                    .tracer = parts.tracer});
   server->impl_ = std::make_unique<Impl>(*server->context_, *server->engine_, wakes);
   LOCKSTEP_RETURN_IF_ERROR(server->impl_->Listen(config, *parts.registry));
   return server;

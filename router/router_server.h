@@ -51,6 +51,7 @@ class RouterServer {
     const Clock* clock;
     std::shared_ptr<GrpcLoops> loops;  // of the links of the replicas
     prometheus::Registry* registry;    // for the metrics of connections
+    Tracer* tracer = nullptr;          // null: no request is recorded
   };
   // Returns once it listens; errors name the address.
   static absl::StatusOr<std::unique_ptr<RouterServer>> Start(const RouterServerConfig& config,

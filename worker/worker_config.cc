@@ -136,6 +136,7 @@ WorkerServerOptions WorkerConfig::server_options() const {
           .max_message_bytes = static_cast<int>(max_message_mib) << 20,
           .service = {.max_steps_in_flight = max_steps_in_flight,
                       .max_streams = WorkerServiceOptions{}.max_streams,
+                      .hand_back_grace = drain_grace,
                       .poll_window = poll_window}};
 }
 

@@ -46,8 +46,13 @@ inline constexpr std::array kStepBucketsSeconds = {
 inline constexpr std::array kStepTokensBuckets = {1.,   8.,    16.,   32.,   64.,   128.,  256.,
                                                   512., 1024., 2048., 4096., 8192., 16384.};
 
-// Token counts of whole requests: 1, 2, 5, 10, 20, 50, ... up to the first border >= max_tokens.
-std::vector<double> LengthBuckets(uint64_t max_tokens);
+// Token counts of whole requests.
+inline constexpr std::array kLengthBuckets = {
+    1.,    2.,    5.,     10.,    20.,    50.,     100.,    200.,    500.,    1000.,
+    2000., 5000., 10000., 20000., 50000., 100000., 200000., 500000., 1000000.};
+
+// Sequences of one request.
+inline constexpr std::array kSamplesBuckets = {1., 2., 5., 10., 20.};
 
 // prometheus::Histogram takes a vector.
 template <size_t N>

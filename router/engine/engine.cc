@@ -123,9 +123,13 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
   if (draining()) return 0;
   RemoveGone();
   std::map<std::string, uint32_t> seats;  // of those that are there, the leaving ones included
+  std::set<uint32_t> idle;                // they stand by for another router
   {
     MutexLock lock(replicas_mutex_);
-    for (const auto& [seat, loop] : replicas_) seats.emplace(loop->worker(), seat);
+    for (const auto& [seat, loop] : replicas_) {
+      seats.emplace(loop->worker(), seat);
+      if (loop->stands_by()) idle.insert(seat);
+    }
   }
   // First those that come: they take over from those that leave.
   size_t num_left_out = 0;
@@ -142,8 +146,9 @@ size_t Engine::SetWorkers(const std::vector<std::string>& workers, const MakePar
     spdlog::info("worker {} comes", worker);
     AddReplica(*seat, make(worker, *seat));
   }
-  if (!AnyReady(workers)) return num_left_out;
+  const bool any_ready = AnyReady(workers);
   for (const auto& [worker, seat] : seats) {
+    if (!any_ready && !idle.contains(seat)) continue;
     if (std::ranges::count(workers, worker) > 0 || !leaving_.insert(seat).second) continue;
     spdlog::info("worker {} leaves", worker);
     fleet_.Dismiss(seat);

@@ -46,7 +46,7 @@ class Engine {
   using MakeParts = std::function<ReplicaParts(const std::string& worker, uint32_t index)>;
   // Which workers there are from now on. New ones get a replica; those that are not named any more
   // get no new work, what runs on them ends, and the rest moves on; but not before a worker that is
-  // named is ready. A worker that is named again
+  // named is ready, unless they only stand by for another router. A worker that is named again
   // while it still leaves is taken at a later call, as are those that there is no seat for; returns
   // the number of those. Does nothing while draining. One thread at a time.
   size_t SetWorkers(const std::vector<std::string>& workers, const MakeParts& make);

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -62,6 +63,22 @@ void LiveRequests::Adopt(Delivery delivery) {
   const RequestKey key = delivery.submission.request->key;
   const bool is_new = live_.emplace(key, std::move(delivery)).second;
   LOCKSTEP_CHECK(is_new, "request {} is here already", key);
+}
+
+void LiveRequests::NoteMoved(RequestKey key, Instant now) {
+  const auto found = live_.find(key);
+  if (found == live_.end()) return;
+  if (RequestTrace* const trace = found->second.submission.trace.get()) {
+    trace->OnMoved(worker_, now);
+  }
+}
+
+void LiveRequests::NoteWorkerLost(Instant now) {
+  for (const auto& [key, live] : live_) {
+    if (live.started && live.submission.trace != nullptr) {
+      live.submission.trace->OnWorkerLost(worker_, now);
+    }
+  }
 }
 
 Delivery LiveRequests::Release(RequestKey key) {
@@ -135,8 +152,12 @@ void LiveRequests::DeliverOne(SchedulerEvent event, Instant now) {
         // Sequences of a request that has ended may still have something to say.
         const auto found = live_.find(alternative.request);
         if (found == live_.end()) return;
-        const bool is_start = std::is_same_v<decltype(alternative), StartedEvent&>;
-        (is_start ? started_ : touched_).push_back(found->second.submission.outbox);
+        using Event = std::remove_reference_t<decltype(alternative)>;
+        // The reader hears nothing of a preemption.
+        if constexpr (!std::is_same_v<Event, PreemptedEvent>) {
+          const bool is_start = std::is_same_v<Event, StartedEvent>;
+          (is_start ? started_ : touched_).push_back(found->second.submission.outbox);
+        }
         DeliverTo(found->second, std::move(alternative), now);
       },
       event);
@@ -145,11 +166,18 @@ void LiveRequests::DeliverOne(SchedulerEvent event, Instant now) {
 void LiveRequests::DeliverTo(Delivery& live, StartedEvent event, Instant now) {
   const Request& request = *live.submission.request;
   live.started = true;
+  live.started_at = now;
   live.submission.ticket->StopWaiting();
+  if (live.submission.trace != nullptr) {
+    live.submission.trace->OnStarted(worker_, event.num_cached_tokens, now);
+  }
   live.submission.outbox->Start(event.num_cached_tokens, now);
   metrics_.queue_wait_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
   metrics_.prompt_tokens_total->Increment(static_cast<double>(request.prompt_tokens.size()));
   metrics_.prompt_tokens_cached_total->Increment(event.num_cached_tokens);
+  metrics_.request_prompt_tokens->Observe(static_cast<double>(request.prompt_tokens.size()));
+  metrics_.request_max_tokens->Observe(request.sampling.max_new_tokens);
+  metrics_.request_samples->Observe(request.num_samples);
 }
 
 void LiveRequests::DeliverTo(Delivery& live, PromptLogprobsEvent event, Instant now) {
@@ -173,8 +201,13 @@ void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, Instant now) {
     metrics_.time_per_output_token_seconds->Observe(absl::ToDoubleSeconds(decoding) /
                                                     (sample.num_tokens - 1));
   }
+  metrics_.sequence_generation_tokens->Observe(sample.num_tokens);
   live.submission.outbox->EndSample(event, now);
   if (--live.num_open_samples == 0) End(live, live.end_status, now);
+}
+
+void LiveRequests::DeliverTo(Delivery& live, PreemptedEvent /*event*/, Instant now) {
+  if (live.submission.trace != nullptr) live.submission.trace->OnPreempted(now);
 }
 
 void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, Instant now) {
@@ -187,6 +220,7 @@ void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t c
     metrics_.time_to_first_token_seconds->Observe(absl::ToDoubleSeconds(wait));
     sample.first_token_at = now;
     sample.last_token_at = now;
+    if (live.submission.trace != nullptr) live.submission.trace->OnFirstToken(now);
     --num_gaps;
   }
   const double gap = absl::ToDoubleSeconds(now - sample.last_token_at) / static_cast<double>(count);
@@ -195,8 +229,27 @@ void LiveRequests::ObserveTokens(Delivery& live, uint32_t sample_index, size_t c
   sample.num_tokens += static_cast<uint32_t>(count);
 }
 
+// Of a request that had a slot and ends. If no token came, all of its time was the prompt's.
+void LiveRequests::ObservePhases(const Delivery& live, Instant now) {
+  Instant first_token_at = now;
+  uint32_t longest = 0;
+  for (const Delivery::Sample& sample : live.samples) {
+    first_token_at = std::min(first_token_at, sample.first_token_at);
+    longest = std::max(longest, sample.num_tokens);
+  }
+  const auto observe = [](prometheus::Histogram* histogram, absl::Duration time) {
+    histogram->Observe(absl::ToDoubleSeconds(time));
+  };
+  observe(metrics_.request_prefill_seconds, first_token_at - live.started_at);
+  observe(metrics_.request_decode_seconds, now - first_token_at);
+  observe(metrics_.request_inference_seconds, now - live.started_at);
+  metrics_.request_longest_generation_tokens->Observe(longest);
+}
+
 void LiveRequests::EndUnread(Delivery& live, absl::Status reason, Instant now) {
-  spdlog::warn("request {} ended: {}", live.submission.request->id, Message(reason));
+  const RequestTrace* const trace = live.submission.trace.get();
+  spdlog::warn("request {}{} ended: {}", live.submission.request->id,
+               trace == nullptr ? "" : " trace_id=" + trace->trace_id(), Message(reason));
   End(live, std::move(reason), now);
 }
 
@@ -205,6 +258,7 @@ void LiveRequests::End(Delivery& live, absl::Status status, Instant now) {
   const RequestKey key = request.key;
   if (live.num_open_samples > 0) to_cancel_.push_back(key);
   metrics_.request_duration_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
+  if (live.started) ObservePhases(live, now);
   live.submission.ticket->StopWaiting();
   live.submission.outbox->End(std::move(status));
   live_.erase(key);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,14 +23,19 @@ namespace lockstep::router {
 // loop's thread.
 class LiveRequests {
  public:
-  // `metrics` must outlive the object.
-  explicit LiveRequests(RouterMetrics& metrics) : metrics_(metrics) {}
+  // `metrics` must outlive the object. `worker`: its address, for traces.
+  LiveRequests(RouterMetrics& metrics, std::string worker)
+      : metrics_(metrics), worker_(std::move(worker)) {}
 
   void Add(Submission submission);
   // A request that another replica began to serve, and one that goes on elsewhere (it must be
   // there). The reader has been told of everything by then: whoever goes on with it tells the
   // rest.
   void Adopt(Delivery delivery);
+  // Of requests that came from another replica, in their traces.
+  void NoteMoved(RequestKey key, Instant now);
+  // The worker is gone: in the traces of requests that it had begun.
+  void NoteWorkerLost(Instant now);
   Delivery Release(RequestKey key);
   // A request that the scheduler never got.
   void Refuse(Submission submission, absl::Status status);
@@ -59,6 +65,8 @@ class LiveRequests {
   void DeliverTo(Delivery& live, PromptLogprobsEvent event, Instant now);
   void DeliverTo(Delivery& live, TokensEvent event, Instant now);
   void DeliverTo(Delivery& live, FinishedEvent event, Instant now);
+  static void DeliverTo(Delivery& live, PreemptedEvent event, Instant now);
+  void ObservePhases(const Delivery& live, Instant now);
   void ObserveTokens(Delivery& live, uint32_t sample_index, size_t count, Instant now);
   // Its output could not be kept for its reader.
   void EndUnread(Delivery& live, absl::Status reason, Instant now);
@@ -66,6 +74,7 @@ class LiveRequests {
   void End(Delivery& live, absl::Status status, Instant now);
 
   RouterMetrics& metrics_;
+  const std::string worker_;
   absl::flat_hash_map<RequestKey, Delivery> live_;
   // Have news that their readers were not told of.
   std::vector<std::shared_ptr<Outbox>> touched_;

@@ -42,7 +42,7 @@ PlacementQuery Peers::QueryOf(const StrandedRequest& stranded) const {
           .max_cached_tokens = stranded.max_cached_tokens};
 }
 
-void Peers::TakeOver(Handover handover) {
+void Peers::TakeOver(Handover handover, Instant now) {
   Delivery& delivery = handover.delivery;
   // The worker may have been replaced while the request was on its way.
   const PlacementQuery query = {.request = delivery.submission.request.get(),
@@ -60,7 +60,9 @@ void Peers::TakeOver(Handover handover) {
           absl::UnavailableError("its worker was lost and no other one computes the same bits"));
     }
   }
+  const RequestKey key = delivery.submission.request->key;
   my_.live.Adopt(std::move(delivery));
+  my_.live.NoteMoved(key, now);
   my_.scheduler.Adopt(std::move(handover.suspended));
   my_.series.requests_total->Increment();
   RouterMetrics::At(my_.metrics.requests_retried_total, RetryOutcome::kResumed).Increment();
@@ -136,6 +138,7 @@ void Peers::TellLease() const {
 void Peers::TellReadiness(WorkerState state) const {
   if (my_.fleet == nullptr) return;
   Readiness readiness = Readiness::kAway;
+  if (state == WorkerState::kStandby) readiness = Readiness::kStandby;
   if (state == WorkerState::kDraining) readiness = Readiness::kDraining;
   if (state == WorkerState::kReady) {
     const bool on_trial = my_.worker.circuit() == CircuitState::kHalfOpen;

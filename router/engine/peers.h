@@ -37,7 +37,7 @@ class Peers {
   void Cancel(const Cancellation& cancellation) const;
 
   // A request that another replica handed over.
-  void TakeOver(Handover handover);
+  void TakeOver(Handover handover, Instant now);
   // Hands over requests while this replica can start none of its own.
   void MoveStranded(Instant now);
   // Hands over what a worker of these limits and bits could not go on with, before it is attached.

@@ -43,7 +43,7 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
       metrics_(*context_.metrics),
       worker_series_(metrics_.ForWorker(context_.worker)),
       scheduler_(config_.scheduler, std::move(policy)),
-      live_(metrics_),
+      live_(metrics_, context_.worker),
       peers_({.fleet = context_.fleet,
               .index = context_.index,
               .worker_address = context_.worker,
@@ -55,6 +55,12 @@ Replica::Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy,
       board_(context_.worker, context_.clock, config_.no_worker_grace) {
   worker_series_.SetState(WorkerState::kConnecting);
   worker_series_.SetCircuit(worker_.circuit());
+  metrics_.At(metrics_.shard_workers, context_.owner).Increment();
+}
+
+Replica::~Replica() {
+  if (worker_.attached()) metrics_.At(metrics_.shard_leases, context_.owner).Decrement();
+  metrics_.At(metrics_.shard_workers, context_.owner).Decrement();
 }
 
 void Replica::Process(InboxBatch batch) {
@@ -73,7 +79,7 @@ void Replica::Process(InboxBatch batch) {
     if (shutting_down_) {
       live_.Refuse(std::move(handover.delivery.submission), ShuttingDown());
     } else {
-      peers_.TakeOver(std::move(handover));
+      peers_.TakeOver(std::move(handover), now);
     }
   }
   for (Submission& submission : batch.submissions) {
@@ -179,6 +185,9 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
       event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
       event.description.numerics_id(), QuoteWorker(event.description.device()), limits.num_blocks,
       limits.block_size_tokens, limits.max_slots);
+  metrics_.kv_block_tokens->Set(limits.block_size_tokens);
+  metrics_.At(metrics_.shard_leases, context_.owner).Increment();
+  if (context_.owner == WorkerOwner::kOther) metrics_.shard_takeovers_total->Increment();
   if (bits != bits_before) FailOtherBits(bits_before, now);
   peers_.TellLease();
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
@@ -252,9 +261,14 @@ void Replica::HandleLinkEvent(LinkResult event, Instant now) {
   }
   if (worker_.circuit() != circuit_before) {
     spdlog::info("worker {} has proved itself: epoch {}", context_.worker, worker_.epoch());
-    TellCircuit(worker_.draining() ? WorkerState::kDraining : WorkerState::kReady);
+    TellCircuit(board_.worker_state());
   }
-  if (result.draining() && !worker_.draining()) NoteDraining("the worker is shutting down", now);
+  if (result.draining() && !worker_.draining()) {
+    NoteDraining(WorkerState::kDraining, "the worker is shutting down", now);
+  }
+  if (result.asked_back() && !worker_.draining()) {
+    NoteDraining(WorkerState::kStandby, "the router that the worker belongs to is back", now);
+  }
   const absl::Duration router_time = step->router_time + (context_.clock->Now() - start);
   metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
   metrics_.step_rtt_seconds->Observe(absl::ToDoubleSeconds(now - step->sent_at));
@@ -274,6 +288,11 @@ void Replica::HandleLinkEvent(LinkDown event, Instant now) {
                                              : WorkerState::kConnecting);
 }
 
+void Replica::HandleLinkEvent(LinkStandby event, Instant /*now*/) {
+  if (worker_.attached() || leaving_) return;
+  NoteUnusable(absl::UnavailableError(event.text), WorkerState::kStandby);
+}
+
 StepVerdict Replica::VerdictOf(const StepOutcome& outcome) const {
   StepVerdict verdict;
   for (const RowOutcome& row : outcome.rows) {
@@ -288,13 +307,13 @@ StepVerdict Replica::VerdictOf(const StepOutcome& outcome) const {
   return verdict;
 }
 
-void Replica::NoteDraining(std::string text, Instant now) {
+void Replica::NoteDraining(WorkerState state, std::string text, Instant now) {
   spdlog::info("worker {} drains: epoch {}; nothing new is started on it: {}", context_.worker,
                worker_.epoch(), text);
   worker_.Drain();
   membership_.reset();
   scheduler_.DrainWorker(now);
-  SetWorker(WorkerState::kDraining, std::move(text), Instant::InfiniteFuture());
+  SetWorker(state, std::move(text), Instant::InfiniteFuture());
 }
 
 void Replica::NoteUnusable(const absl::Status& reason, WorkerState state) {
@@ -311,8 +330,14 @@ void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, 
   spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
                worker_.epoch(), worker_.num_in_flight(), live_.size(), Message(reason));
   worker_.End(reason, loss, now);
+  metrics_.At(metrics_.shard_leases, context_.owner).Decrement();
   membership_.reset();
-  CountFailed([&] { scheduler_.DetachWorker(reason, now); }, now);
+  CountFailed(
+      [&] {
+        live_.NoteWorkerLost(now);
+        scheduler_.DetachWorker(reason, now);
+      },
+      now);
   SetWorker(WorkerState::kLost, Message(reason), now);
 }
 
@@ -357,7 +382,7 @@ void Replica::StartLeaving(Instant now) {
   leaving_ = true;
   constexpr char kText[] = "its address is gone";
   if (!worker_.attached()) return NoteUnusable(absl::UnavailableError(kText), WorkerState::kLost);
-  if (!worker_.draining()) NoteDraining(kText, now);
+  if (!worker_.draining()) NoteDraining(WorkerState::kDraining, kText, now);
 }
 
 void Replica::FinishLeaving(Instant now) {

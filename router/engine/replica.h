@@ -52,8 +52,11 @@ class Replica {
     uint32_t index = 0;      // in the fleet
     // Of all replicas; null: any worker will do.
     WorkerAgreement* agreement = nullptr;
+    // kOther: the link stands in for the router that the worker belongs to.
+    WorkerOwner owner = WorkerOwner::kSelf;
   };
   Replica(ReplicaConfig config, std::unique_ptr<SchedulingPolicy> policy, Context context);
+  ~Replica();
 
   void Process(InboxBatch batch);
   // When Process has something to do even if nothing comes in.
@@ -70,13 +73,14 @@ class Replica {
   void HandleLinkEvent(LinkUp event, Instant now);
   void HandleLinkEvent(LinkResult event, Instant now);
   void HandleLinkEvent(LinkDown event, Instant now);
+  void HandleLinkEvent(LinkStandby event, Instant now);
   // Whether the worker may serve beside the others; it is ready from then on.
   absl::Status JoinAgreement(const WorkerBits& bits);
   // Requests that outlived a worker resume on one that computes the same bits. On another worker
   // those with output fail.
   void FailOtherBits(const WorkerBits& before, Instant now);
   StepVerdict VerdictOf(const StepOutcome& outcome) const;
-  void NoteDraining(std::string text, Instant now);
+  void NoteDraining(WorkerState state, std::string text, Instant now);
   void NoteUnusable(const absl::Status& reason, WorkerState state);
   void LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
   void BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);

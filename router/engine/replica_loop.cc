@@ -70,6 +70,7 @@ class ReplicaLoop::Turns final : public Strand, public std::enable_shared_from_t
 ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings surroundings)
     : surroundings_(std::move(surroundings)),
       worker_(std::move(parts.worker)),
+      owner_(parts.owner),
       link_(std::move(parts.link)),
       runner_(std::move(parts.runner)),
       agreement_(std::move(parts.agreement)),
@@ -81,7 +82,8 @@ ReplicaLoop::ReplicaLoop(ReplicaConfig config, ReplicaParts parts, Surroundings 
                 .worker = worker_,
                 .fleet = surroundings_.fleet,
                 .index = surroundings_.index,
-                .agreement = agreement_.get()}),
+                .agreement = agreement_.get(),
+                .owner = owner_}),
       turns_(std::make_shared<Turns>(*this)) {
   inbox_.SetOnPost([runner = runner_, turns = turns_] { runner->Schedule(turns); });
   runner_->Schedule(turns_);  // for what came before
@@ -93,6 +95,13 @@ ReplicaLoop::~ReplicaLoop() {
   inbox_.CancelAll();
   inbox_.SetOnPost(nullptr);
   turns_->TakeLastTurn();
+}
+
+bool ReplicaLoop::stands_by() const {
+  const ReplicaStatus status = board().status();
+  return owner_ == WorkerOwner::kOther && status.live_requests == 0 &&
+         status.worker_state != WorkerState::kReady &&
+         status.worker_state != WorkerState::kDraining;
 }
 
 void ReplicaLoop::TakeTurn() {

@@ -19,6 +19,7 @@ struct ReplicaParts {
   std::shared_ptr<TimedStrandRunner> runner;  // best where the link's results come
   // Of all replicas; null: any worker will do.
   std::shared_ptr<WorkerAgreement> agreement = nullptr;
+  WorkerOwner owner = WorkerOwner::kSelf;
 };
 
 // The loop of one replica, a strand: when something came to the inbox, or at the next deadline, it
@@ -43,6 +44,8 @@ class ReplicaLoop {
   // Once the board says that the replica is gone, the loop may be destroyed, and its seat left.
   const StatusBoard& board() const { return replica_.board(); }
   const std::string& worker() const { return worker_; }
+  // Nothing runs here, and the worker belongs to another router.
+  bool stands_by() const;
 
  private:
   class Turns;
@@ -51,6 +54,7 @@ class ReplicaLoop {
 
   const Surroundings surroundings_;
   const std::string worker_;
+  const WorkerOwner owner_;
   const std::unique_ptr<StepLink> link_;
   const std::shared_ptr<TimedStrandRunner> runner_;
   const std::shared_ptr<WorkerAgreement> agreement_;

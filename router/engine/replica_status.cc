@@ -31,6 +31,9 @@ absl::Status StatusBoard::CheckWorker() const {
       status_.worker_state == WorkerState::kDraining) {
     return absl::OkStatus();
   }
+  if (status_.worker_state == WorkerState::kStandby) {
+    return Unavailable("the worker is left to another router: {}", status_.worker_text);
+  }
   if (now - status_.lost_at < no_worker_grace_) return absl::OkStatus();
   return Unavailable("no worker is attached: {}", status_.worker_text);
 }

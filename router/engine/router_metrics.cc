@@ -1,6 +1,7 @@
 #include "router/engine/router_metrics.h"
 
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "common/runtime/metrics.h"
@@ -26,8 +27,9 @@ constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "used", "cached", "fenced"};
 constexpr std::array<std::string_view, 2> kPhaseNames = {"prefill", "decode"};
-constexpr std::array<std::string_view, 5> kWorkerStateNames = {"connecting", "ready", "draining",
-                                                               "lost", "mismatched"};
+constexpr std::array<std::string_view, 6> kWorkerStateNames = {
+    "connecting", "ready", "draining", "lost", "mismatched", "standby"};
+constexpr std::array<std::string_view, 2> kOwnerNames = {"self", "other"};
 constexpr std::array<std::string_view, 3> kCircuitNames = {"closed", "open", "half_open"};
 
 // Adds series to one registry, all with the label `model`.
@@ -139,6 +141,23 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
       b.MakeHistogram("queue_wait_seconds", "Arrival to the first slot.", kWaitBucketsSeconds);
   request_duration_seconds = b.MakeHistogram("request_duration_seconds",
                                              "Arrival to the last token.", kWaitBucketsSeconds);
+  request_prefill_seconds = b.MakeHistogram("request_prefill_seconds",
+                                            "First slot to the first token.", kWaitBucketsSeconds);
+  request_decode_seconds =
+      b.MakeHistogram("request_decode_seconds", "First token to the end.", kWaitBucketsSeconds);
+  request_inference_seconds =
+      b.MakeHistogram("request_inference_seconds", "First slot to the end.", kWaitBucketsSeconds);
+  request_prompt_tokens =
+      b.MakeHistogram("request_prompt_tokens", "Prompt tokens of a request.", kLengthBuckets);
+  request_max_tokens = b.MakeHistogram(
+      "request_max_tokens", "Tokens that a request wants at most, by sequence.", kLengthBuckets);
+  request_samples =
+      b.MakeHistogram("request_samples", "Sequences that a request wants.", kSamplesBuckets);
+  request_longest_generation_tokens =
+      b.MakeHistogram("request_longest_generation_tokens",
+                      "Tokens generated in the longest sequence of a request.", kLengthBuckets);
+  sequence_generation_tokens = b.MakeHistogram("sequence_generation_tokens",
+                                               "Tokens generated in a sequence.", kLengthBuckets);
   prompt_tokens_total =
       b.MakeCounter("prompt_tokens_total", "Prompt tokens of requests that have started.");
   prompt_tokens_cached_total =
@@ -156,6 +175,7 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   refused_steps_total = b.MakeCounter("refused_steps_total", "Steps that the worker refused.");
   wasted_rows_total =
       b.MakeCounter("wasted_rows_total", "Rows that ran for sequences which had ended already.");
+  kv_block_tokens = b.MakeGauge("kv_block_tokens", "Tokens that a KV block holds.");
   kv_blocks = b.MakeGauges("kv_blocks", "KV blocks of the worker.", "state", kBlockStates);
   step_batch_sequences =
       b.MakeHistogram("step_batch_sequences", "Sequences of a step.", kStepTokensBuckets);
@@ -168,8 +188,23 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
                       "Router time of a step: plan, encode, decode, apply.", kStepBucketsSeconds);
   step_rtt_seconds = b.MakeHistogram("step_rtt_seconds", "From sending a step to its result.",
                                      kStepBucketsSeconds);
+  shard_workers = b.MakeGauges("shard_workers",
+                               "Workers that the router knows, by the router that they belong to.",
+                               "owner", kOwnerNames);
+  shard_leases =
+      b.MakeGauges("shard_leases", "Leases that the router holds, by the owner of the worker.",
+                   "owner", kOwnerNames);
+  shard_takeovers_total =
+      b.MakeCounter("shard_takeovers_total", "Orphans of other routers that were taken over.");
   b.MakeGauge("build_info", "Always 1.",
               {{"version", std::string(Version())}, {"commit", std::string(GitCommit())}})
+      ->Set(1);
+}
+
+void RouterMetrics::SetShard(const Shard& shard) {
+  Builder(registry_, model_)
+      .MakeGauge("shard_info", "Always 1.",
+                 {{"index", std::to_string(shard.index)}, {"count", std::to_string(shard.count)}})
       ->Set(1);
 }
 

@@ -12,16 +12,20 @@
 #include "router/core/scheduler.h"
 #include "router/limits/admission.h"
 #include "router/workers/circuit_breaker.h"
+#include "router/workers/shard.h"
 
 namespace lockstep::router {
 
-enum class WorkerState { kConnecting, kReady, kDraining, kLost, kMismatched };
+// kStandby: another router serves the worker, or is about to.
+enum class WorkerState { kConnecting, kReady, kDraining, kLost, kMismatched, kStandby };
 std::string_view WorkerStateName(WorkerState state);
 
 enum class FinishedAs { kStop, kLength, kAbort, kError };
 enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
+// Whether a worker belongs to this router, or to another one that shares the workers.
+enum class WorkerOwner { kSelf, kOther };
 
 // The series with the label of one worker.
 struct WorkerSeries {
@@ -30,7 +34,7 @@ struct WorkerSeries {
   void SetCircuit(CircuitState state) const;
   void Publish(const SchedulerStats& stats) const;
 
-  std::array<prometheus::Gauge*, 5> state;    // by WorkerState
+  std::array<prometheus::Gauge*, 6> state;    // by WorkerState
   std::array<prometheus::Gauge*, 3> circuit;  // by CircuitState
   prometheus::Counter* restarts_total;
   prometheus::Counter* requests_total;
@@ -56,6 +60,8 @@ struct RouterMetrics {
 
   // The series of one worker, made at the first call.
   WorkerSeries ForWorker(const std::string& worker);
+  // Says which of the routers that share the workers this one is; call once.
+  void SetShard(const Shard& shard);
   // Nobody uses its series any more.
   void RemoveWorker(const std::string& worker);
   // Likewise of one tenant. There are as many as the tenant file has had names.
@@ -83,6 +89,14 @@ struct RouterMetrics {
   prometheus::Histogram* time_per_output_token_seconds;
   prometheus::Histogram* queue_wait_seconds;
   prometheus::Histogram* request_duration_seconds;
+  prometheus::Histogram* request_prefill_seconds;
+  prometheus::Histogram* request_decode_seconds;
+  prometheus::Histogram* request_inference_seconds;
+  prometheus::Histogram* request_prompt_tokens;
+  prometheus::Histogram* request_max_tokens;
+  prometheus::Histogram* request_samples;
+  prometheus::Histogram* request_longest_generation_tokens;
+  prometheus::Histogram* sequence_generation_tokens;
   prometheus::Counter* prompt_tokens_total;
   prometheus::Counter* prompt_tokens_cached_total;
   prometheus::Counter* generation_tokens_total;
@@ -93,8 +107,12 @@ struct RouterMetrics {
   prometheus::Counter* rollbacks_total;
   prometheus::Counter* refused_steps_total;
   prometheus::Counter* wasted_rows_total;
+  prometheus::Gauge* kv_block_tokens;
   std::array<prometheus::Gauge*, 4> kv_blocks;  // free, used, cached, fenced
   prometheus::Histogram* step_batch_sequences;
+  std::array<prometheus::Gauge*, 2> shard_workers;  // by WorkerOwner
+  std::array<prometheus::Gauge*, 2> shard_leases;   // by WorkerOwner
+  prometheus::Counter* shard_takeovers_total;
   std::array<prometheus::Histogram*, 2> step_tokens;  // by StepPhase
   prometheus::Histogram* scheduler_step_seconds;
   prometheus::Histogram* step_rtt_seconds;

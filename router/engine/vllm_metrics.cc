@@ -1,5 +1,7 @@
 #include "router/engine/vllm_metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -26,6 +28,14 @@ constexpr SameSeries kSameSeries[] = {
     {"time_per_output_token_seconds", "vllm:request_time_per_output_token_seconds"},
     {"queue_wait_seconds", "vllm:request_queue_time_seconds"},
     {"request_duration_seconds", "vllm:e2e_request_latency_seconds"},
+    {"request_prefill_seconds", "vllm:request_prefill_time_seconds"},
+    {"request_decode_seconds", "vllm:request_decode_time_seconds"},
+    {"request_inference_seconds", "vllm:request_inference_time_seconds"},
+    {"request_prompt_tokens", "vllm:request_prompt_tokens"},
+    {"request_max_tokens", "vllm:request_params_max_tokens"},
+    {"request_samples", "vllm:request_params_n"},
+    {"request_longest_generation_tokens", "vllm:request_max_num_generation_tokens"},
+    {"sequence_generation_tokens", "vllm:request_generation_tokens"},
     {"prompt_tokens_total", "vllm:prompt_tokens_total"},
     {"prompt_tokens_cached_total", "vllm:prompt_tokens_cached_total"},
     {"generation_tokens_total", "vllm:generation_tokens_total"},
@@ -106,6 +116,25 @@ MetricFamily KvCacheUsage(const MetricFamily& kv_blocks) {
   return family;
 }
 
+// Always 1; what it tells is in its labels. The router's workers have blocks of one size.
+MetricFamily CacheConfigInfo(const MetricFamily& kv_blocks, const MetricFamily& kv_block_tokens) {
+  MetricFamily family = {.name = "vllm:cache_config_info",
+                         .help = "Tokens that a KV block holds, and blocks of all workers.",
+                         .type = MetricType::Gauge,
+                         .metric = {}};
+  const auto all = [](const ClientMetric&) { return true; };
+  std::map<std::string, Sums> block_sizes = SumByModel(kv_block_tokens, all);
+  for (const auto& [model, blocks] : SumByModel(kv_blocks, all)) {
+    ClientMetric metric = OfModel(model);
+    const auto text = [](double count) { return fmt::format("{:.0f}", count); };
+    metric.label.push_back({.name = "block_size", .value = text(block_sizes[model].all)});
+    metric.label.push_back({.name = "num_gpu_blocks", .value = text(blocks.all)});
+    metric.gauge.value = 1.0;
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
 MetricFamily AdmissionRejections(const MetricFamily& rejected) {
   MetricFamily family = {.name = "vllm:admission_rejections_total",
                          .help = "Calls refused because the queue is full.",
@@ -128,15 +157,24 @@ MetricFamily AdmissionRejections(const MetricFamily& rejected) {
 std::vector<MetricFamily> VllmMetrics::Collect() const {
   std::vector<MetricFamily> families = own_.Collect();
   std::vector<MetricFamily> vllm;
+  const MetricFamily* kv_blocks = nullptr;
+  const MetricFamily* kv_block_tokens = nullptr;
   for (const MetricFamily& own : families) {
     std::string_view name = own.name;
     if (!name.starts_with(kPrefix)) continue;
     name.remove_prefix(kPrefix.size());
-    if (name == "kv_blocks") vllm.push_back(KvCacheUsage(own));
+    if (name == "kv_blocks") {
+      vllm.push_back(KvCacheUsage(own));
+      kv_blocks = &own;
+    }
+    if (name == "kv_block_tokens") kv_block_tokens = &own;
     if (name == "requests_rejected_total") vllm.push_back(AdmissionRejections(own));
     for (const SameSeries& same : kSameSeries) {
       if (name == same.own) vllm.push_back(SameFamily(own, same.vllm));
     }
+  }
+  if (kv_blocks != nullptr && kv_block_tokens != nullptr) {
+    vllm.push_back(CacheConfigInfo(*kv_blocks, *kv_block_tokens));
   }
   std::move(vllm.begin(), vllm.end(), std::back_inserter(families));
   return families;

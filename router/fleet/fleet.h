@@ -22,10 +22,11 @@
 
 namespace lockstep::router {
 
-// What a replica's loop tells the other replicas about its worker. kClosed: there is no worker.
+// What a replica's loop tells the other replicas about its worker. kStandby: it serves another
+// router. kAway: there is no worker.
 // kDraining: it starts nothing any more. kTrial: it has yet to prove itself, so it takes one
 // request at a time, and more only if no other replica could. kOpen: it takes requests.
-enum class Readiness { kAway, kDraining, kTrial, kReady };
+enum class Readiness { kStandby, kAway, kDraining, kTrial, kReady };
 
 // What a request needs from a replica.
 struct PlacementQuery {

@@ -150,6 +150,11 @@ bool GrpcCall::over() const {
   return finished_;
 }
 
+absl::StatusCode GrpcCall::end_code() const {
+  MutexLock lock(mutex_);
+  return end_code_;
+}
+
 size_t GrpcCall::num_waiting_bytes() const {
   MutexLock lock(mutex_);
   return pending_.body.size() + num_taken_bytes_;
@@ -176,6 +181,7 @@ bool GrpcCall::Hold() {
 
 void GrpcCall::SetEnd(const GrpcStatus& status) {
   finished_ = true;
+  end_code_ = status.code;
   pending_.last = true;
   if (std::exchange(head_made_, true)) return AppendStatus(status, pending_.trailers);
   pending_.head = AnswerHead();

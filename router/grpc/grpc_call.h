@@ -69,6 +69,8 @@ class GrpcCall : public StreamHandler {
   void SendLast(std::span<const google::protobuf::MessageLite* const> messages);
   Sent SendAll(std::span<const google::protobuf::MessageLite* const> messages);
   bool over() const;
+  // Of a call that is over: what its client was told.
+  absl::StatusCode end_code() const;
   // Use this to count what the call holds besides its messages.
   ByteBudget& memory() const { return *memory_; }
   // Bytes that were sent but have not left yet.
@@ -94,6 +96,7 @@ class GrpcCall : public StreamHandler {
   size_t num_call_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // kCallBytes once the call is charged
   bool head_made_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::StatusCode end_code_ ABSL_GUARDED_BY(mutex_) = absl::StatusCode::kOk;
   bool pending_awaited_ ABSL_GUARDED_BY(mutex_) =
       false;  // OnSent is due when this was taken and has left
   bool taken_awaited_ ABSL_GUARDED_BY(mutex_) = false;  // OnSent is due when this has left

@@ -60,10 +60,20 @@ void GenerateStream::Identify(const HeaderList& fields) {
       IdentifyCaller(context_.gatekeeper, fields);
   if (tenant.ok()) {
     tenant_ = *std::move(tenant);
+    BeginTrace(fields);
     return ChargeTo(NameOf(tenant_.get()));
   }
   RouterMetrics::At(context_.metrics.requests_total, tenant.status().code()).Increment();
   Finish(GrpcStatus::Of(tenant.status()));
+}
+
+// Strangers cannot make the router record anything: they have no tenant.
+void GenerateStream::BeginTrace(const HeaderList& fields) {
+  constexpr char kMethod[] = "lockstep.v1.Generation/Generate";
+  if (context_.tracer == nullptr) return;
+  trace_ = context_.BeginTrace(
+      ParseTraceContext(fields.FindOnly("traceparent"), fields.FindAll("tracestate")), kMethod);
+  if (trace_ != nullptr) trace_->Set({{"rpc.system", "grpc"}, {"rpc.method", kMethod}});
 }
 
 void GenerateStream::OnMessage(Message message) {
@@ -111,7 +121,8 @@ void GenerateStream::RunStrand() {
           .deadline = deadline_,
           .tenant = tenant_,
           .home = home_,
-          .output_meter = CountIn(memory_, NameOf(tenant_.get()))},
+          .output_meter = CountIn(memory_, NameOf(tenant_.get())),
+          .trace = trace_},
       weak_from_this());
   {
     MutexLock lock(call_mutex_);
@@ -146,6 +157,8 @@ void GenerateStream::OnOver(bool finished) {
     unread = std::exchange(message_, Message());
   }
   if (last != nullptr && !finished) last->OnWriteDone(false);
+  // Of a stream without a call; a call has ended the span itself.
+  if (finished && trace_ != nullptr) trace_->End(end_code(), context_.clock.Now());
 }
 
 void GrpcGenerateCall::StartWrite(std::vector<v1::GenerateResponse> messages) {

@@ -40,6 +40,7 @@ class GenerateStream final : public GrpcCall,
   friend class GrpcGenerateCall;
 
   void Identify(const HeaderList& fields);
+  void BeginTrace(const HeaderList& fields);
   // Ends the stream before a GenerateCall exists.
   void Refuse(const absl::Status& status);
   void OnMessage(Message message) override;
@@ -57,6 +58,7 @@ class GenerateStream final : public GrpcCall,
   const std::shared_ptr<ByteBudget> memory_;
   const Instant deadline_;
   const std::shared_ptr<StrandRunner> home_;
+  std::shared_ptr<RequestTrace> trace_;   // null: the request is not recorded
   std::shared_ptr<const Tenant> tenant_;  // null: no tenant
   bool has_message_ = false;
   size_t num_message_bytes_ = 0;

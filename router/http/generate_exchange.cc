@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "router/http/openai_json/openai_error.h"
 #include "router/http/openai_json/unknown_fields.h"
+#include "router/serving/calls/call_trace.h"
 #include "router/serving/calls/generate_call.h"
 #include "router/serving/calls/output_memory.h"
 #include "router/serving/calls/system_fingerprint.h"
@@ -20,18 +21,9 @@ namespace v1 = lockstep::v1;
 // One prompt of an exchange. The exchange may be gone before it.
 class HttpGenerateCall final : public GenerateCall {
  public:
-  HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange,
-                   const std::shared_ptr<const OpenAiRequest>& request, uint32_t prompt,
-                   std::shared_ptr<const Tenant> tenant, std::shared_ptr<StrandRunner> home,
-                   OutputMeter output_meter)
-      : GenerateCall(context, {.request = std::shared_ptr<const v1::GenerateRequest>(
-                                   request, &request->prompts[prompt]),
-                               .deadline = Instant::InfiniteFuture(),
-                               .tenant = std::move(tenant),
-                               .home = std::move(home),
-                               .output_meter = std::move(output_meter)}),
-        exchange_(std::move(exchange)),
-        prompt_(prompt) {}
+  HttpGenerateCall(ApiContext& context, std::weak_ptr<GenerateExchange> exchange, uint32_t prompt,
+                   Origin origin)
+      : GenerateCall(context, std::move(origin)), exchange_(std::move(exchange)), prompt_(prompt) {}
 
  private:
   void StartWrite(std::vector<v1::GenerateResponse> messages) override {
@@ -94,10 +86,23 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
+      trace_(BeginTrace()),
       reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
       held_(http_.answer.ShareOf(NameOf(tenant_.get()))) {}
 
 GenerateExchange::~GenerateExchange() = default;
+
+std::shared_ptr<RequestTrace> GenerateExchange::BeginTrace() const {
+  const std::string_view operation = OperationName(kind_ == ApiKind::kChat);
+  std::shared_ptr<RequestTrace> trace =
+      context_.BeginTrace(http_.trace, SpanName(operation, context_.model.id));
+  if (trace == nullptr) return nullptr;
+  trace->Set({{"gen_ai.operation.name", std::string(operation)}, {"http.route", http_.path}});
+  if (!http_.request_id.empty()) {
+    trace->Set({{"http.request.header.x-request-id", std::vector<std::string>{http_.request_id}}});
+  }
+  return trace;
+}
 
 bool GenerateExchange::Admit() {
   absl::StatusOr<std::unique_ptr<Gatekeeper::Pass>> pass =
@@ -171,9 +176,16 @@ void GenerateExchange::StartCalls() {
   std::vector<std::shared_ptr<HttpGenerateCall>> calls;
   for (uint32_t prompt = 0; prompt < request_->prompts.size(); ++prompt) {
     calls.push_back(std::make_shared<HttpGenerateCall>(
-        context_, weak_from_this(), request_, prompt, tenant_, http_.home,
-        CountIn(http_.answer.memory, NameOf(tenant_.get()))));
+        context_, weak_from_this(), prompt,
+        GenerateCall::Origin{.request = std::shared_ptr<const v1::GenerateRequest>(
+                                 request_, &request_->prompts[prompt]),
+                             .deadline = Instant::InfiniteFuture(),
+                             .tenant = tenant_,
+                             .home = http_.home,
+                             .output_meter = CountIn(http_.answer.memory, NameOf(tenant_.get())),
+                             .trace = trace_}));
   }
+  if (trace_ != nullptr) trace_->SetNumCalls(calls.size());
   if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);
   // All of them or none: the first that is refused ends the exchange.
   for (const auto& call : calls) {
@@ -293,6 +305,7 @@ void GenerateExchange::Fail(const absl::Status& status) {
     MutexLock lock(mutex_);
     if (over_) return;
     over_ = true;
+    if (trace_ != nullptr) trace_->End(status.code(), context_.clock.Now());
     pending_.last = true;
     if (head_taken_) {
       writer_->Fail(status, pending_.body);

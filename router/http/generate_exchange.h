@@ -11,6 +11,7 @@
 
 #include "common/runtime/mutex.h"
 #include "router/front/connection/exchange.h"
+#include "router/front/connection/output_signal.h"
 #include "router/http/openai_json/answer_writer.h"
 #include "router/http/openai_json/openai_request.h"
 #include "router/serving/calls/api_context.h"
@@ -62,6 +63,7 @@ class GenerateExchange final : public Exchange,
   absl::StatusOr<OpenAiRequest> ReadBody(const std::string& body);
   void StartCalls();
   absl::Status CheckBatch(const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const;
+  std::shared_ptr<RequestTrace> BeginTrace() const;
   std::unique_ptr<AnswerWriter> MakeWriter() const;
   // Before there are calls.
   void Refuse(const absl::Status& status);
@@ -81,8 +83,9 @@ class GenerateExchange final : public Exchange,
   const std::string id_;
   HttpRequest http_;  // its body and pass_ until RunStrand begins, or the client is gone
   const size_t num_body_bytes_;
-  std::unique_ptr<Gatekeeper::Pass> pass_;  // of the first call, until there is one
-  ByteBudget::Share reading_;               // of what the body is read into, beyond the body
+  const std::shared_ptr<RequestTrace> trace_;  // null: the request is not recorded
+  std::unique_ptr<Gatekeeper::Pass> pass_;     // of the first call, until there is one
+  ByteBudget::Share reading_;                  // of what the body is read into, beyond the body
   std::shared_ptr<const OpenAiRequest> request_;
 
   Mutex mutex_;

@@ -41,6 +41,7 @@ HttpRequest HeaderOf(const StreamRequest& request) {
           .host = std::string(authority.empty() ? fields.Find("host") : authority),
           .origin = std::string(fields.Find("origin")),
           .content_type = std::string(fields.Find("content-type")),
+          .trace = ParseTraceContext(fields.FindOnly("traceparent"), fields.FindAll("tracestate")),
           .loopback_only = request.loopback_only,
           .body_follows = !request.ends,
           .announced_body_bytes = request.ends ? 0 : AnnouncedBytes(fields),

@@ -12,6 +12,7 @@
 #include "router/core/scheduler.h"
 #include "router/limits/admission.h"
 #include "router/mailboxes/outbox.h"
+#include "router/tracing/request_trace.h"
 #include "router/workers/worker_contract.h"
 
 namespace lockstep::router {
@@ -21,6 +22,7 @@ struct Submission {
   std::shared_ptr<const Request> request;
   std::shared_ptr<Outbox> outbox;
   std::shared_ptr<Admission::Ticket> ticket;
+  std::shared_ptr<RequestTrace> trace = nullptr;  // null: the request is not recorded
 };
 
 // What a request's client has been given so far.
@@ -35,7 +37,8 @@ struct Delivery {
   std::vector<Sample> samples;
   uint32_t num_open_samples = 0;
   bool started = false;
-  absl::Status end_status;  // set when its sequences have ended
+  Instant started_at = Instant::InfiniteFuture();  // in its first slot
+  absl::Status end_status;                         // set when its sequences have ended
 };
 
 // A request that moves from a replica without a worker to a replica that has one, or may soon have

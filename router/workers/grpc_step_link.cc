@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "common/status.h"
 #include "common/violations.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
+#include "router/workers/orphan_watch.h"
 #include "router/workers/reattach_backoff.h"
 #include "router/workers/worker_text.h"
 
@@ -68,6 +70,10 @@ int Milliseconds(absl::Duration duration) {
 
 // Claims that are remembered while none of them arrives.
 constexpr size_t kMaxClaims = 64;
+// How often a worker that belongs to another router is looked at.
+constexpr absl::Duration kStandbyLook = absl::Seconds(1);
+// The owner asks a stand-in for its worker every few seconds. So long a worker is not an orphan.
+constexpr absl::Duration kMinOrphanWait = absl::Seconds(5);
 
 // One attempt to get and hold the lease. Once the stream exists, the link's mutex guards everything
 // except describe_context.
@@ -89,6 +95,9 @@ struct Lease {
   absl::Status drop_reason;
   LeaseRecord record;  // used once up
 
+  // Set if the router leaves the worker to another one, for this long at least.
+  std::optional<absl::Duration> standby;
+
   bool over() const { return finished && !writing; }
 };
 
@@ -109,6 +118,8 @@ absl::Status WorkerClientConfig::Validate() const {
   violations.Require(max_lease_backoff >= max_backoff,
                      "max_lease_backoff: must not be below max_backoff");
   violations.Require(stable_lease >= absl::ZeroDuration(), "stable_lease: must not be negative");
+  violations.Require(orphan_wait >= kMinOrphanWait && orphan_wait <= absl::Hours(1),
+                     "shard_takeover_wait: must be from 5s to 1h");
   violations.Require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
   return violations.ToStatus();
 }
@@ -116,7 +127,9 @@ absl::Status WorkerClientConfig::Validate() const {
 class GrpcStepLink::Impl {
  public:
   Impl(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop)
-      : config_(std::move(config)), loop_(std::move(loop)) {
+      : config_(std::move(config)),
+        loop_(std::move(loop)),
+        watch_(config_.orphan_wait * config_.shard_rank) {
     Connect();
   }
 
@@ -185,6 +198,7 @@ class GrpcStepLink::Impl {
                              .max_pause = config_.max_backoff,
                              .max_lease_pause = config_.max_lease_backoff});
     std::string last_problem;
+    std::string last_standby;
     for (;;) {
       Lease lease;
       {
@@ -203,6 +217,17 @@ class GrpcStepLink::Impl {
         was_well = was_up && lease.record.WasWell(MonotonicNow(), config_.stable_lease);
         if (stopping_) return;
       }
+      if (lease.standby.has_value()) {
+        last_problem.clear();
+        if (std::string reason = Message(lease.drop_reason); reason != last_standby) {
+          spdlog::info("worker {}: {}", config_.address, reason);
+          sink_->OnLinkEvent(LinkStandby{.text = reason});
+          last_standby = std::move(reason);
+        }
+        if (!Sleep(std::clamp(*lease.standby, config_.min_backoff, kStandbyLook))) return;
+        continue;
+      }
+      last_standby.clear();
       if (was_up) {
         last_problem.clear();
       } else if (std::string problem = Message(lease.drop_reason); problem != last_problem) {
@@ -237,6 +262,7 @@ class GrpcStepLink::Impl {
       lease.drop_reason = status;
       return false;
     }
+    if (LeftToAnother(lease)) return false;
     RunStream(lease);
     if (!lease.up && IsRefusal(lease.end)) claimed_.pop_back();
     if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", lease.end);
@@ -262,10 +288,37 @@ class GrpcStepLink::Impl {
     return config_.agreement->Check(BitsOf(lease.description));
   }
 
+  // Whether this router claimed the last lease that the worker granted.
+  bool IsOurs(uint64_t last_epoch) {
+    while (!claimed_.empty() && claimed_.front() < last_epoch) claimed_.pop_front();
+    return !claimed_.empty() && claimed_.front() == last_epoch;
+  }
+
+  // A worker that belongs to another router is left alone unless it is an orphan. A lease of ours
+  // whose end the worker has not noticed is taken up again.
+  bool LeftToAnother(Lease& lease) {
+    if (config_.shard_rank == 0) return false;
+    const uint64_t live = lease.description.live_epoch();
+    if (live != 0 && IsOurs(live)) return false;
+    const absl::Duration left = watch_.Look({.incarnation = lease.description.incarnation(),
+                                             .last_epoch = lease.description.last_epoch(),
+                                             .live_epoch = live},
+                                            MonotonicNow());
+    if (left <= absl::ZeroDuration()) {
+      spdlog::info("worker {}: no router has served it for {}, this one stands in", config_.address,
+                   absl::FormatDuration(config_.orphan_wait * config_.shard_rank));
+      return false;
+    }
+    lease.standby = left;
+    lease.drop_reason =
+        live != 0 ? Unavailable("another router serves the worker")
+                  : Unavailable("the worker belongs to another router, which does not serve it");
+    return true;
+  }
+
   wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
     const uint64_t held = description.last_epoch();
-    while (!claimed_.empty() && claimed_.front() < held) claimed_.pop_front();
-    const bool ours = !claimed_.empty() && claimed_.front() == held;
+    const bool ours = IsOurs(held);
     // Epochs are times, so a restarted router's epochs are higher than those of its former life.
     const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
     last_epoch_ = std::max({last_epoch_ + 1, held + 1, now});
@@ -276,7 +329,9 @@ class GrpcStepLink::Impl {
     if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
     wire::StepRequest claim;
     claim.set_epoch(last_epoch_);
-    claim.mutable_claim()->set_takeover((config_.takeover && !ever_up_) || ours);
+    const bool stands_in = config_.shard_rank > 0;
+    claim.mutable_claim()->set_takeover((config_.takeover && !ever_up_ && !stands_in) || ours);
+    claim.mutable_claim()->set_stand_in(stands_in);
     claim.mutable_claim()->set_expected_incarnation(description.incarnation());
     return claim;
   }
@@ -390,6 +445,7 @@ class GrpcStepLink::Impl {
   std::unique_ptr<wire::Worker::Stub> stub_;
   LinkEventSink* sink_ = nullptr;
   uint64_t last_epoch_ = 0;  // used on the link's thread only
+  OrphanWatch watch_;        // used on the link's thread only
   // A lease was up here, so any other holder came later. Used on the link's thread only.
   bool ever_up_ = false;
   // Epochs that the worker granted or may have granted, ascending. After an unanswered claim nobody

@@ -25,6 +25,11 @@ struct WorkerClientConfig {
   // lease. A router that takes over from us must not lose its lease in turn. A lease that we held
   // before is always taken over.
   bool takeover = false;
+  // The rank of this router for the worker (shard.h). Above 0, the worker belongs to another
+  // router. Then the link claims only an orphan: after no lease has lived for this many times
+  // `orphan_wait`.
+  uint32_t shard_rank = 0;
+  absl::Duration orphan_wait = absl::Seconds(30);
   absl::Duration call_timeout = absl::Seconds(10);  // for Describe, and for the answer to the claim
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
@@ -43,10 +48,11 @@ struct WorkerClientConfig {
 
 // The gRPC stream to one worker. It calls Describe, checks that the worker fits, claims the lease
 // with an epoch above any seen, and passes results on. When the lease ends it starts again, for
-// ever. Owns a thread ("worker-0" for the first replica) that gets leases, and sleeps while it
-// holds one. The stream's events come on the loop's thread. Send writes on the caller's thread if
-// no other write is in progress, so that a step waits for no thread. Knows nothing about the
-// meaning of steps.
+// ever. A worker that belongs to another router is only described, about once a second, until it is
+// an orphan; its lease says that this router stands in. Owns a thread ("worker-0" for the first
+// replica) that gets leases, and sleeps while it holds one. The stream's events come on the loop's
+// thread. Send writes on the caller's thread if no other write is in progress, so that a step waits
+// for no thread. Knows nothing about the meaning of steps.
 class GrpcStepLink final : public StepLink {
  public:
   // The loop must run until Stop has returned.

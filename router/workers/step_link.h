@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 
 #include <cstdint>
+#include <string>
 #include <variant>
 
 #include "lockstep/worker/v1/worker.pb.h"
@@ -23,7 +24,11 @@ struct LinkDown {
   uint64_t epoch = 0;
   absl::Status reason;
 };
-using LinkEvent = std::variant<LinkUp, LinkResult, LinkDown>;
+// There is no lease, and the router does not want one now: the worker belongs to another router.
+struct LinkStandby {
+  std::string text;  // one line for people: who serves the worker
+};
+using LinkEvent = std::variant<LinkUp, LinkResult, LinkDown, LinkStandby>;
 
 class LinkEventSink {
  public:

@@ -12,10 +12,12 @@ from tree import Finding, cpp_files, numbered_lines, read, without_comments_and_
 
 # The first matching folder decides; of the project's own folders only these may be included, and the folder
 # itself. Rooms stand in the order of docs/architecture.md: a room may include what stands above it there.
-# Generated protobuf headers are "lockstep/...".
+# Generated protobuf headers are "lockstep/..." and "opentelemetry/...".
+GENERATED = ("lockstep/", "opentelemetry/")
 CORE = ("router/core", "common")
+TRACING = ("router/tracing",)
 WORKERS = (*CORE, "router/workers", "router/limits", "lockstep/worker")
-ENGINE = (*WORKERS, "router/mailboxes", "router/fleet", "router/engine")
+ENGINE = (*WORKERS, *TRACING, "router/mailboxes", "router/fleet", "router/engine")
 TRANSPORT = (*ENGINE, "router/front", "router/serving", "router/text", "lockstep")
 MODEL = ("worker/model", "worker/memory", "kernels", "common")
 STEPS = (*MODEL, "worker/steps", "lockstep/worker")
@@ -29,13 +31,14 @@ ALLOWED_OWN = (
     ("router/templates", ("router/text", "common")),
     ("router/limits", ("common",)),
     ("router/auth", ("common",)),
+    ("router/tracing", ("common", "opentelemetry")),
     ("router/page", ("common",)),
     ("router/workers", WORKERS),
-    ("router/mailboxes", (*WORKERS, "router/mailboxes")),
-    ("router/fleet", (*WORKERS, "router/mailboxes")),
+    ("router/mailboxes", (*WORKERS, *TRACING)),
+    ("router/fleet", (*WORKERS, *TRACING, "router/mailboxes")),
     ("router/engine", ENGINE),
     ("router/serving", (*ENGINE, "router/auth", "router/text", "lockstep")),
-    ("router/front", ("router/limits", "common")),
+    ("router/front", ("router/limits", *TRACING, "common")),
     ("router/grpc", TRANSPORT),
     ("router/http", (*TRANSPORT, "router/page")),
     ("router/client", ("common", "lockstep/v1")),
@@ -48,7 +51,7 @@ ALLOWED_OWN = (
     ("worker/service", (*STEPS, "lockstep")),
     ("worker", ("worker", "kernels", "common", "lockstep")),
 )
-OWN_FOLDERS = ("cli", "common", "router", "worker", "kernels", "tests", "bench", "lockstep")
+OWN_FOLDERS = ("cli", "common", "router", "worker", "kernels", "tests", "bench", "lockstep", "opentelemetry")
 
 CUDA_HEADER = re.compile(r"(cuda|cublas|cutlass|cute/|nccl|nvtx|curand|cub/)")
 RPC_HEADER = re.compile(r"(grpc|google/protobuf|google/rpc)")
@@ -93,7 +96,7 @@ def check_includes(root):
             reason = include_violation(path.as_posix(), header)
             if reason:
                 yield Finding(path, number, reason)
-            elif quoted and not header.startswith("lockstep/") and not (root / header).is_file():
+            elif quoted and not header.startswith(GENERATED) and not (root / header).is_file():
                 yield Finding(path, number, f'"{header}" is not a path from the root of the repository')
 
 

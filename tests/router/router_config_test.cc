@@ -230,6 +230,17 @@ TEST(RouterConfigTest, AWorkerElsewhereNeedsTls) {
   EXPECT_THAT(Objections(config), Not(HasSubstr("is not this machine")));
 }
 
+TEST(RouterConfigTest, ACollectorElsewhereNeedsTls) {
+  RouterConfig config = Usable();
+  config.tracing.endpoint = "collector:4317";
+  EXPECT_THAT(Objections(config), HasSubstr("otlp_endpoint: collector:4317 is not this machine, "
+                                            "which needs --otlp-tls-ca"));
+  config.tracing.endpoint = "127.0.0.1:4317";
+  EXPECT_THAT(Objections(config), Not(HasSubstr("is not this machine")));
+  config.tracing.endpoint = "4317";
+  EXPECT_THAT(Objections(config), HasSubstr("otlp_endpoint: "));
+}
+
 TEST(RouterConfigTest, NothingGuardsAPublicAdminPort) {
   RouterConfig config = Usable();
   config.admin_listen = "0.0.0.0:1";
@@ -256,6 +267,33 @@ TEST(RouterConfigTest, FilesThatAreNotThereAreNamed) {
   config.server.tls = {.cert_path = "none.pem", .key_path = "none.key", .client_ca_path = ""};
   config.worker.tls.ca_path = "no-ca.pem";
   EXPECT_THAT(Objections(config), AllOf(HasSubstr("tls: none.pem"), HasSubstr("no-ca.pem")));
+}
+
+TEST(RouterConfigTest, AShardOwnsSomeWorkersAndStandsInForOthers) {
+  RouterConfig config = Usable();
+  for (int port = 50062; port < 50094; ++port) {
+    config.workers.push_back(fmt::format("127.0.0.1:{}", port));
+  }
+  for (const WorkerClientConfig& worker : config.WorkerConfigs()) EXPECT_EQ(worker.shard_rank, 0u);
+  uint32_t num_owned = 0;
+  for (const char* const shard : {"0/3", "1/3", "2/3"}) {
+    config.shard = shard;
+    EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+    uint32_t num_mine = 0;
+    for (const WorkerClientConfig& worker : config.WorkerConfigs()) {
+      num_mine += worker.shard_rank == 0;
+      EXPECT_LT(worker.shard_rank, 3u);
+    }
+    EXPECT_EQ(num_mine, 11u) << "addresses that are known from the start are shared evenly";
+    num_owned += num_mine;
+  }
+  EXPECT_EQ(num_owned, config.workers.size());
+
+  config.shard = "3/3";
+  config.worker.orphan_wait = absl::Seconds(4);
+  EXPECT_THAT(Message(config.Validate()),
+              AllOf(HasSubstr("shard: \"3/3\", expected I/N"),
+                    HasSubstr("shard_takeover_wait: must be from 5s to 1h")));
 }
 
 }  // namespace

@@ -36,17 +36,28 @@ absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
                               HighestClaimableEpoch(last_epoch_), message.epoch());
   }
   if (live_epoch_ != 0 && !message.claim().takeover()) {
+    if (stand_in_ && !message.claim().stand_in()) {
+      asked_back_ = true;
+      return FailedPrecondition(
+          "claim: a router that stands in for this one gives the worker back (epoch {} holds the "
+          "lease)",
+          live_epoch_);
+    }
     return FailedPrecondition(
         "claim.takeover: another router serves this worker; --takeover takes its place (epoch {} "
         "holds the lease)",
         live_epoch_);
   }
   live_epoch_ = last_epoch_ = message.epoch();
+  stand_in_ = message.claim().stand_in();
+  asked_back_ = false;
   return absl::OkStatus();
 }
 
 void LeaseLedger::End(uint64_t epoch) {
-  if (live_epoch_ == epoch) live_epoch_ = 0;
+  if (live_epoch_ != epoch) return;
+  live_epoch_ = 0;
+  stand_in_ = asked_back_ = false;
 }
 
 }  // namespace lockstep::worker

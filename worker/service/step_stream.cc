@@ -95,6 +95,7 @@ void StepStream::HandleStep() {
 
 void StepStream::Send(v1::StepResult result) {
   result.set_draining(wiring_.host->draining());
+  result.set_asked_back(asked_back_);
   MutexLock lock(mutex_);
   if (ending_) return;
   if (writing_) {

@@ -4,6 +4,7 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 
@@ -55,6 +56,9 @@ class StepStream {
   StepStream(const StepStream&) = delete;
   StepStream& operator=(const StepStream&) = delete;
 
+  // Results say from now on that the lease is asked back.
+  void AskBack() { asked_back_ = true; }
+  bool asked_back() const { return asked_back_; }
   // Ends the call with `status`. Results that are not sent yet are dropped. Later calls do nothing.
   void End(const absl::Status& status);
 
@@ -95,6 +99,7 @@ class StepStream {
   bool finished_ = false;
   bool call_done_ = false;
 
+  std::atomic<bool> asked_back_ = false;
   Mutex mutex_;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/runtime/clock.h"
 #include "common/status.h"
 
 namespace lockstep::worker {
@@ -13,6 +14,10 @@ namespace {
 // written.
 uint32_t MaxUnanswered(const WorkerServiceOptions& options) {
   return options.max_steps_in_flight + 1;
+}
+
+absl::Status HandedBack() {
+  return Unavailable("the worker goes back to the router that it belongs to");
 }
 
 template <typename T>
@@ -148,6 +153,7 @@ absl::Status WorkerService::OnClaim(StepStream& stream, const v1::StepRequest& m
       draining_ ? Unavailable("the worker is shutting down") : ledger_.Claim(message);
   if (!status.ok()) {
     metrics_.RecordRefusedClaim();
+    if (ledger_.asked_back()) HandBack();
     return status;
   }
   for (const auto& other : streams_) {
@@ -170,12 +176,38 @@ void WorkerService::PublishLease() {
 }
 
 void WorkerService::OnQuiet(StepStream& stream) {
-  if (draining_) EndIfDrained(stream);
+  if (draining_ || stream.asked_back()) EndIfDrained(stream);
 }
 
 void WorkerService::EndIfDrained(StepStream& stream) {
   if (stream.num_unanswered() > 0 || executor_.num_live_slots() > 0) return;
-  stream.End(Unavailable("the worker is shutting down"));
+  stream.End(draining_ ? Unavailable("the worker is shutting down") : HandedBack());
+}
+
+StepStream* WorkerService::LivingStream() {
+  const auto living = std::ranges::find_if(streams_, [this](const auto& stream) {
+    return stream->epoch() != 0 && stream->epoch() == ledger_.live_epoch();
+  });
+  return living == streams_.end() ? nullptr : living->get();
+}
+
+void WorkerService::HandBack() {
+  StepStream* const stream = LivingStream();
+  if (stream == nullptr || stream->asked_back()) return;
+  stream->AskBack();
+  hand_back_by_ = MonotonicNow() + options_.hand_back_grace;
+  const auto grace =
+      gpr_time_from_millis(absl::ToInt64Milliseconds(options_.hand_back_grace) + 1, GPR_TIMESPAN);
+  hand_back_alarm_.emplace();  // the one before is cancelled, and its tag comes all the same
+  hand_back_alarm_->Set(queue_.get(), gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), grace),
+                        hand_back_tag_.id());
+  EndIfDrained(*stream);
+}
+
+void WorkerService::OnHandBackAlarm(bool ok) {
+  StepStream* const stream = LivingStream();
+  if (!ok || stream == nullptr || !stream->asked_back() || MonotonicNow() < hand_back_by_) return;
+  stream->End(HandedBack());
 }
 
 void WorkerService::OnDrainAlarm(bool /*ok*/) {
@@ -184,7 +216,10 @@ void WorkerService::OnDrainAlarm(bool /*ok*/) {
   }
 }
 
-void WorkerService::OnStopAlarm(bool /*ok*/) { stopping_ = true; }
+void WorkerService::OnStopAlarm(bool /*ok*/) {
+  stopping_ = true;
+  hand_back_alarm_.reset();  // the queue would wait for it
+}
 
 void WorkerService::OnOver(StepStream& stream) { Erase(streams_, stream); }
 
@@ -196,6 +231,7 @@ void WorkerService::OnDescribe(v1::DescribeResponse* response) {
   ListenForDescribe();
   *response = description_;
   response->set_last_epoch(ledger_.last_epoch());
+  response->set_live_epoch(ledger_.live_epoch());
 }
 
 void WorkerService::OnOver(DescribeCall& call) { Erase(describes_, call); }

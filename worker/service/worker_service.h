@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "common/instant.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
@@ -24,6 +26,8 @@ struct WorkerServiceOptions {
   uint32_t max_steps_in_flight = 4;
   // Streams open at once, including those that are being fenced off.
   uint32_t max_streams = 8;
+  // How long the sequences of a stand-in's lease may run on once the lease is asked back.
+  absl::Duration hand_back_grace = absl::Seconds(30);
   // How long the service thread polls after an event while steps are in flight, before it sleeps.
   // Worth it if a core can be spared. On a CPU worker the forward pass needs that core.
   absl::Duration poll_window = absl::ZeroDuration();
@@ -73,6 +77,11 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
   bool StepsInFlight() const;
   void OnDrainAlarm(bool ok);
   void OnStopAlarm(bool ok);
+  void OnHandBackAlarm(bool ok);
+  StepStream* LivingStream();
+  // The router that the worker belongs to has claimed: the lease of its stand-in ends soon.
+  void HandBack();
+  // The lease of `stream` must end soon. Ends it if none of its sequences runs.
   void EndIfDrained(StepStream& stream);
   void ListenForStream();
   void ListenForDescribe();
@@ -91,12 +100,15 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
   std::vector<std::unique_ptr<StepStream>> streams_;
   std::vector<std::unique_ptr<DescribeCall>> describes_;
   bool stopping_ = false;
+  std::optional<grpc::Alarm> hand_back_alarm_;
+  Instant hand_back_by_ = Instant::InfiniteFuture();  // when the alarm rings
 
   std::atomic<bool> draining_ = false;
   grpc::Alarm drain_alarm_;
   grpc::Alarm stop_alarm_;
   MethodTag<WorkerService> drain_tag_{this, &WorkerService::OnDrainAlarm};
   MethodTag<WorkerService> stop_tag_{this, &WorkerService::OnStopAlarm};
+  MethodTag<WorkerService> hand_back_tag_{this, &WorkerService::OnHandBackAlarm};
 
   Mutex mutex_;
   CondVar lease_changed_;

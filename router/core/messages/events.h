@@ -46,6 +46,12 @@ struct FinishedEvent {
   uint32_t num_cached_tokens = 0;
   uint32_t num_generated_tokens = 0;
 };
-using SchedulerEvent = std::variant<StartedEvent, PromptLogprobsEvent, TokensEvent, FinishedEvent>;
+// The sequence was taken off the worker for lack of blocks. It keeps its tokens, and starts again.
+struct PreemptedEvent {
+  RequestKey request = 0;
+  uint32_t sample_index = 0;
+};
+using SchedulerEvent =
+    std::variant<StartedEvent, PromptLogprobsEvent, TokensEvent, PreemptedEvent, FinishedEvent>;
 
 }  // namespace lockstep::router

@@ -169,6 +169,8 @@ void Planner::Preempt(Sequence& sequence) {
   ++sequence.num_preemptions;
   ++state_.num_preemptions;
   sequence.request->served_until = now_;
+  population_.Emit(PreemptedEvent{.request = sequence.request->request->key,
+                                  .sample_index = sequence.sample_index});
   population_.Suspend(sequence, lease_);
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/strands/strand.h"
 #include "router/limits/byte_budget.h"
+#include "router/tracing/trace_context.h"
 
 namespace lockstep::router {
 
@@ -31,13 +32,14 @@ struct HttpRequest {
   std::string path;  // without the query
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};     // the header's value, of which nothing may be repeated
-  std::string host = {};              // the router, as the client calls it; empty: it does not say
-  std::string origin = {};            // of the web page that asks; empty: none does
-  std::string content_type = {};      // of the body; empty: the client does not say
-  bool loopback_only = false;         // came in where only this machine can connect
-  bool body_follows = false;          // there is a body, and none of it was read yet
-  uint64_t announced_body_bytes = 0;  // of such a body; UINT64_MAX: nobody knows
+  std::string authorization = {};  // the header's value, of which nothing may be repeated
+  std::string host = {};           // the router, as the client calls it; empty: it does not say
+  std::string origin = {};         // of the web page that asks; empty: none does
+  std::string content_type = {};   // of the body; empty: the client does not say
+  std::optional<TraceContext> trace = {};   // of the client; none: it has none, or a bad one
+  bool loopback_only = false;               // came in where only this machine can connect
+  bool body_follows = false;                // there is a body, and none of it was read yet
+  uint64_t announced_body_bytes = 0;        // of such a body; UINT64_MAX: nobody knows
   ByteBudget::Share* body_share = nullptr;  // what counts the body that follows, during the call
   AnswerMemory answer = {};
   std::shared_ptr<StrandRunner> home = {};  // runs strands on the connection's thread

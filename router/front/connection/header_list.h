@@ -55,6 +55,16 @@ class HeaderList {
     }
     return count == 1 ? found : std::string_view();
   }
+  // All values, joined by commas, as of a field that is a list.
+  std::string FindAll(std::string_view name) const {
+    std::string all;
+    for (size_t i = 0; i < size(); ++i) {
+      if ((*this)[i].first != name) continue;
+      if (!all.empty()) all += ',';
+      all += (*this)[i].second;
+    }
+    return all;
+  }
 
  private:
   struct Entry {

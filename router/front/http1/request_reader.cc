@@ -55,6 +55,19 @@ const char* AmbiguityOf(const http::header<true>& header, bool chunked) {
   return nullptr;
 }
 
+std::optional<TraceContext> TraceOf(const http::header<true>& header) {
+  constexpr const char* kParent = "traceparent";
+  // Of two parents nobody could say which one counts.
+  if (header.count(kParent) != 1) return std::nullopt;
+  std::string state;
+  const auto [begin, end] = header.equal_range("tracestate");
+  for (auto field = begin; field != end; ++field) {
+    if (!state.empty()) state += ',';
+    state += View(field->value());
+  }
+  return ParseTraceContext(View(header[kParent]), state);
+}
+
 }  // namespace
 
 boost::asio::mutable_buffer RequestReader::Prepare() {
@@ -163,6 +176,7 @@ RequestReader::Request RequestReader::ReadHeader() const {
                .host = std::string(View(message[http::field::host])),
                .origin = std::string(View(message[http::field::origin])),
                .content_type = std::string(View(message[http::field::content_type])),
+               .trace = TraceOf(message),
                .body_follows = !parser_->is_done(),
                .announced_body_bytes = parser_->is_done() ? 0 : announced_bytes},
       .keep_alive = message.keep_alive(),

@@ -39,6 +39,7 @@ ApiContext::ApiContext(ApiConfig api_config, const Parts& parts)
       clock(parts.clock),
       started(parts.clock.TimeOfDay()),
       gatekeeper(parts.gatekeeper),
+      tracer(parts.tracer),
       encoder(parts.model, config.parse_special),
       request_bounds(RequestBounds(config.limits, parts.model.config.max_context_tokens)),
       text_places(config.max_open_text_calls),
@@ -77,6 +78,11 @@ RequestLimits ApiContext::Limits() const {
 
 std::string ApiContext::MakeRequestId(RequestKey key) const {
   return fmt::format("{}{}", id_prefix_, key);
+}
+
+std::shared_ptr<RequestTrace> ApiContext::BeginTrace(const std::optional<TraceContext>& parent,
+                                                     std::string_view name) const {
+  return tracer == nullptr ? nullptr : tracer->Begin(parent, std::string(name));
 }
 
 uint64_t ApiContext::DrawSeed() {

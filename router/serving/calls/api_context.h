@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/instant.h"
@@ -23,6 +26,7 @@
 #include "router/serving/prompts/served_model.h"
 #include "router/serving/validation/request_validator.h"
 #include "router/serving/validation/wire_measure.h"
+#include "router/tracing/tracer.h"
 
 namespace lockstep::router {
 
@@ -51,6 +55,7 @@ class ApiContext {
     RouterMetrics& metrics;
     const Clock& clock;
     Gatekeeper& gatekeeper;
+    Tracer* tracer = nullptr;  // null: no request is recorded
   };
   ApiContext(ApiConfig config, const Parts& parts);
 
@@ -62,6 +67,7 @@ class ApiContext {
   const Clock& clock;
   const absl::Time started;  // time of day
   Gatekeeper& gatekeeper;
+  Tracer* const tracer;  // null: no request is recorded
   const PromptEncoder encoder;
   const std::vector<FieldBound> request_bounds;  // for messages that are not parsed yet
   CallRegistry registry;
@@ -80,6 +86,9 @@ class ApiContext {
   uint64_t DrawSeed();
   // Differs from the ids of other routers, and of earlier lives of this router.
   std::string MakeRequestId(RequestKey key) const;
+  // Null if the request is not recorded. `name`: of the span, until there is a better one.
+  std::shared_ptr<RequestTrace> BeginTrace(const std::optional<TraceContext>& parent,
+                                           std::string_view name) const;
 
  private:
   Mutex mutex_;

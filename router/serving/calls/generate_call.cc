@@ -5,6 +5,7 @@
 
 #include "common/instant.h"
 #include "common/status.h"
+#include "router/serving/calls/call_trace.h"
 #include "router/serving/validation/bad_words.h"
 
 namespace lockstep::router {
@@ -177,13 +178,20 @@ absl::Status GenerateCall::Prepare() {
   request_ = std::make_shared<const Request>(std::move(request));
   shown_ = context_.board.Enter(id, owner(), static_cast<uint32_t>(request_->prompt_tokens.size()),
                                 request_context.now);
+  if (origin_.trace != nullptr) {
+    TraceRequest(message, *request_, context_.model.id, *origin_.trace);
+  }
   builder_.emplace(*context_.model.tokenizer, request_, TextOptions::Of(message));
   outbox_ = context_.engine.MakeOutbox(
       [weak = weak_from_this()] {
         if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->Schedule();
       },
       std::move(origin_.output_meter));
-  context_.engine.fleet().Submit({.request = request_, .outbox = outbox_, .ticket = ticket_});
+  if (origin_.trace != nullptr) {
+    origin_.trace->OnQueued(request_->prompt_tokens.size(), context_.clock.Now());
+  }
+  context_.engine.fleet().Submit(
+      {.request = request_, .outbox = outbox_, .ticket = ticket_, .trace = origin_.trace});
   return absl::OkStatus();
 }
 
@@ -200,6 +208,7 @@ void GenerateCall::ConsumeOutput() {
   }
   shown_->AddOutput(num_tokens, now);
   builder_->Consume(std::move(output), now, messages_, stopped);
+  if (origin_.trace != nullptr) TraceOutput(num_tokens, messages_, *origin_.trace);
   for (const uint32_t index : stopped)
     context_.engine.fleet().Stop({.request = request_->key, .sample_index = index});
 }
@@ -228,6 +237,7 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   stage_.store(Stage::kEnding);
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
   if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
+  if (origin_.trace != nullptr) origin_.trace->EndCall(status.code(), context_.clock.Now());
   // The tenant may begin its next call as soon as it can know that this one is over.
   pass_.reset();
   RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();

@@ -36,6 +36,7 @@ class GenerateCall : public Strand,
     std::shared_ptr<const Tenant> tenant = nullptr;  // null: no tenant
     std::shared_ptr<StrandRunner> home;              // runs the strand once the prompt is encoded
     OutputMeter output_meter = nullptr;  // counts output that is not made into messages yet
+    std::shared_ptr<RequestTrace> trace = nullptr;  // null: the request is not recorded
   };
 
   // Estimate for the prompt before it is tokenized. Call only before Start.

@@ -2,6 +2,7 @@
 // JSON object a line for each setting and placement policy; settings.h describes the settings.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
+#include <absl/strings/numbers.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -22,6 +23,10 @@ ABSL_FLAG(std::vector<std::string>, placements,
           std::vector<std::string>({"prefix", "least-loaded", "round-robin"}),
           "as of lockstep-router --placement");
 ABSL_FLAG(uint32_t, workers, 0, "instead of the setting's number; 0: that");
+ABSL_FLAG(std::vector<std::string>, routers, std::vector<std::string>({"1"}),
+          "how many routers share the workers, as lockstep-router --shard does; one run for each");
+ABSL_FLAG(std::string, spreading, "random",
+          "of requests over routers: random, or conversation (all of one go to one router)");
 ABSL_FLAG(uint32_t, blocks, 0, "KV blocks of a worker, instead of the setting's; 0: that");
 ABSL_FLAG(uint32_t, requests, 0, "instead of the setting's number, of each tenant; 0: that");
 ABSL_FLAG(double, max_imbalance, lockstep::router::PlacementConfig().max_imbalance,
@@ -46,7 +51,8 @@ double MaxResidentMib() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-SimulationOptions OptionsOf(const std::string& setting, const std::string& placement) {
+SimulationOptions OptionsOf(const std::string& setting, const std::string& placement,
+                            uint32_t num_routers) {
   std::optional<SimulationOptions> options = FindSetting(setting);
   LOCKSTEP_CHECK(options.has_value(), "setting '{}': expected one of {}", setting,
                  fmt::join(SettingNames(), ", "));
@@ -55,6 +61,11 @@ SimulationOptions OptionsOf(const std::string& setting, const std::string& place
                  placement);
   options->placement.policy = *policy;
   options->placement.max_imbalance = absl::GetFlag(FLAGS_max_imbalance);
+  options->num_routers = num_routers;
+  const std::string spreading = absl::GetFlag(FLAGS_spreading);
+  LOCKSTEP_CHECK(spreading == "random" || spreading == "conversation",
+                 "spreading '{}': expected random or conversation", spreading);
+  options->spreading = spreading == "random" ? Spreading::kRandom : Spreading::kConversation;
   if (const uint32_t workers = absl::GetFlag(FLAGS_workers)) options->num_workers = workers;
   if (const uint32_t blocks = absl::GetFlag(FLAGS_blocks)) options->worker.num_blocks = blocks;
   for (TraceOptions& trace : options->traces) {
@@ -81,9 +92,9 @@ Sums SumOf(const std::vector<SimulatedWorker::Totals>& workers) {
   return sums;
 }
 
-void Run(const std::string& setting, const std::string& placement) {
+void Run(const std::string& setting, const std::string& placement, uint32_t num_routers) {
   const double cpu_before = CpuSeconds();
-  const SimulationOptions options = OptionsOf(setting, placement);
+  const SimulationOptions options = OptionsOf(setting, placement, num_routers);
   const SimulationReport report = Simulate(options);
   const double cpu = CpuSeconds() - cpu_before;
   const ServiceReport& all = report.all;
@@ -93,6 +104,7 @@ void Run(const std::string& setting, const std::string& placement) {
   std::string line =
       fmt::format(R"({{"setting": "{}", "placement": "{}", "workers": {}, "requests": {}, )",
                   setting, placement, options.num_workers, all.num_requests);
+  line += fmt::format(R"("workers_of_router": [{}], )", fmt::join(report.workers_of_router, ", "));
   line += fmt::format(
       R"("hit_ratio": {:.4f}, "shared_cache_hit_ratio": {:.4f}, "work_imbalance": {:.3f}, )"
       R"("sequence_imbalance": {:.3f}, )",
@@ -138,7 +150,12 @@ int main(int argc, char** argv) {
   spdlog::set_level(spdlog::level::off);  // every fault would be a line
   for (const std::string& setting : absl::GetFlag(FLAGS_settings)) {
     for (const std::string& placement : absl::GetFlag(FLAGS_placements)) {
-      lockstep::bench::Run(setting, placement);
+      for (const std::string& routers : absl::GetFlag(FLAGS_routers)) {
+        uint32_t num_routers = 0;
+        LOCKSTEP_CHECK(absl::SimpleAtoi(routers, &num_routers) && num_routers > 0,
+                       "routers '{}': expected numbers from 1", routers);
+        lockstep::bench::Run(setting, placement, num_routers);
+      }
     }
   }
   return 0;

@@ -15,6 +15,8 @@
 #include "router/core/policy/priority_policy.h"
 #include "router/engine/router_metrics.h"
 #include "router/fleet/fleet.h"
+#include "router/workers/shard.h"
+#include "tests/rigs/simulation/random_draws.h"
 #include "tests/rigs/simulation/shared_cache.h"
 
 namespace lockstep::bench {
@@ -57,7 +59,13 @@ class Simulation {
   SimulationReport Run();
 
  private:
+  struct Router {
+    std::shared_ptr<router::Admission> admission;
+    std::unique_ptr<router::Fleet> fleet;
+  };
   struct Side {
+    Router* router = nullptr;
+    uint32_t seat = 0;  // in the router's fleet
     std::unique_ptr<SimulatedWorker> worker;
     std::unique_ptr<router::Replica> replica;
     Instant timer = Instant::InfiniteFuture();  // the next one that was set
@@ -71,7 +79,10 @@ class Simulation {
     bool admitted = false;
   };
 
+  void ShareWorkers();
   void AddReplica(uint32_t index);
+  Router& RouterFor(uint32_t trace, const Turn& turn);
+  router::Inbox& InboxOf(const Side& side) { return side.router->fleet->inbox(side.seat); }
   void Handle(const Event& event);
   void Arrive(uint32_t trace);
   void Submit(uint32_t trace, Turn turn);
@@ -88,8 +99,8 @@ class Simulation {
   EventQueue events_;
   prometheus::Registry registry_;
   router::RouterMetrics metrics_;
-  const std::shared_ptr<router::Admission> admission_;
-  router::Fleet fleet_;
+  std::vector<std::unique_ptr<Router>> routers_;  // those with workers
+  RandomDraws spreading_;
   SharedCache shared_cache_;
   uint64_t num_shared_hit_tokens_ = 0;
   std::vector<Side> sides_;
@@ -104,12 +115,12 @@ class Simulation {
 Simulation::Simulation(const SimulationOptions& options)
     : options_(options),
       metrics_(registry_, "simulated"),
-      admission_(router::Admission::Make(options.admission)),
-      fleet_(options.placement, options.num_workers),
+      spreading_(options.seed),
       shared_cache_(uint64_t{options.num_workers} * options.worker.num_blocks,
                     options.worker.block_size_tokens),
       sides_(options.num_workers) {
   report_.by_trace.resize(options.traces.size());
+  ShareWorkers();
   for (uint32_t i = 0; i < options.num_workers; ++i) AddReplica(i);
   for (uint32_t i = 0; i < options.traces.size(); ++i) {
     const Trace& trace = traces_.emplace_back(options.traces[i]);
@@ -119,9 +130,42 @@ Simulation::Simulation(const SimulationOptions& options)
   }
 }
 
+void Simulation::ShareWorkers() {
+  std::vector<std::string> addresses;
+  for (uint32_t i = 0; i < options_.num_workers; ++i) {
+    addresses.push_back(fmt::format("worker-{}:50061", i));
+  }
+  std::vector<std::vector<uint32_t>> workers(options_.num_routers);
+  for (uint32_t i = 0; i < options_.num_routers; ++i) {
+    const router::Shard shard = {.index = i, .count = options_.num_routers};
+    const std::vector<uint32_t> ranks = router::EvenShardRanks(shard, addresses);
+    for (uint32_t worker = 0; worker < ranks.size(); ++worker) {
+      if (ranks[worker] == 0) workers[i].push_back(worker);
+    }
+  }
+  for (const std::vector<uint32_t>& mine : workers) {
+    report_.workers_of_router.push_back(static_cast<uint32_t>(mine.size()));
+    if (mine.empty()) continue;
+    const auto& router = routers_.emplace_back(std::make_unique<Router>(
+        router::Admission::Make(options_.admission),
+        std::make_unique<router::Fleet>(options_.placement, static_cast<uint32_t>(mine.size()))));
+    for (uint32_t seat = 0; seat < mine.size(); ++seat) {
+      sides_[mine[seat]].router = router.get();
+      sides_[mine[seat]].seat = seat;
+    }
+  }
+}
+
+Simulation::Router& Simulation::RouterFor(uint32_t trace, const Turn& turn) {
+  const uint64_t drawn = options_.spreading == Spreading::kRandom
+                             ? spreading_.Bits()
+                             : CombineHashes(trace, turn.conversation);
+  return *routers_[drawn % routers_.size()];
+}
+
 void Simulation::AddReplica(uint32_t index) {
   Side& side = sides_[index];
-  router::Inbox& inbox = fleet_.inbox(index);
+  router::Inbox& inbox = InboxOf(side);
   inbox.SetOnPost([this, index] { posted_.push_back(index); });
   side.worker = std::make_unique<SimulatedWorker>(
       index, options_.worker, options_.faults, options_.seed,
@@ -132,8 +176,8 @@ void Simulation::AddReplica(uint32_t index) {
                                .link = side.worker.get(),
                                .metrics = &metrics_,
                                .worker = fmt::format("simulated:{}", index),
-                               .fleet = &fleet_,
-                               .index = index});
+                               .fleet = side.router->fleet.get(),
+                               .index = side.seat});
 }
 
 SimulationReport Simulation::Run() {
@@ -163,7 +207,7 @@ void Simulation::Handle(const Event& event) {
       if (sides_[event.who].timer != event.at) return;
       sides_[event.who].timer = Instant::InfiniteFuture();
       if (sides_[event.who].replica->NextWakeup() <= event.at) {
-        return fleet_.inbox(event.who).Wake();
+        return InboxOf(sides_[event.who]).Wake();
       }
       return SetTimer(event.who);
     default:
@@ -185,7 +229,7 @@ void Simulation::ProcessPosted() {
   while (!posted_.empty()) {
     const uint32_t index = posted_.front();
     posted_.pop_front();
-    sides_[index].replica->Process(fleet_.inbox(index).Take());
+    sides_[index].replica->Process(InboxOf(sides_[index]).Take());
     SetTimer(index);
   }
 }
@@ -208,8 +252,9 @@ void Simulation::Submit(uint32_t trace, Turn turn) {
   ++report.num_requests;
   num_shared_hit_tokens_ += shared_cache_.Serve(tenant, turn.prompt, turn.output);
   report.num_prompt_tokens += turn.prompt.size();
+  Router& router = RouterFor(trace, turn);
   router::Rejection rejection{};
-  auto ticket = admission_->TryAdmit(turn.prompt.size(), "", rejection);
+  auto ticket = router.admission->TryAdmit(turn.prompt.size(), "", rejection);
   if (!ticket.ok()) {
     ++report.num_refused;
     return;
@@ -230,7 +275,7 @@ void Simulation::Submit(uint32_t trace, Turn turn) {
   client.outbox =
       std::make_shared<router::Outbox>(kMaxPendingOutputBytes, [this, key] { Read(key); });
   const Stopwatch stopwatch(report_.router_seconds);
-  fleet_.Submit(
+  router.fleet->Submit(
       {.request = std::move(request), .outbox = client.outbox, .ticket = *std::move(ticket)});
 }
 

@@ -13,9 +13,16 @@
 
 namespace lockstep::bench {
 
+// How requests are spread over several routers: each at random, or all of a conversation to one.
+enum class Spreading { kRandom, kConversation };
+
 struct SimulationOptions {
-  uint64_t seed = 1;  // of the faults
+  uint64_t seed = 1;  // of the faults, and of what is spread at random
   uint32_t num_workers = 8;
+  // They share the workers as lockstep-router --shard does. A router without workers gets no
+  // requests.
+  uint32_t num_routers = 1;
+  Spreading spreading = Spreading::kRandom;
   WorkerOptions worker;
   FaultOptions faults;
   std::vector<TraceOptions> traces;  // one for each tenant
@@ -56,6 +63,7 @@ struct SimulationReport {
   std::vector<ServiceReport> by_trace;
   // By SharedCache, for the same requests.
   double shared_cache_hit_ratio = 0;
+  std::vector<uint32_t> workers_of_router;
   std::vector<SimulatedWorker::Totals> workers;
   absl::Duration span;        // from the start to the last end
   uint64_t num_leaked = 0;    // requests and blocks that are held though nothing is left to do

@@ -6,6 +6,7 @@
 
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tests/rigs/simulation/settings.h"
 
@@ -81,6 +82,21 @@ TEST_F(SimulationTest, ASeedIsAHistory) {
   EXPECT_EQ(Simulate(options).hash, hash);
   ++options.seed;
   EXPECT_NE(Simulate(options).hash, hash);
+}
+
+TEST_F(SimulationTest, AConversationThatStaysAtItsRouterKeepsItsPrefix) {
+  SimulationOptions options = Setting("chat");
+  options.traces[0].num_requests = kNumRequests;
+  const double alone = Simulate(options).all.hit_ratio();
+  options.num_routers = 4;
+  const SimulationReport scattered = Simulate(options);
+  ExpectAllServed(scattered);
+  EXPECT_EQ(scattered.workers_of_router, std::vector<uint32_t>(4, 2));
+  EXPECT_LT(scattered.all.hit_ratio(), 0.5 * alone);
+  options.spreading = Spreading::kConversation;
+  const SimulationReport together = Simulate(options);
+  ExpectAllServed(together);
+  EXPECT_GT(together.all.hit_ratio(), 0.95 * alone);
 }
 
 // Less of each setting than lockstep-router-simulate runs.

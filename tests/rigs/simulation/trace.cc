@@ -64,7 +64,10 @@ Turn Trace::Next() {
     conversation = going_on_.top();
     going_on_.pop();
   }
-  Turn turn{.at = conversation.next_at, .prompt = conversation.text, .output = {}};
+  Turn turn{.at = conversation.next_at,
+            .conversation = conversation.order,
+            .prompt = conversation.text,
+            .output = {}};
   uint64_t text = HashOfPrompt(turn.prompt);
   for (uint32_t i = 0; i < conversation.num_output_tokens; ++i) {
     turn.output.push_back(TokenAfter(text));

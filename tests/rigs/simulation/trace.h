@@ -32,7 +32,8 @@ struct TraceOptions {
 
 // One request.
 struct Turn {
-  absl::Duration at;  // since the start
+  absl::Duration at;          // since the start
+  uint64_t conversation = 0;  // its number in the trace
   std::vector<TokenId> prompt;
   std::vector<TokenId> output;  // what must come out
 };

@@ -67,6 +67,9 @@ std::string Describe(const TokensEvent& event) {
                      fmt::join(event.tokens, " "),
                      event.logprobs.empty() ? "" : ", with log-probabilities");
 }
+std::string Describe(const PreemptedEvent& event) {
+  return fmt::format("request {} sample {}: preempted", event.request, event.sample_index);
+}
 std::string Describe(const FinishedEvent& event) {
   std::string how = event.reason == FinishReason::kLength ? "length"
                     : event.reason == FinishReason::kStop ? "stop"

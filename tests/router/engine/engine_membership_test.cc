@@ -135,6 +135,22 @@ TEST_F(EngineMembershipTest, NobodyLeavesBeforeSomebodyElseIsReady) {
   ExpectServes();
 }
 
+TEST_F(EngineMembershipTest, WorkersOfOtherRoutersLeaveWhetherOneIsReadyOrNot) {
+  StartEmpty();
+  const auto of_another = [](const std::string& worker, uint32_t) {
+    return ReplicaParts{.worker = worker,
+                        .link = std::make_unique<DeadLink>(),
+                        .policy = testing::MakeFcfsPolicy(),
+                        .runner = std::make_shared<StrandThread>(),
+                        .owner = WorkerOwner::kOther};
+  };
+  engine_->SetWorkers({"a:1", "b:1"}, of_another);
+  const Instant give_up = clock_.Now() + absl::Seconds(60);
+  while (NumReplicas() != 1 && clock_.Now() < give_up) engine_->SetWorkers({"b:1"}, of_another);
+  EXPECT_EQ(NumReplicas(), 1u);
+  EXPECT_THAT(Scrape(), Not(HasSubstr("worker=\"a:1\"")));
+}
+
 TEST_F(EngineMembershipTest, ThereAreNoMoreThanSeats) {
   EngineConfig config;
   config.max_replicas = 2;

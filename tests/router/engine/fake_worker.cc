@@ -20,6 +20,7 @@ void FakeWorker::Restart() {
 }
 
 router::LinkUp FakeWorker::Claim() {
+  asked_back_ = false;
   executor_->BeginLease(++epoch_);
   router::LinkUp up{.epoch = epoch_, .description = {}};
   const worker::StepBounds& bounds = executor_->bounds();
@@ -47,6 +48,7 @@ router::LinkResult FakeWorker::Execute(const worker::v1::StepRequest& step) {
   router::LinkResult event;
   executor_->Execute(step, &event.result);
   event.result.set_draining(draining_);
+  event.result.set_asked_back(asked_back_);
   return event;
 }
 

@@ -33,6 +33,8 @@ class FakeWorker {
   void SetBits(uint64_t numerics_id, uint64_t weights_fingerprint);
   // Results say from now on that the worker leaves, until Restart.
   void Drain() { draining_ = true; }
+  // Results say from now on that the lease is asked back, until the next claim.
+  void AskBack() { asked_back_ = true; }
   uint32_t num_live_slots() const { return executor_->last_step().num_live_slots; }
 
   FakeForwardModel& model() { return *model_; }
@@ -47,6 +49,7 @@ class FakeWorker {
   uint64_t numerics_id_ = 0;
   uint64_t weights_fingerprint_ = 0;
   bool draining_ = false;
+  bool asked_back_ = false;
   std::unique_ptr<FakeForwardModel> model_;
   std::unique_ptr<worker::CpuStepRunner> executor_;
 };

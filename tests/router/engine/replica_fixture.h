@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,12 @@ class ReplicaTest : public ::testing::Test {
   void LoseWorker() {
     InboxBatch batch;
     batch.link_events.push_back(link_.Break(absl::UnavailableError("the stream broke")));
+    replica_.Process(std::move(batch));
+  }
+
+  void Standby(const std::string& text) {
+    InboxBatch batch;
+    batch.link_events.push_back(LinkStandby{.text = text});
     replica_.Process(std::move(batch));
   }
 

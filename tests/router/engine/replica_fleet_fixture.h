@@ -137,7 +137,8 @@ class ReplicaFleetTest : public ::testing::Test {
     Rejection rejection{};
     fleet_->Submit({.request = request,
                     .outbox = client->outbox,
-                    .ticket = *admission_->TryAdmit(1, "", rejection)});
+                    .ticket = *admission_->TryAdmit(1, "", rejection),
+                    .trace = trace_});
     Pump();
     return client;
   }
@@ -199,6 +200,7 @@ class ReplicaFleetTest : public ::testing::Test {
   std::unique_ptr<WorkerAgreement> agreement_;  // none unless a test makes one before Start
   std::vector<std::unique_ptr<Side>> sides_;
   RequestKey next_key_ = 1;
+  std::shared_ptr<RequestTrace> trace_;  // of the next request; null: it is not recorded
 };
 
 }  // namespace lockstep::router::testing

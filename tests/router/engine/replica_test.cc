@@ -89,6 +89,32 @@ TEST_F(ReplicaTest, CountsWhatHappened) {
   EXPECT_EQ(metrics_.running_requests->Value(), 0);
 }
 
+TEST_F(ReplicaTest, TheTimeOfARequestIsItsPromptsAndThatOfItsTokens) {
+  const auto sum_of = [](const prometheus::Histogram* histogram) {
+    return histogram->Collect().histogram.sample_sum;
+  };
+  Connect();
+  const auto client = Submit({1, 2, 3}, 4);
+  AdvanceBy(absl::Milliseconds(200));
+  RunSteps(1);
+  AdvanceBy(absl::Milliseconds(300));
+  RunUntilIdle();
+  EXPECT_NEAR(sum_of(metrics_.request_prefill_seconds), 0.2, 1e-6);
+  EXPECT_NEAR(sum_of(metrics_.request_decode_seconds), 0.3, 1e-6);
+  EXPECT_NEAR(sum_of(metrics_.request_inference_seconds), 0.5, 1e-6);
+  EXPECT_EQ(sum_of(metrics_.request_prompt_tokens), 3);
+  EXPECT_EQ(sum_of(metrics_.request_max_tokens), 4);
+  EXPECT_EQ(sum_of(metrics_.request_samples), 1);
+  EXPECT_EQ(sum_of(metrics_.sequence_generation_tokens), 4);
+  EXPECT_EQ(sum_of(metrics_.request_longest_generation_tokens), 4);
+  EXPECT_GT(metrics_.kv_block_tokens->Value(), 0);
+}
+
+TEST_F(ReplicaTest, ARequestThatNeverHadASlotHasNoPhases) {
+  const auto refused = Submit({1}, 1);
+  EXPECT_EQ(metrics_.request_inference_seconds->Collect().histogram.sample_count, 0);
+}
+
 TEST_F(ReplicaTest, WithoutAWorkerRequestsAreRefusedAtOnce) {
   const auto early = Submit({1}, 1);
   early->Read();

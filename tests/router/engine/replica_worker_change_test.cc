@@ -141,6 +141,64 @@ TEST_F(ReplicaWorkerChangeTest, ADrainingWorkerFinishesWhatRunsWhileTheRestWaits
   ExpectClean();
 }
 
+TEST_F(ReplicaWorkerChangeTest, AWorkerThatIsAskedBackFinishesWhatRunsAndIsReadyNoMore) {
+  Connect();
+  const auto running = Submit({1, 2, 3}, 6);
+  RunSteps(1);
+  worker_.AskBack();
+  RunSteps(1);
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kStandby);
+  EXPECT_EQ(WorkerIs(WorkerState::kStandby), 1);
+  EXPECT_THAT(Message(replica_.board().CheckWorker()), HasSubstr("left to another router"));
+  RunUntilIdle();
+  running->Read();
+  EXPECT_EQ(running->end, absl::OkStatus());
+  EXPECT_THAT(running->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3}, 6)));
+  EXPECT_EQ(worker_.num_live_slots(), 0u) << "so the worker ends the lease";
+
+  LoseWorker();
+  Standby("another router serves the worker");
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kStandby);
+  const auto late = Submit({4, 5}, 5);
+  late->Read();
+  ASSERT_TRUE(late->end.has_value()) << "no grace: the worker does not come back";
+  EXPECT_THAT(Message(*late->end), HasSubstr("another router serves the worker"));
+  // An orphan again.
+  Connect();
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kReady);
+}
+
+TEST_F(ReplicaWorkerChangeTest, LeasesAreCountedByOwner) {
+  const auto leases = [this](WorkerOwner owner) {
+    return RouterMetrics::At(metrics_.shard_leases, owner).Value();
+  };
+  EXPECT_EQ(RouterMetrics::At(metrics_.shard_workers, WorkerOwner::kSelf).Value(), 1);
+  EXPECT_EQ(leases(WorkerOwner::kSelf), 0);
+  Connect();
+  EXPECT_EQ(leases(WorkerOwner::kSelf), 1);
+  LoseWorker();
+  EXPECT_EQ(leases(WorkerOwner::kSelf), 0);
+  EXPECT_EQ(metrics_.shard_takeovers_total->Value(), 0);
+  {
+    testing::FakeWorker worker;
+    testing::ManualLink link(worker);
+    Replica stand_in({}, testing::MakeFcfsPolicy(),
+                     {.clock = &clock_,
+                      .link = &link,
+                      .metrics = &metrics_,
+                      .worker = "fake:2",
+                      .owner = WorkerOwner::kOther});
+    EXPECT_EQ(RouterMetrics::At(metrics_.shard_workers, WorkerOwner::kOther).Value(), 1);
+    InboxBatch batch;
+    batch.link_events.push_back(worker.Claim());
+    stand_in.Process(std::move(batch));
+    EXPECT_EQ(leases(WorkerOwner::kOther), 1);
+    EXPECT_EQ(metrics_.shard_takeovers_total->Value(), 1);
+  }
+  EXPECT_EQ(leases(WorkerOwner::kOther), 0);
+  EXPECT_EQ(RouterMetrics::At(metrics_.shard_workers, WorkerOwner::kOther).Value(), 0);
+}
+
 TEST_F(ReplicaWorkerChangeTest, WhoWaitsBehindADrainedWorkerFailsWhenNoneComes) {
   Connect();
   const auto running = Submit({1, 2, 3}, 3);

@@ -72,6 +72,31 @@ TEST_F(VllmMetricsTest, EndsHaveVllmsLabel) {
   EXPECT_THAT(text, Not(HasSubstr("vllm:request_success_total{reason")));
 }
 
+TEST_F(VllmMetricsTest, LengthsOfRequestsHaveVllmsNames) {
+  metrics_.request_prompt_tokens->Observe(300);
+  metrics_.sequence_generation_tokens->Observe(7);
+  metrics_.request_longest_generation_tokens->Observe(8);
+  metrics_.request_max_tokens->Observe(16);
+  metrics_.request_samples->Observe(2);
+  const std::string text = Scrape();
+  for (const char* const sum :
+       {"request_prompt_tokens_sum{model_name=\"m\",engine=\"0\"} 300\n",
+        "request_generation_tokens_sum{model_name=\"m\",engine=\"0\"} 7\n",
+        "request_max_num_generation_tokens_sum{model_name=\"m\",engine=\"0\"} 8\n",
+        "request_params_max_tokens_sum{model_name=\"m\",engine=\"0\"} 16\n",
+        "request_params_n_sum{model_name=\"m\",engine=\"0\"} 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(std::string("vllm:") + sum));
+  }
+}
+
+TEST_F(VllmMetricsTest, TheCacheIsDescribedByLabels) {
+  metrics_.kv_block_tokens->Set(16);
+  metrics_.kv_blocks[0]->Set(100);
+  metrics_.kv_blocks[2]->Set(28);
+  EXPECT_THAT(Scrape(), HasSubstr("vllm:cache_config_info{model_name=\"m\",engine=\"0\",block_size="
+                                  "\"16\",num_gpu_blocks=\"128\"} 1\n"));
+}
+
 TEST_F(VllmMetricsTest, CachedBlocksCountAsFree) {
   metrics_.kv_blocks[0]->Set(10);  // free
   metrics_.kv_blocks[1]->Set(40);  // used

@@ -72,6 +72,23 @@ TEST_F(HttpStreamTest, WhatABodyAnnouncesIsKnownBeforeItComes) {
   EXPECT_EQ(without.announced_body_bytes, 0u);
 }
 
+TEST_F(HttpStreamTest, ATraceIsReadFromItsHeaders) {
+  constexpr char kParent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  StreamRequest request{.fields = {{":method", "POST"},
+                                   {":path", "/"},
+                                   {"tracestate", "a=1"},
+                                   {"traceparent", kParent},
+                                   {"tracestate", "b=2"}},
+                        .ends = true};
+  const HttpRequest shown = Shown(request);
+  ASSERT_TRUE(shown.trace.has_value());
+  EXPECT_EQ(HexOf(shown.trace->trace_id), "4bf92f3577b34da6a3ce929d0e0e4736");
+  EXPECT_EQ(shown.trace->trace_state, "a=1,b=2");
+  // Of two parents nobody could say which one counts.
+  request.fields.Add("traceparent", kParent);
+  EXPECT_FALSE(Shown(request).trace.has_value());
+}
+
 TEST_F(HttpStreamTest, WhatBrowsersSayOfARequestIsKnown) {
   StreamRequest request{.fields = {{":method", "POST"},
                                    {":path", "/"},

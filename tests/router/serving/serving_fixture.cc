@@ -102,7 +102,8 @@ void ServingTest::StartRouter() {
                                                               .metrics = &metrics_,
                                                               .clock = &clock_,
                                                               .loops = loops,
-                                                              .registry = &registry_});
+                                                              .registry = &registry_,
+                                                              .tracer = tracer_});
   LOCKSTEP_CHECK(started.ok(), "{}", Message(started.status()));
   router_ = *std::move(started);
   channel_ = OpenChannel(client_tls_);

@@ -17,6 +17,7 @@
 #include "router/engine/router_metrics.h"
 #include "router/router_server.h"
 #include "router/workers/grpc_step_link.h"
+#include "tests/router/tracing/span_recorder.h"
 #include "tests/support/fake_forward_model.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_server.h"
@@ -102,6 +103,8 @@ class ServingTest : public ::testing::Test {
   std::unique_ptr<worker::WorkerMetrics> worker_metrics_;
   std::unique_ptr<prometheus::Registry> worker_registry_;
   std::unique_ptr<worker::WorkerServer> worker_;
+  router::testing::SpanRecorder recorder_{clock_};
+  router::Tracer* tracer_ = nullptr;  // that of recorder_, if a test says so before StartRouter
   std::unique_ptr<router::RouterServer> router_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<lockstep::v1::Generation::Stub> stub_;

@@ -9,6 +9,8 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,6 +58,21 @@ class FakeWorker final : public wire::Worker::Service {
     live_epoch_ = epoch;
   }
 
+  // The lease of somebody else ends, and the worker knows.
+  void EndLease() {
+    MutexLock lock(mutex_);
+    ended_epoch_ = std::exchange(live_epoch_, 0);
+  }
+
+  uint32_t num_looks() const {
+    MutexLock lock(mutex_);
+    return num_looks_;
+  }
+  std::vector<bool> stand_ins() const {
+    MutexLock lock(mutex_);
+    return stand_ins_;
+  }
+
   void SetWeights(uint64_t fingerprint) {
     MutexLock lock(mutex_);
     weights_fingerprint_ = fingerprint;
@@ -73,7 +90,9 @@ class FakeWorker final : public wire::Worker::Service {
     response->set_protocol_version(kStepProtocolVersion);
     response->set_incarnation(kIncarnation);
     response->set_weights_fingerprint(weights_fingerprint_);
-    response->set_last_epoch(live_epoch_);
+    response->set_last_epoch(std::max(live_epoch_, ended_epoch_));
+    response->set_live_epoch(live_epoch_);
+    ++num_looks_;
     wire::KvGroup* const group = response->add_kv_groups();
     group->set_block_size_tokens(16);
     group->set_num_blocks(8);
@@ -109,6 +128,7 @@ class FakeWorker final : public wire::Worker::Service {
   Fate NextFate(const wire::StepRequest& claim) {
     MutexLock lock(mutex_);
     takeovers_.push_back(claim.claim().takeover());
+    stand_ins_.push_back(claim.claim().stand_in());
     if (fates_.empty()) return Fate::kAnswered;
     const Fate fate = fates_.front();
     fates_.pop_front();
@@ -130,7 +150,10 @@ class FakeWorker final : public wire::Worker::Service {
   mutable Mutex mutex_;
   std::deque<Fate> fates_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> takeovers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> stand_ins_ ABSL_GUARDED_BY(mutex_);
   uint64_t live_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t ended_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t num_looks_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t weights_fingerprint_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
@@ -324,6 +347,71 @@ TEST_F(GrpcStepLinkTest, AWorkerWithOtherWeightsIsNotClaimedAndTriedAgain) {
   worker.SetWeights(2);
   EXPECT_NE(events.Next<LinkUp>(), nullptr);
   link.Stop();
+}
+
+WorkerClientConfig StandInConfig(const FakeWorker& worker) {
+  WorkerClientConfig config = Config(worker);
+  config.shard_rank = 1;
+  config.orphan_wait = absl::Milliseconds(20);
+  config.takeover = true;  // is for workers of our own
+  return config;
+}
+
+TEST_F(GrpcStepLinkTest, AStandInLeavesALivingLeaseAlone) {
+  FakeWorker worker({});
+  worker.GrantToAnother(7);
+  Events events;
+  GrpcStepLink link(StandInConfig(worker), loops_.Of(0));
+  link.Start(&events);
+  const auto standby = events.Next<LinkStandby>();
+  ASSERT_NE(standby, nullptr);
+  EXPECT_THAT(standby->text, HasSubstr("another router serves the worker"));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (worker.num_looks() < 3 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(worker.num_looks(), 3u);
+  link.Stop();
+  EXPECT_THAT(worker.takeovers(), ::testing::IsEmpty());
+}
+
+TEST_F(GrpcStepLinkTest, AStandInTakesAnOrphanAndSaysThatItStandsIn) {
+  FakeWorker worker({});
+  worker.GrantToAnother(7);
+  Events events;
+  GrpcStepLink link(StandInConfig(worker), loops_.Of(0));
+  link.Start(&events);
+  ASSERT_NE(events.Next<LinkStandby>(), nullptr);
+  worker.EndLease();
+  ASSERT_NE(events.Next<LinkUp>(), nullptr);
+  link.Stop();
+  EXPECT_THAT(worker.takeovers(), ElementsAre(false));
+  EXPECT_THAT(worker.stand_ins(), ElementsAre(true));
+}
+
+TEST_F(GrpcStepLinkTest, AStandInTakesUpItsOwnLeaseAgain) {
+  FakeWorker worker({});
+  Events events;
+  GrpcStepLink link(StandInConfig(worker), loops_.Of(0));
+  link.Start(&events);
+  const auto up = events.Next<LinkUp>();
+  ASSERT_NE(up, nullptr);
+  // The worker has not noticed that the stream ended.
+  link.DropLease(up->epoch, absl::UnavailableError("the stream broke"));
+  ASSERT_NE(events.Next<LinkUp>(), nullptr);
+  link.Stop();
+  EXPECT_THAT(worker.takeovers(), ElementsAre(false, true));
+  EXPECT_THAT(worker.stand_ins(), ElementsAre(true, true));
+}
+
+TEST_F(GrpcStepLinkTest, AnOwnerClaimsAtOnceAndStandsInForNobody) {
+  FakeWorker worker({});
+  Events events;
+  GrpcStepLink link(Config(worker), loops_.Of(0));
+  link.Start(&events);
+  ASSERT_NE(events.Next<LinkUp>(), nullptr);
+  link.Stop();
+  EXPECT_THAT(worker.stand_ins(), ElementsAre(false));
 }
 
 }  // namespace

@@ -84,6 +84,42 @@ TEST(LeaseLedgerTest, ALivingLeaseNeedsATakeover) {
   EXPECT_EQ(ledger.live_epoch(), 2u);
 }
 
+v1::StepRequest StandInClaimOf(uint64_t epoch) {
+  v1::StepRequest message = ClaimOf(epoch);
+  message.mutable_claim()->set_stand_in(true);
+  return message;
+}
+
+TEST(LeaseLedgerTest, TheOwnerAsksAStandInForTheLease) {
+  LeaseLedger ledger(kIncarnation);
+  ASSERT_TRUE(ledger.Claim(StandInClaimOf(1)).ok());
+  EXPECT_FALSE(ledger.asked_back());
+  // Another stand-in asks for nothing.
+  ErrorOf(ledger, StandInClaimOf(2), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(ledger.asked_back());
+  EXPECT_THAT(ErrorOf(ledger, ClaimOf(2), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("gives the worker back (epoch 1"));
+  EXPECT_TRUE(ledger.asked_back());
+  EXPECT_EQ(ledger.live_epoch(), 1u);  // it lives until its router has finished
+  ledger.End(1);
+  EXPECT_FALSE(ledger.asked_back());
+  // Nobody asks an owner.
+  ASSERT_TRUE(ledger.Claim(ClaimOf(2)).ok());
+  ErrorOf(ledger, ClaimOf(3), absl::StatusCode::kFailedPrecondition);
+  ErrorOf(ledger, StandInClaimOf(3), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(ledger.asked_back());
+}
+
+TEST(LeaseLedgerTest, ANewLeaseIsNotAskedBack) {
+  LeaseLedger ledger(kIncarnation);
+  ASSERT_TRUE(ledger.Claim(StandInClaimOf(1)).ok());
+  ErrorOf(ledger, ClaimOf(2), absl::StatusCode::kFailedPrecondition);
+  v1::StepRequest again = StandInClaimOf(3);
+  again.mutable_claim()->set_takeover(true);
+  ASSERT_TRUE(ledger.Claim(again).ok());
+  EXPECT_FALSE(ledger.asked_back());
+}
+
 TEST(LeaseLedgerTest, IncarnationMustMatchWhenGiven) {
   LeaseLedger ledger(kIncarnation);
   EXPECT_THAT(ErrorOf(ledger, ClaimOf(1, false, 41), absl::StatusCode::kFailedPrecondition),

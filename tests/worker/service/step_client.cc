@@ -30,6 +30,18 @@ void StepClient::SendClaim(uint64_t epoch, bool takeover, uint64_t expected_inca
 
 bool StepClient::Claim(uint64_t epoch, bool takeover) {
   SendClaim(epoch, takeover);
+  return TakeGrant(epoch);
+}
+
+bool StepClient::ClaimAsStandIn(uint64_t epoch) {
+  v1::StepRequest request;
+  request.set_epoch(epoch);
+  request.mutable_claim()->set_stand_in(true);
+  Send(request);
+  return TakeGrant(epoch);
+}
+
+bool StepClient::TakeGrant(uint64_t epoch) {
   v1::StepResult answer;
   if (!Receive(&answer)) return false;
   EXPECT_EQ(answer.epoch(), epoch);

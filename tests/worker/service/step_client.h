@@ -22,6 +22,8 @@ class StepClient {
   bool Receive(worker::v1::StepResult* result) { return stream_->Read(result); }
   // Claims and takes the answer. False when the claim was not granted.
   bool Claim(uint64_t epoch, bool takeover = false);
+  // Likewise, for a router that the worker does not belong to.
+  bool ClaimAsStandIn(uint64_t epoch);
   // Sends a step and takes its result, which must come.
   worker::v1::StepResult Run(const worker::v1::StepRequest& request);
 
@@ -31,6 +33,8 @@ class StepClient {
   grpc::Status Finish();
 
  private:
+  bool TakeGrant(uint64_t epoch);
+
   std::unique_ptr<worker::v1::Worker::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<worker::v1::StepRequest, worker::v1::StepResult>>

@@ -1,3 +1,4 @@
+#include <absl/time/clock.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -205,6 +206,94 @@ TEST_F(WorkerLeaseTest, DrainEndsAnIdleLeaseAtOnceAndCutsOffABusyOneAfterItsGrac
   busy.Run(StartStep(steps));
   EXPECT_FALSE(server_->Shutdown(absl::Milliseconds(1)));
   EXPECT_FALSE(busy.Finish().ok());
+}
+
+v1::DescribeResponse Describe(const std::shared_ptr<grpc::Channel>& channel) {
+  v1::DescribeResponse description;
+  grpc::ClientContext context;
+  EXPECT_TRUE(v1::Worker::NewStub(channel)->Describe(&context, {}, &description).ok());
+  return description;
+}
+
+// The router that the worker belongs to claims it, and is refused.
+void AskBack(const std::shared_ptr<grpc::Channel>& channel, uint64_t epoch) {
+  StepClient owner(channel);
+  EXPECT_FALSE(owner.Claim(epoch));
+  EXPECT_THAT(owner.Finish().error_message(), HasSubstr("gives the worker back"));
+}
+
+TEST_F(WorkerLeaseTest, DescribeTellsWhetherALeaseLives) {
+  EXPECT_EQ(Describe(channel_).live_epoch(), 0u);
+  std::optional<StepClient> client;
+  client.emplace(channel_);
+  ASSERT_TRUE(client->Claim(7));
+  EXPECT_EQ(Describe(channel_).live_epoch(), 7u);
+  client.reset();
+  while (Describe(channel_).live_epoch() != 0) {
+  }
+  EXPECT_EQ(Describe(channel_).last_epoch(), 7u);
+}
+
+TEST_F(WorkerLeaseTest, AStandInFinishesWhatRunsAndTheOwnerGetsTheWorker) {
+  StepClient stand_in(channel_);
+  ASSERT_TRUE(stand_in.ClaimAsStandIn(1));
+  StepSequence steps(1);
+  EXPECT_FALSE(stand_in.Run(StartStep(steps, /*max_total_tokens=*/8)).asked_back());
+  AskBack(channel_, 2);
+  AskBack(channel_, 2);  // asking again changes nothing
+  const v1::StepResult result = stand_in.Run(DecodeStep(steps));
+  EXPECT_TRUE(result.asked_back());
+  EXPECT_FALSE(result.draining());
+  EXPECT_THAT(stand_in.Run(DecodeStep(steps)).stopped_slots(), ElementsAre(0));
+  const grpc::Status end = stand_in.Finish();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(end.error_message(), HasSubstr("the router that it belongs to"));
+
+  StepClient owner(channel_);
+  ASSERT_TRUE(owner.Claim(3));
+  StepSequence owner_steps(3);
+  EXPECT_FALSE(owner.Run(StartStep(owner_steps)).asked_back());
+  // The owner keeps the worker, whoever claims.
+  StepClient late(channel_);
+  EXPECT_FALSE(late.ClaimAsStandIn(4));
+  EXPECT_FALSE(owner.Run(DecodeStep(owner_steps)).asked_back());
+}
+
+TEST_F(WorkerLeaseTest, AnIdleStandInGivesTheWorkerBackAtOnce) {
+  StepClient stand_in(channel_);
+  ASSERT_TRUE(stand_in.ClaimAsStandIn(1));
+  AskBack(channel_, 2);
+  EXPECT_THAT(stand_in.Finish().error_message(), HasSubstr("the router that it belongs to"));
+  StepClient owner(channel_);
+  EXPECT_TRUE(owner.Claim(3));
+}
+
+TEST_F(WorkerLeaseTest, ABusyStandInIsCutOffAfterTheGrace) {
+  WorkerServerOptions options;
+  options.service.hand_back_grace = absl::Milliseconds(1);
+  StartServer(options);
+  StepClient stand_in(channel_);
+  ASSERT_TRUE(stand_in.ClaimAsStandIn(1));
+  StepSequence steps(1);
+  stand_in.Run(StartStep(steps));
+  AskBack(channel_, 2);
+  EXPECT_THAT(stand_in.Finish().error_message(), HasSubstr("the router that it belongs to"));
+  StepClient owner(channel_);
+  EXPECT_TRUE(owner.Claim(3));
+}
+
+TEST_F(WorkerLeaseTest, AWorkerThatWaitsForAStandInShutsDownAtOnce) {
+  std::optional<StepClient> stand_in;
+  stand_in.emplace(channel_);
+  ASSERT_TRUE(stand_in->ClaimAsStandIn(1));
+  StepSequence steps(1);
+  stand_in->Run(StartStep(steps));
+  AskBack(channel_, 2);
+  stand_in.reset();
+  // It does not wait for the end of the grace, which is half a minute.
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(20)));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(15));
 }
 
 }  // namespace

@@ -109,6 +109,7 @@ class SchedulerWorld {
   absl::Status OnEvent(const StartedEvent& event);
   absl::Status OnEvent(const PromptLogprobsEvent& event);
   absl::Status OnEvent(const TokensEvent& event);
+  absl::Status OnEvent(const PreemptedEvent& event);
   absl::Status OnEvent(const FinishedEvent& event);
   absl::Status CheckEnding(const Client& client, const Sample& sample, const FinishedEvent& event);
   absl::Status CheckFailure(const Client& client, const Sample& sample, const absl::Status& error);

@@ -233,6 +233,12 @@ absl::Status SchedulerWorld::OnEvent(const TokensEvent& event) {
   return absl::OkStatus();
 }
 
+absl::Status SchedulerWorld::OnEvent(const PreemptedEvent& event) {
+  if (FindOpen(event.request, event.sample_index) != nullptr) return absl::OkStatus();
+  return Internal("request {}: sample {} preempted after its end", event.request,
+                  event.sample_index);
+}
+
 absl::Status SchedulerWorld::OnEvent(const FinishedEvent& event) {
   Sample* sample = FindOpen(event.request, event.sample_index);
   if (sample == nullptr) {

@@ -62,6 +62,23 @@ TEST_F(RequestReaderTest, ReadsRequestsInPiecesOfAnySize) {
   }
 }
 
+TEST_F(RequestReaderTest, ATraceIsReadFromItsHeaders) {
+  const std::string parent =
+      "TraceParent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+  const std::string begin = "POST /p HTTP/1.1\r\nTracestate: a=1\r\n" + parent;
+  RequestReader reader = MakeReader();
+  ASSERT_EQ(Feed(reader, begin + "tracestate: b=2\r\n\r\n"), State::kRequest);
+  const std::optional<TraceContext> trace = reader.Take().http.trace;
+  ASSERT_TRUE(trace.has_value());
+  EXPECT_EQ(HexOf(trace->parent_span_id), "00f067aa0ba902b7");
+  EXPECT_EQ(trace->trace_state, "a=1,b=2");
+  // Of two parents nobody could say which one counts.
+  ASSERT_EQ(Feed(reader, begin + parent + "\r\n"), State::kRequest);
+  EXPECT_FALSE(reader.Take().http.trace.has_value());
+  ASSERT_EQ(Feed(reader, "POST /p HTTP/1.1\r\nTraceparent: x\r\n\r\n"), State::kRequest);
+  EXPECT_FALSE(reader.Take().http.trace.has_value());
+}
+
 TEST_F(RequestReaderTest, WhatIsAnnouncedIsNotHeldBeforeItComes) {
   RequestReader reader = MakeReader();
   EXPECT_EQ(Feed(reader, Post(kMaxBodyBytes)), State::kBody);

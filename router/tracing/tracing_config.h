@@ -1,0 +1,33 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <string>
+
+#include "common/net/tls_files.h"
+#include "router/tracing/span_queue.h"
+
+namespace lockstep::router {
+
+// Where spans go, and which.
+struct TracingConfig {
+  std::string endpoint;     // host:port of an OTLP collector (gRPC); empty: nothing is recorded
+  TlsClientFiles tls;       // none: plaintext
+  double sample_ratio = 1;  // of traces that begin at this router
+  std::string service_name = "lockstep-router";
+  SpanQueue::Limits queue;
+  absl::Duration export_timeout = absl::Seconds(10);  // of one call
+  // While the collector cannot take a batch, it is sent again after pauses that double, from the
+  // first to the last.
+  uint32_t max_attempts = 5;
+  absl::Duration min_backoff = absl::Seconds(1);
+  absl::Duration max_backoff = absl::Seconds(10);
+  absl::Duration flush_grace = absl::Seconds(5);  // for what is left when the router ends
+
+  bool enabled() const { return !endpoint.empty(); }
+  absl::Status Validate() const;  // every violation at once
+};
+
+}  // namespace lockstep::router
