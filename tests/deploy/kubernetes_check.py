@@ -2,100 +2,43 @@
 
     kubernetes_check.py --programs FOLDER
 
-Every overlay is built with kustomize. What kustomize and the schemas cannot know is checked here: flags, ports and probes are those of
-the programs, selectors select, no port is open to others than it should be, and pods have time to drain. Planted mistakes show that each
-check can fail. Ends with 77 where kubectl or kubernetes-validate is missing (deploy/fetch-kubectl, deploy/fetch-clients).
+Every overlay is built with kustomize. What kustomize and the schemas cannot know is checked here: flags and ports are those of the
+programs, selectors select, no port is open to others than it should be, pods have time to drain, and a restart waits for DNS. Planted
+mistakes show that each check can fail. pods_check.py starts the pods as processes and asks their probes. Ends with 77 where kubectl or
+kubernetes-validate is missing (deploy/fetch-kubectl, deploy/fetch-clients).
 """
 
 import argparse
 import copy
+import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-KUBERNETES = ROOT / "deploy" / "kubernetes"
-PACKAGES = ROOT / "build" / "clients-kubernetes"
-SKIP = 77
+from custom_schemas import SCHEMAS
+from manifests import (KUBERNETES, PACKAGES, ROOT, adapter_rules, build, container_of, flags_of, name_of, of_kind, overlays, pod_labels,
+                       program_of, routers_of, seconds, selected, worker_names, workers_of, workloads, yaml)
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import jsonschema  # noqa: E402  of PACKAGES, which importing manifests adds to the path
+from help_text import flags_in_help  # noqa: E402
+
 TEARDOWN_SECONDS = 15
-PROGRAMS = {"lockstep-router": "lockstep-router", "lockstep-worker": "lockstep-worker", "lockstep-worker-cuda": "lockstep-worker"}
-# Health services that answer with "serving", by program; "" is the whole process.
-HEALTH_SERVICES = {"lockstep-router": {"", "lockstep.v1.Generation"}, "lockstep-worker": {"", "lockstep.worker.v1.Worker"}}
-HEALTH_PATHS = {"/healthz"}
+ENDPOINTS_SECONDS = 5  # at least, until nothing sends a pod more requests
+DNS_CACHE_SECONDS = 30  # CoreDNS keeps answers that long
+CONNECT_SECONDS = 5
 STEP_PORT = 50061
-
-LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
-SELECTOR = {"type": "object", "properties": {"matchLabels": LABELS}, "required": ["matchLabels"], "additionalProperties": False}
-ENDPOINTS = {"type": "array", "minItems": 1, "items": {
-    "type": "object", "required": ["port"], "additionalProperties": False,
-    "properties": {"port": {"type": "string"}, "path": {"type": "string"}, "interval": {"type": "string", "pattern": r"^\d+s$"},
-                   "scheme": {"enum": ["http", "https"]}}}}
-
-
-def custom_schema(kind, endpoints):
-    """Of a custom resource of the Prometheus operator, as far as our manifests use it."""
-    metadata = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "labels": LABELS}, "additionalProperties": False}
-    spec = {"type": "object", "required": ["selector", endpoints], "additionalProperties": False,
-            "properties": {"selector": SELECTOR, "jobLabel": {"type": "string"}, endpoints: ENDPOINTS}}
-    return {"type": "object", "required": ["apiVersion", "kind", "metadata", "spec"], "additionalProperties": False,
-            "properties": {"apiVersion": {"const": "monitoring.coreos.com/v1"}, "kind": {"const": kind}, "metadata": metadata, "spec": spec}}
-
-
-CUSTOM = {"ServiceMonitor": custom_schema("ServiceMonitor", "endpoints"), "PodMonitor": custom_schema("PodMonitor", "podMetricsEndpoints")}
-
-
-def build(kubectl, overlay):
-    done = subprocess.run((kubectl, "kustomize", overlay), capture_output=True, text=True)
-    assert done.returncode == 0, f"{overlay.name}: {done.stderr}"
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
-
-
-def of_kind(objects, *kinds):
-    return [one for one in objects if one["kind"] in kinds]
-
-
-def workloads(objects):
-    return of_kind(objects, "Deployment", "StatefulSet")
-
-
-def name_of(one):
-    return f"{one['kind']}/{one['metadata']['name']}"
-
-
-def pod_labels(workload):
-    return workload["spec"]["template"]["metadata"]["labels"]
-
-
-def container_of(workload):
-    container, = workload["spec"]["template"]["spec"]["containers"]
-    return container
-
-
-def program_of(container):
-    return PROGRAMS[container["image"].split(":")[0]]
-
-
-def flags_of(container):
-    return dict((argument.removeprefix("--").split("=", 1) + [""])[:2] for argument in container["args"])
-
-
-def selected(objects, labels):
-    return [one for one in workloads(objects) if labels.items() <= pod_labels(one).items()]
-
-
-def seconds(text):
-    match = re.fullmatch(r"(\d+)(s|m)", text)
-    assert match, f"not a time: {text}"
-    return int(match[1]) * {"s": 1, "m": 60}[match[2]]
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+DASHBOARDS = ROOT / "deploy" / "grafana"
+METRICS = ROOT / "docs" / "metrics.md"
 
 
 # --- checks: each yields what is wrong ---
 
 def check_schemas(objects):
-    builtin = [one for one in objects if one["kind"] not in CUSTOM]
+    builtin = [one for one in objects if one["kind"] not in SCHEMAS]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump_all(builtin, file)
         file.flush()
@@ -104,8 +47,8 @@ def check_schemas(objects):
         if done.returncode != 0:
             yield "schema: " + (done.stdout + done.stderr).replace(file.name, "")
     for one in objects:
-        if one["kind"] in CUSTOM:
-            for error in jsonschema.Draft202012Validator(CUSTOM[one["kind"]]).iter_errors(one):
+        if one["kind"] in SCHEMAS:
+            for error in jsonschema.Draft202012Validator(SCHEMAS[one["kind"]]).iter_errors(one):
                 yield f"schema: {name_of(one)}: {error.message}"
 
 
@@ -114,7 +57,7 @@ def check_flags(objects, known_flags):
         container = container_of(workload)
         program = program_of(container)
         for flag in flags_of(container):
-            if flag.replace("-", "_") not in known_flags[program]:
+            if flag not in known_flags[program]:
                 yield f"{name_of(workload)}: {program} has no flag --{flag}"
 
 
@@ -133,23 +76,15 @@ def check_ports(objects):
 def check_probes(objects):
     for workload in workloads(objects):
         container = container_of(workload)
-        flags = flags_of(container)
-        admin_port = int(flags["admin-listen"].rsplit(":", 1)[1])
         ports = {port["containerPort"] for port in container["ports"]}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
             probe = container.get(kind)
             if probe is None:
                 yield f"{name_of(workload)}: no {kind}"
-                continue
-            how, = (key for key in ("grpc", "httpGet", "tcpSocket") if key in probe)
-            if probe[how]["port"] not in ports:
-                yield f"{name_of(workload)}: {kind} asks at port {probe[how]['port']}, where nothing listens"
-            if how == "grpc" and probe[how].get("service", "") not in HEALTH_SERVICES[program_of(container)]:
-                yield f"{name_of(workload)}: {kind} asks for the unknown service {probe[how]['service']}"
-            if how == "grpc" and "tls-cert" in flags:
-                yield f"{name_of(workload)}: {kind} speaks gRPC without TLS to a port with TLS"
-            if how == "httpGet" and (probe[how]["port"], probe[how]["path"]) not in {(admin_port, path) for path in HEALTH_PATHS}:
-                yield f"{name_of(workload)}: {kind} asks for {probe[how]['path']} at port {probe[how]['port']}"
+            elif "tcpSocket" in probe:
+                yield f"{name_of(workload)}: {kind} asks the kernel, which also answers for a process that hangs"
+            elif probe.get("grpc", probe.get("httpGet"))["port"] not in ports:
+                yield f"{name_of(workload)}: {kind} asks at a port where nothing listens"
 
 
 def check_services(objects):
@@ -166,10 +101,10 @@ def check_services(objects):
         headless = [one for one in of_kind(objects, "Service") if one["spec"].get("clusterIP") == "None"]
         if stateful["spec"]["serviceName"] not in [one["metadata"]["name"] for one in headless]:
             yield f"{name_of(stateful)}: no headless Service {stateful['spec']['serviceName']}"
-    for router in of_kind(objects, "Deployment"):
-        host = flags_of(container_of(router))["worker"].removeprefix("dns:///").split(":")[0]
+    for name in worker_names(objects):
+        host = name.removeprefix("dns:///").split(":")[0].rsplit(".", 1)[-1]
         if host not in [one["metadata"]["name"] for one in of_kind(objects, "Service")]:
-            yield f"{name_of(router)}: no Service has the workers' name {host}"
+            yield f"{name_of(routers_of(objects))}: no Service has the workers' name {host}"
 
 
 def check_selectors(objects):
@@ -197,6 +132,8 @@ def check_network(objects):
     for workload in workloads(objects):
         policies = [one for one in of_kind(objects, "NetworkPolicy")
                     if one["spec"]["podSelector"]["matchLabels"].items() <= pod_labels(workload).items()]
+        if not any("Ingress" in policy["spec"]["policyTypes"] for policy in policies):
+            yield f"{name_of(workload)}: no NetworkPolicy says who may connect"
         rules = [rule for policy in policies for rule in policy["spec"]["ingress"]]
         allowed = {port["port"] for rule in rules for port in rule["ports"]}
         ports = {port["containerPort"] for port in container_of(workload)["ports"]}
@@ -207,18 +144,47 @@ def check_network(objects):
                 yield f"{name_of(workload)}: others than routers reach the step port"
 
 
-def check_draining(objects):
+def check_restarts(objects, defaults):
+    """A pod has time to drain, and the next one ends only when the router can know its successor."""
     for workload in workloads(objects):
         container = container_of(workload)
-        flags = flags_of(container)
+        flags = {**defaults[program_of(container)], **flags_of(container)}
         drain = seconds(flags.get("drain-timeout") or flags["drain-grace"])
         command = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["/bin/sleep", "0"])
         needed = int(command[1]) + drain + TEARDOWN_SECONDS
         grace = workload["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", 30)
-        if grace < needed or (workload["kind"] == "Deployment" and grace < needed):
+        if grace < needed:
             yield f"{name_of(workload)}: {grace} s to end, but it needs {needed}"
-        if workload["kind"] == "Deployment" and int(command[1]) < 5:
-            yield f"{name_of(workload)}: no preStop that lets endpoints forget the pod"
+        if program_of(container) == "lockstep-router":
+            if int(command[1]) < ENDPOINTS_SECONDS:
+                yield f"{name_of(workload)}: no preStop that lets endpoints forget the pod"
+            if "shard" not in flags_of(container) and (workload["spec"]["replicas"] != 1 or workload["spec"].get("strategy") != {"type": "Recreate"}):
+                yield f"{name_of(workload)}: two routers at a time would take the workers from each other"
+    resolve = seconds({**defaults["lockstep-router"], **flags_of(container_of(routers_of(objects)))}["worker-resolve-interval"])
+    needed = resolve + DNS_CACHE_SECONDS + CONNECT_SECONDS
+    workers = workers_of(objects)
+    if workers["spec"].get("minReadySeconds", 0) < needed:
+        yield f"{name_of(workers)}: the next worker ends before the router knows the last one: minReadySeconds must be {needed}"
+
+
+def check_resources(objects):
+    for workload in workloads(objects):
+        container = container_of(workload)
+        resources = container.get("resources", {})
+        if not {"cpu", "memory"} <= resources.get("requests", {}).keys() or "memory" not in resources.get("limits", {}):
+            yield f"{name_of(workload)}: no requests of processors and memory, or no limit of memory"
+        gpus = resources.get("limits", {}).get("nvidia.com/gpu", 0)
+        if gpus != (flags_of(container).get("device") == "cuda"):
+            yield f"{name_of(workload)}: gets {gpus} GPUs"
+
+
+def check_protocols(objects):
+    """A port that says h2c speaks it."""
+    tls = "tls-cert" in flags_of(container_of(routers_of(objects)))
+    for service in of_kind(objects, "Service"):
+        for port in service["spec"]["ports"]:
+            if tls and port.get("appProtocol", "").endswith("/h2c"):
+                yield f"{name_of(service)}: port {port['name']} has TLS, and says h2c"
 
 
 def check_security(objects):
@@ -247,9 +213,8 @@ def check_security(objects):
 
 
 def check_scaling(objects, documented):
-    rules = yaml.safe_load((KUBERNETES / "components" / "autoscaling" / "adapter-rules.yaml").read_text())["rules"]["external"]
-    served = {rule["name"]["as"] for rule in rules}
-    for rule in rules:
+    served = {rule["name"]["as"] for rule in adapter_rules()}
+    for rule in adapter_rules():
         for name in re.findall(r"lockstep_\w+", rule["metricsQuery"] + " " + rule["seriesQuery"]):
             if name not in documented:
                 yield f"adapter-rules.yaml: nothing exports {name}"
@@ -257,25 +222,51 @@ def check_scaling(objects, documented):
         for metric in scaler["spec"]["metrics"]:
             if metric["external"]["metric"]["name"] not in served:
                 yield f"{name_of(scaler)}: no rule of the adapter serves {metric['external']['metric']['name']}"
+        for workload in workloads(objects):
+            if workload["metadata"]["name"] == scaler["spec"]["scaleTargetRef"]["name"] and "replicas" in workload["spec"]:
+                yield f"{name_of(workload)}: has a number of replicas beside its autoscaler"
+
+
+def check_copies(objects):
+    """Rules and dashboards are those of deploy/prometheus and deploy/grafana."""
+    for one in of_kind(objects, "PrometheusRule"):
+        files = [yaml.safe_load((PROMETHEUS / name).read_text()) for name in ("recording.rules.yml", "alerts.rules.yml")]
+        if one["spec"]["groups"] != [group for file in files for group in file["groups"]]:
+            yield f"{name_of(one)}: other rules than deploy/prometheus; run make_rules"
+    for one in of_kind(objects, "ConfigMap"):
+        if [json.loads(text) for _, text in sorted(one["data"].items())] != [json.loads(path.read_text()) for path in sorted(DASHBOARDS.glob("*.json"))]:
+            yield f"{name_of(one)}: other dashboards than deploy/grafana"
+
+
+def check_shards(objects):
+    """Routers with --shard are as many as it says, and know each worker by a name that stays."""
+    routers, workers = routers_of(objects), workers_of(objects)
+    container = container_of(routers)
+    flags = flags_of(container)
+    if "shard" not in flags:
+        return
+    labels = {variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in container.get("env", [])}
+    index = re.fullmatch(r"\$\((\w+)\)/(\d+)", flags["shard"])
+    if index is None or labels.get(index[1]) != "metadata.labels['apps.kubernetes.io/pod-index']":
+        yield f"{name_of(routers)}: --shard is not the number of the pod"
+    elif int(index[2]) != routers["spec"]["replicas"]:
+        yield f"{name_of(routers)}: {routers['spec']['replicas']} routers, but --shard says {index[2]}"
+    name, service = workers["metadata"]["name"], workers["spec"]["serviceName"]
+    if set(worker_names(objects)) != {f"{name}-{i}.{service}:{STEP_PORT}" for i in range(workers["spec"]["replicas"])}:
+        yield f"{name_of(routers)}: --worker does not name the pods of the workers"
 
 
 def all_errors(objects, known_flags, documented):
-    yield from check_schemas(objects)
+    """But for those of the schemas."""
     yield from check_flags(objects, known_flags)
-    for check in (check_ports, check_probes, check_services, check_selectors, check_network, check_draining, check_security):
+    for check in (check_ports, check_probes, check_services, check_selectors, check_network, check_resources, check_protocols, check_security,
+                  check_copies, check_shards):
         yield from check(objects)
+    yield from check_restarts(objects, known_flags)
     yield from check_scaling(objects, documented)
 
 
 # --- planted mistakes ---
-
-def router(objects):
-    return next(one for one in workloads(objects) if one["kind"] == "Deployment")
-
-
-def worker(objects):
-    return next(one for one in workloads(objects) if one["kind"] == "StatefulSet")
-
 
 def named(objects, kind, name):
     return next(one for one in of_kind(objects, kind) if one["metadata"]["name"] == name)
@@ -287,45 +278,61 @@ def replace_argument(workload, old, new):
 
 
 MISTAKES = {
-    "terminationGracePeriodSecond": lambda o: router(o)["spec"]["template"]["spec"].update(terminationGracePeriodSecond=60),
-    "has no flag --drain-time": lambda o: replace_argument(router(o), "--drain-timeout=30s", "--drain-time=30s") or
-        container_of(router(o))["args"].append("--drain-timeout=30s"),
-    "but its ports are": lambda o: replace_argument(worker(o), "--admin-listen=0.0.0.0:9091", "--admin-listen=0.0.0.0:9092"),
-    "unknown service lockstep.v1.Worker": lambda o: container_of(worker(o))["readinessProbe"]["grpc"].update(service="lockstep.v1.Worker"),
-    "where nothing listens": lambda o: container_of(worker(o))["livenessProbe"]["grpc"].update(port=50062),
-    "no startupProbe": lambda o: container_of(worker(o)).pop("startupProbe"),
+    "has no flag --drain-time": lambda o: replace_argument(routers_of(o), "--drain-timeout=30s", "--drain-time=30s") or
+        container_of(routers_of(o))["args"].append("--drain-timeout=30s"),
+    "but its ports are": lambda o: replace_argument(workers_of(o), "--admin-listen=0.0.0.0:9091", "--admin-listen=0.0.0.0:9092"),
+    "asks the kernel": lambda o: container_of(workers_of(o)).update(livenessProbe={"tcpSocket": {"port": 50061}}),
+    "where nothing listens": lambda o: container_of(workers_of(o))["livenessProbe"]["grpc"].update(port=50062),
+    "no startupProbe": lambda o: container_of(workers_of(o)).pop("startupProbe"),
     "leads to None": lambda o: named(o, "Service", "lockstep")["spec"]["ports"][0].update(targetPort="rpc"),
     "selects 0 workloads": lambda o: named(o, "Service", "lockstep")["spec"].update(selector={"app.kubernetes.io/name": "router"}),
-    "no headless Service": lambda o: worker(o)["spec"].update(serviceName="workers"),
-    "no Service has the workers' name": lambda o: replace_argument(router(o), "--worker=dns:///lockstep-worker:50061", "--worker=dns:///worker:50061"),
+    "no headless Service": lambda o: workers_of(o)["spec"].update(serviceName="workers"),
+    "no Service has the workers' name": lambda o: replace_argument(routers_of(o), "--worker=dns:///lockstep-worker:50061", "--worker=dns:///worker:50061"),
     "PodDisruptionBudget/lockstep-worker: selects 0": lambda o: named(o, "PodDisruptionBudget", "lockstep-worker")["spec"]["selector"].update(
         matchLabels={"app": "x"}),
     "NetworkPolicies open": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"]["ingress"].pop(),
+    "says who may connect": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"].update(policyTypes=["Egress"]),
     "others than routers": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"]["ingress"][0].pop("from"),
-    "to end, but it needs": lambda o: worker(o)["spec"]["template"]["spec"].update(terminationGracePeriodSeconds=40),
-    "no preStop": lambda o: container_of(router(o)).pop("lifecycle"),
-    "more rights": lambda o: container_of(router(o))["securityContext"].update(readOnlyRootFilesystem=False),
-    "a token of the cluster": lambda o: worker(o)["spec"]["template"]["spec"].pop("automountServiceAccountToken"),
-    "either --insecure or TLS": lambda o: container_of(router(o))["args"].remove("--insecure"),
-    "has no version": lambda o: container_of(router(o)).update(image="lockstep-router"),
-    "lies in no volume": lambda o: replace_argument(worker(o), "--model=/models/model", "--model=/data/model"),
+    "to end, but it needs": lambda o: workers_of(o)["spec"]["template"]["spec"].update(terminationGracePeriodSeconds=40),
+    "minReadySeconds must be 45": lambda o: workers_of(o)["spec"].update(minReadySeconds=5),
+    "minReadySeconds must be 95": lambda o: replace_argument(routers_of(o), "--worker-resolve-interval=10s", "--worker-resolve-interval=1m"),
+    "two routers at a time": lambda o: routers_of(o)["spec"].update(replicas=2),
+    "no limit of memory": lambda o: container_of(workers_of(o))["resources"]["limits"].pop("memory"),
+    "gets 0 GPUs": lambda o: container_of(workers_of(o))["resources"]["limits"].pop("nvidia.com/gpu"),
+    "says h2c": lambda o: replace_argument(routers_of(o), "--insecure", "--tls-cert=/models/tls.crt"),
+    "beside its autoscaler": lambda o: workers_of(o)["spec"].update(replicas=4),
+    "run make_rules": lambda o: named(o, "PrometheusRule", "lockstep")["spec"]["groups"][1]["rules"][0].update(expr="1"),
+    "other dashboards": lambda o: named(o, "ConfigMap", "lockstep-dashboards")["data"].pop("lockstep-cache.json"),
+    "no preStop": lambda o: container_of(routers_of(o)).pop("lifecycle"),
+    "more rights": lambda o: container_of(routers_of(o))["securityContext"].update(readOnlyRootFilesystem=False),
+    "a token of the cluster": lambda o: workers_of(o)["spec"]["template"]["spec"].pop("automountServiceAccountToken"),
+    "either --insecure or TLS": lambda o: container_of(routers_of(o))["args"].remove("--insecure"),
+    "has no version": lambda o: container_of(routers_of(o)).update(image="lockstep-router"),
+    "lies in no volume": lambda o: replace_argument(workers_of(o), "--model=/models/model", "--model=/data/model"),
     "no rule of the adapter": lambda o: named(o, "HorizontalPodAutoscaler", "lockstep-worker")["spec"]["metrics"][0]["external"]["metric"].update(name="x"),
     "no port prom": lambda o: named(o, "ServiceMonitor", "lockstep-router")["spec"]["endpoints"][0].update(port="prom"),
+}
+SCHEMA_MISTAKES = {
+    "terminationGracePeriodSecond": lambda o: routers_of(o)["spec"]["template"]["spec"].update(terminationGracePeriodSecond=60),
     "PodMonitor/lockstep-worker: Additional properties": lambda o: named(o, "PodMonitor", "lockstep-worker")["spec"].update(endpoint=[]),
+    "ServiceMonitor/lockstep-router: '15' does not match": lambda o: named(o, "ServiceMonitor", "lockstep-router")["spec"]["endpoints"][0].update(interval="15"),
+    "PrometheusRule/lockstep:": lambda o: named(o, "PrometheusRule", "lockstep")["spec"]["groups"][0]["rules"][0].update(exp="1"),
+}
+# In the overlay with several routers.
+SHARD_MISTAKES = {
+    "is not the number of the pod": lambda o: container_of(routers_of(o)).pop("env"),
+    "but --shard says 2": lambda o: routers_of(o)["spec"].update(replicas=3),
+    "does not name the pods": lambda o: workers_of(o)["spec"].update(replicas=5),
+    "no preStop that lets": lambda o: container_of(routers_of(o))["lifecycle"]["preStop"]["exec"].update(command=["sleep", "1"]),
 }
 
 
-def check_the_checks(objects, known_flags, documented):
-    for expected, plant in MISTAKES.items():
+def check_the_checks(objects, mistakes, check):
+    for expected, plant in mistakes.items():
         planted = copy.deepcopy(objects)
         plant(planted)
-        errors = list(all_errors(planted, known_flags, documented))
+        errors = list(check(planted))
         assert any(expected in error for error in errors), f"a planted mistake was not found: {expected}; found {errors}"
-
-
-def flags_in_help(program):
-    text = subprocess.run((program, "--help"), capture_output=True, text=True).stdout
-    return set(re.findall(r"^\s+--(\w+) \(", text, re.MULTILINE))
 
 
 def main():
@@ -333,32 +340,19 @@ def main():
     parser.add_argument("--programs", required=True, type=pathlib.Path)
     options = parser.parse_args()
 
-    known_flags = {program: flags_in_help(options.programs / program) for program in HEALTH_SERVICES}
-    documented = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
-    overlays = sorted(path.parent for path in (KUBERNETES / "overlays").glob("*/kustomization.yaml"))
-    for overlay in overlays:
-        errors = list(all_errors(build(KUBECTL, overlay), known_flags, documented))
+    known_flags = {program: flags_in_help(options.programs / program) for program in ("lockstep-router", "lockstep-worker")}
+    documented = set(re.findall(r"^\| `(\w+)` \|", METRICS.read_text(), re.MULTILINE))
+    for overlay in overlays():
+        objects = build(overlay)
+        errors = [*check_schemas(objects), *all_errors(objects, known_flags, documented)]
         assert not errors, f"{overlay.name}:\n" + "\n".join(errors)
-    check_the_checks(build(KUBECTL, KUBERNETES / "overlays" / "replicas"), known_flags, documented)
-    print(f"{len(overlays)} overlays, {len(MISTAKES)} planted mistakes found")
+    mistakes = {**MISTAKES, **SCHEMA_MISTAKES, **SHARD_MISTAKES}
+    for overlay, planted, check in (("replicas", MISTAKES, lambda objects: all_errors(objects, known_flags, documented)),
+                                    ("replicas", SCHEMA_MISTAKES, check_schemas),
+                                    ("shards", SHARD_MISTAKES, lambda objects: all_errors(objects, known_flags, documented))):
+        check_the_checks(build(KUBERNETES / "overlays" / overlay), planted, check)
+    print(f"{len(overlays())} overlays, {len(mistakes)} planted mistakes found")
 
-
-def find_kubectl():
-    for candidate in (ROOT / "build" / "kubectl" / "kubectl", shutil.which("kubectl")):
-        if candidate and pathlib.Path(candidate).exists():
-            version = subprocess.run((candidate, "version", "--client"), capture_output=True, text=True).stdout
-            if "Kustomize Version: v5" in version:
-                return str(candidate)
-    return None
-
-
-KUBECTL = find_kubectl()
-if KUBECTL is None or not PACKAGES.is_dir():
-    print("no kubectl with kustomize 5, or no kubernetes-validate: skipped")
-    sys.exit(SKIP)
-sys.path.insert(0, str(PACKAGES))
-import jsonschema  # noqa: E402
-import yaml  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

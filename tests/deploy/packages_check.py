@@ -1,4 +1,5 @@
-"""Makes the packages that CPack makes, and tries what is in them. Nothing is installed.
+"""Makes the packages that CPack makes, and tries what is in them: a router and a worker run from their unpacked folder. Nothing is
+installed.
 
     packages_check.py --build FOLDER
 """
@@ -13,8 +14,15 @@ import tarfile
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep", "lockstep-generate", "lockstep-router", "lockstep-worker")
+# In share/ of both packages.
+DOCUMENTS = ("lockstep/prometheus/alerts.rules.yml", "lockstep/prometheus/prometheus.yml", "lockstep/grafana/overview.json", "doc/lockstep/LICENSE",
+             "doc/lockstep/docs/operations.md", "doc/lockstep/docs/examples/make_certificates", "doc/lockstep/docs/images/page.png")
 SKIP = 77
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from server_process import PATIENCE, Server  # noqa: E402
 
 
 def run(*command, **options):
@@ -34,6 +42,34 @@ def check_programs(binaries):
         words = ("version",) if name == "lockstep" else ("--version",)
         said = run(binaries / name, *words)
         assert "lockstep" in said and re.search(r"\d+\.\d+\.\d+", said), f"{name} says {said!r}"
+    addresses = ("--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")
+    with Server(binaries / "lockstep-worker", f"--model={MODEL}", "--threads=1", *addresses) as worker, \
+            Server(binaries / "lockstep-router", f"--model={MODEL}", f"--worker={worker.addresses['grpc']}", *addresses) as router:
+        # A chat needs the template renderer, which must lie beside the router.
+        said = run(binaries / "lockstep-generate", "--router", router.addresses["grpc"], "--wait-seconds", PATIENCE, "--chat", "user:Hello",
+                   "--max-tokens", "4", "--json")
+        assert '"finish_reason"' in said, said
+
+
+def check_documents(share):
+    for name in DOCUMENTS:
+        assert (share / name).is_file(), f"the package has no {name}"
+
+
+def check_scripts(control, folder):
+    """postinst makes the user if there is none, with programs in place of the real ones that write down how they were called."""
+    for kind in ("postinst", "prerm"):
+        run("sh", "-n", control / kind)
+        assert (control / kind).stat().st_mode & 0o777 == 0o755, kind
+    stubs, calls = folder / "stubs", folder / "calls"
+    stubs.mkdir()
+    for name in ("getent", "useradd", "systemctl"):
+        (stubs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n' + ('exit "$USER_MISSING"\n' if name == "getent" else ""))
+        (stubs / name).chmod(0o755)
+    for action, missing, made in (("configure", 2, True), ("configure", 0, False), ("abort-upgrade", 2, False)):
+        calls.write_text("")
+        run("sh", control / "postinst", action, env={"PATH": f"{stubs}:/usr/bin:/bin", "USER_MISSING": str(missing)})
+        assert ("useradd --system" in calls.read_text()) == made, f"postinst {action}: {calls.read_text()}"
 
 
 def check_deb(build, folder):
@@ -49,15 +85,16 @@ def check_deb(build, folder):
         assert environment in (folder / "control" / "conffiles").read_text().split(), f"{unit.name}: {environment} is no conffile"
         user, = re.findall(r"^User=(\S+)", unit.read_text(), re.MULTILINE)
         assert f" {user}" in (folder / "control" / "postinst").read_text(), f"{unit.name}: nothing makes the user {user}"
-    run("sh", "-n", folder / "control" / "postinst")
+    check_scripts(folder / "control", folder)
+    check_documents(root / "usr" / "share")
     for path in (folder / "control" / "conffiles").read_text().split():
         assert (root / path.lstrip("/")).is_file(), f"conffiles: the package has no {path}"
     fields = run("dpkg-deb", "--field", package)
-    assert re.search(r"^Depends: .*libc6", fields, re.MULTILINE), fields
+    assert re.search(r"^Depends: .*\bpasswd\b", fields, re.MULTILINE), fields
+    for library in ("libc6", "libgrpc++", "libssl"):
+        assert re.search(rf"^Depends: .*{re.escape(library)}", fields, re.MULTILINE), f"no dependency on {library}: {fields}"
     libraries = list((root / "usr").rglob("*.so*"))
     assert not libraries, f"the distribution has these itself: {libraries}"
-    for rules in ("prometheus/alerts.rules.yml", "grafana/overview.json"):
-        assert (root / "usr/share/lockstep" / rules).is_file(), rules
 
 
 def check_archive(build, folder):
@@ -66,6 +103,8 @@ def check_archive(build, folder):
         archive.extractall(folder / "root")
     top, = (folder / "root").iterdir()
     check_programs(top / "bin")
+    check_documents(top / "share")
+    assert (top / "share/lockstep/systemd/lockstep-router.service").is_file()
     for name in PROGRAMS:
         for line in run("ldd", top / "bin" / name).splitlines():
             library = line.split()[0]
