@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 namespace lockstep::testing {
@@ -15,8 +14,10 @@ std::vector<pid_t> RenderersOf(pid_t parent) {
   std::vector<pid_t> renderers;
   std::error_code error;
   const std::filesystem::path tasks = "/proc/" + std::to_string(parent) + "/task";
-  for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
-    std::ifstream children(task.path() / "children");
+  const std::filesystem::directory_iterator end;
+  // A range-for would throw where `parent` ends in the middle.
+  for (std::filesystem::directory_iterator task(tasks, error); task != end; task.increment(error)) {
+    std::ifstream children(task->path() / "children");
     pid_t child = 0;
     while (children >> child) {
       if (ProcFile(child, "comm") == "template-render\n") renderers.push_back(child);
@@ -26,8 +27,11 @@ std::vector<pid_t> RenderersOf(pid_t parent) {
 }
 
 std::string ProcFile(pid_t pid, const std::string& name) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
+  // The process may end between opening and reading. This operator catches what the buffer throws then.
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 bool HasEnded(pid_t pid) {
