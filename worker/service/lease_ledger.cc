@@ -35,6 +35,11 @@ absl::Status LeaseLedger::Claim(const v1::StepRequest& message) {
     return FailedPrecondition("epoch: must be at most {}, got {}",
                               HighestClaimableEpoch(last_epoch_), message.epoch());
   }
+  if (live_epoch_ != 0 && !stand_in_ && message.claim().stand_in()) {
+    return FailedPrecondition(
+        "claim.stand_in: another router serves this worker as its own (epoch {} holds the lease)",
+        live_epoch_);
+  }
   if (live_epoch_ != 0 && !message.claim().takeover()) {
     if (stand_in_ && !message.claim().stand_in()) {
       asked_back_ = true;

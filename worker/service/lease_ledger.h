@@ -18,7 +18,8 @@ class LeaseLedger {
   // Grants the lease, or returns an error: INVALID_ARGUMENT for a message that is not a claim,
   // FAILED_PRECONDITION for an epoch that is old or too far ahead (lease_epoch.h), for a wrong
   // incarnation, or if another lease lives and the claim is no takeover. If that other lease is a
-  // stand-in's, and the claim is not, the refused claim asks the lease back.
+  // stand-in's, and the claim is not, the refused claim asks the lease back. A stand-in takes no
+  // lease from a router that counts the worker as its own, even if it claims with takeover.
   absl::Status Claim(const v1::StepRequest& message);
   // Ends the lease of `epoch`. Does nothing if another lease lives by now.
   void End(uint64_t epoch);

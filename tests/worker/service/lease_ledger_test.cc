@@ -110,6 +110,19 @@ TEST(LeaseLedgerTest, TheOwnerAsksAStandInForTheLease) {
   EXPECT_FALSE(ledger.asked_back());
 }
 
+TEST(LeaseLedgerTest, AStandInNeverTakesOverFromTheOwner) {
+  LeaseLedger ledger(kIncarnation);
+  ASSERT_TRUE(ledger.Claim(ClaimOf(1)).ok());
+  v1::StepRequest stand_in = StandInClaimOf(2);
+  stand_in.mutable_claim()->set_takeover(true);
+  EXPECT_THAT(ErrorOf(ledger, stand_in, absl::StatusCode::kFailedPrecondition),
+              HasSubstr("claim.stand_in: another router serves this worker as its own (epoch 1"));
+  EXPECT_EQ(ledger.live_epoch(), 1u);
+  EXPECT_FALSE(ledger.asked_back());
+  ledger.End(1);
+  EXPECT_TRUE(ledger.Claim(stand_in).ok());
+}
+
 TEST(LeaseLedgerTest, ANewLeaseIsNotAskedBack) {
   LeaseLedger ledger(kIncarnation);
   ASSERT_TRUE(ledger.Claim(StandInClaimOf(1)).ok());
