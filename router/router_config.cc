@@ -11,6 +11,7 @@
 #include "common/net/unix_socket.h"
 #include "common/status.h"
 #include "common/violations.h"
+#include "router/workers/orphan_watch.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
 
@@ -34,7 +35,13 @@ WorkerClientConfig RouterConfig::WorkerConfigOf(const std::string& address, uint
   WorkerClientConfig config = worker;
   config.address = address;
   config.index = index;
-  config.shard_rank = ShardRank(ParseShard(shard).value_or(Shard()), address);
+  const Shard self = ParseShard(shard).value_or(Shard());
+  config.shard_rank = ShardRank(self, address);
+  if (self.count > 1) {
+    const absl::Duration longest = LongestSharedPause(config.orphan_wait);
+    config.max_backoff = std::min(config.max_backoff, longest);
+    config.max_lease_backoff = std::min(config.max_lease_backoff, longest);
+  }
   return config;
 }
 

@@ -9,6 +9,11 @@
 
 namespace lockstep::router {
 
+// The longest pause between two claims of a router that shares its workers. Stand-ins wait longer,
+// so a sick worker stays with a router that tries it more and more rarely. Otherwise each stand-in
+// would take it in turn, and give it requests.
+inline absl::Duration LongestSharedPause(absl::Duration orphan_wait) { return orphan_wait / 2; }
+
 // When a router may take a worker that belongs to another one: once no lease on it has lived for
 // `wait`. Looks at what the worker says of its leases. Every lease raises the worker's last epoch,
 // so two looks that find the same epoch and no lease prove that none lived in between. Pure.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -156,6 +157,19 @@ TEST(RouterConfigTest, NamesOfWorkersMixWithAddresses) {
   config = Usable();
   config.worker_resolve_interval = absl::ZeroDuration();
   EXPECT_THAT(Message(config.Validate()), HasSubstr("worker_resolve_interval: must be positive"));
+}
+
+TEST(RouterConfigTest, ARouterThatSharesWorkersPausesForLessThanAStandInWaits) {
+  RouterConfig config = Usable();
+  EXPECT_EQ(config.WorkerConfigs()[0].max_lease_backoff, absl::Minutes(1));
+  config.shard = "0/2";
+  for (const absl::Duration wait : {absl::Seconds(5), absl::Seconds(30), absl::Hours(1)}) {
+    config.worker.orphan_wait = wait;
+    EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+    const WorkerClientConfig worker = config.WorkerConfigs()[0];
+    EXPECT_EQ(worker.max_lease_backoff, std::min(absl::Minutes(1), wait / 2));
+    EXPECT_LT(worker.max_backoff, wait);
+  }
 }
 
 TEST(RouterConfigTest, APlacementIsOneOfThree) {
