@@ -97,6 +97,7 @@ void Engine::AddReplica(uint32_t seat, ReplicaParts parts) {
                                 .index = seat,
                                 .on_worker_change = on_worker_change});
   MutexLock lock(replicas_mutex_);
+  if (draining()) loop->LeaveOrphans();  // StartDrain came meanwhile and may not have seen it
   replicas_[seat] = std::move(loop);
 }
 
@@ -198,6 +199,10 @@ void Engine::CancelAll() {
 
 void Engine::StartDrain() {
   draining_.store(true);
+  {
+    MutexLock lock(replicas_mutex_);
+    for (const auto& [seat, loop] : replicas_) loop->LeaveOrphans();
+  }
   on_readiness_change_();
 }
 

@@ -66,7 +66,7 @@ class Engine {
   Fleet& fleet() { return fleet_; }
   const Admission& admission() const { return *admission_; }
 
-  // New requests get UNAVAILABLE from now on; running ones go on.
+  // New requests get UNAVAILABLE from now on; running ones go on. No further orphans are claimed.
   void StartDrain();
   bool draining() const { return draining_.load(); }
   // Ends every request as aborted, with UNAVAILABLE, also those that are submitted from now on.

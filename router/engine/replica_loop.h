@@ -44,6 +44,8 @@ class ReplicaLoop {
   // Once the board says that the replica is gone, the loop may be destroyed, and its seat left.
   const StatusBoard& board() const { return replica_.board(); }
   const std::string& worker() const { return worker_; }
+  // See StepLink.
+  void LeaveOrphans() { link_->LeaveOrphans(); }
   // Nothing runs here, and the worker belongs to another router.
   bool stands_by() const;
 

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -72,7 +73,8 @@ int Milliseconds(absl::Duration duration) {
 constexpr size_t kMaxClaims = 64;
 // How often a worker that belongs to another router is looked at.
 constexpr absl::Duration kStandbyLook = absl::Seconds(1);
-// The owner asks a stand-in for its worker every few seconds. So long a worker is not an orphan.
+// An owner that is refused claims again within max_backoff, and an owner whose lease ended within
+// half of this (LongestSharedPause). A worker whose owner lives is no orphan.
 constexpr absl::Duration kMinOrphanWait = absl::Seconds(5);
 
 // One attempt to get and hold the lease. Once the stream exists, the link's mutex guards everything
@@ -158,6 +160,8 @@ class GrpcStepLink::Impl {
     lease_->context.TryCancel();
   }
 
+  void LeaveOrphans() { leaves_orphans_.store(true); }
+
   void Stop() {
     {
       MutexLock lock(mutex_);
@@ -221,7 +225,8 @@ class GrpcStepLink::Impl {
         last_problem.clear();
         if (std::string reason = Message(lease.drop_reason); reason != last_standby) {
           spdlog::info("worker {}: {}", config_.address, reason);
-          sink_->OnLinkEvent(LinkStandby{.text = reason});
+          sink_->OnLinkEvent(
+              LinkStandby{.text = reason, .served = lease.description.live_epoch() != 0});
           last_standby = std::move(reason);
         }
         if (!Sleep(std::clamp(*lease.standby, config_.min_backoff, kStandbyLook))) return;
@@ -263,6 +268,11 @@ class GrpcStepLink::Impl {
       return false;
     }
     if (LeftToAnother(lease)) return false;
+    // Asked last: another router's worker may have other weights than those of this router.
+    if (const absl::Status status = CheckAgreement(lease.description); !status.ok()) {
+      lease.drop_reason = status;
+      return false;
+    }
     RunStream(lease);
     if (!lease.up && IsRefusal(lease.end)) claimed_.pop_back();
     if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", lease.end);
@@ -283,9 +293,12 @@ class GrpcStepLink::Impl {
     const grpc::Status& status = lease.end;
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
     if (!status.ok()) return CallFailed("Describe", status);
-    LOCKSTEP_RETURN_IF_ERROR(CheckDescription(lease.description, config_.expected));
+    return CheckDescription(lease.description, config_.expected);
+  }
+
+  absl::Status CheckAgreement(const wire::DescribeResponse& description) {
     if (config_.agreement == nullptr) return absl::OkStatus();
-    return config_.agreement->Check(BitsOf(lease.description));
+    return config_.agreement->Check(BitsOf(description));
   }
 
   // Whether this router claimed the last lease that the worker granted.
@@ -300,14 +313,13 @@ class GrpcStepLink::Impl {
     if (config_.shard_rank == 0) return false;
     const uint64_t live = lease.description.live_epoch();
     if (live != 0 && IsOurs(live)) return false;
-    const absl::Duration left = watch_.Look({.incarnation = lease.description.incarnation(),
-                                             .last_epoch = lease.description.last_epoch(),
-                                             .live_epoch = live},
-                                            MonotonicNow());
+    absl::Duration left = watch_.Look({.incarnation = lease.description.incarnation(),
+                                       .last_epoch = lease.description.last_epoch(),
+                                       .live_epoch = live},
+                                      MonotonicNow());
     if (left <= absl::ZeroDuration()) {
-      spdlog::info("worker {}: no router has served it for {}, this one stands in", config_.address,
-                   absl::FormatDuration(config_.orphan_wait * config_.shard_rank));
-      return false;
+      if (!leaves_orphans_.load()) return false;
+      left = kStandbyLook;
     }
     lease.standby = left;
     lease.drop_reason =
@@ -431,6 +443,10 @@ class GrpcStepLink::Impl {
     lease.up = true;
     lease.writable = true;
     lease.record.OnUp(MonotonicNow());
+    if (config_.shard_rank > 0) {
+      spdlog::info("worker {}: this router stands in for the one that the worker belongs to",
+                   config_.address);
+    }
     sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = lease.description});
     lease_changed_.NotifyAll();
   }
@@ -443,6 +459,7 @@ class GrpcStepLink::Impl {
   MethodTag<Impl> read_tag_{this, &Impl::OnRead};
   MethodTag<Impl> finished_tag_{this, &Impl::OnFinished};
   std::unique_ptr<wire::Worker::Stub> stub_;
+  std::atomic<bool> leaves_orphans_ = false;
   LinkEventSink* sink_ = nullptr;
   uint64_t last_epoch_ = 0;  // used on the link's thread only
   OrphanWatch watch_;        // used on the link's thread only
@@ -474,6 +491,8 @@ void GrpcStepLink::Send(worker::v1::StepRequest request) { impl_->Send(std::move
 void GrpcStepLink::DropLease(uint64_t epoch, const absl::Status& reason) {
   impl_->DropLease(epoch, reason);
 }
+
+void GrpcStepLink::LeaveOrphans() { impl_->LeaveOrphans(); }
 
 void GrpcStepLink::Stop() { impl_->Stop(); }
 

@@ -62,6 +62,7 @@ class GrpcStepLink final : public StepLink {
   void Start(LinkEventSink* sink) override;
   void Send(worker::v1::StepRequest request) override;
   void DropLease(uint64_t epoch, const absl::Status& reason) override;
+  void LeaveOrphans() override;
   void Stop() override;
 
  private:

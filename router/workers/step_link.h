@@ -26,7 +26,8 @@ struct LinkDown {
 };
 // There is no lease, and the router does not want one now: the worker belongs to another router.
 struct LinkStandby {
-  std::string text;  // one line for people: who serves the worker
+  std::string text;     // one line for people: who serves the worker
+  bool served = false;  // a lease of another router lives
 };
 using LinkEvent = std::variant<LinkUp, LinkResult, LinkDown, LinkStandby>;
 
@@ -50,6 +51,9 @@ class StepLink {
   // The replica gives up the lease of `epoch` (the worker hung or broke the contract). A LinkDown
   // may or may not follow.
   virtual void DropLease(uint64_t epoch, const absl::Status& reason) = 0;
+  // The router is about to end. The link claims no further worker that belongs to another router. A
+  // lease that it holds goes on.
+  virtual void LeaveOrphans() {}
   // Ends the lease and waits until no more event can come.
   virtual void Stop() = 0;
 };

@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 #include <thread>
@@ -38,7 +39,13 @@ class DeadLink final : public StepLink {
   void Start(LinkEventSink*) override {}
   void Send(worker::v1::StepRequest) override {}
   void DropLease(uint64_t, const absl::Status&) override {}
+  void LeaveOrphans() override { leaves_orphans_.store(true); }
   void Stop() override {}
+
+  bool leaves_orphans() const { return leaves_orphans_.load(); }
+
+ private:
+  std::atomic<bool> leaves_orphans_ = false;
 };
 
 class EngineMembershipTest : public EngineTest {
@@ -146,9 +153,30 @@ TEST_F(EngineMembershipTest, WorkersOfOtherRoutersLeaveWhetherOneIsReadyOrNot) {
   };
   engine_->SetWorkers({"a:1", "b:1"}, of_another);
   const Instant give_up = clock_.Now() + absl::Seconds(60);
-  while (NumReplicas() != 1 && clock_.Now() < give_up) engine_->SetWorkers({"b:1"}, of_another);
+  while (NumReplicas() != 1 && clock_.Now() < give_up) {
+    engine_->SetWorkers({"b:1"}, of_another);
+    std::this_thread::yield();
+  }
   EXPECT_EQ(NumReplicas(), 1u);
   EXPECT_THAT(Scrape(), Not(HasSubstr("worker=\"a:1\"")));
+}
+
+TEST_F(EngineMembershipTest, ADrainLeavesOrphansToOtherRouters) {
+  StartEmpty();
+  DeadLink* link = nullptr;
+  engine_->SetWorkers({"a:1"}, [&link](const std::string& worker, uint32_t) {
+    auto made = std::make_unique<DeadLink>();
+    link = made.get();
+    return ReplicaParts{.worker = worker,
+                        .link = std::move(made),
+                        .policy = testing::MakeFcfsPolicy(),
+                        .runner = std::make_shared<StrandThread>(),
+                        .owner = WorkerOwner::kOther};
+  });
+  ASSERT_NE(link, nullptr);
+  EXPECT_FALSE(link->leaves_orphans());
+  engine_->StartDrain();
+  EXPECT_TRUE(link->leaves_orphans());
 }
 
 TEST_F(EngineMembershipTest, ThereAreNoMoreThanSeats) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -165,7 +166,7 @@ class Events final : public LinkEventSink {
     events_.push_back(std::move(event));
     changed_.NotifyAll();
   }
-  // Passes over others; null when none of that kind came.
+  // Passes over others; null when none of that kind came. LinkEvent: of any kind.
   template <typename Kind>
   std::unique_ptr<Kind> Next() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -174,7 +175,9 @@ class Events final : public LinkEventSink {
       while (!events_.empty()) {
         LinkEvent event = std::move(events_.front());
         events_.pop_front();
-        if (auto* const found = std::get_if<Kind>(&event)) {
+        if constexpr (std::is_same_v<Kind, LinkEvent>) {
+          return std::make_unique<LinkEvent>(std::move(event));
+        } else if (auto* const found = std::get_if<Kind>(&event)) {
           return std::make_unique<Kind>(std::move(*found));
         }
       }
@@ -349,6 +352,15 @@ TEST_F(GrpcStepLinkTest, AWorkerWithOtherWeightsIsNotClaimedAndTriedAgain) {
   link.Stop();
 }
 
+// The link has looked at the worker that often.
+void ExpectLooks(const FakeWorker& worker, uint32_t num_looks) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (worker.num_looks() < num_looks && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(worker.num_looks(), num_looks);
+}
+
 WorkerClientConfig StandInConfig(const FakeWorker& worker) {
   WorkerClientConfig config = Config(worker);
   config.shard_rank = 1;
@@ -366,13 +378,55 @@ TEST_F(GrpcStepLinkTest, AStandInLeavesALivingLeaseAlone) {
   const auto standby = events.Next<LinkStandby>();
   ASSERT_NE(standby, nullptr);
   EXPECT_THAT(standby->text, HasSubstr("another router serves the worker"));
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (worker.num_looks() < 3 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_GE(worker.num_looks(), 3u);
+  EXPECT_TRUE(standby->served);
+  ExpectLooks(worker, 3);
   link.Stop();
   EXPECT_THAT(worker.takeovers(), ::testing::IsEmpty());
+}
+
+TEST_F(GrpcStepLinkTest, OnlyAWorkerThatIsToBeClaimedMustAgreeWithOthers) {
+  FakeWorker worker({});
+  worker.SetWeights(9);
+  worker.GrantToAnother(7);
+  Events events;
+  WorkerClientConfig config = StandInConfig(worker);
+  config.agreement = std::make_shared<WorkerAgreement>(AgreementConfig{.weights_fingerprint = 2});
+  GrpcStepLink link(config, loops_.Of(0));
+  link.Start(&events);
+  // A mismatch would come first, as LinkDown.
+  const auto first = events.Next<LinkEvent>();
+  ASSERT_NE(first, nullptr);
+  EXPECT_TRUE(std::holds_alternative<LinkStandby>(*first));
+  worker.EndLease();
+  const auto down = events.Next<LinkDown>();
+  ASSERT_NE(down, nullptr);
+  EXPECT_THAT(Message(down->reason), HasSubstr("weights_fingerprint: expected 0000000000000002"));
+  link.Stop();
+  EXPECT_THAT(worker.takeovers(), ::testing::IsEmpty());
+}
+
+TEST_F(GrpcStepLinkTest, ARouterThatDrainsLeavesOrphansToOthers) {
+  FakeWorker worker({});
+  Events events;
+  GrpcStepLink link(StandInConfig(worker), loops_.Of(0));
+  link.LeaveOrphans();
+  link.Start(&events);
+  const auto standby = events.Next<LinkStandby>();
+  ASSERT_NE(standby, nullptr);
+  EXPECT_FALSE(standby->served);
+  ExpectLooks(worker, 5);  // at the third, the wait is over
+  link.Stop();
+  EXPECT_THAT(worker.takeovers(), ::testing::IsEmpty());
+}
+
+TEST_F(GrpcStepLinkTest, ARouterThatDrainsClaimsItsOwnWorkers) {
+  FakeWorker worker({});
+  Events events;
+  GrpcStepLink link(Config(worker), loops_.Of(0));
+  link.LeaveOrphans();
+  link.Start(&events);
+  EXPECT_NE(events.Next<LinkUp>(), nullptr);
+  link.Stop();
 }
 
 TEST_F(GrpcStepLinkTest, AStandInTakesAnOrphanAndSaysThatItStandsIn) {
