@@ -23,6 +23,8 @@ namespace {
 constexpr absl::Duration kIdleBeforeIntegrityCheck = absl::Milliseconds(100);
 constexpr absl::Duration kIntegrityCheckInterval = absl::Minutes(1);
 
+constexpr char kOwnerIsBack[] = "the router that the worker belongs to is back";
+
 absl::Status ShuttingDown() { return absl::UnavailableError("the router is shutting down"); }
 
 }  // namespace
@@ -267,7 +269,7 @@ void Replica::HandleLinkEvent(LinkResult event, Instant now) {
     NoteDraining(WorkerState::kDraining, "the worker is shutting down", now);
   }
   if (result.asked_back() && !worker_.draining()) {
-    NoteDraining(WorkerState::kStandby, "the router that the worker belongs to is back", now);
+    NoteDraining(WorkerState::kStandby, kOwnerIsBack, now);
   }
   const absl::Duration router_time = step->router_time + (context_.clock->Now() - start);
   metrics_.scheduler_step_seconds->Observe(absl::ToDoubleSeconds(router_time));
@@ -290,6 +292,7 @@ void Replica::HandleLinkEvent(LinkDown event, Instant now) {
 
 void Replica::HandleLinkEvent(LinkStandby event, Instant /*now*/) {
   if (worker_.attached() || leaving_) return;
+  if (event.served) worker_.ForgetFailures();
   NoteUnusable(absl::UnavailableError(event.text), WorkerState::kStandby);
 }
 
@@ -327,8 +330,13 @@ void Replica::BreakLease(const absl::Status& reason, CircuitBreaker::Loss loss, 
 }
 
 void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now) {
-  spdlog::warn("worker {} lost: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
-               worker_.epoch(), worker_.num_in_flight(), live_.size(), Message(reason));
+  // It went back to its owner and will not return soon, so no request waits for it.
+  const bool given_back =
+      context_.owner == WorkerOwner::kOther && board_.worker_state() == WorkerState::kStandby;
+  spdlog::log(given_back ? spdlog::level::info : spdlog::level::warn,
+              "worker {} {}: epoch {}, {} steps in flight, {} requests: {}", context_.worker,
+              given_back ? "given back" : "lost", worker_.epoch(), worker_.num_in_flight(),
+              live_.size(), Message(reason));
   worker_.End(reason, loss, now);
   metrics_.At(metrics_.shard_leases, context_.owner).Decrement();
   membership_.reset();
@@ -338,7 +346,11 @@ void Replica::LoseWorker(const absl::Status& reason, CircuitBreaker::Loss loss, 
         scheduler_.DetachWorker(reason, now);
       },
       now);
-  SetWorker(WorkerState::kLost, Message(reason), now);
+  if (given_back) {
+    SetWorker(WorkerState::kStandby, kOwnerIsBack, now);
+  } else {
+    SetWorker(WorkerState::kLost, Message(reason), now);
+  }
 }
 
 void Replica::ExpireWorker(Instant now) {
@@ -352,11 +364,16 @@ void Replica::ExpireWorker(Instant now) {
 void Replica::ExpireWaits(Instant now) {
   if (now < FailoverDeadline()) return;
   const std::string wait = absl::FormatDuration(config_.failover_wait);
-  const absl::Status reason =
-      worker_.draining()
-          ? Unavailable("the worker is shutting down and no other one came within {}", wait)
-          : Unavailable("the worker was lost and none came back within {} that got any further: {}",
-                        wait, Message(worker_.lost_reason()));
+  absl::Status reason;
+  if (board_.worker_state() == WorkerState::kStandby) {
+    reason = Unavailable("the worker went to another router and no other one came within {}", wait);
+  } else if (worker_.draining()) {
+    reason = Unavailable("the worker is shutting down and no other one came within {}", wait);
+  } else {
+    reason =
+        Unavailable("the worker was lost and none came back within {} that got any further: {}",
+                    wait, Message(worker_.lost_reason()));
+  }
   CountFailed([&] { scheduler_.FailUnserved(now - config_.failover_wait, reason, now); }, now);
 }
 

@@ -61,6 +61,8 @@ class ReplicaWorker {
   bool Begin(uint64_t epoch, const worker::v1::DescribeResponse& description);
   void Drain() { draining_ = true; }
   void End(const absl::Status& reason, CircuitBreaker::Loss loss, Instant now);
+  // The worker serves another router, which judges it from now on.
+  void ForgetFailures() { breaker_.ForgetFailures(); }
   // What it says of the worker when it ends the lease now.
   CircuitBreaker::Loss LossNow() const;
 

@@ -65,6 +65,8 @@ class CircuitBreaker {
       num_failures_ = std::max(num_failures_ + 1, kMaxFailures);
     }
   }
+  // Closes the circuit. Call while the worker is away.
+  void ForgetFailures() { num_failures_ = 0; }
 
   CircuitState state() const {
     if (num_failures_ < kMaxFailures) return CircuitState::kClosed;

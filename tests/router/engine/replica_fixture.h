@@ -56,12 +56,16 @@ struct Client {
 // A replica whose link, worker and clock are driven by hand.
 class ReplicaTest : public ::testing::Test {
  protected:
-  ReplicaTest()
+  explicit ReplicaTest(WorkerOwner owner = WorkerOwner::kSelf)
       : metrics_(registry_, "fake"),
         link_(worker_),
         admission_(Admission::Make({})),
         replica_(ReplicaConfig{}, MakeFcfsPolicy(),
-                 {.clock = &clock_, .link = &link_, .metrics = &metrics_, .worker = "fake:1"}) {}
+                 {.clock = &clock_,
+                  .link = &link_,
+                  .metrics = &metrics_,
+                  .worker = "fake:1",
+                  .owner = owner}) {}
 
   void Connect() {
     InboxBatch batch;
@@ -75,9 +79,10 @@ class ReplicaTest : public ::testing::Test {
     replica_.Process(std::move(batch));
   }
 
-  void Standby(const std::string& text) {
+  // `served`: a lease of another router lives.
+  void Standby(const std::string& text, bool served = true) {
     InboxBatch batch;
-    batch.link_events.push_back(LinkStandby{.text = text});
+    batch.link_events.push_back(LinkStandby{.text = text, .served = served});
     replica_.Process(std::move(batch));
   }
 

@@ -27,6 +27,8 @@ using ::testing::SizeIs;
 
 class ReplicaWorkerChangeTest : public ::lockstep::router::testing::ReplicaTest {
  protected:
+  explicit ReplicaWorkerChangeTest(WorkerOwner owner = WorkerOwner::kSelf) : ReplicaTest(owner) {}
+
   double NumRetried(RetryOutcome outcome) const {
     return RouterMetrics::At(metrics_.requests_retried_total, outcome).Value();
   }
@@ -58,6 +60,12 @@ class ReplicaWorkerChangeTest : public ::lockstep::router::testing::ReplicaTest 
     worker_.model().set_after_forward({});
     return num_deaths;
   }
+};
+
+// A replica of a worker that belongs to another router.
+class StandInReplicaTest : public ReplicaWorkerChangeTest {
+ protected:
+  StandInReplicaTest() : ReplicaWorkerChangeTest(WorkerOwner::kOther) {}
 };
 
 struct OtherBits {
@@ -141,7 +149,7 @@ TEST_F(ReplicaWorkerChangeTest, ADrainingWorkerFinishesWhatRunsWhileTheRestWaits
   ExpectClean();
 }
 
-TEST_F(ReplicaWorkerChangeTest, AWorkerThatIsAskedBackFinishesWhatRunsAndIsReadyNoMore) {
+TEST_F(StandInReplicaTest, AWorkerThatIsAskedBackFinishesWhatRunsAndIsReadyNoMore) {
   Connect();
   const auto running = Submit({1, 2, 3}, 6);
   RunSteps(1);
@@ -157,15 +165,55 @@ TEST_F(ReplicaWorkerChangeTest, AWorkerThatIsAskedBackFinishesWhatRunsAndIsReady
   EXPECT_EQ(worker_.num_live_slots(), 0u) << "so the worker ends the lease";
 
   LoseWorker();
+  EXPECT_EQ(replica_.board().worker_state(), WorkerState::kStandby);
+  const auto between = Submit({4, 5}, 5);
+  between->Read();
+  ASSERT_TRUE(between->end.has_value()) << "no grace: the worker does not come back";
+  EXPECT_THAT(Message(*between->end), HasSubstr("left to another router"));
   Standby("another router serves the worker");
   EXPECT_EQ(replica_.board().worker_state(), WorkerState::kStandby);
   const auto late = Submit({4, 5}, 5);
   late->Read();
-  ASSERT_TRUE(late->end.has_value()) << "no grace: the worker does not come back";
+  ASSERT_TRUE(late->end.has_value());
   EXPECT_THAT(Message(*late->end), HasSubstr("another router serves the worker"));
   // An orphan again.
   Connect();
   EXPECT_EQ(replica_.board().worker_state(), WorkerState::kReady);
+}
+
+TEST_F(StandInReplicaTest, RequestsThatWaitForAWorkerThatWentBackAreToldSo) {
+  for (const bool ended : {false, true}) {
+    Connect();
+    const auto running = Submit({1, 2, 3}, 40);
+    RunSteps(1);
+    worker_.AskBack();
+    const auto waiting = Submit({4, 5}, 5);
+    RunSteps(1);
+    if (ended) LoseWorker();
+    AdvanceBy(absl::Seconds(30));
+    waiting->Read();
+    ASSERT_TRUE(waiting->end.has_value()) << ended;
+    EXPECT_EQ(waiting->end->code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(Message(*waiting->end),
+                HasSubstr("went to another router and no other one came within 30s"));
+    Cancel(*running, CancelCause::kClient);
+    if (!ended) LoseWorker();
+  }
+}
+
+TEST_F(StandInReplicaTest, TheCircuitClosesOnceAnotherRouterServesTheWorker) {
+  const auto circuit = [this](CircuitState state) {
+    return RouterMetrics::At(metrics_.ForWorker("fake:1").circuit, state).Value();
+  };
+  Connect();
+  const auto client = Submit({1, 2, 3}, 6);
+  AdvanceBy(absl::Minutes(2));  // it hangs
+  EXPECT_EQ(circuit(CircuitState::kOpen), 1);
+  Standby("the worker belongs to another router, which does not serve it", /*served=*/false);
+  EXPECT_EQ(circuit(CircuitState::kOpen), 1) << "this router may have to stand in again";
+  Standby("another router serves the worker");
+  EXPECT_EQ(circuit(CircuitState::kOpen), 0);
+  EXPECT_EQ(circuit(CircuitState::kClosed), 1);
 }
 
 TEST_F(ReplicaWorkerChangeTest, LeasesAreCountedByOwner) {

@@ -42,6 +42,17 @@ TEST(CircuitBreakerTest, OneHangBreaksItAndResultsOverTimeMendIt) {
   EXPECT_EQ(breaker.state(), CircuitState::kClosed);
 }
 
+TEST(CircuitBreakerTest, ForgottenFailuresCloseIt) {
+  CircuitBreaker breaker;
+  breaker.OnAttach();
+  breaker.OnLoss(Loss::kHang);
+  breaker.ForgetFailures();
+  EXPECT_EQ(breaker.state(), CircuitState::kClosed);
+  breaker.OnAttach();
+  breaker.OnLoss(Loss::kFailure);
+  EXPECT_EQ(breaker.state(), CircuitState::kClosed);
+}
+
 TEST(CircuitBreakerTest, ResultsOfEarlierLeasesProveNothing) {
   CircuitBreaker breaker;
   breaker.OnLoss(Loss::kHang);
