@@ -113,7 +113,7 @@ void Fleet::SetLease(uint32_t replica, const Lease& lease) {
 void Fleet::SetReadiness(uint32_t replica, Readiness readiness) {
   Seat& changed = *seats_[replica];
   const Readiness before = changed.readiness.exchange(readiness);
-  if (readiness == Readiness::kAway && before != readiness) {
+  if (readiness == Readiness::kAway && before > readiness) {
     changed.closed_order.store(num_closings_.fetch_add(1) + 1);
   }
   if (readiness < Readiness::kTrial || before >= Readiness::kTrial) return;

@@ -22,10 +22,10 @@
 
 namespace lockstep::router {
 
-// What a replica's loop tells the other replicas about its worker. kStandby: it serves another
-// router. kAway: there is no worker.
-// kDraining: it starts nothing any more. kTrial: it has yet to prove itself, so it takes one
-// request at a time, and more only if no other replica could. kOpen: it takes requests.
+// What a replica's loop tells the other replicas about its worker. kStandby: it belongs to another
+// router. kAway: there is no worker. kDraining: it starts nothing any more. kTrial: it has yet to
+// prove itself, so it takes one request at a time, and more only if no other replica could. kReady:
+// it takes requests. From kTrial on, the replica is open.
 enum class Readiness { kStandby, kAway, kDraining, kTrial, kReady };
 
 // What a request needs from a replica.
@@ -118,7 +118,7 @@ class Fleet {
     Inbox inbox;
     std::atomic<Occupancy> occupancy = Occupancy::kVacant;  // written with routes_mutex_ held
     std::atomic<Readiness> readiness = Readiness::kAway;
-    std::atomic<uint64_t> closed_order = 0;  // higher: closed later; 0: never was open
+    std::atomic<uint64_t> closed_order = 0;  // higher: lost its worker later; 0: never had one
     // Posted requests that are not yet part of the load that the loop reported.
     std::atomic<uint32_t> num_underway = 0;
     std::atomic<uint64_t> underway_tokens = 0;
@@ -130,7 +130,7 @@ class Fleet {
     std::optional<Lease> lease ABSL_GUARDED_BY(mutex);  // current or last; none: no worker yet
   };
 
-  // Closed if the replica is not there or is leaving.
+  // kAway if the replica is not there or is leaving.
   Readiness ReadinessOf(uint32_t replica) const;
   // The current or last lease of `replica`, if it could serve the request.
   std::optional<Lease> MatchLease(uint32_t replica, const PlacementQuery& query) const;
