@@ -97,8 +97,9 @@ void RequestTrace::OnStarted(const std::string& worker, size_t num_cached_tokens
 
 void RequestTrace::OnFirstToken(Instant now) {
   MutexLock lock(mutex_);
+  // A request may have many sequences. An event for each would use up those of the span.
+  if (first_token_at_ == Instant::InfiniteFuture()) AddEvent("first_token", now);
   first_token_at_ = std::min(first_token_at_, now);
-  AddEvent("first_token", now);
 }
 
 void RequestTrace::OnPreempted(Instant now) {

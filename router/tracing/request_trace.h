@@ -56,6 +56,7 @@ class RequestTrace {
 
   // --- from the loops of replicas ---
   void OnStarted(const std::string& worker, size_t num_cached_tokens, Instant now);
+  // Of a sequence. Only the first call adds an event.
   void OnFirstToken(Instant now);
   void OnPreempted(Instant now);
   // The worker is gone while it ran the request.

@@ -128,6 +128,17 @@ TEST_F(RequestTraceTest, PhasesAreEventsAndDurations) {
   EXPECT_EQ(Find(span, "lockstep.preemptions"), nullptr);
 }
 
+TEST_F(RequestTraceTest, OnlyTheFirstTokenOfAllSequencesIsAnEvent) {
+  const auto trace = Begin();
+  trace->OnQueued(1, After(1));
+  trace->OnStarted("worker:1", 0, After(2));
+  for (int sample = 0; sample < 2; ++sample) trace->OnFirstToken(After(10 + sample));
+  trace->EndCall(absl::StatusCode::kOk, After(20));
+  const Span span = OnlyEnded();
+  EXPECT_THAT(EventNames(span), ElementsAre("queued", "started", "first_token"));
+  EXPECT_DOUBLE_EQ(Get<double>(span, "lockstep.prefill_seconds"), 0.008);
+}
+
 TEST_F(RequestTraceTest, TroubleWithWorkersIsSeen) {
   const auto trace = Begin();
   trace->OnQueued(1, After(1));
