@@ -13,7 +13,9 @@
 namespace lockstep::router {
 namespace {
 
-constexpr uint32_t kMaxShards = 1024;
+// Every router keeps a connection to every worker, and a worker accepts 256
+// (worker/service/worker_server.h). Half of them are left for routers that are being replaced.
+constexpr uint32_t kMaxShards = 128;
 
 std::optional<uint32_t> ParseCount(std::string_view text) {
   uint32_t value = 0;

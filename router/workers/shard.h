@@ -20,7 +20,7 @@ struct Shard {
   uint32_t count = 1;  // 1: the router shares its workers with no other
 };
 
-// "I/N" with 0 <= I < N <= 1024; empty: the only router. INVALID_ARGUMENT quotes `text` and says
+// "I/N" with 0 <= I < N <= 128; empty: the only router. INVALID_ARGUMENT quotes `text` and says
 // what was expected.
 absl::StatusOr<Shard> ParseShard(std::string_view text);
 
