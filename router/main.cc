@@ -381,6 +381,9 @@ absl::Status Run(RouterConfig config) {
                                           .loops = loops,
                                           .registry = registry.get(),
                                           .tracer = tracing.tracer.get()}));
+  // Ends before the server does: its calls are on a loop, and the server ends the loops.
+  const std::unique_ptr<OtlpExporter> exporter =
+      tracing.Export(config.tracing, span_metrics, loops->Of(0));
   SystemResolver resolver;
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());

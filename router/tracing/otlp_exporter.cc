@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/grpc/completion_tag.h"
 #include "common/grpc/credentials.h"
 #include "common/instant.h"
 #include "common/runtime/clock.h"
@@ -25,6 +26,7 @@ namespace wire = opentelemetry::proto::collector::trace::v1;
 // An answer has a number and a short text. A collector that sends more is not read.
 constexpr int kMaxAnswerBytes = 64 << 10;
 constexpr size_t kMaxLoggedBytes = 200;
+constexpr absl::Duration kBetweenLines = absl::Minutes(1);
 
 // The codes for which OTLP tells a client to send the same again. RESOURCE_EXHAUSTED is one only
 // with details that are not read here.
@@ -47,8 +49,12 @@ bool MaySendAgain(grpc::StatusCode code) {
 
 class OtlpExporter::Impl {
  public:
-  Impl(TracingConfig config, std::shared_ptr<SpanQueue> queue, const SpanMetrics& metrics)
-      : config_(std::move(config)), queue_(std::move(queue)), metrics_(metrics) {
+  Impl(TracingConfig config, std::shared_ptr<SpanQueue> queue, const SpanMetrics& metrics,
+       std::shared_ptr<PolledQueue> calls)
+      : config_(std::move(config)),
+        queue_(std::move(queue)),
+        metrics_(metrics),
+        calls_(std::move(calls)) {
     Connect();
     thread_ = NamedThread("spans", [this] { Run(); });
   }
@@ -121,16 +127,24 @@ class OtlpExporter::Impl {
   grpc::Status Call(const wire::ExportTraceServiceRequest& request,
                     wire::ExportTraceServiceResponse& response) {
     grpc::ClientContext context;
-    {
-      MutexLock lock(mutex_);
-      const absl::Duration left = std::min(config_.export_timeout, stop_at_ - MonotonicNow());
-      context.set_deadline(absl::ToChronoTime(absl::Now() + left));
-      call_ = &context;
-    }
-    const grpc::Status status = stub_->Export(&context, request, &response);
+    grpc::Status status;
+    calls_->AddUser();
+    MutexLock lock(mutex_);
+    const absl::Duration left = std::min(config_.export_timeout, stop_at_ - MonotonicNow());
+    context.set_deadline(absl::ToChronoTime(absl::Now() + left));
+    call_ = &context;
+    const auto call = stub_->AsyncExport(&context, request, calls_->queue());
+    call->Finish(&response, &status, ended_tag_.id());
+    while (call_ != nullptr) changed_.Wait(mutex_);
+    return status;
+  }
+
+  // On the thread of `calls_`, while Call waits.
+  void OnEnded(bool /*ok*/) {
+    calls_->RemoveUser();
     MutexLock lock(mutex_);
     call_ = nullptr;
-    return status;
+    changed_.NotifyAll();
   }
 
   // The collector may have taken only some. The number is its own, so it may be anything.
@@ -141,10 +155,13 @@ class OtlpExporter::Impl {
     metrics_.CountDropped(SpanDrop::kRefused, num_rejected);
   }
 
-  // Logs changes only, and not what the end of the router causes.
+  // Logs changes only, at most one a minute, and not what the end of the router causes. A collector
+  // may take every second batch.
   void NoteHealth(const grpc::Status& status) {
-    if (status.ok() == healthy_ || stopping()) return;
+    const Instant now = MonotonicNow();
+    if (status.ok() == healthy_ || now < next_line_at_ || stopping()) return;
     healthy_ = status.ok();
+    next_line_at_ = now + kBetweenLines;
     if (healthy_) return spdlog::info("collector {} takes spans again", config_.endpoint);
     spdlog::warn("collector {} does not take spans: {}: {}", config_.endpoint,
                  absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
@@ -172,9 +189,12 @@ class OtlpExporter::Impl {
   const TracingConfig config_;
   const std::shared_ptr<SpanQueue> queue_;
   const SpanMetrics metrics_;
-  // Only the thread uses these two.
+  const std::shared_ptr<PolledQueue> calls_;
+  MethodTag<Impl> ended_tag_{this, &Impl::OnEnded};
+  // Only the thread uses these.
   std::unique_ptr<wire::TraceService::Stub> stub_;
-  bool healthy_ = true;
+  bool healthy_ = true;  // as the log has it
+  Instant next_line_at_ = Instant::InfinitePast();
 
   Mutex mutex_;
   CondVar changed_;
@@ -185,8 +205,9 @@ class OtlpExporter::Impl {
 };
 
 OtlpExporter::OtlpExporter(TracingConfig config, std::shared_ptr<SpanQueue> queue,
-                           const SpanMetrics& metrics)
-    : impl_(std::make_unique<Impl>(std::move(config), std::move(queue), metrics)) {}
+                           const SpanMetrics& metrics, std::shared_ptr<PolledQueue> calls)
+    : impl_(
+          std::make_unique<Impl>(std::move(config), std::move(queue), metrics, std::move(calls))) {}
 
 OtlpExporter::~OtlpExporter() = default;
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/runtime/clock.h"
 #include "router/tracing/otlp_exporter.h"
@@ -11,11 +12,10 @@
 
 namespace lockstep::router {
 
-// All that records the requests of a router. Must outlive the server whose requests it records; its
-// end sends what is left (OtlpExporter).
+// All that records the requests of a router. Must outlive the server whose requests it records.
 struct Tracing {
-  std::unique_ptr<Tracer> tracer;  // null: no collector was named
-  std::unique_ptr<OtlpExporter> exporter;
+  std::shared_ptr<SpanQueue> queue;  // null: no collector was named
+  std::unique_ptr<Tracer> tracer;    // likewise
 
   // Of a valid configuration. `model` is the name that clients use. Clock and series must outlive
   // the object.
@@ -23,8 +23,16 @@ struct Tracing {
                        const std::string& model, const Clock& clock) {
     if (!config.enabled()) return {};
     const auto queue = std::make_shared<SpanQueue>(config.queue, metrics);
-    return {.tracer = std::make_unique<Tracer>(config.sample_ratio, model, clock, queue),
-            .exporter = std::make_unique<OtlpExporter>(config, queue, metrics)};
+    return {.queue = queue,
+            .tracer = std::make_unique<Tracer>(config.sample_ratio, model, clock, queue)};
+  }
+
+  // Sends the spans until the exporter's end, which sends what is left (OtlpExporter). End it after
+  // the last request and before the thread of `calls` ends. Null if no collector was named.
+  std::unique_ptr<OtlpExporter> Export(const TracingConfig& config, const SpanMetrics& metrics,
+                                       std::shared_ptr<PolledQueue> calls) const {
+    if (queue == nullptr) return nullptr;
+    return std::make_unique<OtlpExporter>(config, queue, metrics, std::move(calls));
   }
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/grpc/completion_tag.h"
+#include "common/grpc/polled_queue.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "common/strands/strand_queue.h"
@@ -18,10 +19,11 @@
 
 namespace lockstep::router {
 
-// One thread and its completion queue, for calls to workers. The thread polls the sockets of these
-// calls, runs the strands of their replicas, and handles finished writes. No other thread of the
-// process polls gRPC's sockets; docs/decisions/0004 tells why.
-class GrpcLoop final : public TimedStrandRunner {
+// One thread and its completion queue, for calls to workers and to a collector of traces. The
+// thread polls the sockets of these calls, runs the strands of the workers' replicas, and handles
+// finished writes. No other thread of the process polls gRPC's sockets; docs/decisions/0004 tells
+// why.
+class GrpcLoop final : public TimedStrandRunner, public PolledQueue {
  public:
   // Starts the thread, which is named "grpc-<index>".
   explicit GrpcLoop(uint32_t index);
@@ -35,11 +37,9 @@ class GrpcLoop final : public TimedStrandRunner {
   void ScheduleAt(std::shared_ptr<Strand> strand,
                   std::chrono::steady_clock::time_point at) override;
 
-  grpc::CompletionQueue* queue() { return &queue_; }
-  // A user has tags in the queue, or will have some. Add users from any thread; remove them on the
-  // loop's thread.
-  void AddUser() { ++num_users_; }
-  void RemoveUser() { --num_users_; }
+  grpc::CompletionQueue* queue() override { return &queue_; }
+  void AddUser() override { ++num_users_; }
+  void RemoveUser() override { --num_users_; }
 
  private:
   void Push(std::shared_ptr<Strand> strand) override;

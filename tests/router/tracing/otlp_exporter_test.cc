@@ -6,17 +6,21 @@
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/grpc/credentials.h"
 #include "common/runtime/clock.h"
+#include "common/runtime/logging.h"
 #include "common/runtime/mutex.h"
 #include "opentelemetry/trace_service.grpc.pb.h"
+#include "router/workers/grpc_loop.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/test_certificates.h"
 
@@ -102,6 +106,27 @@ class Receiver final : public wire::TraceService::Service {
   std::vector<int> sizes_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A loop's queue that counts the calls on it.
+class CountedCalls final : public PolledQueue {
+ public:
+  grpc::CompletionQueue* queue() override { return loops_.Of(0)->queue(); }
+  void AddUser() override {
+    ++num_begun_;
+    loops_.Of(0)->AddUser();
+  }
+  void RemoveUser() override {
+    ++num_ended_;
+    loops_.Of(0)->RemoveUser();
+  }
+  int num_begun() const { return num_begun_; }
+  int num_ended() const { return num_ended_; }
+
+ private:
+  std::atomic<int> num_begun_ = 0;
+  std::atomic<int> num_ended_ = 0;
+  GrpcLoops loops_{1};
+};
+
 class OtlpExporterTest : public ::testing::Test {
  protected:
   OtlpExporterTest() {
@@ -118,7 +143,7 @@ class OtlpExporterTest : public ::testing::Test {
     EXPECT_TRUE(config_.Validate().ok()) << config_.Validate();
     queue_ = std::make_shared<SpanQueue>(config_.queue, metrics_);
     Push(num_spans);
-    exporter_.emplace(config_, queue_, metrics_);
+    exporter_.emplace(config_, queue_, metrics_, calls_);
   }
   void Push(int num_spans) {
     for (int i = 0; i < num_spans; ++i) queue_->Push(Span());
@@ -134,11 +159,11 @@ class OtlpExporterTest : public ::testing::Test {
   }
   void ExpectDropsBecome(SpanDrop why, double count) {
     const Instant give_up = MonotonicNow() + kPatience;
-    while (Dropped(why) < count && MonotonicNow() < give_up) {
-    }
+    while (Dropped(why) < count && MonotonicNow() < give_up) std::this_thread::yield();
     EXPECT_EQ(Dropped(why), count);
   }
 
+  std::shared_ptr<CountedCalls> calls_ = std::make_shared<CountedCalls>();
   Receiver receiver_;
   TracingConfig config_;
   prometheus::Registry registry_;
@@ -151,6 +176,8 @@ TEST_F(OtlpExporterTest, SendsEverythingInBatchesBeforeItEnds) {
   Start(25);
   exporter_.reset();
   EXPECT_THAT(receiver_.sizes(), ElementsAre(10, 10, 5));
+  EXPECT_EQ(calls_->num_begun(), 3) << "another thread polls";
+  EXPECT_EQ(calls_->num_ended(), 3);
   EXPECT_EQ(Exported(), 25);
   EXPECT_EQ(DroppedInAll(), 0);
 }
@@ -184,6 +211,21 @@ TEST_F(OtlpExporterTest, WhatIsRefusedIsNotSentAgain) {
   EXPECT_THAT(receiver_.sizes(), ElementsAre(10, 10, 10));
   EXPECT_EQ(Dropped(SpanDrop::kRefused), 30);
   EXPECT_EQ(Exported(), 0);
+}
+
+TEST_F(OtlpExporterTest, ACollectorThatTakesEverySecondBatchFillsNoLog) {
+  constexpr auto kNo = grpc::StatusCode::INVALID_ARGUMENT;
+  receiver_.FailWith({kNo, grpc::StatusCode::OK, kNo, grpc::StatusCode::OK, kNo});
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(InitLogging("info").ok());
+  Start(60);
+  receiver_.WaitForCalls(6);
+  exporter_.reset();
+  ASSERT_TRUE(InitLogging("off").ok());
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, ::testing::HasSubstr("does not take spans: INVALID_ARGUMENT"));
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+  EXPECT_EQ(Dropped(SpanDrop::kRefused), 30);
 }
 
 TEST_F(OtlpExporterTest, CountsWhatTheCollectorDidNotTake) {
