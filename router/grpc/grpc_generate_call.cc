@@ -168,11 +168,12 @@ void GrpcGenerateCall::StartWrite(std::vector<v1::GenerateResponse> messages) {
   if (sent != GrpcCall::Sent::kPending) OnWriteDone(sent == GrpcCall::Sent::kDone);
 }
 
-void GrpcGenerateCall::StartLastWrite(std::vector<v1::GenerateResponse> messages) {
+absl::StatusCode GrpcGenerateCall::StartLastWrite(std::vector<v1::GenerateResponse> messages) {
   const std::shared_ptr<GenerateStream> stream = stream_.lock();
-  if (stream == nullptr) return;
+  if (stream == nullptr) return absl::StatusCode::kCancelled;
   stream->SendLast(Pointers(messages));
   stream->Forget();
+  return stream->end_code();
 }
 
 void GrpcGenerateCall::End(const absl::Status& status) {

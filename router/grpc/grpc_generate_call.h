@@ -77,7 +77,7 @@ class GrpcGenerateCall final : public GenerateCall {
 
  private:
   void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
-  void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
+  absl::StatusCode StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) override;
   void End(const absl::Status& status) override;
 
   const std::weak_ptr<GenerateStream> stream_;

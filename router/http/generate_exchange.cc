@@ -31,9 +31,10 @@ class HttpGenerateCall final : public GenerateCall {
     const Delivery delivery = Deliver(messages);
     if (delivery != Delivery::kPending) OnWriteDone(delivery == Delivery::kDone);
   }
-  void StartLastWrite(std::vector<v1::GenerateResponse> messages) override {
+  absl::StatusCode StartLastWrite(std::vector<v1::GenerateResponse> messages) override {
     Deliver(messages);
     End(absl::OkStatus());
+    return absl::StatusCode::kOk;  // if the exchange failed, it has ended the trace
   }
   void End(const absl::Status& status) override {
     if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(status);
@@ -290,6 +291,7 @@ void GenerateExchange::OnCallEnd(const absl::Status& status) {
     pending_.last = true;
     const absl::Status excess = Hold();
     if (!excess.ok() && !request_->options.stream) {
+      if (trace_ != nullptr) trace_->End(excess.code(), context_.clock.Now());
       SetError(excess);
     } else {
       // The end of a stream is little, and its client waits for nothing else.

@@ -142,7 +142,7 @@ void GenerateCall::WriteMessages() {
   std::vector<v1::GenerateResponse> messages = std::exchange(messages_, {});
   if (!ended_well()) return StartWrite(std::move(messages));
   stage_.store(Stage::kFinished);
-  StartLastWrite(std::move(messages));
+  EndTrace(StartLastWrite(std::move(messages)));
 }
 
 absl::Status GenerateCall::Prepare() {
@@ -228,6 +228,7 @@ void GenerateCall::CancelEngine(CancelCause cause) {
 void GenerateCall::FinishCall(const absl::Status& status) {
   origin_.request.reset();
   RecordEnd(status);
+  EndTrace(status.code());
   stage_.store(Stage::kFinished);
   End(status);
 }
@@ -237,10 +238,15 @@ void GenerateCall::RecordEnd(const absl::Status& status) {
   stage_.store(Stage::kEnding);
   if (!registered_id_.empty()) context_.registry.Remove(registered_id_);
   if (shown_ != nullptr) context_.board.Leave(shown_, status.ok(), context_.clock.Now());
-  if (origin_.trace != nullptr) origin_.trace->EndCall(status.code(), context_.clock.Now());
+  if (!status.ok()) EndTrace(status.code());  // otherwise the last messages may still be refused
   // The tenant may begin its next call as soon as it can know that this one is over.
   pass_.reset();
   RouterMetrics::At(context_.metrics.requests_total, status.code()).Increment();
+}
+
+void GenerateCall::EndTrace(absl::StatusCode code) {
+  const std::shared_ptr<RequestTrace> trace = std::move(origin_.trace);
+  if (trace != nullptr) trace->EndCall(code, context_.clock.Now());
 }
 
 }  // namespace lockstep::router

@@ -77,8 +77,9 @@ class GenerateCall : public Strand,
   // One write at a time. It lasts until OnWriteDone, which may come before this returns. The
   // transport owns the messages, so that they are not kept beside what it makes of them.
   virtual void StartWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
-  // StartWrite and End(OK) in one call. OnWriteDone does not follow.
-  virtual void StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
+  // StartWrite and End(OK) in one call. OnWriteDone does not follow. Returns how the call ended for
+  // the client: there may be no memory for the messages.
+  virtual absl::StatusCode StartLastWrite(std::vector<lockstep::v1::GenerateResponse> messages) = 0;
   // Nothing follows. No write is in progress.
   virtual void End(const absl::Status& status) = 0;
 
@@ -94,6 +95,8 @@ class GenerateCall : public Strand,
   void CancelEngine(CancelCause cause);
   void FinishCall(const absl::Status& status);
   void RecordEnd(const absl::Status& status);
+  // Only the first call counts.
+  void EndTrace(absl::StatusCode code);
   void Schedule();
   bool ended_well() const { return builder_->end().has_value() && builder_->end()->ok(); }
 

@@ -22,6 +22,8 @@ using router::ByteBudget;
 using router::Exchange;
 using ::testing::HasSubstr;
 
+constexpr size_t kAmple = size_t{256} << 20;
+
 // Exchanges without connections: the test is the client.
 class AnswerMemoryTest : public HttpServingTest {
  protected:
@@ -41,13 +43,14 @@ class AnswerMemoryTest : public HttpServingTest {
     router_.reset();
   }
   // Returns at once; nothing of the answer is taken.
-  Pending Ask(const std::string& path, std::string body) {
+  Pending Ask(const std::string& path, std::string body, size_t max_answer_bytes = kAmple) {
     const auto signal = std::make_shared<CountingSignal>();
     router::HttpRequest request;
     request.method = body.empty() ? "GET" : "POST";
     request.path = path;
     request.body = std::move(body);
     request.answer.memory = memory_;
+    request.answer.max_bytes = max_answer_bytes;
     request.home = home_;
     Pending pending = {.exchange = gateway_->Handle(std::move(request), signal), .signal = signal};
     return pending;
@@ -68,7 +71,6 @@ class AnswerMemoryTest : public HttpServingTest {
   std::unique_ptr<router::Gateway> gateway_;
 };
 
-constexpr size_t kAmple = size_t{256} << 20;
 constexpr size_t kBodyBytes = size_t{1} << 20;
 
 TEST_F(AnswerMemoryTest, AnErrorQuotesLittleOfALargeBodyAndIsCounted) {
@@ -135,6 +137,17 @@ TEST_F(AnswerMemoryTest, AnAnswerThatHasNoRoomIsRefused) {
   EXPECT_EQ(refused.head->status, 429);
   EXPECT_THAT(refused.body, HasSubstr("too many bytes of other answers are in transit"));
   EXPECT_LE(memory_->held_bytes(), 450'000u + refused.body.size());
+}
+
+TEST_F(AnswerMemoryTest, AnAnswerWhoseEndHasNoRoomHasASpanThatFailed) {
+  tracer_ = &recorder_.tracer();
+  StartAll(kAmple);
+  // All of the answer comes at once, when the call has ended well.
+  const Pending refused =
+      Ask("/v1/completions", R"({"prompt": "x", "max_tokens": 1})", /*max_answer_bytes=*/1);
+  refused.signal->Await(1);
+  EXPECT_EQ(refused.exchange->Take().head->status, 400);
+  EXPECT_EQ(router::testing::TextAttribute(recorder_.Next(), "error.type"), "INVALID_ARGUMENT");
 }
 
 TEST_F(AnswerMemoryTest, MetricsAreCountedToo) {
