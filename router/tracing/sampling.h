@@ -9,9 +9,9 @@
 namespace lockstep::router {
 
 // Whether a trace that begins here is recorded. `ratio` is the share of recorded traces, from 0
-// to 1. The answer depends on nothing but the id: whoever uses the same rule records the same
-// traces. The rule is OpenTelemetry's "consistent probability sampling": the last 56 bits of the
-// id are the random number
+// to 1. The answer depends on nothing but the id, so all services with the same rule record the
+// same traces. The rule is OpenTelemetry's "consistent probability sampling": the last 56 bits of
+// the id are the random number
 // (https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling).
 inline bool IsSampled(const TraceId& trace_id, double ratio) {
   constexpr size_t kRandomBytes = 7;

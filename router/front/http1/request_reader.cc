@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/net/http_error.h"
 #include "common/status.h"
+#include "router/front/connection/header_list.h"
 
 namespace lockstep::router {
 namespace {
@@ -57,15 +58,13 @@ const char* AmbiguityOf(const http::header<true>& header, bool chunked) {
 
 std::optional<TraceContext> TraceOf(const http::header<true>& header) {
   constexpr const char* kParent = "traceparent";
+  constexpr const char* kState = "tracestate";
   // Of two parents nobody could say which one counts.
   if (header.count(kParent) != 1) return std::nullopt;
-  std::string state;
-  const auto [begin, end] = header.equal_range("tracestate");
-  for (auto field = begin; field != end; ++field) {
-    if (!state.empty()) state += ',';
-    state += View(field->value());
-  }
-  return ParseTraceContext(View(header[kParent]), state);
+  HeaderList states;
+  const auto [begin, end] = header.equal_range(kState);
+  for (auto field = begin; field != end; ++field) states.Add(kState, View(field->value()));
+  return ParseTraceContext(View(header[kParent]), states.FindAll(kState));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "router/serving/calls/finish_reason.h"
 #include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
@@ -132,17 +133,7 @@ void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
     json.Null();
     return;
   }
-  switch (finish->reason()) {
-    case v1::FINISH_REASON_STOP:
-      json.String("stop");
-      break;
-    case v1::FINISH_REASON_LENGTH:
-      json.String("length");
-      break;
-    default:
-      json.String("abort");
-      break;
-  }
+  json.String(FinishReasonName(finish->reason()));
   json.Key("stop_reason");
   switch (finish->matched_case()) {
     case v1::Finish::kStopString:

@@ -5,23 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "router/serving/calls/finish_reason.h"
+
 namespace lockstep::router {
-namespace {
 
 namespace v1 = lockstep::v1;
-
-std::string_view FinishReasonName(v1::FinishReason reason) {
-  switch (reason) {
-    case v1::FINISH_REASON_STOP:
-      return "stop";
-    case v1::FINISH_REASON_LENGTH:
-      return "length";
-    default:
-      return "abort";
-  }
-}
-
-}  // namespace
 
 std::string_view OperationName(bool is_chat) { return is_chat ? "chat" : "text_completion"; }
 

@@ -11,10 +11,15 @@
 
 #include "common/runtime/clock.h"
 #include "router/tracing/tracer.h"
+#include "tests/router/tracing/span_recorder.h"
 
 namespace lockstep::router {
 namespace {
 
+using ::lockstep::router::testing::EventsOf;
+using ::lockstep::router::testing::FindAttribute;
+using ::lockstep::router::testing::NumberAttribute;
+using ::lockstep::router::testing::TextAttribute;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -40,25 +45,14 @@ class RequestTraceTest : public ::testing::Test {
     EXPECT_EQ(spans.size(), 1);
     return spans.empty() ? Span() : std::move(spans.front());
   }
-  static const SpanValue* Find(const Span& span, std::string_view key) {
-    for (const SpanAttribute& attribute : span.attributes) {
-      if (attribute.key == key) return &attribute.value;
-    }
-    return nullptr;
-  }
   template <typename Value>
   static Value Get(const Span& span, std::string_view key) {
-    const SpanValue* const value = Find(span, key);
+    const SpanValue* const value = FindAttribute(span, key);
     if (value == nullptr || !std::holds_alternative<Value>(*value)) {
       ADD_FAILURE() << key;
       return Value();
     }
     return std::get<Value>(*value);
-  }
-  static std::vector<std::string_view> EventNames(const Span& span) {
-    std::vector<std::string_view> names;
-    for (const SpanEvent& event : span.events) names.push_back(event.name);
-    return names;
   }
 
   FakeClock clock_{Instant::After(absl::Hours(1))};
@@ -78,7 +72,7 @@ TEST_F(RequestTraceTest, ARequestWithoutAParentBeginsATrace) {
   EXPECT_EQ(span.start, absl::FromUnixSeconds(1000));
   EXPECT_EQ(span.end - span.start, absl::Milliseconds(5));
   EXPECT_FALSE(span.failed);
-  EXPECT_EQ(Get<std::string>(span, "gen_ai.request.model"), "a-model");
+  EXPECT_EQ(TextAttribute(span, "gen_ai.request.model"), "a-model");
 }
 
 TEST_F(RequestTraceTest, AParentDecidesAndTheRatioDoesNot) {
@@ -113,19 +107,19 @@ TEST_F(RequestTraceTest, PhasesAreEventsAndDurations) {
   trace->OnFinish("stop", 2);  // the text of the third was cut off
   trace->EndCall(absl::StatusCode::kOk, After(1500));
   const Span span = OnlyEnded();
-  EXPECT_THAT(EventNames(span), ElementsAre("queued", "started", "first_token"));
+  EXPECT_THAT(EventsOf(span), ElementsAre("queued", "started worker:1", "first_token"));
   EXPECT_EQ(span.events[1].at - span.start, absl::Milliseconds(300));
   EXPECT_DOUBLE_EQ(Get<double>(span, "lockstep.queue_seconds"), 0.2);
   EXPECT_DOUBLE_EQ(Get<double>(span, "lockstep.prefill_seconds"), 0.4);
   EXPECT_DOUBLE_EQ(Get<double>(span, "lockstep.decode_seconds"), 0.8);
-  EXPECT_EQ(Get<int64_t>(span, "gen_ai.usage.input_tokens"), 10);
-  EXPECT_EQ(Get<int64_t>(span, "gen_ai.usage.output_tokens"), 2);
-  EXPECT_EQ(Get<int64_t>(span, "gen_ai.usage.cache_read.input_tokens"), 8);
-  EXPECT_EQ(Get<std::string>(span, "lockstep.worker"), "worker:1");
+  EXPECT_EQ(NumberAttribute(span, "gen_ai.usage.input_tokens"), 10);
+  EXPECT_EQ(NumberAttribute(span, "gen_ai.usage.output_tokens"), 2);
+  EXPECT_EQ(NumberAttribute(span, "gen_ai.usage.cache_read.input_tokens"), 8);
+  EXPECT_EQ(TextAttribute(span, "lockstep.worker"), "worker:1");
   EXPECT_THAT(Get<std::vector<std::string>>(span, "gen_ai.response.finish_reasons"),
               ElementsAre("stop"));
-  EXPECT_EQ(Find(span, "error.type"), nullptr);
-  EXPECT_EQ(Find(span, "lockstep.preemptions"), nullptr);
+  EXPECT_EQ(FindAttribute(span, "error.type"), nullptr);
+  EXPECT_EQ(FindAttribute(span, "lockstep.preemptions"), nullptr);
 }
 
 TEST_F(RequestTraceTest, OnlyTheFirstTokenOfAllSequencesIsAnEvent) {
@@ -135,7 +129,7 @@ TEST_F(RequestTraceTest, OnlyTheFirstTokenOfAllSequencesIsAnEvent) {
   for (int sample = 0; sample < 2; ++sample) trace->OnFirstToken(After(10 + sample));
   trace->EndCall(absl::StatusCode::kOk, After(20));
   const Span span = OnlyEnded();
-  EXPECT_THAT(EventNames(span), ElementsAre("queued", "started", "first_token"));
+  EXPECT_THAT(EventsOf(span), ElementsAre("queued", "started worker:1", "first_token"));
   EXPECT_DOUBLE_EQ(Get<double>(span, "lockstep.prefill_seconds"), 0.008);
 }
 
@@ -149,22 +143,22 @@ TEST_F(RequestTraceTest, TroubleWithWorkersIsSeen) {
   trace->OnTokens(7);
   trace->EndCall(absl::StatusCode::kUnavailable, After(6));
   const Span span = OnlyEnded();
-  EXPECT_THAT(EventNames(span),
-              ElementsAre("queued", "started", "preempted", "worker_lost", "moved"));
-  EXPECT_EQ(Get<std::string>(span, "lockstep.worker"), "b:2");
-  EXPECT_EQ(Get<int64_t>(span, "lockstep.preemptions"), 1);
-  EXPECT_EQ(Get<int64_t>(span, "gen_ai.usage.output_tokens"), 7);
-  EXPECT_EQ(Get<std::string>(span, "error.type"), "UNAVAILABLE");
-  EXPECT_EQ(Find(span, "lockstep.prefill_seconds"), nullptr);
+  EXPECT_THAT(EventsOf(span),
+              ElementsAre("queued", "started a:1", "preempted", "worker_lost a:1", "moved b:2"));
+  EXPECT_EQ(TextAttribute(span, "lockstep.worker"), "b:2");
+  EXPECT_EQ(NumberAttribute(span, "lockstep.preemptions"), 1);
+  EXPECT_EQ(NumberAttribute(span, "gen_ai.usage.output_tokens"), 7);
+  EXPECT_EQ(TextAttribute(span, "error.type"), "UNAVAILABLE");
+  EXPECT_EQ(FindAttribute(span, "lockstep.prefill_seconds"), nullptr);
   EXPECT_TRUE(span.failed);
 }
 
 TEST_F(RequestTraceTest, TheClientsFaultIsNoFailure) {
   Begin()->End(absl::StatusCode::kInvalidArgument, After(1));
   const Span span = OnlyEnded();
-  EXPECT_EQ(Get<std::string>(span, "error.type"), "INVALID_ARGUMENT");
+  EXPECT_EQ(TextAttribute(span, "error.type"), "INVALID_ARGUMENT");
   EXPECT_FALSE(span.failed);
-  EXPECT_EQ(Find(span, "gen_ai.usage.input_tokens"), nullptr);
+  EXPECT_EQ(FindAttribute(span, "gen_ai.usage.input_tokens"), nullptr);
 }
 
 TEST_F(RequestTraceTest, SeveralCallsAreOneSpan) {
@@ -179,9 +173,9 @@ TEST_F(RequestTraceTest, SeveralCallsAreOneSpan) {
   trace->EndCall(absl::StatusCode::kAborted, After(11));
   trace->EndCall(absl::StatusCode::kInternal, After(12));
   const Span span = OnlyEnded();
-  EXPECT_EQ(Get<std::string>(span, "lockstep.request.id"), "id-0");
-  EXPECT_EQ(Get<int64_t>(span, "gen_ai.usage.input_tokens"), 6);
-  EXPECT_EQ(Get<std::string>(span, "error.type"), "ABORTED");
+  EXPECT_EQ(TextAttribute(span, "lockstep.request.id"), "id-0");
+  EXPECT_EQ(NumberAttribute(span, "gen_ai.usage.input_tokens"), 6);
+  EXPECT_EQ(TextAttribute(span, "error.type"), "ABORTED");
   EXPECT_EQ(span.end - span.start, absl::Milliseconds(12));
 }
 
@@ -191,8 +185,8 @@ TEST_F(RequestTraceTest, NothingCountsAfterTheEnd) {
   trace->OnStarted("a:1", 0, After(2));
   trace->EndCall(absl::StatusCode::kOk, After(3));
   const Span span = OnlyEnded();
-  EXPECT_THAT(EventNames(span), IsEmpty());
-  EXPECT_EQ(Get<std::string>(span, "error.type"), "CANCELLED");
+  EXPECT_THAT(EventsOf(span), IsEmpty());
+  EXPECT_EQ(TextAttribute(span, "error.type"), "CANCELLED");
 }
 
 TEST_F(RequestTraceTest, WhatNobodyEndsIsCancelled) {
@@ -200,7 +194,7 @@ TEST_F(RequestTraceTest, WhatNobodyEndsIsCancelled) {
   trace->OnQueued(1, After(40));
   trace.reset();
   const Span span = OnlyEnded();
-  EXPECT_EQ(Get<std::string>(span, "error.type"), "CANCELLED");
+  EXPECT_EQ(TextAttribute(span, "error.type"), "CANCELLED");
   EXPECT_EQ(span.end - span.start, absl::Milliseconds(40));
 }
 
@@ -211,7 +205,7 @@ TEST_F(RequestTraceTest, EventsAreBounded) {
   const Span span = OnlyEnded();
   EXPECT_EQ(span.events.size() + span.num_dropped_events, 100);
   EXPECT_EQ(span.events.size(), 64);
-  EXPECT_EQ(Get<int64_t>(span, "lockstep.preemptions"), 100);
+  EXPECT_EQ(NumberAttribute(span, "lockstep.preemptions"), 100);
 }
 
 }  // namespace

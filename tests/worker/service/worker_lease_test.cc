@@ -4,6 +4,7 @@
 
 #include <future>
 #include <optional>
+#include <thread>
 
 #include "tests/support/raw_calls.h"
 #include "tests/worker/service/worker_server_fixture.h"
@@ -229,8 +230,7 @@ TEST_F(WorkerLeaseTest, DescribeTellsWhetherALeaseLives) {
   ASSERT_TRUE(client->Claim(7));
   EXPECT_EQ(Describe(channel_).live_epoch(), 7u);
   client.reset();
-  while (Describe(channel_).live_epoch() != 0) {
-  }
+  while (Describe(channel_).live_epoch() != 0) std::this_thread::yield();
   EXPECT_EQ(Describe(channel_).last_epoch(), 7u);
 }
 

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string_view>
+
+#include "lockstep/v1/generation.pb.h"
+
+namespace lockstep::router {
+
+// As OpenAI's API has it, but for "abort".
+inline std::string_view FinishReasonName(lockstep::v1::FinishReason reason) {
+  switch (reason) {
+    case lockstep::v1::FINISH_REASON_STOP:
+      return "stop";
+    case lockstep::v1::FINISH_REASON_LENGTH:
+      return "length";
+    default:
+      return "abort";
+  }
+}
+
+}  // namespace lockstep::router
