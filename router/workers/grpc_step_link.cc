@@ -73,8 +73,8 @@ int Milliseconds(absl::Duration duration) {
 constexpr size_t kMaxClaims = 64;
 // How often a worker that belongs to another router is looked at.
 constexpr absl::Duration kStandbyLook = absl::Seconds(1);
-// An owner that is refused claims again within max_backoff, and an owner whose lease ended within
-// half of this (LongestSharedPause). A worker whose owner lives is no orphan.
+// A living owner pauses for less between two claims: at most max_backoff after a failed attempt,
+// and LongestSharedPause after a lease. So its worker never becomes an orphan.
 constexpr absl::Duration kMinOrphanWait = absl::Seconds(5);
 
 // One attempt to get and hold the lease. Once the stream exists, the link's mutex guards everything

@@ -36,7 +36,8 @@ struct WorkerClientConfig {
   // Pause between attempts, with jitter. It doubles after every failed attempt and every short
   // lease. A lease is short if the worker did not return results over `stable_lease`, or, with
   // nothing to answer, did not live that long. The limit is max_backoff after failed attempts and
-  // max_lease_backoff after leases.
+  // max_lease_backoff after leases. A router that shares its workers must stay below orphan_wait
+  // (LongestSharedPause).
   absl::Duration min_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(3);
   absl::Duration max_lease_backoff = absl::Minutes(1);
