@@ -215,6 +215,23 @@ TEST_F(GrpcCallsTest, TokensThatHaveNoRoomEndTheirRequest) {
   ExpectEverythingBack();
 }
 
+TEST_F(GrpcCallsTest, AnAnswerWhoseEndHasNoRoomHasASpanThatFailed) {
+  tracer_ = &recorder_.tracer();
+  StartAll();
+  HoldForwards();
+  const Call call = Ask("Generate", TextRequest("Hello", 1));
+  Eventually("its message is gone", [&] {
+    return router_->engine().replica_status().live_requests == 1 && memory_->held_bytes() < kLittle;
+  });
+  // There is room for the token, but not for the message about it.
+  ByteBudget::Share others(*memory_);
+  others.ResizeAnyway(kAmple - memory_->held_bytes() - 2 * sizeof(TokenId));
+  ReleaseForwards();
+  EXPECT_EQ(StatusOf(call).message, "too many bytes of other calls are in transit");
+  EXPECT_EQ(router::testing::TextAttribute(recorder_.Next(), "error.type"), "RESOURCE_EXHAUSTED");
+  call.handler->OnClosed();
+}
+
 TEST_F(GrpcCallsTest, ARefusedRequestIsLetGoOfWhoeverReadsTheAnswer) {
   StartAll();
   v1::GenerateRequest request = LongPrompt();
