@@ -302,7 +302,7 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   }
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts->workspace,
-      Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
+      Workspace::Create(parts->spec, /*rank=*/{}, options.max_step_tokens, options.max_logits_rows,
                         CommitToDevice("workspace of a step", parts->workspace_memory)));
   LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));

@@ -32,6 +32,7 @@ struct ForwardModelInfo {
   uint32_t max_logits_rows = 0;  // and this many logits rows
   uint32_t block_size_tokens = 16;
   uint32_t num_blocks = 0;
+  uint32_t tensor_parallel = 1;  // ranks that compute it; changes no bit
   std::string weights_dtype;
   std::string kv_dtype;
   std::string device;

@@ -56,7 +56,8 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
             {"commit", std::string(GitCommit())},
             {"model", info.model_id},
             {"device", info.device},
-            {"weights_dtype", info.weights_dtype}})
+            {"weights_dtype", info.weights_dtype},
+            {"tensor_parallel", std::to_string(info.tensor_parallel)}})
       .Set(1);
 }
 

@@ -49,6 +49,7 @@ TEST_F(WorkerServerStepsTest, DescribesItself) {
   ASSERT_EQ(first.kv_groups_size(), 1);
   EXPECT_EQ(first.kv_groups(0).num_blocks(), 64u);
   EXPECT_EQ(first.kv_groups(0).block_size_tokens(), 4u);
+  EXPECT_EQ(first.tensor_parallel(), 2u);
   EXPECT_EQ(first.max_slots(), 8u);
   EXPECT_EQ(first.max_step_tokens(), 64u);
   EXPECT_EQ(first.max_logprobs(), 4u);
