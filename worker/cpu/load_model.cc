@@ -100,6 +100,10 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
     for (int64_t rank = 0; rank < degree; ++rank) {
       LOCKSTEP_ASSIGN_OR_RETURN(CpuRank loaded, LoadRank({.degree = degree, .rank = rank}, spec,
                                                          source, options, loaders));
+      MemoryUse& memory = parts.info.memory;
+      memory.weights_bytes += loaded.weights.storage.used_bytes();
+      memory.kv_cache_bytes += loaded.kv_pool.elements().size_bytes();
+      memory.workspace_bytes += loaded.workspace.storage.used_bytes();
       parts.ranks.push_back(std::move(loaded));
     }
   }
