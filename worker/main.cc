@@ -41,6 +41,8 @@ ABSL_FLAG(std::string, tls_client_ca, "",
 ABSL_FLAG(std::string, device, WorkerConfig().device,
           "cpu, cuda, or auto: CUDA where there is a device");
 ABSL_FLAG(uint32_t, cuda_device, WorkerConfig().cuda_device, "index of the CUDA device");
+ABSL_FLAG(uint32_t, tensor_parallel, WorkerConfig().tensor_parallel,
+          "ranks that share the model, each with threads of its own; above 1 only on the CPU");
 ABSL_FLAG(std::string, instruction_set, WorkerConfig().instruction_set,
           "portable, avx2, avx512_bf16, or auto: the best that this processor has; for the CPU");
 ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,
@@ -84,6 +86,7 @@ WorkerConfig ConfigFromFlags() {
   config.admin_listen = absl::GetFlag(FLAGS_admin_listen);
   config.device = absl::GetFlag(FLAGS_device);
   config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
+  config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
   config.instruction_set = absl::GetFlag(FLAGS_instruction_set);
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.random_seed = absl::GetFlag(FLAGS_random_seed);

@@ -84,6 +84,7 @@ absl::Status WorkerConfig::Validate() const {
     violations.Add("memory-fraction",
                    fmt::format("must be above 0 and at most 1, got {}", memory_fraction));
   }
+  violations.CheckRange("tensor-parallel", tensor_parallel, 1, 64);
   violations.CheckRange("block-size", block_size_tokens, 1, 1024);
   violations.CheckRange("max-slots", max_slots, 0, 65536);
   violations.CheckRange("max-step-tokens", max_step_tokens, 0, 1u << 20);
@@ -116,6 +117,7 @@ ModelOptions WorkerConfig::model_options() const {
           .max_step_tokens = max_step_tokens,
           .max_logits_rows = max_logits_rows,
           .num_threads = static_cast<int>(num_threads),
+          .tensor_parallel = tensor_parallel,
           .random_weights = load_format == "random",
           .random_seed = random_seed,
           .instruction_set = kernels::ParseInstructionSet(instruction_set),  // "auto": none

@@ -32,8 +32,9 @@ struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";
   std::string admin_listen = "127.0.0.1:9091";
-  std::string device = "auto";  // "cpu", "cuda", or "auto": CUDA where there is a device
-  uint32_t cuda_device = 0;     // index
+  std::string device = "auto";   // "cpu", "cuda", or "auto": CUDA where there is a device
+  uint32_t cuda_device = 0;      // index
+  uint32_t tensor_parallel = 1;  // ranks that share the model; more than one only on the CPU
   // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
   std::string instruction_set = "auto";
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone

@@ -81,9 +81,9 @@ absl::StatusOr<BenchInput> ReadInput(const BenchOptions& options) {
 }
 
 // The server's model, which also shows that the server is there.
-absl::StatusOr<std::string> FirstModel(const BenchTarget& target) {
+absl::StatusOr<std::string> FirstModel(const BenchTarget& target, const std::string& api_key) {
   LOCKSTEP_ASSIGN_OR_RETURN(const HttpReply reply,
-                            HttpGet(target.address, "/v1/models", kStartTimeout));
+                            HttpGet(target.address, "/v1/models", kStartTimeout, api_key));
   const auto models = nlohmann::json::parse(reply.body, nullptr, false);
   if (reply.status != 200 || !models.is_object() || !models.contains("data") ||
       !models["data"].is_array() || models["data"].empty() ||
@@ -150,7 +150,7 @@ class Bench {
       LOCKSTEP_RETURN_IF_ERROR(AskForModel(target));
     result_.date = absl::FormatTime("%Y-%m-%d", absl::Now(), absl::UTCTimeZone());
     result_.version = std::string(Version());
-    result_.command = fmt::format("{} {}", verb.name, fmt::join(words, " "));
+    result_.command = CommandText(verb, words);
     for (size_t level = 0; level < options_.levels.size() && !interrupted_; ++level) {
       for (int repeat = 0; repeat < options_.repeats && !interrupted_; ++repeat) {
         for (size_t target = 0; target < options_.targets.size() && !interrupted_; ++target) {
@@ -176,7 +176,7 @@ class Bench {
 
   absl::Status AskForModel(const BenchTarget& target) {
     if (!options_.model.empty() || options_.api == BenchApi::kGrpc) return absl::OkStatus();
-    LOCKSTEP_ASSIGN_OR_RETURN(options_.model, FirstModel(target));
+    LOCKSTEP_ASSIGN_OR_RETURN(options_.model, FirstModel(target, options_.api_key));
     return absl::OkStatus();
   }
 
@@ -190,6 +190,7 @@ class Bench {
     const LoadClock clock;
     const TransportOptions transport_options = {.model = options_.model,
                                                 .api_key = options_.api_key,
+                                                .sampling = options_.sampling,
                                                 .chat = options_.api == BenchApi::kChat,
                                                 .timeout_seconds = options_.timeout_seconds,
                                                 .num_threads = options_.num_threads};

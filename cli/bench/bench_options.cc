@@ -4,6 +4,7 @@
 #include <absl/strings/str_split.h>
 #include <absl/time/time.h>
 
+#include "cli/common/api_key.h"
 #include "cli/common/options.h"
 #include "cli/common/server_url.h"
 #include "common/status.h"
@@ -131,6 +132,19 @@ void ReadBounds(Arguments& arguments, BenchOptions& options) {
   }
 }
 
+void ReadSampling(Arguments& arguments, BenchSampling& sampling) {
+  std::optional<double> temperature;
+  arguments.ReadNumber("temperature", 0, 100, temperature);
+  sampling.temperature = temperature.value_or(0.0);
+  arguments.ReadNumber("top-p", 0, 1, sampling.top_p);
+  uint32_t top_k = 0;
+  ReadCount(arguments, "top-k", 1, 10'000'000, top_k);
+  if (top_k > 0) sampling.top_k = top_k;
+  if (sampling.temperature == 0.0 && (sampling.top_p || sampling.top_k)) {
+    arguments.AddError("--top-p and --top-k need a --temperature above 0");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<GoodputBounds> ParseGoodputBounds(std::string_view text) {
@@ -156,6 +170,16 @@ absl::StatusOr<GoodputBounds> ParseGoodputBounds(std::string_view text) {
   return bounds;
 }
 
+std::string CommandText(const Verb& verb, std::span<const std::string> words) {
+  std::string text(verb.name);
+  bool is_key = false;
+  for (const std::string& word : words) {
+    text += is_key ? " ..." : word.starts_with("--api-key=") ? " --api-key=..." : " " + word;
+    is_key = word == "--api-key";
+  }
+  return text;
+}
+
 absl::StatusOr<BenchOptions> ParseBenchOptions(const Verb& verb,
                                                std::span<const std::string> words) {
   Arguments arguments = Arguments::Parse(verb.options, words);
@@ -174,7 +198,12 @@ absl::StatusOr<BenchOptions> ParseBenchOptions(const Verb& verb,
                 : api == "grpc" ? BenchApi::kGrpc
                                 : BenchApi::kCompletions;
   arguments.Read("model", options.model);
-  arguments.Read("api-key", options.api_key);
+  std::string key;
+  arguments.Read("api-key", key);
+  absl::StatusOr<std::string> read_key = ReadApiKey(key);
+  if (read_key.ok()) options.api_key = *std::move(read_key);
+  if (!read_key.ok()) arguments.AddError("--api-key: " + Message(read_key.status()));
+  ReadSampling(arguments, options.sampling);
   ReadData(arguments, options);
   ReadLength(arguments, "prompt", options.random.prompt);
   ReadLength(arguments, "output", options.random.output);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/load/transport.h"
 #include "cli/bench/plan/workload.h"
 #include "cli/bench/results/summary.h"
 #include "cli/common/verb.h"
@@ -30,6 +31,7 @@ struct BenchOptions {
   BenchApi api = BenchApi::kCompletions;
   std::string model;  // empty: the server's first
   std::string api_key;
+  BenchSampling sampling;
   BenchData data = BenchData::kRandom;
   std::string data_name;  // file, or scenario
   RandomWorkload random;
@@ -49,6 +51,9 @@ struct BenchOptions {
   std::string markdown_path;
   std::string plots_folder;
 };
+
+// The command for a report, without the value of --api-key.
+std::string CommandText(const Verb& verb, std::span<const std::string> words);
 
 // INVALID_ARGUMENT with all errors.
 absl::StatusOr<BenchOptions> ParseBenchOptions(const Verb& verb,

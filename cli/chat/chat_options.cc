@@ -1,33 +1,12 @@
 #include "cli/chat/chat_options.h"
 
-#include <absl/strings/ascii.h>
-
-#include <algorithm>
 #include <limits>
 
+#include "cli/common/api_key.h"
 #include "cli/common/options.h"
-#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
-namespace {
-
-// "@FILE" stands for the content of the file. The key must be one word that gRPC metadata may
-// carry.
-absl::StatusOr<std::string> ReadKey(std::string key) {
-  constexpr size_t kMaxKeyBytes = 4096;
-  if (key.starts_with('@')) {
-    LOCKSTEP_ASSIGN_OR_RETURN(key, ReadTextFile(key.substr(1), kMaxKeyBytes));
-    absl::StripTrailingAsciiWhitespace(&key);
-  }
-  if (!std::all_of(key.begin(), key.end(),
-                   [](unsigned char c) { return absl::ascii_isgraph(c); })) {
-    return InvalidArgument("expected one word of printable ASCII");
-  }
-  return key;
-}
-
-}  // namespace
 
 absl::StatusOr<ChatOptions> ParseChatOptions(const Verb& verb, std::span<const std::string> words) {
   Arguments arguments = Arguments::Parse(verb.options, words);
@@ -44,7 +23,7 @@ absl::StatusOr<ChatOptions> ParseChatOptions(const Verb& verb, std::span<const s
   }
   std::string key;
   arguments.Read("api-key", key);
-  absl::StatusOr<std::string> read_key = ReadKey(key);
+  absl::StatusOr<std::string> read_key = ReadApiKey(key);
   if (read_key.ok()) {
     options.client.api_key = *std::move(read_key);
   } else {

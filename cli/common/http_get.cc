@@ -25,7 +25,7 @@ constexpr uint64_t kMaxBodyBytes = 64 << 20;  // /metrics of a thousand workers
 }  // namespace
 
 absl::StatusOr<HttpReply> HttpGet(const Address& address, const std::string& path,
-                                  absl::Duration timeout) {
+                                  absl::Duration timeout, const std::string& api_key) {
   asio::io_context io(1);
   error_code error;
   const auto endpoints =
@@ -37,6 +37,7 @@ absl::StatusOr<HttpReply> HttpGet(const Address& address, const std::string& pat
   http::request<http::empty_body> request(http::verb::get, path, 11);
   request.set(http::field::host, FormatAddress(address));
   request.set(http::field::connection, "close");
+  if (!api_key.empty()) request.set(http::field::authorization, "Bearer " + api_key);
   beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
   parser.body_limit(kMaxBodyBytes);

@@ -14,9 +14,9 @@ struct HttpReply {
   std::string body;
 };
 
-// GET http://address/path. UNAVAILABLE or
+// GET http://address/path, with `api_key` as bearer token unless it is empty. UNAVAILABLE or
 // DEADLINE_EXCEEDED naming the address.
 absl::StatusOr<HttpReply> HttpGet(const Address& address, const std::string& path,
-                                  absl::Duration timeout);
+                                  absl::Duration timeout, const std::string& api_key = "");
 
 }  // namespace lockstep::cli

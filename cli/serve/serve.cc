@@ -35,6 +35,7 @@ struct ServeOptions {
   std::optional<uint64_t> port = 8000;
   std::string host = "127.0.0.1";
   std::string device = "auto";
+  std::optional<uint64_t> tensor_parallel = 1;
   std::optional<std::string> log_folder;
   std::vector<std::string> worker_flags;
   std::optional<double> restart_wait_seconds = 1;
@@ -52,6 +53,7 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   arguments.ReadInteger("port", 0, 65535, options.port);
   arguments.Read("host", options.host);
   arguments.ReadChoice("device", kDevices, options.device);
+  arguments.ReadInteger("tensor-parallel", 1, 64, options.tensor_parallel);
   arguments.Read("log-dir", options.log_folder);
   arguments.ReadAll("worker-flag", options.worker_flags);
   arguments.ReadNumber("restart-wait", 0.001, 30, options.restart_wait_seconds);
@@ -149,6 +151,9 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
                                           "--listen=" + socket, "--admin-listen=127.0.0.1:0",
                                           devices.cuda ? "--device=cuda" : "--device=cpu"};
     if (devices.cuda) arguments.push_back(fmt::format("--cuda-device={}", i));
+    if (*options.tensor_parallel > 1) {
+      arguments.push_back(fmt::format("--tensor-parallel={}", *options.tensor_parallel));
+    }
     fleet.workers.push_back({.name = fmt::format("worker {}", i),
                              .arguments = Joined(std::move(arguments), options.worker_flags),
                              .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
@@ -184,6 +189,9 @@ absl::Status Serve(const ServeOptions& options) {
                             ChooseDevices(options.device, !CudaVersion().empty(), gpus));
   if (gpus.empty() && !all_gpus.empty()) {
     devices.note = "CUDA_VISIBLE_DEVICES hides the GPUs, so the model runs on the CPU";
+  }
+  if (devices.cuda && *options.tensor_parallel > 1) {
+    return Unimplemented("--tensor-parallel: GPUs cannot share a model yet; --device cpu can");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(places.model, FindModel(options.model));
   LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());

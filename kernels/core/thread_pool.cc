@@ -4,35 +4,16 @@
 #include <thread>
 
 #include "common/check.h"
+#include "common/runtime/spin.h"
 
 namespace lockstep::kernels {
 namespace {
 
 constexpr std::chrono::microseconds kSpinTime{40};
-constexpr int kSpinsPerClockRead = 64;
 constexpr int kCountShift = 32;
 constexpr uint64_t kNextMask = 0xFFFFFFFF;
 
-inline void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 inline bool HasTask(uint64_t claims) { return (claims & kNextMask) < claims >> kCountShift; }
-
-// Spins until done() is true or kSpinTime has passed. Returns false if the time has passed.
-template <typename Condition>
-bool SpinUntil(Condition done) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
-  do {
-    for (int i = 0; i < kSpinsPerClockRead; ++i) {
-      if (done()) return true;
-      Pause();
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
-  return false;
-}
 
 }  // namespace
 
@@ -71,7 +52,8 @@ void ThreadPool::RunErased(int num_tasks, ErasedTask task, void* context) {
   DoTasks();
   // Only tasks that other threads are running are left. One of these threads may have lost its
   // core, so this thread gives up its own.
-  while (!SpinUntil([this] { return num_unfinished_.load(std::memory_order_acquire) == 0; })) {
+  while (!SpinFor(kSpinTime,
+                  [this] { return num_unfinished_.load(std::memory_order_acquire) == 0; })) {
     std::this_thread::yield();
   }
 }
@@ -94,7 +76,8 @@ void ThreadPool::WorkerLoop() {
 }
 
 void ThreadPool::AwaitTasks() {
-  if (SpinUntil([this] { return HasTask(claims_.load(std::memory_order_acquire)); })) return;
+  if (SpinFor(kSpinTime, [this] { return HasTask(claims_.load(std::memory_order_acquire)); }))
+    return;
   MutexLock lock(mutex_);
   num_sleeping_.fetch_add(1);
   while (!HasTask(claims_.load()) && !stopping_.load()) wake_.Wait(mutex_);

@@ -14,8 +14,8 @@ namespace lockstep::kernels {
 // run are claimed one by one, so a thread that loses its core delays only the task it is running.
 // Between two runs the other threads spin for a few tens of microseconds, because the next loop of
 // a forward pass follows within one or two. Then they sleep, because the router needs the same
-// cores. Only one thread may call Run, and not from inside a task. Never allocates after
-// construction.
+// cores. Only one thread at a time may call Run, and not from inside a task. Tasks may wait for
+// each other if there are no more of them than threads. Never allocates after construction.
 class ThreadPool {
  public:
   explicit ThreadPool(int num_threads);  // >= 1

@@ -110,8 +110,14 @@ void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begi
   Accumulators<kRows, kPanels> accumulators;
   SetZero(accumulators);
 #if defined(LOCKSTEP_PLANT_SPLIT_K)
-  // The fault that tests must find: few rows split k in two, as a careless kernel for them would.
-  const int64_t split = params.num_rows <= 4 ? k / 4 * 2 : k;
+  // The faults that tests must find: few rows split k in two, as a careless kernel for them would,
+  // or few outputs do, as a library's plan for the narrow matrix of a tensor-parallel rank might.
+#if defined(LOCKSTEP_PLANT_IN_FEW_OUTPUTS)
+  const bool splits = params.weights.n < 64;
+#else
+  const bool splits = params.num_rows <= 4;
+#endif
+  const int64_t split = splits ? k / 4 * 2 : k;
   Accumulate(operands, 0, split, accumulators);
   if (split < k) {
     Accumulators<kRows, kPanels> second;

@@ -182,10 +182,11 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   if (worker_.Begin(event.epoch, event.description)) worker_series_.restarts_total->Increment();
   spdlog::info(
       "worker {} attached: epoch {}, incarnation {:016x}, weights {:016x} {}, numerics {:016x} on "
-      "{}, {} blocks of {} tokens, {} slots",
+      "{} ({} ranks), {} blocks of {} tokens, {} slots",
       context_.worker, worker_.epoch(), worker_.incarnation(),
       event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
-      event.description.numerics_id(), QuoteWorker(event.description.device()), limits.num_blocks,
+      event.description.numerics_id(), QuoteWorker(event.description.device()),
+      std::max(event.description.tensor_parallel(), 1u), limits.num_blocks,
       limits.block_size_tokens, limits.max_slots);
   metrics_.kv_block_tokens->Set(limits.block_size_tokens);
   metrics_.At(metrics_.shard_leases, context_.owner).Increment();

@@ -80,6 +80,14 @@ TEST_F(ServeProcessTest, ARouterThatDiesStartsAgainAtItsPort) {
   EXPECT_THAT(outcome.output, HasSubstr("\"object\":\"text_completion\""));
 }
 
+TEST_F(ServeProcessTest, RanksMayShareTheModel) {
+  ASSERT_NO_FATAL_FAILURE(Serve({"--tensor-parallel", "2"}));
+  ExpectAnswers();
+  const Outcome command =
+      RunShell("tr '\\0' ' ' < /proc/" + std::to_string(Worker()) + "/cmdline");
+  EXPECT_THAT(command.output, HasSubstr(" --tensor-parallel=2 "));
+}
+
 TEST_F(ServeProcessTest, NothingOutlivesASupervisorThatIsKilled) {
   ASSERT_NO_FATAL_FAILURE(Serve());
   const pid_t router = Router();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -24,7 +25,7 @@ class FleetTest : public ProcessTest {
   void StartFleetOfThree(const std::vector<std::string>& router_flags = {}) {
     std::string addresses;
     for (size_t i = 0; i < kNumWorkers; ++i) {
-      auto worker = LaunchWorker("127.0.0.1:0");
+      auto worker = LaunchWorker("127.0.0.1:0", kModel, WorkerFlags(i));
       ASSERT_TRUE(worker.ok()) << worker.status();
       workers_.push_back(*std::move(worker));
       addresses += (i > 0 ? "," : "") + workers_.back().grpc_address();
@@ -33,8 +34,12 @@ class FleetTest : public ProcessTest {
     for (const ChildProcess& worker : workers_) ExpectStateBecomes(worker, "ready");
   }
 
+  std::vector<std::string> WorkerFlags(size_t i) const {
+    return {"--tensor_parallel=" + std::to_string(degrees_[i])};
+  }
+
   void RestartWorker(size_t i) {
-    auto worker = LaunchWorker(workers_[i].grpc_address());
+    auto worker = LaunchWorker(workers_[i].grpc_address(), kModel, WorkerFlags(i));
     ASSERT_TRUE(worker.ok()) << worker.status();
     workers_[i] = *std::move(worker);
     ExpectStateBecomes(workers_[i], "ready");
@@ -85,19 +90,29 @@ class FleetTest : public ProcessTest {
     ExpectNothingHeld();
   }
 
-  std::vector<ChildProcess> workers_;
-};
-
-TEST_F(FleetTest, WorkersKilledOneAtATimeAreInvisible) {
-  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
-  ExpectInvisible([this] {
+  void KillWorkersInTurn() {
     for (size_t kill = 0; kill < 2 * kNumWorkers; ++kill) {
       const size_t victim = kill % kNumWorkers;
       workers_[victim].Signal(SIGKILL);
       ExpectStateBecomes(workers_[victim], "lost");
       ASSERT_NO_FATAL_FAILURE(RestartWorker(victim));
     }
-  });
+  }
+
+  std::array<int, kNumWorkers> degrees_ = {1, 1, 1};  // of tensor parallelism
+  std::vector<ChildProcess> workers_;
+};
+
+TEST_F(FleetTest, WorkersKilledOneAtATimeAreInvisible) {
+  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  ExpectInvisible([this] { KillWorkersInTurn(); });
+}
+
+// Requests move from one degree to another in the middle.
+TEST_F(FleetTest, WorkersOfDifferentDegreesTakeOverFromEachOther) {
+  degrees_ = {1, 2, 2};
+  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  ExpectInvisible([this] { KillWorkersInTurn(); });
 }
 
 TEST_F(FleetTest, AWorkerWithOtherWeightsServesOnlyWhereNoneIsReadyOrItIsAllowed) {

@@ -14,11 +14,14 @@
 namespace lockstep::testing {
 namespace {
 
-std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool check_contract) {
+std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, uint32_t degree,
+                                           bool check_contract) {
   worker::ModelOptions options;
   options.num_kv_blocks = model_case.num_blocks;
   options.num_threads = model_case.num_threads;
   options.max_step_tokens = 512;
+  options.random_weights = model_case.random_weights;
+  options.tensor_parallel = degree;
   options.check_reduction_contract = check_contract;
   absl::StatusOr<std::unique_ptr<worker::ForwardModel>> model =
       worker::LoadCpuModel(model_case.path, options);
@@ -30,38 +33,27 @@ std::unique_ptr<worker::ForwardModel> Load(const ModelCase& model_case, bool che
   return *std::move(model);
 }
 
-}  // namespace
-
-ModelCase TinyCase(const std::string& name) {
-  ModelCase tiny;
-  tiny.name = name;
-  tiny.path = "tests/golden/" + name;
-  tiny.num_blocks = 512;
-  tiny.shape.max_prompt_tokens = 50;
-  tiny.shape.max_new_tokens = 90;
-  tiny.shape.stop_token_ids = {4};
-  tiny.num_restarts = 4;
-  tiny.min_blocks = 16;
-  return tiny;
+// Each life on the next of `workers`, which outlive the result.
+WorkerUnderTest InTurn(const std::vector<WorkerUnderTest>& workers) {
+  const auto next = std::make_shared<size_t>(0);
+  return {.info = workers.front().info,
+          .make_runner = [&workers, next](const worker::ExecutorLimits& limits,
+                                          WorkerUnderTest::Observer observer) {
+            return workers[(*next)++ % workers.size()].make_runner(limits, std::move(observer));
+          }};
 }
 
-void CheckInvariance(const ModelCase& model_case, bool expect_differences) {
-  const std::unique_ptr<worker::ForwardModel> model =
-      Load(model_case, /*check_contract=*/!expect_differences);
-  ASSERT_NE(model, nullptr);
-  CheckInvarianceOf(OnExecutor(*model), model_case, expect_differences);
-}
+void CheckWorkers(const WorkerUnderTest& for_each_alone, const WorkerUnderTest& for_all_together,
+                  const ModelCase& model_case, bool expect_differences) {
+  WorkloadShape shape = model_case.shape;
+  shape.vocab_size = for_each_alone.info.vocab_size;
+  const auto requests = MakeWorkload(shape, /*seed=*/20261121);
+  const auto lives = AdversarialLives(for_all_together.info, model_case.num_restarts,
+                                      model_case.min_blocks, /*seed=*/7);
 
-void CheckInvarianceOf(const WorkerUnderTest& worker, ModelCase model_case,
-                       bool expect_differences) {
-  model_case.shape.vocab_size = worker.info.vocab_size;
-  const auto requests = MakeWorkload(model_case.shape, /*seed=*/20261121);
-  const auto lives =
-      AdversarialLives(worker.info, model_case.num_restarts, model_case.min_blocks, /*seed=*/7);
-
-  const Records alone = RunAlone(worker, requests);
+  const Records alone = RunAlone(for_each_alone, requests);
   ScheduleCounts counts;
-  const Records together = RunTogether(worker, requests, lives, /*seed=*/11, &counts);
+  const Records together = RunTogether(for_all_together, requests, lives, /*seed=*/11, &counts);
   if (::testing::Test::HasFatalFailure()) return;
 
   fmt::print(
@@ -88,6 +80,37 @@ void CheckInvarianceOf(const WorkerUnderTest& worker, ModelCase model_case,
     EXPECT_THAT(differences, ::testing::IsEmpty());
     EXPECT_EQ(counts.changed_on_recompute, 0u);
   }
+}
+
+}  // namespace
+
+ModelCase TinyCase(const std::string& name) {
+  ModelCase tiny;
+  tiny.name = name;
+  tiny.path = "tests/golden/" + name;
+  tiny.num_blocks = 512;
+  tiny.shape.max_prompt_tokens = 50;
+  tiny.shape.max_new_tokens = 90;
+  tiny.shape.stop_token_ids = {4};
+  tiny.num_restarts = 4;
+  tiny.min_blocks = 16;
+  return tiny;
+}
+
+void CheckInvariance(const ModelCase& model_case, bool expect_differences) {
+  std::vector<std::unique_ptr<worker::ForwardModel>> models;
+  std::vector<WorkerUnderTest> workers;
+  for (const uint32_t degree : model_case.degrees) {
+    models.push_back(Load(model_case, degree, /*check_contract=*/!expect_differences));
+    ASSERT_NE(models.back(), nullptr);
+    workers.push_back(OnExecutor(*models.back()));
+  }
+  CheckWorkers(workers.front(), InTurn(workers), model_case, expect_differences);
+}
+
+void CheckInvarianceOf(const WorkerUnderTest& worker, const ModelCase& model_case,
+                       bool expect_differences) {
+  CheckWorkers(worker, worker, model_case, expect_differences);
 }
 
 }  // namespace lockstep::testing

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/integration/invariance_workload.h"
 
@@ -16,6 +17,10 @@ struct ModelCase {
   int num_threads = 1;
   bool expect_pressure = true;  // assert that preemptions and overlaps abounded
   uint32_t min_blocks = 0;      // of an adversarial life: the longest request must fit
+  bool random_weights = false;
+  // Ranks that compute the model. The worker that serves each request alone has the first of these;
+  // the adversary's lives have all of them in turn, so requests move from one to the next.
+  std::vector<uint32_t> degrees = {1};
 };
 
 // The checkpoint tests/golden/NAME, under pressure.
@@ -24,7 +29,7 @@ ModelCase TinyCase(const std::string& name);
 // Runs the workload alone and together, asserts that the adversary did its work, and compares every
 // token, log-probability and logits row that the worker shows. With `expect_differences` the worker
 // is built with a planted fault and the comparison must find it.
-void CheckInvarianceOf(const WorkerUnderTest& worker, ModelCase model_case,
+void CheckInvarianceOf(const WorkerUnderTest& worker, const ModelCase& model_case,
                        bool expect_differences);
 // The same on the CPU, with the model at model_case.path.
 void CheckInvariance(const ModelCase& model_case, bool expect_differences);

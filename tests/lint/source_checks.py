@@ -19,7 +19,7 @@ TRACING = ("router/tracing",)
 WORKERS = (*CORE, "router/workers", "router/limits", "lockstep/worker")
 ENGINE = (*WORKERS, *TRACING, "router/mailboxes", "router/fleet", "router/engine")
 TRANSPORT = (*ENGINE, "router/front", "router/serving", "router/text", "lockstep")
-MODEL = ("worker/model", "worker/memory", "kernels", "common")
+MODEL = ("worker/model", "worker/comm", "worker/memory", "kernels", "common")
 STEPS = (*MODEL, "worker/steps", "lockstep/worker")
 ALLOWED_OWN = (
     ("cli/common", ("common",)),
@@ -44,6 +44,7 @@ ALLOWED_OWN = (
     ("router/client", ("common", "lockstep/v1")),
     ("router", ("router", "common", "lockstep")),
     ("worker/memory", ("kernels", "common")),
+    ("worker/comm", ("kernels", "common")),
     ("worker/model", MODEL),
     ("worker/steps", STEPS),
     ("worker/cpu", STEPS),
@@ -79,8 +80,8 @@ def include_violation(path, header):
         return f"{folder}/ must not include {header}"
     if folder in ("common", "kernels", "router/core") and path.split("/")[1] != "grpc" and RPC_HEADER.match(header):
         return f"{folder}/ knows no gRPC and no protobuf, but includes {header}"
-    if folder not in ("kernels", "worker/cuda", "worker") and CUDA_HEADER.match(header):
-        return f"only kernels/ and worker/cuda/ know CUDA, but {folder}/ includes {header}"
+    if folder not in ("kernels", "worker/comm", "worker/cuda", "worker") and CUDA_HEADER.match(header):
+        return f"only kernels/, worker/comm/ and worker/cuda/ know CUDA, but {folder}/ includes {header}"
     if folder == "router/core" and IMPURE_HEADER.match(header):
         return f"the scheduler is a pure state machine, but includes {header}"
     return None

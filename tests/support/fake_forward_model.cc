@@ -34,6 +34,8 @@ FakeForwardModel::FakeForwardModel(const FakeModelOptions& options)
   info_.weights_dtype = "none";
   info_.kv_dtype = "none";
   info_.device = "fake";
+  info_.tensor_parallel = 2;
+  info_.memory = {.weights_bytes = 100, .kv_cache_bytes = 200, .workspace_bytes = 300};
   info_.model_fingerprint = Mix(1);
   info_.weights_fingerprint = Mix(options.seed);
   info_.tokenizer_fingerprint = Mix(2);

@@ -45,6 +45,35 @@ absl::StatusOr<InstructionSet> ChooseInstructionSet(const ModelOptions& options)
   return *options.instruction_set;
 }
 
+KvPoolShape KvShape(const ModelSpec& spec, const ModelOptions& options) {
+  return {.num_layers = spec.num_layers,
+          .num_blocks = options.num_kv_blocks,
+          .num_kv_heads = spec.num_kv_heads,
+          .head_dim = spec.head_dim};
+}
+
+// `loaders` read the weights.
+absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const ModelSpec& spec,
+                                 const WeightSource& source, const ModelOptions& options,
+                                 kernels::ThreadPool& loaders) {
+  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, source, {.rank = rank}));
+  const auto degree = static_cast<double>(rank.degree);
+  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, loaders, [&](double fraction) {
+    options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
+  }));
+  LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool,
+                            CpuKvPool::Create(KvShape(ShareOf(spec, rank), options)));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      Workspace workspace,
+      Workspace::Create(spec, rank, options.max_step_tokens, options.max_logits_rows));
+  const int num_threads = std::max(options.NumThreads() / static_cast<int>(rank.degree), 1);
+  return CpuRank{.rank = rank,
+                 .weights = std::move(plan.weights),
+                 .kv_pool = std::move(kv_pool),
+                 .workspace = std::move(workspace),
+                 .threads = std::make_unique<kernels::ThreadPool>(num_threads)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& path,
@@ -57,38 +86,38 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
       ModelDescription description,
       DescribeModel(path, options, fmt::format("cpu-{}", InstructionSetName(instruction_set))));
   const ModelSpec& spec = description.spec;
-  const KvPoolShape kv_shape = {.num_layers = spec.num_layers,
-                                .num_blocks = options.num_kv_blocks,
-                                .num_kv_heads = spec.num_kv_heads,
-                                .head_dim = spec.head_dim};
   if (const std::optional<uint64_t> available = AvailableMemoryBytes()) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckKvCacheFits(kv_shape, *available));
+    LOCKSTEP_RETURN_IF_ERROR(CheckKvCacheFits(KvShape(spec, options), *available));
   }
-  auto threads = std::make_unique<kernels::ThreadPool>(options.NumThreads());
   LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
-  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, source));
-  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(
-      plan.tasks, *threads, [&options](double fraction) { options.Report("weights", fraction); }));
-  description.info.weights_fingerprint = source.Fingerprint();
-  LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool, CpuKvPool::Create(kv_shape));
-  LOCKSTEP_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create(spec, options.max_step_tokens,
-                                                                   options.max_logits_rows));
+  CpuModelParts parts = {.spec = spec,
+                         .rope = MakeRotation(spec),
+                         .instruction_set = instruction_set,
+                         .info = std::move(description.info)};
+  {
+    kernels::ThreadPool loaders(options.NumThreads());
+    const int64_t degree = options.tensor_parallel;
+    for (int64_t rank = 0; rank < degree; ++rank) {
+      LOCKSTEP_ASSIGN_OR_RETURN(CpuRank loaded, LoadRank({.degree = degree, .rank = rank}, spec,
+                                                         source, options, loaders));
+      MemoryUse& memory = parts.info.memory;
+      memory.weights_bytes += loaded.weights.storage.used_bytes();
+      memory.kv_cache_bytes += loaded.kv_pool.elements().size_bytes();
+      memory.workspace_bytes += loaded.workspace.storage.used_bytes();
+      parts.ranks.push_back(std::move(loaded));
+    }
+  }
+  parts.info.weights_fingerprint = source.Fingerprint();
 
   options.Report("self-check", 0.0);
   if (options.check_reduction_contract) {
+    // Its inputs are the same on every rank.
+    const CpuRank& rank = parts.ranks.front();
     LOCKSTEP_RETURN_IF_ERROR(CheckGemmOfModel(
-        {.threads = threads.get(), .instruction_set = instruction_set}, plan.weights));
+        {.threads = rank.threads.get(), .instruction_set = instruction_set}, rank.weights));
   }
-  kernels::RopeTable rope = MakeRotation(spec);
-  const uint64_t rope_hash = HashOf(rope);
-  auto model = std::make_unique<CpuModel>(CpuModelParts{.spec = spec,
-                                                        .weights = std::move(plan.weights),
-                                                        .rope = std::move(rope),
-                                                        .kv_pool = std::move(kv_pool),
-                                                        .workspace = std::move(workspace),
-                                                        .threads = std::move(threads),
-                                                        .instruction_set = instruction_set,
-                                                        .info = std::move(description.info)});
+  const uint64_t rope_hash = HashOf(parts.rope);
+  auto model = std::make_unique<CpuModel>(std::move(parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t numerics_id,
                             CheckNumerics(*model, options, kKernelConstants, rope_hash));
   model->set_numerics_id(numerics_id);

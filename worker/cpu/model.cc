@@ -1,5 +1,6 @@
 #include "worker/cpu/model.h"
 
+#include <chrono>
 #include <utility>
 
 #include "common/check.h"
@@ -12,63 +13,48 @@ namespace {
 
 using kernels::kKvBlockTokens;
 
+// A rank that waits longer than this for another one ends the process. Ranks do equal work between
+// two exchanges, so they differ by what other programs take from them.
+constexpr std::chrono::seconds kRankHungAfter{60};
+
 class CpuOps final : public StreamOps<kernels::Stream> {
  public:
-  CpuOps(const kernels::Stream& stream, const CpuModelParts& parts, size_t num_sequences)
-      : StreamOps(stream), parts_(parts), num_sequences_(num_sequences) {}
+  CpuOps(const kernels::Stream& stream, const ModelSpec& spec, CpuRank& rank, ThreadGroup& group,
+         size_t num_sequences)
+      : StreamOps(stream),
+        share_(ShareOf(spec, rank.rank)),
+        rank_(rank),
+        group_(group),
+        num_sequences_(num_sequences) {}
 
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return kernels::Gemm(stream_, params);
   }
   absl::Status Attend(const AttentionInputs& inputs) override {
-    const ModelSpec& spec = parts_.spec;
     return kernels::PagedAttention(stream_,
                                    {.query = inputs.query,
                                     .query_stride = inputs.query_stride,
                                     .output = inputs.output,
-                                    .output_stride = spec.q_size(),
+                                    .output_stride = share_.q_size(),
                                     .kv = inputs.kv,
-                                    .sequences = {parts_.workspace.sequences, num_sequences_},
-                                    .num_heads = spec.num_heads,
-                                    .scale = spec.attention_scale});
+                                    .sequences = {rank_.workspace.sequences, num_sequences_},
+                                    .num_heads = share_.num_heads,
+                                    .scale = share_.attention_scale});
   }
-  kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
+  absl::Status AllGather(const AllGatherParams& params) override {
+    group_.AllGather(static_cast<int>(rank_.rank.rank), params);
+    return absl::OkStatus();
+  }
+  kernels::PagedKv KvLayer(int64_t layer) override { return rank_.kv_pool.Layer(layer); }
 
  private:
-  const CpuModelParts& parts_;
+  const ModelSpec share_;
+  CpuRank& rank_;
+  ThreadGroup& group_;
   const size_t num_sequences_;
 };
 
-}  // namespace
-
-CpuModel::CpuModel(CpuModelParts parts)
-    : parts_(std::move(parts)),
-      stream_{.threads = parts_.threads.get(), .instruction_set = parts_.instruction_set} {}
-
-void CpuModel::Forward(const ForwardBatch& batch, std::span<float> logits) {
-  CheckBatchFits(batch, logits, parts_.info);
-  if (batch.token_ids.empty()) return;
-  StageInputs(batch);
-  CpuOps ops(stream_, parts_, batch.rows.size());
-  DecoderPass pass({.spec = &parts_.spec,
-                    .weights = &parts_.weights,
-                    .workspace = &parts_.workspace,
-                    .rope_cos = parts_.rope.cos.data(),
-                    .rope_sin = parts_.rope.sin.data()},
-                   ops);
-  const size_t num_tokens = batch.token_ids.size();
-  const size_t num_logits_rows = batch.logits_tokens.size();
-  const absl::Status status =
-      pass.Run({.num_tokens = static_cast<int64_t>(num_tokens),
-                .num_logits_rows = static_cast<int64_t>(num_logits_rows)},
-               batch.token_ids.data(),
-               num_logits_rows == num_tokens ? nullptr : batch.logits_tokens.data(), logits.data());
-  // Shapes were checked when the model was loaded.
-  LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
-}
-
-void CpuModel::StageInputs(const ForwardBatch& batch) {
-  Workspace& workspace = parts_.workspace;
+void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const ForwardRow& row = batch.rows[i];
     workspace.sequences[i] = {.first_token = row.first_token,
@@ -82,6 +68,44 @@ void CpuModel::StageInputs(const ForwardBatch& batch) {
       workspace.kv_slots[row.first_token + j] = block * kKvBlockTokens + position % kKvBlockTokens;
     }
   }
+}
+
+}  // namespace
+
+CpuModel::CpuModel(CpuModelParts parts)
+    : parts_(std::move(parts)),
+      group_(static_cast<int>(parts_.ranks.size()), kRankHungAfter),
+      team_(static_cast<int>(parts_.ranks.size())) {}
+
+void CpuModel::Forward(const ForwardBatch& batch, std::span<float> logits) {
+  CheckBatchFits(batch, logits, parts_.info);
+  if (batch.token_ids.empty()) return;
+  team_.Run(static_cast<int>(parts_.ranks.size()),
+            [&](int index) { RunRank(parts_.ranks[static_cast<size_t>(index)], batch, logits); });
+}
+
+void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float> logits) {
+  StageInputs(batch, rank.workspace);
+  const kernels::Stream stream = {.threads = rank.threads.get(),
+                                  .instruction_set = parts_.instruction_set};
+  CpuOps ops(stream, parts_.spec, rank, group_, batch.rows.size());
+  DecoderPass pass({.spec = &parts_.spec,
+                    .rank = rank.rank,
+                    .weights = &rank.weights,
+                    .workspace = &rank.workspace,
+                    .rope_cos = parts_.rope.cos.data(),
+                    .rope_sin = parts_.rope.sin.data()},
+                   ops);
+  const size_t num_tokens = batch.token_ids.size();
+  const size_t num_logits_rows = batch.logits_tokens.size();
+  // Every rank writes its columns of the logits.
+  const absl::Status status =
+      pass.Run({.num_tokens = static_cast<int64_t>(num_tokens),
+                .num_logits_rows = static_cast<int64_t>(num_logits_rows)},
+               batch.token_ids.data(),
+               num_logits_rows == num_tokens ? nullptr : batch.logits_tokens.data(), logits.data());
+  // Shapes were checked when the model was loaded.
+  LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
 }
 
 }  // namespace lockstep::worker

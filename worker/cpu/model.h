@@ -2,30 +2,40 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/core/stream.h"
 #include "kernels/rope/rope_table.h"
+#include "worker/comm/thread_group.h"
 #include "worker/cpu/kv_pool.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/layout/model_spec.h"
+#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 #include "worker/model/workspace.h"
 
 namespace lockstep::worker {
 
-// Everything a CpuModel owns, made by LoadCpuModel or by a test.
-struct CpuModelParts {
-  ModelSpec spec;
+// What one rank of a tensor-parallel group owns.
+struct CpuRank {
+  TensorRank rank;
   ModelWeights weights;
-  kernels::RopeTable rope;
   CpuKvPool kv_pool;
   Workspace workspace;
   std::unique_ptr<kernels::ThreadPool> threads;
-  kernels::InstructionSet instruction_set;
-  ForwardModelInfo info;
 };
 
-// The decoder forward pass (decoder_pass.h) on the CPU. Nothing is allocated.
+// Everything a CpuModel owns, made by LoadCpuModel or by a test.
+struct CpuModelParts {
+  ModelSpec spec;
+  kernels::RopeTable rope;
+  kernels::InstructionSet instruction_set;
+  ForwardModelInfo info;
+  std::vector<CpuRank> ranks = {};  // at least one
+};
+
+// The decoder forward pass (decoder_pass.h) on the CPU. Each rank runs it on a thread of its own,
+// the calling thread among them. Nothing is allocated.
 class CpuModel final : public ForwardModel {
  public:
   explicit CpuModel(CpuModelParts parts);
@@ -35,13 +45,15 @@ class CpuModel final : public ForwardModel {
 
   // Known only once the model has run its probe.
   void set_numerics_id(uint64_t id) { parts_.info.numerics_id = id; }
-  const CpuKvPool& kv_pool() const { return parts_.kv_pool; }
+  size_t num_ranks() const { return parts_.ranks.size(); }
+  const CpuKvPool& kv_pool(size_t rank = 0) const { return parts_.ranks[rank].kv_pool; }
 
  private:
-  void StageInputs(const ForwardBatch& batch);
+  void RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float> logits);
 
   CpuModelParts parts_;
-  kernels::Stream stream_;
+  ThreadGroup group_;
+  kernels::ThreadPool team_;  // a thread for each rank
 };
 
 }  // namespace lockstep::worker

@@ -37,6 +37,7 @@ class DecodeGraphs {
   absl::Status Prepare(int64_t max_keys);
 
   int64_t max_rows() const { return max_rows_; }
+  size_t num_captured() const { return graphs_.size(); }
   // The number of rows that a batch of `num_rows` is padded to.
   int64_t RowBucket(int64_t num_rows) const;
   // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)). No row may attend to

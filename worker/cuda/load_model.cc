@@ -302,7 +302,7 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   }
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts->workspace,
-      Workspace::Create(parts->spec, options.max_step_tokens, options.max_logits_rows,
+      Workspace::Create(parts->spec, /*rank=*/{}, options.max_step_tokens, options.max_logits_rows,
                         CommitToDevice("workspace of a step", parts->workspace_memory)));
   LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
@@ -311,6 +311,10 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateKvPool(options, *parts));
   LOCKSTEP_RETURN_IF_ERROR(UploadFusedLayers(*parts));
+  parts->info.memory = {
+      .weights_bytes = parts->weight_memory.num_bytes(),
+      .kv_cache_bytes = parts->kv_pool.num_bytes(),
+      .workspace_bytes = parts->workspace_memory.num_bytes() + parts->state_memory.num_bytes()};
 
   auto model = std::make_unique<CudaModel>(std::move(parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,

@@ -190,8 +190,11 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
   }
   open_pass_.describes = sampling.describes;
   open_pass_.computes = true;
+  const size_t num_captured = graphs_.num_captured();
   Expect(graphs_.Launch(static_cast<int64_t>(record.rows.size()), max_keys,
                         shared_prefixes_.AreMany(), sampling));
+  ++record.stats.num_graph_replays;
+  record.stats.num_graph_misses += static_cast<uint32_t>(graphs_.num_captured() - num_captured);
   for (const CudaStepRecord::Row& row : record.rows) {
     if (!table_[row.slot].inert()) AdvanceMirror(row.slot, 1, /*samples=*/true);
   }

@@ -18,7 +18,7 @@ using kernels::BFloat16;
 
 constexpr int64_t kPieceElements = 2 << 20;
 
-// Consecutive rows of a tensor.
+// Consecutive rows of a task.
 struct Piece {
   const LoadTask* task;
   int64_t first_row;
@@ -121,8 +121,11 @@ class Uploader {
     const int64_t columns = task.num_columns;
     const size_t num_elements = static_cast<size_t>(piece.num_elements());
     if (IsCopiedAsItIs(task)) {
-      const size_t first_byte = static_cast<size_t>(piece.first_row * columns) * sizeof(BFloat16);
-      std::memcpy(target, task.tensor->data.data() + first_byte, num_elements * sizeof(BFloat16));
+      const int64_t tensor_row = task.first_row + piece.first_row;
+      std::memcpy(
+          target,
+          task.tensor->data.data() + static_cast<size_t>(tensor_row * columns) * sizeof(BFloat16),
+          num_elements * sizeof(BFloat16));
       return absl::OkStatus();
     }
     scratch_.resize(num_elements);

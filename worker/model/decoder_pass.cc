@@ -10,7 +10,8 @@ struct InputRows {
   int64_t count;
 };
 
-// Rows of input and output lie one behind the other. output: [count, weights.matrix.n]
+// Rows of input and output lie one behind the other. output: [count, weights.matrix.n], a rank's
+// columns of the product
 kernels::GemmParams Product(const InputRows& input, const PartWeights& weights,
                             kernels::BFloat16* output) {
   return {.input = input.data,
@@ -121,45 +122,64 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
                                               .positions = workspace.positions,
                                               .kv_slots = workspace.kv_slots,
                                               .kv = kv,
-                                              .num_heads = spec.num_heads,
+                                              .num_heads = share_.num_heads,
                                               .num_tokens = num_tokens}));
   if (!attends) return absl::OkStatus();
-  return ops_.Attend({.query = workspace.qkv,
-                      .query_stride = spec.qkv_size(),
-                      .output = workspace.attention,
-                      .kv = kv});
+  LOCKSTEP_RETURN_IF_ERROR(ops_.Attend({.query = workspace.qkv,
+                                        .query_stride = share_.qkv_size(),
+                                        .output = Columns(workspace.attention),
+                                        .kv = kv}));
+  return Gather(workspace.attention, num_tokens, spec.q_size());
 }
 
 absl::Status DecoderPass::ComputeMlp(int64_t layer, const Rows& rows) {
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
-  LOCKSTEP_RETURN_IF_ERROR(ops_.Gemm(Product(
-      {rows.attention, rows.count}, weights[LayerPart::kAttentionOutput], workspace.delta)));
+  const int64_t hidden_size = context_.spec->hidden_size;
+  LOCKSTEP_RETURN_IF_ERROR(
+      ops_.Gemm(Product({rows.attention, rows.count}, weights[LayerPart::kAttentionOutput],
+                        Columns(workspace.delta))));
+  LOCKSTEP_RETURN_IF_ERROR(Gather(workspace.delta, rows.count, hidden_size));
   LOCKSTEP_RETURN_IF_ERROR(
       Normalize(weights[LayerPart::kMlpNorm], rows.residual, workspace.delta, rows.count));
   LOCKSTEP_RETURN_IF_ERROR(ComputeMlpInput(weights[LayerPart::kMlpInput], rows.count));
-  return ops_.Gemm(
-      Product({workspace.activated, rows.count}, weights[LayerPart::kMlpOutput], workspace.delta));
+  LOCKSTEP_RETURN_IF_ERROR(
+      Gather(workspace.activated, rows.count, context_.spec->intermediate_size));
+  LOCKSTEP_RETURN_IF_ERROR(
+      ops_.Gemm(Product({workspace.activated, rows.count}, weights[LayerPart::kMlpOutput],
+                        Columns(workspace.delta))));
+  return Gather(workspace.delta, rows.count, hidden_size);
+}
+
+kernels::BFloat16* DecoderPass::Columns(kernels::BFloat16* whole) const {
+  return context_.rank.degree == 1 ? whole : context_.workspace->exchanged[exchange_];
+}
+
+absl::Status DecoderPass::Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns) {
+  if (context_.rank.degree == 1) return absl::OkStatus();
+  const kernels::BFloat16* const columns = Columns(whole);
+  exchange_ ^= 1;
+  return ops_.AllGather(
+      {.columns = columns, .output = whole, .num_rows = num_rows, .num_columns = num_columns});
 }
 
 absl::Status DecoderPass::ComputeMlpInput(const PartWeights& weights, int64_t num_rows) {
-  const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
   const InputRows input = {workspace.normed, num_rows};
-  if (spec.mlp == MlpKind::kSwiGlu) {
+  if (share_.mlp == MlpKind::kSwiGlu) {
     return ops_.GatedGemm(Product(input, weights, workspace.gate_up),
                           {.gate_up = workspace.gate_up,
-                           .output = workspace.activated,
+                           .output = Columns(workspace.activated),
                            .num_rows = num_rows,
-                           .size = spec.intermediate_size});
+                           .size = share_.intermediate_size});
   }
   return ops_.GeluGemm(Product(input, weights, workspace.gate_up),
                        {.input = workspace.gate_up,
-                        .output = workspace.activated,
+                        .output = Columns(workspace.activated),
                         .num_rows = num_rows,
-                        .size = spec.intermediate_size,
-                        .form = spec.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
-                                                               : kernels::GeluForm::kErf});
+                        .size = share_.intermediate_size,
+                        .form = share_.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
+                                                                 : kernels::GeluForm::kErf});
 }
 
 absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* logits_tokens) {
@@ -187,7 +207,7 @@ absl::Status DecoderPass::ComputeLogits(const Rows& rows, float* logits) {
   return ops_.Gemm({.input = workspace.normed,
                     .input_stride = spec.hidden_size,
                     .weights = weights[ModelPart::kLmHead].matrix,
-                    .output_f32 = logits,
+                    .output_f32 = logits + context_.rank.Begin(spec.vocab_size),
                     .output_stride = spec.vocab_size,
                     .num_rows = rows.count});
 }

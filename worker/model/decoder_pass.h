@@ -14,13 +14,15 @@
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rotary_append.h"
+#include "worker/comm/all_gather.h"
 #include "worker/model/layout/model_spec.h"
+#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 #include "worker/model/workspace.h"
 
 namespace lockstep::worker {
 
-// What the attention of one layer reads and writes.
+// What the attention of one layer reads and writes: all heads, or those of this rank.
 struct AttentionInputs {
   const kernels::BFloat16* query = nullptr;  // [num_tokens, num_heads, head_dim]
   int64_t query_stride = 0;                  // elements between tokens
@@ -47,7 +49,11 @@ class DecoderOps {
   // write it.
   virtual absl::Status GeluGemm(const kernels::GemmParams& product,
                                 const kernels::GeluParams& gelu) = 0;
-  // K and V of one layer.
+  // Called only if the group has several ranks: by all of them, equally often, in the same order.
+  virtual absl::Status AllGather(const AllGatherParams& params) {
+    return Unimplemented("this backend has no ranks; {} columns to gather", params.num_columns);
+  }
+  // K and V of one layer, of this rank's heads.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
   // Runs all layers at once, for backends that have a faster way to do so. Called only if the batch
   // wants the logits of all its tokens. Reads workspace.residual and, with learned positions,
@@ -102,20 +108,27 @@ struct PassShape {
 // rotation, the attention output, the output of the MLP's activation, the residual after each of
 // its two additions, and the output of every norm. A learned position is added to the token's
 // embedding as the residual's first addition. Logits are not rounded.
+//
+// In a tensor-parallel group each rank runs the pass on the whole batch. It computes its heads, and
+// its columns of every product. After attention, and after the three products that follow, the
+// ranks exchange their columns, so each has the whole rows that the next product and norm need.
 class DecoderPass {
  public:
   struct Context {
-    const ModelSpec* spec = nullptr;
+    const ModelSpec* spec = nullptr;  // of the whole model
+    TensorRank rank = {};
     const ModelWeights* weights = nullptr;
     const Workspace* workspace = nullptr;
     const float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
     const float* rope_sin = nullptr;
   };
   // Everything outlives the object.
-  DecoderPass(const Context& context, DecoderOps& ops) : context_(context), ops_(ops) {}
+  DecoderPass(const Context& context, DecoderOps& ops)
+      : context_(context), share_(ShareOf(*context.spec, context.rank)), ops_(ops) {}
 
   // All pointers are to the backend's memory. token_ids: [num_tokens]. logits_tokens:
-  // [num_logits_rows], indices of tokens; null: every token. logits: [num_logits_rows, vocab_size].
+  // [num_logits_rows], indices of tokens; null: every token. logits: [num_logits_rows, vocab_size],
+  // of which a rank writes its columns.
   absl::Status Run(const PassShape& shape, const TokenId* token_ids, const uint32_t* logits_tokens,
                    float* logits);
 
@@ -140,11 +153,19 @@ class DecoderPass {
   absl::Status ComputeMlp(int64_t layer, const Rows& rows);
   // From workspace.normed to workspace.activated.
   absl::Status ComputeMlpInput(const PartWeights& weights, int64_t num_rows);
+  // Where this rank's columns of `whole` are to be written: to `whole` itself if there is one rank.
+  kernels::BFloat16* Columns(kernels::BFloat16* whole) const;
+  // Completes `whole`, [num_rows, num_columns], once this rank's Columns() of it are written.
+  absl::Status Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns);
   absl::Status SelectRows(const PassShape& shape, const uint32_t* logits_tokens);
   absl::Status ComputeLogits(const Rows& rows, float* logits);
 
   const Context context_;
+  const ModelSpec share_;  // of this rank
   DecoderOps& ops_;
+  // Which of workspace.exchanged is next. Every pass has an even number of exchanges, so they take
+  // turns from pass to pass, too.
+  size_t exchange_ = 0;
 };
 
 }  // namespace lockstep::worker

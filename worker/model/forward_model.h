@@ -23,6 +23,13 @@ struct ForwardBatch {
       logits_tokens;  // ascending indices into token_ids whose logits are wanted
 };
 
+// Bytes that a model takes where it computes: memory of the GPU, or of the host.
+struct MemoryUse {
+  uint64_t weights_bytes = 0;
+  uint64_t kv_cache_bytes = 0;
+  uint64_t workspace_bytes = 0;  // intermediate values of a step, and state of slots
+};
+
 // What the executor must know of a model and its KV pool.
 struct ForwardModelInfo {
   std::string model_id;
@@ -32,9 +39,11 @@ struct ForwardModelInfo {
   uint32_t max_logits_rows = 0;  // and this many logits rows
   uint32_t block_size_tokens = 16;
   uint32_t num_blocks = 0;
+  uint32_t tensor_parallel = 1;  // ranks that compute it; changes no bit
   std::string weights_dtype;
   std::string kv_dtype;
   std::string device;
+  MemoryUse memory = {};
   uint64_t model_fingerprint = 0;
   uint64_t weights_fingerprint = 0;
   uint64_t tokenizer_fingerprint = 0;

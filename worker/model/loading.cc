@@ -39,6 +39,7 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
   ModelDescription model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
   LOCKSTEP_ASSIGN_OR_RETURN(model.spec, MakeModelSpec(model.config));
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.spec, options.tensor_parallel), path));
   model.info = {.model_id = model.config.name,
                 .vocab_size = model.config.vocab_size,
                 .max_context_tokens = model.config.max_context_tokens,
@@ -46,6 +47,7 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
                 .max_logits_rows = options.max_logits_rows,
                 .block_size_tokens = options.block_size_tokens,
                 .num_blocks = options.num_kv_blocks,
+                .tensor_parallel = options.tensor_parallel,
                 .weights_dtype = "bf16",
                 .kv_dtype = "bf16",
                 .device = std::move(device),

@@ -31,8 +31,9 @@ struct ModelOptions {
   uint32_t max_slots = 256;         // CUDA: sequences resident at once
   uint32_t max_step_tokens = 2048;  // at least 2
   uint32_t max_logits_rows = 256;
-  int num_threads = 0;          // 0: one per core
-  bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
+  int num_threads = 0;           // of all ranks together; 0: one per core
+  uint32_t tensor_parallel = 1;  // CPU: ranks that share the model, each with threads of its own
+  bool random_weights = false;   // config.json alone; seeded random numbers in place of tensors
   uint64_t random_seed = 1;
   // CPU: takes the place of the processor's best instruction set.
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;

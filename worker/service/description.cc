@@ -24,6 +24,7 @@ v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBou
   description.set_vocab_size(bounds.vocab_size);
   description.set_max_logprobs(bounds.max_logprobs);
   description.set_max_steps_in_flight(max_steps_in_flight);
+  description.set_tensor_parallel(info.tensor_parallel);
   description.set_max_decode_iterations(bounds.max_decode_iterations);
   return description;
 }

@@ -26,19 +26,38 @@ prometheus::Histogram& StepSeconds(prometheus::Registry& registry, const std::st
       .Add({{"part", part}}, BucketVector(kStepBucketsSeconds));
 }
 
+prometheus::Counter& Counter(prometheus::Registry& registry, const std::string& name,
+                             const std::string& help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+}
+
+void ShowMemory(prometheus::Registry& registry, const MemoryUse& memory) {
+  auto& family = prometheus::BuildGauge()
+                     .Name("lockstep_worker_memory_bytes")
+                     .Help("Memory that the model takes on its device, by use.")
+                     .Register(registry);
+  const auto show = [&family](const std::string& kind, uint64_t bytes) {
+    family.Add({{"kind", kind}}).Set(static_cast<double>(bytes));
+  };
+  show("weights", memory.weights_bytes);
+  show("kv_cache", memory.kv_cache_bytes);
+  show("workspace", memory.workspace_bytes);
+}
+
 double Seconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelInfo& info)
-    : invalid_requests_(prometheus::BuildCounter()
-                            .Name("lockstep_worker_invalid_requests_total")
-                            .Help("Steps and claims that were refused.")
-                            .Register(registry)
-                            .Add({})),
+    : invalid_requests_(Counter(registry, "lockstep_worker_invalid_requests_total",
+                                "Steps and claims that were refused.")),
       prefill_steps_(StepsFamily(registry).Add({{"kind", "prefill"}})),
       decode_steps_(StepsFamily(registry).Add({{"kind", "decode"}})),
       mixed_steps_(StepsFamily(registry).Add({{"kind", "mixed"}})),
+      graph_replays_(Counter(registry, "lockstep_worker_cuda_graph_replays_total",
+                             "Decode iterations that a CUDA graph ran.")),
+      graph_misses_(Counter(registry, "lockstep_worker_cuda_graph_misses_total",
+                            "Decode iterations whose CUDA graph had to be captured first.")),
       compute_seconds_(StepSeconds(registry, "gpu")),
       host_seconds_(StepSeconds(registry, "host")),
       idle_seconds_(StepSeconds(registry, "idle")) {
@@ -48,6 +67,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
       .Register(registry)
       .Add({})
       .Set(info.num_blocks);
+  ShowMemory(registry, info.memory);
   prometheus::BuildGauge()
       .Name("lockstep_worker_build_info")
       .Help("Always 1; the labels say what runs.")
@@ -56,7 +76,8 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
             {"commit", std::string(GitCommit())},
             {"model", info.model_id},
             {"device", info.device},
-            {"weights_dtype", info.weights_dtype}})
+            {"weights_dtype", info.weights_dtype},
+            {"tensor_parallel", std::to_string(info.tensor_parallel)}})
       .Set(1);
 }
 
@@ -74,6 +95,8 @@ void WorkerMetrics::RecordStep(const v1::StepResult& result, const StepStats& st
   } else {
     return;  // it only moved slots
   }
+  graph_replays_.Increment(stats.num_graph_replays);
+  graph_misses_.Increment(stats.num_graph_misses);
   const v1::StepTimings& timings = result.timings();
   compute_seconds_.Observe(Seconds(timings.compute_ns()));
   host_seconds_.Observe(Seconds(timings.total_ns() - timings.queue_ns() - timings.compute_ns()));

@@ -26,6 +26,8 @@ class WorkerMetrics {
   prometheus::Counter& prefill_steps_;
   prometheus::Counter& decode_steps_;
   prometheus::Counter& mixed_steps_;
+  prometheus::Counter& graph_replays_;
+  prometheus::Counter& graph_misses_;
   prometheus::Histogram& compute_seconds_;
   prometheus::Histogram& host_seconds_;
   prometheus::Histogram& idle_seconds_;

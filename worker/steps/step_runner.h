@@ -11,8 +11,10 @@ namespace lockstep::worker {
 // What a step did, for metrics.
 struct StepStats {
   uint32_t num_prefill_rows = 0;
-  uint32_t num_decode_rows = 0;  // one token left to compute, then a sample
-  uint32_t num_live_slots = 0;   // after the step
+  uint32_t num_decode_rows = 0;    // one token left to compute, then a sample
+  uint32_t num_live_slots = 0;     // after the step
+  uint32_t num_graph_replays = 0;  // CUDA: iterations that a graph ran
+  uint32_t num_graph_misses = 0;   // those whose graph had to be captured first
   bool refused = false;
 };
 

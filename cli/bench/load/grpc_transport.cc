@@ -16,7 +16,7 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-v1::GenerateRequest ToGenerateRequest(const BenchRequest& request) {
+v1::GenerateRequest ToGenerateRequest(const BenchRequest& request, const BenchSampling& sampling) {
   v1::GenerateRequest to;
   if (request.messages.empty()) {
     to.mutable_token_ids()->mutable_ids()->Assign(request.token_ids.begin(),
@@ -27,7 +27,10 @@ v1::GenerateRequest ToGenerateRequest(const BenchRequest& request) {
     added.set_role(message.role);
     added.set_content(message.content);
   }
-  to.mutable_sampling()->set_temperature(0);
+  v1::SamplingParams& params = *to.mutable_sampling();
+  params.set_temperature(static_cast<float>(sampling.temperature));
+  if (sampling.top_p) params.set_top_p(static_cast<float>(*sampling.top_p));
+  if (sampling.top_k) params.set_top_k(*sampling.top_k);
   to.mutable_stop()->set_max_tokens(request.max_tokens);
   to.mutable_stop()->set_ignore_eos(true);
   return to;
@@ -69,7 +72,9 @@ class GrpcTransport final : public Transport {
   class Call final : public grpc::ClientReadReactor<v1::GenerateResponse> {
    public:
     Call(GrpcTransport& owner, const BenchRequest& request, double scheduled, Done done)
-        : owner_(owner), request_(ToGenerateRequest(request)), done_(std::move(done)) {
+        : owner_(owner),
+          request_(ToGenerateRequest(request, owner.options_.sampling)),
+          done_(std::move(done)) {
       record_.scheduled = scheduled;
       if (!owner.options_.api_key.empty()) {
         context_.AddMetadata("authorization", "Bearer " + owner.options_.api_key);

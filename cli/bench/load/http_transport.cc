@@ -300,10 +300,13 @@ std::string BenchRequestJson(const BenchRequest& request, const TransportOptions
   } else {
     prompt = fmt::format("\"prompt\":[{}]", fmt::join(request.token_ids, ","));
   }
+  std::string sampling = fmt::format("\"temperature\":{}", options.sampling.temperature);
+  if (options.sampling.top_p) sampling += fmt::format(",\"top_p\":{}", *options.sampling.top_p);
+  if (options.sampling.top_k) sampling += fmt::format(",\"top_k\":{}", *options.sampling.top_k);
   return fmt::format(
-      "{{\"model\":{},{},\"max_tokens\":{},\"temperature\":0,\"ignore_eos\":true,\"stream\":true,"
+      "{{\"model\":{},{},\"max_tokens\":{},{},\"ignore_eos\":true,\"stream\":true,"
       "\"stream_options\":{{\"include_usage\":true}}}}",
-      nlohmann::json(options.model).dump(), prompt, request.max_tokens);
+      nlohmann::json(options.model).dump(), prompt, request.max_tokens, sampling);
 }
 
 std::unique_ptr<Transport> MakeHttpTransport(const Address& address,

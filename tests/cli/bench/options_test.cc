@@ -4,6 +4,7 @@
 #include "cli/bench/bench_options.h"
 #include "cli/verbs.h"
 #include "common/status.h"
+#include "tests/common/temp_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -28,7 +29,7 @@ TEST(BenchOptionsTest, WithoutAnyItIsAClosedLoopOfHalfAMinute) {
 TEST(BenchOptionsTest, ReadsALoad) {
   const auto options =
       ParseBench({"--rates", "1,2.5", "--prompt=100-200", "--goodput", "ttft:200ms,e2e:3s", "--vs",
-             "127.0.0.1:9", "--requests", "7", "--api", "grpc"});
+                  "127.0.0.1:9", "--requests", "7", "--api", "grpc"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->loop, BenchLoop::kOpen);
   EXPECT_THAT(options->levels, ElementsAre(1, 2.5));
@@ -55,6 +56,31 @@ TEST(BenchOptionsTest, ATraceIsPlayedAtItsTimes) {
   EXPECT_EQ(options->loop, BenchLoop::kTrace);
   EXPECT_THAT(options->levels, ElementsAre(0.5, 1));
   EXPECT_EQ(options->data_name, "f");
+}
+
+TEST(BenchOptionsTest, ReadsHowAnswersAreDrawn) {
+  const auto greedy = ParseBench({});
+  ASSERT_TRUE(greedy.ok()) << greedy.status();
+  EXPECT_EQ(greedy->sampling.temperature, 0.0);
+  EXPECT_EQ(greedy->sampling.top_k, std::nullopt);
+  const auto drawn = ParseBench({"--temperature", "0.7", "--top-p=0.9", "--top-k", "50"});
+  ASSERT_TRUE(drawn.ok()) << drawn.status();
+  EXPECT_EQ(drawn->sampling.temperature, 0.7);
+  EXPECT_EQ(drawn->sampling.top_p, 0.9);
+  EXPECT_EQ(drawn->sampling.top_k, 50u);
+  EXPECT_THAT(Message(ParseBench({"--top-k", "50"}).status()),
+              HasSubstr("--top-p and --top-k need a --temperature above 0"));
+}
+
+TEST(BenchOptionsTest, TheKeyMayComeFromAFileAndIsNeverReported) {
+  const TempFolder folder;
+  const auto options = ParseBench({"--api-key", "@" + folder.Write("key", "secret\n")});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->api_key, "secret");
+  EXPECT_THAT(Message(ParseBench({"--api-key=a b"}).status()),
+              HasSubstr("--api-key: expected one word"));
+  const std::vector<std::string> words = {"--api-key", "secret", "--seed", "3", "--api-key=secret"};
+  EXPECT_EQ(CommandText(*FindVerb("bench"), words), "bench --api-key ... --seed 3 --api-key=...");
 }
 
 TEST(BenchOptionsTest, EveryErrorIsNamed) {

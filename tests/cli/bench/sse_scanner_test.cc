@@ -75,7 +75,12 @@ TEST(BenchRequestJsonTest, SendsIdsTextOrMessages) {
   EXPECT_THAT(BenchRequestJson({.token_ids = {4, 5}, .max_tokens = 3}, options),
               AllOf(HasSubstr("\"model\":\"m\\\"1\""), HasSubstr("\"prompt\":[4,5]"),
                     HasSubstr("\"max_tokens\":3"), HasSubstr("\"ignore_eos\":true"),
+                    HasSubstr("\"temperature\":0,"), Not(HasSubstr("top_p")),
                     HasSubstr("\"include_usage\":true")));
+  EXPECT_THAT(
+      BenchRequestJson({.token_ids = {4}, .max_tokens = 3},
+                       {.model = "m", .sampling = {.temperature = 0.7, .top_p = 0.9, .top_k = 50}}),
+      HasSubstr("\"temperature\":0.7,\"top_p\":0.9,\"top_k\":50,"));
   const BenchRequest talk = {.messages = {{"user", "a\n\"b\""}}, .max_tokens = 1};
   EXPECT_THAT(BenchRequestJson(talk, options), HasSubstr("\"prompt\":\"a\\n\\\"b\\\"\\n\""));
   EXPECT_THAT(BenchRequestJson(talk, {.model = "m", .chat = true}),

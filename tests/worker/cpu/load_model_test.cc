@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/kv_cache/paged_kv.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/tensor_compare.h"
@@ -150,6 +151,10 @@ TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
   EXPECT_EQ(info.block_size_tokens, 16u);
   EXPECT_EQ(info.weights_dtype, "bf16");
   EXPECT_EQ(info.kv_dtype, "bf16");
+  EXPECT_EQ(info.memory.kv_cache_bytes,
+            2u * 4 * kernels::KvBlockElements(/*num_kv_heads=*/2, /*head_dim=*/6) * 2);
+  EXPECT_GT(info.memory.weights_bytes, 2u * 2 * 50 * 24);  // embedding and logits alone
+  EXPECT_GT(info.memory.workspace_bytes, 0u);
   EXPECT_EQ(info.device, "cpu-" + std::string(InstructionSetName(kernels::BestInstructionSet())));
 }
 

@@ -46,6 +46,8 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
   const std::vector<Case> cases = {
       {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = 31; }},
       {"--kv-cache-tokens", [](WorkerConfig& c) { c.kv_cache_tokens = (uint64_t{1} << 26) + 1; }},
+      {"--tensor-parallel", [](WorkerConfig& c) { c.tensor_parallel = 0; }},
+      {"--tensor-parallel", [](WorkerConfig& c) { c.tensor_parallel = 65; }},
       {"--block-size", [](WorkerConfig& c) { c.block_size_tokens = 0; }},
       {"--max-slots", [](WorkerConfig& c) { c.max_slots = 65537; }},
       {"--max-step-tokens", [](WorkerConfig& c) { c.max_step_tokens = (1u << 20) + 1; }},

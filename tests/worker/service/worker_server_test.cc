@@ -49,6 +49,7 @@ TEST_F(WorkerServerStepsTest, DescribesItself) {
   ASSERT_EQ(first.kv_groups_size(), 1);
   EXPECT_EQ(first.kv_groups(0).num_blocks(), 64u);
   EXPECT_EQ(first.kv_groups(0).block_size_tokens(), 4u);
+  EXPECT_EQ(first.tensor_parallel(), 2u);
   EXPECT_EQ(first.max_slots(), 8u);
   EXPECT_EQ(first.max_step_tokens(), 64u);
   EXPECT_EQ(first.max_logprobs(), 4u);
@@ -81,6 +82,8 @@ TEST_F(WorkerServerStepsTest, RunsStepsThatWereSentAhead) {
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_steps_total{kind=\"prefill\"} 1\n"));
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_steps_total{kind=\"decode\"} 10\n"));
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_step_seconds_count{part=\"gpu\"} 11\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_memory_bytes{kind=\"kv_cache\"} 200\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_cuda_graph_replays_total 0\n"));
 }
 
 TEST_F(WorkerServerStepsTest, PollingGivesTheSameResults) {

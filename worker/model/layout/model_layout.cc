@@ -28,7 +28,11 @@ Part Linear(std::vector<TensorPiece> pieces, int64_t num_inputs, bool has_bias) 
 }
 
 std::vector<TensorPiece> QkvPieces(const ModelSpec& spec, const TensorNames& names) {
-  if (!names.qkv.empty()) return {{&TensorNames::qkv, spec.qkv_size()}};
+  if (!names.qkv.empty()) {
+    return {{.name = &TensorNames::qkv,
+             .num_outputs = spec.qkv_size(),
+             .matrices = {spec.q_size(), spec.kv_size(), spec.kv_size()}}};
+  }
   return {{&TensorNames::q, spec.q_size(), /*rotary=*/true},
           {&TensorNames::k, spec.kv_size(), /*rotary=*/true},
           {&TensorNames::v, spec.kv_size()}};

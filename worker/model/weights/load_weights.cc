@@ -13,7 +13,7 @@ using kernels::BFloat16;
 // Elements that one thread converts before the next progress report.
 constexpr int64_t kChunkElements = 1 << 20;
 
-// Converts rows [begin, end) of the file: one thread's share of a chunk.
+// Converts rows [begin, end) of the task: one thread's share of a chunk.
 absl::Status ConvertRows(const LoadTask& task, int64_t begin, int64_t end,
                          std::vector<float>& scratch) {
   const int64_t columns = task.num_columns;
@@ -22,8 +22,9 @@ absl::Status ConvertRows(const LoadTask& task, int64_t begin, int64_t end,
   for (int64_t row = begin; row < end; ++row) {
     const float* values = scratch.data() + (row - begin) * columns;
     const int64_t target = task.TargetRow(row);
-    if (task.packed != nullptr) {
-      kernels::PackRows(values, task.first_output + target, 1, columns, task.packed);
+    const int64_t output = task.first_output + target;
+    if (task.packed != nullptr && output >= 0 && output < task.packed_outputs) {
+      kernels::PackRows(values, output, 1, columns, task.packed);
     }
     if (task.rows != nullptr) {
       BFloat16* to = task.rows + target * columns;

@@ -23,11 +23,13 @@ using NameOf = std::function<std::string(std::string_view stem, std::string_view
 // take.
 class Planner {
  public:
-  Planner(const ModelSpec& spec, const WeightSource& source, WeightLayout layout, WeightPlan& plan)
+  Planner(const ModelSpec& spec, const WeightSource& source, const WeightStorage& storage,
+          WeightPlan& plan)
       : spec_(spec),
         source_(source),
         layout_(MakeModelLayout(spec, source.names())),
-        row_major_(layout == WeightLayout::kRowMajor),
+        row_major_(storage.layout == WeightLayout::kRowMajor),
+        rank_(storage.rank),
         plan_(plan) {}
 
   void Run() {
@@ -86,6 +88,7 @@ class Planner {
   PartWeights PlanEmbedding(const Part& part, const NameOf& name_of) {
     BFloat16* const rows = plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
     LoadTask task = MatrixTask(part, part.pieces[0], name_of);
+    task.num_rows = part.num_outputs;
     task.rows = rows;
     plan_.tasks.push_back(task);
     return {.rows = rows};
@@ -93,36 +96,49 @@ class Planner {
 
   PartWeights PlanNorm(const Part& part, const NameOf& name_of) {
     float* const weight = plan_.weights.storage.Take<float>(part.num_outputs);
-    float* const bias = TakeBias(part);
-    AddVector(name_of(Stem(part.pieces[0]), "weight"), part.num_outputs, 0, weight);
-    if (part.has_bias) AddVector(name_of(Stem(part.pieces[0]), "bias"), part.num_outputs, 0, bias);
+    float* const bias = TakeBias(part, part.num_outputs);
+    const std::string_view stem = Stem(part.pieces[0]);
+    plan_.tasks.push_back(VectorTask(name_of(stem, "weight"), part.num_outputs, weight));
+    if (part.has_bias) {
+      plan_.tasks.push_back(VectorTask(name_of(stem, "bias"), part.num_outputs, bias));
+    }
     return {.vector = weight, .bias = bias};
   }
 
+  // This rank's outputs of every matrix, one behind the other.
   PartWeights PlanLinear(const Part& part, const NameOf& name_of) {
-    const int64_t num_elements = row_major_ ? part.num_outputs * part.num_inputs
-                                            : PackedElements(part.num_outputs, part.num_inputs);
-    BFloat16* const matrix = plan_.weights.storage.Take<BFloat16>(num_elements);
-    float* const bias = TakeBias(part);
+    const int64_t num_outputs = rank_.Share(part.num_outputs);
+    BFloat16* const matrix = plan_.weights.storage.Take<BFloat16>(
+        row_major_ ? num_outputs * part.num_inputs : PackedElements(num_outputs, part.num_inputs));
+    float* const bias = TakeBias(part, num_outputs);
     int64_t first_output = 0;
     for (const TensorPiece& piece : part.pieces) {
       LoadTask task = MatrixTask(part, piece, name_of);
-      task.interleaved_head_dim =
-          piece.rotary && layout_.names.interleaved_heads ? spec_.head_dim : 0;
-      if (row_major_) {
-        task.rows = matrix == nullptr ? nullptr : matrix + first_output * part.num_inputs;
-      } else {
-        task.packed = matrix;
-        task.first_output = first_output;
+      LoadTask vector = part.has_bias
+                            ? VectorTask(name_of(Stem(piece), "bias"), piece.num_outputs, nullptr)
+                            : LoadTask();
+      int64_t first_row = 0;
+      for (const int64_t matrix_outputs : piece.Matrices()) {
+        task.first_row = vector.first_row = first_row + rank_.Begin(matrix_outputs);
+        task.num_rows = vector.num_rows = rank_.Share(matrix_outputs);
+        if (row_major_) {
+          task.rows = matrix == nullptr ? nullptr : matrix + first_output * part.num_inputs;
+        } else {
+          task.packed = matrix;
+          task.first_output = first_output;
+          task.packed_outputs = num_outputs;
+        }
+        plan_.tasks.push_back(task);
+        if (part.has_bias) {
+          vector.interleaved_head_dim = task.interleaved_head_dim;
+          vector.vector = bias == nullptr ? nullptr : bias + first_output;
+          plan_.tasks.push_back(vector);
+        }
+        first_row += matrix_outputs;
+        first_output += task.num_rows;
       }
-      plan_.tasks.push_back(task);
-      if (part.has_bias) {
-        AddVector(name_of(Stem(piece), "bias"), piece.num_outputs, task.interleaved_head_dim,
-                  bias == nullptr ? nullptr : bias + first_output);
-      }
-      first_output += piece.num_outputs;
     }
-    return {.matrix = {.data = matrix, .n = part.num_outputs, .k = part.num_inputs}, .bias = bias};
+    return {.matrix = {.data = matrix, .n = num_outputs, .k = part.num_inputs}, .bias = bias};
   }
 
   // The logits are products with the embedding. It is loaded once, for both uses.
@@ -130,41 +146,49 @@ class Planner {
     const Part& part = layout_.model[ModelPart::kLmHead];
     ModelWeights& weights = plan_.weights;
     PartWeights& lm_head = weights.model[ModelPart::kLmHead];
-    lm_head.matrix = {.data = weights.model[ModelPart::kTokenEmbedding].rows,
-                      .n = part.num_outputs,
-                      .k = part.num_inputs};
-    if (!row_major_) {
+    lm_head.matrix = {.n = rank_.Share(part.num_outputs), .k = part.num_inputs};
+    const int64_t first_output = rank_.Begin(part.num_outputs);
+    if (row_major_) {
+      const BFloat16* const rows = weights.model[ModelPart::kTokenEmbedding].rows;
+      lm_head.matrix.data = rows == nullptr ? nullptr : rows + first_output * part.num_inputs;
+    } else {
       BFloat16* const packed =
-          weights.storage.Take<BFloat16>(PackedElements(part.num_outputs, part.num_inputs));
+          weights.storage.Take<BFloat16>(PackedElements(lm_head.matrix.n, part.num_inputs));
       lm_head.matrix.data = packed;
-      plan_.tasks.front().packed = packed;  // the token embedding is the model's first part
+      LoadTask& embedding = plan_.tasks.front();  // it is the model's first part
+      embedding.packed = packed;
+      embedding.first_output = -first_output;
+      embedding.packed_outputs = lm_head.matrix.n;
     }
     // Some tools save a copy as lm_head. It counts as used, although it is not read.
     used_.insert(ModelTensorName(layout_.names.lm_head, "weight"));
   }
 
-  float* TakeBias(const Part& part) {
-    return part.has_bias ? plan_.weights.storage.Take<float>(part.num_outputs) : nullptr;
+  float* TakeBias(const Part& part, int64_t num_outputs) {
+    return part.has_bias ? plan_.weights.storage.Take<float>(num_outputs) : nullptr;
   }
 
   std::string_view Stem(const TensorPiece& piece) const { return layout_.names.*piece.name; }
 
+  // Of no rows yet.
   LoadTask MatrixTask(const Part& part, const TensorPiece& piece, const NameOf& name_of) {
     std::vector<uint64_t> shape = {static_cast<uint64_t>(piece.num_outputs),
                                    static_cast<uint64_t>(part.num_inputs)};
     if (part.transposed) std::swap(shape[0], shape[1]);
     return {.tensor = Take(name_of(Stem(piece), "weight"), shape),
-            .num_rows = piece.num_outputs,
+            .tensor_rows = piece.num_outputs,
             .num_columns = part.num_inputs,
+            .interleaved_head_dim =
+                piece.rotary && layout_.names.interleaved_heads ? spec_.head_dim : 0,
             .transposed = part.transposed};
   }
 
-  void AddVector(const std::string& name, int64_t size, int64_t interleaved_head_dim, float* data) {
-    plan_.tasks.push_back({.tensor = Take(name, {static_cast<uint64_t>(size)}),
-                           .num_rows = size,
-                           .num_columns = 1,
-                           .vector = data,
-                           .interleaved_head_dim = interleaved_head_dim});
+  LoadTask VectorTask(const std::string& name, int64_t size, float* vector) {
+    return {.tensor = Take(name, {static_cast<uint64_t>(size)}),
+            .tensor_rows = size,
+            .num_rows = size,
+            .num_columns = 1,
+            .vector = vector};
   }
 
   const SourceTensor* Find(const std::string& name) {
@@ -209,6 +233,7 @@ class Planner {
   const WeightSource& source_;
   const ModelLayout layout_;
   const bool row_major_;
+  const TensorRank rank_;
   WeightPlan& plan_;
   std::vector<std::string> problems_;  // first of tensors that the model wants, then of others
   size_t num_wanted_problems_ = 0;
@@ -217,31 +242,32 @@ class Planner {
 
 }  // namespace
 
-absl::Status LoadTask::Read(int64_t first_row, std::span<float> values) const {
-  if (!transposed) return ReadRows(*tensor, first_row, num_columns, values);
+absl::Status LoadTask::Read(int64_t row, std::span<float> values) const {
+  const int64_t tensor_row = first_row + row;
+  if (!transposed) return ReadRows(*tensor, tensor_row, num_columns, values);
   const int64_t num_wanted = static_cast<int64_t>(values.size()) / num_columns;
-  std::vector<float> file_row(static_cast<size_t>(num_rows));
+  std::vector<float> file_row(static_cast<size_t>(tensor_rows));
   for (int64_t column = 0; column < num_columns; ++column) {
-    LOCKSTEP_RETURN_IF_ERROR(ReadRows(*tensor, column, num_rows, file_row));
-    for (int64_t row = 0; row < num_wanted; ++row) {
-      values[static_cast<size_t>(row * num_columns + column)] =
-          file_row[static_cast<size_t>(first_row + row)];
+    LOCKSTEP_RETURN_IF_ERROR(ReadRows(*tensor, column, tensor_rows, file_row));
+    for (int64_t i = 0; i < num_wanted; ++i) {
+      values[static_cast<size_t>(i * num_columns + column)] =
+          file_row[static_cast<size_t>(tensor_row + i)];
     }
   }
   return absl::OkStatus();
 }
 
-int64_t LoadTask::TargetRow(int64_t source_row) const {
-  if (interleaved_head_dim == 0) return source_row;
-  const int64_t head_begin = source_row / interleaved_head_dim * interleaved_head_dim;
-  const int64_t row_in_head = source_row - head_begin;
+int64_t LoadTask::TargetRow(int64_t row) const {
+  if (interleaved_head_dim == 0) return row;
+  const int64_t head_begin = row / interleaved_head_dim * interleaved_head_dim;
+  const int64_t row_in_head = row - head_begin;
   return head_begin + row_in_head % 2 * (interleaved_head_dim / 2) + row_in_head / 2;
 }
 
 absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
                                        const WeightStorage& storage) {
   WeightPlan plan;
-  Planner planner(spec, source, storage.layout, plan);
+  Planner planner(spec, source, storage, plan);
   planner.Run();
   LOCKSTEP_RETURN_IF_ERROR(planner.Verdict());
   LOCKSTEP_RETURN_IF_ERROR(storage.commit(plan.weights.storage));

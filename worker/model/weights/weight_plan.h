@@ -8,30 +8,35 @@
 #include <vector>
 
 #include "worker/model/layout/model_layout.h"
+#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/weights/weight_source.h"
 #include "worker/model/weights/weights.h"
 
 namespace lockstep::worker {
 
-// Where the values of one tensor go. Output i of a matrix becomes output first_output + i of
-// `packed` and row i of `rows`, whichever are set; a vector goes to `vector`.
+// Where the values of a tensor go, or those of some of its rows. Row i of the task becomes row i of
+// `rows`, and output first_output + i of `packed` if that has such an output, whichever are set; a
+// vector goes to `vector`.
 struct LoadTask {
   const SourceTensor* tensor = nullptr;
-  int64_t num_rows = 0;     // outputs of a matrix, or elements of a vector
+  int64_t tensor_rows = 0;  // of the whole tensor: outputs of a matrix, or elements of a vector
+  int64_t first_row = 0;    // the tensor's rows from here on
+  int64_t num_rows = 0;
   int64_t num_columns = 0;  // inputs; 1 for a vector
   kernels::BFloat16* packed = nullptr;
   int64_t first_output = 0;
+  int64_t packed_outputs = 0;
   kernels::BFloat16* rows = nullptr;  // of this task's first row
   float* vector = nullptr;
   // The head size if the rows are rotated and TensorNames::interleaved_heads is set; otherwise 0.
   int64_t interleaved_head_dim = 0;
-  bool transposed = false;  // the file has [num_columns, num_rows]
+  bool transposed = false;  // the file has [num_columns, tensor_rows]
 
-  // fp32 values of rows [first_row, first_row + values.size() / num_columns), also if the file is
+  // fp32 values of the task's rows [row, row + values.size() / num_columns), also if the file is
   // transposed. For a transposed tensor, every call reads the whole tensor.
-  absl::Status Read(int64_t first_row, std::span<float> values) const;
-  // The place in our order of the file's row `source_row`.
-  int64_t TargetRow(int64_t source_row) const;
+  absl::Status Read(int64_t row, std::span<float> values) const;
+  // The place in our order of the task's row `row`.
+  int64_t TargetRow(int64_t row) const;
 };
 
 // How the matrices lie in memory.
@@ -40,9 +45,11 @@ enum class WeightLayout {
   kRowMajor,  // [outputs, inputs], as CUDA does; a tied lm_head is the embedding itself
 };
 
-// Where the weights go. `commit` gives the measured arena its memory.
+// Where the weights go, and which of them. `commit` gives the measured arena its memory.
 struct WeightStorage {
   WeightLayout layout = WeightLayout::kPanels;
+  // Takes this rank's outputs of every linear part. Norms and embeddings stay whole.
+  TensorRank rank = {};
   std::function<absl::Status(Arena&)> commit = [](Arena& arena) { return arena.Commit(); };
 };
 
