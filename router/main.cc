@@ -92,6 +92,8 @@ ABSL_FLAG(std::string, worker_tls_key, "", "its PEM key");
 ABSL_FLAG(std::string, worker_tls_server_name, "",
           "the name in the workers' certificates; empty: the host of each");
 ABSL_FLAG(bool, insecure, Defaults().insecure,
+ABSL_FLAG(bool, insecure_admin, Defaults().insecure_admin,
+          "allow an address beyond this machine for --admin-listen only");
           "allow addresses beyond this machine, without TLS and keys");
 ABSL_FLAG(bool, takeover, Defaults().worker.takeover,
           "take the workers from another router that holds them");
@@ -179,6 +181,7 @@ namespace lockstep::router {
 namespace {
 
 void SetSecurity(RouterConfig& config) {
+  config.insecure_admin = absl::GetFlag(FLAGS_insecure_admin);
   config.insecure = absl::GetFlag(FLAGS_insecure);
   config.server.tls = {.cert_path = absl::GetFlag(FLAGS_tls_cert),
                        .key_path = absl::GetFlag(FLAGS_tls_key),

@@ -72,11 +72,11 @@ AgreementConfig RouterConfig::Agreement() const {
 absl::Status RouterConfig::Validate() const {
   Violations violations;
   const auto check_exposure = [&](std::string_view where, const std::string& text, bool guarded,
-                                  std::string_view guard) {
+                                  std::string_view guard, std::string_view flag = "--insecure") {
     const absl::StatusOr<Address> address = ParseAddress(text);
     if (address.ok() && !insecure && !guarded && !IsLoopback(*address)) {
-      violations.Add(fmt::format("{}{} is not this machine{}; pass --insecure to allow it", where,
-                                 text, guard));
+      violations.Add(
+          fmt::format("{}{} is not this machine{}; pass {} to allow it", where, text, guard, flag));
     }
   };
   constexpr std::string_view kPublicGuard =
@@ -119,7 +119,8 @@ absl::Status RouterConfig::Validate() const {
                    ", which needs --otlp-tls-ca");
   }
   violations.Merge(tracing.Validate());
-  check_exposure("admin_listen: ", admin_listen, false, " and has neither TLS nor keys");
+  check_exposure("admin_listen: ", admin_listen, insecure_admin, " and has neither TLS nor keys",
+                 "--insecure-admin");
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),
                      "priority_ageing: must be positive and at most 24h");
