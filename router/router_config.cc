@@ -84,7 +84,7 @@ absl::Status RouterConfig::Validate() const {
   const auto guards_public = [this](const TlsFiles& tls) {
     return tls.enabled() && (!server.tenants_path.empty() || !tls.client_ca_path.empty());
   };
-  violations.Require(!model.empty(), "model: expected a model folder or a *.gguf file");
+  violations.Require(!model.empty(), "model: expected a model folder or a GGUF file");
   check_exposure("listen: ", server.listen, guards_public(server.tls), kPublicGuard);
   if (!server.http.listen.empty()) {
     check_exposure("http_listen: ", server.http.listen, guards_public(server.tls), kPublicGuard);
