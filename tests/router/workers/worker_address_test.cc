@@ -28,7 +28,7 @@ constexpr int kEarlyLookups = 12;
 
 std::atomic<int> num_lookups{0};
 // What the early lookups find; empty: that the name is unknown. Later ones find 127.0.0.1.
-std::string early_address;  // NOLINT: set before a link starts
+std::atomic<const char*> early_address{""};
 
 // Read when gRPC starts: its other resolver asks the network itself.
 const int kNativeResolver = setenv("GRPC_DNS_RESOLVER", "native", 1);
@@ -39,8 +39,9 @@ int LookUp(const char* name, const char* service, const addrinfo* hints, addrinf
   static const auto system = reinterpret_cast<Lookup>(dlsym(RTLD_NEXT, "getaddrinfo"));
   if (name == nullptr || name != kName) return system(name, service, hints, result);
   if (++num_lookups > kEarlyLookups) return system("127.0.0.1", service, hints, result);
-  if (early_address.empty()) return EAI_NONAME;
-  return system(early_address.c_str(), service, hints, result);
+  const char* const address = early_address;
+  if (*address == '\0') return EAI_NONAME;
+  return system(address, service, hints, result);
 }
 
 // A worker that only notices that it was found.
@@ -88,7 +89,7 @@ class IgnoredEvents final : public LinkEventSink {
   void OnLinkEvent(LinkEvent) override {}
 };
 
-bool FindsItsWorkerAfter(const std::string& address) {
+bool FindsItsWorkerAfter(const char* address) {
   early_address = address;
   num_lookups = 0;
   GrpcLoops loops(1);
