@@ -71,7 +71,7 @@ constexpr OptionSpec kBenchOptions[] = {
 };
 
 constexpr std::string_view kServeDetails =
-    "MODEL is a *.gguf file, a folder with config.json and safetensors, or a name of Hugging Face\n"
+    "MODEL is a GGUF file, a folder with config.json and safetensors, or a name of Hugging Face\n"
     "(org/name), which the command `hf` downloads. One worker starts for each GPU, or one on the\n"
     "CPU, and one router, which serves gRPC and OpenAI's API on one port. A program that ends is\n"
     "started again. Ctrl-C lets running requests finish; a second Ctrl-C ends everything at once.\n"

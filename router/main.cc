@@ -49,8 +49,7 @@ const RouterConfig& Defaults() {
 
 }  // namespace
 
-ABSL_FLAG(std::string, model, "",
-          "model folder or *.gguf file, for tokenizer, template and limits");
+ABSL_FLAG(std::string, model, "", "model folder or GGUF file, for tokenizer, template and limits");
 ABSL_FLAG(std::string, model_id, "",
           "the name that clients use; default: the file's or folder's name");
 ABSL_FLAG(
@@ -93,6 +92,8 @@ ABSL_FLAG(std::string, worker_tls_server_name, "",
           "the name in the workers' certificates; empty: the host of each");
 ABSL_FLAG(bool, insecure, Defaults().insecure,
           "allow addresses beyond this machine, without TLS and keys");
+ABSL_FLAG(bool, insecure_admin, Defaults().insecure_admin,
+          "allow an address beyond this machine for --admin-listen only");
 ABSL_FLAG(bool, takeover, Defaults().worker.takeover,
           "take the workers from another router that holds them");
 ABSL_FLAG(absl::Duration, priority_ageing, Defaults().priority_ageing,
@@ -180,6 +181,7 @@ namespace {
 
 void SetSecurity(RouterConfig& config) {
   config.insecure = absl::GetFlag(FLAGS_insecure);
+  config.insecure_admin = absl::GetFlag(FLAGS_insecure_admin);
   config.server.tls = {.cert_path = absl::GetFlag(FLAGS_tls_cert),
                        .key_path = absl::GetFlag(FLAGS_tls_key),
                        .client_ca_path = absl::GetFlag(FLAGS_tls_client_ca)};

@@ -79,11 +79,11 @@ AgreementConfig RouterConfig::Agreement() const {
 absl::Status RouterConfig::Validate() const {
   Violations violations;
   const auto check_exposure = [&](std::string_view where, const std::string& text, bool guarded,
-                                  std::string_view guard) {
+                                  std::string_view guard, std::string_view flag = "--insecure") {
     const absl::StatusOr<Address> address = ParseAddress(text);
     if (address.ok() && !insecure && !guarded && !IsLoopback(*address)) {
-      violations.Add(fmt::format("{}{} is not this machine{}; pass --insecure to allow it", where,
-                                 text, guard));
+      violations.Add(
+          fmt::format("{}{} is not this machine{}; pass {} to allow it", where, text, guard, flag));
     }
   };
   constexpr std::string_view kPublicGuard =
@@ -91,7 +91,7 @@ absl::Status RouterConfig::Validate() const {
   const auto guards_public = [this](const TlsFiles& tls) {
     return tls.enabled() && (!server.tenants_path.empty() || !tls.client_ca_path.empty());
   };
-  violations.Require(!model.empty(), "model: expected a model folder or a *.gguf file");
+  violations.Require(!model.empty(), "model: expected a model folder or a GGUF file");
   check_exposure("listen: ", server.listen, guards_public(server.tls), kPublicGuard);
   if (!server.http.listen.empty()) {
     check_exposure("http_listen: ", server.http.listen, guards_public(server.tls), kPublicGuard);
@@ -126,7 +126,8 @@ absl::Status RouterConfig::Validate() const {
                    ", which needs --otlp-tls-ca");
   }
   violations.Merge(tracing.Validate());
-  check_exposure("admin_listen: ", admin_listen, false, " and has neither TLS nor keys");
+  check_exposure("admin_listen: ", admin_listen, insecure_admin, " and has neither TLS nor keys",
+                 "--insecure-admin");
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),
                      "priority_ageing: must be positive and at most 24h");

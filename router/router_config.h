@@ -17,10 +17,11 @@ namespace lockstep::router {
 // Everything that a router process can be told (docs/configuration.md). The defaults are those of
 // the flags in main.cc.
 struct RouterConfig {
-  std::string model;     // model folder or *.gguf file
+  std::string model;     // model folder or GGUF file
   std::string model_id;  // empty: the file's or folder's name
   std::string admin_listen = "127.0.0.1:9090";
   bool insecure = false;             // addresses beyond this machine, unguarded
+  bool insecure_admin = false;       // the same for admin_listen only
   std::string placement = "prefix";  // ParsePlacementPolicy
   absl::Duration priority_ageing = absl::Seconds(10);
   absl::Duration drain_timeout = absl::Seconds(30);

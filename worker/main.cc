@@ -50,6 +50,8 @@ ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,
 ABSL_FLAG(uint64_t, random_seed, WorkerConfig().random_seed, "seed of random weights");
 ABSL_FLAG(bool, insecure, WorkerConfig().insecure,
           "allow addresses that other machines reach, without certificates");
+ABSL_FLAG(bool, insecure_admin, WorkerConfig().insecure_admin,
+          "allow an address that other machines reach for --admin-listen only");
 ABSL_FLAG(uint64_t, kv_cache_tokens, WorkerConfig().kv_cache_tokens,
           "size of the KV cache in tokens; 0: 32768 on the CPU, what is free on a GPU");
 ABSL_FLAG(double, memory_fraction, WorkerConfig().memory_fraction,
@@ -95,6 +97,7 @@ WorkerConfig ConfigFromFlags() {
                 .key_path = absl::GetFlag(FLAGS_tls_key),
                 .client_ca_path = absl::GetFlag(FLAGS_tls_client_ca)};
   config.insecure = absl::GetFlag(FLAGS_insecure);
+  config.insecure_admin = absl::GetFlag(FLAGS_insecure_admin);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.block_size_tokens = absl::GetFlag(FLAGS_block_size);
   config.max_slots = absl::GetFlag(FLAGS_max_slots);

@@ -37,13 +37,13 @@ absl::Status WorkerConfig::Validate() const {
   FlagViolations violations;
   if (model.empty()) violations.Add("model", "expected a GGUF file or a folder with config.json");
   const auto check_address = [&](std::string_view flag, const std::string& text, bool guarded,
-                                 std::string_view guard) {
+                                 std::string_view guard, std::string_view allow = "--insecure") {
     if (const auto address = ParseAddress(text); !address.ok()) {
       violations.Add(flag, Message(address.status()));
     } else if (!insecure && !guarded && !IsLoopback(*address)) {
-      violations.Add(flag, fmt::format("{} is reachable from other machines{}; pass --insecure if "
+      violations.Add(flag, fmt::format("{} is reachable from other machines{}; pass {} if "
                                        "the network is trusted",
-                                       text, guard));
+                                       text, guard, allow));
     }
   };
   // A client of the step service may run steps, and read what the steps of others left behind.
@@ -57,7 +57,8 @@ absl::Status WorkerConfig::Validate() const {
     check_address("listen", listen, !tls.client_ca_path.empty(),
                   ", which needs --tls-cert, --tls-key and --tls-client-ca");
   }
-  check_address("admin-listen", admin_listen, false, " and has neither TLS nor keys");
+  check_address("admin-listen", admin_listen, insecure_admin, " and has neither TLS nor keys",
+                "--insecure-admin");
   if (const absl::Status status = tls.Validate(); !status.ok()) {
     violations.Add("tls-cert", Message(status));
   }

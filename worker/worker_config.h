@@ -41,6 +41,7 @@ struct WorkerConfig {
   uint64_t random_seed = 1;          // of random weights
   TlsFiles tls;                      // of `listen`; none: plaintext
   bool insecure = false;  // allow addresses that other machines can reach, without certificates
+  bool insecure_admin = false;    // the same for admin_listen only
   uint64_t kv_cache_tokens = 0;   // 0: the device's default
   double memory_fraction = 0.92;  // of a GPU's free memory, for the KV cache
   uint32_t block_size_tokens = 16;

@@ -20,6 +20,9 @@
 // what was expected.
 namespace lockstep {
 
+// The first bytes of every file.
+inline constexpr std::string_view kGgufMagic = "GGUF";
+
 // Numbers as in the file format. Types we cannot dequantise still parse, so that errors can name
 // them; a file with a tensor of any other type is refused, because its size is not known.
 enum class GgmlType : uint32_t {

@@ -10,7 +10,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kMagic = "GGUF";
 // Far above any real file: a bad count must not cause a large allocation.
 constexpr uint64_t kMaxMetadataEntries = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 18;
@@ -28,15 +27,15 @@ struct Header {
 
 absl::StatusOr<Header> ParseHeader(GgufCursor& cursor) {
   const std::span<const std::byte> bytes = cursor.bytes();
-  if (bytes.size() < kMagic.size() ||
-      std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+  if (bytes.size() < kGgufMagic.size() ||
+      std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) != 0) {
     return cursor.Error(0, "not a GGUF file: expected the four bytes \"GGUF\"");
   }
-  LOCKSTEP_RETURN_IF_ERROR(cursor.ReadBytes("the magic number", kMagic.size()).status());
+  LOCKSTEP_RETURN_IF_ERROR(cursor.ReadBytes("the magic number", kGgufMagic.size()).status());
   LOCKSTEP_ASSIGN_OR_RETURN(const uint32_t version, cursor.Read<uint32_t>("the version"));
   if (version != 2 && version != 3) {
     const bool big_endian = version != 0 && (version & 0xffff) == 0;
-    return cursor.Error(kMagic.size(), "GGUF version {}, expected 2 or 3{}", version,
+    return cursor.Error(kGgufMagic.size(), "GGUF version {}, expected 2 or 3{}", version,
                         big_endian ? " (a big-endian file?)" : "");
   }
   Header header;

@@ -1,11 +1,14 @@
 #include "common/model_files/model_config.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
 #include "common/hash.h"
+#include "common/model_files/gguf.h"
 #include "common/model_files/model_family.h"
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"
@@ -141,7 +144,14 @@ uint64_t ModelConfig::Fingerprint() const {
   return Hash64(text);
 }
 
-bool IsGgufPath(std::string_view path) { return path.ends_with(".gguf"); }
+bool IsGgufPath(const std::string& path) {
+  if (path.ends_with(".gguf")) return true;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::array<char, kGgufMagic.size()> start{};
+  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  return std::string_view(start.data(), start.size()) == kGgufMagic;
+}
 
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path) {
   if (IsGgufPath(path)) {
@@ -152,7 +162,7 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path) {
   const bool exists = std::filesystem::exists(path, error);
   if (!exists && !error) return NotFound("{}: there is no such file or folder", path);
   if (exists && !std::filesystem::is_directory(path, error)) {
-    return InvalidArgument("{}: expected a *.gguf file or a folder with config.json", path);
+    return InvalidArgument("{}: expected a GGUF file or a folder with config.json", path);
   }
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();

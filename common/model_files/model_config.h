@@ -94,9 +94,11 @@ absl::StatusOr<ModelConfig> ModelConfigFromJson(std::string_view config_json,
                                                 const std::string& name);
 absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file);
 
-// `path` is a folder with config.json or a *.gguf file.
+// `path` is a folder with config.json or a GGUF file.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path);
 
-bool IsGgufPath(std::string_view path);
+// Whether `path` ends with ".gguf", or is a regular file that begins as GGUF files do. Every reader
+// of models asks this, so that all of them read a file in the same way.
+bool IsGgufPath(const std::string& path);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// The fingerprint of a model's tokenizer. `path` is a folder or a *.gguf file. Router and worker
+// The fingerprint of a model's tokenizer. `path` is a folder or a GGUF file. Router and worker
 // compare fingerprints, so that ids mean the same to both. 0 only if the model has no tokenizer (no
 // tokenizer.json in the folder, no tokenizer.ggml.tokens in the file).
 //

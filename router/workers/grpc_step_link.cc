@@ -291,7 +291,12 @@ class GrpcStepLink::Impl {
       while (!lease.described) lease_changed_.Wait(mutex_);
     }
     const grpc::Status& status = lease.end;
-    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) Connect();
+    // A channel looks its name up again only after 30 s, and after up to 2 min if the name was
+    // unknown. A worker that has a new address would wait for that. A new channel looks at once.
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
+        status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      Connect();
+    }
     if (!status.ok()) return CallFailed("Describe", status);
     return CheckDescription(lease.description, config_.expected);
   }

@@ -26,10 +26,11 @@ TEST(ModelArgumentTest, TakesGgufFilesAndFoldersWithAConfiguration) {
   const TempFolder folder;
   EXPECT_THAT(
       CheckModelPath(folder.path()),
-      HasError(kInvalid, HasSubstr("is neither a *.gguf file nor a folder with config.json")));
+      HasError(kInvalid, HasSubstr("is neither a GGUF file nor a folder with config.json")));
   folder.Write("config.json", "{}");
   EXPECT_THAT(CheckModelPath(folder.path()), IsOk());
   EXPECT_THAT(CheckModelPath(folder.Write("a.gguf", "")), IsOk());
+  EXPECT_THAT(CheckModelPath(folder.Write("model", "GGUF")), IsOk());
   EXPECT_THAT(CheckModelPath(folder.Write("a.bin", "")), HasError(kInvalid, HasSubstr("a.bin is")));
   EXPECT_THAT(CheckModelPath(folder.path() + "/b"),
               HasError(absl::StatusCode::kNotFound, HasSubstr("/b: no such file or folder")));

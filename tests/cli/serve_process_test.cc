@@ -148,7 +148,7 @@ TEST_F(ServeProcessTest, RefusesWhatIsWrongBeforeAnythingStarts) {
   EXPECT_EQ(Run({"serve", "no/such/model", "--port", "0"}), 1);
   EXPECT_THAT(output_, HasSubstr("no/such/model: no such file or folder"));
   EXPECT_EQ(Run({"serve", "tests/golden", "--port", "0"}), 1);
-  EXPECT_THAT(output_, HasSubstr("is neither a *.gguf file nor a folder with config.json"));
+  EXPECT_THAT(output_, HasSubstr("is neither a GGUF file nor a folder with config.json"));
   EXPECT_EQ(Run({"serve", kModel, "--port", "0", "--", "--max-samples=0"}), 1);
   EXPECT_THAT(output_, AllOf(HasSubstr("max_samples"), HasSubstr("the router refuses to start"),
                              Not(HasSubstr("starting"))));

@@ -2,8 +2,8 @@
 
     containers_check.py --programs FOLDER
 
-Router and worker of compose.yaml run as processes, with their own flags, and the health check of their images must tell whether they are
-ready. Planted mistakes show that each check can fail. Ends with 77 where promtool or kubernetes-validate, which brings a reader of YAML,
+Router and worker of compose.yaml run as processes, with a model folder and with a GGUF file. Their flags are their own but for ports, the
+worker's name and the folder of the model. The health check of their images must tell whether they are ready. Planted mistakes show that each check can fail. Ends with 77 where promtool or kubernetes-validate, which brings a reader of YAML,
 is missing (deploy/fetch-prometheus, deploy/fetch-clients).
 """
 
@@ -32,6 +32,7 @@ if not PACKAGES.is_dir() or not PROMTOOL:
 sys.path[:0] = [str(PACKAGES), str(ROOT / "tests" / "support")]
 import jsonschema  # noqa: E402
 import yaml  # noqa: E402
+from gguf_file import write_gguf  # noqa: E402
 from help_text import flags_in_help  # noqa: E402
 from server_process import Server, wait_until  # noqa: E402
 
@@ -115,12 +116,14 @@ SERVICE = closed(
     stop_grace_period={"type": "string", "pattern": r"^\d+s$"})
 EMPTY = {"const": {}}
 SCHEMA = closed(["name", "services", "configs", "volumes", "networks"], name=TEXT, services=closed_map(SERVICE),
-                configs=closed_map(closed(["content"], content=TEXT)), volumes=closed_map(EMPTY), networks=closed_map(EMPTY),
+                # Compose copies a `content` into the container, which fails: every service has a read-only root.
+                configs=closed_map(closed(["file"], file=TEXT)), volumes=closed_map(EMPTY), networks=closed_map(EMPTY),
                 **{"x-hardened": {"type": "object"}})
 
 
 def flags_of(service):
-    return dict((word.removeprefix("--").split("=", 1) + [""])[:2] for word in service["command"])
+    """Variables have their defaults."""
+    return dict((re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word).removeprefix("--").split("=", 1) + [""])[:2] for word in service["command"])
 
 
 def check_compose(compose, defaults, stages):
@@ -165,12 +168,19 @@ def check_references(name, service, compose):
              "services": service.get("depends_on", [])}
     for kind, names in named.items():
         yield from (f"{name}: nothing is named {one} in {kind}" for one in names if one not in compose[kind])
+    for one in service.get("configs", []):
+        path = COMPOSE.parent / compose["configs"].get(one["source"], {"file": "."})["file"]
+        if one["source"] in compose["configs"] and not (path.is_file() and yaml.safe_load(path.read_text())):
+            yield f"{name}: there is no {path.name}"
 
 
 def check_prometheus(compose):
     """Its targets listen, and promtool takes its configuration with our rules."""
     services = compose["services"]
-    text = compose["configs"]["prometheus"]["content"]
+    path = COMPOSE.parent / compose["configs"]["prometheus"]["file"]
+    if not path.is_file():
+        return
+    text = path.read_text()
     for host, port in re.findall(r'"(\w+):(\d+)"', text):
         if not flags_of(services[host]).get("admin-listen", "").endswith(f":{port}"):
             yield f"prometheus: no metrics at {host}:{port}"
@@ -193,23 +203,45 @@ def healthy(server):
     return subprocess.run([DOCKER / "healthcheck", port], capture_output=True).returncode == 0
 
 
-def start(programs, name, compose, **changed):
-    """The service as a process: its own flags, but for the model, and for ports that are free."""
-    flags = flags_of(compose["services"][name])
-    here = {"model": MODEL, **{flag: "127.0.0.1:0" for flag in flags if flag.endswith("listen")}, **changed}
-    words = [f"--{flag}={here.get(flag, value)}" if value else f"--{flag}" for flag, value in flags.items()]
-    return Server(programs / f"lockstep-{name}", *words)
+def own_flags(name, compose, folder):
+    """The flags of a service, with `folder` as the root of its files."""
+    return {flag: f"{folder}{value}" if value.startswith("/models/") else value for flag, value in flags_of(compose["services"][name]).items()}
 
 
-def check_running(programs, compose):
+def words_of(flags):
+    return [f"--{flag}={value}" if value else f"--{flag}" for flag, value in flags.items()]
+
+
+def start(programs, name, compose, folder, **changed):
+    """The service as a process at ports that are free. The hosts stay: they decide what a program refuses."""
+    flags = own_flags(name, compose, folder)
+    listen = {flag: value.rsplit(":", 1)[0] + ":0" for flag, value in flags.items() if flag.endswith("listen")}
+    return Server(programs / f"lockstep-{name}", *words_of({**flags, **listen, **changed}))
+
+
+def check_running(programs, compose, folder):
+    """With the model that lies in `folder`."""
+    done = subprocess.run([programs / "lockstep-router", *words_of(own_flags("router", compose, folder)), "--check-config"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     with contextlib.ExitStack() as stack:
-        worker = stack.enter_context(start(programs, "worker", compose))
-        router = stack.enter_context(start(programs, "router", compose, worker=worker.addresses["grpc"]))
+        worker = stack.enter_context(start(programs, "worker", compose, folder))
+        address = "127.0.0.1:" + worker.addresses["grpc"].rsplit(":", 1)[1]
+        router = stack.enter_context(start(programs, "router", compose, folder, worker=address))
         wait_until(lambda: healthy(worker) and healthy(router), "both healthy")
         assert worker.stop() == 0
         wait_until(lambda: not healthy(router), "the router not healthy without a worker")
         assert not healthy(worker), "a health check of nothing succeeds"
         assert router.stop() == 0
+
+
+def check_models(programs, compose):
+    """The volume of the model is a folder or a GGUF file."""
+    for place in (lambda path: path.symlink_to(MODEL), lambda path: write_gguf(MODEL, path)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "models" / "model"
+            path.parent.mkdir()
+            place(path)
+            check_running(programs, compose, folder)
 
 
 # --- planted mistakes ---
@@ -241,6 +273,10 @@ COMPOSE_MISTAKES = {
     "are in its network": lambda services: services["grafana"]["networks"].append("fleet"),
     "named rules in configs": lambda services: services["prometheus"]["configs"].append({"source": "rules", "target": "/x"}),
 }
+CONFIG_MISTAKES = {
+    "'content' was unexpected": {"content": "global: {}"},
+    "there is no none.yml": {"file": "./compose/none.yml"},
+}
 
 
 def check_the_checks(text, compose, defaults, programs):
@@ -248,9 +284,12 @@ def check_the_checks(text, compose, defaults, programs):
         assert old in text, old
         errors = list(check_dockerfile(text.replace(old, new), defaults, programs))
         assert any(expected in error for error in errors), f"a planted mistake was not found: {expected}; found {errors}"
-    for expected, plant in COMPOSE_MISTAKES.items():
+    mistakes = {**{expected: (plant, "services") for expected, plant in COMPOSE_MISTAKES.items()},
+                **{expected: (lambda configs, config=config: configs.update(prometheus=config), "configs")
+                   for expected, config in CONFIG_MISTAKES.items()}}
+    for expected, (plant, part) in mistakes.items():
         planted = copy.deepcopy(compose)
-        plant(planted["services"])
+        plant(planted[part])
         errors = list(check_compose(planted, defaults, stages_of(text)))
         assert any(expected in error for error in errors), f"a planted mistake was not found: {expected}; found {errors}"
 
@@ -266,8 +305,8 @@ def main():
     errors = [*check_dockerfile(text, defaults, programs), *check_compose(compose, defaults, stages_of(text))]
     assert not errors, "\n".join(errors)
     check_the_checks(text, compose, defaults, programs)
-    check_running(programs, compose)
-    print(f"container files are right, their processes run; {len(DOCKER_MISTAKES) + len(COMPOSE_MISTAKES)} planted mistakes found")
+    check_models(programs, compose)
+    print(f"container files are right, their processes run; {len(DOCKER_MISTAKES) + len(COMPOSE_MISTAKES) + len(CONFIG_MISTAKES)} planted mistakes found")
 
 
 if __name__ == "__main__":

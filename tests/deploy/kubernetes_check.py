@@ -3,8 +3,8 @@
     kubernetes_check.py --programs FOLDER
 
 Every overlay is built with kustomize. What kustomize and the schemas cannot know is checked here: flags and ports are those of the
-programs, selectors select, no port is open to others than it should be, pods have time to drain, and a restart waits for DNS. Planted
-mistakes show that each check can fail. pods_check.py starts the pods as processes and asks their probes. Ends with 77 where kubectl or
+programs, selectors select, no port is open to others than it should be, pods have time to drain, and a restart waits for DNS. So are the variants
+that comments and docs/kubernetes.md describe. Planted mistakes show that each check can fail. pods_check.py starts the pods as processes and asks their probes. Ends with 77 where kubectl or
 kubernetes-validate is missing (deploy/fetch-kubectl, deploy/fetch-clients).
 """
 
@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 from custom_schemas import SCHEMAS
-from manifests import (KUBERNETES, PACKAGES, ROOT, adapter_rules, build, container_of, flags_of, name_of, of_kind, overlays, pod_labels,
+from manifests import (PACKAGES, ROOT, adapter_rules, build_edited, container_of, flags_of, installations, name_of, of_kind, pod_labels,
                        program_of, routers_of, seconds, selected, worker_names, workers_of, workloads, yaml)
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -33,6 +33,7 @@ STEP_PORT = 50061
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 DASHBOARDS = ROOT / "deploy" / "grafana"
 METRICS = ROOT / "docs" / "metrics.md"
+DOCUMENT = ROOT / "docs" / "kubernetes.md"
 
 
 # --- checks: each yields what is wrong ---
@@ -85,6 +86,12 @@ def check_probes(objects):
                 yield f"{name_of(workload)}: {kind} asks the kernel, which also answers for a process that hangs"
             elif probe.get("grpc", probe.get("httpGet"))["port"] not in ports:
                 yield f"{name_of(workload)}: {kind} asks at a port where nothing listens"
+            elif kind != "readinessProbe" and probe.get("httpGet") != {"port": admin_port(container), "path": "/livez"}:
+                yield f"{name_of(workload)}: {kind} asks at a port that clients can use up"
+
+
+def admin_port(container):
+    return int(flags_of(container)["admin-listen"].rsplit(":", 1)[1])
 
 
 def check_services(objects):
@@ -139,9 +146,19 @@ def check_network(objects):
         ports = {port["containerPort"] for port in container_of(workload)["ports"]}
         if allowed != ports:
             yield f"{name_of(workload)}: NetworkPolicies open {sorted(allowed)} of its ports {sorted(ports)}"
+        if not all(rule.get("from") and all(map(chooses, rule["from"])) for rule in rules):
+            yield f"{name_of(workload)}: a NetworkPolicy lets everybody connect"
+        if program_of(container_of(workload)) == "lockstep-worker" and not any(
+                "Egress" in policy["spec"]["policyTypes"] and policy["spec"].get("egress") == [] for policy in policies):
+            yield f"{name_of(workload)}: may connect to others"
         for rule in rules:
             if STEP_PORT in [port["port"] for port in rule["ports"]] and rule.get("from") != [{"podSelector": {"matchLabels": routers}}]:
                 yield f"{name_of(workload)}: others than routers reach the step port"
+
+
+def chooses(peer):
+    """Whether a peer of a NetworkPolicy needs a label."""
+    return any(selector.get("matchLabels") for selector in peer.values())
 
 
 def check_restarts(objects, defaults):
@@ -165,6 +182,11 @@ def check_restarts(objects, defaults):
     workers = workers_of(objects)
     if workers["spec"].get("minReadySeconds", 0) < needed:
         yield f"{name_of(workers)}: the next worker ends before the router knows the last one: minReadySeconds must be {needed}"
+    startup = container_of(workers).get("startupProbe", {})
+    needed = startup.get("periodSeconds", 10) * startup.get("failureThreshold", 3)
+    for one in of_kind(objects, "Deployment"):
+        if one["spec"].get("progressDeadlineSeconds", 600) <= needed:
+            yield f"{name_of(one)}: counts as failed while the workers load their model: progressDeadlineSeconds must be above {needed}"
 
 
 def check_resources(objects):
@@ -176,6 +198,9 @@ def check_resources(objects):
         gpus = resources.get("limits", {}).get("nvidia.com/gpu", 0)
         if gpus != (flags_of(container).get("device") == "cuda"):
             yield f"{name_of(workload)}: gets {gpus} GPUs"
+        flags = flags_of(container)
+        if flags.get("device") == "cpu" and flags.get("threads") != resources.get("requests", {}).get("cpu"):
+            yield f"{name_of(workload)}: computes with --threads={flags.get('threads')}, and requests other processors"
 
 
 def check_protocols(objects):
@@ -202,6 +227,8 @@ def check_security(objects):
             yield f"{name_of(workload)}: expected either --insecure or TLS"
         if "tls-cert" in flags and program_of(container) == "lockstep-router" and not {"tenants", "worker-tls-ca", "worker-tls-cert"} <= flags.keys():
             yield f"{name_of(workload)}: TLS without keys of tenants, or without TLS to the workers"
+        if program_of(container) == "lockstep-router" and not flags.get("model-id"):
+            yield f"{name_of(workload)}: no --model-id, which tells the metrics of installations apart"
         if ":" not in container["image"] or container["image"].endswith(":latest"):
             yield f"{name_of(workload)}: the image has no version"
         mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
@@ -218,6 +245,7 @@ def check_scaling(objects, documented):
         for name in re.findall(r"lockstep_\w+", rule["metricsQuery"] + " " + rule["seriesQuery"]):
             if name not in documented:
                 yield f"adapter-rules.yaml: nothing exports {name}"
+    yield from (f"adapter-rules.yaml: divides by 0 before the first worker: {query}" for query in unsafe_ratios(adapter_rules()))
     for scaler in of_kind(objects, "HorizontalPodAutoscaler"):
         for metric in scaler["spec"]["metrics"]:
             if metric["external"]["metric"]["name"] not in served:
@@ -225,6 +253,11 @@ def check_scaling(objects, documented):
         for workload in workloads(objects):
             if workload["metadata"]["name"] == scaler["spec"]["scaleTargetRef"]["name"] and "replicas" in workload["spec"]:
                 yield f"{name_of(workload)}: has a number of replicas beside its autoscaler"
+
+
+def unsafe_ratios(rules):
+    """A sum of nothing but zeros makes NaN, which the autoscaler cannot use. `> 0` leaves it out."""
+    return [rule["metricsQuery"] for rule in rules if re.search(r"/ (?!\(.* > 0\)$)", rule["metricsQuery"])]
 
 
 def check_copies(objects):
@@ -282,7 +315,9 @@ MISTAKES = {
         container_of(routers_of(o))["args"].append("--drain-timeout=30s"),
     "but its ports are": lambda o: replace_argument(workers_of(o), "--admin-listen=0.0.0.0:9091", "--admin-listen=0.0.0.0:9092"),
     "asks the kernel": lambda o: container_of(workers_of(o)).update(livenessProbe={"tcpSocket": {"port": 50061}}),
-    "where nothing listens": lambda o: container_of(workers_of(o))["livenessProbe"]["grpc"].update(port=50062),
+    "where nothing listens": lambda o: container_of(workers_of(o))["readinessProbe"]["grpc"].update(port=50062),
+    "clients can use up": lambda o: container_of(routers_of(o)).update(livenessProbe={"grpc": {"port": 50051}}),
+    "StatefulSet/lockstep-worker: startupProbe asks at a port that": lambda o: container_of(workers_of(o)).update(startupProbe={"grpc": {"port": 50061}}),
     "no startupProbe": lambda o: container_of(workers_of(o)).pop("startupProbe"),
     "leads to None": lambda o: named(o, "Service", "lockstep")["spec"]["ports"][0].update(targetPort="rpc"),
     "selects 0 workloads": lambda o: named(o, "Service", "lockstep")["spec"].update(selector={"app.kubernetes.io/name": "router"}),
@@ -293,6 +328,12 @@ MISTAKES = {
     "NetworkPolicies open": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"]["ingress"].pop(),
     "says who may connect": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"].update(policyTypes=["Egress"]),
     "others than routers": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"]["ingress"][0].pop("from"),
+    "Deployment/lockstep-router: a NetworkPolicy lets everybody": lambda o: named(o, "NetworkPolicy", "lockstep-router")["spec"]["ingress"][0].pop("from"),
+    "StatefulSet/lockstep-worker: a NetworkPolicy lets everybody": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"]["ingress"][1].update(
+        {"from": [{"namespaceSelector": {}}]}),
+    "may connect to others": lambda o: named(o, "NetworkPolicy", "lockstep-worker")["spec"].update(egress=[{}]),
+    "progressDeadlineSeconds must be above 1800": lambda o: routers_of(o)["spec"].pop("progressDeadlineSeconds"),
+    "no --model-id": lambda o: container_of(routers_of(o))["args"].remove("--model-id=model"),
     "to end, but it needs": lambda o: workers_of(o)["spec"]["template"]["spec"].update(terminationGracePeriodSeconds=40),
     "minReadySeconds must be 45": lambda o: workers_of(o)["spec"].update(minReadySeconds=5),
     "minReadySeconds must be 95": lambda o: replace_argument(routers_of(o), "--worker-resolve-interval=10s", "--worker-resolve-interval=1m"),
@@ -327,6 +368,20 @@ SHARD_MISTAKES = {
 }
 
 
+CPU_MISTAKES = {
+    "computes with --threads=None": lambda o: container_of(workers_of(o))["args"].remove("--threads=4"),
+    "computes with --threads=4": lambda o: container_of(workers_of(o))["resources"]["requests"].update(cpu="2"),
+}
+
+
+def check_the_example():
+    """The overlay in docs/kubernetes.md sets the model's name, with one router and with several."""
+    example, = re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    for base in ("replicas", "shards"):
+        objects = build_edited("example", lambda _, base=base: re.sub(r"\.\./replicas\b", f"../{base}", example))
+        assert flags_of(container_of(routers_of(objects)))["model-id"] == "llama-3.1-8b", f"the example over {base} sets another name"
+
+
 def check_the_checks(objects, mistakes, check):
     for expected, plant in mistakes.items():
         planted = copy.deepcopy(objects)
@@ -342,16 +397,19 @@ def main():
 
     known_flags = {program: flags_in_help(options.programs / program) for program in ("lockstep-router", "lockstep-worker")}
     documented = set(re.findall(r"^\| `(\w+)` \|", METRICS.read_text(), re.MULTILINE))
-    for overlay in overlays():
-        objects = build(overlay)
+    built = installations()
+    for name, objects in built.items():
         errors = [*check_schemas(objects), *all_errors(objects, known_flags, documented)]
-        assert not errors, f"{overlay.name}:\n" + "\n".join(errors)
-    mistakes = {**MISTAKES, **SCHEMA_MISTAKES, **SHARD_MISTAKES}
-    for overlay, planted, check in (("replicas", MISTAKES, lambda objects: all_errors(objects, known_flags, documented)),
+        assert not errors, f"{name}:\n" + "\n".join(errors)
+    check_the_example()
+    assert unsafe_ratios([{"metricsQuery": "100 * sum(a) / sum(b)"}]) and not unsafe_ratios([{"metricsQuery": "sum(a) / (sum(b) > 0)"}])
+    mistakes = {**MISTAKES, **SCHEMA_MISTAKES, **SHARD_MISTAKES, **CPU_MISTAKES}
+    for name, planted, check in (("replicas", MISTAKES, lambda objects: all_errors(objects, known_flags, documented)),
                                     ("replicas", SCHEMA_MISTAKES, check_schemas),
-                                    ("shards", SHARD_MISTAKES, lambda objects: all_errors(objects, known_flags, documented))):
-        check_the_checks(build(KUBERNETES / "overlays" / overlay), planted, check)
-    print(f"{len(overlays())} overlays, {len(mistakes)} planted mistakes found")
+                                    ("shards", SHARD_MISTAKES, lambda objects: all_errors(objects, known_flags, documented)),
+                                    ("cpu", CPU_MISTAKES, lambda objects: all_errors(objects, known_flags, documented))):
+        check_the_checks(built[name], planted, check)
+    print(f"{len(built)} installations, {len(mistakes)} planted mistakes found")
 
 
 if __name__ == "__main__":

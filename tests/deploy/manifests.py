@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -40,6 +41,27 @@ def build(overlay):
     done = subprocess.run((KUBECTL, "kustomize", overlay), capture_output=True, text=True)
     assert done.returncode == 0, f"{overlay.name}: {done.stderr}"
     return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def build_edited(overlay, edit):
+    """What an overlay builds after `edit`, which makes a new text of its kustomization. Works on a copy."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "deploy", pathlib.Path(folder) / "deploy")
+        path = pathlib.Path(folder) / "deploy" / "kubernetes" / "overlays" / overlay / "kustomization.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(edit(path.read_text() if path.exists() else ""))
+        return build(path.parent)
+
+
+def with_recipe(text):
+    """The kustomization with the line that the comment at its head says."""
+    line, = re.findall(r"^#\s+(components: .*)$", text, re.MULTILINE)
+    return re.sub(r"^components: .*$", line, text, flags=re.MULTILINE)
+
+
+def installations():
+    """By name, what every overlay builds, and what `shards` builds with TLS."""
+    return {**{overlay.name: build(overlay) for overlay in overlays()}, "shards with TLS": build_edited("shards", with_recipe)}
 
 
 def adapter_rules():

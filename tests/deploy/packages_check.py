@@ -57,19 +57,50 @@ def check_documents(share):
 
 
 def check_scripts(control, folder):
-    """postinst makes the user if there is none, with programs in place of the real ones that write down how they were called."""
-    for kind in ("postinst", "prerm"):
+    """The scripts of the package, with programs in place of the real ones that write down how they were called."""
+    for kind in ("postinst", "prerm", "postrm"):
         run("sh", "-n", control / kind)
         assert (control / kind).stat().st_mode & 0o777 == 0o755, kind
     stubs, calls = folder / "stubs", folder / "calls"
     stubs.mkdir()
     for name in ("getent", "useradd", "systemctl"):
-        (stubs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n' + ('exit "$USER_MISSING"\n' if name == "getent" else ""))
+        result = {"getent": "$USER_MISSING", "systemctl": "${SYSTEMCTL_RESULT:-0}"}.get(name, "0")
+        (stubs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\nexit "{result}"\n')
         (stubs / name).chmod(0o755)
+    # postinst makes the user if there is none.
     for action, missing, made in (("configure", 2, True), ("configure", 0, False), ("abort-upgrade", 2, False)):
         calls.write_text("")
         run("sh", control / "postinst", action, env={"PATH": f"{stubs}:/usr/bin:/bin", "USER_MISSING": str(missing)})
         assert ("useradd --system" in calls.read_text()) == made, f"postinst {action}: {calls.read_text()}"
+
+
+def check_removal(control, folder):
+    """A removal stops the services, an update does not, and only a purge removes links: those that lead nowhere. A systemctl that fails
+    stops none of that. `folder` is the root of a system."""
+    wants = folder / "etc/systemd/system/multi-user.target.wants"
+    wants.mkdir(parents=True)
+    (folder / "run/systemd/system").mkdir(parents=True)
+    links = [wants / name for name in ("lockstep-router.service", "lockstep-worker@0.service", "lockstep-worker@1.service", "other.service")]
+    alive = links[2]
+    for link in links:
+        link.symlink_to(control if link == alive else folder / "none")
+
+    def call(script, *arguments, result):
+        calls = folder / "calls"
+        calls.write_text("")
+        run("sh", control / script, *arguments, env={"PATH": f"{folder / 'stubs'}:/usr/bin:/bin", "DPKG_ROOT": str(folder), "SYSTEMCTL_RESULT": result})
+        return calls.read_text()
+
+    reload = "systemctl daemon-reload\n"
+    for result in ("0", "1"):
+        stopped = call("prerm", "remove", result=result)
+        assert stopped == "systemctl stop lockstep-router.service lockstep-worker@*.service\n", f"prerm remove: {stopped}"
+        assert call("prerm", "upgrade", "0.2.0", result=result) == "", "an update stops something"
+        for action in ("remove", "upgrade"):
+            assert call("postrm", action, result=result) == reload, f"postrm {action}"
+            assert all(link.is_symlink() for link in links), f"postrm {action} removes links"
+    assert call("postrm", "purge", result="1") == reload
+    assert [link for link in links if link.is_symlink()] == [alive, links[3]], "a purge removes the links of our units that lead nowhere"
 
 
 def check_deb(build, folder):
@@ -86,6 +117,7 @@ def check_deb(build, folder):
         user, = re.findall(r"^User=(\S+)", unit.read_text(), re.MULTILINE)
         assert f" {user}" in (folder / "control" / "postinst").read_text(), f"{unit.name}: nothing makes the user {user}"
     check_scripts(folder / "control", folder)
+    check_removal(folder / "control", folder)
     check_documents(root / "usr" / "share")
     for path in (folder / "control" / "conffiles").read_text().split():
         assert (root / path.lstrip("/")).is_file(), f"conffiles: the package has no {path}"

@@ -2,7 +2,8 @@
 
     pods_check.py --programs FOLDER
 
-Only addresses, folders and the device differ from the manifests. One worker runs for each that the routers name. All probes must pass, and a client that connects as the overlay wants it
+Only ports, the names of workers, folders and the device differ from the manifests. Routers also check their own arguments, where only
+folders differ. In one overlay the model is a GGUF file, otherwise a folder. One worker runs for each that the routers name. All probes must pass, and a client that connects as the overlay wants it
 must get an answer. Monitors find metrics, and the adapter's queries find every series that they name. Then the workers drain: the routers
 must live and not be ready. With TLS, certificates come from docs/examples/make_certificates. Ends with 77 where kubectl, kubernetes-validate or grpcio is missing (deploy/fetch-kubectl, deploy/fetch-clients).
 """
@@ -21,10 +22,11 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from manifests import (ROOT, SKIP, adapter_rules, build, container_of, flags_of, name_of, of_kind, overlays, program_of, routers_of,
-                       worker_names, workers_of, workloads)
+from manifests import (ROOT, SKIP, adapter_rules, container_of, flags_of, installations, name_of, of_kind, program_of, routers_of, worker_names,
+                       workers_of, workloads)
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+from gguf_file import write_gguf  # noqa: E402
 from server_process import PATIENCE, Server, completion_body, wait_until  # noqa: E402
 
 sys.path.append(str(ROOT / "build" / "clients"))
@@ -35,6 +37,7 @@ except ImportError:
     sys.exit(SKIP)
 
 MODEL = ROOT / "tests" / "golden" / "tiny-llama"
+GGUF_INSTALLATION = "cpu"  # where the model is a GGUF file
 STEP_PORT = 50061
 POD_INDEX = "metadata.labels['apps.kubernetes.io/pod-index']"
 KEY = "the-key-of-this-test"
@@ -84,7 +87,8 @@ class Pod:
         flags = flags_of(container)
         kinds = {"grpc": "listen", "http": "http-listen", "admin": "admin-listen"}
         # Of a port of the container: where the process listens instead.
-        self.addresses = {int(flags[kinds[kind]].rsplit(":", 1)[1]): address for kind, address in self.server.addresses.items()}
+        self.addresses = {int(flags[kinds[kind]].rsplit(":", 1)[1]): address.replace("0.0.0.0", "127.0.0.1")
+                          for kind, address in self.server.addresses.items()}
 
     def probe(self, kind):
         """Raises Refused if the probe fails."""
@@ -106,8 +110,8 @@ class Pod:
 
 # --- this machine ---
 
-def make_volumes(folder):
-    """What the volumes hold, by the path at which containers mount them."""
+def make_volumes(folder, gguf):
+    """What the volumes hold, by the path at which containers mount them. `gguf`: the model is a GGUF file."""
     made = folder / "certificates"
     # The names that clients and the router expect; see the head of the component.
     subprocess.run([ROOT / "docs" / "examples" / "make_certificates", made, "localhost", "lockstep-worker"], check=True, stdout=subprocess.DEVNULL)
@@ -117,34 +121,53 @@ def make_volumes(folder):
         for source, target in ((f"{name}.pem", "tls.crt"), (f"{name}.key", "tls.key"), ("authority.pem", "ca.crt")):
             (volume / "tls" / target).write_bytes((made / source).read_bytes())
         (volume / "models").mkdir()
-        (volume / "models" / "model").symlink_to(MODEL)
+        if gguf:
+            write_gguf(MODEL, volume / "models" / "model")
+        else:
+            (volume / "models" / "model").symlink_to(MODEL)
         (volume / "tenants").mkdir()
         digest = hashlib.sha256(KEY.encode()).hexdigest()
         (volume / "tenants" / "tenants.json").write_text(json.dumps({"tenants": [{"name": "test", "key_sha256": [digest]}]}))
     return made / "authority.pem"
 
 
-def arguments_here(container, volumes, worker_ports=(), number=0):
-    """The arguments of pod `number`."""
+def own_arguments(container, volumes, number):
+    """The arguments of pod `number` with folders of this machine."""
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     fields = {variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in container.get("env", [])}
     changed = []
     for argument in container["args"]:
         flag, _, value = argument.partition("=")
-        if flag.endswith("listen"):
-            value = "127.0.0.1:0"
-        elif flag == "--worker":
-            kind = "dns:///" if value.startswith("dns:///") else ""
-            value = ",".join(f"{kind}localhost:{port}" for port in worker_ports)
-        elif flag == "--device":
-            value = "cpu"  # that a worker has this flag is all that this machine can tell
-        elif any(value.startswith(mount + "/") for mount in mounts):
+        if any(value.startswith(mount + "/") for mount in mounts):
             value = f"{volumes}{value}"
         for name, path in fields.items():
             assert path == POD_INDEX, f"{name}: this test does not know {path}"
             value = value.replace(f"$({name})", str(number))
         changed.append(f"{flag}={value}" if value else flag)
     return changed
+
+
+def arguments_here(container, volumes, worker_ports=(), number=0):
+    """The same, with ports that are free, the workers of this machine, and no GPU."""
+    changed = []
+    for argument in own_arguments(container, volumes, number):
+        flag, _, value = argument.partition("=")
+        if flag.endswith("listen"):
+            value = value.rsplit(":", 1)[0] + ":0"  # the host stays: it decides what a program refuses
+        elif flag == "--worker":
+            kind = "dns:///" if value.startswith("dns:///") else ""
+            value = ",".join(f"{kind}localhost:{port}" for port in worker_ports)
+        elif flag == "--device":
+            value = "cpu"  # that a worker has this flag is all that this machine can tell
+        changed.append(f"{flag}={value}" if value else flag)
+    return changed
+
+
+def check_config(programs, container, volumes, number):
+    """A router accepts its own arguments."""
+    done = subprocess.run([programs / program_of(container), *own_arguments(container, volumes, number), "--check-config"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # --- checks ---
@@ -208,15 +231,18 @@ def check_probes_can_fail(pods):
         assert not wrong.ready(), probe
 
 
-def check_overlay(objects, programs):
+def check_installation(objects, programs, gguf):
     router, worker = container_of(routers_of(objects)), container_of(workers_of(objects))
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        authority = make_volumes(folder)
+        authority = make_volumes(folder, gguf)
+        numbers = range(routers_of(objects)["spec"]["replicas"])
+        for number in numbers:
+            check_config(programs, router, folder / "router", number)
         workers = [Pod(stack, programs, worker, arguments_here(worker, folder / "worker")) for _ in worker_names(objects)]
         ports = [pod.addresses[STEP_PORT].rsplit(":", 1)[1] for pod in workers]
         routers = [Pod(stack, programs, router, arguments_here(router, folder / "router", ports, number))
-                   for number in range(routers_of(objects)["spec"]["replicas"])]
+                   for number in numbers]
         for pod in routers:
             wait_until(pod.ready, "the router ready")
         for pod in workers + routers:
@@ -244,13 +270,12 @@ def main():
     parser.add_argument("--programs", required=True, type=pathlib.Path)
     programs = parser.parse_args().programs.resolve()
     assert list(missing_series('sum(lockstep_x{state=~"a|b",<<.LabelMatchers>>})', 'lockstep_x{state="a"} 1')) == ['lockstep_x{state="b"}']
-    for overlay in overlays():
-        objects = build(overlay)
+    for name, objects in installations().items():
         try:
-            check_overlay(objects, programs)
+            check_installation(objects, programs, gguf=name == GGUF_INSTALLATION)
         except (AssertionError, Refused) as error:
-            sys.exit(f"{overlay.name}: {error}")
-        print(f"{overlay.name}: {', '.join(map(name_of, workloads(objects)))} start, become ready, answer and drain")
+            sys.exit(f"{name}: {error}")
+        print(f"{name}: {', '.join(map(name_of, workloads(objects)))} start, become ready, answer and drain")
     return 0
 
 

@@ -26,7 +26,7 @@ UNITS = ROOT / "deploy" / "systemd"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MODEL = ROOT / "tests" / "golden" / "tiny-llama"
 PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
-VERBS = ("serve", "chat", "top")  # of lockstep, with options of their own
+VERBS = ("serve", "chat", "top", "bench")  # of lockstep, with options of their own
 DEADLINE_SECONDS = 60
 NO_COLLECTOR = "127.0.0.1:9"  # of traces: nobody needs to listen there
 # Names that gRPC gives its own threads; /proc cuts them off after 15 characters.

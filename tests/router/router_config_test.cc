@@ -261,7 +261,24 @@ TEST(RouterConfigTest, NothingGuardsAPublicAdminPort) {
   config.server.tls = {.cert_path = "a", .key_path = "b", .client_ca_path = "c"};
   config.server.tenants_path = "tenants.json";
   EXPECT_THAT(Objections(config),
-              HasSubstr("admin_listen: 0.0.0.0:1 is not this machine and has neither"));
+              AllOf(HasSubstr("admin_listen: 0.0.0.0:1 is not this machine and has neither"),
+                    HasSubstr("pass --insecure-admin to allow it")));
+  config.insecure_admin = true;
+  EXPECT_THAT(Objections(config), Not(HasSubstr("admin_listen")));
+}
+
+TEST(RouterConfigTest, InsecureAdminAllowsNothingBesideTheAdminPort) {
+  RouterConfig config = Usable();
+  config.insecure_admin = true;
+  config.admin_listen = "0.0.0.0:9090";
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  config.server.listen = "0.0.0.0:1";
+  config.server.http.listen = "0.0.0.0:2";
+  config.workers = {"worker:3"};
+  config.tracing.endpoint = "collector:4";
+  EXPECT_THAT(Objections(config),
+              AllOf(HasSubstr("listen: 0.0.0.0:1"), HasSubstr("http_listen: 0.0.0.0:2"),
+                    HasSubstr("worker: worker:3"), HasSubstr("otlp_endpoint: collector:4")));
 }
 
 TEST(RouterConfigTest, ConnectionsLeaveDescriptorsForEverythingElse) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/model_files/model_config.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -41,11 +42,11 @@ absl::Status CheckModelPath(const std::string& path) {
     return NotFound("{}: no such file or folder", path);
   }
   if (error) return Unavailable("{}: {}", path, error.message());
-  const bool is_gguf = fs::is_regular_file(status) && path.ends_with(".gguf");
+  const bool is_gguf = fs::is_regular_file(status) && IsGgufPath(path);
   const bool is_folder =
       fs::is_directory(status) && fs::is_regular_file(fs::path(path) / "config.json", error);
   if (is_gguf || is_folder) return absl::OkStatus();
-  return InvalidArgument("{} is neither a *.gguf file nor a folder with config.json", path);
+  return InvalidArgument("{} is neither a GGUF file nor a folder with config.json", path);
 }
 
 }  // namespace lockstep::cli

@@ -10,7 +10,7 @@ namespace lockstep::cli {
 // "org/name", as Hugging Face names a model. Pure.
 bool IsHubName(std::string_view text);
 
-// OK for a *.gguf file and for a folder with config.json. NOT_FOUND or INVALID_ARGUMENT quoting
+// OK for a GGUF file and for a folder with config.json. NOT_FOUND or INVALID_ARGUMENT quoting
 // `path` for anything else.
 absl::Status CheckModelPath(const std::string& path);
 

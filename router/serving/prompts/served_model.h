@@ -26,7 +26,7 @@ struct ServedModel {
   uint64_t tokenizer_fingerprint = 0;                 // of the tokenizer's file
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
-  // `path`: a model folder or a *.gguf file. `id`: if empty, the name of the file or folder.
+  // `path`: a model folder or a GGUF file. `id`: if empty, the name of the file or folder.
   // `load_template` is called if the model has a chat template.
   static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id,
                                           const TemplateLoader& load_template);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "common/model_files/model_config.h"
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
@@ -11,7 +12,6 @@ namespace {
 
 constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
-constexpr std::string_view kGgufSuffix = ".gguf";
 
 // The content of a file that a model folder may lack.
 absl::StatusOr<std::string> ReadOptionalFile(const std::filesystem::path& path) {
@@ -56,13 +56,13 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromGguf(const GgufF
 }
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& path) {
-  if (path.ends_with(kGgufSuffix)) {
+  if (IsGgufPath(path)) {
     LOCKSTEP_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
     return FromGguf(file);
   }
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
-    return NotFound("{}: expected a model folder or a .gguf file", path);
+    return NotFound("{}: expected a model folder or a GGUF file", path);
   }
   return LoadFolder(path);
 }

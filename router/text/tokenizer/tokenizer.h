@@ -34,7 +34,7 @@ class Tokenizer {
   // tokenizer.ggml.* metadata.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromGguf(const GgufFile& file);
   // A model folder (tokenizer.json, and if there, tokenizer_config.json and chat_template.jinja) or
-  // a *.gguf file.
+  // a GGUF file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& path);
 
   virtual ~Tokenizer() = default;

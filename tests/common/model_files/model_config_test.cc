@@ -175,6 +175,10 @@ TEST(LoadModelConfigTest, LoadsFoldersAndGgufFiles) {
   config = LoadModelConfig(folder.Write("tiny.gguf", TinyLlamaGguf().Build()));
   ASSERT_THAT(config, IsOk());
   EXPECT_EQ(config->name, "Tiny Llama");
+
+  config = LoadModelConfig(folder.Write("model", TinyLlamaGguf().Build()));
+  ASSERT_THAT(config, IsOk()) << "a volume may give the file any name";
+  EXPECT_EQ(config->name, "Tiny Llama");
 }
 
 TEST(LoadModelConfigTest, NamesThePathThatDoesNotWork) {
@@ -187,7 +191,7 @@ TEST(LoadModelConfigTest, NamesThePathThatDoesNotWork) {
       LoadModelConfig(folder.path() + "/none"),
       HasError(absl::StatusCode::kNotFound, HasSubstr("/none: there is no such file or folder")));
   EXPECT_THAT(LoadModelConfig(folder.Write("model.bin", "x")),
-              HasError(kInvalid, AllOf(HasSubstr("model.bin"), HasSubstr("*.gguf"))));
+              HasError(kInvalid, AllOf(HasSubstr("model.bin"), HasSubstr("GGUF file"))));
   folder.Write("config.json", kTinyConfig);
   folder.Write("generation_config.json", "");
   EXPECT_THAT(LoadModelConfig(folder.path()), IsOk()) << "an empty file says nothing";
@@ -216,8 +220,18 @@ TEST(ModelFamilyTest, HasTheNamesOfItsFormats) {
   EXPECT_EQ(FindModelFamily("qwen3")->architecture, "Qwen3ForCausalLM");
   EXPECT_EQ(FindModelFamily("gpt2")->architecture, "GPT2LMHeadModel");
   EXPECT_EQ(FindModelFamily("bert"), nullptr);
+}
+
+TEST(IsGgufPathTest, GoesByTheNameOrTheFirstBytes) {
   EXPECT_TRUE(IsGgufPath("a/b.gguf"));
   EXPECT_FALSE(IsGgufPath("a/b.gguf/"));
+  const TempFolder folder;
+  EXPECT_FALSE(IsGgufPath(folder.path()));
+  EXPECT_FALSE(IsGgufPath(folder.path() + "/none"));
+  EXPECT_TRUE(IsGgufPath(folder.Write("model", TinyLlamaGguf().Build())));
+  EXPECT_TRUE(IsGgufPath(folder.Write("start", "GGUF"))) << "its reader says what is missing";
+  EXPECT_FALSE(IsGgufPath(folder.Write("short", "GGU")));
+  EXPECT_FALSE(IsGgufPath(folder.Write("other", "PK GGUF")));
 }
 
 }  // namespace

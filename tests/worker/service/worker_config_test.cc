@@ -149,7 +149,14 @@ TEST(WorkerConfigTest, APublicAddressNeedsCertificatesOfRouters) {
   EXPECT_THAT(objections(), AllOf(HasSubstr("--tls-cert: none.pem"), Not(HasSubstr("0.0.0.0"))));
   config.listen = "127.0.0.1:1";
   config.admin_listen = "0.0.0.0:1";
-  EXPECT_THAT(objections(), HasSubstr("--admin-listen: 0.0.0.0:1"));
+  EXPECT_THAT(objections(),
+              AllOf(HasSubstr("--admin-listen: 0.0.0.0:1"), HasSubstr("pass --insecure-admin if")));
+  config.insecure_admin = true;
+  EXPECT_THAT(objections(), Not(HasSubstr("0.0.0.0:1")));
+  config.tls = {};
+  config.listen = "0.0.0.0:2";
+  EXPECT_THAT(objections(),
+              AllOf(HasSubstr("--listen: 0.0.0.0:2"), Not(HasSubstr("--admin-listen"))));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "router/text/tokenizer/byte_alphabet.h"
 #include "router/text/tokenizer/tokenizer.h"
 #include "tests/common/gguf_builder.h"
+#include "tests/common/temp_folder.h"
 
 namespace lockstep::router {
 namespace {
@@ -33,13 +34,17 @@ struct TinyGguf {
     add("[PAD259]", kUnused);
   }
 
-  absl::StatusOr<std::unique_ptr<const Tokenizer>> Load() {
+  std::string Build() {
     builder.String("tokenizer.ggml.model", model)
         .String("tokenizer.ggml.pre", pre)
         .Strings("tokenizer.ggml.tokens", tokens)
         .Ints("tokenizer.ggml.token_type", types)
         .Strings("tokenizer.ggml.merges", merges);
-    const std::string bytes = builder.Build();
+    return builder.Build();
+  }
+
+  absl::StatusOr<std::unique_ptr<const Tokenizer>> Load() {
+    const std::string bytes = Build();
     const auto file = GgufFile::Parse(std::as_bytes(std::span(bytes)), "tiny.gguf");
     if (!file.ok()) return file.status();
     return Tokenizer::FromGguf(*file);
@@ -66,6 +71,15 @@ TEST(TokenizerGgufTest, TokenTypesDecideWhatIsMatchedInText) {
   EXPECT_EQ((*tokenizer)->bos_token_id(), 257u);
   EXPECT_EQ((*tokenizer)->eos_token_id(), std::nullopt);
   EXPECT_EQ((*tokenizer)->chat_template(), "hi");
+}
+
+TEST(TokenizerGgufTest, AFileMayHaveAnyName) {
+  const TempFolder folder;
+  const auto tokenizer = Tokenizer::Load(folder.Write("model", TinyGguf().Build()));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocab_size(), 259u);
+  EXPECT_THAT(Message(Tokenizer::Load(folder.Write("other", "text")).status()),
+              HasSubstr("/other: expected a model folder or a GGUF file"));
 }
 
 TEST(TokenizerGgufTest, BosComesWhereTheFileOrTheFamilyAsksForIt) {
