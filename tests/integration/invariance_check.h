@@ -8,6 +8,13 @@
 
 namespace lockstep::testing {
 
+// Whether this build of a test has a planted fault, which the test must find.
+#ifdef LOCKSTEP_EXPECT_DIFFERENCES
+inline constexpr bool kExpectDifferences = true;
+#else
+inline constexpr bool kExpectDifferences = false;
+#endif
+
 struct ModelCase {
   std::string name;
   std::string path;

@@ -19,12 +19,6 @@
 namespace lockstep::testing {
 namespace {
 
-#ifdef LOCKSTEP_EXPECT_DIFFERENCES
-constexpr bool kExpectDifferences = true;
-#else
-constexpr bool kExpectDifferences = false;
-#endif
-
 struct CudaCase {
   ModelCase model;
   bool random_weights = false;

@@ -13,12 +13,6 @@
 namespace lockstep::testing {
 namespace {
 
-#ifdef LOCKSTEP_EXPECT_DIFFERENCES
-constexpr bool kExpectDifferences = true;
-#else
-constexpr bool kExpectDifferences = false;
-#endif
-
 // tests/golden/NAME with a context of `max_context_tokens`: rotary embeddings go on for ever.
 std::string WithLongContext(const std::string& name, uint32_t max_context_tokens) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /

@@ -13,12 +13,6 @@
 namespace lockstep::testing {
 namespace {
 
-#ifdef LOCKSTEP_EXPECT_DIFFERENCES
-constexpr bool kExpectDifferences = true;
-#else
-constexpr bool kExpectDifferences = false;
-#endif
-
 class TensorParallelInvariance : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TensorParallelInvariance, DegreesTakeTurns) {

@@ -47,7 +47,7 @@ class GrpcCallsTest : public ServingTest {
   void StartAll(size_t memory_bytes = kAmple) {
     StartBoth();
     memory_ = std::make_shared<ByteBudget>(memory_bytes);
-    home_ = std::make_shared<router::StrandPool>("home", 1);
+    home_ = std::make_unique<router::StrandPool>("home", 1);
     services_ =
         std::make_unique<router::GrpcServices>(router::MaxRequestBytes(router_config_.api.limits));
     service_ = std::make_unique<router::GenerationService>(router_->api());
@@ -57,6 +57,7 @@ class GrpcCallsTest : public ServingTest {
     Unblock();
     ReleaseForwards();
     router_.reset();
+    home_.reset();
   }
 
   // Keeps the one thread of the pool until Unblock.
@@ -81,7 +82,8 @@ class GrpcCallsTest : public ServingTest {
     request.fields = {{":method", "POST"},
                       {":path", "/lockstep.v1.Generation/" + method},
                       {"content-type", "application/grpc"}};
-    request.home = home_;
+    // Owns nothing. The last owner of a call may be a thread of the pool, which cannot join itself.
+    request.home = std::shared_ptr<router::StrandRunner>(std::shared_ptr<void>(), home_.get());
     if (!key.empty()) request.fields.Add("authorization", "Bearer " + key);
     call.handler = services_->Open(request, call.signal, memory_);
     return call;
@@ -146,7 +148,7 @@ class GrpcCallsTest : public ServingTest {
 
   const TempFolder folder_;
   std::shared_ptr<ByteBudget> memory_;
-  std::shared_ptr<router::StrandPool> home_;
+  std::unique_ptr<router::StrandPool> home_;
   std::unique_ptr<router::GrpcServices> services_;
   std::unique_ptr<router::GenerationService> service_;
   std::unique_ptr<std::latch> begun_, may_go_;
