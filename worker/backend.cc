@@ -41,10 +41,6 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
                                                      LoadStageProgress progress) {
   if (config.device != "cpu") {
     const absl::Status has_cuda = CheckCudaDevice(config);
-    if (has_cuda.ok() && config.tensor_parallel > 1) {
-      return Unimplemented("--tensor-parallel={}: GPUs cannot share a model yet; --device=cpu can",
-                           config.tensor_parallel);
-    }
     if (has_cuda.ok()) return OpenCudaBackend(config.For(kGpuDefaults), std::move(progress));
     if (config.device == "cuda") return Annotate(has_cuda, "--device=cuda");
     spdlog::info("serving on the CPU: {}", Message(has_cuda));

@@ -1,6 +1,7 @@
 #include "cli/bench/bench_options.h"
 
 #include <absl/strings/numbers.h>
+#include <absl/strings/str_replace.h>
 #include <absl/strings/str_split.h>
 #include <absl/time/time.h>
 
@@ -132,16 +133,19 @@ void ReadBounds(Arguments& arguments, BenchOptions& options) {
   }
 }
 
-void ReadSampling(Arguments& arguments, BenchSampling& sampling) {
+void ReadSampling(Arguments& arguments, SamplingNumbers& sampling) {
   std::optional<double> temperature;
+  std::optional<double> top_p;
   arguments.ReadNumber("temperature", 0, 100, temperature);
-  sampling.temperature = temperature.value_or(0.0);
-  arguments.ReadNumber("top-p", 0, 1, sampling.top_p);
-  uint32_t top_k = 0;
-  ReadCount(arguments, "top-k", 1, 10'000'000, top_k);
-  if (top_k > 0) sampling.top_k = top_k;
-  if (sampling.temperature == 0.0 && (sampling.top_p || sampling.top_k)) {
+  arguments.ReadNumber("top-p", 0, 1, top_p);
+  ReadCount(arguments, "top-k", 1, 10'000'000, sampling.top_k);
+  sampling.temperature = static_cast<float>(temperature.value_or(0.0));
+  sampling.top_p = static_cast<float>(top_p.value_or(1.0));
+  if (sampling.temperature == 0 && (top_p || sampling.top_k > 0)) {
     arguments.AddError("--top-p and --top-k need a --temperature above 0");
+  }
+  if (const absl::Status status = CheckSamplingNumbers(sampling, "--"); !status.ok()) {
+    arguments.AddError(absl::StrReplaceAll(Message(status), {{"_", "-"}}));
   }
 }
 
@@ -174,8 +178,11 @@ std::string CommandText(const Verb& verb, std::span<const std::string> words) {
   std::string text(verb.name);
   bool is_key = false;
   for (const std::string& word : words) {
-    text += is_key ? " ..." : word.starts_with("--api-key=") ? " --api-key=..." : " " + word;
-    is_key = word == "--api-key";
+    // A flag may be spelled with underscores.
+    const std::string name = absl::StrReplaceAll(word.substr(0, word.find('=')), {{"_", "-"}});
+    const bool has_key = name == "--api-key" && word.size() > name.size();
+    text += is_key ? " ..." : has_key ? " --api-key=..." : " " + word;
+    is_key = name == "--api-key" && !has_key;
   }
   return text;
 }

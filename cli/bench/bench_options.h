@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/load/transport.h"
 #include "cli/bench/plan/workload.h"
 #include "cli/bench/results/summary.h"
 #include "cli/common/verb.h"
 #include "common/net/address.h"
+#include "common/sampling_numbers.h"
 
 namespace lockstep::cli {
 
@@ -31,7 +31,7 @@ struct BenchOptions {
   BenchApi api = BenchApi::kCompletions;
   std::string model;  // empty: the server's first
   std::string api_key;
-  BenchSampling sampling;
+  SamplingNumbers sampling = {.temperature = 0.0f};
   BenchData data = BenchData::kRandom;
   std::string data_name;  // file, or scenario
   RandomWorkload random;

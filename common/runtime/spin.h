@@ -10,12 +10,13 @@ inline void PauseCore() {
 #endif
 }
 
-// Polls done() until it is true or `time` has passed. Returns false if the time has passed. For
-// waits that usually end sooner than a thread falls asleep and wakes.
+// Polls done() until it is true, for a few tens of microseconds at most. Returns false if the time
+// has passed. For waits that usually end sooner than a thread falls asleep and wakes.
 template <typename Condition>
-bool SpinFor(std::chrono::nanoseconds time, Condition done) {
+bool SpinBriefly(Condition done) {
+  constexpr std::chrono::microseconds kTime{40};
   constexpr int kSpinsPerClockRead = 64;
-  const auto deadline = std::chrono::steady_clock::now() + time;
+  const auto deadline = std::chrono::steady_clock::now() + kTime;
   do {
     for (int i = 0; i < kSpinsPerClockRead; ++i) {
       if (done()) return true;

@@ -1,6 +1,5 @@
 #include "kernels/core/thread_pool.h"
 
-#include <chrono>
 #include <thread>
 
 #include "common/check.h"
@@ -9,7 +8,6 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr std::chrono::microseconds kSpinTime{40};
 constexpr int kCountShift = 32;
 constexpr uint64_t kNextMask = 0xFFFFFFFF;
 
@@ -52,8 +50,7 @@ void ThreadPool::RunErased(int num_tasks, ErasedTask task, void* context) {
   DoTasks();
   // Only tasks that other threads are running are left. One of these threads may have lost its
   // core, so this thread gives up its own.
-  while (!SpinFor(kSpinTime,
-                  [this] { return num_unfinished_.load(std::memory_order_acquire) == 0; })) {
+  while (!SpinBriefly([this] { return num_unfinished_.load(std::memory_order_acquire) == 0; })) {
     std::this_thread::yield();
   }
 }
@@ -76,8 +73,7 @@ void ThreadPool::WorkerLoop() {
 }
 
 void ThreadPool::AwaitTasks() {
-  if (SpinFor(kSpinTime, [this] { return HasTask(claims_.load(std::memory_order_acquire)); }))
-    return;
+  if (SpinBriefly([this] { return HasTask(claims_.load(std::memory_order_acquire)); })) return;
   MutexLock lock(mutex_);
   num_sleeping_.fetch_add(1);
   while (!HasTask(claims_.load()) && !stopping_.load()) wake_.Wait(mutex_);

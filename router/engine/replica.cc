@@ -182,7 +182,7 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   if (worker_.Begin(event.epoch, event.description)) worker_series_.restarts_total->Increment();
   spdlog::info(
       "worker {} attached: epoch {}, incarnation {:016x}, weights {:016x} {}, numerics {:016x} on "
-      "{} ({} ranks), {} blocks of {} tokens, {} slots",
+      "{}, ranks {}, {} blocks of {} tokens, {} slots",
       context_.worker, worker_.epoch(), worker_.incarnation(),
       event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
       event.description.numerics_id(), QuoteWorker(event.description.device()),

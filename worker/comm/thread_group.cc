@@ -8,7 +8,9 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr std::chrono::microseconds kSpinTime{40};
+// A process that was stopped for long, as a container may be, finds its time over when it goes on.
+// The other ranks then need a moment to come.
+constexpr std::chrono::seconds kLastWait{1};
 
 }  // namespace
 
@@ -50,12 +52,18 @@ void ThreadGroup::Post(int rank, const AllGatherParams& params) {
 const AllGatherParams& ThreadGroup::Await(int rank, int peer, uint64_t call) {
   const Member& other = members_[static_cast<size_t>(peer)];
   const auto has_posted = [&other, call] { return other.num_posted.load() > call; };
-  if (!SpinFor(kSpinTime, has_posted)) {
-    const auto deadline = std::chrono::steady_clock::now() + hung_after_;
+  if (!SpinBriefly(has_posted)) {
+    auto deadline = std::chrono::steady_clock::now() + hung_after_;
+    bool is_last_wait = false;
     MutexLock lock(mutex_);
     num_sleeping_.fetch_add(1);
     while (!has_posted()) {
-      const auto left = deadline - std::chrono::steady_clock::now();
+      std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
+      if (left <= left.zero() && !is_last_wait) {
+        is_last_wait = true;
+        left = kLastWait;
+        deadline = std::chrono::steady_clock::now() + kLastWait;
+      }
       LOCKSTEP_CHECK(
           left > left.zero(), "rank {} has waited {} ms for rank {} in exchange {}", rank,
           std::chrono::duration_cast<std::chrono::milliseconds>(hung_after_).count(), peer, call);

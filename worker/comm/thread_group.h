@@ -10,8 +10,9 @@
 
 namespace lockstep::worker {
 
-// The exchange of a tensor-parallel group whose ranks are threads of this process. It moves bytes
-// and adds nothing up, so it cannot change a result. Thread-safe: each rank has a thread.
+// The exchange of a tensor-parallel group whose ranks run in threads of this process. It moves
+// bytes and adds nothing up, so it cannot change a result. Different ranks may call it at the same
+// time.
 class ThreadGroup {
  public:
   // If a rank waits longer than `hung_after` for another one, the process dies: a group that lost a

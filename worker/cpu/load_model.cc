@@ -52,22 +52,32 @@ KvPoolShape KvShape(const ModelSpec& spec, const ModelOptions& options) {
           .head_dim = spec.head_dim};
 }
 
-// `loaders` read the weights.
-absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const ModelSpec& spec,
-                                 const WeightSource& source, const ModelOptions& options,
-                                 kernels::ThreadPool& loaders) {
-  LOCKSTEP_ASSIGN_OR_RETURN(WeightPlan plan, PlanWeights(spec, source, {.rank = rank}));
+struct LoadContext {
+  const ModelSpec& spec;
+  const WeightSource& source;
+  const ModelOptions& options;
+  kernels::ThreadPool& loaders;  // they read the weights
+  const ModelWeights* first;     // of the first rank; null: it is loaded now
+};
+
+absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& context) {
+  const ModelSpec& spec = context.spec;
+  const ModelOptions& options = context.options;
+  const ModelSpec share = ShareOf(spec, rank);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      WeightPlan plan,
+      PlanWeights(spec, context.source, {.rank = rank, .embeddings_of = context.first}));
   const auto degree = static_cast<double>(rank.degree);
-  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, loaders, [&](double fraction) {
+  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, context.loaders, [&](double fraction) {
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
   }));
-  LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool,
-                            CpuKvPool::Create(KvShape(ShareOf(spec, rank), options)));
+  LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool, CpuKvPool::Create(KvShape(share, options)));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Workspace workspace,
       Workspace::Create(spec, rank, options.max_step_tokens, options.max_logits_rows));
   const int num_threads = std::max(options.NumThreads() / static_cast<int>(rank.degree), 1);
   return CpuRank{.rank = rank,
+                 .share = share,
                  .weights = std::move(plan.weights),
                  .kv_pool = std::move(kv_pool),
                  .workspace = std::move(workspace),
@@ -98,8 +108,13 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
     kernels::ThreadPool loaders(options.NumThreads());
     const int64_t degree = options.tensor_parallel;
     for (int64_t rank = 0; rank < degree; ++rank) {
-      LOCKSTEP_ASSIGN_OR_RETURN(CpuRank loaded, LoadRank({.degree = degree, .rank = rank}, spec,
-                                                         source, options, loaders));
+      LOCKSTEP_ASSIGN_OR_RETURN(
+          CpuRank loaded, LoadRank({.degree = degree, .rank = rank},
+                                   {.spec = spec,
+                                    .source = source,
+                                    .options = options,
+                                    .loaders = loaders,
+                                    .first = rank == 0 ? nullptr : &parts.ranks.front().weights}));
       MemoryUse& memory = parts.info.memory;
       memory.weights_bytes += loaded.weights.storage.used_bytes();
       memory.kv_cache_bytes += loaded.kv_pool.elements().size_bytes();

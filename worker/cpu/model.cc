@@ -19,10 +19,9 @@ constexpr std::chrono::seconds kRankHungAfter{60};
 
 class CpuOps final : public StreamOps<kernels::Stream> {
  public:
-  CpuOps(const kernels::Stream& stream, const ModelSpec& spec, CpuRank& rank, ThreadGroup& group,
-         size_t num_sequences)
+  CpuOps(const kernels::Stream& stream, CpuRank& rank, ThreadGroup& group, size_t num_sequences)
       : StreamOps(stream),
-        share_(ShareOf(spec, rank.rank)),
+        share_(rank.share),
         rank_(rank),
         group_(group),
         num_sequences_(num_sequences) {}
@@ -48,7 +47,7 @@ class CpuOps final : public StreamOps<kernels::Stream> {
   kernels::PagedKv KvLayer(int64_t layer) override { return rank_.kv_pool.Layer(layer); }
 
  private:
-  const ModelSpec share_;
+  const ModelSpec& share_;
   CpuRank& rank_;
   ThreadGroup& group_;
   const size_t num_sequences_;
@@ -88,8 +87,9 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
   StageInputs(batch, rank.workspace);
   const kernels::Stream stream = {.threads = rank.threads.get(),
                                   .instruction_set = parts_.instruction_set};
-  CpuOps ops(stream, parts_.spec, rank, group_, batch.rows.size());
+  CpuOps ops(stream, rank, group_, batch.rows.size());
   DecoderPass pass({.spec = &parts_.spec,
+                    .share = &rank.share,
                     .rank = rank.rank,
                     .weights = &rank.weights,
                     .workspace = &rank.workspace,

@@ -19,6 +19,7 @@ namespace lockstep::worker {
 // What one rank of a tensor-parallel group owns.
 struct CpuRank {
   TensorRank rank;
+  ModelSpec share;  // ShareOf(spec, rank)
   ModelWeights weights;
   CpuKvPool kv_pool;
   Workspace workspace;
@@ -34,8 +35,8 @@ struct CpuModelParts {
   std::vector<CpuRank> ranks = {};  // at least one
 };
 
-// The decoder forward pass (decoder_pass.h) on the CPU. Each rank runs it on a thread of its own,
-// the calling thread among them. Nothing is allocated.
+// The decoder forward pass (decoder_pass.h) on the CPU. The ranks run at the same time, one of them
+// on the calling thread. Nothing is allocated.
 class CpuModel final : public ForwardModel {
  public:
   explicit CpuModel(CpuModelParts parts);

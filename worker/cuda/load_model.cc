@@ -33,6 +33,11 @@ absl::Status CheckOptions(const ModelOptions& options) {
   if (options.max_fused_rows.value_or(0) < 0) {
     return InvalidArgument("max_fused_rows is {}, expected at least 0", *options.max_fused_rows);
   }
+  if (options.tensor_parallel != 1) {
+    return Unimplemented(
+        "{} ranks of tensor parallelism: GPUs cannot share a model yet, the CPU can",
+        options.tensor_parallel);
+  }
   return absl::OkStatus();
 }
 

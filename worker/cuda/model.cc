@@ -175,6 +175,7 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .begin_ns = batch.begin_ns}));
   CudaOps ops(*parts_, batch);
   DecoderPass pass({.spec = &parts_->spec,
+                    .share = &parts_->spec,
                     .weights = &parts_->weights,
                     .workspace = &workspace,
                     .rope_cos = parts_->rope_cos,

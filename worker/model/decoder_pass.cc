@@ -122,11 +122,11 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
                                               .positions = workspace.positions,
                                               .kv_slots = workspace.kv_slots,
                                               .kv = kv,
-                                              .num_heads = share_.num_heads,
+                                              .num_heads = context_.share->num_heads,
                                               .num_tokens = num_tokens}));
   if (!attends) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(ops_.Attend({.query = workspace.qkv,
-                                        .query_stride = share_.qkv_size(),
+                                        .query_stride = context_.share->qkv_size(),
                                         .output = Columns(workspace.attention),
                                         .kv = kv}));
   return Gather(workspace.attention, num_tokens, spec.q_size());
@@ -166,20 +166,21 @@ absl::Status DecoderPass::Gather(kernels::BFloat16* whole, int64_t num_rows, int
 absl::Status DecoderPass::ComputeMlpInput(const PartWeights& weights, int64_t num_rows) {
   const Workspace& workspace = *context_.workspace;
   const InputRows input = {workspace.normed, num_rows};
-  if (share_.mlp == MlpKind::kSwiGlu) {
+  const ModelSpec& share = *context_.share;
+  if (share.mlp == MlpKind::kSwiGlu) {
     return ops_.GatedGemm(Product(input, weights, workspace.gate_up),
                           {.gate_up = workspace.gate_up,
                            .output = Columns(workspace.activated),
                            .num_rows = num_rows,
-                           .size = share_.intermediate_size});
+                           .size = share.intermediate_size});
   }
   return ops_.GeluGemm(Product(input, weights, workspace.gate_up),
                        {.input = workspace.gate_up,
                         .output = Columns(workspace.activated),
                         .num_rows = num_rows,
-                        .size = share_.intermediate_size,
-                        .form = share_.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
-                                                                 : kernels::GeluForm::kErf});
+                        .size = share.intermediate_size,
+                        .form = share.mlp == MlpKind::kGeluTanh ? kernels::GeluForm::kTanh
+                                                                : kernels::GeluForm::kErf});
 }
 
 absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* logits_tokens) {

@@ -115,7 +115,8 @@ struct PassShape {
 class DecoderPass {
  public:
   struct Context {
-    const ModelSpec* spec = nullptr;  // of the whole model
+    const ModelSpec* spec = nullptr;   // of the whole model
+    const ModelSpec* share = nullptr;  // of this rank, ShareOf(spec, rank)
     TensorRank rank = {};
     const ModelWeights* weights = nullptr;
     const Workspace* workspace = nullptr;
@@ -123,8 +124,7 @@ class DecoderPass {
     const float* rope_sin = nullptr;
   };
   // Everything outlives the object.
-  DecoderPass(const Context& context, DecoderOps& ops)
-      : context_(context), share_(ShareOf(*context.spec, context.rank)), ops_(ops) {}
+  DecoderPass(const Context& context, DecoderOps& ops) : context_(context), ops_(ops) {}
 
   // All pointers are to the backend's memory. token_ids: [num_tokens]. logits_tokens:
   // [num_logits_rows], indices of tokens; null: every token. logits: [num_logits_rows, vocab_size],
@@ -161,7 +161,6 @@ class DecoderPass {
   absl::Status ComputeLogits(const Rows& rows, float* logits);
 
   const Context context_;
-  const ModelSpec share_;  // of this rank
   DecoderOps& ops_;
   // Which of workspace.exchanged is next. Every pass has an even number of exchanges, so they take
   // turns from pass to pass, too.

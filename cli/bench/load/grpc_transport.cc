@@ -16,26 +16,6 @@ namespace {
 
 namespace v1 = lockstep::v1;
 
-v1::GenerateRequest ToGenerateRequest(const BenchRequest& request, const BenchSampling& sampling) {
-  v1::GenerateRequest to;
-  if (request.messages.empty()) {
-    to.mutable_token_ids()->mutable_ids()->Assign(request.token_ids.begin(),
-                                                  request.token_ids.end());
-  }
-  for (const BenchMessage& message : request.messages) {
-    v1::ChatMessage& added = *to.mutable_chat()->add_messages();
-    added.set_role(message.role);
-    added.set_content(message.content);
-  }
-  v1::SamplingParams& params = *to.mutable_sampling();
-  params.set_temperature(static_cast<float>(sampling.temperature));
-  if (sampling.top_p) params.set_top_p(static_cast<float>(*sampling.top_p));
-  if (sampling.top_k) params.set_top_k(*sampling.top_k);
-  to.mutable_stop()->set_max_tokens(request.max_tokens);
-  to.mutable_stop()->set_ignore_eos(true);
-  return to;
-}
-
 class GrpcTransport final : public Transport {
  public:
   GrpcTransport(const std::string& address, TransportOptions options, const LoadClock& clock)
@@ -143,6 +123,27 @@ class GrpcTransport final : public Transport {
 };
 
 }  // namespace
+
+v1::GenerateRequest ToGenerateRequest(const BenchRequest& request,
+                                      const SamplingNumbers& sampling) {
+  v1::GenerateRequest to;
+  if (request.messages.empty()) {
+    to.mutable_token_ids()->mutable_ids()->Assign(request.token_ids.begin(),
+                                                  request.token_ids.end());
+  }
+  for (const BenchMessage& message : request.messages) {
+    v1::ChatMessage& added = *to.mutable_chat()->add_messages();
+    added.set_role(message.role);
+    added.set_content(message.content);
+  }
+  v1::SamplingParams& params = *to.mutable_sampling();
+  params.set_temperature(sampling.temperature);
+  params.set_top_p(sampling.top_p);
+  params.set_top_k(sampling.top_k);
+  to.mutable_stop()->set_max_tokens(request.max_tokens);
+  to.mutable_stop()->set_ignore_eos(true);
+  return to;
+}
 
 std::unique_ptr<Transport> MakeGrpcTransport(const std::string& address,
                                              const TransportOptions& options,

@@ -301,8 +301,9 @@ std::string BenchRequestJson(const BenchRequest& request, const TransportOptions
     prompt = fmt::format("\"prompt\":[{}]", fmt::join(request.token_ids, ","));
   }
   std::string sampling = fmt::format("\"temperature\":{}", options.sampling.temperature);
-  if (options.sampling.top_p) sampling += fmt::format(",\"top_p\":{}", *options.sampling.top_p);
-  if (options.sampling.top_k) sampling += fmt::format(",\"top_k\":{}", *options.sampling.top_k);
+  // A server may not know what is not asked for.
+  if (options.sampling.top_p < 1) sampling += fmt::format(",\"top_p\":{}", options.sampling.top_p);
+  if (options.sampling.top_k > 0) sampling += fmt::format(",\"top_k\":{}", options.sampling.top_k);
   return fmt::format(
       "{{\"model\":{},{},\"max_tokens\":{},{},\"ignore_eos\":true,\"stream\":true,"
       "\"stream_options\":{{\"include_usage\":true}}}}",

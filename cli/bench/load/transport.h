@@ -3,11 +3,11 @@
 #include <absl/functional/any_invocable.h>
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 #include "cli/bench/plan/bench_request.h"
 #include "cli/bench/results/request_record.h"
+#include "common/sampling_numbers.h"
 
 namespace lockstep::cli {
 
@@ -36,17 +36,10 @@ class Transport {
   virtual std::vector<double> ThreadSeconds() const = 0;
 };
 
-// How answers are drawn: greedily, unless the temperature is above 0.
-struct BenchSampling {
-  double temperature = 0.0;
-  std::optional<double> top_p = std::nullopt;
-  std::optional<uint32_t> top_k = std::nullopt;
-};
-
 struct TransportOptions {
   std::string model = {};    // HTTP: the name in requests
   std::string api_key = {};  // empty: none
-  BenchSampling sampling = {};
+  SamplingNumbers sampling = {.temperature = 0.0f};
   bool chat = false;               // HTTP: /v1/chat/completions instead of /v1/completions
   double timeout_seconds = 600.0;  // of a request
   uint32_t num_threads = 2;        // HTTP: that read and write; gRPC: connections

@@ -62,14 +62,18 @@ TEST(BenchOptionsTest, ReadsHowAnswersAreDrawn) {
   const auto greedy = ParseBench({});
   ASSERT_TRUE(greedy.ok()) << greedy.status();
   EXPECT_EQ(greedy->sampling.temperature, 0.0);
-  EXPECT_EQ(greedy->sampling.top_k, std::nullopt);
+  EXPECT_EQ(greedy->sampling.top_k, 0u);
   const auto drawn = ParseBench({"--temperature", "0.7", "--top-p=0.9", "--top-k", "50"});
   ASSERT_TRUE(drawn.ok()) << drawn.status();
-  EXPECT_EQ(drawn->sampling.temperature, 0.7);
-  EXPECT_EQ(drawn->sampling.top_p, 0.9);
+  EXPECT_EQ(drawn->sampling.temperature, 0.7f);
+  EXPECT_EQ(drawn->sampling.top_p, 0.9f);
   EXPECT_EQ(drawn->sampling.top_k, 50u);
   EXPECT_THAT(Message(ParseBench({"--top-k", "50"}).status()),
               HasSubstr("--top-p and --top-k need a --temperature above 0"));
+  EXPECT_THAT(Message(ParseBench({"--temperature=0.0001", "--top-p=0.5"}).status()),
+              HasSubstr("--temperature: expected 0 or a number in [0.001, 100], got 0.0001"));
+  EXPECT_THAT(Message(ParseBench({"--temperature=1", "--top-p=0"}).status()),
+              HasSubstr("--top-p: expected a number in (0, 1], got 0"));
 }
 
 TEST(BenchOptionsTest, TheKeyMayComeFromAFileAndIsNeverReported) {
@@ -79,8 +83,11 @@ TEST(BenchOptionsTest, TheKeyMayComeFromAFileAndIsNeverReported) {
   EXPECT_EQ(options->api_key, "secret");
   EXPECT_THAT(Message(ParseBench({"--api-key=a b"}).status()),
               HasSubstr("--api-key: expected one word"));
-  const std::vector<std::string> words = {"--api-key", "secret", "--seed", "3", "--api-key=secret"};
-  EXPECT_EQ(CommandText(*FindVerb("bench"), words), "bench --api-key ... --seed 3 --api-key=...");
+  const std::vector<std::string> words = {
+      "--api-key",        "secret",           "--seed",    "3",
+      "--api-key=secret", "--api_key=secret", "--api_key", "secret"};
+  EXPECT_EQ(CommandText(*FindVerb("bench"), words),
+            "bench --api-key ... --seed 3 --api-key=... --api-key=... --api_key ...");
 }
 
 TEST(BenchOptionsTest, EveryErrorIsNamed) {

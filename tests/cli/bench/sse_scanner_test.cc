@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/bench/load/grpc_transport.h"
 #include "cli/bench/load/http_transport.h"
 
 namespace lockstep::cli {
@@ -77,15 +78,26 @@ TEST(BenchRequestJsonTest, SendsIdsTextOrMessages) {
                     HasSubstr("\"max_tokens\":3"), HasSubstr("\"ignore_eos\":true"),
                     HasSubstr("\"temperature\":0,"), Not(HasSubstr("top_p")),
                     HasSubstr("\"include_usage\":true")));
-  EXPECT_THAT(
-      BenchRequestJson({.token_ids = {4}, .max_tokens = 3},
-                       {.model = "m", .sampling = {.temperature = 0.7, .top_p = 0.9, .top_k = 50}}),
-      HasSubstr("\"temperature\":0.7,\"top_p\":0.9,\"top_k\":50,"));
+  EXPECT_THAT(BenchRequestJson(
+                  {.token_ids = {4}, .max_tokens = 3},
+                  {.model = "m", .sampling = {.temperature = 0.7f, .top_p = 0.9f, .top_k = 50}}),
+              HasSubstr("\"temperature\":0.7,\"top_p\":0.9,\"top_k\":50,"));
   const BenchRequest talk = {.messages = {{"user", "a\n\"b\""}}, .max_tokens = 1};
   EXPECT_THAT(BenchRequestJson(talk, options), HasSubstr("\"prompt\":\"a\\n\\\"b\\\"\\n\""));
   EXPECT_THAT(BenchRequestJson(talk, {.model = "m", .chat = true}),
               AllOf(HasSubstr("\"messages\":[{\"content\":\"a\\n\\\"b\\\"\",\"role\":\"user\"}]"),
                     Not(HasSubstr("\"prompt\""))));
+}
+
+TEST(ToGenerateRequestTest, SendsIdsAndHowToDraw) {
+  const auto request = ToGenerateRequest({.token_ids = {4, 5}, .max_tokens = 3},
+                                         {.temperature = 0.7f, .top_p = 0.9f, .top_k = 50});
+  EXPECT_THAT(request.token_ids().ids(), ::testing::ElementsAre(4, 5));
+  EXPECT_EQ(request.sampling().temperature(), 0.7f);
+  EXPECT_EQ(request.sampling().top_p(), 0.9f);
+  EXPECT_EQ(request.sampling().top_k(), 50u);
+  EXPECT_EQ(request.stop().max_tokens(), 3u);
+  EXPECT_TRUE(request.stop().ignore_eos());
 }
 
 }  // namespace

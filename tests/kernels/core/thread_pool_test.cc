@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -43,6 +45,27 @@ TEST(ThreadPoolTest, SleepingThreadsWakeUp) {
     std::atomic<int> num_done{0};
     threads.Run(3, [&](int) { num_done.fetch_add(1); });
     ASSERT_EQ(num_done.load(), 3);
+  }
+}
+
+// As ranks do that exchange what they computed: no thread may take a second task before all are
+// taken. Each task has a team of its own, which other threads use from run to run.
+TEST(ThreadPoolTest, AsManyTasksAsThreadsMayWaitForEachOther) {
+  constexpr int kNumTasks = 4;
+  ThreadPool threads(kNumTasks);
+  std::vector<std::unique_ptr<ThreadPool>> teams;
+  for (int i = 0; i < kNumTasks; ++i) teams.push_back(std::make_unique<ThreadPool>(2));
+  std::barrier meeting(kNumTasks);
+  volatile uint64_t sink = 0;
+  for (int run = 0; run < 200; ++run) {
+    for (int i = 0; i < run % 5 * 50'000; ++i) sink = sink + 1;  // at times the others fall asleep
+    std::atomic<int> num_done{0};
+    threads.Run(kNumTasks, [&](int index) {
+      meeting.arrive_and_wait();
+      teams[static_cast<size_t>(index)]->Run(3, [&](int) { num_done.fetch_add(1); });
+      meeting.arrive_and_wait();
+    });
+    ASSERT_EQ(num_done.load(), kNumTasks * 3);
   }
 }
 

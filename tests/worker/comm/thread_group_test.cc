@@ -39,12 +39,17 @@ BFloat16 Value(uint64_t round, int64_t row, int64_t column) {
   return {.bits = static_cast<uint16_t>((round * 0x9E3779B97F4A7C15u + index * 40503u) >> 7)};
 }
 
-// A thread that is now and then late.
+// A thread that is now and then late, sometimes by so much that the others fall asleep.
 class Delays {
  public:
   explicit Delays(uint32_t seed) : random_(seed) {}
   void Maybe() {
-    if (random_() % 20 != 0) return;
+    const uint32_t draw = random_() % 1000;
+    if (draw < 4) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+      while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    }
+    if (draw % 20 != 0) return;
     for (uint32_t turns = random_() % 100; turns > 0; --turns) std::this_thread::yield();
   }
 

@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 
 ModelOptions Options(uint32_t degree) {
-  return {.num_kv_blocks = 16, .max_step_tokens = 128, .num_threads = 3, .tensor_parallel = degree};
+  return {.num_kv_blocks = 16, .max_step_tokens = 128, .num_threads = 6, .tensor_parallel = degree};
 }
 
 std::vector<TokenId> RandomTokens(const ForwardModel& model, uint32_t count) {
@@ -48,6 +48,7 @@ void ExpectSameBits(ForwardModel& whole, ForwardModel& sharded, uint32_t degree)
   EXPECT_EQ(sharded.info().tensor_parallel, degree);
   EXPECT_EQ(sharded.info().numerics_id, whole.info().numerics_id);
   EXPECT_EQ(sharded.info().weights_fingerprint, whole.info().weights_fingerprint);
+  EXPECT_EQ(sharded.info().memory.kv_cache_bytes, whole.info().memory.kv_cache_bytes);
   const std::vector<TokenId> tokens = RandomTokens(whole, 61);
   const std::vector<float> expected = SequenceRunner(whole, tokens).RunInStepsOf(61);
   ASSERT_TRUE(IsFinite(expected));

@@ -82,7 +82,9 @@ TEST_F(WorkerServerStepsTest, RunsStepsThatWereSentAhead) {
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_steps_total{kind=\"prefill\"} 1\n"));
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_steps_total{kind=\"decode\"} 10\n"));
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_step_seconds_count{part=\"gpu\"} 11\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_memory_bytes{kind=\"weights\"} 100\n"));
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_memory_bytes{kind=\"kv_cache\"} 200\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_memory_bytes{kind=\"workspace\"} 300\n"));
   EXPECT_THAT(Metrics(), HasSubstr("lockstep_worker_cuda_graph_replays_total 0\n"));
 }
 

@@ -31,7 +31,7 @@ std::vector<TensorPiece> QkvPieces(const ModelSpec& spec, const TensorNames& nam
   if (!names.qkv.empty()) {
     return {{.name = &TensorNames::qkv,
              .num_outputs = spec.qkv_size(),
-             .matrices = {spec.q_size(), spec.kv_size(), spec.kv_size()}}};
+             .matrix_outputs = {spec.q_size(), spec.kv_size(), spec.kv_size()}}};
   }
   return {{&TensorNames::q, spec.q_size(), /*rotary=*/true},
           {&TensorNames::k, spec.kv_size(), /*rotary=*/true},

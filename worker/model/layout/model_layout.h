@@ -26,11 +26,7 @@ struct TensorPiece {
   bool rotary = false;  // the outputs are heads that are rotated
   // Outputs of the matrices that lie in the tensor one behind the other, such as q, k and v. Ranks
   // share each of them. Empty: one matrix.
-  std::vector<int64_t> matrices = {};
-
-  std::vector<int64_t> Matrices() const {
-    return matrices.empty() ? std::vector<int64_t>{num_outputs} : matrices;
-  }
+  std::vector<int64_t> matrix_outputs = {};
 };
 
 struct Part {

@@ -30,6 +30,7 @@ class Planner {
         layout_(MakeModelLayout(spec, source.names())),
         row_major_(storage.layout == WeightLayout::kRowMajor),
         rank_(storage.rank),
+        embeddings_of_(storage.embeddings_of),
         plan_(plan) {}
 
   void Run() {
@@ -41,6 +42,10 @@ class Planner {
     for (const ModelPart part : EnumValues<ModelPart>()) {
       if (part == ModelPart::kLmHead && spec_.tied_embeddings) continue;
       weights.model[part] = PlanPart(layout_.model[part], ModelTensorName);
+      const bool is_embedding = layout_.model[part].kind == PartKind::kEmbedding;
+      if (is_embedding && embeddings_of_ != nullptr) {
+        weights.model[part] = embeddings_of_->model[part];
+      }
     }
     if (spec_.tied_embeddings) ShareEmbedding();
     for (int64_t layer = 0; layer < layout_.num_layers; ++layer) {
@@ -86,8 +91,9 @@ class Planner {
   }
 
   PartWeights PlanEmbedding(const Part& part, const NameOf& name_of) {
-    BFloat16* const rows = plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
     LoadTask task = MatrixTask(part, part.pieces[0], name_of);
+    if (embeddings_of_ != nullptr) return {};
+    BFloat16* const rows = plan_.weights.storage.Take<BFloat16>(part.num_outputs * part.num_inputs);
     task.num_rows = part.num_outputs;
     task.rows = rows;
     plan_.tasks.push_back(task);
@@ -118,7 +124,7 @@ class Planner {
                             ? VectorTask(name_of(Stem(piece), "bias"), piece.num_outputs, nullptr)
                             : LoadTask();
       int64_t first_row = 0;
-      for (const int64_t matrix_outputs : piece.Matrices()) {
+      for (const int64_t matrix_outputs : MatricesOf(piece)) {
         task.first_row = vector.first_row = first_row + rank_.Begin(matrix_outputs);
         task.num_rows = vector.num_rows = rank_.Share(matrix_outputs);
         if (row_major_) {
@@ -141,7 +147,7 @@ class Planner {
     return {.matrix = {.data = matrix, .n = num_outputs, .k = part.num_inputs}, .bias = bias};
   }
 
-  // The logits are products with the embedding. It is loaded once, for both uses.
+  // The logits are products with the embedding. The first rank loads it once, for both uses.
   void ShareEmbedding() {
     const Part& part = layout_.model[ModelPart::kLmHead];
     ModelWeights& weights = plan_.weights;
@@ -155,10 +161,16 @@ class Planner {
       BFloat16* const packed =
           weights.storage.Take<BFloat16>(PackedElements(lm_head.matrix.n, part.num_inputs));
       lm_head.matrix.data = packed;
-      LoadTask& embedding = plan_.tasks.front();  // it is the model's first part
-      embedding.packed = packed;
-      embedding.first_output = -first_output;
-      embedding.packed_outputs = lm_head.matrix.n;
+      if (rank_.rank > 0) {
+        const Part& embedding = layout_.model[ModelPart::kTokenEmbedding];
+        LoadTask own_rows = MatrixTask(embedding, embedding.pieces[0], ModelTensorName);
+        own_rows.first_row = first_output;
+        own_rows.num_rows = lm_head.matrix.n;
+        plan_.tasks.insert(plan_.tasks.begin(), own_rows);
+      }
+      LoadTask& task = plan_.tasks.front();  // of the embedding, the model's first part
+      task.packed = packed;
+      task.packed_outputs = lm_head.matrix.n;
     }
     // Some tools save a copy as lm_head. It counts as used, although it is not read.
     used_.insert(ModelTensorName(layout_.names.lm_head, "weight"));
@@ -166,6 +178,12 @@ class Planner {
 
   float* TakeBias(const Part& part, int64_t num_outputs) {
     return part.has_bias ? plan_.weights.storage.Take<float>(num_outputs) : nullptr;
+  }
+
+  // One rank reads a tensor in one task: every read of a transposed one goes through all of it.
+  std::vector<int64_t> MatricesOf(const TensorPiece& piece) const {
+    if (rank_.degree == 1 || piece.matrix_outputs.empty()) return {piece.num_outputs};
+    return piece.matrix_outputs;
   }
 
   std::string_view Stem(const TensorPiece& piece) const { return layout_.names.*piece.name; }
@@ -234,6 +252,7 @@ class Planner {
   const ModelLayout layout_;
   const bool row_major_;
   const TensorRank rank_;
+  const ModelWeights* const embeddings_of_;  // null: they are loaded
   WeightPlan& plan_;
   std::vector<std::string> problems_;  // first of tensors that the model wants, then of others
   size_t num_wanted_problems_ = 0;

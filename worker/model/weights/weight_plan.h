@@ -15,8 +15,8 @@
 namespace lockstep::worker {
 
 // Where the values of a tensor go, or those of some of its rows. Row i of the task becomes row i of
-// `rows`, and output first_output + i of `packed` if that has such an output, whichever are set; a
-// vector goes to `vector`.
+// `rows`, if that is set. It becomes output first_output + i of `packed`, if that is set and has so
+// many outputs. A vector goes to `vector`.
 struct LoadTask {
   const SourceTensor* tensor = nullptr;
   int64_t tensor_rows = 0;  // of the whole tensor: outputs of a matrix, or elements of a vector
@@ -50,6 +50,8 @@ struct WeightStorage {
   WeightLayout layout = WeightLayout::kPanels;
   // Takes this rank's outputs of every linear part. Norms and embeddings stay whole.
   TensorRank rank = {};
+  // Another rank's weights in the same memory. Their embeddings are used, and not loaded again.
+  const ModelWeights* embeddings_of = nullptr;
   std::function<absl::Status(Arena&)> commit = [](Arena& arena) { return arena.Commit(); };
 };
 

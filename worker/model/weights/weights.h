@@ -9,8 +9,9 @@
 
 namespace lockstep::worker {
 
-// The weights of one part. Matrices are in bf16, packed as the backend reads them (weight_plan.h).
-// Vectors are fp32, as exact as the file. A pointer is null if the part has no such weights.
+// The weights of one part. Of a linear part a rank has its share of the outputs. Matrices are in
+// bf16, packed as the backend reads them (weight_plan.h). Vectors are fp32, as exact as the file. A
+// pointer is null if the part has no such weights.
 struct PartWeights {
   kernels::PackedMatrix matrix = {};        // of a linear part: [num_outputs, num_inputs]
   const kernels::BFloat16* rows = nullptr;  // of an embedding: [num_outputs, num_inputs]
