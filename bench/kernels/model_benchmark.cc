@@ -20,6 +20,8 @@ ABSL_FLAG(uint32_t, batch, 1, "sequences that decode together");
 ABSL_FLAG(uint32_t, decode_steps, 64, "decode steps per repetition");
 ABSL_FLAG(uint32_t, repetitions, 3, "the median is reported");
 ABSL_FLAG(int, threads, 0, "0: one per core");
+ABSL_FLAG(uint32_t, tensor_parallel, 1, "ranks that share the model");
+ABSL_FLAG(bool, random_weights, false, "config.json alone, with random weights");
 
 namespace lockstep::bench {
 namespace {
@@ -116,7 +118,9 @@ absl::Status Run() {
   const ModelOptions options = {.num_kv_blocks = setup.BlocksPerSequence() * setup.batch + 1,
                                 .max_step_tokens = std::max(setup.context, setup.batch),
                                 .max_logits_rows = setup.batch,
-                                .num_threads = absl::GetFlag(FLAGS_threads)};
+                                .num_threads = absl::GetFlag(FLAGS_threads),
+                                .tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel),
+                                .random_weights = absl::GetFlag(FLAGS_random_weights)};
   const auto start = std::chrono::steady_clock::now();
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardModel> model,
                             worker::LoadCpuModel(absl::GetFlag(FLAGS_model), options));
@@ -132,9 +136,10 @@ absl::Status Run() {
     decode.push_back(speed.decode_tokens_per_s);
   }
   fmt::print(
-      "{{\"device\": \"{}\", \"context\": {}, \"batch\": {}, \"load_s\": {:.2f}, "
+      "{{\"device\": \"{}\", \"ranks\": {}, \"context\": {}, \"batch\": {}, \"load_s\": {:.2f}, "
       "\"prefill_tokens_per_s\": {:.1f}, \"decode_tokens_per_s\": {:.1f}}}\n",
-      model->info().device, setup.context, setup.batch, load_s, Median(prefill), Median(decode));
+      model->info().device, model->info().tensor_parallel, setup.context, setup.batch, load_s,
+      Median(prefill), Median(decode));
   return absl::OkStatus();
 }
 
