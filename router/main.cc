@@ -22,6 +22,7 @@
 #include "common/runtime/logging.h"
 #include "common/runtime/shutdown_signal.h"
 #include "common/status.h"
+#include "common/strands/stall_watch.h"
 #include "common/version.h"
 #include "router/core/policy/priority_policy.h"
 #include "router/engine/router_metrics.h"
@@ -278,6 +279,18 @@ HealthReport Health(RouterServer& server) {
   return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
 }
 
+// Clients' and workers' threads never wait and never work for seconds, so one that takes no work
+// for this long is stuck.
+constexpr absl::Duration kStalledAfter = absl::Seconds(30);
+
+HealthReport Liveness(StallWatch& stalls) {
+  const std::string stalled = stalls.Look(MonotonicNow());
+  if (stalled.empty()) return {.ok = true, .text = "alive"};
+  return {.ok = false,
+          .text = fmt::format("no work taken for {} by {}", absl::FormatDuration(kStalledAfter),
+                              stalled)};
+}
+
 ReplicaParts MakeReplica(const RouterConfig& config, const GrpcLoops& loops,
                          const WorkerClientConfig& worker) {
   return {.worker = worker.address,
@@ -390,11 +403,15 @@ absl::Status Run(RouterConfig config) {
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());
   StatusJson fleet_status(server->api());
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
-                            AdminServer::Start(
-                                config.admin_listen, std::make_shared<VllmMetrics>(*registry),
-                                [&server] { return Health(*server); }, AdminServerLimits(),
-                                [&fleet_status] { return fleet_status.OfFleet(); }));
+  StallWatch stalls(kStalledAfter);
+  server->WatchThreads(stalls);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<AdminServer> admin,
+      AdminServer::Start(config.admin_listen,
+                         {.metrics = std::make_shared<VllmMetrics>(*registry),
+                          .health = [&server] { return Health(*server); },
+                          .liveness = [&stalls] { return Liveness(stalls); },
+                          .status = [&fleet_status] { return fleet_status.OfFleet(); }}));
   std::printf("LISTENING grpc=%s admin=%s%s\n", FormatAddress(server->address()).c_str(),
               FormatAddress(admin->address()).c_str(),
               config.server.http.listen.empty()

@@ -134,6 +134,11 @@ class PublicServer::Impl {
     return absl::OkStatus();
   }
   void Run() { threads_.Run(); }
+  void WatchThreads(StallWatch& watch) const {
+    for (size_t i = 0; i < threads_.all().size(); ++i) {
+      watch.Watch(fmt::format("http-{}", i), threads_.all()[i]->strands());
+    }
+  }
   size_t held_bytes() const { return memory_->held_bytes(); }
   void AnnounceEnd() { context_.open.Announce(); }
   void Finish(absl::Duration grace) { context_.open.Finish(grace); }
@@ -216,6 +221,8 @@ PublicServer::PublicServer(Address address, Address main_address, std::unique_pt
       impl_(std::move(impl)) {}
 
 PublicServer::~PublicServer() = default;
+
+void PublicServer::WatchThreads(StallWatch& watch) const { impl_->WatchThreads(watch); }
 
 size_t PublicServer::held_bytes() const { return impl_->held_bytes(); }
 

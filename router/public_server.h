@@ -14,6 +14,7 @@
 
 #include "common/net/address.h"
 #include "common/net/tls_files.h"
+#include "common/strands/stall_watch.h"
 #include "router/grpc/grpc_services.h"
 #include "router/serving/calls/api_context.h"
 
@@ -66,6 +67,9 @@ class PublicServer {
   // Host as asked for, port as bound.
   const Address& address() const { return address_; }
   const Address& main_address() const { return main_address_; }
+
+  // Adds "http-0", ...
+  void WatchThreads(StallWatch& watch) const;
 
   // Bytes in transit that are counted now, of all connections together.
   size_t held_bytes() const;

@@ -159,6 +159,13 @@ const Address& RouterServer::address() const { return impl_->front().main_addres
 
 const Address& RouterServer::http_address() const { return impl_->front().address(); }
 
+void RouterServer::WatchThreads(StallWatch& watch) const {
+  impl_->front().WatchThreads(watch);
+  for (size_t i = 0; i < loops_->all().size(); ++i) {
+    watch.Watch(fmt::format("grpc-{}", i), loops_->all()[i]);
+  }
+}
+
 bool RouterServer::Drain(absl::Duration timeout) {
   engine_->StartDrain();
   impl_->front().AnnounceEnd();

@@ -12,6 +12,7 @@
 
 #include "common/net/address.h"
 #include "common/net/tls_files.h"
+#include "common/strands/stall_watch.h"
 #include "common/strands/strand_pool.h"
 #include "router/engine/engine.h"
 #include "router/public_server.h"
@@ -65,6 +66,9 @@ class RouterServer {
   const Address& address() const;
   const Address& http_address() const;
   Engine& engine() { return *engine_; }
+  // Adds the threads that clients and workers wait for: those of connections ("http-0", ...) and
+  // those of workers ("grpc-0", ...). Use the watch only while the server lives.
+  void WatchThreads(StallWatch& watch) const;
   // For further servers of the same API; they end before this one does.
   ApiContext& api() { return *context_; }
 

@@ -35,12 +35,9 @@ constexpr uint32_t kMaxRequestHeaderBytes = 8 * 1024;
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// What the replies are made of.
 struct Content {
-  std::shared_ptr<const prometheus::Collectable> metrics;
-  std::function<HealthReport()> health;
+  AdminPages pages;
   AdminServerLimits limits;
-  std::function<std::string()> status;  // may be null
 };
 
 Response MakeResponse(http::status status, std::string body,
@@ -51,13 +48,18 @@ Response MakeResponse(http::status status, std::string body,
   return response;
 }
 
-Response Answer(const Content& content, const http::request_header<>& request) {
+Response Reply(const HealthReport& report) {
+  return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,
+                      EscapeControlCharacters(report.text) + "\n");
+}
+
+Response Answer(const AdminPages& pages, const http::request_header<>& request) {
   const std::string_view target(request.target().data(), request.target().size());
   const std::string_view path = target.substr(0, target.find('?'));
-  const bool is_status = path == "/status.json" && content.status != nullptr;
+  const bool is_status = path == "/status.json" && pages.status != nullptr;
   if (path != "/metrics" && path != "/healthz" && path != "/livez" && !is_status) {
     return MakeResponse(http::status::not_found,
-                        content.status == nullptr
+                        pages.status == nullptr
                             ? "not found; there are /metrics, /healthz and /livez\n"
                             : "not found; there are /metrics, /healthz, /livez and /status.json\n");
   }
@@ -67,13 +69,11 @@ Response Answer(const Content& content, const http::request_header<>& request) {
     return response;
   }
   if (path == "/metrics") {
-    return MakeResponse(http::status::ok, MetricsText(*content.metrics), kPrometheusText);
+    return MakeResponse(http::status::ok, MetricsText(*pages.metrics), kPrometheusText);
   }
-  if (is_status) return MakeResponse(http::status::ok, content.status(), "application/json");
-  if (path == "/livez") return MakeResponse(http::status::ok, "alive\n");
-  const HealthReport report = content.health();
-  return MakeResponse(report.ok ? http::status::ok : http::status::service_unavailable,
-                      EscapeControlCharacters(report.text) + "\n");
+  if (is_status) return MakeResponse(http::status::ok, pages.status(), "application/json");
+  if (path == "/healthz") return Reply(pages.health());
+  return Reply(pages.liveness == nullptr ? HealthReport{true, "alive"} : pages.liveness());
 }
 
 // One connection. Keeps itself alive through the handlers of its pending operation; lives on the
@@ -112,7 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return Write(
           MakeResponse(http::status::payload_too_large, "a request must not have a body\n"), false);
     }
-    Write(Answer(content_, parser_->get()), parser_->keep_alive());
+    Write(Answer(content_.pages, parser_->get()), parser_->keep_alive());
   }
 
   void Write(Response response, bool keep_alive) {
@@ -167,13 +167,11 @@ class AdminServer::Impl {
   NamedThread thread_;
 };
 
-absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
-    const std::string& address, std::shared_ptr<const prometheus::Collectable> metrics,
-    std::function<HealthReport()> health, AdminServerLimits limits,
-    std::function<std::string()> status) {
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const std::string& address,
+                                                                AdminPages pages,
+                                                                AdminServerLimits limits) {
   LOCKSTEP_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
-  auto impl = std::make_unique<Impl>(
-      Content{std::move(metrics), std::move(health), limits, std::move(status)});
+  auto impl = std::make_unique<Impl>(Content{std::move(pages), limits});
   LOCKSTEP_ASSIGN_OR_RETURN(parsed.port, impl->Listen(parsed));
   impl->Run();
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(parsed), std::move(impl)));

@@ -21,6 +21,15 @@ struct HealthReport {
   std::string text;  // one line for people: why it is or is not healthy
 };
 
+// What the server shows. It calls the functions on its thread: they must be safe to call from
+// another thread, and must not block.
+struct AdminPages {
+  std::shared_ptr<const prometheus::Collectable> metrics;
+  std::function<HealthReport()> health;
+  std::function<HealthReport()> liveness = nullptr;  // null: alive as long as it answers
+  std::function<std::string()> status = nullptr;     // null: there is no such page
+};
+
 struct AdminServerLimits {
   uint32_t max_connections = 64;              // a connection above it is closed at once
   uint32_t max_connections_per_address = 16;  // likewise; 0: no bound of its own
@@ -31,19 +40,17 @@ struct AdminServerLimits {
 // HTTP/1.1 listener of a process for monitoring, off the request path:
 //   GET /metrics  the metrics in Prometheus' text format
 //   GET /healthz  200 or 503 with the health report's text
-//   GET /livez    200 as long as the process answers at all, healthy or not
+//   GET /livez    200 as long as the process lives, healthy or not; 503 if `liveness` says so
 //   GET /status.json  what `status` says, if it is given
 // Anything else is 404, another method 405, a request with a body 413, a header over 8 KiB 431.
-// Owns its listening socket, its connections and one thread ("admin"), on which `health` and
-// `status` are called: they must be safe to call from another thread and must not block.
+// Owns its listening socket, its connections and one thread ("admin").
 class AdminServer {
  public:
   // `address` is "host:port", host a name or number; port 0 takes a free one. Returns once it
   // listens; errors name the address.
-  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
-      const std::string& address, std::shared_ptr<const prometheus::Collectable> metrics,
-      std::function<HealthReport()> health, AdminServerLimits limits = {},
-      std::function<std::string()> status = nullptr);
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const std::string& address,
+                                                            AdminPages pages,
+                                                            AdminServerLimits limits = {});
 
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;

@@ -49,6 +49,7 @@ class IoThreads {
   void Stop();
 
   Thread& first() { return *threads_.front(); }
+  const std::vector<std::unique_ptr<Thread>>& all() const { return threads_; }
   // The one with the fewest connections.
   Thread& Next();
   // Whose sockets have this executor.

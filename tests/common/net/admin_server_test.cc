@@ -87,11 +87,13 @@ class AdminServerTest : public ::testing::Test {
  protected:
   void Start(AdminServerLimits limits = {}, const std::string& address = "127.0.0.1:0") {
     absl::StatusOr<std::unique_ptr<AdminServer>> server = AdminServer::Start(
-        address, registry_,
-        [this] {
-          return healthy_ ? HealthReport{true, "serving"}
-                          : HealthReport{false, "worker 0 is lost\nsince 5 s"};
-        },
+        address,
+        {.metrics = registry_,
+         .health =
+             [this] {
+               return healthy_ ? HealthReport{true, "serving"}
+                               : HealthReport{false, "worker 0 is lost\nsince 5 s"};
+             }},
         limits);
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
@@ -114,15 +116,36 @@ class AdminServerTest : public ::testing::Test {
   std::unique_ptr<AdminServer> server_;
 };
 
+TEST_F(AdminServerTest, SaysWhatIsStuckWhereItIsTold) {
+  bool is_stuck = false;
+  absl::StatusOr<std::unique_ptr<AdminServer>> server = AdminServer::Start(
+      "127.0.0.1:0",
+      {.metrics = registry_,
+       .health =
+           [] {
+             return HealthReport{false, "no worker"};
+           },
+       .liveness =
+           [&is_stuck] {
+             return is_stuck ? HealthReport{false, "http-0 is stuck"} : HealthReport{true, "alive"};
+           }});
+  ASSERT_THAT(server, IsOk());
+  server_ = *std::move(server);
+  EXPECT_THAT(Get("/livez"), AllOf(StartsWith("HTTP/1.1 200"), EndsWith("alive\n")));
+  is_stuck = true;
+  EXPECT_THAT(Get("/livez"), AllOf(StartsWith("HTTP/1.1 503"), EndsWith("http-0 is stuck\n")));
+}
+
 TEST_F(AdminServerTest, ServesAStatusWhereThereIsOne) {
   Start();
   EXPECT_THAT(Get("/status.json"), StartsWith("HTTP/1.1 404"));
-  absl::StatusOr<std::unique_ptr<AdminServer>> server = AdminServer::Start(
-      "127.0.0.1:0", registry_,
-      [] {
-        return HealthReport{true, "serving"};
-      },
-      {}, [] { return std::string(R"({"now_ms":1})"); });
+  absl::StatusOr<std::unique_ptr<AdminServer>> server =
+      AdminServer::Start("127.0.0.1:0", {.metrics = registry_,
+                                         .health =
+                                             [] {
+                                               return HealthReport{true, "serving"};
+                                             },
+                                         .status = [] { return std::string(R"({"now_ms":1})"); }});
   ASSERT_THAT(server, IsOk());
   server_ = *std::move(server);
   EXPECT_THAT(Get("/status.json?x"),
@@ -283,7 +306,8 @@ TEST_F(AdminServerTest, StartErrorsNameTheAddress) {
       {"[fe80::1%nosuchlink]:80", absl::StatusCode::kInvalidArgument},
       {"127.0.0.1", absl::StatusCode::kInvalidArgument}};
   for (const auto& [address, code] : cases) {
-    EXPECT_THAT(AdminServer::Start(address, registry_, [] { return HealthReport{}; }),
+    EXPECT_THAT(AdminServer::Start(address,
+                                   {.metrics = registry_, .health = [] { return HealthReport{}; }}),
                 HasError(code, HasSubstr(address)));
   }
 }
