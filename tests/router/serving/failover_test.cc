@@ -2,10 +2,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "common/strands/stall_watch.h"
 #include "tests/router/core/fcfs_policy.h"
 #include "tests/router/serving/serving_fixture.h"
 #include "tests/support/raw_calls.h"
@@ -17,6 +19,12 @@ namespace {
 namespace v1 = lockstep::v1;
 using ::testing::HasSubstr;
 
+// Drops all work.
+class NoRunner final : public router::StrandRunner {
+ private:
+  void Push(std::shared_ptr<router::Strand> /*strand*/) override {}
+};
+
 class FailoverTest : public ServingTest {
  protected:
   void WaitForHealth(const std::string& status) {
@@ -24,6 +32,16 @@ class FailoverTest : public ServingTest {
                [&] { return CheckHealth(channel_, "lockstep.v1.Generation") == status; });
   }
 };
+
+TEST_F(FailoverTest, ThreadsOfConnectionsAndWorkersTakeTheWorkOfAWatch) {
+  StartBoth();
+  router::StallWatch watch(absl::ZeroDuration());  // stalled until the last strand is taken
+  router_->WatchThreads(watch);
+  EXPECT_EQ(watch.Look(Instant()), "");
+  Eventually("all threads took theirs", [&] { return watch.Look(Instant()).empty(); });
+  watch.Watch("nobody", std::make_shared<NoRunner>());
+  Eventually("only the last is stuck", [&] { return watch.Look(Instant()) == "nobody"; });
+}
 
 TEST_F(FailoverTest, TokensContinueExactlyOnANewWorker) {
   StartBoth();
