@@ -170,7 +170,7 @@ ABSL_FLAG(std::string, otlp_endpoint, Defaults().tracing.endpoint,
 ABSL_FLAG(std::string, otlp_tls_ca, "",
           "PEM certificates of the authorities of the collector; empty: plaintext");
 ABSL_FLAG(double, trace_sample_ratio, Defaults().tracing.sample_ratio,
-          "share of requests that are recorded, of those that come without a trace");
+          "share of the requests without a traceparent that are recorded, 0 to 1");
 ABSL_FLAG(std::string, trace_service_name, Defaults().tracing.service_name,
           "service.name of the router in traces");
 ABSL_FLAG(bool, check_config, false, "check the flags and exit");
@@ -279,8 +279,8 @@ HealthReport Health(RouterServer& server) {
   return {.ok = engine.ready(), .text = "worker " + engine.replica_status().worker_text};
 }
 
-// Clients' and workers' threads never wait and never work for seconds, so one that takes no work
-// for this long is stuck.
+// A thread of connections or of workers does its work in milliseconds and never waits. If it takes
+// no work for this long, it is stuck.
 constexpr absl::Duration kStalledAfter = absl::Seconds(30);
 
 HealthReport Liveness(StallWatch& stalls) {

@@ -3,7 +3,6 @@
 #include <absl/strings/ascii.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"

@@ -24,7 +24,7 @@ enum class FinishedAs { kStop, kLength, kAbort, kError };
 enum class RequestStage { kQueued, kRunning };
 enum class StepPhase { kPrefill, kDecode };
 enum class RetryOutcome { kResumed, kFailed };
-// Whether a worker belongs to this router, or to another one that shares the workers.
+// The router that a worker belongs to: this one, or another one (--shard).
 enum class WorkerOwner { kSelf, kOther };
 
 // The series with the label of one worker.

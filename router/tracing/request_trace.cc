@@ -6,7 +6,7 @@
 namespace lockstep::router {
 namespace {
 
-// A request has few. One that moves between dying workers has many.
+// Usual requests have a few events. A request that moves between dying workers has many.
 constexpr size_t kMaxEvents = 64;
 constexpr size_t kMaxFinishReasons = 128;
 

@@ -449,8 +449,7 @@ class GrpcStepLink::Impl {
     lease.writable = true;
     lease.record.OnUp(MonotonicNow());
     if (config_.shard_rank > 0) {
-      spdlog::info("worker {}: this router stands in for the one that the worker belongs to",
-                   config_.address);
+      spdlog::info("worker {}: its own router is away; this router stands in", config_.address);
     }
     sink_->OnLinkEvent(LinkUp{.epoch = lease.epoch, .description = lease.description});
     lease_changed_.NotifyAll();

@@ -24,11 +24,10 @@ struct Shard {
 // what was expected.
 absl::StatusOr<Shard> ParseShard(std::string_view text);
 
-// How many routers come before this one in the order of those that serve the worker: 0 is the
-// router that the worker belongs to, 1 is the next that stands in, and so on. Looks at one worker
-// alone, for workers that come and go: no other worker changes its owner then. The shares of the
-// routers are even only on average. One more router at the end takes its share, and nothing else
-// moves.
+// This router's place among the routers that may serve the worker. 0: the worker belongs to this
+// router. 1: this router stands in first, and so on. Looks at one worker alone, for workers that
+// come and go: no other worker changes its owner then. The shares of the routers are even only on
+// average. One more router at the end takes its share, and nothing else moves.
 uint32_t ShardRank(const Shard& shard, std::string_view worker);
 
 // The same for workers that are all known from the start: every router owns as many as any other,

@@ -9,16 +9,17 @@ router comes.
 
 import argparse
 import contextlib
+import functools
 import json
 import pathlib
 import re
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from asker import Asker  # noqa: E402
 from server_process import PATIENCE, Server, completion_body, wait_until  # noqa: E402
 
 NUM_WORKERS = 4
@@ -64,33 +65,6 @@ class Router(Server):
 
     def ready(self):
         return fetch(self.addresses["admin"], "/healthz")[0] == 200
-
-
-class Asker(threading.Thread):
-    """Asks the same things all the time, and keeps answers that differ from the expected ones."""
-
-    def __init__(self, address, expected, first):
-        super().__init__(daemon=True)
-        self.address, self.expected, self.first = address, expected, first
-        self.count, self.wrong, self.stopping = 0, [], threading.Event()
-
-    def run(self):
-        while not self.stopping.is_set():
-            i = (self.first + self.count) % len(PROMPTS)
-            try:
-                answer = ask(self.address, PROMPTS[i])
-            except Exception as error:  # whatever goes wrong is a wrong answer
-                answer = repr(error)
-            if answer != self.expected[i]:
-                self.wrong.append(answer)
-            self.count += 1
-
-    def finish(self):
-        self.stopping.set()
-        self.join(PATIENCE)
-        assert not self.is_alive(), f"no answer within {PATIENCE} s"
-        assert not self.wrong, f"of {self.count} answers {len(self.wrong)} were others than before: {self.wrong[:3]}"
-        return self.count
 
 
 def start_worker(options):
@@ -153,7 +127,7 @@ def main():
 
         expected = [ask(first.addresses["http"], prompt) for prompt in PROMPTS]
         assert expected == [ask(second.addresses["http"], prompt) for prompt in PROMPTS], "the routers answer differently"
-        askers = [Asker(first.addresses["http"], expected, i) for i in range(STREAMS)]
+        askers = [Asker(functools.partial(ask, first.addresses["http"]), PROMPTS, expected, i) for i in range(STREAMS)]
         for asker in askers:
             asker.start()
 

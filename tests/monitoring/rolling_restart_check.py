@@ -16,11 +16,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from monitoring_check import fetch, prometheus, query  # noqa: E402
+from asker import Asker  # noqa: E402
 from server_process import PATIENCE, Server, completion_body, wait_until  # noqa: E402
 
 STREAMS = 4
@@ -92,33 +92,6 @@ def check_load(path):
     return run["completed"]
 
 
-class Asker(threading.Thread):
-    """Asks the same things all the time, and keeps answers that differ from the first ones. `ask` takes a prompt."""
-
-    def __init__(self, ask):
-        super().__init__(daemon=True)
-        self.ask, self.expected = ask, [ask(prompt) for prompt in PROMPTS]
-        self.count, self.wrong, self.stopping = 0, [], threading.Event()
-
-    def run(self):
-        while not self.stopping.is_set():
-            for prompt, expected in zip(PROMPTS, self.expected):
-                try:
-                    answer = self.ask(prompt)
-                except Exception as error:  # whatever goes wrong is a wrong answer
-                    answer = repr(error)
-                if answer != expected:
-                    self.wrong.append(answer)
-                self.count += 1
-
-    def finish(self):
-        self.stopping.set()
-        self.join(PATIENCE)
-        assert not self.is_alive(), f"no answer within {PATIENCE} s"
-        assert not self.wrong, f"of {self.count} answers {len(self.wrong)} were others than before: {self.wrong[:3]}"
-        return self.count
-
-
 def restart(router, options, worker):
     """The worker that takes the place of `worker`, once both are ready again."""
     wait_until(lambda: router.ready_workers() == 2, "both workers ready")
@@ -148,8 +121,9 @@ def main():
         targets = {"lockstep-router": process.addresses["admin"], "worker-0": workers[0].addresses["admin"],
                    "worker-1": workers[1].addresses["admin"]}
         monitor = stack.enter_context(prometheus(options.prometheus, targets))
-        askers = [Asker(functools.partial(ask_http, process.addresses["http"])),
-                  Asker(functools.partial(ask_grpc, options.programs / "lockstep-generate", process.addresses["grpc"]))]
+        asks = [functools.partial(ask_http, process.addresses["http"]),
+                functools.partial(ask_grpc, options.programs / "lockstep-generate", process.addresses["grpc"])]
+        askers = [Asker(ask, PROMPTS, [ask(prompt) for prompt in PROMPTS]) for ask in asks]
         for asker in askers:
             asker.start()
         with load(options, process.addresses["http"], "completions", folder / "http.json"), \

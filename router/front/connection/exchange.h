@@ -32,7 +32,7 @@ struct HttpRequest {
   std::string path;  // without the query
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};  // the header's value, of which nothing may be repeated
+  std::string authorization = {};  // the header's value; no answer or log may show it
   std::string host = {};           // the router, as the client calls it; empty: it does not say
   std::string origin = {};         // of the web page that asks; empty: none does
   std::string content_type = {};   // of the body; empty: the client does not say
