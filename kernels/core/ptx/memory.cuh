@@ -48,6 +48,30 @@ __device__ __forceinline__ ulonglong2 LoadRelaxed2(const uint64_t* global) {
   return values;
 }
 
+// The same, where other devices access the memory too.
+__device__ __forceinline__ void StoreRelaxedSystem(uint64_t* global, ulonglong2 values) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(global), "l"(values.x),
+               "l"(values.y)
+               : "memory");
+}
+__device__ __forceinline__ ulonglong2 LoadRelaxedSystem2(const uint64_t* global) {
+  ulonglong2 values;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(values.x), "=l"(values.y)
+               : "l"(global)
+               : "memory");
+  return values;
+}
+// A thread of any device that acquires the stored value also sees what was written before it.
+__device__ __forceinline__ void StoreReleaseSystem(uint64_t* global, uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(global), "l"(value) : "memory");
+}
+__device__ __forceinline__ uint64_t LoadAcquireSystem(const uint64_t* global) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(global) : "memory");
+  return value;
+}
+
 // The 128 bytes around an address, as far as the second-level cache.
 __device__ __forceinline__ void PrefetchToL2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));

@@ -1,0 +1,338 @@
+// The exchange of ranks on GPUs. If there are fewer GPUs than ranks, all ranks share the first one.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/device/cuda_status.h"
+#include "kernels/exchange/exchange_memory.h"
+#include "tests/support/cuda_test.h"
+#include "tests/support/rank_devices.h"
+#include "tests/worker/comm/exchange_rounds.h"
+#include "worker/comm/device_group.h"
+#include "worker/comm/rank_team.h"
+
+namespace lockstep::worker {
+namespace {
+
+using kernels::ExchangeFaults;
+using kernels::ExchangeHeader;
+using kernels::ExchangeMemory;
+using testing::DeviceArray;
+
+constexpr std::chrono::seconds kLong{60};
+constexpr int64_t kMaxPushBytes = 16 << 10;
+
+struct Shape {
+  int64_t num_rows;
+  int64_t row_words;  // of one rank's columns
+};
+constexpr int64_t kMostWords = 64 * 1024;
+// An even number, so that buffers take turns from one round through the shapes to the next. The
+// first four are pushed, one of them to the last byte; the others are pulled.
+constexpr std::array<Shape, 6> kShapes = {Shape{1, 4},   Shape{3, 12},  Shape{1, 512},
+                                          Shape{8, 512}, Shape{5, 900}, Shape{64, 1024}};
+constexpr std::array<Shape, 4> kPushedShapes = {kShapes[0], kShapes[1], kShapes[2], kShapes[3]};
+
+// A full queue of launches would make a rank wait that others on its device wait for.
+constexpr int kTurnsUnderWay = 20;
+
+void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
+void Expect(cudaError_t error) { Expect(kernels::CudaStatus(error, "CUDA")); }
+
+// A rank's memory and stream, on its device.
+class Rank {
+ public:
+  Rank(DeviceGroup& group, int rank, int device)
+      : group_(group), rank_(rank), device_(device), is_current_(MakeCurrent()) {
+    round_.Write(std::array<uint32_t, 1>{0});
+    num_wrong_.Write(std::array<uint64_t, 1>{0});
+    Expect(cudaStreamCreateWithFlags(&stream_.handle, cudaStreamNonBlocking));
+    stream_.overlap_launches = true;
+  }
+  ~Rank() {
+    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+    cudaStreamDestroy(stream_.handle);
+  }
+
+  bool MakeCurrent() const {
+    Expect(cudaSetDevice(device_));
+    return true;
+  }
+  // Every shape once. Null: through the group, as a model does.
+  void Enqueue(std::span<const Shape> shapes, const ExchangeFaults* faults) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      DeviceArray<uint32_t>& columns = i % 2 == 0 ? even_columns_ : odd_columns_;
+      const auto [num_rows, row_words] = shapes[i];
+      const testing::ExchangeRound round = {.round = round_.data(),
+                                            .columns = columns.data(),
+                                            .output = output_.data(),
+                                            .num_rows = num_rows,
+                                            .row_words = row_words,
+                                            .rank = rank_,
+                                            .degree = group_.degree(),
+                                            .num_wrong = num_wrong_.data()};
+      Check(testing::FillColumns(stream_, round));
+      const DeviceColumns params = {.columns = columns.data(),
+                                    .output = output_.data(),
+                                    .num_rows = num_rows,
+                                    .row_bytes = row_words * 4};
+      if (faults == nullptr) {
+        Check(group_.AllGather(rank_, stream_, params));
+      } else {
+        Check(kernels::ExchangeWithFaults(stream_,
+                                          {.group = group_.View(rank_),
+                                           .columns = params.columns,
+                                           .output = params.output,
+                                           .num_rows = params.num_rows,
+                                           .row_bytes = params.row_bytes},
+                                          *faults));
+      }
+      Check(testing::CheckOutput(stream_, round));
+    }
+  }
+  void Capture(std::span<const Shape> shapes, const ExchangeFaults* faults) {
+    Expect(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
+    Enqueue(shapes, faults);
+    cudaGraph_t graph = nullptr;
+    Expect(cudaStreamEndCapture(stream_.handle, &graph));
+    Expect(cudaGraphInstantiate(&graph_, graph, 0));
+    Expect(cudaGraphDestroy(graph));
+    Expect(cudaGraphUpload(graph_, stream_.handle));
+  }
+  void Replay() { Expect(cudaGraphLaunch(graph_, stream_.handle)); }
+
+  void set_last_tag(uint32_t tag) {
+    Expect(cudaMemcpy(header(), &tag, sizeof(tag), cudaMemcpyHostToDevice));
+    Expect(cudaDeviceSynchronize());
+  }
+  uint32_t last_tag() {
+    uint32_t tag = 0;
+    Expect(cudaMemcpy(&tag, header(), sizeof(tag), cudaMemcpyDeviceToHost));
+    return tag;
+  }
+  cudaError_t Synchronize() { return cudaStreamSynchronize(stream_.handle); }
+  // As a worker does after an error of its device.
+  void CheckDevice() { Check(kernels::CudaStatus(Synchronize(), "a rank")); }
+  uint32_t num_rounds() const { return round_.Read().front(); }
+  uint64_t num_wrong() const { return num_wrong_.Read().front(); }
+  void ExpectGuardsIntact() const { output_.ExpectGuardsIntact(); }
+  const kernels::CudaStream& stream() const { return stream_; }
+  uint32_t* columns() { return even_columns_.data(); }
+  uint32_t* output() { return output_.data(); }
+
+ private:
+  void Check(const absl::Status& status) const {
+    LOCKSTEP_CHECK(status.ok(), "{}: {}", Message(status), group_.HangReport());
+  }
+  void* header() const { return group_.View(rank_).memories[rank_]; }
+
+  DeviceGroup& group_;
+  const int rank_;
+  const int device_;
+  const bool is_current_;  // the members below lie on the device
+  DeviceArray<uint32_t> even_columns_{kMostWords};
+  DeviceArray<uint32_t> odd_columns_{kMostWords};
+  DeviceArray<uint32_t> output_{kMostWords * kernels::kMaxExchangeRanks};
+  DeviceArray<uint32_t> round_{1};
+  DeviceArray<uint64_t> num_wrong_{1};
+  kernels::CudaStream stream_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+// A group whose ranks run, each on its thread.
+struct Ranks {
+  explicit Ranks(int degree, std::chrono::nanoseconds hung_after = std::chrono::seconds(3))
+      : team(degree) {
+    const std::vector<int> devices = testing::RankDevices(degree);
+    auto created = DeviceGroup::Create(
+        {.devices = devices, .max_push_bytes = kMaxPushBytes, .hung_after = hung_after});
+    LOCKSTEP_CHECK(created.ok(), "{}", Message(created.status()));
+    group = *std::move(created);
+    for (int rank = 0; rank < degree; ++rank) {
+      ranks.push_back(std::make_unique<Rank>(*group, rank, devices[static_cast<size_t>(rank)]));
+    }
+    Run([](Rank& rank) { rank.MakeCurrent(); });
+  }
+  template <typename Body>
+  void Run(Body body) {
+    team.Run([&](int rank) { body(*ranks[static_cast<size_t>(rank)]); }, kLong);
+  }
+  void ExpectAllRight(uint64_t num_rounds) {
+    for (const std::unique_ptr<Rank>& rank : ranks) {
+      rank->MakeCurrent();
+      ASSERT_EQ(rank->Synchronize(), cudaSuccess) << group->HangReport();
+      EXPECT_EQ(rank->num_rounds(), num_rounds);
+      EXPECT_EQ(rank->num_wrong(), 0u);
+      rank->ExpectGuardsIntact();
+    }
+  }
+
+  RankTeam team;
+  std::unique_ptr<DeviceGroup> group;
+  std::vector<std::unique_ptr<Rank>> ranks;
+};
+
+class DeviceGroupCudaTest : public testing::CudaTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(DeviceGroupCudaTest, EveryRankHasTheColumnsOfAll) {
+  Ranks ranks(GetParam());
+  constexpr int kTurns = 20;
+  ranks.Run([](Rank& rank) {
+    for (int i = 0; i < kTurns; ++i) rank.Enqueue(kShapes, /*faults=*/nullptr);
+  });
+  ranks.ExpectAllRight(kTurns * kShapes.size());
+}
+
+// Ranks replay a graph or launch the same calls one by one, each as it likes, and their blocks
+// sleep now and then.
+TEST_P(DeviceGroupCudaTest, ReplaysAndLaunchesMayMixHoweverLateRanksCome) {
+  Ranks ranks(GetParam());
+  const ExchangeFaults delays = {.max_delay_ns = 20'000};
+  constexpr int kTurns = 2'000;
+  ranks.Run([&](Rank& rank) { rank.Capture(kShapes, &delays); });
+  ranks.Run([&](Rank& rank) {
+    std::mt19937 random(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&rank) >> 6));
+    for (int i = 0; i < kTurns; ++i) {
+      if (random() % 3 == 0) {
+        rank.Enqueue(kShapes, random() % 2 == 0 ? &delays : nullptr);
+      } else {
+        rank.Replay();
+      }
+      if (random() % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (i % kTurnsUnderWay == 0) rank.CheckDevice();
+    }
+  });
+  ranks.ExpectAllRight(kTurns * kShapes.size());
+}
+
+// Pushed words alone, as in decode: 2 million exchanges of each rank. With --gtest_repeat=5 they
+// are ten million.
+TEST_P(DeviceGroupCudaTest, MillionsOfPushedExchangesAreRight) {
+  Ranks ranks(GetParam());
+  constexpr int kRoundsOfGraph = 500;
+  constexpr int kReplays = 1'000;
+  std::vector<Shape> shapes;
+  for (int i = 0; i < kRoundsOfGraph; ++i) {
+    shapes.insert(shapes.end(), kPushedShapes.begin(), kPushedShapes.end());
+  }
+  ranks.Run([&](Rank& rank) { rank.Capture(shapes, /*faults=*/nullptr); });
+  ranks.Run([](Rank& rank) {
+    for (int i = 0; i < kReplays; ++i) {
+      rank.Replay();
+      if (i % 10 == 9) rank.CheckDevice();
+    }
+  });
+  ranks.ExpectAllRight(uint64_t{kReplays} * shapes.size());
+}
+
+// The words of the first rounds have the tags that come again after the border.
+TEST_P(DeviceGroupCudaTest, TagsBeginAgainAfterTheLastOne) {
+  Ranks ranks(GetParam());
+  const ExchangeFaults delays = {.max_delay_ns = 100'000};
+  constexpr int kTurns = 12;
+  const auto run_turns = [&] {
+    ranks.Run([&](Rank& rank) {
+      for (int i = 0; i < kTurns; ++i) rank.Enqueue(kShapes, &delays);
+    });
+  };
+  run_turns();
+  ranks.ExpectAllRight(kTurns * kShapes.size());
+  constexpr uint32_t kLeft = 20;  // even, as the number of calls before
+  for (const std::unique_ptr<Rank>& rank : ranks.ranks) {
+    rank->set_last_tag(ExchangeMemory::kLastTag - kLeft);
+  }
+  run_turns();
+  ranks.ExpectAllRight(2 * kTurns * kShapes.size());
+  for (const std::unique_ptr<Rank>& rank : ranks.ranks) {
+    EXPECT_EQ(rank->last_tag(), kTurns * kShapes.size() - kLeft);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Degrees, DeviceGroupCudaTest, ::testing::Values(2, 4));
+
+class DeviceGroupCudaDeathTest : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  }
+};
+
+void LetOneRankHang() {
+  Ranks ranks(2);
+  const auto begin = std::chrono::steady_clock::now();
+  ranks.ranks[0]->MakeCurrent();
+  ranks.ranks[0]->Enqueue(kPushedShapes, /*faults=*/nullptr);
+  const cudaError_t error = ranks.ranks[0]->Synchronize();
+  LOCKSTEP_CHECK(error != cudaSuccess, "the rank did not wait");
+  LOCKSTEP_CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5),
+                 "it took too long");
+  ranks.ranks[0]->CheckDevice();
+}
+
+TEST_F(DeviceGroupCudaDeathTest, ARankThatHangsEndsTheProcessWithinFiveSeconds) {
+  EXPECT_DEATH(LetOneRankHang(), "rank 0 has waited 3000 ms for rank 1");
+}
+
+void LetRanksDisagree() {
+  Ranks ranks(2);
+  ranks.Run([&](Rank& rank) {
+    const bool is_first = &rank == ranks.ranks[0].get();
+    const Shape shapes[] = {{is_first ? 5 : 6, 900}};
+    rank.Enqueue(shapes, /*faults=*/nullptr);
+  });
+  ranks.Run([](Rank& rank) { rank.CheckDevice(); });
+}
+
+TEST_F(DeviceGroupCudaDeathTest, RanksThatDisagreeEndTheProcess) {
+  EXPECT_DEATH(LetRanksDisagree(), "got other sizes from it");
+}
+
+// Planted: a rank that is one call ahead writes over words that a slow one has not read.
+void LetHalvesNotTakeTurns() {
+  Ranks ranks(2, std::chrono::milliseconds(300));
+  const ExchangeFaults faults = {.alternates = false, .max_delay_ns = 200'000};
+  ranks.Run([&](Rank& rank) {
+    for (int i = 0; i < 200; ++i) {
+      rank.Enqueue(kPushedShapes, &faults);
+      if (i % kTurnsUnderWay == 0) rank.CheckDevice();
+    }
+  });
+  ranks.Run([](Rank& rank) { rank.CheckDevice(); });
+}
+
+TEST_F(DeviceGroupCudaDeathTest, HalvesThatDoNotTakeTurnsAreFound) {
+  EXPECT_DEATH(LetHalvesNotTakeTurns(), "has waited 300 ms for rank");
+}
+
+// A fast rank would write over columns that a slow one still reads.
+void LetColumnsNotTakeTurns() {
+  Ranks ranks(2);
+  Rank& rank = *ranks.ranks[0];
+  rank.MakeCurrent();
+  const DeviceColumns params = {
+      .columns = rank.columns(), .output = rank.output(), .num_rows = 1, .row_bytes = 16};
+  Expect(ranks.group->AllGather(0, rank.stream(), params));
+  Expect(ranks.group->AllGather(0, rank.stream(), params));
+}
+
+TEST_F(DeviceGroupCudaDeathTest, ColumnsThatDoNotTakeTurnsEndTheProcess) {
+  EXPECT_DEATH(LetColumnsNotTakeTurns(),
+               "columns of this exchange lie where those of the one before lie");
+}
+
+TEST(DeviceGroupTest, AGroupHasTwoToEightRanks) {
+  for (const size_t degree : {0, 1, 9}) {
+    const auto group = DeviceGroup::Create({.devices = std::vector<int>(degree, 0)});
+    EXPECT_EQ(group.status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::worker

@@ -1,0 +1,98 @@
+#include "worker/comm/device_group.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+
+namespace lockstep::worker {
+namespace {
+
+// The current device's access to `peer`.
+absl::Status EnablePeer(int device, int peer) {
+  int can_access = 0;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceCanAccessPeer(&can_access, device, peer));
+  if (can_access == 0) {
+    return FailedPrecondition(
+        "GPU {} has no access to the memory of GPU {}: they cannot share a model", device, peer);
+  }
+  const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // it would come back with the next launch
+    return absl::OkStatus();
+  }
+  return kernels::CudaStatus(error, "cudaDeviceEnablePeerAccess");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& options) {
+  const int degree = static_cast<int>(options.devices.size());
+  if (degree < 2 || degree > kernels::kMaxExchangeRanks) {
+    return InvalidArgument("a group of {} GPUs, expected 2 to {}", degree,
+                           kernels::kMaxExchangeRanks);
+  }
+  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(group->hang_, kernels::PinnedBuffer::Create(sizeof(uint64_t)));
+  *group->hang_.data<uint64_t>() = 0;
+  for (size_t rank = 0; rank < options.devices.size(); ++rank) {
+    const int device = options.devices[rank];
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
+    for (const int peer : options.devices) {
+      if (peer != device) LOCKSTEP_RETURN_IF_ERROR(EnablePeer(device, peer));
+    }
+    kernels::DeviceBuffer& memory = group->members_[rank].memory;
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        memory, kernels::DeviceBuffer::Create(static_cast<size_t>(group->memory_bytes())));
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
+    // The ranks' streams do not wait for the stream of the memset.
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+  }
+  return group;
+}
+
+int64_t DeviceGroup::memory_bytes() const {
+  return kernels::ExchangeMemoryBytes(degree(), options_.max_push_bytes);
+}
+
+kernels::ExchangeGroup DeviceGroup::View(int rank) const {
+  kernels::ExchangeGroup view = {
+      .degree = degree(),
+      .rank = rank,
+      .max_push_bytes = options_.max_push_bytes,
+      .hung_after_ns = static_cast<uint64_t>(options_.hung_after.count()),
+      .hang = hang_.data<uint64_t>()};
+  for (size_t i = 0; i < members_.size(); ++i) view.memories[i] = members_[i].memory.data();
+  return view;
+}
+
+absl::Status DeviceGroup::AllGather(int rank, const kernels::CudaStream& stream,
+                                    const DeviceColumns& params) {
+  Member& self = members_[static_cast<size_t>(rank)];
+  LOCKSTEP_CHECK(self.last_columns != params.columns,
+                 "rank {}: the columns of this exchange lie where those of the one before lie, "
+                 "which other ranks may still read",
+                 rank);
+  self.last_columns = params.columns;
+  return kernels::Exchange(stream, {.group = View(rank),
+                                    .columns = params.columns,
+                                    .output = params.output,
+                                    .num_rows = params.num_rows,
+                                    .row_bytes = params.row_bytes});
+}
+
+std::string DeviceGroup::HangReport() const {
+  const uint64_t word =
+      std::atomic_ref<uint64_t>(*hang_.data<uint64_t>()).load(std::memory_order_acquire);
+  if (word == 0) return "";
+  const auto hang = kernels::ExchangeHang::Decode(word);
+  return fmt::format(
+      "rank {} has waited {} ms for rank {}, or got other sizes from it (exchange {})", hang.rank,
+      std::chrono::duration_cast<std::chrono::milliseconds>(options_.hung_after).count(), hang.peer,
+      hang.tag);
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device/cuda_stream.h"
+#include "kernels/device/device_buffer.h"
+#include "kernels/exchange/exchange.h"
+
+namespace lockstep::worker {
+
+// A matrix whose columns the ranks of a group computed, of any element type.
+struct DeviceColumns {
+  const void* columns = nullptr;  // [num_rows, row_bytes], of this rank
+  void* output = nullptr;         // [num_rows, degree * row_bytes]
+  int64_t num_rows = 0;
+  int64_t row_bytes = 0;  // of one rank's columns, a multiple of 16
+};
+
+// The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory that the
+// ranks write to. It only enqueues, and moves bytes: it cannot change a result. Different ranks may
+// call it at the same time. Must outlive the work on the ranks' streams.
+class DeviceGroup {
+ public:
+  struct Options {
+    std::vector<int> devices;  // of each rank; only tests list one twice
+    // Of a rank's columns, see kernels::ExchangeGroup. Covers the exchanges of a decode step of a
+    // few dozen rows. Where pulling is faster has not been measured.
+    int64_t max_push_bytes = 128 << 10;
+    // A rank that waits longer for another one ends its kernel with an error, and the process ends.
+    std::chrono::nanoseconds hung_after = std::chrono::seconds(3);
+  };
+
+  // Gives every device access to the memory of the others. FAILED_PRECONDITION naming two devices
+  // that have no way to each other. Changes the thread's current device.
+  static absl::StatusOr<std::unique_ptr<DeviceGroup>> Create(const Options& options);
+  DeviceGroup(const DeviceGroup&) = delete;
+  DeviceGroup& operator=(const DeviceGroup&) = delete;
+
+  int degree() const { return static_cast<int>(members_.size()); }
+  int64_t memory_bytes() const;  // of one rank
+
+  // Every rank calls this with equal sizes, as often and in the same order, for a stream of its
+  // own. The other ranks may read `columns` until the rank's next call has run. So two buffers must
+  // take turns: dies if a call has the `columns` of the call before.
+  absl::Status AllGather(int rank, const kernels::CudaStream& stream, const DeviceColumns& params);
+
+  // After an error of a device: which rank waited for which one in vain. Empty if none did.
+  std::string HangReport() const;
+
+  // For tests: the group as one rank's kernels see it.
+  kernels::ExchangeGroup View(int rank) const;
+
+ private:
+  struct Member {
+    kernels::DeviceBuffer memory;
+    const void* last_columns = nullptr;  // touched by the rank's thread alone
+  };
+
+  explicit DeviceGroup(const Options& options)
+      : options_(options), members_(options.devices.size()) {}
+
+  const Options options_;
+  kernels::PinnedBuffer hang_;
+  std::vector<Member> members_;
+};
+
+}  // namespace lockstep::worker

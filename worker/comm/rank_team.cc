@@ -1,0 +1,83 @@
+#include "worker/comm/rank_team.h"
+
+#include "common/check.h"
+#include "common/runtime/spin.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
+// A process that was stopped for long finds its time over when it goes on. Its other threads then
+// need a moment.
+constexpr std::chrono::seconds kGrace{1};
+
+}  // namespace
+
+RankTeam::RankTeam(int num_ranks) : members_(static_cast<size_t>(num_ranks)) {
+  for (int rank = 1; rank < num_ranks; ++rank) {
+    threads_.emplace_back("rank", [this, rank] { ServeRank(rank); });
+  }
+}
+
+RankTeam::~RankTeam() {
+  stopping_.store(true);
+  Announce();
+}
+
+void RankTeam::Run(absl::FunctionRef<void(int)> body, std::chrono::nanoseconds hung_after) {
+  body_ = &body;
+  const uint64_t run = num_runs_.load(std::memory_order_relaxed) + 1;
+  num_runs_.store(run);
+  Announce();
+  body(0);
+  for (size_t rank = 1; rank < members_.size(); ++rank) {
+    const auto is_done = [this, rank, run] { return members_[rank].num_done.load() == run; };
+    LOCKSTEP_CHECK(Await(is_done, hung_after) || Await(is_done, kGrace),
+                   "rank {} has not come back within {} ms", rank,
+                   std::chrono::duration_cast<std::chrono::milliseconds>(hung_after).count());
+  }
+}
+
+void RankTeam::ServeRank(int rank) {
+  Member& self = members_[static_cast<size_t>(rank)];
+  for (uint64_t run = 1;; ++run) {
+    Await([this, run] { return num_runs_.load() >= run || stopping_.load(); }, kForever);
+    if (num_runs_.load() < run) return;
+    (*body_)(rank);
+    self.num_done.store(run);
+    Announce();
+  }
+}
+
+// Returns false once the time has passed. What `done` reads changes before a call of Announce.
+template <typename Condition>
+bool RankTeam::Await(Condition done, std::chrono::nanoseconds patience) {
+  if (SpinBriefly(done)) return true;
+  const auto begin = std::chrono::steady_clock::now();
+  MutexLock lock(mutex_);
+  num_sleeping_.fetch_add(1);
+  bool is_done = done();
+  while (!is_done) {
+    if (patience == kForever) {
+      changed_.Wait(mutex_);
+    } else {
+      const std::chrono::nanoseconds left = patience - (std::chrono::steady_clock::now() - begin);
+      if (left <= left.zero()) break;
+      changed_.WaitFor(mutex_, left);
+    }
+    is_done = done();
+  }
+  num_sleeping_.fetch_sub(1);
+  return is_done;
+}
+
+// Sequentially consistent, like the waiting thread's increment of num_sleeping_ and its next look
+// at the condition. So either this thread sees that the other one sleeps, or that one sees the
+// change.
+void RankTeam::Announce() {
+  if (num_sleeping_.load() == 0) return;
+  MutexLock lock(mutex_);
+  changed_.NotifyAll();
+}
+
+}  // namespace lockstep::worker

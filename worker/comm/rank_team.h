@@ -1,0 +1,53 @@
+#pragma once
+
+#include <absl/functional/function_ref.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "common/runtime/mutex.h"
+#include "common/runtime/named_thread.h"
+
+namespace lockstep::worker {
+
+// A thread for each rank of a tensor-parallel group on GPUs, because CUDA keeps a current device
+// for each thread, and because launches of one rank must not wait for those of another. Rank 0's
+// thread is the calling one. The threads spin for a moment between two calls, and then sleep.
+class RankTeam {
+ public:
+  explicit RankTeam(int num_ranks);  // >= 1
+  RankTeam(const RankTeam&) = delete;
+  RankTeam& operator=(const RankTeam&) = delete;
+  ~RankTeam();
+
+  int num_ranks() const { return static_cast<int>(members_.size()); }
+
+  // Calls body(rank) for every rank at once, and returns when all have returned. A rank always has
+  // the same thread, but for rank 0. Only one thread at a time may call Run. The process dies if a
+  // rank needs `hung_after` longer than rank 0: a group that lost a rank cannot go on.
+  void Run(absl::FunctionRef<void(int)> body, std::chrono::nanoseconds hung_after);
+
+ private:
+  struct alignas(64) Member {
+    std::atomic<uint64_t> num_done{0};  // runs
+  };
+
+  void ServeRank(int rank);
+  template <typename Condition>
+  bool Await(Condition done, std::chrono::nanoseconds patience);
+  void Announce();
+
+  // Written before num_runs_, read by the ranks of that run alone.
+  const absl::FunctionRef<void(int)>* body_ = nullptr;
+  std::atomic<uint64_t> num_runs_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<Member> members_;
+  std::atomic<int> num_sleeping_{0};
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<NamedThread> threads_;  // of the ranks from 1 on
+};
+
+}  // namespace lockstep::worker
