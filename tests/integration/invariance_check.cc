@@ -105,6 +105,11 @@ void CheckInvariance(const ModelCase& model_case, bool expect_differences) {
     ASSERT_NE(models.back(), nullptr);
     workers.push_back(OnExecutor(*models.back()));
   }
+  CheckInvarianceInTurn(workers, model_case, expect_differences);
+}
+
+void CheckInvarianceInTurn(const std::vector<WorkerUnderTest>& workers, const ModelCase& model_case,
+                           bool expect_differences) {
   CheckWorkers(workers.front(), InTurn(workers), model_case, expect_differences);
 }
 

@@ -38,6 +38,10 @@ ModelCase TinyCase(const std::string& name);
 // is built with a planted fault and the comparison must find it.
 void CheckInvarianceOf(const WorkerUnderTest& worker, const ModelCase& model_case,
                        bool expect_differences);
+// The first worker serves each request alone. The adversary's lives have all workers in turn, so
+// requests move from one to the next.
+void CheckInvarianceInTurn(const std::vector<WorkerUnderTest>& workers, const ModelCase& model_case,
+                           bool expect_differences);
 // The same on the CPU, with the model at model_case.path.
 void CheckInvariance(const ModelCase& model_case, bool expect_differences);
 

@@ -98,12 +98,13 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
                    ops);
   const size_t num_tokens = batch.token_ids.size();
   const size_t num_logits_rows = batch.logits_tokens.size();
-  // Every rank writes its columns of the logits.
-  const absl::Status status =
-      pass.Run({.num_tokens = static_cast<int64_t>(num_tokens),
-                .num_logits_rows = static_cast<int64_t>(num_logits_rows)},
-               batch.token_ids.data(),
-               num_logits_rows == num_tokens ? nullptr : batch.logits_tokens.data(), logits.data());
+  // Every rank writes its columns of the same logits.
+  const int64_t vocab_size = parts_.spec.vocab_size;
+  const absl::Status status = pass.Run(
+      {.num_tokens = static_cast<int64_t>(num_tokens),
+       .num_logits_rows = static_cast<int64_t>(num_logits_rows)},
+      batch.token_ids.data(), num_logits_rows == num_tokens ? nullptr : batch.logits_tokens.data(),
+      {.data = logits.data() + rank.rank.Begin(vocab_size), .stride = vocab_size});
   // Shapes were checked when the model was loaded.
   LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
 }

@@ -55,12 +55,23 @@ absl::Status DecodeGraphs::Prepare(int64_t max_keys) {
   return absl::OkStatus();
 }
 
-absl::Status DecodeGraphs::Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
-                                  const Sampling& sampling) {
-  LOCKSTEP_ASSIGN_OR_RETURN(CUgraphExec_st* const graph, Find({.num_rows = RowBucket(num_rows),
-                                                               .max_keys = KeyBucket(max_keys),
-                                                               .rows_share = rows_share,
-                                                               .sampling = sampling}));
+DecodeGraphs::Key DecodeGraphs::KeyOf(const Iteration& iteration) const {
+  return {.num_rows = RowBucket(iteration.num_rows),
+          .max_keys = KeyBucket(iteration.max_keys),
+          .rows_share = iteration.rows_share,
+          .sampling = iteration.sampling};
+}
+
+bool DecodeGraphs::IsCaptured(const Iteration& iteration) const {
+  return graphs_.contains(KeyOf(iteration));
+}
+
+absl::Status DecodeGraphs::Capture(const Iteration& iteration) {
+  return Find(KeyOf(iteration)).status();
+}
+
+absl::Status DecodeGraphs::Launch(const Iteration& iteration) {
+  LOCKSTEP_ASSIGN_OR_RETURN(CUgraphExec_st* const graph, Find(KeyOf(iteration)));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph, model_.stream().handle));
   return absl::OkStatus();
 }
@@ -87,6 +98,7 @@ absl::StatusOr<CUgraphExec_st*> DecodeGraphs::Find(const Key& key) {
 absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
   const int64_t vocab_size = model_.spec().vocab_size;
   const kernels::CudaStream& stream = model_.stream();
+  const bool describes = key.sampling.describes && model_.tensor_rank().rank == 0;
   LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue({.decode_slots = memory_.row_slots,
                                            .num_decode_rows = key.num_rows,
                                            .max_decode_keys = key.max_keys,
@@ -94,19 +106,19 @@ absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
                                            .num_tokens = key.num_rows,
                                            .num_logits_rows = key.num_rows,
                                            .begin_ns = memory_.begin_ns}));
-  LOCKSTEP_RETURN_IF_ERROR(kernels::SampleRows(
-      stream, {.logits = model_.logits(),
-               .row_stride = vocab_size,
-               .num_rows = key.num_rows,
-               .vocab_size = vocab_size,
-               .row_slots = memory_.row_slots,
-               .all_plain_greedy = key.sampling.all_plain_greedy,
-               .state = model_.slots(),
-               .tables = memory_.tables(),
-               .tokens = memory_.tokens,
-               .statuses = memory_.statuses,
-               .num_best = key.sampling.describes ? memory_.num_best : nullptr}));
-  if (key.sampling.describes) {
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::SampleRows(stream, {.logits = model_.logits(),
+                                   .row_stride = vocab_size,
+                                   .num_rows = key.num_rows,
+                                   .vocab_size = vocab_size,
+                                   .row_slots = memory_.row_slots,
+                                   .all_plain_greedy = key.sampling.all_plain_greedy,
+                                   .state = model_.slots(),
+                                   .tables = memory_.tables(),
+                                   .tokens = memory_.tokens,
+                                   .statuses = memory_.statuses,
+                                   .num_best = describes ? memory_.num_best : nullptr}));
+  if (describes) {
     LOCKSTEP_RETURN_IF_ERROR(kernels::DescribeRows(stream, {.logits = model_.logits(),
                                                             .row_stride = vocab_size,
                                                             .num_rows = key.num_rows,
@@ -115,17 +127,16 @@ absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
                                                             .num_best = memory_.num_best,
                                                             .descriptions = memory_.descriptions}));
   }
-  return kernels::FinishStep(
-      stream, {.row_slots = memory_.row_slots,
-               .tokens = memory_.tokens,
-               .statuses = memory_.statuses,
-               .descriptions = key.sampling.describes ? memory_.descriptions : nullptr,
-               .num_rows = key.num_rows,
-               .vocab_size = vocab_size,
-               .state = model_.slots(),
-               .tables = memory_.tables(),
-               .begin_ns = memory_.begin_ns,
-               .ring = memory_.ring});
+  return kernels::FinishStep(stream, {.row_slots = memory_.row_slots,
+                                      .tokens = memory_.tokens,
+                                      .statuses = memory_.statuses,
+                                      .descriptions = describes ? memory_.descriptions : nullptr,
+                                      .num_rows = key.num_rows,
+                                      .vocab_size = vocab_size,
+                                      .state = model_.slots(),
+                                      .tables = memory_.tables(),
+                                      .begin_ns = memory_.begin_ns,
+                                      .ring = memory_.ring});
 }
 
 }  // namespace lockstep::worker

@@ -14,7 +14,9 @@ namespace lockstep::worker {
 
 // One decode iteration, from the slots' state to the entry in the result ring, captured as CUDA
 // graphs. There is a graph for each bucket of rows and of keys, so no branch and no grid of a graph
-// ever changes. Rows beyond the batch are padding. Owns the graphs. Used by one thread.
+// ever changes. Rows beyond the batch are padding. Owns the graphs. Used by one thread. Each rank
+// has graphs of its own. Only those of rank 0 compute log-probabilities, because only its results
+// are reported.
 class DecodeGraphs {
  public:
   // What the sampling of a batch needs.
@@ -23,6 +25,13 @@ class DecodeGraphs {
     bool all_plain_greedy = false;  // see SampleRowsParams
 
     friend bool operator==(const Sampling&, const Sampling&) = default;
+  };
+
+  struct Iteration {
+    int64_t num_rows = 0;
+    int64_t max_keys = 0;     // that a row attends to
+    bool rows_share = false;  // see CudaBatch
+    Sampling sampling = {};
   };
 
   // `model` and `memory` outlive the object. A batch has at most `max_rows` rows.
@@ -40,11 +49,11 @@ class DecodeGraphs {
   size_t num_captured() const { return graphs_.size(); }
   // The number of rows that a batch of `num_rows` is padded to.
   int64_t RowBucket(int64_t num_rows) const;
-  // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)). No row may attend to
-  // more than `max_keys` keys. `rows_share`: see CudaBatch. If the graph does not exist yet,
-  // captures it first.
-  absl::Status Launch(int64_t num_rows, int64_t max_keys, bool rows_share,
-                      const Sampling& sampling);
+  // Enqueues an iteration over memory.row_slots[0 .. RowBucket(num_rows)). If the graph does not
+  // exist yet, captures it first.
+  absl::Status Launch(const Iteration& iteration);
+  bool IsCaptured(const Iteration& iteration) const;
+  absl::Status Capture(const Iteration& iteration);
 
  private:
   struct Key {
@@ -62,6 +71,7 @@ class DecodeGraphs {
   };
 
   int64_t KeyBucket(int64_t max_keys) const;
+  Key KeyOf(const Iteration& iteration) const;
   absl::StatusOr<CUgraphExec_st*> Find(const Key& key);
   absl::Status EnqueueIteration(const Key& key);
 

@@ -37,11 +37,19 @@ void CudaForwardModel::Forward(const ForwardBatch& batch, std::span<float> logit
   LOCKSTEP_CHECK(batch.rows.size() <= static_cast<size_t>(model_.slots().num_slots),
                  "{} rows for {} slots", batch.rows.size(), model_.slots().num_slots);
   if (batch.token_ids.empty()) return;
-  const absl::Status status = Run(batch, logits);
-  LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
+  StageSlots(batch);
+  const CudaBatch staged = StageRows(batch);
+  const auto num_slots = static_cast<int64_t>(batch.rows.size());
+  // Ranks may share a device, so none may wait for it before all have launched.
+  model_.OnRanks([&](int rank) { Expect(EnqueueRank(model_.rank(rank), staged, num_slots)); });
+  Expect(Finish(logits));
 }
 
-absl::Status CudaForwardModel::StageSlots(const ForwardBatch& batch) {
+void CudaForwardModel::Expect(const absl::Status& status) const {
+  LOCKSTEP_CHECK(status.ok(), "{}{}", Message(status), model_.HangReport());
+}
+
+void CudaForwardModel::StageSlots(const ForwardBatch& batch) {
   uint32_t num_blocks = 0;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const ForwardRow& row = batch.rows[i];
@@ -56,11 +64,6 @@ absl::Status CudaForwardModel::StageSlots(const ForwardBatch& batch) {
                            .block_offset = num_blocks};
     num_blocks += static_cast<uint32_t>(row.block_table.size());
   }
-  return kernels::UpdateSlots(model_.stream(),
-                              {.state = model_.slots(),
-                               .updates = staging_.updates,
-                               .blocks = staging_.blocks,
-                               .num_updates = static_cast<int64_t>(batch.rows.size())});
 }
 
 CudaBatch CudaForwardModel::StageRows(const ForwardBatch& batch) {
@@ -79,13 +82,21 @@ CudaBatch CudaForwardModel::StageRows(const ForwardBatch& batch) {
   return staged;
 }
 
-absl::Status CudaForwardModel::Run(const ForwardBatch& batch, std::span<float> logits) {
-  LOCKSTEP_RETURN_IF_ERROR(StageSlots(batch));
-  LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue(StageRows(batch)));
-  CUstream_st* const stream = model_.stream().handle;
+absl::Status CudaForwardModel::EnqueueRank(CudaModel& rank, const CudaBatch& staged,
+                                           int64_t num_slots) const {
+  LOCKSTEP_RETURN_IF_ERROR(kernels::UpdateSlots(rank.stream(), {.state = rank.slots(),
+                                                                .updates = staging_.updates,
+                                                                .blocks = staging_.blocks,
+                                                                .num_updates = num_slots}));
+  return rank.Enqueue(staged);
+}
+
+absl::Status CudaForwardModel::Finish(std::span<float> logits) {
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(logits.data(), model_.logits(), logits.size_bytes(),
-                                                cudaMemcpyDeviceToHost, stream));
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
+                                                cudaMemcpyDeviceToHost, model_.stream().handle));
+  for (int rank = 0; rank < model_.num_ranks(); ++rank) {
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(model_.rank(rank).stream().handle));
+  }
   return absl::OkStatus();
 }
 

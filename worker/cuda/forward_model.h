@@ -13,19 +13,19 @@
 
 namespace lockstep::worker {
 
-// A CudaModel as a ForwardModel: waits for every pass and brings the logits to the host. For the
-// start-up probe and for tests, not for serving. Row i of a batch uses slot i of the model, so a
-// batch has at most as many rows as there are slots.
+// A CudaModel, with all its ranks, as a ForwardModel: waits for every pass and brings the logits of
+// rank 0 to the host. For the start-up probe and for tests, not for serving. Row i of a batch uses
+// slot i of the model, so a batch has at most as many rows as there are slots.
 class CudaForwardModel final : public ForwardModel {
  public:
-  // `model` outlives the object.
+  // `model` is rank 0's and outlives the object.
   static absl::StatusOr<std::unique_ptr<CudaForwardModel>> Create(CudaModel& model);
 
   const ForwardModelInfo& info() const override { return model_.info(); }
   void Forward(const ForwardBatch& batch, std::span<float> logits) override;
 
  private:
-  // Pinned arrays that the device reads.
+  // Pinned arrays that the devices read.
   struct Staging {
     kernels::SlotUpdate* updates;  // [max_slots]
     BlockId* blocks;               // [max_slots * max_blocks]
@@ -36,10 +36,14 @@ class CudaForwardModel final : public ForwardModel {
   CudaForwardModel(CudaModel& model, kernels::PinnedBuffer memory, const Staging& staging)
       : model_(model), memory_(std::move(memory)), staging_(staging) {}
 
-  // Writes block table and state of every row's slot.
-  absl::Status StageSlots(const ForwardBatch& batch);
+  // Block table and state of every row's slot.
+  void StageSlots(const ForwardBatch& batch);
   CudaBatch StageRows(const ForwardBatch& batch);
-  absl::Status Run(const ForwardBatch& batch, std::span<float> logits);
+  // On the rank's thread.
+  absl::Status EnqueueRank(CudaModel& rank, const CudaBatch& staged, int64_t num_slots) const;
+  absl::Status Finish(std::span<float> logits);
+  // An error of a device ends the process.
+  void Expect(const absl::Status& status) const;
 
   CudaModel& model_;
   const kernels::PinnedBuffer memory_;

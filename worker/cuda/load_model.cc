@@ -1,29 +1,26 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
-#include <set>
+#include <chrono>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
-#include "kernels/rope/rope_table.h"
 #include "worker/cuda/forward_model.h"
+#include "worker/cuda/load_rank.h"
+#include "worker/cuda/model_limits.h"
 #include "worker/cuda/model_parts.h"
-#include "worker/cuda/upload_weights.h"
 #include "worker/model/numerics_probe.h"
-#include "worker/model/rotation.h"
 
 namespace lockstep::worker {
 namespace {
 
-using kernels::DeviceBuffer;
-using kernels::kKvBlockTokens;
 using Parts = CudaModel::Parts;
 
 // Raised whenever a kernel may give other bits than before for the same input.
 constexpr uint64_t kCudaKernelVersion = 2;
-constexpr int kComputeCapability = 90;
 
 absl::Status CheckOptions(const ModelOptions& options) {
   if (!(options.memory_fraction > 0 && options.memory_fraction <= 1)) {
@@ -33,234 +30,6 @@ absl::Status CheckOptions(const ModelOptions& options) {
   if (options.max_fused_rows.value_or(0) < 0) {
     return InvalidArgument("max_fused_rows is {}, expected at least 0", *options.max_fused_rows);
   }
-  if (options.tensor_parallel != 1) {
-    return Unimplemented(
-        "{} ranks of tensor parallelism: GPUs cannot share a model yet, the CPU can",
-        options.tensor_parallel);
-  }
-  return absl::OkStatus();
-}
-
-// Limits of the CUDA kernels, beyond those of every backend.
-absl::Status CheckSpec(const ModelSpec& spec) {
-  constexpr std::array<int64_t, 7> kHeadDims = {16, 32, 64, 80, 96, 128, 256};
-  if (std::find(kHeadDims.begin(), kHeadDims.end(), spec.head_dim) == kHeadDims.end()) {
-    return Unimplemented("head size is {}, the CUDA kernels take {}", spec.head_dim,
-                         fmt::join(kHeadDims, ", "));
-  }
-  if (spec.num_heads / spec.num_kv_heads > 16) {
-    return Unimplemented("{} heads share a KV head, the CUDA kernels take at most 16",
-                         spec.num_heads / spec.num_kv_heads);
-  }
-  for (const int64_t size : {spec.hidden_size, spec.intermediate_size}) {
-    if (size % 8 != 0) {
-      return Unimplemented(
-          "a hidden or intermediate size is {}, the CUDA kernels need a multiple "
-          "of 8",
-          size);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status OpenDevice(const ModelOptions& options, Parts& parts) {
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.device, kernels::DescribeCudaDevice(options.device));
-  if (parts.device.compute_capability != kComputeCapability) {
-    return FailedPrecondition("{} has compute capability {}, the kernels are built for {}",
-                              parts.device.name, parts.device.compute_capability,
-                              kComputeCapability);
-  }
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
-  parts.device_index = options.device;
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.owned_stream, OwnedCudaStream::Create());
-  parts.stream = {.handle = parts.owned_stream.get(),
-                  .num_multiprocessors = parts.device.num_multiprocessors,
-                  .overlap_launches = options.overlap_launches};
-  return absl::OkStatus();
-}
-
-std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffer& memory) {
-  return [what, &memory](Arena& arena) -> absl::Status {
-    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Create(arena.used_bytes());
-    if (!buffer.ok()) return Annotate(buffer.status(), what);
-    memory = *std::move(buffer);
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
-    // Other streams write to this memory next, and do not wait for the stream of the memset.
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-    arena.CommitTo(memory.data());
-    return absl::OkStatus();
-  };
-}
-
-absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options, Parts& parts) {
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      WeightPlan plan, PlanWeights(parts.spec, source,
-                                   {.layout = WeightLayout::kRowMajor,
-                                    .commit = CommitToDevice("weights", parts.weight_memory)}));
-  kernels::ThreadPool threads(options.NumThreads());
-  LOCKSTEP_RETURN_IF_ERROR(
-      UploadWeights(plan.tasks, options.device, threads,
-                    [&options](double fraction) { options.Report("weights", fraction); }));
-  parts.weights = std::move(plan.weights);
-  parts.info.weights_fingerprint = source.Fingerprint();
-  return absl::OkStatus();
-}
-
-absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
-  const ModelSpec& spec = parts.spec;
-  FusedLayers& fused = parts.fused_layers;
-  // The fused kernel knows these two kinds of layers. With learned positions the rotation changes
-  // nothing.
-  const bool is_llama = spec.norm == NormKind::kRms && spec.mlp == MlpKind::kSwiGlu &&
-                        spec.positions == PositionKind::kRotary;
-  const bool is_gpt2 = spec.norm == NormKind::kLayer && spec.mlp == MlpKind::kGeluTanh &&
-                       spec.qkv_bias && spec.attention_output_bias && spec.mlp_bias;
-  if (!is_llama && !is_gpt2) return absl::OkStatus();
-  fused.shape = {.style = is_llama ? kernels::DecoderStyle::kLlama : kernels::DecoderStyle::kGpt2,
-                 .num_layers = spec.num_layers,
-                 .hidden_size = spec.hidden_size,
-                 .intermediate_size = spec.intermediate_size,
-                 .num_heads = spec.num_heads,
-                 .num_kv_heads = spec.num_kv_heads,
-                 .head_dim = spec.head_dim};
-  const int64_t wanted_rows =
-      options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
-  fused.max_keys = options.max_fused_rows.has_value() ? spec.max_context_tokens
-                                                      : kernels::kFasterDecodeLayersKeys;
-  fused.max_rows = std::min<int64_t>(
-      {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
-  if (fused.max_rows == 0) return absl::OkStatus();
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool fits, kernels::DecodeLayersFit(parts.stream, fused.shape));
-  if (!fits) fused.max_rows = 0;
-  return absl::OkStatus();
-}
-
-absl::Status UploadFusedLayers(Parts& parts) {
-  if (parts.fused_layers.max_rows == 0) return absl::OkStatus();
-  std::vector<kernels::DecodeLayer> layers;
-  for (const LayerWeights& weights : parts.weights.layers) {
-    const auto index = static_cast<int64_t>(layers.size());
-    const auto product = [&weights](LayerPart part) -> kernels::DecodeProduct {
-      return {.weights = weights[part].matrix.data, .bias = weights[part].bias};
-    };
-    layers.push_back({.attention_norm = weights[LayerPart::kAttentionNorm].vector,
-                      .attention_norm_bias = weights[LayerPart::kAttentionNorm].bias,
-                      .q_norm = weights[LayerPart::kQNorm].vector,
-                      .k_norm = weights[LayerPart::kKNorm].vector,
-                      .mlp_norm = weights[LayerPart::kMlpNorm].vector,
-                      .mlp_norm_bias = weights[LayerPart::kMlpNorm].bias,
-                      .kv = parts.kv_pool.Layer(index).data,
-                      .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
-                                   product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});
-    LOCKSTEP_RETURN_IF_ERROR(
-        kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
-  }
-  return kernels::CudaStatus(cudaMemcpy(parts.fused_layers.layers, layers.data(),
-                                        layers.size() * sizeof(layers[0]), cudaMemcpyHostToDevice),
-                             "pointers of the layers");
-}
-
-absl::Status CreateState(const ModelOptions& options, Parts& parts) {
-  const ModelSpec& spec = parts.spec;
-  const int64_t max_slots = options.max_slots;
-  parts.prefill_planner = kernels::PrefillPlanner(spec.num_heads, spec.num_kv_heads, spec.head_dim,
-                                                  parts.stream.num_multiprocessors);
-  Arena arena;
-  const auto lay_out = [&] {
-    parts.slots.num_slots = max_slots;
-    parts.slots.max_blocks = (spec.max_context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
-    parts.slots.last_token = arena.Take<TokenId>(max_slots);
-    parts.slots.position = arena.Take<uint32_t>(max_slots);
-    parts.slots.active = arena.Take<uint32_t>(max_slots);
-    parts.slots.block_tables = arena.Take<BlockId>(max_slots * parts.slots.max_blocks);
-    parts.token_ids = arena.Take<TokenId>(options.max_step_tokens);
-    parts.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
-    parts.max_prefill_tiles = parts.prefill_planner.MaxTiles(options.max_step_tokens, max_slots);
-    parts.tiles = arena.Take<kernels::PrefillTile>(parts.max_prefill_tiles);
-    parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
-    parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
-    parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
-    parts.attention_plan = arena.Take<int32_t>(kernels::DecodePlanElements(max_slots));
-    parts.attention_partials = arena.Take<float>(kernels::DecodePartialElements(
-        max_slots, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.max_context_tokens));
-    parts.attention_arrivals =
-        arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, spec.num_kv_heads));
-    if (parts.fused_layers.max_rows > 0) {
-      parts.fused_layers.layers = arena.Take<kernels::DecodeLayer>(spec.num_layers);
-      FusedLayers& fused = parts.fused_layers;
-      fused.num_scratch_words =
-          kernels::DecodeLayersScratchWords(fused.shape, spec.max_context_tokens);
-      fused.scratch = arena.Take<uint64_t>(fused.num_scratch_words);
-    }
-  };
-  lay_out();
-  LOCKSTEP_RETURN_IF_ERROR(CommitToDevice("state of the slots", parts.state_memory)(arena));
-  lay_out();
-  return absl::OkStatus();
-}
-
-// Returns the table's hash.
-absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
-  const kernels::RopeTable table = MakeRotation(parts.spec);
-  const size_t num_bytes = table.cos.size() * sizeof(float);
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
-  return HashOf(table);
-}
-
-absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
-  const ModelSpec& spec = parts.spec;
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
-  parts.fuses_activation = options.fuse_activation;
-  // Prepare checks every plan, and our own kernel.
-  if (!options.check_reduction_contract) return absl::OkStatus();
-  std::vector<kernels::GemmShape> shapes;
-  for (const LayerPart part : EnumValues<LayerPart>()) {
-    const PartWeights& weights = parts.weights.layers.front()[part];
-    if (weights.matrix.data == nullptr) continue;
-    shapes.push_back({.n = weights.matrix.n,
-                      .k = weights.matrix.k,
-                      .has_bias = weights.bias != nullptr,
-                      .gated = part == LayerPart::kMlpInput && spec.mlp == MlpKind::kSwiGlu,
-                      .max_rows = options.max_step_tokens});
-  }
-  shapes.push_back({.n = spec.vocab_size,
-                    .k = spec.hidden_size,
-                    .f32_output = true,
-                    .max_rows = options.max_logits_rows});
-  for (const kernels::GemmShape& shape : shapes) {
-    LOCKSTEP_RETURN_IF_ERROR(parts.gemm->Prepare(parts.stream, shape));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CreateKvPool(const ModelOptions& options, Parts& parts) {
-  const ModelSpec& spec = parts.spec;
-  KvPoolShape shape = {.num_layers = spec.num_layers,
-                       .num_blocks = options.num_kv_blocks,
-                       .num_kv_heads = spec.num_kv_heads,
-                       .head_dim = spec.head_dim};
-  if (shape.num_blocks == 0) {
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-    const size_t reserved_bytes = options.reserved_bytes ? options.reserved_bytes(spec) : 0;
-    const double usable_bytes =
-        static_cast<double>(free_bytes - std::min(free_bytes, reserved_bytes)) *
-        options.memory_fraction;
-    shape.num_blocks =
-        static_cast<int64_t>(usable_bytes / static_cast<double>(CudaKvPool::BlockBytes(shape)));
-    if (shape.num_blocks < 2) {
-      return ResourceExhausted(
-          "{} bytes of device memory are free beside the weights; a KV block takes {}, and at "
-          "least 2 are needed",
-          free_bytes, CudaKvPool::BlockBytes(shape));
-    }
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, CudaKvPool::Create(shape));
-  parts.info.num_blocks = static_cast<uint32_t>(shape.num_blocks);
   return absl::OkStatus();
 }
 
@@ -273,19 +42,117 @@ std::vector<uint64_t> KernelConstants(const ModelSpec& spec) {
   return constants;
 }
 
+// Loads the ranks, each on a thread of its own if there are several: the ranks' threads keep their
+// current device.
+class Loader {
+ public:
+  // Everything outlives the object.
+  Loader(const ModelOptions& options, const ModelDescription& description,
+         const std::vector<int>& devices)
+      : options_(options), devices_(devices), statuses_(devices.size()) {
+    const auto degree = static_cast<int64_t>(devices.size());
+    if (degree > 1) team_ = std::make_unique<RankTeam>(static_cast<int>(degree));
+    for (int64_t rank = 0; rank < degree; ++rank) {
+      Parts& parts = *ranks_.emplace_back(std::make_unique<Parts>());
+      parts.spec = description.spec;
+      parts.info = description.info;
+      parts.rank = {.degree = degree, .rank = rank};
+      parts.share = ShareOf(parts.spec, parts.rank);
+    }
+  }
+
+  absl::Status OpenDevices() {
+    LOCKSTEP_RETURN_IF_ERROR(OnRanks([this](Parts& parts) {
+      return OpenDevice(devices_[static_cast<size_t>(parts.rank.rank)], options_, parts);
+    }));
+    if (team_ == nullptr) return absl::OkStatus();
+    LOCKSTEP_ASSIGN_OR_RETURN(exchange_, DeviceGroup::Create({.devices = devices_}));
+    // Create leaves the last rank's device behind.
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(devices_.front()));
+    return absl::OkStatus();
+  }
+
+  // All but the KV pools.
+  absl::Status LoadRanks(const WeightSource& source) {
+    return OnRanks([&](Parts& parts) -> absl::Status {
+      LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, LoadRank(source, options_, parts));
+      // Of the whole table, which every rank has.
+      if (parts.rank.rank == 0) rope_hash_ = rope_hash;
+      return absl::OkStatus();
+    });
+  }
+
+  // Block ids are the same on all ranks, so every rank has as many blocks as the one with the least
+  // room.
+  absl::Status CreateKvPools() {
+    std::vector<int64_t> num_blocks(ranks_.size());
+    LOCKSTEP_RETURN_IF_ERROR(OnRanks([&](Parts& parts) -> absl::Status {
+      LOCKSTEP_ASSIGN_OR_RETURN(num_blocks[static_cast<size_t>(parts.rank.rank)],
+                                CountKvBlocks(options_, parts));
+      return absl::OkStatus();
+    }));
+    const int64_t fewest = *std::min_element(num_blocks.begin(), num_blocks.end());
+    LOCKSTEP_RETURN_IF_ERROR(
+        OnRanks([&](Parts& parts) { return CreateKvPool(options_, fewest, parts); }));
+    return UploadFusedLayers(*ranks_.front());
+  }
+
+  absl::StatusOr<std::unique_ptr<CudaModel>> Finish() {
+    MemoryUse memory;
+    for (const std::unique_ptr<Parts>& parts : ranks_) {
+      parts->exchange = exchange_.get();
+      memory.weights_bytes += parts->weight_memory.num_bytes();
+      memory.kv_cache_bytes += parts->kv_pool.num_bytes();
+      memory.workspace_bytes +=
+          parts->workspace_memory.num_bytes() + parts->state_memory.num_bytes();
+      if (exchange_ != nullptr) {
+        memory.workspace_bytes += static_cast<uint64_t>(exchange_->memory_bytes());
+      }
+    }
+    Parts& first = *ranks_.front();
+    first.info.memory = memory;
+    if (team_ != nullptr) {
+      first.group = std::make_unique<CudaRankGroup>();
+      first.group->exchange = std::move(exchange_);
+      for (size_t rank = 1; rank < ranks_.size(); ++rank) {
+        first.group->others.push_back(std::make_unique<CudaModel>(std::move(ranks_[rank])));
+      }
+      first.group->team = std::move(team_);
+    }
+    return std::make_unique<CudaModel>(std::move(ranks_.front()));
+  }
+
+  uint64_t rope_hash() const { return rope_hash_; }
+
+ private:
+  // The first rank's error, if there is one.
+  absl::Status OnRanks(const std::function<absl::Status(Parts&)>& body) {
+    const auto run = [&](int rank) {
+      const auto i = static_cast<size_t>(rank);
+      statuses_[i] = body(*ranks_[i]);
+    };
+    if (team_ == nullptr) {
+      run(0);
+    } else {
+      team_->Run(run, kLoadPatience);
+    }
+    for (const absl::Status& status : statuses_) LOCKSTEP_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+  // Only a rank that does not come back at all takes so long after rank 0 has come.
+  static constexpr std::chrono::hours kLoadPatience{1};
+
+  const ModelOptions& options_;
+  const std::vector<int>& devices_;
+  std::unique_ptr<DeviceGroup> exchange_;
+  std::vector<std::unique_ptr<Parts>> ranks_;
+  std::vector<absl::Status> statuses_;
+  std::unique_ptr<RankTeam> team_;
+  uint64_t rope_hash_ = 0;
+};
+
 }  // namespace
-
-absl::StatusOr<OwnedCudaStream> OwnedCudaStream::Create() {
-  OwnedCudaStream stream;
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.handle_, cudaStreamNonBlocking));
-  return stream;
-}
-
-OwnedCudaStream::~OwnedCudaStream() {
-  if (handle_ == nullptr) return;
-  cudaStreamSynchronize(handle_);
-  cudaStreamDestroy(handle_);
-}
 
 absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
                                                          const ModelOptions& options) {
@@ -293,40 +160,25 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_ASSIGN_OR_RETURN(
       const ModelDescription description,
       DescribeModel(path, options, fmt::format("cuda-sm_{}", kComputeCapability)));
-  if (absl::Status status = CheckSpec(description.spec); !status.ok()) {
+  if (absl::Status status = CheckCudaSpec(description.spec, options.tensor_parallel);
+      !status.ok()) {
     return Annotate(status, path);
   }
-  auto parts = std::make_unique<Parts>();
-  parts->spec = description.spec;
-  parts->info = description.info;
-  LOCKSTEP_RETURN_IF_ERROR(OpenDevice(options, *parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> devices, RankDevicesOf(options));
+  Loader loader(options, description, devices);
+  LOCKSTEP_RETURN_IF_ERROR(loader.OpenDevices());
   {
-    // The files are closed once the weights are on the device.
+    // The files are closed once the weights are on the devices.
     LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
-    LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, *parts));
+    LOCKSTEP_RETURN_IF_ERROR(loader.LoadRanks(source));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      parts->workspace,
-      Workspace::Create(parts->spec, /*rank=*/{}, options.max_step_tokens, options.max_logits_rows,
-                        CommitToDevice("workspace of a step", parts->workspace_memory)));
-  LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, *parts));
-  LOCKSTEP_RETURN_IF_ERROR(CreateState(options, *parts));
-  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(*parts));
-  options.Report("self-check", 0.0);
-  LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, *parts));
-  LOCKSTEP_RETURN_IF_ERROR(CreateKvPool(options, *parts));
-  LOCKSTEP_RETURN_IF_ERROR(UploadFusedLayers(*parts));
-  parts->info.memory = {
-      .weights_bytes = parts->weight_memory.num_bytes(),
-      .kv_cache_bytes = parts->kv_pool.num_bytes(),
-      .workspace_bytes = parts->workspace_memory.num_bytes() + parts->state_memory.num_bytes()};
-
-  auto model = std::make_unique<CudaModel>(std::move(parts));
+  LOCKSTEP_RETURN_IF_ERROR(loader.CreateKvPools());
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, loader.Finish());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
                             CudaForwardModel::Create(*model));
   LOCKSTEP_ASSIGN_OR_RETURN(
       const uint64_t numerics_id,
-      CheckNumerics(*probe, options, KernelConstants(model->spec()), rope_hash));
+      CheckNumerics(*probe, options, KernelConstants(model->spec()), loader.rope_hash()));
   model->set_numerics_id(numerics_id);
   options.Report("self-check", 1.0);
   return model;

@@ -36,6 +36,15 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
     return parts_.fuses_activation ? parts_.gemm->RunGelu(stream_, product, gelu)
                                    : StreamOps::GeluGemm(product, gelu);
   }
+  absl::Status AllGather(const AllGatherParams& params) override {
+    const int64_t columns = parts_.rank.Share(params.num_columns);
+    return parts_.exchange->AllGather(
+        static_cast<int>(parts_.rank.rank), stream_,
+        {.columns = params.columns,
+         .output = params.output,
+         .num_rows = params.num_rows,
+         .row_bytes = columns * static_cast<int64_t>(sizeof(kernels::BFloat16))});
+  }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
     FusedLayers& fused = parts_.fused_layers;
@@ -71,15 +80,15 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
  private:
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
     if (batch_.num_decode_rows == 0) return absl::OkStatus();
-    const ModelSpec& spec = parts_.spec;
+    const ModelSpec& share = parts_.share;
     const kernels::PagedDecodeAttentionParams params = {
         .query = inputs.query,
         .query_stride = inputs.query_stride,
         .output = inputs.output,
-        .output_stride = spec.q_size(),
+        .output_stride = share.q_size(),
         .kv = inputs.kv,
-        .num_heads = spec.num_heads,
-        .scale = spec.attention_scale,
+        .num_heads = share.num_heads,
+        .scale = share.attention_scale,
         .num_rows = batch_.num_decode_rows,
         .positions = parts_.workspace.positions,
         .block_tables = parts_.slots.block_tables,
@@ -96,14 +105,14 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
   }
   absl::Status AttendChunks(const AttentionInputs& inputs) {
     if (batch_.num_chunks == 0) return absl::OkStatus();
-    const ModelSpec& spec = parts_.spec;
+    const ModelSpec& share = parts_.share;
     return kernels::PagedPrefillAttention(stream_, {.query = inputs.query,
                                                     .query_stride = inputs.query_stride,
                                                     .output = inputs.output,
-                                                    .output_stride = spec.q_size(),
+                                                    .output_stride = share.q_size(),
                                                     .kv = inputs.kv,
-                                                    .num_heads = spec.num_heads,
-                                                    .scale = spec.attention_scale,
+                                                    .num_heads = share.num_heads,
+                                                    .scale = share.attention_scale,
                                                     .chunks = parts_.chunks,
                                                     .tiles = parts_.tiles,
                                                     .num_tiles = batch_.prefill.num_tiles,
@@ -117,14 +126,29 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
   bool has_decode_plan_ = false;  // one for all layers
 };
 
+// Each rank has computed its columns of the logits.
+absl::Status GatherLogits(CudaModel::Parts& parts, int64_t num_rows) {
+  if (parts.rank.degree == 1 || num_rows == 0) return absl::OkStatus();
+  const int64_t columns = parts.rank.Share(parts.spec.vocab_size);
+  return parts.exchange->AllGather(static_cast<int>(parts.rank.rank), parts.stream,
+                                   {.columns = parts.logits_columns,
+                                    .output = parts.logits,
+                                    .num_rows = num_rows,
+                                    .row_bytes = columns * static_cast<int64_t>(sizeof(float))});
+}
+
 }  // namespace
 
 CudaModel::CudaModel(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-CudaModel::~CudaModel() = default;
+CudaModel::~CudaModel() {
+  // A rank reads the memory of the others.
+  for (int i = 0; i < num_ranks(); ++i) cudaStreamSynchronize(rank(i).stream().handle);
+}
 
 const ForwardModelInfo& CudaModel::info() const { return parts_->info; }
 const ModelSpec& CudaModel::spec() const { return parts_->spec; }
 int CudaModel::device() const { return parts_->device_index; }
+const TensorRank& CudaModel::tensor_rank() const { return parts_->rank; }
 const kernels::CudaStream& CudaModel::stream() const { return parts_->stream; }
 const kernels::SlotState& CudaModel::slots() const { return parts_->slots; }
 float* CudaModel::logits() const { return parts_->logits; }
@@ -140,6 +164,22 @@ std::span<uint64_t> CudaModel::fused_scratch() const {
 }
 std::span<std::byte> CudaModel::kv_bytes() const {
   return {parts_->kv_pool.data(), parts_->kv_pool.num_bytes()};
+}
+
+int CudaModel::num_ranks() const {
+  return parts_->group == nullptr ? 1 : parts_->group->team->num_ranks();
+}
+CudaModel& CudaModel::rank(int index) {
+  return index == 0 ? *this : *parts_->group->others[static_cast<size_t>(index - 1)];
+}
+void CudaModel::OnRanks(absl::FunctionRef<void(int)> body, std::chrono::nanoseconds hung_after) {
+  if (parts_->group == nullptr) return body(0);
+  parts_->group->team->Run(body, hung_after);
+}
+std::string CudaModel::HangReport() const {
+  if (parts_->group == nullptr) return "";
+  const std::string report = parts_->group->exchange->HangReport();
+  return report.empty() ? "" : ": " + report;
 }
 
 absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
@@ -173,16 +213,21 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .positions = workspace.positions,
                                                   .kv_slots = workspace.kv_slots,
                                                   .begin_ns = batch.begin_ns}));
+  const int64_t vocab_size = parts_->spec.vocab_size;
   CudaOps ops(*parts_, batch);
   DecoderPass pass({.spec = &parts_->spec,
-                    .share = &parts_->spec,
+                    .share = &parts_->share,
+                    .rank = parts_->rank,
                     .weights = &parts_->weights,
                     .workspace = &workspace,
                     .rope_cos = parts_->rope_cos,
                     .rope_sin = parts_->rope_sin},
                    ops);
-  return pass.Run({.num_tokens = batch.num_tokens, .num_logits_rows = batch.num_logits_rows},
-                  parts_->token_ids, batch.logits_tokens, parts_->logits);
+  LOCKSTEP_RETURN_IF_ERROR(
+      pass.Run({.num_tokens = batch.num_tokens, .num_logits_rows = batch.num_logits_rows},
+               parts_->token_ids, batch.logits_tokens,
+               {.data = parts_->logits_columns, .stride = parts_->rank.Share(vocab_size)}));
+  return GatherLogits(*parts_, batch.num_logits_rows);
 }
 
 }  // namespace lockstep::worker

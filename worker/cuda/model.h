@@ -1,7 +1,9 @@
 #pragma once
 
+#include <absl/functional/function_ref.h>
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +13,7 @@
 #include "kernels/slots/slot_state.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/layout/model_spec.h"
+#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/loading.h"
 
 namespace lockstep::worker {
@@ -37,6 +40,11 @@ struct CudaBatch {
 
 // A model in the memory of one CUDA device: weights, KV pool, workspace, the state of its slots.
 // Only enqueues. Belongs to one thread at a time.
+//
+// In a tensor-parallel group it is one rank's part of the model, on that rank's device. Rank 0's
+// part owns the others and a thread for each of them. Every rank has the same slots, block tables
+// and KV blocks. Each computes the whole logits, so each can sample, and all sample the same
+// tokens.
 class CudaModel {
  public:
   // Made by LoadCudaModel.
@@ -47,11 +55,24 @@ class CudaModel {
   const ForwardModelInfo& info() const;
   const ModelSpec& spec() const;
   int device() const;  // index
+  const TensorRank& tensor_rank() const;
   const kernels::CudaStream& stream() const;
   const kernels::SlotState& slots() const;
   float* logits() const;  // [max_logits_rows, vocab_size], device memory
   const kernels::PrefillPlanner& prefill_planner() const;
   int64_t max_prefill_tiles() const;  // of a batch
+
+  // Of rank 0 alone.
+  int num_ranks() const;
+  CudaModel& rank(int index);  // rank(0) is this object
+  // Calls body(rank) for every rank at once, each on the thread of its device: rank 0's is the
+  // calling thread. Every pass must be enqueued for all ranks. Dies if a rank takes `hung_after`
+  // longer than rank 0.
+  void OnRanks(absl::FunctionRef<void(int)> body,
+               std::chrono::nanoseconds hung_after = std::chrono::seconds(3));
+  // After an error of a device: ": " and which rank waited for which one in vain. Empty if none
+  // did.
+  std::string HangReport() const;
 
   // Inputs, layers, logits. The batch has been checked.
   absl::Status Enqueue(const CudaBatch& batch);
@@ -70,10 +91,10 @@ class CudaModel {
   std::unique_ptr<Parts> parts_;
 };
 
-// Loads a GGUF file or a folder with config.json and safetensors onto the device, converts matrices
-// to bf16 and vectors to fp32, sizes the KV pool, checks the reduction contract and computes the
-// numerics id (docs/numerics.md). Errors name the file and what was expected, or the memory that is
-// short.
+// Loads a GGUF file or a folder with config.json and safetensors onto the devices, converts
+// matrices to bf16 and vectors to fp32, sizes the KV pool, checks the reduction contract and
+// computes the numerics id (docs/numerics.md). Errors name the file and what was expected, or the
+// memory that is short. Returns rank 0's part.
 absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path,
                                                          const ModelOptions& options);
 

@@ -2,13 +2,17 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "kernels/decoder/decode_layers.h"
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
 #include "kernels/gemm/plan/cuda_gemm.h"
+#include "worker/comm/device_group.h"
+#include "worker/comm/rank_team.h"
 #include "worker/cuda/kv_pool.h"
 #include "worker/cuda/model.h"
+#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 #include "worker/model/workspace.h"
 
@@ -44,14 +48,25 @@ struct FusedLayers {
   int64_t num_scratch_words = 0;
 };
 
+// What several ranks have in common. Rank 0's model owns it.
+struct CudaRankGroup {
+  std::unique_ptr<DeviceGroup> exchange;
+  std::vector<std::unique_ptr<CudaModel>> others;  // ranks 1, 2, ...
+  std::unique_ptr<RankTeam> team;
+};
+
 // Everything a CudaModel owns.
 struct CudaModel::Parts {
   OwnedCudaStream owned_stream;
   int device_index = 0;
   kernels::CudaDevice device;
   kernels::CudaStream stream;
-  ModelSpec spec;
+  ModelSpec spec;   // of the whole model
+  TensorRank rank;  // which part of it this is
+  ModelSpec share;  // ShareOf(spec, rank)
   ForwardModelInfo info;
+  DeviceGroup* exchange = nullptr;       // null if there is one rank
+  std::unique_ptr<CudaRankGroup> group;  // rank 0 of several
 
   kernels::DeviceBuffer weight_memory;
   ModelWeights weights;
@@ -69,7 +84,10 @@ struct CudaModel::Parts {
   kernels::PrefillTile* tiles = nullptr;      // [max_prefill_tiles]
   kernels::PrefillPlanner prefill_planner;
   int64_t max_prefill_tiles = 0;
-  float* logits = nullptr;    // [max_logits_rows, vocab_size]
+  float* logits = nullptr;  // [max_logits_rows, vocab_size]
+  // [max_logits_rows, vocab_size / degree], of this rank; the logits themselves if there is one
+  // rank.
+  float* logits_columns = nullptr;
   float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
   float* rope_sin = nullptr;
   int32_t* attention_plan = nullptr;  // of the decode rows of a step

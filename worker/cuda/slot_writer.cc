@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
@@ -18,10 +19,25 @@ uint32_t AppendIds(const std::vector<TokenId>& ids, const SlotStaging& staging, 
   return begin;
 }
 
-}  // namespace
+absl::Status CopyParams(const CudaModel& model, const CudaStepMemory& memory,
+                        const SlotChanges::Started& started) {
+  const SlotStaging staging = memory.SlotOf(started.slot);
+  cudaStream_t const stream = model.stream().handle;
+  const size_t first = size_t{started.slot} * kMaxSamplingListIds;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.params + started.slot, staging.params,
+                                                sizeof(*staging.params), cudaMemcpyHostToDevice,
+                                                stream));
+  if (started.num_list_ids == 0) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.list_ids + first, staging.list_ids,
+                                                started.num_list_ids * sizeof(TokenId),
+                                                cudaMemcpyHostToDevice, stream));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.list_values + first, staging.list_values,
+                                                started.num_list_ids * sizeof(float),
+                                                cudaMemcpyHostToDevice, stream));
+  return absl::OkStatus();
+}
 
-CudaSlotWriter::CudaSlotWriter(CudaModel& model, const CudaStepMemory& memory)
-    : model_(model), memory_(memory), touched_(static_cast<uint32_t>(model.slots().num_slots)) {}
+}  // namespace
 
 absl::Status CudaSlotWriter::Check(const v1::StepRequest& step) {
   for (int i = 0; i < step.started_size(); ++i) {
@@ -37,32 +53,7 @@ absl::Status CudaSlotWriter::Check(const v1::StepRequest& step) {
   return absl::OkStatus();
 }
 
-absl::Status CudaSlotWriter::EnqueueClear() {
-  const kernels::SlotState& slots = model_.slots();
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(
-      cudaMemsetAsync(slots.active, 0, static_cast<size_t>(slots.num_slots) * sizeof(uint32_t),
-                      model_.stream().handle));
-  return absl::OkStatus();
-}
-
-absl::Status CudaSlotWriter::CopyParams(SlotId slot, uint32_t num_list_ids) {
-  const SlotStaging staging = memory_.SlotOf(slot);
-  cudaStream_t const stream = model_.stream().handle;
-  const size_t first = size_t{slot} * kMaxSamplingListIds;
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory_.params + slot, staging.params,
-                                                sizeof(*staging.params), cudaMemcpyHostToDevice,
-                                                stream));
-  if (num_list_ids == 0) return absl::OkStatus();
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory_.list_ids + first, staging.list_ids,
-                                                num_list_ids * sizeof(TokenId),
-                                                cudaMemcpyHostToDevice, stream));
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory_.list_values + first, staging.list_values,
-                                                num_list_ids * sizeof(float),
-                                                cudaMemcpyHostToDevice, stream));
-  return absl::OkStatus();
-}
-
-absl::Status CudaSlotWriter::WriteStarted(const Slot& slot, SlotId slot_id) {
+uint32_t CudaSlotWriter::StageParams(const Slot& slot, SlotId slot_id) {
   const kernels::SampleParams& from = slot.params();
   const SlotStaging staging = memory_.SlotOf(slot_id);
   kernels::DeviceSampleParams& to = *staging.params;
@@ -86,7 +77,7 @@ absl::Status CudaSlotWriter::WriteStarted(const Slot& slot, SlotId slot_id) {
   if (from.has_penalties()) {
     std::copy(slot.known_tokens().begin(), slot.known_tokens().end(), staging.known_tokens);
   }
-  return CopyParams(slot_id, count);
+  return count;
 }
 
 kernels::SlotUpdate CudaSlotWriter::UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block,
@@ -102,25 +93,25 @@ kernels::SlotUpdate CudaSlotWriter::UpdateOf(const Slot& slot, SlotId slot_id, u
   return update;
 }
 
-absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTable& table,
-                                     PassStaging& staging) {
+const SlotChanges& CudaSlotWriter::Stage(const v1::StepRequest& step, const SlotTable& table,
+                                         const PassStaging& staging) {
   touched_.Clear();
+  changes_ = {.started = std::move(changes_.started)};
+  changes_.started.clear();
   num_staged_blocks_ = 0;
-  int64_t num_updates = 0;
-  int64_t num_count_updates = 0;
   for (const v1::StartedSlot& started : step.started()) {
     const SlotId slot_id = started.slot();
     const Slot& slot = table[slot_id];
     touched_.Insert(slot_id);
-    LOCKSTEP_RETURN_IF_ERROR(WriteStarted(slot, slot_id));
+    changes_.started.push_back({.slot = slot_id, .num_list_ids = StageParams(slot, slot_id)});
     kernels::SlotUpdate update = UpdateOf(slot, slot_id, 0, staging.blocks);
     update.sets_state = 1;
     update.last_token = slot.known_tokens().back();
     update.position = slot.num_known() - 1;
     update.active = 1;
-    staging.updates[num_updates++] = update;
+    staging.updates[changes_.num_updates++] = update;
     if (!slot.params().has_penalties()) continue;
-    staging.count_updates[num_count_updates++] = {
+    staging.count_updates[changes_.num_count_updates++] = {
         .count_row = slot_id,
         .num_known = slot.num_known(),
         .num_prompt = slot.num_prompt(),
@@ -131,24 +122,33 @@ absl::Status CudaSlotWriter::Enqueue(const v1::StepRequest& step, const SlotTabl
     const SlotId slot_id = step.grown_slots(i);
     if (!touched_.Insert(slot_id)) continue;  // started in this step, with all its blocks
     const uint32_t num_blocks = static_cast<uint32_t>(table[slot_id].blocks().size());
-    staging.updates[num_updates++] =
+    staging.updates[changes_.num_updates++] =
         UpdateOf(table[slot_id], slot_id, num_blocks - step.grown_counts(i), staging.blocks);
   }
   for (const SlotId slot_id : step.released_slots()) {
     if (!touched_.Insert(slot_id)) continue;  // started anew
-    staging.updates[num_updates++] = {.slot = slot_id, .sets_state = 1};
+    staging.updates[changes_.num_updates++] = {.slot = slot_id, .sets_state = 1};
   }
-  if (num_updates == 0) return absl::OkStatus();
-  LOCKSTEP_RETURN_IF_ERROR(kernels::UpdateSlots(model_.stream(), {.state = model_.slots(),
-                                                                  .updates = staging.updates,
-                                                                  .blocks = staging.blocks,
-                                                                  .num_updates = num_updates}));
-  if (num_count_updates == 0) return absl::OkStatus();
-  return kernels::CountTokens(model_.stream(), {.updates = staging.count_updates,
-                                                .tokens = memory_.host_known_tokens,
-                                                .num_updates = num_count_updates,
-                                                .vocab_size = model_.spec().vocab_size,
-                                                .token_counts = memory_.token_counts});
+  return changes_;
+}
+
+absl::Status EnqueueSlotChanges(const CudaModel& model, const CudaStepMemory& memory,
+                                const PassStaging& staging, const SlotChanges& changes) {
+  for (const SlotChanges::Started& started : changes.started) {
+    LOCKSTEP_RETURN_IF_ERROR(CopyParams(model, memory, started));
+  }
+  if (changes.empty()) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::UpdateSlots(model.stream(), {.state = model.slots(),
+                                            .updates = staging.updates,
+                                            .blocks = staging.blocks,
+                                            .num_updates = changes.num_updates}));
+  if (changes.num_count_updates == 0) return absl::OkStatus();
+  return kernels::CountTokens(model.stream(), {.updates = staging.count_updates,
+                                               .tokens = memory.host_known_tokens,
+                                               .num_updates = changes.num_count_updates,
+                                               .vocab_size = model.spec().vocab_size,
+                                               .token_counts = memory.token_counts});
 }
 
 }  // namespace lockstep::worker

@@ -13,32 +13,49 @@
 
 namespace lockstep::worker {
 
-// Writes what a step changes in its slots (released, started, grown) to the device, before the
-// step's passes. Reads the mirror after the step was applied to it.
+// What a step changes in its slots, in pinned memory.
+struct SlotChanges {
+  struct Started {
+    SlotId slot = 0;
+    uint32_t num_list_ids = 0;  // of its sampling parameters
+  };
+  std::vector<Started> started;
+  int64_t num_updates = 0;
+  int64_t num_count_updates = 0;
+
+  bool empty() const { return num_updates == 0; }
+};
+
+// Stages what a step changes in its slots (released, started, grown), for all ranks. Reads the
+// mirror after the step was applied to it.
 class CudaSlotWriter {
  public:
-  CudaSlotWriter(CudaModel& model, const CudaStepMemory& memory);
+  CudaSlotWriter(uint32_t num_slots, const CudaStepMemory& memory)
+      : memory_(memory), touched_(num_slots) {}
 
   // UNIMPLEMENTED naming the first started slot whose sampling lists have no room.
   static absl::Status Check(const v1::StepRequest& step);
 
-  // Enqueues the changes through `staging`. The pinned memory of started slots is rewritten: no
-  // pass under way may read it.
-  absl::Status Enqueue(const v1::StepRequest& step, const SlotTable& table, PassStaging& staging);
-  // Every slot becomes inactive.
-  absl::Status EnqueueClear();
+  // Fills `staging` and the pinned memory of started slots: no pass under way may read them. The
+  // result is valid until the next call.
+  const SlotChanges& Stage(const v1::StepRequest& step, const SlotTable& table,
+                           const PassStaging& staging);
 
  private:
-  absl::Status WriteStarted(const Slot& slot, SlotId slot_id);
-  absl::Status CopyParams(SlotId slot, uint32_t num_list_ids);
+  // Returns the number of ids in the slot's lists.
+  uint32_t StageParams(const Slot& slot, SlotId slot_id);
   // Stages the slot's blocks from `first_block` on, behind the blocks that are staged already.
   kernels::SlotUpdate UpdateOf(const Slot& slot, SlotId slot_id, uint32_t first_block,
                                BlockId* blocks);
 
-  CudaModel& model_;
   const CudaStepMemory& memory_;
   StampSet touched_;
+  SlotChanges changes_;
   uint32_t num_staged_blocks_ = 0;
 };
+
+// Enqueues staged changes for one rank, before the passes of their step. `memory` is the rank's.
+absl::Status EnqueueSlotChanges(const CudaModel& model, const CudaStepMemory& memory,
+                                const PassStaging& staging, const SlotChanges& changes);
 
 }  // namespace lockstep::worker

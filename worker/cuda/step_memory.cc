@@ -2,7 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
@@ -71,31 +73,44 @@ size_t CudaStepMemory::DeviceBytes(int64_t max_slots, int64_t max_logits_rows, i
   return arena.used_bytes();
 }
 
-absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(const CudaModel& model) {
+void CudaStepMemory::LayOutPinned(const CudaModel& model, bool has_staging, Arena& arena) {
+  if (has_staging) {
+    for (PassStaging& pass : staging) LayOutStaging(model, arena, pass);
+  }
+  LayOutRing(model, arena, ring);
+  if (!has_staging) return;
   const int64_t max_slots = model.slots().num_slots;
-  const int64_t logits_rows = model.info().max_logits_rows;
-  const int64_t list_ids = max_slots * int64_t{kMaxSamplingListIds};
+  const int64_t num_list_ids = max_slots * int64_t{kMaxSamplingListIds};
+  host_params = arena.Take<kernels::DeviceSampleParams>(max_slots);
+  host_list_ids = arena.Take<TokenId>(num_list_ids);
+  host_list_values = arena.Take<float>(num_list_ids);
+  host_known_tokens = arena.Take<TokenId>(max_slots * max_context_tokens_);
+}
+
+absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(
+    const CudaModel& model, const CudaStepMemory* staging_of) {
   std::unique_ptr<CudaStepMemory> memory(new CudaStepMemory());
   CudaStepMemory& m = *memory;
   m.max_context_tokens_ = model.info().max_context_tokens;
 
   Arena pinned;
-  const auto lay_out_pinned = [&] {
-    for (PassStaging& staging : m.staging) LayOutStaging(model, pinned, staging);
-    LayOutRing(model, pinned, m.ring);
-    m.host_params = pinned.Take<kernels::DeviceSampleParams>(max_slots);
-    m.host_list_ids = pinned.Take<TokenId>(list_ids);
-    m.host_list_values = pinned.Take<float>(list_ids);
-    m.host_known_tokens = pinned.Take<TokenId>(max_slots * m.max_context_tokens_);
-  };
-  lay_out_pinned();
+  const bool has_staging = staging_of == nullptr;
+  m.LayOutPinned(model, has_staging, pinned);
   LOCKSTEP_ASSIGN_OR_RETURN(m.pinned_, kernels::PinnedBuffer::Create(pinned.used_bytes()));
   std::memset(m.pinned_.data(), 0, m.pinned_.num_bytes());
   pinned.CommitTo(m.pinned_.data());
-  lay_out_pinned();
+  m.LayOutPinned(model, has_staging, pinned);
+  if (!has_staging) {
+    std::copy(std::begin(staging_of->staging), std::end(staging_of->staging), m.staging);
+    m.host_params = staging_of->host_params;
+    m.host_list_ids = staging_of->host_list_ids;
+    m.host_list_values = staging_of->host_list_values;
+    m.host_known_tokens = staging_of->host_known_tokens;
+  }
 
   Arena device;
-  const DeviceShape shape = {max_slots, logits_rows, model.spec().vocab_size};
+  const DeviceShape shape = {model.slots().num_slots, model.info().max_logits_rows,
+                             model.spec().vocab_size};
   m.LayOutDevice(shape, device);
   LOCKSTEP_ASSIGN_OR_RETURN(m.device_, kernels::DeviceBuffer::Create(device.used_bytes()));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(m.device_.data(), 0, m.device_.num_bytes()));

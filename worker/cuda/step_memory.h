@@ -42,18 +42,21 @@ struct SlotStaging {
   TokenId* known_tokens = nullptr;  // [max_context_tokens]
 };
 
-// Device and pinned memory of a CudaStepRunner, allocated once.
+// Device and pinned memory of one rank of a CudaStepRunner, allocated once. Ranks read the same
+// staging.
 class CudaStepMemory {
  public:
   // Passes that may be under way at once.
   static constexpr uint32_t kNumPasses = 32;
 
-  static absl::StatusOr<std::unique_ptr<CudaStepMemory>> Create(const CudaModel& model);
+  // With the staging of `staging_of`, which outlives the result; null: with staging of its own.
+  static absl::StatusOr<std::unique_ptr<CudaStepMemory>> Create(
+      const CudaModel& model, const CudaStepMemory* staging_of = nullptr);
   // Device memory that Create takes, for a model of this vocabulary.
   static size_t DeviceBytes(int64_t max_slots, int64_t max_logits_rows, int64_t vocab_size);
 
   PassStaging staging[kNumPasses];
-  kernels::ResultRing ring;
+  kernels::ResultRing ring;  // of this rank
 
   // Arrays over slots; `SlotOf` gives one slot's part.
   kernels::DeviceSampleParams* host_params = nullptr;
@@ -90,6 +93,7 @@ class CudaStepMemory {
 
   CudaStepMemory() = default;
   void LayOutDevice(const DeviceShape& shape, Arena& arena);
+  void LayOutPinned(const CudaModel& model, bool has_staging, Arena& arena);
 
   int64_t max_context_tokens_ = 0;
   kernels::PinnedBuffer pinned_;

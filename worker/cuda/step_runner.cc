@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -21,59 +20,56 @@ constexpr uint32_t kPollsBetweenChecks = 16384;
 constexpr int64_t kPreparedKeys = 4096;
 // If no pass ends for so long, the device hangs.
 constexpr std::chrono::seconds kHungAfter(60);
-
-// After an error the device is lost, or a launch was malformed, and nothing can be rescued here.
-// The router resumes every sequence on another replica.
-void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
+// Before serving, ranks may be busy for long. Only one that does not come back takes so long.
+constexpr std::chrono::minutes kSetUpPatience(10);
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel& model,
                                                                        const ExecutorLimits& limits,
                                                                        uint64_t incarnation) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaStepMemory> memory, CudaStepMemory::Create(model));
-  std::unique_ptr<CudaStepRunner> runner(
-      new CudaStepRunner(model, limits, incarnation, std::move(memory)));
-  LOCKSTEP_RETURN_IF_ERROR(runner->writer_.EnqueueClear());
-  return runner;
+  const int64_t max_graph_rows =
+      std::min({limits.max_slots, model.info().max_logits_rows, model.info().max_step_tokens});
+  Ranks ranks(static_cast<size_t>(model.num_ranks()));
+  std::vector<absl::Status> statuses(ranks.size());
+  const auto create = [&](int rank) -> absl::Status {
+    const CudaRankSteps* const first = rank == 0 ? nullptr : ranks.front().get();
+    LOCKSTEP_ASSIGN_OR_RETURN(ranks[static_cast<size_t>(rank)],
+                              CudaRankSteps::Create(model.rank(rank), max_graph_rows, first));
+    return absl::OkStatus();
+  };
+  LOCKSTEP_RETURN_IF_ERROR(create(0));
+  model.OnRanks(
+      [&](int rank) {
+        if (rank > 0) statuses[static_cast<size_t>(rank)] = create(rank);
+      },
+      kSetUpPatience);
+  for (const absl::Status& status : statuses) LOCKSTEP_RETURN_IF_ERROR(status);
+  return std::unique_ptr<CudaStepRunner>(
+      new CudaStepRunner(model, limits, incarnation, std::move(ranks)));
 }
 
 absl::Status CudaStepRunner::CaptureGraphs() {
-  LOCKSTEP_RETURN_IF_ERROR(
-      graphs_.Prepare(std::min<int64_t>(kPreparedKeys, bounds().max_context_tokens)));
-  // A kernel is loaded when it first runs. Run the kernels that no graph above contains now, so
-  // that no request waits for their loading.
-  const int64_t vocab_size = model_.spec().vocab_size;
-  LOCKSTEP_RETURN_IF_ERROR(
-      kernels::DescribeRows(model_.stream(), {.logits = model_.logits(),
-                                              .row_stride = vocab_size,
-                                              .num_rows = 1,
-                                              .vocab_size = vocab_size,
-                                              .tokens = memory_->tokens,
-                                              .num_best = memory_->num_best,
-                                              .descriptions = memory_->descriptions}));
-  memory_->staging[0].count_updates[0] = {.num_known = 1, .num_prompt = 1};
-  LOCKSTEP_RETURN_IF_ERROR(
-      kernels::CountTokens(model_.stream(), {.updates = memory_->staging[0].count_updates,
-                                             .tokens = memory_->tokens,
-                                             .num_updates = 1,
-                                             .vocab_size = vocab_size,
-                                             .token_counts = memory_->token_counts}));
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(model_.stream().handle));
+  const int64_t max_keys = std::min<int64_t>(kPreparedKeys, bounds().max_context_tokens);
+  std::vector<absl::Status> statuses(ranks_.size());
+  model_.OnRanks(
+      [&](int rank) {
+        const auto i = static_cast<size_t>(rank);
+        statuses[i] = ranks_[i]->CaptureGraphs(max_keys);
+      },
+      kSetUpPatience);
+  for (const absl::Status& status : statuses) LOCKSTEP_RETURN_IF_ERROR(status);
   return absl::OkStatus();
 }
 
 CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
-                               std::unique_ptr<CudaStepMemory> memory)
+                               Ranks ranks)
     : model_(model),
       mirror_({model.info(), limits}, incarnation),
       table_(mirror_.table()),
-      memory_(std::move(memory)),
+      ranks_(std::move(ranks)),
       builder_(model.info(), bounds().max_slots),
-      writer_(model, *memory_),
-      graphs_(model, *memory_,
-              std::min({bounds().max_slots, model.info().max_logits_rows,
-                        model.info().max_step_tokens})),
+      writer_(static_cast<uint32_t>(model.slots().num_slots), memory()),
       shared_prefixes_(bounds().num_blocks),
       generations_(bounds().max_slots),
       failed_generations_(bounds().max_slots, UINT64_MAX),
@@ -82,9 +78,18 @@ CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, u
                  bounds().max_slots, model.slots().num_slots);
 }
 
+template <typename Body>
+void CudaStepRunner::OnRanks(const Body& body) {
+  model_.OnRanks([&](int rank) { Expect(body(*ranks_[static_cast<size_t>(rank)])); });
+}
+
+void CudaStepRunner::Expect(const absl::Status& status) const {
+  LOCKSTEP_CHECK(status.ok(), "{}{}", Message(status), model_.HangReport());
+}
+
 void CudaStepRunner::Reset() {
   LOCKSTEP_CHECK(records_.empty(), "a lease changes with {} steps under way", records_.size());
-  Expect(writer_.EnqueueClear());
+  OnRanks([](CudaRankSteps& rank) { return rank.EnqueueClear(); });
   last_end_ns_ = 0;
 }
 
@@ -109,7 +114,7 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
   record.Clear();
   if (!mirror_.Accept(step, record.result, record.stats, &CudaSlotWriter::Check)) return;
 
-  if (step.resync()) Expect(writer_.EnqueueClear());
+  if (step.resync()) OnRanks([](CudaRankSteps& rank) { return rank.EnqueueClear(); });
   for (const v1::StartedSlot& started : step.started()) {
     AwaitSlot(started.slot());
     ++generations_[started.slot()];
@@ -123,7 +128,10 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
 
   // The step's changes of slots travel with its first pass. Even a step without rows has one pass.
   OpenPass();
-  Expect(writer_.Enqueue(step, table_, Staging()));
+  const SlotChanges& changes = writer_.Stage(step, table_, Staging());
+  if (!changes.empty()) {
+    OnRanks([&](CudaRankSteps& rank) { return rank.EnqueueSlotChanges(Staging(), changes); });
+  }
   for (const v1::StartedSlot& started : step.started()) {
     last_serial_[started.slot()] = next_serial_;
   }
@@ -139,9 +147,9 @@ void CudaStepRunner::Submit(const v1::StepRequest& step) {
   }
 }
 
-bool CudaStepRunner::IsPureDecode(const CudaStepRecord& record) const {
+bool CudaStepRunner::IsPureDecode(const CudaStepRecord& record) {
   return !record.rows.empty() && record.stats.num_prefill_rows == 0 &&
-         record.rows.size() <= static_cast<size_t>(graphs_.max_rows());
+         record.rows.size() <= static_cast<size_t>(graphs().max_rows());
 }
 
 // --- passes ---
@@ -162,7 +170,7 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
   int64_t max_keys = 0;
   DecodeGraphs::Sampling sampling = {.describes = false, .all_plain_greedy = true};
   const size_t bucket =
-      static_cast<size_t>(graphs_.RowBucket(static_cast<int64_t>(record.rows.size())));
+      static_cast<size_t>(graphs().RowBucket(static_cast<int64_t>(record.rows.size())));
   decode_slots_.assign(bucket, kernels::kNoSlot);
   shared_prefixes_.Clear();
   for (size_t i = 0; i < record.rows.size(); ++i) {
@@ -180,21 +188,31 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
     sampling.describes = sampling.describes || slot.num_logprobs() >= 0;
     sampling.all_plain_greedy = sampling.all_plain_greedy && slot.IsPlainGreedy();
   }
-  if (decode_slots_ != graph_rows_) {
+  const bool has_new_rows = decode_slots_ != graph_rows_;
+  if (has_new_rows) {
     std::copy(decode_slots_.begin(), decode_slots_.end(), Staging().batch.decode_slots);
-    Expect(kernels::CudaStatus(
-        cudaMemcpyAsync(memory_->row_slots, Staging().batch.decode_slots, bucket * sizeof(uint32_t),
-                        cudaMemcpyHostToDevice, model_.stream().handle),
-        "copy of the rows"));
     graph_rows_ = decode_slots_;
   }
   open_pass_.describes = sampling.describes;
   open_pass_.computes = true;
-  const size_t num_captured = graphs_.num_captured();
-  Expect(graphs_.Launch(static_cast<int64_t>(record.rows.size()), max_keys,
-                        shared_prefixes_.AreMany(), sampling));
+  const DecodeGraphs::Iteration iteration = {.num_rows = static_cast<int64_t>(record.rows.size()),
+                                             .max_keys = max_keys,
+                                             .rows_share = shared_prefixes_.AreMany(),
+                                             .sampling = sampling};
+  const size_t num_captured = graphs().num_captured();
+  // All ranks capture a graph before one of them runs it: what runs waits for the other ranks.
+  if (ranks_.size() > 1 && !graphs().IsCaptured(iteration)) {
+    OnRanks([&](CudaRankSteps& rank) { return rank.graphs().Capture(iteration); });
+  }
+  OnRanks([&](CudaRankSteps& rank) -> absl::Status {
+    if (has_new_rows) {
+      LOCKSTEP_RETURN_IF_ERROR(
+          rank.EnqueueRowSlots(Staging().batch.decode_slots, static_cast<int64_t>(bucket)));
+    }
+    return rank.graphs().Launch(iteration);
+  });
   ++record.stats.num_graph_replays;
-  record.stats.num_graph_misses += static_cast<uint32_t>(graphs_.num_captured() - num_captured);
+  record.stats.num_graph_misses += static_cast<uint32_t>(graphs().num_captured() - num_captured);
   for (const CudaStepRecord::Row& row : record.rows) {
     if (!table_[row.slot].inert()) AdvanceMirror(row.slot, 1, /*samples=*/true);
   }
@@ -217,7 +235,7 @@ void CudaStepRunner::EnqueueMixed(CudaStepRecord& record) {
 void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
   if (!record.passes.empty()) OpenPass();
   const ForwardBatch batch = builder_.batch();
-  PassStaging& staging = Staging();
+  const PassStaging& staging = Staging();
   staged_rows_.clear();
   shared_prefixes_.Clear();
   for (size_t i = 0; i < batch.rows.size(); ++i) {
@@ -231,10 +249,12 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
       StageBatch(batch, staged_rows_, model_.prefill_planner(), staging.batch, token_places_);
   staged.decode_rows_share = shared_prefixes_.AreMany();
   StageLogits(record, staged);
-  staged.begin_ns = memory_->begin_ns;
-  Expect(model_.Enqueue(staged));
   open_pass_.computes = !batch.token_ids.empty();
-  EnqueueSampling();
+  const PassSampling sampling = {.num_samples = static_cast<int64_t>(open_pass_.samples.size()),
+                                 .num_prompts = static_cast<int64_t>(open_pass_.prompts.size()),
+                                 .describes = open_pass_.describes,
+                                 .computes = open_pass_.computes};
+  OnRanks([&](CudaRankSteps& rank) { return rank.EnqueuePass(staged, staging, sampling); });
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];
     const uint32_t end = batch.rows[i].first_position + batch.rows[i].num_tokens;
@@ -245,7 +265,7 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
 }
 
 void CudaStepRunner::StageLogits(CudaStepRecord& record, CudaBatch& staged) {
-  PassStaging& staging = Staging();
+  const PassStaging& staging = Staging();
   const std::span<const LogitsUse> uses = builder_.logits_uses();
   const std::span<const uint32_t> tokens = builder_.batch().logits_tokens;
   uint32_t num_rows = 0;
@@ -270,56 +290,6 @@ void CudaStepRunner::StageLogits(CudaStepRecord& record, CudaBatch& staged) {
   staged.num_logits_rows = num_rows;
 }
 
-void CudaStepRunner::EnqueueSampling() {
-  const PassStaging& staging = Staging();
-  const kernels::CudaStream& stream = model_.stream();
-  const int64_t vocab_size = model_.spec().vocab_size;
-  const int64_t num_samples = static_cast<int64_t>(open_pass_.samples.size());
-  const int64_t num_prompts = static_cast<int64_t>(open_pass_.prompts.size());
-  if (num_prompts > 0) {
-    Expect(kernels::DescribeRows(stream, {.logits = model_.logits() + num_samples * vocab_size,
-                                          .row_stride = vocab_size,
-                                          .num_rows = num_prompts,
-                                          .vocab_size = vocab_size,
-                                          .tokens = staging.prompt_tokens,
-                                          .num_best = staging.prompt_num_best,
-                                          .descriptions = staging.prompt_descriptions}));
-  }
-  if (num_samples > 0) {
-    Expect(kernels::SampleRows(stream,
-                               {.logits = model_.logits(),
-                                .row_stride = vocab_size,
-                                .num_rows = num_samples,
-                                .vocab_size = vocab_size,
-                                .row_slots = staging.sample_slots,
-                                .state = model_.slots(),
-                                .tables = memory_->tables(),
-                                .tokens = memory_->tokens,
-                                .statuses = memory_->statuses,
-                                .num_best = open_pass_.describes ? memory_->num_best : nullptr}));
-  }
-  if (open_pass_.describes) {
-    Expect(kernels::DescribeRows(stream, {.logits = model_.logits(),
-                                          .row_stride = vocab_size,
-                                          .num_rows = num_samples,
-                                          .vocab_size = vocab_size,
-                                          .tokens = memory_->tokens,
-                                          .num_best = memory_->num_best,
-                                          .descriptions = memory_->descriptions}));
-  }
-  Expect(kernels::FinishStep(
-      stream, {.row_slots = staging.sample_slots,
-               .tokens = memory_->tokens,
-               .statuses = memory_->statuses,
-               .descriptions = open_pass_.describes ? memory_->descriptions : nullptr,
-               .num_rows = num_samples,
-               .vocab_size = vocab_size,
-               .state = model_.slots(),
-               .tables = memory_->tables(),
-               .begin_ns = open_pass_.computes ? memory_->begin_ns : nullptr,
-               .ring = memory_->ring}));
-}
-
 void CudaStepRunner::AdvanceMirror(SlotId slot_id, uint32_t num_tokens, bool samples) {
   Slot& slot = table_[slot_id];
   slot.Advance(num_tokens);
@@ -331,8 +301,8 @@ void CudaStepRunner::AdvanceMirror(SlotId slot_id, uint32_t num_tokens, bool sam
 // --- results ---
 
 bool CudaStepRunner::IsReported(uint64_t serial) const {
-  uint64_t& reported = memory_->ring.reported[serial % CudaStepMemory::kNumPasses];
-  return std::atomic_ref<uint64_t>(reported).load(std::memory_order_acquire) > serial;
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [serial](const auto& rank) { return rank->IsReported(serial); });
 }
 
 void CudaStepRunner::AwaitSlot(SlotId slot) {
@@ -342,9 +312,16 @@ void CudaStepRunner::AwaitSlot(SlotId slot) {
 void CudaStepRunner::CheckDevice(uint64_t serial) {
   if (++polls_since_check_ < kPollsBetweenChecks) return;
   polls_since_check_ = 0;
-  const cudaError_t error = cudaStreamQuery(model_.stream().handle);
-  if (error != cudaErrorNotReady) {
-    Expect(kernels::CudaStatus(error, "a step on the device"));
+  bool is_busy = false;
+  for (const std::unique_ptr<CudaRankSteps>& rank : ranks_) {
+    const auto error = static_cast<cudaError_t>(rank->QueryDevice());
+    if (error == cudaErrorNotReady) {
+      is_busy = true;
+    } else {
+      Expect(kernels::CudaStatus(error, "a step on the device"));
+    }
+  }
+  if (!is_busy) {
     LOCKSTEP_CHECK(IsReported(serial), "pass {} is done, but its result has not come", serial);
     return;
   }
@@ -365,8 +342,8 @@ void CudaStepRunner::Harvest() {
 
 void CudaStepRunner::TakePass(const PassRecord& pass, CudaStepRecord& record) {
   ended_rows_.clear();
-  record.TakePass({.ring = memory_->ring,
-                   .staging = memory_->staging[pass.serial % CudaStepMemory::kNumPasses],
+  record.TakePass({.ring = memory().ring,
+                   .staging = StagingOf(pass.serial),
                    .failed_generations = failed_generations_,
                    .last_end_ns = last_end_ns_},
                   pass, ended_rows_);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/worker/v1/worker.pb.h"
-#include "worker/cuda/decode_graphs.h"
 #include "worker/cuda/model.h"
+#include "worker/cuda/rank_steps.h"
 #include "worker/cuda/shared_prefixes.h"
 #include "worker/cuda/slot_writer.h"
 #include "worker/cuda/step_memory.h"
@@ -26,9 +26,13 @@ namespace lockstep::worker {
 // device, and the mirror counts a token as soon as it is enqueued. Results come back through a ring
 // in pinned memory that TakeResult polls. If a step has only decode rows, each iteration is one
 // graph launch. A CUDA error ends the process, and the router resumes its sequences elsewhere.
+//
+// In a tensor-parallel group every rank runs every pass, enqueued by a thread of its own. The
+// mirror and the staging exist once. The results are rank 0's. A pass counts as done when all ranks
+// have done it, because all read its staging.
 class CudaStepRunner final : public StepRunner {
  public:
-  // `model` outlives the runner. `limits` must fit the model.
+  // `model` is rank 0's and outlives the runner. `limits` must fit the model.
   static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(CudaModel& model,
                                                                 const ExecutorLimits& limits,
                                                                 uint64_t incarnation);
@@ -44,11 +48,19 @@ class CudaStepRunner final : public StepRunner {
   bool TakeResult(v1::StepResult* result, StepStats* stats) override;
 
  private:
-  CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation,
-                 std::unique_ptr<CudaStepMemory> memory);
+  using Ranks = std::vector<std::unique_ptr<CudaRankSteps>>;
+
+  CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, uint64_t incarnation, Ranks ranks);
+
+  // Calls body(rank) for every rank at once, on its thread. An error ends the process.
+  template <typename Body>
+  void OnRanks(const Body& body);
+  // After an error the device is lost, or a launch was malformed, and nothing can be rescued here.
+  // The router resumes every sequence on another replica.
+  void Expect(const absl::Status& status) const;
 
   void Reset();
-  bool IsPureDecode(const CudaStepRecord& record) const;
+  bool IsPureDecode(const CudaStepRecord& record);
 
   // One iteration as a graph launch.
   void EnqueueDecode(CudaStepRecord& record);
@@ -57,15 +69,15 @@ class CudaStepRunner final : public StepRunner {
   void EnqueuePass(CudaStepRecord& record);
   // Rows that sample come first, then prompt tokens whose log-probability is wanted.
   void StageLogits(CudaStepRecord& record, CudaBatch& staged);
-  void EnqueueSampling();
   // Updates the mirror once a row's tokens are enqueued.
   void AdvanceMirror(SlotId slot, uint32_t num_tokens, bool samples);
 
   // Takes the next serial number. Waits until its staging and its place in the ring are free.
   void OpenPass();
   void ClosePass(CudaStepRecord& record);
-  PassStaging& Staging() {
-    return memory_->staging[open_pass_.serial % CudaStepMemory::kNumPasses];
+  const PassStaging& Staging() const { return StagingOf(open_pass_.serial); }
+  const PassStaging& StagingOf(uint64_t serial) const {
+    return memory().staging[serial % CudaStepMemory::kNumPasses];
   }
   bool IsReported(uint64_t serial) const;
   // Waits until no pass under way reads the slot's pinned memory.
@@ -77,13 +89,16 @@ class CudaStepRunner final : public StepRunner {
   // the device no longer works.
   void CheckDevice(uint64_t serial);
 
+  // Rank 0's: the staging of all ranks, and the results.
+  const CudaStepMemory& memory() const { return ranks_.front()->memory(); }
+  DecodeGraphs& graphs() { return ranks_.front()->graphs(); }
+
   CudaModel& model_;
   StepMirror mirror_;
   SlotTable& table_;  // the mirror's
-  const std::unique_ptr<CudaStepMemory> memory_;
+  const Ranks ranks_;
   BatchBuilder builder_;
   CudaSlotWriter writer_;
-  DecodeGraphs graphs_;
   SharedPrefixes shared_prefixes_;  // of the pass at hand
 
   std::vector<uint64_t> generations_;  // [max_slots]: sequences that have started in the slot
@@ -91,7 +106,7 @@ class CudaStepRunner final : public StepRunner {
       failed_generations_;  // [max_slots]: the generation that failed in its prompt
   std::vector<uint64_t>
       last_serial_;                 // [max_slots]: last pass that reads the slot's memory, plus 1
-  std::vector<SlotId> graph_rows_;  // what memory_->row_slots holds, padding included
+  std::vector<SlotId> graph_rows_;  // what the ranks' row_slots hold, padding included
   std::vector<SlotId> decode_slots_;
   std::vector<StagedRow> staged_rows_;
   std::vector<uint32_t> token_places_;

@@ -26,7 +26,7 @@ kernels::GemmParams Product(const InputRows& input, const PartWeights& weights,
 }  // namespace
 
 absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
-                              const uint32_t* logits_tokens, float* logits) {
+                              const uint32_t* logits_tokens, const LogitsColumns& logits) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
   LOCKSTEP_RETURN_IF_ERROR(Embed(shape.num_tokens, token_ids));
@@ -199,7 +199,7 @@ absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* log
                           .size = context_.spec->q_size()});
 }
 
-absl::Status DecoderPass::ComputeLogits(const Rows& rows, float* logits) {
+absl::Status DecoderPass::ComputeLogits(const Rows& rows, const LogitsColumns& logits) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
   const auto& weights = context_.weights->model;
@@ -208,8 +208,8 @@ absl::Status DecoderPass::ComputeLogits(const Rows& rows, float* logits) {
   return ops_.Gemm({.input = workspace.normed,
                     .input_stride = spec.hidden_size,
                     .weights = weights[ModelPart::kLmHead].matrix,
-                    .output_f32 = logits + context_.rank.Begin(spec.vocab_size),
-                    .output_stride = spec.vocab_size,
+                    .output_f32 = logits.data,
+                    .output_stride = logits.stride,
                     .num_rows = rows.count});
 }
 

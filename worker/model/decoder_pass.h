@@ -97,6 +97,12 @@ class StreamOps : public DecoderOps {
   const Stream& stream_;
 };
 
+// Where a rank writes its columns of the logits.
+struct LogitsColumns {
+  float* data = nullptr;  // [num_logits_rows, vocab_size / degree]
+  int64_t stride = 0;     // elements between rows
+};
+
 // Sizes of one batch whose inputs are in the workspace.
 struct PassShape {
   int64_t num_tokens = 0;
@@ -127,10 +133,9 @@ class DecoderPass {
   DecoderPass(const Context& context, DecoderOps& ops) : context_(context), ops_(ops) {}
 
   // All pointers are to the backend's memory. token_ids: [num_tokens]. logits_tokens:
-  // [num_logits_rows], indices of tokens; null: every token. logits: [num_logits_rows, vocab_size],
-  // of which a rank writes its columns.
+  // [num_logits_rows], indices of tokens; null: every token.
   absl::Status Run(const PassShape& shape, const TokenId* token_ids, const uint32_t* logits_tokens,
-                   float* logits);
+                   const LogitsColumns& logits);
 
  private:
   // Rows that go through projections together, and where their residual lives.
@@ -158,7 +163,7 @@ class DecoderPass {
   // Completes `whole`, [num_rows, num_columns], once this rank's Columns() of it are written.
   absl::Status Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns);
   absl::Status SelectRows(const PassShape& shape, const uint32_t* logits_tokens);
-  absl::Status ComputeLogits(const Rows& rows, float* logits);
+  absl::Status ComputeLogits(const Rows& rows, const LogitsColumns& logits);
 
   const Context context_;
   DecoderOps& ops_;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/model_files/model_config.h"
 #include "kernels/core/instruction_set.h"
@@ -20,7 +21,10 @@
 namespace lockstep::worker {
 
 struct ModelOptions {
-  int device = 0;              // CUDA: index
+  int device = 0;  // CUDA: index
+  // CUDA: the device of each rank; empty: `device` and those that follow it. Ranks may share a
+  // device, but only in tests: they wait for each other there.
+  std::vector<int> rank_devices = {};
   uint32_t num_kv_blocks = 0;  // CPU: at least 2; CUDA: 0 takes as many as `memory_fraction` allows
   double memory_fraction =
       0.92;  // CUDA: share of the memory that is free once weights and workspace are in place
@@ -31,9 +35,10 @@ struct ModelOptions {
   uint32_t max_slots = 256;         // CUDA: sequences resident at once
   uint32_t max_step_tokens = 2048;  // at least 2
   uint32_t max_logits_rows = 256;
-  int num_threads = 0;           // of all ranks together; 0: one per core
-  uint32_t tensor_parallel = 1;  // CPU: ranks that share the model, each with threads of its own
-  bool random_weights = false;   // config.json alone; seeded random numbers in place of tensors
+  int num_threads = 0;  // of all ranks together; 0: one per core
+  // Ranks that share the model. CPU: each has threads of its own. CUDA: each has a device.
+  uint32_t tensor_parallel = 1;
+  bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
   uint64_t random_seed = 1;
   // CPU: takes the place of the processor's best instruction set.
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;

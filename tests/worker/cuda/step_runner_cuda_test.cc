@@ -1,6 +1,6 @@
-// The step runner of a GPU against the one of the CPU, on the same logits: two models with the same
-// random weights on one device, one under a CudaStepRunner, the other, through CudaForwardModel,
-// under a CpuStepRunner. Greedy, so that both samplers must pick the same token.
+// The step runner of GPUs against the one of the CPU, on the same logits: two models with the same
+// random weights, one, on one or two ranks, under a CudaStepRunner, the other, through
+// CudaForwardModel, under a CpuStepRunner. Greedy, so that both samplers must pick the same token.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "tests/support/cuda_test.h"
+#include "tests/support/rank_devices.h"
 #include "tests/worker/steps/random_steps.h"
 #include "tests/worker/steps/step_messages.h"
 #include "worker/cpu/step_runner.h"
@@ -27,7 +28,8 @@ using ::lockstep::testing::RandomSteps;
 
 constexpr ExecutorLimits kLimits = {.max_slots = 8};
 
-class StepRunnerCudaTest : public testing::CudaTest {
+class StepRunnerCudaTest : public testing::CudaTest,
+                           public ::testing::WithParamInterface<uint32_t> {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
@@ -53,18 +55,23 @@ class StepRunnerCudaTest : public testing::CudaTest {
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "config.json") << config;
     for (std::unique_ptr<CudaModel>* model : {&runner_model_, &executor_model_}) {
-      auto loaded = LoadCudaModel(folder, {.num_kv_blocks = 64,
+      const uint32_t degree = model == &runner_model_ ? GetParam() : 1;
+      auto loaded = LoadCudaModel(folder, {.rank_devices = testing::RankDevices(degree),
+                                           .num_kv_blocks = 64,
                                            .max_slots = 8,
                                            .max_step_tokens = 64,
                                            .max_logits_rows = 16,
+                                           .tensor_parallel = degree,
                                            .random_weights = true});
       ASSERT_TRUE(loaded.ok()) << loaded.status();
       *model = *std::move(loaded);
       // The router may say that a place is computed that nobody has written: any numbers will do,
       // but they must be finite and the same in both pools.
-      const std::span<std::byte> kv = (*model)->kv_bytes();
-      ASSERT_EQ(cudaMemset(kv.data(), 0, kv.size()), cudaSuccess);
-      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      (*model)->OnRanks([model](int rank) {
+        const std::span<std::byte> kv = (*model)->rank(rank).kv_bytes();
+        EXPECT_EQ(cudaMemset(kv.data(), 0, kv.size()), cudaSuccess);
+        EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      });
     }
     auto runner = CudaStepRunner::Create(*runner_model_, kLimits, /*incarnation=*/1);
     ASSERT_TRUE(runner.ok()) << runner.status();
@@ -138,7 +145,7 @@ void ExpectSameResult(v1::StepResult actual, v1::StepResult expected) {
   EXPECT_EQ(actual.ShortDebugString(), expected.ShortDebugString());
 }
 
-TEST_F(StepRunnerCudaTest, GivesTheResultsOfTheCpuRunnerForAnySteps) {
+TEST_P(StepRunnerCudaTest, GivesTheResultsOfTheCpuRunnerForAnySteps) {
   for (const uint64_t seed : {1, 2, 3}) {
     CpuStepRunner executor(*forward_model_, kLimits, /*incarnation=*/1);
     executor.BeginLease(seed);
@@ -169,7 +176,7 @@ TEST_F(StepRunnerCudaTest, GivesTheResultsOfTheCpuRunnerForAnySteps) {
   }
 }
 
-TEST_F(StepRunnerCudaTest, StepsUnderWayAreAnsweredInOrderWithTheSameTokens) {
+TEST_P(StepRunnerCudaTest, StepsUnderWayAreAnsweredInOrderWithTheSameTokens) {
   constexpr uint32_t kNumTokens = 40;
   constexpr size_t kDepth = 4;
   const auto first_step = [](testing::StepSequence& steps) {
@@ -215,7 +222,7 @@ TEST_F(StepRunnerCudaTest, StepsUnderWayAreAnsweredInOrderWithTheSameTokens) {
 // A sequence grows, is released, and another starts in its slot on a cached prefix, all while the
 // device is busy with the steps before: what the host writes for the new one must not reach the
 // growth of the old one, which would then write over the prefix.
-TEST_F(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
+TEST_P(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
   constexpr int kNumRounds = 60;
   const auto run = [this](size_t depth) {
     std::vector<std::string> results;
@@ -274,6 +281,8 @@ TEST_F(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
   const std::vector<std::string> one_by_one = run(1);
   EXPECT_EQ(run(4), one_by_one);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, StepRunnerCudaTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace lockstep::worker

@@ -9,4 +9,8 @@ namespace lockstep::worker {
 // random ones.
 void WriteDivisibleShape(const std::string& name, const std::string& folder);
 
+// The same for the CUDA kernels: 8 heads, 4 KV heads (GPT-2: 8) and other sizes that 2 and 4
+// divide.
+void WriteShapeForGpus(const std::string& name, const std::string& folder);
+
 }  // namespace lockstep::worker

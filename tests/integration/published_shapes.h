@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "tests/integration/invariance_check.h"
+
+namespace lockstep::testing {
+
+// A published shape with few layers and random weights.
+ModelCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_size,
+                     int num_heads);
+
+}  // namespace lockstep::testing

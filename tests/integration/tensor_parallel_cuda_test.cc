@@ -1,0 +1,120 @@
+// A request gives the same bits on one, two and four GPUs, under any schedule, and also if it moves
+// from one degree of tensor parallelism to another in the middle; see tensor_parallel_test.cc.
+// Twice for every model, as in schedule_invariance_cuda_test.cc. If there are fewer GPUs than
+// ranks, all ranks share the first one. The planted build (LOCKSTEP_EXPECT_DIFFERENCES) links a
+// GEMM that splits K, and must see differences.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/common/temp_folder.h"
+#include "tests/integration/invariance_check.h"
+#include "tests/integration/published_shapes.h"
+#include "tests/support/cuda_test.h"
+#include "tests/support/rank_devices.h"
+#include "tests/worker/model/divisible_shape.h"
+#include "worker/cuda/forward_model.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/step_runner.h"
+
+namespace lockstep::testing {
+namespace {
+
+class TensorParallelCuda : public CudaTest {
+ protected:
+  void Check(const ModelCase& test) {
+    std::vector<std::unique_ptr<worker::CudaModel>> models;
+    for (const uint32_t degree : {1u, 2u, 4u}) {
+      worker::ModelOptions options;
+      options.num_kv_blocks = test.num_blocks;
+      options.max_step_tokens = 1024;
+      options.max_logits_rows = 256;
+      options.random_weights = true;
+      options.tensor_parallel = degree;
+      options.rank_devices = RankDevices(static_cast<int>(degree));
+      options.check_reduction_contract = !kExpectDifferences;
+      // The fault is planted in the ops: single rows must not go past it.
+      if (kExpectDifferences) options.max_fused_rows = 0;
+      auto model = worker::LoadCudaModel(test.path, options);
+      ASSERT_TRUE(model.ok()) << "degree " << degree << ": " << model.status();
+      EXPECT_EQ((*model)->info().tensor_parallel, degree);
+      models.push_back(*std::move(model));
+      if (!kExpectDifferences) {
+        EXPECT_EQ(models.back()->info().numerics_id, models.front()->info().numerics_id);
+      }
+    }
+    CheckLogits(models, test);
+    if (HasFatalFailure()) return;
+    CheckServing(models, test);
+  }
+
+ private:
+  using Models = std::vector<std::unique_ptr<worker::CudaModel>>;
+
+  static void CheckLogits(const Models& models, const ModelCase& test) {
+    SCOPED_TRACE("logits on the host");
+    std::vector<std::unique_ptr<worker::CudaForwardModel>> forward_models;
+    std::vector<WorkerUnderTest> workers;
+    for (const std::unique_ptr<worker::CudaModel>& model : models) {
+      auto forward_model = worker::CudaForwardModel::Create(*model);
+      ASSERT_TRUE(forward_model.ok()) << forward_model.status();
+      forward_models.push_back(*std::move(forward_model));
+      workers.push_back(OnExecutor(*forward_models.back()));
+    }
+    CheckInvarianceInTurn(workers, test, kExpectDifferences);
+  }
+
+  static void CheckServing(const Models& models, const ModelCase& test) {
+    SCOPED_TRACE("as a worker serves");
+    std::vector<WorkerUnderTest> workers;
+    for (const std::unique_ptr<worker::CudaModel>& model : models) {
+      auto runner = worker::CudaStepRunner::Create(*model, {.max_slots = 256}, /*incarnation=*/1);
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      const std::shared_ptr<worker::StepRunner> shared = *std::move(runner);
+      workers.push_back({.info = model->info(),
+                         .make_runner = [shared](const worker::ExecutorLimits&,
+                                                 WorkerUnderTest::Observer) { return shared; }});
+    }
+    CheckInvarianceInTurn(workers, test, kExpectDifferences);
+  }
+};
+
+ModelCase Tiny(const std::string& name, const TempFolder& folder) {
+  worker::WriteShapeForGpus(name, folder.path());
+  ModelCase tiny = TinyCase(name);
+  tiny.path = folder.path();
+  tiny.random_weights = true;
+  tiny.num_restarts = 6;
+  tiny.shape.num_requests = 100;
+  return tiny;
+}
+
+ModelCase Published(ModelCase shape) {
+  shape.num_restarts = 6;
+  shape.shape.num_requests = 60;
+  return shape;
+}
+
+TEST_F(TensorParallelCuda, TinyLlama) {
+  const TempFolder folder;
+  Check(Tiny("tiny-llama", folder));
+}
+TEST_F(TensorParallelCuda, TinyQwen3) {
+  const TempFolder folder;
+  Check(Tiny("tiny-qwen3", folder));
+}
+TEST_F(TensorParallelCuda, TinyGpt2) {
+  const TempFolder folder;
+  Check(Tiny("tiny-gpt2", folder));
+}
+TEST_F(TensorParallelCuda, ShapeOfQwen3Of600MillionWeights) {
+  Check(Published(Qwen3Shape("tensor-parallel-qwen3-0.6b", 1024, 3072, 16)));
+}
+TEST_F(TensorParallelCuda, ShapeOfQwen3Of8BillionWeights) {
+  Check(Published(Qwen3Shape("tensor-parallel-qwen3-8b", 4096, 12288, 32)));
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,275 @@
+#include "worker/cuda/load_rank.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/rope/rope_table.h"
+#include "worker/cuda/upload_weights.h"
+#include "worker/model/numerics_probe.h"
+#include "worker/model/rotation.h"
+
+namespace lockstep::worker {
+namespace {
+
+using kernels::DeviceBuffer;
+using kernels::kKvBlockTokens;
+using Parts = CudaModel::Parts;
+
+std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffer& memory) {
+  return [what, &memory](Arena& arena) -> absl::Status {
+    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Create(arena.used_bytes());
+    if (!buffer.ok()) return Annotate(buffer.status(), what);
+    memory = *std::move(buffer);
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
+    // Other streams write to this memory next, and do not wait for the stream of the memset.
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+    arena.CommitTo(memory.data());
+    return absl::OkStatus();
+  };
+}
+
+absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options, Parts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      WeightPlan plan, PlanWeights(parts.spec, source,
+                                   {.layout = WeightLayout::kRowMajor,
+                                    .rank = parts.rank,
+                                    .commit = CommitToDevice("weights", parts.weight_memory)}));
+  kernels::ThreadPool threads(
+      std::max(options.NumThreads() / static_cast<int>(parts.rank.degree), 1));
+  // The ranks load at the same time. One of them reports for all.
+  const bool reports = parts.rank.rank == 0;
+  LOCKSTEP_RETURN_IF_ERROR(
+      UploadWeights(plan.tasks, parts.device_index, threads, [&](double fraction) {
+        if (reports) options.Report("weights", fraction);
+      }));
+  parts.weights = std::move(plan.weights);
+  parts.info.weights_fingerprint = source.Fingerprint();
+  return absl::OkStatus();
+}
+
+absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
+  // The fused kernel computes whole layers, and exchanges nothing.
+  if (parts.rank.degree > 1) return absl::OkStatus();
+  const ModelSpec& spec = parts.spec;
+  FusedLayers& fused = parts.fused_layers;
+  // The fused kernel knows these two kinds of layers. With learned positions the rotation changes
+  // nothing.
+  const bool is_llama = spec.norm == NormKind::kRms && spec.mlp == MlpKind::kSwiGlu &&
+                        spec.positions == PositionKind::kRotary;
+  const bool is_gpt2 = spec.norm == NormKind::kLayer && spec.mlp == MlpKind::kGeluTanh &&
+                       spec.qkv_bias && spec.attention_output_bias && spec.mlp_bias;
+  if (!is_llama && !is_gpt2) return absl::OkStatus();
+  fused.shape = {.style = is_llama ? kernels::DecoderStyle::kLlama : kernels::DecoderStyle::kGpt2,
+                 .num_layers = spec.num_layers,
+                 .hidden_size = spec.hidden_size,
+                 .intermediate_size = spec.intermediate_size,
+                 .num_heads = spec.num_heads,
+                 .num_kv_heads = spec.num_kv_heads,
+                 .head_dim = spec.head_dim};
+  const int64_t wanted_rows =
+      options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
+  fused.max_keys = options.max_fused_rows.has_value() ? spec.max_context_tokens
+                                                      : kernels::kFasterDecodeLayersKeys;
+  fused.max_rows = std::min<int64_t>(
+      {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
+  if (fused.max_rows == 0) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool fits, kernels::DecodeLayersFit(parts.stream, fused.shape));
+  if (!fits) fused.max_rows = 0;
+  return absl::OkStatus();
+}
+
+absl::Status CreateState(const ModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  const ModelSpec& share = parts.share;
+  const int64_t max_slots = options.max_slots;
+  parts.prefill_planner = kernels::PrefillPlanner(share.num_heads, share.num_kv_heads,
+                                                  spec.head_dim, parts.stream.num_multiprocessors);
+  Arena arena;
+  const auto lay_out = [&] {
+    parts.slots.num_slots = max_slots;
+    parts.slots.max_blocks = (spec.max_context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+    parts.slots.last_token = arena.Take<TokenId>(max_slots);
+    parts.slots.position = arena.Take<uint32_t>(max_slots);
+    parts.slots.active = arena.Take<uint32_t>(max_slots);
+    parts.slots.block_tables = arena.Take<BlockId>(max_slots * parts.slots.max_blocks);
+    parts.token_ids = arena.Take<TokenId>(options.max_step_tokens);
+    parts.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
+    parts.max_prefill_tiles = parts.prefill_planner.MaxTiles(options.max_step_tokens, max_slots);
+    parts.tiles = arena.Take<kernels::PrefillTile>(parts.max_prefill_tiles);
+    parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
+    parts.logits_columns =
+        parts.rank.degree == 1
+            ? parts.logits
+            : arena.Take<float>(options.max_logits_rows * parts.rank.Share(spec.vocab_size));
+    parts.rope_cos = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.rope_sin = arena.Take<float>(spec.max_context_tokens * spec.head_dim / 2);
+    parts.attention_plan = arena.Take<int32_t>(kernels::DecodePlanElements(max_slots));
+    parts.attention_partials = arena.Take<float>(kernels::DecodePartialElements(
+        max_slots, share.num_heads, share.num_kv_heads, spec.head_dim, spec.max_context_tokens));
+    parts.attention_arrivals =
+        arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, share.num_kv_heads));
+    if (parts.fused_layers.max_rows > 0) {
+      parts.fused_layers.layers = arena.Take<kernels::DecodeLayer>(spec.num_layers);
+      FusedLayers& fused = parts.fused_layers;
+      fused.num_scratch_words =
+          kernels::DecodeLayersScratchWords(fused.shape, spec.max_context_tokens);
+      fused.scratch = arena.Take<uint64_t>(fused.num_scratch_words);
+    }
+  };
+  lay_out();
+  LOCKSTEP_RETURN_IF_ERROR(CommitToDevice("state of the slots", parts.state_memory)(arena));
+  lay_out();
+  return absl::OkStatus();
+}
+
+// Returns the table's hash.
+absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
+  const kernels::RopeTable table = MakeRotation(parts.spec);
+  const size_t num_bytes = table.cos.size() * sizeof(float);
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
+  return HashOf(table);
+}
+
+absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
+  const ModelSpec& spec = parts.spec;
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
+  parts.fuses_activation = options.fuse_activation;
+  // Prepare checks every plan, and our own kernel.
+  if (!options.check_reduction_contract) return absl::OkStatus();
+  std::vector<kernels::GemmShape> shapes;
+  for (const LayerPart part : EnumValues<LayerPart>()) {
+    const PartWeights& weights = parts.weights.layers.front()[part];
+    if (weights.matrix.data == nullptr) continue;
+    shapes.push_back({.n = weights.matrix.n,
+                      .k = weights.matrix.k,
+                      .has_bias = weights.bias != nullptr,
+                      .gated = part == LayerPart::kMlpInput && spec.mlp == MlpKind::kSwiGlu,
+                      .max_rows = options.max_step_tokens});
+  }
+  shapes.push_back({.n = parts.rank.Share(spec.vocab_size),
+                    .k = spec.hidden_size,
+                    .f32_output = true,
+                    .max_rows = options.max_logits_rows});
+  for (const kernels::GemmShape& shape : shapes) {
+    LOCKSTEP_RETURN_IF_ERROR(parts.gemm->Prepare(parts.stream, shape));
+  }
+  return absl::OkStatus();
+}
+
+KvPoolShape KvShape(const ModelOptions& options, const Parts& parts) {
+  return {.num_layers = parts.share.num_layers,
+          .num_blocks = options.num_kv_blocks,
+          .num_kv_heads = parts.share.num_kv_heads,
+          .head_dim = parts.share.head_dim};
+}
+
+}  // namespace
+
+absl::Status OpenDevice(int device, const ModelOptions& options, CudaModel::Parts& parts) {
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.device, kernels::DescribeCudaDevice(device));
+  if (parts.device.compute_capability != kComputeCapability) {
+    return FailedPrecondition("{} has compute capability {}, the kernels are built for {}",
+                              parts.device.name, parts.device.compute_capability,
+                              kComputeCapability);
+  }
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
+  parts.device_index = device;
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.owned_stream, OwnedCudaStream::Create());
+  parts.stream = {.handle = parts.owned_stream.get(),
+                  .num_multiprocessors = parts.device.num_multiprocessors,
+                  .overlap_launches = options.overlap_launches};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions& options,
+                                  CudaModel::Parts& parts) {
+  LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      parts.workspace,
+      Workspace::Create(parts.spec, parts.rank, options.max_step_tokens, options.max_logits_rows,
+                        CommitToDevice("workspace of a step", parts.workspace_memory)));
+  LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, parts));
+  LOCKSTEP_RETURN_IF_ERROR(CreateState(options, parts));
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(parts));
+  if (parts.rank.rank == 0) options.Report("self-check", 0.0);
+  LOCKSTEP_RETURN_IF_ERROR(PrepareGemm(options, parts));
+  return rope_hash;
+}
+
+absl::StatusOr<int64_t> CountKvBlocks(const ModelOptions& options, const CudaModel::Parts& parts) {
+  const KvPoolShape shape = KvShape(options, parts);
+  if (shape.num_blocks != 0) return shape.num_blocks;
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const size_t reserved_bytes = options.reserved_bytes ? options.reserved_bytes(parts.spec) : 0;
+  const double usable_bytes =
+      static_cast<double>(free_bytes - std::min(free_bytes, reserved_bytes)) *
+      options.memory_fraction;
+  const auto num_blocks =
+      static_cast<int64_t>(usable_bytes / static_cast<double>(CudaKvPool::BlockBytes(shape)));
+  if (num_blocks < 2) {
+    return ResourceExhausted(
+        "{} bytes of device memory are free beside the weights; a KV block takes {}, and at "
+        "least 2 are needed",
+        free_bytes, CudaKvPool::BlockBytes(shape));
+  }
+  return num_blocks;
+}
+
+absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks,
+                          CudaModel::Parts& parts) {
+  KvPoolShape shape = KvShape(options, parts);
+  shape.num_blocks = num_blocks;
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, CudaKvPool::Create(shape));
+  parts.info.num_blocks = static_cast<uint32_t>(num_blocks);
+  return absl::OkStatus();
+}
+
+absl::Status UploadFusedLayers(CudaModel::Parts& parts) {
+  if (parts.fused_layers.max_rows == 0) return absl::OkStatus();
+  std::vector<kernels::DecodeLayer> layers;
+  for (const LayerWeights& weights : parts.weights.layers) {
+    const auto index = static_cast<int64_t>(layers.size());
+    const auto product = [&weights](LayerPart part) -> kernels::DecodeProduct {
+      return {.weights = weights[part].matrix.data, .bias = weights[part].bias};
+    };
+    layers.push_back({.attention_norm = weights[LayerPart::kAttentionNorm].vector,
+                      .attention_norm_bias = weights[LayerPart::kAttentionNorm].bias,
+                      .q_norm = weights[LayerPart::kQNorm].vector,
+                      .k_norm = weights[LayerPart::kKNorm].vector,
+                      .mlp_norm = weights[LayerPart::kMlpNorm].vector,
+                      .mlp_norm_bias = weights[LayerPart::kMlpNorm].bias,
+                      .kv = parts.kv_pool.Layer(index).data,
+                      .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
+                                   product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});
+    LOCKSTEP_RETURN_IF_ERROR(
+        kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
+  }
+  return kernels::CudaStatus(cudaMemcpy(parts.fused_layers.layers, layers.data(),
+                                        layers.size() * sizeof(layers[0]), cudaMemcpyHostToDevice),
+                             "pointers of the layers");
+}
+
+absl::StatusOr<OwnedCudaStream> OwnedCudaStream::Create() {
+  OwnedCudaStream stream;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.handle_, cudaStreamNonBlocking));
+  return stream;
+}
+
+OwnedCudaStream::~OwnedCudaStream() {
+  if (handle_ == nullptr) return;
+  cudaStreamSynchronize(handle_);
+  cudaStreamDestroy(handle_);
+}
+
+}  // namespace lockstep::worker

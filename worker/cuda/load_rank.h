@@ -1,0 +1,34 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+
+#include "worker/cuda/model_parts.h"
+#include "worker/model/loading.h"
+#include "worker/model/weights/weight_source.h"
+
+// The steps of loading one rank of a model, in this order, on the rank's thread. `parts` has spec,
+// info, rank and share.
+namespace lockstep::worker {
+
+inline constexpr int kComputeCapability = 90;
+
+// Makes the device the thread's current one.
+absl::Status OpenDevice(int device, const ModelOptions& options, CudaModel::Parts& parts);
+
+// Weights, workspace, state of the slots, plans of the products. Returns the hash of the table of
+// rotations.
+absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions& options,
+                                  CudaModel::Parts& parts);
+
+// KV blocks that the options ask for, or for which the device has room. RESOURCE_EXHAUSTED if there
+// is room for less than two.
+absl::StatusOr<int64_t> CountKvBlocks(const ModelOptions& options, const CudaModel::Parts& parts);
+absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks, CudaModel::Parts& parts);
+
+// Does nothing if the kernel of all layers is not used.
+absl::Status UploadFusedLayers(CudaModel::Parts& parts);
+
+}  // namespace lockstep::worker

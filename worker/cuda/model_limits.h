@@ -1,0 +1,22 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <vector>
+
+#include "worker/model/layout/model_spec.h"
+#include "worker/model/loading.h"
+
+namespace lockstep::worker {
+
+inline constexpr int kMaxCudaRanks = 8;  // GPUs of one machine
+
+// Limits of the CUDA kernels, beyond those of every backend. UNIMPLEMENTED names what they do not
+// take, also if only a rank's share of it is too small or uneven. `degree` passed CheckDegree.
+absl::Status CheckCudaSpec(const ModelSpec& spec, int64_t degree);
+
+// The device of each rank. UNIMPLEMENTED for too many ranks, INVALID_ARGUMENT if the options
+// list another number of devices.
+absl::StatusOr<std::vector<int>> RankDevicesOf(const ModelOptions& options);
+
+}  // namespace lockstep::worker

@@ -1,0 +1,135 @@
+#include "worker/cuda/rank_steps.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <utility>
+
+#include "common/status.h"
+#include "kernels/device/cuda_status.h"
+
+namespace lockstep::worker {
+
+absl::StatusOr<std::unique_ptr<CudaRankSteps>> CudaRankSteps::Create(CudaModel& model,
+                                                                     int64_t max_graph_rows,
+                                                                     const CudaRankSteps* first) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      std::unique_ptr<CudaStepMemory> memory,
+      CudaStepMemory::Create(model, first == nullptr ? nullptr : &first->memory()));
+  std::unique_ptr<CudaRankSteps> steps(new CudaRankSteps(model, max_graph_rows, std::move(memory)));
+  LOCKSTEP_RETURN_IF_ERROR(steps->EnqueueClear());
+  return steps;
+}
+
+absl::Status CudaRankSteps::CaptureGraphs(int64_t max_keys) {
+  LOCKSTEP_RETURN_IF_ERROR(graphs_.Prepare(max_keys));
+  // A kernel is loaded when it first runs. Run the kernels that no graph above contains now, so
+  // that no request waits for their loading.
+  const int64_t vocab_size = model_.spec().vocab_size;
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::DescribeRows(model_.stream(), {.logits = model_.logits(),
+                                              .row_stride = vocab_size,
+                                              .num_rows = 1,
+                                              .vocab_size = vocab_size,
+                                              .tokens = memory_->tokens,
+                                              .num_best = memory_->num_best,
+                                              .descriptions = memory_->descriptions}));
+  // The same bytes from every rank.
+  memory_->staging[0].count_updates[0] = {.num_known = 1, .num_prompt = 1};
+  LOCKSTEP_RETURN_IF_ERROR(
+      kernels::CountTokens(model_.stream(), {.updates = memory_->staging[0].count_updates,
+                                             .tokens = memory_->tokens,
+                                             .num_updates = 1,
+                                             .vocab_size = vocab_size,
+                                             .token_counts = memory_->token_counts}));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(model_.stream().handle));
+  return absl::OkStatus();
+}
+
+absl::Status CudaRankSteps::EnqueueClear() {
+  const kernels::SlotState& slots = model_.slots();
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(slots.active, 0, static_cast<size_t>(slots.num_slots) * sizeof(uint32_t),
+                      model_.stream().handle));
+  return absl::OkStatus();
+}
+
+absl::Status CudaRankSteps::EnqueueSlotChanges(const PassStaging& staging,
+                                               const SlotChanges& changes) {
+  return worker::EnqueueSlotChanges(model_, *memory_, staging, changes);
+}
+
+absl::Status CudaRankSteps::EnqueueRowSlots(const uint32_t* slots, int64_t num_rows) {
+  return kernels::CudaStatus(
+      cudaMemcpyAsync(memory_->row_slots, slots, static_cast<size_t>(num_rows) * sizeof(uint32_t),
+                      cudaMemcpyHostToDevice, model_.stream().handle),
+      "copy of the rows");
+}
+
+absl::Status CudaRankSteps::EnqueuePass(const CudaBatch& batch, const PassStaging& staging,
+                                        const PassSampling& sampling) {
+  CudaBatch own = batch;
+  own.begin_ns = memory_->begin_ns;
+  LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue(own));
+  return EnqueueSampling(staging, sampling);
+}
+
+absl::Status CudaRankSteps::EnqueueSampling(const PassStaging& staging,
+                                            const PassSampling& sampling) {
+  const kernels::CudaStream& stream = model_.stream();
+  const int64_t vocab_size = model_.spec().vocab_size;
+  const bool is_first = model_.tensor_rank().rank == 0;
+  const bool describes = is_first && sampling.describes;
+  if (is_first && sampling.num_prompts > 0) {
+    LOCKSTEP_RETURN_IF_ERROR(kernels::DescribeRows(
+        stream, {.logits = model_.logits() + sampling.num_samples * vocab_size,
+                 .row_stride = vocab_size,
+                 .num_rows = sampling.num_prompts,
+                 .vocab_size = vocab_size,
+                 .tokens = staging.prompt_tokens,
+                 .num_best = staging.prompt_num_best,
+                 .descriptions = staging.prompt_descriptions}));
+  }
+  if (sampling.num_samples > 0) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        kernels::SampleRows(stream, {.logits = model_.logits(),
+                                     .row_stride = vocab_size,
+                                     .num_rows = sampling.num_samples,
+                                     .vocab_size = vocab_size,
+                                     .row_slots = staging.sample_slots,
+                                     .state = model_.slots(),
+                                     .tables = memory_->tables(),
+                                     .tokens = memory_->tokens,
+                                     .statuses = memory_->statuses,
+                                     .num_best = describes ? memory_->num_best : nullptr}));
+  }
+  if (describes) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        kernels::DescribeRows(stream, {.logits = model_.logits(),
+                                       .row_stride = vocab_size,
+                                       .num_rows = sampling.num_samples,
+                                       .vocab_size = vocab_size,
+                                       .tokens = memory_->tokens,
+                                       .num_best = memory_->num_best,
+                                       .descriptions = memory_->descriptions}));
+  }
+  return kernels::FinishStep(stream, {.row_slots = staging.sample_slots,
+                                      .tokens = memory_->tokens,
+                                      .statuses = memory_->statuses,
+                                      .descriptions = describes ? memory_->descriptions : nullptr,
+                                      .num_rows = sampling.num_samples,
+                                      .vocab_size = vocab_size,
+                                      .state = model_.slots(),
+                                      .tables = memory_->tables(),
+                                      .begin_ns = sampling.computes ? memory_->begin_ns : nullptr,
+                                      .ring = memory_->ring});
+}
+
+bool CudaRankSteps::IsReported(uint64_t serial) const {
+  uint64_t& reported = memory_->ring.reported[serial % CudaStepMemory::kNumPasses];
+  return std::atomic_ref<uint64_t>(reported).load(std::memory_order_acquire) > serial;
+}
+
+int CudaRankSteps::QueryDevice() const { return cudaStreamQuery(model_.stream().handle); }
+
+}  // namespace lockstep::worker
