@@ -1,4 +1,5 @@
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "kernels/device/cuda_device.h"
@@ -30,7 +31,9 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 absl::Status CheckCudaDevice(const WorkerConfig& config) {
-  return kernels::DescribeCudaDevice(static_cast<int>(config.cuda_device)).status();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> devices, config.CudaDevices());
+  // If another rank's device is missing, loading says so. It is no reason to serve on the CPU.
+  return kernels::DescribeCudaDevice(devices.front()).status();
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& config,
@@ -40,6 +43,8 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
                            kernels::kMaxDescribedTokens, config.max_logprobs);
   }
   ModelOptions options = config.model_options();
+  LOCKSTEP_ASSIGN_OR_RETURN(options.rank_devices, config.CudaDevices());
+  options.tensor_parallel = static_cast<uint32_t>(options.rank_devices.size());
   // Memory for decode graphs, and for kernels that are loaded when they first run.
   constexpr size_t kGraphBytes = size_t{1} << 30;
   options.reserved_bytes = [&config](const ModelSpec& spec) {

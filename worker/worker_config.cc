@@ -1,5 +1,11 @@
 #include "worker/worker_config.h"
 
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "common/net/address.h"
@@ -70,6 +76,9 @@ absl::Status WorkerConfig::Validate() const {
   if (device != "auto" && device != "cpu" && device != "cuda") {
     violations.Add("device", fmt::format("must be auto, cpu or cuda, got \"{}\"", device));
   }
+  if (const auto devices = CudaDevices(); !devices.ok()) {
+    violations.Add("cuda-device", Message(devices.status()));
+  }
   if (instruction_set != "auto") {
     if (!kernels::ParseInstructionSet(instruction_set).has_value()) {
       violations.Add(
@@ -100,6 +109,31 @@ absl::Status WorkerConfig::Validate() const {
   return violations.ToStatus();
 }
 
+absl::StatusOr<std::vector<int>> WorkerConfig::CudaDevices() const {
+  std::vector<int> devices;
+  if (cuda_device.empty()) {
+    devices.resize(tensor_parallel);
+    std::iota(devices.begin(), devices.end(), 0);
+    return devices;
+  }
+  constexpr int kMostDevices = 1024;
+  for (const absl::string_view entry : absl::StrSplit(cuda_device, ',')) {
+    int device = 0;
+    if (!absl::SimpleAtoi(entry, &device) || device < 0 || device >= kMostDevices) {
+      return InvalidArgument("expected indices of GPUs such as 0,1,2,3, got \"{}\"", cuda_device);
+    }
+    if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
+      return InvalidArgument("names GPU {} twice; every rank needs a GPU of its own", device);
+    }
+    devices.push_back(device);
+  }
+  if (tensor_parallel != 1 && devices.size() != tensor_parallel) {
+    return InvalidArgument("names {} GPUs, but --tensor-parallel is {}", devices.size(),
+                           tensor_parallel);
+  }
+  return devices;
+}
+
 WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {
   WorkerConfig config = *this;
   if (max_slots == 0) config.max_slots = defaults.max_slots;
@@ -110,8 +144,7 @@ WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {
 }
 
 ModelOptions WorkerConfig::model_options() const {
-  return {.device = static_cast<int>(cuda_device),
-          .num_kv_blocks = static_cast<uint32_t>(kv_cache_tokens / block_size_tokens),
+  return {.num_kv_blocks = static_cast<uint32_t>(kv_cache_tokens / block_size_tokens),
           .memory_fraction = memory_fraction,
           .block_size_tokens = block_size_tokens,
           .max_slots = max_slots,

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/net/tls_files.h"
 #include "worker/model/loading.h"
@@ -32,9 +34,11 @@ struct WorkerConfig {
   std::string model;  // GGUF file, or folder with config.json and safetensors
   std::string listen = "127.0.0.1:50061";
   std::string admin_listen = "127.0.0.1:9091";
-  std::string device = "auto";   // "cpu", "cuda", or "auto": CUDA where there is a device
-  uint32_t cuda_device = 0;      // index
-  uint32_t tensor_parallel = 1;  // ranks that share the model; more than one only on the CPU
+  std::string device = "auto";  // "cpu", "cuda", or "auto": CUDA where there is a device
+  // Indices of the CUDA devices, as in "0,1,2,3": one for each rank. Empty: the first ones.
+  std::string cuda_device;
+  // Ranks that share the model. 1 and several CUDA devices: as many as there are devices.
+  uint32_t tensor_parallel = 1;
   // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
   std::string instruction_set = "auto";
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
@@ -61,6 +65,10 @@ struct WorkerConfig {
 
   // Every violation at once, one per line, each naming its flag.
   absl::Status Validate() const;
+
+  // The device of each rank on CUDA. INVALID_ARGUMENT if the list cannot be read, names a device
+  // twice, or has another number of devices than there are ranks.
+  absl::StatusOr<std::vector<int>> CudaDevices() const;
 
   // A copy in which `defaults` replace the values that are 0.
   WorkerConfig For(const DeviceDefaults& defaults) const;

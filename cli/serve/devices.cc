@@ -3,8 +3,10 @@
 #include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "cli/common/environment.h"
 #include "cli/serve/model/model_argument.h"
@@ -52,11 +54,12 @@ std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
 }
 
 absl::StatusOr<DeviceChoice> ChooseDevices(std::string_view device, bool built_with_cuda,
-                                           const std::vector<Gpu>& gpus) {
-  if (device == "cpu") return DeviceChoice{};
-  if (device == "auto" && gpus.empty()) return DeviceChoice{};
+                                           const std::vector<Gpu>& gpus, uint32_t num_ranks) {
+  if (device == "cpu") return DeviceChoice{.num_ranks = num_ranks};
+  if (device == "auto" && gpus.empty()) return DeviceChoice{.num_ranks = num_ranks};
   if (device == "auto" && !built_with_cuda) {
-    return DeviceChoice{.note = "this build has no CUDA, so the model runs on the CPU"};
+    return DeviceChoice{.num_ranks = num_ranks,
+                        .note = "this build has no CUDA, so the model runs on the CPU"};
   }
   if (gpus.empty()) return FailedPrecondition("--device cuda: this machine shows no NVIDIA GPU");
   for (size_t i = 0; i < gpus.size(); ++i) {
@@ -69,7 +72,23 @@ absl::StatusOr<DeviceChoice> ChooseDevices(std::string_view device, bool built_w
     }
   }
   if (!built_with_cuda) return FailedPrecondition("--device cuda: this build has no CUDA");
-  return DeviceChoice{.cuda = true, .num_workers = static_cast<uint32_t>(gpus.size())};
+  const auto num_gpus = static_cast<uint32_t>(gpus.size());
+  if (num_gpus < num_ranks) {
+    return FailedPrecondition("--tensor-parallel: {} ranks need a GPU each, this machine shows {}",
+                              num_ranks, num_gpus);
+  }
+  DeviceChoice choice = {.cuda = true, .num_workers = num_gpus / num_ranks, .num_ranks = num_ranks};
+  if (const uint32_t num_left = num_gpus % num_ranks; num_left > 0) {
+    choice.note = fmt::format("{} of {} GPUs stay unused: each worker takes {}", num_left, num_gpus,
+                              num_ranks);
+  }
+  return choice;
+}
+
+std::string DevicesOfWorker(const DeviceChoice& choice, uint32_t worker) {
+  std::vector<uint32_t> devices(choice.num_ranks);
+  std::iota(devices.begin(), devices.end(), worker * choice.num_ranks);
+  return fmt::format("{}", fmt::join(devices, ","));
 }
 
 std::vector<Gpu> FindGpus() {

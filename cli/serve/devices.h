@@ -30,12 +30,16 @@ std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
 struct DeviceChoice {
   bool cuda = false;
   uint32_t num_workers = 1;
-  std::string note = {};  // what the user should know; may be empty
+  uint32_t num_ranks = 1;  // of each worker; on CUDA, GPUs
+  std::string note = {};   // what the user should know; may be empty
 };
 // `device`: auto, cpu or cuda. FAILED_PRECONDITION naming the GPU that cannot be used, or what is
 // missing. Pure.
 absl::StatusOr<DeviceChoice> ChooseDevices(std::string_view device, bool built_with_cuda,
-                                           const std::vector<Gpu>& gpus);
+                                           const std::vector<Gpu>& gpus, uint32_t num_ranks = 1);
+
+// --cuda-device of worker number `worker`: GPUs that no other worker has. Pure.
+std::string DevicesOfWorker(const DeviceChoice& choice, uint32_t worker);
 
 // The GPUs of this machine: from nvidia-smi, else by counting /dev/nvidia0, /dev/nvidia1, ...
 std::vector<Gpu> FindGpus();

@@ -150,7 +150,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
     std::vector<std::string> arguments = {places.worker_program, "--model=" + places.model.path,
                                           "--listen=" + socket, "--admin-listen=127.0.0.1:0",
                                           devices.cuda ? "--device=cuda" : "--device=cpu"};
-    if (devices.cuda) arguments.push_back(fmt::format("--cuda-device={}", i));
+    if (devices.cuda) arguments.push_back("--cuda-device=" + DevicesOfWorker(devices, i));
     if (*options.tensor_parallel > 1) {
       arguments.push_back(fmt::format("--tensor-parallel={}", *options.tensor_parallel));
     }
@@ -186,12 +186,10 @@ absl::Status Serve(const ServeOptions& options) {
   const std::vector<Gpu> all_gpus = options.device == "cpu" ? std::vector<Gpu>() : FindGpus();
   const std::vector<Gpu> gpus = VisibleGpus(all_gpus, EnvironmentText("CUDA_VISIBLE_DEVICES"));
   LOCKSTEP_ASSIGN_OR_RETURN(DeviceChoice devices,
-                            ChooseDevices(options.device, !CudaVersion().empty(), gpus));
+                            ChooseDevices(options.device, !CudaVersion().empty(), gpus,
+                                          static_cast<uint32_t>(*options.tensor_parallel)));
   if (gpus.empty() && !all_gpus.empty()) {
     devices.note = "CUDA_VISIBLE_DEVICES hides the GPUs, so the model runs on the CPU";
-  }
-  if (devices.cuda && *options.tensor_parallel > 1) {
-    return Unimplemented("--tensor-parallel: GPUs cannot share a model yet; --device cpu can");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(places.model, FindModel(options.model));
   LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());
@@ -203,10 +201,10 @@ absl::Status Serve(const ServeOptions& options) {
 
   Console console;
   if (!devices.note.empty()) console.Line(devices.note);
-  const std::string where = !devices.cuda ? "on the CPU"
-                            : devices.num_workers == 1
-                                ? "on a GPU"
-                                : fmt::format("on {} GPUs", devices.num_workers);
+  const uint32_t num_gpus = devices.num_workers * devices.num_ranks;
+  const std::string where = !devices.cuda   ? "on the CPU"
+                            : num_gpus == 1 ? "on a GPU"
+                                            : fmt::format("on {} GPUs", num_gpus);
   console.Line(
       fmt::format("starting {} {}; logs are in {}", options.model, where, places.log_folder));
   Supervisor supervisor(std::move(fleet), &console, [&](const Member& router) {

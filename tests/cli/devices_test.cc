@@ -48,6 +48,24 @@ TEST(DevicesTest, AWorkerForEachGpuOrOneOnTheCpu) {
   }
 }
 
+TEST(DevicesTest, RanksOfAWorkerHaveGpusOfTheirOwn) {
+  const auto pairs = ChooseDevices("auto", true, std::vector<Gpu>(4, kHopper), 2);
+  ASSERT_THAT(pairs, IsOk());
+  EXPECT_EQ(pairs->num_workers, 2u);
+  EXPECT_EQ(pairs->note, "");
+  EXPECT_EQ(DevicesOfWorker(*pairs, 0), "0,1");
+  EXPECT_EQ(DevicesOfWorker(*pairs, 1), "2,3");
+  const auto uneven = ChooseDevices("cuda", true, std::vector<Gpu>(3, kHopper), 2);
+  ASSERT_THAT(uneven, IsOk());
+  EXPECT_EQ(uneven->num_workers, 1u);
+  EXPECT_EQ(uneven->note, "1 of 3 GPUs stay unused: each worker takes 2");
+  EXPECT_THAT(ChooseDevices("auto", true, {kHopper}, 4),
+              HasError(kUnfit, "--tensor-parallel: 4 ranks need a GPU each, this machine shows 1"));
+  const auto cpu = ChooseDevices("cpu", true, {kHopper}, 4);
+  ASSERT_THAT(cpu, IsOk());
+  EXPECT_EQ(cpu->num_workers, 1u);
+}
+
 TEST(DevicesTest, NamesTheGpuThatCannotBeUsed) {
   EXPECT_THAT(ChooseDevices("auto", true, {kHopper, kAmpere}),
               HasError(kUnfit, AllOf(HasSubstr("GPU 1 is a NVIDIA A100-SXM4-80GB"),

@@ -45,6 +45,11 @@ constexpr int kTurnsUnderWay = 20;
 void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
 void Expect(cudaError_t error) { Expect(kernels::CudaStatus(error, "CUDA")); }
 
+void BeLate() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
 // A rank's memory and stream, on its device.
 class Rank {
  public:
@@ -204,7 +209,7 @@ TEST_P(DeviceGroupCudaTest, ReplaysAndLaunchesMayMixHoweverLateRanksCome) {
       } else {
         rank.Replay();
       }
-      if (random() % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (random() % 100 == 0) BeLate();
       if (i % kTurnsUnderWay == 0) rank.CheckDevice();
     }
   });

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <set>
 #include <thread>
 #include <vector>
@@ -13,6 +14,11 @@ namespace lockstep::worker {
 namespace {
 
 constexpr std::chrono::seconds kManySeconds{60};
+
+void LetOthersFallAsleep() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+  while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
 
 class RankTeamTest : public ::testing::TestWithParam<int> {};
 
@@ -29,8 +35,7 @@ TEST_P(RankTeamTest, EveryRankRunsOnceOnItsOwnThread) {
           ++num_runs[static_cast<size_t>(rank)];
         },
         kManySeconds);
-    // The others fall asleep now and then.
-    if (run % 400 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (run % 400 == 0) LetOthersFallAsleep();
   }
   for (const int count : num_runs) EXPECT_EQ(count, kRuns);
   std::set<std::thread::id> all;
@@ -68,7 +73,7 @@ TEST(RankTeamDeathTest, ARankThatDoesNotComeBackEndsTheProcessWithinFiveSeconds)
         RankTeam team(3);
         team.Run(
             [](int rank) {
-              while (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
+              if (rank == 2) std::promise<void>().get_future().wait();
             },
             std::chrono::milliseconds(50));
       },

@@ -11,6 +11,7 @@ namespace lockstep::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -71,6 +72,39 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
     WorkerConfig config = Good();
     bad.spoil(config);
     EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(bad.flag));
+  }
+}
+
+TEST(WorkerConfigTest, EveryRankHasAGpuOfItsOwn) {
+  const auto devices = [](const std::string& list, uint32_t tensor_parallel) {
+    WorkerConfig config = Good();
+    config.cuda_device = list;
+    config.tensor_parallel = tensor_parallel;
+    const auto found = config.CudaDevices();
+    EXPECT_EQ(found.ok(), config.Validate().ok());
+    return found.ok() ? *found : std::vector<int>();
+  };
+  EXPECT_THAT(devices("", 1), ElementsAre(0));
+  EXPECT_THAT(devices("", 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(devices("3", 1), ElementsAre(3));
+  EXPECT_THAT(devices("2,0", 1), ElementsAre(2, 0));
+  EXPECT_THAT(devices("2,0", 2), ElementsAre(2, 0));
+  struct Case {
+    std::string list;
+    uint32_t tensor_parallel;
+    std::string problem;
+  };
+  for (const auto& [list, tensor_parallel, problem] : std::vector<Case>{
+           {"0,1,0", 1, "--cuda-device: names GPU 0 twice"},
+           {"0,1", 4, "--cuda-device: names 2 GPUs, but --tensor-parallel is 4"},
+           {"3", 2, "--cuda-device: names 1 GPUs, but --tensor-parallel is 2"},
+           {"0,,1", 1, "--cuda-device: expected indices of GPUs such as 0,1,2,3, got \"0,,1\""},
+           {"-1", 1, "--cuda-device: expected indices"},
+           {"gpu", 1, "--cuda-device: expected indices"}}) {
+    WorkerConfig config = Good();
+    config.cuda_device = list;
+    config.tensor_parallel = tensor_parallel;
+    EXPECT_THAT(std::string(config.Validate().message()), HasSubstr(problem));
   }
 }
 

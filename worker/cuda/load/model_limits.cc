@@ -1,4 +1,4 @@
-#include "worker/cuda/model_limits.h"
+#include "worker/cuda/load/model_limits.h"
 
 #include <fmt/ranges.h>
 

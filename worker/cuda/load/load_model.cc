@@ -9,8 +9,8 @@
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "worker/cuda/forward_model.h"
-#include "worker/cuda/load_rank.h"
-#include "worker/cuda/model_limits.h"
+#include "worker/cuda/load/load_rank.h"
+#include "worker/cuda/load/model_limits.h"
 #include "worker/cuda/model_parts.h"
 #include "worker/model/numerics_probe.h"
 
@@ -63,7 +63,10 @@ class Loader {
 
   absl::Status OpenDevices() {
     LOCKSTEP_RETURN_IF_ERROR(OnRanks([this](Parts& parts) {
-      return OpenDevice(devices_[static_cast<size_t>(parts.rank.rank)], options_, parts);
+      const int device = devices_[static_cast<size_t>(parts.rank.rank)];
+      const absl::Status status = OpenDevice(device, options_, parts);
+      return status.ok() || team_ == nullptr ? status
+                                             : Annotate(status, fmt::format("GPU {}", device));
     }));
     if (team_ == nullptr) return absl::OkStatus();
     LOCKSTEP_ASSIGN_OR_RETURN(exchange_, DeviceGroup::Create({.devices = devices_}));

@@ -1,4 +1,4 @@
-#include "worker/cuda/upload_weights.h"
+#include "worker/cuda/load/upload_weights.h"
 
 #include <cuda_runtime_api.h>
 

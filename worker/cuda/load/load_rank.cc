@@ -1,4 +1,4 @@
-#include "worker/cuda/load_rank.h"
+#include "worker/cuda/load/load_rank.h"
 
 #include <cuda_runtime_api.h>
 
@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/rope/rope_table.h"
-#include "worker/cuda/upload_weights.h"
+#include "worker/cuda/load/upload_weights.h"
 #include "worker/model/numerics_probe.h"
 #include "worker/model/rotation.h"
 

@@ -1,0 +1,57 @@
+#include "worker/cuda/load/model_limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/common/status_matchers.h"
+
+namespace lockstep::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelSpec Spec() {
+  ModelSpec spec;
+  spec.num_heads = 8;
+  spec.num_kv_heads = 4;
+  spec.head_dim = 64;
+  spec.hidden_size = 512;
+  spec.intermediate_size = 1024;
+  spec.vocab_size = 1024;
+  return spec;
+}
+
+TEST(ModelLimitsTest, SharesOfRanksAreWholePieces) {
+  EXPECT_THAT(CheckCudaSpec(Spec(), 4), IsOk());
+  ModelSpec spec = Spec();
+  spec.hidden_size = 48;
+  EXPECT_THAT(CheckCudaSpec(spec, 1), IsOk());
+  EXPECT_THAT(CheckCudaSpec(spec, 4),
+              HasError(absl::StatusCode::kUnimplemented,
+                       HasSubstr("4 GPUs cannot share a hidden size of 48")));
+  spec = Spec();
+  spec.vocab_size = 1002;
+  EXPECT_THAT(CheckCudaSpec(spec, 1), IsOk());
+  EXPECT_THAT(CheckCudaSpec(spec, 2),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("a vocabulary of 1002")));
+}
+
+TEST(ModelLimitsTest, EveryRankHasADevice) {
+  ModelOptions options;
+  options.device = 2;
+  EXPECT_THAT(*RankDevicesOf(options), ElementsAre(2));
+  options.tensor_parallel = 2;
+  EXPECT_THAT(*RankDevicesOf(options), ElementsAre(2, 3));
+  options.rank_devices = {5, 5};  // as tests do
+  EXPECT_THAT(*RankDevicesOf(options), ElementsAre(5, 5));
+  options.tensor_parallel = 4;
+  EXPECT_THAT(RankDevicesOf(options).status(),
+              HasError(absl::StatusCode::kInvalidArgument, HasSubstr("2 GPUs for 4 ranks")));
+  options.tensor_parallel = 16;
+  EXPECT_THAT(RankDevicesOf(options).status(),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("at most 8 GPUs")));
+}
+
+}  // namespace
+}  // namespace lockstep::worker
