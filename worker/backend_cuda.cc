@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,10 @@ class CudaBackend final : public Backend {
 
 absl::Status CheckCudaDevice(const WorkerConfig& config) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int> devices, config.CudaDevices());
+  // A kernel that is loaded at its first launch may make the launch wait for the device, where
+  // another kernel may be waiting for this rank. So ranks load all kernels at the start. CUDA reads
+  // the variable at its first call, which follows.
+  if (devices.size() > 1) setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   // If another rank's device is missing, loading says so. It is no reason to serve on the CPU.
   return kernels::DescribeCudaDevice(devices.front()).status();
 }

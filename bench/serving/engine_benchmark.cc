@@ -34,6 +34,8 @@
 
 ABSL_FLAG(std::string, model, "", "GGUF file, or folder with config.json");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
+ABSL_FLAG(std::string, cuda_device, "", "as of lockstep-worker");
+ABSL_FLAG(uint32_t, tensor_parallel, 1, "as of lockstep-worker");
 ABSL_FLAG(std::string, load_format, "random", "auto or random");
 ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x512"}), "see above");
 ABSL_FLAG(int, repeats, 3, "of every case, after one warm-up");
@@ -224,6 +226,8 @@ absl::Status Run() {
   worker::WorkerConfig config;
   config.model = absl::GetFlag(FLAGS_model);
   config.device = absl::GetFlag(FLAGS_device);
+  config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
+  config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
@@ -239,8 +243,9 @@ absl::Status Run() {
                             backend->MakeRunner(/*incarnation=*/1));
   const worker::ForwardModelInfo& info = backend->info();
   std::printf(
-      "{\"model\": \"%s\", \"device\": \"%s\", \"kv_blocks\": %u, \"numerics_id\": \"%016llx\"}\n",
-      info.model_id.c_str(), info.device.c_str(), info.num_blocks,
+      "{\"model\": \"%s\", \"device\": \"%s\", \"tensor_parallel\": %u, \"kv_blocks\": %u, "
+      "\"numerics_id\": \"%016llx\"}\n",
+      info.model_id.c_str(), info.device.c_str(), info.tensor_parallel, info.num_blocks,
       static_cast<unsigned long long>(info.numerics_id));
   Benchmark benchmark(*runner, info);
   for (const std::string& name : absl::GetFlag(FLAGS_cases)) benchmark.RunCase(name);

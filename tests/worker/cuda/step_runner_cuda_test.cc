@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <filesystem>
@@ -283,6 +284,33 @@ TEST_P(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StepRunnerCudaTest, ::testing::Values(1, 2));
+
+class StepRunnerCudaDeathTest : public StepRunnerCudaTest {
+ protected:
+  // A pass of one row of padding on rank 0 alone.
+  void LetOneRankNotLaunch() {
+    const testing::DeviceArray<uint32_t> slots(std::vector<uint32_t>{kernels::kNoSlot});
+    const auto begin = std::chrono::steady_clock::now();
+    const absl::Status status = runner_model_->Enqueue({.decode_slots = slots.data(),
+                                                        .num_decode_rows = 1,
+                                                        .max_decode_keys = 1,
+                                                        .num_tokens = 1,
+                                                        .num_logits_rows = 1});
+    LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
+    const cudaError_t error = cudaStreamSynchronize(runner_model_->stream().handle);
+    LOCKSTEP_CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5),
+                   "it took too long");
+    LOCKSTEP_CHECK(error == cudaSuccess, "{}{}", cudaGetErrorString(error),
+                   runner_model_->HangReport());
+  }
+};
+
+TEST_P(StepRunnerCudaDeathTest, ARankThatDoesNotLaunchEndsTheProcessWithinFiveSeconds) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(LetOneRankNotLaunch(), "rank 0 has waited 3000 ms for rank 1");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, StepRunnerCudaDeathTest, ::testing::Values(2));
 
 }  // namespace
 }  // namespace lockstep::worker
