@@ -1,6 +1,7 @@
 // The exchange of ranks on GPUs. If there are fewer GPUs than ranks, all ranks share the first one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -21,7 +22,6 @@ namespace lockstep::worker {
 namespace {
 
 using kernels::ExchangeFaults;
-using kernels::ExchangeHeader;
 using kernels::ExchangeMemory;
 using testing::DeviceArray;
 
@@ -112,8 +112,14 @@ class Rank {
   }
   void Replay() { Expect(cudaGraphLaunch(graph_, stream_.handle)); }
 
-  void set_last_tag(uint32_t tag) {
-    Expect(cudaMemcpy(header(), &tag, sizeof(tag), cudaMemcpyHostToDevice));
+  // Fills the memory of exchanges with words of `stale_tag`, as if `last_tag` were the latest call.
+  void Plant(uint32_t stale_tag, uint32_t last_tag) {
+    const auto num_words = static_cast<size_t>(group_.memory_bytes()) / sizeof(uint64_t);
+    std::vector<uint64_t> words(num_words, uint64_t{stale_tag} << 32 | 0xBADBAD);
+    std::fill_n(words.begin(), ExchangeMemory::kHeaderBytes / sizeof(uint64_t), 0);
+    words[0] = last_tag;
+    Expect(cudaMemcpy(header(), words.data(), words.size() * sizeof(uint64_t),
+                      cudaMemcpyHostToDevice));
     Expect(cudaDeviceSynchronize());
   }
   uint32_t last_tag() {
@@ -236,24 +242,20 @@ TEST_P(DeviceGroupCudaTest, MillionsOfPushedExchangesAreRight) {
   ranks.ExpectAllRight(uint64_t{kReplays} * shapes.size());
 }
 
-// The words of the first rounds have the tags that come again after the border.
+// Before the border the memory is full of words with a tag that comes again soon after it.
 TEST_P(DeviceGroupCudaTest, TagsBeginAgainAfterTheLastOne) {
   Ranks ranks(GetParam());
   const ExchangeFaults delays = {.max_delay_ns = 100'000};
-  constexpr int kTurns = 12;
-  const auto run_turns = [&] {
-    ranks.Run([&](Rank& rank) {
-      for (int i = 0; i < kTurns; ++i) rank.Enqueue(kShapes, &delays);
-    });
-  };
-  run_turns();
-  ranks.ExpectAllRight(kTurns * kShapes.size());
-  constexpr uint32_t kLeft = 20;  // even, as the number of calls before
+  constexpr uint32_t kLeft = 2;      // calls before the border; they are pushed and small
+  constexpr uint32_t kStaleTag = 2;  // of the call that pushes most
+  constexpr uint32_t kTurns = 12;
   for (const std::unique_ptr<Rank>& rank : ranks.ranks) {
-    rank->set_last_tag(ExchangeMemory::kLastTag - kLeft);
+    rank->Plant(kStaleTag, ExchangeMemory::kLastTag - kLeft);
   }
-  run_turns();
-  ranks.ExpectAllRight(2 * kTurns * kShapes.size());
+  ranks.Run([&](Rank& rank) {
+    for (uint32_t i = 0; i < kTurns; ++i) rank.Enqueue(kShapes, &delays);
+  });
+  ranks.ExpectAllRight(kTurns * kShapes.size());
   for (const std::unique_ptr<Rank>& rank : ranks.ranks) {
     EXPECT_EQ(rank->last_tag(), kTurns * kShapes.size() - kLeft);
   }
