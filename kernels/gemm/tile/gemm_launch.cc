@@ -45,8 +45,7 @@ bool IsAligned(const void* pointer, uintptr_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-GemmTask MakeTask(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue,
-                  const GemmTiling& tiling) {
+GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTiling& tiling) {
   const int64_t columns_per_weight_row = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
   GemmTask task = {};
   task.bias = params.bias;
@@ -66,11 +65,6 @@ GemmTask MakeTask(const CudaStream& stream, const GemmParams& params, GemmEpilog
   task.num_tiles = task.num_column_tiles * task.num_row_tiles;
   task.weights_pass_once = task.num_row_tiles == 1;
   task.num_stages = tiling.num_stages;
-  // Only a launch that overlaps the one before it has time to spend.
-  constexpr int kPrefetchedBytes = 64 * 1024;  // by each block
-  const int slab_bytes =
-      GemmSlabBlocks(tiling.unit, tiling.weight_rows) * kBlockRowBytes * tiling.weight_rows;
-  task.num_prefetched_slabs = stream.overlap_launches ? kPrefetchedBytes / slab_bytes : 0;
   task.paired_stores = params.output_stride % 2 == 0 &&
                        (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
                                                  : IsAligned(params.output_f32, 2 * sizeof(float)));
@@ -138,7 +132,7 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
     return InvalidArgument("GEMM: no kernel for tiles of {} weight rows and {} input rows",
                            tiling.weight_rows, tiling.input_rows);
   }
-  GemmTask task = MakeTask(stream, params, epilogue, tiling);
+  GemmTask task = MakeTask(params, epilogue, tiling);
   const int halves = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
   CUtensorMap input_map;
   CUtensorMap weight_map;

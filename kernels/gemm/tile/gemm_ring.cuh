@@ -94,16 +94,6 @@ class GemmRing {
       }
     }
   }
-  // Weights that find no room in the ring yet: one thread has them come closer.
-  __device__ void PrefetchWeights(const CUtensorMap* map, const SlabWalk& walk) const {
-    const int row = walk.first_column;
-#pragma unroll
-    for (int block = 0; block < kSlabBlocks; ++block) {
-      const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
-      ptx::PrefetchTensorBox(map, column, row);
-      if constexpr (kGated) ptx::PrefetchTensorBox(map, column, task_.n + row);
-    }
-  }
   __device__ void LoadInput(const CUtensorMap* map, const SlabWalk& walk) const {
     const uint32_t full = full_ + 8 * walk.stage;
 #pragma unroll

@@ -29,7 +29,6 @@ struct GemmTask {
   int num_tiles;
   bool weights_pass_once;  // one tile reads them
   int num_stages;
-  int num_prefetched_slabs;  // whose weights come as far as the second-level cache while waiting
   bool paired_stores;        // two neighbours may be stored at once
   bool wide_stores;          // eight neighbours in bf16 may be stored at once
 };

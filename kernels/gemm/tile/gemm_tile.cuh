@@ -46,13 +46,6 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
   }
   __syncthreads();
   ptx::AllowSuccessor();
-  if (produces) {
-    SlabWalk prefetch_walk = weight_walk;
-    for (int i = 0; i < task.num_prefetched_slabs && !ring.IsDone(prefetch_walk); ++i) {
-      if (ptx::ElectOneLane()) ring.PrefetchWeights(&weight_map, prefetch_walk);
-      ring.Advance(prefetch_walk);
-    }
-  }
   ptx::WaitForPredecessor();
   if (!produces) {
     Unit(task, ring, warp).Consume();
