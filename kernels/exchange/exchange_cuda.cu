@@ -207,11 +207,17 @@ class ExchangeCall {
     __syncthreads();
   }
 
+  // Every bit of the result depends on every bit of the value.
+  __device__ static uint32_t Mix(uint32_t value) {
+    value = (value ^ value >> 16) * 0x7FEB352Du;
+    value = (value ^ value >> 15) * 0x846CA68Bu;
+    return value ^ value >> 16;
+  }
   __device__ void Delay(uint32_t place) const {
     if constexpr (kFaulty) {
       if (all_.faults.max_delay_ns == 0) return;
       const uint32_t index = (tag_ * 2 + place) * kMaxExchangeRanks + group_.rank;
-      const uint32_t draw = (index * 64 + blockIdx.x) * 2654435761u >> 8;
+      const uint32_t draw = Mix(index * 64 + blockIdx.x);
       // Most calls are not delayed at all.
       if (draw % 8 == 0) __nanosleep((draw >> 3) % all_.faults.max_delay_ns);
       __syncthreads();
@@ -287,9 +293,13 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
                                : (int64_t{arguments.num_units} + kPullUnits - 1) / kPullUnits;
   const int64_t num_blocks = std::min<int64_t>((units + kThreads - 1) / kThreads,
                                                pushes ? kMaxPushBlocks : kMaxPullBlocks);
+  const auto kernel = pushes ? PushKernel<kFaulty> : PullKernel<kFaulty>;
+  // While a block waits, its multiprocessor cannot take memory from its cache to share with others.
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
   return Launch(stream, "Exchange",
-                {.grid = dim3(static_cast<unsigned>(num_blocks)), .block = kThreads},
-                pushes ? PushKernel<kFaulty> : PullKernel<kFaulty>, arguments);
+                {.grid = dim3(static_cast<unsigned>(num_blocks)), .block = kThreads}, kernel,
+                arguments);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 // For tests of ranks on GPUs. They run on one GPU, too: then all ranks share it.
 namespace lockstep::testing {
 
-// Ranks on one device wait for each other there. So no launch may wait for the device: kernels are
-// loaded at the start, not at their first launch, and every stream has a queue of its own. CUDA
-// reads both variables at its first call, after this.
+// Ranks on one device wait for each other there, and launch one after the other. So no launch may
+// wait for the device: kernels are loaded at the start, not at their first launch, and every stream
+// has a queue of its own. CUDA reads both variables at its first call, after this.
 inline const bool kRanksMayShareADevice = setenv("CUDA_MODULE_LOADING", "EAGER", 1) == 0 &&
                                           setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;
 

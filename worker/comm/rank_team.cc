@@ -13,7 +13,8 @@ constexpr std::chrono::seconds kGrace{1};
 
 }  // namespace
 
-RankTeam::RankTeam(int num_ranks) : members_(static_cast<size_t>(num_ranks)) {
+RankTeam::RankTeam(int num_ranks, bool takes_turns)
+    : takes_turns_(takes_turns), members_(static_cast<size_t>(num_ranks)) {
   for (int rank = 1; rank < num_ranks; ++rank) {
     threads_.emplace_back("rank", [this, rank] { ServeRank(rank); });
   }
@@ -29,7 +30,7 @@ void RankTeam::Run(absl::FunctionRef<void(int)> body, std::chrono::nanoseconds h
   const uint64_t run = num_runs_.load(std::memory_order_relaxed) + 1;
   num_runs_.store(run);
   Announce();
-  body(0);
+  CallBody(0);
   for (size_t rank = 1; rank < members_.size(); ++rank) {
     const auto is_done = [this, rank, run] { return members_[rank].num_done.load() == run; };
     LOCKSTEP_CHECK(Await(is_done, hung_after) || Await(is_done, kGrace),
@@ -38,12 +39,18 @@ void RankTeam::Run(absl::FunctionRef<void(int)> body, std::chrono::nanoseconds h
   }
 }
 
+void RankTeam::CallBody(int rank) {
+  if (!takes_turns_) return (*body_)(rank);
+  MutexLock lock(turn_);
+  (*body_)(rank);
+}
+
 void RankTeam::ServeRank(int rank) {
   Member& self = members_[static_cast<size_t>(rank)];
   for (uint64_t run = 1;; ++run) {
     Await([this, run] { return num_runs_.load() >= run || stopping_.load(); }, kForever);
     if (num_runs_.load() < run) return;
-    (*body_)(rank);
+    CallBody(rank);
     self.num_done.store(run);
     Announce();
   }

@@ -17,14 +17,18 @@ namespace lockstep::worker {
 // thread is the calling one. The threads spin for a moment between two calls, and then sleep.
 class RankTeam {
  public:
-  explicit RankTeam(int num_ranks);  // >= 1
+  // num_ranks: at least 1. takes_turns: Run calls the bodies one after the other, as ranks that
+  // share a device need it: they also share what CUDA keeps for a device, as sizes that are set
+  // before a launch.
+  explicit RankTeam(int num_ranks, bool takes_turns = false);
   RankTeam(const RankTeam&) = delete;
   RankTeam& operator=(const RankTeam&) = delete;
   ~RankTeam();
 
   int num_ranks() const { return static_cast<int>(members_.size()); }
 
-  // Calls body(rank) for every rank at once, and returns when all have returned. A rank always has
+  // Calls body(rank) for every rank, at once unless they take turns, and returns when all have
+  // returned. A rank always has
   // the same thread, but for rank 0. Only one thread at a time may call Run. The process dies if a
   // rank needs `hung_after` longer than rank 0: a group that lost a rank cannot go on.
   void Run(absl::FunctionRef<void(int)> body, std::chrono::nanoseconds hung_after);
@@ -35,10 +39,13 @@ class RankTeam {
   };
 
   void ServeRank(int rank);
+  void CallBody(int rank);
   template <typename Condition>
   bool Await(Condition done, std::chrono::nanoseconds patience);
   void Announce();
 
+  const bool takes_turns_;
+  Mutex turn_;
   // Written before num_runs_, read by the ranks of that run alone.
   const absl::FunctionRef<void(int)>* body_ = nullptr;
   std::atomic<uint64_t> num_runs_{0};

@@ -34,8 +34,6 @@ absl::Status CudaRankSteps::CaptureGraphs(int64_t max_keys) {
                                               .tokens = memory_->tokens,
                                               .num_best = memory_->num_best,
                                               .descriptions = memory_->descriptions}));
-  // The same bytes from every rank.
-  memory_->staging[0].count_updates[0] = {.num_known = 1, .num_prompt = 1};
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::CountTokens(model_.stream(), {.updates = memory_->staging[0].count_updates,
                                              .tokens = memory_->tokens,

@@ -51,6 +51,8 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(CudaModel
 
 absl::Status CudaStepRunner::CaptureGraphs() {
   const int64_t max_keys = std::min<int64_t>(kPreparedKeys, bounds().max_context_tokens);
+  // For the ranks' call of CountTokens.
+  memory().staging[0].count_updates[0] = {.num_known = 1, .num_prompt = 1};
   std::vector<absl::Status> statuses(ranks_.size());
   model_.OnRanks(
       [&](int rank) {
@@ -312,6 +314,9 @@ void CudaStepRunner::AwaitSlot(SlotId slot) {
 void CudaStepRunner::CheckDevice(uint64_t serial) {
   if (++polls_since_check_ < kPollsBetweenChecks) return;
   polls_since_check_ = 0;
+  // The error of the device comes seconds later.
+  const std::string hang = model_.HangReport();
+  LOCKSTEP_CHECK(hang.empty(), "pass {} has not ended{}", serial, hang);
   bool is_busy = false;
   for (const std::unique_ptr<CudaRankSteps>& rank : ranks_) {
     const auto error = static_cast<cudaError_t>(rank->QueryDevice());

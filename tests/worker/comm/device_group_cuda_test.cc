@@ -222,12 +222,12 @@ TEST_P(DeviceGroupCudaTest, ReplaysAndLaunchesMayMixHoweverLateRanksCome) {
   ranks.ExpectAllRight(kTurns * kShapes.size());
 }
 
-// Pushed words alone, as in decode: 2 million exchanges of each rank. With --gtest_repeat=5 they
-// are ten million.
-TEST_P(DeviceGroupCudaTest, MillionsOfPushedExchangesAreRight) {
+// Pushed words alone, as in decode: 200,000 exchanges of each rank. With --gtest_repeat=50 they are
+// ten million.
+TEST_P(DeviceGroupCudaTest, ManyPushedExchangesAreRight) {
   Ranks ranks(GetParam());
-  constexpr int kRoundsOfGraph = 50;
-  constexpr int kReplays = 10'000;
+  constexpr int kRoundsOfGraph = 10;
+  constexpr int kReplays = 5'000;
   std::vector<Shape> shapes;
   for (int i = 0; i < kRoundsOfGraph; ++i) {
     shapes.insert(shapes.end(), kPushedShapes.begin(), kPushedShapes.end());
@@ -236,7 +236,7 @@ TEST_P(DeviceGroupCudaTest, MillionsOfPushedExchangesAreRight) {
   ranks.Run([](Rank& rank) {
     for (int i = 0; i < kReplays; ++i) {
       rank.Replay();
-      if (i % 2 == 1) rank.CheckDevice();  // see kTurnsUnderWay
+      if (i % 3 == 2) rank.CheckDevice();  // see kTurnsUnderWay
     }
   });
   ranks.ExpectAllRight(uint64_t{kReplays} * shapes.size());
@@ -276,11 +276,11 @@ void LetOneRankHang() {
   const auto begin = std::chrono::steady_clock::now();
   ranks.ranks[0]->MakeCurrent();
   ranks.ranks[0]->Enqueue(kPushedShapes, /*faults=*/nullptr);
-  const cudaError_t error = ranks.ranks[0]->Synchronize();
-  LOCKSTEP_CHECK(error != cudaSuccess, "the rank did not wait");
-  LOCKSTEP_CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5),
-                 "it took too long");
-  ranks.ranks[0]->CheckDevice();
+  while (ranks.group->HangReport().empty()) {
+    LOCKSTEP_CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5),
+                   "it took too long");
+  }
+  LOCKSTEP_CHECK(false, "{}", ranks.group->HangReport());
 }
 
 TEST_F(DeviceGroupCudaDeathTest, ARankThatHangsEndsTheProcessWithinFiveSeconds) {

@@ -47,7 +47,7 @@ TEST_P(RankTeamTest, EveryRankRunsOnceOnItsOwnThread) {
   EXPECT_EQ(*threads[0].begin(), std::this_thread::get_id());
 }
 
-// Ranks on GPUs wait for each other's launches: no rank may run after another one.
+// Ranks on GPUs of their own wait for each other's launches.
 TEST_P(RankTeamTest, RanksMayWaitForEachOther) {
   const int num_ranks = GetParam();
   RankTeam team(num_ranks);
@@ -61,6 +61,24 @@ TEST_P(RankTeamTest, RanksMayWaitForEachOther) {
         kManySeconds);
     EXPECT_EQ(num_here.load(), num_ranks);
   }
+}
+
+TEST_P(RankTeamTest, RanksThatTakeTurnsAreNeverInABodyTogether) {
+  const int num_ranks = GetParam();
+  RankTeam team(num_ranks, /*takes_turns=*/true);
+  std::atomic<int> num_here{0};
+  std::atomic<int> num_calls{0};
+  for (int run = 0; run < 50; ++run) {
+    team.Run(
+        [&](int) {
+          EXPECT_EQ(num_here.fetch_add(1), 0);
+          std::this_thread::yield();
+          num_here.fetch_sub(1);
+          num_calls.fetch_add(1);
+        },
+        kManySeconds);
+  }
+  EXPECT_EQ(num_calls.load(), 50 * num_ranks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, RankTeamTest, ::testing::Values(1, 2, 4));
