@@ -37,6 +37,8 @@ struct WorkerConfig {
   std::string device = "auto";  // "cpu", "cuda", or "auto": CUDA where there is a device
   // Indices of the CUDA devices, as in "0,1,2,3": one for each rank. Empty: the first ones.
   std::string cuda_device;
+  // Until ranks have run on several GPUs, only benchmarks ask for them.
+  bool tries_ranks_on_gpus = false;
   // Ranks that share the model. 1 and several CUDA devices: as many as there are devices.
   uint32_t tensor_parallel = 1;
   // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.

@@ -228,6 +228,7 @@ absl::Status Run() {
   config.device = absl::GetFlag(FLAGS_device);
   config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
   config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
+  config.tries_ranks_on_gpus = true;
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);

@@ -195,11 +195,10 @@ def check_resources(objects):
         resources = container.get("resources", {})
         if not {"cpu", "memory"} <= resources.get("requests", {}).keys() or "memory" not in resources.get("limits", {}):
             yield f"{name_of(workload)}: no requests of processors and memory, or no limit of memory"
-        flags = flags_of(container)
         gpus = resources.get("limits", {}).get("nvidia.com/gpu", 0)
-        wanted = int(flags.get("tensor-parallel", 1)) if flags.get("device") == "cuda" else 0
-        if gpus != wanted:
-            yield f"{name_of(workload)}: gets {gpus} GPUs, its flags want {wanted}"
+        if gpus != (flags_of(container).get("device") == "cuda"):
+            yield f"{name_of(workload)}: gets {gpus} GPUs"
+        flags = flags_of(container)
         if flags.get("device") == "cpu" and flags.get("threads") != resources.get("requests", {}).get("cpu"):
             yield f"{name_of(workload)}: computes with --threads={flags.get('threads')}, and requests other processors"
 

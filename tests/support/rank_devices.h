@@ -16,11 +16,16 @@ namespace lockstep::testing {
 inline const bool kRanksMayShareADevice = setenv("CUDA_MODULE_LOADING", "EAGER", 1) == 0 &&
                                           setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;
 
+inline int NumDevices() {
+  int num_devices = 0;
+  LOCKSTEP_CHECK(cudaGetDeviceCount(&num_devices) == cudaSuccess, "cudaGetDeviceCount");
+  return num_devices;
+}
+
 // A device for each rank if there are so many, else the first one for all of them.
 inline std::vector<int> RankDevices(int degree) {
   LOCKSTEP_CHECK(kRanksMayShareADevice, "setenv");
-  int num_devices = 0;
-  LOCKSTEP_CHECK(cudaGetDeviceCount(&num_devices) == cudaSuccess, "cudaGetDeviceCount");
+  const int num_devices = NumDevices();
   std::vector<int> devices;
   for (int rank = 0; rank < degree; ++rank) devices.push_back(num_devices >= degree ? rank : 0);
   return devices;

@@ -7,7 +7,6 @@
 
 #include "tests/common/status_matchers.h"
 #include "tests/support/cuda_test.h"
-#include "tests/support/rank_devices.h"
 #include "tests/worker/cuda/poisoned_cuda_model.h"
 #include "tests/worker/model/golden_check.h"
 
@@ -21,12 +20,9 @@ class GoldenTinyCudaTest : public testing::CudaTest,
     CudaTest::SetUp();
     if (IsSkipped()) return;
     folder_ = "tests/golden/" + GetParam();
-    auto cuda = LoadPoisonedCudaModel(folder_, {.rank_devices = testing::RankDevices(num_ranks()),
-                                                .num_kv_blocks = 16,
-                                                .max_slots = 8,
-                                                .max_step_tokens = 256,
-                                                .max_logits_rows = 128,
-                                                .tensor_parallel = num_ranks()});
+    auto cuda = LoadPoisonedCudaModel(
+        folder_,
+        {.num_kv_blocks = 16, .max_slots = 8, .max_step_tokens = 256, .max_logits_rows = 128});
     ASSERT_THAT(cuda, IsOk());
     cuda_ = *std::move(cuda);
   }
@@ -34,8 +30,6 @@ class GoldenTinyCudaTest : public testing::CudaTest,
     cuda_.reset();
     CudaTest::TearDown();
   }
-
-  virtual uint32_t num_ranks() const { return 1; }
 
   std::string folder_;
   std::optional<PoisonedCudaModel> cuda_;
@@ -49,36 +43,15 @@ TEST_P(GoldenTinyCudaTest, PrefillChunksAndDecodeGiveTheSameBits) {
   ExpectSameBitsInAnySteps(*cuda_->forward_model, folder_);
 }
 
-std::string NameOf(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenTinyCudaTest,
                          ::testing::Values("tiny-llama", "tiny-llama-yarn", "tiny-qwen2",
                                            "tiny-qwen2-linear", "tiny-qwen3", "tiny-gpt2",
                                            "tiny-gpt2-older"),
-                         NameOf);
-
-// The checkpoints that two ranks can share.
-class GoldenTinyOnTwoRanksCudaTest : public GoldenTinyCudaTest {
- protected:
-  uint32_t num_ranks() const override { return 2; }
-};
-
-TEST_P(GoldenTinyOnTwoRanksCudaTest, LogitsAreAsCloseToTheReferenceAsPlainBf16) {
-  ExpectCloseToGolden(*cuda_->forward_model, folder_);
-}
-
-TEST_P(GoldenTinyOnTwoRanksCudaTest, PrefillChunksAndDecodeGiveTheSameBits) {
-  ExpectSameBitsInAnySteps(*cuda_->forward_model, folder_);
-}
-
-INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenTinyOnTwoRanksCudaTest,
-                         ::testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen2-linear",
-                                           "tiny-qwen3", "tiny-gpt2"),
-                         NameOf);
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace lockstep::worker

@@ -13,14 +13,10 @@ absl::StatusOr<PoisonedCudaModel> LoadPoisonedCudaModel(const std::string& path,
                                                         const ModelOptions& options) {
   PoisonedCudaModel poisoned;
   LOCKSTEP_ASSIGN_OR_RETURN(poisoned.model, LoadCudaModel(path, options));
-  for (int rank = 0; rank < poisoned.model->num_ranks(); ++rank) {
-    const std::span<std::byte> kv = poisoned.model->rank(rank).kv_bytes();
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(poisoned.model->rank(rank).device()));
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(kv.data(), 0xFF, kv.size()));
-    // The model's stream writes next, and does not wait for this one.
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-  }
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(poisoned.model->device()));
+  const std::span<std::byte> kv = poisoned.model->kv_bytes();
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(kv.data(), 0xFF, kv.size()));
+  // The model's stream writes next, and does not wait for this one.
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   LOCKSTEP_ASSIGN_OR_RETURN(poisoned.forward_model, CudaForwardModel::Create(*poisoned.model));
   return poisoned;
 }
