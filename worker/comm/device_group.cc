@@ -73,8 +73,8 @@ absl::Status DeviceGroup::AllGather(int rank, const kernels::CudaStream& stream,
                                     const DeviceColumns& params) {
   Member& self = members_[static_cast<size_t>(rank)];
   LOCKSTEP_CHECK(self.last_columns != params.columns,
-                 "rank {}: the columns of this exchange lie where those of the one before lie, "
-                 "which other ranks may still read",
+                 "rank {}: two exchanges in a row have the same columns. Other ranks may still "
+                 "read them",
                  rank);
   self.last_columns = params.columns;
   return kernels::Exchange(stream, {.group = View(rank),

@@ -26,7 +26,7 @@ int64_t RowStep(int64_t num_rows) {
 }  // namespace
 
 DecodeGraphs::~DecodeGraphs() {
-  for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
+  for (const auto& [bucket, graph] : graphs_) cudaGraphExecDestroy(graph);
 }
 
 int64_t DecodeGraphs::RowBucket(int64_t num_rows) const {
@@ -55,7 +55,7 @@ absl::Status DecodeGraphs::Prepare(int64_t max_keys) {
   return absl::OkStatus();
 }
 
-DecodeGraphs::Key DecodeGraphs::KeyOf(const Iteration& iteration) const {
+DecodeGraphs::Iteration DecodeGraphs::BucketOf(const Iteration& iteration) const {
   return {.num_rows = RowBucket(iteration.num_rows),
           .max_keys = KeyBucket(iteration.max_keys),
           .rows_share = iteration.rows_share,
@@ -63,25 +63,25 @@ DecodeGraphs::Key DecodeGraphs::KeyOf(const Iteration& iteration) const {
 }
 
 bool DecodeGraphs::IsCaptured(const Iteration& iteration) const {
-  return graphs_.contains(KeyOf(iteration));
+  return graphs_.contains(BucketOf(iteration));
 }
 
 absl::Status DecodeGraphs::Capture(const Iteration& iteration) {
-  return Find(KeyOf(iteration)).status();
+  return Find(BucketOf(iteration)).status();
 }
 
 absl::Status DecodeGraphs::Launch(const Iteration& iteration) {
-  LOCKSTEP_ASSIGN_OR_RETURN(CUgraphExec_st* const graph, Find(KeyOf(iteration)));
+  LOCKSTEP_ASSIGN_OR_RETURN(CUgraphExec_st* const graph, Find(BucketOf(iteration)));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph, model_.stream().handle));
   return absl::OkStatus();
 }
 
-absl::StatusOr<CUgraphExec_st*> DecodeGraphs::Find(const Key& key) {
-  const auto found = graphs_.find(key);
+absl::StatusOr<CUgraphExec_st*> DecodeGraphs::Find(const Iteration& bucket) {
+  const auto found = graphs_.find(bucket);
   if (found != graphs_.end()) return found->second;
   cudaStream_t const stream = model_.stream().handle;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  const absl::Status status = EnqueueIteration(key);
+  const absl::Status status = EnqueueIteration(bucket);
   cudaGraph_t graph = nullptr;
   const cudaError_t end = cudaStreamEndCapture(stream, &graph);
   LOCKSTEP_RETURN_IF_ERROR(status);
@@ -91,28 +91,28 @@ absl::StatusOr<CUgraphExec_st*> DecodeGraphs::Find(const Key& key) {
   cudaGraphDestroy(graph);
   LOCKSTEP_RETURN_IF_CUDA_ERROR(instantiated);
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGraphUpload(executable, stream));
-  graphs_.emplace(key, executable);
+  graphs_.emplace(bucket, executable);
   return executable;
 }
 
-absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
+absl::Status DecodeGraphs::EnqueueIteration(const Iteration& bucket) {
   const int64_t vocab_size = model_.spec().vocab_size;
   const kernels::CudaStream& stream = model_.stream();
-  const bool describes = key.sampling.describes && model_.tensor_rank().rank == 0;
+  const bool describes = bucket.sampling.describes && model_.tensor_rank().rank == 0;
   LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue({.decode_slots = memory_.row_slots,
-                                           .num_decode_rows = key.num_rows,
-                                           .max_decode_keys = key.max_keys,
-                                           .decode_rows_share = key.rows_share,
-                                           .num_tokens = key.num_rows,
-                                           .num_logits_rows = key.num_rows,
+                                           .num_decode_rows = bucket.num_rows,
+                                           .max_decode_keys = bucket.max_keys,
+                                           .decode_rows_share = bucket.rows_share,
+                                           .num_tokens = bucket.num_rows,
+                                           .num_logits_rows = bucket.num_rows,
                                            .begin_ns = memory_.begin_ns}));
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::SampleRows(stream, {.logits = model_.logits(),
                                    .row_stride = vocab_size,
-                                   .num_rows = key.num_rows,
+                                   .num_rows = bucket.num_rows,
                                    .vocab_size = vocab_size,
                                    .row_slots = memory_.row_slots,
-                                   .all_plain_greedy = key.sampling.all_plain_greedy,
+                                   .all_plain_greedy = bucket.sampling.all_plain_greedy,
                                    .state = model_.slots(),
                                    .tables = memory_.tables(),
                                    .tokens = memory_.tokens,
@@ -121,7 +121,7 @@ absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
   if (describes) {
     LOCKSTEP_RETURN_IF_ERROR(kernels::DescribeRows(stream, {.logits = model_.logits(),
                                                             .row_stride = vocab_size,
-                                                            .num_rows = key.num_rows,
+                                                            .num_rows = bucket.num_rows,
                                                             .vocab_size = vocab_size,
                                                             .tokens = memory_.tokens,
                                                             .num_best = memory_.num_best,
@@ -131,7 +131,7 @@ absl::Status DecodeGraphs::EnqueueIteration(const Key& key) {
                                       .tokens = memory_.tokens,
                                       .statuses = memory_.statuses,
                                       .descriptions = describes ? memory_.descriptions : nullptr,
-                                      .num_rows = key.num_rows,
+                                      .num_rows = bucket.num_rows,
                                       .vocab_size = vocab_size,
                                       .state = model_.slots(),
                                       .tables = memory_.tables(),

@@ -32,6 +32,13 @@ class DecodeGraphs {
     int64_t max_keys = 0;     // that a row attends to
     bool rows_share = false;  // see CudaBatch
     Sampling sampling = {};
+
+    template <typename H>
+    friend H AbslHashValue(H h, const Iteration& iteration) {
+      return H::combine(std::move(h), iteration.num_rows, iteration.max_keys, iteration.rows_share,
+                        iteration.sampling.describes, iteration.sampling.all_plain_greedy);
+    }
+    friend bool operator==(const Iteration&, const Iteration&) = default;
   };
 
   // `model` and `memory` outlive the object. A batch has at most `max_rows` rows.
@@ -56,29 +63,16 @@ class DecodeGraphs {
   absl::Status Capture(const Iteration& iteration);
 
  private:
-  struct Key {
-    int64_t num_rows;
-    int64_t max_keys;
-    bool rows_share = false;
-    Sampling sampling = {};
-
-    template <typename H>
-    friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.num_rows, key.max_keys, key.rows_share,
-                        key.sampling.describes, key.sampling.all_plain_greedy);
-    }
-    friend bool operator==(const Key&, const Key&) = default;
-  };
-
   int64_t KeyBucket(int64_t max_keys) const;
-  Key KeyOf(const Iteration& iteration) const;
-  absl::StatusOr<CUgraphExec_st*> Find(const Key& key);
-  absl::Status EnqueueIteration(const Key& key);
+  // The largest iteration whose graph serves this one.
+  Iteration BucketOf(const Iteration& iteration) const;
+  absl::StatusOr<CUgraphExec_st*> Find(const Iteration& bucket);
+  absl::Status EnqueueIteration(const Iteration& bucket);
 
   CudaModel& model_;
   const CudaStepMemory& memory_;
   const int64_t max_rows_;
-  absl::flat_hash_map<Key, CUgraphExec_st*> graphs_;
+  absl::flat_hash_map<Iteration, CUgraphExec_st*> graphs_;  // by bucket
 };
 
 }  // namespace lockstep::worker

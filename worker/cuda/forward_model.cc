@@ -41,12 +41,9 @@ void CudaForwardModel::Forward(const ForwardBatch& batch, std::span<float> logit
   const CudaBatch staged = StageRows(batch);
   const auto num_slots = static_cast<int64_t>(batch.rows.size());
   // Ranks may share a device, so none may wait for it before all have launched.
-  model_.OnRanks([&](int rank) { Expect(EnqueueRank(model_.rank(rank), staged, num_slots)); });
-  Expect(Finish(logits));
-}
-
-void CudaForwardModel::Expect(const absl::Status& status) const {
-  LOCKSTEP_CHECK(status.ok(), "{}{}", Message(status), model_.HangReport());
+  model_.OnRanks(
+      [&](int rank) { model_.ExpectOk(EnqueueRank(model_.rank(rank), staged, num_slots)); });
+  model_.ExpectOk(Finish(logits));
 }
 
 void CudaForwardModel::StageSlots(const ForwardBatch& batch) {

@@ -42,8 +42,6 @@ class CudaForwardModel final : public ForwardModel {
   // On the rank's thread.
   absl::Status EnqueueRank(CudaModel& rank, const CudaBatch& staged, int64_t num_slots) const;
   absl::Status Finish(std::span<float> logits);
-  // An error of a device ends the process.
-  void Expect(const absl::Status& status) const;
 
   CudaModel& model_;
   const kernels::PinnedBuffer memory_;

@@ -182,6 +182,10 @@ std::string CudaModel::HangReport() const {
   return report.empty() ? "" : ": " + report;
 }
 
+void CudaModel::ExpectOk(const absl::Status& status) const {
+  LOCKSTEP_CHECK(status.ok(), "{}{}", Message(status), HangReport());
+}
+
 absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
   if (batch.num_tokens == 0) return absl::OkStatus();
   LOCKSTEP_CHECK(batch.num_tokens <= parts_->info.max_step_tokens &&

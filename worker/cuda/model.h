@@ -73,6 +73,10 @@ class CudaModel {
   // After an error of a device: ": " and which rank waited for which one in vain. Empty if none
   // did.
   std::string HangReport() const;
+  // Ends the process if the status is an error, and says which rank hangs if one does. The device
+  // is lost then, or a launch was malformed, and nothing can be rescued here. The router resumes
+  // every sequence on another replica.
+  void ExpectOk(const absl::Status& status) const;
 
   // Inputs, layers, logits. The batch has been checked.
   absl::Status Enqueue(const CudaBatch& batch);

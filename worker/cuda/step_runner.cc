@@ -20,7 +20,7 @@ constexpr uint32_t kPollsBetweenChecks = 16384;
 constexpr int64_t kPreparedKeys = 4096;
 // If no pass ends for so long, the device hangs.
 constexpr std::chrono::seconds kHungAfter(60);
-// Before serving, ranks may be busy for long. Only one that does not come back takes so long.
+// Capturing the graphs may take a rank minutes. A rank that takes longer than this hangs.
 constexpr std::chrono::minutes kSetUpPatience(10);
 
 }  // namespace
@@ -82,11 +82,7 @@ CudaStepRunner::CudaStepRunner(CudaModel& model, const ExecutorLimits& limits, u
 
 template <typename Body>
 void CudaStepRunner::OnRanks(const Body& body) {
-  model_.OnRanks([&](int rank) { Expect(body(*ranks_[static_cast<size_t>(rank)])); });
-}
-
-void CudaStepRunner::Expect(const absl::Status& status) const {
-  LOCKSTEP_CHECK(status.ok(), "{}{}", Message(status), model_.HangReport());
+  model_.OnRanks([&](int rank) { model_.ExpectOk(body(*ranks_[static_cast<size_t>(rank)])); });
 }
 
 void CudaStepRunner::Reset() {
@@ -98,7 +94,7 @@ void CudaStepRunner::Reset() {
 void CudaStepRunner::BeginLease(uint64_t epoch) {
   // CUDA keeps a current device for each thread. This is the runner's first call on the executor
   // thread.
-  Expect(kernels::CudaStatus(cudaSetDevice(model_.device()), "cudaSetDevice"));
+  model_.ExpectOk(kernels::CudaStatus(cudaSetDevice(model_.device()), "cudaSetDevice"));
   Reset();
   mirror_.BeginLease(epoch);
 }
@@ -323,7 +319,7 @@ void CudaStepRunner::CheckDevice(uint64_t serial) {
     if (error == cudaErrorNotReady) {
       is_busy = true;
     } else {
-      Expect(kernels::CudaStatus(error, "a step on the device"));
+      model_.ExpectOk(kernels::CudaStatus(error, "a step on the device"));
     }
   }
   if (!is_busy) {

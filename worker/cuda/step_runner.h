@@ -55,9 +55,6 @@ class CudaStepRunner final : public StepRunner {
   // Calls body(rank) for every rank at once, on its thread. An error ends the process.
   template <typename Body>
   void OnRanks(const Body& body);
-  // After an error the device is lost, or a launch was malformed, and nothing can be rescued here.
-  // The router resumes every sequence on another replica.
-  void Expect(const absl::Status& status) const;
 
   void Reset();
   bool IsPureDecode(const CudaStepRecord& record);

@@ -21,9 +21,8 @@
 namespace lockstep::worker {
 
 struct ModelOptions {
-  int device = 0;  // CUDA: index
-  // CUDA: the device of each rank; empty: `device` and those that follow it. Ranks may share a
-  // device, but only in tests: they wait for each other there.
+  // CUDA: the index of each rank's device. If there are none, the ranks have the first devices.
+  // Only tests let ranks share one.
   std::vector<int> rank_devices = {};
   uint32_t num_kv_blocks = 0;  // CPU: at least 2; CUDA: 0 takes as many as `memory_fraction` allows
   double memory_fraction =

@@ -330,8 +330,7 @@ void LetColumnsNotTakeTurns() {
 }
 
 TEST_F(DeviceGroupCudaDeathTest, ColumnsThatDoNotTakeTurnsEndTheProcess) {
-  EXPECT_DEATH(LetColumnsNotTakeTurns(),
-               "columns of this exchange lie where those of the one before lie");
+  EXPECT_DEATH(LetColumnsNotTakeTurns(), "two exchanges in a row have the same columns");
 }
 
 TEST(DeviceGroupTest, AGroupHasTwoToEightRanks) {

@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<int>> RankDevicesOf(const ModelOptions& options) {
   }
   std::vector<int> devices = options.rank_devices;
   if (devices.empty()) {
-    for (int rank = 0; rank < degree; ++rank) devices.push_back(options.device + rank);
+    for (int rank = 0; rank < degree; ++rank) devices.push_back(rank);
   }
   if (static_cast<int>(devices.size()) != degree) {
     return InvalidArgument("{} GPUs for {} ranks of tensor parallelism", devices.size(), degree);

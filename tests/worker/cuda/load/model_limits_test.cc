@@ -39,9 +39,13 @@ TEST(ModelLimitsTest, SharesOfRanksAreWholePieces) {
 
 TEST(ModelLimitsTest, EveryRankHasADevice) {
   ModelOptions options;
-  options.device = 2;
+  EXPECT_THAT(*RankDevicesOf(options), ElementsAre(0));
+  options.rank_devices = {2};
   EXPECT_THAT(*RankDevicesOf(options), ElementsAre(2));
   options.tensor_parallel = 2;
+  options.rank_devices = {};
+  EXPECT_THAT(*RankDevicesOf(options), ElementsAre(0, 1));
+  options.rank_devices = {2, 3};
   EXPECT_THAT(*RankDevicesOf(options), ElementsAre(2, 3));
   options.rank_devices = {5, 5};  // as tests do
   EXPECT_THAT(*RankDevicesOf(options), ElementsAre(5, 5));
