@@ -223,6 +223,8 @@ void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
   const DeviceBuffer tables = Upload(ShuffledBlocks(num_blocks));
   const DeviceBuffer chunks = Upload(prefill.chunks);
   const DeviceBuffer device_tiles = Upload(tiles);
+  const DeviceBuffer scratch =
+      Allocate(static_cast<size_t>(planner.ScratchElements()) * sizeof(float));
   const double us = MeasureUs(stream, [&](int) {
     return PagedPrefillAttention(
         stream, {.query = query.data<BFloat16>(),
@@ -237,7 +239,8 @@ void BenchmarkPrefill(const CudaStream& stream, PrefillCase prefill) {
                  .num_tiles = plan.num_tiles,
                  .tile_rows = plan.tile_rows,
                  .block_tables = tables.data<BlockId>(),
-                 .block_table_stride = max_blocks});
+                 .block_table_stride = max_blocks,
+                 .scratch = scratch.data<float>()});
   });
   fmt::print(
       "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, \"tile_rows\": {}, "

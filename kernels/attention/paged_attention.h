@@ -143,6 +143,7 @@ struct PagedPrefillAttentionParams {
   int64_t tile_rows = kSmallPrefillTileRows;
   const BlockId* block_tables = nullptr;  // [rows, block_table_stride]
   int64_t block_table_stride = 0;
+  float* scratch = nullptr;  // PrefillPlanner::ScratchElements, on 16 bytes; null if that is 0
 };
 
 absl::Status PagedPrefillAttention(const CudaStream& stream,

@@ -60,6 +60,9 @@ absl::Status PagedDecodeAttention(const CudaStream& stream,
 absl::Status PagedPrefillAttention(const CudaStream& stream,
                                    const PagedPrefillAttentionParams& params) {
   LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
+  if (params.kv.head_dim == 256 && params.scratch == nullptr) {
+    return InvalidArgument("attention: prefill with head_dim 256 needs scratch");
+  }
   if (params.num_tiles <= 0) return absl::OkStatus();
   return LaunchPagedPrefill(stream, params);
 }

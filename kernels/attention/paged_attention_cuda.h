@@ -18,7 +18,7 @@ int MaxDecodeRuns(const CudaStream& stream, const PagedDecodeAttentionParams& pa
 absl::Status LaunchPagedDecode(const CudaStream& stream, const PagedDecodeAttentionParams& params);
 absl::Status LaunchPagedPrefill(const CudaStream& stream,
                                 const PagedPrefillAttentionParams& params);
-// For head_dim 64 and 128.
+// For head_dim 64, 128 and 256.
 absl::Status LaunchWarpgroupPrefill(const CudaStream& stream,
                                     const PagedPrefillAttentionParams& params);
 

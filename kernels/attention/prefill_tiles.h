@@ -15,6 +15,9 @@ struct AttentionChunk;  // kernels/attention/paged_attention.h
 inline constexpr int64_t kSmallPrefillTileRows = 128;
 inline constexpr int64_t kLargePrefillTileRows = 192;
 
+// With 256 dims, so many of a partial result have no room in shared memory.
+inline constexpr int kPrefillScratchDims = 192;
+
 // Rows tile_rows * index .. of a chunk, for each of its KV heads.
 struct PrefillTile {
   uint32_t chunk = 0;
@@ -40,6 +43,10 @@ class PrefillPlanner {
     return num_tokens * group_ / kSmallPrefillTileRows + num_chunks;
   }
 
+  // Floats that PagedPrefillAttention keeps partial results in. What they hold between calls does
+  // not matter.
+  int64_t ScratchElements() const { return scratch_elements_; }
+
   // Chooses the tiles by the time that the slowest multiprocessor is estimated to take. Writes them
   // to the front of `tiles`, those with most keys first. `tiles` has room for MaxTiles.
   PrefillPlan Plan(std::span<const AttentionChunk> chunks, std::span<PrefillTile> tiles) const;
@@ -54,6 +61,7 @@ class PrefillPlanner {
   int64_t num_kv_heads_ = 1;
   int64_t num_multiprocessors_ = 1;
   bool has_large_tiles_ = false;
+  int64_t scratch_elements_ = 0;
 };
 
 // The item that a block takes in a round. Every other round runs backwards, because the list of

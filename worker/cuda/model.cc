@@ -118,7 +118,8 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
                                                     .num_tiles = batch_.prefill.num_tiles,
                                                     .tile_rows = batch_.prefill.tile_rows,
                                                     .block_tables = parts_.slots.block_tables,
-                                                    .block_table_stride = parts_.slots.max_blocks});
+                                                    .block_table_stride = parts_.slots.max_blocks,
+                                                    .scratch = parts_.prefill_scratch});
   }
 
   CudaModel::Parts& parts_;

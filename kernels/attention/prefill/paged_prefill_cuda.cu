@@ -249,7 +249,7 @@ __global__ __launch_bounds__(kPrefillThreads,
 
 template <int kHeadDim>
 absl::Status LaunchPrefill(const CudaStream& stream, const PagedPrefillAttentionParams& params) {
-  if constexpr (kHeadDim == 64 || kHeadDim == 128) {
+  if constexpr (kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256) {
     return LaunchWarpgroupPrefill(stream, params);
   } else {
     const PrefillArguments arguments = MakePrefillArguments(params);

@@ -67,6 +67,7 @@ static_assert(kSmallPrefillTileRows == 2 * kGroupRows && kLargePrefillTileRows =
 
 absl::Status LaunchWarpgroupPrefill(const CudaStream& stream,
                                     const PagedPrefillAttentionParams& params) {
+  if (params.kv.head_dim == 256) return LaunchKernel<256, 2>(stream, params);
   return params.kv.head_dim == 64 ? LaunchHeadDim<64>(stream, params)
                                   : LaunchHeadDim<128>(stream, params);
 }

@@ -31,17 +31,22 @@ struct PrefillBlock {
   // Registers of a thread. If the roles together needed more than the block has at its start, the
   // computing threads would wait for ever.
   static constexpr int kStartRegisters = kGroups == 2 ? 168 : 128;
-  static constexpr int kCopyRegisters = kGroups == 2 ? 56 : 32;
-  static constexpr int kComputeRegisters = kGroups == 2 ? 224 : 160;
+  static constexpr int kCopyRegisters = kHeadDim == 256 ? 40 : kGroups == 2 ? 56 : 32;
+  static constexpr int kComputeRegisters = kHeadDim == 256 ? 232 : kGroups == 2 ? 224 : 160;
   static_assert(kCopyRegisters + kGroups * kComputeRegisters == (1 + kGroups) * kStartRegisters);
 
   static constexpr int kPanels = kHeadDim / kPanelDims;
   // Steps of 16 dims whose queries stay in registers. Three warpgroups have no registers left for
   // the second panel. Reading all queries from shared memory would need more bytes than it
-  // delivers.
-  static constexpr int kRegisterSteps = (kGroups == 2 ? kPanels : 1) * kPanelSteps;
-  static constexpr int kKeyStages = kHeadDim == 128 && kGroups == 3 ? 3 : 4;
-  static constexpr int kValueStages = kHeadDim == 128 && kGroups == 3 ? 2 : 4;
+  // delivers. With 256 dims the output leaves no registers, and there is less to read for a
+  // product.
+  static constexpr int kRegisterSteps =
+      kHeadDim == 256 ? 0 : (kGroups == 2 ? kPanels : 1) * kPanelSteps;
+  static constexpr int kKeyStages = kHeadDim == 256 ? 2 : kHeadDim == 128 && kGroups == 3 ? 3 : 4;
+  static constexpr int kValueStages = kHeadDim == 256 || (kHeadDim == 128 && kGroups == 3) ? 2 : 4;
+  // Dims of the partial results that fit beside the rings. The others are in device memory, and
+  // stay in the second-level cache.
+  static constexpr int kSharedClosedDims = kHeadDim <= 128 ? kHeadDim : 256 - kPrefillScratchDims;
   static constexpr int kTileBytes = static_cast<int>(kKeyTile) * kHeadDim * 2;  // keys, or values
 
   // Byte offsets in dynamic shared memory.
@@ -49,7 +54,7 @@ struct PrefillBlock {
   static constexpr int kValues = kKeys + kKeyStages * kTileBytes;  // [stage][page][panel][16][64]
   static constexpr int kQueries = kValues + kValueStages * kTileBytes;  // [group][panel][64][64]
   static constexpr int kClosed = kQueries + kGroups * kPanels * kPanelQueryBytes;
-  static constexpr int kItem = kClosed + kTileRows * kHeadDim * 4;
+  static constexpr int kItem = kClosed + kTileRows * kSharedClosedDims * 4;
   static constexpr int kBarriers = kItem + static_cast<int>(sizeof(RowTile) + 15) / 16 * 16;
   static constexpr int kKeysFull = kBarriers;
   static constexpr int kKeysEmpty = kKeysFull + 8 * kKeyStages;

@@ -17,6 +17,7 @@ class PrefillGroup {
   static constexpr int kSteps = kHeadDim / 16;
   static constexpr bool kQueriesInRegisters = B::kRegisterSteps == kSteps;
   static constexpr int kTiles = kHeadDim / 8;
+  static constexpr int kSharedClosedTiles = B::kSharedClosedDims / 8;
 
   __device__ __forceinline__ PrefillGroup(const PrefillArguments& arguments, unsigned char* shared,
                                           int warp, int lane)
@@ -88,7 +89,7 @@ class PrefillGroup {
     IssueScores();
     ptx::WarpgroupWait<0>();
     ptx::HoldTiles(scores_);
-    ptx::HoldOperand(queries_);
+    HoldQueries();
     ReleaseKeys();
     if (full_tiles == 0) MaskScores(0, positions_, lane_, scores_);
     open_[0] = open_[1] = SoftmaxRow();
@@ -108,7 +109,7 @@ class PrefillGroup {
     IssueValues();
     ptx::WarpgroupWait<1>();
     ptx::HoldTiles(scores_);
-    ptx::HoldOperand(queries_);
+    HoldQueries();
     ReleaseKeys();
     const int key = tile * static_cast<int>(kKeyTile);
     const bool border = key == next_border_;
@@ -148,10 +149,13 @@ class PrefillGroup {
           PartialFold(closed[1].max, open_[1].max, arguments_.exponent_scale)};
 #pragma unroll
       for (int half = 0; half < 2; ++half) sums[half] = folds[half](closed[half].sum, sums[half]);
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) FoldTile<false>(folds, Closed(n), output_[n]);
+      ForClosed([&](int n, float4 closed) { FoldTile<false>(folds, closed, output_[n]); });
     }
     Write(sums);
+  }
+
+  __device__ __forceinline__ void HoldQueries() {
+    if constexpr (B::kRegisterSteps > 0) ptx::HoldOperand(queries_);
   }
 
   // scores = queries times the keys of the tile.
@@ -170,7 +174,7 @@ class PrefillGroup {
       } else {
         ptx::WarpgroupMmaShared(scores_,
                                 queries + panel * (kPanelQueryBytes / kDescriptorUnit) + offset,
-                                step_keys, true);
+                                step_keys, step != 0);
       }
     }
     ptx::WarpgroupCommit();
@@ -223,11 +227,10 @@ class PrefillGroup {
         closed[half] = {folds[half].max, folds[half](closed[half].sum, closing[half].sum)};
       }
       closed_ = SpreadSummed(closed);
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        FoldTile<true>(folds, Closed(n), output_[n]);
+      ForClosed([&](int n, float4 closed_tile) {
+        FoldTile<true>(folds, closed_tile, output_[n]);
         Closed(n) = make_float4(output_[n][0], output_[n][1], output_[n][2], output_[n][3]);
-      }
+      });
     }
     next_border_ = static_cast<int>(AttentionSplitBegin(++split_ + 1));
   }
@@ -263,7 +266,27 @@ class PrefillGroup {
 
   // Columns 8n .. of the closed partial result, in this thread's own place.
   __device__ __forceinline__ float4& Closed(int n) const {
-    return reinterpret_cast<float4*>(shared_ + B::kClosed)[n * B::kComputeThreads + threadIdx.x];
+    if (n < kSharedClosedTiles) {
+      return reinterpret_cast<float4*>(shared_ + B::kClosed)[n * B::kComputeThreads + threadIdx.x];
+    }
+    const int tile = blockIdx.x * (kTiles - kSharedClosedTiles) + n - kSharedClosedTiles;
+    return reinterpret_cast<float4*>(
+        arguments_.params.scratch)[tile * B::kComputeThreads + threadIdx.x];
+  }
+
+  // Calls body(n, Closed(n)) for all n. Several are on their way at once: as many as the scores,
+  // which nobody needs here, leave registers for.
+  template <typename Body>
+  __device__ __forceinline__ void ForClosed(const Body& body) const {
+    constexpr int kBatch = kSharedClosedTiles == kTiles ? 1 : 8;
+#pragma unroll
+    for (int first = 0; first < kTiles; first += kBatch) {
+      float4 batch[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) batch[i] = Closed(first + i);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) body(first + i, batch[i]);
+    }
   }
 
   // Lanes of a quad exchange pairs of columns, so that each stores 16 bytes at once.
@@ -355,7 +378,7 @@ class PrefillGroup {
   float rescale_[2];
   float closing_;  // state of the split that the last border ended, as Spread leaves it
   float closed_;   // state of the splits before it
-  uint32_t queries_[B::kRegisterSteps][4];
+  uint32_t queries_[B::kRegisterSteps > 0 ? B::kRegisterSteps : 1][4];
   uint32_t weights_[kKeyTilePages][4];
   float scores_[8][4];
   float output_[kTiles][4];  // since the last border

@@ -44,7 +44,7 @@ __device__ __forceinline__ void HoldOperand(uint32_t (&a)[kSteps][4]) {
       "+f"(d[i + 1][1]), "+f"(d[i + 1][2]), "+f"(d[i + 1][3])
 
 // d = a * b, plus d with `accumulate`; a: 64 x 16, each warp's 16 rows as MmaM16N8K16 takes them;
-// b: 16 x 64 or 16 x 128, by MatrixDescriptor or, if kTransposed, by TransposedMatrixDescriptor;
+// b: 16 x 64, 128 or 256, by MatrixDescriptor or, if kTransposed, by TransposedMatrixDescriptor;
 // d[n]: columns 8n .. 8n + 7, as MmaM16N8K16 leaves them.
 template <bool kTransposed>
 __device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[8][4], const uint32_t (&a)[4],
@@ -81,6 +81,35 @@ __device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[16][4], const u
       "}"
       : LOCKSTEP_TILES2(0), LOCKSTEP_TILES2(2), LOCKSTEP_TILES2(4), LOCKSTEP_TILES2(6),
         LOCKSTEP_TILES2(8), LOCKSTEP_TILES2(10), LOCKSTEP_TILES2(12), LOCKSTEP_TILES2(14)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),
+        "n"(kTransposed ? 1 : 0));
+}
+
+template <bool kTransposed>
+__device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[32][4], const uint32_t (&a)[4],
+                                                      uint64_t b, bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %133, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
+      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "
+      "%60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, "
+      "%72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
+      "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "
+      "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, "
+      "%120, %121, %122, %123, %124, %125, %126, %127}, "
+      "{%128, %129, %130, %131}, %132, accumulate, 1, 1, %134;\n"
+      "}"
+      : LOCKSTEP_TILES2(0), LOCKSTEP_TILES2(2), LOCKSTEP_TILES2(4), LOCKSTEP_TILES2(6),
+        LOCKSTEP_TILES2(8), LOCKSTEP_TILES2(10), LOCKSTEP_TILES2(12), LOCKSTEP_TILES2(14),
+        LOCKSTEP_TILES2(16), LOCKSTEP_TILES2(18), LOCKSTEP_TILES2(20), LOCKSTEP_TILES2(22),
+        LOCKSTEP_TILES2(24), LOCKSTEP_TILES2(26), LOCKSTEP_TILES2(28), LOCKSTEP_TILES2(30)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),
         "n"(kTransposed ? 1 : 0));
 }

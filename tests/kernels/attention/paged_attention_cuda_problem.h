@@ -229,6 +229,7 @@ class Problem {
     const PrefillPlan plan = planner.Plan(chunks, tiles);
     const DeviceArray<PrefillTile> device_tiles(tiles);
     const DeviceArray<BlockId> device_tables(tables_);
+    const DeviceArray<float> scratch(Size(planner.ScratchElements()));
     EXPECT_THAT(PagedPrefillAttention(stream, {.query = device_query_->data(),
                                                .query_stride = RowElements(),
                                                .output = device_output.data(),
@@ -241,8 +242,10 @@ class Problem {
                                                .num_tiles = plan.num_tiles,
                                                .tile_rows = plan.tile_rows,
                                                .block_tables = device_tables.data(),
-                                               .block_table_stride = max_blocks_}),
+                                               .block_table_stride = max_blocks_,
+                                               .scratch = scratch.data()}),
                 IsOk());
+    scratch.ExpectGuardsIntact();
     std::vector<BFloat16> output = device_output.Read();
     device_output.ExpectGuardsIntact();
     return output;

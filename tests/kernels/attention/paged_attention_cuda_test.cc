@@ -48,15 +48,18 @@ TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceForAnyHeadSizeAndGroup) {
 }
 
 TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceAtLongContexts) {
-  Problem problem({8, 2, 128}, {5000, 3001}, Distribution::kOutliers);
-  const std::vector<Row> rows = {{0, 4999}, {1, 3000}, {0, 4095}, {0, 2047}, {0, 2048}};
-  const auto decoded = problem.Decode(stream_, rows);
-  const auto prefilled = problem.PrefillAll(stream_);
-  for (const Row& row : rows) {
-    EXPECT_TRUE(problem.IsClose(decoded, row)) << row.position;
-    EXPECT_TRUE(
-        problem.IsSameAt(decoded, prefilled, {row.sequence, row.position, row.position + 1}))
-        << row.position;
+  for (const Shape& shape : {Shape{8, 2, 128}, Shape{8, 2, 256}}) {
+    SCOPED_TRACE(shape.head_dim);
+    Problem problem(shape, {5000, 3001}, Distribution::kOutliers);
+    const std::vector<Row> rows = {{0, 4999}, {1, 3000}, {0, 4095}, {0, 2047}, {0, 2048}};
+    const auto decoded = problem.Decode(stream_, rows);
+    const auto prefilled = problem.PrefillAll(stream_);
+    for (const Row& row : rows) {
+      EXPECT_TRUE(problem.IsClose(decoded, row)) << row.position;
+      EXPECT_TRUE(
+          problem.IsSameAt(decoded, prefilled, {row.sequence, row.position, row.position + 1}))
+          << row.position;
+    }
   }
 }
 
@@ -299,6 +302,12 @@ TEST_F(PagedAttentionCudaTest, RefusesShapesItCannotTake) {
               HasError(kInvalid, HasSubstr("1025")));
   EXPECT_THAT(status_with([](auto& params) { params.max_keys = 0; }),
               HasError(kInvalid, HasSubstr("max_keys")));
+  EXPECT_THAT(PagedPrefillAttention(stream_, {.query_stride = 256,
+                                              .output_stride = 256,
+                                              .kv = {.num_kv_heads = 1, .head_dim = 256},
+                                              .num_heads = 1,
+                                              .num_tiles = 1}),
+              HasError(kInvalid, HasSubstr("scratch")));
 }
 
 }  // namespace

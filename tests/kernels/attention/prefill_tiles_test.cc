@@ -85,6 +85,14 @@ TEST(PrefillPlannerTest, HeadDimsWithoutLargeTilesTakeSmallOnes) {
   }
 }
 
+TEST(PrefillPlannerTest, OnlyPartialResultsThatDoNotFitNeedScratch) {
+  for (const int64_t head_dim : {16, 64, 128}) {
+    EXPECT_EQ(PrefillPlanner(32, 8, head_dim, 132).ScratchElements(), 0);
+  }
+  // For each multiprocessor's 128 rows.
+  EXPECT_EQ(PrefillPlanner(32, 8, 256, 132).ScratchElements(), 132 * 128 * 192);
+}
+
 TEST(PrefillPlannerTest, NothingToDoIsNoTile) {
   EXPECT_EQ(MakePlan(PrefillPlanner(32, 8, 128, 132), {}).plan.num_tiles, 0);
   EXPECT_EQ(MakePlan(PrefillPlanner(32, 8, 128, 132), {{.num_tokens = 0}}).plan.num_tiles, 0);

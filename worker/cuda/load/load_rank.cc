@@ -102,6 +102,7 @@ absl::Status CreateState(const ModelOptions& options, Parts& parts) {
     parts.chunks = arena.Take<kernels::AttentionChunk>(max_slots);
     parts.max_prefill_tiles = parts.prefill_planner.MaxTiles(options.max_step_tokens, max_slots);
     parts.tiles = arena.Take<kernels::PrefillTile>(parts.max_prefill_tiles);
+    parts.prefill_scratch = arena.Take<float>(parts.prefill_planner.ScratchElements());
     parts.logits = arena.Take<float>(options.max_logits_rows * spec.vocab_size);
     parts.logits_columns =
         parts.rank.degree == 1
