@@ -11,8 +11,8 @@ namespace lockstep::router {
 // limits nothing.
 //
 // Running sequences wait for the step, and waiting prompts wait behind it for their first token. So
-// a step may take half of the target while few prompt tokens wait. As more wait, a fifth of the
-// time that they need is added, up to four times the target in all. Half of the target spreads
+// a step may take half of the target while few prompt tokens wait. As more wait, three tenths of
+// the time that they need are added, up to four times the target in all. Half of the target spreads
 // small prompts over several steps. Long steps drain a long queue sooner, because each step has a
 // cost of its own.
 //

@@ -59,9 +59,9 @@ TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
   const auto chunk = [&budget](uint64_t num_waiting) {
     return budget.PrefillTokensBesideDecodes(5000, num_waiting);
   };
-  EXPECT_EQ(chunk(1000), 400u);     // 100 ms wait: the step may take 20 ms more
-  EXPECT_EQ(chunk(2000), 600u);     // 200 ms wait
-  EXPECT_EQ(chunk(10'500), 2300u);  // 4 times the target
+  EXPECT_EQ(chunk(1000), 500u);   // 100 ms wait: the step may take 30 ms more
+  EXPECT_EQ(chunk(2000), 800u);   // 200 ms wait
+  EXPECT_EQ(chunk(7000), 2300u);  // 4 times the target
   EXPECT_EQ(chunk(1'000'000), 2300u);
 }
 
@@ -108,22 +108,22 @@ TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));
-  EXPECT_EQ(CountChunks(budget, 9 * 10, 1000), 4 * 10);
+  EXPECT_EQ(CountChunks(budget, 9 * 10, 2000), 4 * 10);
 }
 
-TEST(StepBudgetTest, ChunksThatTakeLessThanSixStepsOfDecodesTakeNoTurns) {
+TEST(StepBudgetTest, ChunksThatTakeLessThanTwelveStepsOfDecodesTakeNoTurns) {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));  // 0.04 ms a token
-  EXPECT_EQ(CountChunks(budget, 100, 740), 100);
-  EXPECT_LT(CountChunks(budget, 100, 760), 50);
+  EXPECT_EQ(CountChunks(budget, 100, 1480), 100);
+  EXPECT_LT(CountChunks(budget, 100, 1520), 50);
 }
 
 TEST(StepBudgetTest, ChunksThatNobodyWaitsBesideTakeNoTurns) {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));
-  for (int i = 0; i < 10; ++i) budget.Planned(1000, 0);
+  for (int i = 0; i < 10; ++i) budget.Planned(2000, 0);
   EXPECT_FALSE(budget.OwesDecodes());
 }
 
@@ -131,7 +131,7 @@ TEST(StepBudgetTest, WithoutATargetThereAreNoTurns) {
   StepBudget budget(absl::InfiniteDuration());
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));
-  EXPECT_EQ(CountChunks(budget, 100, 1000), 100);
+  EXPECT_EQ(CountChunks(budget, 100, 2000), 100);
 }
 
 TEST(StepBudgetTest, AFreePrefillGrowsStepByStep) {
