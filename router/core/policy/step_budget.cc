@@ -15,7 +15,7 @@ constexpr uint32_t kOwedEighths = 10;
 constexpr uint32_t kWholeStep = 8;
 // A chunk is long, and owes steps of decodes, if it takes more than this many times as long as
 // decodes alone.
-constexpr int kLongChunk = 12;
+constexpr int kLongChunk = 8;
 // A step takes at least and at most these multiples of the target. It grows by this share of the
 // time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.3;

@@ -111,12 +111,12 @@ TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
   EXPECT_EQ(CountChunks(budget, 9 * 10, 2000), 4 * 10);
 }
 
-TEST(StepBudgetTest, ChunksThatTakeLessThanTwelveStepsOfDecodesTakeNoTurns) {
+TEST(StepBudgetTest, ChunksThatTakeLessThanEightStepsOfDecodesTakeNoTurns) {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));  // 0.04 ms a token
-  EXPECT_EQ(CountChunks(budget, 100, 1480), 100);
-  EXPECT_LT(CountChunks(budget, 100, 1520), 50);
+  EXPECT_EQ(CountChunks(budget, 100, 980), 100);
+  EXPECT_LT(CountChunks(budget, 100, 1020), 50);
 }
 
 TEST(StepBudgetTest, ChunksThatNobodyWaitsBesideTakeNoTurns) {

@@ -1,0 +1,80 @@
+// lockstep-closed-loop-simulate: the router's scheduler with a worker that computes nothing but
+// takes the time of the Qwen3-8B shape on an H200, on a virtual clock. One JSON object a line for
+// each load.
+//
+//   SxP+O      S streams in a closed loop, prompts of P and outputs of O tokens, both +- 50 %
+//   E&SxP+O    the same beside E streams that decode for ever; gaps are of those
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/check.h"
+#include "tests/rigs/closed_loop/closed_loop.h"
+
+ABSL_FLAG(std::vector<std::string>, loads,
+          std::vector<std::string>({"128x512+128", "256x512+128", "64x4096+128", "32&2x8192+2"}),
+          "see above");
+ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
+          "as of lockstep-router");
+ABSL_FLAG(absl::Duration, seconds, absl::Seconds(60), "virtual time of each load");
+ABSL_FLAG(uint64_t, seed, 1, "of the lengths");
+
+namespace lockstep::bench {
+namespace {
+
+uint32_t ParseNumber(const std::string& load, const std::string& text) {
+  uint32_t number = 0;
+  LOCKSTEP_CHECK(absl::SimpleAtoi(text, &number) && number > 0,
+                 "load '{}': expected SxP+O or E&SxP+O", load);
+  return number;
+}
+
+Range About(uint32_t mean) { return {std::max(1u, mean - mean / 2), mean + mean / 2}; }
+
+ClosedLoop Parse(const std::string& load) {
+  const std::vector<std::string> halves = absl::StrSplit(load, '&');
+  const std::vector<std::string> parts = absl::StrSplit(halves.back(), absl::ByAnyChar("x+"));
+  LOCKSTEP_CHECK(halves.size() <= 2 && parts.size() == 3, "load '{}': expected SxP+O or E&SxP+O",
+                 load);
+  return {.num_streams = ParseNumber(load, parts[0]),
+          .prompt_tokens = About(ParseNumber(load, parts[1])),
+          .output_tokens = About(ParseNumber(load, parts[2])),
+          .num_endless = halves.size() == 2 ? ParseNumber(load, halves[0]) : 0,
+          .target_step_time = absl::GetFlag(FLAGS_target_step_time),
+          .duration = absl::GetFlag(FLAGS_seconds),
+          .seed = absl::GetFlag(FLAGS_seed)};
+}
+
+double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0.0;
+  const auto at =
+      values.begin() + static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+void Run(const std::string& load) {
+  const ClosedLoopFigures figures = SimulateClosedLoop(Parse(load));
+  fmt::print(
+      R"({{"load": "{}", "output_tokens_per_s": {:.0f}, "prompt_tokens_per_s": {:.0f}, )"
+      R"("first_ms_p50": {:.1f}, "first_ms_p99": {:.1f}, "gap_ms_p50": {:.1f}, "gap_ms_p99": {:.1f}}})"
+      "\n",
+      load, figures.output_tokens_per_s, figures.prompt_tokens_per_s,
+      Quantile(figures.first_ms, 0.5), Quantile(figures.first_ms, 0.99),
+      Quantile(figures.gap_ms, 0.5), Quantile(figures.gap_ms, 0.99));
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  for (const std::string& load : absl::GetFlag(FLAGS_loads)) lockstep::bench::Run(load);
+  return 0;
+}
