@@ -143,9 +143,12 @@ struct PagedPrefillAttentionParams {
   int64_t tile_rows = kSmallPrefillTileRows;
   const BlockId* block_tables = nullptr;  // [rows, block_table_stride]
   int64_t block_table_stride = 0;
-  float* scratch = nullptr;  // PrefillPlanner::ScratchElements, on 16 bytes; null if that is 0
+  // [PrefillPlanner::ScratchElements()], aligned to 16 bytes; unused if that is 0. Calls that may
+  // run at the same time need scratch of their own. What it holds between calls does not matter.
+  float* scratch = nullptr;
 };
 
+// INVALID_ARGUMENT for a shape that no kernel takes, or without the scratch that it needs.
 absl::Status PagedPrefillAttention(const CudaStream& stream,
                                    const PagedPrefillAttentionParams& params);
 

@@ -15,7 +15,8 @@ struct AttentionChunk;  // kernels/attention/paged_attention.h
 inline constexpr int64_t kSmallPrefillTileRows = 128;
 inline constexpr int64_t kLargePrefillTileRows = 192;
 
-// With 256 dims, so many of a partial result have no room in shared memory.
+// Dims of a closed partial result that a block with head_dim 256 keeps in scratch, because shared
+// memory is full.
 inline constexpr int kPrefillScratchDims = 192;
 
 // Rows tile_rows * index .. of a chunk, for each of its KV heads.
@@ -43,8 +44,7 @@ class PrefillPlanner {
     return num_tokens * group_ / kSmallPrefillTileRows + num_chunks;
   }
 
-  // Floats that PagedPrefillAttention keeps partial results in. What they hold between calls does
-  // not matter.
+  // Floats of scratch for PagedPrefillAttention on a stream with these multiprocessors.
   int64_t ScratchElements() const { return scratch_elements_; }
 
   // Chooses the tiles by the time that the slowest multiprocessor is estimated to take. Writes them

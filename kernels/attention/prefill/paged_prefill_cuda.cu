@@ -2,9 +2,9 @@
 #include "kernels/attention/prefill/prefill_rows.cuh"
 #include "kernels/core/ptx/mma.cuh"
 
-// Prefill for any head_dim, in the manner of arXiv 2307.08691. A block walks all keys up to the
-// position of its last row. Each of its eight warps has 16 rows for itself. The first warp also
-// keeps a ring of key tiles filled.
+// Prefill for head_dims of 16, 32, 80 and 96, in the manner of arXiv 2307.08691. A block walks all
+// keys up to the position of its last row. Each of its eight warps has 16 rows for itself. The
+// first warp also keeps a ring of key tiles filled.
 namespace lockstep::kernels {
 namespace {
 
@@ -12,7 +12,7 @@ constexpr int kNumWarps = kPrefillThreads / 32;
 
 template <int kHeadDim>
 struct PrefillShared {
-  static constexpr int kStages = kHeadDim > 128 ? 2 : 3;
+  static constexpr int kStages = 3;
   static constexpr int kTileBytes = kKeyTilePages * KvTile<kHeadDim>::kPageBytes;
   static constexpr int kQueryBytes = kPrefillBlockRows * kHeadDim * 2;
   static constexpr int kQueries = kStages * kTileBytes;  // offset
@@ -77,15 +77,11 @@ struct TileLoader {
 template <int kHeadDim>
 struct RowsWarp {
   using Tile = KvTile<kHeadDim>;
-  static constexpr bool kKeepQuery = kHeadDim <= 128;  // in registers
 
-  __device__ __forceinline__ void Begin(uint32_t query_address) {
-    queries = query_address;
-    if constexpr (kKeepQuery) {
+  __device__ __forceinline__ void Begin(uint32_t queries) {
 #pragma unroll
-      for (int step = 0; step < Tile::kSteps; ++step) {
-        Tile::LoadRows(query[step], queries, step, lane);
-      }
+    for (int step = 0; step < Tile::kSteps; ++step) {
+      Tile::LoadRows(query[step], queries, step, lane);
     }
     open.Clear();
     closed.Clear();
@@ -100,19 +96,12 @@ struct RowsWarp {
     }
 #pragma unroll
     for (int step = 0; step < Tile::kSteps; ++step) {
-      uint32_t a[4];
-      if constexpr (kKeepQuery) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) a[j] = query[step][j];
-      } else {
-        Tile::LoadRows(a, queries, step, lane);
-      }
 #pragma unroll
       for (int page = 0; page < kKeyTilePages; ++page) {
         uint32_t b[4];
         Tile::LoadKeys(b, tile + page * Tile::kPageBytes, step, lane);
-        ptx::MmaM16N8K16(scores[2 * page], a, b[0], b[1]);
-        ptx::MmaM16N8K16(scores[2 * page + 1], a, b[2], b[3]);
+        ptx::MmaM16N8K16(scores[2 * page], query[step], b[0], b[1]);
+        ptx::MmaM16N8K16(scores[2 * page + 1], query[step], b[2], b[3]);
       }
     }
   }
@@ -151,8 +140,7 @@ struct RowsWarp {
 
   int lane;
   int positions[2];  // of rows g and g + 8; -1: no such row
-  uint32_t queries;
-  uint32_t query[kKeepQuery ? Tile::kSteps : 1][4];
+  uint32_t query[Tile::kSteps][4];
   RowsPartial<kHeadDim> open;    // since the last border
   RowsPartial<kHeadDim> closed;  // before it
 };

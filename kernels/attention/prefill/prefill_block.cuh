@@ -38,14 +38,13 @@ struct PrefillBlock {
   static constexpr int kPanels = kHeadDim / kPanelDims;
   // Steps of 16 dims whose queries stay in registers. Three warpgroups have no registers left for
   // the second panel. Reading all queries from shared memory would need more bytes than it
-  // delivers. With 256 dims the output leaves no registers, and there is less to read for a
-  // product.
+  // delivers. With 256 dims the output takes these registers, so all queries are read from there.
   static constexpr int kRegisterSteps =
       kHeadDim == 256 ? 0 : (kGroups == 2 ? kPanels : 1) * kPanelSteps;
   static constexpr int kKeyStages = kHeadDim == 256 ? 2 : kHeadDim == 128 && kGroups == 3 ? 3 : 4;
   static constexpr int kValueStages = kHeadDim == 256 || (kHeadDim == 128 && kGroups == 3) ? 2 : 4;
-  // Dims of the partial results that fit beside the rings. The others are in device memory, and
-  // stay in the second-level cache.
+  // Dims of the closed partial results that have room in shared memory. The others are in scratch,
+  // which fits in the second-level cache.
   static constexpr int kSharedClosedDims = kHeadDim <= 128 ? kHeadDim : 256 - kPrefillScratchDims;
   static constexpr int kTileBytes = static_cast<int>(kKeyTile) * kHeadDim * 2;  // keys, or values
 

@@ -149,7 +149,8 @@ class PrefillGroup {
           PartialFold(closed[1].max, open_[1].max, arguments_.exponent_scale)};
 #pragma unroll
       for (int half = 0; half < 2; ++half) sums[half] = folds[half](closed[half].sum, sums[half]);
-      ForClosed([&](int n, float4 closed) { FoldTile<false>(folds, closed, output_[n]); });
+      ForClosed(
+          [&](int n, float4 closed_tile) { FoldTile<false>(folds, closed_tile, output_[n]); });
     }
     Write(sums);
   }
@@ -274,11 +275,12 @@ class PrefillGroup {
         arguments_.params.scratch)[tile * B::kComputeThreads + threadIdx.x];
   }
 
-  // Calls body(n, Closed(n)) for all n. Several are on their way at once: as many as the scores,
-  // which nobody needs here, leave registers for.
+  // Calls body(n, Closed(n)) for all n. With scratch, loads eight at once. The registers of the
+  // scores are free here and hold them.
   template <typename Body>
   __device__ __forceinline__ void ForClosed(const Body& body) const {
     constexpr int kBatch = kSharedClosedTiles == kTiles ? 1 : 8;
+    static_assert(kTiles % kBatch == 0 && kSharedClosedTiles % kBatch == 0);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kBatch) {
       float4 batch[kBatch];

@@ -2,6 +2,8 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -9,6 +11,7 @@
 #include <variant>
 
 #include "common/check.h"
+#include "common/instant.h"
 #include "common/status.h"
 #include "router/core/policy/priority_policy.h"
 #include "router/core/scheduler.h"
@@ -20,8 +23,10 @@ constexpr uint32_t kNumSlots = 512;
 constexpr uint32_t kMaxStepTokens = 8192;
 constexpr uint32_t kMaxContextTokens = 1 << 20;
 constexpr uint32_t kNumBlocks = 1 << 20;
-// From one step to the next, on the device.
-constexpr absl::Duration kBetweenSteps = absl::Microseconds(15);
+// From a step's end until the router has its result.
+constexpr absl::Duration kResultDelay = absl::Microseconds(15);
+// No request waits that long, so the order is that of arrival.
+constexpr absl::Duration kPriorityStep = absl::Seconds(10);
 
 void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
 
@@ -30,7 +35,7 @@ class Simulation {
   explicit Simulation(const ClosedLoop& loop)
       : loop_(loop),
         random_(loop.seed),
-        scheduler_(ConfigOf(loop), router::MakePriorityPolicy(absl::Seconds(10))),
+        scheduler_(ConfigOf(loop), router::MakePriorityPolicy(kPriorityStep)),
         worker_(kNumSlots, loop.costs) {
     Expect(scheduler_.AttachWorker({.num_blocks = kNumBlocks,
                                     .max_slots = kNumSlots,
@@ -103,13 +108,14 @@ class Simulation {
     const InFlight step = std::move(in_flight_.front());
     in_flight_.pop_front();
     TimedWorker::Done done = worker_.Run(step.plan, step.sent);
-    now_ = std::max(now_, done.at) + kBetweenSteps;
+    now_ = std::max(now_, done.at) + kResultDelay;
     Expect(scheduler_.Apply(std::move(done.outcome), now_));
     for (const router::SchedulerEvent& event : scheduler_.TakeEvents()) {
       if (const auto* tokens = std::get_if<router::TokensEvent>(&event)) {
         TakeTokens(*tokens);
       } else if (const auto* finished = std::get_if<router::FinishedEvent>(&event)) {
         Expect(finished->error);
+        LOCKSTEP_CHECK(!streams_.at(finished->request).is_endless, "an endless stream ended");
         streams_.erase(finished->request);
         SubmitNext();
       }

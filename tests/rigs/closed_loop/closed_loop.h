@@ -7,7 +7,7 @@
 
 #include "router/core/messages/scheduler_config.h"
 #include "tests/rigs/closed_loop/timed_worker.h"
-#include "tests/rigs/simulation/random_draws.h"
+#include "tests/rigs/random_draws.h"
 
 namespace lockstep::bench {
 

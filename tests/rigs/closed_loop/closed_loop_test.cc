@@ -1,21 +1,15 @@
-// What the rules of the scheduler give in closed loops. The bounds are not of a GPU's speed: the
-// clock is virtual, so each holds or fails for ever. They are what a change of a rule must keep.
+// What the rules of the scheduler give in closed loops. The clock is virtual, so the result is the
+// same on every machine. A change of a rule must keep these bounds.
 #include "tests/rigs/closed_loop/closed_loop.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <vector>
+#include "tests/rigs/quantile.h"
 
 namespace lockstep::bench {
 namespace {
 
 constexpr double kTargetMs = 50.0;
-
-double Quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  return values.at(static_cast<size_t>(q * static_cast<double>(values.size() - 1)));
-}
 
 ClosedLoop Streams(uint32_t num_streams, uint32_t prompt) {
   return {.num_streams = num_streams,
@@ -34,32 +28,38 @@ ClosedLoop LongPromptsBesideStreams(const Range& prompt_tokens) {
 }
 
 TEST(ClosedLoopTest, TheSameLoopGivesTheSameFigures) {
-  const ClosedLoopFigures first = SimulateClosedLoop(Streams(16, 512));
-  const ClosedLoopFigures second = SimulateClosedLoop(Streams(16, 512));
+  ClosedLoop loop = Streams(16, 512);
+  const ClosedLoopFigures first = SimulateClosedLoop(loop);
+  const ClosedLoopFigures second = SimulateClosedLoop(loop);
+  EXPECT_GT(first.first_ms.size(), 100u);
+  EXPECT_GT(first.gap_ms.size(), first.first_ms.size());
   EXPECT_EQ(first.gap_ms, second.gap_ms);
   EXPECT_EQ(first.first_ms, second.first_ms);
+  EXPECT_EQ(first.output_tokens_per_s, second.output_tokens_per_s);
+  loop.seed = 2;
+  EXPECT_NE(SimulateClosedLoop(loop).first_ms, first.first_ms);
 }
 
-// Measured over HTTP on an H200: 6,283, 6,848 and 986 tokens/s.
-TEST(ClosedLoopTest, ThroughputIsNearWhatAnH200Gave) {
-  EXPECT_NEAR(SimulateClosedLoop(Streams(128, 512)).output_tokens_per_s, 6283, 628);
-  EXPECT_NEAR(SimulateClosedLoop(Streams(256, 512)).output_tokens_per_s, 6848, 685);
-  EXPECT_NEAR(SimulateClosedLoop(Streams(64, 4096)).output_tokens_per_s, 986, 99);
-}
+struct LoadBounds {
+  ClosedLoop loop;
+  // Measured over HTTP on an H200, with other numbers in the rule; they change it by 1 % at most.
+  double measured_tokens_per_s;
+  double first_ms_p50;
+  double gap_ms_p99;
+};
 
-TEST(ClosedLoopTest, FirstTokensComeSoonWhileShortPromptsWait) {
-  EXPECT_LT(Quantile(SimulateClosedLoop(Streams(128, 512)).first_ms, 0.5), 70);
-  EXPECT_LT(Quantile(SimulateClosedLoop(Streams(256, 512)).first_ms, 0.5), 140);
-}
-
-TEST(ClosedLoopTest, FirstTokensComeSoonWhileLongPromptsWait) {
-  EXPECT_LT(Quantile(SimulateClosedLoop(Streams(64, 4096)).first_ms, 0.5), 400);
-}
-
-TEST(ClosedLoopTest, NoTokenWaitsLongerThanAFewTargets) {
-  EXPECT_LT(Quantile(SimulateClosedLoop(Streams(128, 512)).gap_ms, 0.99), kTargetMs);
-  EXPECT_LT(Quantile(SimulateClosedLoop(Streams(256, 512)).gap_ms, 0.99), 1.25 * kTargetMs);
-  EXPECT_LT(Quantile(SimulateClosedLoop(Streams(64, 4096)).gap_ms, 0.99), 4 * kTargetMs);
+TEST(ClosedLoopTest, FirstTokensAndTokensComeSoon) {
+  const LoadBounds loads[] = {{Streams(128, 512), 6283, 70, kTargetMs},
+                              {Streams(256, 512), 6848, 140, 1.25 * kTargetMs},
+                              {Streams(64, 4096), 986, 400, 4 * kTargetMs}};
+  for (const LoadBounds& load : loads) {
+    SCOPED_TRACE(load.measured_tokens_per_s);
+    const ClosedLoopFigures figures = SimulateClosedLoop(load.loop);
+    EXPECT_NEAR(figures.output_tokens_per_s, load.measured_tokens_per_s,
+                0.1 * load.measured_tokens_per_s);
+    EXPECT_LT(Quantile(figures.first_ms, 0.5), load.first_ms_p50);
+    EXPECT_LT(Quantile(figures.gap_ms, 0.99), load.gap_ms_p99);
+  }
 }
 
 // Running streams' median grows by half at most, at 85 % of what prompts get without a bound. That

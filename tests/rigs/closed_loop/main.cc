@@ -16,13 +16,15 @@
 
 #include "common/check.h"
 #include "tests/rigs/closed_loop/closed_loop.h"
+#include "tests/rigs/quantile.h"
 
 ABSL_FLAG(std::vector<std::string>, loads,
           std::vector<std::string>({"128x512+128", "256x512+128", "64x4096+128", "32&2x8192+2"}),
           "see above");
 ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
           "as of lockstep-router");
-ABSL_FLAG(absl::Duration, seconds, absl::Seconds(60), "virtual time of each load");
+ABSL_FLAG(absl::Duration, seconds, absl::Seconds(60),
+          "virtual time of each load, after a warm-up of 15 s");
 ABSL_FLAG(uint64_t, seed, 1, "of the lengths");
 
 namespace lockstep::bench {
@@ -49,14 +51,6 @@ ClosedLoop Parse(const std::string& load) {
           .target_step_time = absl::GetFlag(FLAGS_target_step_time),
           .duration = absl::GetFlag(FLAGS_seconds),
           .seed = absl::GetFlag(FLAGS_seed)};
-}
-
-double Quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0.0;
-  const auto at =
-      values.begin() + static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
 }
 
 void Run(const std::string& load) {

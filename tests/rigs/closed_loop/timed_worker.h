@@ -23,6 +23,7 @@ struct StepCosts {
 
 // A worker whose steps compute nothing and take the time that StepCosts say. Its tokens are all
 // alike. Runs one step after the other. Knows of the sampling parameters only the number of tokens.
+// A row with one token left counts as a decode, as in a real worker.
 class TimedWorker {
  public:
   TimedWorker(uint32_t num_slots, const StepCosts& costs) : costs_(costs), slots_(num_slots) {}

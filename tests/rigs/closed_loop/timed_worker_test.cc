@@ -15,19 +15,20 @@ constexpr StepCosts kCosts = {.decodes_alone = absl::Milliseconds(4),
                               .decoded_key = absl::Microseconds(1),
                               .thousand_keys = absl::Microseconds(2)};
 
-router::StepPlan Started(uint32_t num_prompt_tokens, uint32_t num_output_tokens, uint32_t chunk) {
+router::StepPlan Started(uint32_t num_prompt_tokens, uint32_t num_output_tokens, uint32_t chunk,
+                         SlotId slot = 0) {
   auto request = std::make_shared<router::Request>();
   request->prompt_tokens.assign(num_prompt_tokens, 7);
   request->sampling.max_new_tokens = num_output_tokens;
   router::StepPlan plan;
-  plan.started.push_back({.slot = 0,
+  plan.started.push_back({.slot = slot,
                           .request = request,
                           .sample_index = 0,
                           .known_tokens = request->prompt_tokens,
                           .num_computed_tokens = 0,
                           .blocks = {},
                           .first_prompt_logprob = 0});
-  plan.rows.push_back({.slot = 0, .num_tokens = chunk, .new_blocks = {}});
+  plan.rows.push_back({.slot = slot, .num_tokens = chunk, .new_blocks = {}});
   return plan;
 }
 
@@ -61,6 +62,26 @@ TEST(TimedWorkerTest, ASequenceStopsAtItsLengthAndIsInertThen) {
   const auto inert = worker.Run(Decode(), Instant());
   EXPECT_TRUE(inert.outcome.rows[0].was_inert);
   EXPECT_EQ(inert.outcome.timings.compute, absl::Milliseconds(4));
+}
+
+TEST(TimedWorkerTest, APromptBesideADecodeCostsItsTokensAndBothAttend) {
+  TimedWorker worker(2, kCosts);
+  worker.Run(Started(100, 9, 100), Instant());
+  router::StepPlan mixed = Started(2000, 9, 1000, /*slot=*/1);
+  mixed.rows.insert(mixed.rows.begin(), Decode().rows[0]);
+  const auto done = worker.Run(mixed, Instant());
+  // 1,001 tokens; the decode row has 101 keys, the others 500 on average.
+  EXPECT_EQ(done.outcome.timings.compute,
+            absl::Milliseconds(5) + absl::Microseconds(10'010 + 101 + 1000));
+  EXPECT_EQ(done.outcome.rows[0].tokens.size(), 1u);
+  EXPECT_TRUE(done.outcome.rows[1].tokens.empty());
+}
+
+TEST(TimedWorkerTest, AResumedSequenceKeepsWhatItGenerated) {
+  TimedWorker worker(1, kCosts);
+  router::StepPlan resumed = Started(100, 3, 102);
+  resumed.started[0].known_tokens.assign(102, 7);
+  EXPECT_EQ(worker.Run(resumed, Instant()).outcome.rows[0].stopped, router::StopCause::kLength);
 }
 
 TEST(TimedWorkerTest, StepsRunOneAfterTheOther) {

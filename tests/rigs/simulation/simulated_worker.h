@@ -9,8 +9,8 @@
 
 #include "common/instant.h"
 #include "router/workers/step_link.h"
+#include "tests/rigs/random_draws.h"
 #include "tests/rigs/simulation/event_queue.h"
-#include "tests/rigs/simulation/random_draws.h"
 
 namespace lockstep::bench {
 

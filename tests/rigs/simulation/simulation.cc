@@ -16,7 +16,7 @@
 #include "router/engine/router_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/workers/shard.h"
-#include "tests/rigs/simulation/random_draws.h"
+#include "tests/rigs/random_draws.h"
 #include "tests/rigs/simulation/shared_cache.h"
 
 namespace lockstep::bench {

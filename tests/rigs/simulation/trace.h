@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "tests/rigs/simulation/random_draws.h"
+#include "tests/rigs/random_draws.h"
 
 namespace lockstep::bench {
 
