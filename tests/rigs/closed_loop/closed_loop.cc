@@ -27,6 +27,8 @@ constexpr uint32_t kNumBlocks = 1 << 20;
 constexpr absl::Duration kResultDelay = absl::Microseconds(15);
 // No request waits that long, so the order is that of arrival.
 constexpr absl::Duration kPriorityStep = absl::Seconds(10);
+// Tokens of a prefix are its number. Those of a prompt of its own begin here.
+constexpr TokenId kOwnTokens = 1 << 16;
 
 void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
 
@@ -89,8 +91,12 @@ class Simulation {
     auto request = std::make_shared<router::Request>();
     request->key = next_key_++;
     request->arrival = now_;
-    request->prompt_tokens.assign(num_prompt_tokens, 0);
-    request->bypass_prefix_cache = true;
+    if (loop_.num_prefixes > 0 && !is_endless) {
+      request->prompt_tokens.assign(loop_.prefix_tokens, random_.In({0, loop_.num_prefixes - 1}));
+    }
+    request->prompt_tokens.resize(request->prompt_tokens.size() + num_prompt_tokens,
+                                  kOwnTokens + static_cast<TokenId>(request->key));
+    request->bypass_prefix_cache = loop_.num_prefixes == 0;
     request->sampling.max_new_tokens = num_output_tokens;
     streams_.emplace(request->key, Stream{.submitted = now_,
                                           .num_prompt_tokens = num_prompt_tokens,

@@ -16,6 +16,10 @@ struct ClosedLoop {
   uint32_t num_streams = 1;
   Range prompt_tokens = {512, 512};
   Range output_tokens = {128, 128};
+  // Every prompt begins with one of these prefixes, drawn at random, before its own prompt_tokens.
+  // Without prefixes the prefix cache is not used.
+  uint32_t num_prefixes = 0;
+  uint32_t prefix_tokens = 0;
   // Streams beside them that decode from this context and never end.
   uint32_t num_endless = 0;
   uint32_t endless_context = 512;
@@ -33,9 +37,9 @@ struct ClosedLoopFigures {
   std::vector<double> gap_ms;        // between two tokens of a stream; with endless ones: of those
 };
 
-// The router's scheduler with a TimedWorker on a virtual clock, two steps in flight. Without prefix
-// cache. The same options give the same figures. Shows what a rule of the scheduler does to waiting
-// times, without a GPU.
+// The router's scheduler with a TimedWorker on a virtual clock, two steps in flight. The same
+// options give the same figures. Shows what a rule of the scheduler does to waiting times, without
+// a GPU.
 ClosedLoopFigures SimulateClosedLoop(const ClosedLoop& loop);
 
 }  // namespace lockstep::bench

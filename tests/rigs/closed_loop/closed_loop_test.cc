@@ -62,6 +62,19 @@ TEST(ClosedLoopTest, FirstTokensAndTokensComeSoon) {
   }
 }
 
+TEST(ClosedLoopTest, PrefixesAreComputedOnce) {
+  const ClosedLoop own = {.num_streams = 64,
+                          .prompt_tokens = {2176, 2176},
+                          .output_tokens = {64, 64},
+                          .duration = absl::Seconds(30)};
+  ClosedLoop shared = own;
+  shared.prompt_tokens = {128, 128};
+  shared.num_prefixes = 8;
+  shared.prefix_tokens = 2048;
+  EXPECT_GT(SimulateClosedLoop(shared).output_tokens_per_s,
+            3 * SimulateClosedLoop(own).output_tokens_per_s);
+}
+
 // Running streams' median grows by half at most, at 85 % of what prompts get without a bound. That
 // needs more than half of the steps without prompts, also while the rest of a prompt is short.
 TEST(ClosedLoopTest, LongPromptsLeaveTheMedianOfRunningStreamsAlone) {

@@ -4,6 +4,7 @@
 //
 //   SxP+O      S streams in a closed loop, prompts of P and outputs of O tokens, both +- 50 %
 //   E&SxP+O    the same beside E streams that decode for ever; gaps are of those
+//   SxC+P+O    S streams whose prompts begin with one of 8 prefixes of C tokens; P more, O out
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/strings/numbers.h>
@@ -19,7 +20,8 @@
 #include "tests/rigs/quantile.h"
 
 ABSL_FLAG(std::vector<std::string>, loads,
-          std::vector<std::string>({"128x512+128", "256x512+128", "64x4096+128", "32&2x8192+2"}),
+          std::vector<std::string>({"128x512+128", "256x512+128", "64x4096+128", "64x2048+128+64",
+                                    "32&2x8192+2"}),
           "see above");
 ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
           "as of lockstep-router");
@@ -33,24 +35,36 @@ namespace {
 uint32_t ParseNumber(const std::string& load, const std::string& text) {
   uint32_t number = 0;
   LOCKSTEP_CHECK(absl::SimpleAtoi(text, &number) && number > 0,
-                 "load '{}': expected SxP+O or E&SxP+O", load);
+                 "load '{}': expected SxP+O, E&SxP+O or SxC+P+O", load);
   return number;
 }
+
+constexpr uint32_t kNumPrefixes = 8;
 
 Range About(uint32_t mean) { return {std::max(1u, mean - mean / 2), mean + mean / 2}; }
 
 ClosedLoop Parse(const std::string& load) {
   const std::vector<std::string> halves = absl::StrSplit(load, '&');
   const std::vector<std::string> parts = absl::StrSplit(halves.back(), absl::ByAnyChar("x+"));
-  LOCKSTEP_CHECK(halves.size() <= 2 && parts.size() == 3, "load '{}': expected SxP+O or E&SxP+O",
-                 load);
-  return {.num_streams = ParseNumber(load, parts[0]),
-          .prompt_tokens = About(ParseNumber(load, parts[1])),
-          .output_tokens = About(ParseNumber(load, parts[2])),
-          .num_endless = halves.size() == 2 ? ParseNumber(load, halves[0]) : 0,
-          .target_step_time = absl::GetFlag(FLAGS_target_step_time),
-          .duration = absl::GetFlag(FLAGS_seconds),
-          .seed = absl::GetFlag(FLAGS_seed)};
+  LOCKSTEP_CHECK(halves.size() <= 2 && (parts.size() == 3 || parts.size() == 4),
+                 "load '{}': expected SxP+O, E&SxP+O or SxC+P+O", load);
+  ClosedLoop loop = {.num_streams = ParseNumber(load, parts[0]),
+                     .num_endless = halves.size() == 2 ? ParseNumber(load, halves[0]) : 0,
+                     .target_step_time = absl::GetFlag(FLAGS_target_step_time),
+                     .duration = absl::GetFlag(FLAGS_seconds),
+                     .seed = absl::GetFlag(FLAGS_seed)};
+  if (parts.size() == 3) {
+    loop.prompt_tokens = About(ParseNumber(load, parts[1]));
+    loop.output_tokens = About(ParseNumber(load, parts[2]));
+    return loop;
+  }
+  const uint32_t prompt = ParseNumber(load, parts[2]);
+  const uint32_t output = ParseNumber(load, parts[3]);
+  loop.prompt_tokens = {prompt, prompt};
+  loop.output_tokens = {output, output};
+  loop.num_prefixes = kNumPrefixes;
+  loop.prefix_tokens = ParseNumber(load, parts[1]);
+  return loop;
 }
 
 void Run(const std::string& load) {

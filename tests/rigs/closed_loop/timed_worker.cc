@@ -13,6 +13,7 @@ TimedWorker::Done TimedWorker::Run(const router::StepPlan& plan, Instant sent) {
     slots_[started.slot] = {
         .num_known = num_known,
         .num_computed = started.num_computed_tokens,
+        .num_cached = started.num_computed_tokens,
         .max_total = static_cast<uint32_t>(started.request->prompt_tokens.size()) +
                      started.request->sampling.max_new_tokens};
   }
@@ -35,7 +36,9 @@ absl::Duration TimedWorker::TimeOf(const router::StepPlan& plan) const {
     if (slot.at_end()) continue;
     if (slot.num_known - slot.num_computed == 1) {
       ++num_decodes;
-      attention += slot.num_known * costs_.decoded_key;
+      const double num_keys =
+          slot.num_known - slot.num_cached + costs_.cached_key * slot.num_cached;
+      attention += num_keys * costs_.decoded_key;
     } else {
       num_prompt_tokens += row.num_tokens;
       const double mean_keys = slot.num_computed + row.num_tokens / 2.0;

@@ -18,7 +18,9 @@ struct StepCosts {
   absl::Duration decode_row = absl::Nanoseconds(18'500);    // in a step without prompt tokens
   absl::Duration token = absl::Nanoseconds(22'200);         // in a step with them, decodes included
   absl::Duration decoded_key = absl::Nanoseconds(36);       // that a decode row attends to
-  absl::Duration thousand_keys = absl::Nanoseconds(620);    // that a prompt token attends to
+  double cached_key =
+      0.25;  // share of it if the row found the key in the cache: rows read it together
+  absl::Duration thousand_keys = absl::Nanoseconds(620);  // that a prompt token attends to
 };
 
 // A worker whose steps compute nothing and take the time that StepCosts say. Its tokens are all
@@ -40,6 +42,7 @@ class TimedWorker {
   struct Slot {
     uint32_t num_known = 0;
     uint32_t num_computed = 0;
+    uint32_t num_cached = 0;  // computed when it started
     uint32_t max_total = 0;
 
     bool at_end() const { return num_known == max_total; }

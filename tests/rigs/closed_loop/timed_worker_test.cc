@@ -13,6 +13,7 @@ constexpr StepCosts kCosts = {.decodes_alone = absl::Milliseconds(4),
                               .decode_row = absl::Microseconds(100),
                               .token = absl::Microseconds(10),
                               .decoded_key = absl::Microseconds(1),
+                              .cached_key = 0.25,
                               .thousand_keys = absl::Microseconds(2)};
 
 router::StepPlan Started(uint32_t num_prompt_tokens, uint32_t num_output_tokens, uint32_t chunk,
@@ -75,6 +76,16 @@ TEST(TimedWorkerTest, APromptBesideADecodeCostsItsTokensAndBothAttend) {
             absl::Milliseconds(5) + absl::Microseconds(10'010 + 101 + 1000));
   EXPECT_EQ(done.outcome.rows[0].tokens.size(), 1u);
   EXPECT_TRUE(done.outcome.rows[1].tokens.empty());
+}
+
+TEST(TimedWorkerTest, KeysThatWereCachedCostAQuarter) {
+  TimedWorker worker(1, kCosts);
+  router::StepPlan plan = Started(100, 9, 20);
+  plan.started[0].num_computed_tokens = 80;
+  worker.Run(plan, Instant());
+  // 101 keys, 80 of them cached.
+  EXPECT_EQ(worker.Run(Decode(), Instant()).outcome.timings.compute,
+            absl::Microseconds(4000 + 100 + 21 + 20));
 }
 
 TEST(TimedWorkerTest, AResumedSequenceKeepsWhatItGenerated) {
