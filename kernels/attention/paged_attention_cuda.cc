@@ -60,8 +60,8 @@ absl::Status PagedDecodeAttention(const CudaStream& stream,
 absl::Status PagedPrefillAttention(const CudaStream& stream,
                                    const PagedPrefillAttentionParams& params) {
   LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
-  if (params.kv.head_dim == 256 && params.scratch == nullptr) {
-    return InvalidArgument("attention: prefill with head_dim 256 needs scratch");
+  if (PrefillScratchDims(params.kv.head_dim) > 0 && params.scratch == nullptr) {
+    return InvalidArgument("attention: prefill with head_dim {} needs scratch", params.kv.head_dim);
   }
   if (params.num_tiles <= 0) return absl::OkStatus();
   return LaunchPagedPrefill(stream, params);

@@ -27,9 +27,8 @@ PrefillPlanner::PrefillPlanner(int64_t num_heads, int64_t num_kv_heads, int64_t 
       num_kv_heads_(num_kv_heads),
       num_multiprocessors_(num_multiprocessors),
       has_large_tiles_(head_dim == 64 || head_dim == 128),
-      scratch_elements_(
-          head_dim == 256 ? num_multiprocessors * kSmallPrefillTileRows * kPrefillScratchDims : 0) {
-}
+      scratch_elements_(num_multiprocessors * kSmallPrefillTileRows *
+                        PrefillScratchDims(head_dim)) {}
 
 PrefillPlan PrefillPlanner::Plan(std::span<const AttentionChunk> chunks,
                                  std::span<PrefillTile> tiles) const {

@@ -15,9 +15,8 @@ struct AttentionChunk;  // kernels/attention/paged_attention.h
 inline constexpr int64_t kSmallPrefillTileRows = 128;
 inline constexpr int64_t kLargePrefillTileRows = 192;
 
-// Dims of a closed partial result that a block with head_dim 256 keeps in scratch, because shared
-// memory is full.
-inline constexpr int kPrefillScratchDims = 192;
+// Dims of a closed partial result that a block keeps in scratch, because shared memory is full.
+constexpr int PrefillScratchDims(int64_t head_dim) { return head_dim == 256 ? 192 : 0; }
 
 // Rows tile_rows * index .. of a chunk, for each of its KV heads.
 struct PrefillTile {

@@ -85,7 +85,7 @@ struct CudaModel::Parts {
   kernels::PrefillPlanner prefill_planner;
   int64_t max_prefill_tiles = 0;
   float* prefill_scratch = nullptr;  // [prefill_planner.ScratchElements()]
-  float* logits = nullptr;  // [max_logits_rows, vocab_size]
+  float* logits = nullptr;           // [max_logits_rows, vocab_size]
   // [max_logits_rows, vocab_size / degree], of this rank; the logits themselves if there is one
   // rank.
   float* logits_columns = nullptr;

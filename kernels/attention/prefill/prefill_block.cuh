@@ -45,7 +45,7 @@ struct PrefillBlock {
   static constexpr int kValueStages = kHeadDim == 256 || (kHeadDim == 128 && kGroups == 3) ? 2 : 4;
   // Dims of the closed partial results that have room in shared memory. The others are in scratch,
   // which fits in the second-level cache.
-  static constexpr int kSharedClosedDims = kHeadDim <= 128 ? kHeadDim : 256 - kPrefillScratchDims;
+  static constexpr int kSharedClosedDims = kHeadDim - PrefillScratchDims(kHeadDim);
   static constexpr int kTileBytes = static_cast<int>(kKeyTile) * kHeadDim * 2;  // keys, or values
 
   // Byte offsets in dynamic shared memory.

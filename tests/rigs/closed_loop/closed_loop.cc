@@ -25,9 +25,9 @@ constexpr uint32_t kMaxContextTokens = 1 << 20;
 constexpr uint32_t kNumBlocks = 1 << 20;
 // From a step's end until the router has its result.
 constexpr absl::Duration kResultDelay = absl::Microseconds(15);
-// No request waits that long, so the order is that of arrival.
-constexpr absl::Duration kPriorityStep = absl::Seconds(10);
-// Tokens of a prefix are its number. Those of a prompt of its own begin here.
+// All requests have the same priority, so ageing changes nothing.
+constexpr absl::Duration kAgeing = absl::Seconds(10);
+// A prefix is its number, repeated. The rest of request K's prompt is kOwnTokens + K, repeated.
 constexpr TokenId kOwnTokens = 1 << 16;
 
 void Expect(const absl::Status& status) { LOCKSTEP_CHECK(status.ok(), "{}", Message(status)); }
@@ -37,7 +37,7 @@ class Simulation {
   explicit Simulation(const ClosedLoop& loop)
       : loop_(loop),
         random_(loop.seed),
-        scheduler_(ConfigOf(loop), router::MakePriorityPolicy(kPriorityStep)),
+        scheduler_(ConfigOf(loop), router::MakePriorityPolicy(kAgeing)),
         worker_(kNumSlots, loop.costs) {
     Expect(scheduler_.AttachWorker({.num_blocks = kNumBlocks,
                                     .max_slots = kNumSlots,

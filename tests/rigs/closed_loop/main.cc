@@ -32,10 +32,13 @@ ABSL_FLAG(uint64_t, seed, 1, "of the lengths");
 namespace lockstep::bench {
 namespace {
 
+void Expect(bool is_valid, const std::string& load) {
+  LOCKSTEP_CHECK(is_valid, "load '{}': expected SxP+O, E&SxP+O or SxC+P+O", load);
+}
+
 uint32_t ParseNumber(const std::string& load, const std::string& text) {
   uint32_t number = 0;
-  LOCKSTEP_CHECK(absl::SimpleAtoi(text, &number) && number > 0,
-                 "load '{}': expected SxP+O, E&SxP+O or SxC+P+O", load);
+  Expect(absl::SimpleAtoi(text, &number) && number > 0, load);
   return number;
 }
 
@@ -46,8 +49,7 @@ Range About(uint32_t mean) { return {std::max(1u, mean - mean / 2), mean + mean 
 ClosedLoop Parse(const std::string& load) {
   const std::vector<std::string> halves = absl::StrSplit(load, '&');
   const std::vector<std::string> parts = absl::StrSplit(halves.back(), absl::ByAnyChar("x+"));
-  LOCKSTEP_CHECK(halves.size() <= 2 && (parts.size() == 3 || parts.size() == 4),
-                 "load '{}': expected SxP+O, E&SxP+O or SxC+P+O", load);
+  Expect(halves.size() <= 2 && (parts.size() == 3 || parts.size() == 4), load);
   ClosedLoop loop = {.num_streams = ParseNumber(load, parts[0]),
                      .num_endless = halves.size() == 2 ? ParseNumber(load, halves[0]) : 0,
                      .target_step_time = absl::GetFlag(FLAGS_target_step_time),

@@ -18,8 +18,9 @@ struct StepCosts {
   absl::Duration decode_row = absl::Nanoseconds(18'500);    // in a step without prompt tokens
   absl::Duration token = absl::Nanoseconds(22'200);         // in a step with them, decodes included
   absl::Duration decoded_key = absl::Nanoseconds(36);       // that a decode row attends to
-  double cached_key =
-      0.25;  // share of it if the row found the key in the cache: rows read it together
+  // Share of decoded_key for a key that was cached when its row started. Up to four rows read such
+  // a key together.
+  double cached_key = 0.25;
   absl::Duration thousand_keys = absl::Nanoseconds(620);  // that a prompt token attends to
 };
 
@@ -34,8 +35,8 @@ class TimedWorker {
     router::StepOutcome outcome;
     Instant at;
   };
-  // `sent` is when the worker has the plan. The step starts then, or when the one before it is
-  // done.
+  // The worker gets the plan at `sent`. The step starts at that time, or at the end of the step
+  // before it if that is later.
   Done Run(const router::StepPlan& plan, Instant sent);
 
  private:
