@@ -114,9 +114,14 @@ class GrpcCallsTest : public ServingTest {
     std::string code;
     std::string message;
   };
+  // What came before it may be taken, but is not written: its bytes stay held.
   static Status StatusOf(const Call& call) {
     call.signal->Await();
-    const StreamHandler::Output output = call.handler->Take();
+    StreamHandler::Output output;
+    Eventually("its end is taken", [&] {
+      output = call.handler->Take();
+      return output.last;
+    });
     const router::HeaderList& fields =
         output.trailers.Find("grpc-status").empty() && output.head.has_value() ? *output.head
                                                                                : output.trailers;
@@ -221,13 +226,17 @@ TEST_F(GrpcCallsTest, AnAnswerWhoseEndHasNoRoomHasASpanThatFailed) {
   tracer_ = &recorder_.tracer();
   StartAll();
   HoldForwards();
-  const Call call = Ask("Generate", TextRequest("Hello", 1));
+  v1::GenerateRequest request = LongPrompt();  // so that one sees when its bytes are gone
+  request.mutable_stop()->set_max_tokens(1);
+  const Call call = Ask("Generate", request);
   Eventually("its message is gone", [&] {
     return router_->engine().replica_status().live_requests == 1 && memory_->held_bytes() < kLittle;
   });
-  // There is room for the token, but not for the message about it.
+  // The message that the request has begun takes 29 bytes. It may wait already, or come now. There
+  // is room for it and for the token, but not for the last message, which takes 66.
+  constexpr size_t kRoom = 48;
   ByteBudget::Share others(*memory_);
-  others.ResizeAnyway(kAmple - memory_->held_bytes() - 2 * sizeof(TokenId));
+  others.ResizeAnyway(kAmple - memory_->held_bytes() - kRoom);
   ReleaseForwards();
   EXPECT_EQ(StatusOf(call).message, "too many bytes of other calls are in transit");
   EXPECT_EQ(router::testing::TextAttribute(recorder_.Next(), "error.type"), "RESOURCE_EXHAUSTED");
