@@ -8,8 +8,8 @@
 
 namespace lockstep::testing {
 
-ModelCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_size,
-                     int num_heads) {
+ModelCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_size, int num_heads,
+                     int head_dim) {
   const nlohmann::json config = {{"architectures", {"Qwen3ForCausalLM"}},
                                  {"model_type", "qwen3"},
                                  {"dtype", "bfloat16"},
@@ -19,7 +19,7 @@ ModelCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_
                                  {"num_hidden_layers", 3},
                                  {"num_attention_heads", num_heads},
                                  {"num_key_value_heads", 8},
-                                 {"head_dim", 128},
+                                 {"head_dim", head_dim},
                                  {"max_position_embeddings", 4096},
                                  {"rms_norm_eps", 1e-6},
                                  {"rope_theta", 1e6},

@@ -7,7 +7,7 @@
 namespace lockstep::testing {
 
 // A published shape with few layers and random weights.
-ModelCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_size,
-                     int num_heads);
+ModelCase Qwen3Shape(const std::string& name, int hidden_size, int intermediate_size, int num_heads,
+                     int head_dim = 128);
 
 }  // namespace lockstep::testing

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,6 +52,9 @@ struct ModelOptions {
   // Changes no bit.
   bool fuse_activation = true;
   bool overlap_launches = true;  // CUDA: start each kernel while the one before it drains
+  // CUDA: kernels share their work out among at most so many multiprocessors. Only tests set this,
+  // to stand for smaller devices. At least 1. Changes no bit.
+  int max_multiprocessors = std::numeric_limits<int>::max();
   // Called from the loading thread with "weights" or "self-check" and the share that is done, from
   // 0 to 1.
   std::function<void(std::string_view stage, double fraction)> progress = nullptr;

@@ -213,7 +213,18 @@ class Problem {
     return outputs[0];
   }
 
-  std::vector<BFloat16> Prefill(const CudaStream& stream, const std::vector<Part>& parts) {
+  // The inputs, output and scratch space of one prefill call.
+  struct PrefillCall {
+    DeviceArray<AttentionChunk> chunks;
+    DeviceArray<PrefillTile> tiles;
+    DeviceArray<BlockId> tables;
+    DeviceArray<BFloat16> output;
+    DeviceArray<float> scratch;
+    PagedPrefillAttentionParams params;
+  };
+
+  std::unique_ptr<PrefillCall> MakePrefillCall(const CudaStream& stream,
+                                               const std::vector<Part>& parts) const {
     std::vector<AttentionChunk> chunks;
     for (const Part& part : parts) {
       chunks.push_back({.first_token = static_cast<uint32_t>(Token(part.sequence, part.begin)),
@@ -221,37 +232,49 @@ class Problem {
                         .first_position = static_cast<uint32_t>(part.begin),
                         .block_table_row = static_cast<uint32_t>(part.sequence)});
     }
-    const DeviceArray<BFloat16> device_output(query_.size());
-    const DeviceArray<AttentionChunk> device_chunks(chunks);
     const PrefillPlanner planner(shape_.num_heads, shape_.num_kv_heads, shape_.head_dim,
                                  stream.num_multiprocessors);
     std::vector<PrefillTile> tiles(Size(planner.MaxTiles(num_tokens_, std::ssize(chunks))));
     const PrefillPlan plan = planner.Plan(chunks, tiles);
-    const DeviceArray<PrefillTile> device_tiles(tiles);
-    const DeviceArray<BlockId> device_tables(tables_);
-    const DeviceArray<float> scratch(Size(planner.ScratchElements()));
-    EXPECT_THAT(PagedPrefillAttention(stream, {.query = device_query_->data(),
-                                               .query_stride = RowElements(),
-                                               .output = device_output.data(),
-                                               .output_stride = RowElements(),
-                                               .kv = Kv(),
-                                               .num_heads = shape_.num_heads,
-                                               .scale = scale(),
-                                               .chunks = device_chunks.data(),
-                                               .tiles = device_tiles.data(),
-                                               .num_tiles = plan.num_tiles,
-                                               .tile_rows = plan.tile_rows,
-                                               .block_tables = device_tables.data(),
-                                               .block_table_stride = max_blocks_,
-                                               .scratch = scratch.data()}),
-                IsOk());
-    scratch.ExpectGuardsIntact();
-    std::vector<BFloat16> output = device_output.Read();
-    device_output.ExpectGuardsIntact();
+    auto call = std::make_unique<PrefillCall>(
+        PrefillCall{.chunks = DeviceArray<AttentionChunk>(chunks),
+                    .tiles = DeviceArray<PrefillTile>(tiles),
+                    .tables = DeviceArray<BlockId>(tables_),
+                    .output = DeviceArray<BFloat16>(query_.size()),
+                    .scratch = DeviceArray<float>(Size(planner.ScratchElements())),
+                    .params = {}});
+    call->params = {.query = device_query_->data(),
+                    .query_stride = RowElements(),
+                    .output = call->output.data(),
+                    .output_stride = RowElements(),
+                    .kv = Kv(),
+                    .num_heads = shape_.num_heads,
+                    .scale = scale(),
+                    .chunks = call->chunks.data(),
+                    .tiles = call->tiles.data(),
+                    .num_tiles = plan.num_tiles,
+                    .tile_rows = plan.tile_rows,
+                    .block_tables = call->tables.data(),
+                    .block_table_stride = max_blocks_,
+                    .scratch = call->scratch.data()};
+    return call;
+  }
+
+  // By token; NaN for tokens that are in no part.
+  static std::vector<BFloat16> ReadOutputs(const PrefillCall& call) {
+    std::vector<BFloat16> output = call.output.Read();
+    call.output.ExpectGuardsIntact();
+    call.scratch.ExpectGuardsIntact();
     return output;
   }
 
-  std::vector<BFloat16> PrefillAll(const CudaStream& stream) {
+  std::vector<BFloat16> Prefill(const CudaStream& stream, const std::vector<Part>& parts) const {
+    const auto call = MakePrefillCall(stream, parts);
+    EXPECT_THAT(PagedPrefillAttention(stream, call->params), IsOk());
+    return ReadOutputs(*call);
+  }
+
+  std::vector<BFloat16> PrefillAll(const CudaStream& stream) const {
     std::vector<Part> parts;
     for (size_t i = 0; i < lengths_.size(); ++i) {
       parts.push_back({static_cast<int64_t>(i), 0, lengths_[i]});
@@ -260,7 +283,8 @@ class Problem {
   }
 
   ::testing::AssertionResult IsSameAt(const std::vector<BFloat16>& actual,
-                                      const std::vector<BFloat16>& expected, const Part& part) {
+                                      const std::vector<BFloat16>& expected,
+                                      const Part& part) const {
     const size_t first = Size(Token(part.sequence, part.begin) * RowElements());
     const size_t count = Size((part.end - part.begin) * RowElements());
     return IsSameBits(std::span(actual).subspan(first, count),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -208,7 +209,9 @@ TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixArePlannedTogether) {
 
 // The pool holds the keys of a step and nothing beyond; every other byte is NaN.
 TEST_F(PagedAttentionCudaTest, KeysThatDoNotExistYetChangeNothing) {
-  for (const Shape& shape : {Shape{8, 2, 128}, Shape{3, 1, 80}, Shape{2, 2, 64}}) {
+  for (const Shape& shape :
+       {Shape{8, 2, 128}, Shape{3, 1, 80}, Shape{2, 2, 64}, Shape{8, 1, 256}}) {
+    SCOPED_TRACE(shape.head_dim);
     Problem problem(shape, {600, 259}, Distribution::kGaussian);
     const auto expected = problem.PrefillAll(stream_);
     for (const int64_t tokens : {1, 5, 16, 60, 129, 257, 580}) {
@@ -242,6 +245,31 @@ TEST_F(PagedAttentionCudaTest, OverlappedLaunchesGiveTheSameBits) {
     const auto decoded = problem.Decode(stream_, rows);
     EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, 899, 900}));
     EXPECT_TRUE(problem.IsSameAt(decoded, expected, {0, 300, 301}));
+  }
+}
+
+// One scratch serves all layers of a step, though a launch begins while the one before it ends.
+TEST_F(PagedAttentionCudaTest, OverlappedPrefillsShareAScratch) {
+  for (const Shape& shape : {Shape{8, 1, 256}, Shape{8, 2, 128}}) {
+    SCOPED_TRACE(shape.head_dim);
+    const Problem problem(shape, {900, 700}, Distribution::kOutliers);
+    const auto expected = problem.PrefillAll(stream_);
+    CudaStream overlapped = stream_;
+    overlapped.overlap_launches = true;
+    std::vector<Part> parts;
+    std::vector<std::unique_ptr<Problem::PrefillCall>> calls;
+    for (int i = 0; i < 6; ++i) {
+      // Past several borders, so that closed partial results wait in the scratch.
+      parts.push_back({i % 2, 50 * i, problem.length(i % 2)});
+      calls.push_back(problem.MakePrefillCall(overlapped, {parts.back()}));
+      calls.back()->params.scratch = calls.front()->params.scratch;
+    }
+    for (const auto& call : calls) {
+      EXPECT_THAT(PagedPrefillAttention(overlapped, call->params), IsOk());
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+      EXPECT_TRUE(problem.IsSameAt(Problem::ReadOutputs(*calls[i]), expected, parts[i])) << i;
+    }
   }
 }
 

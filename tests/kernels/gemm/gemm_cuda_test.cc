@@ -129,6 +129,22 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfRows) {
   }
 }
 
+// Fewer multiprocessors get other tilings, and more tiles each.
+TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
+  for (const int64_t num_rows : {1, 8, 40, 128, 700}) {
+    const GemmOperands operands(num_rows, 2100, 1032, Distribution::kOutliers);
+    const GemmParams params = operands.Params(0, num_rows, /*with_bias=*/true);
+    const std::vector<float> expected = OutputF32(params, Chain());
+    for (const int num_multiprocessors : {114, 78, 7, 1}) {
+      CudaStream stream = stream_;
+      stream.num_multiprocessors = num_multiprocessors;
+      const auto run = [&](const GemmParams& some) { return Gemm(stream, some); };
+      EXPECT_TRUE(IsSameBits(OutputF32(params, run), expected))
+          << num_rows << " rows on " << num_multiprocessors << " multiprocessors";
+    }
+  }
+}
+
 TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
   for (const int64_t num_rows : {5, 40, 64, 130}) {
     const GemmOperands operands(num_rows, 1000, 712, Distribution::kOutliers);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -86,14 +87,16 @@ std::string WriteConfig(const Shape& shape) {
 
 // A model with the blocks of kNumSequences sequences, interleaved; unwritten places hold NaN.
 struct Side {
-  static Side Load(const std::string& folder, int64_t max_fused_rows) {
+  static Side Load(const std::string& folder, int64_t max_fused_rows,
+                   int max_multiprocessors = std::numeric_limits<int>::max()) {
     Side side;
     auto model = LoadCudaModel(folder, {.num_kv_blocks = kNumSequences * kBlocksOfSequence,
                                         .max_slots = 8,
                                         .max_step_tokens = 2048,
                                         .max_logits_rows = 8,
                                         .random_weights = true,
-                                        .max_fused_rows = max_fused_rows});
+                                        .max_fused_rows = max_fused_rows,
+                                        .max_multiprocessors = max_multiprocessors});
     LOCKSTEP_CHECK(model.ok(), "{}", Message(model.status()));
     side.model = *std::move(model);
     const std::span<std::byte> kv = side.model->kv_bytes();
@@ -207,6 +210,27 @@ TEST_P(FusedLayersCudaTest, GiveTheBitsOfTheOps) {
   EXPECT_EQ(fused_.KvBytes(), plain_.KvBytes());
   EXPECT_GE(fused_.model->num_fused_passes(), 12u);
   EXPECT_EQ(plain_.model->num_fused_passes(), 0u);
+}
+
+// Devices of the same kind with fewer multiprocessors: every block gets more tiles, in other
+// passes.
+TEST_P(FusedLayersCudaTest, FewerMultiprocessorsGiveTheSameBits) {
+  for (const int num_multiprocessors : {114, 78}) {
+    SCOPED_TRACE(num_multiprocessors);
+    fused_ = {};  // first, because both need room
+    fused_ =
+        Side::Load(WriteConfig(GetParam()), kernels::kMaxDecodeLayersRows, num_multiprocessors);
+    std::fill(std::begin(lengths_), std::end(lengths_), 0);
+    Step({0, 1, 2, 3}, {62, 506, 1300, 2040});
+    for (int step = 0; step < 4; ++step) {
+      Step({0}, {1});
+      Step({1, 2}, {1, 1});
+      Step({3, 2, 1}, {1, 1, 1});
+      Step({0, 3, 2, 1}, {1, 1, 1, 1});
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_GE(fused_.model->num_fused_passes(), 4u);
+  }
 }
 
 // What the words held when their tags were used before must not pass for a result.

@@ -31,6 +31,10 @@ absl::Status CheckOptions(const ModelOptions& options) {
   if (options.max_fused_rows.value_or(0) < 0) {
     return InvalidArgument("max_fused_rows is {}, expected at least 0", *options.max_fused_rows);
   }
+  if (options.max_multiprocessors < 1) {
+    return InvalidArgument("max_multiprocessors is {}, expected at least 1",
+                           options.max_multiprocessors);
+  }
   return absl::OkStatus();
 }
 

@@ -186,7 +186,8 @@ absl::Status OpenDevice(int device, const ModelOptions& options, CudaModel::Part
   parts.device_index = device;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.owned_stream, OwnedCudaStream::Create());
   parts.stream = {.handle = parts.owned_stream.get(),
-                  .num_multiprocessors = parts.device.num_multiprocessors,
+                  .num_multiprocessors =
+                      std::min(parts.device.num_multiprocessors, options.max_multiprocessors),
                   .overlap_launches = options.overlap_launches};
   return absl::OkStatus();
 }
