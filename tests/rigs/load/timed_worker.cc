@@ -1,4 +1,4 @@
-#include "tests/rigs/closed_loop/timed_worker.h"
+#include "tests/rigs/load/timed_worker.h"
 
 #include <algorithm>
 

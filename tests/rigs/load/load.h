@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "router/core/messages/scheduler_config.h"
-#include "tests/rigs/closed_loop/timed_worker.h"
+#include "tests/rigs/load/timed_worker.h"
 #include "tests/rigs/random_draws.h"
 
 namespace lockstep::bench {
 
-// Streams in a closed loop: when a request ends, the stream sends the next one.
-struct ClosedLoop {
-  uint32_t num_streams = 1;
+// Requests that arrive in one of two ways, or in both.
+struct Load {
+  uint32_t num_streams = 0;     // in a closed loop: when a request ends, its stream sends the next
+  double requests_per_s = 0.0;  // more, at random times (Poisson), however many still run
   Range prompt_tokens = {512, 512};
   Range output_tokens = {128, 128};
   // Every prompt begins with one of these prefixes, drawn at random, before its own prompt_tokens.
@@ -23,6 +24,9 @@ struct ClosedLoop {
   // Streams beside them that decode from this context and never end.
   uint32_t num_endless = 0;
   uint32_t endless_context = 512;
+  // What a good request keeps to.
+  absl::Duration max_first = absl::Milliseconds(200);
+  absl::Duration max_per_token = absl::Milliseconds(25);
   absl::Duration target_step_time = router::kServingStepTime;
   absl::Duration warm_up = absl::Seconds(15);
   absl::Duration duration = absl::Seconds(60);  // virtual, after the warm-up
@@ -30,16 +34,20 @@ struct ClosedLoop {
   StepCosts costs = {};
 };
 
-struct ClosedLoopFigures {
+// Of what happens after the warm-up.
+struct LoadFigures {
   double output_tokens_per_s = 0.0;
   double prompt_tokens_per_s = 0.0;  // of requests that got their first token
   std::vector<double> first_ms;      // from a request to its first token
   std::vector<double> gap_ms;        // between two tokens of a stream; with endless ones: of those
+  std::vector<double> token_ms;      // of requests that ended: time per token after the first
+  double requests_per_s = 0.0;       // that ended
+  double good_requests_per_s = 0.0;  // that ended and kept to both bounds of the load
 };
 
 // The router's scheduler with a TimedWorker on a virtual clock, two steps in flight. The same
 // options give the same figures. Shows what a rule of the scheduler does to waiting times, without
 // a GPU.
-ClosedLoopFigures SimulateClosedLoop(const ClosedLoop& loop);
+LoadFigures Simulate(const Load& load);
 
 }  // namespace lockstep::bench
