@@ -121,6 +121,12 @@ ABSL_FLAG(uint32_t, max_decode_iterations,
 ABSL_FLAG(absl::Duration, target_step_time,
           Defaults().server.engine.replica.scheduler.target_step_time,
           "steps with prompts beside decodes: half of it to 4 times it, by how much waits");
+ABSL_FLAG(absl::Duration, max_time_per_token,
+          Defaults().server.engine.replica.scheduler.max_time_per_token,
+          "prompts wait so that running sequences keep to this; inf: only the target bounds steps");
+ABSL_FLAG(absl::Duration, max_time_to_first_token,
+          Defaults().server.engine.replica.scheduler.max_time_to_first_token,
+          "requests that would wait longer are refused; inf: none");
 ABSL_FLAG(absl::Duration, step_timeout, Defaults().server.engine.replica.step_timeout,
           "a worker that takes longer over a step is given up");
 ABSL_FLAG(absl::Duration, failover_wait, Defaults().server.engine.replica.failover_wait,
@@ -256,6 +262,8 @@ RouterConfig ConfigFromFlags() {
   scheduler.max_prefill_tokens_per_step = absl::GetFlag(FLAGS_max_prefill_tokens_per_step);
   scheduler.max_decode_iterations = absl::GetFlag(FLAGS_max_decode_iterations);
   scheduler.target_step_time = absl::GetFlag(FLAGS_target_step_time);
+  scheduler.max_time_per_token = absl::GetFlag(FLAGS_max_time_per_token);
+  scheduler.max_time_to_first_token = absl::GetFlag(FLAGS_max_time_to_first_token);
   ApiConfig& api = config.server.api;
   api.default_timeout = absl::GetFlag(FLAGS_default_timeout);
   api.stalled_client_timeout = absl::GetFlag(FLAGS_stalled_client_timeout);

@@ -239,6 +239,8 @@ SchedulerStats Scheduler::Stats() const {
       .rollbacks = state.num_rollbacks,
       .refused_steps = state.num_refused_steps,
       .wasted_rows = state.num_wasted_rows,
+      .refused_for_deadline = state.num_refused_for_deadline,
+      .refused_for_first_token = state.num_refused_for_first_token,
       .planned_prefill_tokens = state.num_planned_prefill_tokens,
       .planned_decode_tokens = state.num_planned_decode_tokens,
   };

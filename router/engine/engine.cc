@@ -44,7 +44,9 @@ SchedulerStats Sum(const SchedulerStats& a, const SchedulerStats& b) {
           .prefix_hit_tokens = a.prefix_hit_tokens + b.prefix_hit_tokens,
           .rollbacks = a.rollbacks + b.rollbacks,
           .refused_steps = a.refused_steps + b.refused_steps,
-          .wasted_rows = a.wasted_rows + b.wasted_rows};
+          .wasted_rows = a.wasted_rows + b.wasted_rows,
+          .refused_for_deadline = a.refused_for_deadline + b.refused_for_deadline,
+          .refused_for_first_token = a.refused_for_first_token + b.refused_for_first_token};
 }
 
 }  // namespace

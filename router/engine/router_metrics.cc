@@ -20,8 +20,9 @@ constexpr std::array<std::string_view, 17> kCodeNames = {
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
     "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
     "DATA_LOSS", "UNAUTHENTICATED"};
-constexpr std::array<std::string_view, 5> kRejectionNames = {
-    "queue_requests", "queue_tokens", "open_requests", "draining", "no_worker"};
+constexpr std::array<std::string_view, 7> kRejectionNames = {
+    "queue_requests", "queue_tokens", "open_requests", "draining",
+    "no_worker",      "deadline",     "first_token"};
 constexpr std::array<std::string_view, 4> kFinishedNames = {"stop", "length", "abort", "error"};
 constexpr std::array<std::string_view, 2> kStageNames = {"queued", "running"};
 constexpr std::array<std::string_view, 2> kRetryNames = {"resumed", "failed"};
@@ -292,6 +293,10 @@ void RouterMetrics::Publish(const SchedulerStats& stats, const SchedulerStats& p
   add(rollbacks_total, stats.rollbacks, previous.rollbacks);
   add(refused_steps_total, stats.refused_steps, previous.refused_steps);
   add(wasted_rows_total, stats.wasted_rows, previous.wasted_rows);
+  add(&At(requests_rejected_total, Rejection::kDeadline), stats.refused_for_deadline,
+      previous.refused_for_deadline);
+  add(&At(requests_rejected_total, Rejection::kFirstToken), stats.refused_for_first_token,
+      previous.refused_for_first_token);
   add(prefix_cache_query_tokens_total, stats.prefix_query_tokens, previous.prefix_query_tokens);
   add(prefix_cache_hit_tokens_total, stats.prefix_hit_tokens, previous.prefix_hit_tokens);
 }

@@ -77,7 +77,7 @@ struct RouterMetrics {
   void Publish(const SchedulerStats& stats, const SchedulerStats& previous);
 
   std::array<prometheus::Counter*, 17> requests_total;           // by absl::StatusCode
-  std::array<prometheus::Counter*, 5> requests_rejected_total;   // by Rejection
+  std::array<prometheus::Counter*, 7> requests_rejected_total;   // by Rejection
   std::array<prometheus::Counter*, 4> requests_finished_total;   // by FinishedAs
   std::array<prometheus::Counter*, 2> requests_cancelled_total;  // by RequestStage
   std::array<prometheus::Counter*, 2> requests_retried_total;    // by RetryOutcome

@@ -137,12 +137,12 @@ MetricFamily CacheConfigInfo(const MetricFamily& kv_blocks, const MetricFamily& 
 
 MetricFamily AdmissionRejections(const MetricFamily& rejected) {
   MetricFamily family = {.name = "vllm:admission_rejections_total",
-                         .help = "Calls refused because the queue is full.",
+                         .help = "Calls refused because too much waits.",
                          .type = MetricType::Counter,
                          .metric = {}};
   const auto is_queue = [](const ClientMetric& metric) {
     const std::string reason = LabelOf(metric, "reason");
-    return reason == "queue_requests" || reason == "queue_tokens";
+    return reason == "queue_requests" || reason == "queue_tokens" || reason == "first_token";
   };
   for (const auto& [model, sums] : SumByModel(rejected, is_queue)) {
     ClientMetric metric = OfModel(model);

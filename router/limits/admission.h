@@ -23,7 +23,17 @@ struct AdmissionLimits {
   absl::Status Validate() const;
 };
 
-enum class Rejection { kQueueRequests, kQueueTokens, kOpenRequests, kDraining, kNoWorker };
+// Why a call is refused before any work. The last two come from the scheduler: what waits would
+// take too long for the request's deadline, or for the first token's time that the router keeps to.
+enum class Rejection {
+  kQueueRequests,
+  kQueueTokens,
+  kOpenRequests,
+  kDraining,
+  kNoWorker,
+  kDeadline,
+  kFirstToken
+};
 
 // Counts the requests that the router has promised to work on, before it checks or tokenizes them.
 // So an overload is refused while a request has cost little. An owner (a tenant) may have as many

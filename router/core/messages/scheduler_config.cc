@@ -13,6 +13,10 @@ absl::Status SchedulerConfig::Validate() const {
   violations.Require(max_running_sequences > 0, "max_running_sequences: expected at least 1");
   violations.Require(target_step_time > absl::ZeroDuration(),
                      "target_step_time: expected more than zero");
+  violations.Require(max_time_per_token > absl::ZeroDuration(),
+                     "max_time_per_token: expected more than zero");
+  violations.Require(max_time_to_first_token > absl::ZeroDuration(),
+                     "max_time_to_first_token: expected more than zero");
   violations.Require(max_decode_iterations >= 1 && max_decode_iterations <= 64,
                      "max_decode_iterations: expected 1 to 64");
   return violations.ToStatus();

@@ -20,6 +20,11 @@ struct SchedulerConfig {
   // For steps in which sequences decode. Prefill chunks fill a step to about half of this time, and
   // to at most four times this time as prompts pile up (StepBudget).
   absl::Duration target_step_time = absl::InfiniteDuration();
+  // Prompts get what decodes leave of this time for each step, on average over a few steps.
+  // Infinite: only the target bounds them.
+  absl::Duration max_time_per_token = absl::InfiniteDuration();
+  // A request whose first token would probably take longer is refused when it comes.
+  absl::Duration max_time_to_first_token = absl::InfiniteDuration();
   uint32_t max_preemptions_per_sequence = 16;  // at the next one the sequence fails
   uint32_t max_decode_iterations = 1;  // of a step with decodes only, while no sequence waits
 

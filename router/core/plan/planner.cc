@@ -217,7 +217,17 @@ uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
     const Residency& residency = *sequence->running();
     num_waiting += residency.planned_known - residency.planned_computed;
   }
-  return state_.budget.PrefillTokensBesideDecodes(budget, num_waiting);
+  return state_.budget.PrefillTokensBesideDecodes(budget, num_waiting, DecodesInFlight());
+}
+
+StepBudget::InFlight Planner::DecodesInFlight() const {
+  StepBudget::InFlight in_flight;
+  for (const StepRecord& step : lease_.in_flight) {
+    if (step.num_decode_tokens == 0) continue;
+    in_flight.num_iterations += step.decode_iterations;
+    in_flight.num_prefill_tokens += step.num_prefill_tokens;
+  }
+  return in_flight;
 }
 
 void Planner::PlanPrefills() {

@@ -66,6 +66,7 @@ class Planner {
   void PlanPrefills();
   // `chunked`: running sequences that do not decode yet.
   uint32_t PrefillBudget(std::span<Sequence* const> chunked) const;
+  StepBudget::InFlight DecodesInFlight() const;
 
   // Plans a step for one suspect alone, with nothing else in flight. The suspect is a running
   // sequence, or else the first waiting sequence. Also returns true if the suspect must first wait

@@ -29,6 +29,7 @@ void Update(absl::Duration& mean, absl::Duration sample) {
 
 void StepBudget::Observe(const Step& step) {
   if (step.compute <= absl::ZeroDuration()) return;
+  if (step.num_decode_tokens > 0) pace_.Observe(step.decode_iterations, step.compute);
   if (step.num_prefill_tokens == 0) {
     Update(decode_time_, step.compute / std::max(step.decode_iterations, 1u));
     return;
@@ -51,20 +52,38 @@ uint64_t StepBudget::UncachedTokens(uint64_t num_waiting_tokens) const {
 }
 
 absl::Duration StepBudget::TimeOfStep(uint64_t num_waiting) const {
+  if (target_ == absl::InfiniteDuration()) return target_;
   const absl::Duration waiting = static_cast<double>(num_waiting) * time_per_prefill_token_;
   return std::min(kLeastOfTarget * target_ + kShareOfWaiting * waiting, kMostOfTarget * target_);
 }
 
-uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting) const {
-  if (target_ == absl::InfiniteDuration()) return bound;
+uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
+                                                const InFlight& in_flight) const {
+  const absl::Duration time_in_flight =
+      in_flight.num_iterations * decode_time_ +
+      static_cast<double>(in_flight.num_prefill_tokens) * time_per_prefill_token_;
+  const absl::Duration time =
+      std::min(TimeOfStep(num_waiting), pace_.NextStep(in_flight.num_iterations, time_in_flight));
+  if (time == absl::InfiniteDuration()) return bound;
   if (time_per_prefill_token_ == absl::ZeroDuration()) {
     return std::min(bound, kUnmeasuredPrefillTokens);
   }
-  const absl::Duration room =
-      std::max(TimeOfStep(num_waiting) - decode_time_, absl::ZeroDuration());
+  const absl::Duration room = std::max(time - decode_time_, absl::ZeroDuration());
   const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
   if (num_tokens >= bound) return bound;
   return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
+}
+
+absl::Duration StepBudget::TimeToPrefill(uint64_t num_tokens, bool beside_decodes) const {
+  const absl::Duration work = static_cast<double>(num_tokens) * time_per_prefill_token_;
+  if (!beside_decodes || work == absl::ZeroDuration()) return work;
+  const absl::Duration step = std::min(TimeOfStep(num_tokens), pace_.per_token());
+  if (step == absl::InfiniteDuration()) return work + decode_time_;
+  const absl::Duration prefill =
+      std::max(step - decode_time_, kMinPrefillTokens * time_per_prefill_token_);
+  absl::Duration turn = prefill + decode_time_;
+  if (IsLong(prefill)) turn += decode_time_ * kOwedEighths / kWholeStep;
+  return work * absl::FDivDuration(turn, prefill) + step;
 }
 
 bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kWholeStep; }
@@ -73,10 +92,12 @@ void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens
   if (target_ == absl::InfiniteDuration() || num_decode_tokens == 0) return;
   if (num_prefill_tokens == 0) {
     if (OwesDecodes()) owed_decode_steps_ -= kWholeStep;
-  } else if (num_prefill_tokens * time_per_prefill_token_ > kLongChunk * decode_time_) {
+  } else if (IsLong(num_prefill_tokens * time_per_prefill_token_)) {
     owed_decode_steps_ += kOwedEighths;
   }
 }
+
+bool StepBudget::IsLong(absl::Duration chunk) const { return chunk > kLongChunk * decode_time_; }
 
 uint32_t StepBudget::DecodeIterations(uint32_t bound) const {
   if (bound <= 1 || target_ == absl::InfiniteDuration()) return bound;

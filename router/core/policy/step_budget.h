@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "router/core/policy/token_pace.h"
+
 namespace lockstep::router {
 
 // How much prefill a step may carry beside decodes. Learns two figures from measured steps: the
@@ -19,9 +21,14 @@ namespace lockstep::router {
 // After a step that takes many times as long as decodes alone, the next step has decodes only.
 // Every fourth time, the next two steps have decodes only. So most tokens of a sequence come as
 // fast as without other prompts, at little cost.
+//
+// A bound on the time per token (TokenPace) limits steps further. While more prompts come than can
+// be computed within it, they wait, and the sequences that run keep to the bound.
 class StepBudget {
  public:
-  explicit StepBudget(absl::Duration target_step_time) : target_(target_step_time) {}
+  explicit StepBudget(absl::Duration target_step_time,
+                      absl::Duration max_time_per_token = absl::InfiniteDuration())
+      : target_(target_step_time), pace_(max_time_per_token) {}
 
   // A step that was computed. A compute time of zero or less means "not measured".
   struct Step {
@@ -38,9 +45,15 @@ class StepBudget {
   // started.
   uint64_t UncachedTokens(uint64_t num_waiting_tokens) const;
 
+  // Steps in which sequences decode, planned and not observed yet.
+  struct InFlight {
+    uint32_t num_iterations = 0;
+    uint64_t num_prefill_tokens = 0;
+  };
   // Prefill tokens for a step in which others decode: at least min(bound, 16), at most `bound`.
   // `num_waiting`: prompt tokens to be computed in this step or later.
-  uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting) const;
+  uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
+                                      const InFlight& in_flight) const;
   // True if the next step must have decodes only.
   bool OwesDecodes() const;
   // Call for each step that goes to a worker, with what it carries.
@@ -48,13 +61,21 @@ class StepBudget {
   // Iterations for a step of decodes only: at least one, at most `bound` (> 0).
   uint32_t DecodeIterations(uint32_t bound) const;
 
+  // About how long it takes from now until this many prompt tokens are computed, together with the
+  // rest of their last step. `beside_decodes`: sequences decode meanwhile. Zero: not measured yet.
+  absl::Duration TimeToPrefill(uint64_t num_tokens, bool beside_decodes) const;
+
   absl::Duration decode_time() const { return decode_time_; }
   absl::Duration time_per_prefill_token() const { return time_per_prefill_token_; }
 
  private:
+  // The most that a step may take by the target.
   absl::Duration TimeOfStep(uint64_t num_waiting) const;
+  // A chunk that takes this long owes steps of decodes.
+  bool IsLong(absl::Duration chunk) const;
 
   const absl::Duration target_;
+  TokenPace pace_;
   absl::Duration decode_time_;             // zero: not measured yet
   absl::Duration time_per_prefill_token_;  // zero: not measured yet
   uint32_t owed_decode_steps_ = 0;         // in eighths of a step

@@ -24,7 +24,7 @@ struct SchedulerState {
   SchedulerState(const SchedulerConfig& scheduler_config, std::unique_ptr<SchedulingPolicy> order)
       : config(scheduler_config),
         policy(std::move(order)),
-        budget(scheduler_config.target_step_time) {}
+        budget(scheduler_config.target_step_time, scheduler_config.max_time_per_token) {}
 
   const SchedulerConfig config;
   const std::unique_ptr<SchedulingPolicy> policy;
@@ -42,6 +42,8 @@ struct SchedulerState {
   uint64_t num_rollbacks = 0;
   uint64_t num_refused_steps = 0;
   uint64_t num_wasted_rows = 0;
+  uint64_t num_refused_for_deadline = 0;
+  uint64_t num_refused_for_first_token = 0;
   uint64_t num_planned_prefill_tokens = 0;
   uint64_t num_planned_decode_tokens = 0;
   uint64_t num_prefix_query_tokens = 0;

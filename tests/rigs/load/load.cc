@@ -71,6 +71,7 @@ class Simulation {
     figures_.output_tokens_per_s = static_cast<double>(num_output_tokens_) / seconds;
     figures_.prompt_tokens_per_s = static_cast<double>(num_prompt_tokens_) / seconds;
     figures_.requests_per_s = static_cast<double>(figures_.token_ms.size()) / seconds;
+    figures_.refused_per_s = static_cast<double>(num_refused_) / seconds;
     figures_.good_requests_per_s = static_cast<double>(num_good_) / seconds;
     return std::move(figures_);
   }
@@ -90,6 +91,8 @@ class Simulation {
     router::SchedulerConfig config;
     config.max_waiting_tokens = uint64_t{1} << 32;
     config.target_step_time = load.target_step_time;
+    config.max_time_per_token = load.max_time_per_token;
+    config.max_time_to_first_token = load.max_time_to_first_token;
     return config;
   }
 
@@ -109,10 +112,15 @@ class Simulation {
                                   kOwnTokens + static_cast<TokenId>(request->key));
     request->bypass_prefix_cache = load_.num_prefixes == 0;
     request->sampling.max_new_tokens = num_output_tokens;
+    const RequestKey key = request->key;
+    const absl::Status status = scheduler_.Submit(std::move(request), now_);
+    if (origin == Origin::kArrival && absl::IsResourceExhausted(status)) {
+      num_refused_ += now_ >= begin_;
+      return;
+    }
+    Expect(status);
     running_.emplace(
-        request->key,
-        Running{.origin = origin, .submitted = now_, .num_prompt_tokens = num_prompt_tokens});
-    Expect(scheduler_.Submit(std::move(request), now_));
+        key, Running{.origin = origin, .submitted = now_, .num_prompt_tokens = num_prompt_tokens});
   }
 
   void DrawNextArrival() {
@@ -165,8 +173,8 @@ class Simulation {
       const absl::Duration per_token =
           (request.last_token - request.first_token) / std::max(request.num_output_tokens - 1, 1u);
       figures_.token_ms.push_back(absl::ToDoubleMilliseconds(per_token));
-      if (request.first_token - request.submitted <= load_.max_first &&
-          per_token <= load_.max_per_token) {
+      if (request.first_token - request.submitted <= load_.good_first &&
+          per_token <= load_.good_per_token) {
         ++num_good_;
       }
     }
@@ -186,6 +194,7 @@ class Simulation {
   uint64_t num_output_tokens_ = 0;
   uint64_t num_prompt_tokens_ = 0;
   uint64_t num_good_ = 0;
+  uint64_t num_refused_ = 0;
   LoadFigures figures_;
 };
 

@@ -25,9 +25,12 @@ struct Load {
   uint32_t num_endless = 0;
   uint32_t endless_context = 512;
   // What a good request keeps to.
-  absl::Duration max_first = absl::Milliseconds(200);
-  absl::Duration max_per_token = absl::Milliseconds(25);
+  absl::Duration good_first = absl::Milliseconds(200);
+  absl::Duration good_per_token = absl::Milliseconds(25);
+  // As in SchedulerConfig.
   absl::Duration target_step_time = router::kServingStepTime;
+  absl::Duration max_time_per_token = absl::InfiniteDuration();
+  absl::Duration max_time_to_first_token = absl::InfiniteDuration();  // without streams
   absl::Duration warm_up = absl::Seconds(15);
   absl::Duration duration = absl::Seconds(60);  // virtual, after the warm-up
   uint64_t seed = 1;
@@ -41,7 +44,8 @@ struct LoadFigures {
   std::vector<double> first_ms;      // from a request to its first token
   std::vector<double> gap_ms;        // between two tokens of a stream; with endless ones: of those
   std::vector<double> token_ms;      // of requests that ended: time per token after the first
-  double requests_per_s = 0.0;       // that ended
+  double requests_per_s = 0.0;       // that ended; without the refused ones
+  double refused_per_s = 0.0;
   double good_requests_per_s = 0.0;  // that ended and kept to both bounds of the load
 };
 

@@ -76,6 +76,40 @@ TEST(LoadTest, RequestsKeepToTheirBoundsUntilShortOfWhatTheMachineCanServe) {
   EXPECT_GT(Quantile(above.first_ms, 0.5), 5 * Quantile(below.first_ms, 0.99));
 }
 
+// With bounds, what cannot be served in time is refused, and the rest keeps to them, however much
+// comes. Without them nobody does: the test above.
+TEST(LoadTest, WithBoundsTheRestKeepsToThemHoweverMuchComes) {
+  Load load = Streams(/*num_streams=*/0, 512);
+  load.max_time_per_token = load.good_per_token;
+  load.max_time_to_first_token = load.good_first;
+  load.requests_per_s = 38;
+  const LoadFigures below = Simulate(load);
+  EXPECT_LT(below.refused_per_s, 0.02 * load.requests_per_s);
+  for (const double requests_per_s : {48.0, 60.0, 120.0}) {
+    SCOPED_TRACE(requests_per_s);
+    load.requests_per_s = requests_per_s;
+    const LoadFigures above = Simulate(load);
+    EXPECT_GT(above.requests_per_s, 43);
+    EXPECT_GT(above.good_requests_per_s, 0.98 * above.requests_per_s);
+    EXPECT_GT(above.refused_per_s, 0.7 * (requests_per_s - above.requests_per_s));
+  }
+}
+
+// A prompt that takes longer than the bound by itself is served where little waits before it.
+TEST(LoadTest, LongPromptsAreNotRefusedForTheirLength) {
+  Load load = {.requests_per_s = 1.5,
+               .prompt_tokens = {8192, 8192},
+               .output_tokens = {1, 1},
+               .num_endless = 32,
+               .max_time_per_token = absl::Milliseconds(25),
+               .max_time_to_first_token = absl::Milliseconds(200),
+               .duration = absl::Seconds(60)};
+  const LoadFigures figures = Simulate(load);
+  EXPECT_GT(Quantile(figures.first_ms, 0.01), 200);
+  EXPECT_GT(figures.requests_per_s, 0.6 * load.requests_per_s);
+  EXPECT_LT(Quantile(figures.gap_ms, 0.5), 25);
+}
+
 TEST(LoadTest, PrefixesAreComputedOnce) {
   const Load own = {.num_streams = 64,
                     .prompt_tokens = {2176, 2176},

@@ -27,6 +27,9 @@ ABSL_FLAG(std::vector<std::string>, loads,
           "see above");
 ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
           "as of lockstep-router");
+ABSL_FLAG(absl::Duration, max_time_per_token, absl::InfiniteDuration(), "as of lockstep-router");
+ABSL_FLAG(absl::Duration, max_time_to_first_token, absl::InfiniteDuration(),
+          "as of lockstep-router; only loads with a rate have it");
 ABSL_FLAG(absl::Duration, seconds, absl::Seconds(60),
           "virtual time of each load, after a warm-up of 15 s");
 ABSL_FLAG(uint64_t, seed, 1, "of the lengths");
@@ -58,11 +61,13 @@ Load Parse(const std::string& text) {
   Expect(halves.size() <= 2 && (parts.size() == 3 || has_prefixes), text);
   Expect(!has_rate || !(has_endless || has_prefixes), text);
   Load load = {.target_step_time = absl::GetFlag(FLAGS_target_step_time),
+               .max_time_per_token = absl::GetFlag(FLAGS_max_time_per_token),
                .duration = absl::GetFlag(FLAGS_seconds),
                .seed = absl::GetFlag(FLAGS_seed)};
   const uint32_t level = ParseNumber(text, parts[0]);
   if (has_rate) {
     load.requests_per_s = level;
+    load.max_time_to_first_token = absl::GetFlag(FLAGS_max_time_to_first_token);
   } else {
     load.num_streams = level;
   }
@@ -87,13 +92,13 @@ void Run(const std::string& text) {
       R"({{"load": "{}", "output_tokens_per_s": {:.0f}, "prompt_tokens_per_s": {:.0f}, )"
       R"("first_ms_p50": {:.1f}, "first_ms_p99": {:.1f}, "gap_ms_p50": {:.1f}, "gap_ms_p99": {:.1f}, )"
       R"("token_ms_p50": {:.1f}, "token_ms_p99": {:.1f}, "requests_per_s": {:.1f}, )"
-      R"("good_requests_per_s": {:.1f}}})"
+      R"("good_requests_per_s": {:.1f}, "refused_per_s": {:.1f}}})"
       "\n",
       text, figures.output_tokens_per_s, figures.prompt_tokens_per_s,
       Quantile(figures.first_ms, 0.5), Quantile(figures.first_ms, 0.99),
       Quantile(figures.gap_ms, 0.5), Quantile(figures.gap_ms, 0.99),
       Quantile(figures.token_ms, 0.5), Quantile(figures.token_ms, 0.99), figures.requests_per_s,
-      figures.good_requests_per_s);
+      figures.good_requests_per_s, figures.refused_per_s);
 }
 
 }  // namespace

@@ -200,12 +200,14 @@ TEST_F(SchedulerPlanningTest, ShortBlocksFallBackToOneIteration) {
   EXPECT_EQ(Tokens(3).size(), 4u);
 }
 
-// With a target of 10 ms: request 1 decodes, 1 ms a step, when a prompt of 3,000 tokens arrives.
+// Request 1 decodes, 1 ms a step, when a prompt of 3,000 tokens arrives.
 class StepTimeTest : public SchedulerPlanningTest {
  protected:
-  void SubmitPromptBesideDecodes() {
+  StepTimeTest() {
     config.target_step_time = absl::Milliseconds(10);
     config.max_steps_in_flight = 1;
+  }
+  void SubmitPromptBesideDecodes() {
     limits.num_blocks = 1000;
     limits.max_context_tokens = 4000;
     limits.max_step_tokens = 1500;
@@ -269,6 +271,21 @@ TEST_F(StepTimeTest, PromptsThatWaitMakeStepsLonger) {
   step_time = absl::Milliseconds(1) + 64 * absl::Microseconds(100);
   Done();
   EXPECT_THAT(RowTokens(), ElementsAre(1, 390)) << "four times the target";
+  RunUntilIdle();
+}
+
+// 10 ms a token are aimed at. Request 1 decodes, 1 ms a step, so the most is saved: 20 ms.
+TEST_F(StepTimeTest, ATimePerTokenCountsChunksInFlight) {
+  config.target_step_time = absl::InfiniteDuration();
+  config.max_time_per_token = absl::Milliseconds(10) / 0.95;
+  config.max_steps_in_flight = 2;
+  ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 64)) << "nothing is known of prefill yet";
+  step_time = absl::Milliseconds(1) + 64 * absl::Microseconds(100);
+  Done();
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 290)) << "29 of 30 ms at 0.1 ms a token";
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 90)) << "of 10 ms: the chunk in flight spends the rest";
+  step_time = absl::Milliseconds(1);
   RunUntilIdle();
 }
 

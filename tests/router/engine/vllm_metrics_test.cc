@@ -106,11 +106,18 @@ TEST_F(VllmMetricsTest, CachedBlocksCountAsFree) {
 }
 
 TEST_F(VllmMetricsTest, RejectionsAreThoseOfTheQueue) {
-  for (size_t i = 0; i < metrics_.requests_rejected_total.size(); ++i) {
-    metrics_.requests_rejected_total[i]->Increment(i == 0 ? 1 : i == 1 ? 20 : 300);
+  const auto reject = [this](Rejection reason, int times) {
+    RouterMetrics::At(metrics_.requests_rejected_total, reason).Increment(times);
+  };
+  reject(Rejection::kQueueRequests, 1);
+  reject(Rejection::kQueueTokens, 20);
+  reject(Rejection::kFirstToken, 300);
+  for (const Rejection other : {Rejection::kOpenRequests, Rejection::kDraining,
+                                Rejection::kNoWorker, Rejection::kDeadline}) {
+    reject(other, 5000);
   }
   EXPECT_THAT(Scrape(),
-              HasSubstr("vllm:admission_rejections_total{model_name=\"m\",engine=\"0\"} 21\n"));
+              HasSubstr("vllm:admission_rejections_total{model_name=\"m\",engine=\"0\"} 321\n"));
 }
 
 }  // namespace

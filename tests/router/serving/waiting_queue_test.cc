@@ -73,6 +73,23 @@ TEST_F(WaitingQueueTest, ATenantWithoutALimitLeavesPlacesInTheQueue) {
   EXPECT_TRUE(GenerateAs("acme-key", TextRequest("Hello", 1)).status.ok());
 }
 
+TEST_F(WaitingQueueTest, WhatWouldWaitTooLongForItsFirstTokenIsRefused) {
+  router_config_.engine.replica.scheduler.max_time_to_first_token = absl::Nanoseconds(2);
+  StartBoth();
+  // The first shows how long prompts take. Nothing waits before it.
+  ASSERT_TRUE(Generate(TextRequest("Hello", 2)).status.ok());
+  HoldForwards();
+  std::thread client([this] { EXPECT_TRUE(Generate(TextRequest("Hello", 1)).status.ok()); });
+  Eventually("a prompt is under way",
+             [this] { return router_->engine().replica_status().live_requests == 1; });
+  const Reply refused = Generate(TextRequest("Hello", 1));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("the first token would come after about"));
+  ReleaseForwards();
+  client.join();
+  Eventually("it is counted", [this] { return Rejected(router::Rejection::kFirstToken) == 1; });
+}
+
 TEST_F(WaitingQueueTest, ACancelledRequestLeavesTheQueueBeforeItsTurn) {
   router_config_.engine.admission.max_waiting_requests = 2;
   StartWith({{"acme", {"acme-key"}}});

@@ -25,7 +25,7 @@ void ObservePrefills(StepBudget& budget, uint32_t num_tokens, absl::Duration com
 
 // What decodes leave of half the target, for a few prompt tokens.
 uint32_t ShortChunk(const StepBudget& budget, uint32_t bound = 5000) {
-  return budget.PrefillTokensBesideDecodes(bound, /*num_waiting=*/0);
+  return budget.PrefillTokensBesideDecodes(bound, /*num_waiting=*/0, {});
 }
 
 TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
@@ -38,7 +38,7 @@ TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
 
 TEST(StepBudgetTest, TheFirstChunkIsSmall) {
   const StepBudget budget(absl::Milliseconds(10));
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000, 100'000), 64u);
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000, 100'000, {}), 64u);
   EXPECT_EQ(ShortChunk(budget, 10), 10u);
   EXPECT_EQ(budget.DecodeIterations(8), 1u);
 }
@@ -57,12 +57,77 @@ TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
   ObserveDecodes(budget, absl::Milliseconds(10));
   ObservePrefills(budget, 100, absl::Milliseconds(20));
   const auto chunk = [&budget](uint64_t num_waiting) {
-    return budget.PrefillTokensBesideDecodes(5000, num_waiting);
+    return budget.PrefillTokensBesideDecodes(5000, num_waiting, {});
   };
   EXPECT_EQ(chunk(1000), 500u);   // 100 ms wait: the step may take 30 ms more
   EXPECT_EQ(chunk(2000), 800u);   // 200 ms wait
   EXPECT_EQ(chunk(7000), 2300u);  // 4 times the target
   EXPECT_EQ(chunk(1'000'000), 2300u);
+}
+
+// 10 ms for decodes alone, 0.1 ms for a prompt token, and what the steps that taught this saved of
+// 20 ms a token: two tokens' time.
+StepBudget WithPace(absl::Duration target) {
+  StepBudget budget(target, /*max_time_per_token=*/absl::Milliseconds(20) / 0.95);
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  ObservePrefills(budget, 100, absl::Milliseconds(20));
+  return budget;
+}
+
+uint32_t ChunkBesides(const StepBudget& budget, const StepBudget::InFlight& in_flight) {
+  return budget.PrefillTokensBesideDecodes(5000, /*num_waiting=*/100'000, in_flight);
+}
+
+TEST(StepBudgetTest, ATimePerTokenBoundsStepsThatTheTargetAllows) {
+  for (const absl::Duration target : {absl::Milliseconds(60), absl::InfiniteDuration()}) {
+    StepBudget budget = WithPace(target);
+    EXPECT_NEAR(ChunkBesides(budget, {}), 500, 2) << "20 ms, and 40 that were saved";
+    // Steps in flight spend what was saved: 10 ms and 40 for prompts, of 20.
+    EXPECT_NEAR(ChunkBesides(budget, {.num_iterations = 1, .num_prefill_tokens = 400}), 200, 2);
+    budget.Observe(
+        {.num_prefill_tokens = 500, .num_decode_tokens = 8, .compute = absl::Milliseconds(60)});
+    EXPECT_NEAR(ChunkBesides(budget, {}), 100, 2) << "nothing is left but the step's own 20 ms";
+    budget.Observe(
+        {.num_prefill_tokens = 500, .num_decode_tokens = 8, .compute = absl::Milliseconds(60)});
+    EXPECT_EQ(ChunkBesides(budget, {}), 16u) << "prompts advance even so";
+  }
+}
+
+TEST(StepBudgetTest, ATargetBoundsStepsThatTheTimePerTokenAllows) {
+  EXPECT_EQ(ShortChunk(WithPace(absl::Milliseconds(40))), 100u) << "half of 40 ms";
+}
+
+TEST(StepBudgetTest, StepsThatNobodyDecodesInSaveAndOweNothing) {
+  StepBudget budget = WithPace(absl::InfiniteDuration());
+  for (int i = 0; i < 10; ++i) {
+    budget.Observe({.num_prefill_tokens = 5000, .compute = absl::Milliseconds(500)});
+  }
+  EXPECT_NEAR(ChunkBesides(budget, {}), 500, 2);
+}
+
+TEST(StepBudgetTest, TimeToPrefillIsUnknownBeforeTheFirstMeasurement) {
+  EXPECT_EQ(StepBudget(absl::Milliseconds(60)).TimeToPrefill(1000, true), absl::ZeroDuration());
+}
+
+TEST(StepBudgetTest, TimeToPrefillCountsTheDecodesBetween) {
+  const auto in_ms = [](const StepBudget& budget, uint64_t num_tokens, bool beside_decodes) {
+    return absl::ToDoubleMilliseconds(budget.TimeToPrefill(num_tokens, beside_decodes));
+  };
+  const StepBudget paced = WithPace(absl::InfiniteDuration());
+  EXPECT_NEAR(in_ms(paced, 1000, false), 100, 0.1) << "nobody decodes";
+  // Half of each step of 20 ms is for prompts, and the last step is one more.
+  EXPECT_NEAR(in_ms(paced, 1000, true), 2 * 100 + 20, 0.5);
+  StepBudget free(absl::InfiniteDuration());
+  ObserveDecodes(free, absl::Milliseconds(10));
+  ObservePrefills(free, 100, absl::Milliseconds(20));
+  EXPECT_NEAR(in_ms(free, 1000, true), 100 + 10, 0.1) << "all in one step";
+  // Steps of 30 + 0.3 * 100 ms, 50 of them for prompts; short, so that no turns are owed.
+  StepBudget targeted(absl::Milliseconds(60));
+  ObserveDecodes(targeted, absl::Milliseconds(10));
+  ObservePrefills(targeted, 100, absl::Milliseconds(20));
+  EXPECT_NEAR(in_ms(targeted, 1000, true), 100 * 60.0 / 50 + 60, 0.5);
+  // 240 ms, 230 of them for prompts; long, so 12.5 ms of decodes are owed after each.
+  EXPECT_NEAR(in_ms(targeted, 100'000, true), 10'000 * 252.5 / 230 + 240, 10);
 }
 
 TEST(StepBudgetTest, WhatTheCacheHasDoesNotWait) {

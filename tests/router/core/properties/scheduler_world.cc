@@ -35,6 +35,7 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
   if (random_.OneIn(3)) config.max_waiting_tokens = random_.Between(20, 200);
   if (random_.OneIn(3)) config.max_prefill_tokens_per_step = random_.Between(1, 8);
   if (random_.OneIn(3)) config.target_step_time = absl::Milliseconds(random_.Between(1, 20));
+  if (random_.OneIn(3)) config.max_time_per_token = absl::Milliseconds(random_.Between(1, 20));
   if (random_.OneIn(4)) config.max_preemptions_per_sequence = random_.Between(0, 3);
   return config;
 }
