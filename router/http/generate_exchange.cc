@@ -184,7 +184,8 @@ void GenerateExchange::StartCalls() {
                              .tenant = tenant_,
                              .home = http_.home,
                              .output_meter = CountIn(http_.answer.memory, NameOf(tenant_.get())),
-                             .trace = trace_}));
+                             .trace = trace_,
+                             .follows_in_batch = prompt > 0}));
   }
   if (trace_ != nullptr) trace_->SetNumCalls(calls.size());
   if (const absl::Status status = CheckBatch(calls); !status.ok()) return Refuse(status);

@@ -42,6 +42,7 @@ struct Request {
   std::vector<TokenId> prompt_tokens;  // at least one
   uint32_t num_samples = 1;
   bool bypass_prefix_cache = false;
+  bool follows_in_batch = false;  // another prompt of the same call came before it
   SamplingParams sampling;
 };
 

@@ -16,15 +16,12 @@ constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 
 }  // namespace
 
-// Every running sequence decodes in every step. So no more sequences may run than a step has
-// tokens.
 Planner::Planner(SchedulerState& state, Instant now)
     : state_(state),
       population_(state.population),
       lease_(*state.lease),
       now_(now),
-      max_running_(std::min({state.config.max_running_sequences, lease_.limits.max_slots,
-                             lease_.limits.max_step_tokens})) {}
+      max_running_(MaxRunning(state)) {}
 
 std::optional<StepPlan> Planner::Plan() {
   plan_.rows.reserve(population_.running().size());
@@ -207,9 +204,8 @@ void Planner::PlanDecodes() {
 
 uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
   const auto num_decodes = static_cast<uint32_t>(plan_.rows.size());
-  uint32_t budget = lease_.limits.max_step_tokens - num_decodes;
-  const uint32_t configured = state_.config.max_prefill_tokens_per_step;
-  if (configured > 0) budget = std::min(budget, configured);
+  const uint32_t budget =
+      std::min(lease_.limits.max_step_tokens - num_decodes, MaxPrefillTokens(state_));
   if (num_decodes == 0) return budget;
   if (state_.budget.OwesDecodes()) return 0;
   uint64_t num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());

@@ -76,6 +76,10 @@ bool Planner::KeptFrom(const Sequence& sequence) const {
 // then never start.
 Sequence* Planner::StartNext(const Sequence* rival) {
   if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;
+  // One start uses up the exception, so this is asked for each.
+  if (plan_.num_decode_tokens > 0 && !state_.budget.MayStartBesideDecodes(DecodesInFlight())) {
+    return nullptr;
+  }
   while (Sequence* first = FirstWaiting()) {
     if (rival != nullptr && !FairBefore(*first, *rival)) return nullptr;
     if (std::holds_alternative<Draining>(first->state) || KeptFrom(*first)) return nullptr;
@@ -135,7 +139,10 @@ bool Planner::StartIfFits(Sequence& sequence) {
     sequence.num_cached_tokens = residency->num_computed;
   }
   ++state_.num_starts;
-  state_.budget.Started(sequence.num_tokens(), residency->num_computed);
+  state_.budget.Started();
+  if (sequence.sample_index == 0) {  // the others share its prompt
+    state_.budget.ObserveCached(sequence.num_tokens(), residency->num_computed);
+  }
   AddStarted(sequence, *residency);
   if (!live.gate_open && residency->num_computed >= live.gate_tokens) population_.OpenGate(live);
   population_.Start(sequence, std::move(residency));
@@ -153,8 +160,8 @@ void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
                            .first_prompt_logprob = residency.first_prompt_logprob});
   if (live.started) return;
   live.started = true;
-  population_.Emit(StartedEvent{.request = live.request->key,
-                                 .num_cached_tokens = *sequence.num_cached_tokens});
+  population_.Emit(
+      StartedEvent{.request = live.request->key, .num_cached_tokens = *sequence.num_cached_tokens});
   const bool no_prompt_logprobs_to_wait_for =
       live.request->sampling.num_prompt_logprobs >= 0 && live.num_prompt_tokens() == 1;
   if (no_prompt_logprobs_to_wait_for) {

@@ -16,6 +16,8 @@ constexpr uint32_t kWholeStep = 8;
 // A chunk is long, and owes steps of decodes, if it takes more than this many times as long as
 // decodes alone.
 constexpr int kLongChunk = 8;
+// Steps from one start to the next while decodes alone take too long.
+constexpr uint32_t kStepsBetweenStarts = 16;
 // A step takes at least and at most these multiples of the target. It grows by this share of the
 // time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.3;
@@ -42,13 +44,15 @@ void StepBudget::Observe(const Step& step) {
   Update(time_per_prefill_token_, prefill / step.num_prefill_tokens);
 }
 
-void StepBudget::Started(uint32_t num_tokens, uint32_t num_cached) {
-  const double share = 1.0 - static_cast<double>(num_cached) / std::max(num_tokens, 1u);
-  uncached_share_ += (share - uncached_share_) / 8;
+void StepBudget::ObserveCached(uint32_t num_tokens, uint32_t num_cached) {
+  mean_known_ += (num_tokens - mean_known_) / 8;
+  mean_uncached_ += (num_tokens - num_cached - mean_uncached_) / 8;
 }
 
 uint64_t StepBudget::UncachedTokens(uint64_t num_waiting_tokens) const {
-  return static_cast<uint64_t>(uncached_share_ * static_cast<double>(num_waiting_tokens));
+  if (mean_known_ == 0.0) return num_waiting_tokens;
+  return static_cast<uint64_t>(mean_uncached_ / mean_known_ *
+                               static_cast<double>(num_waiting_tokens));
 }
 
 absl::Duration StepBudget::TimeOfStep(uint64_t num_waiting) const {
@@ -57,13 +61,16 @@ absl::Duration StepBudget::TimeOfStep(uint64_t num_waiting) const {
   return std::min(kLeastOfTarget * target_ + kShareOfWaiting * waiting, kMostOfTarget * target_);
 }
 
-uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
-                                                const InFlight& in_flight) const {
+absl::Duration StepBudget::TimeByPace(const InFlight& in_flight) const {
   const absl::Duration time_in_flight =
       in_flight.num_iterations * decode_time_ +
       static_cast<double>(in_flight.num_prefill_tokens) * time_per_prefill_token_;
-  const absl::Duration time =
-      std::min(TimeOfStep(num_waiting), pace_.NextStep(in_flight.num_iterations, time_in_flight));
+  return pace_.NextStep(in_flight.num_iterations, time_in_flight);
+}
+
+uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
+                                                const InFlight& in_flight) const {
+  const absl::Duration time = std::min(TimeOfStep(num_waiting), TimeByPace(in_flight));
   if (time == absl::InfiniteDuration()) return bound;
   if (time_per_prefill_token_ == absl::ZeroDuration()) {
     return std::min(bound, kUnmeasuredPrefillTokens);
@@ -74,21 +81,40 @@ uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_wai
   return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
 }
 
-absl::Duration StepBudget::TimeToPrefill(uint64_t num_tokens, bool beside_decodes) const {
-  const absl::Duration work = static_cast<double>(num_tokens) * time_per_prefill_token_;
-  if (!beside_decodes || work == absl::ZeroDuration()) return work;
-  const absl::Duration step = std::min(TimeOfStep(num_tokens), pace_.per_token());
-  if (step == absl::InfiniteDuration()) return work + decode_time_;
-  const absl::Duration prefill =
-      std::max(step - decode_time_, kMinPrefillTokens * time_per_prefill_token_);
-  absl::Duration turn = prefill + decode_time_;
-  if (IsLong(prefill)) turn += decode_time_ * kOwedEighths / kWholeStep;
-  return work * absl::FDivDuration(turn, prefill) + step;
+absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
+                                         bool beside_decodes) const {
+  if (time_per_prefill_token_ == absl::ZeroDuration()) return absl::ZeroDuration();
+  if (!beside_decodes) return num_tokens * time_per_prefill_token_;
+  // Steps get shorter as less waits. So the tokens are counted in parts: each is half of the rest,
+  // or one step.
+  absl::Duration sum;
+  for (double left = num_tokens;;) {
+    const absl::Duration step =
+        std::min(TimeOfStep(static_cast<uint64_t>(left)), pace_.per_token());
+    const double chunk =
+        std::clamp(absl::FDivDuration(step - decode_time_, time_per_prefill_token_),
+                   double{kMinPrefillTokens}, std::max<double>(max_chunk, kMinPrefillTokens));
+    const absl::Duration prefill = chunk * time_per_prefill_token_;
+    if (left <= chunk) {
+      const bool fills = step != absl::InfiniteDuration();  // with what comes until then
+      return sum + decode_time_ + (fills ? prefill : left * time_per_prefill_token_);
+    }
+    absl::Duration turn = decode_time_ + prefill;
+    if (IsLong(prefill)) turn += decode_time_ * kOwedEighths / kWholeStep;
+    const double part = std::max(left / 2, chunk);
+    sum += part / chunk * turn;
+    left -= part;
+  }
+}
+
+bool StepBudget::MayStartBesideDecodes(const InFlight& in_flight) const {
+  return TimeByPace(in_flight) >= decode_time_ || num_steps_since_start_ >= kStepsBetweenStarts;
 }
 
 bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kWholeStep; }
 
 void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens) {
+  ++num_steps_since_start_;
   if (target_ == absl::InfiniteDuration() || num_decode_tokens == 0) return;
   if (num_prefill_tokens == 0) {
     if (OwesDecodes()) owed_decode_steps_ -= kWholeStep;
@@ -97,7 +123,9 @@ void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens
   }
 }
 
-bool StepBudget::IsLong(absl::Duration chunk) const { return chunk > kLongChunk * decode_time_; }
+bool StepBudget::IsLong(absl::Duration chunk) const {
+  return target_ != absl::InfiniteDuration() && chunk > kLongChunk * decode_time_;
+}
 
 uint32_t StepBudget::DecodeIterations(uint32_t bound) const {
   if (bound <= 1 || target_ == absl::InfiniteDuration()) return bound;

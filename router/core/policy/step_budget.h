@@ -9,8 +9,8 @@
 namespace lockstep::router {
 
 // How much prefill a step may carry beside decodes. Learns two figures from measured steps: the
-// time of one decode iteration, and the time that one prefill token adds to it. Without a target it
-// limits nothing.
+// time of one decode iteration, and the time that one prefill token adds to it. Without a target
+// and a bound on the time per token it limits nothing.
 //
 // Running sequences wait for the step, and waiting prompts wait behind it for their first token. So
 // a step may take half of the target while few prompt tokens wait. As more wait, three tenths of
@@ -22,8 +22,9 @@ namespace lockstep::router {
 // Every fourth time, the next two steps have decodes only. So most tokens of a sequence come as
 // fast as without other prompts, at little cost.
 //
-// A bound on the time per token (TokenPace) limits steps further. While more prompts come than can
-// be computed within it, they wait, and the sequences that run keep to the bound.
+// A bound on the time per token (TokenPace) limits steps as well, with or without a target. While
+// more prompts come than can be computed within it, they wait, and the sequences that run keep to
+// the bound.
 class StepBudget {
  public:
   explicit StepBudget(absl::Duration target_step_time,
@@ -39,9 +40,9 @@ class StepBudget {
   };
   void Observe(const Step& step);
 
-  // Call when a sequence starts with this many tokens. The prefix cache has `num_cached` of them.
-  void Started(uint32_t num_tokens, uint32_t num_cached);
-  // How many tokens of the waiting prompts will probably be computed, judged by the sequences that
+  // A request starts with this many tokens. The prefix cache has `num_cached` of them.
+  void ObserveCached(uint32_t num_tokens, uint32_t num_cached);
+  // How many tokens of the waiting prompts will probably be computed, judged by the requests that
   // started.
   uint64_t UncachedTokens(uint64_t num_waiting_tokens) const;
 
@@ -54,6 +55,8 @@ class StepBudget {
   // `num_waiting`: prompt tokens to be computed in this step or later.
   uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
                                       const InFlight& in_flight) const;
+  // Call for each sequence that starts.
+  void Started() { num_steps_since_start_ = 0; }
   // True if the next step must have decodes only.
   bool OwesDecodes() const;
   // Call for each step that goes to a worker, with what it carries.
@@ -61,9 +64,16 @@ class StepBudget {
   // Iterations for a step of decodes only: at least one, at most `bound` (> 0).
   uint32_t DecodeIterations(uint32_t bound) const;
 
-  // About how long it takes from now until this many prompt tokens are computed, together with the
-  // rest of their last step. `beside_decodes`: sequences decode meanwhile. Zero: not measured yet.
-  absl::Duration TimeToPrefill(uint64_t num_tokens, bool beside_decodes) const;
+  // About how long it takes until this many prompt tokens are computed, `max_chunk` at most in a
+  // step, together with the rest of their last step. `beside_decodes`: sequences decode meanwhile.
+  // Zero: not measured yet.
+  absl::Duration TimeToPrefill(double num_tokens, uint32_t max_chunk, bool beside_decodes) const;
+  // False: decodes alone take all that the time per token allows this step, so nothing may start
+  // beside them. One step in sixteen may start a sequence even so, or else one that never ends
+  // would keep all others out.
+  bool MayStartBesideDecodes(const InFlight& in_flight) const;
+  // True if decodes alone take longer than the time per token. Then little starts until some end.
+  bool DecodesMissThePace() const { return decode_time_ > pace_.per_token(); }
 
   absl::Duration decode_time() const { return decode_time_; }
   absl::Duration time_per_prefill_token() const { return time_per_prefill_token_; }
@@ -71,6 +81,8 @@ class StepBudget {
  private:
   // The most that a step may take by the target.
   absl::Duration TimeOfStep(uint64_t num_waiting) const;
+  // The most that the next step may take by the time per token.
+  absl::Duration TimeByPace(const InFlight& in_flight) const;
   // A chunk that takes this long owes steps of decodes.
   bool IsLong(absl::Duration chunk) const;
 
@@ -79,7 +91,9 @@ class StepBudget {
   absl::Duration decode_time_;             // zero: not measured yet
   absl::Duration time_per_prefill_token_;  // zero: not measured yet
   uint32_t owed_decode_steps_ = 0;         // in eighths of a step
-  double uncached_share_ = 1.0;            // share of tokens not cached when sequences start
+  uint32_t num_steps_since_start_ = 0;
+  // Tokens of a request when it starts, and those of them that are not cached. Exponential means.
+  double mean_known_ = 0.0, mean_uncached_ = 0.0;
 };
 
 }  // namespace lockstep::router

@@ -15,8 +15,8 @@ class TokenPace {
  public:
   explicit TokenPace(absl::Duration max_time_per_token) : per_token_(kAim * max_time_per_token) {}
 
-  // Infinite: there is no bound. Otherwise a little less than the bound, because what is aimed at
-  // is missed by a little half of the time.
+  // Infinite: there is no bound. Otherwise a little less than the bound, because half of the steps
+  // take a little longer than planned.
   absl::Duration per_token() const { return per_token_; }
 
   // A step of this many decode iterations was computed.

@@ -1,14 +1,11 @@
 #include "router/core/requests/intake.h"
 
-#include <absl/container/flat_hash_map.h>
-
-#include <algorithm>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "common/instant.h"
 #include "common/status.h"
+#include "router/core/requests/first_token.h"
 
 namespace lockstep::router {
 namespace {
@@ -49,11 +46,7 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
 // Waiting prompt tokens that go before the request in any case: those of its own tenant that the
 // policy puts first.
 uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
-  const PolicyView view = {.priority = request.priority,
-                           .arrival = request.arrival,
-                           .order = std::numeric_limits<uint64_t>::max(),
-                           .tenant = request.tenant,
-                           .num_known_tokens = static_cast<uint32_t>(request.prompt_tokens.size())};
+  const PolicyView view = ViewOf(request);
   uint64_t num_tokens = 0;
   for (const Sequence* sequence : state.population.waiting()) {
     if (sequence->view.tenant == view.tenant && sequence->num_charged == 0 &&
@@ -84,43 +77,6 @@ absl::Status CheckDeadline(const SchedulerState& state, const Request& request, 
   return ResourceExhausted(
       "the deadline is {} ms away, and what waits before this request takes at least {} ms",
       absl::ToInt64Milliseconds(left), absl::ToInt64Milliseconds(wait));
-}
-
-// Prompt tokens that probably go before the request: the rest of those that run, of its own tenant
-// what the policy puts first, and of any other tenant as much as this one will have had with the
-// request.
-uint64_t NumTokensProbablyBefore(const SchedulerState& state, const Request& request, Instant now) {
-  const uint64_t own = NumTokensBefore(state, request, now);
-  absl::flat_hash_map<std::string_view, uint64_t> others;
-  for (const Sequence* sequence : state.population.waiting()) {
-    if (sequence->view.tenant != request.tenant && sequence->view.priority <= request.priority) {
-      others[sequence->view.tenant] += sequence->num_tokens();
-    }
-  }
-  uint64_t num_tokens = own;
-  for (const auto& [tenant, num_waiting] : others) {
-    num_tokens += std::min(num_waiting, own + request.prompt_tokens.size());
-  }
-  return state.budget.UncachedTokens(num_tokens) + state.population.num_prefill_tokens();
-}
-
-// A prompt that takes most of the time by itself may still wait for half of it: more time would
-// not make it quicker.
-absl::Status CheckFirstToken(const SchedulerState& state, const Request& request, Instant now) {
-  const absl::Duration most = state.config.max_time_to_first_token;
-  if (most == absl::InfiniteDuration() || state.lease == nullptr) return absl::OkStatus();
-  const uint64_t num_before = NumTokensProbablyBefore(state, request, now);
-  if (num_before == 0) return absl::OkStatus();
-  const bool beside_decodes = !state.population.running().empty();
-  const uint64_t num_own = state.budget.UncachedTokens(request.prompt_tokens.size());
-  const absl::Duration alone = state.budget.TimeToPrefill(num_own, beside_decodes);
-  const absl::Duration wait = state.budget.TimeToPrefill(num_before + num_own, beside_decodes);
-  if (wait <= std::max(most, alone + most / 2)) return absl::OkStatus();
-  return ResourceExhausted(
-      "the first token would come after about {} ms, of which {} ms are for prompts that wait "
-      "already; at most {} ms are wanted",
-      absl::ToInt64Milliseconds(wait), absl::ToInt64Milliseconds(wait - alone),
-      absl::ToInt64Milliseconds(most));
 }
 
 // The other samples wait until the first sample has computed this many tokens. They share two

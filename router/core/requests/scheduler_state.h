@@ -50,6 +50,20 @@ struct SchedulerState {
   uint64_t num_prefix_hit_tokens = 0;
 };
 
+// The most sequences that may run. Every one decodes in every step, so no more may run than a step
+// has tokens. Call only with a lease.
+inline size_t MaxRunning(const SchedulerState& state) {
+  const WorkerLimits& limits = state.lease->limits;
+  return std::min({state.config.max_running_sequences, limits.max_slots, limits.max_step_tokens});
+}
+
+// The most prompt tokens of a step. Call only with a lease.
+inline uint32_t MaxPrefillTokens(const SchedulerState& state) {
+  const uint32_t most = state.lease->limits.max_step_tokens;
+  const uint32_t configured = state.config.max_prefill_tokens_per_step;
+  return configured > 0 ? std::min(configured, most) : most;
+}
+
 inline bool WorkerMayStart(const SchedulerState& state) {
   return state.lease != nullptr && !state.lease->draining;
 }

@@ -55,12 +55,13 @@ struct WorkerLease {
   StepId next_step_id = 1;
   // When to tell the worker about released slots, even if nothing runs.
   Instant tell_released_at = Instant::InfiniteFuture();
-  bool draining = false;           // nothing starts any more
-  bool resync = false;             // the next step must make the worker drop its slots
-  bool has_suspects = true;        // maybe: a sequence must run alone
-  bool progressed = false;         // a sequence got further than on any lease before
-  bool contradicted = false;       // an outcome contradicted its plan: nothing more is planned
-  std::vector<SlotId> last_slots;  // rows of the last step sent
+  bool draining = false;             // nothing starts any more
+  bool resync = false;               // the next step must make the worker drop its slots
+  bool has_suspects = true;          // maybe: a sequence must run alone
+  bool progressed = false;           // a sequence got further than on any lease before
+  bool has_measured_prompt = false;  // the time of a step with prompt tokens
+  bool contradicted = false;         // an outcome contradicted its plan: nothing more is planned
+  std::vector<SlotId> last_slots;    // rows of the last step sent
 
   // The last admission that failed. A new try is pointless while nothing that it needs has changed.
   struct BlockedStart {

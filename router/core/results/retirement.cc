@@ -41,6 +41,9 @@ absl::Status Retirement::Apply(StepOutcome outcome) {
 
 void Retirement::ObserveTime(const StepRecord& step, absl::Duration compute) {
   if (step.prefill_full) state_.prefill_speed.ObserveFull(step.num_prefill_tokens, compute);
+  if (step.num_prefill_tokens > 0 && compute > absl::ZeroDuration()) {
+    lease_.has_measured_prompt = true;
+  }
   state_.budget.Observe({.num_prefill_tokens = step.num_prefill_tokens,
                          .num_decode_tokens = step.num_decode_tokens,
                          .decode_iterations = step.decode_iterations,

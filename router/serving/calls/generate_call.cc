@@ -173,6 +173,7 @@ absl::Status GenerateCall::Prepare() {
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
   Attribute(origin_.tenant.get(), request);
+  request.follows_in_batch = origin_.follows_in_batch;
   if (pass_ != nullptr) pass_->ChargePrompt(request.prompt_tokens.size());
   ticket_->SetPromptTokens(request.prompt_tokens.size());
   request_ = std::make_shared<const Request>(std::move(request));

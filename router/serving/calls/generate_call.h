@@ -37,6 +37,7 @@ class GenerateCall : public Strand,
     std::shared_ptr<StrandRunner> home;              // runs the strand once the prompt is encoded
     OutputMeter output_meter = nullptr;  // counts output that is not made into messages yet
     std::shared_ptr<RequestTrace> trace = nullptr;  // null: the request is not recorded
+    bool follows_in_batch = false;                  // other calls of the same batch come first
   };
 
   // Estimate for the prompt before it is tokenized. Call only before Start.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lockstep::router {
 namespace {
 
@@ -105,37 +107,98 @@ TEST(StepBudgetTest, StepsThatNobodyDecodesInSaveAndOweNothing) {
   EXPECT_NEAR(ChunkBesides(budget, {}), 500, 2);
 }
 
+double TimeToPrefillMs(const StepBudget& budget, double num_tokens, uint32_t max_chunk = 5000,
+                       bool beside_decodes = true) {
+  return absl::ToDoubleMilliseconds(budget.TimeToPrefill(num_tokens, max_chunk, beside_decodes));
+}
+
+// Decodes alone take this long, a prompt token 0.1 ms.
+StepBudget WithTarget(absl::Duration target, absl::Duration decode = absl::Milliseconds(10)) {
+  StepBudget budget(target);
+  ObserveDecodes(budget, decode);
+  ObservePrefills(budget, 100, decode + absl::Milliseconds(10));
+  return budget;
+}
+
 TEST(StepBudgetTest, TimeToPrefillIsUnknownBeforeTheFirstMeasurement) {
-  EXPECT_EQ(StepBudget(absl::Milliseconds(60)).TimeToPrefill(1000, true), absl::ZeroDuration());
+  EXPECT_EQ(TimeToPrefillMs(StepBudget(absl::Milliseconds(60)), 1000), 0);
 }
 
 TEST(StepBudgetTest, TimeToPrefillCountsTheDecodesBetween) {
-  const auto in_ms = [](const StepBudget& budget, uint64_t num_tokens, bool beside_decodes) {
-    return absl::ToDoubleMilliseconds(budget.TimeToPrefill(num_tokens, beside_decodes));
-  };
   const StepBudget paced = WithPace(absl::InfiniteDuration());
-  EXPECT_NEAR(in_ms(paced, 1000, false), 100, 0.1) << "nobody decodes";
-  // Half of each step of 20 ms is for prompts, and the last step is one more.
-  EXPECT_NEAR(in_ms(paced, 1000, true), 2 * 100 + 20, 0.5);
-  StepBudget free(absl::InfiniteDuration());
-  ObserveDecodes(free, absl::Milliseconds(10));
-  ObservePrefills(free, 100, absl::Milliseconds(20));
-  EXPECT_NEAR(in_ms(free, 1000, true), 100 + 10, 0.1) << "all in one step";
-  // Steps of 30 + 0.3 * 100 ms, 50 of them for prompts; short, so that no turns are owed.
-  StepBudget targeted(absl::Milliseconds(60));
-  ObserveDecodes(targeted, absl::Milliseconds(10));
-  ObservePrefills(targeted, 100, absl::Milliseconds(20));
-  EXPECT_NEAR(in_ms(targeted, 1000, true), 100 * 60.0 / 50 + 60, 0.5);
-  // 240 ms, 230 of them for prompts; long, so 12.5 ms of decodes are owed after each.
-  EXPECT_NEAR(in_ms(targeted, 100'000, true), 10'000 * 252.5 / 230 + 240, 10);
+  EXPECT_NEAR(TimeToPrefillMs(paced, 1000, 5000, /*beside_decodes=*/false), 100, 0.1);
+  // Half of each step of 20 ms is for prompts.
+  EXPECT_NEAR(TimeToPrefillMs(paced, 1000), 2 * 100 + 15, 1);
+  EXPECT_NEAR(TimeToPrefillMs(paced, 1), 20, 0.1) << "a whole step: others fill it";
+  const StepBudget free = WithTarget(absl::InfiniteDuration());
+  EXPECT_NEAR(TimeToPrefillMs(free, 1000), 100 + 10, 0.1) << "all in one step";
+  EXPECT_NEAR(TimeToPrefillMs(free, 1000, 200), 100 + 5 * 10, 10) << "200 in a step";
+}
+
+TEST(StepBudgetTest, TimeToPrefillKnowsThatStepsGetShorter) {
+  const StepBudget budget = WithTarget(absl::Milliseconds(60));
+  // At most 240 ms, 230 of them for prompts; long, so 12.5 ms of decodes are owed after each.
+  EXPECT_NEAR(TimeToPrefillMs(budget, 100'000), 10'000 * 252.5 / 230, 100);
+  EXPECT_NEAR(TimeToPrefillMs(budget, 200), 30 + 0.3 * 20, 0.1) << "one step for a few";
+  // Decodes leave nothing of half the target. Only while much waits is there more than 16 a step.
+  const StepBudget busy = WithTarget(absl::Milliseconds(50), absl::Milliseconds(40));
+  EXPECT_GT(TimeToPrefillMs(busy, 1000), 1000);
+}
+
+TEST(StepBudgetTest, MoreTokensNeverTakeMuchLess) {
+  for (const StepBudget& budget :
+       {WithPace(absl::Milliseconds(50)), WithTarget(absl::Milliseconds(60)),
+        WithTarget(absl::Milliseconds(50), absl::Milliseconds(40))}) {
+    double most = 0;
+    for (double num_tokens = 1; num_tokens < 20'000; num_tokens *= 1.1) {
+      const double time = TimeToPrefillMs(budget, num_tokens);
+      EXPECT_GT(time, 0.8 * most) << num_tokens;
+      most = std::max(most, time);
+    }
+  }
+}
+
+TEST(StepBudgetTest, NothingStartsBesideDecodesThatAreTooSlow) {
+  StepBudget budget = WithPace(absl::InfiniteDuration());
+  budget.Started();
+  EXPECT_TRUE(budget.MayStartBesideDecodes({}));
+  EXPECT_FALSE(budget.DecodesMissThePace());
+  ObserveDecodes(budget, absl::Milliseconds(30));
+  EXPECT_FALSE(budget.MayStartBesideDecodes({}));
+  EXPECT_TRUE(budget.DecodesMissThePace());
+  for (int i = 0; i < 15; ++i) budget.Planned(0, 8);
+  EXPECT_FALSE(budget.MayStartBesideDecodes({}));
+  budget.Planned(0, 8);
+  EXPECT_TRUE(budget.MayStartBesideDecodes({})) << "one in sixteen steps";
+  budget.Started();
+  EXPECT_FALSE(budget.MayStartBesideDecodes({}));
+  ObserveDecodes(budget, absl::Milliseconds(10));
+  EXPECT_TRUE(budget.MayStartBesideDecodes({}));
+  // A chunk in flight spends what is left of 20 ms, and 40 ms that were saved.
+  EXPECT_TRUE(budget.MayStartBesideDecodes({.num_iterations = 1, .num_prefill_tokens = 590}));
+  EXPECT_FALSE(budget.MayStartBesideDecodes({.num_iterations = 1, .num_prefill_tokens = 610}));
+}
+
+TEST(StepBudgetTest, WithoutATimePerTokenAnythingMayStart) {
+  EXPECT_TRUE(WithTarget(absl::Milliseconds(1), absl::Seconds(1))
+                  .MayStartBesideDecodes({.num_iterations = 1, .num_prefill_tokens = 5000}));
+}
+
+TEST(StepBudgetTest, ShortPromptsThatHitSayLittleOfLongOnesThatDoNot) {
+  StepBudget budget(absl::Milliseconds(50));
+  for (int i = 0; i < 40; ++i) {
+    for (int j = 0; j < 4; ++j) budget.ObserveCached(100, 100);
+    budget.ObserveCached(4000, 0);
+  }
+  EXPECT_GT(budget.UncachedTokens(1000), 900u);
 }
 
 TEST(StepBudgetTest, WhatTheCacheHasDoesNotWait) {
   StepBudget budget(absl::Milliseconds(50));
   EXPECT_EQ(budget.UncachedTokens(1000), 1000u) << "nothing is known of the cache yet";
-  for (int i = 0; i < 100; ++i) budget.Started(2000, 1500);
+  for (int i = 0; i < 100; ++i) budget.ObserveCached(2000, 1500);
   EXPECT_NEAR(static_cast<double>(budget.UncachedTokens(1000)), 250, 1);
-  for (int i = 0; i < 100; ++i) budget.Started(2000, 0);
+  for (int i = 0; i < 100; ++i) budget.ObserveCached(2000, 0);
   EXPECT_NEAR(static_cast<double>(budget.UncachedTokens(1000)), 1000, 1);
 }
 
