@@ -116,9 +116,8 @@ RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& 
   Builder b(registry, model);
   requests_total = b.MakeCounters("requests_total", "Generate calls that ended, by gRPC status.",
                                   "code", kCodeNames);
-  requests_rejected_total =
-      b.MakeCounters("requests_rejected_total", "Generate calls refused before any work.", "reason",
-                     kRejectionNames);
+  requests_rejected_total = b.MakeCounters(
+      "requests_rejected_total", "Requests refused before they wait.", "reason", kRejectionNames);
   requests_finished_total =
       b.MakeCounters("requests_finished_total", "Sequences that ended.", "reason", kFinishedNames);
   requests_cancelled_total = b.MakeCounters(

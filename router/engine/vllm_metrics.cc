@@ -140,11 +140,11 @@ MetricFamily AdmissionRejections(const MetricFamily& rejected) {
                          .help = "Calls refused because too much waits.",
                          .type = MetricType::Counter,
                          .metric = {}};
-  const auto is_queue = [](const ClientMetric& metric) {
+  const auto is_for_what_waits = [](const ClientMetric& metric) {
     const std::string reason = LabelOf(metric, "reason");
     return reason == "queue_requests" || reason == "queue_tokens" || reason == "first_token";
   };
-  for (const auto& [model, sums] : SumByModel(rejected, is_queue)) {
+  for (const auto& [model, sums] : SumByModel(rejected, is_for_what_waits)) {
     ClientMetric metric = OfModel(model);
     metric.counter.value = sums.part;
     family.metric.push_back(std::move(metric));

@@ -23,8 +23,9 @@ struct AdmissionLimits {
   absl::Status Validate() const;
 };
 
-// Why a call is refused before any work. The last two come from the scheduler: what waits would
-// take too long for the request's deadline, or for the first token's time that the router keeps to.
+// Why a request is refused. The first five come before any work on it. The last two come from the
+// scheduler: what waits would take too long for the request's deadline, or for the time to the
+// first token that the router keeps to.
 enum class Rejection {
   kQueueRequests,
   kQueueTokens,

@@ -32,7 +32,7 @@ ABSL_FLAG(absl::Duration, max_time_to_first_token, absl::InfiniteDuration(),
           "as of lockstep-router; only loads with a rate have it");
 ABSL_FLAG(absl::Duration, seconds, absl::Seconds(60),
           "virtual time of each load, after a warm-up of 15 s");
-ABSL_FLAG(uint64_t, seed, 1, "of the lengths");
+ABSL_FLAG(uint64_t, seed, 1, "of the lengths and times");
 
 namespace lockstep::bench {
 namespace {

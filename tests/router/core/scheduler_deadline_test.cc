@@ -41,6 +41,7 @@ TEST_F(SchedulerDeadlineTest, RefusedWhenTheQueueTakesLonger) {
   const absl::Status status = TrySubmit(Make(12, absl::Milliseconds(1119)));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_NE(status.message().find("1119 ms away"), std::string::npos) << status;
+  EXPECT_EQ(Stats().refused_for_deadline, 1u);
 }
 
 TEST_F(SchedulerDeadlineTest, WhatItPassesDoesNotCount) {

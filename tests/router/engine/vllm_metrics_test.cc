@@ -105,7 +105,14 @@ TEST_F(VllmMetricsTest, CachedBlocksCountAsFree) {
   EXPECT_THAT(Scrape(), HasSubstr("vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.5\n"));
 }
 
-TEST_F(VllmMetricsTest, RejectionsAreThoseOfTheQueue) {
+TEST_F(VllmMetricsTest, WhatTheSchedulerRefusesIsAddedUp) {
+  metrics_.Publish({.refused_for_deadline = 3, .refused_for_first_token = 9},
+                   {.refused_for_deadline = 1, .refused_for_first_token = 4});
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_rejected_total, Rejection::kDeadline).Value(), 2);
+  EXPECT_EQ(RouterMetrics::At(metrics_.requests_rejected_total, Rejection::kFirstToken).Value(), 5);
+}
+
+TEST_F(VllmMetricsTest, RejectionsAreThoseForWhatWaits) {
   const auto reject = [this](Rejection reason, int times) {
     RouterMetrics::At(metrics_.requests_rejected_total, reason).Increment(times);
   };

@@ -72,6 +72,7 @@ constexpr Expected kExpected[] = {
     {"prompt log-probabilities", 1000},
     {"refused: cannot fit", 300},
     {"refused: queue full", 200},
+    {"refused: first token too late", 200},
     {"ended: cancelled", 300},
     {"ended: length", 200},
     {"ended: stop token", 300},

@@ -36,6 +36,7 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
   if (random_.OneIn(3)) config.max_prefill_tokens_per_step = random_.Between(1, 8);
   if (random_.OneIn(3)) config.target_step_time = absl::Milliseconds(random_.Between(1, 20));
   if (random_.OneIn(3)) config.max_time_per_token = absl::Milliseconds(random_.Between(1, 20));
+  if (random_.OneIn(3)) config.max_time_to_first_token = absl::Milliseconds(random_.Between(1, 50));
   if (random_.OneIn(4)) config.max_preemptions_per_sequence = random_.Between(0, 3);
   return config;
 }
@@ -139,6 +140,13 @@ absl::Status SchedulerWorld::Submit() {
   const bool full = stats.waiting_requests >= config_.max_waiting_requests ||
                     stats.waiting_tokens + num_prompt > config_.max_waiting_tokens;
   const absl::Status status = scheduler_->Submit(request, now_);
+  if (scheduler_->Stats().refused_for_first_token > stats.refused_for_first_token) {
+    Count("refused: first token too late");
+    const bool waits = stats.waiting_sequences > 0 || stats.prefill_tokens > 0;
+    return waits && !never && !full && absl::IsResourceExhausted(status)
+               ? absl::OkStatus()
+               : Annotate(Internal("{}", status.ToString()), "submit: nothing waits");
+  }
   const absl::StatusCode expected = never  ? absl::StatusCode::kInvalidArgument
                                     : full ? absl::StatusCode::kResourceExhausted
                                            : absl::StatusCode::kOk;
