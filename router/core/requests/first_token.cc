@@ -16,10 +16,10 @@ constexpr double kAim = 0.9;
 
 // Tokens that go before a request.
 struct Before {
-  double own_waiting = 0;    // of its tenant, or more urgent, not started
-  double own_under_way = 0;  // likewise, of sequences that run
-  double others = 0;         // of other tenants, as far as they take their turn first
-  double all() const { return own_waiting + own_under_way + others; }
+  double certain = 0;  // of its own tenant and of more urgent requests
+  double others = 0;   // of other tenants, as far as their turns come first
+  bool waits = false;  // some of the certain ones have not started
+  double all() const { return certain + others; }
 };
 
 // Tokens of a prompt that are probably not cached.
@@ -37,10 +37,12 @@ Before CountBefore(const SchedulerState& state, const Request& request, double n
     double weight = 1;
   };
   absl::flat_hash_map<std::string_view, Queue> others;
-  const auto count = [&](const Sequence& sequence, double num_left, double& own) {
+  const auto count = [&](const Sequence& sequence, double num_left, bool waits) {
     const bool is_own = sequence.view.tenant == view.tenant;
     if (is_own || sequence.view.priority != view.priority) {
-      if (state.policy->Before(sequence.view, view, now)) own += num_left;
+      if (!state.policy->Before(sequence.view, view, now)) return;
+      before.certain += num_left;
+      before.waits = before.waits || waits;
       return;
     }
     Queue& queue = others[sequence.view.tenant];
@@ -49,14 +51,17 @@ Before CountBefore(const SchedulerState& state, const Request& request, double n
   };
   for (const Sequence* sequence : state.population.waiting()) {
     count(*sequence, NumUncached(state.budget, *sequence->request->request, sequence->num_tokens()),
-          before.own_waiting);
+          /*waits=*/true);
   }
   for (const Sequence* sequence : state.population.running()) {
-    const uint32_t num_left = sequence->num_tokens() - sequence->running()->num_computed;
-    if (num_left > 1) count(*sequence, num_left, before.own_under_way);
+    const uint32_t num_known = sequence->num_tokens();
+    const uint32_t num_computed = sequence->running()->num_computed;
+    if (num_computed + 1 < num_known) {  // otherwise it decodes
+      count(*sequence, num_known - num_computed, /*waits=*/false);
+    }
   }
-  // Tenants take turns by weight, so until this request is done each gets in proportion.
-  const double num_until_done = before.own_waiting + before.own_under_way + num_own;
+  // Tenants take turns by weight. So until this request is done each other gets in proportion.
+  const double num_until_done = before.certain + num_own;
   for (const auto& [tenant, queue] : others) {
     before.others +=
         std::min(queue.num_tokens, num_until_done * queue.weight / request.tenant_weight);
@@ -92,7 +97,7 @@ absl::Status CheckFirstToken(const SchedulerState& state, const Request& request
   if (!WorkerMayStart(state) || !state.lease->has_measured_prompt) return absl::OkStatus();
   const double num_own = NumUncached(state.budget, request, request.prompt_tokens.size());
   const Before before = CountBefore(state, request, num_own, now);
-  if (before.own_waiting > 0 && WaitsForAnEnd(state)) {
+  if (before.waits && WaitsForAnEnd(state)) {
     return ResourceExhausted(
         "requests wait until a running one ends, so the first token would probably come later than "
         "in {} ms",
