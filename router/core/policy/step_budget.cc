@@ -92,8 +92,8 @@ absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
     const absl::Duration step =
         std::min(TimeOfStep(static_cast<uint64_t>(left)), pace_.per_token());
     const double chunk =
-        std::clamp(absl::FDivDuration(step - decode_time_, time_per_prefill_token_),
-                   double{kMinPrefillTokens}, std::max<double>(max_chunk, kMinPrefillTokens));
+        std::clamp<double>(absl::FDivDuration(step - decode_time_, time_per_prefill_token_),
+                           std::min(kMinPrefillTokens, max_chunk), max_chunk);
     const absl::Duration prefill = chunk * time_per_prefill_token_;
     if (left <= chunk) {
       const bool fills = step != absl::InfiniteDuration();  // with what comes until then

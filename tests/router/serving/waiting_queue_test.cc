@@ -75,14 +75,19 @@ TEST_F(WaitingQueueTest, ATenantWithoutALimitLeavesPlacesInTheQueue) {
 
 TEST_F(WaitingQueueTest, WhatWouldWaitTooLongForItsFirstTokenIsRefused) {
   router_config_.engine.replica.scheduler.max_time_to_first_token = absl::Nanoseconds(2);
+  // So that a prompt takes several steps, however fast the machine is.
+  router_config_.engine.replica.scheduler.max_prefill_tokens_per_step = 16;
+  const v1::GenerateRequest request = TextRequest(std::string(100, 'x'), 1);
   StartBoth();
   // The first shows how long prompts take. Nothing waits before it.
-  ASSERT_TRUE(Generate(TextRequest("Hello", 2)).status.ok());
+  ASSERT_TRUE(Generate(TextRequest(std::string(100, 'y'), 2)).status.ok());
   HoldForwards();
-  std::thread client([this] { EXPECT_TRUE(Generate(TextRequest("Hello", 1)).status.ok()); });
+  std::thread client([&] { EXPECT_TRUE(Generate(request).status.ok()); });
   Eventually("a prompt is under way",
              [this] { return router_->engine().replica_status().live_requests == 1; });
-  const Reply refused = Generate(TextRequest("Hello", 1));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));  // not to hang
+  const Reply refused = Generate(context, request);
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.status.error_message(), HasSubstr("the first token would come after about"));
   ReleaseForwards();
