@@ -54,11 +54,7 @@ Before CountBefore(const SchedulerState& state, const Request& request, double n
           /*waits=*/true);
   }
   for (const Sequence* sequence : state.population.running()) {
-    const uint32_t num_known = sequence->num_tokens();
-    const uint32_t num_computed = sequence->running()->num_computed;
-    if (num_computed + 1 < num_known) {  // otherwise it decodes
-      count(*sequence, num_known - num_computed, /*waits=*/false);
-    }
+    count(*sequence, sequence->num_prefill_tokens(), /*waits=*/false);
   }
   // Tenants take turns by weight. So until this request is done each other gets in proportion.
   const double num_until_done = before.certain + num_own;

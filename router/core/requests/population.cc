@@ -86,12 +86,7 @@ LiveRequest& Population::Insert(std::unique_ptr<LiveRequest> request) {
 
 uint64_t Population::num_prefill_tokens() const {
   uint64_t num_tokens = 0;
-  for (const Sequence* sequence : running_) {
-    const uint32_t num_computed = sequence->running()->num_computed;
-    if (num_computed + 1 < sequence->num_tokens()) {
-      num_tokens += sequence->num_tokens() - num_computed;
-    }
-  }
+  for (const Sequence* sequence : running_) num_tokens += sequence->num_prefill_tokens();
   return num_tokens;
 }
 

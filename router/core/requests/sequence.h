@@ -100,6 +100,12 @@ struct Sequence {
     const auto* state_running = std::get_if<Running>(&state);
     return state_running == nullptr ? nullptr : state_running->residency.get();
   }
+  // Known tokens that are not computed yet; 0 if it decodes, which computes one next. Call only
+  // while it runs.
+  uint32_t num_prefill_tokens() const {
+    const uint32_t num_computed = running()->num_computed;
+    return num_computed + 1 < num_tokens() ? num_tokens() - num_computed : 0;
+  }
 };
 
 // A request with at least one live sequence. Its address is stable.

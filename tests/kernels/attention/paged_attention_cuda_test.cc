@@ -248,7 +248,7 @@ TEST_F(PagedAttentionCudaTest, OverlappedLaunchesGiveTheSameBits) {
   }
 }
 
-// One scratch serves all layers of a step, though a launch begins while the one before it ends.
+// One scratch serves all layers of a step. Their launches overlap.
 TEST_F(PagedAttentionCudaTest, OverlappedPrefillsShareAScratch) {
   for (const Shape& shape : {Shape{8, 1, 256}, Shape{8, 2, 128}}) {
     SCOPED_TRACE(shape.head_dim);
