@@ -50,12 +50,6 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& con
   ModelOptions options = config.model_options();
   LOCKSTEP_ASSIGN_OR_RETURN(options.rank_devices, config.CudaDevices());
   options.tensor_parallel = static_cast<uint32_t>(options.rank_devices.size());
-  if (options.tensor_parallel > 1 && !config.tries_ranks_on_gpus) {
-    return Unimplemented(
-        "--tensor-parallel: {} GPUs that share a model have not been tried yet, so they are "
-        "refused; --device=cpu has ranks",
-        options.tensor_parallel);
-  }
   // Memory for decode graphs, and for kernels that are loaded when they first run.
   constexpr size_t kGraphBytes = size_t{1} << 30;
   options.reserved_bytes = [&config](const ModelSpec& spec) {

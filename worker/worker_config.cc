@@ -156,7 +156,8 @@ ModelOptions WorkerConfig::model_options() const {
           .random_seed = random_seed,
           .instruction_set = kernels::ParseInstructionSet(instruction_set),  // "auto": none
           .max_fused_rows = max_fused_rows,
-          .fuse_activation = fuse_activation};
+          .fuse_activation = fuse_activation,
+          .fuse_exchange = fuse_exchange};
 }
 
 ExecutorLimits WorkerConfig::executor_limits() const {

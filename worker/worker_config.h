@@ -37,8 +37,6 @@ struct WorkerConfig {
   std::string device = "auto";  // "cpu", "cuda", or "auto": CUDA where there is a device
   // Indices of the CUDA devices, as in "0,1,2,3": one for each rank. Empty: the first ones.
   std::string cuda_device;
-  // Until ranks have run on several GPUs, only benchmarks ask for them.
-  bool tries_ranks_on_gpus = false;
   // Ranks that share the model. 1 and several CUDA devices: as many as there are devices.
   uint32_t tensor_parallel = 1;
   // Of the CPU's kernels: "portable", "avx2", "avx512_bf16", or "auto": the best of this processor.
@@ -60,6 +58,7 @@ struct WorkerConfig {
   // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
   bool fuse_activation = true;
+  bool fuse_exchange = true;
   uint32_t max_message_mib = 64;
   uint32_t num_threads = 0;  // 0: one per core
   absl::Duration poll_window = absl::ZeroDuration();

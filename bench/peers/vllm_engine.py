@@ -1,12 +1,13 @@
 """vLLM inside its own process, on the cases of lockstep-engine-benchmark and in its form of output.
 
-    vllm_engine.py MODEL_FOLDER decode:1x512 prefill:1x2048 scenarios
+    vllm_engine.py [--tensor-parallel N] MODEL_FOLDER decode:1x512 prefill:1x2048 scenarios
 
 Random weights, random prompts, temperature 0, no prefix cache, full CUDA graphs. To be run with
 VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_USE_DEEP_GEMM=0 HF_HUB_OFFLINE=1; VLLM_BATCH_INVARIANT=1 turns on its own
 batch-invariant mode.
 """
 
+import argparse
 import json
 import pathlib
 import random
@@ -28,7 +29,7 @@ SCENARIOS = {  # as in bench/serving/scenarios.h: lengths of the prompts, output
 
 
 class Engine:
-    def __init__(self, model):
+    def __init__(self, model, tensor_parallel):
         import vllm
 
         self.sampling = vllm.SamplingParams
@@ -39,7 +40,7 @@ class Engine:
         self.llm = vllm.LLM(
             model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=max_context,
             max_num_seqs=256, max_num_batched_tokens=MAX_TOKENS, gpu_memory_utilization=0.88,
-            enable_prefix_caching=False,
+            enable_prefix_caching=False, tensor_parallel_size=tensor_parallel,
             compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64, 128, 256]})
 
     def seconds(self, lengths, num_output_tokens):
@@ -85,9 +86,16 @@ def run_case(engine, case):
         sys.exit(f"case {case!r}: expected decode:BxC, prefill:BxC, scenarios or the name of one")
 
 
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tensor-parallel", type=int, default=1)
+    parser.add_argument("model")
+    parser.add_argument("cases", nargs="+")
+    options = parser.parse_args()
+    engine = Engine(options.model, options.tensor_parallel)
+    for case in options.cases:
+        run_case(engine, case)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    the_engine = Engine(sys.argv[1])
-    for the_case in sys.argv[2:]:
-        run_case(the_engine, the_case)
+    main()

@@ -49,6 +49,8 @@ ABSL_FLAG(int, max_fused_rows, -1,
           "the shape; 0: none; below 0: where that is faster");
 ABSL_FLAG(bool, fuse_activation, true,
           "compute the MLP's activation in the kernel of its product, where that is faster");
+ABSL_FLAG(bool, fuse_exchange, true,
+          "ranks exchange columns of few rows in the kernel of the norm that needs them");
 ABSL_FLAG(uint32_t, decode_iterations, 1, "decode steps in one message");
 ABSL_FLAG(uint32_t, steps_in_flight, 2, "steps sent ahead");
 ABSL_FLAG(absl::Duration, target_step_time, lockstep::router::kServingStepTime,
@@ -228,7 +230,6 @@ absl::Status Run() {
   config.device = absl::GetFlag(FLAGS_device);
   config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
   config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
-  config.tries_ranks_on_gpus = true;
   config.load_format = absl::GetFlag(FLAGS_load_format);
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
@@ -237,6 +238,7 @@ absl::Status Run() {
   config.max_decode_iterations = std::max(1u, absl::GetFlag(FLAGS_decode_iterations));
   if (const int rows = absl::GetFlag(FLAGS_max_fused_rows); rows >= 0) config.max_fused_rows = rows;
   config.fuse_activation = absl::GetFlag(FLAGS_fuse_activation);
+  config.fuse_exchange = absl::GetFlag(FLAGS_fuse_exchange);
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Backend> backend,
                             worker::OpenBackend(config, nullptr));

@@ -191,11 +191,6 @@ absl::Status Serve(const ServeOptions& options) {
   if (gpus.empty() && !all_gpus.empty()) {
     devices.note = "CUDA_VISIBLE_DEVICES hides the GPUs, so the model runs on the CPU";
   }
-  if (devices.cuda && devices.num_ranks > 1) {
-    return Unimplemented(
-        "--tensor-parallel: GPUs that share a model have not been tried yet; --device cpu has "
-        "ranks");
-  }
   LOCKSTEP_ASSIGN_OR_RETURN(places.model, FindModel(options.model));
   LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());
   places.socket_folder = sockets.path();

@@ -17,6 +17,8 @@ inline constexpr int kMaxExchangeRanks = 8;
 struct ExchangeGroup {
   int degree = 0;
   int rank = 0;
+  // Ranks share a device, as only in tests: see Exchange.
+  bool shares_a_device = false;
   // Device memory of each rank, on its device: ExchangeMemoryBytes, zeroed before the first call.
   std::byte* memories[kMaxExchangeRanks] = {};
   // Calls of up to this many bytes of a rank's columns push their bytes, the others pull them. A
@@ -59,6 +61,9 @@ int64_t ExchangeMemoryBytes(int degree, int64_t max_push_bytes);
 // Every rank calls this with equal sizes, as often and in the same order, on one stream of its own.
 // All ranks' kernels must be able to run at the same time, also if ranks share a device: no rank
 // may wait for another one between two calls, as a kernel that is loaded late may make it do.
+//
+// The kernel after this one may start, and fetch weights, while this one waits for other ranks. Not
+// if ranks share a device: there it might take the room that another rank needs to come.
 //
 // Other ranks may read `columns` until this rank's next call has ended. So two buffers must take
 // turns. INVALID_ARGUMENT for sizes or addresses that are no multiple of 16 bytes.

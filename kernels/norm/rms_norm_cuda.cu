@@ -1,46 +1,26 @@
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/norm/rms_norm.h"
+#include "kernels/norm/rms_norm_row.cuh"
 #include "kernels/norm/row_norm_cuda.h"
 
 namespace lockstep::kernels {
 namespace {
 
 template <int kGroups, bool kAdds>
-__global__ void __launch_bounds__(kMaxRowThreads) RmsNormKernel(RmsNormParams params) {
-  __shared__ float warp_sums[32];
-  const int num_groups = static_cast<int>(params.size) / kRowGroup;
-  const int first_group = static_cast<int>(threadIdx.x) * kGroups;
-  float weight[kGroups][kRowGroup];
-  for (int j = 0; j < kGroups; ++j) {
-    if (first_group + j < num_groups) LoadParameters(params.weight, first_group + j, weight[j]);
-  }
+__global__ void __launch_bounds__(kMaxRowThreads)
+    RmsNormKernel(const __grid_constant__ RmsNormParams params) {
+  RmsNormRow<kGroups> row(params);
   ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
-
-  const int64_t row_begin = blockIdx.x * params.size;
-  float values[kGroups][kRowGroup] = {};
-  float sums[kGroups];
-  for (int j = 0; j < kGroups; ++j) {
-    if (first_group + j < num_groups) {
-      LoadResidual<kAdds>(params.input + row_begin, params.delta + row_begin,
-                          params.residual_out + row_begin, first_group + j, values[j]);
-    }
-    float squares[kRowGroup];
-    for (int i = 0; i < kRowGroup; ++i) squares[i] = __fmul_rn(values[j][i], values[j][i]);
-    sums[j] = GroupTreeSum(squares);
+  if constexpr (kAdds) {
+    const uint4* const delta =
+        reinterpret_cast<const uint4*>(params.delta + blockIdx.x * params.size);
+    row.LoadAdding([delta](int index) { return delta[index]; });
+  } else {
+    row.Load();
   }
-  const float sum =
-      BlockTreeSum(kGroups == 1 ? sums[0] : __fadd_rn(sums[0], sums[kGroups - 1]), warp_sums);
-  const float inverse_rms = DeviceInverseRms(sum, static_cast<float>(params.size), params.eps);
-  uint4* output = reinterpret_cast<uint4*>(params.output + row_begin);
-  for (int j = 0; j < kGroups; ++j) {
-    if (first_group + j >= num_groups) break;
-    for (int i = 0; i < kRowGroup; ++i) {
-      values[j][i] = DeviceNormedValue(values[j][i], inverse_rms, weight[j][i]);
-    }
-    output[first_group + j] = Pack(values[j]);
-  }
+  row.Normalize();
 }
 
 template <int kGroups>

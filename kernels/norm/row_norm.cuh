@@ -43,6 +43,16 @@ __device__ __forceinline__ void LoadParameters(const float* parameters, int inde
   values[7] = second.w;
 }
 
+// values += delta, each rounded. Returns the sums, packed.
+__device__ __forceinline__ uint4 AddRounded(const uint4& delta, float (&values)[kRowGroup]) {
+  float added[kRowGroup];
+  Unpack(delta, added);
+  for (int i = 0; i < kRowGroup; ++i) added[i] = __fadd_rn(values[i], added[i]);
+  const uint4 rounded = Pack(added);
+  Unpack(rounded, values);
+  return rounded;
+}
+
 // Group `index` of a row: the input, or the rounded sum of input and delta, which is also written
 // to `residual_out`.
 template <bool kAdds>
@@ -51,12 +61,8 @@ __device__ __forceinline__ void LoadResidual(const BFloat16* input, const BFloat
                                              float (&values)[kRowGroup]) {
   Unpack(reinterpret_cast<const uint4*>(input)[index], values);
   if constexpr (kAdds) {
-    float added[kRowGroup];
-    Unpack(reinterpret_cast<const uint4*>(delta)[index], added);
-    for (int i = 0; i < kRowGroup; ++i) added[i] = __fadd_rn(values[i], added[i]);
-    const uint4 rounded = Pack(added);
-    reinterpret_cast<uint4*>(residual_out)[index] = rounded;
-    Unpack(rounded, values);
+    reinterpret_cast<uint4*>(residual_out)[index] =
+        AddRounded(reinterpret_cast<const uint4*>(delta)[index], values);
   }
 }
 

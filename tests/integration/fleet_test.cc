@@ -3,115 +3,26 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <array>
-#include <atomic>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/common/temp_folder.h"
-#include "tests/integration/process_fixture.h"
+#include "tests/integration/fleet_fixture.h"
 
 namespace lockstep::testing {
 namespace {
 
-constexpr size_t kNumWorkers = 3;
-constexpr uint32_t kNumStreams = 12;
-constexpr uint32_t kLongAnswer = 200;  // tokens; the model's context is 256
-
-class FleetTest : public ProcessTest {
- protected:
-  void StartFleetOfThree(const std::vector<std::string>& router_flags = {}) {
-    std::string addresses;
-    for (size_t i = 0; i < kNumWorkers; ++i) {
-      auto worker = LaunchWorker("127.0.0.1:0", kModel, WorkerFlags(i));
-      ASSERT_TRUE(worker.ok()) << worker.status();
-      workers_.push_back(*std::move(worker));
-      addresses += (i > 0 ? "," : "") + workers_.back().grpc_address();
-    }
-    ASSERT_NO_FATAL_FAILURE(StartRouterOf(addresses, router_flags));
-    for (const ChildProcess& worker : workers_) ExpectStateBecomes(worker, "ready");
-  }
-
-  std::vector<std::string> WorkerFlags(size_t i) const {
-    return {"--tensor_parallel=" + std::to_string(degrees_[i])};
-  }
-
-  void RestartWorker(size_t i) {
-    auto worker = LaunchWorker(workers_[i].grpc_address(), kModel, WorkerFlags(i));
-    ASSERT_TRUE(worker.ok()) << worker.status();
-    workers_[i] = *std::move(worker);
-    ExpectStateBecomes(workers_[i], "ready");
-  }
-
-  // Every other one is sampled, and every third asks for two answers.
-  static lockstep::v1::GenerateRequest RequestOf(uint32_t stream) {
-    auto request = Request({stream + 1, stream + 2, 7, 11, 13, 17, 19}, kLongAnswer);
-    if (stream % 2 == 1) {
-      request.mutable_sampling()->set_temperature(1);
-      request.mutable_sampling()->set_seed(stream);
-    }
-    if (stream % 3 == 2) request.mutable_sampling()->set_n(2);
-    return request;
-  }
-
-  // Clients stream, one request after the other, while `disturb` runs. Each of their answers must
-  // be that of an undisturbed run.
-  template <typename Disturb>
-  void ExpectInvisible(Disturb disturb) {
-    std::vector<Answer> undisturbed;
-    for (uint32_t i = 0; i < kNumStreams; ++i) undisturbed.push_back(Generate(RequestOf(i)));
-    std::atomic<bool> done = false;
-    std::atomic<uint32_t> num_answers = 0;
-    std::vector<std::thread> clients;
-    for (uint32_t i = 0; i < kNumStreams; ++i) {
-      clients.emplace_back([&, i] {
-        do {
-          const Answer answer = Generate(RequestOf(i));
-          ++num_answers;
-          EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
-          EXPECT_EQ(answer.tokens, undisturbed[i].tokens) << "stream " << i;
-          EXPECT_EQ(answer.finishes.size(), undisturbed[i].finishes.size()) << "stream " << i;
-        } while (!done.load());
-      });
-    }
-    disturb();
-    done.store(true);
-    for (std::thread& client : clients) client.join();
-    EXPECT_GE(num_answers.load(), kNumStreams);
-    EXPECT_GE(Metric("lockstep_router_requests_retried_total{model=\"tiny-llama\",outcome="
-                     "\"resumed\"}"),
-              1)
-        << "no request was with a worker that was lost";
-    EXPECT_EQ(Metric("lockstep_router_requests_retried_total{model=\"tiny-llama\",outcome="
-                     "\"failed\"}"),
-              0);
-    ExpectNothingHeld();
-  }
-
-  void KillWorkersInTurn() {
-    for (size_t kill = 0; kill < 2 * kNumWorkers; ++kill) {
-      const size_t victim = kill % kNumWorkers;
-      workers_[victim].Signal(SIGKILL);
-      ExpectStateBecomes(workers_[victim], "lost");
-      ASSERT_NO_FATAL_FAILURE(RestartWorker(victim));
-    }
-  }
-
-  std::array<int, kNumWorkers> degrees_ = {1, 1, 1};  // of tensor parallelism
-  std::vector<ChildProcess> workers_;
-};
-
 TEST_F(FleetTest, WorkersKilledOneAtATimeAreInvisible) {
-  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  ASSERT_NO_FATAL_FAILURE(StartWorkersAndRouter());
   ExpectInvisible([this] { KillWorkersInTurn(); });
 }
 
 // Requests move from one degree to another in the middle.
 TEST_F(FleetTest, WorkersOfDifferentDegreesTakeOverFromEachOther) {
-  degrees_ = {1, 2, 2};
-  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  const std::vector<std::string> two_ranks = {"--tensor_parallel=2"};
+  worker_flags_ = {{}, two_ranks, two_ranks};
+  ASSERT_NO_FATAL_FAILURE(StartWorkersAndRouter());
   ExpectInvisible([this] { KillWorkersInTurn(); });
 }
 
@@ -157,7 +68,7 @@ TEST_F(FleetTest, AWorkerAtAUnixSocketServesAndIsReplaced) {
 }
 
 TEST_F(FleetTest, AWorkerThatHangsIsInvisible) {
-  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree({"--step_timeout=500ms"}));
+  ASSERT_NO_FATAL_FAILURE(StartWorkersAndRouter({"--step_timeout=500ms"}));
   ExpectInvisible([this] {
     workers_[1].Signal(SIGSTOP);
     ExpectStateBecomes(workers_[1], "lost");
@@ -167,10 +78,10 @@ TEST_F(FleetTest, AWorkerThatHangsIsInvisible) {
 }
 
 TEST_F(FleetTest, WorkersThatDrainOneAfterTheOtherAreInvisible) {
-  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree());
+  ASSERT_NO_FATAL_FAILURE(StartWorkersAndRouter());
   std::vector<Answer> undisturbed;
   for (uint32_t i = 0; i < kNumStreams; ++i) undisturbed.push_back(Generate(RequestOf(i)));
-  for (size_t i = 0; i + 1 < kNumWorkers; ++i) {
+  for (size_t i = 0; i + 1 < workers_.size(); ++i) {
     workers_[i].Signal(SIGTERM);
     EXPECT_EQ(workers_[i].Wait(absl::Seconds(30)), 0);
     ExpectStateBecomes(workers_[i], "lost");
@@ -203,7 +114,7 @@ TEST_F(FleetTest, WorkersAreFoundByNameOrByAddress) {
 }
 
 TEST_F(FleetTest, WithoutAnyWorkerNewRequestsAreRefusedAtOnce) {
-  ASSERT_NO_FATAL_FAILURE(StartFleetOfThree({"--no_worker_grace=0s"}));
+  ASSERT_NO_FATAL_FAILURE(StartWorkersAndRouter({"--no_worker_grace=0s"}));
   for (ChildProcess& worker : workers_) {
     worker.Signal(SIGKILL);
     ExpectStateBecomes(worker, "lost");

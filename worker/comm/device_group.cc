@@ -3,10 +3,12 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <set>
 
 #include "common/check.h"
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
+#include "kernels/exchange/gathered_rms_norm.h"
 
 namespace lockstep::worker {
 namespace {
@@ -27,7 +29,16 @@ absl::Status EnablePeer(int device, int peer) {
   return kernels::CudaStatus(error, "cudaDeviceEnablePeerAccess");
 }
 
+bool HasDuplicates(const std::vector<int>& devices) {
+  return std::set<int>(devices.begin(), devices.end()).size() < devices.size();
+}
+
 }  // namespace
+
+DeviceGroup::DeviceGroup(const Options& options)
+    : options_(options),
+      shares_a_device_(HasDuplicates(options.devices)),
+      members_(options.devices.size()) {}
 
 absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& options) {
   const int degree = static_cast<int>(options.devices.size());
@@ -62,6 +73,7 @@ kernels::ExchangeGroup DeviceGroup::View(int rank) const {
   kernels::ExchangeGroup view = {
       .degree = degree(),
       .rank = rank,
+      .shares_a_device = shares_a_device_,
       .max_push_bytes = options_.max_push_bytes,
       .hung_after_ns = static_cast<uint64_t>(options_.hung_after.count()),
       .hang = hang_.data<uint64_t>()};
@@ -69,19 +81,34 @@ kernels::ExchangeGroup DeviceGroup::View(int rank) const {
   return view;
 }
 
-absl::Status DeviceGroup::AllGather(int rank, const kernels::CudaStream& stream,
-                                    const DeviceColumns& params) {
+void DeviceGroup::ExpectTurn(int rank, const void* columns) {
   Member& self = members_[static_cast<size_t>(rank)];
-  LOCKSTEP_CHECK(self.last_columns != params.columns,
+  LOCKSTEP_CHECK(self.last_columns != columns,
                  "rank {}: two exchanges in a row have the same columns. Other ranks may still "
                  "read them",
                  rank);
-  self.last_columns = params.columns;
+  self.last_columns = columns;
+}
+
+absl::Status DeviceGroup::AllGather(int rank, const kernels::CudaStream& stream,
+                                    const DeviceColumns& params) {
+  ExpectTurn(rank, params.columns);
   return kernels::Exchange(stream, {.group = View(rank),
                                     .columns = params.columns,
                                     .output = params.output,
                                     .num_rows = params.num_rows,
                                     .row_bytes = params.row_bytes});
+}
+
+absl::StatusOr<bool> DeviceGroup::GatherRmsNorm(int rank, const kernels::CudaStream& stream,
+                                                const kernels::BFloat16* columns,
+                                                const kernels::RmsNormParams& norm) {
+  kernels::GatheredRmsNormParams params = {.group = View(rank), .norm = norm};
+  params.norm.delta = columns;
+  if (!kernels::GathersInNorm(params)) return false;
+  ExpectTurn(rank, columns);
+  LOCKSTEP_RETURN_IF_ERROR(kernels::GatheredRmsNorm(stream, params));
+  return true;
 }
 
 std::string DeviceGroup::HangReport() const {

@@ -11,6 +11,7 @@
 #include "kernels/device/cuda_stream.h"
 #include "kernels/device/device_buffer.h"
 #include "kernels/exchange/exchange.h"
+#include "kernels/norm/rms_norm.h"
 
 namespace lockstep::worker {
 
@@ -50,6 +51,13 @@ class DeviceGroup {
   // take turns: dies if a call has the `columns` of the call before.
   absl::Status AllGather(int rank, const kernels::CudaStream& stream, const DeviceColumns& params);
 
+  // AllGather of `columns`, [norm.num_rows, norm.size / degree], and the norm with what was
+  // gathered as its delta, as one kernel. False, and nothing is enqueued, for sizes for which there
+  // is no such kernel; so for all ranks or for none.
+  absl::StatusOr<bool> GatherRmsNorm(int rank, const kernels::CudaStream& stream,
+                                     const kernels::BFloat16* columns,
+                                     const kernels::RmsNormParams& norm);
+
   // After an error of a device: which rank waited for which one in vain. Empty if none did.
   std::string HangReport() const;
 
@@ -62,10 +70,12 @@ class DeviceGroup {
     const void* last_columns = nullptr;  // touched by the rank's thread alone
   };
 
-  explicit DeviceGroup(const Options& options)
-      : options_(options), members_(options.devices.size()) {}
+  explicit DeviceGroup(const Options& options);
+
+  void ExpectTurn(int rank, const void* columns);
 
   const Options options_;
+  const bool shares_a_device_;
   kernels::PinnedBuffer hang_;
   std::vector<Member> members_;
 };

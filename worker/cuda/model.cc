@@ -45,6 +45,16 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
          .num_rows = params.num_rows,
          .row_bytes = columns * static_cast<int64_t>(sizeof(kernels::BFloat16))});
   }
+  absl::Status GatherRmsNorm(const AllGatherParams& params,
+                             const kernels::RmsNormParams& norm) override {
+    if (parts_.fuses_exchange) {
+      LOCKSTEP_ASSIGN_OR_RETURN(
+          const bool done, parts_.exchange->GatherRmsNorm(static_cast<int>(parts_.rank.rank),
+                                                          stream_, params.columns, norm));
+      if (done) return absl::OkStatus();
+    }
+    return StreamOps::GatherRmsNorm(params, norm);
+  }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
     FusedLayers& fused = parts_.fused_layers;

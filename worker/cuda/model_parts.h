@@ -74,7 +74,8 @@ struct CudaModel::Parts {
   Workspace workspace;
   CudaKvPool kv_pool;
   std::unique_ptr<kernels::CudaGemm> gemm;
-  bool fuses_activation = true;  // see ModelOptions
+  bool fuses_activation = true;  // this and the next: see ModelOptions
+  bool fuses_exchange = true;
 
   // The pointers below point into this memory. The workspace, which both backends have, is apart.
   kernels::DeviceBuffer state_memory;

@@ -76,28 +76,32 @@ absl::Status DecoderPass::Embed(int64_t num_tokens, const TokenId* token_ids) {
 }
 
 absl::Status DecoderPass::Normalize(const PartWeights& norm, kernels::BFloat16* residual,
-                                    const kernels::BFloat16* delta, int64_t num_rows) {
+                                    Delta delta, int64_t num_rows) {
   const ModelSpec& spec = *context_.spec;
-  kernels::BFloat16* const output = context_.workspace->normed;
-  switch (spec.norm) {
-    case NormKind::kRms:
-      return ops_.RmsNorm({.input = residual,
-                           .delta = delta,
-                           .residual_out = residual,
-                           .weight = norm.vector,
-                           .output = output,
-                           .num_rows = num_rows,
-                           .size = spec.hidden_size,
-                           .eps = spec.norm_eps});
-    case NormKind::kLayer:
-      break;
+  const Workspace& workspace = *context_.workspace;
+  const kernels::BFloat16* const added = delta == Delta::kNone ? nullptr : workspace.delta;
+  const bool gathers = delta == Delta::kColumns && context_.rank.degree > 1;
+  if (spec.norm == NormKind::kRms) {
+    const kernels::RmsNormParams params = {.input = residual,
+                                           .delta = added,
+                                           .residual_out = residual,
+                                           .weight = norm.vector,
+                                           .output = workspace.normed,
+                                           .num_rows = num_rows,
+                                           .size = spec.hidden_size,
+                                           .eps = spec.norm_eps};
+    if (!gathers) return ops_.RmsNorm(params);
+    return ops_.GatherRmsNorm(NextExchange(workspace.delta, num_rows, spec.hidden_size), params);
+  }
+  if (gathers) {
+    LOCKSTEP_RETURN_IF_ERROR(Gather(workspace.delta, num_rows, spec.hidden_size));
   }
   return ops_.LayerNorm({.input = residual,
-                         .delta = delta,
+                         .delta = added,
                          .residual_out = residual,
                          .weight = norm.vector,
                          .bias = norm.bias,
-                         .output = output,
+                         .output = workspace.normed,
                          .num_rows = num_rows,
                          .size = spec.hidden_size,
                          .eps = spec.norm_eps});
@@ -108,9 +112,9 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
   const kernels::PagedKv kv = ops_.KvLayer(layer);
-  const bool has_delta = layer > 0 || spec.positions == PositionKind::kLearned;
+  const Delta first = spec.positions == PositionKind::kLearned ? Delta::kWhole : Delta::kNone;
   LOCKSTEP_RETURN_IF_ERROR(Normalize(weights[LayerPart::kAttentionNorm], workspace.residual,
-                                     has_delta ? workspace.delta : nullptr, num_tokens));
+                                     layer == 0 ? first : Delta::kColumns, num_tokens));
   LOCKSTEP_RETURN_IF_ERROR(
       ops_.Gemm(Product({workspace.normed, num_tokens}, weights[LayerPart::kQkv], workspace.qkv)));
   LOCKSTEP_RETURN_IF_ERROR(ops_.RotaryAppend({.qkv = workspace.qkv,
@@ -135,32 +139,32 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
 absl::Status DecoderPass::ComputeMlp(int64_t layer, const Rows& rows) {
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
-  const int64_t hidden_size = context_.spec->hidden_size;
   LOCKSTEP_RETURN_IF_ERROR(
       ops_.Gemm(Product({rows.attention, rows.count}, weights[LayerPart::kAttentionOutput],
                         Columns(workspace.delta))));
-  LOCKSTEP_RETURN_IF_ERROR(Gather(workspace.delta, rows.count, hidden_size));
   LOCKSTEP_RETURN_IF_ERROR(
-      Normalize(weights[LayerPart::kMlpNorm], rows.residual, workspace.delta, rows.count));
+      Normalize(weights[LayerPart::kMlpNorm], rows.residual, Delta::kColumns, rows.count));
   LOCKSTEP_RETURN_IF_ERROR(ComputeMlpInput(weights[LayerPart::kMlpInput], rows.count));
   LOCKSTEP_RETURN_IF_ERROR(
       Gather(workspace.activated, rows.count, context_.spec->intermediate_size));
-  LOCKSTEP_RETURN_IF_ERROR(
-      ops_.Gemm(Product({workspace.activated, rows.count}, weights[LayerPart::kMlpOutput],
-                        Columns(workspace.delta))));
-  return Gather(workspace.delta, rows.count, hidden_size);
+  return ops_.Gemm(Product({workspace.activated, rows.count}, weights[LayerPart::kMlpOutput],
+                           Columns(workspace.delta)));
 }
 
 kernels::BFloat16* DecoderPass::Columns(kernels::BFloat16* whole) const {
   return context_.rank.degree == 1 ? whole : context_.workspace->exchanged[exchange_];
 }
 
-absl::Status DecoderPass::Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns) {
-  if (context_.rank.degree == 1) return absl::OkStatus();
+AllGatherParams DecoderPass::NextExchange(kernels::BFloat16* whole, int64_t num_rows,
+                                          int64_t num_columns) {
   const kernels::BFloat16* const columns = Columns(whole);
   exchange_ ^= 1;
-  return ops_.AllGather(
-      {.columns = columns, .output = whole, .num_rows = num_rows, .num_columns = num_columns});
+  return {.columns = columns, .output = whole, .num_rows = num_rows, .num_columns = num_columns};
+}
+
+absl::Status DecoderPass::Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns) {
+  if (context_.rank.degree == 1) return absl::OkStatus();
+  return ops_.AllGather(NextExchange(whole, num_rows, num_columns));
 }
 
 absl::Status DecoderPass::ComputeMlpInput(const PartWeights& weights, int64_t num_rows) {
@@ -204,7 +208,7 @@ absl::Status DecoderPass::ComputeLogits(const Rows& rows, const LogitsColumns& l
   const Workspace& workspace = *context_.workspace;
   const auto& weights = context_.weights->model;
   LOCKSTEP_RETURN_IF_ERROR(
-      Normalize(weights[ModelPart::kFinalNorm], rows.residual, workspace.delta, rows.count));
+      Normalize(weights[ModelPart::kFinalNorm], rows.residual, Delta::kColumns, rows.count));
   return ops_.Gemm({.input = workspace.normed,
                     .input_stride = spec.hidden_size,
                     .weights = weights[ModelPart::kLmHead].matrix,

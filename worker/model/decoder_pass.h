@@ -53,6 +53,13 @@ class DecoderOps {
   virtual absl::Status AllGather(const AllGatherParams& params) {
     return Unimplemented("this backend has no ranks; {} columns to gather", params.num_columns);
   }
+  // RmsNorm with the gathered columns as its delta: norm.delta is params.output. A backend need not
+  // write them there.
+  virtual absl::Status GatherRmsNorm(const AllGatherParams& params,
+                                     const kernels::RmsNormParams& norm) {
+    LOCKSTEP_RETURN_IF_ERROR(AllGather(params));
+    return RmsNorm(norm);
+  }
   // K and V of one layer, of this rank's heads.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
   // Runs all layers at once, for backends that have a faster way to do so. Called only if the batch
@@ -148,19 +155,27 @@ class DecoderPass {
   // Writes the tokens' embeddings to workspace.residual. With learned positions, writes the
   // positions' embeddings to workspace.delta, not yet added.
   absl::Status Embed(int64_t num_tokens, const TokenId* token_ids);
-  // Adds `delta` to the residual, unless `delta` is null. Writes the norm of the result to
-  // workspace.normed.
-  absl::Status Normalize(const PartWeights& norm, kernels::BFloat16* residual,
-                         const kernels::BFloat16* delta, int64_t num_rows);
+  // What is to be added to the residual.
+  enum class Delta {
+    kNone,
+    kWhole,    // workspace.delta
+    kColumns,  // workspace.delta, of which this rank has its Columns()
+  };
+  // Adds the delta to the residual. Writes the norm of the result to workspace.normed.
+  absl::Status Normalize(const PartWeights& norm, kernels::BFloat16* residual, Delta delta,
+                         int64_t num_rows);
   // Norm, QKV projection, rotation, append to the KV pool, and attention, for all tokens.
   absl::Status ComputeAttention(int64_t layer, int64_t num_tokens, bool attends);
-  // Output projection and MLP; leaves the MLP's output in workspace.delta, not yet added.
+  // Output projection and MLP; leaves this rank's columns of the MLP's output in workspace.delta,
+  // not yet added.
   absl::Status ComputeMlp(int64_t layer, const Rows& rows);
   // From workspace.normed to workspace.activated.
   absl::Status ComputeMlpInput(const PartWeights& weights, int64_t num_rows);
   // Where this rank's columns of `whole` are to be written: to `whole` itself if there is one rank.
   kernels::BFloat16* Columns(kernels::BFloat16* whole) const;
-  // Completes `whole`, [num_rows, num_columns], once this rank's Columns() of it are written.
+  // The next exchange: completes `whole`, [num_rows, num_columns], once this rank's Columns() of it
+  // are written.
+  AllGatherParams NextExchange(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns);
   absl::Status Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns);
   absl::Status SelectRows(const PassShape& shape, const uint32_t* logits_tokens);
   absl::Status ComputeLogits(const Rows& rows, const LogitsColumns& logits);

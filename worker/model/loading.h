@@ -51,6 +51,8 @@ struct ModelOptions {
   // CUDA: compute the activation of an MLP in the kernel of its product, where that is faster.
   // Changes no bit.
   bool fuse_activation = true;
+  // CUDA: exchange columns of few rows in the kernel of the norm that needs them. Changes no bit.
+  bool fuse_exchange = true;
   bool overlap_launches = true;  // CUDA: start each kernel while the one before it drains
   // CUDA: kernels share their work out among at most so many multiprocessors. Only tests set this,
   // to stand for smaller devices. At least 1. Changes no bit.

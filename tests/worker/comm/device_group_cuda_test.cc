@@ -12,6 +12,8 @@
 
 #include "kernels/device/cuda_status.h"
 #include "kernels/exchange/exchange_memory.h"
+#include "kernels/exchange/gathered_rms_norm.h"
+#include "kernels/norm/rms_norm.h"
 #include "tests/support/cuda_test.h"
 #include "tests/support/rank_devices.h"
 #include "tests/worker/comm/exchange_rounds.h"
@@ -21,6 +23,7 @@
 namespace lockstep::worker {
 namespace {
 
+using kernels::BFloat16;
 using kernels::ExchangeFaults;
 using kernels::ExchangeMemory;
 using testing::DeviceArray;
@@ -259,6 +262,124 @@ TEST_P(DeviceGroupCudaTest, TagsBeginAgainAfterTheLastOne) {
   for (const std::unique_ptr<Rank>& rank : ranks.ranks) {
     EXPECT_EQ(rank->last_tag(), kTurns * kShapes.size() - kLeft);
   }
+}
+
+// The matrices of one rank for a norm with gathered columns.
+struct GatheredNorm {
+  GatheredNorm(int64_t rows, int64_t size, int rank, int degree)
+      : num_rows(rows), row_size(size), num_ranks(static_cast<size_t>(degree)) {
+    // The same input on every rank, and columns that tell ranks apart.
+    const auto fill = [](DeviceArray<BFloat16>& array, uint32_t seed) {
+      std::mt19937 random(seed);
+      std::normal_distribution<float> value;
+      std::vector<BFloat16> values(array.size());
+      for (BFloat16& element : values) element = kernels::ToBFloat16(value(random));
+      array.Write(values);
+    };
+    fill(input, 1);
+    fill(columns, 2 + static_cast<uint32_t>(rank));
+    fill(other_columns, 20 + static_cast<uint32_t>(rank));
+    std::vector<float> weights(static_cast<size_t>(size));
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.01f * static_cast<float>(i % 97);
+    weight.Write(weights);
+  }
+  kernels::RmsNormParams Params(DeviceArray<BFloat16>& residual, DeviceArray<BFloat16>& normed) {
+    return {.input = input.data(),
+            .delta = whole.data(),
+            .residual_out = residual.data(),
+            .weight = weight.data(),
+            .output = normed.data(),
+            .num_rows = num_rows,
+            .size = row_size,
+            .eps = 1e-6f};
+  }
+
+  const int64_t num_rows;
+  const int64_t row_size;
+  const size_t num_ranks;
+  const size_t count = static_cast<size_t>(num_rows * row_size);
+  DeviceArray<BFloat16> input{count};
+  DeviceArray<BFloat16> columns{count / num_ranks};
+  DeviceArray<BFloat16> other_columns{count / num_ranks};
+  DeviceArray<BFloat16> whole{count};
+  DeviceArray<float> weight{static_cast<size_t>(row_size)};
+  // Of one kernel, and of an exchange and a norm.
+  DeviceArray<BFloat16> residual[2] = {DeviceArray<BFloat16>(count), DeviceArray<BFloat16>(count)};
+  DeviceArray<BFloat16> normed[2] = {DeviceArray<BFloat16>(count), DeviceArray<BFloat16>(count)};
+};
+
+std::vector<uint16_t> BitsOf(const DeviceArray<BFloat16>& array) {
+  std::vector<uint16_t> bits;
+  for (const BFloat16 value : array.Read()) bits.push_back(value.bits);
+  return bits;
+}
+
+TEST_P(DeviceGroupCudaTest, ANormThatGathersGivesTheBitsOfExchangeAndNorm) {
+  const int degree = GetParam();
+  Ranks ranks(degree);
+  // Kept to the end: columns must not come again at the address of the call before.
+  std::vector<std::unique_ptr<GatheredNorm>> all;
+  for (const auto& [num_rows, size] :
+       {std::pair<int64_t, int64_t>{1, 256}, {1, 4096}, {2, 8192}, {5, 2560}, {64, 256}}) {
+    SCOPED_TRACE(::testing::Message() << num_rows << " rows of " << size);
+    std::vector<GatheredNorm*> norms;
+    for (int rank = 0; rank < degree; ++rank) {
+      ranks.ranks[static_cast<size_t>(rank)]->MakeCurrent();
+      all.push_back(std::make_unique<GatheredNorm>(num_rows, size, rank, degree));
+      norms.push_back(all.back().get());
+    }
+    constexpr int kTurns = 50;
+    ranks.team.Run(
+        [&](int rank) {
+          const kernels::CudaStream& stream = ranks.ranks[static_cast<size_t>(rank)]->stream();
+          GatheredNorm& norm = *norms[static_cast<size_t>(rank)];
+          for (int turn = 0; turn < kTurns; ++turn) {
+            const auto fused = ranks.group->GatherRmsNorm(
+                rank, stream, norm.columns.data(), norm.Params(norm.residual[0], norm.normed[0]));
+            Expect(fused.status());
+            LOCKSTEP_CHECK(*fused, "there is a kernel for these sizes");
+            // Something else comes in between, as in a model.
+            Expect(ranks.group->AllGather(
+                rank, stream,
+                {.columns = norm.other_columns.data(),
+                 .output = norm.whole.data(),
+                 .num_rows = num_rows,
+                 .row_bytes = size / degree * static_cast<int64_t>(sizeof(BFloat16))}));
+            if (turn % kTurnsUnderWay == 0) {
+              Expect(kernels::CudaStatus(cudaStreamSynchronize(stream.handle), "a rank"));
+            }
+          }
+          Expect(ranks.group->AllGather(
+              rank, stream,
+              {.columns = norm.columns.data(),
+               .output = norm.whole.data(),
+               .num_rows = num_rows,
+               .row_bytes = size / degree * static_cast<int64_t>(sizeof(BFloat16))}));
+          Expect(kernels::RmsNorm(stream, norm.Params(norm.residual[1], norm.normed[1])));
+        },
+        kLong);
+    for (int rank = 0; rank < degree; ++rank) {
+      Rank& self = *ranks.ranks[static_cast<size_t>(rank)];
+      self.MakeCurrent();
+      ASSERT_EQ(self.Synchronize(), cudaSuccess) << ranks.group->HangReport();
+      GatheredNorm& norm = *norms[static_cast<size_t>(rank)];
+      EXPECT_EQ(BitsOf(norm.residual[0]), BitsOf(norm.residual[1]));
+      EXPECT_EQ(BitsOf(norm.normed[0]), BitsOf(norm.normed[1]));
+      EXPECT_EQ(BitsOf(norm.normed[0]), BitsOf(norms[0]->normed[1])) << "ranks differ";
+      norm.residual[0].ExpectGuardsIntact();
+      norm.normed[0].ExpectGuardsIntact();
+    }
+  }
+}
+
+TEST_P(DeviceGroupCudaTest, ANormOfManyRowsDoesNotGather) {
+  Ranks ranks(GetParam());
+  const kernels::RmsNormParams norm = {
+      .num_rows = kernels::kMaxGatheredNormRows + 1, .size = 256, .eps = 1e-6f};
+  const auto fused =
+      ranks.group->GatherRmsNorm(0, ranks.ranks[0]->stream(), /*columns=*/nullptr, norm);
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  EXPECT_FALSE(*fused);
 }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, DeviceGroupCudaTest, ::testing::Values(2, 4));

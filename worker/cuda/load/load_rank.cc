@@ -144,6 +144,7 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   parts.fuses_activation = options.fuse_activation;
+  parts.fuses_exchange = options.fuse_exchange;
   // Prepare checks every plan, and our own kernel.
   if (!options.check_reduction_contract) return absl::OkStatus();
   std::vector<kernels::GemmShape> shapes;
