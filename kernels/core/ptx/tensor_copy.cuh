@@ -42,7 +42,8 @@ __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUt
       : "memory");
 }
 
-// The box of a three-dimensional tensor; coordinates ascend from the dimension without a stride.
+// The box of a tensor of three or four dimensions; coordinates ascend from the dimension without a
+// stride.
 __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
                                               int first, int second, int third, uint32_t barrier,
                                               CachePolicy policy) {
@@ -50,6 +51,17 @@ __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUt
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address),
       "l"(map), "r"(first), "r"(second), "r"(third), "r"(barrier),
+      "l"(static_cast<uint64_t>(policy))
+      : "memory");
+}
+
+__device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
+                                              int first, int second, int third, int fourth,
+                                              uint32_t barrier, CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(shared_address),
+      "l"(map), "r"(first), "r"(second), "r"(third), "r"(fourth), "r"(barrier),
       "l"(static_cast<uint64_t>(policy))
       : "memory");
 }

@@ -23,19 +23,43 @@ struct Matrix {
   int64_t row_stride;  // elements
 };
 
-// Boxes of box_rows x 64 elements, swizzled as ptx::MatrixDescriptor says.
-absl::Status EncodeTensorMap(const Matrix& matrix, int box_rows, CUtensorMap* map) {
+// What one copy brings. Without blocks: a block, of box_rows x 64 elements. Swizzled as
+// ptx::MatrixDescriptor says.
+struct CopyShape {
+  int box_rows = 0;
+  int num_blocks = 0;      // 0: the map knows no blocks
+  bool in_halves = false;  // with blocks: box_rows of each half of the rows
+};
+
+absl::Status EncodeTensorMap(const Matrix& matrix, const CopyShape& copy, CUtensorMap* map) {
   LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(matrix.num_columns),
-                              static_cast<cuuint64_t>(matrix.num_rows)};
-  const cuuint64_t strides_bytes[] = {static_cast<cuuint64_t>(matrix.row_stride) *
-                                      sizeof(BFloat16)};
-  const cuuint32_t box[] = {kBlockColumns, static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
+  constexpr int kMaxRank = 4;
+  cuuint64_t sizes[kMaxRank];
+  cuuint64_t strides_bytes[kMaxRank];  // the first dimension has none
+  cuuint32_t box[kMaxRank];
+  const cuuint32_t steps[kMaxRank] = {1, 1, 1, 1};
+  cuuint32_t rank = 0;
+  const auto add_dimension = [&](int64_t size, int64_t stride_bytes, int box_size) {
+    sizes[rank] = static_cast<cuuint64_t>(size);
+    strides_bytes[rank] = static_cast<cuuint64_t>(stride_bytes);
+    box[rank++] = static_cast<cuuint32_t>(box_size);
+  };
+  const int64_t rows = copy.in_halves ? matrix.num_rows / 2 : matrix.num_rows;
+  const int64_t row_bytes = matrix.row_stride * static_cast<int64_t>(sizeof(BFloat16));
+  if (copy.num_blocks == 0) {
+    add_dimension(matrix.num_columns, 0, kBlockColumns);
+    add_dimension(matrix.num_rows, row_bytes, copy.box_rows);
+  } else {
+    add_dimension(kBlockColumns, 0, kBlockColumns);
+    add_dimension(rows, row_bytes, copy.box_rows);
+    if (copy.in_halves) add_dimension(2, rows * row_bytes, 2);
+    add_dimension(matrix.num_columns / kBlockColumns, kBlockRowBytes, copy.num_blocks);
+  }
   const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<BFloat16*>(matrix.data), sizes,
-             strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<BFloat16*>(matrix.data), sizes,
+             strides_bytes + 1, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return absl::OkStatus();
   return Internal("cuTensorMapEncodeTiled for a {} x {} matrix with row stride {}: error {}",
                   matrix.num_rows, matrix.num_columns, matrix.row_stride, static_cast<int>(result));
@@ -64,6 +88,7 @@ GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTil
   task.group_row_tiles = std::clamp(kGroupRows / tiling.input_rows, 1, task.num_row_tiles);
   task.num_tiles = task.num_column_tiles * task.num_row_tiles;
   task.weights_pass_once = task.num_row_tiles == 1;
+  task.copies_slabs = params.weights.k % kBlockColumns == 0;
   task.num_stages = tiling.num_stages;
   task.paired_stores = params.output_stride % 2 == 0 &&
                        (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
@@ -137,11 +162,16 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
   CUtensorMap input_map;
   CUtensorMap weight_map;
   const PackedMatrix& weights = params.weights;
+  const int copied_blocks =
+      task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows) : 0;
   LOCKSTEP_RETURN_IF_ERROR(
       EncodeTensorMap({params.input, params.num_rows, weights.k, params.input_stride},
-                      task.fetched_rows, &input_map));
+                      {.box_rows = task.fetched_rows, .num_blocks = copied_blocks}, &input_map));
   LOCKSTEP_RETURN_IF_ERROR(EncodeTensorMap({weights.data, weights.n, weights.k, weights.k},
-                                           tiling.weight_rows / halves, &weight_map));
+                                           {.box_rows = tiling.weight_rows / halves,
+                                            .num_blocks = copied_blocks,
+                                            .in_halves = halves == 2},
+                                           &weight_map));
   const int shared_bytes = static_cast<int>(GemmSharedBytes(tiling, params.num_rows));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));

@@ -84,6 +84,15 @@ class GemmRing {
         task_.weights_pass_once ? ptx::CachePolicy::kEvictFirst : ptx::CachePolicy::kEvictNormal;
     ptx::ArriveExpectBytes(full, kSlabBlocks * (kWeightBlockBytes + input_block_bytes_));
     const int row = walk.first_column;
+    if (task_.copies_slabs) {
+      const int first_block = walk.slab * kSlabBlocks;
+      if constexpr (kGated) {
+        ptx::CopyTensorBox(Weights(walk), map, 0, row, 0, first_block, full, policy);
+      } else {
+        ptx::CopyTensorBox(Weights(walk), map, 0, row, first_block, full, policy);
+      }
+      return;
+    }
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const uint32_t to = Weights(walk) + block * kWeightBlockBytes;
@@ -96,6 +105,11 @@ class GemmRing {
   }
   __device__ void LoadInput(const CUtensorMap* map, const SlabWalk& walk) const {
     const uint32_t full = full_ + 8 * walk.stage;
+    if (task_.copies_slabs) {
+      ptx::CopyTensorBox(Input(walk), map, 0, walk.first_row, walk.slab * kSlabBlocks, full,
+                         ptx::CachePolicy::kEvictLast);
+      return;
+    }
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;

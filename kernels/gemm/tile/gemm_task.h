@@ -28,6 +28,9 @@ struct GemmTask {
   int group_row_tiles;
   int num_tiles;
   bool weights_pass_once;  // one tile reads them
+  // A copy brings a slab instead of a block: the tensor maps have blocks as a dimension, which
+  // takes a k of whole blocks.
+  bool copies_slabs;
   int num_stages;
   bool paired_stores;        // two neighbours may be stored at once
   bool wide_stores;          // eight neighbours in bf16 may be stored at once

@@ -29,7 +29,9 @@ struct GemmProblem {
 // behind the end of k is zero, which changes no sum.
 inline constexpr int kBlockColumns = 64;
 inline constexpr int kBlockRowBytes = 128;
+// A stage costs producer and consumers the same, whatever it holds: narrow tiles have more blocks.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows) {
+  if (unit == GemmUnit::kWarp && weight_rows <= 32) return 4;
   return unit == GemmUnit::kWarp || weight_rows <= 64 ? 2 : 1;
 }
 
