@@ -15,6 +15,7 @@ constexpr int kMaxBlocks = 128;
 constexpr int kMaxSharedPushBlocks = 16;
 constexpr int kMaxSharedPullBlocks = 32;
 constexpr int kPullUnits = 4;  // loads of a thread that are under way at once
+constexpr int64_t kUnitsOfOneBlock = 2 * kThreads;
 
 struct ExchangeArguments {
   ExchangeParams params;
@@ -196,7 +197,10 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
   const int max_blocks = !params.group.shares_a_device ? kMaxBlocks
                          : pushes                       ? kMaxSharedPushBlocks
                                                         : kMaxSharedPullBlocks;
-  const int64_t num_blocks = std::min<int64_t>((units + kThreads - 1) / kThreads, max_blocks);
+  // One block need not wait for others at the end, which takes longer than another unit a thread.
+  const int64_t num_blocks = units <= kUnitsOfOneBlock
+                                 ? 1
+                                 : std::min<int64_t>((units + kThreads - 1) / kThreads, max_blocks);
   const auto kernel = pushes ? PushKernel<kFaulty> : PullKernel<kFaulty>;
   // While a block waits, its multiprocessor cannot take memory from its cache to share with others.
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(

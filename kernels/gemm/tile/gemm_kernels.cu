@@ -66,6 +66,16 @@ GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
   return entry;
 }
 
+// For few input rows.
+template <int... kWeightRows>
+GemmKernelEntry FindNarrowKernel(int weight_rows) {
+  GemmKernelEntry entry;
+  ((weight_rows == kWeightRows ? void(entry = Entry<GemmWarpgroupUnit<kWeightRows, 64, false>>())
+                               : void()),
+   ...);
+  return entry;
+}
+
 }  // namespace
 
 GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) {
@@ -78,8 +88,9 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) 
     case 32:
       return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:
-      return by_warps ? GemmKernelEntry{}
-                      : FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
+      if (by_warps) return {};
+      if (!gated && tiling.weight_rows < 32) return FindNarrowKernel<8, 16, 24>(tiling.weight_rows);
+      return FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
     case 128:
       if (by_warps) return {};
       if (tiling.weight_rows == 16 && !gated) return Entry<GemmWarpgroupUnit<16, 128, false>>();

@@ -31,7 +31,7 @@ inline constexpr int kBlockColumns = 64;
 inline constexpr int kBlockRowBytes = 128;
 // A stage costs producer and consumers the same, whatever it holds: narrow tiles have more blocks.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows) {
-  if (unit == GemmUnit::kWarp && weight_rows <= 32) return 4;
+  if (weight_rows <= (unit == GemmUnit::kWarp ? 32 : 24)) return 4;
   return unit == GemmUnit::kWarp || weight_rows <= 64 ? 2 : 1;
 }
 
@@ -42,12 +42,13 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows);
 // As many stages as `ring_bytes` hold, at least 2.
 int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes);
 
-// The tiling that keeps the multiprocessors evenly busy; beyond 64 rows the first candidate. The
-// rules are fitted to sweeps on an H200 (lockstep-gemm-cuda-benchmark --tilings).
+// The tiling of a product that is not timed: it keeps the multiprocessors evenly busy; beyond 64
+// rows it is the first candidate. The rules are fitted to sweeps on an H200
+// (lockstep-gemm-cuda-benchmark --tilings).
 GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors);
 
-// Tilings that may be the fastest for more than 64 rows, the most promising first, at most
-// `max_tilings`: by an estimate that only a measurement can decide between.
+// Tilings that may be the fastest, the most promising first, at most `max_tilings`: by an estimate
+// that only a measurement can decide between.
 std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num_multiprocessors,
                                              int max_tilings);
 

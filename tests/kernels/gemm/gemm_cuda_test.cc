@@ -146,15 +146,22 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
 }
 
 TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
-  for (const int64_t num_rows : {5, 40, 64, 130}) {
-    const GemmOperands operands(num_rows, 1000, 712, Distribution::kOutliers);
+  // A k of whole blocks is copied in another way than one that ends within a block.
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{5, 712},
+                                    {5, 704},
+                                    {40, 712},
+                                    {40, 832},
+                                    {64, 704},
+                                    {130, 712},
+                                    {130, 832}}) {
+    const GemmOperands operands(num_rows, 1000, k, Distribution::kOutliers);
     const GemmParams params = operands.Params(0, num_rows, /*with_bias=*/true);
     const std::vector<float> expected = OutputF32(params, Chain());
     const std::vector<GemmTiling> tilings = CompiledTilings(num_rows, GemmEpilogue::kPlain);
     EXPECT_GE(tilings.size(), 50u);
     for (const GemmTiling& tiling : tilings) {
       EXPECT_TRUE(IsSameBits(OutputF32(params, Tiled(tiling)), expected))
-          << num_rows << " rows, " << Describe(tiling);
+          << num_rows << " rows, k " << k << ", " << Describe(tiling);
     }
   }
 }

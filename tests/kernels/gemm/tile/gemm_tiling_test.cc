@@ -44,7 +44,7 @@ TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
 
 TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
   for (const bool gated : {false, true}) {
-    for (const int64_t num_rows : {65, 128, 640, 1152, 8192}) {
+    for (const int64_t num_rows : {1, 16, 20, 33, 64, 65, 128, 640, 1152, 8192}) {
       SCOPED_TRACE(::testing::Message() << num_rows << " rows, gated " << gated);
       const GemmProblem problem = {.n = 4096, .k = 4096, .num_rows = num_rows, .gated = gated};
       std::set<std::pair<int, int>> seen;
@@ -56,9 +56,20 @@ TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
         EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
         EXPECT_TRUE(seen.emplace(tiling.weight_rows, tiling.input_rows).second);
       }
-      EXPECT_GE(seen.size(), 10u);
+      EXPECT_GE(seen.size(), 6u);
       EXPECT_EQ(CandidateGemmTilings(problem, kMultiprocessors, 3).size(), 3u);
     }
+  }
+}
+
+// A rank's share of a product: half of the multiprocessors would be idle with tiles of 32 rows.
+TEST(GemmTilingTest, NarrowTilesOfBothUnitsAreAmongTheFirstCandidatesForFewRows) {
+  const std::vector<GemmTiling> candidates =
+      CandidateGemmTilings({.n = 2048, .k = 12288, .num_rows = 1}, kMultiprocessors, 6);
+  for (const GemmUnit unit : {GemmUnit::kWarp, GemmUnit::kWarpgroup}) {
+    EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [&](const GemmTiling& tiling) {
+      return tiling.unit == unit && tiling.weight_rows == 16;
+    }));
   }
 }
 
@@ -72,8 +83,8 @@ TEST(GemmTilingTest, AWholeWaveIsAmongTheFirstCandidates) {
 }
 
 TEST(GemmRowRangesTest, RangesFollowOneAnotherAndHoldTheirRows) {
-  int64_t last_end = kMaxUnplannedRows;
-  for (int64_t num_rows = kMaxUnplannedRows + 1; num_rows <= 10'000; ++num_rows) {
+  int64_t last_end = GemmRangeEnd(1);
+  for (int64_t num_rows = 1; num_rows <= 10'000; ++num_rows) {
     const int64_t end = GemmRangeEnd(num_rows);
     ASSERT_GE(end, num_rows);
     ASSERT_EQ(GemmRangeEnd(end), end);
