@@ -56,18 +56,29 @@ struct Shape {
 
 const std::vector<Shape>& AllShapes() {
   static const std::vector<Shape> shapes = {
-      {"8b.qkv", 6144, 4096},         {"8b.o", 4096, 4096},
-      {"8b.gate_up", 24576, 4096},    {"8b.gate_up+swiglu", 24576, 4096, false, true},
-      {"8b.down", 4096, 12288},       {"8b.lm_head", 151936, 4096, true},
-      {"8b/2.qkv", 3072, 4096},       {"8b/2.o", 2048, 4096},
+      {"8b.qkv", 6144, 4096},
+      {"8b.o", 4096, 4096},
+      {"8b.gate_up", 24576, 4096},
+      {"8b.gate_up+swiglu", 24576, 4096, false, true},
+      {"8b.down", 4096, 12288},
+      {"8b.lm_head", 151936, 4096, true},
+      {"8b/2.qkv", 3072, 4096},
+      {"8b/2.o", 2048, 4096},
       {"8b/2.gate_up+swiglu", 12288, 4096, false, true},
-      {"8b/2.down", 2048, 12288},     {"8b/2.lm_head", 75968, 4096, true},
-      {"0.6b.qkv", 4096, 1024},       {"0.6b.o", 1024, 2048},
-      {"0.6b.gate_up", 6144, 1024},   {"0.6b.gate_up+swiglu", 6144, 1024, false, true},
-      {"0.6b.down", 1024, 3072},      {"0.6b.lm_head", 151936, 1024, true},
-      {"smollm2.qkv", 960, 576},      {"smollm2.o", 576, 576},
-      {"smollm2.gate_up", 3072, 576}, {"smollm2.gate_up+swiglu", 3072, 576, false, true},
-      {"smollm2.down", 576, 1536},    {"smollm2.lm_head", 49152, 576, true},
+      {"8b/2.down", 2048, 12288},
+      {"8b/2.lm_head", 75968, 4096, true},
+      {"0.6b.qkv", 4096, 1024},
+      {"0.6b.o", 1024, 2048},
+      {"0.6b.gate_up", 6144, 1024},
+      {"0.6b.gate_up+swiglu", 6144, 1024, false, true},
+      {"0.6b.down", 1024, 3072},
+      {"0.6b.lm_head", 151936, 1024, true},
+      {"smollm2.qkv", 960, 576},
+      {"smollm2.o", 576, 576},
+      {"smollm2.gate_up", 3072, 576},
+      {"smollm2.gate_up+swiglu", 3072, 576, false, true},
+      {"smollm2.down", 576, 1536},
+      {"smollm2.lm_head", 49152, 576, true},
   };
   return shapes;
 }
@@ -243,8 +254,8 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
   for (const GemmUnit unit : {GemmUnit::kWarp, GemmUnit::kWarpgroup}) {
     for (const int input_rows : {16, 32, 64, 128, 192, 256}) {
       if (input_rows < 64 && num_rows > input_rows) continue;
-      if (input_rows > 16 && 4 * num_rows < input_rows) continue;
-      for (int weight_rows = 16; weight_rows <= 256; weight_rows += 16) {
+      if (input_rows > 64 && 4 * num_rows < input_rows) continue;
+      for (int weight_rows = 16; weight_rows <= 256; weight_rows += 8) {
         GemmTiling tiling = {.unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};
         const GemmEpilogue epilogue = shape.gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain;
         if (FindGemmKernel(tiling, epilogue).function == nullptr) continue;

@@ -169,13 +169,15 @@ absl::Status Check(const ExchangeParams& params) {
     return InvalidArgument("Exchange: rank {} of {}, at most {} ranks; pushes up to {} bytes",
                            group.rank, group.degree, kMaxExchangeRanks, group.max_push_bytes);
   }
-  if (params.num_rows < 1 || params.row_bytes < kExchangeUnitBytes || params.row_bytes % kExchangeUnitBytes != 0 ||
+  if (params.num_rows < 1 || params.row_bytes < kExchangeUnitBytes ||
+      params.row_bytes % kExchangeUnitBytes != 0 ||
       params.num_rows * params.row_bytes / kExchangeUnitBytes > INT32_MAX / kMaxExchangeRanks) {
     return InvalidArgument("Exchange: {} rows of {} bytes, which must be a multiple of {}",
                            params.num_rows, params.row_bytes, kExchangeUnitBytes);
   }
   if (!IsMultiple(params.columns) || !IsMultiple(params.output)) {
-    return InvalidArgument("Exchange: columns and output must be aligned to {} bytes", kExchangeUnitBytes);
+    return InvalidArgument("Exchange: columns and output must be aligned to {} bytes",
+                           kExchangeUnitBytes);
   }
   return absl::OkStatus();
 }
@@ -195,8 +197,8 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
   const int64_t units = pushes ? int64_t{arguments.num_units} * (params.group.degree - 1)
                                : (int64_t{arguments.num_units} + kPullUnits - 1) / kPullUnits;
   const int max_blocks = !params.group.shares_a_device ? kMaxBlocks
-                         : pushes                       ? kMaxSharedPushBlocks
-                                                        : kMaxSharedPullBlocks;
+                         : pushes                      ? kMaxSharedPushBlocks
+                                                       : kMaxSharedPullBlocks;
   // One block need not wait for others at the end, which takes longer than another unit a thread.
   const int64_t num_blocks = units <= kUnitsOfOneBlock
                                  ? 1

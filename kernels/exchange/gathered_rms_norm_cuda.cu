@@ -35,8 +35,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   });
   row.LoadAdding([&](int index) {
     const int column = index % units_per_row;
-    return is_own(index) ? columns[column]
-                         : link.Take(index / units_per_row, first_unit + column);
+    return is_own(index) ? columns[column] : link.Take(index / units_per_row, first_unit + column);
   });
   row.Normalize();
   ptx::AllowSuccessor();
@@ -74,8 +73,9 @@ absl::Status GatheredRmsNorm(const CudaStream& stream, const GatheredRmsNormPara
   const RmsNormParams& norm = params.norm;
   LOCKSTEP_RETURN_IF_ERROR(CheckRowSize("GatheredRmsNorm", norm.size));
   if (norm.num_rows < 1 || norm.delta == nullptr || !GathersInNorm(params)) {
-    return InvalidArgument("GatheredRmsNorm: {} rows of {} elements and {} ranks; takes 1 to {} rows",
-                           norm.num_rows, norm.size, params.group.degree, kMaxGatheredNormRows);
+    return InvalidArgument(
+        "GatheredRmsNorm: {} rows of {} elements and {} ranks; takes 1 to {} rows", norm.num_rows,
+        norm.size, params.group.degree, kMaxGatheredNormRows);
   }
   const Arguments arguments = {
       .params = params,

@@ -48,9 +48,9 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
   absl::Status GatherRmsNorm(const AllGatherParams& params,
                              const kernels::RmsNormParams& norm) override {
     if (parts_.fuses_exchange) {
-      LOCKSTEP_ASSIGN_OR_RETURN(
-          const bool done, parts_.exchange->GatherRmsNorm(static_cast<int>(parts_.rank.rank),
-                                                          stream_, params.columns, norm));
+      LOCKSTEP_ASSIGN_OR_RETURN(const bool done,
+                                parts_.exchange->GatherRmsNorm(static_cast<int>(parts_.rank.rank),
+                                                               stream_, params.columns, norm));
       if (done) return absl::OkStatus();
     }
     return StreamOps::GatherRmsNorm(params, norm);

@@ -16,7 +16,6 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kMaxTilings = 4;
-constexpr int kMaxTilingsOfFewRows = 6;
 constexpr int kMaxAlgorithms = 8;
 #ifdef LOCKSTEP_PLANT_SPLIT_K
 constexpr SplitK kSplitK = SplitK::kAllowed;
@@ -54,9 +53,9 @@ absl::Status CudaGemm::Prepare(const CudaStream& stream, const GemmShape& shape)
     LOCKSTEP_RETURN_IF_ERROR(Prepare(stream, product));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const GemmTrial trial, GemmTrial::Create(stream, shape));
-  for (int64_t done = 0; done < shape.max_rows; done = GemmRangeEnd(done + 1)) {
+  for (int64_t done = kMaxUnplannedRows; done < shape.max_rows; done = GemmRangeEnd(done + 1)) {
     LOCKSTEP_RETURN_IF_ERROR(
-        PlanRows(stream, trial, {done + 1, std::min(GemmRangeEnd(done + 1), shape.max_rows)}));
+        PlanRows(stream, trial, std::min(GemmRangeEnd(done + 1), shape.max_rows)));
   }
   return CheckOwnKernel(stream, trial);
 }
@@ -88,12 +87,10 @@ absl::StatusOr<std::vector<GemmPlan>> CudaGemm::Candidates(const CudaStream& str
   std::vector<GemmPlan> candidates;
   for (const GemmTiling& tiling : CandidateGemmTilings(
            {.n = shape.n, .k = shape.k, .num_rows = num_rows, .gated = shape.gated},
-           stream.num_multiprocessors,
-           num_rows <= kMaxFewRows ? kMaxTilingsOfFewRows : kMaxTilings)) {
+           stream.num_multiprocessors, kMaxTilings)) {
     candidates.emplace_back(tiling);
   }
-  // Without split-K cuBLASLt never was the fastest for few rows.
-  if (shape.gated || num_rows <= kMaxFewRows) return candidates;
+  if (shape.gated) return candidates;
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::vector<CublasLtPlan> algorithms,
       library_->FindPlans(trial.Params(num_rows, 0), kSplitK, kMaxAlgorithms));
@@ -102,13 +99,13 @@ absl::StatusOr<std::vector<GemmPlan>> CudaGemm::Candidates(const CudaStream& str
 }
 
 absl::StatusOr<bool> CudaGemm::Conforms(const CudaStream& stream, const GemmTrial& trial,
-                                        const GemmPlan& plan, const RowRange& range) const {
+                                        const GemmPlan& plan, int64_t num_rows) const {
   const GemmTrial::Implementation run = [&](const CudaStream& on, const GemmParams& params) {
     return RunPlan(on, params, plan, trial.shape().gated);
   };
-  // An algorithm's work may depend on the number of rows: both ends of a range, and odd ones.
-  for (const int64_t rows : {range.last, std::max(range.last * 3 / 4 - 1, range.first),
-                             std::max(range.last / 2 + 1, range.first), range.first}) {
+  // An algorithm's work may depend on the number of rows: both ends of a wide range, and odd ones.
+  for (const int64_t rows : {num_rows, std::max(num_rows * 3 / 4 - 1, kMaxUnplannedRows + 1),
+                             std::min(num_rows / 2 + 1, num_rows)}) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<GemmTrial::Difference> difference,
                               trial.FindDifference(stream, run, rows));
     if (difference.has_value()) return false;
@@ -117,9 +114,8 @@ absl::StatusOr<bool> CudaGemm::Conforms(const CudaStream& stream, const GemmTria
 }
 
 absl::Status CudaGemm::PlanRows(const CudaStream& stream, const GemmTrial& trial,
-                                const RowRange& range) {
+                                int64_t num_rows) {
   const bool gated = trial.shape().gated;
-  const int64_t num_rows = range.last;
   const GemmShape key = RangeOf(trial.Params(num_rows, 0), gated);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<GemmPlan> candidates,
                             Candidates(stream, trial, num_rows));
@@ -145,7 +141,7 @@ absl::Status CudaGemm::PlanRows(const CudaStream& stream, const GemmTrial& trial
   for (const size_t i : order) {
     if (i == candidates.size()) break;  // two kernels are faster
     LOCKSTEP_ASSIGN_OR_RETURN(const bool conforms,
-                              Conforms(stream, trial, candidates[i], range));
+                              Conforms(stream, trial, candidates[i], num_rows));
     if (conforms) {
       plans_.insert_or_assign(key, candidates[i]);
       break;
@@ -164,6 +160,7 @@ absl::Status CudaGemm::RunPlan(const CudaStream& stream, const GemmParams& param
 }
 
 const GemmPlan* CudaGemm::FindPlan(const GemmParams& params, bool gated) const {
+  if (params.num_rows <= kMaxUnplannedRows) return nullptr;
   const auto plan = plans_.find(RangeOf(params, gated));
   return plan == plans_.end() ? nullptr : &plan->second;
 }
@@ -180,12 +177,11 @@ absl::Status CudaGemm::RunGated(const CudaStream& stream, const GemmParams& gate
   GemmParams fused = gate_up;
   fused.output = swiglu.output;
   fused.output_stride = swiglu.size;
+  if (gate_up.num_rows <= kGemmSwiGluMaxRows) return GemmSwiGlu(stream, fused);
   if (const GemmPlan* const plan = FindPlan(gate_up, /*gated=*/true)) {
     LOCKSTEP_RETURN_IF_ERROR(CheckGemmParams(fused, GemmEpilogue::kSwiGlu));
     return RunPlan(stream, fused, *plan, /*gated=*/true);
   }
-  // The shape was not prepared, or two kernels are faster.
-  if (gate_up.num_rows <= kGemmSwiGluMaxRows) return GemmSwiGlu(stream, fused);
   LOCKSTEP_RETURN_IF_ERROR(Run(stream, gate_up));
   return SwiGlu(stream, swiglu);
 }

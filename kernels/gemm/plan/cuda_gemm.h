@@ -49,8 +49,8 @@ class CudaGemm {
   // Checks and plans a shape; for the time before serving: it allocates (a few hundred MiB of
   // weights, or all of the shape's if they are more, and the input and twice the output of max_rows
   // rows), waits, and gives everything back. For every range of rows (gemm_row_ranges.h) the
-  // fastest of some tilings of our kernel and, for many rows, some algorithms of cuBLASLt is kept,
-  // timed with weights that no cache holds. On random data with outliers our kernel and what is kept are
+  // fastest of some tilings of our kernel and some algorithms of cuBLASLt is kept, timed with
+  // weights that no cache holds. On random data with outliers our kernel and what is kept are
   // compared bit for bit with a plain chain of mma.m16n8k16; an algorithm that differs is refused,
   // and the next one has its turn.
   // A gated shape is planned as a product, and then SwiGLU in it or behind it, whichever is
@@ -77,15 +77,11 @@ class CudaGemm {
  private:
   CudaGemm();
   absl::Status CheckOwnKernel(const CudaStream& stream, const GemmTrial& trial) const;
-  struct RowRange {
-    int64_t first;
-    int64_t last;
-  };
-  absl::Status PlanRows(const CudaStream& stream, const GemmTrial& trial, const RowRange& range);
+  absl::Status PlanRows(const CudaStream& stream, const GemmTrial& trial, int64_t num_rows);
   absl::StatusOr<std::vector<GemmPlan>> Candidates(const CudaStream& stream, const GemmTrial& trial,
                                                    int64_t num_rows) const;
   absl::StatusOr<bool> Conforms(const CudaStream& stream, const GemmTrial& trial,
-                                const GemmPlan& plan, const RowRange& range) const;
+                                const GemmPlan& plan, int64_t num_rows) const;
   absl::Status RunPlan(const CudaStream& stream, const GemmParams& params, const GemmPlan& plan,
                        bool gated) const;
   const GemmPlan* FindPlan(const GemmParams& params, bool gated) const;

@@ -89,7 +89,7 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) 
       return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:
       if (by_warps) return {};
-      if (!gated && tiling.weight_rows < 32) return FindNarrowKernel<8, 16, 24>(tiling.weight_rows);
+      if (!gated && tiling.weight_rows < 32) return FindNarrowKernel<16, 24>(tiling.weight_rows);
       return FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
     case 128:
       if (by_warps) return {};

@@ -55,11 +55,10 @@ absl::Status EncodeTensorMap(const Matrix& matrix, const CopyShape& copy, CUtens
     if (copy.in_halves) add_dimension(2, rows * row_bytes, 2);
     add_dimension(matrix.num_columns / kBlockColumns, kBlockRowBytes, copy.num_blocks);
   }
-  const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<BFloat16*>(matrix.data), sizes,
-             strides_bytes + 1, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(
+      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<BFloat16*>(matrix.data), sizes,
+      strides_bytes + 1, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return absl::OkStatus();
   return Internal("cuTensorMapEncodeTiled for a {} x {} matrix with row stride {}: error {}",
                   matrix.num_rows, matrix.num_columns, matrix.row_stride, static_cast<int>(result));
@@ -110,13 +109,18 @@ absl::Status Fill(const CudaStream& stream, FillTask task) {
   return absl::OkStatus();
 }
 
+bool HasGelu(GemmEpilogue epilogue) {
+  return epilogue == GemmEpilogue::kGeluTanh || epilogue == GemmEpilogue::kGeluErf;
+}
+
 absl::Status RunOwnGemm(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue) {
   LOCKSTEP_RETURN_IF_ERROR(CheckGemmParams(params, epilogue));
   if (params.num_rows == 0) return absl::OkStatus();
   const GemmProblem problem = {.n = params.weights.n,
                                .k = params.weights.k,
                                .num_rows = params.num_rows,
-                               .gated = epilogue == GemmEpilogue::kSwiGlu};
+                               .gated = epilogue == GemmEpilogue::kSwiGlu,
+                               .has_gelu = HasGelu(epilogue)};
   return LaunchGemm(stream, params, epilogue,
                     ChooseGemmTiling(problem, stream.num_multiprocessors));
 }
@@ -143,8 +147,7 @@ absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
     return InvalidArgument("GEMM with SwiGLU: {} weight rows, which must be even; output in bf16",
                            weights.n);
   }
-  const bool has_gelu = epilogue == GemmEpilogue::kGeluTanh || epilogue == GemmEpilogue::kGeluErf;
-  if (has_gelu && params.output == nullptr) {
+  if (HasGelu(epilogue) && params.output == nullptr) {
     return InvalidArgument("GEMM with GELU: the output must be bf16");
   }
   return absl::OkStatus();
@@ -162,8 +165,7 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
   CUtensorMap input_map;
   CUtensorMap weight_map;
   const PackedMatrix& weights = params.weights;
-  const int copied_blocks =
-      task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows) : 0;
+  const int copied_blocks = task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows) : 0;
   LOCKSTEP_RETURN_IF_ERROR(
       EncodeTensorMap({params.input, params.num_rows, weights.k, params.input_stride},
                       {.box_rows = task.fetched_rows, .num_blocks = copied_blocks}, &input_map));

@@ -32,8 +32,8 @@ struct GemmTask {
   // takes a k of whole blocks.
   bool copies_slabs;
   int num_stages;
-  bool paired_stores;        // two neighbours may be stored at once
-  bool wide_stores;          // eight neighbours in bf16 may be stored at once
+  bool paired_stores;  // two neighbours may be stored at once
+  bool wide_stores;    // eight neighbours in bf16 may be stored at once
 };
 
 // A kernel that takes (CUtensorMap input, CUtensorMap weights, GemmTask) by value; null when the

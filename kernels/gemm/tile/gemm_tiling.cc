@@ -27,7 +27,7 @@ struct Heights {
   std::span<const int> gated;
 };
 constexpr int kWarpHeights[] = {16, 32, 48, 64, 96, 192};
-constexpr int kGroupHeights[] = {8, 16, 24, 32, 48, 64, 96, 128, 192};
+constexpr int kGroupHeights[] = {16, 24, 32, 48, 64, 96, 128, 192};
 constexpr int kGatedGroupHeights[] = {32, 48, 64, 96, 128, 192};
 constexpr int kGroupHeights128[] = {16, 32, 48, 64, 96, 128, 160, 192, 224, 256};
 constexpr int kGatedGroupHeights128[] = {32, 48, 64, 96, 128, 160, 192, 224, 256};
@@ -64,22 +64,6 @@ int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
     return stages;
   }
   return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
-}
-
-// Of a product of few rows, in rows of k: what the busiest multiprocessor reads. Input rows come
-// from the second-level cache, and a tile costs a little besides.
-int64_t EstimateReads(const GemmProblem& problem, const GemmTiling& tiling,
-                      int num_multiprocessors) {
-  const int64_t tiles =
-      DivideUp(problem.n, tiling.weight_rows) * DivideUp(problem.num_rows, tiling.input_rows);
-  const int64_t per_tile = tiling.weight_rows + GemmFetchedRows(tiling, problem.num_rows) / 8 + 4;
-  return DivideUp(tiles, num_multiprocessors) * per_tile;
-}
-
-// All of them are in one tile, of the smallest kind of each unit.
-bool SuitsFewRows(int tile_input_rows, int64_t num_rows) {
-  if (tile_input_rows == kMaxFewRows) return true;
-  return tile_input_rows == (num_rows <= 16 ? 16 : 32) && tile_input_rows >= num_rows;
 }
 
 // Clocks that the busiest multiprocessor spends on a product of many rows.
@@ -128,26 +112,21 @@ int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes) {
 std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num_multiprocessors,
                                              int max_tilings) {
   struct Candidate {
-    int64_t cost;
+    int64_t clocks;
     GemmTiling tiling;
   };
   std::vector<Candidate> candidates;
-  const bool has_few_rows = problem.num_rows <= kMaxFewRows;
   for (const Heights& heights : kHeights) {
-    const bool suits = has_few_rows ? SuitsFewRows(heights.input_rows, problem.num_rows)
-                                    : heights.unit == GemmUnit::kWarpgroup;
-    if (!suits) continue;
+    if (heights.unit != GemmUnit::kWarpgroup) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
       tiling.num_stages = ChooseStages(tiling, problem);
-      candidates.push_back({has_few_rows ? EstimateReads(problem, tiling, num_multiprocessors)
-                                         : EstimateClocks(problem, tiling, num_multiprocessors),
-                            tiling});
+      candidates.push_back({EstimateClocks(problem, tiling, num_multiprocessors), tiling});
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+                   [](const Candidate& a, const Candidate& b) { return a.clocks < b.clocks; });
   std::vector<GemmTiling> tilings;
   for (const Candidate& candidate : candidates) {
     if (static_cast<int>(tilings.size()) < max_tilings) tilings.push_back(candidate.tiling);
@@ -156,22 +135,32 @@ std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num
 }
 
 GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors) {
-  if (problem.num_rows > kMaxFewRows) {
+  if (problem.num_rows > kMaxUnplannedRows) {
     return CandidateGemmTilings(problem, num_multiprocessors, 1).front();
   }
   GemmTiling best;
   int64_t least = std::numeric_limits<int64_t>::max();
-  // Warps for few rows, warpgroups for more, which read shared memory once for 64 of them. A gated
-  // product stays longer with warps: twice as many of them share its epilogue.
-  const int64_t input_rows = problem.num_rows <= 16                    ? 16
-                             : problem.num_rows <= 32 && problem.gated ? 32
-                                                                       : 64;
+  // Warps for few rows, unless tiles are so narrow that few warps would have to keep up with the
+  // memory; warpgroups for more rows, which read shared memory once for 64 of them. A gated product
+  // stays longer with warps: twice as many of them share its epilogue.
+  constexpr int kNarrow = 32;
+  const int64_t warp_rows = problem.num_rows <= 16                    ? 16
+                            : problem.num_rows <= 32 && problem.gated ? 32
+                                                                      : 0;
   for (const Heights& heights : kHeights) {
-    if (heights.input_rows != input_rows) continue;
+    if (heights.input_rows != warp_rows && heights.input_rows != kMaxUnplannedRows) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
+      const bool is_narrow = !problem.gated && !problem.has_gelu && height < kNarrow;
+      const bool by_warps = warp_rows > 0 && !is_narrow;
+      if (by_warps != (heights.unit == GemmUnit::kWarp)) continue;
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
-      const int64_t cost = EstimateReads(problem, tiling, num_multiprocessors);
+      const int64_t tiles =
+          DivideUp(problem.n, height) * DivideUp(problem.num_rows, tiling.input_rows);
+      // What the busiest multiprocessor reads, in rows of k. Input rows come from the second-level
+      // cache, and a tile costs a little besides.
+      const int64_t per_tile = height + GemmFetchedRows(tiling, problem.num_rows) / 8 + 4;
+      const int64_t cost = DivideUp(tiles, num_multiprocessors) * per_tile;
       if (cost < least) {
         least = cost;
         best = tiling;

@@ -5,8 +5,9 @@
 
 namespace lockstep::kernels {
 
-// What multiplies: warps with mma, whose chain over k is the quickest, or warpgroups with wgmma,
-// which read less shared memory for many input rows. Both give the same bits.
+// What multiplies: warps with mma, or warpgroups with wgmma, which read less shared memory for many
+// input rows, and whose chain over k is the quicker one where a tile is narrow. Both give the same
+// bits.
 enum class GemmUnit { kWarp, kWarpgroup };
 
 // How our CUDA GEMM cuts a product into tiles. It decides speed alone: every tiling gives the same
@@ -23,6 +24,7 @@ struct GemmProblem {
   int64_t k = 0;
   int64_t num_rows = 0;  // of the input
   bool gated = false;
+  bool has_gelu = false;  // in its epilogue, which only warps have
 };
 
 // Columns of k in one block (128 bytes of a row), and blocks in one stage of the ring. What lies
@@ -42,13 +44,12 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows);
 // As many stages as `ring_bytes` hold, at least 2.
 int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes);
 
-// The tiling of a product that is not timed: it keeps the multiprocessors evenly busy; beyond 64
-// rows it is the first candidate. The rules are fitted to sweeps on an H200
-// (lockstep-gemm-cuda-benchmark --tilings).
+// The tiling that keeps the multiprocessors evenly busy; beyond 64 rows the first candidate. The
+// rules are fitted to sweeps on an H200 (lockstep-gemm-cuda-benchmark --tilings).
 GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors);
 
-// Tilings that may be the fastest, the most promising first, at most `max_tilings`: by an estimate
-// that only a measurement can decide between.
+// Tilings that may be the fastest for more than 64 rows, the most promising first, at most
+// `max_tilings`: by an estimate that only a measurement can decide between.
 std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num_multiprocessors,
                                              int max_tilings);
 

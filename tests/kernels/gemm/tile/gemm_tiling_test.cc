@@ -42,9 +42,34 @@ TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
   }
 }
 
+// Also where a product without it would have narrower tiles.
+TEST(GemmTilingTest, EveryChoiceWithGeluIsCompiled) {
+  for (const int64_t n : {2048, 3072, 4096}) {
+    for (const int64_t num_rows : {1, 16}) {
+      const GemmTiling tiling = ChooseGemmTiling(
+          {.n = n, .k = 768, .num_rows = num_rows, .has_gelu = true}, kMultiprocessors);
+      for (const GemmEpilogue epilogue : {GemmEpilogue::kGeluTanh, GemmEpilogue::kGeluErf}) {
+        EXPECT_NE(FindGemmKernel(tiling, epilogue).function, nullptr) << n << ", " << num_rows;
+      }
+    }
+  }
+}
+
+// A rank's share of a product: few tiles of 32 rows, and half of the multiprocessors idle.
+TEST(GemmTilingTest, NarrowTilesAreOfWarpgroups) {
+  for (const auto& [n, height] : {std::pair<int64_t, int>{2048, 16}, {3072, 24}}) {
+    for (const int64_t num_rows : {1, 16}) {
+      const GemmTiling tiling =
+          ChooseGemmTiling({.n = n, .k = 4096, .num_rows = num_rows}, kMultiprocessors);
+      EXPECT_EQ(tiling.unit, GemmUnit::kWarpgroup);
+      EXPECT_EQ(tiling.weight_rows, height);
+    }
+  }
+}
+
 TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
   for (const bool gated : {false, true}) {
-    for (const int64_t num_rows : {1, 16, 20, 33, 64, 65, 128, 640, 1152, 8192}) {
+    for (const int64_t num_rows : {65, 128, 640, 1152, 8192}) {
       SCOPED_TRACE(::testing::Message() << num_rows << " rows, gated " << gated);
       const GemmProblem problem = {.n = 4096, .k = 4096, .num_rows = num_rows, .gated = gated};
       std::set<std::pair<int, int>> seen;
@@ -56,20 +81,9 @@ TEST(GemmTilingTest, EveryCandidateIsCompiledFitsAndIsNamedOnce) {
         EXPECT_LE(GemmSharedBytes(tiling, num_rows), kMaxSharedBytes);
         EXPECT_TRUE(seen.emplace(tiling.weight_rows, tiling.input_rows).second);
       }
-      EXPECT_GE(seen.size(), 6u);
+      EXPECT_GE(seen.size(), 10u);
       EXPECT_EQ(CandidateGemmTilings(problem, kMultiprocessors, 3).size(), 3u);
     }
-  }
-}
-
-// A rank's share of a product: half of the multiprocessors would be idle with tiles of 32 rows.
-TEST(GemmTilingTest, NarrowTilesOfBothUnitsAreAmongTheFirstCandidatesForFewRows) {
-  const std::vector<GemmTiling> candidates =
-      CandidateGemmTilings({.n = 2048, .k = 12288, .num_rows = 1}, kMultiprocessors, 6);
-  for (const GemmUnit unit : {GemmUnit::kWarp, GemmUnit::kWarpgroup}) {
-    EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(), [&](const GemmTiling& tiling) {
-      return tiling.unit == unit && tiling.weight_rows == 16;
-    }));
   }
 }
 
@@ -83,8 +97,8 @@ TEST(GemmTilingTest, AWholeWaveIsAmongTheFirstCandidates) {
 }
 
 TEST(GemmRowRangesTest, RangesFollowOneAnotherAndHoldTheirRows) {
-  int64_t last_end = GemmRangeEnd(1);
-  for (int64_t num_rows = 1; num_rows <= 10'000; ++num_rows) {
+  int64_t last_end = kMaxUnplannedRows;
+  for (int64_t num_rows = kMaxUnplannedRows + 1; num_rows <= 10'000; ++num_rows) {
     const int64_t end = GemmRangeEnd(num_rows);
     ASSERT_GE(end, num_rows);
     ASSERT_EQ(GemmRangeEnd(end), end);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/common/temp_folder.h"
-#include "tests/integration/fleet_fixture.h"
+#include "tests/integration/fleet/fleet_fixture.h"
 
 namespace lockstep::testing {
 namespace {
