@@ -41,9 +41,9 @@ ABSL_FLAG(std::string, tls_client_ca, "",
 ABSL_FLAG(std::string, device, WorkerConfig().device,
           "cpu, cuda, or auto: CUDA where there is a device");
 ABSL_FLAG(std::string, cuda_device, WorkerConfig().cuda_device,
-          "index of the CUDA device; empty: the first one");
+          "index of the CUDA device, or of several that share the model, as 0,1; empty: the first");
 ABSL_FLAG(uint32_t, tensor_parallel, WorkerConfig().tensor_parallel,
-          "ranks that share the model, each with threads of its own; above 1 only on the CPU");
+          "ranks that share the model, each with a GPU, or with threads of the CPU");
 ABSL_FLAG(std::string, instruction_set, WorkerConfig().instruction_set,
           "portable, avx2, avx512_bf16, or auto: the best that this processor has; for the CPU");
 ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,

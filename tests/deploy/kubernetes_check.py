@@ -196,9 +196,10 @@ def check_resources(objects):
         if not {"cpu", "memory"} <= resources.get("requests", {}).keys() or "memory" not in resources.get("limits", {}):
             yield f"{name_of(workload)}: no requests of processors and memory, or no limit of memory"
         gpus = resources.get("limits", {}).get("nvidia.com/gpu", 0)
-        if gpus != (flags_of(container).get("device") == "cuda"):
-            yield f"{name_of(workload)}: gets {gpus} GPUs"
         flags = flags_of(container)
+        needed = int(flags.get("tensor-parallel", 1)) if flags.get("device") == "cuda" else 0
+        if gpus != needed:
+            yield f"{name_of(workload)}: gets {gpus} GPUs, and needs {needed}"
         if flags.get("device") == "cpu" and flags.get("threads") != resources.get("requests", {}).get("cpu"):
             yield f"{name_of(workload)}: computes with --threads={flags.get('threads')}, and requests other processors"
 
@@ -339,7 +340,7 @@ MISTAKES = {
     "minReadySeconds must be 95": lambda o: replace_argument(routers_of(o), "--worker-resolve-interval=10s", "--worker-resolve-interval=1m"),
     "two routers at a time": lambda o: routers_of(o)["spec"].update(replicas=2),
     "no limit of memory": lambda o: container_of(workers_of(o))["resources"]["limits"].pop("memory"),
-    "gets 0 GPUs": lambda o: container_of(workers_of(o))["resources"]["limits"].pop("nvidia.com/gpu"),
+    "gets 0 GPUs, and needs 1": lambda o: container_of(workers_of(o))["resources"]["limits"].pop("nvidia.com/gpu"),
     "says h2c": lambda o: replace_argument(routers_of(o), "--insecure", "--tls-cert=/models/tls.crt"),
     "beside its autoscaler": lambda o: workers_of(o)["spec"].update(replicas=4),
     "run make_rules": lambda o: named(o, "PrometheusRule", "lockstep")["spec"]["groups"][1]["rules"][0].update(expr="1"),
