@@ -16,6 +16,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "kernels/device/cuda_device.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/device/device_buffer.h"
 #include "worker/comm/device_group.h"
@@ -77,6 +78,9 @@ class Benchmark {
   void Open(int index) {
     Rank& rank = ranks_[static_cast<size_t>(index)];
     Expect(cudaSetDevice(devices_[static_cast<size_t>(index)]));
+    const auto device = kernels::DescribeCudaDevice(devices_[static_cast<size_t>(index)]);
+    Expect(device.status());
+    rank.stream.num_multiprocessors = device->num_multiprocessors;
     Expect(cudaStreamCreateWithFlags(&rank.stream.handle, cudaStreamNonBlocking));
     rank.stream.overlap_launches = true;
     for (kernels::DeviceBuffer& columns : rank.columns) columns = Allocate(kMostBytes);

@@ -74,8 +74,10 @@ absl::StatusOr<DeviceChoice> ChooseDevices(std::string_view device, bool built_w
   if (!built_with_cuda) return FailedPrecondition("--device cuda: this build has no CUDA");
   const auto num_gpus = static_cast<uint32_t>(gpus.size());
   if (num_gpus < num_ranks) {
-    return FailedPrecondition("--tensor-parallel: {} ranks need a GPU each, this machine shows {}",
-                              num_ranks, num_gpus);
+    return FailedPrecondition(
+        "--tensor-parallel: {} ranks need a GPU each, this machine shows {}; --device cpu has "
+        "ranks",
+        num_ranks, num_gpus);
   }
   DeviceChoice choice = {.cuda = true, .num_workers = num_gpus / num_ranks, .num_ranks = num_ranks};
   if (const uint32_t num_left = num_gpus % num_ranks; num_left > 0) {

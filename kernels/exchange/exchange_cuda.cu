@@ -10,7 +10,8 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kThreads = 512;
-// A waiting block takes room on the device. So grids are small where ranks share one.
+// All blocks of a call wait for other ranks, so all must find room at once: at most one on each
+// multiprocessor, and few where ranks share a device.
 constexpr int kMaxBlocks = 128;
 constexpr int kMaxSharedPushBlocks = 16;
 constexpr int kMaxSharedPullBlocks = 32;
@@ -33,7 +34,7 @@ class ExchangeCall {
   __device__ explicit ExchangeCall(const ExchangeArguments& arguments)
       : all_(arguments),
         group_(arguments.params.group),
-        link_(group_, arguments.memory, arguments.faults) {}
+        link_(group_, arguments.memory, &arguments.faults) {}
 
   // --- push: for few bytes. They make one trip, each word with the tag that says it has come ---
 
@@ -158,26 +159,14 @@ __global__ void __launch_bounds__(kThreads)
   call.End();
 }
 
-bool IsMultiple(const void* address) {
-  return reinterpret_cast<uintptr_t>(address) % kExchangeUnitBytes == 0;
-}
-
 absl::Status Check(const ExchangeParams& params) {
-  const ExchangeGroup& group = params.group;
-  if (group.degree < 2 || group.degree > kMaxExchangeRanks || group.rank < 0 ||
-      group.rank >= group.degree || group.max_push_bytes % kExchangeUnitBytes != 0) {
-    return InvalidArgument("Exchange: rank {} of {}, at most {} ranks; pushes up to {} bytes",
-                           group.rank, group.degree, kMaxExchangeRanks, group.max_push_bytes);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckExchange("Exchange", params.group, {params.columns, params.output}));
   if (params.num_rows < 1 || params.row_bytes < kExchangeUnitBytes ||
       params.row_bytes % kExchangeUnitBytes != 0 ||
       params.num_rows * params.row_bytes / kExchangeUnitBytes > INT32_MAX / kMaxExchangeRanks) {
     return InvalidArgument("Exchange: {} rows of {} bytes, which must be a multiple of {}",
                            params.num_rows, params.row_bytes, kExchangeUnitBytes);
-  }
-  if (!IsMultiple(params.columns) || !IsMultiple(params.output)) {
-    return InvalidArgument("Exchange: columns and output must be aligned to {} bytes",
-                           kExchangeUnitBytes);
   }
   return absl::OkStatus();
 }
@@ -196,9 +185,10 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
   const bool pushes = num_bytes <= params.group.max_push_bytes;
   const int64_t units = pushes ? int64_t{arguments.num_units} * (params.group.degree - 1)
                                : (int64_t{arguments.num_units} + kPullUnits - 1) / kPullUnits;
-  const int max_blocks = !params.group.shares_a_device ? kMaxBlocks
-                         : pushes                      ? kMaxSharedPushBlocks
-                                                       : kMaxSharedPullBlocks;
+  const int max_blocks = !params.group.shares_a_device
+                             ? std::clamp(stream.num_multiprocessors, 1, kMaxBlocks)
+                         : pushes ? kMaxSharedPushBlocks
+                                  : kMaxSharedPullBlocks;
   // One block need not wait for others at the end, which takes longer than another unit a thread.
   const int64_t num_blocks = units <= kUnitsOfOneBlock
                                  ? 1

@@ -12,15 +12,13 @@
 // A rank's side of one call, in one block: what the kernels of exchanges share.
 namespace lockstep::kernels {
 
-inline constexpr int kExchangeUnitBytes = 16;  // what a thread moves at once
-
 // Call at the beginning of a kernel.
 __device__ __forceinline__ void AwaitExchange(const ExchangeGroup& group) {
   if (!group.shares_a_device) ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
 }
 
-// kFaulty: faults are looked at.
+// kFaulty: there are faults.
 template <bool kFaulty>
 class ExchangeLink {
  public:
@@ -31,12 +29,12 @@ class ExchangeLink {
 
   // Call after the wait for the preceding kernel.
   __device__ ExchangeLink(const ExchangeGroup& group, const ExchangeMemory& memory,
-                          const ExchangeFaults& faults)
+                          const ExchangeFaults* faults = nullptr)
       : group_(group),
         memory_(memory),
         faults_(faults),
         tag_(At<const volatile ExchangeHeader>(group.rank, 0)->last_tag + 1),
-        half_(!kFaulty || faults.alternates ? tag_ % 2 : 0) {}
+        half_(!kFaulty || faults->alternates ? tag_ % 2 : 0) {}
 
   __device__ uint32_t tag() const { return tag_; }
   // The ranks in the order of turns: this one, and then the others.
@@ -108,11 +106,11 @@ class ExchangeLink {
   // Call from all threads.
   __device__ void Delay(uint32_t place) const {
     if constexpr (kFaulty) {
-      if (faults_.max_delay_ns == 0) return;
+      if (faults_->max_delay_ns == 0) return;
       const uint32_t index = (tag_ * 2 + place) * kMaxExchangeRanks + group_.rank;
       const uint32_t draw = Mix(index * 128 + blockIdx.x);
       // Most calls are not delayed at all.
-      if (draw % 8 == 0) __nanosleep((draw >> 3) % faults_.max_delay_ns);
+      if (draw % 8 == 0) __nanosleep((draw >> 3) % faults_->max_delay_ns);
       __syncthreads();
     }
   }
@@ -145,7 +143,7 @@ class ExchangeLink {
 
   const ExchangeGroup& group_;
   const ExchangeMemory& memory_;
-  const ExchangeFaults& faults_;
+  const ExchangeFaults* const faults_;
   const uint32_t tag_;
   const uint32_t half_;
 };

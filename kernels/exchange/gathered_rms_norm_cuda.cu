@@ -11,7 +11,6 @@ namespace {
 struct Arguments {
   GatheredRmsNormParams params;
   ExchangeMemory memory;
-  ExchangeFaults faults;
   int units_per_row;  // of one rank's columns; a unit is a group of a row
 };
 
@@ -23,7 +22,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   const RmsNormParams& norm = arguments.params.norm;
   RmsNormRow<kGroups> row(norm);
   AwaitExchange(group);
-  const ExchangeLink<false> link(group, arguments.memory, arguments.faults);
+  const ExchangeLink<false> link(group, arguments.memory);
 
   const int units_per_row = arguments.units_per_row;
   const auto first_unit = static_cast<uint32_t>(blockIdx.x) * units_per_row;
@@ -62,7 +61,7 @@ absl::Status LaunchKernel(const CudaStream& stream, const Arguments& arguments) 
 }  // namespace
 
 bool GathersInNorm(const GatheredRmsNormParams& params) {
-  const auto [group, norm] = params;
+  const auto& [group, norm] = params;
   const int64_t num_bytes =
       norm.num_rows * norm.size / group.degree * static_cast<int64_t>(sizeof(BFloat16));
   return norm.num_rows <= kMaxGatheredNormRows && num_bytes <= group.max_push_bytes &&
@@ -72,6 +71,8 @@ bool GathersInNorm(const GatheredRmsNormParams& params) {
 absl::Status GatheredRmsNorm(const CudaStream& stream, const GatheredRmsNormParams& params) {
   const RmsNormParams& norm = params.norm;
   LOCKSTEP_RETURN_IF_ERROR(CheckRowSize("GatheredRmsNorm", norm.size));
+  LOCKSTEP_RETURN_IF_ERROR(CheckExchange("GatheredRmsNorm", params.group,
+                                         {norm.input, norm.delta, norm.residual_out, norm.output}));
   if (norm.num_rows < 1 || norm.delta == nullptr || !GathersInNorm(params)) {
     return InvalidArgument(
         "GatheredRmsNorm: {} rows of {} elements and {} ranks; takes 1 to {} rows", norm.num_rows,
@@ -80,7 +81,6 @@ absl::Status GatheredRmsNorm(const CudaStream& stream, const GatheredRmsNormPara
   const Arguments arguments = {
       .params = params,
       .memory = ExchangeMemory(params.group.degree, params.group.max_push_bytes),
-      .faults = {},
       .units_per_row = UnitsPerRow(params)};
   return norm.size <= kMaxRowThreads * kRowGroup ? LaunchKernel<1>(stream, arguments)
                                                  : LaunchKernel<2>(stream, arguments);

@@ -60,7 +60,9 @@ TEST(DevicesTest, RanksOfAWorkerHaveGpusOfTheirOwn) {
   EXPECT_EQ(uneven->num_workers, 1u);
   EXPECT_EQ(uneven->note, "1 of 3 GPUs stay unused: each worker takes 2");
   EXPECT_THAT(ChooseDevices("auto", true, {kHopper}, 4),
-              HasError(kUnfit, "--tensor-parallel: 4 ranks need a GPU each, this machine shows 1"));
+              HasError(kUnfit,
+                       "--tensor-parallel: 4 ranks need a GPU each, this machine shows 1; "
+                       "--device cpu has ranks"));
   const auto cpu = ChooseDevices("cpu", true, {kHopper}, 4);
   ASSERT_THAT(cpu, IsOk());
   EXPECT_EQ(cpu->num_workers, 1u);

@@ -6,6 +6,7 @@
 // GEMM that splits K, and must see differences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,9 +31,13 @@ class TensorParallelCuda : public CudaTest {
     if (!IsSkipped() && NumDevices() < 2) GTEST_SKIP() << "fewer GPUs than ranks: skipped";
   }
 
-  void Check(const ModelCase& test) {
+  void Check(ModelCase test) {
     std::vector<std::unique_ptr<worker::CudaModel>> models;
-    for (const uint32_t degree : {1u, 2u, 4u}) {
+    struct Form {
+      uint32_t degree;
+      bool fuse_exchange = true;
+    };
+    for (const auto [degree, fuse_exchange] : {Form{1}, Form{2}, Form{2, false}, Form{4}}) {
       if (static_cast<int>(degree) > NumDevices()) continue;
       worker::ModelOptions options;
       options.num_kv_blocks = test.num_blocks;
@@ -40,6 +45,7 @@ class TensorParallelCuda : public CudaTest {
       options.max_logits_rows = 256;
       options.random_weights = true;
       options.tensor_parallel = degree;
+      options.fuse_exchange = fuse_exchange;
       options.rank_devices = RankDevices(static_cast<int>(degree));
       options.check_reduction_contract = !kExpectDifferences;
       // The fault is planted in the ops: single rows must not go past it.
@@ -52,6 +58,8 @@ class TensorParallelCuda : public CudaTest {
         EXPECT_EQ(models.back()->info().numerics_id, models.front()->info().numerics_id);
       }
     }
+    // Every form has its turn.
+    test.num_restarts = std::max(test.num_restarts, static_cast<uint32_t>(models.size()) - 1);
     CheckLogits(models, test);
     if (HasFatalFailure()) return;
     CheckServing(models, test);
@@ -93,7 +101,7 @@ ModelCase Tiny(const std::string& name, const TempFolder& folder) {
   ModelCase tiny = TinyCase(name);
   tiny.path = folder.path();
   tiny.random_weights = true;
-  tiny.num_restarts = 6;  // every degree has its turn at least twice
+  tiny.num_restarts = 7;  // every form has its turn at least twice
   return tiny;
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdlib>
 #include <vector>
 
 #include "common/check.h"
+#include "tests/support/num_devices.h"
 
 // For tests of ranks on GPUs. They run on one GPU, too: then all ranks share it.
 namespace lockstep::testing {
@@ -15,12 +14,6 @@ namespace lockstep::testing {
 // has a queue of its own. CUDA reads both variables at its first call, after this.
 inline const bool kRanksMayShareADevice = setenv("CUDA_MODULE_LOADING", "EAGER", 1) == 0 &&
                                           setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;
-
-inline int NumDevices() {
-  int num_devices = 0;
-  LOCKSTEP_CHECK(cudaGetDeviceCount(&num_devices) == cudaSuccess, "cudaGetDeviceCount");
-  return num_devices;
-}
 
 // A device for each rank if there are so many, else the first one for all of them.
 inline std::vector<int> RankDevices(int degree) {

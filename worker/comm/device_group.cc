@@ -29,15 +29,15 @@ absl::Status EnablePeer(int device, int peer) {
   return kernels::CudaStatus(error, "cudaDeviceEnablePeerAccess");
 }
 
-bool HasDuplicates(const std::vector<int>& devices) {
+}  // namespace
+
+bool ShareADevice(const std::vector<int>& devices) {
   return std::set<int>(devices.begin(), devices.end()).size() < devices.size();
 }
 
-}  // namespace
-
 DeviceGroup::DeviceGroup(const Options& options)
     : options_(options),
-      shares_a_device_(HasDuplicates(options.devices)),
+      shares_a_device_(ShareADevice(options.devices)),
       members_(options.devices.size()) {}
 
 absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& options) {

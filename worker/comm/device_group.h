@@ -23,6 +23,9 @@ struct DeviceColumns {
   int64_t row_bytes = 0;  // of one rank's columns, a multiple of 16
 };
 
+// As only in tests.
+bool ShareADevice(const std::vector<int>& devices);
+
 // The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory that the
 // ranks write to. It only enqueues, and moves bytes: it cannot change a result. Different ranks may
 // call it at the same time. Must outlive the work on the ranks' streams.
@@ -30,9 +33,9 @@ class DeviceGroup {
  public:
   struct Options {
     std::vector<int> devices;  // of each rank; only tests list one twice
-    // Of a rank's columns, see kernels::ExchangeGroup. Covers the exchanges of a decode step of a
-    // few dozen rows. Where pulling is faster has not been measured.
-    int64_t max_push_bytes = 128 << 10;
+    // Of a rank's columns, see kernels::ExchangeGroup. On two H200s pushing is faster up to here at
+    // least. Covers most exchanges of a decode step.
+    int64_t max_push_bytes = 512 << 10;
     // A rank that waits longer for another one ends its kernel with an error, and the process ends.
     std::chrono::nanoseconds hung_after = std::chrono::seconds(3);
   };

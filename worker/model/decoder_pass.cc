@@ -112,9 +112,10 @@ absl::Status DecoderPass::ComputeAttention(int64_t layer, int64_t num_tokens, bo
   const Workspace& workspace = *context_.workspace;
   const LayerWeights& weights = context_.weights->layers[static_cast<size_t>(layer)];
   const kernels::PagedKv kv = ops_.KvLayer(layer);
-  const Delta first = spec.positions == PositionKind::kLearned ? Delta::kWhole : Delta::kNone;
+  const Delta of_embedding =
+      spec.positions == PositionKind::kLearned ? Delta::kWhole : Delta::kNone;
   LOCKSTEP_RETURN_IF_ERROR(Normalize(weights[LayerPart::kAttentionNorm], workspace.residual,
-                                     layer == 0 ? first : Delta::kColumns, num_tokens));
+                                     layer == 0 ? of_embedding : Delta::kColumns, num_tokens));
   LOCKSTEP_RETURN_IF_ERROR(
       ops_.Gemm(Product({workspace.normed, num_tokens}, weights[LayerPart::kQkv], workspace.qkv)));
   LOCKSTEP_RETURN_IF_ERROR(ops_.RotaryAppend({.qkv = workspace.qkv,

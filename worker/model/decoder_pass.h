@@ -62,10 +62,10 @@ class DecoderOps {
   }
   // K and V of one layer, of this rank's heads.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
-  // Runs all layers at once, for backends that have a faster way to do so. Called only if the batch
-  // wants the logits of all its tokens. Reads workspace.residual and, with learned positions,
-  // workspace.delta. Writes workspace.last_residual, and to workspace.delta what is still to be
-  // added to it. Returns false if nothing was done.
+  // Runs all layers at once, for backends that have a faster way to do so with one rank. Called
+  // only if the batch wants the logits of all its tokens. Reads workspace.residual and, with
+  // learned positions, workspace.delta. Writes workspace.last_residual, and to workspace.delta what
+  // is still to be added to it. Returns false if nothing was done.
   virtual absl::StatusOr<bool> RunLayers(int64_t /*num_tokens*/) { return false; }
 };
 
@@ -161,7 +161,8 @@ class DecoderPass {
     kWhole,    // workspace.delta
     kColumns,  // workspace.delta, of which this rank has its Columns()
   };
-  // Adds the delta to the residual. Writes the norm of the result to workspace.normed.
+  // Adds the delta to the residual, once the ranks have exchanged its columns. Writes the norm of
+  // the result to workspace.normed.
   absl::Status Normalize(const PartWeights& norm, kernels::BFloat16* residual, Delta delta,
                          int64_t num_rows);
   // Norm, QKV projection, rotation, append to the KV pool, and attention, for all tokens.

@@ -66,12 +66,13 @@ GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
   return entry;
 }
 
-// For few input rows.
-template <int... kWeightRows>
-GemmKernelEntry FindNarrowKernel(int weight_rows) {
+// Heights that only products without SwiGLU have.
+template <int kInputRows, int... kWeightRows>
+GemmKernelEntry FindPlainGroupKernel(int weight_rows) {
   GemmKernelEntry entry;
-  ((weight_rows == kWeightRows ? void(entry = Entry<GemmWarpgroupUnit<kWeightRows, 64, false>>())
-                               : void()),
+  ((weight_rows == kWeightRows
+        ? void(entry = Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>())
+        : void()),
    ...);
   return entry;
 }
@@ -89,11 +90,14 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) 
       return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:
       if (by_warps) return {};
-      if (!gated && tiling.weight_rows < 32) return FindNarrowKernel<16, 24>(tiling.weight_rows);
+      if (!gated && tiling.weight_rows < 32)
+        return FindPlainGroupKernel<64, 16, 24>(tiling.weight_rows);
       return FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
     case 128:
       if (by_warps) return {};
-      if (tiling.weight_rows == 16 && !gated) return Entry<GemmWarpgroupUnit<16, 128, false>>();
+      if (!gated && tiling.weight_rows < 32) {
+        return FindPlainGroupKernel<128, 16>(tiling.weight_rows);
+      }
       return FindGroupKernel<128, 32, 48, 64, 96, 128, 160, 192, 224, 256>(tiling.weight_rows,
                                                                            gated);
     case 192:

@@ -165,7 +165,8 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
   CUtensorMap input_map;
   CUtensorMap weight_map;
   const PackedMatrix& weights = params.weights;
-  const int copied_blocks = task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows) : 0;
+  const int copied_blocks =
+      task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) : 0;
   LOCKSTEP_RETURN_IF_ERROR(
       EncodeTensorMap({params.input, params.num_rows, weights.k, params.input_stride},
                       {.box_rows = task.fetched_rows, .num_blocks = copied_blocks}, &input_map));

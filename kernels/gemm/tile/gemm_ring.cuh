@@ -25,10 +25,10 @@ struct SlabWalk {
 // The ring of stages in shared memory through which a block's tiles pass: of each slab the input
 // and the weights, as [blocks][rows][64 columns] with the copy engine's swizzle. A stage is full
 // when both have arrived, and empty when all consumer warps have released it.
-template <GemmUnit kUnit, int kWeightRows, bool kGated>
+template <GemmUnit kUnit, int kWeightRows, int kInputRows, bool kGated>
 class GemmRing {
  public:
-  static constexpr int kSlabBlocks = GemmSlabBlocks(kUnit, kWeightRows);
+  static constexpr int kSlabBlocks = GemmSlabBlocks(kUnit, kWeightRows, kInputRows);
   static constexpr int kBlockSteps = kBlockColumns / 16;
   static constexpr int kSlabSteps = kSlabBlocks * kBlockSteps;
   static constexpr int kTileColumns = kGated ? kWeightRows / 2 : kWeightRows;

@@ -47,7 +47,7 @@ int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 int64_t BlockBytes(int64_t num_rows) { return num_rows * kBlockRowBytes; }
 
 int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
-  return GemmSlabBlocks(tiling.unit, tiling.weight_rows) *
+  return GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) *
          BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
 }
 
@@ -56,7 +56,8 @@ int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
 int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   const int stages = GemmStages(tiling, problem.num_rows, kSmallRingBytes);
   const int64_t ring_weight_bytes =
-      stages * GemmSlabBlocks(tiling.unit, tiling.weight_rows) * BlockBytes(tiling.weight_rows);
+      stages * GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) *
+      BlockBytes(tiling.weight_rows);
   const int64_t tile_weight_bytes =
       tiling.weight_rows * problem.k * static_cast<int64_t>(sizeof(BFloat16));
   if (tile_weight_bytes <= kShortTileBytes &&
@@ -94,8 +95,8 @@ int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows) {
 }
 
 int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
-  const int64_t blocks =
-      tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows)};
+  const int64_t blocks = tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows,
+                                                                    tiling.input_rows)};
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
   // The matrix units read all input rows of a tile: what lies behind the last block must exist,
   // whatever it holds.
@@ -144,11 +145,12 @@ GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors)
   // memory; warpgroups for more rows, which read shared memory once for 64 of them. A gated product
   // stays longer with warps: twice as many of them share its epilogue.
   constexpr int kNarrow = 32;
+  constexpr int kGroupRows = 64;
   const int64_t warp_rows = problem.num_rows <= 16                    ? 16
                             : problem.num_rows <= 32 && problem.gated ? 32
                                                                       : 0;
   for (const Heights& heights : kHeights) {
-    if (heights.input_rows != warp_rows && heights.input_rows != kMaxUnplannedRows) continue;
+    if (heights.input_rows != warp_rows && heights.input_rows != kGroupRows) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
       const bool is_narrow = !problem.gated && !problem.has_gelu && height < kNarrow;
       const bool by_warps = warp_rows > 0 && !is_narrow;

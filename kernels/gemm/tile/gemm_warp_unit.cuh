@@ -16,7 +16,7 @@ class GemmWarpUnit {
   static constexpr bool kGated = kEpilogue == GemmEpilogue::kSwiGlu;
 
  public:
-  using Ring = GemmRing<GemmUnit::kWarp, kWeightRows, kGated>;
+  using Ring = GemmRing<GemmUnit::kWarp, kWeightRows, kInputRows, kGated>;
   static constexpr int kPairs = kWeightRows / 16;
   static constexpr int kRowWarps = kInputRows / 16;
   static constexpr int kColumnWarps = [] {

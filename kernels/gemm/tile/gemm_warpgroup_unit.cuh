@@ -8,12 +8,12 @@
 
 namespace lockstep::kernels {
 
-// The consumers of many input rows: warpgroups, each with 64 of them and all weight rows, which the
-// matrix units read from the ring themselves.
+// The consumers of many input rows, or of narrow tiles: warpgroups, each with 64 of them and all
+// weight rows, which the matrix units read from the ring themselves.
 template <int kWeightRows, int kInputRows, bool kGated>
 class GemmWarpgroupUnit {
  public:
-  using Ring = GemmRing<GemmUnit::kWarpgroup, kWeightRows, kGated>;
+  using Ring = GemmRing<GemmUnit::kWarpgroup, kWeightRows, kInputRows, kGated>;
   static constexpr int kWarps = kInputRows / 16;
 
   __device__ GemmWarpgroupUnit(const GemmTask& task, const Ring& ring, int warp)

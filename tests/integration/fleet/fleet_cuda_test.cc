@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "kernels/device/cuda_device.h"
 #include "tests/integration/fleet/fleet_fixture.h"
-#include "tests/support/rank_devices.h"
+#include "tests/support/num_devices.h"
 
 namespace lockstep::testing {
 namespace {

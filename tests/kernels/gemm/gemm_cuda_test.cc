@@ -277,7 +277,8 @@ class GemmSwiGluCudaTest : public GemmCudaTest {
 };
 
 TEST_F(GemmSwiGluCudaTest, HasTheBitsOfTwoKernels) {
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{3072, 576}, {6144, 1024}, {80, 64}}) {
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{3072, 576}, {6144, 1024}, {80, 64}, {96, 328}}) {
     const GemmOperands operands(150, n, k, Distribution::kGaussian);
     for (const int64_t num_rows : {1, 8, 30, 64, 100, 150}) {
       const auto fused = [this](const GemmParams& params) { return GemmSwiGlu(stream_, params); };
@@ -289,14 +290,15 @@ TEST_F(GemmSwiGluCudaTest, HasTheBitsOfTwoKernels) {
 }
 
 TEST_F(GemmSwiGluCudaTest, EveryTilingGivesTheSameBits) {
-  for (const int64_t num_rows : {5, 100}) {
-    const GemmOperands operands(num_rows, 1040, 320, Distribution::kGaussian);
+  for (const auto& [num_rows, k] :
+       {std::pair<int64_t, int64_t>{5, 320}, {5, 328}, {100, 320}, {100, 328}}) {
+    const GemmOperands operands(num_rows, 1040, k, Distribution::kGaussian);
     const std::vector<BFloat16> expected = Unfused(operands, num_rows);
     for (const GemmTiling& tiling : CompiledTilings(num_rows, GemmEpilogue::kSwiGlu)) {
       EXPECT_TRUE(IsSameBits(
           OutputBFloat16(FusedParams(operands, num_rows), Tiled(tiling, GemmEpilogue::kSwiGlu)),
           expected))
-          << num_rows << " rows, " << Describe(tiling);
+          << num_rows << " rows, k " << k << ", " << Describe(tiling);
     }
   }
 }

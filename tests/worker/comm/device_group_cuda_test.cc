@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/device/cuda_device.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/exchange/exchange_memory.h"
 #include "kernels/exchange/gathered_rms_norm.h"
@@ -29,17 +30,19 @@ using kernels::ExchangeMemory;
 using testing::DeviceArray;
 
 constexpr std::chrono::seconds kLong{60};
-constexpr int64_t kMaxPushBytes = 16 << 10;
+constexpr int64_t kMaxPushBytes = 128 << 10;
 
 struct Shape {
   int64_t num_rows;
   int64_t row_words;  // of one rank's columns
 };
-constexpr int64_t kMostWords = 64 * 1024;
+constexpr int64_t kMostWords = 64 * 8192;
 // An even number, so that buffers take turns from one round through the shapes to the next. The
-// first four are pushed, one of them to the last byte; the others are pulled.
-constexpr std::array<Shape, 6> kShapes = {Shape{1, 4},   Shape{3, 12},  Shape{1, 512},
-                                          Shape{8, 512}, Shape{5, 900}, Shape{64, 1024}};
+// first five are pushed, by one to 16 blocks, one of them to the last byte; the others are pulled,
+// by 5 to 64 blocks where ranks have devices of their own.
+constexpr std::array<Shape, 8> kShapes = {Shape{1, 4},     Shape{3, 12},   Shape{1, 512},
+                                          Shape{8, 4096},  Shape{5, 900},  Shape{64, 1024},
+                                          Shape{2, 20000}, Shape{64, 8192}};
 constexpr std::array<Shape, 4> kPushedShapes = {kShapes[0], kShapes[1], kShapes[2], kShapes[3]};
 
 // A full queue of launches would make a rank wait that others on its device wait for.
@@ -60,6 +63,9 @@ class Rank {
       : group_(group), rank_(rank), device_(device), is_current_(MakeCurrent()) {
     round_.Write(std::array<uint32_t, 1>{0});
     num_wrong_.Write(std::array<uint64_t, 1>{0});
+    const auto description = kernels::DescribeCudaDevice(device);
+    Expect(description.status());
+    stream_.num_multiprocessors = description->num_multiprocessors;
     Expect(cudaStreamCreateWithFlags(&stream_.handle, cudaStreamNonBlocking));
     stream_.overlap_launches = true;
   }
@@ -264,31 +270,39 @@ TEST_P(DeviceGroupCudaTest, TagsBeginAgainAfterTheLastOne) {
   }
 }
 
-// The matrices of one rank for a norm with gathered columns.
-struct GatheredNorm {
-  GatheredNorm(int64_t rows, int64_t size, int rank, int degree)
+constexpr int kNormTurns = 12;
+
+// What one rank has for norms with gathered columns, each turn with other columns. The norms work
+// in place, as in a model.
+struct GatheredNorms {
+  GatheredNorms(int64_t rows, int64_t size, int rank, int degree)
       : num_rows(rows), row_size(size), num_ranks(static_cast<size_t>(degree)) {
-    // The same input on every rank, and columns that tell ranks apart.
-    const auto fill = [](DeviceArray<BFloat16>& array, uint32_t seed) {
-      std::mt19937 random(seed);
-      std::normal_distribution<float> value;
-      std::vector<BFloat16> values(array.size());
-      for (BFloat16& element : values) element = kernels::ToBFloat16(value(random));
-      array.Write(values);
-    };
-    fill(input, 1);
-    fill(columns, 2 + static_cast<uint32_t>(rank));
-    fill(other_columns, 20 + static_cast<uint32_t>(rank));
+    // The same residuals on every rank, and columns that tell ranks and turns apart.
+    const std::vector<BFloat16> residuals = Random(count * kNormTurns, 1);
+    for (DeviceArray<BFloat16>& array : residual) array.Write(residuals);
+    columns.Write(Random(columns.size(), 2 + static_cast<uint32_t>(rank)));
     std::vector<float> weights(static_cast<size_t>(size));
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.01f * static_cast<float>(i % 97);
     weight.Write(weights);
   }
-  kernels::RmsNormParams Params(DeviceArray<BFloat16>& residual, DeviceArray<BFloat16>& normed) {
-    return {.input = input.data(),
+  static std::vector<BFloat16> Random(size_t size, uint32_t seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> value;
+    std::vector<BFloat16> values(size);
+    for (BFloat16& element : values) element = kernels::ToBFloat16(value(random));
+    return values;
+  }
+  const BFloat16* Columns(int turn) const {
+    return columns.data() + static_cast<size_t>(turn) * count / num_ranks;
+  }
+  // Of the results `side`.
+  kernels::RmsNormParams Params(size_t side, int turn) const {
+    const size_t begin = static_cast<size_t>(turn) * count;
+    return {.input = residual[side].data() + begin,
             .delta = whole.data(),
-            .residual_out = residual.data(),
+            .residual_out = residual[side].data() + begin,
             .weight = weight.data(),
-            .output = normed.data(),
+            .output = normed[side].data() + begin,
             .num_rows = num_rows,
             .size = row_size,
             .eps = 1e-6f};
@@ -298,14 +312,14 @@ struct GatheredNorm {
   const int64_t row_size;
   const size_t num_ranks;
   const size_t count = static_cast<size_t>(num_rows * row_size);
-  DeviceArray<BFloat16> input{count};
-  DeviceArray<BFloat16> columns{count / num_ranks};
-  DeviceArray<BFloat16> other_columns{count / num_ranks};
+  DeviceArray<BFloat16> columns{count * kNormTurns / num_ranks};
   DeviceArray<BFloat16> whole{count};
   DeviceArray<float> weight{static_cast<size_t>(row_size)};
-  // Of one kernel, and of an exchange and a norm.
-  DeviceArray<BFloat16> residual[2] = {DeviceArray<BFloat16>(count), DeviceArray<BFloat16>(count)};
-  DeviceArray<BFloat16> normed[2] = {DeviceArray<BFloat16>(count), DeviceArray<BFloat16>(count)};
+  // Of one kernel, and of an exchange and a norm: [kNormTurns, num_rows, row_size].
+  DeviceArray<BFloat16> residual[2] = {DeviceArray<BFloat16>(count * kNormTurns),
+                                       DeviceArray<BFloat16>(count* kNormTurns)};
+  DeviceArray<BFloat16> normed[2] = {DeviceArray<BFloat16>(count * kNormTurns),
+                                     DeviceArray<BFloat16>(count* kNormTurns)};
 };
 
 std::vector<uint16_t> BitsOf(const DeviceArray<BFloat16>& array) {
@@ -318,51 +332,42 @@ TEST_P(DeviceGroupCudaTest, ANormThatGathersGivesTheBitsOfExchangeAndNorm) {
   const int degree = GetParam();
   Ranks ranks(degree);
   // Kept to the end: columns must not come again at the address of the call before.
-  std::vector<std::unique_ptr<GatheredNorm>> all;
+  std::vector<std::unique_ptr<GatheredNorms>> all;
   for (const auto& [num_rows, size] :
-       {std::pair<int64_t, int64_t>{1, 256}, {1, 4096}, {2, 8192}, {5, 2560}, {64, 256}}) {
+       {std::pair<int64_t, int64_t>{1, 256}, {1, 4096}, {3, 8192}, {5, 2560}, {64, 256}}) {
     SCOPED_TRACE(::testing::Message() << num_rows << " rows of " << size);
-    std::vector<GatheredNorm*> norms;
+    std::vector<GatheredNorms*> norms;
     for (int rank = 0; rank < degree; ++rank) {
       ranks.ranks[static_cast<size_t>(rank)]->MakeCurrent();
-      all.push_back(std::make_unique<GatheredNorm>(num_rows, size, rank, degree));
+      all.push_back(std::make_unique<GatheredNorms>(num_rows, size, rank, degree));
       norms.push_back(all.back().get());
     }
-    constexpr int kTurns = 50;
-    ranks.team.Run(
-        [&](int rank) {
-          const kernels::CudaStream& stream = ranks.ranks[static_cast<size_t>(rank)]->stream();
-          GatheredNorm& norm = *norms[static_cast<size_t>(rank)];
-          for (int turn = 0; turn < kTurns; ++turn) {
-            const auto fused = ranks.group->GatherRmsNorm(
-                rank, stream, norm.columns.data(), norm.Params(norm.residual[0], norm.normed[0]));
-            Expect(fused.status());
-            LOCKSTEP_CHECK(*fused, "there is a kernel for these sizes");
-            // Something else comes in between, as in a model.
-            Expect(ranks.group->AllGather(
-                rank, stream,
-                {.columns = norm.other_columns.data(),
-                 .output = norm.whole.data(),
-                 .num_rows = num_rows,
-                 .row_bytes = size / degree * static_cast<int64_t>(sizeof(BFloat16))}));
-            if (turn % kTurnsUnderWay == 0) {
-              Expect(kernels::CudaStatus(cudaStreamSynchronize(stream.handle), "a rank"));
-            }
-          }
-          Expect(ranks.group->AllGather(
-              rank, stream,
-              {.columns = norm.columns.data(),
-               .output = norm.whole.data(),
-               .num_rows = num_rows,
-               .row_bytes = size / degree * static_cast<int64_t>(sizeof(BFloat16))}));
-          Expect(kernels::RmsNorm(stream, norm.Params(norm.residual[1], norm.normed[1])));
-        },
-        kLong);
+    const auto run = [&](int rank) {
+      const kernels::CudaStream& stream = ranks.ranks[static_cast<size_t>(rank)]->stream();
+      const GatheredNorms& norm = *norms[static_cast<size_t>(rank)];
+      for (int turn = 0; turn < kNormTurns; ++turn) {
+        const auto fused =
+            ranks.group->GatherRmsNorm(rank, stream, norm.Columns(turn), norm.Params(0, turn));
+        Expect(fused.status());
+        LOCKSTEP_CHECK(*fused, "there is a kernel for these sizes");
+      }
+      for (int turn = 0; turn < kNormTurns; ++turn) {
+        Expect(ranks.group->AllGather(
+            rank, stream,
+            {.columns = norm.Columns(turn),
+             .output = norm.whole.data(),
+             .num_rows = num_rows,
+             .row_bytes = size / degree * static_cast<int64_t>(sizeof(BFloat16))}));
+        Expect(kernels::RmsNorm(stream, norm.Params(1, turn)));
+      }
+      Expect(kernels::CudaStatus(cudaStreamSynchronize(stream.handle), "a rank"));
+    };
+    ranks.team.Run(run, kLong);
     for (int rank = 0; rank < degree; ++rank) {
       Rank& self = *ranks.ranks[static_cast<size_t>(rank)];
       self.MakeCurrent();
       ASSERT_EQ(self.Synchronize(), cudaSuccess) << ranks.group->HangReport();
-      GatheredNorm& norm = *norms[static_cast<size_t>(rank)];
+      const GatheredNorms& norm = *norms[static_cast<size_t>(rank)];
       EXPECT_EQ(BitsOf(norm.residual[0]), BitsOf(norm.residual[1]));
       EXPECT_EQ(BitsOf(norm.normed[0]), BitsOf(norm.normed[1]));
       EXPECT_EQ(BitsOf(norm.normed[0]), BitsOf(norms[0]->normed[1])) << "ranks differ";
@@ -372,14 +377,18 @@ TEST_P(DeviceGroupCudaTest, ANormThatGathersGivesTheBitsOfExchangeAndNorm) {
   }
 }
 
-TEST_P(DeviceGroupCudaTest, ANormOfManyRowsDoesNotGather) {
+// More rows than blocks that surely run at once; more bytes than a rank has room for.
+TEST_P(DeviceGroupCudaTest, ANormOfManyRowsOrBytesDoesNotGather) {
   Ranks ranks(GetParam());
-  const kernels::RmsNormParams norm = {
-      .num_rows = kernels::kMaxGatheredNormRows + 1, .size = 256, .eps = 1e-6f};
-  const auto fused =
-      ranks.group->GatherRmsNorm(0, ranks.ranks[0]->stream(), /*columns=*/nullptr, norm);
-  ASSERT_TRUE(fused.ok()) << fused.status();
-  EXPECT_FALSE(*fused);
+  for (const auto& [num_rows, size] :
+       {std::pair<int64_t, int64_t>{kernels::kMaxGatheredNormRows + 1, 256},
+        {kernels::kMaxGatheredNormRows, 8192}}) {
+    const kernels::RmsNormParams norm = {.num_rows = num_rows, .size = size, .eps = 1e-6f};
+    const auto fused =
+        ranks.group->GatherRmsNorm(0, ranks.ranks[0]->stream(), /*columns=*/nullptr, norm);
+    ASSERT_TRUE(fused.ok()) << fused.status();
+    EXPECT_FALSE(*fused) << num_rows << " rows of " << size;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, DeviceGroupCudaTest, ::testing::Values(2, 4));
@@ -412,7 +421,7 @@ void LetRanksDisagree() {
   Ranks ranks(2);
   ranks.Run([&](Rank& rank) {
     const bool is_first = &rank == ranks.ranks[0].get();
-    const Shape shapes[] = {{is_first ? 5 : 6, 900}};
+    const Shape shapes[] = {{is_first ? 63 : 64, 1024}};
     rank.Enqueue(shapes, /*faults=*/nullptr);
   });
   ranks.Run([](Rank& rank) { rank.CheckDevice(); });

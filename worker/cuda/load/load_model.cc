@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -57,8 +56,7 @@ class Loader {
       : options_(options), devices_(devices), statuses_(devices.size()) {
     const auto degree = static_cast<int64_t>(devices.size());
     if (degree > 1) {
-      const bool share_a_device = std::set(devices.begin(), devices.end()).size() < devices.size();
-      team_ = std::make_unique<RankTeam>(static_cast<int>(degree), share_a_device);
+      team_ = std::make_unique<RankTeam>(static_cast<int>(degree), ShareADevice(devices));
     }
     for (int64_t rank = 0; rank < degree; ++rank) {
       Parts& parts = *ranks_.emplace_back(std::make_unique<Parts>());
