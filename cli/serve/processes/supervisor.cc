@@ -3,6 +3,7 @@
 #include <absl/time/clock.h>
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -176,6 +177,8 @@ absl::Status Supervisor::OnEnded(Member& member, const Member::Ended& end, Insta
       console_->paint().Red(fmt::format("{} ended with {}", name, DescribeEnd(end.wait_status))) +
       fmt::format("; it starts again in {} (log {})", absl::FormatDuration(end.verdict.wait),
                   member.spec().log_path));
+  // Why it did not start, as it says itself: a flag or a model that cannot be, most often.
+  if (!member.was_ready() && WIFEXITED(end.wait_status)) console_->Line(member.LastLogLines(1));
   member.StartAt(now + end.verdict.wait);
   return absl::OkStatus();
 }
