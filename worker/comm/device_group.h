@@ -23,7 +23,7 @@ struct DeviceColumns {
   int64_t row_bytes = 0;  // of one rank's columns, a multiple of 16
 };
 
-// As only in tests.
+// Whether two ranks have the same device, as only in tests.
 bool ShareADevice(const std::vector<int>& devices);
 
 // The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory that the
