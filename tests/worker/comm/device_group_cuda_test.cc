@@ -136,6 +136,12 @@ class Rank {
     Expect(cudaMemcpy(&tag, header(), sizeof(tag), cudaMemcpyDeviceToHost));
     return tag;
   }
+  // Of what the peer pushes in the call with this tag.
+  uint64_t* FirstWordFrom(int peer, uint32_t tag) const {
+    const ExchangeMemory memory(group_.degree(), kMaxPushBytes);
+    return reinterpret_cast<uint64_t*>(static_cast<std::byte*>(header()) +
+                                       memory.Words(tag % 2, peer));
+  }
   cudaError_t Synchronize() { return cudaStreamSynchronize(stream_.handle); }
   // As a worker does after an error of its device.
   void CheckDevice() { Check(kernels::CudaStatus(Synchronize(), "a rank")); }
@@ -401,20 +407,50 @@ class DeviceGroupCudaDeathTest : public testing::CudaTest {
   }
 };
 
-void LetOneRankHang() {
-  Ranks ranks(2);
+// Dies with the report of a hang, which comes within 5 s.
+void DieOfHang(const DeviceGroup& group) {
   const auto begin = std::chrono::steady_clock::now();
-  ranks.ranks[0]->MakeCurrent();
-  ranks.ranks[0]->Enqueue(kPushedShapes, /*faults=*/nullptr);
-  while (ranks.group->HangReport().empty()) {
+  while (group.HangReport().empty()) {
     LOCKSTEP_CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5),
                    "it took too long");
   }
-  LOCKSTEP_CHECK(false, "{}", ranks.group->HangReport());
+  LOCKSTEP_CHECK(false, "{}", group.HangReport());
+}
+
+void LetOneRankHang() {
+  Ranks ranks(2);
+  ranks.ranks[0]->MakeCurrent();
+  ranks.ranks[0]->Enqueue(kPushedShapes, /*faults=*/nullptr);
+  DieOfHang(*ranks.group);
 }
 
 TEST_F(DeviceGroupCudaDeathTest, ARankThatHangsEndsTheProcessWithinFiveSeconds) {
   EXPECT_DEATH(LetOneRankHang(), "rank 0 has waited 3000 ms for rank 1");
+}
+
+// A word that rank 1 has sent loses its tag before rank 0 looks for it.
+void LoseAWord() {
+  Ranks ranks(2);
+  const std::array<Shape, 1> shape = {kShapes[2]};
+  ranks.ranks[1]->MakeCurrent();
+  ranks.ranks[1]->Enqueue(shape, /*faults=*/nullptr);
+  uint64_t* const word = ranks.ranks[0]->FirstWordFrom(/*peer=*/1, /*tag=*/1);
+  ranks.ranks[0]->MakeCurrent();
+  // Copies wait for no kernel; one that reads waits for those before it.
+  uint64_t value = 0;
+  const auto read = [&] {
+    Expect(cudaMemcpy(&value, word, sizeof(value), cudaMemcpyDeviceToHost));
+  };
+  while (value >> 32 != 1) read();
+  value = 0;
+  Expect(cudaMemcpy(word, &value, sizeof(value), cudaMemcpyHostToDevice));
+  read();
+  ranks.ranks[0]->Enqueue(shape, /*faults=*/nullptr);
+  DieOfHang(*ranks.group);
+}
+
+TEST_F(DeviceGroupCudaDeathTest, ALostWordEndsTheProcessWithinFiveSeconds) {
+  EXPECT_DEATH(LoseAWord(), "rank 0 has waited 3000 ms for rank 1");
 }
 
 void LetRanksDisagree() {
