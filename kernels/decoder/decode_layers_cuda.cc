@@ -19,25 +19,17 @@ struct Matrix {
 // Maps the matrix as [chunks, rows, columns of a chunk]. A box has the rows of a tile and
 // `box_chunks` chunks, one chunk after the other, each swizzled as ptx::MatrixDescriptor says.
 absl::Status MapMatrix(const Matrix& matrix, int box_chunks, WeightMap& to) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
-  const cuuint64_t sizes[] = {kChunkColumns, static_cast<cuuint64_t>(matrix.num_rows),
-                              static_cast<cuuint64_t>(matrix.num_columns / kChunkColumns)};
-  const cuuint64_t strides_bytes[] = {
-      static_cast<cuuint64_t>(matrix.num_columns) * sizeof(BFloat16),
-      kChunkColumns * sizeof(BFloat16)};
-  const cuuint32_t box[] = {kChunkColumns, kTileOutputs, static_cast<cuuint32_t>(box_chunks)};
-  const cuuint32_t steps[] = {1, 1, 1};
+  constexpr int64_t kElementBytes = sizeof(BFloat16);
+  const TensorDimension dimensions[] = {
+      {kChunkColumns, 0, kChunkColumns},
+      {matrix.num_rows, matrix.num_columns * kElementBytes, kTileOutputs},
+      {matrix.num_columns / kChunkColumns, kChunkColumns * kElementBytes, box_chunks}};
   static_assert(sizeof(CUtensorMap) == sizeof(WeightMap) &&
                 alignof(CUtensorMap) <= alignof(WeightMap));
   CUtensorMap map;
-  const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<BFloat16*>(matrix.data), sizes,
-             strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) {
-    return Internal("cuTensorMapEncodeTiled for the chunks of a {} x {} matrix: error {}",
-                    matrix.num_rows, matrix.num_columns, static_cast<int>(result));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(
+      Annotate(EncodeTensorMap(matrix.data, dimensions, &map),
+               fmt::format("the chunks of a {} x {} matrix", matrix.num_rows, matrix.num_columns)));
   std::memcpy(to.bytes, &map, sizeof(map));
   return absl::OkStatus();
 }

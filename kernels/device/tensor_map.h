@@ -1,13 +1,25 @@
 #pragma once
 
-#include <absl/status/statusor.h>
+#include <absl/status/status.h>
 #include <cuda.h>
-#include <cudaTypedefs.h>
+
+#include <cstdint>
+#include <span>
 
 namespace lockstep::kernels {
 
-// cuTensorMapEncodeTiled: the driver's function, which the runtime library looks up, so that
-// nothing links the driver. UNAVAILABLE when the driver has none.
-absl::StatusOr<PFN_cuTensorMapEncodeTiled_v12000> TensorMapEncoder();
+// One dimension of a tensor of bf16, and how much of it a box has.
+struct TensorDimension {
+  int64_t size;
+  int64_t stride_bytes;  // of the first dimension: ignored, its elements lie side by side
+  int box_size;
+};
+
+// A tensor map for the copy engine, of up to 5 dimensions. Boxes are swizzled by 128 bytes, as
+// ptx::MatrixDescriptor says. What lies outside arrives as zero. The driver's function is looked
+// up, so that nothing links the driver: UNAVAILABLE when the driver has none, INTERNAL when it
+// refuses the sizes.
+absl::Status EncodeTensorMap(const void* data, std::span<const TensorDimension> dimensions,
+                             CUtensorMap* map);
 
 }  // namespace lockstep::kernels

@@ -3,6 +3,7 @@
 #include "common/status.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/exchange/exchange.h"
+#include "kernels/exchange/exchange_check.h"
 #include "kernels/exchange/exchange_link.cuh"
 #include "kernels/exchange/exchange_memory.h"
 

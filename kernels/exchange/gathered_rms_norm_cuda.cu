@@ -1,5 +1,6 @@
 #include "common/status.h"
 #include "kernels/device/launch.cuh"
+#include "kernels/exchange/exchange_check.h"
 #include "kernels/exchange/exchange_link.cuh"
 #include "kernels/exchange/gathered_rms_norm.h"
 #include "kernels/norm/rms_norm_row.cuh"

@@ -159,7 +159,7 @@ class DecoderPass {
   enum class Delta {
     kNone,
     kWhole,    // workspace.delta
-    kColumns,  // workspace.delta, of which this rank has its Columns()
+    kColumns,  // workspace.delta; this rank has computed its Columns() of it
   };
   // Adds the delta to the residual, once the ranks have exchanged its columns. Writes the norm of
   // the result to workspace.normed.

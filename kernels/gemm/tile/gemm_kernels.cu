@@ -50,10 +50,15 @@ GemmKernelEntry FindWarpKernel(int weight_rows, GemmEpilogue epilogue) {
   }
 }
 
+// Narrow tiles have no SwiGLU.
 template <int kWeightRows, int kInputRows>
 GemmKernelEntry GroupKernel(bool gated) {
-  return gated ? Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, true>>()
-               : Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
+  if (!gated) return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
+  if constexpr (kWeightRows >= 32) {
+    return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, true>>();
+  } else {
+    return {};
+  }
 }
 
 // Those of the heights that suit so many input rows.
@@ -62,17 +67,6 @@ GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
   GemmKernelEntry entry;
   ((weight_rows == kWeightRows ? void(entry = GroupKernel<kWeightRows, kInputRows>(gated))
                                : void()),
-   ...);
-  return entry;
-}
-
-// Heights that only products without SwiGLU have.
-template <int kInputRows, int... kWeightRows>
-GemmKernelEntry FindPlainGroupKernel(int weight_rows) {
-  GemmKernelEntry entry;
-  ((weight_rows == kWeightRows
-        ? void(entry = Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>())
-        : void()),
    ...);
   return entry;
 }
@@ -89,17 +83,13 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) 
     case 32:
       return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:
-      if (by_warps) return {};
-      if (!gated && tiling.weight_rows < 32)
-        return FindPlainGroupKernel<64, 16, 24>(tiling.weight_rows);
-      return FindGroupKernel<64, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
+      return by_warps
+                 ? GemmKernelEntry{}
+                 : FindGroupKernel<64, 16, 24, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
     case 128:
-      if (by_warps) return {};
-      if (!gated && tiling.weight_rows < 32) {
-        return FindPlainGroupKernel<128, 16>(tiling.weight_rows);
-      }
-      return FindGroupKernel<128, 32, 48, 64, 96, 128, 160, 192, 224, 256>(tiling.weight_rows,
-                                                                           gated);
+      return by_warps ? GemmKernelEntry{}
+                      : FindGroupKernel<128, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256>(
+                            tiling.weight_rows, gated);
     case 192:
       return by_warps ? GemmKernelEntry{}
                       : FindGroupKernel<192, 64, 96, 128, 160, 192>(tiling.weight_rows, gated);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
@@ -23,45 +24,29 @@ struct Matrix {
   int64_t row_stride;  // elements
 };
 
-// What one copy brings. Without blocks: a block, of box_rows x 64 elements. Swizzled as
-// ptx::MatrixDescriptor says.
+// What one copy brings: blocks of box_rows x 64 elements.
 struct CopyShape {
   int box_rows = 0;
-  int num_blocks = 0;      // 0: the map knows no blocks
-  bool in_halves = false;  // with blocks: box_rows of each half of the rows
+  int num_blocks = 0;      // 0: one, and the map knows no blocks
+  bool in_halves = false;  // box_rows of each half of the matrix
 };
 
-absl::Status EncodeTensorMap(const Matrix& matrix, const CopyShape& copy, CUtensorMap* map) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const PFN_cuTensorMapEncodeTiled_v12000 encode, TensorMapEncoder());
-  constexpr int kMaxRank = 4;
-  cuuint64_t sizes[kMaxRank];
-  cuuint64_t strides_bytes[kMaxRank];  // the first dimension has none
-  cuuint32_t box[kMaxRank];
-  const cuuint32_t steps[kMaxRank] = {1, 1, 1, 1};
-  cuuint32_t rank = 0;
-  const auto add_dimension = [&](int64_t size, int64_t stride_bytes, int box_size) {
-    sizes[rank] = static_cast<cuuint64_t>(size);
-    strides_bytes[rank] = static_cast<cuuint64_t>(stride_bytes);
-    box[rank++] = static_cast<cuuint32_t>(box_size);
-  };
+absl::Status MapMatrix(const Matrix& matrix, const CopyShape& copy, CUtensorMap* map) {
   const int64_t rows = copy.in_halves ? matrix.num_rows / 2 : matrix.num_rows;
   const int64_t row_bytes = matrix.row_stride * static_cast<int64_t>(sizeof(BFloat16));
-  if (copy.num_blocks == 0) {
-    add_dimension(matrix.num_columns, 0, kBlockColumns);
-    add_dimension(matrix.num_rows, row_bytes, copy.box_rows);
-  } else {
-    add_dimension(kBlockColumns, 0, kBlockColumns);
-    add_dimension(rows, row_bytes, copy.box_rows);
-    if (copy.in_halves) add_dimension(2, rows * row_bytes, 2);
-    add_dimension(matrix.num_columns / kBlockColumns, kBlockRowBytes, copy.num_blocks);
+  const bool has_blocks = copy.num_blocks > 0;
+  TensorDimension dimensions[4];
+  size_t count = 0;
+  dimensions[count++] = {has_blocks ? kBlockColumns : matrix.num_columns, 0, kBlockColumns};
+  dimensions[count++] = {rows, row_bytes, copy.box_rows};
+  if (copy.in_halves) dimensions[count++] = {2, rows * row_bytes, 2};
+  if (has_blocks) {
+    dimensions[count++] = {matrix.num_columns / kBlockColumns, kBlockRowBytes, copy.num_blocks};
   }
-  const CUresult result = encode(
-      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<BFloat16*>(matrix.data), sizes,
-      strides_bytes + 1, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result == CUDA_SUCCESS) return absl::OkStatus();
-  return Internal("cuTensorMapEncodeTiled for a {} x {} matrix with row stride {}: error {}",
-                  matrix.num_rows, matrix.num_columns, matrix.row_stride, static_cast<int>(result));
+  const absl::Status status = EncodeTensorMap(matrix.data, std::span(dimensions, count), map);
+  if (status.ok()) return status;
+  return Annotate(status, fmt::format("a {} x {} matrix with row stride {}", matrix.num_rows,
+                                      matrix.num_columns, matrix.row_stride));
 }
 
 bool IsAligned(const void* pointer, uintptr_t bytes) {
@@ -168,13 +153,13 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
   const int copied_blocks =
       task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) : 0;
   LOCKSTEP_RETURN_IF_ERROR(
-      EncodeTensorMap({params.input, params.num_rows, weights.k, params.input_stride},
-                      {.box_rows = task.fetched_rows, .num_blocks = copied_blocks}, &input_map));
-  LOCKSTEP_RETURN_IF_ERROR(EncodeTensorMap({weights.data, weights.n, weights.k, weights.k},
-                                           {.box_rows = tiling.weight_rows / halves,
-                                            .num_blocks = copied_blocks,
-                                            .in_halves = halves == 2},
-                                           &weight_map));
+      MapMatrix({params.input, params.num_rows, weights.k, params.input_stride},
+                {.box_rows = task.fetched_rows, .num_blocks = copied_blocks}, &input_map));
+  LOCKSTEP_RETURN_IF_ERROR(MapMatrix({weights.data, weights.n, weights.k, weights.k},
+                                     {.box_rows = tiling.weight_rows / halves,
+                                      .num_blocks = copied_blocks,
+                                      .in_halves = task.copies_slabs && halves == 2},
+                                     &weight_map));
   const int shared_bytes = static_cast<int>(GemmSharedBytes(tiling, params.num_rows));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));

@@ -31,8 +31,8 @@ struct GemmProblem {
 // behind the end of k is zero, which changes no sum.
 inline constexpr int kBlockColumns = 64;
 inline constexpr int kBlockRowBytes = 128;
-// A stage costs producer and consumers the same, whatever it holds: narrow tiles of few input rows
-// have more blocks.
+// Every stage costs producer and consumers the same time, whatever it holds. So narrow tiles of few
+// input rows have more blocks in a stage.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows, int input_rows) {
   if (input_rows <= 64 && weight_rows <= (unit == GemmUnit::kWarp ? 32 : 24)) return 4;
   return unit == GemmUnit::kWarp || weight_rows <= 64 ? 2 : 1;

@@ -146,7 +146,8 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
 }
 
 TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
-  // A k of whole blocks is copied in another way than one that ends within a block.
+  // Whole blocks of k are copied slab by slab. If k ends within a block, every block is copied
+  // alone.
   for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{5, 712},
                                     {5, 704},
                                     {40, 712},
