@@ -11,15 +11,27 @@
 
 namespace lockstep::kernels {
 
-// A place in the sequence of slabs (columns of k that fill one stage), tile after tile, that the
-// producer and the consumers of a block go through alike.
+// Where a tile lies: its first row of the input, its first column of the output.
+struct TilePlace {
+  int first_row;
+  int first_column;
+};
+
+// A stage, and the phase of its barriers.
+struct RingPlace {
+  int stage = 0;
+  uint32_t phase = 0;
+};
+
+// The producer's way: slabs (columns of k that fill one stage), tile after tile. The consumers go
+// the same way with a loop over tiles around one over slabs. So the compiler knows that all lanes
+// agree on the stage, and keeps what depends on it in registers that a warp shares: matrix
+// descriptors, which it would else move there before each instruction.
 struct SlabWalk {
-  int tile;
-  int first_row;     // of the tile, in the input
-  int first_column;  // of the tile, in the output
-  int slab;
-  int stage;
-  uint32_t phase;
+  int tile = 0;
+  TilePlace at = {};
+  int slab = 0;
+  RingPlace place;
 };
 
 // The ring of stages in shared memory through which a block's tiles pass: of each slab the input
@@ -45,27 +57,44 @@ class GemmRing {
 
   __device__ int num_slabs() const { return num_slabs_; }
   __device__ uint32_t input_block_bytes() const { return input_block_bytes_; }
-  __device__ uint32_t Input(const SlabWalk& walk) const {
-    return input_ + walk.stage * kSlabBlocks * input_block_bytes_;
+  __device__ uint32_t Input(int stage) const {
+    return input_ + stage * kSlabBlocks * input_block_bytes_;
   }
-  __device__ uint32_t Weights(const SlabWalk& walk) const {
-    return weights_ + walk.stage * kSlabBlocks * kWeightBlockBytes;
+  __device__ uint32_t Weights(int stage) const {
+    return weights_ + stage * kSlabBlocks * kWeightBlockBytes;
   }
+  __device__ void Advance(RingPlace& place) const {
+    if (++place.stage == task_.num_stages) {
+      place.stage = 0;
+      place.phase ^= 1;
+    }
+  }
+
+  // A block's tiles.
+  __device__ int FirstTile() const { return static_cast<int>(blockIdx.x); }
+  __device__ int NextTile(int tile) const { return tile + static_cast<int>(gridDim.x); }
+  __device__ bool IsTile(int tile) const { return tile < task_.num_tiles; }
+  __device__ TilePlace Place(int tile) const {
+    const int group_tiles = task_.group_row_tiles * task_.num_column_tiles;
+    const int first_row_tile = tile / group_tiles * task_.group_row_tiles;
+    const int in_group = tile % group_tiles;
+    const int row_tiles = min(task_.group_row_tiles, task_.num_row_tiles - first_row_tile);
+    return {.first_row = (first_row_tile + in_group % row_tiles) * task_.tile_rows,
+            .first_column = in_group / row_tiles * kTileColumns};
+  }
+
   __device__ SlabWalk Begin() const {
-    SlabWalk walk = {};
-    EnterTile(walk, static_cast<int>(blockIdx.x));
+    SlabWalk walk;
+    EnterTile(walk, FirstTile());
     return walk;
   }
-  __device__ bool IsDone(const SlabWalk& walk) const { return walk.tile >= task_.num_tiles; }
+  __device__ bool IsDone(const SlabWalk& walk) const { return !IsTile(walk.tile); }
   __device__ void Advance(SlabWalk& walk) const {
     if (++walk.slab == num_slabs_) {
       walk.slab = 0;
-      EnterTile(walk, walk.tile + static_cast<int>(gridDim.x));
+      EnterTile(walk, NextTile(walk.tile));
     }
-    if (++walk.stage == task_.num_stages) {
-      walk.stage = 0;
-      walk.phase ^= 1;
-    }
+    Advance(walk.place);
   }
 
   // One thread, before all others use the ring.
@@ -79,23 +108,23 @@ class GemmRing {
 
   // One thread opens the stage's phase, and requests the weights; then the input.
   __device__ void LoadWeights(const CUtensorMap* map, const SlabWalk& walk) const {
-    const uint32_t full = full_ + 8 * walk.stage;
+    const uint32_t full = full_ + 8 * walk.place.stage;
     const ptx::CachePolicy policy =
         task_.weights_pass_once ? ptx::CachePolicy::kEvictFirst : ptx::CachePolicy::kEvictNormal;
     ptx::ArriveExpectBytes(full, kSlabBlocks * (kWeightBlockBytes + input_block_bytes_));
-    const int row = walk.first_column;
+    const int row = walk.at.first_column;
     if (task_.copies_slabs) {
       const int first_block = walk.slab * kSlabBlocks;
       if constexpr (kGated) {
-        ptx::CopyTensorBox(Weights(walk), map, 0, row, 0, first_block, full, policy);
+        ptx::CopyTensorBox(Weights(walk.place.stage), map, 0, row, 0, first_block, full, policy);
       } else {
-        ptx::CopyTensorBox(Weights(walk), map, 0, row, first_block, full, policy);
+        ptx::CopyTensorBox(Weights(walk.place.stage), map, 0, row, first_block, full, policy);
       }
       return;
     }
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
-      const uint32_t to = Weights(walk) + block * kWeightBlockBytes;
+      const uint32_t to = Weights(walk.place.stage) + block * kWeightBlockBytes;
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
       ptx::CopyTensorBox(to, map, column, row, full, policy);
       if constexpr (kGated) {
@@ -104,41 +133,35 @@ class GemmRing {
     }
   }
   __device__ void LoadInput(const CUtensorMap* map, const SlabWalk& walk) const {
-    const uint32_t full = full_ + 8 * walk.stage;
+    const uint32_t full = full_ + 8 * walk.place.stage;
     if (task_.copies_slabs) {
-      ptx::CopyTensorBox(Input(walk), map, 0, walk.first_row, walk.slab * kSlabBlocks, full,
-                         ptx::CachePolicy::kEvictLast);
+      ptx::CopyTensorBox(Input(walk.place.stage), map, 0, walk.at.first_row,
+                         walk.slab * kSlabBlocks, full, ptx::CachePolicy::kEvictLast);
       return;
     }
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
-      ptx::CopyTensorBox(Input(walk) + block * input_block_bytes_, map, column, walk.first_row,
-                         full, ptx::CachePolicy::kEvictLast);
+      ptx::CopyTensorBox(Input(walk.place.stage) + block * input_block_bytes_, map, column,
+                         walk.at.first_row, full, ptx::CachePolicy::kEvictLast);
     }
   }
-  __device__ void WaitUntilEmpty(const SlabWalk& walk) const {
-    ptx::WaitBarrier(empty_ + 8 * walk.stage, walk.phase ^ 1);
+  __device__ void WaitUntilEmpty(const RingPlace& place) const {
+    ptx::WaitBarrier(empty_ + 8 * place.stage, place.phase ^ 1);
   }
 
-  __device__ void WaitUntilFull(const SlabWalk& walk) const {
-    ptx::WaitBarrier(full_ + 8 * walk.stage, walk.phase);
+  __device__ void WaitUntilFull(const RingPlace& place) const {
+    ptx::WaitBarrier(full_ + 8 * place.stage, place.phase);
   }
   // By each consumer warp, when it no longer reads the stage.
   __device__ void Release(int stage) const {
-    if (threadIdx.x % 32 == 0) ptx::Arrive(empty_ + 8 * stage);
+    ptx::ArriveIf(empty_ + 8 * stage, threadIdx.x % 32 == 0);
   }
 
  private:
   __device__ void EnterTile(SlabWalk& walk, int tile) const {
     walk.tile = tile;
-    const int group_tiles = task_.group_row_tiles * task_.num_column_tiles;
-    const int first_row_tile = tile / group_tiles * task_.group_row_tiles;
-    const int in_group = tile % group_tiles;
-    const int row_tiles = min(task_.group_row_tiles, task_.num_row_tiles - first_row_tile);
-    if (row_tiles <= 0) return;  // beyond the last tile
-    walk.first_row = (first_row_tile + in_group % row_tiles) * task_.tile_rows;
-    walk.first_column = in_group / row_tiles * kTileColumns;
+    if (IsTile(tile)) walk.at = Place(tile);
   }
 
   const GemmTask& task_;

@@ -47,12 +47,17 @@ struct GemmRowShare {
     }
   }
 
+  // All threads of a warp call this, also for a row that there is not.
   __device__ void Store(const GemmTask& task, int row, int first_column) const {
     const int64_t at = row * task.output_stride + first_column;
     const bool whole = first_column + (kPairs - 1) * kColumnStep + 1 < task.n;
-    if (whole && task.wide_stores) {
-      StoreWide(task.output + at);
-    } else if (task.output_f32 != nullptr) {
+    if (task.wide_stores) {
+      const WideWords words = SwapPairs();
+      if (row >= task.num_rows) return;
+      if (whole) return StoreWide(words, task.output + at);
+    }
+    if (row >= task.num_rows) return;
+    if (task.output_f32 != nullptr) {
       StoreAs<float2>(task.output_f32 + at, task.n - first_column, whole && task.paired_stores);
     } else {
       StoreAs<uint32_t>(task.output + at, task.n - first_column, whole && task.paired_stores);
@@ -60,33 +65,47 @@ struct GemmRowShare {
   }
 
  private:
-  // The four threads of a row swap pairs, so that each has eight neighbours of every four pairs:
-  // 16 bytes a store, whole sectors.
-  __device__ void StoreWide(BFloat16* output) const {
-    constexpr int kWidePairs = kColumnStep == 8 ? kPairs / 4 * 4 : 0;
+  static constexpr int kWidePairs = kColumnStep == 8 ? kPairs / 4 * 4 : 0;
+  struct WideWords {
+    uint32_t of_pair[kPairs];
+  };
+
+  // The four threads of a row swap pairs, so that each has eight neighbours of every four pairs: 16
+  // bytes a store, whole sectors. Pairs beyond the last four stay where they are. No condition that
+  // threads could decide differently stands around a swap: the compiler would then no longer know
+  // that the warp is together in the next tile (SlabWalk).
+  __device__ WideWords SwapPairs() const {
+    WideWords words;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) Convert(values[i], words.of_pair[i]);
+#pragma unroll
+    for (int first = 0; first < kWidePairs; first += 4) {
+      uint32_t* const four = words.of_pair + first;
+      Swap(four[0], four[1], 1);
+      Swap(four[2], four[3], 1);
+      Swap(four[0], four[2], 2);
+      Swap(four[1], four[3], 2);
+    }
+    return words;
+  }
+  __device__ static void StoreWide(const WideWords& words, BFloat16* output) {
     const int lane = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
     for (int first = 0; first < kWidePairs; first += 4) {
-      uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) Convert(values[first + i], words[i]);
-      Swap(words[0], words[1], 1);
-      Swap(words[2], words[3], 1);
-      Swap(words[0], words[2], 2);
-      Swap(words[1], words[3], 2);
+      const uint32_t* const four = words.of_pair + first;
       *reinterpret_cast<uint4*>(output - 2 * lane + 8 * (first + lane)) =
-          make_uint4(words[0], words[1], words[2], words[3]);
+          make_uint4(four[0], four[1], four[2], four[3]);
     }
 #pragma unroll
     for (int i = kWidePairs; i < kPairs; ++i) {
-      Convert(values[i], *reinterpret_cast<uint32_t*>(output + i * kColumnStep));
+      *reinterpret_cast<uint32_t*>(output + i * kColumnStep) = words.of_pair[i];
     }
   }
   // Of two threads `distance` apart the first keeps its `low` and gets the other's as `high`.
   __device__ static void Swap(uint32_t& low, uint32_t& high, int distance) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool is_second = (lane & distance) != 0;
-    const uint32_t given = __shfl_xor_sync(0xFu << (lane & ~3), is_second ? low : high, distance);
+    const uint32_t given = __shfl_xor_sync(0xFFFFFFFFu, is_second ? low : high, distance);
     (is_second ? low : high) = given;
   }
 
@@ -121,7 +140,6 @@ template <int kPairs, int kColumnStep>
 __device__ __forceinline__ void StoreGated(const GemmTask& task, int row, int first_column,
                                            GemmRowShare<kPairs, kColumnStep> gate,
                                            GemmRowShare<kPairs, kColumnStep> up) {
-  if (row >= task.num_rows) return;
   gate.AddBias(task.bias, first_column, task.n);
   up.AddBias(task.bias == nullptr ? nullptr : task.bias + task.n, first_column, task.n);
   gate.Gate(up);
@@ -131,7 +149,6 @@ __device__ __forceinline__ void StoreGated(const GemmTask& task, int row, int fi
 template <GemmEpilogue kEpilogue, int kPairs, int kColumnStep>
 __device__ __forceinline__ void StoreActivated(const GemmTask& task, int row, int first_column,
                                                GemmRowShare<kPairs, kColumnStep> share) {
-  if (row >= task.num_rows) return;
   share.AddBias(task.bias, first_column, task.n);
   share.template Activate<kEpilogue>();
   share.Store(task, row, first_column);

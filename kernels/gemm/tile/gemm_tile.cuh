@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
   // The same in all lanes, and known to be to the compiler.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   const bool produces = warp == Unit::kWarps;
-  SlabWalk weight_walk = ring.Begin();
+  const SlabWalk begin = ring.Begin();
+  SlabWalk weight_walk = begin;
   if (produces) {
     if (ptx::ElectOneLane()) {
       ptx::PrefetchTensorMap(&weight_map);
@@ -51,13 +52,13 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
     Unit(task, ring, warp).Consume();
     return;
   }
-  SlabWalk input_walk = ring.Begin();
+  SlabWalk input_walk = begin;
   for (int i = 0; i < task.num_stages && !ring.IsDone(input_walk); ++i) {
     if (ptx::ElectOneLane()) ring.LoadInput(&input_map, input_walk);
     ring.Advance(input_walk);
   }
   for (; !ring.IsDone(weight_walk); ring.Advance(weight_walk)) {
-    ring.WaitUntilEmpty(weight_walk);
+    ring.WaitUntilEmpty(weight_walk.place);
     if (ptx::ElectOneLane()) {
       ring.LoadWeights(&weight_map, weight_walk);
       ring.LoadInput(&input_map, weight_walk);

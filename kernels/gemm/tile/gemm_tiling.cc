@@ -141,10 +141,10 @@ GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors)
   }
   GemmTiling best;
   int64_t least = std::numeric_limits<int64_t>::max();
-  // Warps for few rows, unless tiles are so narrow that few warps would have to keep up with the
-  // memory; warpgroups for more rows, which read shared memory once for 64 of them. A gated product
+  // Warps for few rows, unless tiles are narrow: few warps would then have to keep up with the
+  // memory. Warpgroups for more rows: they read shared memory once for 64 of them. A gated product
   // stays longer with warps: twice as many of them share its epilogue.
-  constexpr int kNarrow = 32;
+  constexpr int kNarrow = 64;
   constexpr int kGroupRows = 64;
   const int64_t warp_rows = problem.num_rows <= 16                    ? 16
                             : problem.num_rows <= 32 && problem.gated ? 32

@@ -38,22 +38,20 @@ class GemmWarpUnit {
   }
 
   __device__ void Consume() {
-    SlabWalk walk = ring_.Begin();
-    while (!ring_.IsDone(walk)) {
-      const SlabWalk tile = walk;
+    RingPlace place;
+    for (int tile = ring_.FirstTile(); ring_.IsTile(tile); tile = ring_.NextTile(tile)) {
+      const TilePlace at = ring_.Place(tile);
       Clear(sums_);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       Clear(first_half_);
 #endif
-      ring_.WaitUntilFull(walk);
-      for (int step = 0; step < kStepsAhead; ++step) Fetch(walk, step, operands_[step]);
-      for (int slab = 0; slab < ring_.num_slabs(); ++slab) {
-        ConsumeSlab(walk, slab + 1 < ring_.num_slabs());
-      }
+      ring_.WaitUntilFull(place);
+      for (int step = 0; step < kStepsAhead; ++step) Fetch(place.stage, step, operands_[step]);
+      for (int slab = 0; slab < ring_.num_slabs(); ++slab) ConsumeSlab(slab, place);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       AddTo(sums_, first_half_);
 #endif
-      Store(tile);
+      Store(at);
     }
   }
 
@@ -88,11 +86,12 @@ class GemmWarpUnit {
 #endif
 
   // The swizzle puts 16-byte part p of a row at p ^ (row % 8): 16 columns on are two parts on.
-  __device__ void Fetch(const SlabWalk& walk, int step, Operands& operands) const {
+  __device__ void Fetch(int stage, int step, Operands& operands) const {
     const int block = step / Ring::kBlockSteps;
     const uint32_t part = step % Ring::kBlockSteps << 5;
-    const uint32_t input = ring_.Input(walk) + block * ring_.input_block_bytes() + input_offset_;
-    const uint32_t weights = ring_.Weights(walk) + block * Ring::kWeightBlockBytes + weight_offset_;
+    const uint32_t input = ring_.Input(stage) + block * ring_.input_block_bytes() + input_offset_;
+    const uint32_t weights =
+        ring_.Weights(stage) + block * Ring::kWeightBlockBytes + weight_offset_;
     ptx::LoadMatrixX4(operands.input, input ^ part);
 #pragma unroll
     for (int pair = 0; pair < kWarpPairs; ++pair) {
@@ -111,37 +110,40 @@ class GemmWarpUnit {
   }
 
   // Multiplies the slab, fetches the start of the next one of this tile, and walks on.
-  __device__ void ConsumeSlab(SlabWalk& walk, bool has_next) {
-    SlabWalk next = walk;
+  __device__ void ConsumeSlab(int slab, RingPlace& place) {
+    const bool has_next = slab + 1 < ring_.num_slabs();
+    RingPlace next = place;
     ring_.Advance(next);
 #pragma unroll
     for (int step = 0; step < Ring::kSlabSteps; ++step) {
       const int ahead = step + kStepsAhead;
       if (ahead < Ring::kSlabSteps) {
-        Fetch(walk, ahead, operands_[ahead % kBuffers]);
+        Fetch(place.stage, ahead, operands_[ahead % kBuffers]);
       } else if (has_next) {
         if (ahead == Ring::kSlabSteps) ring_.WaitUntilFull(next);
-        Fetch(next, ahead - Ring::kSlabSteps, operands_[ahead % kBuffers]);
+        Fetch(next.stage, ahead - Ring::kSlabSteps, operands_[ahead % kBuffers]);
       }
       Multiply(operands_[step % kBuffers]);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       // The planted fault of docs/numerics.md: few rows sum the halves of k apart.
-      if (step == 0 && walk.slab == ring_.num_slabs() / 2 && task_.num_rows <= 4) {
+      if (step == 0 && slab == ring_.num_slabs() / 2 && task_.num_rows <= 4) {
         AddTo(first_half_, sums_);
         Clear(sums_);
       }
 #endif
     }
-    ring_.Release(walk.stage);
-    walk = next;
+    ring_.Release(place.stage);
+    place = next;
   }
 
-  __device__ void Store(const SlabWalk& tile) const {
+  __device__ void Store(const TilePlace& tile) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_row = tile.first_row + warp_ / kColumnWarps * 16 + lane / 4;
+    const int warp_row = tile.first_row + warp_ / kColumnWarps * 16;
+    const int first_row = warp_row + lane / 4;
     const int first_column = tile.first_column + lane % 4 * 2 + FirstPair() * (kGated ? 8 : 16);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      if (warp_row + 8 * half >= task_.num_rows) continue;
       if constexpr (kGated) {
         StoreGated(task_, first_row + 8 * half, first_column, Share<kWarpPairs>(half, 2, 0),
                    Share<kWarpPairs>(half, 2, 1));

@@ -21,24 +21,25 @@ class GemmWarpgroupUnit {
 
   __device__ void Consume() const {
     float sums[kWeightRows / 2];
-    SlabWalk walk = ring_.Begin();
-    while (!ring_.IsDone(walk)) {
-      const int first_row = walk.first_row;
-      const int first_column = walk.first_column;
+    RingPlace place;
+    for (int tile = ring_.FirstTile(); ring_.IsTile(tile); tile = ring_.NextTile(tile)) {
+      // Its divisions take as long as the first slab does to arrive.
+      const TilePlace at = ring_.Place(tile);
       int previous_stage = 0;
+#pragma unroll 1
       for (int slab = 0; slab < ring_.num_slabs(); ++slab) {
-        ring_.WaitUntilFull(walk);
-        Multiply(walk, sums);
+        ring_.WaitUntilFull(place);
+        Multiply(place.stage, slab > 0, sums);
         // The slab before this one is done.
         ptx::WarpgroupWait<1>();
         if (slab > 0) ring_.Release(previous_stage);
-        previous_stage = walk.stage;
-        ring_.Advance(walk);
+        previous_stage = place.stage;
+        ring_.Advance(place);
       }
       ptx::WarpgroupWait<0>();
       ring_.Release(previous_stage);
       ptx::HoldAccumulator(sums);
-      Store(first_row, first_column, sums);
+      Store(at, sums);
     }
   }
 
@@ -46,10 +47,10 @@ class GemmWarpgroupUnit {
   using Sums = float[kWeightRows / 2];
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
-  __device__ void Multiply(const SlabWalk& walk, Sums& sums) const {
+  __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
     const uint64_t input =
-        ptx::MatrixDescriptor(ring_.Input(walk) + warp_ / 4 * 64 * kBlockRowBytes);
-    const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(walk));
+        ptx::MatrixDescriptor(ring_.Input(stage) + warp_ / 4 * 64 * kBlockRowBytes);
+    const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(stage));
     const uint32_t input_block_step = ring_.input_block_bytes() >> 4;
     ptx::WarpgroupFence();
 #pragma unroll
@@ -58,21 +59,23 @@ class GemmWarpgroupUnit {
       const uint64_t in_block = step % Ring::kBlockSteps * ptx::kDescriptorStepK16;
       ptx::WarpgroupMma<kWeightRows>(sums, input + block * input_block_step + in_block,
                                      weights + block * (Ring::kWeightBlockBytes >> 4) + in_block,
-                                     step > 0 || walk.slab > 0);
+                                     step > 0 || accumulate);
     }
     ptx::WarpgroupCommit();
   }
 
-  __device__ void Store(int tile_row, int tile_column, const Sums& sums) const {
+  __device__ void Store(const TilePlace& tile, const Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_row = tile_row + warp_ * 16 + lane / 4;
-    const int first_column = tile_column + lane % 4 * 2;
+    const int warp_row = tile.first_row + warp_ * 16;
+    const int first_row = warp_row + lane / 4;
+    const int first_column = tile.first_column + lane % 4 * 2;
     // A few at a time: registers are full of sums.
     constexpr int kPairs = kWeightRows / (kGated ? 16 : 8);
     constexpr int kCount = kPairs % 4 == 0 ? 4 : kPairs % 2 == 0 ? 2 : kPairs;
 #pragma unroll
     for (int at = 0; at < 2 * kPairs; at += kCount) {
       const int half = at / kPairs;
+      if (warp_row + 8 * half >= task_.num_rows) continue;
       const int pair = at % kPairs;
       const int row = first_row + 8 * half;
       const int column = first_column + 8 * pair;
