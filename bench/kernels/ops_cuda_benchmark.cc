@@ -21,6 +21,7 @@
 #include "kernels/embedding/gather_rows.h"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
+#include "kernels/rope/rotary_append.h"
 #include "kernels/sampling/cuda/sample_cuda.h"
 #include "kernels/sampling/finish_step.h"
 
@@ -146,8 +147,10 @@ struct RowData {
   RowData() {
     input.Fill<BFloat16>([](uint64_t random) { return ToBFloat16(NormalLike(random)); });
     parameters.Fill<float>(NormalLike);
+    angles.Fill<float>([](uint64_t) { return 0.7071f; });
   }
-  Arena input{2 * kRotatedBytes}, parameters{1 << 20}, output{kRotatedBytes};
+  Arena input{2 * kRotatedBytes}, parameters{1 << 20}, output{2 * kRotatedBytes};
+  Arena angles{1 << 20};
 };
 
 void MeasureNorms(Bench& bench, const RowData& data) {
@@ -178,6 +181,43 @@ void MeasureNorms(Bench& bench, const RowData& data) {
                               .size = 768,
                               .eps = 1e-5f});
   });
+}
+
+// Heads of Qwen3-8B. The queries are rotated in place, so they become other numbers call by call.
+void MeasureRotary(Bench& bench, const RowData& data) {
+  constexpr int64_t kHeads = 32, kKvHeads = 8, kHeadDim = 128;
+  constexpr int64_t kRowBytes = (kHeads + 2 * kKvHeads) * kHeadDim * 2;
+  for (const int64_t rows : {1, 8, 32, 64, 128, 512, 2048}) {
+    std::vector<uint32_t> positions;
+    std::vector<uint64_t> slots;
+    for (int64_t i = 0; i < rows; ++i) {
+      positions.push_back(static_cast<uint32_t>(i));
+      slots.push_back(static_cast<uint64_t>(i));
+    }
+    const Arena position_buffer(rows * 4), slot_buffer(rows * 8);
+    Expect(cudaMemcpy(position_buffer.at<void>(), positions.data(), positions.size() * 4,
+                      cudaMemcpyHostToDevice));
+    Expect(
+        cudaMemcpy(slot_buffer.at<void>(), slots.data(), slots.size() * 8, cudaMemcpyHostToDevice));
+    bench.Measure(fmt::format("rotary+append {}x{} heads", rows, kHeads + 2 * kKvHeads),
+                  2 * rows * kRowBytes, [&](const CudaStream& stream, int i) {
+                    const int64_t offset = SetOffset(i, rows * kRowBytes);
+                    return RotaryAppend(stream, {.qkv = data.input.at<BFloat16>(offset),
+                                                 .q_norm_weight = data.parameters.at<float>(),
+                                                 .k_norm_weight = data.parameters.at<float>(512),
+                                                 .norm_eps = 1e-6f,
+                                                 .cos = data.angles.at<float>(),
+                                                 .sin = data.angles.at<float>(512),
+                                                 .positions = position_buffer.at<uint32_t>(),
+                                                 .kv_slots = slot_buffer.at<uint64_t>(),
+                                                 .kv = {.data = data.output.at<BFloat16>(offset),
+                                                        .num_blocks = rows / 16 + 1,
+                                                        .num_kv_heads = kKvHeads,
+                                                        .head_dim = kHeadDim},
+                                                 .num_heads = kHeads,
+                                                 .num_tokens = rows});
+                  });
+  }
 }
 
 void MeasureElementwise(Bench& bench, const RowData& data) {
@@ -323,6 +363,7 @@ void MeasureAll() {
   {
     const RowData data;
     MeasureNorms(bench, data);
+    MeasureRotary(bench, data);
     MeasureElementwise(bench, data);
   }
   MeasureSampler(bench);

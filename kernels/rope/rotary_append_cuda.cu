@@ -6,27 +6,25 @@
 #include "kernels/rope/rotary_append_cuda.h"
 #include "kernels/rope/rotate_head.cuh"
 
-// A warp takes some heads of a token, kHeads at a time: q, k and v heads alike, in the order in
-// which they lie in a row. What depends on the position alone stays in registers. With many tokens
-// the warp's four groups of eight lanes sum the squares of four heads at once.
+// A warp takes some heads of a token, one after the other: q, k and v heads alike, in the order in
+// which they lie in a row. What depends on the position alone stays in registers.
 namespace lockstep::kernels {
 namespace {
 
 constexpr int kWarpsPerBlock = 4;
-constexpr int kLanesOfSum = 8;
 
 // kSteps: how many steps a head takes. In one step each of 32 lanes takes a pair of elements and
 // its partner.
-template <int kHeads, int kSteps>
+template <int kSteps>
 struct HeadWords {
-  uint32_t words[kHeads][kSteps];
-  uint32_t partners[kHeads][kSteps];
+  uint32_t words[kSteps];
+  uint32_t partners[kSteps];
 };
 
-template <int kHeads, int kSteps>
+template <int kSteps>
 class TokenHeads {
  public:
-  using Words = HeadWords<kHeads, kSteps>;
+  using Words = HeadWords<kSteps>;
 
   __device__ TokenHeads(const RotaryAppendParams& params, int64_t token, uint64_t slot,
                         uint32_t* shared_words)
@@ -56,61 +54,47 @@ class TokenHeads {
 
   __device__ int RowHeads() const { return num_heads_ + 2 * num_kv_heads_; }
 
-  // Processes the heads first .. end - 1. The next heads are on their way while some are processed.
+  // Processes the heads first .. end - 1. The next head is on its way while one is processed.
   __device__ void Process(int first, int end) {
     Words next = Load(first);
-    for (int head = first; head < end; head += kHeads) {
-      const Words heads = next;
-      if (head + kHeads < end) next = Load(head + kHeads);
-      const float inverse_rms = HasNorm() ? InverseRms(head, heads) : 0.0f;
-#pragma unroll
-      for (int j = 0; j < kHeads; ++j) {
-        const float of_head =
-            kHeads == 1 ? inverse_rms : __shfl_sync(0xFFFFFFFFu, inverse_rms, j * kLanesOfSum);
-        if (head + j < RowHeads()) Finish(head + j, heads, j, of_head);
-      }
+    for (int head = first; head < end; ++head) {
+      const Words words = next;
+      if (head + 1 < end) next = Load(head + 1);
+      Finish(head, words, HasNorm() ? InverseRms(words) : 0.0f);
     }
   }
 
  private:
   __device__ int Element(int step) const { return 2 * lane_ + 64 * step; }
-  __device__ Words Load(int first_head) const {
-    Words heads = {};
+  __device__ Words Load(int head) const {
+    Words words = {};
+    const uint32_t* const from = row_ + head * half_;
 #pragma unroll
-    for (int j = 0; j < kHeads; ++j) {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        if (first_head + j >= RowHeads() || Element(step) >= half_) continue;
-        const uint32_t* const head = row_ + (first_head + j) * half_;
-        heads.words[j][step] = head[Element(step) / 2];
-        heads.partners[j][step] = head[(Element(step) + half_) / 2];
-      }
+    for (int step = 0; step < kSteps; ++step) {
+      if (Element(step) >= half_) continue;
+      words.words[step] = from[Element(step) / 2];
+      words.partners[step] = from[(Element(step) + half_) / 2];
     }
-    return heads;
+    return words;
   }
   __device__ bool HasNorm() const {
     return params_.q_norm_weight != nullptr || params_.k_norm_weight != nullptr;
   }
 
-  // Of the head that this lane's group of kLanesOfSum lanes has.
-  __device__ float InverseRms(int first_head, const Words& heads) {
+  __device__ float InverseRms(const Words& head) const {
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < kHeads; ++j) {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        if (first_head + j >= RowHeads() || Element(step) >= half_) continue;
-        shared_words_[j * half_ + Element(step) / 2] = heads.words[j][step];
-        shared_words_[j * half_ + (Element(step) + half_) / 2] = heads.partners[j][step];
-      }
+    for (int step = 0; step < kSteps; ++step) {
+      if (Element(step) >= half_) continue;
+      shared_words_[Element(step) / 2] = head.words[step];
+      shared_words_[(Element(step) + half_) / 2] = head.partners[step];
     }
     __syncwarp();
-    return HeadInverseRms(shared_words_ + lane_ / kLanesOfSum % kHeads * half_, head_dim_,
-                          params_.norm_eps, lane_);
+    return HeadInverseRms(shared_words_, head_dim_, params_.norm_eps, lane_);
   }
 
-  // Rotates head number `j` of `heads` if it is a query or a key, and writes it.
-  __device__ void Finish(int head, const Words& heads, int j, float inverse_rms) const {
+  // Rotates the head if it is a query or a key, and writes it.
+  __device__ void Finish(int head, const Words& words, float inverse_rms) const {
     const bool is_query = head < num_heads_;
     const bool is_value = head >= num_heads_ + num_kv_heads_;
     const bool has_norm = (is_query ? params_.q_norm_weight : params_.k_norm_weight) != nullptr;
@@ -121,7 +105,7 @@ class TokenHeads {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (Element(step) >= half_) continue;
-      RotatedPairs pairs = {heads.words[j][step], heads.partners[j][step]};
+      RotatedPairs pairs = {words.words[step], words.partners[step]};
       if (!is_value) {
         RotaryFactors factors = key_factors_[step];
         if (is_query) factors = query_factors_[step];
@@ -145,32 +129,31 @@ class TokenHeads {
   const int lane_;
   const int64_t block_;
   uint32_t* const row_;           // of the token, in pairs of elements
-  uint32_t* const shared_words_;  // [kHeads][half_]
+  uint32_t* const shared_words_;  // of one head
   RotaryFactors query_factors_[kSteps];
   RotaryFactors key_factors_[kSteps];
   int word_offset_[kSteps];
   int partner_offset_[kSteps];
 };
 
-template <int kHeads, int kSteps>
+template <int kSteps>
 __global__ __launch_bounds__(32 * kWarpsPerBlock) void RotaryAppendKernel(
     const __grid_constant__ RotaryAppendParams params, int warps_of_token, int heads_of_warp) {
-  __shared__ uint32_t shared_words[kWarpsPerBlock][kHeads * 64 * kSteps];
+  __shared__ uint32_t shared_words[kWarpsPerBlock][64 * kSteps];
   ptx::AllowSuccessor();
-  ptx::WaitForPredecessor();
+  // From here to the wait, read only what the comment on RotaryAppend lists.
   const int64_t warp =
       int64_t{blockIdx.x} * kWarpsPerBlock + static_cast<int64_t>(threadIdx.x / 32);
   const int64_t token = warp / warps_of_token;
-  if (token >= params.num_tokens) return;
-  const uint64_t slot = params.kv_slots[token];
-  if (slot == kNoKvSlot) return;
-  TokenHeads<kHeads, kSteps> heads(params, token, slot, shared_words[threadIdx.x / 32]);
+  const uint64_t slot = token < params.num_tokens ? params.kv_slots[token] : kNoKvSlot;
+  if (slot == kNoKvSlot) return ptx::WaitForPredecessor();
+  TokenHeads<kSteps> heads(params, token, slot, shared_words[threadIdx.x / 32]);
+  ptx::WaitForPredecessor();
   const int first = static_cast<int>(warp % warps_of_token) * heads_of_warp;
-  const int end = min(first + heads_of_warp, heads.RowHeads());
-  heads.Process(first, end);
+  heads.Process(first, min(first + heads_of_warp, heads.RowHeads()));
 }
 
-template <int kHeads, int kSteps>
+template <int kSteps>
 absl::Status LaunchHeads(const CudaStream& stream, const RotaryAppendParams& params,
                          int64_t heads_of_warp) {
   const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
@@ -180,30 +163,24 @@ absl::Status LaunchHeads(const CudaStream& stream, const RotaryAppendParams& par
       stream, "rotary append",
       {.grid = dim3(static_cast<unsigned>((num_warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
        .block = dim3(32 * kWarpsPerBlock)},
-      RotaryAppendKernel<kHeads, kSteps>, params, static_cast<int>(warps_of_token),
+      RotaryAppendKernel<kSteps>, params, static_cast<int>(warps_of_token),
       static_cast<int>(heads_of_warp));
-}
-
-template <int kSteps>
-absl::Status LaunchSteps(const CudaStream& stream, const RotaryAppendParams& params) {
-  // With few heads, a warp for each head is fastest. With many, take enough warps to fill the
-  // device.
-  constexpr int64_t kWarpsOfMultiprocessor = 32;
-  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
-  const int64_t num_heads = params.num_tokens * row_heads;
-  const int64_t num_warps = stream.num_multiprocessors * kWarpsOfMultiprocessor;
-  if (num_heads <= num_warps) return LaunchHeads<1, kSteps>(stream, params, 1);
-  constexpr int kHeads = 4;
-  const int64_t rounds =
-      std::clamp(num_heads / kHeads / num_warps, int64_t{1}, (row_heads + kHeads - 1) / kHeads);
-  return LaunchHeads<kHeads, kSteps>(stream, params, rounds * kHeads);
 }
 
 }  // namespace
 
 absl::Status LaunchRotaryAppend(const CudaStream& stream, const RotaryAppendParams& params) {
-  return params.kv.head_dim <= 128 ? LaunchSteps<1>(stream, params)
-                                   : LaunchSteps<2>(stream, params);
+  // With few heads, a warp for each is fastest. With many, take enough warps to fill the device.
+  constexpr int64_t kWarpsOfMultiprocessor = 32;
+  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
+  const int64_t num_heads = params.num_tokens * row_heads;
+  const int64_t num_warps = stream.num_multiprocessors * kWarpsOfMultiprocessor;
+  const int64_t head_dim = params.kv.head_dim;
+  const bool has_rows_kernel = head_dim == 64 || head_dim == 128 || head_dim == 256;
+  if (num_heads > num_warps && has_rows_kernel) return LaunchRotaryAppendRows(stream, params);
+  const int64_t heads_of_warp = std::clamp(num_heads / num_warps, int64_t{1}, row_heads);
+  return head_dim <= 128 ? LaunchHeads<1>(stream, params, heads_of_warp)
+                         : LaunchHeads<2>(stream, params, heads_of_warp);
 }
 
 }  // namespace lockstep::kernels

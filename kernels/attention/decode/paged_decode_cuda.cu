@@ -296,10 +296,21 @@ __device__ __forceinline__ void ClearPaddingRows(const DecodeArguments& argument
   }
 }
 
+// Whether this block has no keys to attend to, and no row to clear. Then it leaves at once, and
+// makes room for blocks of the next kernel. (Those wait until the blocks that stay have ended.)
+__device__ __forceinline__ bool IsIdle(const DecodeArguments& arguments) {
+  const PagedDecodeAttentionParams& params = arguments.params;
+  if (blockIdx.x < params.num_rows) return false;
+  const DecodePlanMemory plan(params.plan, static_cast<int>(params.num_rows), arguments.max_runs);
+  return plan.Walk(static_cast<int>(blockIdx.x) / static_cast<int>(params.kv.num_kv_heads)).AtEnd();
+}
+
 template <int kHeadDim, int kHalves, bool kShared>
 __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedDecodeKernel(
     const DecodeArguments arguments, const DecodeShared<kHeadDim> layout) {
   extern __shared__ __align__(1024) unsigned char shared[];
+  // From here to the wait, read only what the comment on PagedDecodeAttentionParams lists.
+  if (IsIdle(arguments)) return;
   const DecodeBlock<kHeadDim> block = {layout, shared, ptx::SharedAddress(shared)};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < arguments.num_stages; ++stage) {
@@ -314,7 +325,6 @@ __global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedD
   }
   __syncthreads();
   ptx::AllowSuccessor();
-  // From here to the wait, read only what the comment on PagedDecodeAttentionParams lists.
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (warp >= kMathWarps) {

@@ -27,7 +27,8 @@ struct Shape {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  bool qk_norm = false;
+  bool q_norm = false;
+  bool k_norm = false;
 };
 
 // A batch of QKV rows on the host, and what the op needs beside it. Every third token is padding.
@@ -70,8 +71,8 @@ class Problem {
         Size(kNumBlocks * shape_.num_kv_heads * DeviceKvHeadElements(shape_.head_dim)));
     RotaryAppendParams params = Params();
     params.qkv = qkv.data();
-    params.q_norm_weight = shape_.qk_norm ? q_norm.data() : nullptr;
-    params.k_norm_weight = shape_.qk_norm ? k_norm.data() : nullptr;
+    params.q_norm_weight = shape_.q_norm ? q_norm.data() : nullptr;
+    params.k_norm_weight = shape_.k_norm ? k_norm.data() : nullptr;
     params.cos = cos.data();
     params.sin = sin.data();
     params.positions = positions.data();
@@ -98,8 +99,8 @@ class Problem {
     std::vector<BFloat16> pool(
         Size(kNumBlocks * KvBlockElements(shape_.num_kv_heads, shape_.head_dim)), BFloat16{0xFFFF});
     RotaryAppendParams params = Params();
-    params.q_norm_weight = shape_.qk_norm ? q_norm_.data() : nullptr;
-    params.k_norm_weight = shape_.qk_norm ? k_norm_.data() : nullptr;
+    params.q_norm_weight = shape_.q_norm ? q_norm_.data() : nullptr;
+    params.k_norm_weight = shape_.k_norm ? k_norm_.data() : nullptr;
     params.cos = table_.cos.data();
     params.sin = table_.sin.data();
     params.kv.data = pool.data();
@@ -157,12 +158,14 @@ class RotaryAppendCudaTest : public CudaTest {};
 TEST_F(RotaryAppendCudaTest, EqualsTheCpuBitForBit) {
   for (const int64_t head_dim : {16, 32, 64, 80, 96, 112, 128, 256}) {
     for (const Shape& shape :
-         {Shape{3, 1, head_dim, false}, Shape{4, 2, head_dim, true}, Shape{9, 3, head_dim, true}}) {
-      SCOPED_TRACE(::testing::Message() << head_dim << (shape.qk_norm ? " with norm" : ""));
+         {Shape{3, 1, head_dim}, Shape{4, 2, head_dim, true, true},
+          Shape{9, 3, head_dim, true, true}, Shape{6, 2, head_dim, true, false}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << head_dim << ", " << shape.num_heads << " heads with norm " << shape.q_norm);
       const Problem problem(shape, 20);
       const Problem::Result expected = problem.RunOnHost();
-      // On few multiprocessors a warp takes several heads.
-      for (const int num_multiprocessors : {stream_.num_multiprocessors, 1}) {
+      // On few multiprocessors a warp takes several heads, or all of a token.
+      for (const int num_multiprocessors : {stream_.num_multiprocessors, 4, 3, 1}) {
         CudaStream stream = stream_;
         stream.num_multiprocessors = num_multiprocessors;
         const Problem::Result actual = problem.RunOnDevice(stream, 0, 20);
@@ -175,7 +178,7 @@ TEST_F(RotaryAppendCudaTest, EqualsTheCpuBitForBit) {
 }
 
 TEST_F(RotaryAppendCudaTest, BitsDoNotDependOnTheBatch) {
-  const Problem problem({8, 2, 128, true}, 20);
+  const Problem problem({8, 2, 128, true, true}, 20);
   const Problem::Result together = problem.RunOnDevice(stream_, 0, 20);
   stream_.overlap_launches = true;
   for (int64_t token = 0; token < 20; ++token) {
@@ -193,7 +196,7 @@ TEST_F(RotaryAppendCudaTest, BitsDoNotDependOnTheBatch) {
 
 TEST_F(RotaryAppendCudaTest, RefusesHeadSizesItCannotTake) {
   for (const int64_t head_dim : {72, 272}) {
-    RotaryAppendParams params = Problem({1, 1, 16, false}, 1).Params();
+    RotaryAppendParams params = Problem({1, 1, 16}, 1).Params();
     params.kv.head_dim = head_dim;
     EXPECT_THAT(RotaryAppend(stream_, params),
                 HasError(absl::StatusCode::kInvalidArgument,
