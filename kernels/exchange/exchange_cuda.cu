@@ -11,13 +11,14 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kThreads = 512;
+constexpr int kMaxThreads = 1024;  // of a block that pushes alone
 // All blocks of a call wait for other ranks, so all must find room at once: at most one on each
 // multiprocessor, and few where ranks share a device.
 constexpr int kMaxBlocks = 128;
 constexpr int kMaxSharedPushBlocks = 16;
 constexpr int kMaxSharedPullBlocks = 32;
 constexpr int kPullUnits = 4;  // loads of a thread that are under way at once
-constexpr int64_t kUnitsOfOneBlock = 2 * kThreads;
+constexpr int64_t kUnitsOfOneBlock = kMaxThreads;
 
 struct ExchangeArguments {
   ExchangeParams params;
@@ -111,8 +112,8 @@ class ExchangeCall {
   __device__ void End() const { link_.End(); }
 
  private:
-  __device__ uint32_t Thread() const { return blockIdx.x * kThreads + threadIdx.x; }
-  __device__ uint32_t NumThreads() const { return gridDim.x * kThreads; }
+  __device__ uint32_t Thread() const { return blockIdx.x * blockDim.x + threadIdx.x; }
+  __device__ uint32_t NumThreads() const { return gridDim.x * blockDim.x; }
   __device__ uint4* Output(int rank, uint32_t unit) const {
     const uint32_t row = unit / all_.units_per_row;
     const uint32_t column = unit % all_.units_per_row;
@@ -139,7 +140,7 @@ class ExchangeCall {
 };
 
 template <bool kFaulty>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     PushKernel(const __grid_constant__ ExchangeArguments arguments) {
   AwaitExchange(arguments.params.group);
   const ExchangeCall<kFaulty> call(arguments);
@@ -190,17 +191,18 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
                              ? std::clamp(stream.num_multiprocessors, 1, kMaxBlocks)
                          : pushes ? kMaxSharedPushBlocks
                                   : kMaxSharedPullBlocks;
-  // One block need not wait for others at the end, which takes longer than another unit a thread.
-  const int64_t num_blocks = units <= kUnitsOfOneBlock
-                                 ? 1
-                                 : std::min<int64_t>((units + kThreads - 1) / kThreads, max_blocks);
+  // One block need not wait for others at the end.
+  const bool is_alone = pushes && units <= kUnitsOfOneBlock;
+  const int64_t num_threads = is_alone ? (units + 31) / 32 * 32 : kThreads;
+  const int64_t num_blocks = std::min<int64_t>((units + num_threads - 1) / num_threads, max_blocks);
   const auto kernel = pushes ? PushKernel<kFaulty> : PullKernel<kFaulty>;
   // While a block waits, its multiprocessor cannot take memory from its cache to share with others.
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
   return Launch(stream, "Exchange",
-                {.grid = dim3(static_cast<unsigned>(num_blocks)), .block = kThreads}, kernel,
-                arguments);
+                {.grid = dim3(static_cast<unsigned>(num_blocks)),
+                 .block = dim3(static_cast<unsigned>(num_threads))},
+                kernel, arguments);
 }
 
 }  // namespace

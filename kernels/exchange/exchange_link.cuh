@@ -47,21 +47,22 @@ class ExchangeLink {
   // One unit of this rank's columns, to all others.
   __device__ void Push(uint32_t unit, const uint4& payload) const {
     for (int turn = 1; turn < group_.degree; ++turn) {
-      uint64_t* const to = Words(Peer(turn), group_.rank) + 4 * unit;
+      uint64_t* const to = Words(Peer(turn), group_.rank) + 2 * unit;
       ptx::StoreRelaxedSystem(
           to, make_ulonglong2(TaggedWord(payload.x, tag_), TaggedWord(payload.y, tag_)));
       ptx::StoreRelaxedSystem(
-          to + 2, make_ulonglong2(TaggedWord(payload.z, tag_), TaggedWord(payload.w, tag_)));
+          to + memory_.second_words,
+          make_ulonglong2(TaggedWord(payload.z, tag_), TaggedWord(payload.w, tag_)));
     }
   }
   // The unit that a peer pushed, once it has come.
   __device__ uint4 Take(int peer, uint32_t unit) const {
-    const uint64_t* const from = Words(group_.rank, peer) + 4 * unit;
+    const uint64_t* const from = Words(group_.rank, peer) + 2 * unit;
     Patience patience;
     ulonglong2 first, second;
     do {
       first = ptx::LoadRelaxedSystem2(from);
-      second = ptx::LoadRelaxedSystem2(from + 2);
+      second = ptx::LoadRelaxedSystem2(from + memory_.second_words);
     } while (!(HaveTag(first, tag_) && HaveTag(second, tag_)) && Waits(patience, peer));
     return make_uint4(static_cast<uint32_t>(first.x), static_cast<uint32_t>(first.y),
                       static_cast<uint32_t>(second.x), static_cast<uint32_t>(second.y));

@@ -36,19 +36,24 @@ struct ExchangeMemory {
   static constexpr int64_t kPostsBytes = kMaxExchangeRanks * sizeof(ExchangePost);
 
   constexpr ExchangeMemory(int degree, int64_t max_push_bytes)
-      : peer_bytes(2 * max_push_bytes), half_bytes(kPostsBytes + degree * peer_bytes) {}
+      : peer_bytes(2 * max_push_bytes),
+        second_words(max_push_bytes / static_cast<int64_t>(sizeof(uint64_t))),
+        half_bytes(kPostsBytes + degree * peer_bytes) {}
 
   constexpr int64_t Half(uint32_t half) const { return kHeaderBytes + half * half_bytes; }
   constexpr int64_t Post(uint32_t half, int peer) const {
     return Half(half) + peer * static_cast<int64_t>(sizeof(ExchangePost));
   }
-  // Words of 4 bytes of payload and the call's tag (kernels/decoder/tagged_words.cuh).
+  // Words of 4 bytes of payload and the call's tag (kernels/decoder/tagged_words.cuh): the first
+  // two words of every unit of 16 bytes, and from `second_words` on the other two. So what the
+  // threads of a warp send at once lies together, and takes the link in whole lines.
   constexpr int64_t Words(uint32_t half, int peer) const {
     return Half(half) + kPostsBytes + peer * peer_bytes;
   }
   constexpr int64_t num_bytes() const { return Half(2); }
 
-  int64_t peer_bytes;  // room for the words that one peer pushes
+  int64_t peer_bytes;    // room for the words that one peer pushes
+  int64_t second_words;  // words from a unit's first two to its other two
   int64_t half_bytes;
 };
 
