@@ -50,11 +50,11 @@ GemmKernelEntry FindWarpKernel(int weight_rows, GemmEpilogue epilogue) {
   }
 }
 
-// Narrow tiles have no SwiGLU.
+// Narrow tiles have no SwiGLU, nor have tiles of few input rows.
 template <int kWeightRows, int kInputRows>
 GemmKernelEntry GroupKernel(bool gated) {
   if (!gated) return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
-  if constexpr (kWeightRows >= 32) {
+  if constexpr (kWeightRows >= 32 && kInputRows >= 64) {
     return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, true>>();
   } else {
     return {};
@@ -79,7 +79,9 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) 
   if (!by_warps && !gated && epilogue != GemmEpilogue::kPlain) return {};
   switch (tiling.input_rows) {
     case 16:
-      return by_warps ? FindWarpKernel<16>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
+      return by_warps
+                 ? FindWarpKernel<16>(tiling.weight_rows, epilogue)
+                 : FindGroupKernel<16, 16, 24, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
     case 32:
       return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:

@@ -11,13 +11,17 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kRowGranule = 8;
+constexpr int kGroupRows = 64;  // that a warpgroup multiplies at once
 constexpr int kMaxStages = 32;
 constexpr int64_t kAlignmentBytes = 1024;
+// Neighbours of which one has a short k and the other a long one share a multiprocessor.
 constexpr int64_t kSmallRingBytes = 104 * 1024;
+constexpr int64_t kSmallRingBytesOfLongK = 120 * 1024;
 constexpr int64_t kLargeRingBytes = 208 * 1024;
 // Weights under way that keep the memory busy.
 constexpr int64_t kWeightBytesInFlight = 60 * 1024;
 constexpr int64_t kShortTileBytes = 256 * 1024;
+constexpr int64_t kLongK = 2048;
 
 // The tile heights that gemm_kernels.cu compiles.
 struct Heights {
@@ -36,6 +40,7 @@ constexpr int kGroupHeights256[] = {64, 96, 128};
 constexpr Heights kHeights[] = {
     {GemmUnit::kWarp, 16, kWarpHeights, kWarpHeights},
     {GemmUnit::kWarp, 32, kWarpHeights, kWarpHeights},
+    {GemmUnit::kWarpgroup, 16, kGroupHeights, {}},
     {GemmUnit::kWarpgroup, 64, kGroupHeights, kGatedGroupHeights},
     {GemmUnit::kWarpgroup, 128, kGroupHeights128, kGatedGroupHeights128},
     {GemmUnit::kWarpgroup, 192, kGroupHeights192, kGroupHeights192},
@@ -46,25 +51,45 @@ int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t BlockBytes(int64_t num_rows) { return num_rows * kBlockRowBytes; }
 
+int64_t NumTiles(const GemmTiling& tiling, const GemmProblem& problem) {
+  return DivideUp(problem.n, tiling.weight_rows) * DivideUp(problem.num_rows, tiling.input_rows);
+}
+
 int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
   return GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) *
          BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
 }
 
 // Half of a multiprocessor's shared memory lets the next product's weights arrive while this one
-// ends, which is worth more to short ones than a long ring is.
+// ends, which is worth more to short tiles than a long ring is. Not with a row or two, where
+// attention leaves most multiprocessors free before the product of its output.
 int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
-  const int stages = GemmStages(tiling, problem.num_rows, kSmallRingBytes);
+  const int stages = GemmStages(tiling, problem.num_rows,
+                                problem.k < kLongK ? kSmallRingBytes : kSmallRingBytesOfLongK);
   const int64_t ring_weight_bytes =
       stages * GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) *
       BlockBytes(tiling.weight_rows);
   const int64_t tile_weight_bytes =
       tiling.weight_rows * problem.k * static_cast<int64_t>(sizeof(BFloat16));
-  if (tile_weight_bytes <= kShortTileBytes &&
+  if (problem.num_rows > 2 && tile_weight_bytes <= kShortTileBytes &&
       ring_weight_bytes >= std::min(kWeightBytesInFlight, tile_weight_bytes)) {
     return stages;
   }
   return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
+}
+
+// Which kernels up to kMaxUnplannedRows rows choose from. Warpgroups, whose chain over k is the
+// quicker one. What they lack, GELU, is left to warps. So are gated products of up to 32 rows:
+// twice as many warps share their epilogue. And so are tall tiles of a short k, which begin sooner.
+bool Suits(const GemmProblem& problem, const Heights& heights, int height) {
+  constexpr int kTall = 64;
+  const bool few = problem.num_rows <= 16;
+  if (problem.has_gelu || (problem.gated && problem.num_rows <= 32) ||
+      (!problem.gated && few && problem.k < kLongK && height >= kTall)) {
+    return heights.unit == GemmUnit::kWarp && heights.input_rows == (few ? 16 : 32);
+  }
+  return heights.unit == GemmUnit::kWarpgroup &&
+         heights.input_rows == (few && problem.k >= kLongK ? 16 : kGroupRows);
 }
 
 // Clocks that the busiest multiprocessor spends on a product of many rows.
@@ -82,9 +107,7 @@ int64_t EstimateClocks(const GemmProblem& problem, const GemmTiling& tiling,
   const int64_t end_clocks = int64_t{8} * tiling.weight_rows * (problem.gated ? 3 : 1);
   const int64_t tile_clocks =
       DivideUp(problem.k, kBlockColumns) * std::max(multiply, arrive) + kStartClocks + end_clocks;
-  const int64_t tiles =
-      DivideUp(problem.n, tiling.weight_rows) * DivideUp(problem.num_rows, tiling.input_rows);
-  return DivideUp(tiles, num_multiprocessors) * tile_clocks;
+  return DivideUp(NumTiles(tiling, problem), num_multiprocessors) * tile_clocks;
 }
 
 }  // namespace
@@ -100,7 +123,8 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
   // The matrix units read all input rows of a tile: what lies behind the last block must exist,
   // whatever it holds.
-  const int64_t overrun_bytes = BlockBytes(tiling.input_rows);
+  const int64_t overrun_bytes = BlockBytes(
+      tiling.unit == GemmUnit::kWarp ? tiling.input_rows : std::max(tiling.input_rows, kGroupRows));
   return kAlignmentBytes + blocks * BlockBytes(GemmFetchedRows(tiling, num_rows)) +
          std::max(blocks * BlockBytes(tiling.weight_rows) + barrier_bytes, overrun_bytes);
 }
@@ -118,7 +142,7 @@ std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num
   };
   std::vector<Candidate> candidates;
   for (const Heights& heights : kHeights) {
-    if (heights.unit != GemmUnit::kWarpgroup) continue;
+    if (heights.unit != GemmUnit::kWarpgroup || heights.input_rows < kGroupRows) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
@@ -141,28 +165,15 @@ GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors)
   }
   GemmTiling best;
   int64_t least = std::numeric_limits<int64_t>::max();
-  // Warps for few rows, unless tiles are narrow: few warps would then have to keep up with the
-  // memory. Warpgroups for more rows: they read shared memory once for 64 of them. A gated product
-  // stays longer with warps: twice as many of them share its epilogue.
-  constexpr int kNarrow = 64;
-  constexpr int kGroupRows = 64;
-  const int64_t warp_rows = problem.num_rows <= 16                    ? 16
-                            : problem.num_rows <= 32 && problem.gated ? 32
-                                                                      : 0;
   for (const Heights& heights : kHeights) {
-    if (heights.input_rows != warp_rows && heights.input_rows != kGroupRows) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
-      const bool is_narrow = !problem.gated && !problem.has_gelu && height < kNarrow;
-      const bool by_warps = warp_rows > 0 && !is_narrow;
-      if (by_warps != (heights.unit == GemmUnit::kWarp)) continue;
+      if (!Suits(problem, heights, height)) continue;
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
-      const int64_t tiles =
-          DivideUp(problem.n, height) * DivideUp(problem.num_rows, tiling.input_rows);
       // What the busiest multiprocessor reads, in rows of k. Input rows come from the second-level
       // cache, and a tile costs a little besides.
       const int64_t per_tile = height + GemmFetchedRows(tiling, problem.num_rows) / 8 + 4;
-      const int64_t cost = DivideUp(tiles, num_multiprocessors) * per_tile;
+      const int64_t cost = DivideUp(NumTiles(tiling, problem), num_multiprocessors) * per_tile;
       if (cost < least) {
         least = cost;
         best = tiling;

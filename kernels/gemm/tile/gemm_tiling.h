@@ -15,7 +15,7 @@ enum class GemmUnit { kWarp, kWarpgroup };
 struct GemmTiling {
   GemmUnit unit = GemmUnit::kWarp;
   int weight_rows = 0;  // of one tile; gated: half of them gate rows, half up rows
-  int input_rows = 0;   // of one tile: 16 or 32 for warps, 64 to 256 for warpgroups
+  int input_rows = 0;   // of one tile: 16 or 32 for warps, 16 or 64 to 256 for warpgroups
   int num_stages = 0;   // of the ring between the copy engine and the matrix units
 };
 
@@ -34,7 +34,8 @@ inline constexpr int kBlockRowBytes = 128;
 // Every stage costs producer and consumers the same time, whatever it holds. So narrow tiles of few
 // input rows have more blocks in a stage.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows, int input_rows) {
-  if (input_rows <= 64 && weight_rows <= (unit == GemmUnit::kWarp ? 32 : 24)) return 4;
+  const int narrow = unit == GemmUnit::kWarp ? 32 : input_rows <= 16 ? 64 : 24;
+  if (input_rows <= 64 && weight_rows <= narrow) return 4;
   return unit == GemmUnit::kWarp || weight_rows <= 64 ? 2 : 1;
 }
 

@@ -9,12 +9,13 @@
 namespace lockstep::kernels {
 
 // The consumers of many input rows, or of narrow tiles: warpgroups, each with 64 of them and all
-// weight rows, which the matrix units read from the ring themselves.
+// weight rows, which the matrix units read from the ring themselves. With kInputRows = 16 a
+// warpgroup also multiplies 64 rows, and only the first 16 are looked at.
 template <int kWeightRows, int kInputRows, bool kGated>
 class GemmWarpgroupUnit {
  public:
   using Ring = GemmRing<GemmUnit::kWarpgroup, kWeightRows, kInputRows, kGated>;
-  static constexpr int kWarps = kInputRows / 16;
+  static constexpr int kWarps = (kInputRows < 64 ? 64 : kInputRows) / 16;
 
   __device__ GemmWarpgroupUnit(const GemmTask& task, const Ring& ring, int warp)
       : task_(task), ring_(ring), warp_(warp) {}
@@ -65,6 +66,7 @@ class GemmWarpgroupUnit {
   }
 
   __device__ void Store(const TilePlace& tile, const Sums& sums) const {
+    if (warp_ * 16 >= kInputRows) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp_row = tile.first_row + warp_ * 16;
     const int first_row = warp_row + lane / 4;

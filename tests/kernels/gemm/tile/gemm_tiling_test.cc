@@ -55,6 +55,60 @@ TEST(GemmTilingTest, EveryChoiceWithGeluIsCompiled) {
   }
 }
 
+TEST(GemmTilingTest, WarpgroupsTakeWhatTheyAreQuickerAt) {
+  struct Case {
+    const char* product;
+    GemmProblem problem;
+    GemmUnit unit;
+    int input_rows;
+  };
+  for (const auto& [product, problem, unit, input_rows] : {
+           Case{"few rows", {.n = 4096, .k = 4096, .num_rows = 8}, GemmUnit::kWarpgroup, 16},
+           Case{"more rows", {.n = 4096, .k = 4096, .num_rows = 17}, GemmUnit::kWarpgroup, 64},
+           Case{"short k", {.n = 4096, .k = 1024, .num_rows = 8}, GemmUnit::kWarpgroup, 64},
+           Case{"short k, tall", {.n = 49152, .k = 576, .num_rows = 1}, GemmUnit::kWarp, 16},
+           Case{"gated, 16 rows",
+                {.n = 24576, .k = 4096, .num_rows = 16, .gated = true},
+                GemmUnit::kWarp,
+                16},
+           Case{"gated, 32 rows",
+                {.n = 24576, .k = 4096, .num_rows = 32, .gated = true},
+                GemmUnit::kWarp,
+                32},
+           Case{"gated, 33 rows",
+                {.n = 24576, .k = 4096, .num_rows = 33, .gated = true},
+                GemmUnit::kWarpgroup,
+                64},
+       }) {
+    const GemmTiling tiling = ChooseGemmTiling(problem, kMultiprocessors);
+    EXPECT_EQ(tiling.unit, unit) << product;
+    EXPECT_EQ(tiling.input_rows, input_rows) << product;
+  }
+}
+
+// The products around the MLP of Qwen3-0.6B: one's weights come while the other still multiplies.
+TEST(GemmTilingTest, ShortNeighboursShareAMultiprocessor) {
+  constexpr int64_t kReservedBytes = 1024;  // by each block, besides what it asks for
+  const GemmProblem input = {.n = 6144, .k = 1024, .num_rows = 8, .gated = true};
+  const GemmProblem output = {.n = 1024, .k = 3072, .num_rows = 8};
+  int64_t bytes = 0;
+  for (const GemmProblem& problem : {input, output}) {
+    bytes += kReservedBytes +
+             GemmSharedBytes(ChooseGemmTiling(problem, kMultiprocessors), problem.num_rows);
+  }
+  EXPECT_LE(bytes, kMaxSharedBytes + kReservedBytes);
+}
+
+// Half of a multiprocessor must hold a block of decode attention as well, but not for one row.
+TEST(GemmTilingTest, AttentionsOutputLeavesRoomExceptForOneRow) {
+  const auto bytes = [](int64_t num_rows) {
+    return GemmSharedBytes(
+        ChooseGemmTiling({.n = 4096, .k = 4096, .num_rows = num_rows}, kMultiprocessors), num_rows);
+  };
+  EXPECT_GT(bytes(1), int64_t{180} * 1024);
+  EXPECT_LT(bytes(8), int64_t{125} * 1024);
+}
+
 // A rank's share of a product: few tiles of 32 rows, and half of the multiprocessors idle.
 TEST(GemmTilingTest, NarrowTilesAreOfWarpgroups) {
   for (const auto& [n, height] : {std::pair<int64_t, int>{2048, 16}, {3072, 24}}) {
