@@ -34,11 +34,12 @@ struct RotaryAppendParams {
 absl::Status RotaryAppend(const Stream& stream, const RotaryAppendParams& params);
 
 // On the device k and v go to the order of kernels/kv_cache/device_paged_kv.h. A token with the
-// slot kNoKvSlot is padding: nothing of it is read or written, whatever its position. The angles
-// and norm weights are aligned to 16 bytes. With overlapped launches the kernel reads kv_slots,
-// positions, cos, sin and the norm weights before it waits for its predecessor. The kernel that
-// writes one of these must let no successor start before it has ended, as PrepareStepInputs does.
-// INVALID_ARGUMENT for a head_dim that is no multiple of 16 or above 256.
+// slot kNoKvSlot is padding: nothing of it is read or written, whatever its position. With
+// overlapped launches the kernel may read kv_slots, positions, cos, sin and the norm weights before
+// it waits for its predecessor. The kernel that writes one of these must let no successor start
+// before it has ended, as PrepareStepInputs does.
+// INVALID_ARGUMENT for a head_dim that is no multiple of 16 or above 256, and where qkv, kv.data,
+// cos, sin or a norm weight is not aligned to 16 bytes.
 inline constexpr uint64_t kNoKvSlot = UINT64_MAX;
 absl::Status RotaryAppend(const CudaStream& stream, const RotaryAppendParams& params);
 

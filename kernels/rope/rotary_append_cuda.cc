@@ -1,5 +1,8 @@
 #include "kernels/rope/rotary_append_cuda.h"
 
+#include <cstdint>
+#include <initializer_list>
+
 #include "common/status.h"
 
 namespace lockstep::kernels {
@@ -11,6 +14,15 @@ absl::Status RotaryAppend(const CudaStream& stream, const RotaryAppendParams& pa
         kMaxDeviceRotaryHeadDim, params.kv.head_dim);
   }
   if (params.num_tokens <= 0) return absl::OkStatus();
+  for (const void* const address :
+       std::initializer_list<const void*>{params.qkv, params.kv.data, params.q_norm_weight,
+                                          params.k_norm_weight, params.cos, params.sin}) {
+    if (reinterpret_cast<uintptr_t>(address) % kRotaryAlignmentBytes != 0) {
+      return InvalidArgument(
+          "rotary embedding: heads, angles and weights must be aligned to {} bytes on CUDA",
+          kRotaryAlignmentBytes);
+    }
+  }
   return LaunchRotaryAppend(stream, params);
 }
 

@@ -1,17 +1,13 @@
 #include <algorithm>
 
-#include "kernels/core/ptx/memory.cuh"
-#include "kernels/device/launch.cuh"
-#include "kernels/kv_cache/device_paged_kv.h"
 #include "kernels/rope/rotary_append_cuda.h"
 #include "kernels/rope/rotate_head.cuh"
+#include "kernels/rope/token_warp.cuh"
 
-// A warp takes some heads of a token, one after the other: q, k and v heads alike, in the order in
-// which they lie in a row. What depends on the position alone stays in registers.
+// RotaryAppend of few tokens, or with a head_dim that the kernel for many does not take. A warp
+// takes its heads one after the other. What depends on the position alone stays in registers.
 namespace lockstep::kernels {
 namespace {
-
-constexpr int kWarpsPerBlock = 4;
 
 // kSteps: how many steps a head takes. In one step each of 32 lanes takes a pair of elements and
 // its partner.
@@ -35,7 +31,7 @@ class TokenHeads {
         num_kv_heads_(static_cast<int>(params.kv.num_kv_heads)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         block_(static_cast<int64_t>(slot / kKvBlockTokens)),
-        row_(reinterpret_cast<uint32_t*>(params.qkv) + token * RowHeads() * half_),
+        row_(reinterpret_cast<uint32_t*>(params.qkv) + token * NumHeads() * half_),
         shared_words_(shared_words) {
     const int block_token = static_cast<int>(slot % kKvBlockTokens);
     const int64_t table_row = static_cast<int64_t>(params.positions[token]) * half_;
@@ -52,7 +48,7 @@ class TokenHeads {
     }
   }
 
-  __device__ int RowHeads() const { return num_heads_ + 2 * num_kv_heads_; }
+  __device__ int NumHeads() const { return num_heads_ + 2 * num_kv_heads_; }
 
   // Processes the heads first .. end - 1. The next head is on its way while one is processed.
   __device__ void Process(int first, int end) {
@@ -137,50 +133,33 @@ class TokenHeads {
 };
 
 template <int kSteps>
-__global__ __launch_bounds__(32 * kWarpsPerBlock) void RotaryAppendKernel(
+__global__ __launch_bounds__(32 * kTokenWarpsPerBlock) void RotaryAppendKernel(
     const __grid_constant__ RotaryAppendParams params, int warps_of_token, int heads_of_warp) {
-  __shared__ uint32_t shared_words[kWarpsPerBlock][64 * kSteps];
+  __shared__ uint32_t shared_words[kTokenWarpsPerBlock][64 * kSteps];
   ptx::AllowSuccessor();
   // From here to the wait, read only what the comment on RotaryAppend lists.
-  const int64_t warp =
-      int64_t{blockIdx.x} * kWarpsPerBlock + static_cast<int64_t>(threadIdx.x / 32);
-  const int64_t token = warp / warps_of_token;
-  const uint64_t slot = token < params.num_tokens ? params.kv_slots[token] : kNoKvSlot;
-  if (slot == kNoKvSlot) return ptx::WaitForPredecessor();
-  TokenHeads<kSteps> heads(params, token, slot, shared_words[threadIdx.x / 32]);
+  const TokenWarp warp(params, warps_of_token);
+  if (warp.slot == kNoKvSlot) return ptx::WaitForPredecessor();
+  TokenHeads<kSteps> heads(params, warp.token, warp.slot, shared_words[threadIdx.x / 32]);
   ptx::WaitForPredecessor();
-  const int first = static_cast<int>(warp % warps_of_token) * heads_of_warp;
-  heads.Process(first, min(first + heads_of_warp, heads.RowHeads()));
-}
-
-template <int kSteps>
-absl::Status LaunchHeads(const CudaStream& stream, const RotaryAppendParams& params,
-                         int64_t heads_of_warp) {
-  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
-  const int64_t warps_of_token = (row_heads + heads_of_warp - 1) / heads_of_warp;
-  const int64_t num_warps = params.num_tokens * warps_of_token;
-  return Launch(
-      stream, "rotary append",
-      {.grid = dim3(static_cast<unsigned>((num_warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
-       .block = dim3(32 * kWarpsPerBlock)},
-      RotaryAppendKernel<kSteps>, params, static_cast<int>(warps_of_token),
-      static_cast<int>(heads_of_warp));
+  const int first = static_cast<int>(warp.warp % warps_of_token) * heads_of_warp;
+  heads.Process(first, min(first + heads_of_warp, heads.NumHeads()));
 }
 
 }  // namespace
 
 absl::Status LaunchRotaryAppend(const CudaStream& stream, const RotaryAppendParams& params) {
-  // With few heads, a warp for each is fastest. With many, take enough warps to fill the device.
+  // A warp for each head is fastest while all warps are on the device at once.
   constexpr int64_t kWarpsOfMultiprocessor = 32;
-  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
-  const int64_t num_heads = params.num_tokens * row_heads;
   const int64_t num_warps = stream.num_multiprocessors * kWarpsOfMultiprocessor;
+  const int64_t num_heads = params.num_tokens * RowHeads(params);
   const int64_t head_dim = params.kv.head_dim;
-  const bool has_rows_kernel = head_dim == 64 || head_dim == 128 || head_dim == 256;
-  if (num_heads > num_warps && has_rows_kernel) return LaunchRotaryAppendRows(stream, params);
-  const int64_t heads_of_warp = std::clamp(num_heads / num_warps, int64_t{1}, row_heads);
-  return head_dim <= 128 ? LaunchHeads<1>(stream, params, heads_of_warp)
-                         : LaunchHeads<2>(stream, params, heads_of_warp);
+  if (num_heads > num_warps && TakesManyTokens(head_dim)) {
+    return LaunchRotaryAppendMany(stream, params);
+  }
+  return LaunchTokenWarps(stream, "rotary append",
+                          head_dim <= 128 ? RotaryAppendKernel<1> : RotaryAppendKernel<2>, params,
+                          std::clamp(num_heads / num_warps, int64_t{1}, RowHeads(params)));
 }
 
 }  // namespace lockstep::kernels

@@ -7,11 +7,15 @@
 namespace lockstep::kernels {
 
 inline constexpr int kMaxDeviceRotaryHeadDim = 256;
+inline constexpr int kRotaryAlignmentBytes = 16;
 
 // RotaryAppend on CUDA, after its checks.
 absl::Status LaunchRotaryAppend(const CudaStream& stream, const RotaryAppendParams& params);
 
-// The same for many tokens, with a head_dim of 64, 128 or 256.
-absl::Status LaunchRotaryAppendRows(const CudaStream& stream, const RotaryAppendParams& params);
+// The same with a kernel for many tokens, if it takes the head_dim.
+constexpr bool TakesManyTokens(int64_t head_dim) {
+  return head_dim == 64 || head_dim == 128 || head_dim == 256;
+}
+absl::Status LaunchRotaryAppendMany(const CudaStream& stream, const RotaryAppendParams& params);
 
 }  // namespace lockstep::kernels

@@ -297,7 +297,8 @@ __device__ __forceinline__ void ClearPaddingRows(const DecodeArguments& argument
 }
 
 // Whether this block has no keys to attend to, and no row to clear. Then it leaves at once, and
-// makes room for blocks of the next kernel. (Those wait until the blocks that stay have ended.)
+// makes room for blocks of the next kernel. That kernel waits for the whole grid, so a block must
+// stay that waits for the kernel before: block 0 does, as there is a row.
 __device__ __forceinline__ bool IsIdle(const DecodeArguments& arguments) {
   const PagedDecodeAttentionParams& params = arguments.params;
   if (blockIdx.x < params.num_rows) return false;

@@ -68,8 +68,8 @@ GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTil
   const int columns = static_cast<int>(tiling.weight_rows / columns_per_weight_row);
   task.num_column_tiles = (task.n + columns - 1) / columns;
   task.num_row_tiles = (task.num_rows + tiling.input_rows - 1) / tiling.input_rows;
-  constexpr int kGroupRows = 2048;  // 16 MB of input at k = 4096
-  task.group_row_tiles = std::clamp(kGroupRows / tiling.input_rows, 1, task.num_row_tiles);
+  constexpr int kRowsInCache = 2048;  // 16 MB of input at k = 4096
+  task.group_row_tiles = std::clamp(kRowsInCache / tiling.input_rows, 1, task.num_row_tiles);
   task.num_tiles = task.num_column_tiles * task.num_row_tiles;
   task.weights_pass_once = task.num_row_tiles == 1;
   task.copies_slabs = params.weights.k % kBlockColumns == 0;
@@ -142,8 +142,9 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
                         const GemmTiling& tiling) {
   const GemmKernelEntry kernel = FindGemmKernel(tiling, epilogue);
   if (kernel.function == nullptr) {
-    return InvalidArgument("GEMM: no kernel for tiles of {} weight rows and {} input rows",
-                           tiling.weight_rows, tiling.input_rows);
+    return InvalidArgument("GEMM: no kernel for tiles of {} weight rows and {} input rows by {}",
+                           tiling.weight_rows, tiling.input_rows,
+                           tiling.unit == GemmUnit::kWarp ? "warps" : "warpgroups");
   }
   GemmTask task = MakeTask(params, epilogue, tiling);
   const int halves = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;

@@ -12,7 +12,7 @@
 namespace lockstep::kernels {
 
 // Where a tile lies: its first row of the input, its first column of the output.
-struct TilePlace {
+struct TileOrigin {
   int first_row;
   int first_column;
 };
@@ -25,11 +25,11 @@ struct RingPlace {
 
 // The producer's way: slabs (columns of k that fill one stage), tile after tile. The consumers go
 // the same way with a loop over tiles around one over slabs. So the compiler knows that all lanes
-// agree on the stage, and keeps what depends on it in registers that a warp shares: matrix
-// descriptors, which it would else move there before each instruction.
+// agree on the stage, and keeps matrix descriptors in registers that a warp shares. Otherwise it
+// moves them there before every instruction.
 struct SlabWalk {
   int tile = 0;
-  TilePlace at = {};
+  TileOrigin origin = {};
   int slab = 0;
   RingPlace place;
 };
@@ -74,7 +74,7 @@ class GemmRing {
   __device__ int FirstTile() const { return static_cast<int>(blockIdx.x); }
   __device__ int NextTile(int tile) const { return tile + static_cast<int>(gridDim.x); }
   __device__ bool IsTile(int tile) const { return tile < task_.num_tiles; }
-  __device__ TilePlace Place(int tile) const {
+  __device__ TileOrigin Origin(int tile) const {
     const int group_tiles = task_.group_row_tiles * task_.num_column_tiles;
     const int first_row_tile = tile / group_tiles * task_.group_row_tiles;
     const int in_group = tile % group_tiles;
@@ -112,7 +112,7 @@ class GemmRing {
     const ptx::CachePolicy policy =
         task_.weights_pass_once ? ptx::CachePolicy::kEvictFirst : ptx::CachePolicy::kEvictNormal;
     ptx::ArriveExpectBytes(full, kSlabBlocks * (kWeightBlockBytes + input_block_bytes_));
-    const int row = walk.at.first_column;
+    const int row = walk.origin.first_column;
     if (task_.copies_slabs) {
       const int first_block = walk.slab * kSlabBlocks;
       if constexpr (kGated) {
@@ -135,7 +135,7 @@ class GemmRing {
   __device__ void LoadInput(const CUtensorMap* map, const SlabWalk& walk) const {
     const uint32_t full = full_ + 8 * walk.place.stage;
     if (task_.copies_slabs) {
-      ptx::CopyTensorBox(Input(walk.place.stage), map, 0, walk.at.first_row,
+      ptx::CopyTensorBox(Input(walk.place.stage), map, 0, walk.origin.first_row,
                          walk.slab * kSlabBlocks, full, ptx::CachePolicy::kEvictLast);
       return;
     }
@@ -143,7 +143,7 @@ class GemmRing {
     for (int block = 0; block < kSlabBlocks; ++block) {
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
       ptx::CopyTensorBox(Input(walk.place.stage) + block * input_block_bytes_, map, column,
-                         walk.at.first_row, full, ptx::CachePolicy::kEvictLast);
+                         walk.origin.first_row, full, ptx::CachePolicy::kEvictLast);
     }
   }
   __device__ void WaitUntilEmpty(const RingPlace& place) const {
@@ -161,7 +161,7 @@ class GemmRing {
  private:
   __device__ void EnterTile(SlabWalk& walk, int tile) const {
     walk.tile = tile;
-    if (IsTile(tile)) walk.at = Place(tile);
+    if (IsTile(tile)) walk.origin = Origin(tile);
   }
 
   const GemmTask& task_;

@@ -47,7 +47,7 @@ struct GemmRowShare {
     }
   }
 
-  // All threads of a warp call this, also for a row that there is not.
+  // All threads of a warp call this, also for rows beyond num_rows.
   __device__ void Store(const GemmTask& task, int row, int first_column) const {
     const int64_t at = row * task.output_stride + first_column;
     const bool whole = first_column + (kPairs - 1) * kColumnStep + 1 < task.n;

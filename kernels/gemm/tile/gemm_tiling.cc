@@ -11,10 +11,10 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kRowGranule = 8;
-constexpr int kGroupRows = 64;  // that a warpgroup multiplies at once
 constexpr int kMaxStages = 32;
 constexpr int64_t kAlignmentBytes = 1024;
-// Neighbours of which one has a short k and the other a long one share a multiprocessor.
+// Two neighbours, one with a short k and one with a long k, fit on one multiprocessor; so does the
+// latter beside a block of decode attention.
 constexpr int64_t kSmallRingBytes = 104 * 1024;
 constexpr int64_t kSmallRingBytesOfLongK = 120 * 1024;
 constexpr int64_t kLargeRingBytes = 208 * 1024;
@@ -60,9 +60,10 @@ int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
          BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
 }
 
-// Half of a multiprocessor's shared memory lets the next product's weights arrive while this one
-// ends, which is worth more to short tiles than a long ring is. Not with a row or two, where
-// attention leaves most multiprocessors free before the product of its output.
+// A small ring leaves room for a neighbour's block: its weights arrive while this product ends,
+// which is worth more to short tiles than a long ring is. With a row or two a long ring is worth
+// more. Attention leaves most multiprocessors free then, so that more of a product's weights can
+// come before its input is there.
 int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   const int stages = GemmStages(tiling, problem.num_rows,
                                 problem.k < kLongK ? kSmallRingBytes : kSmallRingBytesOfLongK);
@@ -78,18 +79,21 @@ int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
 }
 
-// Which kernels up to kMaxUnplannedRows rows choose from. Warpgroups, whose chain over k is the
-// quicker one. What they lack, GELU, is left to warps. So are gated products of up to 32 rows:
-// twice as many warps share their epilogue. And so are tall tiles of a short k, which begin sooner.
+// Whether a product of at most kMaxUnplannedRows rows may use tiles of this height. Warpgroups are
+// the rule, because their chain over k is the quicker one.
 bool Suits(const GemmProblem& problem, const Heights& heights, int height) {
   constexpr int kTall = 64;
   const bool few = problem.num_rows <= 16;
-  if (problem.has_gelu || (problem.gated && problem.num_rows <= 32) ||
-      (!problem.gated && few && problem.k < kLongK && height >= kTall)) {
+  const bool long_k = problem.k >= kLongK;
+  // Twice as many warps share an epilogue.
+  const bool shares_gating = problem.gated && problem.num_rows <= 32;
+  // Tall tiles of a short k begin sooner with warps.
+  const bool begins_sooner = !problem.gated && few && !long_k && height >= kTall;
+  if (problem.has_gelu || shares_gating || begins_sooner) {
     return heights.unit == GemmUnit::kWarp && heights.input_rows == (few ? 16 : 32);
   }
   return heights.unit == GemmUnit::kWarpgroup &&
-         heights.input_rows == (few && problem.k >= kLongK ? 16 : kGroupRows);
+         heights.input_rows == (few && long_k ? 16 : kWarpgroupRows);
 }
 
 // Clocks that the busiest multiprocessor spends on a product of many rows.
@@ -123,8 +127,9 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
   // The matrix units read all input rows of a tile: what lies behind the last block must exist,
   // whatever it holds.
-  const int64_t overrun_bytes = BlockBytes(
-      tiling.unit == GemmUnit::kWarp ? tiling.input_rows : std::max(tiling.input_rows, kGroupRows));
+  const int64_t overrun_bytes =
+      BlockBytes(tiling.unit == GemmUnit::kWarp ? tiling.input_rows
+                                                : std::max(tiling.input_rows, kWarpgroupRows));
   return kAlignmentBytes + blocks * BlockBytes(GemmFetchedRows(tiling, num_rows)) +
          std::max(blocks * BlockBytes(tiling.weight_rows) + barrier_bytes, overrun_bytes);
 }
@@ -142,7 +147,7 @@ std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num
   };
   std::vector<Candidate> candidates;
   for (const Heights& heights : kHeights) {
-    if (heights.unit != GemmUnit::kWarpgroup || heights.input_rows < kGroupRows) continue;
+    if (heights.unit != GemmUnit::kWarpgroup || heights.input_rows < kWarpgroupRows) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};

@@ -6,8 +6,7 @@
 namespace lockstep::kernels {
 
 // What multiplies: warps with mma, or warpgroups with wgmma, which read less shared memory for many
-// input rows, and whose chain over k is the quicker one where a tile is narrow. Both give the same
-// bits.
+// input rows, and whose chain over k is the quicker one. Both give the same bits.
 enum class GemmUnit { kWarp, kWarpgroup };
 
 // How our CUDA GEMM cuts a product into tiles. It decides speed alone: every tiling gives the same
@@ -26,6 +25,8 @@ struct GemmProblem {
   bool gated = false;
   bool has_gelu = false;  // in its epilogue, which only warps have
 };
+
+inline constexpr int kWarpgroupRows = 64;  // of the input, that a warpgroup multiplies at once
 
 // Columns of k in one block (128 bytes of a row), and blocks in one stage of the ring. What lies
 // behind the end of k is zero, which changes no sum.

@@ -8,7 +8,8 @@
 
 namespace lockstep::kernels {
 
-// The consumers of few input rows: warps, each with 16 input rows and pairs of 8 weight rows. A
+// Consumers that are warps, each with 16 input rows and pairs of 8 weight rows (gemm_tiling.cc says
+// which products they take). A
 // warp issues in order and every product waits for the sum before it, so the operands are fetched
 // two steps ahead, between the products.
 template <int kWeightRows, int kInputRows, GemmEpilogue kEpilogue>
@@ -40,7 +41,7 @@ class GemmWarpUnit {
   __device__ void Consume() {
     RingPlace place;
     for (int tile = ring_.FirstTile(); ring_.IsTile(tile); tile = ring_.NextTile(tile)) {
-      const TilePlace at = ring_.Place(tile);
+      const TileOrigin origin = ring_.Origin(tile);
       Clear(sums_);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       Clear(first_half_);
@@ -51,7 +52,7 @@ class GemmWarpUnit {
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       AddTo(sums_, first_half_);
 #endif
-      Store(at);
+      Store(origin);
     }
   }
 
@@ -136,7 +137,7 @@ class GemmWarpUnit {
     place = next;
   }
 
-  __device__ void Store(const TilePlace& tile) const {
+  __device__ void Store(const TileOrigin& tile) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp_row = tile.first_row + warp_ / kColumnWarps * 16;
     const int first_row = warp_row + lane / 4;

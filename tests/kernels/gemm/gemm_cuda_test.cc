@@ -131,8 +131,16 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfRows) {
 
 // Fewer multiprocessors get other tilings, and more tiles each.
 TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
-  for (const int64_t num_rows : {1, 8, 40, 128, 700}) {
-    const GemmOperands operands(num_rows, 2100, 1032, Distribution::kOutliers);
+  // Few rows take other kernels from a k of 2,048 on.
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 1032},
+                                    {1, 2056},
+                                    {8, 1032},
+                                    {8, 2048},
+                                    {16, 2056},
+                                    {40, 1032},
+                                    {128, 1032},
+                                    {700, 1032}}) {
+    const GemmOperands operands(num_rows, 2100, k, Distribution::kOutliers);
     const GemmParams params = operands.Params(0, num_rows, /*with_bias=*/true);
     const std::vector<float> expected = OutputF32(params, Chain());
     for (const int num_multiprocessors : {114, 78, 7, 1}) {
@@ -140,7 +148,7 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
       stream.num_multiprocessors = num_multiprocessors;
       const auto run = [&](const GemmParams& some) { return Gemm(stream, some); };
       EXPECT_TRUE(IsSameBits(OutputF32(params, run), expected))
-          << num_rows << " rows on " << num_multiprocessors << " multiprocessors";
+          << num_rows << " rows, k " << k << ", on " << num_multiprocessors << " multiprocessors";
     }
   }
 }
@@ -158,11 +166,14 @@ TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
     const GemmOperands operands(num_rows, 1000, k, Distribution::kOutliers);
     const GemmParams params = operands.Params(0, num_rows, /*with_bias=*/true);
     const std::vector<float> expected = OutputF32(params, Chain());
+    const auto rounded = OutputBFloat16(params, Chain());  // other stores
     const std::vector<GemmTiling> tilings = CompiledTilings(num_rows, GemmEpilogue::kPlain);
     EXPECT_GE(tilings.size(), 50u);
     for (const GemmTiling& tiling : tilings) {
-      EXPECT_TRUE(IsSameBits(OutputF32(params, Tiled(tiling)), expected))
-          << num_rows << " rows, k " << k << ", " << Describe(tiling);
+      SCOPED_TRACE(::testing::Message()
+                   << num_rows << " rows, k " << k << ", " << Describe(tiling));
+      EXPECT_TRUE(IsSameBits(OutputF32(params, Tiled(tiling)), expected));
+      EXPECT_TRUE(IsSameBits(OutputBFloat16(params, Tiled(tiling)), rounded));
     }
   }
 }

@@ -159,7 +159,8 @@ TEST_F(RotaryAppendCudaTest, EqualsTheCpuBitForBit) {
   for (const int64_t head_dim : {16, 32, 64, 80, 96, 112, 128, 256}) {
     for (const Shape& shape :
          {Shape{3, 1, head_dim}, Shape{4, 2, head_dim, true, true},
-          Shape{9, 3, head_dim, true, true}, Shape{6, 2, head_dim, true, false}}) {
+          Shape{9, 3, head_dim, true, true}, Shape{6, 2, head_dim, true, false},
+          Shape{6, 2, head_dim, false, true}}) {
       SCOPED_TRACE(::testing::Message()
                    << head_dim << ", " << shape.num_heads << " heads with norm " << shape.q_norm);
       const Problem problem(shape, 20);

@@ -1,19 +1,16 @@
 #include <algorithm>
 
-#include "kernels/core/ptx/memory.cuh"
-#include "kernels/device/launch.cuh"
-#include "kernels/kv_cache/device_paged_kv.h"
 #include "kernels/rope/rotary_append_cuda.h"
 #include "kernels/rope/rotate_head.cuh"
+#include "kernels/rope/token_warp.cuh"
 
-// RotaryAppend of many tokens. Eight lanes take a head, and a warp four heads of a token at a time:
-// q, k and v heads alike, in the order in which they lie in a row. A lane has consecutive elements
-// and their partners, so that it reads and writes up to 16 bytes at once. Only the sum of squares
-// needs other elements, because its order is fixed: it reads them in shared memory.
+// RotaryAppend of many tokens. Eight lanes take a head, and a warp four heads at a time. A lane has
+// consecutive elements and their partners, so that it reads and writes up to 16 bytes at once. Only
+// the sum of squares needs other elements, because its order is fixed: it reads them in shared
+// memory.
 namespace lockstep::kernels {
 namespace {
 
-constexpr int kWarpsPerBlock = 4;
 constexpr int kLanesOfHead = 8;
 constexpr int kHeadsAtOnce = 32 / kLanesOfHead;
 
@@ -31,7 +28,7 @@ __device__ __forceinline__ void Move(const void* from, void* to) {
 }
 
 template <int kHeadDim>
-class TokenRow {
+class TokenHeadQuads {
  public:
   static constexpr int kHalfWords = kHeadDim / 4;           // of a pair of elements each
   static constexpr int kWords = kHalfWords / kLanesOfHead;  // of a lane, in each half
@@ -39,8 +36,8 @@ class TokenRow {
   static constexpr int kSharedStride = 2 * kHalfWords + kLanesOfHead;
   static constexpr int kSharedWords = kHeadsAtOnce * kSharedStride;
 
-  __device__ TokenRow(const RotaryAppendParams& params, int64_t token, uint64_t slot,
-                      uint32_t* shared_words)
+  __device__ TokenHeadQuads(const RotaryAppendParams& params, int64_t token, uint64_t slot,
+                            uint32_t* shared_words)
       : params_(params),
         num_heads_(static_cast<int>(params.num_heads)),
         num_kv_heads_(static_cast<int>(params.kv.num_kv_heads)),
@@ -166,53 +163,43 @@ class TokenRow {
 };
 
 template <int kHeadDim>
-__global__ __launch_bounds__(32 * kWarpsPerBlock) void RotaryAppendRowsKernel(
+__global__ __launch_bounds__(32 * kTokenWarpsPerBlock) void RotaryAppendManyKernel(
     const __grid_constant__ RotaryAppendParams params, int warps_of_token, int heads_of_warp) {
-  using Row = TokenRow<kHeadDim>;
-  __shared__ __align__(16) uint32_t shared_words[kWarpsPerBlock][Row::kSharedWords];
+  using Heads = TokenHeadQuads<kHeadDim>;
+  __shared__ __align__(16) uint32_t shared_words[kTokenWarpsPerBlock][Heads::kSharedWords];
   ptx::AllowSuccessor();
   // From here to the wait, read only what the comment on RotaryAppend lists.
-  const int64_t warp =
-      int64_t{blockIdx.x} * kWarpsPerBlock + static_cast<int64_t>(threadIdx.x / 32);
-  const int64_t token = warp / warps_of_token;
-  const uint64_t slot = token < params.num_tokens ? params.kv_slots[token] : kNoKvSlot;
-  if (slot == kNoKvSlot) return ptx::WaitForPredecessor();
-  Row row(params, token, slot, shared_words[threadIdx.x / 32]);
+  const TokenWarp warp(params, warps_of_token);
+  if (warp.slot == kNoKvSlot) return ptx::WaitForPredecessor();
+  Heads heads(params, warp.token, warp.slot, shared_words[threadIdx.x / 32]);
   ptx::WaitForPredecessor();
-  const int first = static_cast<int>(warp % warps_of_token) * heads_of_warp;
-  row.Process(first, min(first + heads_of_warp, row.NumHeads()));
+  const int first = static_cast<int>(warp.warp % warps_of_token) * heads_of_warp;
+  heads.Process(first, min(first + heads_of_warp, heads.NumHeads()));
 }
 
 template <int kHeadDim>
-absl::Status LaunchRows(const CudaStream& stream, const RotaryAppendParams& params) {
+absl::Status LaunchHeadDim(const CudaStream& stream, const RotaryAppendParams& params) {
   // Enough warps to fill the device, but no more for a token than it has groups of heads.
   constexpr int64_t kWarpsOfMultiprocessor = 16;
   const int64_t num_warps = stream.num_multiprocessors * kWarpsOfMultiprocessor;
-  const int64_t row_heads = params.num_heads + 2 * params.kv.num_kv_heads;
-  const int64_t groups = (row_heads + kHeadsAtOnce - 1) / kHeadsAtOnce;
-  const int64_t warps_wanted =
+  const int64_t groups = (RowHeads(params) + kHeadsAtOnce - 1) / kHeadsAtOnce;
+  const int64_t warps_of_token =
       std::clamp((num_warps + params.num_tokens - 1) / params.num_tokens, int64_t{1}, groups);
-  const int64_t groups_of_warp = (groups + warps_wanted - 1) / warps_wanted;
-  const int64_t warps_of_token = (groups + groups_of_warp - 1) / groups_of_warp;
-  const int64_t num_blocks =
-      (params.num_tokens * warps_of_token + kWarpsPerBlock - 1) / kWarpsPerBlock;
-  return Launch(
-      stream, "rotary append of rows",
-      {.grid = dim3(static_cast<unsigned>(num_blocks)), .block = dim3(32 * kWarpsPerBlock)},
-      RotaryAppendRowsKernel<kHeadDim>, params, static_cast<int>(warps_of_token),
-      static_cast<int>(groups_of_warp * kHeadsAtOnce));
+  const int64_t groups_of_warp = (groups + warps_of_token - 1) / warps_of_token;
+  return LaunchTokenWarps(stream, "rotary append of many tokens", RotaryAppendManyKernel<kHeadDim>,
+                          params, groups_of_warp * kHeadsAtOnce);
 }
 
 }  // namespace
 
-absl::Status LaunchRotaryAppendRows(const CudaStream& stream, const RotaryAppendParams& params) {
+absl::Status LaunchRotaryAppendMany(const CudaStream& stream, const RotaryAppendParams& params) {
   switch (params.kv.head_dim) {
     case 64:
-      return LaunchRows<64>(stream, params);
+      return LaunchHeadDim<64>(stream, params);
     case 128:
-      return LaunchRows<128>(stream, params);
+      return LaunchHeadDim<128>(stream, params);
     default:
-      return LaunchRows<256>(stream, params);
+      return LaunchHeadDim<256>(stream, params);
   }
 }
 
