@@ -205,5 +205,18 @@ TEST_F(RotaryAppendCudaTest, RefusesHeadSizesItCannotTake) {
   }
 }
 
+TEST_F(RotaryAppendCudaTest, RefusesWhatIsNotAlignedTo16Bytes) {
+  const DeviceArray<float> floats(std::vector<float>(64));
+  for (const auto member :
+       {&RotaryAppendParams::cos, &RotaryAppendParams::sin, &RotaryAppendParams::q_norm_weight,
+        &RotaryAppendParams::k_norm_weight}) {
+    RotaryAppendParams params = Problem({1, 1, 16}, 1).Params();
+    params.num_tokens = 1;
+    params.*member = floats.data() + 1;
+    EXPECT_THAT(RotaryAppend(stream_, params),
+                HasError(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("16 bytes")));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::kernels
