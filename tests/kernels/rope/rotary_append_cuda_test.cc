@@ -6,6 +6,7 @@
 
 #include "kernels/core/stream.h"
 #include "kernels/kv_cache/device_paged_kv.h"
+#include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rope_table.h"
 #include "kernels/rope/rotary_append.h"
 #include "tests/common/status_matchers.h"
@@ -192,6 +193,59 @@ TEST_F(RotaryAppendCudaTest, BitsDoNotDependOnTheBatch) {
       EXPECT_EQ(alone.keys[i].bits, together.keys[i].bits);
       EXPECT_EQ(alone.values[i].bits, together.values[i].bits);
     }
+  }
+}
+
+// A norm writes the heads, and lets the rotation start before it has done so.
+TEST_F(RotaryAppendCudaTest, WaitsForTheKernelThatWritesTheHeads) {
+  constexpr int64_t kHeads = 32, kKvHeads = 8, kHeadDim = 128;
+  constexpr int64_t kRow = (kHeads + 2 * kKvHeads) * kHeadDim;
+  const RopeTable table = MakeRopeTable(ComputeRopeFrequencies({}, kHeadDim), kNumPositions);
+  const DeviceArray<float> cos(table.cos), sin(table.sin), weight(RandomFloats(Size(kRow), 4));
+  for (const int64_t num_tokens : {40, 1500}) {  // by both kernels
+    const DeviceArray<BFloat16> input(
+        RandomBFloat16s(Size(num_tokens * kRow), 5, Distribution::kGaussian));
+    std::vector<uint32_t> positions;
+    std::vector<uint64_t> slots;
+    for (int64_t i = 0; i < num_tokens; ++i) {
+      positions.push_back(static_cast<uint32_t>(i % kNumPositions));
+      slots.push_back(static_cast<uint64_t>(i));
+    }
+    const DeviceArray<uint32_t> device_positions(positions);
+    const DeviceArray<uint64_t> device_slots(slots);
+    const int64_t num_blocks = num_tokens / kKvBlockTokens + 1;
+    const auto run = [&](bool overlap) {
+      CudaStream stream = stream_;
+      stream.overlap_launches = overlap;
+      const DeviceArray<BFloat16> qkv(Size(num_tokens * kRow));
+      const DeviceArray<BFloat16> pool(
+          Size(num_blocks * kKvHeads * DeviceKvHeadElements(kHeadDim)));
+      EXPECT_THAT(RmsNorm(stream, {.input = input.data(),
+                                   .weight = weight.data(),
+                                   .output = qkv.data(),
+                                   .num_rows = num_tokens,
+                                   .size = kRow,
+                                   .eps = 1e-6f}),
+                  IsOk());
+      EXPECT_THAT(RotaryAppend(stream, {.qkv = qkv.data(),
+                                        .cos = cos.data(),
+                                        .sin = sin.data(),
+                                        .positions = device_positions.data(),
+                                        .kv_slots = device_slots.data(),
+                                        .kv = {.data = pool.data(),
+                                               .num_blocks = num_blocks,
+                                               .num_kv_heads = kKvHeads,
+                                               .head_dim = kHeadDim},
+                                        .num_heads = kHeads,
+                                        .num_tokens = num_tokens}),
+                  IsOk());
+      std::vector<BFloat16> heads = qkv.Read();
+      const std::vector<BFloat16> appended = pool.Read();
+      heads.insert(heads.end(), appended.begin(), appended.end());
+      return heads;
+    };
+    const std::vector<BFloat16> expected = run(/*overlap=*/false);
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(IsSameBits(run(/*overlap=*/true), expected));
   }
 }
 
