@@ -32,8 +32,8 @@ inline constexpr int kWarpgroupRows = 64;  // of the input, that a warpgroup mul
 // behind the end of k is zero, which changes no sum.
 inline constexpr int kBlockColumns = 64;
 inline constexpr int kBlockRowBytes = 128;
-// Every stage costs producer and consumers the same time, whatever it holds. So narrow tiles of few
-// input rows have more blocks in a stage.
+// The time that a stage costs producer and consumers does not depend on what it holds. So a stage
+// has more blocks where the tile is narrow and has few input rows.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows, int input_rows) {
   const int narrow = unit == GemmUnit::kWarp ? 32 : input_rows <= 16 ? 64 : 24;
   if (input_rows <= 64 && weight_rows <= narrow) return 4;

@@ -144,7 +144,8 @@ void LoseAWord() {
   ranks.ranks[1]->Enqueue(shape, /*faults=*/nullptr);
   uint64_t* const word = ranks.ranks[0]->FirstWordFrom(/*peer=*/1, /*tag=*/1);
   ranks.ranks[0]->MakeCurrent();
-  // These copies do not wait for kernels. The last one ends after the one before it.
+  // The copies below run beside the ranks' kernels. The last read shows that the write before it
+  // has ended.
   uint64_t value = 0;
   const auto read = [&] {
     Expect(cudaMemcpy(&value, word, sizeof(value), cudaMemcpyDeviceToHost));
