@@ -211,7 +211,7 @@ void MeasureRotary(Bench& bench, const RowData& data) {
                                                  .positions = position_buffer.at<uint32_t>(),
                                                  .kv_slots = slot_buffer.at<uint64_t>(),
                                                  .kv = {.data = data.output.at<BFloat16>(offset),
-                                                        .num_blocks = rows / 16 + 1,
+                                                        .num_blocks = rows / kKvBlockTokens + 1,
                                                         .num_kv_heads = kKvHeads,
                                                         .head_dim = kHeadDim},
                                                  .num_heads = kHeads,

@@ -2,10 +2,8 @@
 
     vllm_engine.py [--tensor-parallel N] MODEL_FOLDER decode:1x512 prefill:1x2048 scenarios
 
-Random weights, random prompts, temperature 0, no prefix cache, full CUDA graphs. To be run with
-VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_USE_DEEP_GEMM=0 HF_HUB_OFFLINE=1, and with several GPUs
-VLLM_ALLREDUCE_USE_SYMM_MEM=0 (see `beside`); VLLM_BATCH_INVARIANT=1 turns on its own
-batch-invariant mode.
+Random weights, random prompts, temperature 0, no prefix cache, full CUDA graphs. To be run with the environment of
+vllm_environment.py, as `beside` does; VLLM_BATCH_INVARIANT=1 turns on its own batch-invariant mode.
 """
 
 import argparse

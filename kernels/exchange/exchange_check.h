@@ -2,10 +2,10 @@
 
 #include <absl/status/status.h>
 
-#include <cstdint>
 #include <initializer_list>
 
 #include "common/status.h"
+#include "kernels/core/alignment.h"
 #include "kernels/exchange/exchange.h"
 
 // What the ops with an exchange refuse.
@@ -22,7 +22,7 @@ inline absl::Status CheckExchange(const char* op, const ExchangeGroup& group,
                            group.rank, group.degree, kMaxExchangeRanks, group.max_push_bytes);
   }
   for (const void* const address : addresses) {
-    if (reinterpret_cast<uintptr_t>(address) % kExchangeUnitBytes != 0) {
+    if (!IsAligned(address, kExchangeUnitBytes)) {
       return InvalidArgument("{}: rows must be aligned to {} bytes", op, kExchangeUnitBytes);
     }
   }

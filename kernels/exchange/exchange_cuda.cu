@@ -11,14 +11,13 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kMaxThreads = 1024;  // of a block that pushes alone
+constexpr int kMaxThreads = 1024;  // of a block that pushes alone, a unit each
 // All blocks of a call wait for other ranks, so all must find room at once: at most one on each
 // multiprocessor, and few where ranks share a device.
 constexpr int kMaxBlocks = 128;
 constexpr int kMaxSharedPushBlocks = 16;
 constexpr int kMaxSharedPullBlocks = 32;
 constexpr int kPullUnits = 4;  // loads of a thread that are under way at once
-constexpr int64_t kUnitsOfOneBlock = kMaxThreads;
 
 struct ExchangeArguments {
   ExchangeParams params;
@@ -192,7 +191,7 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
                          : pushes ? kMaxSharedPushBlocks
                                   : kMaxSharedPullBlocks;
   // One block need not wait for others at the end.
-  const bool is_alone = pushes && units <= kUnitsOfOneBlock;
+  const bool is_alone = pushes && units <= kMaxThreads;
   const int64_t num_threads = is_alone ? (units + 31) / 32 * 32 : kThreads;
   const int64_t num_blocks = std::min<int64_t>((units + num_threads - 1) / num_threads, max_blocks);
   const auto kernel = pushes ? PushKernel<kFaulty> : PullKernel<kFaulty>;

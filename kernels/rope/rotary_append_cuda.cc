@@ -1,9 +1,9 @@
 #include "kernels/rope/rotary_append_cuda.h"
 
-#include <cstdint>
 #include <initializer_list>
 
 #include "common/status.h"
+#include "kernels/core/alignment.h"
 
 namespace lockstep::kernels {
 
@@ -17,7 +17,7 @@ absl::Status RotaryAppend(const CudaStream& stream, const RotaryAppendParams& pa
   for (const void* const address :
        std::initializer_list<const void*>{params.qkv, params.kv.data, params.q_norm_weight,
                                           params.k_norm_weight, params.cos, params.sin}) {
-    if (reinterpret_cast<uintptr_t>(address) % kRotaryAlignmentBytes != 0) {
+    if (!IsAligned(address, kRotaryAlignmentBytes)) {
       return InvalidArgument(
           "rotary embedding: heads, angles and weights must be aligned to {} bytes on CUDA",
           kRotaryAlignmentBytes);

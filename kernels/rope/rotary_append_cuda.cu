@@ -56,7 +56,7 @@ class TokenHeads {
     for (int head = first; head < end; ++head) {
       const Words words = next;
       if (head + 1 < end) next = Load(head + 1);
-      Finish(head, words, HasNorm() ? InverseRms(words) : 0.0f);
+      Finish(head, words, HasNorm(params_) ? InverseRms(words) : 0.0f);
     }
   }
 
@@ -73,10 +73,6 @@ class TokenHeads {
     }
     return words;
   }
-  __device__ bool HasNorm() const {
-    return params_.q_norm_weight != nullptr || params_.k_norm_weight != nullptr;
-  }
-
   __device__ float InverseRms(const Words& head) const {
     __syncwarp();
 #pragma unroll

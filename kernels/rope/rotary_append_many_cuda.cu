@@ -88,8 +88,7 @@ class TokenHeadQuads {
     const bool is_value = head >= num_heads_ + num_kv_heads_;
     if (rotates) {
       const float* const weight = is_query ? params_.q_norm_weight : params_.k_norm_weight;
-      const bool norms = params_.q_norm_weight != nullptr || params_.k_norm_weight != nullptr;
-      const float inverse_rms = norms ? InverseRms(words) : 0.0f;
+      const float inverse_rms = HasNorm(params_) ? InverseRms(words) : 0.0f;
       if (!is_value) Rotate(weight, inverse_rms, words);
     }
     if (head >= end) return;

@@ -17,6 +17,10 @@ inline constexpr int kTokenWarpsPerBlock = 4;
   return params.num_heads + 2 * params.kv.num_kv_heads;
 }
 
+__device__ __forceinline__ bool HasNorm(const RotaryAppendParams& params) {
+  return params.q_norm_weight != nullptr || params.k_norm_weight != nullptr;
+}
+
 // The token of this warp; its slot is kNoKvSlot for padding, and where there is none.
 struct TokenWarp {
   __device__ TokenWarp(const RotaryAppendParams& params, int warps_of_token) {

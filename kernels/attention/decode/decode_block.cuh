@@ -8,6 +8,7 @@
 #include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/memory.cuh"
+#include "kernels/core/ring_slot.cuh"
 
 // A block of the decode kernel: its items of work, and the layout of its shared memory.
 namespace lockstep::kernels {
@@ -147,19 +148,6 @@ struct DecodeBlock {
   DecodeShared<kHeadDim> layout;
   unsigned char* shared;
   uint32_t address;  // of `shared`
-};
-
-// A position in the ring of tiles.
-struct RingSlot {
-  int stage = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void Advance(int num_stages) {
-    if (++stage == num_stages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
 };
 
 // Replaces each count by the sum of the counts before it, and writes the total to counts[size].

@@ -45,20 +45,17 @@ struct TileLoader {
   __device__ __forceinline__ void LoadNext() {
     if (page >= num_pages) return;
     const int tile_pages = min(num_pages - page, kKeyTilePages);
-    const uint32_t full = shared + Shared::kBarriers + 8 * stage;
-    ptx::WaitBarrier(full + 8 * Shared::kStages, phase ^ 1);
+    const uint32_t full = shared + Shared::kBarriers + 8 * slot.stage;
+    ptx::WaitBarrier(full + 8 * Shared::kStages, slot.phase ^ 1);
     if (lane == 0) ptx::ArriveExpectBytes(full, tile_pages * kPageBytes);
     __syncwarp();
     if (lane < tile_pages) {
-      ptx::CopyBulk(shared + stage * Shared::kTileBytes + lane * kPageBytes,
+      ptx::CopyBulk(shared + slot.stage * Shared::kTileBytes + lane * kPageBytes,
                     DeviceKeys(kv, lane_page, kv_head), kPageBytes, full);
     }
     page += kKeyTilePages;
     FetchPage();
-    if (++stage == Shared::kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
+    slot.Advance(Shared::kStages);
   }
 
   PagedKv kv;
@@ -69,8 +66,7 @@ struct TileLoader {
   int lane;
   int page = 0;
   BlockId lane_page = 0;
-  int stage = 0;
-  uint32_t phase = 0;
+  RingSlot slot;
 };
 
 // A warp's 16 rows.
@@ -162,13 +158,12 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
   }
   int split = 0;
   int next_border = static_cast<int>(AttentionSplitBegin(1));
-  int stage = 0;
-  uint32_t phase = 0;
+  RingSlot slot;
   for (int key = 0; key < rows.num_keys; key += kKeyTile) {
     const int num_keys = min(rows.num_keys - key, static_cast<int>(kKeyTile));
-    const uint32_t tile = shared + stage * Shared::kTileBytes;
-    const uint32_t full = shared + Shared::kBarriers + 8 * stage;
-    ptx::WaitBarrier(full, phase);
+    const uint32_t tile = shared + slot.stage * Shared::kTileBytes;
+    const uint32_t full = shared + Shared::kBarriers + 8 * slot.stage;
+    ptx::WaitBarrier(full, slot.phase);
     float scores[8][4];
     const bool any = key <= last_position;
     if (any) math.Score(tile, scores);
@@ -181,10 +176,7 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
     // Every reader arrives itself. So a race checker sees that the next copy comes after these
     // reads.
     ptx::Arrive(full + 8 * Shared::kStages);
-    if (++stage == Shared::kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
+    slot.Advance(Shared::kStages);
     if (key + kKeyTile == next_border || key + kKeyTile >= rows.num_keys) {
       math.closed.Fold(arguments.exponent_scale, math.open);
       ++split;

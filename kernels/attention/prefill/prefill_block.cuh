@@ -73,20 +73,6 @@ struct PrefillBlock {
   }
 };
 
-// A place in a ring, and the phase of its barriers.
-template <int kStages>
-struct PrefillRing {
-  __device__ __forceinline__ void Advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-
-  int stage = 0;
-  uint32_t phase = 0;
-};
-
 // The items of a block.
 struct PrefillItemWalk {
   __device__ __forceinline__ int Next() {

@@ -98,7 +98,7 @@ class PrefillCopier {
         ptx::Arrive(full);
       }
     }
-    keys_.Advance();
+    keys_.Advance(B::kKeyStages);
   }
 
   __device__ __forceinline__ void CopyValues(int tile, BlockId block) {
@@ -115,7 +115,7 @@ class PrefillCopier {
     } else {
       CopyPartOfPage(target, values, max(page_keys, 0), full);
     }
-    values_.Advance();
+    values_.Advance(B::kValueStages);
   }
 
   // Values of tokens that do not exist become zero, because even a weight of zero times NaN is NaN.
@@ -150,8 +150,8 @@ class PrefillCopier {
   int num_keys_ = 0;
   int kv_head_ = 0;
   BlockId blocks_ = 0;  // blocks of this warp's pages of 32 tiles, one in each lane
-  PrefillRing<B::kKeyStages> keys_;
-  PrefillRing<B::kValueStages> values_;
+  RingSlot keys_;
+  RingSlot values_;
 };
 
 }  // namespace lockstep::kernels

@@ -347,7 +347,7 @@ class PrefillGroup {
   }
   __device__ __forceinline__ void ReleaseKeys() {
     ptx::ArriveIf(address_ + B::kKeysEmpty + 8 * keys_.stage, lane_ == 0);
-    keys_.Advance();
+    keys_.Advance(B::kKeyStages);
   }
   // The softmax must run while the values are being multiplied, but ptxas would move it after the
   // wait for them. It moves no arrival across that wait. So this arrival depends on the sums of the
@@ -360,7 +360,7 @@ class PrefillGroup {
   }
   __device__ __forceinline__ void ReleaseValues() {
     ptx::ArriveIf(address_ + B::kValuesEmpty + 8 * values_.stage, lane_ == 0);
-    values_.Advance();
+    values_.Advance(B::kValueStages);
   }
 
   const PrefillArguments& arguments_;
@@ -374,8 +374,8 @@ class PrefillGroup {
   int split_;         // the split that is open
   int next_border_;
   Before before_;
-  PrefillRing<B::kKeyStages> keys_;
-  PrefillRing<B::kValueStages> values_;
+  RingSlot keys_;
+  RingSlot values_;
   SoftmaxRow open_[2];  // since the last border
   float rescale_[2];
   float closing_;  // state of the split that the last border ended, as Spread leaves it

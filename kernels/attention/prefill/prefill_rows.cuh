@@ -9,6 +9,7 @@
 #include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/memory.cuh"
+#include "kernels/core/ring_slot.cuh"
 #include "kernels/device/launch.cuh"
 
 // What the prefill kernels share: which rows a block takes, and what happens to them apart from the

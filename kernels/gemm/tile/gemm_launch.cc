@@ -9,6 +9,7 @@
 #include <span>
 
 #include "common/status.h"
+#include "kernels/core/alignment.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/device/tensor_map.h"
 #include "kernels/gemm/gemm.h"
@@ -47,10 +48,6 @@ absl::Status MapMatrix(const Matrix& matrix, const CopyShape& copy, CUtensorMap*
   if (status.ok()) return status;
   return Annotate(status, fmt::format("a {} x {} matrix with row stride {}", matrix.num_rows,
                                       matrix.num_columns, matrix.row_stride));
-}
-
-bool IsAligned(const void* pointer, uintptr_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
 GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTiling& tiling) {

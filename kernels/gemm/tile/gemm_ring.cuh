@@ -6,6 +6,7 @@
 
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/tensor_copy.cuh"
+#include "kernels/core/ring_slot.cuh"
 #include "kernels/gemm/tile/gemm_task.h"
 #include "kernels/gemm/tile/gemm_tiling.h"
 
@@ -17,12 +18,6 @@ struct TileOrigin {
   int first_column;
 };
 
-// A stage, and the phase of its barriers.
-struct RingPlace {
-  int stage = 0;
-  uint32_t phase = 0;
-};
-
 // The producer's way: slabs (columns of k that fill one stage), tile after tile. The consumers go
 // the same way with a loop over tiles around one over slabs. So the compiler knows that all lanes
 // agree on the stage, and keeps matrix descriptors in registers that a warp shares. Otherwise it
@@ -31,7 +26,7 @@ struct SlabWalk {
   int tile = 0;
   TileOrigin origin = {};
   int slab = 0;
-  RingPlace place;
+  RingSlot slot;
 };
 
 // The ring of stages in shared memory through which a block's tiles pass: of each slab the input
@@ -63,12 +58,7 @@ class GemmRing {
   __device__ uint32_t Weights(int stage) const {
     return weights_ + stage * kSlabBlocks * kWeightBlockBytes;
   }
-  __device__ void Advance(RingPlace& place) const {
-    if (++place.stage == task_.num_stages) {
-      place.stage = 0;
-      place.phase ^= 1;
-    }
-  }
+  __device__ void Advance(RingSlot& slot) const { slot.Advance(task_.num_stages); }
 
   // A block's tiles.
   __device__ int FirstTile() const { return static_cast<int>(blockIdx.x); }
@@ -94,7 +84,7 @@ class GemmRing {
       walk.slab = 0;
       EnterTile(walk, NextTile(walk.tile));
     }
-    Advance(walk.place);
+    Advance(walk.slot);
   }
 
   // One thread, before all others use the ring.
@@ -108,7 +98,7 @@ class GemmRing {
 
   // One thread opens the stage's phase, and requests the weights; then the input.
   __device__ void LoadWeights(const CUtensorMap* map, const SlabWalk& walk) const {
-    const uint32_t full = full_ + 8 * walk.place.stage;
+    const uint32_t full = full_ + 8 * walk.slot.stage;
     const ptx::CachePolicy policy =
         task_.weights_pass_once ? ptx::CachePolicy::kEvictFirst : ptx::CachePolicy::kEvictNormal;
     ptx::ArriveExpectBytes(full, kSlabBlocks * (kWeightBlockBytes + input_block_bytes_));
@@ -116,15 +106,15 @@ class GemmRing {
     if (task_.copies_slabs) {
       const int first_block = walk.slab * kSlabBlocks;
       if constexpr (kGated) {
-        ptx::CopyTensorBox(Weights(walk.place.stage), map, 0, row, 0, first_block, full, policy);
+        ptx::CopyTensorBox(Weights(walk.slot.stage), map, 0, row, 0, first_block, full, policy);
       } else {
-        ptx::CopyTensorBox(Weights(walk.place.stage), map, 0, row, first_block, full, policy);
+        ptx::CopyTensorBox(Weights(walk.slot.stage), map, 0, row, first_block, full, policy);
       }
       return;
     }
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
-      const uint32_t to = Weights(walk.place.stage) + block * kWeightBlockBytes;
+      const uint32_t to = Weights(walk.slot.stage) + block * kWeightBlockBytes;
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
       ptx::CopyTensorBox(to, map, column, row, full, policy);
       if constexpr (kGated) {
@@ -133,25 +123,25 @@ class GemmRing {
     }
   }
   __device__ void LoadInput(const CUtensorMap* map, const SlabWalk& walk) const {
-    const uint32_t full = full_ + 8 * walk.place.stage;
+    const uint32_t full = full_ + 8 * walk.slot.stage;
     if (task_.copies_slabs) {
-      ptx::CopyTensorBox(Input(walk.place.stage), map, 0, walk.origin.first_row,
+      ptx::CopyTensorBox(Input(walk.slot.stage), map, 0, walk.origin.first_row,
                          walk.slab * kSlabBlocks, full, ptx::CachePolicy::kEvictLast);
       return;
     }
 #pragma unroll
     for (int block = 0; block < kSlabBlocks; ++block) {
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
-      ptx::CopyTensorBox(Input(walk.place.stage) + block * input_block_bytes_, map, column,
+      ptx::CopyTensorBox(Input(walk.slot.stage) + block * input_block_bytes_, map, column,
                          walk.origin.first_row, full, ptx::CachePolicy::kEvictLast);
     }
   }
-  __device__ void WaitUntilEmpty(const RingPlace& place) const {
-    ptx::WaitBarrier(empty_ + 8 * place.stage, place.phase ^ 1);
+  __device__ void WaitUntilEmpty(const RingSlot& slot) const {
+    ptx::WaitBarrier(empty_ + 8 * slot.stage, slot.phase ^ 1);
   }
 
-  __device__ void WaitUntilFull(const RingPlace& place) const {
-    ptx::WaitBarrier(full_ + 8 * place.stage, place.phase);
+  __device__ void WaitUntilFull(const RingSlot& slot) const {
+    ptx::WaitBarrier(full_ + 8 * slot.stage, slot.phase);
   }
   // By each consumer warp, when it no longer reads the stage.
   __device__ void Release(int stage) const {

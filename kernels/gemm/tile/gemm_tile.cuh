@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
     ring.Advance(input_walk);
   }
   for (; !ring.IsDone(weight_walk); ring.Advance(weight_walk)) {
-    ring.WaitUntilEmpty(weight_walk.place);
+    ring.WaitUntilEmpty(weight_walk.slot);
     if (ptx::ElectOneLane()) {
       ring.LoadWeights(&weight_map, weight_walk);
       ring.LoadInput(&input_map, weight_walk);

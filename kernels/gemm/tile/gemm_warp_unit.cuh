@@ -39,16 +39,16 @@ class GemmWarpUnit {
   }
 
   __device__ void Consume() {
-    RingPlace place;
+    RingSlot slot;
     for (int tile = ring_.FirstTile(); ring_.IsTile(tile); tile = ring_.NextTile(tile)) {
       const TileOrigin origin = ring_.Origin(tile);
       Clear(sums_);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       Clear(first_half_);
 #endif
-      ring_.WaitUntilFull(place);
-      for (int step = 0; step < kStepsAhead; ++step) Fetch(place.stage, step, operands_[step]);
-      for (int slab = 0; slab < ring_.num_slabs(); ++slab) ConsumeSlab(slab, place);
+      ring_.WaitUntilFull(slot);
+      for (int step = 0; step < kStepsAhead; ++step) Fetch(slot.stage, step, operands_[step]);
+      for (int slab = 0; slab < ring_.num_slabs(); ++slab) ConsumeSlab(slab, slot);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
       AddTo(sums_, first_half_);
 #endif
@@ -111,15 +111,15 @@ class GemmWarpUnit {
   }
 
   // Multiplies the slab, fetches the start of the next one of this tile, and walks on.
-  __device__ void ConsumeSlab(int slab, RingPlace& place) {
+  __device__ void ConsumeSlab(int slab, RingSlot& slot) {
     const bool has_next = slab + 1 < ring_.num_slabs();
-    RingPlace next = place;
+    RingSlot next = slot;
     ring_.Advance(next);
 #pragma unroll
     for (int step = 0; step < Ring::kSlabSteps; ++step) {
       const int ahead = step + kStepsAhead;
       if (ahead < Ring::kSlabSteps) {
-        Fetch(place.stage, ahead, operands_[ahead % kBuffers]);
+        Fetch(slot.stage, ahead, operands_[ahead % kBuffers]);
       } else if (has_next) {
         if (ahead == Ring::kSlabSteps) ring_.WaitUntilFull(next);
         Fetch(next.stage, ahead - Ring::kSlabSteps, operands_[ahead % kBuffers]);
@@ -133,8 +133,8 @@ class GemmWarpUnit {
       }
 #endif
     }
-    ring_.Release(place.stage);
-    place = next;
+    ring_.Release(slot.stage);
+    slot = next;
   }
 
   __device__ void Store(const TileOrigin& tile) const {

@@ -22,7 +22,7 @@ class GemmWarpgroupUnit {
 
   __device__ void Consume() const {
     Sums sums;
-    RingPlace place;
+    RingSlot slot;
     for (int tile = ring_.FirstTile(); ring_.IsTile(tile); tile = ring_.NextTile(tile)) {
       // Origin divides. It does so while the first slab is on its way.
       const TileOrigin origin = ring_.Origin(tile);
@@ -32,20 +32,20 @@ class GemmWarpgroupUnit {
       int previous_stage = 0;
 #pragma unroll 1
       for (int slab = 0; slab < ring_.num_slabs(); ++slab) {
-        ring_.WaitUntilFull(place);
+        ring_.WaitUntilFull(slot);
 #ifdef LOCKSTEP_PLANT_SPLIT_K
         // The planted fault of docs/numerics.md: few rows sum the halves of k apart.
         const bool splits = slab > 0 && slab == ring_.num_slabs() / 2 && task_.num_rows <= 4;
         if (splits) MoveTo(first_half, sums);
-        Multiply(place.stage, slab > 0 && !splits, sums);
+        Multiply(slot.stage, slab > 0 && !splits, sums);
 #else
-        Multiply(place.stage, slab > 0, sums);
+        Multiply(slot.stage, slab > 0, sums);
 #endif
         // The slab before this one is done.
         ptx::WarpgroupWait<1>();
         if (slab > 0) ring_.Release(previous_stage);
-        previous_stage = place.stage;
-        ring_.Advance(place);
+        previous_stage = slot.stage;
+        ring_.Advance(slot);
       }
       ptx::WarpgroupWait<0>();
       ring_.Release(previous_stage);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "common/status.h"
+#include "kernels/core/alignment.h"
 #include "kernels/sampling/cuda/sample_cuda.h"
 
 // The shapes that the device's samplers take.
@@ -27,7 +28,7 @@ inline int RowChunkSize(int64_t vocab_size) {
 
 // Whether every row can be read 16 bytes at a time.
 inline bool IsVectorAligned(const float* logits, int64_t row_stride) {
-  return reinterpret_cast<uintptr_t>(logits) % 16 == 0 && row_stride % 4 == 0;
+  return IsAligned(logits, 16) && row_stride % 4 == 0;
 }
 
 }  // namespace lockstep::kernels
