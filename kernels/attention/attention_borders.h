@@ -25,13 +25,18 @@ static_assert(SplitZoneFollows(kSecondSplitZone, kFirstSplitZone) &&
               SplitZoneFollows(kThirdSplitZone, kSecondSplitZone) &&
               SplitZoneFollows(kLastSplitZone, kThirdSplitZone));
 
-// The first position of split `split`.
-[[gnu::always_inline]] constexpr int64_t AttentionSplitBegin(int64_t split) {
-  const AttentionSplitZone zone = split >= kLastSplitZone.first_split     ? kLastSplitZone
-                                  : split >= kThirdSplitZone.first_split  ? kThirdSplitZone
-                                  : split >= kSecondSplitZone.first_split ? kSecondSplitZone
-                                                                          : kFirstSplitZone;
+// The first position of `split`, if it lies in `zone`.
+[[gnu::always_inline]] constexpr int64_t SplitBeginIn(AttentionSplitZone zone, int64_t split) {
   return zone.begin + (split - zone.first_split) * zone.split_keys;
+}
+
+// The first position of split `split`. Chooses among positions and not among zones: from a choice
+// among zones nvcc makes loads of their fields, and a kernel waits for them at every border.
+[[gnu::always_inline]] constexpr int64_t AttentionSplitBegin(int64_t split) {
+  return split >= kLastSplitZone.first_split     ? SplitBeginIn(kLastSplitZone, split)
+         : split >= kThirdSplitZone.first_split  ? SplitBeginIn(kThirdSplitZone, split)
+         : split >= kSecondSplitZone.first_split ? SplitBeginIn(kSecondSplitZone, split)
+                                                 : SplitBeginIn(kFirstSplitZone, split);
 }
 
 // How many splits the keys 0 .. num_keys - 1 lie in.
