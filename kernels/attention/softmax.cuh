@@ -14,19 +14,25 @@ namespace lockstep::kernels {
 
 inline constexpr float kNoScore = -__builtin_inff();
 
+// Weights are powers of two relative to a reference, which is one of the row's scores. It follows
+// the largest score only when the exponent is behind by more than this. So a weight is at most
+// about 2^8, and what was summed up before hardly ever has to be rescaled (the manner of
+// FlashAttention-4).
+inline constexpr float kSoftmaxSlack = 8.0f;
+
 inline float ExponentScale(float scale) { return scale * 1.44269504088896340736f; }
 
-// The factor that turns weights relative to `old_max` into weights relative to `new_max`, which is
-// at least as large. Exactly 1 if the maxima are equal, or if there were no weights yet.
-__device__ __forceinline__ float RescaleFactor(float old_max, float new_max, float exponent_scale) {
-  const float factor = ptx::Exp2(__fmul_rn(__fsub_rn(old_max, new_max), exponent_scale));
-  return old_max == new_max || old_max == kNoScore ? 1.0f : factor;
+// The factor that turns weights relative to `from` into weights relative to `to`, which is at least
+// as large. Exactly 1 if they are equal, or if there were no weights yet.
+__device__ __forceinline__ float RescaleFactor(float from, float to, float exponent_scale) {
+  const float factor = ptx::Exp2(__fmul_rn(__fsub_rn(from, to), exponent_scale));
+  return from == to || from == kNoScore ? 1.0f : factor;
 }
 
-// The largest score of a row, and the sum of its weights. Until SumOverQuad the sum covers this
-// lane's keys only, in ascending order.
+// The reference of a row's weights, and their sum. Until SumOverQuad the sum covers this lane's
+// keys only, in ascending order.
 struct SoftmaxRow {
-  float max = kNoScore;
+  float reference = kNoScore;
   float sum = 0.0f;
 };
 
@@ -52,10 +58,12 @@ __device__ __forceinline__ void WeighScores(float exponent_scale, float (&scores
     }
     max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFu, max, 1));
     max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFu, max, 2));
-    max = fmaxf(max, row.max);
-    rescale[half] = RescaleFactor(row.max, max, exponent_scale);
-    row.max = max;
-    const float base = max == kNoScore ? 0.0f : __fmul_rn(max, exponent_scale);
+    max = fmaxf(max, row.reference);
+    const bool follows = __fmul_rn(__fsub_rn(max, row.reference), exponent_scale) > kSoftmaxSlack;
+    const float reference = follows ? max : row.reference;
+    rescale[half] = RescaleFactor(row.reference, reference, exponent_scale);
+    row.reference = reference;
+    const float base = reference == kNoScore ? 0.0f : __fmul_rn(reference, exponent_scale);
     float sum = __fmul_rn(row.sum, rescale[half]);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -94,20 +102,21 @@ __device__ __forceinline__ void SoftmaxStep(float exponent_scale, float (&scores
   PackWeights<kHalves>(scores, weights);
 }
 
-// How the partial result of the next split is folded into the result of the splits before it.
+// How the partial result of the next split is folded into the result of the splits before it, from
+// the references of both.
 struct PartialFold {
-  float max;
+  float reference;
   float closed_factor;
   float open_factor;
   bool keep;  // the new split is empty
   bool take;  // there was no result before
 
-  __device__ __forceinline__ PartialFold(float closed_max, float open_max, float exponent_scale)
-      : max(fmaxf(closed_max, open_max)),
-        closed_factor(RescaleFactor(closed_max, max, exponent_scale)),
-        open_factor(RescaleFactor(open_max, max, exponent_scale)),
-        keep(open_max == kNoScore),
-        take(closed_max == kNoScore) {}
+  __device__ __forceinline__ PartialFold(float closed, float open, float exponent_scale)
+      : reference(fmaxf(closed, open)),
+        closed_factor(RescaleFactor(closed, reference, exponent_scale)),
+        open_factor(RescaleFactor(open, reference, exponent_scale)),
+        keep(open == kNoScore),
+        take(closed == kNoScore) {}
 
   // Folds a sum of weights, or of weighted values.
   __device__ __forceinline__ float operator()(float closed, float open) const {

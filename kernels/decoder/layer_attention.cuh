@@ -194,8 +194,8 @@ class LayerAttention {
     });
     const int row = lane_ / 4;
     if (warp_ == 0 && lane_ % 4 == 0 && row < arguments.group) {
-      StoreTagged(partial + arguments.group * kHeadDim + 2 * row, __float_as_uint(math.rows[0].max),
-                  __float_as_uint(sum), tag_);
+      StoreTagged(partial + arguments.group * kHeadDim + 2 * row,
+                  __float_as_uint(math.rows[0].reference), __float_as_uint(sum), tag_);
     }
   }
 
@@ -239,8 +239,8 @@ class LayerAttention {
             open = loaded;
             return;
           }
-          const PartialFold fold(row.max, loaded.x, arguments.exponent_scale);
-          row.max = fold.max;
+          const PartialFold fold(row.reference, loaded.x, arguments.exponent_scale);
+          row.reference = fold.reference;
           row.sum = fold(row.sum, loaded.y);
           sums = make_float2(fold(sums.x, open.x), fold(sums.y, open.y));
         });

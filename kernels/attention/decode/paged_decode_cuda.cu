@@ -55,8 +55,8 @@ __device__ __forceinline__ void FoldParts(const DecodeArguments& arguments, cons
       }
 #pragma unroll
       for (int j = 0; j < kFoldBatch; ++j) {
-        const PartialFold fold(row.max, open_state[j].x, arguments.exponent_scale);
-        row.max = fold.max;
+        const PartialFold fold(row.reference, open_state[j].x, arguments.exponent_scale);
+        row.reference = fold.reference;
         row.sum = fold(row.sum, open_state[j].y);
         sums = make_float4(fold(sums.x, open[j].x), fold(sums.y, open[j].y),
                            fold(sums.z, open[j].z), fold(sums.w, open[j].w));
@@ -79,10 +79,10 @@ struct DecodePart {
   __device__ __forceinline__ void Extend(const Math& math, bool opens, float exponent_scale) {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
-      const SoftmaxRow open = {math.rows[half].max, SumOverQuad(math.rows[half].sum)};
+      const SoftmaxRow open = {math.rows[half].reference, SumOverQuad(math.rows[half].sum)};
       SoftmaxRow& closed = rows[half];
-      const PartialFold fold(closed.max, open.max, exponent_scale);
-      closed = opens ? open : SoftmaxRow{fold.max, fold(closed.sum, open.sum)};
+      const PartialFold fold(closed.reference, open.reference, exponent_scale);
+      closed = opens ? open : SoftmaxRow{fold.reference, fold(closed.sum, open.sum)};
 #pragma unroll
       for (int i = 0; i < Math::kColumnSteps; ++i) {
 #pragma unroll
@@ -165,7 +165,7 @@ __device__ __forceinline__ void WritePart(const DecodeArguments& arguments,
     const int row = math.lane / 4 + 8 * half;
     if (row < num_rows) {
       float* const to = partials[half] + group * kHeadDim + 2 * work.Head(row, group);
-      *reinterpret_cast<float2*>(to) = make_float2(part.rows[half].max, part.rows[half].sum);
+      *reinterpret_cast<float2*>(to) = make_float2(part.rows[half].reference, part.rows[half].sum);
     }
   }
 }

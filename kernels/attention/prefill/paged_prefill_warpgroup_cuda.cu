@@ -28,8 +28,13 @@ __global__ __launch_bounds__(
       ptx::InitBarrier(address + B::kValuesFull + 8 * stage, kCopyWarps);
       ptx::InitBarrier(address + B::kValuesEmpty + 8 * stage, B::kComputeWarps);
     }
-    ptx::InitBarrier(address + B::kQueriesFull, kGroupThreads);
-    ptx::InitBarrier(address + B::kQueriesEmpty, B::kComputeWarps);
+    for (int i = 0; i < B::kQueryStages * kGroups; ++i) {
+      ptx::InitBarrier(address + B::kQueriesFull + 8 * i, B::kQueryArrivals);
+      ptx::InitBarrier(address + B::kQueriesEmpty + 8 * i, kGroupThreads / 32);
+    }
+    for (int group = 0; group < kGroups; ++group) {
+      ptx::InitBarrier(address + B::kTurn + 8 * group, kGroupThreads / 32);
+    }
     ptx::FenceBarrierInit();
   }
   __syncthreads();

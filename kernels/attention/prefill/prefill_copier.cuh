@@ -24,7 +24,6 @@ class PrefillCopier {
 
   __device__ __forceinline__ void Run() {
     PrefillItemWalk walk;
-    uint32_t queries_phase = 0;
     for (int item = walk.Next(); item < arguments_.num_items; item = walk.Next()) {
       const RowTile rows = FindRows<B::kTileRows>(arguments_, item);
       pages_ = arguments_.params.block_tables +
@@ -35,8 +34,8 @@ class PrefillCopier {
       BlockId block = FetchBlock(0);
       // Keys come first, because their place is free before the place of the queries is.
       CopyKeys(0, block);
-      CopyQueries(rows, queries_phase);
-      queries_phase ^= 1;
+      for (int group = 0; group < kGroups; ++group) CopyQueries(rows, group);
+      queries_.Advance(B::kQueryStages);
       for (int tile = 1; tile < num_tiles; ++tile) {
         const BlockId next = FetchBlock(tile);
         CopyKeys(tile, next);
@@ -48,22 +47,27 @@ class PrefillCopier {
   }
 
  private:
-  __device__ __forceinline__ void CopyQueries(const RowTile& rows, uint32_t phase) {
+  // Each warpgroup's queries arrive on their own, and nobody waits here until they have: the first
+  // warpgroup to end an item begins the next.
+  __device__ __forceinline__ void CopyQueries(const RowTile& rows, int group) {
     constexpr int kRowChunks = kHeadDim * 2 / 16;
     const int thread = 32 * warp_ + lane_;
-    const uint32_t full = address_ + B::kQueriesFull;
-    ptx::WaitBarrier(address_ + B::kQueriesEmpty, phase ^ 1);
+    const int barrier = B::QueryBarrier(queries_.stage, group);
+    const uint32_t full = address_ + B::kQueriesFull + barrier;
+    ptx::WaitBarrier(address_ + B::kQueriesEmpty + barrier, queries_.phase ^ 1);
     const int chunk = thread % kRowChunks;
     const BFloat16* const queries = arguments_.params.query + chunk * kKvChunkElements;
-    for (int row = thread / kRowChunks; row < rows.num_rows; row += kGroupThreads / kRowChunks) {
-      ptx::CopyAsync16(address_ + B::kQueries + B::QueryOffset(row, chunk),
+    const int end = min(rows.num_rows, (group + 1) * kGroupRows);
+    for (int row = group * kGroupRows + thread / kRowChunks; row < end;
+         row += kGroupThreads / kRowChunks) {
+      ptx::CopyAsync16(address_ + B::QueryOffset(queries_.stage, row, chunk),
                        queries + RowOffset(arguments_, rows, row, arguments_.params.query_stride));
     }
-    ptx::CopyAsyncCommit();
-    ptx::CopyAsyncWait<0>();
-    ptx::FenceAsyncProxy();
-    if (thread == 0) *reinterpret_cast<RowTile*>(shared_ + B::kItem) = rows;
-    ptx::Arrive(full);
+    ptx::ArriveAfterCopies(full);
+    if (thread == 0) {
+      *reinterpret_cast<RowTile*>(shared_ + B::ItemOffset(queries_.stage, group)) = rows;
+      ptx::Arrive(full);
+    }
   }
 
   // The KV block of this warp's page of a tile. The block numbers of 32 tiles are read at once.
@@ -150,6 +154,7 @@ class PrefillCopier {
   int num_keys_ = 0;
   int kv_head_ = 0;
   BlockId blocks_ = 0;  // blocks of this warp's pages of 32 tiles, one in each lane
+  RingSlot queries_;
   RingSlot keys_;
   RingSlot values_;
 };

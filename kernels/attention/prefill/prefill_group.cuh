@@ -26,27 +26,36 @@ class PrefillGroup {
         address_(ptx::SharedAddress(shared)),
         warp_(warp),
         group_(warp / 4),
-        lane_(lane) {}
+        lane_(lane),
+        turn_phase_(group_ == 0 ? 1 : 0) {}
 
   __device__ __forceinline__ void Run() {
     PrefillItemWalk walk;
-    uint32_t queries_phase = 0;
     for (int item = walk.Next(); item < arguments_.num_items; item = walk.Next()) {
-      ptx::WaitBarrier(address_ + B::kQueriesFull, queries_phase);
-      queries_phase ^= 1;
-      rows_ = *reinterpret_cast<const RowTile*>(shared_ + B::kItem);
+      ptx::WaitBarrier(address_ + B::kQueriesFull + B::QueryBarrier(QueryStage(), group_),
+                       item_.phase);
+      ptx::FenceAsyncProxy();  // matrix products read the queries, and ordinary copies wrote them
+      rows_ = *reinterpret_cast<const RowTile*>(shared_ + B::ItemOffset(QueryStage(), group_));
 #pragma unroll
       for (int step = 0; step < B::kRegisterSteps; ++step) {
         const int row = warp_ * kPrefillWarpRows + lane_ % 16;
         ptx::LoadMatrixX4(queries_[step],
-                          address_ + B::kQueries + B::QueryOffset(row, 2 * step + lane_ / 16));
+                          address_ + B::QueryOffset(QueryStage(), row, 2 * step + lane_ / 16));
       }
       if (kQueriesInRegisters) ReleaseQueries();
       Attend();
+      item_.Advance(B::kQueryStages);
     }
   }
 
  private:
+  // Whose turn it is to issue products. The warpgroups with rows take turns for every tile but the
+  // first that all of them have. Between items it is always the first one's turn.
+  struct Turns {
+    int tiles;  // of the first warpgroup, which has the fewest
+    int next_group;
+  };
+
   // What happens to the output before the values of the next tile are added.
   enum class Before { kNothing, kRescale, kClose };
 
@@ -65,12 +74,16 @@ class PrefillGroup {
       }
       split_ = 0;
       next_border_ = static_cast<int>(AttentionSplitBegin(1));
-      Begin(full_tiles);
+      const Turns turns = {
+          .tiles =
+              rows_.Position(min(kGroupRows, rows_.num_rows) - 1, arguments_.group) / kKeyTile + 1,
+          .next_group = first_row + kGroupRows < rows_.num_rows ? group_ + 1 : 0};
+      Begin(full_tiles, tiles);
       int tile = 1;
-      for (; tile < min(full_tiles, tiles); ++tile) Step<false>(tile);
-      for (; tile < tiles; ++tile) Step<true>(tile);
+      for (; tile < min(full_tiles, tiles); ++tile) Step<false>(tile, tiles, turns);
+      for (; tile < tiles; ++tile) Step<true>(tile, tiles, turns);
     }
-    if (!kQueriesInRegisters) ReleaseQueries();
+    if (!kQueriesInRegisters && tiles == 0) ReleaseQueries();
     if (tiles > 0) Finish();
     // Tiles that only other warpgroups need. This one waits for them and releases them, so that it
     // stays in step with the rings.
@@ -83,14 +96,13 @@ class PrefillGroup {
   }
 
   // Computes the weights of the first key tile.
-  __device__ __forceinline__ void Begin(int full_tiles) {
+  __device__ __forceinline__ void Begin(int full_tiles, int tiles) {
     AwaitKeys();
     ptx::WarpgroupFence();
     IssueScores();
     ptx::WarpgroupWait<0>();
     ptx::HoldTiles(scores_);
-    HoldQueries();
-    ReleaseKeys();
+    ReleaseScored(tiles == 1);
     if (full_tiles == 0) MaskScores(0, positions_, lane_, scores_);
     open_[0] = open_[1] = SoftmaxRow();
     WeighScores<2>(arguments_.exponent_scale, scores_, open_, rescale_);
@@ -100,17 +112,23 @@ class PrefillGroup {
 
   // Adds the values of the previous tile, and computes the weights of this one.
   template <bool kMasked>
-  __device__ __forceinline__ void Step(int tile) {
-    PrepareOutput();
+  __device__ __forceinline__ void Step(int tile, int tiles, const Turns& turns) {
+    if (before_ == Before::kRescale) Rescale(rescale_, output_);
+    if (!B::kClosedInRegisters && before_ == Before::kClose) Close();
     AwaitKeys();
     AwaitValues();
+    if (B::kTurns && tile < turns.tiles) AwaitTurn();
     ptx::WarpgroupFence();
     IssueScores();
+    if (B::kClosedInRegisters) {
+      if (before_ == Before::kClose) Close();
+      ptx::WarpgroupFence();
+    }
     IssueValues();
+    if (B::kTurns) PassTurn(turns.next_group, tile < turns.tiles);
     ptx::WarpgroupWait<1>();
     ptx::HoldTiles(scores_);
-    HoldQueries();
-    ReleaseKeys();
+    ReleaseScored(tile + 1 == tiles);
     const int key = tile * static_cast<int>(kKeyTile);
     const bool border = key == next_border_;
     if (border) {
@@ -145,18 +163,30 @@ class PrefillGroup {
       SoftmaxRow closed[2];
       Gather(closed_, closed);
       const PartialFold folds[2] = {
-          PartialFold(closed[0].max, open_[0].max, arguments_.exponent_scale),
-          PartialFold(closed[1].max, open_[1].max, arguments_.exponent_scale)};
+          PartialFold(closed[0].reference, open_[0].reference, arguments_.exponent_scale),
+          PartialFold(closed[1].reference, open_[1].reference, arguments_.exponent_scale)};
 #pragma unroll
       for (int half = 0; half < 2; ++half) sums[half] = folds[half](closed[half].sum, sums[half]);
-      ForClosed(
-          [&](int n, float4 closed_tile) { FoldTile<false>(folds, closed_tile, output_[n]); });
+      ForClosed([&](int n, float4 closed_tile) {
+        const float4 folded = FoldTile<false>(folds, closed_tile, output_[n]);
+        output_[n][0] = folded.x;
+        output_[n][1] = folded.y;
+        output_[n][2] = folded.z;
+        output_[n][3] = folded.w;
+      });
     }
     Write(sums);
   }
 
-  __device__ __forceinline__ void HoldQueries() {
+  // Releases what the scores of a tile were made from: its keys and, after the last tile, the
+  // queries.
+  __device__ __forceinline__ void ReleaseScored(bool last) {
     if constexpr (B::kRegisterSteps > 0) ptx::HoldOperand(queries_);
+    ReleaseKeys();
+    if (!kQueriesInRegisters) {
+      ptx::ArriveIf(address_ + B::kQueriesEmpty + B::QueryBarrier(QueryStage(), group_),
+                    lane_ == 0 && last);
+    }
   }
 
   // scores = queries times the keys of the tile.
@@ -164,7 +194,8 @@ class PrefillGroup {
     const uint64_t keys = ptx::MatrixDescriptor(address_ + B::kKeys) +
                           keys_.stage * (B::kTileBytes / kDescriptorUnit);
     const uint64_t queries =
-        ptx::MatrixDescriptor(address_ + B::kQueries + group_ * B::kPanels * kPanelQueryBytes);
+        ptx::MatrixDescriptor(address_ + B::kQueries + group_ * B::kPanels * kPanelQueryBytes) +
+        QueryStage() * (B::kQueryBytes / kDescriptorUnit);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int panel = step / kPanelSteps;
@@ -205,6 +236,14 @@ class PrefillGroup {
     }
   }
 
+  __device__ __forceinline__ void AwaitTurn() {
+    ptx::WaitBarrier(address_ + B::kTurn + 8 * group_, turn_phase_);
+    turn_phase_ ^= 1;
+  }
+  __device__ __forceinline__ void PassTurn(int next_group, bool passes) const {
+    ptx::ArriveIf(address_ + B::kTurn + 8 * next_group, lane_ == 0 && passes);
+  }
+
   // Folds the output of the split that a border ended into the output of the splits before it.
   // Every row has keys in the ended split, because a split is longer than the distance between rows
   // of a warpgroup.
@@ -213,7 +252,7 @@ class PrefillGroup {
       closed_ = closing_;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        Closed(n) = make_float4(output_[n][0], output_[n][1], output_[n][2], output_[n][3]);
+        WriteClosed(n, make_float4(output_[n][0], output_[n][1], output_[n][2], output_[n][3]));
       }
     } else {
       SoftmaxRow closed[2];
@@ -221,41 +260,40 @@ class PrefillGroup {
       Gather(closed_, closed);
       Gather(closing_, closing);
       const PartialFold folds[2] = {
-          PartialFold(closed[0].max, closing[0].max, arguments_.exponent_scale),
-          PartialFold(closed[1].max, closing[1].max, arguments_.exponent_scale)};
+          PartialFold(closed[0].reference, closing[0].reference, arguments_.exponent_scale),
+          PartialFold(closed[1].reference, closing[1].reference, arguments_.exponent_scale)};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        closed[half] = {folds[half].max, folds[half](closed[half].sum, closing[half].sum)};
+        closed[half] = {folds[half].reference, folds[half](closed[half].sum, closing[half].sum)};
       }
       closed_ = SpreadSummed(closed);
       ForClosed([&](int n, float4 closed_tile) {
-        FoldTile<true>(folds, closed_tile, output_[n]);
-        Closed(n) = make_float4(output_[n][0], output_[n][1], output_[n][2], output_[n][3]);
+        WriteClosed(n, FoldTile<true>(folds, closed_tile, output_[n]));
       });
     }
     next_border_ = static_cast<int>(AttentionSplitBegin(++split_ + 1));
   }
 
   template <bool kFull>
-  __device__ __forceinline__ static void FoldTile(const PartialFold (&folds)[2], float4 closed,
-                                                  float (&open)[4]) {
-    open[0] = folds[0].template Fold<kFull>(closed.x, open[0]);
-    open[1] = folds[0].template Fold<kFull>(closed.y, open[1]);
-    open[2] = folds[1].template Fold<kFull>(closed.z, open[2]);
-    open[3] = folds[1].template Fold<kFull>(closed.w, open[3]);
+  __device__ __forceinline__ static float4 FoldTile(const PartialFold (&folds)[2], float4 closed,
+                                                    const float (&open)[4]) {
+    return make_float4(folds[0].template Fold<kFull>(closed.x, open[0]),
+                       folds[0].template Fold<kFull>(closed.y, open[1]),
+                       folds[1].template Fold<kFull>(closed.z, open[2]),
+                       folds[1].template Fold<kFull>(closed.w, open[3]));
   }
 
-  // Keeps two rows' maxima and sums in one register of each lane of a quad. All four lanes know
-  // them. Lanes 0 and 1 keep the maximum and sum of row g, lanes 2 and 3 those of row g + 8.
+  // Keeps two rows' references and sums in one register of each lane of a quad. All four lanes know
+  // them. Lanes 0 and 1 keep the reference and sum of row g, lanes 2 and 3 those of row g + 8.
   __device__ __forceinline__ float SpreadSummed(const SoftmaxRow (&rows)[2]) const {
-    const float first = lane_ % 2 == 0 ? rows[0].max : rows[0].sum;
-    const float second = lane_ % 2 == 0 ? rows[1].max : rows[1].sum;
+    const float first = lane_ % 2 == 0 ? rows[0].reference : rows[0].sum;
+    const float second = lane_ % 2 == 0 ? rows[1].reference : rows[1].sum;
     return lane_ % 4 < 2 ? first : second;
   }
   // The same for sums that are still spread over the quad.
   __device__ __forceinline__ float Spread(const SoftmaxRow (&rows)[2]) const {
-    return SpreadSummed(
-        {{rows[0].max, SumOverQuad(rows[0].sum)}, {rows[1].max, SumOverQuad(rows[1].sum)}});
+    return SpreadSummed({{rows[0].reference, SumOverQuad(rows[0].sum)},
+                         {rows[1].reference, SumOverQuad(rows[1].sum)}});
   }
   __device__ __forceinline__ static void Gather(float spread, SoftmaxRow (&rows)[2]) {
 #pragma unroll
@@ -265,7 +303,7 @@ class PrefillGroup {
     }
   }
 
-  // Columns 8n .. of the closed partial result, in this thread's own place.
+  // Columns 8n .. of the closed partial result, in this thread's own place in memory.
   __device__ __forceinline__ float4& Closed(int n) const {
     if (n < kSharedClosedTiles) {
       return reinterpret_cast<float4*>(shared_ + B::kClosed)[n * B::kComputeThreads + threadIdx.x];
@@ -275,17 +313,35 @@ class PrefillGroup {
         arguments_.params.scratch)[tile * B::kComputeThreads + threadIdx.x];
   }
 
-  // Calls body(n, Closed(n)) for all n. With scratch, loads eight at once. The registers of the
+  __device__ __forceinline__ float4 ReadClosed(int n) const {
+    if constexpr (B::kClosedInRegisters) {
+      return make_float4(kept_[n][0], kept_[n][1], kept_[n][2], kept_[n][3]);
+    } else {
+      return Closed(n);
+    }
+  }
+  __device__ __forceinline__ void WriteClosed(int n, float4 closed) {
+    if constexpr (B::kClosedInRegisters) {
+      kept_[n][0] = closed.x;
+      kept_[n][1] = closed.y;
+      kept_[n][2] = closed.z;
+      kept_[n][3] = closed.w;
+    } else {
+      Closed(n) = closed;
+    }
+  }
+
+  // Calls body(n, ReadClosed(n)) for all n. With scratch, loads eight at once. The registers of the
   // scores are free here and hold them.
   template <typename Body>
   __device__ __forceinline__ void ForClosed(const Body& body) const {
-    constexpr int kBatch = kSharedClosedTiles == kTiles ? 1 : 8;
+    constexpr int kBatch = B::kClosedInRegisters || kSharedClosedTiles == kTiles ? 1 : 8;
     static_assert(kTiles % kBatch == 0 && kSharedClosedTiles % kBatch == 0);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kBatch) {
       float4 batch[kBatch];
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) batch[i] = Closed(first + i);
+      for (int i = 0; i < kBatch; ++i) batch[i] = ReadClosed(first + i);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) body(first + i, batch[i]);
     }
@@ -338,9 +394,12 @@ class PrefillGroup {
     return warp_ * kPrefillWarpRows + lane_ / 4 + 8 * half;
   }
 
+  __device__ __forceinline__ int QueryStage() const {
+    return B::kQueryStages == 1 ? 0 : item_.stage;
+  }
   __device__ __forceinline__ void ReleaseQueries() const {
     __syncwarp();
-    ptx::ArriveIf(address_ + B::kQueriesEmpty, lane_ == 0);
+    ptx::ArriveIf(address_ + B::kQueriesEmpty + B::QueryBarrier(QueryStage(), group_), lane_ == 0);
   }
   __device__ __forceinline__ void AwaitKeys() const {
     ptx::WaitBarrier(address_ + B::kKeysFull + 8 * keys_.stage, keys_.phase);
@@ -369,11 +428,13 @@ class PrefillGroup {
   const int warp_;
   const int group_;
   const int lane_;
+  uint32_t turn_phase_;  // the first warpgroup's turn comes without anybody's passing it
   RowTile rows_;
   int positions_[2];  // of rows g and g + 8
   int split_;         // the split that is open
   int next_border_;
   Before before_;
+  RingSlot item_;  // where its queries are
   RingSlot keys_;
   RingSlot values_;
   SoftmaxRow open_[2];  // since the last border
@@ -383,7 +444,8 @@ class PrefillGroup {
   uint32_t queries_[B::kRegisterSteps > 0 ? B::kRegisterSteps : 1][4];
   uint32_t weights_[kKeyTilePages][4];
   float scores_[8][4];
-  float output_[kTiles][4];  // since the last border
+  float output_[kTiles][4];                            // since the last border
+  float kept_[B::kClosedInRegisters ? kTiles : 1][4];  // the closed partial result
 };
 
 }  // namespace lockstep::kernels

@@ -130,8 +130,8 @@ struct RowsPartial {
   __device__ __forceinline__ void Fold(float exponent_scale, RowsPartial& open) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const PartialFold fold(rows[half].max, open.rows[half].max, exponent_scale);
-      rows[half].max = fold.max;
+      const PartialFold fold(rows[half].reference, open.rows[half].reference, exponent_scale);
+      rows[half].reference = fold.reference;
       rows[half].sum = fold(rows[half].sum, SumOverQuad(open.rows[half].sum));
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {

@@ -25,6 +25,10 @@ __device__ __forceinline__ void ArriveExpectBytes(uint32_t barrier, uint32_t num
 __device__ __forceinline__ void Arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Arrives when all CopyAsync16 that this thread has begun are done.
+__device__ __forceinline__ void ArriveAfterCopies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 // Arrives if `condition` holds. No branch: registers of matrix instructions under way stay in
 // place.
 __device__ __forceinline__ void ArriveIf(uint32_t barrier, bool condition) {

@@ -95,6 +95,23 @@ class Problem {
   }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
+  // Gives the weights of each tile of keys another 2^exponent beside those of the tile before.
+  void RaiseScores(float exponent) {
+    for (int64_t i = 0; i < num_tokens_ * shape_.num_heads; ++i) {
+      query_[Size(i * shape_.head_dim)] = ToBFloat16(1.0f);
+    }
+    const float key_of_one_power = 1.0f / (scale() * 1.44269504f);
+    for (int64_t sequence = 0; sequence < std::ssize(lengths_); ++sequence) {
+      for (int64_t i = 0; i < length(sequence) * shape_.num_kv_heads; ++i) {
+        const float tile = static_cast<float>(i / shape_.num_kv_heads / kKeyTile);
+        const int64_t row = Token(sequence, 0) * shape_.num_kv_heads + i;
+        keys_[Size(row * shape_.head_dim)] = ToBFloat16(exponent * tile * key_of_one_power);
+      }
+    }
+    device_query_->Write(query_);
+    Fill(std::numeric_limits<int64_t>::max());
+  }
+
   // The pool as it is when no sequence has more than this many tokens.
   void Fill(int64_t max_tokens) {
     std::fill(pool_.begin(), pool_.end(), ToBFloat16(kNaN));

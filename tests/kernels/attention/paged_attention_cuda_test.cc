@@ -64,6 +64,27 @@ TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceAtLongContexts) {
   }
 }
 
+// Weights refer to a score that follows the largest one only when it falls far behind.
+TEST_F(PagedAttentionCudaTest, ScoresMayRiseAndFallFromTileToTile) {
+  for (const Shape& shape :
+       {Shape{16, 1, 64}, Shape{4, 2, 80}, Shape{8, 2, 128}, Shape{7, 1, 256}}) {
+    for (const float exponent : {-9.0f, -3.0f, 0.5f, 3.0f, 7.9f, 8.1f, 20.0f}) {
+      SCOPED_TRACE(::testing::Message() << "heads of " << shape.head_dim << ", 2^" << exponent);
+      Problem problem(shape, {1090, 200}, Distribution::kGaussian);
+      problem.RaiseScores(exponent);
+      const auto prefilled = problem.PrefillAll(stream_);
+      const std::vector<Row> rows = {{0, 1089}, {0, 1000}, {0, 640}, {0, 127}, {0, 63}, {1, 199}};
+      const auto decoded = problem.Decode(stream_, rows);
+      for (const Row& row : rows) {
+        EXPECT_TRUE(problem.IsClose(prefilled, row)) << row.position;
+        EXPECT_TRUE(
+            problem.IsSameAt(decoded, prefilled, {row.sequence, row.position, row.position + 1}))
+            << row.position;
+      }
+    }
+  }
+}
+
 // One chunk, many chunks of any size, each token as a decode row among others: the same bits.
 TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
   for (const Shape& shape : kShapes) {

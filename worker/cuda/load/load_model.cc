@@ -20,7 +20,7 @@ namespace {
 using Parts = CudaModel::Parts;
 
 // Raised whenever a kernel may give other bits than before for the same input.
-constexpr uint64_t kCudaKernelVersion = 2;
+constexpr uint64_t kCudaKernelVersion = 3;
 
 absl::Status CheckOptions(const ModelOptions& options) {
   if (!(options.memory_fraction > 0 && options.memory_fraction <= 1)) {
