@@ -122,7 +122,7 @@ class PrefillGroup {
     IssueScores();
     if (B::kClosedInRegisters) {
       if (before_ == Before::kClose) Close();
-      ptx::WarpgroupFence();
+      ptx::WarpgroupFence();  // on both paths: ptxas would put one of its own there (C7519)
     }
     IssueValues();
     if (B::kTurns) PassTurn(turns.next_group, tile < turns.tiles);
