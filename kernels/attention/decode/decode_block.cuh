@@ -36,7 +36,7 @@ struct DecodeArguments {
   int max_runs = 0;
 };
 
-// Floats of one partial result: [group, head_dim], then (max, sum) per head.
+// Floats of one partial result: [group, head_dim], then (reference, sum) per head.
 __host__ __device__ constexpr int PartialStride(int group, int head_dim) {
   return group * head_dim + (2 * group + 3) / 4 * 4;
 }

@@ -48,8 +48,8 @@ struct PrefillBlock {
   static constexpr int kValueStages = kHeadDim == 256 || (kHeadDim == 128 && kGroups == 3) ? 2 : 4;
   // Whether the warpgroups issue their products in turn. Measured: with 128 dims it gains nothing.
   static constexpr bool kTurns = kHeadDim == 256 || (kHeadDim == 64 && kGroups == 3);
-  // Dims of the closed partial results that have room in shared memory. The others are in scratch,
-  // which fits in the second-level cache.
+  // Dims of the closed partial results in shared memory, where they are not in registers. The
+  // others are in scratch, which fits in the second-level cache.
   static constexpr int kSharedClosedDims =
       kClosedInRegisters ? 0 : kHeadDim - PrefillScratchDims(kHeadDim);
   static constexpr int kTileBytes = static_cast<int>(kKeyTile) * kHeadDim * 2;  // keys, or values

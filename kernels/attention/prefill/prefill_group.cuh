@@ -227,7 +227,7 @@ class PrefillGroup {
     ptx::WarpgroupCommit();
   }
 
-  // Makes the output ready for the next tile's values.
+  // Makes the output ready for the last tile's values.
   __device__ __forceinline__ void PrepareOutput() {
     if (before_ == Before::kClose) {
       Close();

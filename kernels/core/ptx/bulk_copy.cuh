@@ -27,8 +27,8 @@ __device__ __forceinline__ void CopyBulk(uint32_t shared_address, const void* gl
       : "memory");
 }
 
-// Orders this thread's accesses to shared memory before those of the copy engine and of warpgroup
-// matrix instructions that follow a barrier.
+// Orders this thread's accesses to shared memory, and those that a barrier before it made visible,
+// before those of the copy engine and of warpgroup matrix instructions that follow.
 __device__ __forceinline__ void FenceAsyncProxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/attention/decode/decode_plan.cuh"
+#include "kernels/attention/prefill_tiles.h"
 #include "tests/kernels/attention/paged_attention_cuda_problem.h"
 
 namespace lockstep::kernels {
@@ -140,6 +141,21 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
       const auto alone = problem.Decode(stream_, {{1, position}});
       EXPECT_TRUE(problem.IsSameAt(alone, expected, {1, position, position + 1})) << position;
     }
+  }
+}
+
+// Three warpgroups with 64 rows each take turns, and in the last tile of a prompt some have none.
+TEST_F(PagedAttentionCudaTest, WarpgroupsWithoutRowsLetTheOthersPass) {
+  Problem problem({2, 2, 64}, {3000, 100, 40, 17}, Distribution::kOutliers);
+  const std::vector<Part> parts = {{0, 0, 3000}, {1, 0, 100}, {2, 0, 40}, {3, 0, 17}};
+  CudaStream one_block = stream_;
+  one_block.num_multiprocessors = 1;
+  ASSERT_EQ(problem.MakePrefillCall(one_block, parts)->params.tile_rows, kLargePrefillTileRows);
+  const auto large = problem.Prefill(one_block, parts);
+  for (const auto& [sequence, begin, end] : parts) {
+    EXPECT_TRUE(problem.IsClose(large, {sequence, end - 1}));
+    const auto alone = problem.Prefill(stream_, {{sequence, begin, end}});
+    EXPECT_TRUE(problem.IsSameAt(large, alone, {sequence, begin, end}));
   }
 }
 
