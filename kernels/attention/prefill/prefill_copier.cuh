@@ -32,8 +32,7 @@ class PrefillCopier {
       kv_head_ = rows.kv_head;
       const int num_tiles = (num_keys_ + kKeyTile - 1) / kKeyTile;
       BlockId block = FetchBlock(0);
-      // Keys come first: with one stage of queries, their place is free before that of the queries
-      // is.
+      // Keys come first. Where queries have one stage, the place of keys is free before theirs.
       CopyKeys(0, block);
       for (int group = 0; group < kGroups; ++group) CopyQueries(rows, group);
       queries_.Advance(B::kQueryStages);

@@ -27,8 +27,9 @@ __device__ __forceinline__ void CopyBulk(uint32_t shared_address, const void* gl
       : "memory");
 }
 
-// Orders this thread's accesses to shared memory, and those that a barrier before it made visible,
-// before those of the copy engine and of warpgroup matrix instructions that follow.
+// The copy engine and warpgroup matrix instructions that follow come after this thread's accesses
+// to shared memory. They also come after what other threads wrote there before a barrier that this
+// thread awaited.
 __device__ __forceinline__ void FenceAsyncProxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

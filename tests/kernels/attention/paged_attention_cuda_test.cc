@@ -144,7 +144,7 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
   }
 }
 
-// Three warpgroups with 64 rows each take turns, and in the last tile of a prompt some have none.
+// Three warpgroups with 64 rows each take turns. In the last tile of a prompt some have no rows.
 TEST_F(PagedAttentionCudaTest, WarpgroupsWithoutRowsLetTheOthersPass) {
   Problem problem({2, 2, 64}, {3000, 100, 40, 17}, Distribution::kOutliers);
   const std::vector<Part> parts = {{0, 0, 3000}, {1, 0, 100}, {2, 0, 40}, {3, 0, 17}};
