@@ -63,7 +63,7 @@ int64_t PrefillPlanner::WriteTiles(int64_t tile_rows, std::span<const AttentionC
 
 double PrefillPlanner::EstimateTime(int64_t tile_rows, std::span<const AttentionChunk> chunks,
                                     std::span<const PrefillTile> tiles) const {
-  // Cycles on an H200, head_dim 128, fitted to the kernel of version 2 (bench/results/diary.md).
+  // Cycles on an H200, head_dim 128, fitted to an earlier kernel (bench/results/diary.md).
   const bool is_large = tile_rows == kLargePrefillTileRows;
   const double tile_time = is_large ? 10000 : 5000;
   const double key_tile_time = is_large ? 2450 : 1850;
