@@ -42,7 +42,11 @@ class PrefillGroup {
         ptx::LoadMatrixX4(queries_[step],
                           address_ + B::QueryOffset(QueryStage(), row, 2 * step + lane_ / 16));
       }
-      if (kQueriesInRegisters) ReleaseQueries();
+      if (kQueriesInRegisters) {
+        ReleaseQueries();
+      } else {
+        __syncwarp();  // ReleaseScored releases them for the whole warp
+      }
       Attend();
       item_.Advance(B::kQueryStages);
     }
