@@ -1,4 +1,4 @@
-// Times of the exchange of tensor-parallel ranks on GPUs, by size, pushed and pulled: microseconds
+// Times of the exchange of tensor-parallel ranks on GPUs, by size, pushed and put: microseconds
 // of one exchange, the median over replays of a graph of them, on rank 0. One JSON object a line. A
 // device that --cuda_device names twice has several ranks, which says nothing about real ones.
 #include <absl/flags/flag.h>
@@ -53,7 +53,7 @@ class Benchmark {
     team_.Run([&](int rank) { Open(rank); }, kPatience);
   }
 
-  // `max_push_bytes`: 0: everything is pulled.
+  // `max_push_bytes`: 0: everything is put.
   void Measure(int64_t num_bytes, int64_t max_push_bytes) {
     auto group = worker::DeviceGroup::Create(
         {.devices = devices_, .max_push_bytes = max_push_bytes, .hung_after = kPatience});
@@ -70,7 +70,7 @@ class Benchmark {
     std::nth_element(microseconds.begin(), microseconds.begin() + kReplays / 2, microseconds.end());
     fmt::print("{{\"ranks\": {}, \"gathered_bytes\": {}, \"way\": \"{}\", \"us\": {:.2f}}}\n",
                devices_.size(), num_bytes * static_cast<int64_t>(devices_.size()),
-               num_bytes <= max_push_bytes ? "push" : "pull", microseconds[kReplays / 2]);
+               num_bytes <= max_push_bytes ? "push" : "put", microseconds[kReplays / 2]);
     for (Rank& rank : ranks_) Expect(cudaGraphExecDestroy(rank.graph));
   }
 

@@ -21,8 +21,8 @@ struct ExchangeGroup {
   bool shares_a_device = false;
   // Device memory of each rank, on its device: ExchangeMemoryBytes, zeroed before the first call.
   std::byte* memories[kMaxExchangeRanks] = {};
-  // Calls of up to this many bytes of a rank's columns push their bytes, the others pull them. A
-  // multiple of 16.
+  // Calls of up to this many bytes of a rank's columns push them, each word with a tag. The others
+  // put them right into the outputs. A multiple of 16.
   int64_t max_push_bytes = 0;
   // A rank that waits for longer sets the word below and ends its kernel with a trap.
   uint64_t hung_after_ns = 0;
@@ -65,8 +65,8 @@ int64_t ExchangeMemoryBytes(int degree, int64_t max_push_bytes);
 // The kernel after this one may start, and fetch weights, while this one waits for other ranks. Not
 // if ranks share a device: there it might take the room that another rank needs to come.
 //
-// Other ranks may read `columns` until this rank's next call has ended. So two buffers must take
-// turns. INVALID_ARGUMENT for sizes or addresses that are no multiple of 16 bytes.
+// Other ranks store to `output` from when this rank's kernel begins until it ends. INVALID_ARGUMENT
+// for sizes or addresses that are no multiple of 16 bytes.
 absl::Status Exchange(const CudaStream& stream, const ExchangeParams& params);
 
 // For tests.

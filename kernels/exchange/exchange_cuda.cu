@@ -12,12 +12,10 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kMaxThreads = 1024;  // of a block that pushes alone, a unit each
-// All blocks of a call wait for other ranks, so all must find room at once: at most one on each
-// multiprocessor, and few where ranks share a device.
-constexpr int kMaxBlocks = 128;
+// Where ranks share a device, the blocks of all of them must find room there.
 constexpr int kMaxSharedPushBlocks = 16;
-constexpr int kMaxSharedPullBlocks = 32;
-constexpr int kPullUnits = 4;  // loads of a thread that are under way at once
+constexpr int kMaxSharedPutBlocks = 32;
+constexpr int kPutUnits = 4;  // loads of a thread that are under way at once
 
 struct ExchangeArguments {
   ExchangeParams params;
@@ -60,7 +58,8 @@ class ExchangeCall {
     }
   }
 
-  // --- pull: for many bytes. A post says that a rank's columns are there. Peers then read them ---
+  // --- put: for many bytes. A post says where a rank's output is, and that all who read what was
+  // there before have ended. Its peers then store to it, each block a part of every row block ---
 
   __device__ void Post() const {
     link_.Delay(0);
@@ -68,44 +67,52 @@ class ExchangeCall {
     if (blockIdx.x == 0 && peer < group_.degree && peer != group_.rank) {
       ExchangePost* const to = link_.Post(peer, group_.rank);
       ptx::StoreRelaxedSystem(
-          &to->columns, make_ulonglong2(reinterpret_cast<uint64_t>(all_.params.columns), Shape()));
-      // The preceding kernel has written the columns, on other multiprocessors.
-      __threadfence_system();
+          &to->output, make_ulonglong2(reinterpret_cast<uint64_t>(all_.params.output), Shape()));
       ptx::StoreReleaseSystem(&to->tag, link_.tag());
     }
     link_.Delay(1);
   }
 
-  __device__ void Pull() const {
-    __shared__ const uint4* columns[kMaxExchangeRanks];
+  __device__ void Put() const {
+    __shared__ uint4* outputs[kMaxExchangeRanks];
     const int thread = static_cast<int>(threadIdx.x);
-    if (thread == group_.rank) {
-      columns[thread] = static_cast<const uint4*>(all_.params.columns);
-    } else if (thread < group_.degree) {
-      columns[thread] = AwaitPost(thread);
+    if (thread < group_.degree) {
+      outputs[thread] =
+          thread == group_.rank ? static_cast<uint4*>(all_.params.output) : AwaitPost(thread);
     }
     __syncthreads();
-    const uint32_t num_units = all_.num_units;
-    // Each rank begins with its own columns, so no rank is read by all others at first.
-    for (int turn = 0; turn < group_.degree; ++turn) {
-      const int peer = link_.Peer(turn);
-      const uint4* const from = columns[peer];
-      for (uint32_t first = Thread(); first < num_units; first += kPullUnits * NumThreads()) {
-        ulonglong2 units[kPullUnits];
+    const uint4* const columns = static_cast<const uint4*>(all_.params.columns);
+    for (uint32_t first = Thread(); first < all_.num_units; first += kPutUnits * NumThreads()) {
+      uint4 units[kPutUnits];
+      int64_t places[kPutUnits];
 #pragma unroll
-        for (int i = 0; i < kPullUnits; ++i) {
-          const uint32_t unit = first + i * NumThreads();
-          if (unit < num_units) {
-            units[i] = ptx::LoadRelaxedSystem2(reinterpret_cast<const uint64_t*>(from + unit));
-          }
-        }
+      for (int i = 0; i < kPutUnits; ++i) {
+        const uint32_t unit = first + i * NumThreads();
+        if (unit < all_.num_units) units[i] = columns[unit];
+        places[i] = Place(group_.rank, unit);
+      }
+      // Each rank begins with its own output, so no rank is written to by all others at first.
+      for (int turn = 0; turn < group_.degree; ++turn) {
+        uint4* const output = outputs[link_.Peer(turn)];
 #pragma unroll
-        for (int i = 0; i < kPullUnits; ++i) {
-          const uint32_t unit = first + i * NumThreads();
-          if (unit < num_units) *reinterpret_cast<ulonglong2*>(Output(peer, unit)) = units[i];
+        for (int i = 0; i < kPutUnits; ++i) {
+          if (first + i * NumThreads() < all_.num_units) output[places[i]] = units[i];
         }
       }
     }
+  }
+
+  // Call after Put, from all threads: tells the peers that this block has stored all, and waits
+  // until the same block of each of them has.
+  __device__ void AwaitPeers() const {
+    __syncthreads();
+    const int peer = static_cast<int>(threadIdx.x);
+    if (peer >= group_.degree || peer == group_.rank) return;
+    const int block = static_cast<int>(blockIdx.x);
+    ptx::StoreReleaseSystem(link_.Arrival(peer, group_.rank, block), link_.tag());
+    const uint64_t* const arrival = link_.Arrival(group_.rank, peer, block);
+    typename ExchangeLink<kFaulty>::Patience patience;
+    while (ptx::LoadAcquireSystem(arrival) != link_.tag()) link_.Waits(patience, peer);
   }
 
   __device__ void End() const { link_.End(); }
@@ -113,24 +120,27 @@ class ExchangeCall {
  private:
   __device__ uint32_t Thread() const { return blockIdx.x * blockDim.x + threadIdx.x; }
   __device__ uint32_t NumThreads() const { return gridDim.x * blockDim.x; }
-  __device__ uint4* Output(int rank, uint32_t unit) const {
+  // Where a unit of a rank's columns belongs in an output.
+  __device__ int64_t Place(int rank, uint32_t unit) const {
     const uint32_t row = unit / all_.units_per_row;
     const uint32_t column = unit % all_.units_per_row;
-    const int64_t place = static_cast<int64_t>(row) * group_.degree + rank;
-    return static_cast<uint4*>(all_.params.output) + place * all_.units_per_row + column;
+    return (static_cast<int64_t>(row) * group_.degree + rank) * all_.units_per_row + column;
+  }
+  __device__ uint4* Output(int rank, uint32_t unit) const {
+    return static_cast<uint4*>(all_.params.output) + Place(rank, unit);
   }
   __device__ uint64_t Shape() const {
     return static_cast<uint64_t>(all_.params.num_rows) << 32 |
            static_cast<uint64_t>(all_.params.row_bytes);
   }
 
-  __device__ const uint4* AwaitPost(int peer) const {
+  __device__ uint4* AwaitPost(int peer) const {
     const ExchangePost* const post = link_.Post(group_.rank, peer);
     typename ExchangeLink<kFaulty>::Patience patience;
     while (ptx::LoadAcquireSystem(&post->tag) != link_.tag()) link_.Waits(patience, peer);
-    const ulonglong2 fields = ptx::LoadRelaxedSystem2(&post->columns);
+    const ulonglong2 fields = ptx::LoadRelaxedSystem2(&post->output);
     if (fields.y != Shape()) link_.GiveUp(peer);  // the ranks are not in the same pass
-    return reinterpret_cast<const uint4*>(fields.x);
+    return reinterpret_cast<uint4*>(fields.x);
   }
 
   const ExchangeArguments& all_;
@@ -150,12 +160,13 @@ __global__ void __launch_bounds__(kMaxThreads)
 }
 
 template <bool kFaulty>
-__global__ void __launch_bounds__(kThreads)
-    PullKernel(const __grid_constant__ ExchangeArguments arguments) {
+__global__ void __launch_bounds__(kThreads, 2)
+    PutKernel(const __grid_constant__ ExchangeArguments arguments) {
   AwaitExchange(arguments.params.group);
   const ExchangeCall<kFaulty> call(arguments);
   call.Post();
-  call.Pull();
+  call.Put();
+  call.AwaitPeers();
   ptx::AllowSuccessor();
   call.End();
 }
@@ -185,16 +196,15 @@ absl::Status LaunchExchange(const CudaStream& stream, const ExchangeParams& para
       .num_units = static_cast<uint32_t>(num_bytes / kExchangeUnitBytes)};
   const bool pushes = num_bytes <= params.group.max_push_bytes;
   const int64_t units = pushes ? int64_t{arguments.num_units} * (params.group.degree - 1)
-                               : (int64_t{arguments.num_units} + kPullUnits - 1) / kPullUnits;
-  const int max_blocks = !params.group.shares_a_device
-                             ? std::clamp(stream.num_multiprocessors, 1, kMaxBlocks)
-                         : pushes ? kMaxSharedPushBlocks
-                                  : kMaxSharedPullBlocks;
+                               : (int64_t{arguments.num_units} + kPutUnits - 1) / kPutUnits;
+  const int max_blocks = !params.group.shares_a_device ? kMaxExchangeBlocks
+                         : pushes                      ? kMaxSharedPushBlocks
+                                                       : kMaxSharedPutBlocks;
   // One block need not wait for others at the end.
   const bool is_alone = pushes && units <= kMaxThreads;
   const int64_t num_threads = is_alone ? (units + 31) / 32 * 32 : kThreads;
   const int64_t num_blocks = std::min<int64_t>((units + num_threads - 1) / num_threads, max_blocks);
-  const auto kernel = pushes ? PushKernel<kFaulty> : PullKernel<kFaulty>;
+  const auto kernel = pushes ? PushKernel<kFaulty> : PutKernel<kFaulty>;
   // While a block waits, its multiprocessor cannot take memory from its cache to share with others.
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));

@@ -44,6 +44,11 @@ class ExchangeLink {
     return At<ExchangePost>(owner, memory_.Post(half_, peer));
   }
 
+  // Of block `block` of a peer that stores to the output of rank `owner`.
+  __device__ uint64_t* Arrival(int owner, int peer, int block) const {
+    return At<uint64_t>(owner, memory_.Arrival(half_, peer, block));
+  }
+
   // One unit of this rank's columns, to all others.
   __device__ void Push(uint32_t unit, const uint4& payload) const {
     for (int turn = 1; turn < group_.degree; ++turn) {

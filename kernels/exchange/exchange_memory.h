@@ -19,13 +19,18 @@ struct ExchangeHeader {
   uint32_t num_ended;  // blocks of the call under way that have ended
 };
 
-// What a peer tells a rank that will pull its columns. The tag is written last.
+// What a rank tells a peer that will store to its output. The tag is written last.
 struct alignas(32) ExchangePost {
-  uint64_t columns;  // address
-  uint64_t shape;    // number of rows << 32 | row_bytes
+  uint64_t output;  // address
+  uint64_t shape;   // number of rows << 32 | row_bytes
   uint64_t tag;
   uint64_t unused;
 };
+
+// Blocks of a call at most, whatever the device: a block of one rank waits for those with its
+// number of the others. All blocks wait for other ranks, so all must find room at once: two on each
+// of 64 multiprocessors.
+inline constexpr int kMaxExchangeBlocks = 128;
 
 struct ExchangeMemory {
   // After this tag tags begin again at 1. Tag 0 is the tag of memory that was never written. The
@@ -34,21 +39,28 @@ struct ExchangeMemory {
   static constexpr uint32_t kLastTag = 0xFFFF0000;
   static constexpr int64_t kHeaderBytes = 256;
   static constexpr int64_t kPostsBytes = kMaxExchangeRanks * sizeof(ExchangePost);
+  static constexpr int64_t kArrivalsBytes =
+      int64_t{kMaxExchangeRanks} * kMaxExchangeBlocks * sizeof(uint64_t);
 
   constexpr ExchangeMemory(int degree, int64_t max_push_bytes)
       : peer_bytes(2 * max_push_bytes),
         second_words(max_push_bytes / static_cast<int64_t>(sizeof(uint64_t))),
-        half_bytes(kPostsBytes + degree * peer_bytes) {}
+        half_bytes(kPostsBytes + kArrivalsBytes + degree * peer_bytes) {}
 
   constexpr int64_t Half(uint32_t half) const { return kHeaderBytes + half * half_bytes; }
   constexpr int64_t Post(uint32_t half, int peer) const {
     return Half(half) + peer * static_cast<int64_t>(sizeof(ExchangePost));
   }
+  // The tag of the call whose stores, of one block of `peer`, are all in this rank's output.
+  constexpr int64_t Arrival(uint32_t half, int peer, int block) const {
+    return Half(half) + kPostsBytes +
+           (int64_t{peer} * kMaxExchangeBlocks + block) * static_cast<int64_t>(sizeof(uint64_t));
+  }
   // Words of 4 bytes of payload and the call's tag (kernels/decoder/tagged_words.cuh): the first
   // two words of every unit of 16 bytes, and from `second_words` on the other two. So what the
   // threads of a warp send at once lies together, and takes the link in whole lines.
   constexpr int64_t Words(uint32_t half, int peer) const {
-    return Half(half) + kPostsBytes + peer * peer_bytes;
+    return Half(half) + kPostsBytes + kArrivalsBytes + peer * peer_bytes;
   }
   constexpr int64_t num_bytes() const { return Half(2); }
 

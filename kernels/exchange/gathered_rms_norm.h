@@ -16,9 +16,11 @@ struct GatheredRmsNormParams {
   RmsNormParams norm;
 };
 
-// Every block waits for other ranks, so all blocks must find room at the same time, also if ranks
-// share a device.
-inline constexpr int64_t kMaxGatheredNormRows = 64;
+// A row is a block. Every block waits for other ranks, so all blocks must find room at the same
+// time: two on each of 64 multiprocessors, also if four ranks share a device of 128.
+constexpr int64_t MaxGatheredNormRows(const ExchangeGroup& group) {
+  return group.shares_a_device ? 64 : 128;
+}
 
 // Whether GatheredRmsNorm takes these sizes.
 bool GathersInNorm(const GatheredRmsNormParams& params);

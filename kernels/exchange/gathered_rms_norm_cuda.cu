@@ -17,7 +17,7 @@ struct Arguments {
 
 // A block for each row. A thread sends its groups if they are this rank's, and else waits for them.
 template <int kGroups>
-__global__ void __launch_bounds__(kMaxRowThreads)
+__global__ void __launch_bounds__(kMaxRowThreads, 2)
     GatheredRmsNormKernel(const __grid_constant__ Arguments arguments) {
   const ExchangeGroup& group = arguments.params.group;
   const RmsNormParams& norm = arguments.params.norm;
@@ -65,7 +65,7 @@ bool GathersInNorm(const GatheredRmsNormParams& params) {
   const auto& [group, norm] = params;
   const int64_t num_bytes =
       norm.num_rows * norm.size / group.degree * static_cast<int64_t>(sizeof(BFloat16));
-  return norm.num_rows <= kMaxGatheredNormRows && num_bytes <= group.max_push_bytes &&
+  return norm.num_rows <= MaxGatheredNormRows(group) && num_bytes <= group.max_push_bytes &&
          norm.size % (group.degree * kRowGroup) == 0;
 }
 
@@ -77,7 +77,7 @@ absl::Status GatheredRmsNorm(const CudaStream& stream, const GatheredRmsNormPara
   if (norm.num_rows < 1 || norm.delta == nullptr || !GathersInNorm(params)) {
     return InvalidArgument(
         "GatheredRmsNorm: {} rows of {} elements and {} ranks; takes 1 to {} rows", norm.num_rows,
-        norm.size, params.group.degree, kMaxGatheredNormRows);
+        norm.size, params.group.degree, MaxGatheredNormRows(params.group));
   }
   const Arguments arguments = {
       .params = params,

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <set>
 
-#include "common/check.h"
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/exchange/gathered_rms_norm.h"
@@ -38,7 +37,7 @@ bool ShareADevice(const std::vector<int>& devices) {
 DeviceGroup::DeviceGroup(const Options& options)
     : options_(options),
       shares_a_device_(ShareADevice(options.devices)),
-      members_(options.devices.size()) {}
+      memories_(options.devices.size()) {}
 
 absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& options) {
   const int degree = static_cast<int>(options.devices.size());
@@ -55,7 +54,7 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& 
     for (const int peer : options.devices) {
       if (peer != device) LOCKSTEP_RETURN_IF_ERROR(EnablePeer(device, peer));
     }
-    kernels::DeviceBuffer& memory = group->members_[rank].memory;
+    kernels::DeviceBuffer& memory = group->memories_[rank];
     LOCKSTEP_ASSIGN_OR_RETURN(
         memory, kernels::DeviceBuffer::Create(static_cast<size_t>(group->memory_bytes())));
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
@@ -77,22 +76,12 @@ kernels::ExchangeGroup DeviceGroup::View(int rank) const {
       .max_push_bytes = options_.max_push_bytes,
       .hung_after_ns = static_cast<uint64_t>(options_.hung_after.count()),
       .hang = hang_.data<uint64_t>()};
-  for (size_t i = 0; i < members_.size(); ++i) view.memories[i] = members_[i].memory.data();
+  for (size_t i = 0; i < memories_.size(); ++i) view.memories[i] = memories_[i].data();
   return view;
-}
-
-void DeviceGroup::ExpectTurn(int rank, const void* columns) {
-  Member& self = members_[static_cast<size_t>(rank)];
-  LOCKSTEP_CHECK(self.last_columns != columns,
-                 "rank {}: two exchanges in a row have the same columns. Other ranks may still "
-                 "read them",
-                 rank);
-  self.last_columns = columns;
 }
 
 absl::Status DeviceGroup::AllGather(int rank, const kernels::CudaStream& stream,
                                     const DeviceColumns& params) {
-  ExpectTurn(rank, params.columns);
   return kernels::Exchange(stream, {.group = View(rank),
                                     .columns = params.columns,
                                     .output = params.output,
@@ -106,7 +95,6 @@ absl::StatusOr<bool> DeviceGroup::GatherRmsNorm(int rank, const kernels::CudaStr
   kernels::GatheredRmsNormParams params = {.group = View(rank), .norm = norm};
   params.norm.delta = columns;
   if (!kernels::GathersInNorm(params)) return false;
-  ExpectTurn(rank, columns);
   LOCKSTEP_RETURN_IF_ERROR(kernels::GatheredRmsNorm(stream, params));
   return true;
 }

@@ -46,12 +46,11 @@ class DeviceGroup {
   DeviceGroup(const DeviceGroup&) = delete;
   DeviceGroup& operator=(const DeviceGroup&) = delete;
 
-  int degree() const { return static_cast<int>(members_.size()); }
+  int degree() const { return static_cast<int>(memories_.size()); }
   int64_t memory_bytes() const;  // of one rank
 
   // Every rank calls this with equal sizes, as often and in the same order, for a stream of its
-  // own. The other ranks may read `columns` until the rank's next call has run. So two buffers must
-  // take turns: dies if a call has the `columns` of the call before.
+  // own.
   absl::Status AllGather(int rank, const kernels::CudaStream& stream, const DeviceColumns& params);
 
   // AllGather of `columns`, [norm.num_rows, norm.size / degree], and the norm with what was
@@ -68,19 +67,12 @@ class DeviceGroup {
   kernels::ExchangeGroup View(int rank) const;
 
  private:
-  struct Member {
-    kernels::DeviceBuffer memory;
-    const void* last_columns = nullptr;  // touched by the rank's thread alone
-  };
-
   explicit DeviceGroup(const Options& options);
-
-  void ExpectTurn(int rank, const void* columns);
 
   const Options options_;
   const bool shares_a_device_;
   kernels::PinnedBuffer hang_;
-  std::vector<Member> members_;
+  std::vector<kernels::DeviceBuffer> memories_;  // of each rank
 };
 
 }  // namespace lockstep::worker

@@ -65,11 +65,9 @@ class Rank {
   }
   // Every shape once. Null: through the group, as a model does.
   void Enqueue(std::span<const Shape> shapes, const ExchangeFaults* faults) {
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      DeviceArray<uint32_t>& columns = i % 2 == 0 ? even_columns_ : odd_columns_;
-      const auto [num_rows, row_words] = shapes[i];
+    for (const auto& [num_rows, row_words] : shapes) {
       const testing::ExchangeRound round = {.round = round_.data(),
-                                            .columns = columns.data(),
+                                            .columns = columns_.data(),
                                             .output = output_.data(),
                                             .num_rows = num_rows,
                                             .row_words = row_words,
@@ -77,7 +75,7 @@ class Rank {
                                             .degree = group_.degree(),
                                             .num_wrong = num_wrong_.data()};
       Check(testing::FillColumns(stream_, round));
-      const DeviceColumns params = {.columns = columns.data(),
+      const DeviceColumns params = {.columns = columns_.data(),
                                     .output = output_.data(),
                                     .num_rows = num_rows,
                                     .row_bytes = row_words * 4};
@@ -134,8 +132,6 @@ class Rank {
   uint64_t num_wrong() const { return num_wrong_.Read().front(); }
   void ExpectGuardsIntact() const { output_.ExpectGuardsIntact(); }
   const kernels::CudaStream& stream() const { return stream_; }
-  uint32_t* columns() { return even_columns_.data(); }
-  uint32_t* output() { return output_.data(); }
 
  private:
   void Check(const absl::Status& status) const {
@@ -147,8 +143,7 @@ class Rank {
   const int rank_;
   const int device_;
   const bool is_current_;  // the members below lie on the device
-  DeviceArray<uint32_t> even_columns_{kMostWords};
-  DeviceArray<uint32_t> odd_columns_{kMostWords};
+  DeviceArray<uint32_t> columns_{kMostWords};
   DeviceArray<uint32_t> output_{kMostWords * kernels::kMaxExchangeRanks};
   DeviceArray<uint32_t> round_{1};
   DeviceArray<uint64_t> num_wrong_{1};

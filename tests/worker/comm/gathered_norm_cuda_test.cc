@@ -81,16 +81,16 @@ std::vector<uint16_t> BitsOf(const DeviceArray<BFloat16>& array) {
 TEST_P(GatheredNormCudaTest, ANormThatGathersGivesTheBitsOfExchangeAndNorm) {
   const int degree = GetParam();
   Ranks ranks(degree);
-  // Kept to the end: columns must not come again at the address of the call before.
-  std::vector<std::unique_ptr<GatheredNorms>> all;
-  for (const auto& [num_rows, size] :
-       {std::pair<int64_t, int64_t>{1, 256}, {1, 4096}, {3, 8192}, {5, 2560}, {64, 256}}) {
+  for (const auto& [num_rows, size] : {std::pair<int64_t, int64_t>{1, 256},
+                                       {1, 4096},
+                                       {3, 8192},
+                                       {5, 2560},
+                                       {MaxGatheredNormRows(ranks.group->View(0)), 256}}) {
     SCOPED_TRACE(::testing::Message() << num_rows << " rows of " << size);
-    std::vector<GatheredNorms*> norms;
+    std::vector<std::unique_ptr<GatheredNorms>> norms;
     for (int rank = 0; rank < degree; ++rank) {
       ranks.ranks[static_cast<size_t>(rank)]->MakeCurrent();
-      all.push_back(std::make_unique<GatheredNorms>(num_rows, size, rank, degree));
-      norms.push_back(all.back().get());
+      norms.push_back(std::make_unique<GatheredNorms>(num_rows, size, rank, degree));
     }
     const auto run = [&](int rank) {
       const kernels::CudaStream& stream = ranks.ranks[static_cast<size_t>(rank)]->stream();
@@ -130,9 +130,9 @@ TEST_P(GatheredNormCudaTest, ANormThatGathersGivesTheBitsOfExchangeAndNorm) {
 // More rows than blocks that surely run at once; more bytes than a rank has room for.
 TEST_P(GatheredNormCudaTest, ANormOfManyRowsOrBytesDoesNotGather) {
   Ranks ranks(GetParam());
+  const int64_t max_rows = MaxGatheredNormRows(ranks.group->View(0));
   for (const auto& [num_rows, size] :
-       {std::pair<int64_t, int64_t>{kernels::kMaxGatheredNormRows + 1, 256},
-        {kernels::kMaxGatheredNormRows, 8192}}) {
+       {std::pair<int64_t, int64_t>{max_rows + 1, 256}, {max_rows, 8192}}) {
     const kernels::RmsNormParams norm = {.num_rows = num_rows, .size = size, .eps = 1e-6f};
     const auto fused =
         ranks.group->GatherRmsNorm(0, ranks.ranks[0]->stream(), /*columns=*/nullptr, norm);
