@@ -39,7 +39,7 @@ void Expect(cudaError_t error) { Expect(kernels::CudaStatus(error, "CUDA")); }
 
 struct Rank {
   kernels::CudaStream stream;
-  kernels::DeviceBuffer columns[2];
+  kernels::DeviceBuffer columns;
   kernels::DeviceBuffer output;
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
@@ -83,7 +83,7 @@ class Benchmark {
     rank.stream.num_multiprocessors = device->num_multiprocessors;
     Expect(cudaStreamCreateWithFlags(&rank.stream.handle, cudaStreamNonBlocking));
     rank.stream.overlap_launches = true;
-    for (kernels::DeviceBuffer& columns : rank.columns) columns = Allocate(kMostBytes);
+    rank.columns = Allocate(kMostBytes);
     rank.output = Allocate(kMostBytes * static_cast<int64_t>(devices_.size()));
     Expect(cudaEventCreate(&rank.begin));
     Expect(cudaEventCreate(&rank.end));
@@ -99,7 +99,7 @@ class Benchmark {
     Expect(cudaStreamBeginCapture(rank.stream.handle, cudaStreamCaptureModeThreadLocal));
     for (int call = 0; call < kCallsPerGraph; ++call) {
       Expect(group.AllGather(index, rank.stream,
-                             {.columns = rank.columns[call % 2].data(),
+                             {.columns = rank.columns.data(),
                               .output = rank.output.data(),
                               .num_rows = 1,
                               .row_bytes = num_bytes}));

@@ -3,8 +3,9 @@
 
     bench/peers/nccl_all_gather.py --ranks 2 8192 262144
 
-Each size is the bytes that all ranks together gather. Microseconds of one call: the median over replays of a graph of
-100 calls, on rank 0, while the other ranks replay theirs. One JSON object a line. Needs PyTorch with NCCL.
+BYTES is what every rank has in the end. Microseconds of one call: the median over replays of a graph of 100 calls, on
+rank 0, while the other ranks replay theirs. One JSON object a line. Needs PyTorch with NCCL. NVLink multicast is off,
+as in Lockstep, unless NCCL_NVLS_ENABLE says otherwise.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def measure(rank, ranks, gathered_bytes):
     def gather():
         torch.distributed.all_gather_into_tensor(output, columns)
 
-    gather()  # NCCL connects the ranks at the first call
+    gather()  # the first call sets up what NCCL needs
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -63,6 +64,10 @@ def main():
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("sizes", type=int, nargs="+", metavar="BYTES")
     options = parser.parse_args()
+    odd = [str(size) for size in options.sizes if size % options.ranks != 0]
+    if odd:
+        parser.error(f"{options.ranks} ranks cannot have equal parts of {', '.join(odd)} bytes")
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     with tempfile.TemporaryDirectory() as folder:
         meeting_place = os.path.join(folder, "ranks")
         torch.multiprocessing.spawn(run, args=(options.ranks, options.sizes, meeting_place), nprocs=options.ranks)

@@ -12,6 +12,8 @@
 namespace lockstep::kernels {
 
 inline constexpr int kMaxExchangeRanks = 8;
+// Of every device.
+inline constexpr int kMinExchangeMultiprocessors = 64;
 
 // What a rank knows of its group. Every device must have access to the memory of every other one.
 struct ExchangeGroup {
@@ -65,8 +67,8 @@ int64_t ExchangeMemoryBytes(int degree, int64_t max_push_bytes);
 // The kernel after this one may start, and fetch weights, while this one waits for other ranks. Not
 // if ranks share a device: there it might take the room that another rank needs to come.
 //
-// Other ranks store to `output` from when this rank's kernel begins until it ends. INVALID_ARGUMENT
-// for sizes or addresses that are no multiple of 16 bytes.
+// Other ranks store to `output`, once this rank's kernels before this one have ended.
+// INVALID_ARGUMENT for sizes or addresses that are no multiple of 16 bytes.
 absl::Status Exchange(const CudaStream& stream, const ExchangeParams& params);
 
 // For tests.

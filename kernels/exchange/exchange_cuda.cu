@@ -58,8 +58,8 @@ class ExchangeCall {
     }
   }
 
-  // --- put: for many bytes. A post says where a rank's output is, and that all who read what was
-  // there before have ended. Its peers then store to it, each block a part of every row block ---
+  // --- put: for many bytes. A post says where a rank's output is, and that all kernels of the rank
+  // that read it have ended. Its peers then store to it ---
 
   __device__ void Post() const {
     link_.Delay(0);
@@ -155,7 +155,6 @@ __global__ void __launch_bounds__(kMaxThreads)
   const ExchangeCall<kFaulty> call(arguments);
   call.Push();
   call.TakePushed();
-  ptx::AllowSuccessor();
   call.End();
 }
 
@@ -167,7 +166,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   call.Post();
   call.Put();
   call.AwaitPeers();
-  ptx::AllowSuccessor();
   call.End();
 }
 

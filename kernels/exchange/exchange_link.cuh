@@ -12,7 +12,8 @@
 // A rank's side of one call, in one block: what the kernels of exchanges share.
 namespace lockstep::kernels {
 
-// Call at the beginning of a kernel.
+// Call at the beginning of a kernel. Where ranks share a device the next kernel starts when this
+// one has ended: a single thread that let it start would do so for its whole block.
 __device__ __forceinline__ void AwaitExchange(const ExchangeGroup& group) {
   if (!group.shares_a_device) ptx::AllowSuccessor();
   ptx::WaitForPredecessor();

@@ -5,7 +5,7 @@
 
 #include "kernels/exchange/exchange.h"
 
-// The memory of a rank that the other ranks write to.
+// The memory of a rank that the other ranks write to, besides its outputs.
 //
 // Calls are numbered by tags, which ascend by one. A call uses one of two halves, by the lowest bit
 // of its tag. A rank may write to the half of call e again in call e + 2. This call begins once the
@@ -29,8 +29,8 @@ struct alignas(32) ExchangePost {
 
 // Blocks of a call at most, whatever the device: a block of one rank waits for those with its
 // number of the others. All blocks wait for other ranks, so all must find room at once: two on each
-// of 64 multiprocessors.
-inline constexpr int kMaxExchangeBlocks = 128;
+// multiprocessor.
+inline constexpr int kMaxExchangeBlocks = 2 * kMinExchangeMultiprocessors;
 
 struct ExchangeMemory {
   // After this tag tags begin again at 1. Tag 0 is the tag of memory that was never written. The

@@ -17,9 +17,9 @@ struct GatheredRmsNormParams {
 };
 
 // A row is a block. Every block waits for other ranks, so all blocks must find room at the same
-// time: two on each of 64 multiprocessors, also if four ranks share a device of 128.
+// time: two on each multiprocessor. Four ranks that share a device, as in tests, need 128 of them.
 constexpr int64_t MaxGatheredNormRows(const ExchangeGroup& group) {
-  return group.shares_a_device ? 64 : 128;
+  return group.shares_a_device ? 64 : 2 * kMinExchangeMultiprocessors;
 }
 
 // Whether GatheredRmsNorm takes these sizes.

@@ -38,7 +38,6 @@ __global__ void __launch_bounds__(kMaxRowThreads, 2)
     return is_own(index) ? columns[column] : link.Take(index / units_per_row, first_unit + column);
   });
   row.Normalize();
-  ptx::AllowSuccessor();
   link.End();
 }
 

@@ -28,6 +28,24 @@ absl::Status EnablePeer(int device, int peer) {
   return kernels::CudaStatus(error, "cudaDeviceEnablePeerAccess");
 }
 
+absl::Status CheckMultiprocessors(int device) {
+  int count = 0;
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  if (count >= kernels::kMinExchangeMultiprocessors) return absl::OkStatus();
+  return FailedPrecondition("GPU {} has {} multiprocessors; to share a model it needs {}", device,
+                            count, kernels::kMinExchangeMultiprocessors);
+}
+
+int64_t MaxPushBytes(const DeviceGroup::Options& options) {
+  if (options.max_push_bytes.has_value() || options.devices.empty()) {
+    return options.max_push_bytes.value_or(0);
+  }
+  constexpr int64_t kUnitBytes = 16;
+  const auto degree = static_cast<int64_t>(options.devices.size());
+  return DeviceGroup::kMaxPushedBytes / degree / kUnitBytes * kUnitBytes;
+}
+
 }  // namespace
 
 bool ShareADevice(const std::vector<int>& devices) {
@@ -36,6 +54,7 @@ bool ShareADevice(const std::vector<int>& devices) {
 
 DeviceGroup::DeviceGroup(const Options& options)
     : options_(options),
+      max_push_bytes_(MaxPushBytes(options)),
       shares_a_device_(ShareADevice(options.devices)),
       memories_(options.devices.size()) {}
 
@@ -51,6 +70,7 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& 
   for (size_t rank = 0; rank < options.devices.size(); ++rank) {
     const int device = options.devices[rank];
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
+    LOCKSTEP_RETURN_IF_ERROR(CheckMultiprocessors(device));
     for (const int peer : options.devices) {
       if (peer != device) LOCKSTEP_RETURN_IF_ERROR(EnablePeer(device, peer));
     }
@@ -65,7 +85,7 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& 
 }
 
 int64_t DeviceGroup::memory_bytes() const {
-  return kernels::ExchangeMemoryBytes(degree(), options_.max_push_bytes);
+  return kernels::ExchangeMemoryBytes(degree(), max_push_bytes_);
 }
 
 kernels::ExchangeGroup DeviceGroup::View(int rank) const {
@@ -73,7 +93,7 @@ kernels::ExchangeGroup DeviceGroup::View(int rank) const {
       .degree = degree(),
       .rank = rank,
       .shares_a_device = shares_a_device_,
-      .max_push_bytes = options_.max_push_bytes,
+      .max_push_bytes = max_push_bytes_,
       .hung_after_ns = static_cast<uint64_t>(options_.hung_after.count()),
       .hang = hang_.data<uint64_t>()};
   for (size_t i = 0; i < memories_.size(); ++i) view.memories[i] = memories_[i].data();

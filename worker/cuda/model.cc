@@ -152,7 +152,7 @@ absl::Status GatherLogits(CudaModel::Parts& parts, int64_t num_rows) {
 
 CudaModel::CudaModel(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 CudaModel::~CudaModel() {
-  // A rank reads the memory of the others.
+  // A rank stores to the memory of the others.
   for (int i = 0; i < num_ranks(); ++i) cudaStreamSynchronize(rank(i).stream().handle);
 }
 

@@ -32,8 +32,8 @@ struct Workspace {
   kernels::BFloat16* delta = nullptr;      // [T, hidden_size]: what is added to the residual next
   kernels::BFloat16* gate_up = nullptr;    // [T, mlp_input_size / R]
   kernels::BFloat16* activated = nullptr;  // [T, intermediate_size]
-  // This rank's columns of what the ranks exchange next; they take turns. [T, columns / R], null if
-  // R is 1.
+  // This rank's columns of what the ranks exchange next. [T, columns / R], null if R is 1. They
+  // take turns, because on the CPU ranks read each other's (ThreadGroup).
   kernels::BFloat16* exchanged[2] = {};
   kernels::BFloat16* last_residual = nullptr;   // [L, hidden_size]: rows whose logits are wanted
   kernels::BFloat16* last_attention = nullptr;  // [L, q_size]

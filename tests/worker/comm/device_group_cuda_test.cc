@@ -17,7 +17,7 @@
 namespace lockstep::worker {
 namespace {
 
-// The first five are pushed, by one to 16 blocks, one of them to the last byte; the others are put,
+// The first five are pushed, by one to 48 blocks, one of them to the last byte; the others are put,
 // by 5 to 64 blocks where ranks have devices of their own.
 constexpr std::array<Shape, 8> kShapes = {Shape{1, 4},     Shape{3, 12},   Shape{1, 512},
                                           Shape{8, 4096},  Shape{5, 900},  Shape{64, 1024},
@@ -41,6 +41,17 @@ TEST_P(DeviceGroupCudaTest, EveryRankHasTheColumnsOfAll) {
     for (int i = 0; i < kTurns; ++i) rank.Enqueue(kShapes, /*faults=*/nullptr);
   });
   ranks.ExpectAllRight(kTurns * kShapes.size());
+}
+
+// More than the blocks of a call, which are 128 at most, store at once.
+TEST_P(DeviceGroupCudaTest, ACallMayPutManyBytes) {
+  Ranks ranks(GetParam());
+  constexpr int kTurns = 10;
+  constexpr std::array<Shape, 1> kLarge = {Shape{640, 2048}};
+  ranks.Run([&](Rank& rank) {
+    for (int i = 0; i < kTurns; ++i) rank.Enqueue(kLarge, /*faults=*/nullptr);
+  });
+  ranks.ExpectAllRight(kTurns);
 }
 
 // Ranks replay a graph or launch the same calls one by one, each as it likes, and their blocks
@@ -91,9 +102,11 @@ TEST_P(DeviceGroupCudaTest, TagsBeginAgainAfterTheLastOne) {
   const ExchangeFaults delays = {.max_delay_ns = 100'000};
   constexpr uint32_t kLeft = 2;      // calls before the border; they are pushed and small
   constexpr uint32_t kStaleTag = 2;  // of the call that pushes most
+  // Of the first calls that put: the fourth and fifth after the border.
+  constexpr std::array<uint32_t, 2> kStalePutTags = {4, 5};
   constexpr uint32_t kTurns = 12;
   for (const std::unique_ptr<Rank>& rank : ranks.ranks) {
-    rank->Plant(kStaleTag, ExchangeMemory::kLastTag - kLeft);
+    rank->Plant(kStaleTag, kStalePutTags, ExchangeMemory::kLastTag - kLeft);
   }
   ranks.Run([&](Rank& rank) {
     for (uint32_t i = 0; i < kTurns; ++i) rank.Enqueue(kShapes, &delays);

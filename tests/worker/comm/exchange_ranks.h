@@ -34,7 +34,7 @@ struct Shape {
   int64_t num_rows;
   int64_t row_words;  // of one rank's columns
 };
-inline constexpr int64_t kMostWords = 64 * 8192;
+inline constexpr int64_t kMostWords = 640 * 2048;
 
 inline void Expect(const absl::Status& status) {
   LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
@@ -104,12 +104,19 @@ class Rank {
   }
   void Replay() { Expect(cudaGraphLaunch(graph_, stream_.handle)); }
 
-  // Fills the memory of exchanges with words of `stale_tag`, as if `last_tag` were the latest call.
-  void Plant(uint32_t stale_tag, uint32_t last_tag) {
+  // Fills the memory of exchanges with pushed words of `stale_tag`, and with posts and arrivals of
+  // calls that put, one tag for each half, as if `last_tag` were the latest call.
+  void Plant(uint32_t stale_tag, const std::array<uint32_t, 2>& put_tags, uint32_t last_tag) {
     const auto num_words = static_cast<size_t>(group_.memory_bytes()) / sizeof(uint64_t);
     std::vector<uint64_t> words(num_words, uint64_t{stale_tag} << 32 | 0xBADBAD);
     std::fill_n(words.begin(), ExchangeMemory::kHeaderBytes / sizeof(uint64_t), 0);
     words[0] = last_tag;
+    const ExchangeMemory memory(group_.degree(), kMaxPushBytes);
+    for (const uint32_t half : {0u, 1u}) {
+      std::fill_n(words.begin() + memory.Half(half) / static_cast<int64_t>(sizeof(uint64_t)),
+                  (ExchangeMemory::kPostsBytes + ExchangeMemory::kArrivalsBytes) / sizeof(uint64_t),
+                  put_tags[half]);
+    }
     Expect(cudaMemcpy(header(), words.data(), words.size() * sizeof(uint64_t),
                       cudaMemcpyHostToDevice));
     Expect(cudaDeviceSynchronize());
