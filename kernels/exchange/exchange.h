@@ -12,7 +12,8 @@
 namespace lockstep::kernels {
 
 inline constexpr int kMaxExchangeRanks = 8;
-// Of every device.
+inline constexpr int kExchangeUnitBytes = 16;  // what a thread moves at once
+// Every device must have at least so many.
 inline constexpr int kMinExchangeMultiprocessors = 64;
 
 // What a rank knows of its group. Every device must have access to the memory of every other one.

@@ -11,8 +11,6 @@
 // What the ops with an exchange refuse.
 namespace lockstep::kernels {
 
-inline constexpr int kExchangeUnitBytes = 16;  // what a thread moves at once
-
 // INVALID_ARGUMENT, naming `op`, for a group that cannot be, or unaligned addresses.
 inline absl::Status CheckExchange(const char* op, const ExchangeGroup& group,
                                   std::initializer_list<const void*> addresses) {

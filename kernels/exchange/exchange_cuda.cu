@@ -110,9 +110,7 @@ class ExchangeCall {
     if (peer >= group_.degree || peer == group_.rank) return;
     const int block = static_cast<int>(blockIdx.x);
     ptx::StoreReleaseSystem(link_.Arrival(peer, group_.rank, block), link_.tag());
-    const uint64_t* const arrival = link_.Arrival(group_.rank, peer, block);
-    typename ExchangeLink<kFaulty>::Patience patience;
-    while (ptx::LoadAcquireSystem(arrival) != link_.tag()) link_.Waits(patience, peer);
+    link_.AwaitTag(link_.Arrival(group_.rank, peer, block), peer);
   }
 
   __device__ void End() const { link_.End(); }
@@ -136,8 +134,7 @@ class ExchangeCall {
 
   __device__ uint4* AwaitPost(int peer) const {
     const ExchangePost* const post = link_.Post(group_.rank, peer);
-    typename ExchangeLink<kFaulty>::Patience patience;
-    while (ptx::LoadAcquireSystem(&post->tag) != link_.tag()) link_.Waits(patience, peer);
+    link_.AwaitTag(&post->tag, peer);
     const ulonglong2 fields = ptx::LoadRelaxedSystem2(&post->output);
     if (fields.y != Shape()) link_.GiveUp(peer);  // the ranks are not in the same pass
     return reinterpret_cast<uint4*>(fields.x);

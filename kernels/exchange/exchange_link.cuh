@@ -12,8 +12,9 @@
 // A rank's side of one call, in one block: what the kernels of exchanges share.
 namespace lockstep::kernels {
 
-// Call at the beginning of a kernel. Where ranks share a device the next kernel starts when this
-// one has ended: a single thread that let it start would do so for its whole block.
+// Call at the beginning of a kernel. Where ranks share a device, the next kernel must not start
+// before this one has ended. So no thread may let it start: one thread would do so for its whole
+// block.
 __device__ __forceinline__ void AwaitExchange(const ExchangeGroup& group) {
   if (!group.shares_a_device) ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
@@ -72,6 +73,12 @@ class ExchangeLink {
     } while (!(HaveTag(first, tag_) && HaveTag(second, tag_)) && Waits(patience, peer));
     return make_uint4(static_cast<uint32_t>(first.x), static_cast<uint32_t>(first.y),
                       static_cast<uint32_t>(second.x), static_cast<uint32_t>(second.y));
+  }
+
+  // Until `peer` has stored the tag of this call. What it wrote before is visible then.
+  __device__ void AwaitTag(const uint64_t* tag, int peer) const {
+    Patience patience;
+    while (ptx::LoadAcquireSystem(tag) != tag_) Waits(patience, peer);
   }
 
   // True: look again. Does not return if the wait has taken too long.

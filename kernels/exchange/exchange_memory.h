@@ -27,9 +27,8 @@ struct alignas(32) ExchangePost {
   uint64_t unused;
 };
 
-// Blocks of a call at most, whatever the device: a block of one rank waits for those with its
-// number of the others. All blocks wait for other ranks, so all must find room at once: two on each
-// multiprocessor.
+// Blocks of a call at most. It does not depend on the device, because block b of a rank waits for
+// block b of every other rank. All blocks of a rank must run at once: two on each multiprocessor.
 inline constexpr int kMaxExchangeBlocks = 2 * kMinExchangeMultiprocessors;
 
 struct ExchangeMemory {
@@ -51,7 +50,7 @@ struct ExchangeMemory {
   constexpr int64_t Post(uint32_t half, int peer) const {
     return Half(half) + peer * static_cast<int64_t>(sizeof(ExchangePost));
   }
-  // The tag of the call whose stores, of one block of `peer`, are all in this rank's output.
+  // Where block `block` of `peer` writes the call's tag after its last store to this rank's output.
   constexpr int64_t Arrival(uint32_t half, int peer, int block) const {
     return Half(half) + kPostsBytes +
            (int64_t{peer} * kMaxExchangeBlocks + block) * static_cast<int64_t>(sizeof(uint64_t));

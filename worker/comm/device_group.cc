@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/status.h"
+#include "kernels/device/cuda_device.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/exchange/gathered_rms_norm.h"
 
@@ -29,21 +30,18 @@ absl::Status EnablePeer(int device, int peer) {
 }
 
 absl::Status CheckMultiprocessors(int device) {
-  int count = 0;
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  LOCKSTEP_ASSIGN_OR_RETURN(const kernels::CudaDevice description,
+                            kernels::DescribeCudaDevice(device));
+  const int count = description.num_multiprocessors;
   if (count >= kernels::kMinExchangeMultiprocessors) return absl::OkStatus();
   return FailedPrecondition("GPU {} has {} multiprocessors; to share a model it needs {}", device,
                             count, kernels::kMinExchangeMultiprocessors);
 }
 
 int64_t MaxPushBytes(const DeviceGroup::Options& options) {
-  if (options.max_push_bytes.has_value() || options.devices.empty()) {
-    return options.max_push_bytes.value_or(0);
-  }
-  constexpr int64_t kUnitBytes = 16;
   const auto degree = static_cast<int64_t>(options.devices.size());
-  return DeviceGroup::kMaxPushedBytes / degree / kUnitBytes * kUnitBytes;
+  const int64_t num_units = DeviceGroup::kMaxPushedBytes / degree / kernels::kExchangeUnitBytes;
+  return options.max_push_bytes.value_or(num_units * kernels::kExchangeUnitBytes);
 }
 
 }  // namespace

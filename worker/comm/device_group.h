@@ -27,9 +27,9 @@ struct DeviceColumns {
 // Whether two ranks have the same device, as only in tests.
 bool ShareADevice(const std::vector<int>& devices);
 
-// The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory that the
-// ranks write to. It only enqueues, and moves bytes: it cannot change a result. Different ranks may
-// call it at the same time. Must outlive the work on the ranks' streams.
+// The exchange of a tensor-parallel group on the GPUs of this machine. Owns the memory for what
+// ranks push and post. It only enqueues, and moves bytes: it cannot change a result. Different
+// ranks may call it at the same time. Must outlive the work on the ranks' streams.
 class DeviceGroup {
  public:
   struct Options {
@@ -44,9 +44,9 @@ class DeviceGroup {
   // sooner (5.7 for 8.5), and 2 MiB later (13.7 for 11.1). Covers most exchanges of a decode step.
   static constexpr int64_t kMaxPushedBytes = 1 << 20;
 
-  // Gives every device access to the memory of the others. FAILED_PRECONDITION naming two devices
-  // that have no way to each other, or one that has too few multiprocessors. Changes the thread's
-  // current device.
+  // Gives every device access to the memory of the others. Changes the thread's current device.
+  // FAILED_PRECONDITION names two devices without access to each other, or a device with too few
+  // multiprocessors.
   static absl::StatusOr<std::unique_ptr<DeviceGroup>> Create(const Options& options);
   DeviceGroup(const DeviceGroup&) = delete;
   DeviceGroup& operator=(const DeviceGroup&) = delete;

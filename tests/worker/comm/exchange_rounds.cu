@@ -14,8 +14,8 @@ __device__ uint32_t Value(uint32_t round, int64_t row, int64_t column) {
   return (round * 2654435761u + index * 40503u) ^ (round >> 7);
 }
 
-// As in a model, a kernel lets the next one start at once: an exchange may come before the kernel
-// that reads the output of the one before it has ended.
+// As in a model, a kernel lets the next one start at once. So an exchange may start while a kernel
+// still reads what the last exchange wrote. It must not let peers store there yet.
 __device__ void Begin() {
   kernels::ptx::AllowSuccessor();
   kernels::ptx::WaitForPredecessor();
