@@ -213,7 +213,8 @@ uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
     const Residency& residency = *sequence->running();
     num_waiting += residency.planned_known - residency.planned_computed;
   }
-  return state_.budget.PrefillTokensBesideDecodes(budget, num_waiting, DecodesInFlight());
+  return state_.budget.PrefillTokensBesideDecodes(budget, num_decodes, num_waiting,
+                                                 DecodesInFlight());
 }
 
 StepBudget::InFlight Planner::DecodesInFlight() const {

@@ -13,6 +13,9 @@ constexpr uint32_t kMinPrefillTokens = 16;
 // Each long chunk owes 10/8 steps of decodes. So more than half of the steps have decodes only.
 constexpr uint32_t kOwedEighths = 10;
 constexpr uint32_t kWholeStep = 8;
+// What may be owed: three long chunks pass before the first turn of decodes. A burst of prompts
+// that is over by then owes nothing in the end.
+constexpr uint32_t kMostOwed = 4 * kOwedEighths;
 // A chunk is long, and owes steps of decodes, if it takes more than this many times as long as
 // decodes alone.
 constexpr int kLongChunk = 8;
@@ -21,6 +24,15 @@ constexpr uint32_t kStepsBetweenStarts = 16;
 // A step takes at least and at most these multiples of the target. It grows by this share of the
 // time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.3;
+
+// Products compute rows in tiles of 128, and many rows in tiles of 256. So a chunk gives up the
+// tokens that would begin a tile. It never gives up more than a quarter.
+uint32_t FillTiles(uint32_t num_tokens, uint32_t num_decodes) {
+  const uint32_t num_rows = num_tokens + num_decodes;
+  const uint32_t tile = num_rows >= 2048 ? 256 : num_rows >= 512 ? 128 : 1;
+  const uint32_t excess = num_rows % tile;
+  return excess <= num_tokens / 4 ? num_tokens - excess : num_tokens;
+}
 
 // Exponential mean over about the last eight steps.
 void Update(absl::Duration& mean, absl::Duration sample) {
@@ -68,7 +80,8 @@ absl::Duration StepBudget::TimeByPace(const InFlight& in_flight) const {
   return pace_.NextStep(in_flight.num_iterations, time_in_flight);
 }
 
-uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
+uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint32_t num_decodes,
+                                                uint64_t num_waiting,
                                                 const InFlight& in_flight) const {
   const absl::Duration time = std::min(TimeOfStep(num_waiting), TimeByPace(in_flight));
   if (time == absl::InfiniteDuration()) return bound;
@@ -78,7 +91,8 @@ uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_wai
   const absl::Duration room = std::max(time - decode_time_, absl::ZeroDuration());
   const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
   if (num_tokens >= bound) return bound;
-  return std::min(bound, std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens)));
+  const uint32_t fits = std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens));
+  return std::min(bound, FillTiles(fits, num_decodes));
 }
 
 absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
@@ -111,13 +125,13 @@ bool StepBudget::MayStartBesideDecodes(const InFlight& in_flight) const {
   return TimeByPace(in_flight) >= decode_time_ || num_steps_since_start_ >= kStepsBetweenStarts;
 }
 
-bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kWholeStep; }
+bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kMostOwed; }
 
 void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens) {
   ++num_steps_since_start_;
   if (target_ == absl::InfiniteDuration() || num_decode_tokens == 0) return;
   if (num_prefill_tokens == 0) {
-    if (OwesDecodes()) owed_decode_steps_ -= kWholeStep;
+    owed_decode_steps_ -= std::min(owed_decode_steps_, kWholeStep);
   } else if (IsLong(num_prefill_tokens * time_per_prefill_token_)) {
     owed_decode_steps_ += kOwedEighths;
   }

@@ -18,9 +18,12 @@ namespace lockstep::router {
 // small prompts over several steps. Long steps drain a long queue sooner, because each step has a
 // cost of its own.
 //
-// After a step that takes many times as long as decodes alone, the next step has decodes only.
-// Every fourth time, the next two steps have decodes only. So most tokens of a sequence come as
-// fast as without other prompts, at little cost.
+// Four steps in a row may take many times as long as decodes alone. After each further one the next
+// step has decodes only; every fourth time, the next two. So while prompts keep coming, most tokens
+// of a sequence come as fast as without them, and a burst of prompts is over soon.
+//
+// Products compute rows in tiles. Where more prompt tokens wait than fit, a step ends with a whole
+// tile.
 //
 // A bound on the time per token (TokenPace) limits steps as well, with or without a target. While
 // more prompts come than can be computed within it, they wait, and the sequences that run keep to
@@ -51,9 +54,9 @@ class StepBudget {
     uint32_t num_iterations = 0;
     uint64_t num_prefill_tokens = 0;
   };
-  // Prefill tokens for a step in which others decode: at least min(bound, 16), at most `bound`.
-  // `num_waiting`: prompt tokens to be computed in this step or later.
-  uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint64_t num_waiting,
+  // Prefill tokens for a step in which `num_decodes` others decode: at least min(bound, 16), at most
+  // `bound`. `num_waiting`: prompt tokens to be computed in this step or later.
+  uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint32_t num_decodes, uint64_t num_waiting,
                                       const InFlight& in_flight) const;
   // Call for each sequence that starts.
   void Started() { num_steps_since_start_ = 0; }

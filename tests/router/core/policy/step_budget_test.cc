@@ -27,7 +27,7 @@ void ObservePrefills(StepBudget& budget, uint32_t num_tokens, absl::Duration com
 
 // What decodes leave of half the target, for a few prompt tokens.
 uint32_t ShortChunk(const StepBudget& budget, uint32_t bound = 5000) {
-  return budget.PrefillTokensBesideDecodes(bound, /*num_waiting=*/0, {});
+  return budget.PrefillTokensBesideDecodes(bound, /*num_decodes=*/8, /*num_waiting=*/0, {});
 }
 
 TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
@@ -40,7 +40,7 @@ TEST(StepBudgetTest, WithoutATargetNothingIsHeldBack) {
 
 TEST(StepBudgetTest, TheFirstChunkIsSmall) {
   const StepBudget budget(absl::Milliseconds(10));
-  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000, 100'000, {}), 64u);
+  EXPECT_EQ(budget.PrefillTokensBesideDecodes(5000, 8, 100'000, {}), 64u);
   EXPECT_EQ(ShortChunk(budget, 10), 10u);
   EXPECT_EQ(budget.DecodeIterations(8), 1u);
 }
@@ -59,12 +59,32 @@ TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
   ObserveDecodes(budget, absl::Milliseconds(10));
   ObservePrefills(budget, 100, absl::Milliseconds(20));
   const auto chunk = [&budget](uint64_t num_waiting) {
-    return budget.PrefillTokensBesideDecodes(5000, num_waiting, {});
+    return budget.PrefillTokensBesideDecodes(5000, /*num_decodes=*/0, num_waiting, {});
   };
   EXPECT_EQ(chunk(1000), 500u);   // 100 ms wait: the step may take 30 ms more
-  EXPECT_EQ(chunk(2000), 800u);   // 200 ms wait
-  EXPECT_EQ(chunk(7000), 2300u);  // 4 times the target
-  EXPECT_EQ(chunk(1'000'000), 2300u);
+  EXPECT_EQ(chunk(2000), 768u);   // 200 ms wait: 800, of which 768 fill their tiles
+  EXPECT_EQ(chunk(7000), 2048u);  // 4 times the target: 2,300
+  EXPECT_EQ(chunk(1'000'000), 2048u);
+}
+
+TEST(StepBudgetTest, AChunkFillsTheTilesThatItShares) {
+  // What fits beside `num_decodes` if time is left for `num_tokens` tokens.
+  const auto chunk = [](uint32_t num_tokens, uint32_t num_decodes) {
+    StepBudget budget(absl::Milliseconds(50));
+    ObserveDecodes(budget, absl::Milliseconds(5));
+    ObservePrefills(budget, num_tokens, absl::Milliseconds(25));
+    return budget.PrefillTokensBesideDecodes(8000, num_decodes, 0, {});
+  };
+  EXPECT_EQ(chunk(500, 8), 500u) << "few rows";
+  EXPECT_EQ(chunk(500, 12), 500u);
+  EXPECT_EQ(chunk(500, 32), 480u) << "4 tiles of 128";
+  EXPECT_EQ(chunk(1000, 8), 888u) << "7";
+  EXPECT_EQ(chunk(1000, 24), 1000u) << "8";
+  EXPECT_EQ(chunk(1000, 151), 873u) << "8";
+  EXPECT_EQ(chunk(4000, 8), 3832u) << "15 tiles of 256";
+  EXPECT_EQ(chunk(4000, 96), 4000u) << "16";
+  EXPECT_EQ(chunk(200, 490), 150u) << "5; a quarter is given up";
+  EXPECT_EQ(chunk(200, 491), 200u) << "more than a quarter would be";
 }
 
 // 10 ms for decodes alone, 0.1 ms for a prompt token, and what the steps that taught this saved of
@@ -77,7 +97,8 @@ StepBudget WithPace(absl::Duration target) {
 }
 
 uint32_t ChunkBesides(const StepBudget& budget, const StepBudget::InFlight& in_flight) {
-  return budget.PrefillTokensBesideDecodes(5000, /*num_waiting=*/100'000, in_flight);
+  return budget.PrefillTokensBesideDecodes(5000, /*num_decodes=*/8, /*num_waiting=*/100'000,
+                                           in_flight);
 }
 
 TEST(StepBudgetTest, ATimePerTokenBoundsStepsThatTheTargetAllows) {
@@ -232,25 +253,39 @@ int CountChunks(StepBudget& budget, int num_steps, uint32_t chunk) {
   return num_chunks;
 }
 
-TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
+// 5 ms for decodes alone, 0.04 ms for a prompt token.
+StepBudget WithLongChunks() {
   StepBudget budget(absl::Milliseconds(50));
   ObserveDecodes(budget, absl::Milliseconds(5));
   ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  return budget;
+}
+
+TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
+  StepBudget budget = WithLongChunks();
+  CountChunks(budget, 4, 2000);
   EXPECT_EQ(CountChunks(budget, 9 * 10, 2000), 4 * 10);
 }
 
+TEST(StepBudgetTest, ABurstOfLongChunksTakesNoTurns) {
+  StepBudget budget = WithLongChunks();
+  for (int burst = 0; burst < 10; ++burst) {
+    EXPECT_EQ(CountChunks(budget, 4, 2000), 4);
+    EXPECT_TRUE(budget.OwesDecodes());
+    for (int i = 0; i < 5; ++i) budget.Planned(0, 8);  // nothing waits: all is paid
+  }
+  for (int i = 0; i < 100; ++i) budget.Planned(0, 8);
+  EXPECT_EQ(CountChunks(budget, 5, 2000), 4) << "more than all is not paid";
+}
+
 TEST(StepBudgetTest, ChunksThatTakeLessThanEightStepsOfDecodesTakeNoTurns) {
-  StepBudget budget(absl::Milliseconds(50));
-  ObserveDecodes(budget, absl::Milliseconds(5));
-  ObservePrefills(budget, 1000, absl::Milliseconds(45));  // 0.04 ms a token
+  StepBudget budget = WithLongChunks();
   EXPECT_EQ(CountChunks(budget, 100, 980), 100);
   EXPECT_LT(CountChunks(budget, 100, 1020), 50);
 }
 
 TEST(StepBudgetTest, ChunksThatNobodyWaitsBesideTakeNoTurns) {
-  StepBudget budget(absl::Milliseconds(50));
-  ObserveDecodes(budget, absl::Milliseconds(5));
-  ObservePrefills(budget, 1000, absl::Milliseconds(45));
+  StepBudget budget = WithLongChunks();
   for (int i = 0; i < 10; ++i) budget.Planned(2000, 0);
   EXPECT_FALSE(budget.OwesDecodes());
 }
