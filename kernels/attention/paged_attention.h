@@ -143,8 +143,10 @@ struct PagedPrefillAttentionParams {
   int64_t tile_rows = kSmallPrefillTileRows;
   const BlockId* block_tables = nullptr;  // [rows, block_table_stride]
   int64_t block_table_stride = 0;
-  // [PrefillPlanner::ScratchElements()], aligned to 16 bytes; unused if that is 0. Two calls that
-  // may overlap need one scratch each. The next call needs nothing of the contents.
+  // [PrefillPlanner::ScratchElements()], aligned to 16 bytes; unused if that is 0. Calls on
+  // different streams need one scratch each. Those on one stream share it, also where launches
+  // overlap, because each waits for its predecessor first. The next call needs nothing of the
+  // contents.
   float* scratch = nullptr;
 };
 

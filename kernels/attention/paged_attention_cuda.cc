@@ -1,6 +1,7 @@
 #include "kernels/attention/paged_attention_cuda.h"
 
 #include "common/status.h"
+#include "kernels/attention/prefill_tiles.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -62,6 +63,11 @@ absl::Status PagedPrefillAttention(const CudaStream& stream,
   LOCKSTEP_RETURN_IF_ERROR(CheckParams(params));
   if (PrefillScratchDims(params.kv.head_dim) > 0 && params.scratch == nullptr) {
     return InvalidArgument("attention: prefill with head_dim {} needs scratch", params.kv.head_dim);
+  }
+  if (params.tile_rows != kSmallPrefillTileRows &&
+      !(params.tile_rows == kLargePrefillTileRows && HasLargePrefillTiles(params.kv.head_dim))) {
+    return InvalidArgument("attention: no prefill in tiles of {} rows with head_dim {}",
+                           params.tile_rows, params.kv.head_dim);
   }
   if (params.num_tiles <= 0) return absl::OkStatus();
   return LaunchPagedPrefill(stream, params);

@@ -26,7 +26,7 @@ PrefillPlanner::PrefillPlanner(int64_t num_heads, int64_t num_kv_heads, int64_t 
     : group_(num_heads / num_kv_heads),
       num_kv_heads_(num_kv_heads),
       num_multiprocessors_(num_multiprocessors),
-      has_large_tiles_(head_dim == 64 || head_dim == 128),
+      has_large_tiles_(HasLargePrefillTiles(head_dim)),
       scratch_elements_(num_multiprocessors * kSmallPrefillTileRows *
                         PrefillScratchDims(head_dim)) {}
 

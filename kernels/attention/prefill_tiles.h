@@ -10,10 +10,10 @@ namespace lockstep::kernels {
 struct AttentionChunk;  // kernels/attention/paged_attention.h
 
 // Query rows of a tile: all heads of a KV head's group, for consecutive tokens. Large tiles keep
-// the tensor cores busier. Small tiles spread little work more evenly. Only head_dims 64 and 128
-// have large tiles.
+// the tensor cores busier. Small tiles spread little work more evenly.
 inline constexpr int64_t kSmallPrefillTileRows = 128;
 inline constexpr int64_t kLargePrefillTileRows = 192;
+constexpr bool HasLargePrefillTiles(int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
 
 // Dims of a closed partial result that a block keeps in scratch, because shared memory is full.
 constexpr int PrefillScratchDims(int64_t head_dim) { return head_dim == 256 ? 192 : 0; }

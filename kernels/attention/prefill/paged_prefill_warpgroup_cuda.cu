@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/attention/paged_attention_cuda.h"
 #include "kernels/attention/prefill/prefill_copier.cuh"
 #include "kernels/attention/prefill/prefill_group.cuh"

@@ -53,8 +53,9 @@ class PrefillGroup {
   }
 
  private:
-  // Whose turn it is to issue products. The warpgroups with rows take turns for every tile but the
-  // first that all of them have. Between items it is always the first one's turn.
+  // Whose turn it is to issue products. The first warpgroup has the fewest tiles. For all of these
+  // but the first tile, the warpgroups with rows take turns. Between items it is always the first
+  // one's turn.
   struct Turns {
     int tiles;  // of the first warpgroup, which has the fewest
     int next_group;
@@ -78,10 +79,10 @@ class PrefillGroup {
       }
       split_ = 0;
       next_border_ = static_cast<int>(AttentionSplitBegin(1));
-      const Turns turns = {
-          .tiles =
-              rows_.Position(min(kGroupRows, rows_.num_rows) - 1, arguments_.group) / kKeyTile + 1,
-          .next_group = first_row + kGroupRows < rows_.num_rows ? group_ + 1 : 0};
+      const int first_groups_last = min(kGroupRows, rows_.num_rows) - 1;
+      const int tiles_of_first = rows_.Position(first_groups_last, arguments_.group) / kKeyTile + 1;
+      const Turns turns = {.tiles = tiles_of_first,
+                           .next_group = first_row + kGroupRows < rows_.num_rows ? group_ + 1 : 0};
       Begin(full_tiles, tiles);
       int tile = 1;
       for (; tile < min(full_tiles, tiles); ++tile) Step<false>(tile, tiles, turns);

@@ -13,9 +13,9 @@ constexpr uint32_t kMinPrefillTokens = 16;
 // Each long chunk owes 10/8 steps of decodes. So more than half of the steps have decodes only.
 constexpr uint32_t kOwedEighths = 10;
 constexpr uint32_t kWholeStep = 8;
-// What may be owed: three long chunks pass before the first turn of decodes. A burst of prompts
-// that is over by then owes nothing in the end.
-constexpr uint32_t kMostOwed = 4 * kOwedEighths;
+// Decodes take their first turn when this much is owed. Until then four long chunks have run.
+constexpr uint32_t kTurnFrom = 4 * kOwedEighths;
+constexpr uint32_t kMostOwed = kTurnFrom + kWholeStep;
 // A chunk is long, and owes steps of decodes, if it takes more than this many times as long as
 // decodes alone.
 constexpr int kLongChunk = 8;
@@ -25,12 +25,16 @@ constexpr uint32_t kStepsBetweenStarts = 16;
 // time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.3;
 
-// Products compute rows in tiles of 128, and many rows in tiles of 256. So a chunk gives up the
-// tokens that would begin a tile. It never gives up more than a quarter.
+// Rows that the products of an H200 compute together (docs/performance.md has the times). Below the
+// fewest rows, and on a CPU, tiles are smaller: a whole number of these fills them as well.
+constexpr uint32_t kTile = 128, kFewestRowsOfTiles = 512;
+constexpr uint32_t kLargeTile = 256, kFewestRowsOfLargeTiles = 2048;
+
+// A chunk that gives up the tokens that would begin a tile, up to a quarter of all.
 uint32_t FillTiles(uint32_t num_tokens, uint32_t num_decodes) {
   const uint32_t num_rows = num_tokens + num_decodes;
-  const uint32_t tile = num_rows >= 2048 ? 256 : num_rows >= 512 ? 128 : 1;
-  const uint32_t excess = num_rows % tile;
+  if (num_rows < kFewestRowsOfTiles) return num_tokens;
+  const uint32_t excess = num_rows % (num_rows < kFewestRowsOfLargeTiles ? kTile : kLargeTile);
   return excess <= num_tokens / 4 ? num_tokens - excess : num_tokens;
 }
 
@@ -92,7 +96,8 @@ uint32_t StepBudget::PrefillTokensBesideDecodes(uint32_t bound, uint32_t num_dec
   const double num_tokens = absl::FDivDuration(room, time_per_prefill_token_);
   if (num_tokens >= bound) return bound;
   const uint32_t fits = std::max(kMinPrefillTokens, static_cast<uint32_t>(num_tokens));
-  return std::min(bound, FillTiles(fits, num_decodes));
+  if (num_waiting <= fits) return std::min(bound, fits);
+  return std::min(bound, std::max(kMinPrefillTokens, FillTiles(fits, num_decodes)));
 }
 
 absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
@@ -101,6 +106,8 @@ absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
   if (!beside_decodes) return num_tokens * time_per_prefill_token_;
   // Steps get shorter as less waits. So the tokens are counted in parts: each is half of the rest,
   // or one step.
+  double chunks_without_turn =
+      static_cast<double>(kTurnFrom - std::min(owed_decode_steps_, kTurnFrom)) / kOwedEighths;
   absl::Duration sum;
   for (double left = num_tokens;;) {
     const absl::Duration step =
@@ -113,10 +120,14 @@ absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
       const bool fills = step != absl::InfiniteDuration();  // with what comes until then
       return sum + decode_time_ + (fills ? prefill : left * time_per_prefill_token_);
     }
-    absl::Duration turn = decode_time_ + prefill;
-    if (IsLong(prefill)) turn += decode_time_ * kOwedEighths / kWholeStep;
     const double part = std::max(left / 2, chunk);
-    sum += part / chunk * turn;
+    const double num_chunks = part / chunk;
+    sum += num_chunks * (decode_time_ + prefill);
+    if (IsLong(prefill)) {
+      const double num_turns = std::max(0.0, num_chunks - chunks_without_turn);
+      sum += num_turns * decode_time_ * kOwedEighths / kWholeStep;
+      chunks_without_turn = std::max(0.0, chunks_without_turn - num_chunks);
+    }
     left -= part;
   }
 }
@@ -125,7 +136,7 @@ bool StepBudget::MayStartBesideDecodes(const InFlight& in_flight) const {
   return TimeByPace(in_flight) >= decode_time_ || num_steps_since_start_ >= kStepsBetweenStarts;
 }
 
-bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kMostOwed; }
+bool StepBudget::OwesDecodes() const { return owed_decode_steps_ >= kTurnFrom; }
 
 void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens) {
   ++num_steps_since_start_;
@@ -133,7 +144,7 @@ void StepBudget::Planned(uint32_t num_prefill_tokens, uint32_t num_decode_tokens
   if (num_prefill_tokens == 0) {
     owed_decode_steps_ -= std::min(owed_decode_steps_, kWholeStep);
   } else if (IsLong(num_prefill_tokens * time_per_prefill_token_)) {
-    owed_decode_steps_ += kOwedEighths;
+    owed_decode_steps_ = std::min(owed_decode_steps_ + kOwedEighths, kMostOwed);
   }
 }
 

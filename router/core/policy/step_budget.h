@@ -18,12 +18,14 @@ namespace lockstep::router {
 // small prompts over several steps. Long steps drain a long queue sooner, because each step has a
 // cost of its own.
 //
-// Four steps in a row may take many times as long as decodes alone. After each further one the next
-// step has decodes only; every fourth time, the next two. So while prompts keep coming, most tokens
-// of a sequence come as fast as without them, and a burst of prompts is over soon.
+// A chunk is long if it takes many times as long as decodes alone. Up to four long chunks run
+// without a step of decodes alone between them. After the fourth, and after each further one, a
+// step has decodes only; every fourth time, two steps. So while prompts keep coming, most tokens of
+// a sequence come as fast as without them, and a short burst of prompts is over sooner. Steps
+// without prompts make up for long chunks.
 //
-// Products compute rows in tiles. Where more prompt tokens wait than fit, a step ends with a whole
-// tile.
+// Products compute rows in tiles. Where more prompt tokens wait than fit, a step of 512 rows or
+// more ends with a whole tile.
 //
 // A bound on the time per token (TokenPace) limits steps as well, with or without a target. While
 // more prompts come than can be computed within it, they wait, and the sequences that run keep to
@@ -54,8 +56,8 @@ class StepBudget {
     uint32_t num_iterations = 0;
     uint64_t num_prefill_tokens = 0;
   };
-  // Prefill tokens for a step in which `num_decodes` others decode: at least min(bound, 16), at most
-  // `bound`. `num_waiting`: prompt tokens to be computed in this step or later.
+  // Prefill tokens for a step in which `num_decodes` others decode: at least min(bound, 16), at
+  // most `bound`. `num_waiting`: prompt tokens to be computed in this step or later.
   uint32_t PrefillTokensBesideDecodes(uint32_t bound, uint32_t num_decodes, uint64_t num_waiting,
                                       const InFlight& in_flight) const;
   // Call for each sequence that starts.

@@ -49,11 +49,13 @@ TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceForAnyHeadSizeAndGroup) {
   }
 }
 
+// From position 8,192 on splits are longer.
 TEST_F(PagedAttentionCudaTest, IsCloseToTheReferenceAtLongContexts) {
   for (const Shape& shape : {Shape{8, 2, 128}, Shape{8, 2, 256}}) {
     SCOPED_TRACE(shape.head_dim);
-    Problem problem(shape, {5000, 3001}, Distribution::kOutliers);
-    const std::vector<Row> rows = {{0, 4999}, {1, 3000}, {0, 4095}, {0, 2047}, {0, 2048}};
+    Problem problem(shape, {9300, 3001}, Distribution::kOutliers);
+    const std::vector<Row> rows = {{0, 9299}, {0, 9216}, {0, 9215}, {0, 8192}, {0, 8191},
+                                   {1, 3000}, {0, 4095}, {0, 2047}, {0, 2048}};
     const auto decoded = problem.Decode(stream_, rows);
     const auto prefilled = problem.PrefillAll(stream_);
     for (const Row& row : rows) {
@@ -146,16 +148,19 @@ TEST_F(PagedAttentionCudaTest, BitsDoNotDependOnTheSchedule) {
 
 // Three warpgroups with 64 rows each take turns. In the last tile of a prompt some have no rows.
 TEST_F(PagedAttentionCudaTest, WarpgroupsWithoutRowsLetTheOthersPass) {
-  Problem problem({2, 2, 64}, {3000, 100, 40, 17}, Distribution::kOutliers);
-  const std::vector<Part> parts = {{0, 0, 3000}, {1, 0, 100}, {2, 0, 40}, {3, 0, 17}};
-  CudaStream one_block = stream_;
-  one_block.num_multiprocessors = 1;
-  ASSERT_EQ(problem.MakePrefillCall(one_block, parts)->params.tile_rows, kLargePrefillTileRows);
-  const auto large = problem.Prefill(one_block, parts);
-  for (const auto& [sequence, begin, end] : parts) {
-    EXPECT_TRUE(problem.IsClose(large, {sequence, end - 1}));
-    const auto alone = problem.Prefill(stream_, {{sequence, begin, end}});
-    EXPECT_TRUE(problem.IsSameAt(large, alone, {sequence, begin, end}));
+  for (const Shape& shape : {Shape{2, 2, 64}, Shape{8, 2, 128}}) {
+    SCOPED_TRACE(shape.head_dim);
+    Problem problem(shape, {3000, 100, 40, 17}, Distribution::kOutliers);
+    const std::vector<Part> parts = {{0, 0, 3000}, {1, 0, 100}, {2, 0, 40}, {3, 0, 17}};
+    CudaStream one_block = stream_;
+    one_block.num_multiprocessors = 1;
+    ASSERT_EQ(problem.MakePrefillCall(one_block, parts)->params.tile_rows, kLargePrefillTileRows);
+    const auto large = problem.Prefill(one_block, parts);
+    for (const auto& [sequence, begin, end] : parts) {
+      EXPECT_TRUE(problem.IsClose(large, {sequence, end - 1}));
+      const auto alone = problem.Prefill(stream_, {{sequence, begin, end}});
+      EXPECT_TRUE(problem.IsSameAt(large, alone, {sequence, begin, end}));
+    }
   }
 }
 
@@ -373,6 +378,16 @@ TEST_F(PagedAttentionCudaTest, RefusesShapesItCannotTake) {
                                               .num_heads = 1,
                                               .num_tiles = 1}),
               HasError(kInvalid, HasSubstr("scratch")));
+  const auto tiles_of = [&](int64_t tile_rows, int64_t head_dim) {
+    return PagedPrefillAttention(stream_, {.query_stride = 128,
+                                           .output_stride = 128,
+                                           .kv = {.num_kv_heads = 1, .head_dim = head_dim},
+                                           .num_heads = 1,
+                                           .tile_rows = tile_rows});
+  };
+  EXPECT_EQ(tiles_of(kLargePrefillTileRows, 128), absl::OkStatus()) << "there are no tiles";
+  EXPECT_THAT(tiles_of(64, 128), HasError(kInvalid, HasSubstr("tiles of 64 rows")));
+  EXPECT_THAT(tiles_of(kLargePrefillTileRows, 80), HasError(kInvalid, HasSubstr("head_dim 80")));
 }
 
 }  // namespace

@@ -78,6 +78,14 @@ TEST(PrefillPlannerTest, LittleWorkTakesSmallTilesAndMuchWorkLargeOnes) {
   EXPECT_EQ(MakePlan(planner, {{.num_tokens = 16384}}).plan.tile_rows, kLargePrefillTileRows);
 }
 
+// paged_attention_cuda_test.cc relies on it for the kernels of large tiles.
+TEST(PrefillPlannerTest, OneMultiprocessorTakesLargeTiles) {
+  const std::vector<AttentionChunk> chunks = {
+      {.num_tokens = 3000}, {.num_tokens = 100}, {.num_tokens = 40}, {.num_tokens = 17}};
+  EXPECT_EQ(MakePlan(PrefillPlanner(2, 2, 64, 1), chunks).plan.tile_rows, kLargePrefillTileRows);
+  EXPECT_EQ(MakePlan(PrefillPlanner(8, 2, 128, 1), chunks).plan.tile_rows, kLargePrefillTileRows);
+}
+
 TEST(PrefillPlannerTest, HeadDimsWithoutLargeTilesTakeSmallOnes) {
   for (const int64_t head_dim : {16, 32, 80, 96, 256}) {
     const PrefillPlanner planner(32, 8, head_dim, 132);

@@ -237,7 +237,7 @@ TEST_F(StepTimeTest, ChunksShrinkToMeetTheTargetStepTime) {
   RunUntilIdle();
 }
 
-TEST_F(StepTimeTest, DecodesAloneFollowALongChunkAfterTheFirstFour) {
+TEST_F(StepTimeTest, DecodesAloneFollowTheFourthLongChunkAndLaterOnes) {
   config.max_prefill_tokens_per_step = 160;
   ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
   const absl::Duration decode_time = step_time;

@@ -68,12 +68,12 @@ TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
 }
 
 TEST(StepBudgetTest, AChunkFillsTheTilesThatItShares) {
-  // What fits beside `num_decodes` if time is left for `num_tokens` tokens.
+  // A chunk beside `num_decodes` if time is left for `num_tokens` tokens, and twice as many wait.
   const auto chunk = [](uint32_t num_tokens, uint32_t num_decodes) {
     StepBudget budget(absl::Milliseconds(50));
-    ObserveDecodes(budget, absl::Milliseconds(5));
-    ObservePrefills(budget, num_tokens, absl::Milliseconds(25));
-    return budget.PrefillTokensBesideDecodes(8000, num_decodes, 0, {});
+    ObserveDecodes(budget, absl::Milliseconds(17));
+    ObservePrefills(budget, num_tokens, absl::Milliseconds(37));
+    return budget.PrefillTokensBesideDecodes(8000, num_decodes, 2 * num_tokens, {});
   };
   EXPECT_EQ(chunk(500, 8), 500u) << "few rows";
   EXPECT_EQ(chunk(500, 12), 500u);
@@ -85,6 +85,22 @@ TEST(StepBudgetTest, AChunkFillsTheTilesThatItShares) {
   EXPECT_EQ(chunk(4000, 96), 4000u) << "16";
   EXPECT_EQ(chunk(200, 490), 150u) << "5; a quarter is given up";
   EXPECT_EQ(chunk(200, 491), 200u) << "more than a quarter would be";
+  for (uint32_t num_decodes = 490; num_decodes < 520; ++num_decodes) {
+    EXPECT_GE(chunk(20, num_decodes), 16u) << num_decodes;
+  }
+}
+
+TEST(StepBudgetTest, WhatFitsIsNotCutToFillTiles) {
+  StepBudget budget(absl::Milliseconds(50));
+  ObserveDecodes(budget, absl::Milliseconds(5));
+  ObservePrefills(budget, 1000, absl::Milliseconds(25));  // 0.02 ms a token
+  const auto chunk = [&budget](uint64_t num_waiting) {
+    return budget.PrefillTokensBesideDecodes(8000, /*num_decodes=*/8, num_waiting, {});
+  };
+  // 1,000 tokens in half of the target, and three tenths of what waits.
+  EXPECT_GE(chunk(1100), 1100u);
+  EXPECT_GE(chunk(1400), 1400u);
+  EXPECT_EQ(chunk(1600), 1400u) << "1,480 fit, 11 tiles are full";
 }
 
 // 10 ms for decodes alone, 0.1 ms for a prompt token, and what the steps that taught this saved of
@@ -267,7 +283,7 @@ TEST(StepBudgetTest, LongChunksTakeTurnsWithALittleMoreStepsOfDecodes) {
   EXPECT_EQ(CountChunks(budget, 9 * 10, 2000), 4 * 10);
 }
 
-TEST(StepBudgetTest, ABurstOfLongChunksTakesNoTurns) {
+TEST(StepBudgetTest, FourLongChunksRunWithoutATurnBetween) {
   StepBudget budget = WithLongChunks();
   for (int burst = 0; burst < 10; ++burst) {
     EXPECT_EQ(CountChunks(budget, 4, 2000), 4);
@@ -276,6 +292,21 @@ TEST(StepBudgetTest, ABurstOfLongChunksTakesNoTurns) {
   }
   for (int i = 0; i < 100; ++i) budget.Planned(0, 8);
   EXPECT_EQ(CountChunks(budget, 5, 2000), 4) << "more than all is not paid";
+}
+
+// Only the last of their rows decodes, and no step asks whether decodes are owed.
+TEST(StepBudgetTest, PromptsThatWantOneTokenEachLeaveTwoTurnsAtMost) {
+  StepBudget budget = WithLongChunks();
+  for (int i = 0; i < 1000; ++i) budget.Planned(2000, 1);
+  EXPECT_EQ(CountChunks(budget, 2, 2000), 0);
+  EXPECT_EQ(CountChunks(budget, 1, 2000), 1);
+}
+
+TEST(StepBudgetTest, TimeToPrefillKnowsWhichChunksTakeNoTurns) {
+  StepBudget budget = WithLongChunks();
+  const double fresh = TimeToPrefillMs(budget, 50'000);
+  CountChunks(budget, 4, 2000);
+  EXPECT_NEAR(TimeToPrefillMs(budget, 50'000) - fresh, 4 * 1.25 * 5, 0.1);
 }
 
 TEST(StepBudgetTest, ChunksThatTakeLessThanEightStepsOfDecodesTakeNoTurns) {
