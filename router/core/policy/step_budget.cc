@@ -25,8 +25,8 @@ constexpr uint32_t kStepsBetweenStarts = 16;
 // time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.3;
 
-// Rows that the products of an H200 compute together (docs/performance.md has the times). Below the
-// fewest rows, and on a CPU, tiles are smaller: a whole number of these fills them as well.
+// Rows of a tile of the products on an H200, by the time of prompts (bench/results/diary.md). Fewer
+// rows have smaller tiles there. So have other devices: many of them fill one of these.
 constexpr uint32_t kTile = 128, kFewestRowsOfTiles = 512;
 constexpr uint32_t kLargeTile = 256, kFewestRowsOfLargeTiles = 2048;
 
@@ -104,10 +104,10 @@ absl::Duration StepBudget::TimeToPrefill(double num_tokens, uint32_t max_chunk,
                                          bool beside_decodes) const {
   if (time_per_prefill_token_ == absl::ZeroDuration()) return absl::ZeroDuration();
   if (!beside_decodes) return num_tokens * time_per_prefill_token_;
-  // Steps get shorter as less waits. So the tokens are counted in parts: each is half of the rest,
-  // or one step.
   double chunks_without_turn =
       static_cast<double>(kTurnFrom - std::min(owed_decode_steps_, kTurnFrom)) / kOwedEighths;
+  // Steps get shorter as less waits. So the tokens are counted in parts: each is half of the rest,
+  // or one step.
   absl::Duration sum;
   for (double left = num_tokens;;) {
     const absl::Duration step =

@@ -390,8 +390,7 @@ TEST_F(GatewayTest, ADeadlineBeforeTheFirstTokenHasAStatus) {
   StartAll();
   HoldForwards();
   std::thread running([this] { Post("/v1/completions", R"({"prompt": "x"})"); });
-  Eventually("it runs",
-             [this] { return router_->engine().admission().counts().open_requests == 1; });
+  Eventually("it runs", [this] { return router_->engine().replica_status().live_requests == 1; });
   const HttpResponse queued = Post("/v1/completions", R"({"prompt": "x", "stream": true})");
   ReleaseForwards();
   running.join();
