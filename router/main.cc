@@ -35,7 +35,7 @@
 #include "router/templates/renderer_pool.h"
 #include "router/tracing/span_metrics.h"
 #include "router/tracing/tracing.h"
-#include "router/workers/grpc_step_link.h"
+#include "router/workers/link/grpc_step_link.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
 

@@ -11,7 +11,7 @@
 #include "common/net/unix_socket.h"
 #include "common/status.h"
 #include "common/violations.h"
-#include "router/workers/orphan_watch.h"
+#include "router/workers/link/orphan_watch.h"
 #include "router/workers/shard.h"
 #include "router/workers/worker_discovery.h"
 

@@ -10,7 +10,7 @@
 #include "router/router_server.h"
 #include "router/templates/renderer_pool.h"
 #include "router/tracing/tracing_config.h"
-#include "router/workers/grpc_step_link.h"
+#include "router/workers/link/grpc_step_link.h"
 
 namespace lockstep::router {
 

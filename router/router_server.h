@@ -18,7 +18,7 @@
 #include "router/public_server.h"
 #include "router/serving/calls/api_context.h"
 #include "router/serving/prompts/served_model.h"
-#include "router/workers/grpc_loop.h"
+#include "router/workers/link/grpc_loop.h"
 
 namespace lockstep::router {
 

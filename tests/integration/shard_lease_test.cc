@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "router/workers/orphan_watch.h"
-#include "router/workers/reattach_backoff.h"
+#include "router/workers/link/orphan_watch.h"
+#include "router/workers/link/reattach_backoff.h"
 #include "worker/service/lease_ledger.h"
 
 namespace lockstep {

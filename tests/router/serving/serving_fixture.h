@@ -16,7 +16,7 @@
 #include "lockstep/v1/generation.grpc.pb.h"
 #include "router/engine/router_metrics.h"
 #include "router/router_server.h"
-#include "router/workers/grpc_step_link.h"
+#include "router/workers/link/grpc_step_link.h"
 #include "tests/router/tracing/span_recorder.h"
 #include "tests/support/fake_forward_model.h"
 #include "worker/service/worker_metrics.h"

@@ -20,7 +20,7 @@
 #include "common/runtime/logging.h"
 #include "common/runtime/mutex.h"
 #include "opentelemetry/trace_service.grpc.pb.h"
-#include "router/workers/grpc_loop.h"
+#include "router/workers/link/grpc_loop.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/test_certificates.h"
 

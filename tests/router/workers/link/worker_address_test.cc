@@ -12,7 +12,7 @@
 
 #include "common/runtime/mutex.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
-#include "router/workers/grpc_step_link.h"
+#include "router/workers/link/grpc_step_link.h"
 
 // A link connects to a worker by its host name. The name is known, or has its address, only after
 // some lookups.

@@ -1,4 +1,4 @@
-#include "router/workers/grpc_step_link.h"
+#include "router/workers/link/grpc_step_link.h"
 
 #include <absl/time/clock.h>
 #include <grpcpp/grpcpp.h>
@@ -10,22 +10,18 @@
 #include <deque>
 #include <optional>
 #include <random>
-#include <string_view>
+#include <string>
 #include <utility>
 
-#include "common/grpc/credentials.h"
-#include "common/lease_epoch.h"
-#include "common/net/address.h"
-#include "common/net/unix_socket.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "common/status.h"
-#include "common/violations.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
-#include "router/workers/orphan_watch.h"
-#include "router/workers/reattach_backoff.h"
-#include "router/workers/worker_text.h"
+#include "router/workers/link/lease_claims.h"
+#include "router/workers/link/orphan_watch.h"
+#include "router/workers/link/reattach_backoff.h"
+#include "router/workers/link/worker_channel.h"
 
 namespace lockstep::router {
 namespace {
@@ -34,48 +30,8 @@ namespace wire = worker::v1;
 
 using Stream = grpc::ClientAsyncReaderWriter<wire::StepRequest, wire::StepResult>;
 
-constexpr std::string_view kCodeNames[] = {
-    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-    "DATA_LOSS", "UNAUTHENTICATED"};
-
-// The replica has no worker, whatever status the call ended with. So the result is UNAVAILABLE,
-// with the call's code and message.
-absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
-  if (status.ok()) return Unavailable("{} ended", call);
-  const auto code = static_cast<size_t>(status.error_code());
-  // gRPC's text before the reason would leave no room for the reason.
-  constexpr std::string_view kPreamble = "failed to connect to all addresses; last error: ";
-  std::string text = status.error_message();
-  if (text.starts_with(kPreamble)) text.erase(0, kPreamble.size());
-  return Unavailable("{} failed: {}: {}", call,
-                     code < std::size(kCodeNames) ? kCodeNames[code] : "code out of range",
-                     QuoteWorker(text));
-}
-
-// A worker refuses a claim with a code that gRPC itself never produces. If the call ends otherwise
-// before the grant, it is unknown whether the claim arrived.
-bool IsRefusal(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
-         status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
-}
-
-std::chrono::system_clock::time_point DeadlineIn(absl::Duration timeout) {
-  return absl::ToChronoTime(absl::Now() + timeout);
-}
-
-int Milliseconds(absl::Duration duration) {
-  return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
-
-// Claims that are remembered while none of them arrives.
-constexpr size_t kMaxClaims = 64;
 // How often a worker that belongs to another router is looked at.
 constexpr absl::Duration kStandbyLook = absl::Seconds(1);
-// A living owner pauses for less between two claims: at most max_backoff after a failed attempt,
-// and LongestSharedPause after a lease. So its worker never becomes an orphan.
-constexpr absl::Duration kMinOrphanWait = absl::Seconds(5);
 
 // One attempt to get and hold the lease. Once the stream exists, the link's mutex guards everything
 // except describe_context.
@@ -96,7 +52,6 @@ struct Lease {
   grpc::Status end;  // status of the call that ended last
   absl::Status drop_reason;
   LeaseRecord record;  // used once up
-
   // Set if the router leaves the worker to another one, for this long at least.
   std::optional<absl::Duration> standby;
 
@@ -104,27 +59,6 @@ struct Lease {
 };
 
 }  // namespace
-
-absl::Status WorkerClientConfig::Validate() const {
-  Violations violations;
-  violations.Merge(
-      IsUnixAddress(address) ? ParseUnixAddress(address).status() : ParseAddress(address).status(),
-      "worker: ");
-  violations.Merge(tls.Validate(), "worker_tls: ");
-  violations.Require(call_timeout > absl::ZeroDuration(), "call_timeout: must be positive");
-  violations.Require(keepalive_time >= absl::Seconds(10), "keepalive_time: must be at least 10s");
-  violations.Require(keepalive_timeout > absl::ZeroDuration(),
-                     "keepalive_timeout: must be positive");
-  violations.Require(min_backoff > absl::ZeroDuration(), "min_backoff: must be positive");
-  violations.Require(max_backoff >= min_backoff, "max_backoff: must not be below min_backoff");
-  violations.Require(max_lease_backoff >= max_backoff,
-                     "max_lease_backoff: must not be below max_backoff");
-  violations.Require(stable_lease >= absl::ZeroDuration(), "stable_lease: must not be negative");
-  violations.Require(orphan_wait >= kMinOrphanWait && orphan_wait <= absl::Hours(1),
-                     "shard_takeover_wait: must be from 5s to 1h");
-  violations.Require(max_message_bytes >= 1 << 20, "max_message_bytes: must be at least 1048576");
-  return violations.ToStatus();
-}
 
 class GrpcStepLink::Impl {
  public:
@@ -177,25 +111,7 @@ class GrpcStepLink::Impl {
 
  private:
   // Makes a new connection. The previous one is not used again.
-  void Connect() {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(config_.keepalive_time));
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(config_.keepalive_timeout));
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(config_.min_backoff));
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
-    arguments.SetMaxSendMessageSize(config_.max_message_bytes);
-    // Worker traffic is trusted by address. It must not go through proxies that the environment
-    // names.
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    const auto credentials = MakeChannelCredentials(config_.tls, arguments);
-    stub_ =
-        wire::Worker::NewStub(grpc::CreateCustomChannel(config_.address, credentials, arguments));
-  }
+  void Connect() { stub_ = wire::Worker::NewStub(MakeWorkerChannel(config_)); }
 
   void Run() {
     ReattachBackoff backoff({.min_pause = config_.min_backoff,
@@ -274,7 +190,7 @@ class GrpcStepLink::Impl {
       return false;
     }
     RunStream(lease);
-    if (!lease.up && IsRefusal(lease.end)) claimed_.pop_back();
+    if (!lease.up && IsRefusal(lease.end)) claims_.OnRefused();
     if (lease.drop_reason.ok()) lease.drop_reason = CallFailed("Execute", lease.end);
     return lease.up;
   }
@@ -282,7 +198,7 @@ class GrpcStepLink::Impl {
   absl::Status Describe(Lease& lease) {
     wire::DescribeRequest request;
     request.set_protocol_version(kStepProtocolVersion);
-    lease.describe_context.set_deadline(DeadlineIn(config_.call_timeout));
+    lease.describe_context.set_deadline(absl::ToChronoTime(absl::Now() + config_.call_timeout));
     loop_->AddUser();
     {
       MutexLock lock(mutex_);
@@ -306,18 +222,12 @@ class GrpcStepLink::Impl {
     return config_.agreement->Check(BitsOf(description));
   }
 
-  // Whether this router claimed the last lease that the worker granted.
-  bool IsOurs(uint64_t last_epoch) {
-    while (!claimed_.empty() && claimed_.front() < last_epoch) claimed_.pop_front();
-    return !claimed_.empty() && claimed_.front() == last_epoch;
-  }
-
   // A worker that belongs to another router is left alone unless it is an orphan. A lease of ours
   // whose end the worker has not noticed is taken up again.
   bool LeftToAnother(Lease& lease) {
     if (config_.shard_rank == 0) return false;
     const uint64_t live = lease.description.live_epoch();
-    if (live != 0 && IsOurs(live)) return false;
+    if (live != 0 && claims_.IsOurs(live)) return false;
     absl::Duration left = watch_.Look({.incarnation = lease.description.incarnation(),
                                        .last_epoch = lease.description.last_epoch(),
                                        .live_epoch = live},
@@ -334,19 +244,10 @@ class GrpcStepLink::Impl {
   }
 
   wire::StepRequest MakeClaim(const wire::DescribeResponse& description) {
-    const uint64_t held = description.last_epoch();
-    const bool ours = IsOurs(held);
-    // Epochs are times, so a restarted router's epochs are higher than those of its former life.
-    const auto now = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
-    last_epoch_ = std::max({last_epoch_ + 1, held + 1, now});
-    // Another router may have jumped ahead in an earlier life of the worker. Our epoch may then be
-    // higher than this life of the worker accepts.
-    if (last_epoch_ > HighestClaimableEpoch(held)) last_epoch_ = std::max(held + 1, now);
-    claimed_.push_back(last_epoch_);
-    if (claimed_.size() > kMaxClaims) claimed_.erase(claimed_.begin() + (ours ? 1 : 0));
-    wire::StepRequest claim;
-    claim.set_epoch(last_epoch_);
+    const bool ours = claims_.IsOurs(description.last_epoch());
     const bool stands_in = config_.shard_rank > 0;
+    wire::StepRequest claim;
+    claim.set_epoch(claims_.Claim(description.last_epoch(), absl::Now()));
     claim.mutable_claim()->set_takeover((config_.takeover && !ever_up_ && !stands_in) || ours);
     claim.mutable_claim()->set_stand_in(stands_in);
     claim.mutable_claim()->set_expected_incarnation(description.incarnation());
@@ -465,14 +366,10 @@ class GrpcStepLink::Impl {
   std::unique_ptr<wire::Worker::Stub> stub_;
   std::atomic<bool> leaves_orphans_ = false;
   LinkEventSink* sink_ = nullptr;
-  uint64_t last_epoch_ = 0;  // used on the link's thread only
-  OrphanWatch watch_;        // used on the link's thread only
+  OrphanWatch watch_;   // used on the link's thread only
+  LeaseClaims claims_;  // used on the link's thread only
   // A lease was up here, so any other holder came later. Used on the link's thread only.
   bool ever_up_ = false;
-  // Epochs that the worker granted or may have granted, ascending. After an unanswered claim nobody
-  // knows whether the claim arrived, until Describe reports the last granted epoch. A refused epoch
-  // is not ours, even if another router holds it now. Used on the link's thread only.
-  std::deque<uint64_t> claimed_;
   std::mt19937_64 random_{std::random_device{}()};  // used on the link's thread only
 
   Mutex mutex_;

@@ -1,4 +1,4 @@
-#include "router/workers/grpc_step_link.h"
+#include "router/workers/link/grpc_step_link.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>

@@ -1,4 +1,4 @@
-#include "router/workers/reattach_backoff.h"
+#include "router/workers/link/reattach_backoff.h"
 
 #include <gtest/gtest.h>
 

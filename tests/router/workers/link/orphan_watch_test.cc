@@ -1,4 +1,4 @@
-#include "router/workers/orphan_watch.h"
+#include "router/workers/link/orphan_watch.h"
 
 #include <gtest/gtest.h>
 

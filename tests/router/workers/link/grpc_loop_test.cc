@@ -1,4 +1,4 @@
-#include "router/workers/grpc_loop.h"
+#include "router/workers/link/grpc_loop.h"
 
 #include <gtest/gtest.h>
 
