@@ -1,6 +1,5 @@
 #include "router/workers/link/worker_channel.h"
 
-#include <iterator>
 #include <string>
 
 #include "common/grpc/credentials.h"
@@ -9,12 +8,6 @@
 
 namespace lockstep::router {
 namespace {
-
-constexpr std::string_view kCodeNames[] = {
-    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-    "DATA_LOSS", "UNAUTHENTICATED"};
 
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
@@ -43,13 +36,13 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const WorkerClientConfig& confi
 
 absl::Status CallFailed(std::string_view call, const grpc::Status& status) {
   if (status.ok()) return Unavailable("{} ended", call);
-  const auto code = static_cast<size_t>(status.error_code());
+  const std::string code =
+      absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
   // gRPC's text before the reason would leave no room for the reason.
   constexpr std::string_view kPreamble = "failed to connect to all addresses; last error: ";
   std::string text = status.error_message();
   if (text.starts_with(kPreamble)) text.erase(0, kPreamble.size());
-  return Unavailable("{} failed: {}: {}", call,
-                     code < std::size(kCodeNames) ? kCodeNames[code] : "code out of range",
+  return Unavailable("{} failed: {}: {}", call, code.empty() ? "code out of range" : code,
                      QuoteWorker(text));
 }
 

@@ -62,7 +62,7 @@ TEST(StepBudgetTest, StepsGrowWithWhatWaits) {
     return budget.PrefillTokensBesideDecodes(5000, /*num_decodes=*/0, num_waiting, {});
   };
   EXPECT_EQ(chunk(1000), 500u);   // 100 ms wait: the step may take 30 ms more
-  EXPECT_EQ(chunk(2000), 768u);   // 200 ms wait: 800, of which 768 fill their tiles
+  EXPECT_EQ(chunk(2000), 768u);   // 200 ms wait. 800 fit, and 768 are six whole tiles
   EXPECT_EQ(chunk(7000), 2048u);  // 4 times the target: 2,300
   EXPECT_EQ(chunk(1'000'000), 2048u);
 }
@@ -87,6 +87,15 @@ TEST(StepBudgetTest, AChunkFillsTheTilesThatItShares) {
   EXPECT_EQ(chunk(200, 491), 200u) << "more than a quarter would be";
   for (uint32_t num_decodes = 490; num_decodes < 520; ++num_decodes) {
     EXPECT_GE(chunk(20, num_decodes), 16u) << num_decodes;
+  }
+  // Prompts get on beside any number of decodes.
+  for (const uint32_t num_tokens : {20u, 100u, 1000u, 4000u}) {
+    for (uint32_t num_decodes = 1; num_decodes < 2400; num_decodes += 7) {
+      EXPECT_GE(chunk(num_tokens, num_decodes), num_tokens * 3 / 4)
+          << num_tokens << " beside " << num_decodes;
+      EXPECT_LE(chunk(num_tokens, num_decodes), num_tokens)
+          << num_tokens << " beside " << num_decodes;
+    }
   }
 }
 
