@@ -8,7 +8,10 @@
 namespace lockstep::kernels {
 namespace {
 
+constexpr int kPrefillThreads = 256;
 constexpr int kNumWarps = kPrefillThreads / 32;
+constexpr int kPrefillBlockRows = static_cast<int>(kSmallPrefillTileRows);
+static_assert(kPrefillBlockRows == kNumWarps * kPrefillWarpRows);
 
 template <int kHeadDim>
 struct PrefillShared {
@@ -19,6 +22,71 @@ struct PrefillShared {
   static constexpr int kBarriers = kQueries + kQueryBytes;
   static constexpr int kBytes = kBarriers + 2 * kStages * 8;
 };
+
+// The result of the keys since the last border, or of those before it, for rows g and g + 8.
+template <int kHeadDim>
+struct RowsPartial {
+  static constexpr int kTiles = kHeadDim / 8;
+
+  __device__ __forceinline__ void Clear() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) rows[half] = SoftmaxRow();
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) values[n][j] = 0.0f;
+    }
+  }
+
+  // Folds in `open`, the partial of the next split, and clears it.
+  __device__ __forceinline__ void Fold(float exponent_scale, RowsPartial& open) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const PartialFold fold(rows[half].reference, open.rows[half].reference, exponent_scale);
+      rows[half].reference = fold.reference;
+      rows[half].sum = fold(rows[half].sum, SumOverQuad(open.rows[half].sum));
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int j = 2 * half; j < 2 * half + 2; ++j) {
+          values[n][j] = fold(values[n][j], open.values[n][j]);
+        }
+      }
+    }
+    open.Clear();
+  }
+
+  __device__ __forceinline__ void Write(int half, int lane, BFloat16* output) const {
+    const float reciprocal = __frcp_rn(rows[half].sum);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      *reinterpret_cast<uint32_t*>(output + 8 * n + lane % 4 * 2) =
+          FinishPair(values[n][2 * half], values[n][2 * half + 1], reciprocal);
+    }
+  }
+
+  SoftmaxRow rows[2];
+  float values[kTiles][4];
+};
+
+// Copies the block's queries to shared memory, 16 bytes at a time, to chunk target(row, chunk).
+// Rows beyond the last are zero.
+template <int kHeadDim, typename Target>
+__device__ __forceinline__ void LoadQueries(const PrefillArguments& arguments, const RowTile& tile,
+                                            unsigned char* queries, const Target& target) {
+  constexpr int kChunks = kHeadDim / kKvChunkElements;
+  for (int i = threadIdx.x; i < kPrefillBlockRows * kChunks; i += kPrefillThreads) {
+    const int row = i / kChunks;
+    const int chunk = i % kChunks;
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (row < tile.num_rows) {
+      value = *reinterpret_cast<const uint4*>(
+          arguments.params.query + RowOffset(arguments, tile, row, arguments.params.query_stride) +
+          chunk * kKvChunkElements);
+    }
+    *reinterpret_cast<uint4*>(queries + 16 * target(row, chunk)) = value;
+  }
+}
 
 // Copies key tiles into the ring, one after the other. Only the first warp uses it.
 template <int kHeadDim>
@@ -169,8 +237,7 @@ __device__ __forceinline__ void WalkKeys(const PrefillArguments& arguments, cons
     if (any) math.Score(tile, scores);
     if (warp == 0) loader.LoadNext();
     if (any) {
-      if (key + kKeyTile - 1 > first_position || last_position < 0)
-        MaskScores(key, math.positions, math.lane, scores);
+      if (key + kKeyTile - 1 > first_position) MaskScores(key, math.positions, math.lane, scores);
       math.Attend(scores, arguments.exponent_scale, tile, num_keys);
     }
     // Every reader arrives itself. So a race checker sees that the next copy comes after these

@@ -18,10 +18,7 @@
 // Accumulators are [n][4], as m16n8k16 leaves them for columns 8n ...
 namespace lockstep::kernels {
 
-inline constexpr int kPrefillThreads = 256;
 inline constexpr int kPrefillWarpRows = 16;
-inline constexpr int kPrefillBlockRows = static_cast<int>(kSmallPrefillTileRows);
-static_assert(kPrefillBlockRows == kPrefillThreads / 32 * kPrefillWarpRows);
 
 struct PrefillArguments {
   PagedPrefillAttentionParams params;
@@ -67,25 +64,6 @@ __device__ __forceinline__ int64_t RowOffset(const PrefillArguments& arguments, 
   return token * token_stride + head * arguments.params.kv.head_dim;
 }
 
-// Copies the block's queries to shared memory, 16 bytes at a time, to chunk target(row, chunk).
-// Rows beyond the last are zero.
-template <int kHeadDim, typename Target>
-__device__ __forceinline__ void LoadQueries(const PrefillArguments& arguments, const RowTile& tile,
-                                            unsigned char* queries, const Target& target) {
-  constexpr int kChunks = kHeadDim / kKvChunkElements;
-  for (int i = threadIdx.x; i < kPrefillBlockRows * kChunks; i += kPrefillThreads) {
-    const int row = i / kChunks;
-    const int chunk = i % kChunks;
-    uint4 value = make_uint4(0, 0, 0, 0);
-    if (row < tile.num_rows) {
-      value = *reinterpret_cast<const uint4*>(
-          arguments.params.query + RowOffset(arguments, tile, row, arguments.params.query_stride) +
-          chunk * kKvChunkElements);
-    }
-    *reinterpret_cast<uint4*>(queries + 16 * target(row, chunk)) = value;
-  }
-}
-
 // Keys beyond a row's own position get no score. `key` is the tile's first; `positions` are those
 // of rows g and g + 8.
 __device__ __forceinline__ void MaskScores(int key, const int (&positions)[2], int lane,
@@ -110,52 +88,6 @@ __device__ __forceinline__ void Rescale(const float (&rescale)[2], float (&open)
     for (int j = 0; j < 4; ++j) open[n][j] = __fmul_rn(open[n][j], rescale[j / 2]);
   }
 }
-
-// The result of the keys since the last border, or of those before it, for rows g and g + 8.
-template <int kHeadDim>
-struct RowsPartial {
-  static constexpr int kTiles = kHeadDim / 8;
-
-  __device__ __forceinline__ void Clear() {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) rows[half] = SoftmaxRow();
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) values[n][j] = 0.0f;
-    }
-  }
-
-  // Folds in `open`, the partial of the next split, and clears it.
-  __device__ __forceinline__ void Fold(float exponent_scale, RowsPartial& open) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const PartialFold fold(rows[half].reference, open.rows[half].reference, exponent_scale);
-      rows[half].reference = fold.reference;
-      rows[half].sum = fold(rows[half].sum, SumOverQuad(open.rows[half].sum));
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-        for (int j = 2 * half; j < 2 * half + 2; ++j) {
-          values[n][j] = fold(values[n][j], open.values[n][j]);
-        }
-      }
-    }
-    open.Clear();
-  }
-
-  __device__ __forceinline__ void Write(int half, int lane, BFloat16* output) const {
-    const float reciprocal = __frcp_rn(rows[half].sum);
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      *reinterpret_cast<uint32_t*>(output + 8 * n + lane % 4 * 2) =
-          FinishPair(values[n][2 * half], values[n][2 * half + 1], reciprocal);
-    }
-  }
-
-  SoftmaxRow rows[2];
-  float values[kTiles][4];
-};
 
 inline PrefillArguments MakePrefillArguments(const PagedPrefillAttentionParams& params) {
   return {.params = params,
