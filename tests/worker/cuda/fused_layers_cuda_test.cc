@@ -36,7 +36,7 @@ struct Shape {
 };
 
 constexpr uint32_t kVocabSize = 512;
-constexpr uint32_t kMaxContext = 4096;
+constexpr uint32_t kMaxContext = 8704;
 constexpr uint32_t kBlocksOfSequence = kMaxContext / 16;
 constexpr uint32_t kNumSequences = kernels::kMaxDecodeLayersRows;
 
@@ -210,6 +210,18 @@ TEST_P(FusedLayersCudaTest, GiveTheBitsOfTheOps) {
   EXPECT_EQ(fused_.KvBytes(), plain_.KvBytes());
   EXPECT_GE(fused_.model->num_fused_passes(), 12u);
   EXPECT_EQ(plain_.model->num_fused_passes(), 0u);
+}
+
+// Many splits of a row, and positions past 8,192, from where on splits are longer.
+TEST_P(FusedLayersCudaTest, LongContextsGiveTheBitsOfTheOps) {
+  for (const uint32_t num_tokens : {2048, 2048, 2048, 2046}) Step({0}, {num_tokens});
+  for (const uint32_t num_tokens : {2048, 2000}) Step({1}, {num_tokens});
+  for (int step = 0; step < 4; ++step) {
+    Step({0}, {1});
+    Step({1, 0}, {1, 1});
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(fused_.model->num_fused_passes(), 4u);
 }
 
 // Devices of the same kind with fewer multiprocessors: every block gets more tiles, in other
