@@ -16,7 +16,7 @@ import time
 
 REPEATS = 3
 MAX_TOKENS = 16384
-SCENARIOS = {  # as in bench/serving/scenarios.h: lengths of the prompts, output tokens of each
+SCENARIOS = {  # as in cli/bench/plan/workload.cc: lengths of the prompts, output tokens of each
     "decode_heavy_b32": ([64] * 32, 256),
     "large_batch_short_b128": ([48] * 128, 64),
     "balanced_b32": ([256] * 32, 128),

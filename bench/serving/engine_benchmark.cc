@@ -8,7 +8,8 @@
 //                 context C: milliseconds between two tokens of a sequence, prompt tokens a second
 //   closed:BxP+O  B streams in a closed loop, prompts of P and outputs of O tokens, both +- 50 %:
 //                 tokens a second, and what steps of decodes alone and mixed ones took
-//   scenarios     seconds of each of the seven workloads (scenarios.h), or the name of one
+//   scenarios     seconds of each of the seven workloads (cli/bench/plan/workload.h), or the name
+//                 of one
 //
 // Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line.
 #include <absl/flags/flag.h>
@@ -25,7 +26,7 @@
 #include <vector>
 
 #include "bench/serving/engine.h"
-#include "bench/serving/scenarios.h"
+#include "cli/bench/plan/workload.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "tests/rigs/quantile.h"
@@ -77,7 +78,7 @@ class Benchmark {
 
   void RunCase(const std::string& name) {
     bool is_scenario = false;
-    for (const Scenario& scenario : AllScenarios()) {
+    for (const cli::BenchScenario& scenario : cli::AllBenchScenarios()) {
       if (name != "scenarios" && name != scenario.name) continue;
       is_scenario = true;
       Measure(std::string(scenario.name), "s",

@@ -37,11 +37,10 @@ std::vector<BenchScenario> AllBenchScenarios();
 // NOT_FOUND naming the known ones.
 absl::StatusOr<BenchScenario> FindBenchScenario(std::string_view name);
 
-// The conversations of a ShareGPT file, a JSON array of {"conversations": [{"from": "human",
-// "value":
-// ...}, {"from": "gpt", ...}]}. Each answer of a conversation makes a request for about as many
-// tokens, whose prompt is all that came before it. A file that breaks off gives what is whole.
-// INVALID_ARGUMENT if nothing is.
+// The conversations of a ShareGPT file, a JSON array of
+// {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", ...}]}. Each answer of a
+// conversation makes a request for about as many tokens, whose prompt is all that came before it.
+// A file that breaks off gives what is whole. INVALID_ARGUMENT if nothing is.
 absl::StatusOr<std::vector<BenchRequest>> ParseShareGpt(std::string_view json);
 
 // A request of a recorded trace.
