@@ -128,7 +128,9 @@ absl::Status Scheduler::AttachWorker(const WorkerLimits& limits, Instant now) {
   DetachWorker(absl::AbortedError("another worker replaced it"), now);
   SchedulerState& state = impl_->state;
   state.lease = std::make_unique<WorkerLease>(limits, &state.prefix_changes);
+  // What was measured on another worker says nothing about this one.
   state.prefill_speed = {};
+  state.budget = StepBudget(state.config.target_step_time, state.config.max_time_per_token);
   if (state.unserved_since == Instant::InfinitePast())
     state.unserved_since = Instant::InfiniteFuture();
   for (const auto& [key, live] : state.population.requests()) FitToWorker(state, *live);

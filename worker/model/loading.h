@@ -43,7 +43,8 @@ struct ModelOptions {
   // CPU: takes the place of the processor's best instruction set.
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;
   // Refuse to serve if a row's bits depend on its batch mates. Only tests turn this off: they plant
-  // this fault, to see that the schedule-invariance test finds it too.
+  // this fault, to see that the schedule-invariance test finds it too. Without the check products
+  // of many rows have no plans on CUDA, and run on our own kernel.
   bool check_reduction_contract = true;
   // CUDA: decode steps of up to this many rows run all layers in one kernel, if it takes the
   // model's shape. Unset: only where that is faster. At least 0. Changes no bit.

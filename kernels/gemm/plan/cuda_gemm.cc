@@ -65,8 +65,9 @@ absl::Status CudaGemm::CheckOwnKernel(const CudaStream& stream, const GemmTrial&
   const auto run = [&](const CudaStream& on, const GemmParams& params) {
     return shape.gated ? GemmSwiGlu(on, params) : Gemm(on, params);
   };
-  for (const int64_t num_rows :
-       {int64_t{1}, int64_t{2}, int64_t{13}, int64_t{64}, int64_t{100}, shape.max_rows}) {
+  // Each kernel that the rule for few rows chooses, and one with a plan.
+  for (const int64_t num_rows : {int64_t{1}, int64_t{2}, int64_t{13}, int64_t{24}, int64_t{64},
+                                 int64_t{100}, shape.max_rows}) {
     if (num_rows > shape.max_rows) continue;
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<GemmTrial::Difference> difference,
                               trial.FindDifference(stream, run, num_rows));
@@ -103,9 +104,10 @@ absl::StatusOr<bool> CudaGemm::Conforms(const CudaStream& stream, const GemmTria
   const GemmTrial::Implementation run = [&](const CudaStream& on, const GemmParams& params) {
     return RunPlan(on, params, plan, trial.shape().gated);
   };
-  // An algorithm's work may depend on the number of rows: both ends of a wide range, and odd ones.
-  for (const int64_t rows : {num_rows, std::max(num_rows * 3 / 4 - 1, kMaxUnplannedRows + 1),
-                             std::min(num_rows / 2 + 1, num_rows)}) {
+  // An algorithm's work may depend on the number of rows: both ends of the range, and an odd number
+  // between them.
+  const int64_t first = GemmRangeBegin(num_rows);
+  for (const int64_t rows : {num_rows, first, first + (num_rows - first) / 4 * 2}) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<GemmTrial::Difference> difference,
                               trial.FindDifference(stream, run, rows));
     if (difference.has_value()) return false;

@@ -46,15 +46,17 @@ class CudaGemm {
   CudaGemm(const CudaGemm&) = delete;
   CudaGemm& operator=(const CudaGemm&) = delete;
 
-  // Checks and plans a shape; for the time before serving: it allocates (a few hundred MiB of
-  // weights, or all of the shape's if they are more, and the input and twice the output of max_rows
-  // rows), waits, and gives everything back. For every range of rows (gemm_row_ranges.h) the
-  // fastest of some tilings of our kernel and some algorithms of cuBLASLt is kept, timed with
-  // weights that no cache holds. On random data with outliers our kernel and what is kept are
-  // compared bit for bit with a plain chain of mma.m16n8k16; an algorithm that differs is refused,
-  // and the next one has its turn.
-  // A gated shape is planned as a product, and then SwiGLU in it or behind it, whichever is
-  // faster. INTERNAL naming the first output that differs when it is our kernel's.
+  // Plans and checks a shape, before serving. A gated shape is planned as a product, and then with
+  // SwiGLU in it or behind it, whichever is faster.
+  //
+  // Plans: for every range of rows (gemm_row_ranges.h) the fastest of some tilings of our kernel
+  // and some algorithms of cuBLASLt is kept, timed with weights that no cache holds.
+  // Checks: our kernel and what is kept are compared bit for bit with a plain chain of
+  // mma.m16n8k16, on random data with outliers. An algorithm that differs is refused, and the next
+  // one has its turn. If our kernel differs: INTERNAL naming the first output. Kernels with GELU
+  // are not checked here.
+  // Memory, given back at the end: a few hundred MiB of weights, or all of the shape's if they are
+  // more; of max_rows rows the input, twice the output and, if gated, the product.
   absl::Status Prepare(const CudaStream& stream, const GemmShape& shape);
 
   // Like Gemm in gemm.h, and only enqueues. A shape that was not prepared runs on our own kernel.

@@ -43,9 +43,10 @@ class GemmTrial {
   absl::StatusOr<std::optional<Difference>> FindDifference(const CudaStream& stream,
                                                            const Implementation& implementation,
                                                            int64_t num_rows) const;
-  // The medians of one call of each. They run in turn without a pause, as a device that is kept
-  // busy clocks lower; in graphs, each call with other weights, and small kernels between them: how
-  // a product begins and ends beside those is a part of what it costs.
+  // The median time of one call of each, with a small kernel behind it. How a product begins and
+  // ends beside small kernels is a part of what it costs. The calls run in graphs, each with other
+  // weights. The implementations take turns without a pause, because a device that is kept busy
+  // clocks lower.
   absl::StatusOr<std::vector<float>> Milliseconds(const CudaStream& stream,
                                                   std::span<const Implementation> implementations,
                                                   int64_t num_rows) const;

@@ -9,13 +9,17 @@ namespace lockstep::kernels {
 // make a product.
 inline constexpr int64_t kMaxUnplannedRows = 64;
 
-// The last number of rows of the range that num_rows > kMaxUnplannedRows lies in.
+// The range that num_rows > kMaxUnplannedRows lies in: how many numbers of rows it has, the first
+// one, which is odd, and the last one.
+constexpr int64_t GemmRangeSize(int64_t num_rows) {
+  return num_rows <= 512 ? 64 : num_rows <= 2048 ? 128 : num_rows <= 4096 ? 1024 : 4096;
+}
+constexpr int64_t GemmRangeBegin(int64_t num_rows) {
+  const int64_t size = GemmRangeSize(num_rows);
+  return (num_rows - 1) / size * size + 1;
+}
 constexpr int64_t GemmRangeEnd(int64_t num_rows) {
-  const int64_t step = num_rows <= 512    ? 64
-                       : num_rows <= 2048 ? 128
-                       : num_rows <= 4096 ? 1024
-                                          : 4096;
-  return (num_rows + step - 1) / step * step;
+  return GemmRangeBegin(num_rows) + GemmRangeSize(num_rows) - 1;
 }
 
 }  // namespace lockstep::kernels

@@ -28,8 +28,8 @@ struct GemmTask {
   int group_row_tiles;
   int num_tiles;
   bool weights_pass_once;  // one tile reads them
-  // A copy brings a slab instead of a block: the tensor maps have blocks as a dimension, which
-  // takes a k of whole blocks.
+  // A copy brings a slab instead of a block. Then the tensor maps have blocks as a dimension, and k
+  // must be a multiple of a block's columns.
   bool copies_slabs;
   int num_stages;
   bool paired_stores;  // two neighbours may be stored at once

@@ -60,10 +60,10 @@ int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
          BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
 }
 
-// A small ring leaves room for a neighbour's block: its weights arrive while this product ends,
-// which is worth more to short tiles than a long ring is. With a row or two a long ring is worth
-// more. Attention leaves most multiprocessors free then, so that more of a product's weights can
-// come before its input is there.
+// A small ring leaves room for a block of the next product, whose weights then arrive while this
+// product ends. For short tiles that is worth more than a long ring. With one or two rows it is
+// not: attention leaves most multiprocessors free then, and a long ring takes in more weights
+// before the input is there.
 int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   const int stages = GemmStages(tiling, problem.num_rows,
                                 problem.k < kLongK ? kSmallRingBytes : kSmallRingBytesOfLongK);

@@ -7,7 +7,8 @@
 
 namespace lockstep::router {
 
-// Default step time of a server: twenty tokens a second, whatever prompts arrive.
+// Default target of a server. Steps with prompts may take four times as long. Decodes take turns
+// with them, so a running sequence has about ten tokens a second while prompts keep coming.
 inline constexpr absl::Duration kServingStepTime = absl::Milliseconds(50);
 
 struct SchedulerConfig {

@@ -208,13 +208,17 @@ uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
       std::min(lease_.limits.max_step_tokens - num_decodes, MaxPrefillTokens(state_));
   if (num_decodes == 0) return budget;
   if (state_.budget.OwesDecodes()) return 0;
-  uint64_t num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());
+  // A longer step brings nothing nearer that waits until a sequence ends.
+  uint64_t num_waiting = 0;
+  if (HasRoomToStart() && !AStartIsBlocked()) {
+    num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());
+  }
   for (const Sequence* sequence : chunked) {
     const Residency& residency = *sequence->running();
     num_waiting += residency.planned_known - residency.planned_computed;
   }
   return state_.budget.PrefillTokensBesideDecodes(budget, num_decodes, num_waiting,
-                                                 DecodesInFlight());
+                                                  DecodesInFlight());
 }
 
 StepBudget::InFlight Planner::DecodesInFlight() const {
@@ -238,7 +242,11 @@ void Planner::PlanPrefills() {
     Sequence* const rival = FairFirst(chunked);
     Sequence* sequence = StartNext(rival);
     if (sequence == nullptr) {
-      if (rival == nullptr) return;
+      if (rival == nullptr) {
+        const bool some_wait = !population_.waiting().empty();
+        record_.prefill_full = some_wait && HasRoomToStart() && PaceHoldsBack();
+        return;
+      }
       sequence = rival;
       std::erase(chunked, rival);
     }

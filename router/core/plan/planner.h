@@ -73,6 +73,13 @@ class Planner {
   // for the steps in flight; no row is planned then.
   bool PlanSuspectAlone();
   bool PlanRunningSuspect();
+  // False if nothing may start before a sequence ends, or while blocks are short.
+  bool HasRoomToStart() const;
+  // True if a sequence that was to start lacked blocks, and neither blocks nor sequences have
+  // changed since.
+  bool AStartIsBlocked() const;
+  // True if decodes alone take all the time that they may.
+  bool PaceHoldsBack() const;
   // Starts the first waiting sequence if it fits and goes before `rival` (or `rival` is null).
   // Otherwise returns null.
   Sequence* StartNext(const Sequence* rival);

@@ -72,14 +72,19 @@ bool Planner::KeptFrom(const Sequence& sequence) const {
          sequence.request->share->num_running >= num_kept;
 }
 
+bool Planner::HasRoomToStart() const {
+  return !lease_.draining && !starved_ && population_.running().size() < max_running_;
+}
+
+bool Planner::PaceHoldsBack() const {
+  return plan_.num_decode_tokens > 0 && !state_.budget.MayStartBesideDecodes(DecodesInFlight());
+}
+
 // Strictly in the fair order. A sequence that does not fit yet is never overtaken, because it might
 // then never start.
 Sequence* Planner::StartNext(const Sequence* rival) {
-  if (lease_.draining || starved_ || population_.running().size() >= max_running_) return nullptr;
-  // One start uses up the exception, so this is asked for each.
-  if (plan_.num_decode_tokens > 0 && !state_.budget.MayStartBesideDecodes(DecodesInFlight())) {
-    return nullptr;
-  }
+  // One start uses up the exception of the pace, so this is asked for each.
+  if (!HasRoomToStart() || PaceHoldsBack()) return nullptr;
   while (Sequence* first = FirstWaiting()) {
     if (rival != nullptr && !FairBefore(*first, *rival)) return nullptr;
     if (std::holds_alternative<Draining>(first->state) || KeptFrom(*first)) return nullptr;
@@ -93,13 +98,15 @@ Sequence* Planner::StartNext(const Sequence* rival) {
   return nullptr;
 }
 
+bool Planner::AStartIsBlocked() const {
+  return lease_.blocked.num_needed_blocks > lease_.kv.num_available() &&
+         lease_.blocked.num_running == population_.running().size();
+}
+
 bool Planner::StartIfFits(Sequence& sequence) {
   WorkerLease::BlockedStart& blocked = lease_.blocked;
   const size_t num_running = population_.running().size();
-  if (blocked.num_needed_blocks > lease_.kv.num_available() &&
-      blocked.order == sequence.view.order && blocked.num_running == num_running) {
-    return false;
-  }
+  if (AStartIsBlocked() && blocked.order == sequence.view.order) return false;
   LiveRequest& live = *sequence.request;
   const Request& request = *live.request;
   // The last token is always computed, because the first sample needs its logits. For the same
@@ -137,12 +144,13 @@ bool Planner::StartIfFits(Sequence& sequence) {
   }
   if (!sequence.num_cached_tokens.has_value()) {
     sequence.num_cached_tokens = residency->num_computed;
+    // Other samples share the first one's prompt. What starts again finds its own blocks.
+    if (sequence.sample_index == 0 && !request.bypass_prefix_cache) {
+      state_.budget.ObserveCached(sequence.num_tokens(), residency->num_computed);
+    }
   }
   ++state_.num_starts;
   state_.budget.Started();
-  if (sequence.sample_index == 0) {  // the others share its prompt
-    state_.budget.ObserveCached(sequence.num_tokens(), residency->num_computed);
-  }
   AddStarted(sequence, *residency);
   if (!live.gate_open && residency->num_computed >= live.gate_tokens) population_.OpenGate(live);
   population_.Start(sequence, std::move(residency));

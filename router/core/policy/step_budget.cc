@@ -25,8 +25,9 @@ constexpr uint32_t kStepsBetweenStarts = 16;
 // time that the waiting tokens need.
 constexpr double kLeastOfTarget = 0.5, kMostOfTarget = 4.0, kShareOfWaiting = 0.3;
 
-// Rows of a tile of the products on an H200, by the time of prompts (bench/results/diary.md). Fewer
-// rows have smaller tiles there. So have other devices: many of them fill one of these.
+// On an H200, products of 512 rows or more have tiles of 128 rows, and from 2,048 rows on of 256,
+// as the times of prompts show (bench/results/diary.md). Smaller tiles of other devices divide
+// these.
 constexpr uint32_t kTile = 128, kFewestRowsOfTiles = 512;
 constexpr uint32_t kLargeTile = 256, kFewestRowsOfLargeTiles = 2048;
 

@@ -24,8 +24,8 @@ namespace lockstep::router {
 // a sequence come as fast as without them, and a short burst of prompts is over sooner. Steps
 // without prompts make up for long chunks.
 //
-// Products compute rows in tiles. Where more prompt tokens wait than fit, a step of 512 rows or
-// more ends with a whole tile.
+// Products compute rows in tiles. Where more prompt tokens wait than the time allows, a step of 512
+// rows or more ends with a whole tile, if that costs at most a quarter of its prompt tokens.
 //
 // A bound on the time per token (TokenPace) limits steps as well, with or without a target. While
 // more prompts come than can be computed within it, they wait, and the sequences that run keep to
@@ -45,7 +45,8 @@ class StepBudget {
   };
   void Observe(const Step& step);
 
-  // A request starts with this many tokens. The prefix cache has `num_cached` of them.
+  // A request that uses the prefix cache starts for the first time with this many tokens. The cache
+  // has `num_cached` of them.
   void ObserveCached(uint32_t num_tokens, uint32_t num_cached);
   // How many tokens of the waiting prompts will probably be computed, judged by the requests that
   // started.
@@ -91,7 +92,7 @@ class StepBudget {
   // A chunk that takes this long owes steps of decodes.
   bool IsLong(absl::Duration chunk) const;
 
-  const absl::Duration target_;
+  absl::Duration target_;
   TokenPace pace_;
   absl::Duration decode_time_;             // zero: not measured yet
   absl::Duration time_per_prefill_token_;  // zero: not measured yet

@@ -39,7 +39,7 @@ class TokenPace {
 
   bool is_bounded() const { return per_token_ != absl::InfiniteDuration(); }
 
-  const absl::Duration per_token_;
+  absl::Duration per_token_;
   absl::Duration saved_;  // less than zero: owed
 };
 

@@ -28,6 +28,16 @@ double NumUncached(const StepBudget& budget, const Request& request, size_t num_
                                      : static_cast<double>(budget.UncachedTokens(num_tokens));
 }
 
+double NumUncached(const StepBudget& budget, const Sequence& waiting) {
+  const LiveRequest& live = *waiting.request;
+  const bool follows = waiting.sample_index != live.leader && !live.request->bypass_prefix_cache;
+  if (follows && live.gate_tokens > 0) {
+    // The leader computes these for all samples.
+    return waiting.num_tokens() - std::min(waiting.num_tokens(), live.gate_tokens);
+  }
+  return NumUncached(budget, *live.request, waiting.num_tokens());
+}
+
 Before CountBefore(const SchedulerState& state, const Request& request, double num_own,
                    Instant now) {
   const PolicyView view = ViewOf(request);
@@ -50,8 +60,7 @@ Before CountBefore(const SchedulerState& state, const Request& request, double n
     queue.weight = sequence.request->request->tenant_weight;
   };
   for (const Sequence* sequence : state.population.waiting()) {
-    count(*sequence, NumUncached(state.budget, *sequence->request->request, sequence->num_tokens()),
-          /*waits=*/true);
+    count(*sequence, NumUncached(state.budget, *sequence), /*waits=*/true);
   }
   for (const Sequence* sequence : state.population.running()) {
     count(*sequence, sequence->num_prefill_tokens(), /*waits=*/false);

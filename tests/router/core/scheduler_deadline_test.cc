@@ -74,6 +74,28 @@ TEST_F(SchedulerDeadlineTest, AnotherWorkerMayBeFaster) {
   EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(1))).ok());
 }
 
+// Decodes alone take longer than a token may, so one step in sixteen takes 16 prompt tokens, and
+// the others take none: 10 ms a token.
+TEST_F(SchedulerDeadlineTest, StepsInWhichAllPromptsHadToWaitCount) {
+  config.max_time_per_token = absl::Milliseconds(5);
+  limits.num_blocks = 400;
+  step_time = absl::Milliseconds(10);
+  Start(MakePriorityPolicy(absl::Seconds(10)));
+  Submit(1, {1}, 200);
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_NE(Plan(), nullptr);
+    Done();
+  }
+  for (RequestKey key = 2; key <= 12; ++key) Submit(Make(key, absl::InfiniteDuration()));
+  for (int i = 0; i < 70; ++i) {
+    ASSERT_NE(Plan(), nullptr);
+    Done();
+  }
+  ASSERT_GE(Stats().waiting_tokens, 5 * 32u);
+  EXPECT_FALSE(TrySubmit(Make(20, absl::Milliseconds(300))).ok())
+      << "160 tokens at twice the speed";
+}
+
 TEST_F(SchedulerDeadlineTest, CachedPromptsTakeNoTime) {
   Start();
   Submit(1, TextOf(1, 33), 1);

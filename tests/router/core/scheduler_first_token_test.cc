@@ -156,6 +156,61 @@ TEST_F(SchedulerFirstTokenTest, AnotherWorkerMayBeFaster) {
   EXPECT_THAT(TrySubmit(Make(11)), IsOk());
 }
 
+// The first worker took 10 ms a token, this one takes 0.1.
+TEST_F(SchedulerFirstTokenTest, AnotherWorkersSpeedIsItsOwn) {
+  FillQueue(absl::Milliseconds(200), 3);
+  DetachWorker();
+  AttachWorker(limits);
+  step_time = absl::Microseconds(3200);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  ASSERT_GT(Stats().waiting_tokens, 0u);
+  EXPECT_THAT(TrySubmit(Make(11)), IsOk());
+}
+
+// What starts again after a refused step finds its own blocks. That says nothing about others.
+TEST_F(SchedulerFirstTokenTest, WhatStartsAgainIsNotTakenForCached) {
+  config.max_time_to_first_token = absl::Milliseconds(1500) / kAim;
+  config.max_running_sequences = 60;
+  limits.max_slots = 64;
+  limits.num_blocks = 1000;
+  const auto num_taken = [this](bool refuses) {
+    Start(MakePriorityPolicy(absl::Seconds(10)));
+    step_time = absl::Milliseconds(320);
+    for (RequestKey key = 1; key <= 4; ++key) {
+      Submit(Make(key, "a", kPromptTokens, 20));
+      EXPECT_NE(Plan(), nullptr);
+      Done();
+    }
+    step_time = absl::ZeroDuration();
+    EXPECT_NE(Plan(), nullptr);
+    Done({.refuse = refuses});
+    EXPECT_TRUE(RunUntil([this] { return Stats().waiting_requests == 0; }));
+    RequestKey key = 20;
+    while (key < 60 && TrySubmit(Make(key)).ok()) ++key;
+    return key - 20;
+  };
+  const RequestKey without = num_taken(false);
+  EXPECT_LT(without, 40u);
+  EXPECT_EQ(num_taken(true), without);
+}
+
+// The leader computes the prompt for all samples.
+TEST_F(SchedulerFirstTokenTest, SamplesBehindTheirLeaderTakeNoPromptOfTheirOwn) {
+  config.max_time_to_first_token = absl::Milliseconds(1000) / kAim;
+  limits.num_blocks = 240;
+  limits.max_step_tokens = 128;
+  Start(MakePriorityPolicy(absl::Seconds(10)));
+  auto many = Make(1, "a", 64, 4);
+  many->num_samples = 8;
+  step_time = absl::Milliseconds(640);
+  Submit(std::move(many));
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  // Seven samples of 4 uncached tokens each, 10 ms a token.
+  EXPECT_THAT(TrySubmit(Make(11, "a", 4)), IsOk());
+}
+
 // Three sequences had output when their worker was lost. Two wait to be computed again, behind the
 // first.
 TEST_F(SchedulerFirstTokenTest, WhatStartsAgainGoesFirst) {

@@ -277,6 +277,19 @@ TEST_F(StepTimeTest, PromptsThatWaitMakeStepsLonger) {
   RunUntilIdle();
 }
 
+TEST_F(StepTimeTest, PromptsThatCannotStartMakeNoStepLonger) {
+  config.max_running_sequences = 2;
+  ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 64));
+  for (RequestKey key = 3; key <= 12; ++key) {
+    Submit(key, TextOf(static_cast<uint32_t>(key), 1000), 2);
+  }
+  step_time = absl::Milliseconds(1) + 64 * absl::Microseconds(10);
+  Done();
+  EXPECT_THAT(RowTokens(), ElementsAre(1, 1279)) << "as if nothing waited";
+  RunUntilIdle();
+}
+
 // 10 ms a token are aimed at. Request 1 decodes, 1 ms a step, so the most is saved: 20 ms.
 TEST_F(StepTimeTest, ATimePerTokenCountsChunksInFlight) {
   config.target_step_time = absl::InfiniteDuration();

@@ -160,11 +160,14 @@ TEST(GemmTilingTest, AWholeWaveIsAmongTheFirstCandidates) {
 TEST(GemmRowRangesTest, RangesFollowOneAnotherAndHoldTheirRows) {
   int64_t last_end = kMaxUnplannedRows;
   for (int64_t num_rows = kMaxUnplannedRows + 1; num_rows <= 10'000; ++num_rows) {
+    const int64_t begin = GemmRangeBegin(num_rows);
     const int64_t end = GemmRangeEnd(num_rows);
+    ASSERT_LE(begin, num_rows);
     ASSERT_GE(end, num_rows);
     ASSERT_EQ(GemmRangeEnd(end), end);
+    ASSERT_EQ(begin % 2, 1) << "the plans of a range are checked with an odd number of rows";
     if (num_rows > last_end) {
-      // The first of a range.
+      ASSERT_EQ(begin, last_end + 1);
       ASSERT_LE(end, 2 * last_end);
       last_end = end;
     }
