@@ -17,7 +17,7 @@ constexpr OptionSpec kServeOptions[] = {
     {"host", "ADDRESS", "address to listen at (default 127.0.0.1: this machine only)"},
     {"device", "NAME", "auto, cpu or cuda; auto takes every GPU, or the CPU (default auto)"},
     {"tensor-parallel", "N", "GPUs, or shares of the CPU, that share the model (default 1)"},
-    {"log-dir", "DIR", "folder of the logs (default ~/.cache/lockstep/logs)"},
+    {"log-dir", "DIR", "folder of the logs (default ~/.cache/lockstep/logs/PORT)"},
     {"worker-flag", "FLAG", "a flag for every worker, as --worker-flag=--max-slots=64; repeatable"},
     {"restart-wait", "SECONDS", "wait before a program that ended starts again (default 1)"},
 };

@@ -18,6 +18,7 @@
 #include "common/net/listen_check.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/descriptor_limit.h"
+#include "common/runtime/exit_code.h"
 #include "common/runtime/heap.h"
 #include "common/runtime/logging.h"
 #include "common/runtime/shutdown_signal.h"
@@ -457,5 +458,5 @@ int main(int argc, char** argv) {
   if (status.ok()) status = lockstep::router::Run(config);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lockstep-router: %s\n", lockstep::Message(status).c_str());
-  return 1;
+  return lockstep::ExitCodeOf(status);
 }

@@ -17,6 +17,7 @@
 #include "common/net/admin_server.h"
 #include "common/net/listen_check.h"
 #include "common/runtime/descriptor_limit.h"
+#include "common/runtime/exit_code.h"
 #include "common/runtime/logging.h"
 #include "common/runtime/shutdown_signal.h"
 #include "common/status.h"
@@ -192,5 +193,5 @@ int main(int argc, char** argv) {
   if (status.ok()) status = lockstep::worker::Run(config);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lockstep-worker: %s\n", lockstep::Message(status).c_str());
-  return 1;
+  return lockstep::ExitCodeOf(status);
 }

@@ -53,6 +53,14 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return file ? absl::OkStatus() : FailedPrecondition("{}: cannot be written", path);
 }
 
+// Before the loads: a result that cannot be kept would be lost at their end.
+absl::Status CheckWritable(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::binary | std::ios::app)) {
+    return absl::OkStatus();
+  }
+  return FailedPrecondition("{}: cannot be written", path);
+}
+
 // What the requests of all loads are made from.
 struct BenchInput {
   std::vector<BenchRequest> conversations;
@@ -309,6 +317,10 @@ int RunBench(const Verb& verb, std::span<const std::string> words) {
   if (!words.empty() && words[0] == "compare") return RunCompare(verb, words.subspan(1));
   absl::StatusOr<BenchOptions> options = ParseBenchOptions(verb, words);
   if (!options.ok()) return PrintUsageError(verb.name, options.status());
+  for (const std::string& path : {options->json_path, options->markdown_path}) {
+    const absl::Status writable = CheckWritable(path);
+    if (!writable.ok()) return PrintFailure(verb.name, writable);
+  }
   const absl::Status status = Bench(*std::move(options)).Run(verb, words);
   return status.ok() ? 0 : PrintFailure(verb.name, status);
 }

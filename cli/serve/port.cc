@@ -57,6 +57,10 @@ absl::Status BindError(const Address& address) {
   if (error == EADDRINUSE) {
     return MakeError(absl::StatusCode::kAlreadyExists, "port {} is taken", address.port);
   }
+  if (error == EACCES) {
+    return MakeError(absl::StatusCode::kPermissionDenied, "{}: {}", FormatAddress(address),
+                     std::strerror(error));
+  }
   return InvalidArgument("{}: {}", FormatAddress(address), std::strerror(error));
 }
 

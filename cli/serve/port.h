@@ -14,7 +14,7 @@ namespace lockstep::cli {
 class ReservedPort {
  public:
   // Port 0 takes a free one. ALREADY_EXISTS if the port is taken; INVALID_ARGUMENT if the host is
-  // not an address of this machine.
+  // not an address of this machine; PERMISSION_DENIED if the user may not have the port.
   static absl::StatusOr<ReservedPort> Reserve(const Address& address);
 
   ReservedPort(ReservedPort&& other) noexcept;

@@ -92,7 +92,9 @@ absl::StatusOr<ReservedPort> ReservePort(const ServeOptions& options) {
     return absl::AlreadyExistsError(
         PortTakenText(options.model, address.port, NextFreePort(address)));
   }
-  if (!port.ok()) return Annotate(port.status(), "--host");
+  if (!port.ok()) {
+    return Annotate(port.status(), absl::IsPermissionDenied(port.status()) ? "--port" : "--host");
+  }
   return port;
 }
 
@@ -137,6 +139,7 @@ struct Places {
   std::string socket_folder;
   std::string log_folder;
   Address address;
+  uint16_t admin_port = 0;  // of the router. It stays the same when the router starts again
 };
 
 Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& devices,
@@ -158,13 +161,14 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
                              .arguments = Joined(std::move(arguments), options.worker_flags),
                              .log_path = fmt::format("{}/worker-{}.log", places.log_folder, i)});
   }
-  fleet.router = {.name = "router",
-                  .arguments = Joined(
-                      {places.router_program, "--model=" + places.model.path,
-                       "--worker=" + addresses, "--model-id=" + places.model.id,
-                       "--listen=" + FormatAddress(places.address), "--admin-listen=127.0.0.1:0"},
-                      options.router_flags),
-                  .log_path = places.log_folder + "/router.log"};
+  fleet.router = {
+      .name = "router",
+      .arguments =
+          Joined({places.router_program, "--model=" + places.model.path, "--worker=" + addresses,
+                  "--model-id=" + places.model.id, "--listen=" + FormatAddress(places.address),
+                  fmt::format("--admin-listen=127.0.0.1:{}", places.admin_port)},
+                 options.router_flags),
+      .log_path = places.log_folder + "/router.log"};
   return fleet;
 }
 
@@ -183,6 +187,8 @@ absl::Status Serve(const ServeOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(places.worker_program, SiblingProgram("lockstep-worker"));
   LOCKSTEP_ASSIGN_OR_RETURN(places.router_program, SiblingProgram("lockstep-router"));
   LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort port, ReservePort(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(const ReservedPort admin_port,
+                            ReservedPort::Reserve({.host = "127.0.0.1", .port = 0}));
   const std::vector<Gpu> all_gpus = options.device == "cpu" ? std::vector<Gpu>() : FindGpus();
   const std::vector<Gpu> gpus = VisibleGpus(all_gpus, EnvironmentText("CUDA_VISIBLE_DEVICES"));
   LOCKSTEP_ASSIGN_OR_RETURN(DeviceChoice devices,
@@ -195,6 +201,7 @@ absl::Status Serve(const ServeOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const RuntimeFolder sockets, RuntimeFolder::Make());
   places.socket_folder = sockets.path();
   places.address = {.host = options.host, .port = port.port()};
+  places.admin_port = admin_port.port();
   LOCKSTEP_ASSIGN_OR_RETURN(places.log_folder, PrepareLogs(options, port.port()));
   Supervisor::Fleet fleet = MakeFleet(options, devices, places);
   LOCKSTEP_RETURN_IF_ERROR(CheckRouterFlags(fleet.router));

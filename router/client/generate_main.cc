@@ -55,7 +55,7 @@ ABSL_FLAG(std::string, stop_token_ids, "", "ids that end an output: 1,2,3");
 ABSL_FLAG(bool, ignore_eos, false, "the model's end ids do not end an output");
 ABSL_FLAG(bool, include_stop, false, "keep the stop string in the text");
 ABSL_FLAG(std::optional<uint32_t>, logprobs, std::nullopt,
-          "log-probabilities of this many best tokens");
+          "log-probabilities of this many best tokens, in --json");
 ABSL_FLAG(std::optional<uint32_t>, prompt_logprobs, std::nullopt, "likewise for the prompt");
 ABSL_FLAG(bool, skip_special_tokens, true, "leave special tokens out of the text");
 ABSL_FLAG(std::optional<int32_t>, priority, std::nullopt, "lower runs earlier");
@@ -154,8 +154,13 @@ absl::Status FillRequest(const std::vector<std::string>& stop_strings,
   LOCKSTEP_RETURN_IF_ERROR(FillSampling(request.mutable_sampling()));
   LOCKSTEP_RETURN_IF_ERROR(FillStop(stop_strings, request.mutable_stop()));
   v1::OutputOptions* const output = request.mutable_output();
-  if (const auto v = absl::GetFlag(FLAGS_logprobs)) output->set_logprobs(*v);
-  if (const auto v = absl::GetFlag(FLAGS_prompt_logprobs)) output->set_prompt_logprobs(*v);
+  const auto logprobs = absl::GetFlag(FLAGS_logprobs);
+  const auto prompt_logprobs = absl::GetFlag(FLAGS_prompt_logprobs);
+  if ((logprobs.has_value() || prompt_logprobs.has_value()) && !absl::GetFlag(FLAGS_json)) {
+    return InvalidArgument("--logprobs and --prompt-logprobs: expected with --json only");
+  }
+  if (logprobs.has_value()) output->set_logprobs(*logprobs);
+  if (prompt_logprobs.has_value()) output->set_prompt_logprobs(*prompt_logprobs);
   output->set_skip_special_tokens(absl::GetFlag(FLAGS_skip_special_tokens));
   if (const auto v = absl::GetFlag(FLAGS_priority)) request.set_priority(*v);
   request.set_tenant(absl::GetFlag(FLAGS_tenant));
@@ -192,7 +197,15 @@ absl::Status FillPrompt(const std::vector<std::string>& turns, v1::GenerateReque
     LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, ParseIds("token_ids", token_ids));
     request.mutable_token_ids()->mutable_ids()->Add(ids.begin(), ids.end());
   }
-  if (turns.empty()) return absl::OkStatus();
+  if (turns.empty()) {
+    if (!absl::GetFlag(FLAGS_system).empty() || !absl::GetFlag(FLAGS_template_arguments).empty() ||
+        absl::GetFlag(FLAGS_continue_final_message)) {
+      return InvalidArgument(
+          "--system, --template-arguments and --continue-final-message: expected with --chat or "
+          "--interactive only");
+    }
+    return absl::OkStatus();
+  }
   StartChat(request.mutable_chat());
   for (const std::string& turn : turns) {
     const size_t colon = turn.find(':');

@@ -46,13 +46,19 @@ TEST(RestartPolicyTest, GivesUpAfterFiveStartsWithoutReadiness) {
   EXPECT_TRUE(policy.OnEnded(Instant()).gives_up);
 }
 
+TEST(RestartPolicyTest, GivesUpAtOnceWhatRefusesToStart) {
+  RestartPolicy policy(RestartLimits{});
+  policy.OnStarted(Instant());
+  EXPECT_TRUE(policy.OnEnded(Instant(), /*refuses=*/true).gives_up);
+}
+
 TEST(RestartPolicyTest, NeverGivesUpWhatWasReadyOnce) {
   FakeClock clock;
   RestartPolicy policy(RestartLimits{});
   WaitAfter(policy, clock, absl::ZeroDuration());
   for (int i = 0; i < 20; ++i) {
     policy.OnStarted(clock.Now());
-    EXPECT_FALSE(policy.OnEnded(clock.Now()).gives_up);
+    EXPECT_FALSE(policy.OnEnded(clock.Now(), /*refuses=*/i % 2 == 0).gives_up);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "worker/model/numerics_probe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -78,6 +79,14 @@ absl::Status CheckProbeSchedules(ForwardModel& model) {
   const std::vector<TokenId> tokens = ProbeTokens(model.info());
   const uint32_t whole = static_cast<uint32_t>(tokens.size());
   const std::vector<float> expected = RunInSteps(model, tokens, {&whole, 1});
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!std::isfinite(expected[i])) {
+      return InvalidArgument(
+          "self-check: after {} tokens the logit of token {} is {}; the weights are damaged, or "
+          "too large for bf16",
+          whole, i, expected[i]);
+    }
+  }
   const uint32_t num_single = std::min(kSingleTokens, whole - 1);
   std::vector<uint32_t> ending_in_decode = {whole - num_single};
   ending_in_decode.resize(1 + num_single, 1);

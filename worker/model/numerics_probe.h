@@ -15,7 +15,8 @@ namespace lockstep::worker {
 uint64_t ProbeHash(ForwardModel& model);
 
 // Runs the same prompt in one step, in two steps, and with its last tokens one by one. INTERNAL if
-// the logits after the last token do not have the same bits each time.
+// the logits after the last token do not have the same bits each time. INVALID_ARGUMENT if one of
+// them is no finite number, because such a model can answer nothing.
 absl::Status CheckProbeSchedules(ForwardModel& model);
 
 // Hash of the whole table. The probe is not enough here: it sees only the first positions, and the

@@ -84,7 +84,8 @@ class Load {
       record.end -= begin_;
       {
         MutexLock lock(mutex_);
-        progress_.failed += record.error.empty() ? 0 : 1;
+        record.cut_off = stopped_ && !record.error.empty();
+        progress_.failed += record.error.empty() || record.cut_off ? 0 : 1;
         progress_.output_tokens += record.output_tokens;
         records_.push_back(std::move(record));
       }

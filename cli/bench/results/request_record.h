@@ -17,6 +17,7 @@ struct RequestRecord {
   uint32_t cached_tokens = 0;
   uint32_t output_tokens = 0;
   std::string error = {};  // empty: the answer was complete
+  bool cut_off = false;    // by the user, who ended the load
 };
 
 }  // namespace lockstep::cli

@@ -91,7 +91,7 @@ BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWin
       prompt_tokens_within += record.prompt_tokens;
       if (IsGood(record, bounds)) ++good_within;
     }
-    if (record.scheduled < window.begin) continue;
+    if (record.scheduled < window.begin || record.cut_off) continue;
     late.push_back((record.sent - record.scheduled) * kMsPerSecond);
     if (IsGood(record, bounds)) ++good;
     if (!record.error.empty()) {

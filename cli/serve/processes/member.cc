@@ -10,6 +10,7 @@
 
 #include "cli/serve/processes/child.h"
 #include "common/instant.h"
+#include "common/runtime/exit_code.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
@@ -93,7 +94,9 @@ std::optional<Member::Ended> Member::Reap(Instant now) {
   Ended end;
   if (pid_ <= 0 || waitpid(pid_, &end.wait_status, WNOHANG) != pid_) return std::nullopt;
   Forget();
-  end.verdict = policy_.OnEnded(now);
+  const bool refuses =
+      WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == kRefusedExitCode;
+  end.verdict = policy_.OnEnded(now, refuses);
   return end;
 }
 

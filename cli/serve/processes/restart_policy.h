@@ -16,8 +16,8 @@ struct RestartLimits {
 };
 
 // Decides when a program that ended starts again. Each wait is twice the wait before it, up to
-// max_wait. A program that was never ready is given up after max_failed_starts. Pure; one object
-// for each program.
+// max_wait. A program that was never ready is given up after max_failed_starts, or at once if it
+// refuses to start like this (kRefusedExitCode). Pure; one object for each program.
 class RestartPolicy {
  public:
   explicit RestartPolicy(const RestartLimits& limits)
@@ -30,7 +30,7 @@ class RestartPolicy {
     bool gives_up = false;
     absl::Duration wait = absl::ZeroDuration();  // until the next start
   };
-  Verdict OnEnded(Instant now);
+  Verdict OnEnded(Instant now, bool refuses = false);
 
   bool was_ready() const { return was_ready_; }
 

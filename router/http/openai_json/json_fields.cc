@@ -61,8 +61,8 @@ std::optional<int64_t> JsonFields::Integer(std::string_view name, int64_t low, i
   return std::nullopt;
 }
 
-std::optional<uint32_t> JsonFields::Uint32(std::string_view name) {
-  const std::optional<int64_t> number = Integer(name, 0, std::numeric_limits<uint32_t>::max());
+std::optional<uint32_t> JsonFields::Uint32(std::string_view name, uint32_t low) {
+  const std::optional<int64_t> number = Integer(name, low, std::numeric_limits<uint32_t>::max());
   if (!number.has_value()) return std::nullopt;
   return static_cast<uint32_t>(*number);
 }

@@ -31,7 +31,7 @@ class JsonFields {
   const nlohmann::json* Find(std::string_view name);  // nullptr when absent
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Integer(std::string_view name, int64_t low, int64_t high);
-  std::optional<uint32_t> Uint32(std::string_view name);
+  std::optional<uint32_t> Uint32(std::string_view name, uint32_t low = 0);
   std::optional<float> Number(std::string_view name);
   std::optional<std::string> String(std::string_view name);
   std::vector<uint32_t> TokenIds(std::string_view name);  // empty when absent

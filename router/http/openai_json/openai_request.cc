@@ -81,8 +81,8 @@ void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
 }
 
 void ReadChatOutput(JsonFields& fields, AnswerOptions& options, v1::GenerateRequest& request) {
-  const std::optional<uint32_t> max_tokens = fields.Uint32("max_tokens");
-  const std::optional<uint32_t> max_completion_tokens = fields.Uint32("max_completion_tokens");
+  const std::optional<uint32_t> max_tokens = fields.Uint32("max_tokens", 1);
+  const std::optional<uint32_t> max_completion_tokens = fields.Uint32("max_completion_tokens", 1);
   if (max_completion_tokens.has_value() || max_tokens.has_value()) {
     request.mutable_stop()->set_max_tokens(
         max_completion_tokens.has_value() ? *max_completion_tokens : *max_tokens);

@@ -92,6 +92,17 @@ TEST(SummarizeTest, FailuresAreCountedByKindAndHaveNoLatency) {
   EXPECT_EQ(summary.good_share, 0.25);
 }
 
+// Ctrl-C ended the load while they ran.
+TEST(SummarizeTest, WhatTheUserCutOffIsNeitherGoodNorFailed) {
+  std::vector<RequestRecord> records = {Answered(0, 2), Failed(0.1, "given up")};
+  records[1].cut_off = true;
+  const BenchSummary summary = Summarize(records, {.begin = 0, .end = 1}, {}, {});
+  EXPECT_EQ(summary.completed, 1);
+  EXPECT_EQ(summary.failed, 0);
+  EXPECT_THAT(summary.errors, ElementsAre());
+  EXPECT_EQ(summary.good_share, 1);
+}
+
 TEST(SummarizeTest, NumbersInMessagesMakeNoNewKind) {
   const std::vector<RequestRecord> records = {Failed(0, "HTTP 400: 4096 tokens are more than 100"),
                                               Failed(0, "HTTP 400: 77 tokens are more than 100"),
