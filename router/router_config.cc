@@ -82,12 +82,12 @@ absl::Status RouterConfig::Validate() const {
                                   std::string_view guard, std::string_view flag = "--insecure") {
     const absl::StatusOr<Address> address = ParseAddress(text);
     if (address.ok() && !insecure && !guarded && !IsLoopback(*address)) {
-      violations.Add(
-          fmt::format("{}{} is not this machine{}; pass {} to allow it", where, text, guard, flag));
+      violations.Add(fmt::format("{}{} {}; pass {} to allow it", where, text, guard, flag));
     }
   };
   constexpr std::string_view kPublicGuard =
-      ", which needs --tls-cert and --tls-key, and --tenants or --tls-client-ca";
+      "can be reached from other machines, which needs --tls-cert and --tls-key, and --tenants or "
+      "--tls-client-ca";
   const auto guards_public = [this](const TlsFiles& tls) {
     return tls.enabled() && (!server.tenants_path.empty() || !tls.client_ca_path.empty());
   };
@@ -115,7 +115,7 @@ absl::Status RouterConfig::Validate() const {
         is_name ? ParseWorkerName(workers[i]) : ParseAddress(workers[i]);
     violations.Merge(address.status(), "worker: ");
     check_exposure("worker: ", address.ok() ? FormatAddress(*address) : "", worker.tls.enabled(),
-                   ", which needs --worker-tls-ca");
+                   "is not this machine, which needs --worker-tls-ca");
   }
   violations.Merge(ParseShard(shard).status(), "shard: ");
   violations.Require(
@@ -123,10 +123,11 @@ absl::Status RouterConfig::Validate() const {
       "weights_fingerprint: expected 16 hexadecimal digits");
   if (tracing.enabled()) {
     check_exposure("otlp_endpoint: ", tracing.endpoint, tracing.tls.enabled(),
-                   ", which needs --otlp-tls-ca");
+                   "is not this machine, which needs --otlp-tls-ca");
   }
   violations.Merge(tracing.Validate());
-  check_exposure("admin_listen: ", admin_listen, insecure_admin, " and has neither TLS nor keys",
+  check_exposure("admin_listen: ", admin_listen, insecure_admin,
+                 "can be reached from other machines, and has neither TLS nor keys",
                  "--insecure-admin");
   violations.Merge(ParseAddress(admin_listen).status(), "admin_listen: ");
   violations.Require(priority_ageing > absl::ZeroDuration() && priority_ageing <= absl::Hours(24),

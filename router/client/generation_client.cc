@@ -4,11 +4,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "common/grpc/credentials.h"
 #include "common/status.h"
 #include "lockstep/v1/generation.grpc.pb.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {
@@ -16,6 +19,21 @@ namespace {
 namespace v1 = lockstep::v1;
 
 constexpr int kMaxMessageBytes = 64 << 20;
+
+absl::Status CheckUtf8(std::string_view what, std::string_view text) {
+  const std::optional<size_t> invalid = FindInvalidUtf8(text);
+  if (!invalid.has_value()) return absl::OkStatus();
+  return InvalidArgument("{}: byte {} is not UTF-8", what, *invalid);
+}
+
+// Protobuf sends no other text, and says so on stderr in words of its own.
+absl::Status CheckUtf8(const v1::GenerateRequest& request) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckUtf8("the prompt", request.text()));
+  for (const v1::ChatMessage& message : request.chat().messages()) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckUtf8("a message", message.content()));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -72,6 +90,7 @@ class GenerationClient::Impl {
   absl::StatusOr<Answer> Generate(
       const v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(const v1::GenerateResponse&)>& on_response, std::stop_token stop) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckUtf8(request));
     grpc::ClientContext context;
     ShowKey(context);
     if (timeout < absl::InfiniteDuration()) {

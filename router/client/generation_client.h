@@ -32,7 +32,8 @@ class GenerationClient {
   // Waits until the router has a worker; UNAVAILABLE saying what was missing when the time runs
   // out.
   absl::StatusOr<lockstep::v1::Model> WaitUntilReady(absl::Duration timeout);
-  // Calls `on_response` for every message of the stream. INTERNAL when the stream ends without an
+  // Calls `on_response` for every message of the stream. INVALID_ARGUMENT, before anything is sent,
+  // for text that is not UTF-8. INTERNAL when the stream ends without an
   // error but before every output finished. `stop` may be requested on any thread: the call then
   // ends with CANCELLED.
   absl::StatusOr<Answer> Generate(

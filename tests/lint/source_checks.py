@@ -41,7 +41,7 @@ ALLOWED_OWN = (
     ("router/front", ("router/limits", *TRACING, "common")),
     ("router/grpc", TRANSPORT),
     ("router/http", (*TRANSPORT, "router/page")),
-    ("router/client", ("common", "lockstep/v1")),
+    ("router/client", ("common", "router/text/unicode", "lockstep/v1")),
     ("router", ("router", "common", "lockstep")),
     ("worker/memory", ("kernels", "common")),
     ("worker/comm", ("kernels", "common")),

@@ -226,12 +226,13 @@ TEST(RouterConfigTest, APublicAddressNeedsTlsAndSomebodyToKnow) {
       config.server.tenants_path = tenants;
       return Objections(config);
     };
-    const std::string objection = "0.0.0.0:1 is not this machine, which needs --tls-cert";
+    const std::string objection =
+        "0.0.0.0:1 can be reached from other machines, which needs --tls-cert";
     EXPECT_THAT(objections({}, ""), HasSubstr(objection));
     EXPECT_THAT(objections({}, "tenants.json"), HasSubstr(objection));
     EXPECT_THAT(objections(tls, ""), HasSubstr(objection));
-    EXPECT_THAT(objections(tls, "tenants.json"), Not(HasSubstr("is not this machine")));
-    EXPECT_THAT(objections(mutual_tls, ""), Not(HasSubstr("is not this machine")));
+    EXPECT_THAT(objections(tls, "tenants.json"), Not(HasSubstr("other machines")));
+    EXPECT_THAT(objections(mutual_tls, ""), Not(HasSubstr("other machines")));
   }
 }
 
@@ -260,9 +261,11 @@ TEST(RouterConfigTest, NothingGuardsAPublicAdminPort) {
   config.admin_listen = "0.0.0.0:1";
   config.server.tls = {.cert_path = "a", .key_path = "b", .client_ca_path = "c"};
   config.server.tenants_path = "tenants.json";
-  EXPECT_THAT(Objections(config),
-              AllOf(HasSubstr("admin_listen: 0.0.0.0:1 is not this machine and has neither"),
-                    HasSubstr("pass --insecure-admin to allow it")));
+  EXPECT_THAT(
+      Objections(config),
+      AllOf(
+          HasSubstr("admin_listen: 0.0.0.0:1 can be reached from other machines, and has neither"),
+          HasSubstr("pass --insecure-admin to allow it")));
   config.insecure_admin = true;
   EXPECT_THAT(Objections(config), Not(HasSubstr("admin_listen")));
 }
