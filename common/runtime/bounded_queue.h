@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/runtime/mutex.h"
+#include "common/runtime/wait_until.h"
 
 namespace lockstep {
 
@@ -42,10 +43,7 @@ class BoundedQueue {
   std::optional<T> PopFor(absl::Duration timeout) {
     const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
     MutexLock lock(mutex_);
-    while (items_.empty() && !closed_) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= std::chrono::nanoseconds::zero()) break;
-      not_empty_.WaitFor(mutex_, left);
+    while (items_.empty() && !closed_ && WaitUntil(mutex_, not_empty_, deadline)) {
     }
     return TakeFront();
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/runtime/wait_until.h"
 #include "common/status.h"
 #include "common/violations.h"
 
@@ -138,9 +139,7 @@ bool Admission::WaitUntilNoneOpen(absl::Duration timeout) const {
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
   MutexLock lock(mutex_);
   while (counts_.open_requests > 0) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) return false;
-    none_open_.WaitFor(mutex_, left);
+    if (!WaitUntil(mutex_, none_open_, deadline)) return false;
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/runtime/wait_until.h"
 #include "common/status.h"
 #include "router/templates/renderer_frames.h"
 #include "router/templates/template_layout.h"
@@ -41,9 +42,9 @@ absl::StatusOr<std::unique_ptr<RendererProcess>> RendererPool::Acquire() {
         kWallFactor * (config_.limits.time + config_.limits.load_time) * kAttempts);
     const auto deadline = std::chrono::steady_clock::now() + longest;
     while (idle_.empty() && num_processes_ == config_.max_processes) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= left.zero()) return Unavailable("all template renderers are busy");
-      released_.WaitFor(mutex_, left);
+      if (!WaitUntil(mutex_, released_, deadline)) {
+        return Unavailable("all template renderers are busy");
+      }
     }
     if (!idle_.empty()) {
       std::unique_ptr<RendererProcess> process = std::move(idle_.back());

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "common/runtime/wait_until.h"
+
 namespace lockstep::router {
 
 void SpanQueue::Push(Span span) {
@@ -24,10 +26,7 @@ std::vector<Span> SpanQueue::TakeBatch() {
   MutexLock lock(mutex_);
   while (spans_.empty() && !closed_) changed_.Wait(mutex_);
   const auto due = first_at_ + absl::ToChronoNanoseconds(limits_.max_wait);
-  while (!BatchIsDue()) {
-    const auto left = due - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) break;
-    changed_.WaitFor(mutex_, left);
+  while (!BatchIsDue() && WaitUntil(mutex_, changed_, due)) {
   }
   const auto count = static_cast<std::ptrdiff_t>(std::min(spans_.size(), limits_.max_batch_spans));
   std::vector<Span> batch(std::make_move_iterator(spans_.begin()),

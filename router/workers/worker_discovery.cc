@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/runtime/wait_until.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -99,9 +100,7 @@ bool WorkerDiscovery::WaitForNextTime() {
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(interval_);
   MutexLock lock(mutex_);
   while (!stopping_) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) return true;
-    stop_requested_.WaitFor(mutex_, left);
+    if (!WaitUntil(mutex_, stop_requested_, deadline)) return true;
   }
   return false;
 }

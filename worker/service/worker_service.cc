@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/runtime/clock.h"
+#include "common/runtime/wait_until.h"
 #include "common/status.h"
 
 namespace lockstep::worker {
@@ -72,9 +73,7 @@ bool WorkerService::WaitUntilNoLease(absl::Duration timeout) {
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
   MutexLock lock(mutex_);
   while (leased_) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) return false;
-    lease_changed_.WaitFor(mutex_, left);
+    if (!WaitUntil(mutex_, lease_changed_, deadline)) return false;
   }
   return true;
 }

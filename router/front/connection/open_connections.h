@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/runtime/mutex.h"
+#include "common/runtime/wait_until.h"
 
 namespace lockstep::router {
 
@@ -47,10 +48,7 @@ class OpenConnections {
     for (const auto& connection : All()) connection->Finish();
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(grace);
     MutexLock lock(mutex_);
-    while (!open_.empty()) {
-      const auto left = until - std::chrono::steady_clock::now();
-      if (left <= std::chrono::nanoseconds(0)) return;
-      empty_.WaitFor(mutex_, left);
+    while (!open_.empty() && WaitUntil(mutex_, empty_, until)) {
     }
   }
 

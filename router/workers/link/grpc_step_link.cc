@@ -16,6 +16,7 @@
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
+#include "common/runtime/wait_until.h"
 #include "common/status.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
 #include "router/workers/link/lease_claims.h"
@@ -169,9 +170,7 @@ class GrpcStepLink::Impl {
         std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration * share);
     MutexLock lock(mutex_);
     while (!stopping_) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= std::chrono::nanoseconds::zero()) return true;
-      stop_requested_.WaitFor(mutex_, left);
+      if (!WaitUntil(mutex_, stop_requested_, deadline)) return true;
     }
     return false;
   }
@@ -265,13 +264,10 @@ class GrpcStepLink::Impl {
     lease.stream = stub_->PrepareAsyncExecute(&lease.context, loop_->queue());
     lease.stream->StartCall(started_tag_.id());
     while (!lease.over() && !lease.up) {
-      const auto left = grant_deadline - std::chrono::steady_clock::now();
-      if (left <= std::chrono::nanoseconds::zero()) {
-        lease.drop_reason = absl::UnavailableError("the claim was not answered in time");
-        lease.context.TryCancel();
-        break;
-      }
-      lease_changed_.WaitFor(mutex_, left);
+      if (WaitUntil(mutex_, lease_changed_, grant_deadline)) continue;
+      lease.drop_reason = absl::UnavailableError("the claim was not answered in time");
+      lease.context.TryCancel();
+      break;
     }
     while (!lease.over()) lease_changed_.Wait(mutex_);
   }
