@@ -196,14 +196,13 @@ class Workbench {
   std::unique_ptr<CublasLtGemm> library_;
 };
 
+double WeightBytes(const Shape& shape) { return 2.0 * static_cast<double>(shape.n * shape.k); }
+
 double TimeReading(const Workbench& bench, const Shape& shape) {
   return bench.Time(shape, 1, true, [&](const CudaStream& stream, const GemmParams& params) {
-    return ReadBytes(stream, params.weights.data,
-                     static_cast<size_t>(shape.n * shape.k) * sizeof(BFloat16));
+    return ReadBytes(stream, params.weights.data, static_cast<size_t>(WeightBytes(shape)));
   });
 }
-
-double WeightBytes(const Shape& shape) { return 2.0 * static_cast<double>(shape.n * shape.k); }
 
 std::string Describe(const GemmTiling& tiling) {
   return fmt::format("{}x{}{} s{}", tiling.weight_rows, tiling.input_rows,
@@ -247,8 +246,8 @@ void TimeShape(const Workbench& bench, const Shape& shape, int64_t num_rows) {
       "{{\"shape\": \"{}\", \"rows\": {}, \"n\": {}, \"k\": {}, \"tiling\": \"{}\", "
       "\"own_us\": {:.2f}, \"own_overlapped_us\": {:.2f}, \"cublaslt_us\": {:.2f}, "
       "\"cublaslt_split_k_us\": {:.2f}, \"read_us\": {:.2f}, \"own_gb_per_s\": {:.0f}, "
-      "\"own_ceiling_percent\": {:.1f}, "
-      "\"overlapped_ceiling_percent\": {:.1f}, \"overlapped_tflop_per_s\": {:.1f}, "
+      "\"own_ceiling_percent\": {:.1f}, \"overlapped_ceiling_percent\": {:.1f}, "
+      "\"overlapped_tflop_per_s\": {:.1f}, "
       "\"cublaslt_tflop_per_s\": {:.1f}}}\n",
       shape.name, num_rows, shape.n, shape.k, Describe(tiling), own_us, overlapped_us, library_us,
       free_us, read_us, WeightBytes(shape) / own_us * 1e-3, 100 * floor_us / own_us,

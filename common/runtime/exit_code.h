@@ -4,13 +4,11 @@
 
 namespace lockstep {
 
-// Of a server that can never start like this: its flags or its model must change first.
+// Of a server with wrong flags, or with a model that it cannot serve. Another start will not help.
 inline constexpr int kRefusedExitCode = 2;
 
-// 0: OK; kRefusedExitCode: what was asked for cannot be; 1: any other failure, which another start
-// may not have.
+// Of a server that failed: kRefusedExitCode, or 1 for whatever another start may not meet.
 inline int ExitCodeOf(const absl::Status& status) {
-  if (status.ok()) return 0;
   const bool refused =
       absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsUnimplemented(status);
   return refused ? kRefusedExitCode : 1;

@@ -33,9 +33,8 @@ class GenerationClient {
   // out.
   absl::StatusOr<lockstep::v1::Model> WaitUntilReady(absl::Duration timeout);
   // Calls `on_response` for every message of the stream. INVALID_ARGUMENT, before anything is sent,
-  // for text that is not UTF-8. INTERNAL when the stream ends without an
-  // error but before every output finished. `stop` may be requested on any thread: the call then
-  // ends with CANCELLED.
+  // for text that is not UTF-8. INTERNAL when the stream ends without an error but before every
+  // output finished. `stop` may be requested on any thread: the call then ends with CANCELLED.
   absl::StatusOr<Answer> Generate(
       const lockstep::v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(const lockstep::v1::GenerateResponse&)>& on_response,

@@ -208,7 +208,7 @@ uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
       std::min(lease_.limits.max_step_tokens - num_decodes, MaxPrefillTokens(state_));
   if (num_decodes == 0) return budget;
   if (state_.budget.OwesDecodes()) return 0;
-  // A longer step brings nothing nearer that waits until a sequence ends.
+  // What waits until a sequence ends starts no sooner after a longer step.
   uint64_t num_waiting = 0;
   if (HasRoomToStart() && !AStartIsBlocked()) {
     num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());

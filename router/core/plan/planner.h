@@ -78,7 +78,7 @@ class Planner {
   // True if a sequence that was to start lacked blocks, and neither blocks nor sequences have
   // changed since.
   bool AStartIsBlocked() const;
-  // True if decodes alone take all the time that they may.
+  // True if nothing may start beside the decodes, because they take all the time per token.
   bool PaceHoldsBack() const;
   // Starts the first waiting sequence if it fits and goes before `rival` (or `rival` is null).
   // Otherwise returns null.
