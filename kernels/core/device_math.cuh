@@ -53,7 +53,7 @@ __device__ __forceinline__ float DeviceGeluErf(float x) {
 
 // 1 / sqrt(sum / size + eps) and the value that an RMSNorm computes with it.
 __device__ __forceinline__ float DeviceInverseRms(float sum_of_squares, float size, float eps) {
-  return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, size), eps)));
+  return __frcp_rn(__fsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, size), eps)));
 }
 __device__ __forceinline__ float DeviceNormedValue(float value, float inverse_rms, float weight) {
   return __fmul_rn(__fmul_rn(value, inverse_rms), weight);

@@ -76,10 +76,10 @@ inline constexpr int kMaxDecodeLayersBlocks = 132;
 // shape.
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape);
 
-// Up to this many rows, a call is taken to be faster than the ops, if rows have up to
-// kFasterDecodeLayersKeys keys. docs/performance.md has the measurements.
+// Up to this many rows, a call is taken to be faster than the ops, if the rows together have up to
+// DecodeLayersFasterKeys(shape) keys. docs/performance.md has the measurements.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape);
-inline constexpr int64_t kFasterDecodeLayersKeys = 2048;
+int64_t DecodeLayersFasterKeys(const DecodeLayersShape& shape);
 
 // How many 8-byte words of scratch memory the calls need, for rows of up to `max_keys` keys. The
 // memory must be zero before the first call. Only these calls use it, and they follow each other on

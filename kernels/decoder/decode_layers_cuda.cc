@@ -10,27 +10,24 @@
 namespace lockstep::kernels {
 namespace {
 
-struct Matrix {
-  const BFloat16* data;
-  int64_t num_rows;
-  int64_t num_columns;
-};
-
-// Maps the matrix as [chunks, rows, columns of a chunk]. A box has the rows of a tile and
-// `box_chunks` chunks, one chunk after the other, each swizzled as ptx::MatrixDescriptor says.
-absl::Status MapMatrix(const Matrix& matrix, int box_chunks, WeightMap& to) {
-  constexpr int64_t kElementBytes = sizeof(BFloat16);
+// Maps the weights as [chunks, tiles, halves, outputs of a tile, columns of a chunk]. A box is a
+// slab, swizzled as ptx::MatrixDescriptor says.
+absl::Status MapProduct(const ProductShape& product, const ProductPass& pass, DecodeProduct& to) {
+  const int64_t row_bytes = product.inputs * static_cast<int64_t>(sizeof(BFloat16));
   const TensorDimension dimensions[] = {
       {kChunkColumns, 0, kChunkColumns},
-      {matrix.num_rows, matrix.num_columns * kElementBytes, kTileOutputs},
-      {matrix.num_columns / kChunkColumns, kChunkColumns * kElementBytes, box_chunks}};
+      {kTileOutputs, row_bytes, kTileOutputs},
+      {product.halves, product.outputs * row_bytes, product.halves},
+      {product.outputs / kTileOutputs, kTileOutputs * row_bytes, pass.tiles},
+      {product.inputs / kChunkColumns, kChunkColumns * static_cast<int64_t>(sizeof(BFloat16)),
+       pass.slab_chunks}};
   static_assert(sizeof(CUtensorMap) == sizeof(WeightMap) &&
                 alignof(CUtensorMap) <= alignof(WeightMap));
   CUtensorMap map;
-  LOCKSTEP_RETURN_IF_ERROR(
-      Annotate(EncodeTensorMap(matrix.data, dimensions, &map),
-               fmt::format("the chunks of a {} x {} matrix", matrix.num_rows, matrix.num_columns)));
-  std::memcpy(to.bytes, &map, sizeof(map));
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(
+      EncodeTensorMap(to.weights, dimensions, &map),
+      fmt::format("the tiles of {} x {} x {}", product.halves, product.outputs, product.inputs)));
+  std::memcpy(to.map.bytes, &map, sizeof(map));
   return absl::OkStatus();
 }
 
@@ -48,6 +45,14 @@ int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
   return num_weights * static_cast<int64_t>(sizeof(BFloat16)) <= kSmallLayerBytes ? kFewRows : 0;
 }
 
+// The ops read K and V at a higher rate. That counts for more once a layer has more than this of
+// them.
+int64_t DecodeLayersFasterKeys(const DecodeLayersShape& shape) {
+  constexpr int64_t kFewKvBytes = int64_t{24} << 20;
+  const int64_t key_elements = 2 * shape.num_kv_heads * shape.head_dim;
+  return kFewKvBytes / (key_elements * static_cast<int64_t>(sizeof(BFloat16)));
+}
+
 int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_keys) {
   return DecodeLayersWords(shape).partials +
          DecodePartialElements(kMaxDecodeLayersRows, shape.num_heads, shape.num_kv_heads,
@@ -60,10 +65,7 @@ absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape
   for (int index = 0; index < kNumLayerProducts; ++index) {
     const ProductShape product(shape, static_cast<LayerProduct>(index));
     const ProductPass pass(product.outputs, product.halves, num_blocks);
-    LOCKSTEP_RETURN_IF_ERROR(MapMatrix({.data = layer.products[index].weights,
-                                        .num_rows = product.halves * product.outputs,
-                                        .num_columns = product.inputs},
-                                       pass.slab_chunks, layer.products[index].map));
+    LOCKSTEP_RETURN_IF_ERROR(MapProduct(product, pass, layer.products[index]));
   }
   return absl::OkStatus();
 }

@@ -29,7 +29,9 @@ template <int kHeadDim, DecoderStyle kStyle>
 class Consumer {
  public:
   __device__ Consumer(const LayersBlock<kHeadDim>& block, uint32_t last_tag)
-      : block_(block), tag_(last_tag) {}
+      : block_(block),
+        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
+        tag_(last_tag) {}
 
   __device__ void Run() {
     const int num_layers = ptx::WarpUniform(static_cast<int>(block_.Params().shape.num_layers));
@@ -44,54 +46,63 @@ class Consumer {
  private:
   __device__ __forceinline__ void RunLayer(const DecodeLayer* layers, bool is_first, bool is_last) {
     const DecodeLayer& layer = layers[0];
-#pragma unroll
-    for (int index = 0; index < kNumLayerProducts; ++index) {
-      block_.Forget();
-      const BlockProduct& product = block_.Products()[index];
-      const bool is_normed = index == kQkv || index == kMlpInput;
-      if (is_normed) {
-        if (KeepsResidual()) {
-          Norm().NormRows(is_first && index == kQkv, product.from, index == kQkv ? tag_ - 1 : tag_);
-        }
-        if (is_last && index == kMlpInput && blockIdx.x == 0) Norm().StoreResidual();
-        SyncConsumers();
-        if (index == kQkv) {
-          NextNorm(layer.mlp_norm, layer.mlp_norm_bias);
-        } else if (!is_last) {
-          NextNorm(layers[1].attention_norm, layers[1].attention_norm_bias);
-        }
-      } else if (product.num_tiles > 0) {
-        Products().ReadWide(product);
-        SyncConsumers();
-      }
-      block_.Forget();
-      Products().Multiply(
-          block_.Products()[index], is_normed ? Products().Normed() : Products().Wide(),
-          layer.products[index].bias, index == kMlpInput, is_last && index == kMlpOutput);
-      if (index == kQkv) {
-        block_.Forget();
-        Attention().Attend(layer);
-      }
-    }
+    // Requested now, because each takes a way through memory.
+    const float* const biases[kNumLayerProducts] = {
+        layer.products[kQkv].bias, layer.products[kAttentionOutput].bias,
+        layer.products[kMlpInput].bias, layer.products[kMlpOutput].bias};
+    const bool keeps_residual = KeepsResidual();
+
+    OpenPass pass = Products().template Open<kQkv>();
+    if (keeps_residual) Norm().NormRows(is_first, block_.Product(kQkv).from, tag_ - 1);
+    Multiply<kQkv>(pass, biases[kQkv], false);
+    NextNorm(layer.mlp_norm, layer.mlp_norm_bias);
+    block_.Forget();
+    Attention().Attend(layer);
+    MultiplyWide<kAttentionOutput>(biases[kAttentionOutput], false);
+
+    pass = Products().template Open<kMlpInput>();
+    if (keeps_residual) Norm().NormRows(false, block_.Product(kMlpInput).from, tag_);
+    if (is_last && blockIdx.x == 0) Norm().StoreResidual();
+    Multiply<kMlpInput>(pass, biases[kMlpInput], false);
+    if (!is_last) NextNorm(layers[1].attention_norm, layers[1].attention_norm_bias);
+    block_.Forget();
+    MultiplyWide<kMlpOutput>(biases[kMlpOutput], is_last);
   }
 
+  // A product whose input is what other blocks have written. A block without a tile does not read
+  // it.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ void MultiplyWide(const float* bias, bool is_last_of_all) {
+    const ProductPlan& product = block_.Product(kProduct);
+    if (product.NumTiles(static_cast<int>(blockIdx.x)) == 0) return;
+    const OpenPass pass = Products().template Open<kProduct>();
+    Products().ReadWide(product);
+    Multiply<kProduct>(pass, bias, is_last_of_all);
+  }
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ void Multiply(const OpenPass& pass, const float* bias,
+                                           bool is_last_of_all) {
+    block_.Forget();
+    Products().template Multiply<kProduct>(pass, bias, is_last_of_all);
+    block_.Forget();
+  }
   __device__ __forceinline__ bool KeepsResidual() const {
-    return block_.Products()[kQkv].num_tiles + block_.Products()[kMlpInput].num_tiles > 0;
+    const int block = static_cast<int>(blockIdx.x);
+    return block_.Product(kQkv).NumTiles(block) + block_.Product(kMlpInput).NumTiles(block) > 0;
   }
   __device__ __forceinline__ void NextNorm(const float* weights, const float* biases) const {
     NormWeights<kHeadDim, kStyle>{block_}.Fetch(weights, biases);
   }
   __device__ __forceinline__ LayerProducts<kHeadDim, kStyle> Products() {
-    return {block_, tag_, weights_};
+    return {block_, warp_, tag_, weights_};
   }
-  __device__ __forceinline__ ResidualNorm<kHeadDim, kStyle> Norm() const {
-    return ResidualNorm<kHeadDim, kStyle>(block_);
-  }
+  __device__ __forceinline__ ResidualNorm<kHeadDim, kStyle> Norm() const { return {block_, warp_}; }
   __device__ __forceinline__ LayerAttention<kHeadDim> Attention() {
-    return {block_, tag_, attention_};
+    return {block_, warp_, tag_, attention_};
   }
 
   LayersBlock<kHeadDim> block_;
+  const int warp_;
   uint32_t tag_;
   StagePosition weights_;
   AttentionProgress attention_;
@@ -123,19 +134,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     DecodeLayersKernel(const __grid_constant__ DecodeLayersArguments<kHeadDim> arguments) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const DecodeLayersParams& params = arguments.params;
-  auto* const kept =
-      reinterpret_cast<DecodeLayersArguments<kHeadDim>*>(shared + arguments.memory.arguments);
-  const LayersBlock<kHeadDim> block = {kept, shared, ptx::SharedAddress(shared)};
+  const LayersBlock<kHeadDim> block = {&arguments, ptx::SharedAddress(shared)};
   const int warp = ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (threadIdx.x == 0) *kept = arguments;
-  __syncthreads();
   const WeightRing ring = block.Ring();
   if (threadIdx.x == 0) {
-    for (int index = 0; index < kNumLayerProducts; ++index) {
-      block.Products()[index] =
-          BlockProduct(params.shape, arguments.words, static_cast<LayerProduct>(index));
-    }
     ring.Initialize();
     for (int stage = 0; stage < arguments.attention.num_stages; ++stage) {
       ptx::InitBarrier(block.Kv().FullBarrier(stage), 1);
@@ -185,6 +188,11 @@ template <int kHeadDim, DecoderStyle kStyle>
 absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& params) {
   const DecodeLayersShape& shape = params.shape;
   const int num_stages = WeightStages<kHeadDim>(shape, params.num_rows);
+  const DecodeLayersWords words(shape);
+  const auto product = [&](LayerProduct of, int64_t from, int64_t to) {
+    return ProductPlan(shape, of, DecodeLayersBlocks(stream), params.scratch + from,
+                       params.scratch + to);
+  };
   const DecodeLayersArguments<kHeadDim> arguments = {
       .params = params,
       .attention = {.params = {.kv = {.num_kv_heads = shape.num_kv_heads,
@@ -196,7 +204,11 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
                     .group = static_cast<int>(shape.num_heads / shape.num_kv_heads),
                     .num_stages = kMaxKvStages},
       .memory = {shape, static_cast<int>(params.num_rows), kMaxKvStages, num_stages},
-      .words = DecodeLayersWords(shape),
+      .words = words,
+      .products = {product(kQkv, words.mlp_delta, words.qkv),
+                   product(kAttentionOutput, words.attention, words.attention_delta),
+                   product(kMlpInput, words.attention_delta, words.activated),
+                   product(kMlpOutput, words.activated, words.mlp_delta)},
       .num_weight_stages = num_stages};
   const auto kernel = DecodeLayersKernel<kHeadDim, kStyle>;
   const int shared_bytes = arguments.memory.end;

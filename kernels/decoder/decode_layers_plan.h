@@ -11,8 +11,9 @@ namespace lockstep::kernels {
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kConsumerThreads = 32 * kConsumerWarps;
 
-// A stage of the ring of weights holds chunks of the tiles that a pass has side by side. A tile has
-// kTileOutputs outputs, and a chunk has kChunkColumns of its columns.
+// A stage of the ring of weights holds a slab: some chunks of the tiles that a pass has side by
+// side, chunk by chunk. A tile has kTileOutputs outputs, and a chunk has kChunkColumns of their
+// columns.
 inline constexpr int kTileOutputs = 8;
 inline constexpr int kChunkColumns = 64;  // inputs of products are a multiple of it
 inline constexpr int kChunkBytes = kTileOutputs * kChunkColumns * 2;
@@ -23,7 +24,7 @@ inline constexpr int kMaxWeightStages = 12;
 
 // A matrix instruction always reads kMaxSideBySide tiles, even where these lie after the stage.
 inline constexpr int kMaxSideBySide = 8;
-inline constexpr int kReadBehindRing = kStageBytes;
+inline constexpr int kReadBehindRing = kMaxSideBySide * kChunkBytes;
 
 struct ProductShape {
   constexpr ProductShape(const DecodeLayersShape& shape, LayerProduct product) {
@@ -54,23 +55,18 @@ struct ProductShape {
 };
 
 // How a block multiplies its tiles of a product. A pass takes `tiles` of them as rows of one matrix
-// instruction. If the product is gated, it takes `tiles` tiles of the gate, followed by as many of
-// up.
+// instruction; if the product is gated, each tile of the gate is followed by its tile of up.
 struct ProductPass {
-  // The tiles of `num_outputs` are dealt out to the blocks in turn.
   constexpr ProductPass(int64_t num_outputs, int halves, int num_blocks) {
     const int most = static_cast<int>((num_outputs / kTileOutputs + num_blocks - 1) / num_blocks);
     tiles = most < kMaxSideBySide / halves ? most : kMaxSideBySide / halves;
-    // With 2 or 3 tiles, the instruction would read too far after the stage.
-    const int side_by_side = tiles * halves;
-    slab_chunks = kStageChunks / (side_by_side == 1 ? 1 : side_by_side < 4 ? 4 : side_by_side);
-    // With one tile, the instruction's unused rows come from the chunks after it.
-    tile_stride = side_by_side == 1 ? kChunkBytes : slab_chunks * kChunkBytes;
+    side_by_side = tiles * halves;
+    slab_chunks = kStageChunks / side_by_side;
   }
 
   int tiles = 0;
-  int slab_chunks = 0;  // chunks of each tile in a stage
-  int tile_stride = 0;  // bytes
+  int side_by_side = 0;
+  int slab_chunks = 0;
 };
 
 constexpr int DecodeLayersBlocks(const CudaStream& stream) {
@@ -78,15 +74,32 @@ constexpr int DecodeLayersBlocks(const CudaStream& stream) {
                                                              : kMaxDecodeLayersBlocks;
 }
 
+// Where the words of a row lie that a norm reads. A warp reads 32 groups of 4 words, one group for
+// each lane: first the first halves of all groups, then the second halves, so that each request of
+// the warp is for whole sectors.
+struct NormRow {
+  static constexpr int kGroupWords = 4;
+  static constexpr int kBlockWords = 32 * kGroupWords;
+
+  static constexpr int64_t Words(int64_t hidden_size) {
+    return (hidden_size / 2 + kBlockWords - 1) / kBlockWords * kBlockWords;
+  }
+  static constexpr int Offset(int word) {
+    const int group = word / kGroupWords % 32;
+    return word / kBlockWords * kBlockWords + word % kGroupWords / 2 * (kBlockWords / 2) +
+           2 * group + word % 2;
+  }
+};
+
 // Offsets in the scratch memory, in words. A word carries two bf16, or one float.
 struct DecodeLayersWords {
   constexpr explicit DecodeLayersWords(const DecodeLayersShape& shape)
       : qkv(kHeaderWords),
         attention(qkv + kMaxDecodeLayersRows * shape.qkv_size() / 2),
         attention_delta(attention + kMaxDecodeLayersRows * shape.q_size() / 2),
-        activated(attention_delta + kMaxDecodeLayersRows * shape.hidden_size / 2),
+        activated(attention_delta + kMaxDecodeLayersRows * NormRow::Words(shape.hidden_size)),
         mlp_delta(activated + kMaxDecodeLayersRows * shape.intermediate_size / 2),
-        partials(mlp_delta + kMaxDecodeLayersRows * shape.hidden_size / 2) {}
+        partials(mlp_delta + kMaxDecodeLayersRows * NormRow::Words(shape.hidden_size)) {}
 
   static constexpr int64_t kHeaderWords = 2;  // the last tag used, blocks that have ended
   // Tags ascend by one a layer. After this tag (after a day of the smallest model) the words are
@@ -95,10 +108,48 @@ struct DecodeLayersWords {
 
   int64_t qkv;              // [rows, qkv_size / 2]
   int64_t attention;        // [rows, q_size / 2]
-  int64_t attention_delta;  // [rows, hidden_size / 2]
+  int64_t attention_delta;  // [rows] NormRow
   int64_t activated;        // [rows, intermediate_size / 2]
-  int64_t mlp_delta;        // [rows, hidden_size / 2]
+  int64_t mlp_delta;        // [rows] NormRow
   int64_t partials;         // of attention, as DecodePartialElements counts them
+};
+
+// A product of a layer as the blocks see it: what it is, how a block multiplies its tiles, where
+// its inputs come from, and where its outputs go. A block has neighbouring tiles.
+struct ProductPlan {
+  ProductPlan() = default;
+  constexpr ProductPlan(const DecodeLayersShape& shape, LayerProduct product, int num_blocks,
+                        const uint64_t* from_, uint64_t* to_)
+      : from(from_), to(to_) {
+    const ProductShape of(shape, product);
+    const ProductPass pass(of.outputs, of.halves, num_blocks);
+    const int num_tiles = static_cast<int>(of.outputs / kTileOutputs);
+    outputs = static_cast<int>(of.outputs);
+    num_chunks = static_cast<int>(of.inputs / kChunkColumns);
+    pass_tiles = pass.tiles;
+    side_by_side = pass.side_by_side;
+    slab_chunks = pass.slab_chunks;
+    tiles_of_all = num_tiles / num_blocks;
+    blocks_with_more = num_tiles % num_blocks;
+  }
+
+  constexpr int NumTiles(int block) const {
+    return tiles_of_all + (block < blocks_with_more ? 1 : 0);
+  }
+  constexpr int FirstTile(int block) const {
+    return block * tiles_of_all + (block < blocks_with_more ? block : blocks_with_more);
+  }
+
+  int outputs = 0;  // of one half
+  int num_chunks = 0;
+  int pass_tiles = 0;
+  int side_by_side = 0;
+  int slab_chunks = 0;
+  int tiles_of_all = 0;            // that each block has, of one half
+  int blocks_with_more = 0;        // the first blocks have one tile more
+  const uint64_t* from = nullptr;  // words of the inputs; with a norm, words of what is added to
+                                   // the residual
+  uint64_t* to = nullptr;
 };
 
 // DecodeLayers, after its checks.

@@ -26,12 +26,12 @@ template <int kHeadDim>
 class LayerAttention {
  public:
   // tag: of the current layer. `progress` must outlive the object.
-  __device__ LayerAttention(const LayersBlock<kHeadDim>& block, uint32_t tag,
+  __device__ LayerAttention(const LayersBlock<kHeadDim>& block, int warp, uint32_t tag,
                             AttentionProgress& progress)
       : block_(block),
         tag_(tag),
         progress_(progress),
-        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
+        warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
@@ -42,7 +42,9 @@ class LayerAttention {
       const LayerItem work = FindWork(block_, item);
       const bool has_new_key = work.key_end == block_.NumKeys()[work.row];
       const int num_heads = arguments.group + (has_new_key ? 2 : 0);
-      for (int head = warp_; head < num_heads; head += kConsumerWarps) {
+      // The warps that do not multiply come first: they have asked for the words in time.
+      const int first_head = (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
+      for (int head = first_head; head < num_heads; head += kConsumerWarps) {
         PrepareHead(layer, work, head);
       }
       SyncConsumers();
@@ -50,6 +52,8 @@ class LayerAttention {
         AttendTiles(work, has_new_key);
       } else {
         for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
+          const bool is_last = work.key_end <= key + kKeyTile;
+          if (has_new_key && is_last && warp_ == kMathWarps) PatchTile(work);
           progress_.slot.Advance(arguments.num_stages);
         }
       }
@@ -88,7 +92,7 @@ class LayerAttention {
                          : is_key ? num_heads + work.kv_head
                                   : num_heads + num_kv_heads + work.kv_head;
     uint32_t* const words =
-        reinterpret_cast<uint32_t*>(block_.shared + block_.Memory().head_words) + warp_ * kWords;
+        block_.template At<uint32_t>(block_.Memory().head_words) + warp_ * kWords;
     const uint64_t* const from =
         block_.Words(block_.Offsets().qkv) + work.row * (block_.QkvSize() / 2) + row_head * kWords;
     // Loads everything that does not depend on the words before it waits for the words.
@@ -112,7 +116,7 @@ class LayerAttention {
     const auto kv_block = static_cast<int64_t>(kv_slot / kKvBlockTokens);
     const int block_token = static_cast<int>(kv_slot % kKvBlockTokens);
     if (!is_query && !is_key) {
-      uint32_t* const to = reinterpret_cast<uint32_t*>(block_.shared + block_.Memory().new_value);
+      uint32_t* const to = block_.template At<uint32_t>(block_.Memory().new_value);
       BFloat16* const values = DeviceValues(kv, kv_block, work.kv_head);
       for (int i = lane_; i < kWords; i += 32) {
         to[i] = words[i];
@@ -124,11 +128,10 @@ class LayerAttention {
     const float inverse_rms =
         weight == nullptr ? 0.0f : HeadInverseRms(words, kHeadDim, block_.Params().norm_eps, lane_);
     if (2 * lane_ >= kHalf) return;
-    uint32_t* const to = reinterpret_cast<uint32_t*>(
-        block_.shared +
-        (is_query ? block_.Kv().layout.queries +
-                        progress_.slot.stage * block_.Kv().layout.query_bytes + head * kHeadDim * 2
-                  : block_.Memory().new_key));
+    uint32_t* const to = block_.template At<uint32_t>(
+        is_query ? block_.Kv().layout.queries +
+                       progress_.slot.stage * block_.Kv().layout.query_bytes + head * kHeadDim * 2
+                 : block_.Memory().new_key);
     const RotatedPairs rotated = RotatePairs(words[element / 2], words[(element + kHalf) / 2],
                                              weight != nullptr, inverse_rms, factors);
     to[element / 2] = rotated.first;
@@ -142,38 +145,50 @@ class LayerAttention {
   }
 
   // Writes the new key and value into the tile, because the copy engine brought the page as it was
-  // before this step.
-  __device__ __forceinline__ void PatchTile(uint32_t tile, int key) const {
+  // before this step. One warp does it, and the math warps wait for it.
+  __device__ __forceinline__ void PatchTile(const LayerItem& work) const {
     constexpr int kWords = kHeadDim / 2;
-    unsigned char* const page = block_.shared + (tile - block_.address) +
-                                key % kKeyTile / kKvBlockTokens * KvTile<kHeadDim>::kPageBytes;
-    const uint32_t* const new_key =
-        reinterpret_cast<const uint32_t*>(block_.shared + block_.Memory().new_key);
-    const uint32_t* const new_value =
-        reinterpret_cast<const uint32_t*>(block_.shared + block_.Memory().new_value);
-    for (int i = threadIdx.x; i < 2 * kWords; i += kMathThreads) {
-      const int word = i % kWords;
+    const int key = work.key_end - 1;
+    if (FillsRingTwice(work)) {
+      SyncPatch();  // the math warps have seen that the tile is there
+    } else {
+      ptx::WaitBarrier(block_.Kv().FullBarrier(progress_.slot.stage), progress_.slot.phase);
+    }
+    unsigned char* const page = block_.template At<unsigned char>(
+        progress_.slot.stage * DecodeShared<kHeadDim>::kTileBytes +
+        key % kKeyTile / kKvBlockTokens * KvTile<kHeadDim>::kPageBytes);
+    const uint32_t* const new_key = block_.template At<uint32_t>(block_.Memory().new_key);
+    const uint32_t* const new_value = block_.template At<uint32_t>(block_.Memory().new_value);
+#pragma unroll
+    for (int word = lane_; word < kWords; word += 32) {
       const int offset = 2 * DeviceKvOffset(key % kKvBlockTokens, 2 * word, kHeadDim);
-      if (i < kWords) {
-        *reinterpret_cast<uint32_t*>(page + offset) = new_key[word];
-      } else {
-        *reinterpret_cast<uint32_t*>(page + KvTile<kHeadDim>::kHalfBytes + offset) =
-            new_value[word];
-      }
+      *reinterpret_cast<uint32_t*>(page + offset) = new_key[word];
+      *reinterpret_cast<uint32_t*>(page + KvTile<kHeadDim>::kHalfBytes + offset) = new_value[word];
     }
     ptx::FenceAsyncProxy();
-    ptx::SyncThreads(kMathBarrier, kMathThreads);
+    SyncPatch();
+  }
+  __device__ __forceinline__ void WaitForPatch(const LayerItem& work) const {
+    if (FillsRingTwice(work)) SyncPatch();
+    SyncPatch();
+  }
+  __device__ __forceinline__ static void SyncPatch() {
+    ptx::SyncThreads(kPatchBarrier, kMathThreads + 32);
+  }
+  // Whether a stage gets a second tile of the item. A warp that skips tiles cannot tell the phases
+  // of such a stage's barrier apart.
+  __device__ __forceinline__ bool FillsRingTwice(const LayerItem& work) const {
+    return work.key_end - work.key_begin > block_.Attention().num_stages * kKeyTile;
   }
 
   __device__ __forceinline__ void AttendTiles(const LayerItem& work, bool has_new_key) {
     const DecodeArguments& arguments = block_.Attention();
-    const int new_key = work.key_end - 1;
     MathWarp<kHeadDim, 1> math = {};
     math.warp = warp_;
     math.lane = lane_;
     AttendKeys(arguments, block_.Kv(), {work.key_begin, work.key_end}, arguments.group, math,
-               progress_.slot, progress_.score_buffer, [&](int key, uint32_t tile) {
-                 if (has_new_key && new_key < key + kKeyTile) PatchTile(tile, new_key);
+               progress_.slot, progress_.score_buffer, [&](int key, uint32_t) {
+                 if (has_new_key && work.key_end <= key + kKeyTile) WaitForPatch(work);
                  if (key != work.key_begin) return;
                  math.LoadQueries(block_.Kv().Query(progress_.slot.stage), arguments.group);
                });

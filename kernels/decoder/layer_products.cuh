@@ -19,73 +19,89 @@ class LayerProducts {
  public:
   // tag: of the current layer. position: how far the block has come with its weights; must outlive
   // the object.
-  __device__ LayerProducts(const LayersBlock<kHeadDim>& block, uint32_t tag,
+  __device__ LayerProducts(const LayersBlock<kHeadDim>& block, int warp, uint32_t tag,
                            StagePosition& position)
       : block_(block),
         tag_(tag),
         position_(position),
-        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
+        warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  __device__ __forceinline__ InputRows Normed() const {
-    return {block_.address + block_.Memory().normed, block_.NumRows()};
-  }
-  __device__ __forceinline__ InputRows Wide() const {
-    return {block_.address + block_.Memory().wide, block_.NumRows()};
+  // What a product can do before its input is there.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ OpenPass Open() const {
+    const OpenPass pass = block_.Ring().Open(Input<kProduct>(), position_);
+    if (Multiplies<kProduct>()) pass.WaitForFirstSlab();
+    return pass;
   }
 
   // Multiplies the input and writes the outputs into their words. The outputs of the last layer's
-  // MLP go to the caller's memory.
-  __device__ __forceinline__ void Multiply(const BlockProduct& product, const InputRows& input,
-                                           const float* bias, bool is_mlp_input,
-                                           bool is_last_of_all) {
-    if (warp_ >= kProductWarps) return;
-    const int num_tiles = ptx::WarpUniform(product.num_tiles);
-    const int pass_tiles = ptx::WarpUniform(product.pass_tiles);
-    for (int first = 0; first < num_tiles; first += pass_tiles) {
+  // MLP go to the caller's memory. Begins with a barrier of the consumers, behind which the input
+  // is there.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ void Multiply(OpenPass pass, const float* bias, bool is_last_of_all) {
+    if (!Multiplies<kProduct>()) {
+      SyncConsumers();
+      return;
+    }
+    const ProductPlan& product = block_.Product(kProduct);
+    const int block = static_cast<int>(blockIdx.x);
+    const int num_tiles = product.NumTiles(block);
+    const int num_rows = block_.NumRows();
+    for (int first = 0; first < num_tiles; first += product.pass_tiles) {
+      // A warp has the sums of two neighbouring tiles: a tile of the gate and its tile of up, or
+      // two tiles of outputs.
+      constexpr bool kIsGated = kStyle == DecoderStyle::kLlama && kProduct == kMlpInput;
+      constexpr int kTiles = kIsGated ? 1 : 2;
+      const int last = min(first + product.pass_tiles, num_tiles);
+      int column[kTiles];
+      bool exists[kTiles];
       // The biases are requested early, so that they are there when they are needed.
       float biases[2] = {};
-      if constexpr (kStyle == DecoderStyle::kGpt2) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int tile = first + 2 * warp_ + i;
-          if (2 * warp_ + i >= product.pass_tiles || tile >= product.num_tiles) continue;
-          biases[i] = bias[product.FirstOutput(tile) + lane_ / 4];
-        }
+      for (int i = 0; i < kTiles; ++i) {
+        const int tile = first + kTiles * warp_ + i;
+        exists[i] = tile < last;
+        column[i] = (product.FirstTile(block) + tile) * kTileOutputs + lane_ / 4;
+        if (bias == nullptr || !exists[i]) continue;
+        biases[i] = bias[column[i]];
+        if constexpr (kIsGated) biases[1] = bias[product.outputs + column[i]];
       }
-      const PassSums sums = block_.Ring().MultiplyPass(product, input, position_);
-      if (kStyle == DecoderStyle::kLlama && product.halves == 2) {
-        // Waits until the sums of the previous pass have been read.
-        if (first > 0) ptx::SyncThreads(kProductBarrier, 32 * kProductWarps);
-        HandOverUp(product, sums);
+      const auto biased = [&](float sum, int i) {
+        return bias == nullptr ? sum : __fadd_rn(sum, biases[i]);
+      };
+      if (first == 0) {
+        SyncConsumers();
+      } else {
+        pass = Open<kProduct>();
       }
+      const PassSums sums = WeightRing::MultiplyPass(product, pass);
+      position_ = pass.position;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int slot = 2 * warp_ + i / 2;
-        const int tile = first + slot;
-        if (slot >= product.pass_tiles || tile >= product.num_tiles || i % 2 >= input.num_rows) {
-          continue;
-        }
-        const int row = lane_ % 4 * 2 + i % 2;
-        const int column = product.FirstOutput(tile) + lane_ / 4;
-        float value = kStyle == DecoderStyle::kGpt2 ? __fadd_rn(sums.values[i], biases[i / 2])
-                                                    : Biased(sums.values[i], bias, column);
-        if constexpr (kStyle == DecoderStyle::kGpt2) {
-          // GELU sees a rounded value.
-          if (is_mlp_input) value = DeviceGeluTanh(DeviceToFloat(DeviceToBFloat16(value)));
-        } else if (product.halves == 2) {
-          const float up = Biased(UpSums(slot)[i % 2], bias, product.outputs + column);
-          // SwiGLU sees rounded values.
-          value = DeviceGatedValue(DeviceToFloat(DeviceToBFloat16(value)),
-                                   DeviceToFloat(DeviceToBFloat16(up)));
-        }
-        const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
-        if (lane_ / 4 % 2 != 0 || row >= input.num_rows) continue;
-        const int word = (row * product.outputs + column) / 2;
-        if (is_last_of_all) {
-          reinterpret_cast<uint32_t*>(block_.Params().delta)[word] = pair;
-        } else {
-          StoreTagged(block_.Words(product.to) + word, pair, tag_);
+      for (int i = 0; i < kTiles; ++i) {
+        if (!exists[i]) continue;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          if (j >= num_rows) continue;
+          const int row = lane_ % 4 * 2 + j;
+          float value = biased(sums.values[2 * i + j], i);
+          // GELU and SwiGLU see rounded values.
+          if constexpr (kIsGated) {
+            value = DeviceGatedValue(Rounded(value), Rounded(biased(sums.values[2 + j], 1)));
+          } else if constexpr (kProduct == kMlpInput) {
+            value = DeviceGeluTanh(Rounded(value));
+          }
+          const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
+          if (lane_ / 4 % 2 != 0 || row >= num_rows) continue;
+          const int word = (row * product.outputs + column[i]) / 2;
+          if constexpr (kProduct == kQkv || kProduct == kMlpInput) {
+            StoreTagged(product.to + word, pair, tag_);
+          } else if (kProduct == kMlpOutput && is_last_of_all) {
+            reinterpret_cast<uint32_t*>(block_.Params().delta)[word] = pair;
+          } else {
+            const int row_words = static_cast<int>(NormRow::Words(product.outputs));
+            StoreTagged(product.to + row * row_words + NormRow::Offset(column[i] / 2), pair, tag_);
+          }
         }
       }
     }
@@ -93,48 +109,45 @@ class LayerProducts {
 
   // Copies the input of the attention's or the MLP's output projection from its words to shared
   // memory.
-  __device__ __forceinline__ void ReadWide(const BlockProduct& product) const {
-    const int row_pairs = product.inputs / 4;
-    const int num_pairs = block_.NumRows() * row_pairs;
-    const uint64_t* const words = block_.Words(product.from);
-    for (int base = 32 * warp_; base < num_pairs; base += kReadAtOnce * kConsumerThreads) {
-      const uint64_t* pairs[kReadAtOnce];
+  __device__ __forceinline__ void ReadWide(const ProductPlan& product) const {
+    const int row_pairs = product.num_chunks * (kChunkColumns / 4);
+    const int num_rows = block_.NumRows();
+    const uint64_t* words = product.from;
+    for (int row = 0; row < num_rows; ++row) {
+      for (int base = 32 * warp_; base < row_pairs; base += kReadAtOnce * kConsumerThreads) {
+        const uint64_t* pairs[kReadAtOnce];
 #pragma unroll
-      for (int i = 0; i < kReadAtOnce; ++i) {
-        const int pair = base + lane_ + i * kConsumerThreads;
-        pairs[i] = pair < num_pairs ? words + 2 * pair : nullptr;
+        for (int i = 0; i < kReadAtOnce; ++i) {
+          const int pair = base + lane_ + i * kConsumerThreads;
+          pairs[i] = pair < row_pairs ? words + 2 * pair : nullptr;
+        }
+        LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
+          const int pair = base + lane_ + i * kConsumerThreads;
+          *block_.template At<uint2>(block_.Memory().wide +
+                                     InputRows::Offset(pair / 2, row, num_rows) + pair % 2 * 8) =
+              make_uint2(first, second);
+        });
       }
-      LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
-        const int pair = base + lane_ + i * kConsumerThreads;
-        const int row = pair / row_pairs;
-        const int column_pair = pair - row * row_pairs;
-        *reinterpret_cast<uint2*>(block_.shared + block_.Memory().wide +
-                                  InputRows::Offset(column_pair / 2, row, block_.NumRows()) +
-                                  column_pair % 2 * 8) = make_uint2(first, second);
-      });
+      words += 2 * row_pairs;
     }
     ptx::FenceAsyncProxy();
   }
 
  private:
-  __device__ __forceinline__ static float Biased(float sum, const float* bias, int column) {
-    return bias == nullptr ? sum : __fadd_rn(sum, bias[column]);
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ InputRows Input() const {
+    constexpr bool kIsNormed = kProduct == kQkv || kProduct == kMlpInput;
+    const int offset = kIsNormed ? block_.Memory().normed : block_.Memory().wide;
+    return {block_.address + offset, block_.NumRows()};
   }
-
-  // This lane's two sums of the tile of up that belongs to tile `tile` of the gate.
-  __device__ __forceinline__ float* UpSums(int tile) const {
-    return reinterpret_cast<float*>(block_.shared + block_.Memory().up_sums) +
-           2 * (32 * tile + lane_);
+  // Whether this warp has a part in the product.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ bool Multiplies() const {
+    return warp_ < kProductWarps &&
+           block_.Product(kProduct).NumTiles(static_cast<int>(blockIdx.x)) > 0;
   }
-  // Hands sums from the warps that have the sums of up to the warps that have the sums of the gate.
-  __device__ __forceinline__ void HandOverUp(const BlockProduct& product,
-                                             const PassSums& sums) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int tile = 2 * warp_ + i / 2 - product.pass_tiles;
-      if (0 <= tile && tile < product.pass_tiles) UpSums(tile)[i % 2] = sums.values[i];
-    }
-    ptx::SyncThreads(kProductBarrier, 32 * kProductWarps);
+  __device__ __forceinline__ static float Rounded(float value) {
+    return DeviceToFloat(DeviceToBFloat16(value));
   }
 
   const LayersBlock<kHeadDim> block_;

@@ -20,10 +20,8 @@ inline constexpr int kConsumerRegisters = 232;
 inline constexpr int kProducerRegisters = 40;
 inline constexpr int kConsumerBarrier = 2;
 inline constexpr int kAttentionBarrier = 3;  // consumers and the warp that fetches keys and values
+inline constexpr int kPatchBarrier = 4;      // math warps and the warp that adds the new key
 static_assert(kMathBarrier == 1 && kMathWarps <= kConsumerWarps);
-
-inline constexpr int kArgumentBytes = 1024;
-inline constexpr int kProductBarrier = 4;  // product warps
 
 // Byte offsets in shared memory.
 template <int kHeadDim>
@@ -48,11 +46,9 @@ struct DecodeLayersMemory {
         new_value(new_key + kHeadDim * 2),
         warp_sums(new_value + kHeadDim * 2),
         barriers(warp_sums + 2 * kConsumerWarps * 4),
-        up_sums(barriers + kMaxWeightStages * 16),
-        products(up_sums + kMaxSideBySide / 2 * 32 * 8),
-        arguments(products + kNumLayerProducts * static_cast<int>(sizeof(BlockProduct))),
-        end(arguments + kArgumentBytes > normed + kReadBehindRing ? arguments + kArgumentBytes
-                                                                  : normed + kReadBehindRing) {}
+        end(barriers + kMaxWeightStages * 16 > normed + kReadBehindRing
+                ? barriers + kMaxWeightStages * 16
+                : normed + kReadBehindRing) {}
 
   __host__ __device__ static int NormBytes(const DecodeLayersShape& shape) {
     return static_cast<int>(shape.hidden_size) * (shape.style == DecoderStyle::kGpt2 ? 8 : 4);
@@ -73,9 +69,6 @@ struct DecodeLayersMemory {
   int new_value;
   int warp_sums;  // [2][kConsumerWarps] fp32
   int barriers;   // [kMaxWeightStages] full, empty
-  int up_sums;    // [kMaxSideBySide / 2] of the tiles of up, [32] lanes, float2
-  int products;   // [kNumLayerProducts] BlockProduct
-  int arguments;  // DecodeLayersArguments
   int end;
 };
 
@@ -85,23 +78,18 @@ struct DecodeLayersArguments {
   DecodeArguments attention;
   DecodeLayersMemory<kHeadDim> memory;
   DecodeLayersWords words;
+  ProductPlan products[kNumLayerProducts];
   int num_weight_stages;
 };
-static_assert(sizeof(DecodeLayersArguments<128>) <= kArgumentBytes);
 
-// What all warps of a block know. The arguments are a copy in shared memory.
+// What all warps of a block know. The arguments are the kernel's own: instructions read them as
+// constants.
 template <int kHeadDim>
 struct LayersBlock {
   // After this call, everything that depends on the members is computed again. Otherwise the
   // compiler keeps in registers what does not change from layer to layer, and the products lack
   // these registers.
-  __device__ __forceinline__ void Forget() {
-    ptx::ForgetOrigin(arguments);
-    ptx::ForgetOrigin(shared);
-    ptx::ForgetOrigin(address);
-    __builtin_assume(__isShared(arguments));
-    __builtin_assume(__isShared(shared));
-  }
+  __device__ __forceinline__ void Forget() { ptx::ForgetOrigin(address); }
 
   __device__ __forceinline__ const DecodeLayersParams& Params() const { return arguments->params; }
   __device__ __forceinline__ const DecodeArguments& Attention() const {
@@ -112,14 +100,13 @@ struct LayersBlock {
   }
   __device__ __forceinline__ const DecodeLayersWords& Offsets() const { return arguments->words; }
   __device__ __forceinline__ DecodeBlock<kHeadDim> Kv() const {
-    return {arguments->memory.kv, shared, address};
+    return {arguments->memory.kv, At<unsigned char>(0), address};
   }
   // Call from whole warps.
   __device__ __forceinline__ WeightRing Ring() const {
     const uint32_t weights = address + arguments->memory.weights;
     const uint32_t barriers = address + arguments->memory.barriers;
-    return {ptx::WarpUniform(weights), ptx::WarpUniform(barriers),
-            ptx::WarpUniform(arguments->num_weight_stages)};
+    return {ptx::WarpUniform(weights), ptx::WarpUniform(barriers), arguments->num_weight_stages};
   }
   __device__ __forceinline__ int NumRows() const { return static_cast<int>(Params().num_rows); }
   __device__ __forceinline__ int Hidden() const {
@@ -129,25 +116,28 @@ struct LayersBlock {
   __device__ __forceinline__ int QkvSize() const {
     return static_cast<int>(Params().shape.qkv_size());
   }
-  __device__ __forceinline__ int* NumKeys() const {
-    return reinterpret_cast<int*>(shared + arguments->memory.num_keys);
-  }
+  __device__ __forceinline__ int* NumKeys() const { return At<int>(arguments->memory.num_keys); }
   __device__ __forceinline__ int* FirstLongSplits() const {
-    return reinterpret_cast<int*>(shared + arguments->memory.first_splits);
+    return At<int>(arguments->memory.first_splits);
   }
   __device__ __forceinline__ int* FirstShortSplits() const {
     return FirstLongSplits() + NumRows() + 1;
   }
-  __device__ __forceinline__ BlockProduct* Products() const {
-    return reinterpret_cast<BlockProduct*>(shared + arguments->memory.products);
+  __device__ __forceinline__ const ProductPlan& Product(int index) const {
+    return arguments->products[index];
   }
   __device__ __forceinline__ uint64_t* Words(int64_t offset) const {
     return Params().scratch + offset;
   }
 
+  // What lies at a byte offset in shared memory. The compiler sees that it lies there.
+  template <typename T>
+  __device__ __forceinline__ T* At(int offset) const {
+    return static_cast<T*>(__cvta_shared_to_generic(address + offset));
+  }
+
   const DecodeLayersArguments<kHeadDim>* arguments;
-  unsigned char* shared;
-  uint32_t address;  // of `shared`
+  uint32_t address;  // of the block's shared memory
 };
 
 __device__ __forceinline__ void SyncConsumers() {

@@ -46,24 +46,22 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   }
 }
 
-// The ring is short compared to the latency of memory. So weights that are needed this many
-// products later are brought to the second-level cache.
-inline constexpr int kPrefetchedProducts = 2;
-
 // Fetches the weights in the order in which the consumers multiply.
 template <int kHeadDim>
 __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
-  const int64_t num_products = block.Params().shape.num_layers * kNumLayerProducts;
-  const auto map = [&](int64_t i) -> const WeightMap& {
-    return block.Params().layers[i / kNumLayerProducts].products[i % kNumLayerProducts].map;
+  const auto map = [&](int64_t layer, int index) -> const WeightMap& {
+    return block.Params().layers[layer].products[index].map;
   };
-  StagePosition position;
-  for (int64_t i = 0; i < num_products; ++i) {
-    if (i + kPrefetchedProducts < num_products) {
-      const int64_t ahead = i + kPrefetchedProducts;
-      WeightRing::Prefetch(block.Products()[ahead % kNumLayerProducts], map(ahead));
+  const int64_t num_layers = block.Params().shape.num_layers;
+  WeightFiller filler(block.Ring());
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    for (int index = 0; index < kNumLayerProducts; ++index) {
+      if (layer + 1 < num_layers && ptx::ElectOneLane()) {
+        ptx::PrefetchTensorMap(reinterpret_cast<const CUtensorMap*>(&map(layer + 1, index)));
+      }
+      __syncwarp();
+      filler.Fill(block.Product(index), map(layer, index));
     }
-    block.Ring().Fill(block.Products()[i % kNumLayerProducts], map(i), position);
   }
 }
 

@@ -22,6 +22,7 @@ struct NormWeights {
     const int thread = static_cast<int>(threadIdx.x) - 32 * kProductWarps;
     if (thread < 0) return;
     constexpr int kAtOnce = 4;
+#pragma unroll 1
     for (int i = thread * kAtOnce; i < block.Hidden();
          i += (kConsumerThreads - 32 * kProductWarps) * kAtOnce) {
       const uint32_t to = block.address + block.Memory().norm_weights + i * 4;
@@ -45,15 +46,13 @@ struct NormWeights {
 template <int kHeadDim, DecoderStyle kStyle>
 class ResidualNorm {
  public:
-  __device__ explicit ResidualNorm(const LayersBlock<kHeadDim>& block)
-      : block_(block),
-        warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
-        lane_(static_cast<int>(threadIdx.x) % 32) {}
+  __device__ ResidualNorm(const LayersBlock<kHeadDim>& block, int warp)
+      : block_(block), warp_(warp), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   // If is_first, the residual becomes the embeddings, with those of positions added if there are
-  // any. Otherwise adds the words at `delta` to the residual, and rounds. Then computes the norm.
-  __device__ __forceinline__ void NormRows(bool is_first, int64_t delta, uint32_t tag) {
-    const int row_words = block_.Hidden() / 2;
+  // any. Otherwise adds the words `delta` to the residual, and rounds. Then computes the norm.
+  __device__ __forceinline__ void NormRows(bool is_first, const uint64_t* delta, uint32_t tag) {
+    const int row_words = static_cast<int>(NormRow::Words(block_.Hidden()));
     NormWith([&](int row, int group, bool exists) {
       uint4 words = {};
       if (is_first) {
@@ -69,9 +68,10 @@ class ResidualNorm {
         ResidualGroup(row, group) = words;
         return words;
       }
-      const uint64_t* const first_pair = block_.Words(delta) + row * row_words + group * 4;
+      const uint64_t* const first_pair =
+          delta + row * row_words + NormRow::Offset(group * NormRow::kGroupWords);
       const uint64_t* const from[2] = {exists ? first_pair : nullptr,
-                                       exists ? first_pair + 2 : nullptr};
+                                       exists ? first_pair + NormRow::kBlockWords / 2 : nullptr};
       LoadTaggedPairs<2>(tag, from, [&](int i, uint32_t first, uint32_t second) {
         (i == 0 ? words.x : words.z) = first;
         (i == 0 ? words.y : words.w) = second;
@@ -99,8 +99,8 @@ class ResidualNorm {
 
  private:
   __device__ __forceinline__ uint4& ResidualGroup(int row, int group) const {
-    return *reinterpret_cast<uint4*>(block_.shared + block_.Memory().residual +
-                                     row * block_.Memory().hidden_row_bytes + group * 16);
+    return *block_.template At<uint4>(block_.Memory().residual +
+                                      row * block_.Memory().hidden_row_bytes + group * 16);
   }
 
   __device__ __forceinline__ static uint4 Sum(const uint4& residual, const uint4& delta) {
@@ -120,8 +120,7 @@ class ResidualNorm {
     const int groups = num_groups > kConsumerThreads ? kMaxGroups : 1;
     const int first_group = static_cast<int>(threadIdx.x) * groups;
     const bool warp_has_any = warp_ * 32 * groups < num_groups;
-    const float* const weights =
-        reinterpret_cast<const float*>(block_.shared + block_.Memory().norm_weights);
+    const float* const weights = block_.template At<float>(block_.Memory().norm_weights);
     for (int row = 0; row < block_.NumRows(); ++row) {
       float values[kMaxGroups][kRowGroup] = {};
       float sums[kMaxGroups] = {};
@@ -165,8 +164,8 @@ class ResidualNorm {
           LoadParameters(weights + block_.Hidden(), first_group + j, parameters);
           for (int i = 0; i < kRowGroup; ++i) values[j][i] = __fadd_rn(values[j][i], parameters[i]);
         }
-        *reinterpret_cast<uint4*>(block_.shared + block_.Memory().normed +
-                                  InputRows::Offset(first_group + j, row, block_.NumRows())) =
+        *block_.template At<uint4>(block_.Memory().normed +
+                                   InputRows::Offset(first_group + j, row, block_.NumRows())) =
             Pack(values[j]);
       }
     }
@@ -186,14 +185,16 @@ class ResidualNorm {
       sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, distance));
     }
     float* const warp_sums =
-        reinterpret_cast<float*>(block_.shared + block_.Memory().warp_sums) + turn * kConsumerWarps;
+        block_.template At<float>(block_.Memory().warp_sums) + turn * kConsumerWarps;
     if (lane_ == 0) warp_sums[warp_] = sum;
     SyncConsumers();
-    sum = lane_ < kConsumerWarps ? warp_sums[lane_] : 0.0f;
-    for (int distance = 1; distance < kConsumerWarps; distance *= 2) {
-      sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, distance));
-    }
-    return __shfl_sync(0xFFFFFFFFu, sum, 0);
+    static_assert(kConsumerWarps == 8);
+    const float4 first = *reinterpret_cast<const float4*>(warp_sums);
+    const float4 second = *reinterpret_cast<const float4*>(warp_sums + 4);
+    const auto sum_of_four = [](const float4& sums) {
+      return __fadd_rn(__fadd_rn(sums.x, sums.y), __fadd_rn(sums.z, sums.w));
+    };
+    return __fadd_rn(sum_of_four(first), sum_of_four(second));
   }
 
   const LayersBlock<kHeadDim> block_;

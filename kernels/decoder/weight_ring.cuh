@@ -26,46 +26,6 @@ struct StagePosition {
   }
 };
 
-// One matrix product of a layer: its shape, this block's share, where its inputs come from, and
-// where its outputs go. The share is the tiles blockIdx.x, blockIdx.x + gridDim.x, ... of
-// kTileOutputs outputs each.
-struct BlockProduct {
-  __device__ __forceinline__ BlockProduct(const DecodeLayersShape& shape,
-                                          const DecodeLayersWords& words, LayerProduct product) {
-    const ProductShape of(shape, product);
-    const int num_blocks = static_cast<int>(gridDim.x);
-    const ProductPass pass(of.outputs, of.halves, num_blocks);
-    outputs = static_cast<int>(of.outputs);
-    inputs = static_cast<int>(of.inputs);
-    halves = of.halves;
-    num_tiles =
-        (outputs / kTileOutputs - static_cast<int>(blockIdx.x) + num_blocks - 1) / num_blocks;
-    pass_tiles = pass.tiles;
-    slab_chunks = pass.slab_chunks;
-    tile_stride = pass.tile_stride;
-    const int64_t sources[] = {words.mlp_delta, words.attention, words.attention_delta,
-                               words.activated};
-    const int64_t targets[] = {words.qkv, words.attention_delta, words.activated, words.mlp_delta};
-    from = sources[product];
-    to = targets[product];
-  }
-
-  __device__ __forceinline__ int FirstOutput(int tile) const {
-    return (static_cast<int>(blockIdx.x) + tile * static_cast<int>(gridDim.x)) * kTileOutputs;
-  }
-
-  int outputs;  // of one half
-  int inputs;
-  int halves;
-  int num_tiles;  // of this block, and of one half
-  int pass_tiles;
-  int slab_chunks;
-  int tile_stride;
-  int64_t from;  // in the scratch memory: words of the inputs; with a norm, words of what is added
-                 // to the residual
-  int64_t to;
-};
-
 // Input rows of a product in shared memory: the first 8 columns of all rows, then the next 8, and
 // so on.
 struct InputRows {
@@ -90,6 +50,8 @@ struct PassSums {
   float values[4];
 };
 
+struct OpenPass;
+
 struct WeightRing {
   __device__ __forceinline__ uint32_t Stage(int stage) const {
     return stages + stage * kStageBytes;
@@ -106,93 +68,15 @@ struct WeightRing {
     }
   }
 
-  // Fills the ring, pass by pass and slab by slab, with all tiles of a pass side by side. Only the
-  // warp that fills the ring calls it.
-  __device__ __forceinline__ void Fill(const BlockProduct& product, const WeightMap& map,
-                                       StagePosition& position) const {
-    const int num_chunks = product.inputs / kChunkColumns;
-    const int tile_bytes = product.slab_chunks * kChunkBytes;
-    for (int first = 0; first < product.num_tiles; first += product.pass_tiles) {
-      const int num_tiles = min(product.pass_tiles, product.num_tiles - first);
-      for (int chunk = 0; chunk < num_chunks; chunk += product.slab_chunks) {
-        const uint32_t full = FullBarrier(position.stage);
-        ptx::WaitBarrier(EmptyBarrier(position.stage), position.phase ^ 1);
-        if (ptx::ElectOneLane()) {
-          // What lies after the last chunk arrives as zeros.
-          ptx::ArriveExpectBytes(full, product.halves * num_tiles * tile_bytes);
-          for (int half = 0; half < product.halves; ++half) {
-            for (int tile = 0; tile < num_tiles; ++tile) {
-              ptx::CopyTensorBox(
-                  Stage(position.stage) + (half * product.pass_tiles + tile) * tile_bytes,
-                  reinterpret_cast<const CUtensorMap*>(&map), 0,
-                  half * product.outputs + product.FirstOutput(first + tile), chunk, full,
-                  ptx::CachePolicy::kEvictFirst);
-            }
-          }
-        }
-        __syncwarp();
-        position.Advance(num_stages);
-      }
-    }
-  }
+  // Prepares a pass whose input rows need not be there yet. Call from whole warps.
+  __device__ __forceinline__ OpenPass Open(const InputRows& rows,
+                                           const StagePosition& position) const;
 
-  // Brings what Fill will take to the second-level cache. Called by the same warp.
-  __device__ __forceinline__ static void Prefetch(const BlockProduct& product,
-                                                  const WeightMap& map) {
-    const auto* const tensor = reinterpret_cast<const CUtensorMap*>(&map);
-    if (ptx::ElectOneLane()) {
-      for (int chunk = 0; chunk * kChunkColumns < product.inputs; chunk += product.slab_chunks) {
-        for (int half = 0; half < product.halves; ++half) {
-          for (int tile = 0; tile < product.num_tiles; ++tile) {
-            ptx::PrefetchTensorBox(tensor, 0, half * product.outputs + product.FirstOutput(tile),
-                                   chunk);
-          }
-        }
-      }
-    }
-    __syncwarp();
-  }
-
-  // The canonical dot products of one pass. Call from the product warps. The matrix units read
-  // weights and inputs from shared memory.
-  __device__ __forceinline__ PassSums MultiplyPass(const BlockProduct& product,
-                                                   const InputRows& rows,
-                                                   StagePosition& position) const {
-    const int num_chunks = ptx::WarpUniform(product.inputs) / kChunkColumns;
-    const int slab_chunks = ptx::WarpUniform(product.slab_chunks);
-    const auto tile_stride = static_cast<uint32_t>(ptx::WarpUniform(product.tile_stride));
-    position = {ptx::WarpUniform(position.stage), ptx::WarpUniform(position.phase)};
-    Operands operands = {
-        .weights = 0,
-        .weights_upper = static_cast<uint32_t>(ptx::MatrixDescriptor(0, tile_stride) >> 32),
-        .input = ptx::WarpUniform(static_cast<uint32_t>(rows.Descriptor())),
-        .input_step = ptx::WarpUniform(rows.DescriptorStep())};
-    PassSums sums = {};
-    StagePosition previous;
-    bool is_full = false;
-#pragma unroll 1
-    for (int slab = 0; slab < num_chunks; slab += slab_chunks) {
-      const StagePosition opened = position;
-      if (!is_full) ptx::WaitBarrier(FullBarrier(opened.stage), opened.phase);
-      operands.weights = static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(opened.stage)));
-      position.Advance(num_stages);
-      // Tested now, so that the answer is there when it is needed. After the last slab it is not
-      // needed.
-      is_full = ptx::TestBarrier(FullBarrier(position.stage), position.phase);
-      int chunks = min(slab_chunks, num_chunks - slab);
-#pragma unroll 1
-      for (; chunks >= 4; chunks -= 4) MultiplyChunks<4>(operands, sums);
-      if (chunks >= 2) MultiplyChunks<2>(operands, sums);
-      if (chunks % 2 != 0) MultiplyChunks<1>(operands, sums);
-      // All but the last instructions have ended. So those of the previous slab have.
-      if (slab > 0) Release(previous.stage);
-      previous = opened;
-    }
-    ptx::WarpgroupWait<0>();
-    Release(previous.stage);
-    ptx::HoldAccumulator(sums.values);
-    return sums;
-  }
+  // The canonical dot products of one pass. Call from the product warps, when the input is there.
+  // The matrix units read weights and inputs from shared memory. Leaves the position of the next
+  // pass in `pass`.
+  __device__ __forceinline__ static PassSums MultiplyPass(const ProductPlan& product,
+                                                          OpenPass& pass);
 
   uint32_t stages;
   uint32_t barriers;
@@ -201,32 +85,37 @@ struct WeightRing {
  private:
   static constexpr int kChunkSteps = kChunkColumns / 16;
 
-  // Halves of descriptors. Halves that do not change are kept apart.
+  // The upper half of the descriptors of weights: the tiles of a chunk follow each other.
+  static constexpr uint64_t kWeightsUpper = ptx::MatrixDescriptor(0, kChunkBytes) >> 32;
+
+  // The lower halves of descriptors.
   struct Operands {
     uint32_t weights;
-    uint32_t weights_upper;
+    uint32_t weights_step;  // from one chunk to the next
     uint32_t input;
     uint32_t input_step;  // from one instruction to the next
   };
 
   // There is straight code between fence and commit, so that the compiler keeps the instructions
-  // asynchronous. When this returns, the instructions of earlier calls have ended.
+  // asynchronous. When this returns, only the instructions of two calls may be under way.
   template <int kCount>
   __device__ __forceinline__ static void MultiplyChunks(Operands& operands, PassSums& sums) {
     ptx::WarpgroupFence();
 #pragma unroll
-    for (uint32_t step = 0; step < kCount * kChunkSteps; ++step) {
-      const uint32_t column = step / kChunkSteps * (kChunkBytes >> 4) +
-                              step % kChunkSteps * static_cast<uint32_t>(ptx::kDescriptorStepK16);
-      ptx::WarpgroupMma<8>(
-          sums.values,
-          static_cast<uint64_t>(operands.weights_upper) << 32 | (operands.weights + column),
-          operands.input + step * operands.input_step, true);
+    for (int chunk = 0; chunk < kCount; ++chunk) {
+#pragma unroll
+      for (uint32_t step = 0; step < kChunkSteps; ++step) {
+        ptx::WarpgroupMma<8>(
+            sums.values,
+            kWeightsUpper << 32 |
+                (operands.weights + step * static_cast<uint32_t>(ptx::kDescriptorStepK16)),
+            operands.input, true);
+        operands.input += operands.input_step;
+      }
+      operands.weights += operands.weights_step;
     }
     ptx::WarpgroupCommit();
-    ptx::WarpgroupWait<1>();
-    operands.weights += kCount * (kChunkBytes >> 4);
-    operands.input += kCount * kChunkSteps * operands.input_step;
+    ptx::WarpgroupWait<2>();
   }
 
   // Tells that this warp has read the stage.
@@ -234,5 +123,102 @@ struct WeightRing {
     if (threadIdx.x % 32 == 0) ptx::Arrive(EmptyBarrier(stage));
   }
 };
+
+// Fills the ring with the slabs of product after product. Used by one warp.
+class WeightFiller {
+ public:
+  __device__ explicit WeightFiller(const WeightRing& ring) : ring_(ring) {}
+
+  // Asks for the slabs in the order in which the passes take them. One slab at a time is under way:
+  // more of them would fill the queues of the second-level cache, in which the words of other
+  // blocks then wait (docs/decisions/0002-decode-layers.md).
+  __device__ __forceinline__ void Fill(const ProductPlan& product, const WeightMap& map) {
+    const int block = static_cast<int>(blockIdx.x);
+    const int num_tiles = product.NumTiles(block);
+    for (int first = 0; first < num_tiles; first += product.pass_tiles) {
+      for (int chunk = 0; chunk < product.num_chunks; chunk += product.slab_chunks) {
+        ptx::WaitBarrier(ring_.EmptyBarrier(position_.stage), position_.phase ^ 1);
+        if (has_asked_) ptx::WaitBarrier(ring_.FullBarrier(asked_.stage), asked_.phase);
+        const uint32_t full = ring_.FullBarrier(position_.stage);
+        if (ptx::ElectOneLane()) {
+          // A slab is always whole: tiles of the next block arrive with it, or zeros.
+          ptx::ArriveExpectBytes(full, product.side_by_side * product.slab_chunks * kChunkBytes);
+          ptx::CopyTensorBox(
+              ring_.Stage(position_.stage), reinterpret_cast<const CUtensorMap*>(&map), 0, 0, 0,
+              product.FirstTile(block) + first, chunk, full, ptx::CachePolicy::kEvictFirst);
+        }
+        __syncwarp();
+        asked_ = position_;
+        has_asked_ = true;
+        position_.Advance(ring_.num_stages);
+      }
+    }
+  }
+
+ private:
+  const WeightRing ring_;
+  StagePosition position_;
+  StagePosition asked_;  // of the slab that was asked for last
+  bool has_asked_ = false;
+};
+
+// A pass that is about to begin.
+struct OpenPass {
+  __device__ __forceinline__ void WaitForFirstSlab() const {
+    ptx::WaitBarrier(ring.FullBarrier(position.stage), position.phase);
+  }
+
+  WeightRing ring;
+  StagePosition position;
+  uint32_t input;  // lower half of the input's descriptor
+  uint32_t input_step;
+};
+
+__device__ __forceinline__ OpenPass WeightRing::Open(const InputRows& rows,
+                                                     const StagePosition& position) const {
+  return {.ring = *this,
+          .position = {ptx::WarpUniform(position.stage), ptx::WarpUniform(position.phase)},
+          .input = ptx::WarpUniform(static_cast<uint32_t>(rows.Descriptor())),
+          .input_step = rows.DescriptorStep()};
+}
+
+__device__ __forceinline__ PassSums WeightRing::MultiplyPass(const ProductPlan& product,
+                                                             OpenPass& pass) {
+  const WeightRing& ring = pass.ring;
+  StagePosition& position = pass.position;
+  Operands operands = {
+      .weights = 0,
+      .weights_step = static_cast<uint32_t>(product.side_by_side * (kChunkBytes >> 4)),
+      .input = pass.input,
+      .input_step = pass.input_step};
+  PassSums sums = {};
+  int previous = 0;
+  int before_previous = 0;
+  bool is_full = true;
+#pragma unroll 1
+  for (int slab = 0; slab < product.num_chunks; slab += product.slab_chunks) {
+    const StagePosition opened = position;
+    if (!is_full) ptx::WaitBarrier(ring.FullBarrier(opened.stage), opened.phase);
+    operands.weights = static_cast<uint32_t>(ptx::MatrixDescriptor(ring.Stage(opened.stage)));
+    position.Advance(ring.num_stages);
+    // Tested now, so that the answer is there when it is needed. After the last slab it is not
+    // needed.
+    is_full = ptx::TestBarrier(ring.FullBarrier(position.stage), position.phase);
+    int chunks = min(product.slab_chunks, product.num_chunks - slab);
+#pragma unroll 1
+    for (; chunks >= 4; chunks -= 4) MultiplyChunks<4>(operands, sums);
+    if (chunks >= 2) MultiplyChunks<2>(operands, sums);
+    if (chunks % 2 != 0) MultiplyChunks<1>(operands, sums);
+    // At most two groups of instructions are under way, and each slab has at least one.
+    if (slab >= 2 * product.slab_chunks) ring.Release(before_previous);
+    before_previous = previous;
+    previous = opened.stage;
+  }
+  ptx::WarpgroupWait<0>();
+  if (product.num_chunks > product.slab_chunks) ring.Release(before_previous);
+  ring.Release(previous);
+  ptx::HoldAccumulator(sums.values);
+  return sums;
+}
 
 }  // namespace lockstep::kernels

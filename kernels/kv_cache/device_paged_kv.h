@@ -23,7 +23,9 @@ inline constexpr int kKvChunkElements = 8;  // 16 bytes: the unit of the permuta
   int panel = chunk / 8 * 8;
   int width = 8;
   int swizzle = token % 8;
-  if (num_chunks - panel < 8) {
+  // The first condition is known when a kernel is compiled. The second is not where lanes have
+  // chunks of their own.
+  if (num_chunks % 8 != 0 && num_chunks - panel < 8) {
     const int rest = num_chunks - panel;
     if (rest >= 4 && chunk - panel < 4) {
       width = 4;

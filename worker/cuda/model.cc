@@ -59,7 +59,7 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
   absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
     FusedLayers& fused = parts_.fused_layers;
     if (batch_.num_chunks > 0 || num_tokens > fused.max_rows ||
-        batch_.max_decode_keys > fused.max_keys) {
+        num_tokens * batch_.max_decode_keys > fused.max_keys) {
       return false;
     }
     ++fused.num_passes;

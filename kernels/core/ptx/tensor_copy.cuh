@@ -42,7 +42,7 @@ __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUt
       : "memory");
 }
 
-// The box of a tensor of three or four dimensions; coordinates ascend from the dimension without a
+// The box of a tensor of three to five dimensions; coordinates ascend from the dimension without a
 // stride.
 __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
                                               int first, int second, int third, uint32_t barrier,
@@ -66,18 +66,15 @@ __device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUt
       : "memory");
 }
 
-// A box of a matrix, only as far as the second-level cache.
-__device__ __forceinline__ void PrefetchTensorBox(const CUtensorMap* map, int column, int row) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(column),
-               "r"(row)
-               : "memory");
-}
-
-__device__ __forceinline__ void PrefetchTensorBox(const CUtensorMap* map, int first, int second,
-                                                  int third) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map),
-               "r"(first), "r"(second), "r"(third)
-               : "memory");
+__device__ __forceinline__ void CopyTensorBox(uint32_t shared_address, const CUtensorMap* map,
+                                              int first, int second, int third, int fourth,
+                                              int fifth, uint32_t barrier, CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(shared_address),
+      "l"(map), "r"(first), "r"(second), "r"(third), "r"(fourth), "r"(fifth), "r"(barrier),
+      "l"(static_cast<uint64_t>(policy))
+      : "memory");
 }
 
 }  // namespace lockstep::kernels::ptx

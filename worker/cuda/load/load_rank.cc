@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -74,8 +75,9 @@ absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
                  .head_dim = spec.head_dim};
   const int64_t wanted_rows =
       options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
-  fused.max_keys = options.max_fused_rows.has_value() ? spec.max_context_tokens
-                                                      : kernels::kFasterDecodeLayersKeys;
+  fused.max_keys = options.max_fused_rows.has_value()
+                       ? std::numeric_limits<int64_t>::max()
+                       : kernels::DecodeLayersFasterKeys(fused.shape);
   fused.max_rows = std::min<int64_t>(
       {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
   if (fused.max_rows == 0) return absl::OkStatus();
