@@ -250,7 +250,7 @@ bool HasKernel(const DecodeLayersShape& shape) {
   const bool residual_is_read = shape.intermediate_size / kTileOutputs >= most_blocks_with_qkv;
   return has_head_dim && has_tiles && residual_is_read &&
          shape.num_heads / shape.num_kv_heads <= 8 &&
-         shape.hidden_size <= kMaxGroups * kConsumerThreads * kRowGroup;
+         shape.hidden_size <= kConsumerThreads * kRowGroup;
 }
 
 }  // namespace

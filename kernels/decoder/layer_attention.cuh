@@ -46,6 +46,7 @@ class LayerAttention {
       const int first_head = (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
       for (int head = first_head; head < num_heads; head += kConsumerWarps) {
         PrepareHead(layer, work, head);
+        __syncwarp();  // lanes without elements were done earlier
       }
       SyncConsumers();
       if (warp_ < kMathWarps) {
@@ -75,6 +76,7 @@ class LayerAttention {
         StoreTagged(to + i, 0, 0, tag_);
       }
     }
+    __syncwarp();
   }
 
   // Prepares one head of the item's row. Heads are numbered: the query heads, then the new key,
@@ -260,8 +262,10 @@ class LayerAttention {
           sums = make_float2(fold(sums.x, open.x), fold(sums.y, open.y));
         });
       }
-      if (i >= num_pairs) continue;
-      StoreTagged(OutputWords(work) + i, FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
+      if (i < num_pairs) {
+        StoreTagged(OutputWords(work) + i, FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
+      }
+      __syncwarp();
     }
   }
 

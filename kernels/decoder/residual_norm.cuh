@@ -11,8 +11,6 @@
 
 namespace lockstep::kernels {
 
-inline constexpr int kMaxGroups = 2;  // groups of kRowGroup elements that a thread has of a row
-
 // The weights of the next norm in shared memory. The consumers that do not multiply fetch them
 // while the product before the norm goes on.
 template <int kHeadDim, DecoderStyle kStyle>
@@ -84,20 +82,19 @@ class ResidualNorm {
   }
 
   __device__ __forceinline__ void StoreResidual() const {
-    const int num_groups = block_.Hidden() / kRowGroup;
-    const int groups = num_groups > kConsumerThreads ? kMaxGroups : 1;
+    const int group = static_cast<int>(threadIdx.x);
+    if (group >= NumGroups()) return;
     for (int row = 0; row < block_.NumRows(); ++row) {
-      for (int j = 0; j < groups; ++j) {
-        const int group = static_cast<int>(threadIdx.x) * groups + j;
-        if (group >= num_groups) break;
-        reinterpret_cast<uint4*>(block_.Params().residual +
-                                 row * block_.Params().shape.hidden_size)[group] =
-            ResidualGroup(row, group);
-      }
+      reinterpret_cast<uint4*>(block_.Params().residual +
+                               row * block_.Params().shape.hidden_size)[group] =
+          ResidualGroup(row, group);
     }
   }
 
  private:
+  // A thread has kRowGroup elements of a row, or none.
+  __device__ __forceinline__ int NumGroups() const { return block_.Hidden() / kRowGroup; }
+
   __device__ __forceinline__ uint4& ResidualGroup(int row, int group) const {
     return *block_.template At<uint4>(block_.Memory().residual +
                                       row * block_.Memory().hidden_row_bytes + group * 16);
@@ -112,62 +109,42 @@ class ResidualNorm {
     return Pack(values);
   }
 
-  // load(row, group, exists) returns the residual's elements. Whole warps call it. A thread has
-  // neighbouring groups. The sums follow the balanced tree of rms_norm.h.
+  // load(row, group, exists) returns the residual's elements. Whole warps call it. The sums follow
+  // the balanced tree of rms_norm.h.
   template <typename Load>
   __device__ __forceinline__ void NormWith(const Load& load) {
-    const int num_groups = block_.Hidden() / kRowGroup;
-    const int groups = num_groups > kConsumerThreads ? kMaxGroups : 1;
-    const int first_group = static_cast<int>(threadIdx.x) * groups;
-    const bool warp_has_any = warp_ * 32 * groups < num_groups;
+    const int group = static_cast<int>(threadIdx.x);
+    const bool exists = group < NumGroups();
+    const bool warp_has_any = warp_ * 32 < NumGroups();
+    const float size = static_cast<float>(block_.Hidden());
     const float* const weights = block_.template At<float>(block_.Memory().norm_weights);
     for (int row = 0; row < block_.NumRows(); ++row) {
-      float values[kMaxGroups][kRowGroup] = {};
-      float sums[kMaxGroups] = {};
-      if (warp_has_any) {
-#pragma unroll
-        for (int j = 0; j < kMaxGroups; ++j) {
-          if (j >= groups) continue;
-          Unpack(load(row, first_group + j, first_group + j < num_groups), values[j]);
-          sums[j] =
-              kStyle == DecoderStyle::kGpt2 ? GroupTreeSum(values[j]) : SumOfSquares(values[j]);
-        }
-      }
+      float values[kRowGroup] = {};
+      if (warp_has_any) Unpack(load(row, group, exists), values);
       NormWeights<kHeadDim, kStyle>{block_}.Finish();
-      const float size = static_cast<float>(block_.Hidden());
-      const auto sum_all = [&](int turn) {
-        return TreeSum(groups == 1 ? sums[0] : __fadd_rn(sums[0], sums[1]), turn);
-      };
       float squares = 0.0f;
       if constexpr (kStyle == DecoderStyle::kGpt2) {
-        const float mean = __fdiv_rn(sum_all(0), size);
-#pragma unroll
-        for (int j = 0; j < kMaxGroups; ++j) {
-          if (j >= groups || first_group + j >= num_groups) continue;
-          for (int i = 0; i < kRowGroup; ++i) values[j][i] = __fsub_rn(values[j][i], mean);
-          sums[j] = SumOfSquares(values[j]);
+        const float mean = __fdiv_rn(TreeSum(GroupTreeSum(values), 0), size);
+        if (exists) {
+          for (int i = 0; i < kRowGroup; ++i) values[i] = __fsub_rn(values[i], mean);
         }
-        squares = sum_all(1);
+        squares = TreeSum(SumOfSquares(values), 1);
       } else {
-        squares = sum_all(row % 2);
+        squares = TreeSum(SumOfSquares(values), row % 2);
       }
+      if (!exists) continue;
       const float inverse_rms = DeviceInverseRms(squares, size, block_.Params().norm_eps);
-#pragma unroll
-      for (int j = 0; j < kMaxGroups; ++j) {
-        if (j >= groups || first_group + j >= num_groups) continue;
-        float parameters[kRowGroup];
-        LoadParameters(weights, first_group + j, parameters);
-        for (int i = 0; i < kRowGroup; ++i) {
-          values[j][i] = DeviceNormedValue(values[j][i], inverse_rms, parameters[i]);
-        }
-        if constexpr (kStyle == DecoderStyle::kGpt2) {
-          LoadParameters(weights + block_.Hidden(), first_group + j, parameters);
-          for (int i = 0; i < kRowGroup; ++i) values[j][i] = __fadd_rn(values[j][i], parameters[i]);
-        }
-        *block_.template At<uint4>(block_.Memory().normed +
-                                   InputRows::Offset(first_group + j, row, block_.NumRows())) =
-            Pack(values[j]);
+      float parameters[kRowGroup];
+      LoadParameters(weights, group, parameters);
+      for (int i = 0; i < kRowGroup; ++i) {
+        values[i] = DeviceNormedValue(values[i], inverse_rms, parameters[i]);
       }
+      if constexpr (kStyle == DecoderStyle::kGpt2) {
+        LoadParameters(weights + block_.Hidden(), group, parameters);
+        for (int i = 0; i < kRowGroup; ++i) values[i] = __fadd_rn(values[i], parameters[i]);
+      }
+      *block_.template At<uint4>(block_.Memory().normed +
+                                 InputRows::Offset(group, row, block_.NumRows())) = Pack(values);
     }
     ptx::FenceAsyncProxy();
   }

@@ -206,9 +206,8 @@ __device__ __forceinline__ PassSums WeightRing::MultiplyPass(const ProductPlan& 
     is_full = ptx::TestBarrier(ring.FullBarrier(position.stage), position.phase);
     int chunks = min(product.slab_chunks, product.num_chunks - slab);
 #pragma unroll 1
-    for (; chunks >= 4; chunks -= 4) MultiplyChunks<4>(operands, sums);
-    if (chunks >= 2) MultiplyChunks<2>(operands, sums);
-    if (chunks % 2 != 0) MultiplyChunks<1>(operands, sums);
+    for (; chunks >= 2; chunks -= 2) MultiplyChunks<2>(operands, sums);
+    if (chunks != 0) MultiplyChunks<1>(operands, sums);
     // At most two groups of instructions are under way, and each slab has at least one.
     if (slab >= 2 * product.slab_chunks) ring.Release(before_previous);
     before_previous = previous;

@@ -269,6 +269,18 @@ TEST_P(FusedLayersCudaTest, TagsThatRunOutBeginAgain) {
   EXPECT_EQ(words[0], uint64_t{32 - 3} * num_layers) << "the third call was the last of its tags";
 }
 
+TEST(FusedLayersTest, RowsLongerThanABlockTakesHaveNoKernel) {
+  kernels::DecodeLayersShape shape = {.num_layers = 1,
+                                      .hidden_size = 2048,
+                                      .intermediate_size = 6144,
+                                      .num_heads = 16,
+                                      .num_kv_heads = 8,
+                                      .head_dim = 128};
+  EXPECT_EQ(kernels::DecodeLayersMaxRows(shape), kernels::kMaxDecodeLayersRows);
+  shape.hidden_size += 64;
+  EXPECT_EQ(kernels::DecodeLayersMaxRows(shape), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, FusedLayersCudaTest,
     ::testing::Values(Shape{"tiny_llama", "llama", 64, 128, 3, 4, 2, 16, 4},
@@ -279,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{"qwen2_0_5b", "qwen2", 896, 4864, 2, 14, 2, 64, 4},
                       Shape{"tiny_gpt2", "gpt2", 64, 256, 3, 4, 4, 16, 4},
                       Shape{"gpt2_124m", "gpt2", 768, 3072, 3, 12, 12, 64, 4},
-                      Shape{"qwen3_8b", "qwen3", 4096, 12288, 12, 32, 8, 128, 1}),
+                      Shape{"qwen3_1_7b", "qwen3", 2048, 6144, 3, 16, 8, 128, 4}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
