@@ -27,9 +27,8 @@ std::optional<std::string_view> Nearest(std::string_view word,
   size_t least = 0;
   for (const std::string_view candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);
-    if (distance > std::max<size_t>(2, candidate.size() / 3) || distance >= candidate.size()) {
-      continue;
-    }
+    const size_t most = std::max(std::min<size_t>(2, candidate.size() / 2), candidate.size() / 3);
+    if (distance > most) continue;
     if (!best || distance < least) {
       best = candidate;
       least = distance;

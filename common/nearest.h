@@ -11,8 +11,8 @@ namespace lockstep {
 // distance).
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The candidate with the least distance. None if even this candidate is too different: more than
-// two letters and more than a third of its letters differ, or as many as it has.
+// The candidate with the least distance. None if even this candidate is too different: if more than
+// two of its letters and more than a third of them differ, or two of only three.
 std::optional<std::string_view> Nearest(std::string_view word,
                                         std::span<const std::string_view> candidates);
 

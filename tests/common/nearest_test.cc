@@ -20,6 +20,9 @@ TEST(NearestTest, SuggestsOnlyWhatIsAlike) {
   constexpr std::array<std::string_view, 3> kVerbs = {"serve", "chat", "top"};
   EXPECT_EQ(Nearest("sevre", kVerbs), "serve");
   EXPECT_EQ(Nearest("chart", kVerbs), "chat");
+  EXPECT_EQ(Nearest("tip", kVerbs), "top");
+  EXPECT_EQ(Nearest("hcat", kVerbs), "chat");
+  EXPECT_EQ(Nearest("foo", kVerbs), std::nullopt);
   EXPECT_EQ(Nearest("completely-else", kVerbs), std::nullopt);
   EXPECT_EQ(Nearest("", kVerbs), std::nullopt);
 }
