@@ -73,11 +73,12 @@ inline constexpr int64_t kMaxDecodeLayersRows = 4;
 inline constexpr int kMaxDecodeLayersBlocks = 132;
 
 // The most rows that one call takes, up to kMaxDecodeLayersRows. 0: there is no kernel for the
-// shape.
+// shape, for example because hidden_size is above 2,048.
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape);
 
-// Up to this many rows, a call is taken to be faster than the ops, if the rows together have up to
-// DecodeLayersFasterKeys(shape) keys. docs/performance.md has the measurements.
+// Up to this many rows, a call is taken to be faster than the ops, if the number of rows times the
+// keys of the longest is at most DecodeLayersFasterKeys(shape). docs/performance.md has the
+// measurements.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape);
 int64_t DecodeLayersFasterKeys(const DecodeLayersShape& shape);
 

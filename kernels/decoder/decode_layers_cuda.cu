@@ -46,7 +46,7 @@ class Consumer {
  private:
   __device__ __forceinline__ void RunLayer(const DecodeLayer* layers, bool is_first, bool is_last) {
     const DecodeLayer& layer = layers[0];
-    // Requested now, because each takes a way through memory.
+    // Loaded from global memory now, so that they are there when they are needed.
     const float* const biases[kNumLayerProducts] = {
         layer.products[kQkv].bias, layer.products[kAttentionOutput].bias,
         layer.products[kMlpInput].bias, layer.products[kMlpOutput].bias};

@@ -42,7 +42,7 @@ class LayerAttention {
       const LayerItem work = FindWork(block_, item);
       const bool has_new_key = work.key_end == block_.NumKeys()[work.row];
       const int num_heads = arguments.group + (has_new_key ? 2 : 0);
-      // The warps that do not multiply come first: they have asked for the words in time.
+      // The first heads go to the warps that are free while the others still multiply.
       const int first_head = (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
       for (int head = first_head; head < num_heads; head += kConsumerWarps) {
         PrepareHead(layer, work, head);
@@ -151,7 +151,7 @@ class LayerAttention {
   __device__ __forceinline__ void PatchTile(const LayerItem& work) const {
     constexpr int kWords = kHeadDim / 2;
     const int key = work.key_end - 1;
-    if (FillsRingTwice(work)) {
+    if (ReusesStages(work)) {
       SyncPatch();  // the math warps have seen that the tile is there
     } else {
       ptx::WaitBarrier(block_.Kv().FullBarrier(progress_.slot.stage), progress_.slot.phase);
@@ -171,7 +171,7 @@ class LayerAttention {
     SyncPatch();
   }
   __device__ __forceinline__ void WaitForPatch(const LayerItem& work) const {
-    if (FillsRingTwice(work)) SyncPatch();
+    if (ReusesStages(work)) SyncPatch();
     SyncPatch();
   }
   __device__ __forceinline__ static void SyncPatch() {
@@ -179,7 +179,7 @@ class LayerAttention {
   }
   // Whether a stage gets a second tile of the item. A warp that skips tiles cannot tell the phases
   // of such a stage's barrier apart.
-  __device__ __forceinline__ bool FillsRingTwice(const LayerItem& work) const {
+  __device__ __forceinline__ bool ReusesStages(const LayerItem& work) const {
     return work.key_end - work.key_begin > block_.Attention().num_stages * kKeyTile;
   }
 

@@ -86,7 +86,7 @@ struct DecodeLayersArguments {
 // constants.
 template <int kHeadDim>
 struct LayersBlock {
-  // After this call, everything that depends on the members is computed again. Otherwise the
+  // After this call, everything that depends on `address` is computed again. Otherwise the
   // compiler keeps in registers what does not change from layer to layer, and the products lack
   // these registers.
   __device__ __forceinline__ void Forget() { ptx::ForgetOrigin(address); }

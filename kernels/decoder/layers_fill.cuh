@@ -8,7 +8,7 @@
 #include "kernels/kv_cache/device_paged_kv.h"
 
 // The warps that fetch what the layers read. They know every layer from the start and run ahead as
-// far as their rings reach.
+// far as their rings reach, with weights one slab at a time.
 namespace lockstep::kernels {
 
 // Fetches the keys and values of the tokens before this step, for the items of this block, layer

@@ -12,7 +12,7 @@
 namespace lockstep::kernels {
 
 // The weights of the next norm in shared memory. The consumers that do not multiply fetch them
-// while the product before the norm goes on.
+// while an earlier product goes on.
 template <int kHeadDim, DecoderStyle kStyle>
 struct NormWeights {
   // Call when nobody reads the previous norm's weights any more. `biases`: LayerNorm only.
@@ -48,7 +48,7 @@ class ResidualNorm {
       : block_(block), warp_(warp), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   // If is_first, the residual becomes the embeddings, with those of positions added if there are
-  // any. Otherwise adds the words `delta` to the residual, and rounds. Then computes the norm.
+  // any. Otherwise adds the words at `delta` to the residual, and rounds. Then computes the norm.
   __device__ __forceinline__ void NormRows(bool is_first, const uint64_t* delta, uint32_t tag) {
     const int row_words = static_cast<int>(NormRow::Words(block_.Hidden()));
     NormWith([&](int row, int group, bool exists) {

@@ -97,7 +97,7 @@ struct WeightRing {
   };
 
   // There is straight code between fence and commit, so that the compiler keeps the instructions
-  // asynchronous. When this returns, only the instructions of two calls may be under way.
+  // asynchronous. When this returns, at most the last two calls' instructions are under way.
   template <int kCount>
   __device__ __forceinline__ static void MultiplyChunks(Operands& operands, PassSums& sums) {
     ptx::WarpgroupFence();

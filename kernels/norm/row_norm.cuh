@@ -5,7 +5,7 @@
 #include "kernels/core/device_math.cuh"
 
 // What RMSNorm and LayerNorm share on the device. A block holds one row in registers. Each thread
-// has kGroups runs of 8 consecutive elements. Sums follow the balanced tree of rms_norm.h.
+// has one or more runs of 8 consecutive elements. Sums follow the balanced tree of rms_norm.h.
 namespace lockstep::kernels {
 
 inline constexpr int kRowGroup = 8;

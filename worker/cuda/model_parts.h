@@ -40,7 +40,7 @@ class OwnedCudaStream {
 // The kernel that computes all layers at once, for steps of few rows.
 struct FusedLayers {
   int64_t max_rows = 0;  // 0: it is not used
-  int64_t max_keys = 0;  // of all rows of a step
+  int64_t max_keys = 0;  // number of rows times the keys that the step's graph is made for
   uint64_t num_passes = 0;
   kernels::DecodeLayersShape shape;
   kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory

@@ -47,7 +47,8 @@ struct ModelOptions {
   // of many rows have no plans on CUDA, and run on our own kernel.
   bool check_reduction_contract = true;
   // CUDA: decode steps of up to this many rows run all layers in one kernel, if it takes the
-  // model's shape. Unset: only where that is faster. At least 0. Changes no bit.
+  // model's shape, with any number of keys. Unset: only where that is faster. At least 0. Changes
+  // no bit.
   std::optional<int64_t> max_fused_rows = std::nullopt;
   // CUDA: compute the activation of an MLP in the kernel of its product, where that is faster.
   // Changes no bit.

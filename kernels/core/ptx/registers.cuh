@@ -17,10 +17,6 @@ __device__ __forceinline__ void ReleaseRegisters() {
 
 // No instruction: the compiler no longer knows where the value came from, and computes anew what
 // depends on it.
-template <typename T>
-__device__ __forceinline__ void ForgetOrigin(T*& pointer) {
-  asm volatile("" : "+l"(pointer));
-}
 __device__ __forceinline__ void ForgetOrigin(uint32_t& value) { asm volatile("" : "+r"(value)); }
 
 // The value that all lanes of the warp have, and the compiler knows that they do. It computes the

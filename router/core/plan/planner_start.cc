@@ -99,8 +99,7 @@ Sequence* Planner::StartNext(const Sequence* rival) {
 }
 
 bool Planner::AStartIsBlocked() const {
-  return lease_.blocked.num_needed_blocks > lease_.kv.num_available() &&
-         lease_.blocked.num_running == population_.running().size();
+  return lease_.LacksBlocksToStart() && lease_.blocked.num_running == population_.running().size();
 }
 
 bool Planner::StartIfFits(Sequence& sequence) {

@@ -79,8 +79,7 @@ bool WaitsForAnEnd(const SchedulerState& state) {
   const WorkerLease& lease = *state.lease;
   if (state.population.running().size() >= MaxRunning(state)) return true;
   if (!state.population.running().empty() && state.budget.DecodesMissThePace()) return true;
-  const bool lacks_blocks = lease.blocked.num_needed_blocks > lease.kv.num_available();
-  return lacks_blocks &&
+  return lease.LacksBlocksToStart() &&
          std::ranges::any_of(state.population.waiting(), [&lease](const Sequence* sequence) {
            return sequence->view.order == lease.blocked.order;
          });

@@ -70,6 +70,8 @@ struct WorkerLease {
     size_t num_running = 0;
   };
   BlockedStart blocked;
+  // Whether what it needs is still more than there is.
+  bool LacksBlocksToStart() const { return blocked.num_needed_blocks > kv.num_available(); }
 
   std::vector<uint32_t> row_of_slot;  // scratch of Apply: row + 1, zero between calls
 };

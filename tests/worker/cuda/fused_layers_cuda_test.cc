@@ -281,6 +281,14 @@ TEST(FusedLayersTest, RowsLongerThanABlockTakesHaveNoKernel) {
   EXPECT_EQ(kernels::DecodeLayersMaxRows(shape), 0);
 }
 
+TEST(FusedLayersTest, KeysCountByTheirBytes) {
+  constexpr int64_t kFewKvBytes = int64_t{32} << 20;
+  const kernels::DecodeLayersShape qwen3 = {.num_kv_heads = 8, .head_dim = 128};
+  EXPECT_EQ(kernels::DecodeLayersFasterKeys(qwen3), kFewKvBytes / 4096);
+  const kernels::DecodeLayersShape smollm2 = {.num_kv_heads = 3, .head_dim = 64};
+  EXPECT_EQ(kernels::DecodeLayersFasterKeys(smollm2), kFewKvBytes / 768);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, FusedLayersCudaTest,
     ::testing::Values(Shape{"tiny_llama", "llama", 64, 128, 3, 4, 2, 16, 4},
