@@ -11,8 +11,8 @@ namespace lockstep {
 // distance).
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The candidate with the least distance. None if even this candidate is too different: if more than
-// two of its letters and more than a third of them differ, or two of only three.
+// The candidate with the least distance. Up to two letters may differ, or a third of a long
+// candidate's, but never more than half. None if no candidate is so much alike.
 std::optional<std::string_view> Nearest(std::string_view word,
                                         std::span<const std::string_view> candidates);
 

@@ -73,10 +73,9 @@ class Consumer {
   // it.
   template <LayerProduct kProduct>
   __device__ __forceinline__ void MultiplyWide(const float* bias, bool is_last_of_all) {
-    const ProductPlan& product = block_.Product(kProduct);
-    if (product.NumTiles(static_cast<int>(blockIdx.x)) == 0) return;
+    if (block_.NumTiles(kProduct) == 0) return;
     const OpenPass pass = Products().template Open<kProduct>();
-    Products().ReadWide(product);
+    Products().ReadWide(block_.Product(kProduct));
     Multiply<kProduct>(pass, bias, is_last_of_all);
   }
   template <LayerProduct kProduct>
@@ -87,8 +86,7 @@ class Consumer {
     block_.Forget();
   }
   __device__ __forceinline__ bool KeepsResidual() const {
-    const int block = static_cast<int>(blockIdx.x);
-    return block_.Product(kQkv).NumTiles(block) + block_.Product(kMlpInput).NumTiles(block) > 0;
+    return block_.NumTiles(kQkv) + block_.NumTiles(kMlpInput) > 0;
   }
   __device__ __forceinline__ void NextNorm(const float* weights, const float* biases) const {
     NormWeights<kHeadDim, kStyle>{block_}.Fetch(weights, biases);

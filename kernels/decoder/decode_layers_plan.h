@@ -114,10 +114,8 @@ struct DecodeLayersWords {
   int64_t partials;         // of attention, as DecodePartialElements counts them
 };
 
-// A product of a layer as the blocks see it: what it is, how a block multiplies its tiles, where
-// its inputs come from, and where its outputs go. A block has neighbouring tiles.
+// What the blocks need to know of a product of a layer. The tiles of a block are neighbours.
 struct ProductPlan {
-  ProductPlan() = default;
   constexpr ProductPlan(const DecodeLayersShape& shape, LayerProduct product, int num_blocks,
                         const uint64_t* from_, uint64_t* to_)
       : from(from_), to(to_) {

@@ -46,7 +46,7 @@ class LayerProducts {
     }
     const ProductPlan& product = block_.Product(kProduct);
     const int block = static_cast<int>(blockIdx.x);
-    const int num_tiles = product.NumTiles(block);
+    const int num_tiles = block_.NumTiles(kProduct);
     const int num_rows = block_.NumRows();
     for (int first = 0; first < num_tiles; first += product.pass_tiles) {
       // A warp has the sums of two neighbouring tiles: a tile of the gate and its tile of up, or
@@ -143,8 +143,7 @@ class LayerProducts {
   // Whether this warp has a part in the product.
   template <LayerProduct kProduct>
   __device__ __forceinline__ bool Multiplies() const {
-    return warp_ < kProductWarps &&
-           block_.Product(kProduct).NumTiles(static_cast<int>(blockIdx.x)) > 0;
+    return warp_ < kProductWarps && block_.NumTiles(kProduct) > 0;
   }
   __device__ __forceinline__ static float Rounded(float value) {
     return DeviceToFloat(DeviceToBFloat16(value));

@@ -126,6 +126,10 @@ struct LayersBlock {
   __device__ __forceinline__ const ProductPlan& Product(int index) const {
     return arguments->products[index];
   }
+  // Tiles of the product that this block has.
+  __device__ __forceinline__ int NumTiles(int index) const {
+    return Product(index).NumTiles(static_cast<int>(blockIdx.x));
+  }
   __device__ __forceinline__ uint64_t* Words(int64_t offset) const {
     return Params().scratch + offset;
   }

@@ -15,6 +15,7 @@
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
+#include "common/runtime/wait_until.h"
 #include "opentelemetry/trace_service.grpc.pb.h"
 #include "router/tracing/otlp_message.h"
 
@@ -170,12 +171,10 @@ class OtlpExporter::Impl {
 
   // False if the router ends meanwhile.
   bool Sleep(absl::Duration duration) {
-    const Instant until = MonotonicNow() + duration;
+    const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration);
     MutexLock lock(mutex_);
     while (stop_at_ == Instant::InfiniteFuture()) {
-      const absl::Duration left = until - MonotonicNow();
-      if (left <= absl::ZeroDuration()) return true;
-      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
+      if (!WaitUntil(mutex_, changed_, until)) return true;
     }
     return false;
   }

@@ -2,6 +2,7 @@
 
 #include "common/check.h"
 #include "common/runtime/spin.h"
+#include "common/runtime/wait_until.h"
 
 namespace lockstep::worker {
 namespace {
@@ -67,10 +68,8 @@ bool RankTeam::Await(Condition done, std::chrono::nanoseconds patience) {
   while (!is_done) {
     if (patience == kForever) {
       changed_.Wait(mutex_);
-    } else {
-      const std::chrono::nanoseconds left = patience - (std::chrono::steady_clock::now() - begin);
-      if (left <= left.zero()) break;
-      changed_.WaitFor(mutex_, left);
+    } else if (!WaitUntil(mutex_, changed_, begin + patience)) {
+      break;
     }
     is_done = done();
   }

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/runtime/wait_until.h"
+
 namespace lockstep::bench {
 namespace {
 
@@ -61,9 +63,7 @@ bool LoadRecord::WaitUntil(absl::Duration timeout,
   for (;;) {
     if (!counts_.error.empty()) return false;
     if (holds(counts_)) return true;
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) return false;
-    changed_.WaitFor(mutex_, left);
+    if (!lockstep::WaitUntil(mutex_, changed_, deadline)) return false;
   }
 }
 
