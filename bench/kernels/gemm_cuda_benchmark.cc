@@ -206,7 +206,7 @@ double TimeReading(const Workbench& bench, const Shape& shape) {
 
 std::string Describe(const GemmTiling& tiling) {
   return fmt::format("{}x{}{} s{}", tiling.weight_rows, tiling.input_rows,
-                     tiling.unit == GemmUnit::kWarp ? "" : "g", tiling.num_stages);
+                     tiling.unit == GemmUnit::kSwapped ? "s" : "g", tiling.num_stages);
 }
 
 // The best of the first plans; for gated shapes the product alone.
@@ -262,8 +262,8 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
     double overlapped_us;
   };
   std::vector<Result> results;
-  for (const GemmUnit unit : {GemmUnit::kWarp, GemmUnit::kWarpgroup}) {
-    for (const int input_rows : {16, 32, 64, 128, 192, 256}) {
+  for (const GemmUnit unit : {GemmUnit::kSwapped, GemmUnit::kWarpgroup}) {
+    for (const int input_rows : {8, 16, 32, 64, 128, 192, 256}) {
       if (input_rows < 64 && num_rows > input_rows) continue;
       if (input_rows > 64 && 4 * num_rows < input_rows) continue;
       for (int weight_rows = 16; weight_rows <= 256; weight_rows += 8) {

@@ -39,8 +39,9 @@ inline constexpr auto kWaitBucketsSeconds = ConcatenateBuckets(
     std::array{.001, .0025, .005, .01, .025, .05, .1, .2}, kRequestBucketsSeconds);
 
 // Scheduler time, step round trip, step execution.
-inline constexpr std::array kStepBucketsSeconds = {
-    1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, .001, .0025, .005, .01, .025, .05, .1, .25, 1.};
+inline constexpr std::array kStepBucketsSeconds = {2e-6,   5e-6, 1e-5, 2e-5,  5e-5, 1e-4,
+                                                   2.5e-4, 5e-4, .001, .0025, .005, .01,
+                                                   .025,   .05,  .1,   .25,   1.};
 
 // Tokens or sequences of one step.
 inline constexpr std::array kStepTokensBuckets = {1.,   8.,    16.,   32.,   64.,   128.,  256.,

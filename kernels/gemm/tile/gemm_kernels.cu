@@ -1,7 +1,7 @@
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/tile/gemm_swapped_unit.cuh"
 #include "kernels/gemm/tile/gemm_task.h"
 #include "kernels/gemm/tile/gemm_tile.cuh"
-#include "kernels/gemm/tile/gemm_warp_unit.cuh"
 #include "kernels/gemm/tile/gemm_warpgroup_unit.cuh"
 
 namespace lockstep::kernels {
@@ -13,59 +13,57 @@ GemmKernelEntry Entry() {
           .num_threads = Unit::kWarps * 32 + kGemmProducerThreads};
 }
 
-template <int kWeightRows, int kInputRows>
-GemmKernelEntry WarpKernel(GemmEpilogue epilogue) {
-  switch (epilogue) {
-    case GemmEpilogue::kPlain:
-      return Entry<GemmWarpUnit<kWeightRows, kInputRows, GemmEpilogue::kPlain>>();
-    case GemmEpilogue::kSwiGlu:
-      return Entry<GemmWarpUnit<kWeightRows, kInputRows, GemmEpilogue::kSwiGlu>>();
-    case GemmEpilogue::kGeluTanh:
-      if constexpr (kInputRows > kGemmGeluMaxRows) return {};
-      return Entry<GemmWarpUnit<kWeightRows, kGemmGeluMaxRows, GemmEpilogue::kGeluTanh>>();
-    case GemmEpilogue::kGeluErf:
-      if constexpr (kInputRows > kGemmGeluMaxRows) return {};
-      return Entry<GemmWarpUnit<kWeightRows, kGemmGeluMaxRows, GemmEpilogue::kGeluErf>>();
+// Only gated products swap more than 16 input rows.
+template <int kInputRows, int kWeightRows>
+GemmKernelEntry SwappedKernel(GemmEpilogue epilogue) {
+  constexpr auto entry = [](auto of) {
+    return Entry<GemmSwappedUnit<kWeightRows, kInputRows, of()>>();
+  };
+  if (epilogue == GemmEpilogue::kSwiGlu) {
+    return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kSwiGlu>());
+  }
+  if constexpr (kInputRows <= kGemmGeluMaxRows) {
+    switch (epilogue) {
+      case GemmEpilogue::kPlain:
+        return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kPlain>());
+      case GemmEpilogue::kGeluTanh:
+        return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kGeluTanh>());
+      case GemmEpilogue::kGeluErf:
+        return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kGeluErf>());
+      case GemmEpilogue::kSwiGlu:
+        break;
+    }
   }
   return {};
 }
 
-template <int kInputRows>
-GemmKernelEntry FindWarpKernel(int weight_rows, GemmEpilogue epilogue) {
-  switch (weight_rows) {
-    case 16:
-      return WarpKernel<16, kInputRows>(epilogue);
-    case 32:
-      return WarpKernel<32, kInputRows>(epilogue);
-    case 48:
-      return WarpKernel<48, kInputRows>(epilogue);
-    case 64:
-      return WarpKernel<64, kInputRows>(epilogue);
-    case 96:
-      return WarpKernel<96, kInputRows>(epilogue);
-    case 192:
-      return WarpKernel<192, kInputRows>(epilogue);
-    default:
-      return {};
+// Narrow tiles have no SwiGLU.
+template <int kInputRows, int kWeightRows>
+GemmKernelEntry GroupKernel(GemmEpilogue epilogue) {
+  if (epilogue == GemmEpilogue::kPlain) {
+    return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
   }
+  if constexpr (kWeightRows >= 32) {
+    if (epilogue == GemmEpilogue::kSwiGlu) {
+      return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, true>>();
+    }
+  }
+  return {};
 }
 
-// Narrow tiles have no SwiGLU, nor have tiles of few input rows.
-template <int kWeightRows, int kInputRows>
-GemmKernelEntry GroupKernel(bool gated) {
-  if (!gated) return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, false>>();
-  if constexpr (kWeightRows >= 32 && kInputRows >= 64) {
-    return Entry<GemmWarpgroupUnit<kWeightRows, kInputRows, true>>();
-  } else {
-    return {};
-  }
-}
-
-// Those of the heights that suit so many input rows.
+// Those of the heights that there are for so many input rows.
 template <int kInputRows, int... kWeightRows>
-GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
+GemmKernelEntry FindSwapped(int weight_rows, GemmEpilogue epilogue) {
   GemmKernelEntry entry;
-  ((weight_rows == kWeightRows ? void(entry = GroupKernel<kWeightRows, kInputRows>(gated))
+  ((weight_rows == kWeightRows ? void(entry = SwappedKernel<kInputRows, kWeightRows>(epilogue))
+                               : void()),
+   ...);
+  return entry;
+}
+template <int kInputRows, int... kWeightRows>
+GemmKernelEntry FindGroup(int weight_rows, GemmEpilogue epilogue) {
+  GemmKernelEntry entry;
+  ((weight_rows == kWeightRows ? void(entry = GroupKernel<kInputRows, kWeightRows>(epilogue))
                                : void()),
    ...);
   return entry;
@@ -74,30 +72,28 @@ GemmKernelEntry FindGroupKernel(int weight_rows, bool gated) {
 }  // namespace
 
 GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) {
-  const bool by_warps = tiling.unit == GemmUnit::kWarp;
-  const bool gated = epilogue == GemmEpilogue::kSwiGlu;
-  if (!by_warps && !gated && epilogue != GemmEpilogue::kPlain) return {};
+  const int height = tiling.weight_rows;
+  if (tiling.unit == GemmUnit::kSwapped) {
+    switch (tiling.input_rows) {
+      case 8:
+        return FindSwapped<8, 16, 32, 48, 64>(height, epilogue);
+      case 16:
+        return FindSwapped<16, 16, 32, 48, 64>(height, epilogue);
+      case 32:
+        return FindSwapped<32, 16, 32, 48, 64>(height, epilogue);
+      default:
+        return {};
+    }
+  }
   switch (tiling.input_rows) {
-    case 16:
-      return by_warps
-                 ? FindWarpKernel<16>(tiling.weight_rows, epilogue)
-                 : FindGroupKernel<16, 16, 24, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
-    case 32:
-      return by_warps ? FindWarpKernel<32>(tiling.weight_rows, epilogue) : GemmKernelEntry{};
     case 64:
-      return by_warps
-                 ? GemmKernelEntry{}
-                 : FindGroupKernel<64, 16, 24, 32, 48, 64, 96, 128, 192>(tiling.weight_rows, gated);
+      return FindGroup<64, 16, 24, 32, 48, 64, 96, 128, 192>(height, epilogue);
     case 128:
-      return by_warps ? GemmKernelEntry{}
-                      : FindGroupKernel<128, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256>(
-                            tiling.weight_rows, gated);
+      return FindGroup<128, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256>(height, epilogue);
     case 192:
-      return by_warps ? GemmKernelEntry{}
-                      : FindGroupKernel<192, 64, 96, 128, 160, 192>(tiling.weight_rows, gated);
+      return FindGroup<192, 64, 96, 128, 160, 192>(height, epilogue);
     case 256:
-      return by_warps ? GemmKernelEntry{}
-                      : FindGroupKernel<256, 64, 96, 128>(tiling.weight_rows, gated);
+      return FindGroup<256, 64, 96, 128>(height, epilogue);
     default:
       return {};
   }

@@ -28,19 +28,27 @@ struct Matrix {
 // What one copy brings: blocks of box_rows x 64 elements.
 struct CopyShape {
   int box_rows = 0;
-  int num_blocks = 0;      // 0: one, and the map knows no blocks
-  bool in_halves = false;  // box_rows of each half of the matrix
+  int num_blocks = 0;        // 0: one, and the map knows no blocks
+  bool in_halves = false;    // box_rows of each half of the matrix
+  bool interleaved = false;  // kInterleavedRows of each half in turn
 };
 
 absl::Status MapMatrix(const Matrix& matrix, const CopyShape& copy, CUtensorMap* map) {
-  const int64_t rows = copy.in_halves ? matrix.num_rows / 2 : matrix.num_rows;
+  const int64_t rows = copy.in_halves || copy.interleaved ? matrix.num_rows / 2 : matrix.num_rows;
   const int64_t row_bytes = matrix.row_stride * static_cast<int64_t>(sizeof(BFloat16));
   const bool has_blocks = copy.num_blocks > 0;
-  TensorDimension dimensions[4];
+  TensorDimension dimensions[5];
   size_t count = 0;
   dimensions[count++] = {has_blocks ? kBlockColumns : matrix.num_columns, 0, kBlockColumns};
-  dimensions[count++] = {rows, row_bytes, copy.box_rows};
-  if (copy.in_halves) dimensions[count++] = {2, rows * row_bytes, 2};
+  if (copy.interleaved) {
+    dimensions[count++] = {kInterleavedRows, row_bytes, kInterleavedRows};
+    dimensions[count++] = {2, rows * row_bytes, 2};
+    dimensions[count++] = {rows / kInterleavedRows, kInterleavedRows * row_bytes,
+                           copy.box_rows / kInterleavedRows};
+  } else {
+    dimensions[count++] = {rows, row_bytes, copy.box_rows};
+    if (copy.in_halves) dimensions[count++] = {2, rows * row_bytes, 2};
+  }
   if (has_blocks) {
     dimensions[count++] = {matrix.num_columns / kBlockColumns, kBlockRowBytes, copy.num_blocks};
   }
@@ -101,8 +109,7 @@ absl::Status RunOwnGemm(const CudaStream& stream, const GemmParams& params, Gemm
   const GemmProblem problem = {.n = params.weights.n,
                                .k = params.weights.k,
                                .num_rows = params.num_rows,
-                               .gated = epilogue == GemmEpilogue::kSwiGlu,
-                               .has_gelu = HasGelu(epilogue)};
+                               .gated = epilogue == GemmEpilogue::kSwiGlu};
   return LaunchGemm(stream, params, epilogue,
                     ChooseGemmTiling(problem, stream.num_multiprocessors));
 }
@@ -139,11 +146,18 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
                         const GemmTiling& tiling) {
   const GemmKernelEntry kernel = FindGemmKernel(tiling, epilogue);
   if (kernel.function == nullptr) {
-    return InvalidArgument("GEMM: no kernel for tiles of {} weight rows and {} input rows by {}",
-                           tiling.weight_rows, tiling.input_rows,
-                           tiling.unit == GemmUnit::kWarp ? "warps" : "warpgroups");
+    return InvalidArgument(
+        "GEMM: no kernel for tiles of {} weight rows and {} input rows by {}", tiling.weight_rows,
+        tiling.input_rows,
+        tiling.unit == GemmUnit::kSwapped ? "a swapped warpgroup" : "warpgroups");
   }
   GemmTask task = MakeTask(params, epilogue, tiling);
+  const bool interleaved = tiling.unit == GemmUnit::kSwapped && epilogue == GemmEpilogue::kSwiGlu;
+  if (interleaved && task.n % kInterleavedRows != 0) {
+    return InvalidArgument(
+        "GEMM with SwiGLU of {} x {} weights, swapped: half of the rows must be a multiple of {}",
+        params.weights.n, params.weights.k, kInterleavedRows);
+  }
   const int halves = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
   CUtensorMap input_map;
   CUtensorMap weight_map;
@@ -156,7 +170,8 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
   LOCKSTEP_RETURN_IF_ERROR(MapMatrix({weights.data, weights.n, weights.k, weights.k},
                                      {.box_rows = tiling.weight_rows / halves,
                                       .num_blocks = copied_blocks,
-                                      .in_halves = task.copies_slabs && halves == 2},
+                                      .in_halves = task.copies_slabs && halves == 2,
+                                      .interleaved = interleaved},
                                      &weight_map));
   const int shared_bytes = static_cast<int>(GemmSharedBytes(tiling, params.num_rows));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(

@@ -30,8 +30,9 @@ struct SlabWalk {
 };
 
 // The ring of stages in shared memory through which a block's tiles pass: of each slab the input
-// and the weights, as [blocks][rows][64 columns] with the copy engine's swizzle. A stage is full
-// when both have arrived, and empty when all consumer warps have released it.
+// and the weights, as [blocks][rows][64 columns] with the copy engine's swizzle. The side of which
+// an instruction reads 64 rows or more comes first: what it reads behind the end is the other side.
+// A stage is full when both have arrived, and empty when all consumer warps have released it.
 template <GemmUnit kUnit, int kWeightRows, int kInputRows, bool kGated>
 class GemmRing {
  public:
@@ -40,23 +41,27 @@ class GemmRing {
   static constexpr int kSlabSteps = kSlabBlocks * kBlockSteps;
   static constexpr int kTileColumns = kGated ? kWeightRows / 2 : kWeightRows;
   static constexpr uint32_t kWeightBlockBytes = kWeightRows * kBlockRowBytes;
+  static constexpr bool kSwapped = kUnit == GemmUnit::kSwapped;
+  // kInterleavedRows of the gate are followed by those of up. Otherwise all gate rows come first.
+  static constexpr bool kInterleaved = kGated && kSwapped;
 
   __device__ GemmRing(const GemmTask& task, uint32_t shared_address)
       : task_(task),
         num_slabs_((task.num_blocks + kSlabBlocks - 1) / kSlabBlocks),
         input_block_bytes_(task.fetched_rows * kBlockRowBytes),
-        input_((shared_address + 1023) & ~1023u),
-        weights_(input_ + task.num_stages * kSlabBlocks * input_block_bytes_),
-        full_(weights_ + task.num_stages * kSlabBlocks * kWeightBlockBytes),
+        begin_((shared_address + 1023) & ~1023u),
+        full_(begin_ + task.num_stages * kSlabBlocks * (kWeightBlockBytes + input_block_bytes_)),
         empty_(full_ + 8 * task.num_stages) {}
 
   __device__ int num_slabs() const { return num_slabs_; }
   __device__ uint32_t input_block_bytes() const { return input_block_bytes_; }
   __device__ uint32_t Input(int stage) const {
-    return input_ + stage * kSlabBlocks * input_block_bytes_;
+    return begin_ + kSlabBlocks * (stage * input_block_bytes_ +
+                                   (kSwapped ? task_.num_stages * kWeightBlockBytes : 0));
   }
   __device__ uint32_t Weights(int stage) const {
-    return weights_ + stage * kSlabBlocks * kWeightBlockBytes;
+    return begin_ + kSlabBlocks * (stage * kWeightBlockBytes +
+                                   (kSwapped ? 0 : task_.num_stages * input_block_bytes_));
   }
   __device__ void Advance(RingSlot& slot) const { slot.Advance(task_.num_stages); }
 
@@ -105,7 +110,10 @@ class GemmRing {
     const int row = walk.origin.first_column;
     if (task_.copies_slabs) {
       const int first_block = walk.slab * kSlabBlocks;
-      if constexpr (kGated) {
+      if constexpr (kInterleaved) {
+        ptx::CopyTensorBox(Weights(walk.slot.stage), map, 0, 0, 0, row / kInterleavedRows,
+                           first_block, full, policy);
+      } else if constexpr (kGated) {
         ptx::CopyTensorBox(Weights(walk.slot.stage), map, 0, row, 0, first_block, full, policy);
       } else {
         ptx::CopyTensorBox(Weights(walk.slot.stage), map, 0, row, first_block, full, policy);
@@ -116,6 +124,10 @@ class GemmRing {
     for (int block = 0; block < kSlabBlocks; ++block) {
       const uint32_t to = Weights(walk.slot.stage) + block * kWeightBlockBytes;
       const int column = (walk.slab * kSlabBlocks + block) * kBlockColumns;
+      if constexpr (kInterleaved) {
+        ptx::CopyTensorBox(to, map, column, 0, 0, row / kInterleavedRows, full, policy);
+        continue;
+      }
       ptx::CopyTensorBox(to, map, column, row, full, policy);
       if constexpr (kGated) {
         ptx::CopyTensorBox(to + kWeightBlockBytes / 2, map, column, task_.n + row, full, policy);
@@ -143,6 +155,9 @@ class GemmRing {
   __device__ void WaitUntilFull(const RingSlot& slot) const {
     ptx::WaitBarrier(full_ + 8 * slot.stage, slot.phase);
   }
+  __device__ bool IsFull(const RingSlot& slot) const {
+    return ptx::TestBarrier(full_ + 8 * slot.stage, slot.phase);
+  }
   // By each consumer warp, when it no longer reads the stage.
   __device__ void Release(int stage) const {
     ptx::ArriveIf(empty_ + 8 * stage, threadIdx.x % 32 == 0);
@@ -157,8 +172,7 @@ class GemmRing {
   const GemmTask& task_;
   int num_slabs_;
   uint32_t input_block_bytes_;
-  uint32_t input_;
-  uint32_t weights_;
+  uint32_t begin_;
   uint32_t full_;
   uint32_t empty_;
 };

@@ -15,9 +15,9 @@ inline constexpr int kGemmProducerThreads = 32;
 
 // Our GEMM for Hopper. A block owns some rows of the weights at a time and walks all of k with
 // them: one warp has the copy engine fill a ring of stages with weights and input, the others, a
-// Unit, multiply what has arrived. Input rows are on the M side of the instructions and weight rows
-// on the N side, so a tile is as narrow as the multiprocessors need to be evenly busy. One
-// accumulator per output, k ascending in steps of 16: the canonical dot product (docs/numerics.md).
+// Unit, multiply what has arrived. A tile is as narrow as the multiprocessors need to be evenly
+// busy. One accumulator per output, k ascending in steps of 16: the canonical dot product
+// (docs/numerics.md).
 // Input rows that a tile lacks are not fetched when the tile is alone; the matrix units then read
 // whatever lies behind the block in shared memory, and the outputs of those rows are dropped.
 template <typename Unit>

@@ -30,21 +30,21 @@ struct Heights {
   std::span<const int> plain;
   std::span<const int> gated;
 };
-constexpr int kWarpHeights[] = {16, 32, 48, 64, 96, 192};
-constexpr int kGroupHeights[] = {16, 24, 32, 48, 64, 96, 128, 192};
-constexpr int kGatedGroupHeights[] = {32, 48, 64, 96, 128, 192};
-constexpr int kGroupHeights128[] = {16, 32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kGatedGroupHeights128[] = {32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kGroupHeights192[] = {64, 96, 128, 160, 192};
-constexpr int kGroupHeights256[] = {64, 96, 128};
+constexpr int kSwappedHeights[] = {16, 32, 48, 64};
+constexpr int kHeights64[] = {16, 24, 32, 48, 64, 96, 128, 192};
+constexpr int kGatedHeights64[] = {32, 48, 64, 96, 128, 192};
+constexpr int kHeights128[] = {16, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kGatedHeights128[] = {32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kHeights192[] = {64, 96, 128, 160, 192};
+constexpr int kHeights256[] = {64, 96, 128};
 constexpr Heights kHeights[] = {
-    {GemmUnit::kWarp, 16, kWarpHeights, kWarpHeights},
-    {GemmUnit::kWarp, 32, kWarpHeights, kWarpHeights},
-    {GemmUnit::kWarpgroup, 16, kGroupHeights, {}},
-    {GemmUnit::kWarpgroup, 64, kGroupHeights, kGatedGroupHeights},
-    {GemmUnit::kWarpgroup, 128, kGroupHeights128, kGatedGroupHeights128},
-    {GemmUnit::kWarpgroup, 192, kGroupHeights192, kGroupHeights192},
-    {GemmUnit::kWarpgroup, 256, kGroupHeights256, kGroupHeights256},
+    {GemmUnit::kSwapped, 8, kSwappedHeights, kSwappedHeights},
+    {GemmUnit::kSwapped, 16, kSwappedHeights, kSwappedHeights},
+    {GemmUnit::kSwapped, 32, {}, kSwappedHeights},
+    {GemmUnit::kWarpgroup, 64, kHeights64, kGatedHeights64},
+    {GemmUnit::kWarpgroup, 128, kHeights128, kGatedHeights128},
+    {GemmUnit::kWarpgroup, 192, kHeights192, kHeights192},
+    {GemmUnit::kWarpgroup, 256, kHeights256, kHeights256},
 };
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -79,21 +79,16 @@ int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
 }
 
-// Whether a product of at most kMaxUnplannedRows rows may use tiles of this height. Warpgroups are
-// the rule, because their chain over k is the quicker one.
-bool Suits(const GemmProblem& problem, const Heights& heights, int height) {
-  constexpr int kTall = 64;
-  const bool few = problem.num_rows <= 16;
-  const bool long_k = problem.k >= kLongK;
-  // Twice as many warps share an epilogue.
-  const bool shares_gating = problem.gated && problem.num_rows <= 32;
-  // Tall tiles of a short k begin sooner with warps.
-  const bool begins_sooner = !problem.gated && few && !long_k && height >= kTall;
-  if (problem.has_gelu || shares_gating || begins_sooner) {
-    return heights.unit == GemmUnit::kWarp && heights.input_rows == (few ? 16 : 32);
-  }
-  return heights.unit == GemmUnit::kWarpgroup &&
-         heights.input_rows == (few && long_k ? 16 : kWarpgroupRows);
+// Whether a product of at most kMaxUnplannedRows rows may use tiles of these heights.
+bool Suits(const GemmProblem& problem, const Heights& heights) {
+  constexpr int64_t kFewRows = 16;
+  constexpr int64_t kFewGatedRows = 32;
+  const bool swaps =
+      problem.gated ? problem.num_rows <= kFewGatedRows && problem.n % (2 * kInterleavedRows) == 0
+                    : problem.num_rows <= kFewRows;
+  if (!swaps) return heights.unit == GemmUnit::kWarpgroup && heights.input_rows == kWarpgroupRows;
+  const int input_rows = problem.num_rows <= 8 ? 8 : problem.num_rows <= 16 ? 16 : 32;
+  return heights.unit == GemmUnit::kSwapped && heights.input_rows == input_rows;
 }
 
 // Clocks that the busiest multiprocessor spends on a product of many rows.
@@ -124,14 +119,19 @@ int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows) {
 int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t blocks = tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows,
                                                                     tiling.input_rows)};
+  const int fetched_rows = GemmFetchedRows(tiling, num_rows);
+  const int64_t input_bytes = blocks * BlockBytes(fetched_rows);
+  const int64_t weight_bytes = blocks * BlockBytes(tiling.weight_rows);
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
-  // The matrix units read all input rows of a tile: what lies behind the last block must exist,
-  // whatever it holds.
-  const int64_t overrun_bytes =
-      BlockBytes(tiling.unit == GemmUnit::kWarp ? tiling.input_rows
-                                                : std::max(tiling.input_rows, kWarpgroupRows));
-  return kAlignmentBytes + blocks * BlockBytes(GemmFetchedRows(tiling, num_rows)) +
-         std::max(blocks * BlockBytes(tiling.weight_rows) + barrier_bytes, overrun_bytes);
+  // The matrix units read all rows of an instruction. What lies behind the last block must exist,
+  // whatever it holds. GemmRing says in which order the two lie.
+  const int64_t input_overrun = BlockBytes(tiling.input_rows - fetched_rows);
+  const int64_t end_of_reads =
+      tiling.unit == GemmUnit::kSwapped
+          ? weight_bytes + std::max(BlockBytes(kWarpgroupRows - tiling.weight_rows),
+                                    input_bytes + input_overrun)
+          : input_bytes + input_overrun;
+  return kAlignmentBytes + std::max(input_bytes + weight_bytes + barrier_bytes, end_of_reads);
 }
 
 int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes) {
@@ -147,7 +147,7 @@ std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num
   };
   std::vector<Candidate> candidates;
   for (const Heights& heights : kHeights) {
-    if (heights.unit != GemmUnit::kWarpgroup || heights.input_rows < kWarpgroupRows) continue;
+    if (heights.unit != GemmUnit::kWarpgroup) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
@@ -171,8 +171,8 @@ GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors)
   GemmTiling best;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const Heights& heights : kHeights) {
+    if (!Suits(problem, heights)) continue;
     for (const int height : problem.gated ? heights.gated : heights.plain) {
-      if (!Suits(problem, heights, height)) continue;
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
       // What the busiest multiprocessor reads, in rows of k. Input rows come from the second-level

@@ -5,16 +5,17 @@
 
 namespace lockstep::kernels {
 
-// What multiplies: warps with mma, or warpgroups with wgmma, which read less shared memory for many
-// input rows, and whose chain over k is the quicker one. Both give the same bits.
-enum class GemmUnit { kWarp, kWarpgroup };
+// What multiplies: warpgroups, with input rows on the M side of the matrix instruction and weight
+// rows on its N side. kSwapped: one warpgroup with the two swapped, for few input rows. Both give
+// the same bits.
+enum class GemmUnit { kWarpgroup, kSwapped };
 
 // How our CUDA GEMM cuts a product into tiles. It decides speed alone: every tiling gives the same
 // bits.
 struct GemmTiling {
-  GemmUnit unit = GemmUnit::kWarp;
+  GemmUnit unit = GemmUnit::kWarpgroup;
   int weight_rows = 0;  // of one tile; gated: half of them gate rows, half up rows
-  int input_rows = 0;   // of one tile: 16 or 32 for warps, 16 or 64 to 256 for warpgroups
+  int input_rows = 0;   // of one tile: 64 to 256, swapped 8 to 32
   int num_stages = 0;   // of the ring between the copy engine and the matrix units
 };
 
@@ -23,10 +24,13 @@ struct GemmProblem {
   int64_t k = 0;
   int64_t num_rows = 0;  // of the input
   bool gated = false;
-  bool has_gelu = false;  // in its epilogue, which only warps have
 };
 
-inline constexpr int kWarpgroupRows = 64;  // of the input, that a warpgroup multiplies at once
+// Rows that a warpgroup multiplies at once: of the input, or swapped of the weights.
+inline constexpr int kWarpgroupRows = 64;
+
+// Gate rows that lie side by side before their up rows follow, where both are interleaved.
+inline constexpr int kInterleavedRows = 8;
 
 // Columns of k in one block (128 bytes of a row), and blocks in one stage of the ring. What lies
 // behind the end of k is zero, which changes no sum.
@@ -35,9 +39,9 @@ inline constexpr int kBlockRowBytes = 128;
 // The time that a stage costs producer and consumers does not depend on what it holds. So a stage
 // has more blocks where the tile is narrow and has few input rows.
 constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows, int input_rows) {
-  const int narrow = unit == GemmUnit::kWarp ? 32 : input_rows <= 16 ? 64 : 24;
+  const int narrow = unit == GemmUnit::kSwapped && input_rows <= 16 ? kWarpgroupRows : 24;
   if (input_rows <= 64 && weight_rows <= narrow) return 4;
-  return unit == GemmUnit::kWarp || weight_rows <= 64 ? 2 : 1;
+  return weight_rows <= 64 ? 2 : 1;
 }
 
 // Input rows that are fetched for a tile: a multiple of 8.

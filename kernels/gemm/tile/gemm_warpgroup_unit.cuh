@@ -3,70 +3,33 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/warpgroup_mma.cuh"
+#include "kernels/gemm/tile/gemm_consume.cuh"
 #include "kernels/gemm/tile/gemm_ring.cuh"
 #include "kernels/gemm/tile/gemm_store.cuh"
 
 namespace lockstep::kernels {
 
 // Consumers that are warpgroups, each with 64 input rows and all weight rows (gemm_tiling.cc says
-// which products they take). The matrix units read both from the ring themselves. With kInputRows =
-// 16 a warpgroup also multiplies 64 rows, and only the first 16 are looked at.
+// which products they take). The matrix units read both from the ring themselves.
 template <int kWeightRows, int kInputRows, bool kGated>
 class GemmWarpgroupUnit {
  public:
   using Ring = GemmRing<GemmUnit::kWarpgroup, kWeightRows, kInputRows, kGated>;
-  static constexpr int kWarps = (kInputRows < kWarpgroupRows ? kWarpgroupRows : kInputRows) / 16;
+  static_assert(kInputRows % kWarpgroupRows == 0);
+  static constexpr int kWarps = kInputRows / 16;
 
   __device__ GemmWarpgroupUnit(const GemmTask& task, const Ring& ring, int warp)
       : task_(task), ring_(ring), warp_(warp) {}
 
   __device__ void Consume() const {
-    Sums sums;
-    RingSlot slot;
-    for (int tile = ring_.FirstTile(); ring_.IsTile(tile); tile = ring_.NextTile(tile)) {
-      // Origin divides. It does so while the first slab is on its way.
-      const TileOrigin origin = ring_.Origin(tile);
-#ifdef LOCKSTEP_PLANT_SPLIT_K
-      Sums first_half = {};
-#endif
-      int previous_stage = 0;
-#pragma unroll 1
-      for (int slab = 0; slab < ring_.num_slabs(); ++slab) {
-        ring_.WaitUntilFull(slot);
-#ifdef LOCKSTEP_PLANT_SPLIT_K
-        // The planted fault of docs/numerics.md: few rows sum the halves of k apart.
-        const bool splits = slab > 0 && slab == ring_.num_slabs() / 2 && task_.num_rows <= 4;
-        if (splits) MoveTo(first_half, sums);
-        Multiply(slot.stage, slab > 0 && !splits, sums);
-#else
-        Multiply(slot.stage, slab > 0, sums);
-#endif
-        // The slab before this one is done.
-        ptx::WarpgroupWait<1>();
-        if (slab > 0) ring_.Release(previous_stage);
-        previous_stage = slot.stage;
-        ring_.Advance(slot);
-      }
-      ptx::WarpgroupWait<0>();
-      ring_.Release(previous_stage);
-      ptx::HoldAccumulator(sums);
-#ifdef LOCKSTEP_PLANT_SPLIT_K
-      for (int i = 0; i < kWeightRows / 2; ++i) sums[i] = __fadd_rn(sums[i], first_half[i]);
-#endif
-      Store(origin, sums);
-    }
+    ConsumeTiles<kWeightRows / 2, /*kTestsAhead=*/false>(
+        task_, ring_,
+        [this](int stage, bool accumulate, Sums& sums) { Multiply(stage, accumulate, sums); },
+        [this](const TileOrigin& origin, const Sums& sums) { Store(origin, sums); });
   }
 
  private:
   using Sums = float[kWeightRows / 2];
-
-#ifdef LOCKSTEP_PLANT_SPLIT_K
-  __device__ static void MoveTo(Sums& to, Sums& sums) {
-    ptx::WarpgroupWait<0>();
-    ptx::HoldAccumulator(sums);
-    for (int i = 0; i < kWeightRows / 2; ++i) to[i] = sums[i];
-  }
-#endif
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
   __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
@@ -87,7 +50,6 @@ class GemmWarpgroupUnit {
   }
 
   __device__ void Store(const TileOrigin& tile, const Sums& sums) const {
-    if (warp_ * 16 >= kInputRows) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp_row = tile.first_row + warp_ * 16;
     const int first_row = warp_row + lane / 4;

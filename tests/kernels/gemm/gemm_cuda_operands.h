@@ -73,8 +73,9 @@ class GemmOperands {
 inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows,
                                                         kernels::GemmEpilogue epilogue) {
   std::vector<kernels::GemmTiling> tilings;
-  for (const kernels::GemmUnit unit : {kernels::GemmUnit::kWarp, kernels::GemmUnit::kWarpgroup}) {
-    for (const int input_rows : {16, 32, 64, 128, 192, 256}) {
+  using kernels::GemmUnit;
+  for (const GemmUnit unit : {GemmUnit::kSwapped, GemmUnit::kWarpgroup}) {
+    for (const int input_rows : {8, 16, 32, 64, 128, 192, 256}) {
       for (int weight_rows = 16; weight_rows <= 256; weight_rows += 8) {
         kernels::GemmTiling tiling = {
             .unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};

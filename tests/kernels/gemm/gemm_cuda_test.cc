@@ -32,7 +32,8 @@ using lockstep::testing::OutputF32;
 
 std::string Describe(const GemmTiling& tiling) {
   return fmt::format("tiles of {} weight and {} input rows by {}, {} stages", tiling.weight_rows,
-                     tiling.input_rows, tiling.unit == GemmUnit::kWarp ? "warps" : "warpgroups",
+                     tiling.input_rows,
+                     tiling.unit == GemmUnit::kSwapped ? "a swapped warpgroup" : "warpgroups",
                      tiling.num_stages);
 }
 
@@ -307,10 +308,11 @@ TEST_F(GemmSwiGluCudaTest, EveryTilingGivesTheSameBits) {
     const GemmOperands operands(num_rows, 1040, k, Distribution::kGaussian);
     const std::vector<BFloat16> expected = Unfused(operands, num_rows);
     for (const GemmTiling& tiling : CompiledTilings(num_rows, GemmEpilogue::kSwiGlu)) {
-      EXPECT_TRUE(IsSameBits(
-          OutputBFloat16(FusedParams(operands, num_rows), Tiled(tiling, GemmEpilogue::kSwiGlu)),
-          expected))
-          << num_rows << " rows, k " << k << ", " << Describe(tiling);
+      SCOPED_TRACE(::testing::Message()
+                   << num_rows << " rows, k " << k << ", " << Describe(tiling));
+      const GemmParams params = FusedParams(operands, num_rows);
+      const auto run = Tiled(tiling, GemmEpilogue::kSwiGlu);
+      EXPECT_TRUE(IsSameBits(OutputBFloat16(params, run), expected));
     }
   }
 }

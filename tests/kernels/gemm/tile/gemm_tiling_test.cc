@@ -49,8 +49,8 @@ TEST(GemmTilingTest, EveryChoiceIsCompiledAndFits) {
 TEST(GemmTilingTest, EveryChoiceWithGeluIsCompiled) {
   for (const int64_t n : {2048, 3072, 4096}) {
     for (const int64_t num_rows : {1, 16}) {
-      const GemmTiling tiling = ChooseGemmTiling(
-          {.n = n, .k = 768, .num_rows = num_rows, .has_gelu = true}, kMultiprocessors);
+      const GemmTiling tiling =
+          ChooseGemmTiling({.n = n, .k = 768, .num_rows = num_rows}, kMultiprocessors);
       for (const GemmEpilogue epilogue : {GemmEpilogue::kGeluTanh, GemmEpilogue::kGeluErf}) {
         EXPECT_NE(FindGemmKernel(tiling, epilogue).function, nullptr) << n << ", " << num_rows;
       }
@@ -58,32 +58,31 @@ TEST(GemmTilingTest, EveryChoiceWithGeluIsCompiled) {
   }
 }
 
-TEST(GemmTilingTest, WarpgroupsTakeWhatTheyAreQuickerAt) {
+TEST(GemmTilingTest, FewRowsAreSwapped) {
+  constexpr GemmProblem kPlain = {.n = 4096, .k = 4096};
+  constexpr GemmProblem kGated = {.n = 24576, .k = 4096, .gated = true};
+  constexpr GemmProblem kHalfTile = {.n = 24568, .k = 4096, .gated = true};
   struct Case {
     const char* product;
     GemmProblem problem;
+    int64_t num_rows;
     GemmUnit unit;
     int input_rows;
   };
-  for (const auto& [product, problem, unit, input_rows] : {
-           Case{"few rows", {.n = 4096, .k = 4096, .num_rows = 8}, GemmUnit::kWarpgroup, 16},
-           Case{"more rows", {.n = 4096, .k = 4096, .num_rows = 17}, GemmUnit::kWarpgroup, 64},
-           Case{"short k", {.n = 4096, .k = 1024, .num_rows = 8}, GemmUnit::kWarpgroup, 64},
-           Case{"short k, tall", {.n = 49152, .k = 576, .num_rows = 1}, GemmUnit::kWarp, 16},
-           Case{"gated, 16 rows",
-                {.n = 24576, .k = 4096, .num_rows = 16, .gated = true},
-                GemmUnit::kWarp,
-                16},
-           Case{"gated, 32 rows",
-                {.n = 24576, .k = 4096, .num_rows = 32, .gated = true},
-                GemmUnit::kWarp,
-                32},
-           Case{"gated, 33 rows",
-                {.n = 24576, .k = 4096, .num_rows = 33, .gated = true},
-                GemmUnit::kWarpgroup,
-                64},
+  for (auto& [product, problem, num_rows, unit, input_rows] : {
+           Case{"one row", kPlain, 1, GemmUnit::kSwapped, 8},
+           Case{"8 rows", kPlain, 8, GemmUnit::kSwapped, 8},
+           Case{"9 rows", kPlain, 9, GemmUnit::kSwapped, 16},
+           Case{"17 rows", kPlain, 17, GemmUnit::kWarpgroup, 64},
+           Case{"gated, 8 rows", kGated, 8, GemmUnit::kSwapped, 8},
+           Case{"gated, 17 rows", kGated, 17, GemmUnit::kSwapped, 32},
+           Case{"gated, 32 rows", kGated, 32, GemmUnit::kSwapped, 32},
+           Case{"gated, 33 rows", kGated, 33, GemmUnit::kWarpgroup, 64},
+           Case{"gate rows that do not interleave", kHalfTile, 1, GemmUnit::kWarpgroup, 64},
        }) {
-    const GemmTiling tiling = ChooseGemmTiling(problem, kMultiprocessors);
+    GemmProblem of = problem;
+    of.num_rows = num_rows;
+    const GemmTiling tiling = ChooseGemmTiling(of, kMultiprocessors);
     EXPECT_EQ(tiling.unit, unit) << product;
     EXPECT_EQ(tiling.input_rows, input_rows) << product;
   }
@@ -117,12 +116,11 @@ TEST(GemmTilingTest, AttentionsOutputLeavesRoomExceptForOneRow) {
 }
 
 // A rank's share of a product: few tiles of 32 rows, and half of the multiprocessors idle.
-TEST(GemmTilingTest, NarrowTilesAreOfWarpgroups) {
-  for (const auto& [n, height] : {std::pair<int64_t, int>{2048, 16}, {3072, 24}}) {
+TEST(GemmTilingTest, NarrowProductsHaveNarrowTiles) {
+  for (const auto& [n, height] : {std::pair<int64_t, int>{2048, 16}, {3072, 32}}) {
     for (const int64_t num_rows : {1, 16}) {
       const GemmTiling tiling =
           ChooseGemmTiling({.n = n, .k = 4096, .num_rows = num_rows}, kMultiprocessors);
-      EXPECT_EQ(tiling.unit, GemmUnit::kWarpgroup);
       EXPECT_EQ(tiling.weight_rows, height);
     }
   }

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/ptx/warpgroup_mma.cuh"
+#include "kernels/gemm/tile/gemm_consume.cuh"
+#include "kernels/gemm/tile/gemm_ring.cuh"
+#include "kernels/gemm/tile/gemm_store.cuh"
+
+namespace lockstep::kernels {
+
+// Consumers that are one warpgroup with the operands swapped, for few input rows: these are on the
+// N side of the instructions, and the weight rows, at most 64, are on the M side. An instruction
+// takes 18 clocks, nearly all to read 64 rows from shared memory. GemmWarpgroupUnit spends these on
+// input rows that mostly do not exist, and a quarter of a clock on each weight row besides.
+template <int kWeightRows, int kInputRows, GemmEpilogue kEpilogue>
+class GemmSwappedUnit {
+  static constexpr bool kGated = kEpilogue == GemmEpilogue::kSwiGlu;
+
+ public:
+  using Ring = GemmRing<GemmUnit::kSwapped, kWeightRows, kInputRows, kGated>;
+  static constexpr int kWarps = 4;
+
+  __device__ GemmSwappedUnit(const GemmTask& task, const Ring& ring, int warp)
+      : task_(task), ring_(ring), warp_(warp) {}
+
+  __device__ void Consume() const {
+    ConsumeTiles<kNumSums, /*kTestsAhead=*/true>(
+        task_, ring_,
+        [this](int stage, bool accumulate, Sums& sums) { Multiply(stage, accumulate, sums); },
+        [this](const TileOrigin& origin, const Sums& sums) { Store(origin, sums); });
+  }
+
+ private:
+  static_assert(kWeightRows <= kWarpgroupRows);
+  static constexpr int kNumSums = kInputRows / 2;
+  using Sums = float[kNumSums];
+
+  // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
+  // Weight rows that the tile lacks are whatever lies behind it.
+  __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
+    const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(stage));
+    const uint64_t input = ptx::MatrixDescriptor(ring_.Input(stage));
+    const uint32_t input_block_step = ring_.input_block_bytes() >> 4;
+    ptx::WarpgroupFence();
+#pragma unroll
+    for (int step = 0; step < Ring::kSlabSteps; ++step) {
+      const int block = step / Ring::kBlockSteps;
+      const uint64_t in_block = step % Ring::kBlockSteps * ptx::kDescriptorStepK16;
+      ptx::WarpgroupMma<kInputRows>(
+          sums, weights + block * (Ring::kWeightBlockBytes >> 4) + in_block,
+          input + block * input_block_step + in_block, step > 0 || accumulate);
+    }
+    ptx::WarpgroupCommit();
+  }
+
+  // Of every 8 input rows a thread has sums of two, for one weight row and for the 8th after it.
+  // With its neighbour it swaps them for sums of one input row and two weight rows. Gated, the
+  // second pair is of the up rows that belong to the first.
+  __device__ void Store(const TileOrigin& tile, const Sums& sums) const {
+    const int first_weight_row = 16 * warp_;
+    if (first_weight_row >= kWeightRows) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool is_second = lane / 4 % 2 != 0;
+    const int column = tile.first_column + first_weight_row / (kGated ? 2 : 1) + lane / 8 * 2;
+#pragma unroll
+    for (int eight = 0; eight < kInputRows / 8; ++eight) {
+      const int first_row = tile.first_row + 8 * eight;
+      if (first_row >= task_.num_rows) continue;
+      const int row = first_row + lane % 4 * 2 + (is_second ? 1 : 0);
+      const GemmRowShare<2, 8> share = SwapWithNeighbour(sums + 4 * eight, is_second);
+      if constexpr (kGated) {
+        StoreGated(task_, row, column, Pair(share, 0), Pair(share, 1));
+      } else {
+        StoreActivated<kEpilogue>(task_, row, column, share);
+      }
+    }
+  }
+  __device__ static GemmRowShare<2, 8> SwapWithNeighbour(const float* own, bool is_second) {
+    GemmRowShare<2, 8> share;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float* const of_half = own + 2 * half;
+      const float given = __shfl_xor_sync(0xFFFFFFFFu, is_second ? of_half[0] : of_half[1], 4);
+      share.values[half][0] = is_second ? given : of_half[0];
+      share.values[half][1] = is_second ? of_half[1] : given;
+    }
+    return share;
+  }
+  __device__ static GemmRowShare<1, 8> Pair(const GemmRowShare<2, 8>& share, int half) {
+    return {.values = {{share.values[half][0], share.values[half][1]}}};
+  }
+
+  const GemmTask& task_;
+  const Ring& ring_;
+  int warp_;
+};
+
+}  // namespace lockstep::kernels
