@@ -1,5 +1,6 @@
 """Servers as child processes of a benchmark: ready inside a `with`, gone after it."""
 
+import http.client
 import os
 import pathlib
 import signal
@@ -33,10 +34,11 @@ def missing_programs(programs, names):
 
 
 def renderer_problem(programs):
-    """Why the router could not start its template renderer, or "". It gets an empty environment, so no LD_LIBRARY_PATH."""
+    """Why the router could not start its template renderer, or "". The renderer gets no LD_LIBRARY_PATH: its environment is empty."""
+    library_is_missing = 127  # the exit code of the dynamic loader
     renderer = subprocess.run([f"{programs}/lockstep-template-renderer"], env={}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    return renderer.stderr.strip() if renderer.returncode == 127 else ""
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60)
+    return renderer.stderr.strip() if renderer.returncode == library_is_missing else ""
 
 
 class Server:
@@ -47,16 +49,15 @@ class Server:
 
     def __enter__(self):
         self.processes, self.logs = [], []
-        for command in self.commands:
-            log = tempfile.NamedTemporaryFile("w", suffix=".log", delete=False)
-            self.logs.append(log.name)
-            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
-                                                   env=self.environment))
         try:
+            for command in self.commands:
+                self.logs.append(tempfile.NamedTemporaryFile("w+", suffix=".log"))
+                self.processes.append(subprocess.Popen(command, stdout=self.logs[-1], stderr=self.logs[-1],
+                                                       start_new_session=True, env=self.environment))
             self.seconds_to_start = self.wait_until_ready()
-        except SystemExit:
+        except BaseException:
             for log in self.logs:
-                print(pathlib.Path(log).read_text()[-3000:], file=sys.stderr)
+                print(pathlib.Path(log.name).read_text()[-3000:], file=sys.stderr)
             self.__exit__()
             raise
         return self
@@ -70,7 +71,7 @@ class Server:
             try:
                 urllib.request.urlopen(self.ready_url, timeout=2).read()
                 return round(time.monotonic() - start, 1)
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 time.sleep(0.5)
         sys.exit(f"{self.ready_url} was not ready within {START_TIMEOUT} s")
 
@@ -82,5 +83,12 @@ class Server:
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
+                pass
+            # Also what a server has started and left behind.
+            try:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            except ProcessLookupError:
+                pass
+            process.wait()
+        for log in self.logs:
+            log.close()

@@ -38,7 +38,7 @@ inline constexpr std::array kRequestBucketsSeconds = {.3,  .5,   .8,   1.,   1.5
 inline constexpr auto kWaitBucketsSeconds = ConcatenateBuckets(
     std::array{.001, .0025, .005, .01, .025, .05, .1, .2}, kRequestBucketsSeconds);
 
-// Scheduler time, step round trip, step execution.
+// Scheduler time, step round trip, step execution, and how long the device was idle before a step.
 inline constexpr std::array kStepBucketsSeconds = {2e-6,   5e-6, 1e-5, 2e-5,  5e-5, 1e-4,
                                                    2.5e-4, 5e-4, .001, .0025, .005, .01,
                                                    .025,   .05,  .1,   .25,   1.};

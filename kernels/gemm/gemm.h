@@ -41,6 +41,7 @@ absl::Status Gemm(const CudaStream& stream, const GemmParams& params);
 // The product, rounded to bf16, and SwiGLU of it, rounded again, in one kernel:
 // output[m][i] = silu(product[m][i]) * product[m][n / 2 + i], the weights being [gate rows; up
 // rows]. Output: [num_rows, n / 2] bf16; the bits are those of Gemm and then SwiGlu.
+// INVALID_ARGUMENT unless n is a multiple of 16.
 absl::Status GemmSwiGlu(const CudaStream& stream, const GemmParams& params);
 // Without a plan use it up to here: its epilogue grows with the rows, beyond what a second kernel
 // costs.

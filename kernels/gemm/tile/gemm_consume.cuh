@@ -16,8 +16,8 @@ __device__ __forceinline__ void MoveSums(float (&to)[kNumSums], float (&sums)[kN
 
 // How a warpgroup walks over the tiles of its block. multiply(stage, accumulate, sums) issues the
 // instructions of a slab and commits them; without `accumulate` it begins new sums. store(origin,
-// sums) gets the sums of a tile. kTestsAhead: whether the next slab is there is asked early, so that
-// the answer is there when it is needed.
+// sums) gets the sums of a tile. With kTestsAhead a warp asks early whether the next slab is there,
+// so that it need not wait for the answer.
 template <int kNumSums, bool kTestsAhead, typename Ring, typename Multiply, typename Store>
 __device__ __forceinline__ void ConsumeTiles(const GemmTask& task, const Ring& ring,
                                              const Multiply& multiply, const Store& store) {

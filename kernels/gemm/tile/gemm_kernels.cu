@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/tile/gemm_swapped_unit.cuh"
 #include "kernels/gemm/tile/gemm_task.h"
@@ -13,7 +15,7 @@ GemmKernelEntry Entry() {
           .num_threads = Unit::kWarps * 32 + kGemmProducerThreads};
 }
 
-// Only gated products swap more than 16 input rows.
+// Only gated products swap more than kMaxSwappedRows.
 template <int kInputRows, int kWeightRows>
 GemmKernelEntry SwappedKernel(GemmEpilogue epilogue) {
   constexpr auto entry = [](auto of) {
@@ -22,7 +24,7 @@ GemmKernelEntry SwappedKernel(GemmEpilogue epilogue) {
   if (epilogue == GemmEpilogue::kSwiGlu) {
     return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kSwiGlu>());
   }
-  if constexpr (kInputRows <= kGemmGeluMaxRows) {
+  if constexpr (kInputRows <= kMaxSwappedRows) {
     switch (epilogue) {
       case GemmEpilogue::kPlain:
         return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kPlain>());
@@ -51,7 +53,7 @@ GemmKernelEntry GroupKernel(GemmEpilogue epilogue) {
   return {};
 }
 
-// Those of the heights that there are for so many input rows.
+// The kernel of this height, if it is compiled for so many input rows.
 template <int kInputRows, int... kWeightRows>
 GemmKernelEntry FindSwapped(int weight_rows, GemmEpilogue epilogue) {
   GemmKernelEntry entry;

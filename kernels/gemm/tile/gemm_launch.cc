@@ -25,29 +25,35 @@ struct Matrix {
   int64_t row_stride;  // elements
 };
 
-// What one copy brings: blocks of box_rows x 64 elements.
+// Which rows one copy brings.
+enum class CopiedRows {
+  kNeighbours,
+  kOfBothHalves,  // of the matrix: first those of one, then those of the other
+  kInterleaved,   // of both halves, kInterleavedRows of each in turn
+};
+
+// What one copy brings: blocks of box_rows x 64 elements. Of both halves: box_rows of each.
 struct CopyShape {
   int box_rows = 0;
-  int num_blocks = 0;        // 0: one, and the map knows no blocks
-  bool in_halves = false;    // box_rows of each half of the matrix
-  bool interleaved = false;  // kInterleavedRows of each half in turn
+  int num_blocks = 0;  // 0: one, and the map knows no blocks
+  CopiedRows rows = CopiedRows::kNeighbours;
 };
 
 absl::Status MapMatrix(const Matrix& matrix, const CopyShape& copy, CUtensorMap* map) {
-  const int64_t rows = copy.in_halves || copy.interleaved ? matrix.num_rows / 2 : matrix.num_rows;
+  const int64_t rows = copy.rows == CopiedRows::kNeighbours ? matrix.num_rows : matrix.num_rows / 2;
   const int64_t row_bytes = matrix.row_stride * static_cast<int64_t>(sizeof(BFloat16));
   const bool has_blocks = copy.num_blocks > 0;
   TensorDimension dimensions[5];
   size_t count = 0;
   dimensions[count++] = {has_blocks ? kBlockColumns : matrix.num_columns, 0, kBlockColumns};
-  if (copy.interleaved) {
+  if (copy.rows == CopiedRows::kInterleaved) {
     dimensions[count++] = {kInterleavedRows, row_bytes, kInterleavedRows};
     dimensions[count++] = {2, rows * row_bytes, 2};
     dimensions[count++] = {rows / kInterleavedRows, kInterleavedRows * row_bytes,
                            copy.box_rows / kInterleavedRows};
   } else {
     dimensions[count++] = {rows, row_bytes, copy.box_rows};
-    if (copy.in_halves) dimensions[count++] = {2, rows * row_bytes, 2};
+    if (copy.rows == CopiedRows::kOfBothHalves) dimensions[count++] = {2, rows * row_bytes, 2};
   }
   if (has_blocks) {
     dimensions[count++] = {matrix.num_columns / kBlockColumns, kBlockRowBytes, copy.num_blocks};
@@ -132,9 +138,11 @@ absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
   if ((params.output == nullptr) == (params.output_f32 == nullptr)) {
     return InvalidArgument("GEMM: exactly one of the two outputs must be set");
   }
-  if (epilogue == GemmEpilogue::kSwiGlu && (weights.n % 2 != 0 || params.output == nullptr)) {
-    return InvalidArgument("GEMM with SwiGLU: {} weight rows, which must be even; output in bf16",
-                           weights.n);
+  if (epilogue == GemmEpilogue::kSwiGlu &&
+      (weights.n % (2 * kInterleavedRows) != 0 || params.output == nullptr)) {
+    return InvalidArgument(
+        "GEMM with SwiGLU: {} weight rows, which must be a multiple of {}; output in bf16",
+        weights.n, 2 * kInterleavedRows);
   }
   if (HasGelu(epilogue) && params.output == nullptr) {
     return InvalidArgument("GEMM with GELU: the output must be bf16");
@@ -152,13 +160,13 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
         tiling.unit == GemmUnit::kSwapped ? "a swapped warpgroup" : "warpgroups");
   }
   GemmTask task = MakeTask(params, epilogue, tiling);
-  const bool interleaved = tiling.unit == GemmUnit::kSwapped && epilogue == GemmEpilogue::kSwiGlu;
-  if (interleaved && task.n % kInterleavedRows != 0) {
-    return InvalidArgument(
-        "GEMM with SwiGLU of {} x {} weights, swapped: half of the rows must be a multiple of {}",
-        params.weights.n, params.weights.k, kInterleavedRows);
+  const bool gated = epilogue == GemmEpilogue::kSwiGlu;
+  CopiedRows copied_rows = CopiedRows::kNeighbours;
+  if (gated && tiling.unit == GemmUnit::kSwapped) {
+    copied_rows = CopiedRows::kInterleaved;
+  } else if (gated && task.copies_slabs) {
+    copied_rows = CopiedRows::kOfBothHalves;
   }
-  const int halves = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
   CUtensorMap input_map;
   CUtensorMap weight_map;
   const PackedMatrix& weights = params.weights;
@@ -168,10 +176,9 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
       MapMatrix({params.input, params.num_rows, weights.k, params.input_stride},
                 {.box_rows = task.fetched_rows, .num_blocks = copied_blocks}, &input_map));
   LOCKSTEP_RETURN_IF_ERROR(MapMatrix({weights.data, weights.n, weights.k, weights.k},
-                                     {.box_rows = tiling.weight_rows / halves,
+                                     {.box_rows = tiling.weight_rows / (gated ? 2 : 1),
                                       .num_blocks = copied_blocks,
-                                      .in_halves = task.copies_slabs && halves == 2,
-                                      .interleaved = interleaved},
+                                      .rows = copied_rows},
                                      &weight_map));
   const int shared_bytes = static_cast<int>(GemmSharedBytes(tiling, params.num_rows));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(

@@ -12,8 +12,8 @@ namespace lockstep::kernels {
 // INVALID_ARGUMENT unless our kernel and cuBLASLt can take the operands: see Gemm in gemm.h.
 absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue);
 
-// Enqueues our kernel with a given tiling; Gemm and GemmSwiGlu choose one. Every tiling gives the
-// same bits. INVALID_ARGUMENT for a tiling that is not compiled.
+// Enqueues our kernel with a given tiling; Gemm, GemmSwiGlu and GemmGelu choose one. Every tiling
+// gives the same bits. INVALID_ARGUMENT for a tiling that is not compiled.
 absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue,
                         const GemmTiling& tiling);
 

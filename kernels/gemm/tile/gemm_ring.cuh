@@ -30,9 +30,10 @@ struct SlabWalk {
 };
 
 // The ring of stages in shared memory through which a block's tiles pass: of each slab the input
-// and the weights, as [blocks][rows][64 columns] with the copy engine's swizzle. The side of which
-// an instruction reads 64 rows or more comes first: what it reads behind the end is the other side.
-// A stage is full when both have arrived, and empty when all consumer warps have released it.
+// and the weights, as [blocks][rows][64 columns] with the copy engine's swizzle. The M side of
+// the instructions comes first. They always read 64 of its rows, and behind its last block they
+// read the other side. A stage is full when both have arrived, and empty when all consumer warps
+// have released it.
 template <GemmUnit kUnit, int kWeightRows, int kInputRows, bool kGated>
 class GemmRing {
  public:

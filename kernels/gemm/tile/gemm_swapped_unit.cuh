@@ -9,10 +9,11 @@
 
 namespace lockstep::kernels {
 
-// Consumers that are one warpgroup with the operands swapped, for few input rows: these are on the
-// N side of the instructions, and the weight rows, at most 64, are on the M side. An instruction
-// takes 18 clocks, nearly all to read 64 rows from shared memory. GemmWarpgroupUnit spends these on
-// input rows that mostly do not exist, and a quarter of a clock on each weight row besides.
+// Consumers that are one warpgroup with the operands swapped, for few input rows. The input rows
+// are on the N side of the instructions, and the weight rows, at most 64, are on the M side. An
+// instruction takes 16 clocks to read 64 rows of the M side from shared memory, and a quarter of a
+// clock for each row of the N side: 18 clocks with 8 input rows, 24 with 32. GemmWarpgroupUnit
+// spends the 16 clocks on input rows that mostly do not exist.
 template <int kWeightRows, int kInputRows, GemmEpilogue kEpilogue>
 class GemmSwappedUnit {
   static constexpr bool kGated = kEpilogue == GemmEpilogue::kSwiGlu;
@@ -37,7 +38,7 @@ class GemmSwappedUnit {
   using Sums = float[kNumSums];
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
-  // Weight rows that the tile lacks are whatever lies behind it.
+  // Below 64 weight rows the instruction also reads what lies behind them. Those sums are dropped.
   __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
     const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(stage));
     const uint64_t input = ptx::MatrixDescriptor(ring_.Input(stage));
@@ -55,8 +56,9 @@ class GemmSwappedUnit {
   }
 
   // Of every 8 input rows a thread has sums of two, for one weight row and for the 8th after it.
-  // With its neighbour it swaps them for sums of one input row and two weight rows. Gated, the
-  // second pair is of the up rows that belong to the first.
+  // Its neighbour, 4 lanes away, has those of the next weight row. They swap, and each then has
+  // sums of one input row and two weight rows, twice. Gated, the second two are the up rows of the
+  // first.
   __device__ void Store(const TileOrigin& tile, const Sums& sums) const {
     const int first_weight_row = 16 * warp_;
     if (first_weight_row >= kWeightRows) return;

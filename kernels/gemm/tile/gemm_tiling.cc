@@ -81,12 +81,9 @@ int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
 
 // Whether a product of at most kMaxUnplannedRows rows may use tiles of these heights.
 bool Suits(const GemmProblem& problem, const Heights& heights) {
-  constexpr int64_t kFewRows = 16;
-  constexpr int64_t kFewGatedRows = 32;
-  const bool swaps =
-      problem.gated ? problem.num_rows <= kFewGatedRows && problem.n % (2 * kInterleavedRows) == 0
-                    : problem.num_rows <= kFewRows;
-  if (!swaps) return heights.unit == GemmUnit::kWarpgroup && heights.input_rows == kWarpgroupRows;
+  if (problem.num_rows > (problem.gated ? kMaxSwappedGatedRows : kMaxSwappedRows)) {
+    return heights.unit == GemmUnit::kWarpgroup && heights.input_rows == kWarpgroupRows;
+  }
   const int input_rows = problem.num_rows <= 8 ? 8 : problem.num_rows <= 16 ? 16 : 32;
   return heights.unit == GemmUnit::kSwapped && heights.input_rows == input_rows;
 }
@@ -124,7 +121,7 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t weight_bytes = blocks * BlockBytes(tiling.weight_rows);
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
   // The matrix units read all rows of an instruction. What lies behind the last block must exist,
-  // whatever it holds. GemmRing says in which order the two lie.
+  // whatever it holds. GemmRing says in which order input and weights lie.
   const int64_t input_overrun = BlockBytes(tiling.input_rows - fetched_rows);
   const int64_t end_of_reads =
       tiling.unit == GemmUnit::kSwapped

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/gemm/gemm.h"
+
 namespace lockstep::kernels {
 
 // What multiplies: warpgroups, with input rows on the M side of the matrix instruction and weight
@@ -28,8 +30,12 @@ struct GemmProblem {
 
 // Rows that a warpgroup multiplies at once: of the input, or swapped of the weights.
 inline constexpr int kWarpgroupRows = 64;
+// Products of up to so many input rows swap their operands.
+inline constexpr int kMaxSwappedRows = 16;
+inline constexpr int kMaxSwappedGatedRows = 32;
+static_assert(kGemmGeluMaxRows <= kMaxSwappedRows, "no other tiles have GELU");
 
-// Gate rows that lie side by side before their up rows follow, where both are interleaved.
+// Interleaved gate and up rows alternate in groups of this many.
 inline constexpr int kInterleavedRows = 8;
 
 // Columns of k in one block (128 bytes of a row), and blocks in one stage of the ring. What lies

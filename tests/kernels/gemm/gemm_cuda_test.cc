@@ -132,7 +132,7 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfRows) {
 
 // Fewer multiprocessors get other tilings, and more tiles each.
 TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
-  // Few rows take other kernels from a k of 2,048 on.
+  // Rings are longer from a k of 2,048 on.
   for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 1032},
                                     {1, 2056},
                                     {8, 1032},
@@ -180,9 +180,20 @@ TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
 }
 
 TEST_F(GemmCudaTest, RoundsBf16OutputsOnceAfterTheBiasAndLeavesPaddingAlone) {
-  // The last stride is a whole number of 16 bytes, the rows are not.
-  for (const auto& [n, padding] : {std::pair<int64_t, int64_t>{49, 3}, {64, 3}, {64, 8}, {98, 6}}) {
-    const GemmOperands operands(70, n, 320, Distribution::kOutliers);
+  struct Case {
+    int64_t n;
+    int64_t padding;
+  };
+  std::vector<std::pair<int64_t, Case>> cases;
+  for (const int64_t num_rows : {5, 12, 70}) {
+    // The last stride is a whole number of 16 bytes, the rows are not.
+    for (const Case& of : {Case{49, 3}, {64, 3}, {64, 8}, {98, 6}})
+      cases.emplace_back(num_rows, of);
+  }
+  for (const auto& [num_rows, of] : cases) {
+    const auto& [n, padding] = of;
+    SCOPED_TRACE(::testing::Message() << num_rows << " rows, n = " << n << " + " << padding);
+    const GemmOperands operands(num_rows, n, 320, Distribution::kOutliers);
     GemmParams params = operands.Params(0, operands.m, /*with_bias=*/true);
     const std::vector<float> exact = OutputF32(params, Own());
     const BFloat16 sentinel = ToBFloat16(-123.0f);
@@ -198,7 +209,7 @@ TEST_F(GemmCudaTest, RoundsBf16OutputsOnceAfterTheBiasAndLeavesPaddingAlone) {
       }
       expected.insert(expected.end(), static_cast<size_t>(padding), sentinel);
     }
-    EXPECT_TRUE(IsSameBits(output.Read(), expected)) << "n = " << n;
+    EXPECT_TRUE(IsSameBits(output.Read(), expected));
     output.ExpectGuardsIntact();
   }
 }
@@ -293,7 +304,7 @@ TEST_F(GemmSwiGluCudaTest, HasTheBitsOfTwoKernels) {
   for (const auto& [n, k] :
        {std::pair<int64_t, int64_t>{3072, 576}, {6144, 1024}, {80, 64}, {96, 328}}) {
     const GemmOperands operands(150, n, k, Distribution::kGaussian);
-    for (const int64_t num_rows : {1, 8, 30, 64, 100, 150}) {
+    for (const int64_t num_rows : {1, 8, 9, 16, 17, 24, 30, 64, 100, 150}) {
       const auto fused = [this](const GemmParams& params) { return GemmSwiGlu(stream_, params); };
       EXPECT_TRUE(IsSameBits(OutputBFloat16(FusedParams(operands, num_rows), fused),
                              Unfused(operands, num_rows)))
