@@ -29,12 +29,14 @@ def lockstep_commands(programs, model, ports, router_flags=(), worker_flags=()):
              "--admin-listen", ports.router_admin, "--http-listen", ports.http, *router_flags]]
 
 
-def missing_programs(programs, names):
-    return [name for name in names if not os.access(f"{programs}/{name}", os.X_OK)]
-
-
-def renderer_problem(programs):
-    """Why the router could not start its template renderer, or "". The renderer gets no LD_LIBRARY_PATH: its environment is empty."""
+def programs_problem(programs, names):
+    """Why these programs cannot run from the folder `programs`, or ""."""
+    missing = [name for name in names if not os.access(f"{programs}/{name}", os.X_OK)]
+    if missing:
+        return f"these programs are missing or not executable: {', '.join(missing)}"
+    if "lockstep-template-renderer" not in names:
+        return ""
+    # The router starts it with an empty environment, so without LD_LIBRARY_PATH.
     library_is_missing = 127  # the exit code of the dynamic loader
     renderer = subprocess.run([f"{programs}/lockstep-template-renderer"], env={}, stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60)

@@ -53,22 +53,23 @@ GemmKernelEntry GroupKernel(GemmEpilogue epilogue) {
   return {};
 }
 
-// The kernel of this height, if it is compiled for so many input rows.
-template <int kInputRows, int... kWeightRows>
-GemmKernelEntry FindSwapped(int weight_rows, GemmEpilogue epilogue) {
+// find(std::integral_constant<int, height>()), if `height` is one of kHeights.
+template <int... kHeights, typename Find>
+GemmKernelEntry OfHeight(int height, const Find& find) {
   GemmKernelEntry entry;
-  ((weight_rows == kWeightRows ? void(entry = SwappedKernel<kInputRows, kWeightRows>(epilogue))
-                               : void()),
+  ((height == kHeights ? void(entry = find(std::integral_constant<int, kHeights>())) : void()),
    ...);
   return entry;
 }
-template <int kInputRows, int... kWeightRows>
-GemmKernelEntry FindGroup(int weight_rows, GemmEpilogue epilogue) {
-  GemmKernelEntry entry;
-  ((weight_rows == kWeightRows ? void(entry = GroupKernel<kInputRows, kWeightRows>(epilogue))
-                               : void()),
-   ...);
-  return entry;
+template <int kInputRows>
+GemmKernelEntry FindSwapped(int height, GemmEpilogue epilogue) {
+  return OfHeight<16, 32, 48, 64>(
+      height, [&](auto weight_rows) { return SwappedKernel<kInputRows, weight_rows()>(epilogue); });
+}
+template <int kInputRows, int... kHeights>
+GemmKernelEntry FindGroup(int height, GemmEpilogue epilogue) {
+  return OfHeight<kHeights...>(
+      height, [&](auto weight_rows) { return GroupKernel<kInputRows, weight_rows()>(epilogue); });
 }
 
 }  // namespace
@@ -78,11 +79,11 @@ GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) 
   if (tiling.unit == GemmUnit::kSwapped) {
     switch (tiling.input_rows) {
       case 8:
-        return FindSwapped<8, 16, 32, 48, 64>(height, epilogue);
+        return FindSwapped<8>(height, epilogue);
       case 16:
-        return FindSwapped<16, 16, 32, 48, 64>(height, epilogue);
+        return FindSwapped<16>(height, epilogue);
       case 32:
-        return FindSwapped<32, 16, 32, 48, 64>(height, epilogue);
+        return FindSwapped<32>(height, epilogue);
       default:
         return {};
     }

@@ -49,20 +49,24 @@ class GemmRing {
   __device__ GemmRing(const GemmTask& task, uint32_t shared_address)
       : task_(task),
         num_slabs_((task.num_blocks + kSlabBlocks - 1) / kSlabBlocks),
-        input_block_bytes_(task.fetched_rows * kBlockRowBytes),
-        begin_((shared_address + 1023) & ~1023u),
-        full_(begin_ + task.num_stages * kSlabBlocks * (kWeightBlockBytes + input_block_bytes_)),
-        empty_(full_ + 8 * task.num_stages) {}
+        input_block_bytes_(task.fetched_rows * kBlockRowBytes) {
+    const uint32_t begin = (shared_address + 1023) & ~1023u;
+    const uint32_t num_blocks = task.num_stages * kSlabBlocks;
+    const uint32_t input_bytes = num_blocks * input_block_bytes_;
+    const uint32_t weight_bytes = num_blocks * kWeightBlockBytes;
+    input_ = begin + (kSwapped ? weight_bytes : 0);
+    weights_ = begin + (kSwapped ? 0 : input_bytes);
+    full_ = begin + input_bytes + weight_bytes;
+    empty_ = full_ + 8 * task.num_stages;
+  }
 
   __device__ int num_slabs() const { return num_slabs_; }
   __device__ uint32_t input_block_bytes() const { return input_block_bytes_; }
   __device__ uint32_t Input(int stage) const {
-    return begin_ + kSlabBlocks * (stage * input_block_bytes_ +
-                                   (kSwapped ? task_.num_stages * kWeightBlockBytes : 0));
+    return input_ + stage * kSlabBlocks * input_block_bytes_;
   }
   __device__ uint32_t Weights(int stage) const {
-    return begin_ + kSlabBlocks * (stage * kWeightBlockBytes +
-                                   (kSwapped ? 0 : task_.num_stages * input_block_bytes_));
+    return weights_ + stage * kSlabBlocks * kWeightBlockBytes;
   }
   __device__ void Advance(RingSlot& slot) const { slot.Advance(task_.num_stages); }
 
@@ -173,7 +177,8 @@ class GemmRing {
   const GemmTask& task_;
   int num_slabs_;
   uint32_t input_block_bytes_;
-  uint32_t begin_;
+  uint32_t input_;
+  uint32_t weights_;
   uint32_t full_;
   uint32_t empty_;
 };

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/warpgroup_mma.cuh"
-#include "kernels/gemm/tile/gemm_consume.cuh"
 #include "kernels/gemm/tile/gemm_ring.cuh"
 #include "kernels/gemm/tile/gemm_store.cuh"
 
@@ -20,22 +19,13 @@ class GemmSwappedUnit {
 
  public:
   using Ring = GemmRing<GemmUnit::kSwapped, kWeightRows, kInputRows, kGated>;
+  using Sums = float[kInputRows / 2];
   static constexpr int kWarps = 4;
+  static constexpr bool kTestsAhead = true;
+  static_assert(kWeightRows <= kWarpgroupRows);
 
   __device__ GemmSwappedUnit(const GemmTask& task, const Ring& ring, int warp)
       : task_(task), ring_(ring), warp_(warp) {}
-
-  __device__ void Consume() const {
-    ConsumeTiles<kNumSums, /*kTestsAhead=*/true>(
-        task_, ring_,
-        [this](int stage, bool accumulate, Sums& sums) { Multiply(stage, accumulate, sums); },
-        [this](const TileOrigin& origin, const Sums& sums) { Store(origin, sums); });
-  }
-
- private:
-  static_assert(kWeightRows <= kWarpgroupRows);
-  static constexpr int kNumSums = kInputRows / 2;
-  using Sums = float[kNumSums];
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
   // Below 64 weight rows the instruction also reads what lies behind them. Those sums are dropped.
@@ -78,6 +68,8 @@ class GemmSwappedUnit {
       }
     }
   }
+
+ private:
   __device__ static GemmRowShare<2, 8> SwapWithNeighbour(const float* own, bool is_second) {
     GemmRowShare<2, 8> share;
 #pragma unroll

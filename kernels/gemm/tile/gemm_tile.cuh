@@ -6,6 +6,7 @@
 
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/core/ptx/tensor_copy.cuh"
+#include "kernels/gemm/tile/gemm_consume.cuh"
 #include "kernels/gemm/tile/gemm_ring.cuh"
 #include "kernels/gemm/tile/gemm_task.h"
 
@@ -17,9 +18,9 @@ inline constexpr int kGemmProducerThreads = 32;
 // them: one warp has the copy engine fill a ring of stages with weights and input, the others, a
 // Unit, multiply what has arrived. A tile is as narrow as the multiprocessors need to be evenly
 // busy. One accumulator per output, k ascending in steps of 16: the canonical dot product
-// (docs/numerics.md).
-// Input rows that a tile lacks are not fetched when the tile is alone; the matrix units then read
-// whatever lies behind the block in shared memory, and the outputs of those rows are dropped.
+// (docs/numerics.md). Input rows that a tile lacks are not fetched when the tile is alone; the
+// matrix units then read whatever lies behind the block in shared memory, and the outputs of those
+// rows are dropped.
 template <typename Unit>
 __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
     GemmKernel(const __grid_constant__ CUtensorMap input_map,
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
   ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
   if (!produces) {
-    Unit(task, ring, warp).Consume();
+    ConsumeTiles(task, ring, Unit(task, ring, warp));
     return;
   }
   SlabWalk input_walk = begin;

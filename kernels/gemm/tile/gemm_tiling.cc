@@ -120,8 +120,8 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t input_bytes = blocks * BlockBytes(fetched_rows);
   const int64_t weight_bytes = blocks * BlockBytes(tiling.weight_rows);
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
-  // The matrix units read all rows of an instruction. What lies behind the last block must exist,
-  // whatever it holds. GemmRing says in which order input and weights lie.
+  // The matrix units read all rows of an instruction. The memory behind the last block must
+  // exist, whatever it holds. GemmRing says whether input or weights come first.
   const int64_t input_overrun = BlockBytes(tiling.input_rows - fetched_rows);
   const int64_t end_of_reads =
       tiling.unit == GemmUnit::kSwapped

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "kernels/core/ptx/warpgroup_mma.cuh"
-#include "kernels/gemm/tile/gemm_consume.cuh"
 #include "kernels/gemm/tile/gemm_ring.cuh"
 #include "kernels/gemm/tile/gemm_store.cuh"
 
@@ -15,21 +14,13 @@ template <int kWeightRows, int kInputRows, bool kGated>
 class GemmWarpgroupUnit {
  public:
   using Ring = GemmRing<GemmUnit::kWarpgroup, kWeightRows, kInputRows, kGated>;
-  static_assert(kInputRows % kWarpgroupRows == 0);
+  using Sums = float[kWeightRows / 2];
   static constexpr int kWarps = kInputRows / 16;
+  static constexpr bool kTestsAhead = false;
+  static_assert(kInputRows % kWarpgroupRows == 0);
 
   __device__ GemmWarpgroupUnit(const GemmTask& task, const Ring& ring, int warp)
       : task_(task), ring_(ring), warp_(warp) {}
-
-  __device__ void Consume() const {
-    ConsumeTiles<kWeightRows / 2, /*kTestsAhead=*/false>(
-        task_, ring_,
-        [this](int stage, bool accumulate, Sums& sums) { Multiply(stage, accumulate, sums); },
-        [this](const TileOrigin& origin, const Sums& sums) { Store(origin, sums); });
-  }
-
- private:
-  using Sums = float[kWeightRows / 2];
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
   __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
@@ -72,6 +63,8 @@ class GemmWarpgroupUnit {
       }
     }
   }
+
+ private:
   // Sums of one of the two rows: of tiles of 8 weight rows, from `first` on.
   template <int kCount>
   __device__ static GemmRowShare<kCount, 8> Share(const Sums& sums, int half, int first) {
