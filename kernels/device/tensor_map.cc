@@ -41,12 +41,13 @@ absl::Status EncodeTensorMap(const void* data, std::span<const TensorDimension> 
     strides_bytes[i] = static_cast<cuuint64_t>(dimensions[i].stride_bytes);
     box[i] = static_cast<cuuint32_t>(dimensions[i].box_size);
   }
-  // The driver is told no stride of the first dimension.
+  // The driver is told no stride of the first dimension. With a promotion to 256 bytes an H200 reads
+  // weights 6 to 10 % slower (bench/results/diary.md, "What the copy engine asks for").
   const CUresult result =
       encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(count),
              const_cast<void*>(data), sizes, strides_bytes + 1, box, steps,
              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return absl::OkStatus();
   return Internal("cuTensorMapEncodeTiled: error {}", static_cast<int>(result));
 }
