@@ -58,6 +58,16 @@ class GemmRing {
     weights_ = begin + (kSwapped ? 0 : input_bytes);
     full_ = begin + input_bytes + weight_bytes;
     empty_ = full_ + 8 * task.num_stages;
+    const int block = static_cast<int>(blockIdx.x);
+    const int num_blocks_of_grid = static_cast<int>(gridDim.x);
+    first_tile_ = block;
+    end_tile_ = task.num_tiles;
+    tile_step_ = num_blocks_of_grid;
+    if (task.weights_pass_once) {
+      first_tile_ = block * task.num_tiles / num_blocks_of_grid;
+      end_tile_ = (block + 1) * task.num_tiles / num_blocks_of_grid;
+      tile_step_ = 1;
+    }
   }
 
   __device__ int num_slabs() const { return num_slabs_; }
@@ -71,9 +81,9 @@ class GemmRing {
   __device__ void Advance(RingSlot& slot) const { slot.Advance(task_.num_stages); }
 
   // A block's tiles.
-  __device__ int FirstTile() const { return static_cast<int>(blockIdx.x); }
-  __device__ int NextTile(int tile) const { return tile + static_cast<int>(gridDim.x); }
-  __device__ bool IsTile(int tile) const { return tile < task_.num_tiles; }
+  __device__ int FirstTile() const { return first_tile_; }
+  __device__ int NextTile(int tile) const { return tile + tile_step_; }
+  __device__ bool IsTile(int tile) const { return tile < end_tile_; }
   __device__ TileOrigin Origin(int tile) const {
     const int group_tiles = task_.group_row_tiles * task_.num_column_tiles;
     const int first_row_tile = tile / group_tiles * task_.group_row_tiles;
@@ -181,6 +191,9 @@ class GemmRing {
   uint32_t weights_;
   uint32_t full_;
   uint32_t empty_;
+  int first_tile_;
+  int end_tile_;
+  int tile_step_;
 };
 
 }  // namespace lockstep::kernels

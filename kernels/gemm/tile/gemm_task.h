@@ -27,7 +27,9 @@ struct GemmTask {
   // stays in the second-level cache, and the weights pass once for each group.
   int group_row_tiles;
   int num_tiles;
-  bool weights_pass_once;  // one tile reads them
+  // One tile reads them. A block's tiles are neighbours then: memory serves that faster. Otherwise
+  // blocks take tiles in turn, so that tiles with the same weights run at the same time.
+  bool weights_pass_once;
   // A copy brings a slab instead of a block. Then the tensor maps have blocks as a dimension, and k
   // must be a multiple of a block's columns.
   bool copies_slabs;
