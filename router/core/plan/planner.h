@@ -27,7 +27,7 @@ namespace lockstep::router {
 // order never changes, so the first in it always finishes.
 //
 // Blocks: a sequence starts with blocks for all its tokens or not at all. It grows by what its next
-// decode may need. When no block is left, the running sequences get blocks in the policy's order,
+// decodes may need, a little early if another sequence grows in the same step. When no block is left, the running sequences get blocks in the policy's order,
 // and the last ones are preempted. If blocks only wait for an acknowledgement, the planner waits as
 // well.
 class Planner {
@@ -50,7 +50,8 @@ class Planner {
   // flight keeps as many tokens as it may.
   bool MayRun(const Sequence& sequence) const;
   bool Decodes(const Sequence& sequence) const;
-  uint32_t NumMissingBlocks(const Sequence& sequence) const;
+  // Blocks that the sequence lacks for so many decodes, or for all that it has left.
+  uint32_t NumMissingBlocks(const Sequence& sequence, uint32_t num_decodes) const;
 
   uint32_t ChooseIterations() const;
   bool MustTellOfReleased();

@@ -11,6 +11,7 @@
 namespace lockstep::router::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -83,6 +84,51 @@ TEST_F(SchedulerBlocksTest, BlocksArePublishedWhenTheirStepIsAcknowledged) {
   EXPECT_EQ(Stats().prefix_index_nodes, 4u);
   RunUntilIdle();
   EXPECT_EQ(Stats().prefix_index_nodes, 4u) << "equal blocks are not published twice";
+}
+
+class SchedulerGrowthTest : public SchedulerTest {
+ protected:
+  SchedulerGrowthTest() {
+    limits.block_size_tokens = 16;
+    limits.max_step_tokens = 128;
+  }
+
+  // Four sequences with two blocks each. The first must grow in its third decode, the second and
+  // the fourth would within 8 more, and the third would not. The fourth ends before.
+  void StartAll() {
+    Start();
+    Submit(1, TextOf(1, 30), 20);
+    Submit(2, TextOf(2, 25), 20);
+    Submit(3, TextOf(3, 17), 20);
+    Submit(4, TextOf(4, 25), 6);
+  }
+  // The slots that grow in the next step in which one does.
+  std::vector<SlotId> NextThatGrow() {
+    std::vector<SlotId> slots;
+    while (slots.empty() && Plan() != nullptr) {
+      for (const RunRow& row : planned.back().rows) {
+        if (!row.new_blocks.empty()) slots.push_back(row.slot);
+      }
+      Done();
+    }
+    return slots;
+  }
+};
+
+TEST_F(SchedulerGrowthTest, WhoMustGrowSoonGrowsWithWhoMustGrowNow) {
+  limits.num_blocks = 8 + 2 * 8;
+  StartAll();
+  EXPECT_THAT(NextThatGrow(), ElementsAre(0, 1));
+  EXPECT_EQ(Stats().used_blocks, 10u);
+  RunUntilIdle();
+}
+
+TEST_F(SchedulerGrowthTest, NobodyGrowsEarlyWhenBlocksAreShort) {
+  limits.num_blocks = 8 + 2 * 8 - 1;
+  StartAll();
+  EXPECT_THAT(NextThatGrow(), ElementsAre(0));
+  EXPECT_EQ(Stats().used_blocks, 9u);
+  RunUntilIdle();
 }
 
 // The step behind a stop computes nothing; the position that it was to write is not in the cache.

@@ -152,7 +152,7 @@ TEST_F(SchedulerPlanningTest, SeveralIterationsWhileAllDecodeAndNobodyWaits) {
   EXPECT_EQ(plan->decode_iterations, 4u);
   EXPECT_EQ(plan->rows[0].num_tokens, 1u);
   EXPECT_EQ(plan->num_decode_tokens, 4u);
-  EXPECT_EQ(Stats().used_blocks, 3u) << "room for positions 5 to 8";
+  EXPECT_EQ(Stats().used_blocks, 4u) << "room for positions 5 to 8, and for the next four";
   Submit(2, TextOf(2, 5), 2);
   Done();
   EXPECT_EQ(Tokens(1).size(), 5u);
