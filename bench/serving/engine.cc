@@ -213,7 +213,10 @@ void Engine::TakeResults() {
     in_flight_.pop_front();
     num_prefill_tokens_ += plan.num_prefill_tokens;
     if (times_.num_steps++ > 0) {
-      times_.idle_us.push_back(static_cast<double>(result.timings().idle_ns()) * 1e-3);
+      const auto idle_ns = static_cast<double>(result.timings().idle_ns());
+      const auto compute_ns = static_cast<double>(result.timings().compute_ns());
+      times_.idle_us.push_back(idle_ns * 1e-3);
+      times_.step_ms.push_back((idle_ns + compute_ns) * 1e-6);
     }
     if (step_costs_ != nullptr) {
       step_costs_->push_back(

@@ -30,7 +30,9 @@ struct StepCost {
 
 // What the steps of a run took on the device.
 struct StepTimes {
-  std::vector<double> idle_us;  // device idle before each step but the first
+  // Of each step but the first: the device idle before it, and that with its time on the device.
+  std::vector<double> idle_us;
+  std::vector<double> step_ms;
   uint64_t num_steps = 0;
 };
 

@@ -214,9 +214,10 @@ class Benchmark {
     }
     std::printf(
         "{\"case\": \"%s\", \"unit\": \"%s\", \"median\": %.4f, \"values\": [%s], \"idle_us_p50\": "
-        "%.1f, \"idle_us_p99\": %.1f, \"steps\": %llu}\n",
+        "%.1f, \"idle_us_p99\": %.1f, \"step_ms_p50\": %.4f, \"steps\": %llu}\n",
         name.c_str(), unit, Quantile(values, 0.5), list.c_str(), Quantile(times.idle_us, 0.5),
-        Quantile(times.idle_us, 0.99), static_cast<unsigned long long>(times.num_steps));
+        Quantile(times.idle_us, 0.99), Quantile(times.step_ms, 0.5),
+        static_cast<unsigned long long>(times.num_steps));
     std::fflush(stdout);
   }
 
