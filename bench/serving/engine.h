@@ -30,9 +30,9 @@ struct StepCost {
 
 // What the steps of a run took on the device.
 struct StepTimes {
-  // Of each step but the first: the device idle before it, and that with its time on the device.
-  std::vector<double> idle_us;
-  std::vector<double> step_ms;
+  // Each has all steps but the first.
+  std::vector<double> idle_us;  // of the device, before the step
+  std::vector<double> step_ms;  // this idle time and the step's time on the device
   uint64_t num_steps = 0;
 };
 

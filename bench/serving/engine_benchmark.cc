@@ -11,7 +11,9 @@
 //   scenarios     seconds of each of the seven workloads (cli/bench/plan/workload.h), or the name
 //                 of one
 //
-// Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line.
+// Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line. Of the
+// last repeat it has quantiles of the device's idle time before a step, and the median of a step
+// with that idle time (step_ms_p50), steps with prompts included.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/strings/numbers.h>

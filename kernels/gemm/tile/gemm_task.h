@@ -27,8 +27,9 @@ struct GemmTask {
   // stays in the second-level cache, and the weights pass once for each group.
   int group_row_tiles;
   int num_tiles;
-  // One tile reads them. A block's tiles are neighbours then: memory serves that faster. Otherwise
-  // blocks take tiles in turn, so that tiles with the same weights run at the same time.
+  // There is one row of tiles, so each weight is read once. A block then takes neighbouring tiles,
+  // because memory serves those faster. Otherwise blocks take tiles in turn, so that tiles with the
+  // same weights run at the same time.
   bool weights_pass_once;
   // A copy brings a slab instead of a block. Then the tensor maps have blocks as a dimension, and k
   // must be a multiple of a block's columns.

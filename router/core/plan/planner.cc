@@ -14,12 +14,12 @@ namespace {
 // rows.
 constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 
-// A GPU idles 5 us longer before a step that brings new blocks. So if one sequence must grow, those
-// that must grow within so many tokens grow in the same step. Without that, most steps of many
-// sequences bring blocks. It is done only while that takes a small part of the blocks that are
-// available.
-constexpr uint32_t kTokensToGrowTogether = 8;
-constexpr uint64_t kGrowthsThatMustBeAvailable = 8;
+// A GPU idles 5 us longer before a step that brings new blocks. So if a sequence must grow, every
+// sequence gets the blocks for its next 8 decodes, unless that takes more than an eighth of the
+// available blocks. Otherwise most steps of many sequences would bring blocks. (A step of 8 or more
+// decode iterations reaches that far anyway.)
+constexpr uint32_t kDecodesToGrowFor = 8;
+constexpr uint64_t kMinAvailablePerBlock = 8;
 
 }  // namespace
 
@@ -136,8 +136,8 @@ void Planner::ReserveDecodeBlocks() {
   }
   if (sum > num_available) return ReserveInPolicyOrder();
   if (sum == 0) return;
-  uint32_t num_decodes = std::max(iterations_, kTokensToGrowTogether);
-  if (num_missing(num_decodes) * kGrowthsThatMustBeAvailable > num_available) {
+  uint32_t num_decodes = std::max(iterations_, kDecodesToGrowFor);
+  if (num_missing(num_decodes) * kMinAvailablePerBlock > num_available) {
     num_decodes = iterations_;
   }
   for (Sequence* sequence : population_.running()) {
@@ -188,7 +188,8 @@ void Planner::ResolveLoneStarvation() {
                  "{} sequences run, none can, and no block is awaited",
                  population_.running().size());
   Sequence& sequence = *population_.running().front();
-  const uint32_t num_blocks = sequence.running()->blocks.size() + NumMissingBlocks(sequence, iterations_);
+  const uint32_t num_blocks =
+      sequence.running()->blocks.size() + NumMissingBlocks(sequence, iterations_);
   if (num_blocks <= lease_.limits.num_blocks) {
     // Some cached blocks equal its own blocks and are parents of blocks that it published later, so
     // they cannot be evicted. After a restart it uses the cached blocks, and its duplicates are

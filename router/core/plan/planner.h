@@ -27,9 +27,9 @@ namespace lockstep::router {
 // order never changes, so the first in it always finishes.
 //
 // Blocks: a sequence starts with blocks for all its tokens or not at all. It grows by what its next
-// decodes may need, a little early if another sequence grows in the same step. When no block is left, the running sequences get blocks in the policy's order,
-// and the last ones are preempted. If blocks only wait for an acknowledgement, the planner waits as
-// well.
+// decode may need. While many blocks are available, all that decode then grow for a few decodes
+// more. When no block is left, the running sequences get blocks in the policy's order, and the last
+// ones are preempted. If blocks only wait for an acknowledgement, the planner waits as well.
 class Planner {
  public:
   Planner(SchedulerState& state, Instant now);

@@ -127,12 +127,14 @@ absl::Status ModelWorker::CheckRow(const StepPlan& plan, const RunRow& row) cons
   return absl::OkStatus();
 }
 
-absl::Status ModelWorker::AppendBlocks(const RunRow& row) {
+absl::Status ModelWorker::AppendBlocks(const StepPlan& plan, const RunRow& row) {
   Slot& slot = *slots_[row.slot];
+  const uint32_t end = slot.num_computed + row.num_tokens + plan.decode_iterations - 1;
   for (BlockId block : row.new_blocks) {
     if (block >= limits_.num_blocks || std::ranges::count(slot.blocks, block) > 0) {
       return Internal("row of slot {}: block {} does not exist or comes twice", row.slot, block);
     }
+    if (slot.blocks.size() * limits_.block_size_tokens >= end) ++counts_.early_blocks;
     slot.blocks.push_back(block);
   }
   return absl::OkStatus();
@@ -178,7 +180,7 @@ absl::Status ModelWorker::ApplyRows(const StepPlan& plan, const Faults& faults,
   counts_.multi_iteration_steps += plan.decode_iterations > 1 ? 1 : 0;
   last_rows_ = rows;
   for (const RunRow& row : plan.rows) {
-    LOCKSTEP_RETURN_IF_ERROR(AppendBlocks(row));
+    LOCKSTEP_RETURN_IF_ERROR(AppendBlocks(plan, row));
     LOCKSTEP_RETURN_IF_ERROR(CheckRow(plan, row));
     LOCKSTEP_RETURN_IF_ERROR(RunRowOnce(plan, row, faults, executed));
   }

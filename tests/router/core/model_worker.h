@@ -44,7 +44,7 @@ class ModelWorker {
   };
   struct Counts {
     uint64_t inert_rows = 0, unsampled_rows = 0, multi_iteration_steps = 0, resyncs = 0,
-             repeated_steps = 0, hit_tokens = 0, slots_reused_at_once = 0;
+             repeated_steps = 0, hit_tokens = 0, slots_reused_at_once = 0, early_blocks = 0;
   };
 
   explicit ModelWorker(const WorkerLimits& limits);
@@ -78,7 +78,7 @@ class ModelWorker {
   static absl::Status CheckRowless(const StepPlan& plan);
   absl::Status ApplyRows(const StepPlan& plan, const Faults& faults, Executed& executed);
   absl::Status CheckRow(const StepPlan& plan, const RunRow& row) const;
-  absl::Status AppendBlocks(const RunRow& row);
+  absl::Status AppendBlocks(const StepPlan& plan, const RunRow& row);
   absl::Status RunRowOnce(const StepPlan& plan, const RunRow& row, const Faults& faults,
                           Executed& executed);
   // Computes the tokens from num_computed up to `end`, checking all KV that they read.

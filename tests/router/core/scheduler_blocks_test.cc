@@ -93,13 +93,14 @@ class SchedulerGrowthTest : public SchedulerTest {
     limits.max_step_tokens = 128;
   }
 
-  // Four sequences with two blocks each. The first must grow in its third decode, the second and
-  // the fourth would within 8 more, and the third would not. The fourth ends before.
+  // Four sequences with two blocks each. The first needs a third block in its third decode. The
+  // second needs one within the 8 decodes that begin there, and the third one decode later. The
+  // fourth would need one, but ends before.
   void StartAll() {
     Start();
     Submit(1, TextOf(1, 30), 20);
-    Submit(2, TextOf(2, 25), 20);
-    Submit(3, TextOf(3, 17), 20);
+    Submit(2, TextOf(2, 23), 20);
+    Submit(3, TextOf(3, 22), 20);
     Submit(4, TextOf(4, 25), 6);
   }
   // The slots that grow in the next step in which one does.
@@ -115,7 +116,7 @@ class SchedulerGrowthTest : public SchedulerTest {
   }
 };
 
-TEST_F(SchedulerGrowthTest, WhoMustGrowSoonGrowsWithWhoMustGrowNow) {
+TEST_F(SchedulerGrowthTest, ThoseThatMustGrowSoonGrowTogether) {
   limits.num_blocks = 8 + 2 * 8;
   StartAll();
   EXPECT_THAT(NextThatGrow(), ElementsAre(0, 1));

@@ -44,6 +44,7 @@ constexpr Expected kExpected[] = {
     {"steps of several iterations", 1000},
     {"repeated steps", 20},
     {"slots released and started in one step", 100},
+    {"blocks sent before they are needed", 100},
     {"refused steps", 2000},
     {"refused steps behind a refusal", 2000},
     {"resyncs", 2000},

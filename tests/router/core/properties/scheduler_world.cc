@@ -44,7 +44,7 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
 WorkerLimits SchedulerWorld::MakeLimits() {
   WorkerLimits limits;
   limits.block_size_tokens = random_.Between(1, 4);
-  limits.num_blocks = random_.Between(4, 24);
+  limits.num_blocks = random_.OneIn(4) ? random_.Between(25, 96) : random_.Between(4, 24);
   limits.max_slots = random_.Between(1, 8);
   limits.max_step_tokens = random_.Between(1, 24);
   limits.max_context_tokens = random_.Between(32, 96);
@@ -146,6 +146,12 @@ absl::Status SchedulerWorld::Submit() {
     return waits && !never && !full && absl::IsResourceExhausted(status)
                ? absl::OkStatus()
                : Annotate(Internal("{}", status.ToString()), "submit: nothing waits");
+  }
+  const bool has_deadline = request->deadline != Instant::InfiniteFuture();
+  if (!never && !full && has_deadline && absl::IsResourceExhausted(status)) {
+    Count("refused: the deadline is too near");
+    return stats.waiting_sequences > 0 ? absl::OkStatus()
+                                       : Annotate(status, "submit: nothing waits");
   }
   const absl::StatusCode expected = never  ? absl::StatusCode::kInvalidArgument
                                     : full ? absl::StatusCode::kResourceExhausted
@@ -380,6 +386,7 @@ void SchedulerWorld::CountWorker() {
   Count("resyncs", counts.resyncs);
   Count("repeated steps", counts.repeated_steps);
   Count("slots released and started in one step", counts.slots_reused_at_once);
+  Count("blocks sent before they are needed", counts.early_blocks);
 }
 
 absl::Status SchedulerWorld::Drain() {
