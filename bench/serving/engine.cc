@@ -212,18 +212,17 @@ void Engine::TakeResults() {
     const router::StepPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();
     num_prefill_tokens_ += plan.num_prefill_tokens;
+    const double idle_ms = static_cast<double>(result.timings().idle_ns()) * 1e-6;
+    const double compute_ms = static_cast<double>(result.timings().compute_ns()) * 1e-6;
     if (times_.num_steps++ > 0) {
-      const auto idle_ns = static_cast<double>(result.timings().idle_ns());
-      const auto compute_ns = static_cast<double>(result.timings().compute_ns());
-      times_.idle_us.push_back(idle_ns * 1e-3);
-      times_.step_ms.push_back((idle_ns + compute_ns) * 1e-6);
+      times_.idle_us.push_back(idle_ms * 1e3);
+      times_.step_ms.push_back(idle_ms + compute_ms);
     }
     if (step_costs_ != nullptr) {
-      step_costs_->push_back(
-          {.num_prefill_tokens = plan.num_prefill_tokens,
-           .num_decode_tokens = plan.num_decode_tokens,
-           .compute_ms = static_cast<double>(result.timings().compute_ns()) * 1e-6,
-           .idle_ms = static_cast<double>(result.timings().idle_ns()) * 1e-6});
+      step_costs_->push_back({.num_prefill_tokens = plan.num_prefill_tokens,
+                              .num_decode_tokens = plan.num_decode_tokens,
+                              .compute_ms = compute_ms,
+                              .idle_ms = idle_ms});
     }
     absl::StatusOr<router::StepOutcome> outcome = router::DecodeResult(result, plan);
     Expect(outcome.status());

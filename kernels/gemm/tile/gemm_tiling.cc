@@ -120,8 +120,9 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t input_bytes = blocks * BlockBytes(fetched_rows);
   const int64_t weight_bytes = blocks * BlockBytes(tiling.weight_rows);
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
-  // The matrix units read all rows of an instruction. The memory behind the last block must
-  // exist, whatever it holds. GemmRing says whether input or weights come first.
+  // An instruction reads all of its rows, so it also reads memory behind the last block. This
+  // memory must be allocated. Its content does not matter. Swapped, the weights lie first, else the
+  // input.
   const int64_t input_overrun = BlockBytes(tiling.input_rows - fetched_rows);
   const int64_t end_of_reads =
       tiling.unit == GemmUnit::kSwapped

@@ -14,10 +14,10 @@ namespace {
 // rows.
 constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 
-// A GPU idles 5 us longer before a step that brings new blocks. So if a sequence must grow, every
-// sequence gets the blocks for its next 8 decodes, unless that takes more than an eighth of the
-// available blocks. Otherwise most steps of many sequences would bring blocks. (A step of 8 or more
-// decode iterations reaches that far anyway.)
+// A GPU idles 5 us longer before a step that brings new blocks. With many sequences most steps
+// would bring some. So if one sequence must grow, every sequence that decodes gets the blocks for
+// its next 8 decodes. This is left out if it takes more than an eighth of the available blocks. (A
+// step of 8 or more decode iterations reaches that far anyway.)
 constexpr uint32_t kDecodesToGrowFor = 8;
 constexpr uint64_t kMinAvailablePerBlock = 8;
 
@@ -152,7 +152,7 @@ void Planner::ReserveInPolicyOrder() {
   for (size_t i = 0; i < order.size(); ++i) {
     Sequence& sequence = *order[i];
     if (!MayRun(sequence) || !Decodes(sequence)) continue;
-    const uint32_t num_missing = NumMissingBlocks(sequence, iterations_);
+    const uint32_t num_missing = NumMissingBlocks(sequence);
     while (num_missing > lease_.kv.num_available() && i + 1 < order.size() &&
            num_missing > lease_.kv.num_available() + lease_.kv.Counts().fenced) {
       Preempt(*order.back());
@@ -188,8 +188,7 @@ void Planner::ResolveLoneStarvation() {
                  "{} sequences run, none can, and no block is awaited",
                  population_.running().size());
   Sequence& sequence = *population_.running().front();
-  const uint32_t num_blocks =
-      sequence.running()->blocks.size() + NumMissingBlocks(sequence, iterations_);
+  const uint32_t num_blocks = sequence.running()->blocks.size() + NumMissingBlocks(sequence);
   if (num_blocks <= lease_.limits.num_blocks) {
     // Some cached blocks equal its own blocks and are parents of blocks that it published later, so
     // they cannot be evicted. After a restart it uses the cached blocks, and its duplicates are
@@ -209,7 +208,7 @@ absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_b
 
 void Planner::PlanDecodes() {
   for (Sequence* sequence : population_.running()) {
-    if (MayRun(*sequence) && Decodes(*sequence) && NumMissingBlocks(*sequence, iterations_) == 0) {
+    if (MayRun(*sequence) && Decodes(*sequence) && NumMissingBlocks(*sequence) == 0) {
       AddRow(*sequence, 1);
     }
   }

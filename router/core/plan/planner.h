@@ -27,9 +27,10 @@ namespace lockstep::router {
 // order never changes, so the first in it always finishes.
 //
 // Blocks: a sequence starts with blocks for all its tokens or not at all. It grows by what its next
-// decode may need. While many blocks are available, all that decode then grow for a few decodes
-// more. When no block is left, the running sequences get blocks in the policy's order, and the last
-// ones are preempted. If blocks only wait for an acknowledgement, the planner waits as well.
+// decode may need. If one must grow while many blocks are available, all that decode grow for their
+// next few decodes. When no block is left, the running sequences get blocks in the policy's order,
+// and the last ones are preempted. If blocks only wait for an acknowledgement, the planner waits as
+// well.
 class Planner {
  public:
   Planner(SchedulerState& state, Instant now);
@@ -52,6 +53,10 @@ class Planner {
   bool Decodes(const Sequence& sequence) const;
   // Blocks that the sequence lacks for so many decodes, or for all that it has left.
   uint32_t NumMissingBlocks(const Sequence& sequence, uint32_t num_decodes) const;
+  // Those that it lacks for this step.
+  uint32_t NumMissingBlocks(const Sequence& sequence) const {
+    return NumMissingBlocks(sequence, iterations_);
+  }
 
   uint32_t ChooseIterations() const;
   bool MustTellOfReleased();

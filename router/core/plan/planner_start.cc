@@ -55,8 +55,7 @@ bool Planner::PlanRunningSuspect() {
   if (std::ranges::any_of(population_.running(), is_tried)) return true;
   ReserveDecodeBlocks();
   for (Sequence* sequence : population_.running()) {
-    if (!sequence->suspect() || !MayRun(*sequence) || NumMissingBlocks(*sequence, iterations_) > 0)
-      continue;
+    if (!sequence->suspect() || !MayRun(*sequence) || NumMissingBlocks(*sequence) > 0) continue;
     if (!lease_.in_flight.empty()) return true;
     const Residency& residency = *sequence->running();
     AddRow(*sequence,
