@@ -90,10 +90,11 @@ struct PagedDecodeAttentionParams {
 
 inline constexpr int64_t kMaxDecodeRows = 1024;
 inline constexpr int64_t kMaxDecodeRuns = 1024;
+inline constexpr int64_t kDecodeRunElements = 64;  // of a plan, for each run
 
 // For plans of up to `num_rows` rows.
 constexpr int64_t DecodePlanElements(int64_t num_rows) {
-  return (8 + 2) * num_rows + 8 * (num_rows / 2) + 4 * (kMaxDecodeRuns + 1);
+  return (8 + 2) * num_rows + 8 * (num_rows / 2) + kDecodeRunElements * kMaxDecodeRuns;
 }
 
 // For calls of up to `num_rows` rows of up to `max_keys` keys.

@@ -174,7 +174,10 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
   for (size_t i = 0; i < record.rows.size(); ++i) {
     CudaStepRecord::Row& row = record.rows[i];
     const Slot& slot = table_[row.slot];
-    decode_slots_[i] = row.slot;
+    // The device does not know that a row failed in its prompt, and would go on with keys that
+    // nobody counts here.
+    const bool has_failed = failed_generations_[row.slot] == row.generation;
+    decode_slots_[i] = has_failed ? kernels::kNoSlot : row.slot;
     row.samples = true;
     open_pass_.samples.push_back({.slot = row.slot,
                                   .row = static_cast<uint32_t>(i),

@@ -15,28 +15,29 @@ namespace lockstep::kernels {
 template <int kHeadDim>
 class RingFiller {
  public:
-  __device__ RingFiller(const DecodeArguments& arguments, const DecodeBlock<kHeadDim>& block,
-                        int lane)
+  // Asks for what is in `start`.
+  __device__ __forceinline__ RingFiller(const DecodeArguments& arguments,
+                                        const DecodeBlock<kHeadDim>& block,
+                                        const DecodePlanMemory& plan, const DecodeStart& start,
+                                        int lane)
       : arguments_(arguments),
         block_(block),
-        plan_(arguments.params.plan, static_cast<int>(arguments.params.num_rows),
-              arguments.max_runs),
-        lane_(lane) {}
+        plan_(plan),
+        lane_(lane),
+        first_pages_(start.pages[lane]),
+        walk_(start.walk) {}
 
-  __device__ void Fill() {
-    DecodeRunWalk walk = plan_.Walk(static_cast<int>(blockIdx.x) / NumKvHeads());
+  __device__ __forceinline__ void Fill() {
+    DecodeRunWalk walk = walk_;
+    BlockId pages = first_pages_;
     FillerItem item = Item(walk);
-    BlockId pages = LoadPages(item, 0);
     int num_tiles = 0;
     while (item.work.num_rows != 0) {
-      walk.Advance();
-      const FillerItem next = Item(walk);
       const int num_pages = item.NumPages();
-      for (int first = 0; first < num_pages; first += 32) {
-        // The next block numbers are on their way while these pages are copied.
-        const BlockId further =
-            first + 32 < num_pages ? LoadPages(item, first + 32) : LoadPages(next, 0);
-        const int end = min(first + 32, num_pages);
+      FillerItem next;
+      for (int first = 0; first < num_pages; first += kPagesOfWarp) {
+        const int end = min(first + kPagesOfWarp, num_pages);
+        BlockId further = 0;
         for (int page = first; page < end; page += kKeyTilePages, ++num_tiles) {
           const int tile_end =
               item.work.key_begin + (page + kKeyTilePages) * static_cast<int>(kKvBlockTokens);
@@ -51,6 +52,18 @@ class RingFiller {
             }
           }
           slot_.Advance(arguments_.num_stages);
+          // The next block numbers come while these tiles are copied. They are not asked for before
+          // the second tile, so that the block's first tiles are under way sooner.
+          const bool is_last = page + kKeyTilePages >= end;
+          if (page == first + kKeyTilePages || (page == first && is_last)) {
+            if (end < num_pages) {
+              further = LoadPages(item, end);
+            } else {
+              walk.Advance();
+              next = Item(walk);
+              further = LoadPages(next, 0);
+            }
+          }
         }
         pages = further;
       }
@@ -80,26 +93,21 @@ class RingFiller {
     DecodeItemRow row;  // lane i has the item's row i
   };
 
-  __device__ __forceinline__ int NumKvHeads() const {
-    return static_cast<int>(arguments_.params.kv.num_kv_heads);
-  }
-
   __device__ __forceinline__ FillerItem Item(const DecodeRunWalk& walk) const {
     if (walk.AtEnd()) return {};
     const DecodeStrand& strand = walk.Strand();
-    FillerItem item = {
-        .work = {.num_rows = strand.num_rows,
-                 .kv_head = static_cast<int>(blockIdx.x) % NumKvHeads(),
-                 .part = walk.Part(),
-                 .key_begin = FirstTileOfSplit(walk.Split()) * static_cast<int>(kKeyTile),
-                 .key_end = min(FirstTileOfSplit(walk.Split() + 1) * static_cast<int>(kKeyTile),
-                                strand.num_keys),
-                 .enters = walk.EntersStrand(),
-                 .opens = walk.OpensPart(),
-                 .closes = walk.ClosesPart()},
-        .block_table = strand.block_table,
-        .num_keys = strand.num_keys,
-        .row = {}};
+    const SplitKeys keys(walk);
+    FillerItem item = {.work = {.num_rows = strand.num_rows,
+                                .kv_head = block_.KvHead(),
+                                .part = walk.Part(),
+                                .key_begin = keys.begin,
+                                .key_end = keys.end,
+                                .enters = walk.EntersStrand(),
+                                .opens = walk.OpensPart(),
+                                .closes = walk.ClosesPart()},
+                       .block_table = strand.block_table,
+                       .num_keys = strand.num_keys,
+                       .row = {}};
     if (strand.num_rows == 1) {
       item.row = {static_cast<uint16_t>(strand.row), static_cast<uint16_t>(strand.num_parts)};
     } else if (lane_ < strand.num_rows) {
@@ -112,6 +120,7 @@ class RingFiller {
   // Waits for the preceding kernel, once. Tiles that were requested before get their queries now.
   __device__ __forceinline__ void Await() {
     if (awaited_) return;
+    if (arguments_.params.num_rows > kFewDecodeRows) ptx::AllowSuccessor();
     ptx::WaitForPredecessor();
     awaited_ = true;
     for (int stage = 0; stage < arguments_.num_stages; ++stage) {
@@ -167,8 +176,10 @@ class RingFiller {
 
   const DecodeArguments& arguments_;
   const DecodeBlock<kHeadDim>& block_;
-  DecodePlanMemory plan_;
+  const DecodePlanMemory& plan_;
   int lane_;
+  BlockId first_pages_;
+  DecodeRunWalk walk_;  // from its begin
   RingSlot slot_;
   bool awaited_ = false;          // whether the preceding kernel was waited for
   uint32_t queries_missing_ = 0;  // bit i: stage i

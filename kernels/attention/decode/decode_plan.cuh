@@ -19,27 +19,50 @@ constexpr int MaxSharingRows(const PagedDecodeAttentionParams& params) {
   return params.may_share && group < kQueryRows ? kQueryRows / group : 1;
 }
 
+// How many block numbers a warp reads at once.
+inline constexpr int kPagesOfWarp = 32;
+
+// The keys of a walk's current split. `num_pages` counts pages of kKvBlockTokens.
+struct SplitKeys {
+  [[gnu::always_inline]] constexpr explicit SplitKeys(const DecodeRunWalk& walk)
+      : begin(FirstTileOfSplit(walk.Split()) * static_cast<int>(kKeyTile)),
+        end(FirstTileOfSplit(walk.Split() + 1) * static_cast<int>(kKeyTile)) {
+    if (end > walk.Strand().num_keys) end = walk.Strand().num_keys;
+  }
+
+  [[gnu::always_inline]] constexpr int FirstPage() const {
+    return begin / static_cast<int>(kKvBlockTokens);
+  }
+  [[gnu::always_inline]] constexpr int NumPages() const {
+    return (end - begin + static_cast<int>(kKvBlockTokens) - 1) / static_cast<int>(kKvBlockTokens);
+  }
+
+  int begin;
+  int end;
+};
+
+// What a block needs to ask for its first keys. It reads all of it at once. If it read cuts, then
+// a strand, then block numbers, it would wait for memory three times.
+struct alignas(16) DecodeStart {
+  DecodeRunWalk walk;
+  BlockId pages[kPagesOfWarp];  // the first block numbers of the walk's first split
+};
+
 // The plan's arrays in `memory`, for at most `max_runs` runs of `num_rows` rows.
 struct DecodePlanMemory {
   __host__ __device__ DecodePlanMemory(int32_t* memory, int num_rows, int max_runs)
       : shared_strands(reinterpret_cast<DecodeStrand*>(memory)),
         own_strands(shared_strands + num_rows / 2),
-        shared_cuts(reinterpret_cast<DecodeCut*>(own_strands + num_rows)),
-        own_cuts(shared_cuts + max_runs + 1),
-        rows(reinterpret_cast<int*>(own_cuts + max_runs + 1)),
+        starts(reinterpret_cast<DecodeStart*>(own_strands + num_rows)),
+        rows(reinterpret_cast<int*>(starts + max_runs)),
         num_parts(rows + num_rows) {}
-
-  __device__ DecodeRunWalk Walk(int run) const {
-    return DecodeRunWalk({shared_strands, shared_cuts[run], shared_cuts[run + 1]},
-                         {own_strands, own_cuts[run], own_cuts[run + 1]});
-  }
 
   DecodeStrand* shared_strands;  // [num_rows / 2], of at least two rows each
   DecodeStrand* own_strands;     // [num_rows]
-  DecodeCut* shared_cuts;  // [max_runs + 1]: where each run begins; the last runs may be empty
-  DecodeCut* own_cuts;     // [max_runs + 1]
-  int* rows;               // [num_rows]: row numbers; the rows of a shared strand are consecutive
-  int* num_parts;          // [num_rows]: parts that the row's result is folded from; 0: padding
+  DecodeStart* starts;           // [max_runs]; the last runs may be empty
+  int* rows;       // [num_rows]: row numbers; the rows of a shared strand are consecutive
+  int* num_parts;  // [num_rows]: parts that the row's result is folded from; 0: padding
 };
+static_assert(sizeof(DecodeStart) <= 4 * kDecodeRunElements);
 
 }  // namespace lockstep::kernels

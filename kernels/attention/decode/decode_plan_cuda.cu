@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kPlanThreads = 1024;
 constexpr int kPlanWarps = kPlanThreads / 32;
-static_assert(kPlanThreads >= kMaxDecodeRows);
+static_assert(kPlanThreads >= kMaxDecodeRows && kPlanThreads >= kMaxDecodeRuns);
 constexpr int kMaxGroups = static_cast<int>(kMaxDecodeRows / 2);
 
 constexpr int kNumDepths = 7;    // of FindLeaders
@@ -57,6 +57,8 @@ struct PlanShared {
       int own_tiles[kMaxDecodeRows + 1];
     };
   };
+  int longer_runs[kMaxDecodeRuns];  // how many of the runs before a run are longer than the mean
+  int num_longer_runs;
   int num_groups;
   int num_own;  // strands up to the last that has keys
   DecodePlan shared_plan;
@@ -266,10 +268,6 @@ struct StepPlanner {
     const DecodePlanMemory memory(params.plan, num_rows, max_runs);
     const DecodeRuns shared_runs = SharedRuns(shared.shared_plan);
     const DecodeRuns own_runs = OwnRuns(shared.own_plan);
-    for (int run = thread; run <= max_runs; run += kPlanThreads) {
-      memory.shared_cuts[run] = shared_runs.Cut(run);
-      memory.own_cuts[run] = own_runs.Cut(run);
-    }
     if (is_first) {
       const int folded_splits = shared_runs.SplitsOfFirstRun(group);
       shared.folded_splits[group] = folded_splits;
@@ -283,7 +281,16 @@ struct StepPlanner {
                                       .folded_splits = folded_splits};
     }
     __syncthreads();
-    if (thread >= num_rows) return;
+    if (thread < num_rows) WriteOwnStrand(memory, own_runs);
+    __syncthreads();
+    WriteWalks(memory, shared_runs, own_runs);
+    __syncthreads();
+    for (int run = thread / 32; run < max_runs; run += kPlanWarps)
+      WriteFirstPages(memory.starts[run]);
+  }
+
+  __device__ __forceinline__ void WriteOwnStrand(const DecodePlanMemory& memory,
+                                                 const DecodeRuns& own_runs) {
     DecodeStrand strand = {};
     if (shared.num_keys[thread] > 0) {
       const int num_splits = own_runs.NumSplits(thread);
@@ -301,6 +308,48 @@ struct StepPlanner {
     memory.own_strands[thread] = strand;
     memory.num_parts[thread] = strand.num_parts;
     if (num_groups > 0) memory.rows[thread] = shared.order[thread];
+  }
+
+  // Longer runs come first: their blocks begin first, and have fetched more keys when the queries
+  // are there.
+  __device__ __forceinline__ void WriteWalks(const DecodePlanMemory& memory,
+                                             const DecodeRuns& shared_runs,
+                                             const DecodeRuns& own_runs) {
+    const int run = thread;
+    DecodeRun of_shared = {memory.shared_strands, {}, {}};
+    DecodeRun of_own = {memory.own_strands, {}, {}};
+    bool is_longer = false;
+    if (run < max_runs) {
+      of_shared = {memory.shared_strands, shared_runs.Cut(run), shared_runs.Cut(run + 1)};
+      of_own = {memory.own_strands, own_runs.Cut(run), own_runs.Cut(run + 1)};
+      const int num_tiles = shared_runs.Tiles(of_shared.end) - shared_runs.Tiles(of_shared.begin) +
+                            own_runs.Tiles(of_own.end) - own_runs.Tiles(of_own.begin);
+      const int all_tiles = shared.shared_tiles[num_groups] + shared.own_tiles[shared.num_own];
+      is_longer = static_cast<uint32_t>(num_tiles) * static_cast<uint32_t>(max_runs) >
+                  static_cast<uint32_t>(all_tiles);
+      shared.longer_runs[run] = is_longer ? 1 : 0;
+    }
+    __syncthreads();
+    if (thread < 32) {
+      const int sum = CountBefore(shared.longer_runs, max_runs, thread);
+      if (thread == 0) shared.num_longer_runs = sum;
+    }
+    __syncthreads();
+    if (run >= max_runs) return;
+    const int before = shared.longer_runs[run];
+    const int place = is_longer ? before : shared.num_longer_runs + run - before;
+    memory.starts[place].walk = DecodeRunWalk(of_shared, of_own);
+  }
+
+  // Call from a warp.
+  __device__ __forceinline__ void WriteFirstPages(DecodeStart& start) const {
+    if (start.walk.AtEnd()) return;
+    const SplitKeys keys(start.walk);
+    const int page = thread % kPagesOfWarp;
+    if (page >= keys.NumPages()) return;
+    start.pages[page] =
+        params.block_tables[start.walk.Strand().block_table * params.block_table_stride +
+                            keys.FirstPage() + page];
   }
 
   const PagedDecodeAttentionParams& params;

@@ -286,10 +286,15 @@ __device__ __forceinline__ void Compute(const DecodeArguments& arguments,
   arrivals.Send(block, {}, {});
 }
 
+__device__ __forceinline__ int BlockNumber() {
+  return static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
+}
+
 template <int kHeadDim>
 __device__ __forceinline__ void ClearPaddingRows(const DecodeArguments& arguments) {
   const PagedDecodeAttentionParams& params = arguments.params;
-  for (int row = blockIdx.x; row < params.num_rows; row += gridDim.x) {
+  const int num_blocks = static_cast<int>(gridDim.x * gridDim.y);
+  for (int row = BlockNumber(); row < params.num_rows; row += num_blocks) {
     if (params.positions[row] != kNoPosition) continue;
     uint32_t* output = reinterpret_cast<uint32_t*>(params.output + row * params.output_stride);
     for (int i = threadIdx.x; i < params.num_heads * kHeadDim / 2; i += kMathThreads) output[i] = 0;
@@ -299,38 +304,60 @@ __device__ __forceinline__ void ClearPaddingRows(const DecodeArguments& argument
 // Whether this block has no keys to attend to, and no row to clear. Then it leaves at once, and
 // makes room for blocks of the next kernel. That kernel waits for the whole grid, so a block must
 // stay that waits for the kernel before: block 0 does, as there is a row.
-__device__ __forceinline__ bool IsIdle(const DecodeArguments& arguments) {
-  const PagedDecodeAttentionParams& params = arguments.params;
-  if (blockIdx.x < params.num_rows) return false;
-  const DecodePlanMemory plan(params.plan, static_cast<int>(params.num_rows), arguments.max_runs);
-  return plan.Walk(static_cast<int>(blockIdx.x) / static_cast<int>(params.kv.num_kv_heads)).AtEnd();
+__device__ __forceinline__ bool IsIdle(const DecodeArguments& arguments, const DecodeStart& start) {
+  return BlockNumber() >= arguments.params.num_rows && start.walk.AtEnd();
+}
+
+// Call from a warp.
+template <int kHeadDim>
+__device__ __forceinline__ void InitializeBarriers(const DecodeBlock<kHeadDim>& block,
+                                                   int num_stages, int lane) {
+  static_assert(kMaxDecodeStages <= 32 && kArrivalTurns <= 32);
+  if (lane < num_stages) {
+    ptx::InitBarrier(block.FullBarrier(lane), 1);
+    ptx::InitBarrier(block.EmptyBarrier(lane), kMathThreads);
+  }
+  if (lane < kArrivalTurns) {
+    ptx::InitBarrier(block.WrittenBarrier(lane), 32 + kMathWarps - 1);
+    ptx::InitBarrier(block.CountedBarrier(lane), 32);
+  }
+  ptx::FenceBarrierInit();
+  __syncwarp();
+}
+
+// Registers of a thread. Two blocks fit on a multiprocessor up to 168. Up to 152 they also fit
+// beside a block of the rotation's kernel, and none has to wait until that has ended. Heads of 128
+// dims are slower with so few.
+constexpr int DecodeRegisters(int head_dim, int halves) {
+  if (head_dim > 128) return 255;
+  return head_dim < 128 && halves == 1 ? 152 : 168;
 }
 
 template <int kHeadDim, int kHalves, bool kShared>
-__global__ __launch_bounds__(kDecodeThreads, kHeadDim > 128 ? 1 : 2) void PagedDecodeKernel(
+__global__ __maxnreg__(DecodeRegisters(kHeadDim, kHalves)) void PagedDecodeKernel(
     const DecodeArguments arguments, const DecodeShared<kHeadDim> layout) {
   extern __shared__ __align__(1024) unsigned char shared[];
   // From here to the wait, read only what the comment on PagedDecodeAttentionParams lists.
-  if (IsIdle(arguments)) return;
   const DecodeBlock<kHeadDim> block = {layout, shared, ptx::SharedAddress(shared)};
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < arguments.num_stages; ++stage) {
-      ptx::InitBarrier(block.FullBarrier(stage), 1);
-      ptx::InitBarrier(block.EmptyBarrier(stage), kMathThreads);
-    }
-    for (int turn = 0; turn < kArrivalTurns; ++turn) {
-      ptx::InitBarrier(block.WrittenBarrier(turn), 32 + kMathWarps - 1);
-      ptx::InitBarrier(block.CountedBarrier(turn), 32);
-    }
-    ptx::FenceBarrierInit();
-  }
-  __syncthreads();
-  ptx::AllowSuccessor();
+  const DecodePlanMemory plan(arguments.params.plan, static_cast<int>(arguments.params.num_rows),
+                              arguments.max_runs);
+  const DecodeStart& start = plan.starts[block.Run()];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  if (warp >= kMathWarps) {
-    if (warp == kCopyWarp) RingFiller<kHeadDim>(arguments, block, lane).Fill();
-    if (warp == kCountWarp) CountArrivals(arguments, block, lane);
+  if (warp == kCopyWarp) {
+    RingFiller<kHeadDim> filler(arguments, block, plan, start, lane);
+    if (IsIdle(arguments, start)) return;
+    InitializeBarriers(block, arguments.num_stages, lane);
+    if (arguments.params.num_rows <= kFewDecodeRows) ptx::AllowSuccessor();
+    // The others wait. This warp goes on.
+    ptx::ArriveAtThreads(kStartBarrier, kDecodeThreads);
+    filler.Fill();
+    return;
+  }
+  if (IsIdle(arguments, start)) return;
+  ptx::SyncThreads(kStartBarrier, kDecodeThreads);
+  if (warp == kCountWarp) {
+    CountArrivals(arguments, block, lane);
   } else {
     ptx::WaitForPredecessor();
     ClearPaddingRows<kHeadDim>(arguments);
@@ -389,10 +416,10 @@ absl::Status LaunchDecode(const CudaStream& stream, const DecodeArguments& argum
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, arguments.shared_bytes));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
-  const int64_t num_blocks = arguments.max_runs * arguments.params.kv.num_kv_heads;
   return Launch(
       stream, "paged decode attention",
-      {.grid = dim3(static_cast<unsigned>(num_blocks)),
+      {.grid = dim3(static_cast<unsigned>(arguments.params.kv.num_kv_heads),
+                    static_cast<unsigned>(arguments.max_runs)),
        .block = dim3(kDecodeThreads),
        .shared_bytes = static_cast<size_t>(arguments.shared_bytes)},
       kernel, arguments,

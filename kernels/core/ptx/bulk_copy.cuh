@@ -38,6 +38,10 @@ __device__ __forceinline__ void FenceAsyncProxy() {
 __device__ __forceinline__ void SyncThreads(int id, int num_threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
 }
+// Arrives there and does not wait. It counts as one of the `num_threads`.
+__device__ __forceinline__ void ArriveAtThreads(int id, int num_threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
+}
 // Adds to global memory and returns the old value. What this thread saw written before is visible
 // to whoever reads the result, and what they had seen to this thread.
 __device__ __forceinline__ uint32_t AddAcquireRelease(uint32_t* global, uint32_t value) {

@@ -1,10 +1,14 @@
+#include "kernels/attention/paged_attention_cuda.h"
+
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention/decode/decode_plan.cuh"
@@ -247,6 +251,42 @@ TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixArePlannedTogether) {
   EXPECT_EQ(shape_of(memory.own_strands[6]), std::tuple(1, 5, 1));
   EXPECT_EQ(shape_of(memory.own_strands[8]), std::tuple(1, 0, 6));
   EXPECT_EQ(shape_of(memory.own_strands[9]), std::tuple(1, 0, 6));
+}
+
+// Each block reads where it begins, with the numbers of the blocks of its first keys.
+TEST_F(PagedAttentionCudaTest, ThePlanSaysWhereEveryBlockBegins) {
+  const Shape shape = {8, 2, 128};
+  const std::vector<int64_t> lengths = {592, 40, 592, 3000};
+  Problem problem(shape, lengths, Distribution::kGaussian, {});
+  std::vector<Row> rows;
+  for (int64_t sequence = 0; sequence < 4; ++sequence) {
+    rows.push_back({sequence, problem.length(sequence) - 1});
+  }
+  const auto call = problem.MakeDecodeCall(rows.size());
+  problem.SetRows(rows, *call);
+  EXPECT_THAT(PlanPagedDecode(stream_, call->params), IsOk());
+  problem.ReadOutputs(*call);
+  std::vector<int32_t> plan = call->plan.Read();
+  const int max_runs = MaxDecodeRuns(stream_, call->params);
+  const DecodePlanMemory memory(plan.data(), static_cast<int>(rows.size()), max_runs);
+  const std::vector<BlockId> tables = call->tables.Read();
+  std::set<std::pair<int, int>> begins;  // row and split
+  for (int run = 0; run < max_runs; ++run) {
+    const DecodeStart& start = memory.starts[run];
+    if (start.walk.AtEnd()) continue;
+    const DecodeStrand& strand = start.walk.Strand();
+    EXPECT_TRUE(begins.emplace(strand.row, start.walk.Split()).second);
+    const SplitKeys keys(start.walk);
+    EXPECT_LE(keys.end, lengths[static_cast<size_t>(strand.row)]);
+    for (int page = 0; page < std::min(keys.NumPages(), kPagesOfWarp); ++page) {
+      const int64_t place =
+          strand.block_table * call->params.block_table_stride + keys.FirstPage() + page;
+      EXPECT_EQ(start.pages[page], tables[static_cast<size_t>(place)])
+          << "run " << run << " page " << page;
+    }
+  }
+  // A run ends with row 1, which has one tile. So no run begins there.
+  for (const int row : {0, 2, 3}) EXPECT_TRUE(begins.contains({row, 0})) << "row " << row;
 }
 
 // The pool holds the keys of a step and nothing beyond; every other byte is NaN.

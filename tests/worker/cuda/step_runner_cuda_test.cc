@@ -45,7 +45,7 @@ class StepRunnerCudaTest : public testing::CudaTest,
                                    {"num_attention_heads", 4},
                                    {"num_key_value_heads", 2},
                                    {"head_dim", 16},
-                                   {"max_position_embeddings", 256},
+                                   {"max_position_embeddings", max_positions()},
                                    {"rms_norm_eps", 1e-6},
                                    {"rope_theta", 10000.0},
                                    {"tie_word_embeddings", true},
@@ -88,6 +88,8 @@ class StepRunnerCudaTest : public testing::CudaTest,
     executor_model_.reset();
     CudaTest::TearDown();
   }
+
+  virtual int max_positions() const { return 256; }
 
   v1::StepResult RunOnDevice(const v1::StepRequest& step) {
     runner_->Submit(step);
@@ -284,6 +286,85 @@ TEST_P(StepRunnerCudaTest, ASlotStartedAnewLeavesTheGrowthBeforeItAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StepRunnerCudaTest, ::testing::Values(1, 2));
+
+class LongStepRunnerCudaTest : public StepRunnerCudaTest {
+ protected:
+  int max_positions() const override { return 1024; }
+
+  void FillPool(int byte) {
+    runner_model_->OnRanks([this, byte](int rank) {
+      const std::span<std::byte> kv = runner_model_->rank(rank).kv_bytes();
+      EXPECT_EQ(cudaMemset(kv.data(), byte, kv.size()), cudaSuccess);
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    });
+  }
+
+  // The tokens of slot 1, which has few keys. If `beside_failures`, slot 0 has many and fails in
+  // its prompt, again and again.
+  std::vector<TokenId> TokensOfShortSequence(uint64_t epoch, bool beside_failures) {
+    constexpr int kNumRounds = 20;
+    constexpr uint32_t kPromptTokens = 260;
+    constexpr uint32_t kStepTokens = 52;
+    constexpr uint32_t kCachedTokens = 592;
+    runner_->BeginLease(epoch);
+    testing::StepSequence steps(epoch);
+    std::vector<TokenId> tokens;
+    int num_errors = 0;
+    const auto run = [&](const v1::StepRequest& step) {
+      const v1::StepResult result = RunOnDevice(step);
+      EXPECT_FALSE(result.has_refusal()) << result.refusal().message();
+      for (const v1::SlotError& error : result.errors()) {
+        EXPECT_EQ(error.slot(), 0u) << error.message();
+        ++num_errors;
+      }
+      for (const uint32_t slot : result.sampled_slots()) EXPECT_EQ(slot, 1u);
+      tokens.insert(tokens.end(), result.token_ids().begin(), result.token_ids().end());
+    };
+    v1::StepRequest start = steps.Next();
+    *start.add_started() = testing::MakeStarted(1, testing::MakeTokens(kPromptTokens, 64, 3),
+                                                testing::BlockRange(0, 20), kPromptTokens + 60);
+    testing::AddRow(start, 1, kStepTokens);
+    run(start);
+    for (uint32_t done = kStepTokens; done < kPromptTokens; done += kStepTokens) {
+      v1::StepRequest more = steps.Next();
+      testing::AddRow(more, 1, kStepTokens);
+      run(more);
+    }
+    for (int round = 0; round < kNumRounds; ++round) {
+      v1::StepRequest fail = steps.Next();
+      if (beside_failures) {
+        if (round > 0) fail.add_released_slots(0);
+        v1::StartedSlot& started = *fail.add_started();
+        started = testing::MakeStarted(0, testing::MakeTokens(kCachedTokens + 8, 64, 4),
+                                       testing::BlockRange(24, 40), kCachedTokens + 40);
+        started.set_num_computed_tokens(kCachedTokens);  // NaN, so there are no probabilities
+        started.set_first_prompt_logprob(kCachedTokens + 1);
+        started.mutable_sampling()->set_num_prompt_logprobs(0);
+        testing::AddRow(fail, 0, 4);
+      }
+      testing::AddRow(fail, 1, 1);
+      run(fail);
+      v1::StepRequest decode = steps.Next();
+      if (beside_failures) testing::AddRow(decode, 0, 1);
+      testing::AddRow(decode, 1, 1);
+      run(decode);
+    }
+    runner_->EndLease();
+    EXPECT_EQ(num_errors, beside_failures ? kNumRounds : 0);
+    return tokens;
+  }
+};
+
+// The device does not know that a row failed in its prompt. If it went on, it would write its parts
+// of attention where a graph for fewer keys has those of the next row.
+TEST_P(LongStepRunnerCudaTest, ARowThatFailedInItsPromptLeavesItsBatchMatesAlone) {
+  FillPool(0xFF);
+  const std::vector<TokenId> alone = TokensOfShortSequence(1, /*beside_failures=*/false);
+  ASSERT_EQ(alone.size(), 41u);
+  EXPECT_EQ(TokensOfShortSequence(2, /*beside_failures=*/true), alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LongStepRunnerCudaTest, ::testing::Values(1, 2));
 
 class StepRunnerCudaDeathTest : public StepRunnerCudaTest {
  protected:
