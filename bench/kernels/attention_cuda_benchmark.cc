@@ -150,8 +150,10 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
       sizeof(float));
   const DeviceBuffer arrivals = Upload(
       std::vector<uint32_t>(static_cast<size_t>(DecodeArrivalElements(batch, kNumKvHeads)), 0));
-  const DeviceBuffer plan =
-      Allocate(static_cast<size_t>(DecodePlanElements(batch)) * sizeof(int32_t));
+  // A plan holds numbers of blocks, so each set has its own. They are aligned to 32 bytes.
+  const int64_t plan_elements = (DecodePlanElements(batch) + 7) / 8 * 8;
+  const DeviceBuffer plans =
+      Allocate(static_cast<size_t>(num_sets * plan_elements) * sizeof(int32_t));
   const auto params = [&](int call) -> PagedDecodeAttentionParams {
     return {.query = query.data<BFloat16>(),
             .query_stride = kRowElements,
@@ -166,12 +168,12 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
             .block_table_stride = blocks_per_row,
             .max_keys = context,
             .may_share = decode.num_prefixes > 0,
-            .plan = plan.data<int32_t>(),
+            .plan = plans.data<int32_t>() + call % num_sets * plan_elements,
             .partials = partials.data<float>(),
             .arrivals = arrivals.data<uint32_t>()};
   };
   stream.overlap_launches = false;
-  // One plan for all sets: they differ in the numbers of the blocks alone.
+  for (int set = 0; set < num_sets; ++set) Check(PlanPagedDecode(stream, params(set)));
   const double plan_us = MeasureUs(stream, [&](int) { return PlanPagedDecode(stream, params(0)); });
   double us[2];
   for (const bool overlap : {false, true}) {

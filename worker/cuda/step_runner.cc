@@ -174,8 +174,8 @@ void CudaStepRunner::EnqueueDecode(CudaStepRecord& record) {
   for (size_t i = 0; i < record.rows.size(); ++i) {
     CudaStepRecord::Row& row = record.rows[i];
     const Slot& slot = table_[row.slot];
-    // The device does not know that a row failed in its prompt, and would go on with keys that
-    // nobody counts here.
+    // The device does not know that a row failed in its prompt. It would go on, with more keys than
+    // `max_keys` says.
     const bool has_failed = failed_generations_[row.slot] == row.generation;
     decode_slots_[i] = has_failed ? kernels::kNoSlot : row.slot;
     row.samples = true;

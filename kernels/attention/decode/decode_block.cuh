@@ -23,7 +23,8 @@ inline constexpr int kStartBarrier = 2;
 inline constexpr int kScoreStride = kKeyTile + 8;  // floats between rows: no bank conflicts
 inline constexpr int kMaxDecodeStages = 6;
 // With so few rows most multiprocessors are free, and the next kernel may begin at once. With more
-// rows it may begin when this one has asked for its first keys, as it asks for many more bytes.
+// rows it may begin once this kernel has asked for its first keys. Blocks of the next kernel ask
+// for many more bytes, and these keys would wait behind them.
 inline constexpr int kFewDecodeRows = 2;
 inline constexpr int kArrivalTurns = 4;  // parts that may be uncounted at once
 static_assert(kMathWarps == kKeyTilePages);
@@ -125,7 +126,8 @@ struct DecodeShared {
 template <int kHeadDim>
 struct DecodeBlock {
   __device__ __forceinline__ static int KvHead() { return static_cast<int>(blockIdx.x); }
-  __device__ __forceinline__ static int Run() { return static_cast<int>(blockIdx.y); }
+  // The number of its DecodeStart.
+  __device__ __forceinline__ static int Start() { return static_cast<int>(blockIdx.y); }
   __device__ __forceinline__ uint32_t FullBarrier(int stage) const {
     return address + layout.barriers + 8 * stage;
   }

@@ -15,7 +15,7 @@ namespace lockstep::kernels {
 template <int kHeadDim>
 class RingFiller {
  public:
-  // Asks for what is in `start`.
+  // Reads `start`, so that Fill has all it needs for its first tiles.
   __device__ __forceinline__ RingFiller(const DecodeArguments& arguments,
                                         const DecodeBlock<kHeadDim>& block,
                                         const DecodePlanMemory& plan, const DecodeStart& start,

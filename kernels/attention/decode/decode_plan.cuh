@@ -22,7 +22,7 @@ constexpr int MaxSharingRows(const PagedDecodeAttentionParams& params) {
 // How many block numbers a warp reads at once.
 inline constexpr int kPagesOfWarp = 32;
 
-// The keys of a walk's current split. `num_pages` counts pages of kKvBlockTokens.
+// The keys of a walk's current split. A page has kKvBlockTokens keys.
 struct SplitKeys {
   [[gnu::always_inline]] constexpr explicit SplitKeys(const DecodeRunWalk& walk)
       : begin(FirstTileOfSplit(walk.Split()) * static_cast<int>(kKeyTile)),
@@ -59,7 +59,7 @@ struct DecodePlanMemory {
 
   DecodeStrand* shared_strands;  // [num_rows / 2], of at least two rows each
   DecodeStrand* own_strands;     // [num_rows]
-  DecodeStart* starts;           // [max_runs]; the last runs may be empty
+  DecodeStart* starts;           // [max_runs], longer runs first; some may be empty
   int* rows;       // [num_rows]: row numbers; the rows of a shared strand are consecutive
   int* num_parts;  // [num_rows]: parts that the row's result is folded from; 0: padding
 };

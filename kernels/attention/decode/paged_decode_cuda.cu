@@ -326,8 +326,9 @@ __device__ __forceinline__ void InitializeBarriers(const DecodeBlock<kHeadDim>& 
 }
 
 // Registers of a thread. Two blocks fit on a multiprocessor up to 168. Up to 152 they also fit
-// beside a block of the rotation's kernel, and none has to wait until that has ended. Heads of 128
-// dims are slower with so few.
+// beside a block of the rotation's kernel for few tokens, which has 56 for each of 128 threads. So
+// none has to wait until that has ended. Heads of 128 dims are slower with 152, and two halves of
+// rows need more.
 constexpr int DecodeRegisters(int head_dim, int halves) {
   if (head_dim > 128) return 255;
   return head_dim < 128 && halves == 1 ? 152 : 168;
@@ -341,7 +342,7 @@ __global__ __maxnreg__(DecodeRegisters(kHeadDim, kHalves)) void PagedDecodeKerne
   const DecodeBlock<kHeadDim> block = {layout, shared, ptx::SharedAddress(shared)};
   const DecodePlanMemory plan(arguments.params.plan, static_cast<int>(arguments.params.num_rows),
                               arguments.max_runs);
-  const DecodeStart& start = plan.starts[block.Run()];
+  const DecodeStart& start = plan.starts[block.Start()];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (warp == kCopyWarp) {

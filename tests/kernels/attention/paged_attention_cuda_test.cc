@@ -285,7 +285,8 @@ TEST_F(PagedAttentionCudaTest, ThePlanSaysWhereEveryBlockBegins) {
           << "run " << run << " page " << page;
     }
   }
-  // A run ends with row 1, which has one tile. So no run begins there.
+  // Of 4 rows with 5, 1, 5 and 12 splits. A run ends with row 1, so no run begins there.
+  EXPECT_EQ(begins.size(), 22u);
   for (const int row : {0, 2, 3}) EXPECT_TRUE(begins.contains({row, 0})) << "row " << row;
 }
 

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,6 +22,7 @@
 #include "worker/cpu/step_runner.h"
 #include "worker/cuda/forward_model.h"
 #include "worker/cuda/model.h"
+#include "worker/cuda/step_memory.h"
 #include "worker/cuda/step_runner.h"
 
 namespace lockstep::worker {
@@ -51,8 +54,8 @@ class StepRunnerCudaTest : public testing::CudaTest,
                                    {"tie_word_embeddings", true},
                                    {"hidden_act", "silu"},
                                    {"eos_token_id", 1}};
-    const std::filesystem::path folder =
-        std::filesystem::path(::testing::TempDir()) / "step-runner-cuda-test";
+    const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
+                                         fmt::format("step-runner-cuda-test-{}", max_positions());
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "config.json") << config;
     for (std::unique_ptr<CudaModel>* model : {&runner_model_, &executor_model_}) {
@@ -289,6 +292,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, StepRunnerCudaTest, ::testing::Values(1, 2));
 
 class LongStepRunnerCudaTest : public StepRunnerCudaTest {
  protected:
+  using Tokens = std::map<SlotId, std::vector<TokenId>>;
+
   int max_positions() const override { return 1024; }
 
   void FillPool(int byte) {
@@ -299,58 +304,74 @@ class LongStepRunnerCudaTest : public StepRunnerCudaTest {
     });
   }
 
-  // The tokens of slot 1, which has few keys. If `beside_failures`, slot 0 has many and fails in
-  // its prompt, again and again.
-  std::vector<TokenId> TokensOfShortSequence(uint64_t epoch, bool beside_failures) {
-    constexpr int kNumRounds = 20;
-    constexpr uint32_t kPromptTokens = 260;
-    constexpr uint32_t kStepTokens = 52;
-    constexpr uint32_t kCachedTokens = 592;
-    runner_->BeginLease(epoch);
-    testing::StepSequence steps(epoch);
-    std::vector<TokenId> tokens;
+  // Takes the results of all steps under way. Only slot 0 may fail. Returns how often it did.
+  int TakeAll(Tokens& tokens) {
     int num_errors = 0;
-    const auto run = [&](const v1::StepRequest& step) {
-      const v1::StepResult result = RunOnDevice(step);
+    while (runner_->num_pending() > 0) {
+      const v1::StepResult result = TakeResult();
       EXPECT_FALSE(result.has_refusal()) << result.refusal().message();
       for (const v1::SlotError& error : result.errors()) {
         EXPECT_EQ(error.slot(), 0u) << error.message();
         ++num_errors;
       }
-      for (const uint32_t slot : result.sampled_slots()) EXPECT_EQ(slot, 1u);
-      tokens.insert(tokens.end(), result.token_ids().begin(), result.token_ids().end());
-    };
-    v1::StepRequest start = steps.Next();
-    *start.add_started() = testing::MakeStarted(1, testing::MakeTokens(kPromptTokens, 64, 3),
-                                                testing::BlockRange(0, 20), kPromptTokens + 60);
-    testing::AddRow(start, 1, kStepTokens);
-    run(start);
-    for (uint32_t done = kStepTokens; done < kPromptTokens; done += kStepTokens) {
-      v1::StepRequest more = steps.Next();
-      testing::AddRow(more, 1, kStepTokens);
-      run(more);
+      EXPECT_EQ(result.sampled_slots_size(), result.token_ids_size());
+      for (int i = 0; i < std::min(result.sampled_slots_size(), result.token_ids_size()); ++i) {
+        tokens[result.sampled_slots(i)].push_back(result.token_ids(i));
+      }
     }
+    return num_errors;
+  }
+
+  // The tokens of slots 1 and 2, which have few keys. If `beside_failures`, slot 0 has many and
+  // fails in its prompt, again and again.
+  Tokens TokensOfShortSequences(uint64_t epoch, bool beside_failures) {
+    constexpr int kNumRounds = 20;
+    constexpr uint32_t kPromptTokens = 140;
+    constexpr uint32_t kStepTokens = 28;
+    constexpr uint32_t kCachedTokens = 592;
+    runner_->BeginLease(epoch);
+    testing::StepSequence steps(epoch);
+    Tokens tokens;
+    for (uint32_t done = 0; done < kPromptTokens; done += kStepTokens) {
+      v1::StepRequest step = steps.Next();
+      for (const SlotId slot : {SlotId{1}, SlotId{2}}) {
+        if (done == 0) {
+          *step.add_started() =
+              testing::MakeStarted(slot, testing::MakeTokens(kPromptTokens, 64, slot),
+                                   testing::BlockRange(12 * (slot - 1), 12), kPromptTokens + 50);
+        }
+        testing::AddRow(step, slot, kStepTokens);
+      }
+      runner_->Submit(step);
+    }
+    EXPECT_EQ(TakeAll(tokens), 0);
+    const auto add_short_rows = [](v1::StepRequest& step) {
+      for (const SlotId slot : {SlotId{1}, SlotId{2}}) testing::AddRow(step, slot, 1);
+    };
     for (int round = 0; round < kNumRounds; ++round) {
       v1::StepRequest fail = steps.Next();
       if (beside_failures) {
         if (round > 0) fail.add_released_slots(0);
         v1::StartedSlot& started = *fail.add_started();
         started = testing::MakeStarted(0, testing::MakeTokens(kCachedTokens + 8, 64, 4),
-                                       testing::BlockRange(24, 40), kCachedTokens + 40);
+                                       testing::BlockRange(24, 38), kCachedTokens + 16);
         started.set_num_computed_tokens(kCachedTokens);  // NaN, so there are no probabilities
         started.set_first_prompt_logprob(kCachedTokens + 1);
         started.mutable_sampling()->set_num_prompt_logprobs(0);
-        testing::AddRow(fail, 0, 4);
+        testing::AddRow(fail, 0, 7);
       }
-      testing::AddRow(fail, 1, 1);
-      run(fail);
+      add_short_rows(fail);
+      runner_->Submit(fail);
+      // The ring of passes is full then. The next step is accepted while slot 0 still runs, and
+      // waits for the result that says otherwise before it is enqueued.
+      for (uint32_t i = 1; i < CudaStepMemory::kNumPasses; ++i) runner_->Submit(steps.Next());
       v1::StepRequest decode = steps.Next();
       if (beside_failures) testing::AddRow(decode, 0, 1);
-      testing::AddRow(decode, 1, 1);
-      run(decode);
+      add_short_rows(decode);
+      runner_->Submit(decode);
+      EXPECT_EQ(TakeAll(tokens), beside_failures ? 1 : 0);
     }
     runner_->EndLease();
-    EXPECT_EQ(num_errors, beside_failures ? kNumRounds : 0);
     return tokens;
   }
 };
@@ -359,9 +380,10 @@ class LongStepRunnerCudaTest : public StepRunnerCudaTest {
 // of attention where a graph for fewer keys has those of the next row.
 TEST_P(LongStepRunnerCudaTest, ARowThatFailedInItsPromptLeavesItsBatchMatesAlone) {
   FillPool(0xFF);
-  const std::vector<TokenId> alone = TokensOfShortSequence(1, /*beside_failures=*/false);
-  ASSERT_EQ(alone.size(), 41u);
-  EXPECT_EQ(TokensOfShortSequence(2, /*beside_failures=*/true), alone);
+  const Tokens alone = TokensOfShortSequences(1, /*beside_failures=*/false);
+  ASSERT_EQ(alone.size(), 2u);
+  for (const auto& [slot, tokens] : alone) EXPECT_EQ(tokens.size(), 41u) << "slot " << slot;
+  EXPECT_EQ(TokensOfShortSequences(2, /*beside_failures=*/true), alone);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LongStepRunnerCudaTest, ::testing::Values(1, 2));
