@@ -9,9 +9,9 @@
 // that several rows have in common, because the same blocks hold their keys, form a shared strand.
 // The splits that a row has alone, which may be all its splits, form its own strand. The strands of
 // each kind lie one after the other, in tiles of kKeyTile keys, and are cut into runs of about
-// equal length. Each KV head has one block for each run. The cuts are the same for all heads. A
-// block first takes its run of shared strands, then its run of own strands. So the results of rows
-// become complete, and are folded, all over the device.
+// equal length. Each KV head has one block for each run, longer runs first. The cuts are the same
+// for all heads. A block first takes its run of shared strands, then its run of own strands. So the
+// results of rows become complete, and are folded, all over the device.
 //
 // Splits are folded from left to right. A block folds splits in registers only while they are the
 // first splits of a row. If a row's first strand was cut, or is shared, each further split of the
