@@ -110,9 +110,9 @@ constexpr int64_t DecodeArrivalElements(int64_t num_rows, int64_t num_kv_heads) 
   return num_rows * num_kv_heads;
 }
 
-// Writes the plan of a step. It has numbers of blocks. So it holds for all calls of
-// PagedDecodeAttention with the same shape, rows, positions and block tables: for all layers of the
-// step. `query`, `output`, `kv.data`, `partials` and `arrivals` are not used. With overlapped
+// Writes the plan of a step, which all its layers use. The plan holds numbers of blocks. Another
+// call of PagedDecodeAttention may use it only with the same shape, rows, positions and block
+// tables. `query`, `output`, `kv.data`, `partials` and `arrivals` are not used. With overlapped
 // launches it reads positions, block_table_rows and block_tables, and writes the plan, before it
 // waits for its predecessor. So between an attention that uses an earlier plan and this call there
 // must be a kernel that lets no successor start early.

@@ -78,10 +78,8 @@ class RingFiller {
 
  private:
   struct FillerItem {
-    __device__ __forceinline__ int NumPages() const {
-      return (work.key_end - work.key_begin + static_cast<int>(kKvBlockTokens) - 1) /
-             static_cast<int>(kKvBlockTokens);
-    }
+    __device__ __forceinline__ SplitKeys Keys() const { return {work.key_begin, work.key_end}; }
+    __device__ __forceinline__ int NumPages() const { return Keys().NumPages(); }
     // The queries of several rows are not consecutive, so the math warps fetch them themselves.
     __device__ __forceinline__ bool HasQueries(int page) const {
       return work.enters && work.num_rows == 1 && page == 0;
@@ -96,7 +94,7 @@ class RingFiller {
   __device__ __forceinline__ FillerItem Item(const DecodeRunWalk& walk) const {
     if (walk.AtEnd()) return {};
     const DecodeStrand& strand = walk.Strand();
-    const SplitKeys keys(walk);
+    const SplitKeys keys = KeysOf(walk);
     FillerItem item = {.work = {.num_rows = strand.num_rows,
                                 .kv_head = block_.KvHead(),
                                 .part = walk.Part(),
@@ -128,8 +126,8 @@ class RingFiller {
     }
   }
 
-  // Reads the blocks of 32 pages of an item from `first` on, one in each lane; 0 after the item's
-  // end.
+  // Reads the blocks of kPagesOfWarp pages of an item from `first` on, one in each lane; 0 after
+  // the item's end.
   __device__ __forceinline__ BlockId LoadPages(const FillerItem& item, int first) const {
     if (first + lane_ >= item.NumPages()) return 0;
     return arguments_.params.block_tables[item.block_table * arguments_.params.block_table_stride +
@@ -137,12 +135,13 @@ class RingFiller {
   }
 
   // Copies a tile: the keys and values of the item's pages from `page` on, up to `end`. Tells the
-  // stage how many bytes to wait for, including queries. Lane i holds page i modulo 32 of `pages`.
+  // stage how many bytes to wait for, including queries. Lane i holds page i modulo kPagesOfWarp of
+  // `pages`.
   __device__ __forceinline__ void CopyTile(const FillerItem& item, int page, int end,
                                            BlockId pages) {
     constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
     const PagedDecodeAttentionParams& params = arguments_.params;
-    const BlockId source = __shfl_sync(0xFFFFFFFFu, pages, (page + lane_) % 32);
+    const BlockId source = __shfl_sync(0xFFFFFFFFu, pages, (page + lane_) % kPagesOfWarp);
     const int tile_pages = min(end - page, kKeyTilePages);
     ptx::WaitBarrier(block_.EmptyBarrier(slot_.stage), slot_.phase ^ 1);
     const uint32_t full = block_.FullBarrier(slot_.stage);

@@ -22,14 +22,8 @@ constexpr int MaxSharingRows(const PagedDecodeAttentionParams& params) {
 // How many block numbers a warp reads at once.
 inline constexpr int kPagesOfWarp = 32;
 
-// The keys of a walk's current split. A page has kKvBlockTokens keys.
+// The keys of a split. A page has kKvBlockTokens keys.
 struct SplitKeys {
-  [[gnu::always_inline]] constexpr explicit SplitKeys(const DecodeRunWalk& walk)
-      : begin(FirstTileOfSplit(walk.Split()) * static_cast<int>(kKeyTile)),
-        end(FirstTileOfSplit(walk.Split() + 1) * static_cast<int>(kKeyTile)) {
-    if (end > walk.Strand().num_keys) end = walk.Strand().num_keys;
-  }
-
   [[gnu::always_inline]] constexpr int FirstPage() const {
     return begin / static_cast<int>(kKvBlockTokens);
   }
@@ -37,11 +31,19 @@ struct SplitKeys {
     return (end - begin + static_cast<int>(kKvBlockTokens) - 1) / static_cast<int>(kKvBlockTokens);
   }
 
-  int begin;
-  int end;
+  int begin = 0;
+  int end = 0;
 };
 
-// What a block needs to ask for its first keys. It reads all of it at once. If it read cuts, then
+// Those of the walk's current split.
+[[gnu::always_inline]] constexpr SplitKeys KeysOf(const DecodeRunWalk& walk) {
+  SplitKeys keys = {FirstTileOfSplit(walk.Split()) * static_cast<int>(kKeyTile),
+                    FirstTileOfSplit(walk.Split() + 1) * static_cast<int>(kKeyTile)};
+  if (keys.end > walk.Strand().num_keys) keys.end = walk.Strand().num_keys;
+  return keys;
+}
+
+// A block reads this before it asks for its first keys. It reads all at once. If it read cuts, then
 // a strand, then block numbers, it would wait for memory three times.
 struct alignas(16) DecodeStart {
   DecodeRunWalk walk;

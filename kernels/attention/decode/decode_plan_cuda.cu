@@ -285,8 +285,9 @@ struct StepPlanner {
     __syncthreads();
     WriteWalks(memory, shared_runs, own_runs);
     __syncthreads();
-    for (int run = thread / 32; run < max_runs; run += kPlanWarps)
+    for (int run = thread / 32; run < max_runs; run += kPlanWarps) {
       WriteFirstPages(memory.starts[run]);
+    }
   }
 
   __device__ __forceinline__ void WriteOwnStrand(const DecodePlanMemory& memory,
@@ -344,7 +345,7 @@ struct StepPlanner {
   // Call from a warp.
   __device__ __forceinline__ void WriteFirstPages(DecodeStart& start) const {
     if (start.walk.AtEnd()) return;
-    const SplitKeys keys(start.walk);
+    const SplitKeys keys = KeysOf(start.walk);
     const int page = thread % kPagesOfWarp;
     if (page >= keys.NumPages()) return;
     start.pages[page] =

@@ -53,7 +53,7 @@ class Planner {
   bool Decodes(const Sequence& sequence) const;
   // Blocks that the sequence lacks for so many decodes, or for all that it has left.
   uint32_t NumMissingBlocks(const Sequence& sequence, uint32_t num_decodes) const;
-  // Those that it lacks for this step.
+  // Blocks that the sequence lacks for this step's decodes.
   uint32_t NumMissingBlocks(const Sequence& sequence) const {
     return NumMissingBlocks(sequence, iterations_);
   }

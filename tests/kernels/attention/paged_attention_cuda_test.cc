@@ -27,6 +27,15 @@ using ::lockstep::testing::CudaTest;
 
 class PagedAttentionCudaTest : public CudaTest {};
 
+// The last row of each of the first `num_sequences` sequences.
+std::vector<Row> LastRows(const Problem& problem, int64_t num_sequences) {
+  std::vector<Row> rows;
+  for (int64_t sequence = 0; sequence < num_sequences; ++sequence) {
+    rows.push_back({sequence, problem.length(sequence) - 1});
+  }
+  return rows;
+}
+
 // Every head_dim and every number of heads to a KV head at least once.
 constexpr Shape kShapes[] = {{2, 2, 64},   {4, 2, 80},  {3, 1, 96},   {8, 2, 128}, {7, 1, 256},
                              {16, 2, 128}, {16, 1, 64}, {16, 1, 256}, {2, 1, 16},  {9, 3, 32}};
@@ -226,17 +235,15 @@ TEST_F(PagedAttentionCudaTest, RowsWithACommonPrefixArePlannedTogether) {
   prefixes.push_back({9, 8, 112});  // less than a split
   Problem problem(shape, {2049, 2500, 2500, 2500, 2500, 2500, 900, 900, 900, 900},
                   Distribution::kGaussian, prefixes);
-  std::vector<Row> rows;
-  for (int64_t sequence = 0; sequence < 10; ++sequence) {
-    rows.push_back({sequence, problem.length(sequence) - 1});
-  }
+  const std::vector<Row> rows = LastRows(problem, 10);
   const auto call = problem.MakeDecodeCall(rows.size());
   problem.SetRows(rows, *call);
   EXPECT_THAT(PlanPagedDecode(stream_, call->params), IsOk());
   EXPECT_THAT(PagedDecodeAttention(stream_, call->params), IsOk());
   problem.ReadOutputs(*call);
   std::vector<int32_t> plan = call->plan.Read();
-  const DecodePlanMemory memory(plan.data(), 10, 1);
+  const DecodePlanMemory memory(plan.data(), static_cast<int>(rows.size()),
+                                MaxDecodeRuns(stream_, call->params));
   // Four heads share a KV head, so four rows at most share a product: of the six of a prefix four
   // and two. All have the 10 splits of 2,048 keys in common. Of 768 keys 5 splits are whole.
   const auto shape_of = [](const DecodeStrand& strand) {
@@ -258,10 +265,7 @@ TEST_F(PagedAttentionCudaTest, ThePlanSaysWhereEveryBlockBegins) {
   const Shape shape = {8, 2, 128};
   const std::vector<int64_t> lengths = {592, 40, 592, 3000};
   Problem problem(shape, lengths, Distribution::kGaussian, {});
-  std::vector<Row> rows;
-  for (int64_t sequence = 0; sequence < 4; ++sequence) {
-    rows.push_back({sequence, problem.length(sequence) - 1});
-  }
+  const std::vector<Row> rows = LastRows(problem, 4);
   const auto call = problem.MakeDecodeCall(rows.size());
   problem.SetRows(rows, *call);
   EXPECT_THAT(PlanPagedDecode(stream_, call->params), IsOk());
@@ -276,7 +280,7 @@ TEST_F(PagedAttentionCudaTest, ThePlanSaysWhereEveryBlockBegins) {
     if (start.walk.AtEnd()) continue;
     const DecodeStrand& strand = start.walk.Strand();
     EXPECT_TRUE(begins.emplace(strand.row, start.walk.Split()).second);
-    const SplitKeys keys(start.walk);
+    const SplitKeys keys = KeysOf(start.walk);
     EXPECT_LE(keys.end, lengths[static_cast<size_t>(strand.row)]);
     for (int page = 0; page < std::min(keys.NumPages(), kPagesOfWarp); ++page) {
       const int64_t place =

@@ -71,11 +71,7 @@ class StepRunnerCudaTest : public testing::CudaTest,
       *model = *std::move(loaded);
       // The router may say that a place is computed that nobody has written: any numbers will do,
       // but they must be finite and the same in both pools.
-      (*model)->OnRanks([model](int rank) {
-        const std::span<std::byte> kv = (*model)->rank(rank).kv_bytes();
-        EXPECT_EQ(cudaMemset(kv.data(), 0, kv.size()), cudaSuccess);
-        EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-      });
+      FillPool(**model, 0);
     }
     auto runner = CudaStepRunner::Create(*runner_model_, kLimits, /*incarnation=*/1);
     ASSERT_TRUE(runner.ok()) << runner.status();
@@ -93,6 +89,15 @@ class StepRunnerCudaTest : public testing::CudaTest,
   }
 
   virtual int max_positions() const { return 256; }
+
+  // Writes `byte` to all keys and values of all ranks.
+  static void FillPool(CudaModel& model, int byte) {
+    model.OnRanks([&model, byte](int rank) {
+      const std::span<std::byte> kv = model.rank(rank).kv_bytes();
+      EXPECT_EQ(cudaMemset(kv.data(), byte, kv.size()), cudaSuccess);
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    });
+  }
 
   v1::StepResult RunOnDevice(const v1::StepRequest& step) {
     runner_->Submit(step);
@@ -296,14 +301,6 @@ class LongStepRunnerCudaTest : public StepRunnerCudaTest {
 
   int max_positions() const override { return 1024; }
 
-  void FillPool(int byte) {
-    runner_model_->OnRanks([this, byte](int rank) {
-      const std::span<std::byte> kv = runner_model_->rank(rank).kv_bytes();
-      EXPECT_EQ(cudaMemset(kv.data(), byte, kv.size()), cudaSuccess);
-      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    });
-  }
-
   // Takes the results of all steps under way. Only slot 0 may fail. Returns how often it did.
   int TakeAll(Tokens& tokens) {
     int num_errors = 0;
@@ -379,7 +376,7 @@ class LongStepRunnerCudaTest : public StepRunnerCudaTest {
 // The device does not know that a row failed in its prompt. If it went on, it would write its parts
 // of attention where a graph for fewer keys has those of the next row.
 TEST_P(LongStepRunnerCudaTest, ARowThatFailedInItsPromptLeavesItsBatchMatesAlone) {
-  FillPool(0xFF);
+  FillPool(*runner_model_, 0xFF);  // NaN
   const Tokens alone = TokensOfShortSequences(1, /*beside_failures=*/false);
   ASSERT_EQ(alone.size(), 2u);
   for (const auto& [slot, tokens] : alone) EXPECT_EQ(tokens.size(), 41u) << "slot " << slot;
