@@ -22,9 +22,9 @@ struct StepOrder {
 };
 
 // Decides whether a step may be applied. A pure function of the message, the order and the mirror,
-// so either all ranks of a group refuse a step or all run it. Knows every rule of the protocol and
-// changes nothing. A step that it accepts can be executed without another check. Owns scratch
-// memory only. Does not allocate for a step that it accepts.
+// so every kind of worker refuses the same steps. Knows every rule of the protocol and changes
+// nothing. A step that it accepts can be executed without another check. Owns scratch memory only.
+// Does not allocate for a step that it accepts.
 class StepValidator {
  public:
   explicit StepValidator(const StepBounds& bounds);
