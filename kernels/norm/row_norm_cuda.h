@@ -7,17 +7,18 @@
 #include <cstdint>
 
 #include "common/status.h"
+#include "kernels/norm/device_row_size.h"
 #include "kernels/norm/row_norm.cuh"
 
 // What the launchers of RMSNorm and LayerNorm share.
 namespace lockstep::kernels {
 
-inline constexpr int kMaxRowSize = 2 * kRowGroup * kMaxRowThreads;
+static_assert(kMaxDeviceRowSize == 2 * kRowGroup * kMaxRowThreads);
 
 inline absl::Status CheckRowSize(const char* op, int64_t size) {
-  if (size > 0 && size % kRowGroup == 0 && size <= kMaxRowSize) return absl::OkStatus();
+  if (size > 0 && size % kRowGroup == 0 && size <= kMaxDeviceRowSize) return absl::OkStatus();
   return InvalidArgument("{}: the row size must be a multiple of {} up to {}, got {}", op,
-                         kRowGroup, kMaxRowSize, size);
+                         kRowGroup, kMaxDeviceRowSize, size);
 }
 
 // Threads of a block for rows of `size` elements: a power of two. Each thread takes one group, or

@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "common/status.h"
+#include "kernels/norm/device_row_size.h"
+#include "kernels/sampling/cuda/sample_cuda.h"
 
 namespace lockstep::worker {
 namespace {
@@ -49,6 +51,14 @@ absl::Status CheckCudaSpec(const ModelSpec& spec, int64_t degree) {
           "of 8",
           size);
     }
+  }
+  if (spec.hidden_size > kernels::kMaxDeviceRowSize) {
+    return Unimplemented("hidden size is {}, the CUDA kernels take at most {}", spec.hidden_size,
+                         kernels::kMaxDeviceRowSize);
+  }
+  if (spec.vocab_size > kernels::kMaxDeviceVocab) {
+    return Unimplemented("the vocabulary has {} tokens, the CUDA kernels take at most {}",
+                         spec.vocab_size, kernels::kMaxDeviceVocab);
   }
   return degree == 1 ? absl::OkStatus() : CheckShares(spec, degree);
 }

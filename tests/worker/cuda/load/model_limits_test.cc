@@ -37,6 +37,26 @@ TEST(ModelLimitsTest, SharesOfRanksAreWholePieces) {
               HasError(absl::StatusCode::kUnimplemented, HasSubstr("a vocabulary of 1002")));
 }
 
+TEST(ModelLimitsTest, NamesTheSizeThatNoKernelTakes) {
+  ModelSpec spec = Spec();
+  spec.hidden_size = 8192;
+  spec.vocab_size = 393216;
+  EXPECT_THAT(CheckCudaSpec(spec, 1), IsOk());
+  EXPECT_THAT(CheckCudaSpec(spec, 4), IsOk());
+  spec.hidden_size = 16384;
+  for (const int64_t degree : {1, 4}) {
+    EXPECT_THAT(CheckCudaSpec(spec, degree),
+                HasError(absl::StatusCode::kUnimplemented,
+                         HasSubstr("hidden size is 16384, the CUDA kernels take at most 8192")));
+  }
+  spec = Spec();
+  spec.vocab_size = 400000;
+  EXPECT_THAT(CheckCudaSpec(spec, 1),
+              HasError(absl::StatusCode::kUnimplemented,
+                       HasSubstr("the vocabulary has 400000 tokens, the CUDA kernels take at most "
+                                 "393216")));
+}
+
 TEST(ModelLimitsTest, EveryRankHasADevice) {
   ModelOptions options;
   EXPECT_THAT(*RankDevicesOf(options), ElementsAre(0));
