@@ -40,10 +40,10 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenCpuBackend(const WorkerConfig& conf
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const WorkerConfig& config,
                                                      LoadStageProgress progress) {
   if (config.device != "cpu") {
-    const absl::Status has_cuda = CheckCudaDevice(config);
-    if (has_cuda.ok()) return OpenCudaBackend(config.For(kGpuDefaults), std::move(progress));
-    if (config.device == "cuda") return Annotate(has_cuda, "--device=cuda");
-    spdlog::info("serving on the CPU: {}", Message(has_cuda));
+    const absl::Status first_device = CheckCudaDevice(config);
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool on_cuda, config.ServesOnCuda(first_device));
+    if (on_cuda) return OpenCudaBackend(config.For(kGpuDefaults), std::move(progress));
+    spdlog::info("serving on the CPU: {}", Message(first_device));
   }
   return OpenCpuBackend(config.For(kCpuDefaults), std::move(progress));
 }

@@ -43,10 +43,7 @@ absl::Status CheckCudaDevice(const WorkerConfig& config) {
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenCudaBackend(const WorkerConfig& config,
                                                          LoadStageProgress progress) {
-  if (config.max_logprobs > kernels::kMaxDescribedTokens) {
-    return InvalidArgument("--max-logprobs: a GPU worker reports at most {}, got {}",
-                           kernels::kMaxDescribedTokens, config.max_logprobs);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(config.ValidateOnCuda());
   ModelOptions options = config.model_options();
   LOCKSTEP_ASSIGN_OR_RETURN(options.rank_devices, config.CudaDevices());
   options.tensor_parallel = static_cast<uint32_t>(options.rank_devices.size());

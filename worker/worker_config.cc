@@ -12,6 +12,8 @@
 #include "common/net/unix_socket.h"
 #include "common/status.h"
 #include "common/violations.h"
+#include "kernels/attention/paged_attention.h"
+#include "kernels/sampling/cuda/sample_cuda.h"
 
 namespace lockstep::worker {
 namespace {
@@ -109,6 +111,25 @@ absl::Status WorkerConfig::Validate() const {
   return violations.ToStatus();
 }
 
+absl::Status WorkerConfig::ValidateOnCuda() const {
+  FlagViolations violations;
+  if (max_logprobs > kernels::kMaxDescribedTokens) {
+    violations.Add("max-logprobs", fmt::format("a GPU worker reports at most {}, got {}",
+                                               kernels::kMaxDescribedTokens, max_logprobs));
+  }
+  // Every sequence that decodes needs a row of logits, so this bounds how many decode in one pass.
+  const int64_t max_decode_rows = std::min({max_slots, max_logits_rows, max_step_tokens});
+  if (max_decode_rows > kernels::kMaxDecodeRows) {
+    violations.Add("max-logits-rows",
+                   fmt::format("with --max-slots {} a GPU worker takes at most {}, got {}",
+                               max_slots, kernels::kMaxDecodeRows, max_logits_rows));
+  } else if (max_logits_rows > kernels::kMaxDeviceRows) {
+    violations.Add("max-logits-rows", fmt::format("a GPU worker takes at most {}, got {}",
+                                                  kernels::kMaxDeviceRows, max_logits_rows));
+  }
+  return violations.ToStatus();
+}
+
 absl::StatusOr<std::vector<int>> WorkerConfig::CudaDevices() const {
   std::vector<int> devices;
   if (cuda_device.empty()) {
@@ -132,6 +153,17 @@ absl::StatusOr<std::vector<int>> WorkerConfig::CudaDevices() const {
                            tensor_parallel);
   }
   return devices;
+}
+
+absl::StatusOr<bool> WorkerConfig::ServesOnCuda(const absl::Status& first_device) const {
+  if (device == "cpu") return false;
+  if (first_device.ok()) return true;
+  if (device == "cuda") return Annotate(first_device, "--device=cuda");
+  if (absl::IsUnavailable(first_device)) return false;
+  return Annotate(
+      first_device,
+      "--device=auto: this machine has an NVIDIA driver, but the GPU cannot be used, and "
+      "only --device=cpu serves without it");
 }
 
 WorkerConfig WorkerConfig::For(const DeviceDefaults& defaults) const {

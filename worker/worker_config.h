@@ -66,10 +66,18 @@ struct WorkerConfig {
 
   // Every violation at once, one per line, each naming its flag.
   absl::Status Validate() const;
+  // The same for limits of the CUDA kernels. Call on a copy with the defaults of a GPU.
+  absl::Status ValidateOnCuda() const;
 
   // The device of each rank on CUDA. INVALID_ARGUMENT if the list cannot be read, names a device
   // twice, or has another number of devices than there are ranks.
   absl::StatusOr<std::vector<int>> CudaDevices() const;
+
+  // Whether the model runs on CUDA. `first_device` says whether its first device can be used. auto
+  // serves on the CPU only if that is UNAVAILABLE: there is no device, no driver, or no CUDA in
+  // this build. Any other error is returned. A GPU that is broken or not ready must not become a
+  // CPU worker, because CPU and GPU compute other bits.
+  absl::StatusOr<bool> ServesOnCuda(const absl::Status& first_device) const;
 
   // A copy in which `defaults` replace the values that are 0.
   WorkerConfig For(const DeviceDefaults& defaults) const;

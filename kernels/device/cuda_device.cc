@@ -15,7 +15,8 @@ absl::StatusOr<CudaDevice> DescribeCudaDevice(int index) {
   if (driver_version == 0) return Unavailable("this machine has no NVIDIA driver");
   cudaDeviceProp properties;
   LOCKSTEP_RETURN_IF_ERROR(
-      CudaStatus(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
+      CudaStatus(cudaGetDeviceProperties(&properties, index),
+                 fmt::format("cudaGetDeviceProperties of device {}", index).c_str()));
   return CudaDevice{
       .name = properties.name,
       .compute_capability = 10 * properties.major + properties.minor,

@@ -17,8 +17,9 @@ struct CudaDevice {
   int64_t max_shared_memory_per_block_bytes = 0;
 };
 
-// The device with this index. UNAVAILABLE when the machine has no usable driver or device, INTERNAL
-// for any other CUDA error. If there is a driver, the error has the runtime's own message.
+// The device with this index. UNAVAILABLE when the machine has no driver or no device at all,
+// INTERNAL for any other CUDA error, also for an index that no device has. If there is a driver,
+// the error has the runtime's own message.
 absl::StatusOr<CudaDevice> DescribeCudaDevice(int index);
 
 }  // namespace lockstep::kernels

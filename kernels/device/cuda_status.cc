@@ -8,8 +8,8 @@ absl::Status CudaStatus(cudaError_t error, const char* call) {
   switch (error) {
     case cudaSuccess:
       return absl::OkStatus();
-    case cudaErrorInsufficientDriver:
     case cudaErrorNoDevice:
+    case cudaErrorStubLibrary:
       return Unavailable("{}: {}", call, cudaGetErrorString(error));
     case cudaErrorMemoryAllocation:
       return MakeError(absl::StatusCode::kResourceExhausted, "{}: {}", call,

@@ -5,9 +5,9 @@
 
 namespace lockstep::kernels {
 
-// UNAVAILABLE when the machine has no usable driver or device, RESOURCE_EXHAUSTED when device or
-// pinned memory is short, INTERNAL for any other error. Each names the call and has the runtime's
-// message.
+// UNAVAILABLE when the machine has no device, or only the toolkit's stub in place of a driver.
+// RESOURCE_EXHAUSTED when device or pinned memory is short. INTERNAL for any other error, also for
+// a driver that is too old or not ready. Each names the call and has the runtime's message.
 absl::Status CudaStatus(cudaError_t error, const char* call);
 
 // The error of the latest launch, if any. `kernel` names it in the message.

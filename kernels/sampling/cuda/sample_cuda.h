@@ -22,6 +22,7 @@
 namespace lockstep::kernels {
 
 inline constexpr int64_t kMaxDeviceVocab = 393'216;
+inline constexpr int64_t kMaxDeviceRows = 65'535;  // of a call: CUDA's limit for the grid
 inline constexpr uint32_t kNoCountRow = UINT32_MAX;
 inline constexpr uint32_t kMaxDescribedTokens = 20;  // best tokens per row, at most
 
@@ -60,7 +61,7 @@ enum SampleStatus : uint32_t {
 struct SampleRowsParams {
   const float* logits = nullptr;  // [num_rows, vocab_size], not changed
   int64_t row_stride = 0;         // elements
-  int64_t num_rows = 0;           // <= 65,535
+  int64_t num_rows = 0;           // <= kMaxDeviceRows
   int64_t vocab_size = 0;
   const uint32_t* row_slots = nullptr;  // [num_rows], kNoSlot for padding
   // A promise: every active slot among the rows has temperature 0, has no lists except stop ids and
@@ -88,7 +89,7 @@ struct RowDescription {
 struct DescribeRowsParams {
   const float* logits = nullptr;  // [num_rows, vocab_size]
   int64_t row_stride = 0;         // elements
-  int64_t num_rows = 0;           // <= 65,535
+  int64_t num_rows = 0;           // <= kMaxDeviceRows
   int64_t vocab_size = 0;
   const TokenId* tokens = nullptr;  // [num_rows]
   // How many of the best tokens are wanted, at most kMaxDescribedTokens; -1: not even the token's

@@ -1,10 +1,33 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+
+#include "common/status.h"
 #include "kernels/device/cuda_device.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/device/device_buffer.h"
 #include "tests/support/cuda_test.h"
 
 namespace lockstep::kernels {
 namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CudaStatusTest, OnlyAMachineWithoutADeviceIsUnavailable) {
+  EXPECT_TRUE(CudaStatus(cudaSuccess, "call").ok());
+  for (const cudaError_t error : {cudaErrorNoDevice, cudaErrorStubLibrary}) {
+    EXPECT_EQ(CudaStatus(error, "call").code(), absl::StatusCode::kUnavailable)
+        << cudaGetErrorName(error);
+  }
+  for (const cudaError_t error :
+       {cudaErrorInsufficientDriver, cudaErrorSystemNotReady, cudaErrorSystemDriverMismatch,
+        cudaErrorInvalidDevice, cudaErrorDevicesUnavailable, cudaErrorInitializationError,
+        cudaErrorECCUncorrectable, cudaErrorUnknown}) {
+    EXPECT_EQ(CudaStatus(error, "call").code(), absl::StatusCode::kInternal)
+        << cudaGetErrorName(error);
+  }
+}
 
 TEST(CudaDeviceTest, AnIndexBeyondTheLastDeviceIsAnError) {
   EXPECT_FALSE(DescribeCudaDevice(1 << 20).ok());

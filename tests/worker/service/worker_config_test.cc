@@ -108,6 +108,60 @@ TEST(WorkerConfigTest, EveryRankHasAGpuOfItsOwn) {
   }
 }
 
+TEST(WorkerConfigTest, AGpuTakesOnlyWhatItsKernelsTake) {
+  const auto objections = [](uint32_t max_slots, uint32_t max_logits_rows,
+                             uint32_t max_logprobs = 20) {
+    WorkerConfig config = Good().For(kGpuDefaults);
+    config.max_slots = max_slots;
+    config.max_logits_rows = max_logits_rows;
+    config.max_logprobs = max_logprobs;
+    EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+    return std::string(config.ValidateOnCuda().message());
+  };
+  EXPECT_EQ(objections(512, 512), "");
+  EXPECT_EQ(objections(65536, 1024), "");
+  EXPECT_EQ(objections(1024, 65535), "");
+  EXPECT_EQ(objections(1024, 65536),
+            "--max-logits-rows: a GPU worker takes at most 65535, got 65536");
+  EXPECT_EQ(objections(2048, 2048, 21),
+            "--max-logprobs: a GPU worker reports at most 20, got 21\n"
+            "--max-logits-rows: with --max-slots 2048 a GPU worker takes at most 1024, got 2048");
+  WorkerConfig small_steps = Good().For(kGpuDefaults);
+  small_steps.max_slots = small_steps.max_logits_rows = 2048;
+  small_steps.max_step_tokens = 1000;  // no pass has more rows
+  EXPECT_TRUE(small_steps.ValidateOnCuda().ok());
+}
+
+// A CPU worker computes other bits than the GPU workers beside it.
+TEST(WorkerConfigTest, OnlyAMachineWithoutAGpuServesOnTheCpuByItself) {
+  const absl::Status none = absl::UnavailableError("this machine has no NVIDIA driver");
+  const absl::Status broken = absl::InternalError("system not yet initialized");
+  WorkerConfig config = Good();
+  for (const char* const index : {"", "0", "1"}) {
+    SCOPED_TRACE(index);
+    config.cuda_device = index;  // the unit of systemd names one on CPU machines too
+    config.device = "auto";
+    EXPECT_TRUE(*config.ServesOnCuda(absl::OkStatus()));
+    EXPECT_FALSE(*config.ServesOnCuda(none));
+    const absl::Status error = config.ServesOnCuda(broken).status();
+    EXPECT_EQ(error.code(), broken.code());
+    EXPECT_THAT(std::string(error.message()),
+                AllOf(HasSubstr("--device=auto"), HasSubstr("--device=cpu"),
+                      HasSubstr("system not yet initialized")));
+    config.device = "cuda";
+    EXPECT_TRUE(*config.ServesOnCuda(absl::OkStatus()));
+    for (const absl::Status& status : {none, broken}) {
+      EXPECT_EQ(config.ServesOnCuda(status).status().code(), status.code());
+      EXPECT_THAT(std::string(config.ServesOnCuda(status).status().message()),
+                  HasSubstr("--device=cuda: " + std::string(status.message())));
+    }
+    config.device = "cpu";
+    for (const absl::Status& status : {absl::OkStatus(), none, broken}) {
+      EXPECT_FALSE(*config.ServesOnCuda(status));
+    }
+  }
+}
+
 TEST(WorkerConfigTest, AUnixSocketIsForThisMachineAndTakesNoTls) {
   WorkerConfig config = Good();
   config.listen = "unix:/run/lockstep/worker";
