@@ -30,8 +30,13 @@ absl::StatusOr<ChatOptions> ParseChatOptions(const Verb& verb, std::span<const s
     arguments.AddError("--api-key: " + Message(read_key.status()));
   }
   arguments.Read("tls-ca", options.client.tls.ca_path);
-  if (options.server.tls == options.client.tls.ca_path.empty() && server.ok()) {
-    arguments.AddError("--tls-ca: goes with https, and https with it");
+  if (const absl::Status readable = options.client.tls.Validate(); !readable.ok()) {
+    arguments.AddError("--tls-ca: " + Message(readable));
+  }
+  if (options.server.tls && !options.client.tls.enabled()) {
+    arguments.AddError("--tls-ca is missing: https needs it");
+  } else if (server.ok() && !options.server.tls && options.client.tls.enabled()) {
+    arguments.AddError("--url: expected https://... with --tls-ca, got \"" + url + "\"");
   }
   arguments.Read("system", options.system);
   arguments.ReadNumber("temperature", 0, 100, options.temperature);

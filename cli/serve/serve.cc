@@ -62,10 +62,12 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   return options;
 }
 
-// Whether one of the router's flags names a TLS certificate.
-bool UsesTls(const std::vector<std::string>& router_flags) {
-  return std::any_of(router_flags.begin(), router_flags.end(), [](const std::string& flag) {
-    return flag.starts_with("--tls-cert") || flag.starts_with("--tls_cert");
+// Whether one of the router's flags has this name, such as "--tls-cert".
+bool HasFlag(const std::vector<std::string>& router_flags, std::string_view name) {
+  return std::any_of(router_flags.begin(), router_flags.end(), [name](const std::string& flag) {
+    std::string flag_name = flag.substr(0, flag.find('='));
+    std::replace(flag_name.begin(), flag_name.end(), '_', '-');
+    return flag_name == name;
   });
 }
 
@@ -219,7 +221,8 @@ absl::Status Serve(const ServeOptions& options) {
         StartScreen({.model = options.model,
                      .where = where,
                      .address = ParseAddress(router.grpc_address()).value_or(places.address),
-                     .tls = UsesTls(options.router_flags),
+                     .tls = HasFlag(options.router_flags, "--tls-cert"),
+                     .keys = HasFlag(options.router_flags, "--tenants"),
                      .admin_address = router.admin_address(),
                      .log_folder = places.log_folder},
                     console.paint()));

@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
+#include "tests/support/test_certificates.h"
 
 namespace lockstep::cli {
 namespace {
@@ -119,7 +120,19 @@ TEST(ChatOptionsTest, NamesEverythingThatIsWrong) {
               HasError(kInvalid, AllOf(HasSubstr("--url: expected a server"), HasSubstr("--top-p"),
                                        HasSubstr("--api-key: expected one word"),
                                        HasSubstr("unexpected argument \"x\""))));
-  EXPECT_THAT(ParseChat({"--url=https://a:1"}), HasError(kInvalid, HasSubstr("--tls-ca")));
+}
+
+TEST(ChatOptionsTest, HttpsAndItsAuthoritiesComeTogether) {
+  const TempFolder folder;
+  const std::string authorities =
+      folder.Write("ca.pem", testing::TestAuthority("authority").cert_pem());
+  EXPECT_THAT(ParseChat({"--url=https://a:1"}),
+              HasError(kInvalid, HasSubstr("--tls-ca is missing: https needs it")));
+  EXPECT_THAT(ParseChat({"--url=a:1", "--tls-ca=" + authorities}),
+              HasError(kInvalid, HasSubstr("--url: expected https://... with --tls-ca, got ")));
+  EXPECT_THAT(ParseChat({"--url=https://a:1", "--tls-ca=" + authorities}), IsOk());
+  EXPECT_THAT(ParseChat({"--url=https://a:1", "--tls-ca=no/such/file"}),
+              HasError(kInvalid, AllOf(HasSubstr("--tls-ca: "), HasSubstr("no/such/file"))));
 }
 
 }  // namespace

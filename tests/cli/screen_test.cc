@@ -43,6 +43,15 @@ TEST(ScreenTest, NamesTheAddressWhereItIsNotTheUsualOne) {
                     HasSubstr("lockstep top --url 127.0.0.1:9090\n")));
 }
 
+TEST(ScreenTest, WithKeysTheCommandsShowOne) {
+  Served served = Example();
+  served.keys = true;
+  EXPECT_THAT(StartScreen(served, {}),
+              AllOf(HasSubstr("lockstep chat --api-key @FILE\n"),
+                    HasSubstr("lockstep top --url 127.0.0.1:9090\n"),
+                    HasSubstr(" -H 'Authorization: Bearer KEY' -d '{\"prompt\"")));
+}
+
 TEST(ScreenTest, ProgressIsThatOfTheSlowestWorker) {
   EXPECT_EQ(ProgressText({LoadingProgress{"weights", 70}, LoadingProgress{"weights", 30}}),
             "loading weights: 30 %");

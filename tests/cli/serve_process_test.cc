@@ -9,6 +9,7 @@
 
 #include "tests/cli/cli_fixture.h"
 #include "tests/rigs/child_process.h"
+#include "tests/router/serving/test_tenants.h"
 
 namespace lockstep::testing {
 namespace {
@@ -129,6 +130,19 @@ TEST_F(ServeProcessTest, TheCommandsOnTheScreenWork) {
       Run({"generate", "--router", address_, "--prompt", "Once", "--max-tokens", "2", "--json"}),
       0);
   EXPECT_THAT(output_, HasSubstr("\"token_ids\": ["));
+}
+
+TEST_F(ServeProcessTest, WithKeysTheCommandsOnTheScreenShowOne) {
+  ASSERT_NO_FATAL_FAILURE(
+      Serve({"--", "--tenants", WriteTenants(home_, {{"acme", {"acme-key"}}})}));
+  const std::string& screen = serve_->output();
+  const size_t begin = screen.find("  curl         curl ") + 15;
+  std::string curl = screen.substr(begin, screen.find("\n\n", begin) - begin);
+  curl.replace(curl.find("KEY"), 3, "acme-key");
+  EXPECT_THAT(RunShell(curl).output, HasSubstr("\"object\":\"text_completion\""));
+  EXPECT_THAT(screen, HasSubstr(" --api-key @FILE\n"));
+  EXPECT_EQ(Run({"top", "--once", "--url", WordAfter(screen, "lockstep top --url ")}), 0);
+  EXPECT_THAT(output_, HasSubstr("model        tiny-llama\n"));
 }
 
 TEST_F(ServeProcessTest, EveryProgramSaysItsVersion) {

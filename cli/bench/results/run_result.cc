@@ -70,7 +70,7 @@ RunResult ToRun(const OrderedJson& json) {
                    .summary = {}};
   for (const auto& [name, count] : Counts(run.summary)) *count = json.at(name);
   for (const auto& [name, number] : Numbers(run.summary)) *number = json.at(name);
-  for (const auto& [kind, count] : json.at("errors").items()) run.summary.errors[kind] = count;
+  for (const auto& [first, count] : json.at("errors").items()) run.summary.errors[first] = count;
   for (const auto& [name, of] : Distributions(run.summary)) {
     const OrderedJson& from = json.at(name);
     *of = {.mean = from.at("mean"),
@@ -91,10 +91,10 @@ std::string Percent(double part, double whole) {
 
 std::string ToJson(const BenchResult& result) {
   OrderedJson json = {{"format", kFormat},
-               {"date", result.date},
-               {"version", result.version},
-               {"command", result.command},
-               {"runs", OrderedJson::array()}};
+                      {"date", result.date},
+                      {"version", result.version},
+                      {"command", result.command},
+                      {"runs", OrderedJson::array()}};
   for (const RunResult& run : result.runs) json["runs"].push_back(RunJson(run));
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
@@ -135,8 +135,9 @@ std::string ToMarkdown(const BenchResult& result) {
                         Percent(static_cast<double>(summary.cached_tokens),
                                 static_cast<double>(summary.prompt_tokens)),
                         summary.failed);
-    for (const auto& [kind, count] : summary.errors) {
-      notes += fmt::format("\n{}, {}: {} failed: {}", run.target, run.load, count, kind);
+    for (const auto& [first, count] : summary.errors) {
+      notes += fmt::format("\n{}, {}: {} failed, the first with: {}", run.target, run.load, count,
+                           first);
     }
     if (summary.generator_limits) {
       notes += fmt::format(

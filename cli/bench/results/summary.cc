@@ -19,7 +19,7 @@ double Percentile(const std::vector<double>& sorted, double share) {
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-// What failures have in common: numbers behind the first colon are left out.
+// What failures have in common. # stands for every number behind the first colon.
 std::string ErrorKind(const std::string& error) {
   const size_t colon = error.find(": ");
   if (colon == std::string::npos) return error;
@@ -78,6 +78,7 @@ BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWin
   std::vector<double> itl;
   std::vector<double> e2e;
   std::vector<double> late;
+  std::map<std::string, std::string> first_errors;  // by kind
   double tokens_within = 0.0;
   double prompt_tokens_within = 0.0;
   uint64_t completed_within = 0;
@@ -96,7 +97,8 @@ BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWin
     if (IsGood(record, bounds)) ++good;
     if (!record.error.empty()) {
       ++summary.failed;
-      ++summary.errors[ErrorKind(record.error)];
+      const auto first = first_errors.try_emplace(ErrorKind(record.error), record.error).first;
+      ++summary.errors[first->second];
       continue;
     }
     ++summary.completed;

@@ -46,7 +46,9 @@ struct BenchSummary {
   double seconds = 0.0;
   uint64_t completed = 0;
   uint64_t failed = 0;
-  std::map<std::string, uint64_t> errors;  // kinds of failures; # stands for a number
+  // Failures by kind, under the first error of the kind. Errors that differ only in numbers are of
+  // one kind.
+  std::map<std::string, uint64_t> errors;
   double requests_per_s = 0.0;
   double output_tokens_per_s = 0.0;
   double prompt_tokens_per_s = 0.0;

@@ -17,6 +17,14 @@ std::string UrlOption(const Served& served, const Address& client) {
   return " --url " + FormatAddress(client);
 }
 
+std::string CurlCommand(const Served& served, const std::string& base) {
+  return fmt::format(
+      "curl {}{}/v1/completions -H 'Content-Type: application/json' \\\n"
+      "                 {}-d '{{\"prompt\": \"Once upon a time\", \"max_tokens\": 20}}'",
+      served.tls ? "--cacert FILE " : "", base,
+      served.keys ? "-H 'Authorization: Bearer KEY' " : "");
+}
+
 }  // namespace
 
 Address ClientAddress(const Address& address) {
@@ -40,12 +48,11 @@ std::string StartScreen(const Served& served, const Paint& paint) {
   row("metrics", fmt::format("http://{}/metrics", served.admin_address));
   row("logs", served.log_folder);
   out += "\n";
-  row("talk", "lockstep chat" + url);
-  row("watch", "lockstep top" + (served.tls ? " --url " + served.admin_address : url));
-  row("curl",
-      fmt::format("curl {}{}/v1/completions -H 'Content-Type: application/json' \\\n"
-                  "                 -d '{{\"prompt\": \"Once upon a time\", \"max_tokens\": 20}}'",
-                  served.tls ? "--cacert FILE " : "", base));
+  row("talk", "lockstep chat" + url + (served.keys ? " --api-key @FILE" : ""));
+  // `lockstep top` knows neither TLS nor keys.
+  const bool guarded = served.tls || served.keys;
+  row("watch", "lockstep top" + (guarded ? " --url " + served.admin_address : url));
+  row("curl", CurlCommand(served, base));
   out += "\n" + paint.Dim("Ctrl-C stops") + "\n";
   return out;
 }

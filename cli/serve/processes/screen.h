@@ -16,6 +16,7 @@ struct Served {
   std::string where;          // "on the CPU", "on 8 GPUs"
   Address address;            // of the API, as bound
   bool tls = false;           // the API's
+  bool keys = false;          // the API asks for one
   std::string admin_address;  // of the router's metrics
   std::string log_folder;
 };

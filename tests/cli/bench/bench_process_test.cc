@@ -91,7 +91,7 @@ TEST_F(BenchProcessTest, RefusedRequestsAreShownAndNotMeasured) {
   EXPECT_EQ(Bench({"--url", address_, "--streams", "1", "--requests", "2", "--prompt", "100000",
                    "--json", JsonPath()}),
             1);
-  EXPECT_THAT(output_, HasSubstr("2 failed: HTTP 400"));
+  EXPECT_THAT(output_, HasSubstr("2 failed, the first with: HTTP 400"));
   EXPECT_THAT(output_, HasSubstr("no request was answered"));
   const nlohmann::json run = OnlyRun();
   EXPECT_EQ(run["failed"], 2);
