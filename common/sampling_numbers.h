@@ -41,12 +41,14 @@ struct SamplingNumber {
   bool (*holds)(float value) = nullptr;
 };
 
+// Below it, logits / temperature might overflow.
+inline constexpr float kMinTemperature = 1e-3f;
+
 inline constexpr SamplingNumber kSamplingNumbers[] = {
-    // Below a thousandth, logits / temperature might overflow.
     {.name = "temperature",
      .real = &SamplingNumbers::temperature,
      .expected = "0 or a number in [0.001, 100]",
-     .holds = [](float value) { return value == 0 || (value >= 1e-3f && value <= 100); }},
+     .holds = [](float value) { return value == 0 || (value >= kMinTemperature && value <= 100); }},
     {.name = "top_p",
      .real = &SamplingNumbers::top_p,
      .expected = "a number in (0, 1]",

@@ -56,6 +56,17 @@ bool IsOrigin(std::string_view text) {
   return visible && !host.empty() && host.find('/') == std::string_view::npos;
 }
 
+// Browsers send OPTIONS for nothing else.
+bool IsPreflight(const HttpRequest& request) {
+  return request.method == "OPTIONS" && !request.origin.empty();
+}
+
+absl::Status PageNotAllowed(std::string_view origin) {
+  return MakeError(absl::StatusCode::kPermissionDenied,
+                   "a page of {} asks: --cors-origins of the router does not list it",
+                   Quote(origin));
+}
+
 class SharedExchange final : public Exchange {
  public:
   SharedExchange(std::shared_ptr<Exchange> exchange, HttpHeaders headers)
@@ -96,14 +107,17 @@ absl::Status BrowserPolicy::CheckLocal(const HttpRequest& request) const {
   if (request.origin.empty() || IsOriginOfThisMachine(request.origin) || Allows(request.origin)) {
     return absl::OkStatus();
   }
-  return MakeError(absl::StatusCode::kPermissionDenied,
-                   "a page of {} asks: --cors-origins of the router does not list it",
-                   Quote(request.origin));
+  return PageNotAllowed(request.origin);
+}
+
+absl::Status BrowserPolicy::CheckPreflight(const HttpRequest& request) const {
+  if (!IsPreflight(request) || Allows(request.origin)) return absl::OkStatus();
+  return PageNotAllowed(request.origin);
 }
 
 std::shared_ptr<Exchange> BrowserPolicy::AnswerPreflight(
     const HttpRequest& request, std::shared_ptr<OutputSignal> signal) const {
-  if (request.method != "OPTIONS" || !Allows(request.origin)) return nullptr;
+  if (!IsPreflight(request) || !Allows(request.origin)) return nullptr;
   HttpHead head{.content_type = "text/plain", .headers = HeadersFor(request.origin)};
   head.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
   // "*" stands for all but the authorization.

@@ -28,6 +28,9 @@ class BrowserPolicy {
   // Host is a name that a page's owner may have pointed at this machine (DNS rebinding), or its
   // Origin is neither of this machine nor allowed.
   absl::Status CheckLocal(const HttpRequest& request) const;
+  // PERMISSION_DENIED for a page's question what it may send (preflight), if the page is not
+  // allowed.
+  absl::Status CheckPreflight(const HttpRequest& request) const;
   // Null unless it is the question of an allowed page what it may send.
   std::shared_ptr<Exchange> AnswerPreflight(const HttpRequest& request,
                                             std::shared_ptr<OutputSignal> signal) const;

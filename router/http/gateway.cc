@@ -139,14 +139,15 @@ std::string VersionBody() {
 std::shared_ptr<Exchange> Gateway::Handle(HttpRequest request,
                                           std::shared_ptr<OutputSignal> signal) {
   // Where keys are asked for, a page without one learns nothing.
-  if (request.loopback_only && !context_.gatekeeper.asks_for_keys()) {
-    if (const absl::Status status = browsers_.CheckLocal(request); !status.ok()) {
-      const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
-      ReplyStatus(status, context_.config.retry_after, *refusal);
-      return refusal;
-    }
-  }
+  const bool local = request.loopback_only && !context_.gatekeeper.asks_for_keys();
+  absl::Status status = local ? browsers_.CheckLocal(request) : absl::OkStatus();
   // A browser shows no key with its question.
+  if (status.ok()) status = browsers_.CheckPreflight(request);
+  if (!status.ok()) {
+    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
+    ReplyStatus(status, context_.config.retry_after, *refusal);
+    return refusal;
+  }
   if (auto preflight = browsers_.AnswerPreflight(request, signal)) return preflight;
   const std::string origin = request.origin;
   return browsers_.Share(origin, Answer(std::move(request), std::move(signal)));
@@ -198,7 +199,8 @@ std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
     ReplyError({.http_status = 404,
                 .type = "invalid_request_error",
                 .code = "not_found",
-                .message = "there is nothing at this path"},
+                .message = fmt::format("there is nothing at {}; OpenAI's API is under /v1",
+                                       Quote(request.path))},
                *exchange);
   } else if (!Takes(request)) {
     const std::string allowed = is_post ? "POST" : request.path == "/ping" ? "GET, POST" : "GET";
@@ -232,11 +234,11 @@ std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,
 
 void Gateway::HandleGet(const HttpRequest& request, const Tenant* tenant, ReplyExchange& exchange) {
   if (const PageFile* file = FindPageFile(request.path)) return ReplyPage(*file, exchange);
+  if (request.path == "/v1/models" || request.path == kModelPrefix) {
+    return exchange.Reply({}, ModelList(DescribeModel(context_), context_.started));
+  }
   if (request.path.starts_with(kModelPrefix)) {
     return ReplyModel(PercentDecoded(request.path.substr(kModelPrefix.size())), exchange);
-  }
-  if (request.path == "/v1/models") {
-    return exchange.Reply({}, ModelList(DescribeModel(context_), context_.started));
   }
   if (request.path == "/tokenizer_info") {
     return exchange.Reply({}, TokenizerInfo(*context_.model.tokenizer, context_.Facts()));

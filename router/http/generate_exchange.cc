@@ -37,7 +37,7 @@ class HttpGenerateCall final : public GenerateCall {
     return absl::StatusCode::kOk;  // if the exchange failed, it has ended the trace
   }
   void End(const absl::Status& status) override {
-    if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(status);
+    if (const auto exchange = exchange_.lock()) exchange->OnCallEnd(prompt_, status);
   }
 
   GenerateExchange::Delivery Deliver(std::span<const v1::GenerateResponse> messages) {
@@ -278,8 +278,8 @@ GenerateExchange::Delivery GenerateExchange::AddMessages(
   return delivery;
 }
 
-void GenerateExchange::OnCallEnd(const absl::Status& status) {
-  if (!status.ok()) return Fail(status);
+void GenerateExchange::OnCallEnd(uint32_t prompt, const absl::Status& status) {
+  if (!status.ok()) return Fail(request_->lists_prompts ? OfListedPrompt(status, prompt) : status);
   bool told = false;
   {
     MutexLock lock(mutex_);

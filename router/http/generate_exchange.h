@@ -56,7 +56,7 @@ class GenerateExchange final : public Exchange,
 
   // --- from the calls ---
   Delivery AddMessages(uint32_t prompt, std::span<const lockstep::v1::GenerateResponse> messages);
-  void OnCallEnd(const absl::Status& status);
+  void OnCallEnd(uint32_t prompt, const absl::Status& status);
 
   // False: the tenant is at its limit, and the client has been told.
   bool Admit();

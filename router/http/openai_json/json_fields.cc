@@ -114,7 +114,7 @@ void JsonFields::Refuse(std::span<const UnservedField> fields) {
   for (const UnservedField& field : fields) {
     const json* const value = Find(field.name);
     if (value == nullptr || IsHarmless(field, *value)) continue;
-    Fail(Unimplemented("{}: not implemented", PathOf(field.name)));
+    Fail(Unimplemented("{}: {}", PathOf(field.name), field.reason));
   }
 }
 

@@ -1,7 +1,10 @@
 #include "router/http/openai_json/openai_error.h"
 
+#include <absl/strings/cord.h>
+
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "common/status.h"
 #include "router/http/openai_json/json_writer.h"
@@ -95,6 +98,24 @@ std::string WithJsonFieldName(std::string_view message, ApiKind kind) {
   return std::string(message);
 }
 
+absl::Status OfListedPrompt(const absl::Status& status, size_t index) {
+  constexpr std::string_view kPrompt = "prompt";
+  std::string message = WithJsonFieldName(Message(status), ApiKind::kCompletion);
+  const std::string_view field = FieldOf(message);
+  if (field == kPrompt || field.starts_with("prompt[")) {
+    message.insert(kPrompt.size(), fmt::format("[{}]", index));
+  } else if (ContextOverflowPath(status).has_value()) {
+    message = fmt::format("{}[{}]: {}", kPrompt, index, message);
+  } else {
+    return status;
+  }
+  absl::Status named(status.code(), message);
+  status.ForEachPayload([&named](absl::string_view type, const absl::Cord& payload) {
+    named.SetPayload(type, payload);
+  });
+  return named;
+}
+
 OpenAiError OpenAiError::Of(const absl::Status& status, ApiKind kind) {
   OpenAiError error;
   SetKind(status, error);
@@ -102,9 +123,10 @@ OpenAiError OpenAiError::Of(const absl::Status& status, ApiKind kind) {
   error.message = ClientMessage(status);
   if (about_a_field) error.message = WithJsonFieldName(error.message, kind);
   if (about_a_field) error.param = std::string(FieldOf(error.message));
-  // The words of these are fixed, so the field is beside them.
-  if (const std::optional<std::string> path = ContextOverflowPath(status)) {
-    error.param = FieldOf(WithJsonFieldName(*path + ": ", kind));
+  // Most of these begin with fixed words, and not with the field.
+  const std::optional<std::string> overflow_path = ContextOverflowPath(status);
+  if (overflow_path.has_value() && error.param.empty()) {
+    error.param = FieldOf(WithJsonFieldName(*overflow_path + ": ", kind));
   }
   return error;
 }

@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -33,5 +34,9 @@ HttpHead ErrorHead(const absl::Status& status, ApiKind kind, absl::Duration retr
 // "sampling.top_p: expected ..." names a field of the gRPC API: the same with the name that it has
 // in a JSON body.
 std::string WithJsonFieldName(std::string_view message, ApiKind kind);
+
+// An error of the prompt at `index` of a list. "text: expected ..." becomes "prompt[2]: expected
+// ...". Errors of fields that all prompts of the list share stay as they are.
+absl::Status OfListedPrompt(const absl::Status& status, size_t index);
 
 }  // namespace lockstep::router

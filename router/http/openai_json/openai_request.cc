@@ -22,19 +22,18 @@ void SetPromptIds(v1::GenerateRequest& request, const std::vector<uint32_t>& ids
 }
 
 // A string, an array of ids, or an array of either: a batch.
-void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest,
-                 std::vector<v1::GenerateRequest>& out) {
+void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest, OpenAiRequest& out) {
   const json* const prompt = fields.Find("prompt");
   if (prompt == nullptr) return fields.Fail(InvalidArgument("prompt: expected one, got none"));
   if (prompt->is_string()) {
-    out.emplace_back(rest).set_text(prompt->get<std::string>());
+    out.prompts.emplace_back(rest).set_text(prompt->get<std::string>());
     return;
   }
   if (!prompt->is_array() || prompt->empty()) {
     return fields.FailKind("prompt", "a string, token ids, or an array of those", *prompt);
   }
   if ((*prompt)[0].is_number()) {
-    return SetPromptIds(out.emplace_back(rest), fields.TokenIdsOf(*prompt, "prompt"));
+    return SetPromptIds(out.prompts.emplace_back(rest), fields.TokenIdsOf(*prompt, "prompt"));
   }
   if (prompt->size() > kMaxPromptsPerRequest) {
     return fields.Fail(CheckSize("prompt", prompt->size(), kMaxPromptsPerRequest, "prompts"));
@@ -45,9 +44,10 @@ void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest,
         "prompt: with several prompts all other fields together take at most {} bytes, got {}",
         kMaxSharedBytes, rest.ByteSizeLong()));
   }
+  out.lists_prompts = true;
   for (size_t i = 0; i < prompt->size() && fields.ok(); ++i) {
     const json& element = (*prompt)[i];
-    v1::GenerateRequest& request = out.emplace_back(rest);
+    v1::GenerateRequest& request = out.prompts.emplace_back(rest);
     if (element.is_string()) {
       request.set_text(element.get<std::string>());
     } else {
@@ -121,7 +121,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
   ReadCommonFields(fields, out, request);
   ReadCompletionOutput(fields, out.options, request);
   fields.Refuse(UnservedOfCompletions());
-  ReadPrompts(fields, request, out.prompts);
+  ReadPrompts(fields, request, out);
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();

@@ -41,6 +41,7 @@ struct OpenAiRequest {
   std::string request_id;                              // empty: none was given
   std::string ignored_fields;                          // UnknownFields::list
   std::vector<lockstep::v1::GenerateRequest> prompts;  // at least one
+  bool lists_prompts = false;  // "prompt" is a list of prompts, perhaps of one
 
   // Each prompt of a batch is a request of its own, "<id>-<index>".
   void SetRequestId(const std::string& id);

@@ -95,10 +95,14 @@ void ReadNumbers(JsonFields& fields, v1::SamplingParams& sampling) {
 
 void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sampling) {
   ReadNumbers(fields, sampling);
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  if (const auto value = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax)) {
-    sampling.set_seed(static_cast<uint64_t>(*value));
+  // Clients of vLLM send smaller ones, which vLLM raises as well.
+  if (sampling.temperature() > 0 && sampling.temperature() < kMinTemperature) {
+    sampling.set_temperature(kMinTemperature);
   }
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const auto seed = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax);
+  // -1 asks for a drawn seed, as at vLLM.
+  if (seed.value_or(-1) != -1) sampling.set_seed(static_cast<uint64_t>(*seed));
   if (const auto value = fields.Uint32("n")) {
     sampling.set_n(*value);
     out.options.num_samples = *value;

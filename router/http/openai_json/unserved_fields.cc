@@ -54,6 +54,7 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"n_predict", "[-1]"},
     {"max_new_tokens"},
     {"max_length"},
+    {"max_output_tokens"},
     {"t_max_predict_ms", "[0]"},
     {"n_indent", "[0]"},
     {"stop_regex", "[[]]"},
@@ -84,7 +85,8 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
 });
 
 constexpr auto kCompletions = std::to_array<UnservedField>({
-    {"messages"},
+    {"messages", "[]", "belongs to /v1/chat/completions; this path takes prompt"},
+    {"max_completion_tokens", "[]", "belongs to /v1/chat/completions; this path takes max_tokens"},
     {"suffix", R"([""])"},
     {"input_prefix", R"([""])"},
     {"input_suffix", R"([""])"},
@@ -93,7 +95,7 @@ constexpr auto kCompletions = std::to_array<UnservedField>({
 });
 
 constexpr auto kChats = std::to_array<UnservedField>({
-    {"prompt"},
+    {"prompt", "[]", "belongs to /v1/completions; this path takes messages"},
     {"tools", "[[]]"},
     {"tool_choice", R"(["none", "auto"])"},
     {"functions", "[[]]"},

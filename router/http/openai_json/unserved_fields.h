@@ -10,7 +10,8 @@ namespace lockstep::router {
 // A field that would change the output. Refused, unless its value asks for nothing.
 struct UnservedField {
   std::string_view name;
-  std::string_view harmless = "[]";  // the values that ask for nothing, as a JSON array
+  std::string_view harmless = "[]";             // the values that ask for nothing, as a JSON array
+  std::string_view reason = "not implemented";  // the error's text behind the name
 };
 
 std::span<const UnservedField> UnservedOfEveryRequest();

@@ -14,9 +14,10 @@ std::string Spelling(const Tokenizer& tokenizer, std::optional<TokenId> id) {
   return id.has_value() ? std::string(tokenizer.TokenBytes(*id)) : std::string();
 }
 
-// "models/Tiny.Q4_1.gguf" is named "Tiny.Q4_1", and "models/Tiny-1.5/" is named "Tiny-1.5".
+// "models/Tiny.Q4_1.gguf" is named "Tiny.Q4_1", and "models/Tiny-1.5/" is named "Tiny-1.5". "." is
+// named as the current folder.
 std::string NameOf(const std::string& path) {
-  std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
   if (!normal.has_filename()) normal = normal.parent_path();
   return (normal.extension() == ".gguf" ? normal.stem() : normal.filename()).string();
 }

@@ -246,7 +246,7 @@ TEST_F(GenerationServiceTest, ThePoolOfBlocksBoundsTheContext) {
                grpc::StatusCode::INVALID_ARGUMENT,
                "maximum context length is 64 tokens. However, you requested");
   ExpectStatus(Generate(TextRequest("Hello", 59)).status, grpc::StatusCode::INVALID_ARGUMENT,
-               "you requested 65 tokens (6 in the messages, 59 in the completion)");
+               "you requested 65 tokens (6 in the prompt, 59 in the completion)");
   ExpectEverythingBack();
 }
 

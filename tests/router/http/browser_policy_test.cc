@@ -9,6 +9,7 @@
 
 #include "common/status.h"
 #include "tests/router/http/http_fixture.h"
+#include "tests/router/serving/test_tenants.h"
 
 namespace lockstep::testing {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using router::BrowserPolicy;
 using router::HttpRequest;
 using router::IsJsonContentType;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string kJsonType = "Content-Type: application/json\r\n";
@@ -99,6 +101,15 @@ class BrowserPolicyServingTest : public HttpServingTest {
   HttpResponse Complete(const std::string& fields) {
     return Ask("POST", "/v1/completions", fields, R"({"prompt": "x", "max_tokens": 1})");
   }
+  void ExpectPreflightRefused() {
+    const HttpResponse refusal =
+        Ask("OPTIONS", "/v1/completions",
+            "Origin: http://localhost:3000\r\nAccess-Control-Request-Method: POST\r\n");
+    EXPECT_EQ(refusal.status, 403) << refusal.body;
+    EXPECT_THAT(Json(refusal)["error"]["message"].get<std::string>(),
+                AllOf(HasSubstr("\"http://localhost:3000\""), HasSubstr("--cors-origins")));
+    EXPECT_EQ(refusal.headers.count("access-control-allow-origin"), 0u);
+  }
 };
 
 TEST_F(BrowserPolicyServingTest, ABodyThatSaysItIsNoJsonIsRefused) {
@@ -124,7 +135,19 @@ TEST_F(BrowserPolicyServingTest, OnLoopbackForeignHostsAndPagesAreRefused) {
       Complete("Host: localhost\r\nOrigin: http://localhost:3000\r\n" + kJsonType);
   EXPECT_EQ(local.status, 200);
   EXPECT_EQ(local.headers.count("access-control-allow-origin"), 0u);
-  EXPECT_EQ(Ask("OPTIONS", "/v1/completions", "Origin: http://localhost:3000\r\n").status, 405);
+}
+
+TEST_F(BrowserPolicyServingTest, APageThatIsNotListedLearnsWhatWouldListIt) {
+  StartAll();
+  ExpectPreflightRefused();
+  EXPECT_EQ(Ask("OPTIONS", "/v1/completions", "").status, 405) << "no page asks";
+}
+
+TEST_F(BrowserPolicyServingTest, WithKeysAPageThatIsNotListedLearnsTheSame) {
+  const TempFolder folder;
+  router_config_.tenants_path = WriteTenants(folder, {{"acme", {"acme-key"}}});
+  StartAll();
+  ExpectPreflightRefused();
 }
 
 TEST_F(BrowserPolicyServingTest, ListedPagesMayAskAndRead) {

@@ -13,6 +13,7 @@ namespace lockstep::testing {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -181,6 +182,7 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(models["data"][0]["max_model_len"], kContextTokens);
   EXPECT_EQ(Json(Get("/v1/models/bytes"))["object"], "model");
   EXPECT_EQ(Get("/v1/models/b%79tes").status, 200);
+  EXPECT_EQ(Json(Get("/v1/models/")), models);
   EXPECT_EQ(Get("/v1/models/bytes%2").status, 404);
   ExpectError(Get("/v1/models/other"), 404, "model", "expected \"bytes\"");
   EXPECT_EQ(Json(Get("/health"))["status"], "ok");
@@ -288,7 +290,6 @@ TEST_F(GatewayTest, BadInputIsNamed) {
   ExpectError(Post(path, R"({"prompt": "x", "n": 0})"), 400, "n", "from 1 to 16, got 0");
   ExpectError(Post(path, R"({"prompt": "x", "n": 4294967295, "stream": true})"), 400, "n", "got 4");
   ExpectError(Post(path, R"({"prompt": "x", "model": "y"})"), 404, "model", "got \"y\"");
-  ExpectError(Post(path, R"({"prompt": [[1], [2, 300]]})"), 400, "prompt[1]", "below 259, got 300");
   ExpectError(Post(path, R"({"prompt": "x", "response_format": {"type": "json_object"}})"), 400,
               "response_format", "not implemented");
   const HttpResponse too_long =
@@ -298,8 +299,36 @@ TEST_F(GatewayTest, BadInputIsNamed) {
   ExpectError(Post("/v1/chat/completions", R"({"messages": []})"), 400, "messages", "at least 1");
   ExpectError(Get(path), 405, nullptr, "POST only");
   ExpectError(Post("/v1/models", ""), 405, nullptr, "GET only");
-  ExpectError(Post("/v1/embeddings", "{}"), 404, nullptr, "nothing at this path");
   ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, ErrorsOfAListNameThePrompt) {
+  StartAll();
+  const std::string path = "/v1/completions";
+  const std::string long_text(kContextTokens, 'x');
+  ExpectError(Post(path, R"({"prompt": [[1], [2, 300]]})"), 400, "prompt[1][1]",
+              "prompt[1][1]: expected a token id below 259, got 300");
+  ExpectError(Post(path, R"({"prompt": [[300]]})"), 400, "prompt[0][0]", "got 300");
+  ExpectError(Post(path, R"({"prompt": [[1], []]})"), 400, "prompt[1]", "prompt[1]: expected 1 to");
+  const HttpResponse too_long = Post(path, R"({"prompt": ["a", ")" + long_text + R"("]})");
+  ExpectError(too_long, 400, "prompt[1]",
+              "prompt[1]: This model's maximum context length is 4096 tokens. However, you");
+  EXPECT_EQ(Json(too_long)["error"]["code"], "context_length_exceeded");
+  EXPECT_THAT(too_long.body, AllOf(HasSubstr("in the prompt"), Not(HasSubstr("messages"))));
+  ExpectError(Post(path, R"({"prompt": ["a", "b"], "n": 0})"), 400, "n", "n: expected");
+  // One prompt keeps its name.
+  ExpectError(Post(path, R"({"prompt": [1, 300]})"), 400, "prompt[1]", "prompt[1]: expected a");
+  ExpectError(Post(path, R"({"prompt": ")" + long_text + R"("})"), 400, "prompt",
+              "(4097 in the prompt, 16 in the completion)");
+  ExpectEverythingBack();
+}
+
+TEST_F(GatewayTest, PathsThatAreNotThereAreQuoted) {
+  StartAll();
+  ExpectError(Post("/v1/embeddings", "{}"), 404, nullptr,
+              "there is nothing at \"/v1/embeddings\"; OpenAI's API is under /v1");
+  ExpectError(Get("/chat/completions?a=b"), 404, nullptr, "at \"/chat/completions\";");
+  ExpectError(Get("/" + std::string(5000, 'x')), 404, nullptr, "xxx\"... (5001 bytes);");
 }
 
 TEST_F(GatewayTest, AnswersListTheFieldsThatWereIgnored) {

@@ -190,21 +190,23 @@ TEST(BuildRequestTest, PromptAndNewTokensFitTheContext) {
   EXPECT_THAT(BuildError(wire, 0), HasSubstr("text: expected 1 to 31 tokens (context 32), got 0"));
   EXPECT_TRUE(Build(wire, std::vector<TokenId>(31, 1)).ok());
   // One token at least is generated.
-  EXPECT_THAT(BuildError(wire, 32), HasSubstr("you requested 33 tokens (32 in the messages, 1 in"));
+  EXPECT_THAT(BuildError(wire, 32), HasSubstr("you requested 33 tokens (32 in the prompt, 1 in"));
   wire.mutable_stop()->set_max_tokens(20);
   EXPECT_TRUE(Build(wire, std::vector<TokenId>(12, 1)).ok());
   EXPECT_THAT(
       BuildError(wire, 13),
       HasSubstr(
           "This model's maximum context length is 32 tokens. However, you requested 33 tokens "
-          "(13 in the messages, 20 in the completion)."));
+          "(13 in the prompt, 20 in the completion)."));
+  wire.mutable_chat();
+  EXPECT_THAT(BuildError(wire, 13), HasSubstr("(13 in the messages, 20 in the completion)."));
 }
 
 TEST(BuildRequestTest, MoreNewTokensThanAnyContextAreAnOverflow) {
   Wire wire = SmallRequest();
   wire.mutable_stop()->set_max_tokens(0xffffffff);
   const absl::Status status = Build(wire, {5, 6}).status();
-  EXPECT_THAT(Message(status), HasSubstr("you requested 4294967297 tokens (2 in the messages, "
+  EXPECT_THAT(Message(status), HasSubstr("you requested 4294967297 tokens (2 in the prompt, "
                                          "4294967295 in the completion)."));
   EXPECT_THAT(Message(status), ::testing::EndsWith("(context_length_exceeded)."));
   EXPECT_EQ(ContextOverflowPath(status), "stop.max_tokens");

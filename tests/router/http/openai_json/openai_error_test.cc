@@ -81,6 +81,17 @@ TEST(OpenAiErrorTest, FieldsHaveTheNamesThatTheyHaveInJson) {
   EXPECT_EQ(renamed("textual: x"), "textual: x");
 }
 
+TEST(OpenAiErrorTest, ErrorsOfAListNameThePrompt) {
+  const auto named = [](const std::string& message) {
+    return Message(OfListedPrompt(InvalidArgument("{}", message), 2));
+  };
+  EXPECT_EQ(named("token_ids.ids[7]: expected"), "prompt[2][7]: expected");
+  EXPECT_EQ(named("token_ids.ids: expected"), "prompt[2]: expected");
+  EXPECT_EQ(named("text: expected"), "prompt[2]: expected");
+  EXPECT_EQ(named("sampling.top_p: expected"), "sampling.top_p: expected");
+  EXPECT_EQ(named("prompts of others: x"), "prompts of others: x");
+}
+
 TEST(OpenAiErrorTest, PromptsBeyondTheContextHaveACodeOfTheirOwn) {
   const RequestLimits limits = testing::SmallLimits();
   const ModelFacts model = testing::SmallModel();

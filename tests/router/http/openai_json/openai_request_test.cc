@@ -36,7 +36,7 @@ void ExpectError(const absl::Status& status, absl::StatusCode code, const std::s
 TEST(OpenAiRequestTest, ACompletionBecomesTheSameRequestAsOverGrpc) {
   const auto request = ParseCompletionRequest(R"({
     "model": "tiny", "prompt": "Once", "max_tokens": 9, "temperature": 0.5, "top_p": 0.9,
-    "n": 2, "stop": ["a", "b"], "presence_penalty": 0.25, "frequency_penalty": -0.5, "seed": -1,
+    "n": 2, "stop": ["a", "b"], "presence_penalty": 0.25, "frequency_penalty": -0.5, "seed": -2,
     "logit_bias": {"5": -100, "7": 1.5}, "user": "someone", "logprobs": 3, "best_of": 2,
     "top_k": -1, "min_p": 0.125, "repetition_penalty": 1.25, "stop_token_ids": [3, 4],
     "include_stop_str_in_output": true, "ignore_eos": true, "min_tokens": 2,
@@ -50,7 +50,7 @@ TEST(OpenAiRequestTest, ACompletionBecomesTheSameRequestAsOverGrpc) {
     truncate_prompt_tokens: 8
     sampling {
       temperature: 0.5 top_p: 0.9 top_k: 0 min_p: 0.125 presence_penalty: 0.25
-      frequency_penalty: -0.5 repetition_penalty: 1.25 seed: 18446744073709551615 n: 2
+      frequency_penalty: -0.5 repetition_penalty: 1.25 seed: 18446744073709551614 n: 2
       logit_bias { key: 5 value: -100 } logit_bias { key: 7 value: 1.5 } allowed_token_ids: [1, 2]
       bad_words: "x" bad_words: " y"
     }
@@ -72,6 +72,21 @@ TEST(OpenAiRequestTest, DefaultsAreLeftToTheModelButTheLengthOfACompletion) {
   ASSERT_TRUE(chat.ok()) << chat.status();
   ExpectSame(chat->prompts[0],
              R"(sampling {} stop {} chat { messages { role: "user" content: "x" } })");
+}
+
+TEST(OpenAiRequestTest, SamplingIsAsLenientAsThatOfVllm) {
+  const auto sampling = [](const std::string& fields) {
+    const auto request = ParseCompletionRequest(R"({"prompt": "x", )" + fields + "}");
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() ? request->prompts[0].sampling() : v1::SamplingParams();
+  };
+  EXPECT_FALSE(sampling(R"("seed": -1)").has_seed());
+  EXPECT_EQ(sampling(R"("seed": 0)").seed(), 0u);
+  EXPECT_EQ(sampling(R"("temperature": 1e-6)").temperature(), 0.001f);
+  EXPECT_EQ(sampling(R"("temperature": 0.001)").temperature(), 0.001f);
+  EXPECT_EQ(sampling(R"("temperature": 0.002)").temperature(), 0.002f);
+  EXPECT_EQ(sampling(R"("temperature": 0)").temperature(), 0.0f);
+  EXPECT_EQ(sampling(R"("temperature": -0.0005)").temperature(), -0.0005f) << "refused later";
 }
 
 TEST(OpenAiRequestTest, PromptsAreTextsTokensOrBatchesOfBoth) {
@@ -244,7 +259,7 @@ TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
         R"("json_schema": {"a": 1})", R"("grammar": "root ::= x")", R"("mirostat": 2)",
         R"("typical_p": 0.5)", R"("dry_multiplier": 0.8)", R"("xtc_probability": 0.5)",
         R"("repeat_penalty": 1.1)", R"("n_predict": 5)", R"("prompt_embeds": "x")",
-        R"("lora": [{"id": 0}])", R"("messages": [])"}) {
+        R"("lora": [{"id": 0}])", R"("max_output_tokens": 5)"}) {
     SCOPED_TRACE(field);
     const std::string name = field.substr(1, field.find('"', 1) - 1);
     ExpectError(ParseCompletionRequest(R"({"prompt": "x", )" + field + "}").status(),
@@ -255,7 +270,8 @@ TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
         R"("tool_choice": {"type": "function"})", R"("functions": [{}])",
         R"("modalities": ["text", "audio"])", R"("reasoning_effort": "high")",
         R"("audio": {"voice": "x"})", R"("enable_thinking": false)", R"("documents": [{}])",
-        R"("chat_template": "x")", R"("echo": true)", R"("prompt": "x")"}) {
+        R"("chat_template": "x")", R"("echo": true)", R"("prompt": "x")",
+        R"("max_output_tokens": 5)"}) {
     SCOPED_TRACE(field);
     const std::string name = field.substr(1, field.find('"', 1) - 1);
     ExpectError(
@@ -271,6 +287,17 @@ TEST(OpenAiRequestTest, WhatWouldChangeTheOutputAndIsNotServedIsRefusedByName) {
       ParseChatRequest(R"({"messages": [{"role": "tool", "content": "4", "tool_call_id": "c"}]})")
           .status(),
       absl::StatusCode::kUnimplemented, "messages[0].tool_call_id: not implemented");
+}
+
+TEST(OpenAiRequestTest, AFieldOfTheOtherPathNamesThatPath) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "x"}])";
+  ExpectError(ParseCompletionRequest(chat + "}").status(), absl::StatusCode::kUnimplemented,
+              "messages: belongs to /v1/chat/completions; this path takes prompt");
+  ExpectError(ParseCompletionRequest(R"({"prompt": "x", "max_completion_tokens": 5})").status(),
+              absl::StatusCode::kUnimplemented,
+              "max_completion_tokens: belongs to /v1/chat/completions; this path takes max_tokens");
+  ExpectError(ParseChatRequest(R"({"prompt": "x"})").status(), absl::StatusCode::kUnimplemented,
+              "prompt: belongs to /v1/completions; this path takes messages");
 }
 
 TEST(OpenAiRequestTest, WhatChangesNothingPasses) {

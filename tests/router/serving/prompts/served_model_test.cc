@@ -36,6 +36,15 @@ TEST(ServedModelTest, IsCalledAfterItsFolderUnlessNamed) {
   EXPECT_EQ(ServedModel::Load(kTinyLlama, "mine", ParseTemplate)->id, "mine");
 }
 
+TEST(ServedModelTest, TheCurrentFolderHasItsOwnName) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(kTinyLlama);
+  const absl::StatusOr<ServedModel> model = ServedModel::Load(".", "", ParseTemplate);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->id, "tiny-llama");
+}
+
 TEST(ServedModelTest, DefaultsThatNoRequestMayAskForAreAnErrorOfTheirFile) {
   EXPECT_TRUE(LoadWith(R"({"temperature": 0.001, "repetition_penalty": 10})").ok());
   EXPECT_THAT(Message(LoadWith(R"({"temperature": 1e-5})").status()),

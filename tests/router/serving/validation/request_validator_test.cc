@@ -127,8 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad(
             "TooManyIds", [](Wire& r) { r.mutable_token_ids()->mutable_ids()->Resize(32, 1); },
             "This model's maximum context length is 32 tokens. However, you requested 33 tokens "
-            "(32 in "
-            "the messages, 1 in the completion)."),
+            "(32 in the prompt, 1 in the completion)."),
         Good("TooManyIdsToBeCut",
              [](Wire& r) {
                r.set_truncate_prompt_tokens(5);
