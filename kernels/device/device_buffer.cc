@@ -8,20 +8,23 @@
 namespace lockstep::kernels {
 namespace {
 
-absl::Status Sized(const absl::Status& status, size_t num_bytes) {
-  return Annotate(status, fmt::format("{} bytes", num_bytes));
+// The status of allocating `num_bytes`, with what they are for.
+absl::Status AllocationStatus(cudaError_t error, const char* call, size_t num_bytes,
+                              std::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return Annotate(CudaStatus(error, call), fmt::format("{}: {} bytes", what, num_bytes));
 }
 
 }  // namespace
 
-absl::Status DeviceMemory::Allocate(size_t num_bytes, void** data) {
-  return Sized(CudaStatus(cudaMalloc(data, num_bytes), "cudaMalloc"), num_bytes);
+absl::Status DeviceMemory::Allocate(size_t num_bytes, std::string_view what, void** data) {
+  return AllocationStatus(cudaMalloc(data, num_bytes), "cudaMalloc", num_bytes, what);
 }
 
 void DeviceMemory::Free(void* data) { cudaFree(data); }
 
-absl::Status PinnedMemory::Allocate(size_t num_bytes, void** data) {
-  return Sized(CudaStatus(cudaMallocHost(data, num_bytes), "cudaMallocHost"), num_bytes);
+absl::Status PinnedMemory::Allocate(size_t num_bytes, std::string_view what, void** data) {
+  return AllocationStatus(cudaMallocHost(data, num_bytes), "cudaMallocHost", num_bytes, what);
 }
 
 void PinnedMemory::Free(void* data) { cudaFreeHost(data); }

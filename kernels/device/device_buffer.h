@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstddef>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::kernels {
@@ -12,10 +13,10 @@ template <typename Kind>
 class CudaBuffer {
  public:
   CudaBuffer() = default;
-  // RESOURCE_EXHAUSTED naming the size when there is not enough.
-  static absl::StatusOr<CudaBuffer> Create(size_t num_bytes) {
+  // RESOURCE_EXHAUSTED naming the size, and what it is for, when there is not enough.
+  static absl::StatusOr<CudaBuffer> Create(size_t num_bytes, std::string_view what = "a buffer") {
     void* data = nullptr;
-    if (absl::Status status = Kind::Allocate(num_bytes, &data); !status.ok()) return status;
+    if (absl::Status status = Kind::Allocate(num_bytes, what, &data); !status.ok()) return status;
     CudaBuffer buffer;
     buffer.data_ = data;
     buffer.num_bytes_ = num_bytes;
@@ -47,12 +48,12 @@ class CudaBuffer {
 };
 
 struct DeviceMemory {
-  static absl::Status Allocate(size_t num_bytes, void** data);
+  static absl::Status Allocate(size_t num_bytes, std::string_view what, void** data);
   static void Free(void* data);
 };
 // Host memory that the device reads and writes at full speed, and asynchronously.
 struct PinnedMemory {
-  static absl::Status Allocate(size_t num_bytes, void** data);
+  static absl::Status Allocate(size_t num_bytes, std::string_view what, void** data);
   static void Free(void* data);
 };
 

@@ -63,7 +63,9 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& 
                            kernels::kMaxExchangeRanks);
   }
   std::unique_ptr<DeviceGroup> group(new DeviceGroup(options));
-  LOCKSTEP_ASSIGN_OR_RETURN(group->hang_, kernels::PinnedBuffer::Create(sizeof(uint64_t)));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      group->hang_, kernels::PinnedBuffer::Create(
+                        sizeof(uint64_t), "report of a rank that hangs, in pinned host memory"));
   *group->hang_.data<uint64_t>() = 0;
   for (size_t rank = 0; rank < options.devices.size(); ++rank) {
     const int device = options.devices[rank];
@@ -74,7 +76,8 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Create(const Options& 
     }
     kernels::DeviceBuffer& memory = group->memories_[rank];
     LOCKSTEP_ASSIGN_OR_RETURN(
-        memory, kernels::DeviceBuffer::Create(static_cast<size_t>(group->memory_bytes())));
+        memory, kernels::DeviceBuffer::Create(static_cast<size_t>(group->memory_bytes()),
+                                              "exchange between GPUs"));
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
     // The ranks' streams do not wait for the stream of the memset.
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());

@@ -25,8 +25,11 @@ absl::StatusOr<std::unique_ptr<CudaForwardModel>> CudaForwardModel::Create(CudaM
                    .logits_tokens = arena.Take<uint32_t>(model.info().max_logits_rows)};
   };
   lay_out();
-  LOCKSTEP_ASSIGN_OR_RETURN(kernels::PinnedBuffer memory,
-                            kernels::PinnedBuffer::Create(arena.used_bytes()));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      kernels::PinnedBuffer memory,
+      kernels::PinnedBuffer::Create(arena.used_bytes(),
+                                    "staging of the self-check in pinned host memory (a smaller "
+                                    "--max-slots needs less)"));
   arena.CommitTo(memory.data());
   const Staging staging = lay_out();
   return std::unique_ptr<CudaForwardModel>(new CudaForwardModel(model, std::move(memory), staging));

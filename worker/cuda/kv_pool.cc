@@ -19,12 +19,13 @@ size_t CudaKvPool::BlockBytes(const KvPoolShape& shape) {
 }
 
 absl::StatusOr<CudaKvPool> CudaKvPool::Create(const KvPoolShape& shape) {
-  auto buffer =
-      kernels::DeviceBuffer::Create(static_cast<size_t>(shape.num_blocks) * BlockBytes(shape));
-  if (!buffer.ok()) {
-    return Annotate(buffer.status(), fmt::format("KV cache of {} blocks", shape.num_blocks));
-  }
-  return CudaKvPool(shape, *std::move(buffer));
+  LOCKSTEP_ASSIGN_OR_RETURN(kernels::DeviceBuffer buffer,
+                            kernels::DeviceBuffer::Create(
+                                static_cast<size_t>(shape.num_blocks) * BlockBytes(shape),
+                                fmt::format("KV cache of {} blocks (a smaller --kv-cache-tokens or "
+                                            "--memory-fraction needs less)",
+                                            shape.num_blocks)));
+  return CudaKvPool(shape, std::move(buffer));
 }
 
 kernels::PagedKv CudaKvPool::Layer(int64_t layer) const {

@@ -96,7 +96,10 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(
   Arena pinned;
   const bool has_staging = staging_of == nullptr;
   m.LayOutPinned(model, has_staging, pinned);
-  LOCKSTEP_ASSIGN_OR_RETURN(m.pinned_, kernels::PinnedBuffer::Create(pinned.used_bytes()));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      m.pinned_, kernels::PinnedBuffer::Create(pinned.used_bytes(),
+                                               "staging of steps in pinned host memory (a smaller "
+                                               "--max-slots or --max-logits-rows needs less)"));
   std::memset(m.pinned_.data(), 0, m.pinned_.num_bytes());
   pinned.CommitTo(m.pinned_.data());
   m.LayOutPinned(model, has_staging, pinned);
@@ -112,7 +115,10 @@ absl::StatusOr<std::unique_ptr<CudaStepMemory>> CudaStepMemory::Create(
   const DeviceShape shape = {model.slots().num_slots, model.info().max_logits_rows,
                              model.spec().vocab_size};
   m.LayOutDevice(shape, device);
-  LOCKSTEP_ASSIGN_OR_RETURN(m.device_, kernels::DeviceBuffer::Create(device.used_bytes()));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      m.device_,
+      kernels::DeviceBuffer::Create(
+          device.used_bytes(), "sampling state of the slots (a smaller --max-slots needs less)"));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(m.device_.data(), 0, m.device_.num_bytes()));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   device.CommitTo(m.device_.data());

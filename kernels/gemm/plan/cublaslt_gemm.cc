@@ -78,7 +78,8 @@ struct DestroyPreference {
 absl::StatusOr<std::unique_ptr<CublasLtGemm>> CublasLtGemm::Create() {
   std::unique_ptr<CublasLtGemm> gemm(new CublasLtGemm);
   LOCKSTEP_RETURN_IF_CUBLAS_ERROR(cublasLtCreate(&gemm->handle_));
-  LOCKSTEP_ASSIGN_OR_RETURN(gemm->workspace_, DeviceBuffer::Create(kWorkspaceBytes));
+  LOCKSTEP_ASSIGN_OR_RETURN(gemm->workspace_,
+                            DeviceBuffer::Create(kWorkspaceBytes, "workspace of cuBLASLt"));
   return gemm;
 }
 

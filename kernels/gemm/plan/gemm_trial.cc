@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "common/status.h"
@@ -69,8 +70,10 @@ absl::StatusOr<GemmTrial> GemmTrial::Create(const CudaStream& stream, const Gemm
   trial.shape_ = shape;
   const int64_t weight_elements = shape.n * shape.k;
   const int64_t input_elements = shape.max_rows * shape.k;
-  const auto allocate = [](int64_t num_bytes) {
-    return DeviceBuffer::Create(static_cast<size_t>(num_bytes));
+  const std::string what = fmt::format("self-check of a product of {} x {} with up to {} rows",
+                                       shape.n, shape.k, shape.max_rows);
+  const auto allocate = [&what](int64_t num_bytes) {
+    return DeviceBuffer::Create(static_cast<size_t>(num_bytes), what);
   };
   constexpr int64_t kElementBytes = sizeof(BFloat16);
   trial.num_copies_ = 1 + kWeightBytes / (weight_elements * kElementBytes);

@@ -28,6 +28,7 @@ class GemmTrial {
     int64_t column;
   };
 
+  // RESOURCE_EXHAUSTED naming the product when device memory is short.
   static absl::StatusOr<GemmTrial> Create(const CudaStream& stream, const GemmShape& shape);
 
   const GemmShape& shape() const { return shape_; }

@@ -33,6 +33,15 @@ TEST(CudaDeviceTest, AnIndexBeyondTheLastDeviceIsAnError) {
   EXPECT_FALSE(DescribeCudaDevice(1 << 20).ok());
 }
 
+TEST(DeviceBufferTest, AFailureSaysWhatTheMemoryWasFor) {
+  constexpr size_t kTooMany = size_t{1} << 60;
+  const auto message = [](const auto& buffer) { return Message(buffer.status()); };
+  EXPECT_THAT(message(DeviceBuffer::Create(kTooMany, "weights")),
+              HasSubstr("weights: 1152921504606846976 bytes: cudaMalloc: "));
+  EXPECT_THAT(message(PinnedBuffer::Create(kTooMany, "staging of steps")),
+              HasSubstr("staging of steps: 1152921504606846976 bytes: cudaMallocHost: "));
+}
+
 class CudaDevicePresentTest : public testing::CudaTest {};
 
 TEST_F(CudaDevicePresentTest, DescribesTheFirstDevice) {

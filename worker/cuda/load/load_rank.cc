@@ -24,9 +24,7 @@ using Parts = CudaModel::Parts;
 
 std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffer& memory) {
   return [what, &memory](Arena& arena) -> absl::Status {
-    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Create(arena.used_bytes());
-    if (!buffer.ok()) return Annotate(buffer.status(), what);
-    memory = *std::move(buffer);
+    LOCKSTEP_ASSIGN_OR_RETURN(memory, DeviceBuffer::Create(arena.used_bytes(), what));
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.num_bytes()));
     // Other streams write to this memory next, and do not wait for the stream of the memset.
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
@@ -126,7 +124,9 @@ absl::Status CreateState(const ModelOptions& options, Parts& parts) {
     }
   };
   lay_out();
-  LOCKSTEP_RETURN_IF_ERROR(CommitToDevice("state of the slots", parts.state_memory)(arena));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CommitToDevice("state of the slots (a smaller --max-slots or --max-logits-rows needs less)",
+                     parts.state_memory)(arena));
   lay_out();
   return absl::OkStatus();
 }
@@ -164,7 +164,13 @@ absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
                     .f32_output = true,
                     .max_rows = options.max_logits_rows});
   for (const kernels::GemmShape& shape : shapes) {
-    LOCKSTEP_RETURN_IF_ERROR(parts.gemm->Prepare(parts.stream, shape));
+    const absl::Status status = parts.gemm->Prepare(parts.stream, shape);
+    if (absl::IsResourceExhausted(status)) {
+      return Annotate(status,
+                      fmt::format("a smaller {} needs less memory",
+                                  shape.f32_output ? "--max-logits-rows" : "--max-step-tokens"));
+    }
+    LOCKSTEP_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }
@@ -200,8 +206,10 @@ absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions
   LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, parts));
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts.workspace,
-      Workspace::Create(parts.spec, parts.rank, options.max_step_tokens, options.max_logits_rows,
-                        CommitToDevice("workspace of a step", parts.workspace_memory)));
+      Workspace::Create(
+          parts.spec, parts.rank, options.max_step_tokens, options.max_logits_rows,
+          CommitToDevice("workspace of a step (a smaller --max-step-tokens needs less)",
+                         parts.workspace_memory)));
   LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, parts));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(parts));

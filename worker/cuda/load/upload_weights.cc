@@ -56,7 +56,9 @@ class Uploader {
         cudaStreamCreateWithFlags(&uploader->stream_, cudaStreamNonBlocking));
     for (Half& half : uploader->halves_) {
       LOCKSTEP_ASSIGN_OR_RETURN(
-          half.memory, kernels::PinnedBuffer::Create(static_cast<size_t>(max_elements) * 4));
+          half.memory, kernels::PinnedBuffer::Create(
+                           static_cast<size_t>(max_elements) * 4,
+                           "staging of weights in pinned host memory (fewer --threads need less)"));
       LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&half.copied, cudaEventDisableTiming));
     }
     return uploader;

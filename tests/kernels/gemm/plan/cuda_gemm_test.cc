@@ -1,5 +1,6 @@
 #include "kernels/gemm/plan/cuda_gemm.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "common/status.h"
+#include "kernels/gemm/plan/gemm_trial.h"
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/gemm/gemm_cuda_operands.h"
 #include "tests/support/cuda_test.h"
@@ -20,6 +23,13 @@ using lockstep::testing::DeviceArray;
 using lockstep::testing::GemmOperands;
 using lockstep::testing::OutputBFloat16;
 using lockstep::testing::OutputF32;
+
+TEST(GemmTrialTest, AShortageOfMemoryNamesTheProduct) {
+  const auto trial = GemmTrial::Create({}, {.n = 1 << 30, .k = 1 << 28, .max_rows = 64});
+  EXPECT_THAT(Message(trial.status()),
+              ::testing::HasSubstr(
+                  "self-check of a product of 1073741824 x 268435456 with up to 64 rows: "));
+}
 
 class CudaGemmTest : public CudaTest {
  protected:
