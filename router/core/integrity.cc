@@ -90,6 +90,7 @@ absl::Status CheckLease(const WorkerLease& lease, const Population& population) 
 absl::Status Population::CheckIntegrity() const {
   uint32_t num_waiting_requests = 0;
   uint64_t num_waiting_tokens = 0;
+  uint64_t num_waiting_whole_tokens = 0;
   size_t num_waiting = 0;
   size_t num_running = 0;
   size_t num_gated = 0;
@@ -126,15 +127,20 @@ absl::Status Population::CheckIntegrity() const {
     if (num_resident == 0) {
       ++num_waiting_requests;
       num_waiting_tokens += live->num_prompt_tokens();
+      if (live->request->computes_whole_prompt()) {
+        num_waiting_whole_tokens += live->num_prompt_tokens();
+      }
     }
     if (live->request->deadline != Instant::InfiniteFuture()) ++num_deadlines;
   }
   if (num_waiting != waiting_.size() || num_running != running_.size() || num_gated != num_gated_) {
     return Internal("a list holds a sequence that has ended");
   }
-  if (num_waiting_requests != num_waiting_requests_ || num_waiting_tokens != num_waiting_tokens_) {
-    return Internal("{} requests wait with {} tokens, {} and {} recorded", num_waiting_requests,
-                    num_waiting_tokens, num_waiting_requests_, num_waiting_tokens_);
+  if (num_waiting_requests != num_waiting_requests_ || num_waiting_tokens != num_waiting_tokens_ ||
+      num_waiting_whole_tokens != num_waiting_whole_tokens_) {
+    return Internal("{} requests wait with {} tokens, {} of whole prompts; recorded {}, {}, {}",
+                    num_waiting_requests, num_waiting_tokens, num_waiting_whole_tokens,
+                    num_waiting_requests_, num_waiting_tokens_, num_waiting_whole_tokens_);
   }
   if (num_deadlines != deadlines_.size()) return Internal("a deadline is missing or left over");
   if (tenants_.num_live_requests() != requests_.size() ||

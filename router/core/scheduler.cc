@@ -68,13 +68,13 @@ void Scheduler::Cancel(RequestKey request, Instant /*now*/) {
   }
 }
 
-void Scheduler::StopSequence(RequestKey request, uint32_t sample_index, Instant /*now*/) {
+void Scheduler::StopSequence(RequestKey request, uint32_t sample_index, Instant now) {
   Population& population = impl_->state.population;
   LiveRequest* live = population.Find(request);
   if (live == nullptr || sample_index >= live->samples.size()) return;
   Sequence& sequence = live->samples[sample_index];
   if (!sequence.live()) return;
-  population.End(sequence, {.reason = FinishReason::kStop}, impl_->state.lease.get());
+  population.End(sequence, {.reason = FinishReason::kStop}, impl_->state.lease.get(), now);
   population.ForgetEnded();
 }
 
@@ -192,12 +192,12 @@ std::optional<StepPlan> Scheduler::NextStep(Instant now) {
   return plan;
 }
 
-absl::Status Scheduler::Apply(StepOutcome outcome, Instant /*now*/) {
+absl::Status Scheduler::Apply(StepOutcome outcome, Instant now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return Internal("step {}: a result, but no worker", outcome.step_id);
   WorkerLease& lease = *state.lease;
   const std::vector<Reached> before = ReachedBefore(lease);
-  const absl::Status status = Retirement(state).Apply(std::move(outcome));
+  const absl::Status status = Retirement(state, now).Apply(std::move(outcome));
   if (std::ranges::any_of(before, [](const Reached& reached) {
         return reached.sequence->furthest_computed > reached.furthest_computed;
       })) {

@@ -78,13 +78,15 @@ void KvCache::Fence(BlockTable& table) {
 }
 
 void KvCache::Publish(const BlockTable& table, std::string_view salt,
-                      std::span<const TokenId> computed, PublishedPrefix& published) {
+                      std::span<const TokenId> computed, PublishedPrefix& published,
+                      PublishBelow below) {
   while ((size_t{published.num_blocks} + 1) * block_size_tokens_ <= computed.size()) {
     const auto tokens =
         computed.subspan(size_t{published.num_blocks} * block_size_tokens_, block_size_tokens_);
-    const std::optional<PrefixNode> node =
-        index_.Insert(salt, published.last, tokens, table.ids_[published.num_blocks]);
+    const BlockId block = table.ids_[published.num_blocks];
+    const std::optional<PrefixNode> node = index_.Insert(salt, published.last, tokens, block);
     if (node.has_value()) {
+      if (below == PublishBelow::kOwnBlock && node->block != block) return;
       published = {published.num_blocks + 1, *node};
     } else {
       // The sequence used equal blocks of another sequence, and those were evicted. Publish all

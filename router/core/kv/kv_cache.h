@@ -57,6 +57,11 @@ struct PublishedPrefix {
   PrefixNode last;
 };
 
+// A block may be published below a block of another sequence that has the same tokens. The other
+// block then stays as long as the new one. So a sequence that never uses blocks of others publishes
+// below its own blocks only. Otherwise it would lack the blocks that it keeps from being evicted.
+enum class PublishBelow { kAnyBlock, kOwnBlock };
+
 // The KV blocks of one worker lease. Owns the pool, which knows who refers to a block, and the
 // prefix index, which knows the tokens in a block. A call takes every block that it needs, or
 // changes nothing.
@@ -89,7 +94,7 @@ class KvCache {
   // Publishes every full block of `computed` to the index. `computed`: tokens whose KV is known to
   // be in `table`.
   void Publish(const BlockTable& table, std::string_view salt, std::span<const TokenId> computed,
-               PublishedPrefix& published);
+               PublishedPrefix& published, PublishBelow below = PublishBelow::kAnyBlock);
 
   // `tables`: every block table that is alive.
   absl::Status CheckIntegrity(std::span<const BlockTable* const> tables) const;

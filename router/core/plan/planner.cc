@@ -173,14 +173,13 @@ void Planner::Preempt(Sequence& sequence) {
     const absl::Status error = ResourceExhausted(
         "preempted {} times for lack of KV blocks: the worker's {} blocks are too few for its load",
         limit, lease_.limits.num_blocks);
-    return population_.End(sequence, {.error = error}, &lease_);
+    return population_.End(sequence, {.error = error}, &lease_, now_);
   }
   ++sequence.num_preemptions;
   ++state_.num_preemptions;
-  sequence.request->served_until = now_;
   population_.Emit(PreemptedEvent{.request = sequence.request->request->key,
                                   .sample_index = sequence.sample_index});
-  population_.Suspend(sequence, lease_);
+  population_.Suspend(sequence, lease_, now_);
 }
 
 void Planner::ResolveLoneStarvation() {
@@ -195,7 +194,7 @@ void Planner::ResolveLoneStarvation() {
     // gone.
     return Preempt(sequence);
   }
-  population_.End(sequence, {.error = TooLargeForWorker(sequence, num_blocks)}, &lease_);
+  population_.End(sequence, {.error = TooLargeForWorker(sequence, num_blocks)}, &lease_, now_);
   changed_ = true;
 }
 
@@ -223,7 +222,9 @@ uint32_t Planner::PrefillBudget(std::span<Sequence* const> chunked) const {
   // What waits until a sequence ends starts no sooner after a longer step.
   uint64_t num_waiting = 0;
   if (HasRoomToStart() && !AStartIsBlocked()) {
-    num_waiting = state_.budget.UncachedTokens(population_.num_waiting_tokens());
+    const uint64_t num_whole = population_.num_waiting_whole_tokens();
+    num_waiting =
+        num_whole + state_.budget.UncachedTokens(population_.num_waiting_tokens() - num_whole);
   }
   for (const Sequence* sequence : chunked) {
     const Residency& residency = *sequence->running();

@@ -92,7 +92,7 @@ Sequence* Planner::StartNext(const Sequence* rival) {
     if (num_blocks <= lease_.limits.num_blocks) {
       return !first->suspect() && StartIfFits(*first) ? first : nullptr;
     }
-    population_.End(*first, {.error = TooLargeForWorker(*first, num_blocks)}, &lease_);
+    population_.End(*first, {.error = TooLargeForWorker(*first, num_blocks)}, &lease_, now_);
     changed_ = true;
   }
   return nullptr;
@@ -137,14 +137,15 @@ bool Planner::StartIfFits(Sequence& sequence) {
   residency->planned_computed = residency->num_computed;
   residency->planned_known = sequence.num_tokens();
   residency->first_prompt_logprob = live.next_prompt_logprob;
-  if (!request.bypass_prefix_cache) {
+  const bool looks_up = max_hit_tokens > 0;
+  if (looks_up) {
     state_.num_prefix_query_tokens += sequence.num_tokens();
     state_.num_prefix_hit_tokens += residency->num_computed;
   }
   if (!sequence.num_cached_tokens.has_value()) {
     sequence.num_cached_tokens = residency->num_computed;
     // Other samples share the first one's prompt. What starts again finds its own blocks.
-    if (sequence.sample_index == 0 && !request.bypass_prefix_cache) {
+    if (sequence.sample_index == 0 && looks_up) {
       state_.budget.ObserveCached(sequence.num_tokens(), residency->num_computed);
     }
   }

@@ -24,18 +24,14 @@ struct Before {
 
 // Tokens of a prompt that are probably not cached.
 double NumUncached(const StepBudget& budget, const Request& request, size_t num_tokens) {
-  return request.bypass_prefix_cache ? static_cast<double>(num_tokens)
-                                     : static_cast<double>(budget.UncachedTokens(num_tokens));
+  return request.computes_whole_prompt() ? static_cast<double>(num_tokens)
+                                         : static_cast<double>(budget.UncachedTokens(num_tokens));
 }
 
 double NumUncached(const StepBudget& budget, const Sequence& waiting) {
-  const LiveRequest& live = *waiting.request;
-  const bool follows = waiting.sample_index != live.leader && !live.request->bypass_prefix_cache;
-  if (follows && live.gate_tokens > 0) {
-    // The leader computes these for all samples.
-    return waiting.num_tokens() - std::min(waiting.num_tokens(), live.gate_tokens);
-  }
-  return NumUncached(budget, *live.request, waiting.num_tokens());
+  const uint32_t num_own = waiting.num_own_tokens();
+  if (num_own < waiting.num_tokens()) return num_own;
+  return NumUncached(budget, *waiting.request->request, waiting.num_tokens());
 }
 
 Before CountBefore(const SchedulerState& state, const Request& request, double num_own,

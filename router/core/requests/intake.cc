@@ -23,6 +23,23 @@ absl::Status CheckWellFormed(const Request& request) {
   return absl::OkStatus();
 }
 
+struct Queue {
+  uint32_t num_requests = 0;
+  uint64_t num_tokens = 0;  // of prompts
+};
+
+// Requests that have never run. After a loss or a preemption others wait again. They were let in
+// long ago, so they take no room from new ones.
+Queue CountNewcomers(const Population& population) {
+  Queue queue;
+  for (const auto& [key, live] : population.requests()) {
+    if (!live->waits || live->started) continue;
+    ++queue.num_requests;
+    queue.num_tokens += live->num_prompt_tokens();
+  }
+  return queue;
+}
+
 absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
   const SchedulerConfig& config = state.config;
   const Population& population = state.population;
@@ -30,28 +47,35 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
     return InvalidArgument("prompt: {} tokens, at most {} may wait", request.prompt_tokens.size(),
                            config.max_waiting_tokens);
   }
-  if (population.num_waiting_requests() >= config.max_waiting_requests) {
-    return ResourceExhausted("the queue is full: {} requests wait, at most {} may",
-                             population.num_waiting_requests(), config.max_waiting_requests);
+  const auto has_room = [&](uint32_t num_requests, uint64_t num_tokens) {
+    return num_requests < config.max_waiting_requests &&
+           num_tokens + request.prompt_tokens.size() <= config.max_waiting_tokens;
+  };
+  if (has_room(population.num_waiting_requests(), population.num_waiting_tokens())) {
+    return absl::OkStatus();
   }
-  const uint64_t num_tokens = population.num_waiting_tokens() + request.prompt_tokens.size();
-  if (num_tokens > config.max_waiting_tokens) {
+  const Queue newcomers = CountNewcomers(population);
+  if (newcomers.num_requests >= config.max_waiting_requests) {
+    return ResourceExhausted("the queue is full: {} requests wait, at most {} may",
+                             newcomers.num_requests, config.max_waiting_requests);
+  }
+  if (!has_room(newcomers.num_requests, newcomers.num_tokens)) {
     return ResourceExhausted(
         "the queue is full: {} prompt tokens wait, with this prompt's {} that is more than {}",
-        population.num_waiting_tokens(), request.prompt_tokens.size(), config.max_waiting_tokens);
+        newcomers.num_tokens, request.prompt_tokens.size(), config.max_waiting_tokens);
   }
   return absl::OkStatus();
 }
 
-// Waiting prompt tokens that go before the request in any case: those of its own tenant that the
-// policy puts first.
+// Waiting prompt tokens that are computed before the request in any case: those of its own tenant
+// that the policy puts first.
 uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
   const PolicyView view = ViewOf(request);
   uint64_t num_tokens = 0;
   for (const Sequence* sequence : state.population.waiting()) {
     if (sequence->view.tenant == view.tenant && sequence->num_charged == 0 &&
         state.policy->Before(sequence->view, view, now)) {
-      num_tokens += sequence->num_tokens();
+      num_tokens += sequence->num_own_tokens();
     }
   }
   return num_tokens;

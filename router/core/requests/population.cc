@@ -55,8 +55,7 @@ std::unique_ptr<LiveRequest> Population::Remove(RequestKey key) {
       std::erase(waiting_, &sequence);
     }
   }
-  --num_waiting_requests_;
-  num_waiting_tokens_ -= live->num_prompt_tokens();
+  LeaveQueue(*live);
   live->waits = false;
   tenants_.Leave(live->request->tenant);
   live->share = nullptr;
@@ -95,12 +94,24 @@ void Population::UpdateQueue(LiveRequest& request) {
   if (waits == request.waits) return;
   request.waits = waits;
   if (waits) {
-    ++num_waiting_requests_;
-    num_waiting_tokens_ += request.num_prompt_tokens();
+    EnterQueue(request);
   } else {
-    --num_waiting_requests_;
-    num_waiting_tokens_ -= request.num_prompt_tokens();
+    LeaveQueue(request);
   }
+}
+
+void Population::EnterQueue(const LiveRequest& request) {
+  const uint32_t num_tokens = request.num_prompt_tokens();
+  ++num_waiting_requests_;
+  num_waiting_tokens_ += num_tokens;
+  if (request.request->computes_whole_prompt()) num_waiting_whole_tokens_ += num_tokens;
+}
+
+void Population::LeaveQueue(const LiveRequest& request) {
+  const uint32_t num_tokens = request.num_prompt_tokens();
+  --num_waiting_requests_;
+  num_waiting_tokens_ -= num_tokens;
+  if (request.request->computes_whole_prompt()) num_waiting_whole_tokens_ -= num_tokens;
 }
 
 void Population::LetIn(Sequence& sequence) {
@@ -127,20 +138,28 @@ void Population::Start(Sequence& sequence, std::unique_ptr<Residency> residency)
   UpdateQueue(*sequence.request);
 }
 
-void Population::Suspend(Sequence& sequence, WorkerLease& lease) {
-  Residency* residency = sequence.running();
-  LOCKSTEP_CHECK(residency != nullptr, "only a running sequence is suspended");
-  std::unique_ptr<Residency> owned = std::move(std::get<Running>(sequence.state).residency);
+// The caller gives the sequence its next state.
+std::unique_ptr<Residency> Population::TakeOffWorker(Sequence& sequence, const WorkerLease& lease,
+                                                     Instant now) {
+  LiveRequest& request = *sequence.request;
+  std::erase(running_, &sequence);
+  --request.num_resident;
+  --request.share->num_running;
+  // A lease that computes nothing new does not restart the wait for a worker.
+  if (lease.progressed) request.served_until = now;
+  return std::move(std::get<Running>(sequence.state).residency);
+}
+
+void Population::Suspend(Sequence& sequence, WorkerLease& lease, Instant now) {
+  LOCKSTEP_CHECK(sequence.running() != nullptr, "only a running sequence is suspended");
+  std::unique_ptr<Residency> residency = TakeOffWorker(sequence, lease, now);
   if (residency->rows_in_flight > 0) {
-    sequence.state = Draining{residency};
+    sequence.state = Draining{residency.get()};
   } else {
     sequence.state = Waiting{};
   }
-  lease.Release(std::move(owned));
-  std::erase(running_, &sequence);
+  lease.Release(std::move(residency));
   waiting_.push_back(&sequence);
-  --sequence.request->num_resident;
-  --sequence.request->share->num_running;
   UpdateQueue(*sequence.request);
 }
 
@@ -149,16 +168,14 @@ void Population::Resume(Sequence& sequence) {
   sequence.state = Waiting{};
 }
 
-void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
+void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease, Instant now) {
   LiveRequest& request = *sequence.request;
   LOCKSTEP_CHECK(sequence.live(), "sample {} of request {} ends twice", sequence.sample_index,
                  request.request->key);
-  if (auto* running = std::get_if<Running>(&sequence.state)) {
-    running->residency->owner = nullptr;
-    lease->Release(std::move(running->residency));
-    std::erase(running_, &sequence);
-    --request.num_resident;
-    --request.share->num_running;
+  if (sequence.running() != nullptr) {
+    std::unique_ptr<Residency> residency = TakeOffWorker(sequence, *lease, now);
+    residency->owner = nullptr;
+    lease->Release(std::move(residency));
   } else if (std::holds_alternative<Gated>(sequence.state)) {
     --num_gated_;
   } else {
@@ -189,7 +206,8 @@ void Population::End(Sequence& sequence, Ending ending, WorkerLease* lease) {
 
 void Population::EndAll(LiveRequest& request, const Ending& ending, WorkerLease* lease) {
   for (Sequence& sequence : request.samples) {
-    if (sequence.live()) End(sequence, ending, lease);
+    // No other sample is left to wait, so the time means nothing.
+    if (sequence.live()) End(sequence, ending, lease, Instant::InfinitePast());
   }
 }
 
@@ -210,9 +228,8 @@ void Population::LeaveWorker(WorkerLease& lease, const absl::Status& reason, Ins
     Sequence& sequence = *running_.back();
     Residency& residency = *sequence.running();
     if (residency.rows_in_flight > 0) in_flight.push_back(&sequence);
-    if (lease.progressed) sequence.request->served_until = now;
     residency.rows_in_flight = 0;
-    Suspend(sequence, lease);
+    Suspend(sequence, lease, now);
   }
   for (const auto& residency : lease.fenced) {
     if (residency->owner == nullptr) continue;
@@ -221,10 +238,10 @@ void Population::LeaveWorker(WorkerLease& lease, const absl::Status& reason, Ins
   }
   lease.fenced.clear();
   for (Sequence* sequence : waiting_) sequence->num_refusals = 0;  // the next worker may take it
-  for (Sequence* sequence : in_flight) CountLoss(*sequence, reason);
+  for (Sequence* sequence : in_flight) CountLoss(*sequence, reason, now);
 }
 
-void Population::CountLoss(Sequence& sequence, const absl::Status& reason) {
+void Population::CountLoss(Sequence& sequence, const absl::Status& reason, Instant now) {
   sequence.losses = {.count = sequence.num_losses() + 1,
                      .furthest_computed = sequence.furthest_computed};
   if (sequence.losses.count < kMaxLosses) return;
@@ -232,7 +249,7 @@ void Population::CountLoss(Sequence& sequence, const absl::Status& reason) {
       "{} workers were lost while they ran this sequence after its {} computed tokens, the last "
       "{} while they ran nothing else: {}",
       kMaxLosses, sequence.furthest_computed, kMaxLoneLosses, reason.ToString());
-  End(sequence, {.error = error}, nullptr);
+  End(sequence, {.error = error}, nullptr, now);
 }
 
 std::vector<SchedulerEvent> Population::TakeEvents() {

@@ -55,7 +55,9 @@ class Population {
   }
   const TenantShares& tenants() const { return tenants_; }
   uint32_t num_waiting_requests() const { return num_waiting_requests_; }
+  // Prompt tokens of waiting requests. Some of them are of requests that compute the whole prompt.
   uint64_t num_waiting_tokens() const { return num_waiting_tokens_; }
+  uint64_t num_waiting_whole_tokens() const { return num_waiting_whole_tokens_; }
   // Known tokens of running sequences that are not computed yet, without the one token that a
   // decode computes next.
   uint64_t num_prefill_tokens() const;
@@ -64,11 +66,11 @@ class Population {
   void OpenGate(LiveRequest& request);
   void Start(Sequence& sequence, std::unique_ptr<Residency> residency);
   // Takes a running sequence off the worker. It keeps its tokens and will start again.
-  void Suspend(Sequence& sequence, WorkerLease& lease);
+  void Suspend(Sequence& sequence, WorkerLease& lease, Instant now);
   // Call when the last step of a draining sequence was acknowledged.
   void Resume(Sequence& sequence);
   // `lease` may be null when there is no worker.
-  void End(Sequence& sequence, Ending ending, WorkerLease* lease);
+  void End(Sequence& sequence, Ending ending, WorkerLease* lease, Instant now);
   void EndAll(LiveRequest& request, const Ending& ending, WorkerLease* lease);
   // Forgets the requests that have ended since the last call. References to them stay valid until
   // this call, even after End.
@@ -87,8 +89,12 @@ class Population {
 
  private:
   void UpdateQueue(LiveRequest& request);
+  void EnterQueue(const LiveRequest& request);
+  void LeaveQueue(const LiveRequest& request);
   void LetIn(Sequence& sequence);
-  void CountLoss(Sequence& sequence, const absl::Status& reason);
+  std::unique_ptr<Residency> TakeOffWorker(Sequence& sequence, const WorkerLease& lease,
+                                           Instant now);
+  void CountLoss(Sequence& sequence, const absl::Status& reason, Instant now);
 
   std::map<RequestKey, std::unique_ptr<LiveRequest>> requests_;
   TenantShares tenants_;  // requests_ point into it
@@ -101,6 +107,7 @@ class Population {
   uint32_t num_gated_ = 0;
   uint32_t num_waiting_requests_ = 0;
   uint64_t num_waiting_tokens_ = 0;
+  uint64_t num_waiting_whole_tokens_ = 0;
 };
 
 }  // namespace lockstep::router

@@ -87,6 +87,9 @@ struct Sequence {
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(tokens.size()); }
   uint32_t num_generated() const;
+  // Tokens that it computes when it first starts, if the prefix cache has nothing of the prompt. A
+  // later sample finds the blocks that the leader computed.
+  uint32_t num_own_tokens() const;
   // Losses since its last progress.
   uint32_t num_losses() const {
     return furthest_computed > losses.furthest_computed ? 0 : losses.count;
@@ -117,7 +120,8 @@ struct LiveRequest {
   uint32_t num_resident = 0;  // running samples
   bool waits = false;         // counted in the queue: it is live and no sample runs
   bool started = false;
-  Instant served_until = Instant::InfinitePast();  // when it last had to leave a worker
+  // When a sample last left a worker that had computed something new.
+  Instant served_until = Instant::InfinitePast();
 
   // The first live sample leads. The others start when it has computed `gate_tokens`. They then
   // find the prompt's full blocks in the prefix index.
@@ -141,6 +145,11 @@ struct LiveRequest {
 
 inline uint32_t Sequence::num_generated() const {
   return tokens.empty() ? 0 : num_tokens() - request->num_prompt_tokens();
+}
+
+inline uint32_t Sequence::num_own_tokens() const {
+  const bool follows = sample_index != request->leader && !request->request->bypass_prefix_cache;
+  return num_tokens() - (follows ? std::min(num_tokens(), request->gate_tokens) : 0);
 }
 
 inline bool LiveRequest::HasOutput() const {

@@ -11,8 +11,8 @@
 
 namespace lockstep::router {
 
-Retirement::Retirement(SchedulerState& state)
-    : state_(state), population_(state.population), lease_(*state.lease) {}
+Retirement::Retirement(SchedulerState& state, Instant now)
+    : state_(state), population_(state.population), lease_(*state.lease), now_(now) {}
 
 absl::Status Retirement::Apply(StepOutcome outcome) {
   std::vector<RowOutcome*> matched;
@@ -127,22 +127,29 @@ void Retirement::TakeTokens(Sequence& sequence, RowOutcome& outcome) {
 
 void Retirement::Publish(Sequence& sequence, Residency& residency) {
   LiveRequest& live = *sequence.request;
-  lease_.kv.Publish(residency.blocks, live.request->cache_salt,
-                    std::span(sequence.tokens).first(residency.num_computed), residency.published);
+  const uint32_t num_before = residency.published.num_blocks;
+  lease_.kv.Publish(
+      residency.blocks, live.request->cache_salt,
+      std::span(sequence.tokens).first(residency.num_computed), residency.published,
+      live.request->bypass_prefix_cache ? PublishBelow::kOwnBlock : PublishBelow::kAnyBlock);
+  // What waits for blocks may begin with the same prompt, and need fewer now.
+  const bool of_prompt =
+      uint64_t{num_before} * lease_.limits.block_size_tokens < live.num_prompt_tokens();
+  if (of_prompt && residency.published.num_blocks != num_before) lease_.blocked = {};
   if (!live.gate_open && residency.num_computed >= live.gate_tokens) population_.OpenGate(live);
 }
 
 void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
   if (!outcome.error.ok()) {
-    return population_.End(sequence, {.error = outcome.error}, &lease_);
+    return population_.End(sequence, {.error = outcome.error}, &lease_, now_);
   }
   if (outcome.stopped == StopCause::kNone) return;
   const std::vector<TokenId>& stop_ids = sequence.request->request->sampling.stop_token_ids;
   const TokenId last = sequence.tokens.back();
   if (std::ranges::binary_search(stop_ids, last)) {
-    population_.End(sequence, {.reason = FinishReason::kStop, .stop_token = last}, &lease_);
+    population_.End(sequence, {.reason = FinishReason::kStop, .stop_token = last}, &lease_, now_);
   } else {
-    population_.End(sequence, {.reason = FinishReason::kLength}, &lease_);
+    population_.End(sequence, {.reason = FinishReason::kLength}, &lease_, now_);
   }
 }
 
@@ -152,7 +159,7 @@ void Retirement::EndIfTold(Sequence& sequence, const RowOutcome& outcome) {
 void Retirement::ApplyRefusal(const StepRecord& step, const absl::Status& refusal) {
   CountRefusal(step, refusal);
   const std::vector<Sequence*> running = population_.running();
-  for (Sequence* sequence : running) population_.Suspend(*sequence, lease_);
+  for (Sequence* sequence : running) population_.Suspend(*sequence, lease_, now_);
   state_.num_rollbacks += running.size();
   for (StepRecord& later : lease_.in_flight) later.doomed = true;
   lease_.resync = true;
@@ -172,7 +179,7 @@ void Retirement::CountRefusal(const StepRecord& step, const absl::Status& refusa
         "the worker refused {} steps that ran this sequence after its {} computed tokens, "
         "the last with: {}",
         kMaxRefusals, sequence->furthest_computed, refusal.ToString());
-    population_.End(*sequence, {.error = error}, &lease_);
+    population_.End(*sequence, {.error = error}, &lease_, now_);
   }
 }
 

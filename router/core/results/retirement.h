@@ -15,7 +15,7 @@ namespace lockstep::router {
 // is INTERNAL.
 class Retirement {
  public:
-  explicit Retirement(SchedulerState& state);
+  Retirement(SchedulerState& state, Instant now);
 
   absl::Status Apply(StepOutcome outcome);
 
@@ -35,6 +35,7 @@ class Retirement {
   SchedulerState& state_;
   Population& population_;
   WorkerLease& lease_;
+  const Instant now_;
   RowOutcome silent_;  // stands for a row that the worker did not mention
 };
 

@@ -73,6 +73,18 @@ TEST_F(SchedulerBlocksTest, WhoBypassesTheCacheComputesEverything) {
   EXPECT_EQ(Stats().prefix_hit_tokens, 0u);
 }
 
+TEST_F(SchedulerBlocksTest, WhatIsComputedWholeLooksNothingUp) {
+  Start();
+  RunAndCache(1, TextOf(1, 8));
+  const uint64_t num_queried = Stats().prefix_query_tokens;
+  auto describes = MakeRequest(2, TextOf(1, 8), 1);
+  describes->sampling.num_prompt_logprobs = 0;
+  Submit(describes);
+  RunUntilIdle();
+  EXPECT_EQ(CachedTokens(2), 0u);
+  EXPECT_EQ(Stats().prefix_query_tokens, num_queried);
+}
+
 TEST_F(SchedulerBlocksTest, BlocksArePublishedWhenTheirStepIsAcknowledged) {
   Start();
   Submit(1, TextOf(1, 8), 1);
@@ -337,6 +349,40 @@ TEST_F(SchedulerBlocksTest, DuplicatesAreShedWhenBlocksRunOut) {
   ExpectComplete(*survivor);
   EXPECT_EQ(Stats().preemptions, 1u);
   EXPECT_EQ(Stats().prefix_hit_tokens, 10u);
+}
+
+// It needs the blocks that are cached, and a restart would not use them.
+TEST_F(SchedulerBlocksTest, WhoBypassesTheCacheKeepsNoEqualBlocks) {
+  limits.num_blocks = 8;
+  limits.block_size_tokens = 2;
+  Start();
+  RunAndCache(1, TextOf(1, 8));
+  auto request = MakeRequest(2, TextOf(1, 8), 8);
+  request->bypass_prefix_cache = true;
+  Submit(request);
+  RunUntilIdle();
+  ExpectComplete(*request);
+  EXPECT_EQ(Stats().preemptions, 0u);
+}
+
+// Two requests with one prompt come before it is cached, and the pool has room for one whole
+// prompt.
+TEST_F(SchedulerBlocksTest, AStartThatLackedBlocksSeesThatItsPromptWasCachedMeanwhile) {
+  config.max_steps_in_flight = 1;
+  limits.num_blocks = 12;
+  limits.block_size_tokens = 4;
+  limits.max_step_tokens = 64;
+  Start();
+  Submit(1, TextOf(1, 33), 12);
+  Submit(2, TextOf(1, 33), 1);
+  ASSERT_NE(FindStarted(*Plan(), 1), nullptr);
+  EXPECT_EQ(FindStarted(planned.back(), 2), nullptr) << "nine blocks are taken";
+  Done();
+  const StepPlan* const next = Plan();
+  ASSERT_NE(next, nullptr);
+  ASSERT_NE(FindStarted(*next, 2), nullptr);
+  EXPECT_EQ(FindStarted(*next, 2)->num_computed_tokens, 32u);
+  RunUntilIdle();
 }
 
 TEST_F(SchedulerBlocksTest, WhatWasEvictedIsPublishedAgainByItsDuplicate) {

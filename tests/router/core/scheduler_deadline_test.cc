@@ -96,6 +96,24 @@ TEST_F(SchedulerDeadlineTest, StepsInWhichAllPromptsHadToWaitCount) {
       << "160 tokens at twice the speed";
 }
 
+// All samples wait for the first slot. The others find what the first one computes.
+TEST_F(SchedulerDeadlineTest, OtherSamplesOfAPromptTakeNoTime) {
+  config.max_running_sequences = 1;
+  Start(MakePriorityPolicy(absl::Seconds(10)));
+  Submit(Make(1, absl::InfiniteDuration()));
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  auto samples = Make(2, absl::InfiniteDuration());
+  samples->prompt_tokens.push_back(7);
+  samples->num_samples = 8;
+  Submit(std::move(samples));
+  ASSERT_TRUE(RunUntil([this] { return Ending(2, 0) != nullptr; }));
+  ASSERT_EQ(Stats().waiting_sequences, 7u);
+  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(200))).ok())
+      << "seven tokens wait, 35 ms at twice the speed";
+  EXPECT_FALSE(TrySubmit(Make(12, absl::Milliseconds(30))).ok());
+}
+
 TEST_F(SchedulerDeadlineTest, CachedPromptsTakeNoTime) {
   Start();
   Submit(1, TextOf(1, 33), 1);

@@ -271,6 +271,39 @@ TEST_F(SchedulerLossTest, WhoIsPreemptedOnADrainingWorkerWaitsFromThenOn) {
   EXPECT_EQ(scheduler->UnservedSince(), now);
 }
 
+TEST_F(SchedulerLossTest, ASampleThatEndsOnADrainingWorkerLeavesTheOthersWaitingFromThenOn) {
+  config.max_running_sequences = 1;
+  Start();
+  auto samples = MakeRequest(1, TextOf(1, 9), 4);
+  samples->num_samples = 2;
+  Submit(samples);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  scheduler->DrainWorker(now);
+  const Instant drained_at = now;
+  now += absl::Seconds(30);
+  ASSERT_TRUE(RunUntil([this] { return Ending(1, 0) != nullptr; }));
+  EXPECT_EQ(scheduler->UnservedSince(), now);
+  EXPECT_EQ(FailUnserved(drained_at), 0u);
+}
+
+TEST_F(SchedulerLossTest, WhoIsRolledBackOnADrainingWorkerWaitsFromThenOn) {
+  config.max_steps_in_flight = 1;
+  Start();
+  auto request = MakeRequest(1, TextOf(1, 5), 9);
+  Submit(request);
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  scheduler->DrainWorker(now);
+  now += absl::Seconds(30);
+  ASSERT_NE(Plan(), nullptr);
+  Done({.refuse = true});
+  EXPECT_EQ(scheduler->UnservedSince(), now);
+  AttachWorker(limits);
+  RunUntilIdle();
+  ExpectComplete(*request);
+}
+
 TEST_F(SchedulerLossTest, AllSamplesOfWhoeverWaitsTooLongFail) {
   config.max_running_sequences = 1;
   Start();

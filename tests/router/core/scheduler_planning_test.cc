@@ -277,6 +277,33 @@ TEST_F(StepTimeTest, PromptsThatWaitMakeStepsLonger) {
   RunUntilIdle();
 }
 
+// Prompts before were cached, all but their last block.
+TEST_F(StepTimeTest, PromptsThatAreComputedWholeDoNotCountAsCached) {
+  for (const bool bypasses : {true, false}) {
+    limits.max_slots = 64;
+    ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());
+    Cancel(2);
+    for (RequestKey key = 3; key <= 42; ++key) {
+      Submit(key, TextOf(3, 1000), 1);
+      ASSERT_TRUE(RunUntil([&] { return Ending(key) != nullptr; }));
+    }
+    for (RequestKey key = 50; key <= 52; ++key) {
+      auto request = MakeRequest(key, TextOf(static_cast<uint32_t>(key), 1000), 2);
+      if (bypasses) {
+        request->bypass_prefix_cache = true;
+      } else {
+        request->sampling.num_prompt_logprobs = 0;
+      }
+      Submit(std::move(request));
+    }
+    while (!planned.empty()) Done();
+    const StepPlan* const step = Plan();
+    ASSERT_NE(step, nullptr);
+    EXPECT_GT(step->num_prefill_tokens, 1000u) << bypasses;
+    RunUntilIdle();
+  }
+}
+
 TEST_F(StepTimeTest, PromptsThatCannotStartMakeNoStepLonger) {
   config.max_running_sequences = 2;
   ASSERT_NO_FATAL_FAILURE(SubmitPromptBesideDecodes());

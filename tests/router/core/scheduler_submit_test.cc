@@ -105,6 +105,26 @@ TEST_F(SchedulerSubmitTest, TheQueueIsBoundedByRequests) {
   RunUntilIdle();
 }
 
+TEST_F(SchedulerSubmitTest, WhatALossPutsBackTakesNoRoomInTheQueue) {
+  config.max_waiting_requests = 2;
+  config.max_waiting_tokens = 10;
+  Start();
+  for (RequestKey key = 1; key <= 4; ++key) {
+    Submit(key, TextOf(static_cast<uint32_t>(key), 5), 9);
+    ASSERT_NE(Plan(), nullptr);
+    Done();
+  }
+  DetachWorker();
+  ASSERT_EQ(Stats().waiting_requests, 4u);
+  Submit(5, TextOf(5, 5), 2);
+  Submit(6, TextOf(6, 5), 2);
+  const absl::Status full = TrySubmit(MakeRequest(7, {1}, 2));
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(full), HasSubstr("2 requests wait, at most 2 may"));
+  AttachWorker(limits);
+  RunUntilIdle();
+}
+
 TEST_F(SchedulerSubmitTest, TheQueueIsBoundedByPromptTokens) {
   config.max_waiting_tokens = 10;
   Start();

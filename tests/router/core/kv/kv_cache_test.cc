@@ -132,6 +132,25 @@ TEST_F(KvCacheTest, ATwinPublishesUnderTheFirstOnesBlocks) {
   ExpectIntegrity({&first, &twin});
 }
 
+TEST_F(KvCacheTest, ATwinThatUsesItsOwnBlocksOnlyKeepsNoneOfTheFirstOnes) {
+  BlockTable first = Admit({1, 2, 3});
+  const BlockTable twin = Admit({1, 2, 3, 4, 5});
+  PublishedPrefix of_first;
+  PublishedPrefix of_twin;
+  cache_.Publish(first, "", std::vector<TokenId>{1, 2, 3}, of_first);
+  const std::vector<TokenId> computed = {1, 2, 3, 4};
+  cache_.Publish(twin, "", computed, of_twin, PublishBelow::kOwnBlock);
+  EXPECT_EQ(of_twin.num_blocks, 0u);
+  first = BlockTable();
+  EXPECT_EQ(cache_.num_available(), 8u - twin.size());
+  BlockTable filler = Admit({9});
+  cache_.Grow(filler, cache_.num_available());
+  cache_.Publish(twin, "", computed, of_twin, PublishBelow::kOwnBlock);
+  EXPECT_EQ(of_twin.num_blocks, 2u) << "the first one's block is gone";
+  EXPECT_THAT(Probe({1, 2, 3, 4, 5}).hit.blocks, ElementsAre(twin.ids()[0], twin.ids()[1]));
+  ExpectIntegrity({&filler, &twin});
+}
+
 TEST_F(KvCacheTest, ATwinWhoseSupportWasEvictedPublishesAll) {
   PublishedPrefix of_first;
   PublishedPrefix of_twin;

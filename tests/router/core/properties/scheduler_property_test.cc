@@ -74,6 +74,7 @@ constexpr Expected kExpected[] = {
     {"refused: cannot fit", 300},
     {"refused: queue full", 200},
     {"refused: first token too late", 200},
+    {"refused: the deadline is too near", 20000},
     {"ended: cancelled", 300},
     {"ended: length", 200},
     {"ended: stop token", 300},

@@ -20,10 +20,11 @@ SchedulerWorld::SchedulerWorld(uint64_t seed, EventCounts& counts)
   }
   config_ = MakeConfig();
   limits_ = MakeLimits();
-  std::unique_ptr<SchedulingPolicy> policy =
-      random_.OneIn(2) ? MakeFcfsPolicy()
-                       : MakePriorityPolicy(absl::Seconds(random_.Between(1, 20)));
-  scheduler_ = std::make_unique<Scheduler>(config_, std::move(policy));
+  const bool fcfs = random_.OneIn(2);
+  const absl::Duration ageing = absl::Seconds(random_.Between(1, 20));
+  const auto make_policy = [&] { return fcfs ? MakeFcfsPolicy() : MakePriorityPolicy(ageing); };
+  order_ = make_policy();
+  scheduler_ = std::make_unique<Scheduler>(config_, make_policy());
 }
 
 SchedulerConfig SchedulerWorld::MakeConfig() {
@@ -76,7 +77,11 @@ std::shared_ptr<const Request> SchedulerWorld::MakeRequest() {
   request->cache_salt = random_.OneIn(4) ? "salt" : "";
   request->priority = static_cast<int32_t>(random_.Between(0, 4)) - 2;
   request->arrival = now_;
-  if (random_.OneIn(8)) request->deadline = now_ + absl::Milliseconds(random_.Between(100, 8000));
+  if (random_.OneIn(8)) {
+    const bool near = random_.OneIn(2);
+    request->deadline =
+        now_ + absl::Milliseconds(near ? random_.Between(1, 100) : random_.Between(100, 8000));
+  }
   request->prompt_tokens = MakePrompt();
   request->num_samples = random_.OneIn(4) ? random_.Between(2, 3) : 1;
   request->bypass_prefix_cache = random_.OneIn(10);
@@ -137,8 +142,7 @@ absl::Status SchedulerWorld::Submit() {
                     (num_prompt + request->sampling.max_new_tokens <= limits_.max_context_tokens &&
                      num_prompt <= size_t{limits_.num_blocks} * limits_.block_size_tokens);
   const bool never = !fits || num_prompt > config_.max_waiting_tokens;
-  const bool full = stats.waiting_requests >= config_.max_waiting_requests ||
-                    stats.waiting_tokens + num_prompt > config_.max_waiting_tokens;
+  const bool full = QueueIsFull(num_prompt);
   const absl::Status status = scheduler_->Submit(request, now_);
   if (scheduler_->Stats().refused_for_first_token > stats.refused_for_first_token) {
     Count("refused: first token too late");
@@ -147,11 +151,12 @@ absl::Status SchedulerWorld::Submit() {
                ? absl::OkStatus()
                : Annotate(Internal("{}", status.ToString()), "submit: nothing waits");
   }
-  const bool has_deadline = request->deadline != Instant::InfiniteFuture();
-  if (!never && !full && has_deadline && absl::IsResourceExhausted(status)) {
+  if (scheduler_->Stats().refused_for_deadline > stats.refused_for_deadline) {
     Count("refused: the deadline is too near");
-    return stats.waiting_sequences > 0 ? absl::OkStatus()
-                                       : Annotate(status, "submit: nothing waits");
+    const bool right = !never && !full && absl::IsResourceExhausted(status) &&
+                       scheduler_->Stats().refused_for_deadline == stats.refused_for_deadline + 1;
+    return right ? CheckDeadlineRefusal(*request)
+                 : Annotate(Internal("{}", status.ToString()), "submit: no matter of deadlines");
   }
   const absl::StatusCode expected = never  ? absl::StatusCode::kInvalidArgument
                                     : full ? absl::StatusCode::kResourceExhausted
@@ -173,6 +178,51 @@ absl::Status SchedulerWorld::Submit() {
     client.samples.push_back({.reference = RunAlone(*request, i), .delivered = {}});
   }
   clients_.emplace(request->key, std::move(client));
+  return absl::OkStatus();
+}
+
+// Requests that have run before take no room.
+bool SchedulerWorld::QueueIsFull(size_t num_prompt_tokens) const {
+  uint32_t num_requests = 0;
+  uint64_t num_tokens = num_prompt_tokens;
+  for (const auto& [key, client] : clients_) {
+    if (client.admitted) continue;
+    ++num_requests;
+    num_tokens += client.request->prompt_tokens.size();
+  }
+  return num_requests >= config_.max_waiting_requests || num_tokens > config_.max_waiting_tokens;
+}
+
+absl::Status SchedulerWorld::CheckDeadlineRefusal(const Request& request) {
+  if (request.deadline == Instant::InfiniteFuture()) return Internal("refused without a deadline");
+  if (!measured_prompt_) return Internal("refused for its deadline, and nothing was measured");
+  const auto view = [](const Request& of, uint64_t order) {
+    return PolicyView{.priority = of.priority,
+                      .arrival = of.arrival,
+                      .order = order,
+                      .tenant = of.tenant,
+                      .num_known_tokens = static_cast<uint32_t>(of.prompt_tokens.size())};
+  };
+  uint64_t num_tokens = 0;
+  for (const auto& [key, client] : clients_) {
+    const Request& other = *client.request;
+    if (other.tenant != request.tenant) continue;
+    if (!order_->Before(view(other, key), view(request, request.key), now_)) continue;
+    for (const Sample& sample : client.samples) {
+      if (!sample.ended && !sample.started) num_tokens += other.prompt_tokens.size();
+    }
+  }
+  if (num_tokens == 0) return Internal("refused for its deadline, and nothing goes before it");
+  if (request.deadline - now_ > static_cast<double>(num_tokens) * compute_on_lease_ / 2) {
+    return Internal("refused for its deadline, and there is time");
+  }
+  auto hasty = std::make_shared<Request>(request);
+  hasty->deadline = now_ + (request.deadline - now_) / 2;
+  const uint64_t num_refused = scheduler_->Stats().refused_for_deadline;
+  if (scheduler_->Submit(hasty, now_).ok() ||
+      scheduler_->Stats().refused_for_deadline != num_refused + 1) {
+    return Internal("refused for its deadline, and an earlier one is taken");
+  }
   return absl::OkStatus();
 }
 
@@ -225,6 +275,7 @@ absl::Status SchedulerWorld::OnStarted(const StartedSlot& started) {
     return Internal("request {}: started while a step in flight runs it", owner.first);
   }
   slot_owners_[started.slot] = owner;
+  clients_.at(owner.first).samples[owner.second].started = true;
   std::vector<TokenId> known = started.request->prompt_tokens;
   std::ranges::copy(clients_.at(owner.first).samples[owner.second].delivered,
                     std::back_inserter(known));
@@ -305,16 +356,20 @@ absl::Status SchedulerWorld::Execute(bool with_faults) {
     if (client != clients_.end())
       client->second.samples[planned.owners[i].second].row_failed = true;
   }
-  executed_.push_back({std::move(executed), planned.owners});
+  executed_.push_back({std::move(executed), planned.owners, planned.plan.num_prefill_tokens});
   return absl::OkStatus();
 }
 
 absl::Status SchedulerWorld::Deliver() {
   if (executed_.empty()) return absl::OkStatus();
   const ModelWorker::Executed executed = std::move(executed_.front().step);
+  const bool has_prompt = executed_.front().num_prefill_tokens > 0;
   executed_.pop_front();
   if (executed.outcome.refusal.ok()) {
     observer_->OnAcknowledged(executed.writes);
+    const absl::Duration compute = executed.outcome.timings.compute;
+    compute_on_lease_ += compute;
+    if (has_prompt && compute > absl::ZeroDuration()) measured_prompt_ = true;
   } else {
     observer_->OnRefused();
   }
@@ -326,6 +381,8 @@ absl::Status SchedulerWorld::Attach() {
   limits_ = random_.OneIn(3) ? MakeLimits() : limits_;
   worker_ = std::make_unique<ModelWorker>(limits_);
   observer_ = std::make_unique<PlanObserver>(limits_);
+  compute_on_lease_ = absl::ZeroDuration();
+  measured_prompt_ = false;
   LOCKSTEP_RETURN_IF_ERROR(scheduler_->AttachWorker(limits_, now_));
   return random_.OneIn(4) ? ChangeBits() : absl::OkStatus();
 }

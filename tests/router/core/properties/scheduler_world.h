@@ -43,6 +43,8 @@ class SchedulerWorld {
     LoneRun reference;
     std::vector<TokenId> delivered;
     bool ended = false;
+    bool started = false;  // once, by any worker
+    uint32_t num_preemptions = 0;
     bool stop_requested = false;
     bool row_failed = false;
     uint32_t num_refusals = 0;
@@ -70,6 +72,7 @@ class SchedulerWorld {
   struct Executed {
     ModelWorker::Executed step;
     std::vector<Owner> owners;
+    uint32_t num_prefill_tokens = 0;
   };
 
   // Operations.
@@ -98,6 +101,9 @@ class SchedulerWorld {
   template <typename Matches>
   bool AnyInFlight(Matches matches) const;
   absl::Status OnNoPlan();
+  bool QueueIsFull(size_t num_prompt_tokens) const;
+  // Whether a refusal may say that the deadline of `request` is too near.
+  absl::Status CheckDeadlineRefusal(const Request& request);
   bool RunsPoison(const Planned& planned, bool kills) const;
   absl::Status OnStarted(const StartedSlot& started);
   void Digest(const StepPlan& plan);
@@ -125,9 +131,12 @@ class SchedulerWorld {
   std::deque<std::vector<TokenId>> ended_texts_;  // what clients may continue
   SchedulerConfig config_;
   WorkerLimits limits_;
+  std::unique_ptr<SchedulingPolicy> order_;  // equal to the scheduler's
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelWorker> worker_;
   bool worker_drains_ = false;
+  absl::Duration compute_on_lease_;  // of the steps of the latest worker
+  bool measured_prompt_ = false;     // one of them computed prompt tokens
   std::unique_ptr<PlanObserver> observer_;
   std::deque<Planned> planned_;           // not executed
   std::deque<Executed> executed_;         // not acknowledged

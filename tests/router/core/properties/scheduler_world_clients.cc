@@ -234,9 +234,13 @@ absl::Status SchedulerWorld::OnEvent(const TokensEvent& event) {
 }
 
 absl::Status SchedulerWorld::OnEvent(const PreemptedEvent& event) {
-  if (FindOpen(event.request, event.sample_index) != nullptr) return absl::OkStatus();
-  return Internal("request {}: sample {} preempted after its end", event.request,
-                  event.sample_index);
+  Sample* const sample = FindOpen(event.request, event.sample_index);
+  if (sample == nullptr) {
+    return Internal("request {}: sample {} preempted after its end", event.request,
+                    event.sample_index);
+  }
+  ++sample->num_preemptions;
+  return absl::OkStatus();
 }
 
 absl::Status SchedulerWorld::OnEvent(const FinishedEvent& event) {
@@ -315,7 +319,7 @@ absl::Status SchedulerWorld::CheckFailure(const Client& client, const Sample& sa
       break;
     }
     case absl::StatusCode::kResourceExhausted:
-      deserved = scheduler_->Stats().preemptions >= config_.max_preemptions_per_sequence;
+      deserved = sample.num_preemptions >= config_.max_preemptions_per_sequence;
       break;
     default:
       break;
