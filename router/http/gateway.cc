@@ -98,6 +98,13 @@ OpenAiError WrongContentType(std::string_view content_type) {
                                  Quote(content_type))};
 }
 
+OpenAiError UnknownPath(std::string_view path) {
+  return {.http_status = 404,
+          .type = "invalid_request_error",
+          .code = "not_found",
+          .message = fmt::format("there is nothing at {}; OpenAI's API is under /v1", Quote(path))};
+}
+
 void ReplyStatus(const absl::Status& status, absl::Duration retry_after, ReplyExchange& exchange) {
   std::string body;
   OpenAiError::Of(status, ApiKind::kCompletion).AppendJson(body);
@@ -196,12 +203,7 @@ std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
   }
   const auto exchange = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
   if (!is_post && !IsGetPath(request.path)) {
-    ReplyError({.http_status = 404,
-                .type = "invalid_request_error",
-                .code = "not_found",
-                .message = fmt::format("there is nothing at {}; OpenAI's API is under /v1",
-                                       Quote(request.path))},
-               *exchange);
+    ReplyError(UnknownPath(request.path), *exchange);
   } else if (!Takes(request)) {
     const std::string allowed = is_post ? "POST" : request.path == "/ping" ? "GET, POST" : "GET";
     ReplyError({.http_status = 405,

@@ -52,6 +52,24 @@ double TokensWithin(const RequestRecord& record, const MeasuredWindow& window) {
          static_cast<double>(record.pieces.size());
 }
 
+// Latencies of completed requests in milliseconds.
+struct LatencySamples {
+  std::vector<double> ttft;
+  std::vector<double> tpot;
+  std::vector<double> itl;
+  std::vector<double> e2e;
+
+  void Add(const RequestRecord& record) {
+    e2e.push_back((record.end - record.scheduled) * kMsPerSecond);
+    if (record.pieces.empty()) return;
+    ttft.push_back((record.pieces.front() - record.scheduled) * kMsPerSecond);
+    if (const auto time = TimePerOutputToken(record)) tpot.push_back(*time);
+    for (size_t i = 1; i < record.pieces.size(); ++i) {
+      itl.push_back((record.pieces[i] - record.pieces[i - 1]) * kMsPerSecond);
+    }
+  }
+};
+
 }  // namespace
 
 Distribution Describe(std::vector<double>& samples) {
@@ -73,10 +91,7 @@ std::optional<double> TimePerOutputToken(const RequestRecord& record) {
 BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWindow& window,
                        const GoodputBounds& bounds, const GeneratorCost& cost) {
   BenchSummary summary;
-  std::vector<double> ttft;
-  std::vector<double> tpot;
-  std::vector<double> itl;
-  std::vector<double> e2e;
+  LatencySamples latencies;
   std::vector<double> late;
   std::map<std::string, std::string> first_errors;  // by kind
   double tokens_within = 0.0;
@@ -105,13 +120,7 @@ BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWin
     summary.output_tokens += record.output_tokens;
     summary.prompt_tokens += record.prompt_tokens;
     summary.cached_tokens += record.cached_tokens;
-    e2e.push_back((record.end - record.scheduled) * kMsPerSecond);
-    if (record.pieces.empty()) continue;
-    ttft.push_back((record.pieces.front() - record.scheduled) * kMsPerSecond);
-    if (const auto time = TimePerOutputToken(record)) tpot.push_back(*time);
-    for (size_t i = 1; i < record.pieces.size(); ++i) {
-      itl.push_back((record.pieces[i] - record.pieces[i - 1]) * kMsPerSecond);
-    }
+    latencies.Add(record);
   }
   summary.seconds = window.end - window.begin;
   if (summary.seconds > 0) {
@@ -122,10 +131,10 @@ BenchSummary Summarize(std::span<const RequestRecord> records, const MeasuredWin
   }
   const uint64_t all = summary.completed + summary.failed;
   if (all > 0) summary.good_share = static_cast<double>(good) / static_cast<double>(all);
-  summary.ttft_ms = Describe(ttft);
-  summary.tpot_ms = Describe(tpot);
-  summary.itl_ms = Describe(itl);
-  summary.e2e_ms = Describe(e2e);
+  summary.ttft_ms = Describe(latencies.ttft);
+  summary.tpot_ms = Describe(latencies.tpot);
+  summary.itl_ms = Describe(latencies.itl);
+  summary.e2e_ms = Describe(latencies.e2e);
   summary.late_ms_p99 = Describe(late).p99;
   if (cost.wall_seconds > 0) summary.cpu_share = cost.cpu_seconds / cost.wall_seconds;
   summary.generator_limits =

@@ -32,10 +32,11 @@ absl::Status MarkOverflow(absl::Status status, std::string_view path) {
 }
 
 // OpenAI's servers use these words. Clients look for them and then shorten their prompt. Some
-// clients look for the error's code in its message. `input`: what the client calls its prompt.
-absl::Status ContextOverflow(uint32_t context_tokens, uint64_t prompt_tokens,
-                             uint64_t completion_tokens, std::string_view input,
+// clients look for the error's code in its message.
+absl::Status ContextOverflow(const v1::GenerateRequest& request, uint32_t context_tokens,
+                             uint64_t prompt_tokens, uint64_t completion_tokens,
                              std::string_view path) {
+  const std::string_view input = request.has_chat() ? "messages" : "prompt";
   return MarkOverflow(
       InvalidArgument("This model's maximum context length is {} tokens. However, you requested {} "
                       "tokens ({} in the {}, {} in the completion). Please reduce the length of "
@@ -143,7 +144,7 @@ absl::Status CheckNumIds(const v1::GenerateRequest& request, const RequestLimits
                         "token_ids.ids");
   }
   if (num_ids < model.max_context_tokens) return absl::OkStatus();
-  return ContextOverflow(model.max_context_tokens, num_ids, RequestedTokens(request), "prompt",
+  return ContextOverflow(request, model.max_context_tokens, num_ids, RequestedTokens(request),
                          "token_ids.ids");
 }
 
@@ -331,10 +332,9 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   const uint32_t room = model.max_context_tokens - 1;
   const uint32_t max_prompt =
       limits.max_prompt_tokens == 0 ? room : std::min(room, limits.max_prompt_tokens);
-  const std::string_view input = in.has_chat() ? "messages" : "prompt";
   if (prompt_tokens.size() > room) {
-    return ContextOverflow(model.max_context_tokens, prompt_tokens.size(), RequestedTokens(in),
-                           input, PromptPath(in));
+    return ContextOverflow(in, model.max_context_tokens, prompt_tokens.size(), RequestedTokens(in),
+                           PromptPath(in));
   }
   if (prompt_tokens.empty() || prompt_tokens.size() > max_prompt) {
     const absl::Status status =
@@ -362,8 +362,8 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
   out.sampling.max_new_tokens = in.stop().has_max_tokens() ? in.stop().max_tokens() : max_new;
   if (out.sampling.max_new_tokens > max_new) {
-    return ContextOverflow(model.max_context_tokens, out.prompt_tokens.size(),
-                           out.sampling.max_new_tokens, input, "stop.max_tokens");
+    return ContextOverflow(in, model.max_context_tokens, out.prompt_tokens.size(),
+                           out.sampling.max_new_tokens, "stop.max_tokens");
   }
   if (out.sampling.min_new_tokens > out.sampling.max_new_tokens) {
     return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",
