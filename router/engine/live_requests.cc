@@ -31,9 +31,8 @@ absl::Status EndStatus(CancelCause cause) {
   return absl::OkStatus();
 }
 
-FinishedAs FinishedAsOf(const FinishedEvent& event) {
-  if (!event.error.ok()) return FinishedAs::kError;
-  switch (event.reason) {
+FinishedAs FinishedAsOf(FinishReason reason) {
+  switch (reason) {
     case FinishReason::kStop:
       return FinishedAs::kStop;
     case FinishReason::kLength:
@@ -53,6 +52,7 @@ void LiveRequests::Add(Submission submission) {
                     .samples = std::vector<Delivery::Sample>(request.num_samples),
                     .num_open_samples = request.num_samples,
                     .started = false,
+                    .lost_worker = false,
                     .end_status = absl::OkStatus()};
   delivery.submission = std::move(submission);
   const bool is_new = live_.emplace(key, std::move(delivery)).second;
@@ -61,6 +61,7 @@ void LiveRequests::Add(Submission submission) {
 
 void LiveRequests::Adopt(Delivery delivery) {
   const RequestKey key = delivery.submission.request->key;
+  delivery.lost_worker = false;  // its move counts
   const bool is_new = live_.emplace(key, std::move(delivery)).second;
   LOCKSTEP_CHECK(is_new, "request {} is here already", key);
 }
@@ -74,11 +75,20 @@ void LiveRequests::NoteMoved(RequestKey key, Instant now) {
 }
 
 void LiveRequests::NoteWorkerLost(Instant now) {
-  for (const auto& [key, live] : live_) {
+  for (auto& [key, live] : live_) {
+    live.lost_worker = true;
     if (live.started && live.submission.trace != nullptr) {
       live.submission.trace->OnWorkerLost(worker_, now);
     }
   }
+}
+
+uint32_t LiveRequests::TakeResumed() {
+  uint32_t num_resumed = 0;
+  for (auto& [key, live] : live_) {
+    if (std::exchange(live.lost_worker, false)) ++num_resumed;
+  }
+  return num_resumed;
 }
 
 Delivery LiveRequests::Release(RequestKey key) {
@@ -192,9 +202,9 @@ void LiveRequests::DeliverTo(Delivery& live, TokensEvent event, Instant now) {
 }
 
 void LiveRequests::DeliverTo(Delivery& live, FinishedEvent event, Instant now) {
-  RouterMetrics::At(metrics_.requests_finished_total, FinishedAsOf(event)).Increment();
   // One failed sequence fails the call: a stream cannot carry half an error.
   if (!event.error.ok()) return End(live, event.error, now);
+  RouterMetrics::At(metrics_.requests_finished_total, FinishedAsOf(event.reason)).Increment();
   const Delivery::Sample& sample = live.samples.at(event.sample_index);
   if (sample.num_tokens > 1) {
     const absl::Duration decoding = sample.last_token_at - sample.first_token_at;
@@ -256,7 +266,11 @@ void LiveRequests::EndUnread(Delivery& live, absl::Status reason, Instant now) {
 void LiveRequests::End(Delivery& live, absl::Status status, Instant now) {
   const Request& request = *live.submission.request;
   const RequestKey key = request.key;
-  if (live.num_open_samples > 0) to_cancel_.push_back(key);
+  if (live.num_open_samples > 0) {
+    to_cancel_.push_back(key);
+    RouterMetrics::At(metrics_.requests_finished_total, FinishedAs::kError)
+        .Increment(live.num_open_samples);
+  }
   metrics_.request_duration_seconds->Observe(absl::ToDoubleSeconds(now - request.arrival));
   if (live.started) ObservePhases(live, now);
   live.submission.ticket->StopWaiting();

@@ -34,8 +34,10 @@ class LiveRequests {
   void Adopt(Delivery delivery);
   // Of requests that came from another replica, in their traces.
   void NoteMoved(RequestKey key, Instant now);
-  // The worker is gone: in the traces of requests that it had begun.
+  // The worker is gone, also in the traces of requests that it had begun.
   void NoteWorkerLost(Instant now);
+  // A worker is there: how many of the requests had lost one.
+  uint32_t TakeResumed();
   Delivery Release(RequestKey key);
   // A request that the scheduler never got.
   void Refuse(Submission submission, absl::Status status);

@@ -194,7 +194,7 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   if (bits != bits_before) FailOtherBits(bits_before, now);
   peers_.TellLease();
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
-      .Increment(static_cast<double>(live_.size()));
+      .Increment(live_.TakeResumed());
   SetWorker(WorkerState::kReady, fmt::format("ready: {}", QuoteWorker(event.description.device())),
             Instant::InfiniteFuture());
   board_.SetDescription(std::move(event.description));

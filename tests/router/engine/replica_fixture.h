@@ -169,6 +169,12 @@ class ReplicaTest : public ::testing::Test {
   double WorkerIs(WorkerState state) {
     return RouterMetrics::At(metrics_.ForWorker("fake:1").state, state).Value();
   }
+  double NumRetried(RetryOutcome outcome) const {
+    return RouterMetrics::At(metrics_.requests_retried_total, outcome).Value();
+  }
+  double NumFinished(FinishedAs how) const {
+    return RouterMetrics::At(metrics_.requests_finished_total, how).Value();
+  }
 
   FakeClock clock_{kStart};
   prometheus::Registry registry_;

@@ -83,7 +83,7 @@ TEST_F(ReplicaTest, CountsWhatHappened) {
   EXPECT_EQ(metrics_.prompt_tokens_total->Value(), 18);
   EXPECT_EQ(metrics_.prompt_tokens_cached_total->Value(), 8);
   EXPECT_EQ(metrics_.prefix_cache_hit_tokens_total->Value(), 8);
-  EXPECT_EQ(RouterMetrics::At(metrics_.requests_finished_total, FinishedAs::kLength).Value(), 2);
+  EXPECT_EQ(NumFinished(FinishedAs::kLength), 2);
   EXPECT_EQ(metrics_.kv_blocks[1]->Value(), 0);
   EXPECT_EQ(metrics_.kv_blocks[2]->Value(), replica_.board().status().scheduler.cached_blocks);
   EXPECT_EQ(metrics_.running_requests->Value(), 0);
@@ -172,7 +172,20 @@ TEST_F(ReplicaTest, ResumesExactlyOnANewLifeOfTheWorker) {
   EXPECT_THAT(first->tokens[0], ElementsAreArray(GreedyTokens({}, {1, 2, 3, 4, 5, 6}, 12)));
   EXPECT_THAT(second->tokens[0], ElementsAreArray(GreedyTokens({}, {9, 8, 7}, 9)));
   EXPECT_EQ(metrics_.ForWorker("fake:1").restarts_total->Value(), 3);
-  EXPECT_GE(RouterMetrics::At(metrics_.requests_retried_total, RetryOutcome::kResumed).Value(), 4);
+  EXPECT_GE(NumRetried(RetryOutcome::kResumed), 4);
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, WhoCameAfterALossHasNotResumed) {
+  Connect();
+  const auto before = Submit({1, 2, 3}, 9);
+  RunSteps(2);
+  LoseWorker();
+  const auto after = Submit({4, 5, 6}, 9);
+  worker_.Restart();
+  Connect();
+  RunUntilIdle();
+  EXPECT_EQ(NumRetried(RetryOutcome::kResumed), 1);
   ExpectClean();
 }
 
@@ -389,6 +402,22 @@ TEST_F(ReplicaTest, AReaderTooFarBehindLosesItsRequestOnly) {
   EXPECT_EQ(slow->end->code(), absl::StatusCode::kAborted) << "a retry would not help";
   EXPECT_THAT(slow->tokens[0], SizeIs(8));
   EXPECT_THAT(other->tokens[0], SizeIs(40));
+  EXPECT_EQ(NumFinished(FinishedAs::kError), 1);
+  EXPECT_EQ(NumFinished(FinishedAs::kLength), 1);
+  ExpectClean();
+}
+
+TEST_F(ReplicaTest, EverySequenceOfARequestThatFailsIsCounted) {
+  Connect();
+  deadline_ = clock_.Now() + absl::Seconds(1);
+  const auto late = Submit({1, 2, 3}, 40, /*num_samples=*/4);
+  RunSteps(3);
+  AdvanceBy(absl::Seconds(1));
+  RunUntilIdle();
+  late->Read();
+  EXPECT_EQ(late->end->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(NumFinished(FinishedAs::kError), 4);
+  EXPECT_EQ(NumFinished(FinishedAs::kAbort), 0);
   ExpectClean();
 }
 

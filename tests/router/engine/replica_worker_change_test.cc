@@ -29,10 +29,6 @@ class ReplicaWorkerChangeTest : public ::lockstep::router::testing::ReplicaTest 
  protected:
   explicit ReplicaWorkerChangeTest(WorkerOwner owner = WorkerOwner::kSelf) : ReplicaTest(owner) {}
 
-  double NumRetried(RetryOutcome outcome) const {
-    return RouterMetrics::At(metrics_.requests_retried_total, outcome).Value();
-  }
-
   // Runs until idle, or for 100 steps, with a worker that dies in every step that reads kPoison.
   // Returns the number of its deaths.
   int CountDeaths() {
