@@ -18,6 +18,10 @@ struct SchedulerConfig {
   uint32_t max_steps_in_flight = 2;          // also bounded by the worker
   uint32_t max_running_sequences = 4096;     // also bounded by the worker's slots and step tokens
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
+  // A step tells the worker every known token of each sequence that it starts, cached or not. Once
+  // those are so many, the next sequence starts in another step. So the message stays well below
+  // the largest one that router and worker take.
+  uint64_t max_started_tokens_per_step = 4u << 20;
   // For steps in which sequences decode. Prefill chunks fill a step to about half of this time, and
   // to at most four times this time as prompts pile up (StepBudget).
   absl::Duration target_step_time = absl::InfiniteDuration();

@@ -79,7 +79,8 @@ class Planner {
   // for the steps in flight; no row is planned then.
   bool PlanSuspectAlone();
   bool PlanRunningSuspect();
-  // False if nothing may start before a sequence ends, or while blocks are short.
+  // False if nothing may start before a sequence ends, while blocks are short, or once this step
+  // starts enough.
   bool HasRoomToStart() const;
   // True if a sequence that was to start lacked blocks, and neither blocks nor sequences have
   // changed since.
@@ -109,6 +110,7 @@ class Planner {
 
   StepPlan plan_;
   StepRecord record_;
+  uint64_t num_started_tokens_ = 0;  // known tokens of the sequences that the step starts
   uint32_t iterations_ = 1;
   bool starved_ = false;  // blocks ran short, so this step starts nothing new
   bool changed_ = false;  // a sequence was preempted or failed: a new try may find work

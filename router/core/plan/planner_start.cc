@@ -73,7 +73,8 @@ bool Planner::KeptFrom(const Sequence& sequence) const {
 }
 
 bool Planner::HasRoomToStart() const {
-  return !lease_.draining && !starved_ && population_.running().size() < max_running_;
+  return !lease_.draining && !starved_ && population_.running().size() < max_running_ &&
+         num_started_tokens_ < state_.config.max_started_tokens_per_step;
 }
 
 bool Planner::PaceHoldsBack() const {
@@ -159,6 +160,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
 
 void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
   LiveRequest& live = *sequence.request;
+  num_started_tokens_ += sequence.num_tokens();
   plan_.started.push_back({.slot = residency.slot,
                            .request = live.request,
                            .sample_index = sequence.sample_index,

@@ -332,6 +332,24 @@ TEST_F(StepTimeTest, ATimePerTokenCountsChunksInFlight) {
   RunUntilIdle();
 }
 
+TEST_F(SchedulerPlanningTest, AMessageStartsSoManyKnownTokens) {
+  config.max_started_tokens_per_step = 30;
+  config.max_steps_in_flight = 1;
+  Start();
+  Submit(1, TextOf(1, 17), 1);
+  RunUntilIdle();
+  for (RequestKey key = 2; key <= 6; ++key) Submit(key, TextOf(1, 17), 4);
+  std::vector<size_t> num_started;
+  for (int i = 0; i < 3; ++i) {
+    const StepPlan* const plan = Plan();
+    ASSERT_NE(plan, nullptr);
+    num_started.push_back(plan->started.size());
+    Done();
+  }
+  EXPECT_THAT(num_started, ElementsAre(2, 2, 1)) << "cached or not, 17 tokens each";
+  RunUntilIdle();
+}
+
 TEST_F(SchedulerPlanningTest, RunningIsBoundedByConfigSlotsAndStepTokens) {
   const auto num_running = [this] {
     Start();
