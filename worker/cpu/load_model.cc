@@ -68,9 +68,11 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
       WeightPlan plan,
       PlanWeights(spec, context.source, {.rank = rank, .embeddings_of = context.first}));
   const auto degree = static_cast<double>(rank.degree);
-  LOCKSTEP_RETURN_IF_ERROR(RunLoadTasks(plan.tasks, context.loaders, [&](double fraction) {
+  const auto report = [&](double fraction) {
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
-  }));
+  };
+  LOCKSTEP_RETURN_IF_ERROR(
+      Annotate(RunLoadTasks(plan.tasks, context.loaders, report), context.source.path()));
   LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool, CpuKvPool::Create(KvShape(share, options)));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Workspace workspace,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,35 @@ TEST_F(LoadModelTest, NamesTheTypeThatItCannotRead) {
   const TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), false);
   EXPECT_THAT(LoadFolder(checkpoint, "F8_E4M3"),
               HasError(kInvalid, HasSubstr("has type F8_E4M3, which is not supported")));
+}
+
+// The prompt of the self-check does not have every token of a large vocabulary.
+TEST_F(LoadModelTest, NamesAWeightThatIsNotFinite) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  struct Case {
+    std::string tensor;
+    size_t element;
+    std::string found;
+    std::string gguf_found;
+  };
+  for (const auto& [tensor, element, found, gguf_found] :
+       {Case{"model.embed_tokens.weight", 33 * 24 + 7,
+             "tensor model.embed_tokens.weight: element [33, 7] is nan",
+             "tensor token_embd.weight: element [33, 7] is nan"},
+        Case{"model.layers.1.mlp.down_proj.weight", 23 * 40 + 39,
+             "tensor model.layers.1.mlp.down_proj.weight: element [23, 39] is nan",
+             "tensor blk.1.ffn_down.weight: element [23, 39] is nan"},
+        Case{"model.norm.weight", 5, "tensor model.norm.weight: element [5] is nan",
+             "tensor output_norm.weight: element [5] is nan"}}) {
+    TestCheckpoint checkpoint = MakeCheckpoint(FindModelFamily("llama"), true);
+    checkpoint.Tensor(tensor).values[element] = kNaN;
+    for (const std::string_view dtype : {"BF16", "F32"}) {
+      EXPECT_THAT(LoadFolder(checkpoint, dtype),
+                  HasError(kInvalid, AllOf(HasSubstr(folder_.path()), HasSubstr(found))))
+          << dtype;
+    }
+    EXPECT_THAT(LoadGguf(checkpoint), HasError(kInvalid, HasSubstr(gguf_found)));
+  }
 }
 
 TEST_F(LoadModelTest, IgnoresSavedRotaryBuffersAndTheCopyOfTiedEmbeddings) {

@@ -43,10 +43,11 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
       std::max(options.NumThreads() / static_cast<int>(parts.rank.degree), 1));
   // The ranks load at the same time. One of them reports for all.
   const bool reports = parts.rank.rank == 0;
+  const auto report = [&](double fraction) {
+    if (reports) options.Report("weights", fraction);
+  };
   LOCKSTEP_RETURN_IF_ERROR(
-      UploadWeights(plan.tasks, parts.device_index, threads, [&](double fraction) {
-        if (reports) options.Report("weights", fraction);
-      }));
+      Annotate(UploadWeights(plan.tasks, parts.device_index, threads, report), source.path()));
   parts.weights = std::move(plan.weights);
   parts.info.weights_fingerprint = source.Fingerprint();
   return absl::OkStatus();

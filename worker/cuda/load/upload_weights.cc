@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 
 #include "common/status.h"
@@ -123,12 +122,8 @@ class Uploader {
     const int64_t columns = task.num_columns;
     const size_t num_elements = static_cast<size_t>(piece.num_elements());
     if (IsCopiedAsItIs(task)) {
-      const int64_t tensor_row = task.first_row + piece.first_row;
-      std::memcpy(
-          target,
-          task.tensor->data.data() + static_cast<size_t>(tensor_row * columns) * sizeof(BFloat16),
-          num_elements * sizeof(BFloat16));
-      return absl::OkStatus();
+      return CopyRows(*task.tensor, task.first_row + piece.first_row, columns,
+                      {target, num_elements});
     }
     scratch_.resize(num_elements);
     LOCKSTEP_RETURN_IF_ERROR(task.Read(piece.first_row, scratch_));

@@ -12,7 +12,8 @@ namespace lockstep::worker {
 // Called now and then with the share that is done, 0 .. 1, ascending, from the loading thread.
 using LoadProgress = std::function<void(double fraction)>;
 
-// Converts every tensor to our layout, on all threads.
+// Converts every tensor to our layout, on all threads. INVALID_ARGUMENT names a weight that is not
+// finite as bf16.
 absl::Status RunLoadTasks(const std::vector<LoadTask>& tasks, kernels::ThreadPool& threads,
                           const LoadProgress& progress);
 

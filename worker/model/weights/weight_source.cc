@@ -1,12 +1,16 @@
 #include "worker/model/weights/weight_source.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "common/hash.h"
 #include "common/model_files/model_config.h"
 #include "common/status.h"
 #include "kernels/quant/dequantize.h"
+#include "kernels/quant/finite.h"
 
 namespace lockstep::worker {
 namespace {
@@ -44,6 +48,33 @@ SourceTensor FromSafetensors(const SafetensorsTensor& tensor) {
       result.supported = false;
   }
   return result;
+}
+
+// The bytes of `num_elements` elements in whole rows of `row_elements`, from row `first_row` on.
+std::span<const std::byte> RowBytes(const SourceTensor& tensor, int64_t first_row,
+                                    int64_t row_elements, size_t num_elements) {
+  size_t tensor_elements = 1;
+  for (const uint64_t size : tensor.shape) tensor_elements *= size;
+  const size_t num_rows = tensor_elements / static_cast<size_t>(row_elements);
+  const size_t row_bytes = tensor.data.size() / num_rows;
+  const size_t wanted_rows = num_elements / static_cast<size_t>(row_elements);
+  return tensor.data.subspan(static_cast<size_t>(first_row) * row_bytes, wanted_rows * row_bytes);
+}
+
+float AsFloat(float value) { return value; }
+float AsFloat(kernels::BFloat16 value) { return kernels::ToFloat(value); }
+
+// `values` are the tensor's elements from `first_element` on.
+template <typename T>
+absl::Status CheckFinite(const SourceTensor& tensor, uint64_t first_element,
+                         std::span<const T> values) {
+  const size_t bad = kernels::FindNotFinite(values);
+  if (bad == values.size()) return absl::OkStatus();
+  std::vector<uint64_t> index(tensor.shape.size());
+  uint64_t rest = first_element + bad;
+  for (size_t i = index.size(); i-- > 0; rest /= tensor.shape[i]) index[i] = rest % tensor.shape[i];
+  return InvalidArgument("tensor {}: element [{}] is {}, expected a number that is finite in bf16",
+                         tensor.name, fmt::join(index, ", "), AsFloat(values[bad]));
 }
 
 }  // namespace
@@ -111,16 +142,30 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
     FillRandom(*tensor.random, static_cast<uint64_t>(first_row * row_elements), values);
     return absl::OkStatus();
   }
-  size_t num_elements = 1;
-  for (const uint64_t size : tensor.shape) num_elements *= size;
-  const size_t num_rows = num_elements / static_cast<size_t>(row_elements);
-  const size_t row_bytes = tensor.data.size() / num_rows;
-  const size_t wanted_rows = values.size() / static_cast<size_t>(row_elements);
-  const absl::Status status = kernels::Dequantize(
-      tensor.type,
-      tensor.data.subspan(static_cast<size_t>(first_row) * row_bytes, wanted_rows * row_bytes),
-      values);
-  return Annotate(status, fmt::format("tensor {}", tensor.name));
+  // Values are checked while they are in the cache.
+  constexpr int64_t kSliceElements = 1 << 15;
+  const int64_t slice_rows = std::max<int64_t>(kSliceElements / row_elements, 1);
+  const int64_t end_row = first_row + static_cast<int64_t>(values.size()) / row_elements;
+  for (int64_t row = first_row; row < end_row; row += slice_rows) {
+    const auto slice =
+        values.subspan(static_cast<size_t>((row - first_row) * row_elements),
+                       static_cast<size_t>(std::min(slice_rows, end_row - row) * row_elements));
+    const auto bytes = RowBytes(tensor, row, row_elements, slice.size());
+    if (absl::Status status = kernels::Dequantize(tensor.type, bytes, slice); !status.ok()) {
+      return Annotate(status, fmt::format("tensor {}", tensor.name));
+    }
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckFinite<float>(tensor, static_cast<uint64_t>(row * row_elements), slice));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
+                      std::span<kernels::BFloat16> values) {
+  const auto bytes = RowBytes(tensor, first_row, row_elements, values.size());
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return CheckFinite<kernels::BFloat16>(tensor, static_cast<uint64_t>(first_row * row_elements),
+                                        values);
 }
 
 }  // namespace lockstep::worker

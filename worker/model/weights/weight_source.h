@@ -13,6 +13,7 @@
 
 #include "common/model_files/gguf.h"
 #include "common/model_files/safetensors.h"
+#include "kernels/core/bfloat16.h"
 #include "worker/model/layout/model_layout.h"
 #include "worker/model/weights/random_weights.h"
 
@@ -60,8 +61,13 @@ class WeightSource {
 };
 
 // fp32 values of whole rows of `row_elements` elements, starting with row `first_row`.
+// INVALID_ARGUMENT names tensor and element of the first value that is not finite as bf16: with it,
+// requests would fail, and the self-check would say only that logits are not finite.
 //   values: [num_rows * row_elements]
 absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<float> values);
+// The same for a tensor of type bf16, without a conversion.
+absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
+                      std::span<kernels::BFloat16> values);
 
 }  // namespace lockstep::worker
