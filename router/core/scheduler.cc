@@ -16,26 +16,6 @@
 #include "router/core/results/retirement.h"
 
 namespace lockstep::router {
-namespace {
-
-struct Reached {
-  const Sequence* sequence;
-  uint32_t furthest_computed;
-};
-
-// How far the sequences of the oldest step in flight have got. Empty if the lease has already made
-// progress.
-std::vector<Reached> ReachedBefore(const WorkerLease& lease) {
-  std::vector<Reached> reached;
-  if (lease.progressed || lease.in_flight.empty()) return reached;
-  for (const RowRecord& row : lease.in_flight.front().rows) {
-    const Sequence* const sequence = row.residency->owner;
-    if (sequence != nullptr) reached.push_back({sequence, sequence->furthest_computed});
-  }
-  return reached;
-}
-
-}  // namespace
 
 class Scheduler::Impl {
  public:
@@ -195,15 +175,7 @@ std::optional<StepPlan> Scheduler::NextStep(Instant now) {
 absl::Status Scheduler::Apply(StepOutcome outcome, Instant now) {
   SchedulerState& state = impl_->state;
   if (state.lease == nullptr) return Internal("step {}: a result, but no worker", outcome.step_id);
-  WorkerLease& lease = *state.lease;
-  const std::vector<Reached> before = ReachedBefore(lease);
   const absl::Status status = Retirement(state, now).Apply(std::move(outcome));
-  if (std::ranges::any_of(before, [](const Reached& reached) {
-        return reached.sequence->furthest_computed > reached.furthest_computed;
-      })) {
-    lease.progressed = true;
-    if (!lease.draining) state.unserved_since = Instant::InfiniteFuture();
-  }
   state.population.ForgetEnded();
   return status;
 }

@@ -61,7 +61,6 @@ void LiveRequests::Add(Submission submission) {
 
 void LiveRequests::Adopt(Delivery delivery) {
   const RequestKey key = delivery.submission.request->key;
-  delivery.lost_worker = false;  // its move counts
   const bool is_new = live_.emplace(key, std::move(delivery)).second;
   LOCKSTEP_CHECK(is_new, "request {} is here already", key);
 }

@@ -34,9 +34,9 @@ class LiveRequests {
   void Adopt(Delivery delivery);
   // Of requests that came from another replica, in their traces.
   void NoteMoved(RequestKey key, Instant now);
-  // The worker is gone, also in the traces of requests that it had begun.
+  // Marks every request, and notes the loss in the traces of those that had started.
   void NoteWorkerLost(Instant now);
-  // A worker is there: how many of the requests had lost one.
+  // A worker is there: counts the marked requests, and clears the marks.
   uint32_t TakeResumed();
   Delivery Release(RequestKey key);
   // A request that the scheduler never got.

@@ -61,11 +61,13 @@ void Peers::TakeOver(Handover handover, Instant now) {
     }
   }
   const RequestKey key = delivery.submission.request->key;
+  if (worker.attached() && std::exchange(delivery.lost_worker, false)) {
+    RouterMetrics::At(my_.metrics.requests_retried_total, RetryOutcome::kResumed).Increment();
+  }
   my_.live.Adopt(std::move(delivery));
   my_.live.NoteMoved(key, now);
   my_.scheduler.Adopt(std::move(handover.suspended));
   my_.series.requests_total->Increment();
-  RouterMetrics::At(my_.metrics.requests_retried_total, RetryOutcome::kResumed).Increment();
 }
 
 bool Peers::PassOn(Handover& handover) {
@@ -121,6 +123,8 @@ bool Peers::MoveTo(uint32_t to, const StrandedRequest& stranded) {
   Handover handover = {.suspended = my_.scheduler.Release(key),
                        .delivery = my_.live.Release(key),
                        .bits = stranded.has_output ? my_.worker.bits() : std::nullopt};
+  // Its worker may be there still, and drain.
+  if (handover.delivery.started) handover.delivery.lost_worker = true;
   if (my_.fleet->HandOver(to, handover)) return true;
   my_.live.Adopt(std::move(handover.delivery));
   my_.scheduler.Adopt(std::move(handover.suspended));

@@ -37,7 +37,7 @@ struct Delivery {
   std::vector<Sample> samples;
   uint32_t num_open_samples = 0;
   bool started = false;
-  bool lost_worker = false;                        // and no other one has it yet
+  bool lost_worker = false;                        // and has no new one yet
   Instant started_at = Instant::InfiniteFuture();  // in its first slot
   absl::Status end_status;                         // set when its sequences have ended
 };

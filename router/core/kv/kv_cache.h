@@ -59,7 +59,7 @@ struct PublishedPrefix {
 
 // A block may be published below a block of another sequence that has the same tokens. The other
 // block then stays as long as the new one. So a sequence that never uses blocks of others publishes
-// below its own blocks only. Otherwise it would lack the blocks that it keeps from being evicted.
+// below its own blocks only. Otherwise it would keep blocks that it cannot use from being evicted.
 enum class PublishBelow { kAnyBlock, kOwnBlock };
 
 // The KV blocks of one worker lease. Owns the pool, which knows who refers to a block, and the

@@ -45,7 +45,7 @@ struct Request {
   bool follows_in_batch = false;  // another prompt of the same call came before it
   SamplingParams sampling;
 
-  // When it first starts, it finds nothing in the prefix cache.
+  // When it first starts, it looks nothing up in the prefix cache.
   bool computes_whole_prompt() const {
     return bypass_prefix_cache || sampling.num_prompt_logprobs >= 0;
   }

@@ -11,8 +11,7 @@ absl::Status SchedulerConfig::Validate() const {
   violations.Require(max_steps_in_flight >= 1 && max_steps_in_flight <= 64,
                      "max_steps_in_flight: expected 1 to 64");
   violations.Require(max_running_sequences > 0, "max_running_sequences: expected at least 1");
-  violations.Require(max_started_tokens_per_step > 0,
-                     "max_started_tokens_per_step: expected at least 1");
+  violations.Require(max_started_ids_per_step > 0, "max_started_ids_per_step: expected at least 1");
   violations.Require(target_step_time > absl::ZeroDuration(),
                      "target_step_time: expected more than zero");
   violations.Require(max_time_per_token > absl::ZeroDuration(),

@@ -12,16 +12,17 @@ namespace lockstep::router {
 inline constexpr absl::Duration kServingStepTime = absl::Milliseconds(50);
 
 struct SchedulerConfig {
-  // A request waits if none of its sequences runs.
+  // Of requests that have never run. Others that wait again take no room.
   uint32_t max_waiting_requests = 1024;
-  uint64_t max_waiting_tokens = 4u << 20;    // prompt tokens of all waiting requests
+  uint64_t max_waiting_tokens = 4u << 20;    // of their prompts
   uint32_t max_steps_in_flight = 2;          // also bounded by the worker
   uint32_t max_running_sequences = 4096;     // also bounded by the worker's slots and step tokens
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
-  // A step tells the worker every known token of each sequence that it starts, cached or not. Once
-  // those are so many, the next sequence starts in another step. So the message stays well below
-  // the largest one that router and worker take.
-  uint64_t max_started_tokens_per_step = 4u << 20;
+  // A step tells the worker every known token of each sequence that it starts, cached or not, and
+  // the token ids in the lists of its request. Once those are so many, the next sequence starts in
+  // another step. So the message stays well below the 64 MiB that the router's and the worker's
+  // ends of the stream take.
+  uint64_t max_started_ids_per_step = 4u << 20;
   // For steps in which sequences decode. Prefill chunks fill a step to about half of this time, and
   // to at most four times this time as prompts pile up (StepBudget).
   absl::Duration target_step_time = absl::InfiniteDuration();

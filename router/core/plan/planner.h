@@ -110,7 +110,7 @@ class Planner {
 
   StepPlan plan_;
   StepRecord record_;
-  uint64_t num_started_tokens_ = 0;  // known tokens of the sequences that the step starts
+  uint64_t num_started_ids_ = 0;  // see SchedulerConfig::max_started_ids_per_step
   uint32_t iterations_ = 1;
   bool starved_ = false;  // blocks ran short, so this step starts nothing new
   bool changed_ = false;  // a sequence was preempted or failed: a new try may find work

@@ -12,6 +12,12 @@ namespace {
 constexpr size_t kSlotsPerKept = 16;
 constexpr uint64_t kStartsPerTurn = 16;
 
+// Token ids in the lists of a request. The worker is told them with every start.
+size_t NumListed(const SamplingParams& sampling) {
+  return sampling.logit_bias.size() + sampling.allowed_token_ids.size() +
+         sampling.stop_token_ids.size();
+}
+
 }  // namespace
 
 Sequence* Planner::FirstWaiting() const {
@@ -74,7 +80,7 @@ bool Planner::KeptFrom(const Sequence& sequence) const {
 
 bool Planner::HasRoomToStart() const {
   return !lease_.draining && !starved_ && population_.running().size() < max_running_ &&
-         num_started_tokens_ < state_.config.max_started_tokens_per_step;
+         num_started_ids_ < state_.config.max_started_ids_per_step;
 }
 
 bool Planner::PaceHoldsBack() const {
@@ -106,7 +112,7 @@ bool Planner::AStartIsBlocked() const {
 bool Planner::StartIfFits(Sequence& sequence) {
   WorkerLease::BlockedStart& blocked = lease_.blocked;
   const size_t num_running = population_.running().size();
-  if (AStartIsBlocked() && blocked.order == sequence.view.order) return false;
+  if (AStartIsBlocked() && !blocked.may_fit && blocked.order == sequence.view.order) return false;
   LiveRequest& live = *sequence.request;
   const Request& request = *live.request;
   // The last token is always computed, because the first sample needs its logits. For the same
@@ -123,7 +129,8 @@ bool Planner::StartIfFits(Sequence& sequence) {
     const auto num_hit_idle = lease_.kv.num_available() - probe.num_available_blocks;
     blocked = {.order = sequence.view.order,
                .num_needed_blocks = probe.num_needed_blocks(headroom) + num_hit_idle,
-               .num_running = num_running};
+               .num_running = num_running,
+               .may_fit = false};
     return false;
   }
 
@@ -160,7 +167,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
 
 void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
   LiveRequest& live = *sequence.request;
-  num_started_tokens_ += sequence.num_tokens();
+  num_started_ids_ += sequence.num_tokens() + NumListed(live.request->sampling);
   plan_.started.push_back({.slot = residency.slot,
                            .request = live.request,
                            .sample_index = sequence.sample_index,

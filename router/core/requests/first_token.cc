@@ -28,12 +28,6 @@ double NumUncached(const StepBudget& budget, const Request& request, size_t num_
                                          : static_cast<double>(budget.UncachedTokens(num_tokens));
 }
 
-double NumUncached(const StepBudget& budget, const Sequence& waiting) {
-  const uint32_t num_own = waiting.num_own_tokens();
-  if (num_own < waiting.num_tokens()) return num_own;
-  return NumUncached(budget, *waiting.request->request, waiting.num_tokens());
-}
-
 Before CountBefore(const SchedulerState& state, const Request& request, double num_own,
                    Instant now) {
   const PolicyView view = ViewOf(request);
@@ -89,6 +83,12 @@ PolicyView ViewOf(const Request& request) {
           .order = std::numeric_limits<uint64_t>::max(),
           .tenant = request.tenant,
           .num_known_tokens = static_cast<uint32_t>(request.prompt_tokens.size())};
+}
+
+double NumUncached(const StepBudget& budget, const Sequence& waiting) {
+  const uint32_t num_own = waiting.num_own_tokens();
+  if (num_own < waiting.num_tokens()) return num_own;
+  return NumUncached(budget, *waiting.request->request, waiting.num_tokens());
 }
 
 absl::Status CheckFirstToken(const SchedulerState& state, const Request& request, Instant now) {

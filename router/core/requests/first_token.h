@@ -12,6 +12,9 @@ namespace lockstep::router {
 // What the policy sees of a request that comes now, behind all others.
 PolicyView ViewOf(const Request& request);
 
+// How many tokens of a waiting sequence are probably not cached, so that a worker computes them.
+double NumUncached(const StepBudget& budget, const Sequence& waiting);
+
 // RESOURCE_EXHAUSTED if the first token would probably come later than max_time_to_first_token
 // allows, because of what waits or is under way. Takes for granted that nothing that comes later
 // goes first. OK while no prompt was measured on this lease.

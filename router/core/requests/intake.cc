@@ -69,13 +69,13 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
 
 // Waiting prompt tokens that are computed before the request in any case: those of its own tenant
 // that the policy puts first.
-uint64_t NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
+double NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
   const PolicyView view = ViewOf(request);
-  uint64_t num_tokens = 0;
+  double num_tokens = 0;
   for (const Sequence* sequence : state.population.waiting()) {
     if (sequence->view.tenant == view.tenant && sequence->num_charged == 0 &&
         state.policy->Before(sequence->view, view, now)) {
-      num_tokens += sequence->num_own_tokens();
+      num_tokens += NumUncached(state.budget, *sequence);
     }
   }
   return num_tokens;
@@ -91,12 +91,7 @@ absl::Status CheckDeadline(const SchedulerState& state, const Request& request, 
   if (left == absl::InfiniteDuration() || per_token == absl::ZeroDuration()) {
     return absl::OkStatus();
   }
-  const double num_queried = static_cast<double>(state.num_prefix_query_tokens);
-  const double num_hits = static_cast<double>(state.num_prefix_hit_tokens);
-  const double computed_share = num_queried > 0 ? 1 - num_hits / num_queried : 1;
-  const double num_tokens =
-      static_cast<double>(NumTokensBefore(state, request, now)) * computed_share;
-  const absl::Duration wait = per_token * num_tokens / kCaution;
+  const absl::Duration wait = per_token * NumTokensBefore(state, request, now) / kCaution;
   if (wait <= left) return absl::OkStatus();
   return ResourceExhausted(
       "the deadline is {} ms away, and what waits before this request takes at least {} ms",

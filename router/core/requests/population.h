@@ -55,7 +55,7 @@ class Population {
   }
   const TenantShares& tenants() const { return tenants_; }
   uint32_t num_waiting_requests() const { return num_waiting_requests_; }
-  // Prompt tokens of waiting requests. Some of them are of requests that compute the whole prompt.
+  // Prompt tokens of waiting requests, and the part of requests that compute their whole prompt.
   uint64_t num_waiting_tokens() const { return num_waiting_tokens_; }
   uint64_t num_waiting_whole_tokens() const { return num_waiting_whole_tokens_; }
   // Known tokens of running sequences that are not computed yet, without the one token that a

@@ -87,8 +87,8 @@ struct Sequence {
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(tokens.size()); }
   uint32_t num_generated() const;
-  // Tokens that it computes when it first starts, if the prefix cache has nothing of the prompt. A
-  // later sample finds the blocks that the leader computed.
+  // Tokens that it computes when it starts, if the prefix cache has nothing but what other samples
+  // of the request computed.
   uint32_t num_own_tokens() const;
   // Losses since its last progress.
   uint32_t num_losses() const {
@@ -148,7 +148,8 @@ inline uint32_t Sequence::num_generated() const {
 }
 
 inline uint32_t Sequence::num_own_tokens() const {
-  const bool follows = sample_index != request->leader && !request->request->bypass_prefix_cache;
+  const bool leads = sample_index == request->leader && !request->gate_open;
+  const bool follows = !leads && !request->request->bypass_prefix_cache;
   return num_tokens() - (follows ? std::min(num_tokens(), request->gate_tokens) : 0);
 }
 

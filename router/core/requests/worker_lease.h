@@ -68,6 +68,7 @@ struct WorkerLease {
     uint64_t order = 0;
     uint32_t num_needed_blocks = 0;  // 0: none failed
     size_t num_running = 0;
+    bool may_fit = false;  // more prompt blocks were cached since, so it may need fewer
   };
   BlockedStart blocked;
   // Whether what it needs is still more than there is.

@@ -95,10 +95,16 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
     if (residency.num_computed > sequence.furthest_computed) {
       sequence.furthest_computed = residency.num_computed;
       sequence.num_refusals = 0;
+      NoteProgress();
     }
     Publish(sequence, residency);
   }
   EndIfTold(sequence, told);
+}
+
+void Retirement::NoteProgress() {
+  if (std::exchange(lease_.progressed, true)) return;
+  if (!lease_.draining) state_.unserved_since = Instant::InfiniteFuture();
 }
 
 void Retirement::TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome) {
@@ -135,7 +141,7 @@ void Retirement::Publish(Sequence& sequence, Residency& residency) {
   // What waits for blocks may begin with the same prompt, and need fewer now.
   const bool of_prompt =
       uint64_t{num_before} * lease_.limits.block_size_tokens < live.num_prompt_tokens();
-  if (of_prompt && residency.published.num_blocks != num_before) lease_.blocked = {};
+  if (of_prompt && residency.published.num_blocks != num_before) lease_.blocked.may_fit = true;
   if (!live.gate_open && residency.num_computed >= live.gate_tokens) population_.OpenGate(live);
 }
 

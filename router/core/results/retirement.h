@@ -23,6 +23,7 @@ class Retirement {
   void ObserveTime(const StepRecord& step, absl::Duration compute);
   absl::Status CheckStep(const StepOutcome& outcome) const;
   void ApplyRow(const RowRecord& row, RowOutcome* outcome);
+  void NoteProgress();
   void TakePromptLogprobs(const RowRecord& row, RowOutcome& outcome);
   void TakeTokens(Sequence& sequence, RowOutcome& outcome);
   void Publish(Sequence& sequence, Residency& residency);

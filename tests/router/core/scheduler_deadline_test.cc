@@ -109,9 +109,25 @@ TEST_F(SchedulerDeadlineTest, OtherSamplesOfAPromptTakeNoTime) {
   Submit(std::move(samples));
   ASSERT_TRUE(RunUntil([this] { return Ending(2, 0) != nullptr; }));
   ASSERT_EQ(Stats().waiting_sequences, 7u);
-  EXPECT_TRUE(TrySubmit(Make(11, absl::Milliseconds(200))).ok())
-      << "seven tokens wait, 35 ms at twice the speed";
-  EXPECT_FALSE(TrySubmit(Make(12, absl::Milliseconds(30))).ok());
+  // Seven samples wait with one token and two more each, at most, that they compute themselves: 105
+  // ms at twice the speed.
+  EXPECT_FALSE(TrySubmit(Make(11, absl::Milliseconds(30))).ok());
+  EXPECT_TRUE(TrySubmit(Make(12, absl::Milliseconds(106))).ok());
+}
+
+// Seven of eight samples find what the first one computed. New prompts find nothing.
+TEST_F(SchedulerDeadlineTest, TheHitsOfOtherSamplesSayNothingOfNewPrompts) {
+  Start(MakePriorityPolicy(absl::Seconds(10)));
+  for (RequestKey key = 1; key <= 4; ++key) {
+    auto samples = Make(key, absl::InfiniteDuration());
+    samples->prompt_tokens.push_back(7);
+    samples->num_samples = 8;
+    Submit(std::move(samples));
+    RunUntilIdle();
+  }
+  for (RequestKey key = 5; key <= 12; ++key) Submit(Make(key, absl::InfiniteDuration()));
+  EXPECT_FALSE(TrySubmit(Make(20, absl::Milliseconds(600))).ok())
+      << "256 tokens, at twice the speed";
 }
 
 TEST_F(SchedulerDeadlineTest, CachedPromptsTakeNoTime) {

@@ -270,6 +270,20 @@ TEST_F(SchedulerFirstTokenTest, WhereBlocksAreShortOneOfATenantMayWait) {
   EXPECT_THAT(TrySubmit(Make(4)), IsOk()) << "what lacked blocks is gone";
 }
 
+// What a prompt publishes may let others start, but not those that begin otherwise.
+TEST_F(SchedulerFirstTokenTest, WhereBlocksAreShortTheyStayShortWhenAPromptIsPublished) {
+  config.max_time_to_first_token = absl::Hours(1);
+  limits.max_step_tokens = 100;
+  Start(MakePriorityPolicy(absl::Seconds(10)));
+  Submit(Make(1, "a", 64, 20));  // takes 16 of 24 blocks
+  Submit(Make(2, "a", 64));
+  ASSERT_NE(Plan(), nullptr);
+  Done();
+  ASSERT_EQ(Stats().waiting_requests, 1u);
+  EXPECT_THAT(TrySubmit(Make(3)), HasError(absl::StatusCode::kResourceExhausted,
+                                           HasSubstr("until a running one ends")));
+}
+
 TEST_F(SchedulerFirstTokenTest, CachedPromptsTakeNoTime) {
   config.max_time_to_first_token = absl::Milliseconds(1000);
   Start();

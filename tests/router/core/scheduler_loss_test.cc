@@ -287,6 +287,25 @@ TEST_F(SchedulerLossTest, ASampleThatEndsOnADrainingWorkerLeavesTheOthersWaiting
   EXPECT_EQ(FailUnserved(drained_at), 0u);
 }
 
+// The first result of a lease is its first progress.
+TEST_F(SchedulerLossTest, ASampleThatEndsWithTheFirstResultLeavesTheOthersWaitingFromThenOn) {
+  config.max_running_sequences = 1;
+  config.max_steps_in_flight = 1;
+  Start();
+  DetachWorker();
+  auto samples = MakeRequest(1, TextOf(1, 9), 1);
+  samples->num_samples = 2;
+  Submit(samples);
+  now += absl::Seconds(10);
+  AttachWorker(limits);
+  ASSERT_NE(Plan(), nullptr);
+  scheduler->DrainWorker(now);
+  now += absl::Seconds(10);
+  Done();
+  ASSERT_NE(Ending(1, 0), nullptr);
+  EXPECT_EQ(scheduler->UnservedSince(), now);
+}
+
 TEST_F(SchedulerLossTest, WhoIsRolledBackOnADrainingWorkerWaitsFromThenOn) {
   config.max_steps_in_flight = 1;
   Start();

@@ -333,20 +333,24 @@ TEST_F(StepTimeTest, ATimePerTokenCountsChunksInFlight) {
 }
 
 TEST_F(SchedulerPlanningTest, AMessageStartsSoManyKnownTokens) {
-  config.max_started_tokens_per_step = 30;
+  config.max_started_ids_per_step = 30;
   config.max_steps_in_flight = 1;
   Start();
   Submit(1, TextOf(1, 17), 1);
   RunUntilIdle();
   for (RequestKey key = 2; key <= 6; ++key) Submit(key, TextOf(1, 17), 4);
+  auto lists = MakeRequest(7, {1}, 4);
+  for (TokenId token = 0; token < 30; ++token) lists->sampling.allowed_token_ids.push_back(token);
+  Submit(lists);
+  Submit(8, {2}, 4);
   std::vector<size_t> num_started;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const StepPlan* const plan = Plan();
     ASSERT_NE(plan, nullptr);
     num_started.push_back(plan->started.size());
     Done();
   }
-  EXPECT_THAT(num_started, ElementsAre(2, 2, 1)) << "cached or not, 17 tokens each";
+  EXPECT_THAT(num_started, ElementsAre(2, 2, 2, 1)) << "cached or not, 17 tokens each";
   RunUntilIdle();
 }
 

@@ -20,7 +20,7 @@ TEST_F(SchedulerSubmitTest, ConfigNamesEveryViolation) {
   config.max_waiting_tokens = 0;
   config.max_steps_in_flight = 65;
   config.max_running_sequences = 0;
-  config.max_started_tokens_per_step = 0;
+  config.max_started_ids_per_step = 0;
   config.target_step_time = absl::ZeroDuration();
   config.max_decode_iterations = 0;
   config.max_time_per_token = -absl::Milliseconds(1);
@@ -28,7 +28,7 @@ TEST_F(SchedulerSubmitTest, ConfigNamesEveryViolation) {
   const absl::Status status = config.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const char* field :
-       {"max_started_tokens_per_step", "max_waiting_requests", "max_waiting_tokens",
+       {"max_started_ids_per_step", "max_waiting_requests", "max_waiting_tokens",
         "max_steps_in_flight", "max_running_sequences", "target_step_time", "max_decode_iterations",
         "max_time_per_token", "max_time_to_first_token"}) {
     EXPECT_THAT(Message(status), HasSubstr(field));

@@ -302,6 +302,7 @@ TEST_F(ReplicaFleetTest, NewRequestsWaitWhereAWorkerWasJustLostAndThenAreRefused
   Connect(2);
   RunUntilIdle();
   ExpectComplete(*patient);
+  EXPECT_EQ(NumRetried(RetryOutcome::kResumed), 0) << "it came after the losses";
   ExpectClean();
 }
 
@@ -317,6 +318,7 @@ TEST_F(ReplicaFleetTest, NothingMovesAnyMoreOnceTheFleetIsClosed) {
   Restart(0);
   RunUntilIdle();
   ExpectComplete(*client);
+  EXPECT_EQ(NumRetried(RetryOutcome::kResumed), 1) << "where it was";
 }
 
 TEST_F(ReplicaFleetTest, WhoIsShuttingDownTakesNothingOver) {

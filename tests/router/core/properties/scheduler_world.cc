@@ -35,7 +35,7 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
   config.max_waiting_requests = random_.Between(1, 12);
   if (random_.OneIn(3)) config.max_waiting_tokens = random_.Between(20, 200);
   if (random_.OneIn(3)) config.max_prefill_tokens_per_step = random_.Between(1, 8);
-  if (random_.OneIn(4)) config.max_started_tokens_per_step = random_.Between(1, 60);
+  if (random_.OneIn(4)) config.max_started_ids_per_step = random_.Between(1, 60);
   if (random_.OneIn(3)) config.target_step_time = absl::Milliseconds(random_.Between(1, 20));
   if (random_.OneIn(3)) config.max_time_per_token = absl::Milliseconds(random_.Between(1, 20));
   if (random_.OneIn(3)) config.max_time_to_first_token = absl::Milliseconds(random_.Between(1, 50));
@@ -241,12 +241,13 @@ absl::Status SchedulerWorld::Plan() {
   LOCKSTEP_RETURN_IF_ERROR(observer_->OnPlan(*plan));
   Digest(*plan);
   if (plan->resync) slot_owners_.clear();
-  uint64_t num_started_tokens = 0;
+  uint64_t num_started_ids = 0;
   for (const StartedSlot& started : plan->started) {
-    if (num_started_tokens >= config_.max_started_tokens_per_step) {
-      return Internal("one more sequence starts behind {} known tokens", num_started_tokens);
+    if (num_started_ids >= config_.max_started_ids_per_step) {
+      return Internal("one more sequence starts behind {} ids", num_started_ids);
     }
-    num_started_tokens += started.known_tokens.size();
+    num_started_ids +=
+        started.known_tokens.size() + started.request->sampling.stop_token_ids.size();
     LOCKSTEP_RETURN_IF_ERROR(OnStarted(started));
   }
   Planned planned{.plan = *std::move(plan), .owners = {}};
