@@ -28,10 +28,10 @@ class BrowserPolicy {
   // Host is a name that a page's owner may have pointed at this machine (DNS rebinding), or its
   // Origin is neither of this machine nor allowed.
   absl::Status CheckLocal(const HttpRequest& request) const;
-  // PERMISSION_DENIED for a page's question what it may send (preflight), if the page is not
-  // allowed.
+  // PERMISSION_DENIED for the preflight of a page that is not allowed. A browser sends a preflight
+  // to ask what a page may send.
   absl::Status CheckPreflight(const HttpRequest& request) const;
-  // Null unless it is the question of an allowed page what it may send.
+  // Null unless it is a preflight. Call only if CheckPreflight let it pass.
   std::shared_ptr<Exchange> AnswerPreflight(const HttpRequest& request,
                                             std::shared_ptr<OutputSignal> signal) const;
   // The same answer, with the headers that let an allowed page read it. Null stays null.

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -169,6 +171,18 @@ TEST_F(Gpt2Test, NamesWhatIsMissing) {
   EXPECT_THAT(LoadFolder(tensors),
               HasError(absl::StatusCode::kInvalidArgument,
                        HasSubstr("tensor transformer.h.1.mlp.c_fc.bias of shape [40] is missing")));
+}
+
+// Matrices are transposed when they are loaded. The error's index is that of the file.
+TEST_F(Gpt2Test, NamesAWeightThatIsNotFiniteAsTheFileHasIt) {
+  std::vector<TestTensor> tensors = MakeTensors();
+  const auto matrix =
+      std::ranges::find(tensors, "transformer.h.1.mlp.c_proj.weight", &TestTensor::name);
+  matrix->values[size_t{29} * kHidden + 3] = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(
+      LoadFolder(tensors),
+      HasError(absl::StatusCode::kInvalidArgument,
+               HasSubstr("tensor transformer.h.1.mlp.c_proj.weight: element [29, 3] is inf")));
 }
 
 TEST_F(Gpt2Test, RefusesWhatWouldAlterTheComputation) {
