@@ -30,10 +30,12 @@ struct PreTokenizerRecipe {
   bool add_bos_by_default = false;
 };
 
-constexpr std::array<PreTokenizerRecipe, 6> kRecipes = {{
+constexpr std::array<PreTokenizerRecipe, 7> kRecipes = {{
     {.name = "gpt-2", .pattern = KnownPattern::kGpt2},
     {.name = "smollm", .pattern = KnownPattern::kGpt2, .single_digits = true},
     {.name = "qwen2", .pattern = KnownPattern::kQwen2, .normalize_nfc = true},
+    // DeepSeek-R1-Distill-Qwen: the name differs, because its special tokens are DeepSeek's.
+    {.name = "deepseek-r1-qwen", .pattern = KnownPattern::kQwen2, .normalize_nfc = true},
     {.name = "llama-bpe",
      .pattern = KnownPattern::kLlama3,
      .ignore_merges = true,

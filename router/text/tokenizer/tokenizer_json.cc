@@ -161,7 +161,7 @@ absl::Status ReadPostProcessor(const JsonNode& root, TokenizerParts& parts) {
   return absl::OkStatus();
 }
 
-// "<s>" or {"content": "<s>", ...}.
+// "<s>" or {"content": "<s>", ...}. Absent, null and "" mean that there is none.
 absl::StatusOr<std::optional<TokenId>> ReadNamedToken(const JsonNode& root, std::string_view key,
                                                       const TokenizerParts& parts) {
   LOCKSTEP_ASSIGN_OR_RETURN(const auto node, root.OptionalMember(key));
@@ -169,6 +169,7 @@ absl::StatusOr<std::optional<TokenId>> ReadNamedToken(const JsonNode& root, std:
   absl::StatusOr<std::string> content =
       node->value().is_object() ? node->StringMember("content") : node->GetString();
   if (!content.ok()) return content.status();
+  if (content->empty()) return std::optional<TokenId>();
   for (const AddedToken& token : parts.added_tokens) {
     if (token.content == *content) return std::optional<TokenId>(token.id);
   }
@@ -193,15 +194,12 @@ absl::StatusOr<std::string> ReadChatTemplate(const JsonNode& node) {
 absl::StatusOr<TokenizerParts> ReadTokenizerJson(std::string_view json, const std::string& name) {
   LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(json, name));
   const JsonNode root(document, name);
+  // "truncation" and "padding" are not read: they say how the batches of a training were cut.
   LOCKSTEP_RETURN_IF_ERROR(
       root.ExpectOnlyKeys({"version", "truncation", "padding", "added_tokens", "normalizer",
                            "pre_tokenizer", "post_processor", "decoder", "model"}));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto version, root.OptionalMember("version"));
   if (version && version->value() != "1.0") return version->Unexpected("\"1.0\"");
-  for (const std::string_view key : {"truncation", "padding"}) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const auto node, root.OptionalMember(key));
-    if (node) return node->Unexpected("null");
-  }
   TokenizerParts parts;
   parts.name = name;
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode model, root.Member("model"));

@@ -99,11 +99,13 @@ TEST(TokenizerGgufTest, BosComesWhereTheFileOrTheFamilyAsksForIt) {
 }
 
 TEST(TokenizerGgufTest, QwenNormalises) {
-  TinyGguf gguf;
-  gguf.pre = "qwen2";
-  const auto tokenizer = gguf.Load();
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  EXPECT_EQ((*tokenizer)->Encode("e\u0301", {}).value(), (Ids{0xC3, 0xA9}));
+  for (const char* pre : {"qwen2", "deepseek-r1-qwen"}) {
+    TinyGguf gguf;
+    gguf.pre = pre;
+    const auto tokenizer = gguf.Load();
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    EXPECT_EQ((*tokenizer)->Encode("e\u0301", {}).value(), (Ids{0xC3, 0xA9})) << pre;
+  }
 }
 
 TEST(TokenizerGgufTest, WhatIsNotSupportedIsRefusedByKeyAndValue) {

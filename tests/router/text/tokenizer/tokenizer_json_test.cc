@@ -117,6 +117,22 @@ TEST(TokenizerJsonTest, ConfigGivesTemplateAndEndToken) {
   EXPECT_THAT(Message(unknown.status()), HasSubstr("/bos_token"));
 }
 
+TEST(TokenizerJsonTest, AnEmptyTokenOfTheConfigIsNone) {
+  const auto tokenizer = LoadTiny(TinyTokenizerJson(), {{"bos_token", ""}, {"eos_token", ""}});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->bos_token_id(), std::nullopt);
+  EXPECT_EQ((*tokenizer)->eos_token_id(), std::nullopt);
+}
+
+TEST(TokenizerJsonTest, HowATrainingCutItsBatchesDoesNotMatter) {
+  json definition = TinyTokenizerJson();
+  definition["truncation"] = {{"direction", "Right"}, {"max_length", 1}, {"stride", 0}};
+  definition["padding"] = {{"strategy", {{"Fixed", 8}}}, {"pad_id", 0}, {"pad_token", "a"}};
+  const auto tokenizer = LoadTiny(definition);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ(EncodeOrDie(**tokenizer, "hello hello"), (Ids{259, 260}));
+}
+
 struct BadDefinition {
   const char* name;
   std::function<void(json&)> spoil;
@@ -140,12 +156,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadDefinition{"Version", [](json& d) { d["version"] = "2.0"; }, "/version: is \"2.0\""},
         BadDefinition{"UnknownField", [](json& d) { d["novelty"] = 1; },
                       "/novelty: is not a known"},
-        BadDefinition{"Truncation",
-                      [](json& d) {
-                        d["truncation"] = {{"max_length", 5}};
-                      },
-                      "/truncation"},
-        BadDefinition{"Padding", [](json& d) { d["padding"] = json::object(); }, "/padding"},
         BadDefinition{"Model", [](json& d) { d["model"]["type"] = "Unigram"; },
                       "/model/type: is \"Unigram\""},
         BadDefinition{"NoVocabulary", [](json& d) { d["model"].erase("vocab"); },
