@@ -6,9 +6,12 @@
 #include <array>
 #include <cctype>
 #include <minja/minja.hpp>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
+#include "router/templates/template_json.h"
 #include "router/text/unicode/utf8.h"
 #include "router/text/unicode/white_space.h"
 
@@ -117,14 +120,56 @@ Value Range(const Arguments& args) {
   return items;
 }
 
+constexpr std::array<std::string_view, 4> kJsonArguments = {"ensure_ascii", "indent", "separators",
+                                                            "sort_keys"};
+
+// The library's own breaks the lines of empty containers, and prints some floats otherwise.
+Value ToJson(const Arguments& args) {
+  const auto argument = [&args](size_t i) { return i < args.size() ? args[i] : Value(); };
+  if (args[0].is_callable()) Fail("tojson: expected a value, got a macro or function");
+  JsonStyle style;
+  style.ensure_ascii = argument(1).to_bool();
+  style.sort_keys = argument(4).to_bool();
+  if (const Value indent = argument(2); !indent.is_null()) {
+    style.indent = indent.is_string()
+                       ? indent.get<std::string>()
+                       : std::string(std::max<int64_t>(indent.get<int64_t>(), 0), ' ');
+    style.item_separator = ",";
+  }
+  if (const Value separators = argument(3); !separators.is_null()) {
+    ExpectArray(separators, "tojson");
+    if (separators.size() != 2) Fail("tojson: expected two separators");
+    style.item_separator = ExpectString(separators.at(size_t{0}), "tojson");
+    style.key_separator = ExpectString(separators.at(size_t{1}), "tojson");
+  }
+  return Value(DumpJson(args[0].get<nlohmann::ordered_json>(), style));
+}
+
 struct Builtin {
   const char* name;
   size_t min_args;
   size_t max_args;
   Function function;
+  std::span<const std::string_view> names = {};  // of the last arguments, where they have any
 };
 
-constexpr std::array<Builtin, 8> kBuiltins = {{
+// All arguments by position. Those that were left out before one with a name are null.
+Arguments ByPosition(const Builtin& builtin, ArgumentsValue& args) {
+  args.expectArgs(builtin.name, {builtin.min_args, builtin.max_args}, {0, builtin.names.size()});
+  Arguments all = args.args;
+  for (const auto& [name, value] : args.kwargs) {
+    const auto found = std::find(builtin.names.begin(), builtin.names.end(), name);
+    if (found == builtin.names.end()) {
+      Fail(fmt::format("{}: unknown argument \"{}\"", builtin.name, name));
+    }
+    const auto place = static_cast<size_t>(builtin.max_args - (builtin.names.end() - found));
+    all.resize(std::max(all.size(), place + 1));
+    all[place] = value;
+  }
+  return all;
+}
+
+constexpr std::array<Builtin, 9> kBuiltins = {{
     {"first", 1, 1, First},
     {"reverse", 1, 1, Reverse},
     {"sort", 1, 1, Sort},
@@ -133,6 +178,7 @@ constexpr std::array<Builtin, 8> kBuiltins = {{
     {"replace", 3, 3, Replace},
     {"range", 1, 3, Range},
     {"trim", 1, 1, Trim},
+    {"tojson", 1, 5, ToJson, kJsonArguments},
 }};
 
 }  // namespace
@@ -141,8 +187,7 @@ std::shared_ptr<minja::Context> MakeTemplateBuiltins() {
   const std::shared_ptr<minja::Context> context = minja::Context::builtins();
   for (const Builtin& builtin : kBuiltins) {
     const auto call = [builtin](const std::shared_ptr<minja::Context>&, ArgumentsValue& args) {
-      args.expectArgs(builtin.name, {builtin.min_args, builtin.max_args}, {0, 0});
-      return builtin.function(args.args);
+      return builtin.function(ByPosition(builtin, args));
     };
     context->set(Value(builtin.name), Value::callable(call));
   }

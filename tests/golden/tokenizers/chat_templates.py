@@ -150,6 +150,22 @@ FAMILIES = {
 """,
 }
 
+# What tojson writes, with every argument that it has.
+JSON_FILTERS = [
+    "tojson", "tojson(indent=4)", "tojson(indent=0)", "tojson(indent=-1)", "tojson(indent='> ')",
+    "tojson(ensure_ascii=true)", "tojson(true)", "tojson(false, 2)", "tojson(sort_keys=true)",
+    "tojson(separators=(',', ':'))", "tojson(indent=1, separators=(' ; ', '='))",
+    "tojson(ensure_ascii=true, indent=3, sort_keys=true)",
+]
+JSON_VALUES = [
+    {}, [], [[]], {"a": {}, "b": [], "c": [{}]}, TOOLS, None, True, 0, -7, 2**63, "x",
+    {"properties": {}, "b": {"z": 1, "a": [1, [2, {"k": None}]]}, "a": False, "": ""},
+    [1.5, 1e-07, 1.0, -0.0, 0.0001, 0.00001, 1e15, 1e16, 1e22, 123456789012345680.0, 0.1 + 0.2, 5e-324,
+     1.7976931348623157e308, 9007199254740994.0, 9999999999999998.0, -2.5e-10, 100.0],
+    ["caf\u00e9 \u4f60 \U0001f600 \u2028", "\"\\/\b\f\n\r\t\x00\x1f\x7f\u0080", "<b>&'{{ x }}"],
+    {"\u00e9": 1, "z": 2, "\uffff": 3, "\U0001f600": 4, "\n": 5, "Z": 6},
+]
+
 PIECES = [
     "a", " ", "  ", "\n", "\n\n", "\t", " b ", "\n  ", "  \n", "\\", '"', "'", "{ x }", "\r\n",
     "\u00e9",
@@ -218,6 +234,10 @@ def main():
         for messages in (TALK, TALK[1:], TALK[:2], TALK[::-1]):
             for extra in ({}, {"tools": TOOLS, "enable_thinking": False}):
                 add(source, messages, extra, add_generation_prompt=messages is not TALK[:2])
+    for value in JSON_VALUES:
+        for json_filter in JSON_FILTERS:
+            add("{{ value | " + json_filter + " }}", [], {"value": value}, True)
+    add("{{ {2: [], true: {3.5: none}, none: 0.5} | tojson(indent=2) }}", [], {}, True)
     for _ in range(600):
         add(white_space_template(rng), [], {}, True)
     text = json.dumps(cases, ensure_ascii=False, indent=0)

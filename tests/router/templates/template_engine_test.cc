@@ -94,6 +94,14 @@ TEST(TemplateEngineTest, RendersWhatPublicTemplatesUse) {
       "02");
 }
 
+// The bytes are in the golden data; these are what it cannot say.
+TEST(TemplateEngineTest, ToJsonNamesWrongArguments) {
+  EXPECT_THAT(ErrorOf("{{ 1 | tojson(width=2) }}"), HasSubstr("unknown argument \"width\""));
+  EXPECT_THAT(ErrorOf("{{ 1 | tojson(separators=',') }}"), HasSubstr("tojson: expected a list"));
+  EXPECT_THAT(ErrorOf("{{ 1 | tojson(separators=[',']) }}"), HasSubstr("two separators"));
+  EXPECT_EQ(Rendered("{{ [1, {}] | tojson(indent=none) }}"), "[1, {}]");
+}
+
 TEST(TemplateEngineTest, ExtraArgumentsAreVariables) {
   constexpr std::string_view kSource =
       "{% if enable_thinking is defined and not enable_thinking %}off{% else %}on{% endif %}"
