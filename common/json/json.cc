@@ -148,6 +148,60 @@ class Builder final : public JsonEvents {
   absl::Status status_;
 };
 
+// Writes the scanner's events.
+class Rewriter final : public JsonEvents {
+ public:
+  explicit Rewriter(const std::function<std::string(std::string)>& change) : change_(change) {}
+
+  bool OnNull() override { return Add(nullptr); }
+  bool OnBool(bool value) override { return Add(value); }
+  bool OnInteger(int64_t value) override { return Add(value); }
+  bool OnUnsigned(uint64_t value) override { return Add(value); }
+  bool OnFloat(double value) override { return Add(value); }
+  bool OnStringBytes(size_t) override { return true; }
+  bool OnString(std::string value) override { return Add(change_(std::move(value))); }
+  bool OnKey(std::string key) override {
+    Add(change_(std::move(key)));
+    out_ += ':';
+    needs_comma_ = false;
+    return true;
+  }
+  bool OnObject() override { return Open('{', '}'); }
+  bool OnArray() override { return Open('[', ']'); }
+  bool OnEnd() override {
+    out_ += ends_.back();
+    ends_.pop_back();
+    needs_comma_ = true;
+    return true;
+  }
+
+  std::string Take() { return std::move(out_); }
+
+ private:
+  void Separate() {
+    if (needs_comma_) out_ += ',';
+    needs_comma_ = true;
+  }
+  template <typename T>
+  bool Add(T value) {
+    Separate();
+    out_ += Json(std::move(value)).dump();
+    return true;
+  }
+  bool Open(char begin, char end) {
+    Separate();
+    out_ += begin;
+    ends_ += end;
+    needs_comma_ = false;
+    return true;
+  }
+
+  const std::function<std::string(std::string)>& change_;
+  std::string out_;
+  std::string ends_;  // of the open containers
+  bool needs_comma_ = false;
+};
+
 // Whether the text of `value` is at most about `room` bytes. Subtracts its size from `room`. Stops
 // as soon as the text is too long.
 bool FitsInto(const Json& value, size_t& room) {
@@ -168,10 +222,13 @@ bool FitsInto(const Json& value, size_t& room) {
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
-                                         JsonLimits limits, const JsonMeter& meter) {
+                                         JsonLimits limits, const JsonMeter& meter,
+                                         JsonMemberText* member) {
   Builder builder(name, limits, meter);
   JsonScanner scanner(text, builder);
+  if (member != nullptr) scanner.FindMember(member->key);
   scanner.Scan();
+  if (member != nullptr) member->text = scanner.member();
   if (!scanner.error().has_value()) return builder.Take();
   const JsonScanner::Error& error = *scanner.error();
   const size_t num_read = std::min(error.position + 1, text.size());
@@ -183,6 +240,13 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view
           ? ""
           : fmt::format(" at \"{}\"", Shown(token, limits.max_quoted_bytes, /*end=*/true));
   return InvalidArgument("{}: byte {}: {}{}", name, num_read, error.what, quoted);
+}
+
+std::string RewriteJson(std::string_view text,
+                        const std::function<std::string(std::string)>& change) {
+  Rewriter rewriter(change);
+  JsonScanner(text, rewriter).Scan();
+  return rewriter.Take();
 }
 
 std::string DescribeJson(const nlohmann::json& value) {

@@ -25,10 +25,25 @@ struct JsonLimits {
 // returns false, parsing ends with RESOURCE_EXHAUSTED.
 using JsonMeter = std::function<bool(size_t num_bytes)>;
 
+// One member of the root object, for readers to whom the order of keys matters: what ParseJson
+// returns has them sorted. `text` is that of its value, a part of the whole, or "" without such a
+// member.
+struct JsonMemberText {
+  std::string_view key = {};
+  std::string_view text = {};
+};
+
 // Strict JSON: an error names `name`, the byte offset and what is wrong; a key that appears twice
 // in one object is an error. `meter` null: only the limits apply.
+// `member` not null: its text is set.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view name,
-                                         JsonLimits limits = {}, const JsonMeter& meter = nullptr);
+                                         JsonLimits limits = {}, const JsonMeter& meter = nullptr,
+                                         JsonMemberText* member = nullptr);
+
+// Valid JSON again, compact, with `change` applied to every string and key. Members keep their
+// order.
+std::string RewriteJson(std::string_view text,
+                        const std::function<std::string(std::string)>& change);
 
 // Typed access to the members of one object. Remembers which members were asked for, so that a
 // reader can refuse the members that it does not know. Does not own the object. A member that is

@@ -172,15 +172,22 @@ JsonScanner::Next JsonScanner::ReadValue() {
 JsonScanner::Next JsonScanner::ReadKey() {
   if (Peek() != '"') return Failed("expected a key");
   std::string key;
-  if (!ReadString(key) || !events_.OnKey(std::move(key))) return Next::kFailed;
+  if (!ReadString(key)) return Next::kFailed;
+  const bool is_member = open_.size() == 1 && key == member_key_;
+  if (!events_.OnKey(std::move(key))) return Next::kFailed;
   SkipSpace();
   if (Peek() != ':') return Failed("expected ':' behind a key");
   ++at_;
+  if (is_member) member_begin_ = at_;
   return Next::kValue;
 }
 
 JsonScanner::Next JsonScanner::ReadAfterValue() {
   if (open_.empty()) return AtEnd() ? Next::kEnd : Failed("expected the end");
+  if (open_.size() == 1 && member_begin_ != 0) {
+    member_ = text_.substr(member_begin_, at_ - member_begin_);
+    member_begin_ = 0;
+  }
   const bool in_object = open_.back() == '{';
   const char next = Peek();
   if (next == (in_object ? '}' : ']')) {

@@ -40,6 +40,11 @@ class JsonScanner {
 
   JsonScanner(std::string_view text, JsonEvents& events) : text_(text), events_(events) {}
 
+  // Also finds where the value of this member of the root object is.
+  void FindMember(std::string_view key) { member_key_ = key; }
+  // After the scan: the text of that value, "" if there is no such member.
+  std::string_view member() const { return member_; }
+
   // False: the text is no JSON (error), or the events ended the scan (no error).
   bool Scan();
   const std::optional<Error>& error() const { return error_; }
@@ -75,6 +80,9 @@ class JsonScanner {
   size_t token_begin_ = 0;
   std::vector<char> open_;  // '{' or '['
   std::optional<Error> error_;
+  std::string_view member_key_;
+  size_t member_begin_ = 0;  // not 0: the value that is read is the member's
+  std::string_view member_;
 };
 
 }  // namespace lockstep

@@ -129,7 +129,8 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
 }
 
 absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const BodyReading& reading) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  JsonMemberText arguments = {.key = kTemplateArguments};
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter, &arguments));
   UnknownFields unknown(reading.strict_fields);
   JsonFields fields(parsed, unknown);
   OpenAiRequest out;
@@ -139,7 +140,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const Body
   ReadChatOutput(fields, out.options, request);
   fields.Refuse(UnservedOfChats());
   ReadMessages(fields, *request.mutable_chat());
-  ReadTemplateFields(fields, *request.mutable_chat());
+  ReadTemplateFields(fields, arguments.text, *request.mutable_chat());
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();
@@ -148,7 +149,8 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const Body
 
 absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
                                                    const BodyReading& reading) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
+  JsonMemberText arguments = {.key = kTemplateArguments};
+  LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter, &arguments));
   UnknownFields unknown(reading.strict_fields);
   JsonFields fields(parsed, unknown);
   TokenizeQuery out;
@@ -166,7 +168,7 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
           "parse_special: expected with \"prompt\" only, as messages never have special tokens"));
     }
     ReadMessages(fields, *out.request.mutable_chat());
-    ReadTemplateFields(fields, *out.request.mutable_chat());
+    ReadTemplateFields(fields, arguments.text, *out.request.mutable_chat());
   } else if (const std::optional<std::string> prompt = fields.String("prompt")) {
     out.request.set_text(*prompt);
     if (parse_special.has_value()) out.request.set_parse_special(*parse_special);

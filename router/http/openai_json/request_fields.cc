@@ -182,8 +182,9 @@ std::string ReadContent(JsonFields& message, const std::string& role, const std:
 
 }  // namespace
 
-absl::StatusOr<json> ParseBody(std::string_view body, const BodyMeter& meter) {
-  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits, meter);
+absl::StatusOr<json> ParseBody(std::string_view body, const BodyMeter& meter,
+                               JsonMemberText* member) {
+  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits, meter, member);
   if (parsed.ok() && !parsed->is_object()) {
     return InvalidArgument("body: expected a JSON object, got {}", DescribeJson(*parsed));
   }
@@ -237,17 +238,18 @@ void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
   }
 }
 
-void ReadTemplateFields(JsonFields& fields, v1::ChatPrompt& chat) {
+void ReadTemplateFields(JsonFields& fields, std::string_view arguments, v1::ChatPrompt& chat) {
   if (const auto value = fields.Bool("add_generation_prompt")) {
     chat.set_add_generation_prompt(*value);
   }
   chat.set_continue_final_message(fields.Bool("continue_final_message").value_or(false));
-  if (const json* const arguments = fields.Find("chat_template_kwargs")) {
-    if (!arguments->is_object()) {
-      return fields.FailKind("chat_template_kwargs", "an object", *arguments);
-    }
-    if (!arguments->empty()) chat.set_template_arguments_json(arguments->dump());
+  const json* const parsed = fields.Find(kTemplateArguments);
+  if (parsed == nullptr) return;
+  if (!parsed->is_object()) {
+    return fields.FailKind(std::string(kTemplateArguments), "an object", *parsed);
   }
+  if (parsed->empty()) return;
+  chat.set_template_arguments_json(RewriteJson(arguments, [](std::string text) { return text; }));
 }
 
 }  // namespace lockstep::router

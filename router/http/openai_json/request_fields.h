@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "common/json/json.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/http/openai_json/json_fields.h"
 #include "router/http/openai_json/openai_request.h"
@@ -12,13 +13,19 @@
 // What requests of several kinds have in common. Errors stay in `fields`.
 namespace lockstep::router {
 
-absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter& meter);
+inline constexpr std::string_view kTemplateArguments = "chat_template_kwargs";
+
+// `member` not null: its text is set.
+absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter& meter,
+                                         JsonMemberText* member = nullptr);
 
 // Sampling, stops, identity: everything that completions and chats call alike.
 void ReadCommonFields(JsonFields& fields, OpenAiRequest& out,
                       lockstep::v1::GenerateRequest& request);
 void ReadMessages(JsonFields& fields, lockstep::v1::ChatPrompt& chat);
-// Variables and switches of the chat template.
-void ReadTemplateFields(JsonFields& fields, lockstep::v1::ChatPrompt& chat);
+// Variables and switches of the chat template. `arguments`: the text of kTemplateArguments, which
+// has its members in the client's order.
+void ReadTemplateFields(JsonFields& fields, std::string_view arguments,
+                        lockstep::v1::ChatPrompt& chat);
 
 }  // namespace lockstep::router

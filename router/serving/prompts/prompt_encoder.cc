@@ -49,24 +49,6 @@ void VisitStrings(const json& value, const Visit& visit) {
   }
 }
 
-// Returns `value` with every string masked. Keys are masked too, because a template may print them.
-json MaskStrings(const json& value, ForeignText& foreign) {
-  if (value.is_string()) return foreign.Mask(value.get_ref<const std::string&>());
-  if (value.is_array()) {
-    json masked = json::array();
-    for (const json& member : value) masked.push_back(MaskStrings(member, foreign));
-    return masked;
-  }
-  if (value.is_object()) {
-    json masked = json::object();
-    for (const auto& [key, member] : value.items()) {
-      masked[foreign.Mask(key)] = MaskStrings(member, foreign);
-    }
-    return masked;
-  }
-  return value;
-}
-
 }  // namespace
 
 PromptEncoder::PromptEncoder(const ServedModel& model, bool parse_special)
@@ -152,7 +134,13 @@ absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::
   ChatTemplate::RenderOptions options;
   options.add_generation_prompt =
       chat.has_add_generation_prompt() ? chat.add_generation_prompt() : !continued;
-  if (arguments.is_object()) options.extra_arguments_json = MaskStrings(arguments, foreign).dump();
+  if (arguments.is_object()) {
+    // Keys are masked too, because a template may print them. Members keep the client's order, so
+    // that tools are printed as transformers prints them.
+    options.extra_arguments_json =
+        RewriteJson(chat.template_arguments_json(),
+                    [&foreign](const std::string& text) { return foreign.Mask(text); });
+  }
   absl::StatusOr<std::string> rendered = model_.chat_template->Render(messages, options);
   if (!rendered.ok()) return Annotate(rendered.status(), "chat");
   if (continued) {

@@ -202,6 +202,33 @@ TEST(ParseJsonTest, TheNumberOfValuesIsBounded) {
               HasError(kInvalid, HasSubstr("more than 4 values")));
 }
 
+TEST(ParseJsonTest, TellsTheTextOfOneMemberOfTheRoot) {
+  const auto text_of = [](std::string_view text) {
+    JsonMemberText member = {.key = "k"};
+    EXPECT_THAT(ParseJson(text, "f", {}, nullptr, &member), IsOk()) << text;
+    return std::string(member.text);
+  };
+  EXPECT_EQ(text_of(R"({"k":{"b":1,"a":[{"k":2}]},"c":3})"), R"({"b":1,"a":[{"k":2}]})");
+  EXPECT_EQ(text_of(R"({"\u006b":{}})"), "{}");
+  EXPECT_EQ(text_of(R"({"a":{"k":1},"k":5})"), "5");
+  EXPECT_EQ(text_of(R"({"k":"}"})"), R"("}")");
+  for (const char* without : {"{}", R"({"a":{"k":1}})", R"([{"k":1}])", R"(["k"])", R"("k")"}) {
+    EXPECT_EQ(text_of(without), "") << without;
+  }
+}
+
+TEST(RewriteJsonTest, KeepsTheOrderAndChangesStrings) {
+  const auto same = [](std::string text) { return text; };
+  for (const char* text : {R"({"b":[1,-2,{"d":null,"c":true}],"a":{}})", "[]", "[[],{},[{}]]",
+                           "18446744073709551615", R"("a\"\\\n\u0001")", "[1.5,1e-07,-0.0]"}) {
+    EXPECT_EQ(RewriteJson(text, same), text);
+  }
+  EXPECT_EQ(RewriteJson(R"( { "z" : "\u00e9" , "a" : [ 1 , 2 ] } )", same),
+            "{\"z\":\"\u00e9\",\"a\":[1,2]}");
+  EXPECT_EQ(RewriteJson(R"({"b":"x","a":["y",1]})", [](std::string text) { return "<" + text; }),
+            R"({"<b":"<x","<a":["<y",1]})");
+}
+
 TEST(JsonObjectReaderTest, ReadsTypedMembersAndTakesNullForAbsent) {
   const auto object = nlohmann::json::parse(R"({"n":3,"x":0.5,"b":true,"s":"t","z":null})");
   JsonObjectReader reader(object, "f");

@@ -7,6 +7,7 @@
 
 #include "router/serving/calls/system_fingerprint.h"
 #include "tests/router/http/http_fixture.h"
+#include "tests/router/serving/byte_tokenizer.h"
 
 // The gateway's answers, over a socket, with a whole router and worker behind it.
 namespace lockstep::testing {
@@ -173,6 +174,16 @@ TEST_F(GatewayTest, TokenizesAndBack) {
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>", "parse_special": false})"))["count"], 4);
   ExpectError(Post("/detokenize", R"({"tokens": [999]})"), 400, "tokens", "out of range");
   ExpectError(Post("/tokenize", R"({"prompt": "x", "model": "y"})"), 404, "model", "\"bytes\"");
+}
+
+TEST_F(GatewayTest, TokenizesTheArgumentsOfATemplateInTheirOrder) {
+  model_ = MakeByteModel("{{ tools[0] | tojson }}");
+  StartAll();
+  const json tokens = Json(Post("/tokenize", R"({"messages": [{"role": "user", "content": "x"}],
+      "chat_template_kwargs": {"tools": [{"type": "f", "name": "g"}]}, "return_token_strs": true})"));
+  std::string prompt;
+  for (const json& token : tokens["token_strs"]) prompt += token.get<std::string>();
+  EXPECT_EQ(prompt, R"({"type": "f", "name": "g"})");
 }
 
 TEST_F(GatewayTest, SaysWhatItIs) {

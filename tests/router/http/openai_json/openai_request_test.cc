@@ -176,6 +176,19 @@ TEST(OpenAiRequestTest, AChatBecomesItsMessages) {
               request->options.continuous_usage);
 }
 
+TEST(OpenAiRequestTest, TemplateArgumentsKeepTheirOrder) {
+  const std::string body =
+      R"({"chat_template_kwargs": {"z": [{"type": 1, "b": {"d": 1.5, "c": {}}}],
+                               "a": "\u00e9"}, "messages": [{"role": "user", "content": "x"}]})";
+  constexpr const char* kExpected = R"({"z":[{"type":1,"b":{"d":1.5,"c":{}}}],"a":"é"})";
+  const auto chat = ParseChatRequest(body);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(chat->prompts[0].chat().template_arguments_json(), kExpected);
+  const auto query = ParseTokenizeRequest(body);
+  ASSERT_TRUE(query.ok()) << query.status();
+  EXPECT_EQ(query->request.chat().template_arguments_json(), kExpected);
+}
+
 TEST(OpenAiRequestTest, WrongKindsAreNamed) {
   const struct {
     std::string body;

@@ -171,6 +171,12 @@ TEST(PromptEncoderTest, ArgumentsReachTheTemplateAndCannotInjectEither) {
             "{start}add<|im_end|>{end}{start}mul{end}x");
 }
 
+TEST(PromptEncoderTest, ArgumentsKeepTheirOrder) {
+  constexpr const char* kArguments = R"({"tools": [{"type": "f", "function": {"name": "<s>"}}]})";
+  EXPECT_EQ(*EncodeChat("{{ tools[0] | tojson }}", {{"user", "x"}}, kArguments),
+            R"({"type": "f", "function": {"name": "<s>"}})");
+}
+
 TEST(PromptEncoderTest, BadArgumentsAreRefused) {
   const auto error = [](const std::string& arguments) {
     return Message(EncodeChat(kChatMlTemplate, {{"user", "x"}}, arguments).status());
