@@ -61,6 +61,19 @@ TEST_F(TextServiceTest, TokenizeAndDetokenize) {
   }
 }
 
+TEST_F(TextServiceTest, ArgumentsOfATemplateKeepTheirOrder) {
+  model_ = MakeByteModel("{{ tools[0] | tojson }}");
+  StartRouter();
+  v1::TokenizeRequest request;
+  request.mutable_chat()->add_messages()->set_role("user");
+  request.mutable_chat()->set_template_arguments_json(R"({"tools": [{"type": "f", "name": "g"}]})");
+  grpc::ClientContext context;
+  v1::TokenizeResponse response;
+  const grpc::Status status = stub_->Tokenize(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(response.token_ids(), ElementsAreArray(Bytes(R"({"type": "f", "name": "g"})")));
+}
+
 TEST_F(TextServiceTest, TextCallsAreCheckedLikeGenerate) {
   StartRouter();
   const auto tokenize = [&](const v1::TokenizeRequest& request) {
