@@ -145,6 +145,12 @@ Value ToJson(const Arguments& args) {
   return Value(DumpJson(args[0].get<nlohmann::ordered_json>(), style));
 }
 
+// The library's own prints six digits of a float.
+Value String(const Arguments& args) {
+  if (!args[0].is_number_float()) return Value(args[0].to_str());
+  return Value(DumpJson(args[0].get<nlohmann::ordered_json>(), {}));
+}
+
 struct Builtin {
   const char* name;
   size_t min_args;
@@ -169,7 +175,7 @@ Arguments ByPosition(const Builtin& builtin, ArgumentsValue& args) {
   return all;
 }
 
-constexpr std::array<Builtin, 9> kBuiltins = {{
+constexpr std::array<Builtin, 10> kBuiltins = {{
     {"first", 1, 1, First},
     {"reverse", 1, 1, Reverse},
     {"sort", 1, 1, Sort},
@@ -179,6 +185,7 @@ constexpr std::array<Builtin, 9> kBuiltins = {{
     {"range", 1, 3, Range},
     {"trim", 1, 1, Trim},
     {"tojson", 1, 5, ToJson, kJsonArguments},
+    {"string", 1, 1, String},
 }};
 
 }  // namespace

@@ -238,6 +238,8 @@ def main():
         for json_filter in JSON_FILTERS:
             add("{{ value | " + json_filter + " }}", [], {"value": value}, True)
     add("{{ {2: [], true: {3.5: none}, none: 0.5} | tojson(indent=2) }}", [], {}, True)
+    add("{% for v in value %}{{ v | string }} {% endfor %}", [],
+        {"value": [1.5e-07, 1e20, 2.0, -0.5, 0.1 + 0.2, 7, True, None, "x"]}, True)
     for _ in range(600):
         add(white_space_template(rng), [], {}, True)
     text = json.dumps(cases, ensure_ascii=False, indent=0)
