@@ -13,7 +13,7 @@ template <typename Kind>
 class CudaBuffer {
  public:
   CudaBuffer() = default;
-  // RESOURCE_EXHAUSTED naming the size, and what it is for, when there is not enough.
+  // RESOURCE_EXHAUSTED if memory is short. The error names the size, and says what it is for.
   static absl::StatusOr<CudaBuffer> Create(size_t num_bytes, std::string_view what = "a buffer") {
     void* data = nullptr;
     if (absl::Status status = Kind::Allocate(num_bytes, what, &data); !status.ok()) return status;

@@ -159,7 +159,8 @@ struct Builtin {
   std::span<const std::string_view> names = {};  // of the last arguments, where they have any
 };
 
-// All arguments by position. Those that were left out before one with a name are null.
+// All arguments by position. A named argument takes the place of its name. Places that the call
+// leaves out before it are null.
 Arguments ByPosition(const Builtin& builtin, ArgumentsValue& args) {
   args.expectArgs(builtin.name, {builtin.min_args, builtin.max_args}, {0, builtin.names.size()});
   Arguments all = args.args;

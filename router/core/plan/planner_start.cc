@@ -115,12 +115,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
   if (AStartIsBlocked() && !blocked.may_fit && blocked.order == sequence.view.order) return false;
   LiveRequest& live = *sequence.request;
   const Request& request = *live.request;
-  // The last token is always computed, because the first sample needs its logits. For the same
-  // reason, the token before the first prompt position whose log-probability is still wanted is
-  // computed.
-  uint32_t max_hit_tokens = sequence.num_tokens() - 1;
-  if (live.next_prompt_logprob > 0) max_hit_tokens = live.next_prompt_logprob - 1;
-  if (request.bypass_prefix_cache) max_hit_tokens = 0;
+  const uint32_t max_hit_tokens = sequence.max_cached_tokens();
   const KvProbe probe = lease_.kv.Probe(request.cache_salt, sequence.tokens, max_hit_tokens);
   // Running sequences will grow, so a start leaves one free block for each of them. A sequence that
   // was preempted leaves more, so that it is not preempted again.

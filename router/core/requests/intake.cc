@@ -25,7 +25,7 @@ absl::Status CheckWellFormed(const Request& request) {
 
 struct Queue {
   uint32_t num_requests = 0;
-  uint64_t num_tokens = 0;  // of prompts
+  uint64_t num_tokens = 0;  // of their prompts
 };
 
 // Requests that have never run. After a loss or a preemption others wait again. They were let in
@@ -40,6 +40,19 @@ Queue CountNewcomers(const Population& population) {
   return queue;
 }
 
+absl::Status CheckRoom(const SchedulerConfig& config, const Queue& queue, const Request& request) {
+  if (queue.num_requests >= config.max_waiting_requests) {
+    return ResourceExhausted("the queue is full: {} requests wait, at most {} may",
+                             queue.num_requests, config.max_waiting_requests);
+  }
+  if (queue.num_tokens + request.prompt_tokens.size() > config.max_waiting_tokens) {
+    return ResourceExhausted(
+        "the queue is full: {} prompt tokens wait, with this prompt's {} that is more than {}",
+        queue.num_tokens, request.prompt_tokens.size(), config.max_waiting_tokens);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
   const SchedulerConfig& config = state.config;
   const Population& population = state.population;
@@ -47,28 +60,15 @@ absl::Status CheckQueue(const SchedulerState& state, const Request& request) {
     return InvalidArgument("prompt: {} tokens, at most {} may wait", request.prompt_tokens.size(),
                            config.max_waiting_tokens);
   }
-  const auto has_room = [&](uint32_t num_requests, uint64_t num_tokens) {
-    return num_requests < config.max_waiting_requests &&
-           num_tokens + request.prompt_tokens.size() <= config.max_waiting_tokens;
-  };
-  if (has_room(population.num_waiting_requests(), population.num_waiting_tokens())) {
-    return absl::OkStatus();
-  }
-  const Queue newcomers = CountNewcomers(population);
-  if (newcomers.num_requests >= config.max_waiting_requests) {
-    return ResourceExhausted("the queue is full: {} requests wait, at most {} may",
-                             newcomers.num_requests, config.max_waiting_requests);
-  }
-  if (!has_room(newcomers.num_requests, newcomers.num_tokens)) {
-    return ResourceExhausted(
-        "the queue is full: {} prompt tokens wait, with this prompt's {} that is more than {}",
-        newcomers.num_tokens, request.prompt_tokens.size(), config.max_waiting_tokens);
-  }
-  return absl::OkStatus();
+  // With room behind everything that waits, nobody needs to be counted.
+  const Queue all = {.num_requests = population.num_waiting_requests(),
+                     .num_tokens = population.num_waiting_tokens()};
+  if (CheckRoom(config, all, request).ok()) return absl::OkStatus();
+  return CheckRoom(config, CountNewcomers(population), request);
 }
 
-// Waiting prompt tokens that are computed before the request in any case: those of its own tenant
-// that the policy puts first.
+// Prompt tokens that must probably be computed before the request. Only those count that go first
+// in any case: what waits of its own tenant, if the policy puts it first.
 double NumTokensBefore(const SchedulerState& state, const Request& request, Instant now) {
   const PolicyView view = ViewOf(request);
   double num_tokens = 0;

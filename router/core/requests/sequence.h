@@ -90,6 +90,10 @@ struct Sequence {
   // Tokens that it computes when it starts, if the prefix cache has nothing but what other samples
   // of the request computed.
   uint32_t num_own_tokens() const;
+  // Leading tokens that may come from the prefix cache when it starts. The last token is always
+  // computed, because the next sample needs its logits. For the same reason, so is the token before
+  // the first prompt position whose log-probability is still wanted.
+  uint32_t max_cached_tokens() const;
   // Losses since its last progress.
   uint32_t num_losses() const {
     return furthest_computed > losses.furthest_computed ? 0 : losses.count;
@@ -151,6 +155,12 @@ inline uint32_t Sequence::num_own_tokens() const {
   const bool leads = sample_index == request->leader && !request->gate_open;
   const bool follows = !leads && !request->request->bypass_prefix_cache;
   return num_tokens() - (follows ? std::min(num_tokens(), request->gate_tokens) : 0);
+}
+
+inline uint32_t Sequence::max_cached_tokens() const {
+  if (request->request->bypass_prefix_cache) return 0;
+  if (request->next_prompt_logprob > 0) return request->next_prompt_logprob - 1;
+  return tokens.empty() ? 0 : num_tokens() - 1;
 }
 
 inline bool LiveRequest::HasOutput() const {

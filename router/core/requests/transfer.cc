@@ -28,15 +28,6 @@ bool WasLostOver(const LiveRequest& live) {
   });
 }
 
-// The same rule as in the planner: the last token is always computed, and so is the token before
-// the first prompt position whose log-probability is still wanted.
-uint32_t MaxCachedTokens(const LiveRequest& live) {
-  if (live.request->bypass_prefix_cache) return 0;
-  if (live.next_prompt_logprob > 0) return live.next_prompt_logprob - 1;
-  const uint32_t num_tokens = live.samples[live.leader].num_tokens();
-  return num_tokens > 0 ? num_tokens - 1 : 0;
-}
-
 }  // namespace
 
 void LiveRequestDeleter::operator()(LiveRequest* live) const {
@@ -48,11 +39,12 @@ std::vector<StrandedRequest> FindStranded(const SchedulerState& state) {
   if (WorkerMayStart(state)) return stranded;
   for (const auto& [key, live] : state.population.requests()) {
     if (!IsStranded(*live)) continue;
+    const Sequence& leader = live->samples[live->leader];
     stranded.push_back({.request = live->request,
-                        .known_tokens = live->samples[live->leader].tokens,
+                        .known_tokens = leader.tokens,
                         .has_output = live->HasOutput(),
                         .suspect = WasLostOver(*live),
-                        .max_cached_tokens = MaxCachedTokens(*live)});
+                        .max_cached_tokens = leader.max_cached_tokens()});
   }
   return stranded;
 }

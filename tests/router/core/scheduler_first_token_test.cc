@@ -270,7 +270,7 @@ TEST_F(SchedulerFirstTokenTest, WhereBlocksAreShortOneOfATenantMayWait) {
   EXPECT_THAT(TrySubmit(Make(4)), IsOk()) << "what lacked blocks is gone";
 }
 
-// What a prompt publishes may let others start, but not those that begin otherwise.
+// A published prompt may let others start. Those whose prompts begin otherwise still lack blocks.
 TEST_F(SchedulerFirstTokenTest, WhereBlocksAreShortTheyStayShortWhenAPromptIsPublished) {
   config.max_time_to_first_token = absl::Hours(1);
   limits.max_step_tokens = 100;

@@ -8,6 +8,7 @@
 #include "common/instant.h"
 #include "common/status.h"
 #include "router/core/policy/priority_policy.h"
+#include "router/core/requests/first_token.h"
 #include "tests/router/core/fcfs_policy.h"
 
 namespace lockstep::router::testing {
@@ -197,18 +198,13 @@ bool SchedulerWorld::QueueIsFull(size_t num_prompt_tokens) const {
 absl::Status SchedulerWorld::CheckDeadlineRefusal(const Request& request) {
   if (request.deadline == Instant::InfiniteFuture()) return Internal("refused without a deadline");
   if (!measured_prompt_) return Internal("refused for its deadline, and nothing was measured");
-  const auto view = [](const Request& of, uint64_t order) {
-    return PolicyView{.priority = of.priority,
-                      .arrival = of.arrival,
-                      .order = order,
-                      .tenant = of.tenant,
-                      .num_known_tokens = static_cast<uint32_t>(of.prompt_tokens.size())};
-  };
   uint64_t num_tokens = 0;
   for (const auto& [key, client] : clients_) {
     const Request& other = *client.request;
     if (other.tenant != request.tenant) continue;
-    if (!order_->Before(view(other, key), view(request, request.key), now_)) continue;
+    PolicyView earlier = ViewOf(other);
+    earlier.order = key;
+    if (!order_->Before(earlier, ViewOf(request), now_)) continue;
     for (const Sample& sample : client.samples) {
       if (!sample.ended && !sample.started) num_tokens += other.prompt_tokens.size();
     }
