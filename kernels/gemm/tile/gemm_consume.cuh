@@ -18,8 +18,8 @@ __device__ __forceinline__ void AddSums(float (&sums)[kNumSums], const float (&m
 }
 #endif
 
-// How a warpgroup walks over the tiles of its block. unit.Multiply(stage, accumulate, sums) issues
-// the instructions of a slab and commits them; without `accumulate` it begins new sums.
+// How a warpgroup walks over the tiles of its block. unit.Multiply(stage, slab, accumulate, sums)
+// issues the instructions of a slab and commits them; without `accumulate` it begins new sums.
 // unit.Store(origin, sums) gets the sums of a tile. With Unit::kTestsAhead a warp asks early
 // whether the next slab is there, so that it need not wait for the answer.
 template <typename Unit>
@@ -47,9 +47,9 @@ __device__ __forceinline__ void ConsumeTiles(const GemmTask& task, const typenam
       // The planted fault of docs/numerics.md: few rows sum the halves of k apart.
       const bool splits = slab > 0 && slab == ring.num_slabs() / 2 && task.num_rows <= 4;
       if (splits) MoveSums(first_half, sums);
-      unit.Multiply(stage, slab > 0 && !splits, sums);
+      unit.Multiply(stage, slab, slab > 0 && !splits, sums);
 #else
-      unit.Multiply(stage, slab > 0, sums);
+      unit.Multiply(stage, slab, slab > 0, sums);
 #endif
       // The slab before this one is done.
       ptx::WarpgroupWait<1>();

@@ -16,10 +16,10 @@ GemmKernelEntry Entry() {
 }
 
 // Only gated products swap more than kMaxSwappedRows.
-template <int kInputRows, int kWeightRows>
+template <int kInputRows, int kWeightRows, bool kHolds>
 GemmKernelEntry SwappedKernel(GemmEpilogue epilogue) {
   constexpr auto entry = [](auto of) {
-    return Entry<GemmSwappedUnit<kWeightRows, kInputRows, of()>>();
+    return Entry<GemmSwappedUnit<kWeightRows, kInputRows, of(), kHolds>>();
   };
   if (epilogue == GemmEpilogue::kSwiGlu) {
     return entry(std::integral_constant<GemmEpilogue, GemmEpilogue::kSwiGlu>());
@@ -61,10 +61,11 @@ GemmKernelEntry OfHeight(int height, const Find& find) {
    ...);
   return entry;
 }
-template <int kInputRows>
+template <int kInputRows, bool kHolds = false>
 GemmKernelEntry FindSwapped(int height, GemmEpilogue epilogue) {
-  return OfHeight<16, 32, 48, 64>(
-      height, [&](auto weight_rows) { return SwappedKernel<kInputRows, weight_rows()>(epilogue); });
+  return OfHeight<16, 32, 48, 64>(height, [&](auto weight_rows) {
+    return SwappedKernel<kInputRows, weight_rows(), kHolds>(epilogue);
+  });
 }
 template <int kInputRows, int... kHeights>
 GemmKernelEntry FindGroup(int height, GemmEpilogue epilogue) {
@@ -76,6 +77,10 @@ GemmKernelEntry FindGroup(int height, GemmEpilogue epilogue) {
 
 GemmKernelEntry FindGemmKernel(const GemmTiling& tiling, GemmEpilogue epilogue) {
   const int height = tiling.weight_rows;
+  if (tiling.held_input_blocks > 0) {
+    if (tiling.unit != GemmUnit::kSwapped || tiling.input_rows != 8) return {};
+    return FindSwapped<8, /*kHolds=*/true>(height, epilogue);
+  }
   if (tiling.unit == GemmUnit::kSwapped) {
     switch (tiling.input_rows) {
       case 8:

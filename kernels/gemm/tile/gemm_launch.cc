@@ -85,6 +85,7 @@ GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTil
   task.weights_pass_once = task.num_row_tiles == 1;
   task.copies_slabs = params.weights.k % kBlockColumns == 0;
   task.num_stages = tiling.num_stages;
+  task.held_input = tiling.held_input_blocks > 0 ? params.input : nullptr;
   task.paired_stores = params.output_stride % 2 == 0 &&
                        (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
                                                  : IsAligned(params.output_f32, 2 * sizeof(float)));
@@ -158,6 +159,12 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
         "GEMM: no kernel for tiles of {} weight rows and {} input rows by {}", tiling.weight_rows,
         tiling.input_rows,
         tiling.unit == GemmUnit::kSwapped ? "a swapped warpgroup" : "warpgroups");
+  }
+  if (tiling.held_input_blocks > 0 &&
+      (params.num_rows != 1 || tiling.held_input_blocks * kBlockColumns != params.weights.k)) {
+    return InvalidArgument("GEMM: {} rows with k = {} are not one row of {} columns to hold",
+                           params.num_rows, params.weights.k,
+                           tiling.held_input_blocks * kBlockColumns);
   }
   GemmTask task = MakeTask(params, epilogue, tiling);
   const bool gated = epilogue == GemmEpilogue::kSwiGlu;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/core/ptx/bulk_copy.cuh"
 #include "kernels/core/ptx/mbarrier.cuh"
 #include "kernels/core/ptx/tensor_copy.cuh"
 #include "kernels/core/ring_slot.cuh"
@@ -34,9 +35,13 @@ struct SlabWalk {
 // the instructions comes first. They always read 64 of its rows, and behind its last block they
 // read the other side. A stage is full when both have arrived, and empty when all consumer warps
 // have released it.
-template <GemmUnit kUnit, int kWeightRows, int kInputRows, bool kGated>
+//
+// kHolds: the input has one row. All of it lies behind the stages, as ptx::FewRowsDescriptor reads
+// it, and a stage has weights alone.
+template <GemmUnit kUnit, int kWeightRows, int kInputRows, bool kGated, bool kHolds = false>
 class GemmRing {
  public:
+  static constexpr bool kHoldsInput = kHolds;
   static constexpr int kSlabBlocks = GemmSlabBlocks(kUnit, kWeightRows, kInputRows);
   static constexpr int kBlockSteps = kBlockColumns / 16;
   static constexpr int kSlabSteps = kSlabBlocks * kBlockSteps;
@@ -49,15 +54,17 @@ class GemmRing {
   __device__ GemmRing(const GemmTask& task, uint32_t shared_address)
       : task_(task),
         num_slabs_((task.num_blocks + kSlabBlocks - 1) / kSlabBlocks),
-        input_block_bytes_(task.fetched_rows * kBlockRowBytes) {
+        input_block_bytes_((kHolds ? 1 : task.fetched_rows) * kBlockRowBytes) {
     const uint32_t begin = (shared_address + 1023) & ~1023u;
     const uint32_t num_blocks = task.num_stages * kSlabBlocks;
-    const uint32_t input_bytes = num_blocks * input_block_bytes_;
+    const uint32_t input_bytes =
+        (kHolds ? num_slabs_ * kSlabBlocks : num_blocks) * input_block_bytes_;
     const uint32_t weight_bytes = num_blocks * kWeightBlockBytes;
     input_ = begin + (kSwapped ? weight_bytes : 0);
     weights_ = begin + (kSwapped ? 0 : input_bytes);
     full_ = begin + input_bytes + weight_bytes;
     empty_ = full_ + 8 * task.num_stages;
+    held_ = empty_ + 8 * task.num_stages;
     const int block = static_cast<int>(blockIdx.x);
     const int num_blocks_of_grid = static_cast<int>(gridDim.x);
     first_tile_ = block;
@@ -74,6 +81,9 @@ class GemmRing {
   __device__ uint32_t input_block_bytes() const { return input_block_bytes_; }
   __device__ uint32_t Input(int stage) const {
     return input_ + stage * kSlabBlocks * input_block_bytes_;
+  }
+  __device__ uint32_t HeldInput(int slab) const {
+    return input_ + slab * kSlabBlocks * kBlockRowBytes;
   }
   __device__ uint32_t Weights(int stage) const {
     return weights_ + stage * kSlabBlocks * kWeightBlockBytes;
@@ -113,15 +123,25 @@ class GemmRing {
       ptx::InitBarrier(full_ + 8 * i, 1);
       ptx::InitBarrier(empty_ + 8 * i, num_consumer_warps);
     }
+    if constexpr (kHolds) ptx::InitBarrier(held_, 1);
     ptx::FenceBarrierInit();
   }
+
+  // One thread.
+  __device__ void LoadHeldInput() const {
+    const uint32_t num_bytes = num_slabs_ * kSlabBlocks * kBlockRowBytes;
+    ptx::ArriveExpectBytes(held_, num_bytes);
+    ptx::CopyBulk(input_, task_.held_input, num_bytes, held_, ptx::CachePolicy::kEvictLast);
+  }
+  __device__ void WaitForHeldInput() const { ptx::WaitBarrier(held_, 0); }
 
   // One thread opens the stage's phase, and requests the weights; then the input.
   __device__ void LoadWeights(const CUtensorMap* map, const SlabWalk& walk) const {
     const uint32_t full = full_ + 8 * walk.slot.stage;
     const ptx::CachePolicy policy =
         task_.weights_pass_once ? ptx::CachePolicy::kEvictFirst : ptx::CachePolicy::kEvictNormal;
-    ptx::ArriveExpectBytes(full, kSlabBlocks * (kWeightBlockBytes + input_block_bytes_));
+    ptx::ArriveExpectBytes(full,
+                           kSlabBlocks * (kWeightBlockBytes + (kHolds ? 0 : input_block_bytes_)));
     const int row = walk.origin.first_column;
     if (task_.copies_slabs) {
       const int first_block = walk.slab * kSlabBlocks;
@@ -191,6 +211,7 @@ class GemmRing {
   uint32_t weights_;
   uint32_t full_;
   uint32_t empty_;
+  uint32_t held_;
   int first_tile_;
   int end_tile_;
   int tile_step_;

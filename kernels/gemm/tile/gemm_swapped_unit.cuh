@@ -13,12 +13,14 @@ namespace lockstep::kernels {
 // instruction takes 16 clocks to read 64 rows of the M side from shared memory, and a quarter of a
 // clock for each row of the N side: 18 clocks with 8 input rows, 24 with 32. GemmWarpgroupUnit
 // spends the 16 clocks on input rows that mostly do not exist.
-template <int kWeightRows, int kInputRows, GemmEpilogue kEpilogue>
+//
+// kHolds: there is one input row, and a block holds all of it.
+template <int kWeightRows, int kInputRows, GemmEpilogue kEpilogue, bool kHolds = false>
 class GemmSwappedUnit {
   static constexpr bool kGated = kEpilogue == GemmEpilogue::kSwiGlu;
 
  public:
-  using Ring = GemmRing<GemmUnit::kSwapped, kWeightRows, kInputRows, kGated>;
+  using Ring = GemmRing<GemmUnit::kSwapped, kWeightRows, kInputRows, kGated, kHolds>;
   using Sums = float[kInputRows / 2];
   static constexpr int kWarps = 4;
   static constexpr bool kTestsAhead = true;
@@ -29,9 +31,11 @@ class GemmSwappedUnit {
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
   // Below 64 weight rows the instruction also reads what lies behind them. Those sums are dropped.
-  __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
+  __device__ void Multiply(int stage, int slab, bool accumulate, Sums& sums) const {
+    // A held row: its next 8 columns are 16 bytes further on.
     const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(stage));
-    const uint64_t input = ptx::MatrixDescriptor(ring_.Input(stage));
+    const uint64_t input = kHolds ? ptx::FewRowsDescriptor(ring_.HeldInput(slab), 16)
+                                  : ptx::MatrixDescriptor(ring_.Input(stage));
     const uint32_t input_block_step = ring_.input_block_bytes() >> 4;
     ptx::WarpgroupFence();
 #pragma unroll

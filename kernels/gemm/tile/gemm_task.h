@@ -35,8 +35,9 @@ struct GemmTask {
   // must be a multiple of a block's columns.
   bool copies_slabs;
   int num_stages;
-  bool paired_stores;  // two neighbours may be stored at once
-  bool wide_stores;    // eight neighbours in bf16 may be stored at once
+  bool paired_stores;          // two neighbours may be stored at once
+  bool wide_stores;            // eight neighbours in bf16 may be stored at once
+  const BFloat16* held_input;  // the only row, of kernels that hold the input
 };
 
 // A kernel that takes (CUtensorMap input, CUtensorMap weights, GemmTask) by value; null when the

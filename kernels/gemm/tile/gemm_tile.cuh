@@ -49,20 +49,26 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
   __syncthreads();
   ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
+  constexpr bool kHoldsInput = Unit::Ring::kHoldsInput;
   if (!produces) {
+    if constexpr (kHoldsInput) ring.WaitForHeldInput();
     ConsumeTiles(task, ring, Unit(task, ring, warp));
     return;
   }
-  SlabWalk input_walk = begin;
-  for (int i = 0; i < task.num_stages && !ring.IsDone(input_walk); ++i) {
-    if (ptx::ElectOneLane()) ring.LoadInput(&input_map, input_walk);
-    ring.Advance(input_walk);
+  if constexpr (kHoldsInput) {
+    if (ptx::ElectOneLane()) ring.LoadHeldInput();
+  } else {
+    SlabWalk input_walk = begin;
+    for (int i = 0; i < task.num_stages && !ring.IsDone(input_walk); ++i) {
+      if (ptx::ElectOneLane()) ring.LoadInput(&input_map, input_walk);
+      ring.Advance(input_walk);
+    }
   }
   for (; !ring.IsDone(weight_walk); ring.Advance(weight_walk)) {
     ring.WaitUntilEmpty(weight_walk.slot);
     if (ptx::ElectOneLane()) {
       ring.LoadWeights(&weight_map, weight_walk);
-      ring.LoadInput(&input_map, weight_walk);
+      if constexpr (!kHoldsInput) ring.LoadInput(&input_map, weight_walk);
     }
   }
 }

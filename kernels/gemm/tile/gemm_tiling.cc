@@ -18,10 +18,13 @@ constexpr int64_t kAlignmentBytes = 1024;
 constexpr int64_t kSmallRingBytes = 104 * 1024;
 constexpr int64_t kSmallRingBytesOfLongK = 120 * 1024;
 constexpr int64_t kLargeRingBytes = 208 * 1024;
+constexpr int64_t kHeldRingBytesOfShortTiles = 168 * 1024;
 // Weights under way that keep the memory busy.
 constexpr int64_t kWeightBytesInFlight = 60 * 1024;
 constexpr int64_t kShortTileBytes = 256 * 1024;
 constexpr int64_t kLongK = 2048;
+// A single row of up to so many columns is held: it takes less room than its share of a ring.
+constexpr int64_t kMaxHeldColumns = 16 * 1024;
 
 // The tile heights that gemm_kernels.cu compiles.
 struct Heights {
@@ -56,14 +59,16 @@ int64_t NumTiles(const GemmTiling& tiling, const GemmProblem& problem) {
 }
 
 int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
+  const int ring_rows = tiling.held_input_blocks > 0 ? 0 : GemmFetchedRows(tiling, num_rows);
   return GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) *
-         BlockBytes(tiling.weight_rows + GemmFetchedRows(tiling, num_rows));
+         BlockBytes(tiling.weight_rows + ring_rows);
 }
 
 // A small ring leaves room for a block of the next product, whose weights then arrive while this
 // product ends. For short tiles that is worth more than a long ring. With one or two rows it is
 // not: attention leaves most multiprocessors free then, and a long ring takes in more weights
-// before the input is there.
+// before the input is there. But attention waits behind all that its output's product asks for. The
+// tiles of that product are short, and 160 KB of their weights beside a held row were best.
 int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
   const int stages = GemmStages(tiling, problem.num_rows,
                                 problem.k < kLongK ? kSmallRingBytes : kSmallRingBytesOfLongK);
@@ -72,11 +77,14 @@ int ChooseStages(const GemmTiling& tiling, const GemmProblem& problem) {
       BlockBytes(tiling.weight_rows);
   const int64_t tile_weight_bytes =
       tiling.weight_rows * problem.k * static_cast<int64_t>(sizeof(BFloat16));
-  if (problem.num_rows > 2 && tile_weight_bytes <= kShortTileBytes &&
+  const bool is_short = tile_weight_bytes <= kShortTileBytes;
+  if (problem.num_rows > 2 && is_short &&
       ring_weight_bytes >= std::min(kWeightBytesInFlight, tile_weight_bytes)) {
     return stages;
   }
-  return GemmStages(tiling, problem.num_rows, kLargeRingBytes);
+  return GemmStages(
+      tiling, problem.num_rows,
+      tiling.held_input_blocks > 0 && is_short ? kHeldRingBytesOfShortTiles : kLargeRingBytes);
 }
 
 // Whether a product of at most kMaxUnplannedRows rows may use tiles of these heights.
@@ -108,6 +116,15 @@ int64_t EstimateClocks(const GemmProblem& problem, const GemmTiling& tiling,
 
 }  // namespace
 
+int GemmHeldInputBlocks(const GemmTiling& tiling, const GemmProblem& problem) {
+  const int64_t slab_columns =
+      kBlockColumns * GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows);
+  const bool holds = tiling.unit == GemmUnit::kSwapped && tiling.input_rows == kRowGranule &&
+                     problem.num_rows == 1 && problem.k % slab_columns == 0 &&
+                     problem.k <= kMaxHeldColumns;
+  return holds ? static_cast<int>(problem.k / kBlockColumns) : 0;
+}
+
 int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows) {
   return static_cast<int>(
       std::min<int64_t>(tiling.input_rows, DivideUp(num_rows, kRowGranule) * kRowGranule));
@@ -117,13 +134,15 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t blocks = tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows,
                                                                     tiling.input_rows)};
   const int fetched_rows = GemmFetchedRows(tiling, num_rows);
-  const int64_t input_bytes = blocks * BlockBytes(fetched_rows);
+  const bool holds_input = tiling.held_input_blocks > 0;
+  const int64_t input_bytes =
+      holds_input ? BlockBytes(tiling.held_input_blocks) : blocks * BlockBytes(fetched_rows);
   const int64_t weight_bytes = blocks * BlockBytes(tiling.weight_rows);
-  const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages;
+  const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages + 8;
   // An instruction reads all of its rows, so it also reads memory behind the last block. This
   // memory must be allocated. Its content does not matter. Swapped, the weights lie first, else the
   // input.
-  const int64_t input_overrun = BlockBytes(tiling.input_rows - fetched_rows);
+  const int64_t input_overrun = BlockBytes(holds_input ? 1 : tiling.input_rows - fetched_rows);
   const int64_t end_of_reads =
       tiling.unit == GemmUnit::kSwapped
           ? weight_bytes + std::max(BlockBytes(kWarpgroupRows - tiling.weight_rows),
@@ -133,8 +152,8 @@ int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
 }
 
 int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes) {
-  return static_cast<int>(
-      std::clamp<int64_t>(ring_bytes / StageBytes(tiling, num_rows), 2, kMaxStages));
+  const int64_t bytes = ring_bytes - BlockBytes(tiling.held_input_blocks);
+  return static_cast<int>(std::clamp<int64_t>(bytes / StageBytes(tiling, num_rows), 2, kMaxStages));
 }
 
 std::vector<GemmTiling> CandidateGemmTilings(const GemmProblem& problem, int num_multiprocessors,
@@ -173,6 +192,7 @@ GemmTiling ChooseGemmTiling(const GemmProblem& problem, int num_multiprocessors)
     for (const int height : problem.gated ? heights.gated : heights.plain) {
       GemmTiling tiling = {
           .unit = heights.unit, .weight_rows = height, .input_rows = heights.input_rows};
+      tiling.held_input_blocks = GemmHeldInputBlocks(tiling, problem);
       // What the busiest multiprocessor reads, in rows of k. Input rows come from the second-level
       // cache, and a tile costs a little besides.
       const int64_t per_tile = height + GemmFetchedRows(tiling, problem.num_rows) / 8 + 4;

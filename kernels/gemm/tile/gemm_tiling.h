@@ -19,6 +19,9 @@ struct GemmTiling {
   int weight_rows = 0;  // of one tile; gated: half of them gate rows, half up rows
   int input_rows = 0;   // of one tile: 64 to 256, swapped 8 to 32
   int num_stages = 0;   // of the ring between the copy engine and the matrix units
+  // k in blocks of 64 columns, if each thread block holds the whole input, which then has one row.
+  // 0: the input passes through the ring beside the weights, 8 rows or more of it.
+  int held_input_blocks = 0;
 };
 
 struct GemmProblem {
@@ -52,9 +55,12 @@ constexpr int GemmSlabBlocks(GemmUnit unit, int weight_rows, int input_rows) {
 
 // Input rows that are fetched for a tile: a multiple of 8.
 int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows);
+// GemmTiling::held_input_blocks, where the input can be held: if it has one row, and k consists of
+// whole stages.
+int GemmHeldInputBlocks(const GemmTiling& tiling, const GemmProblem& problem);
 // Shared memory that the tiling takes.
 int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows);
-// As many stages as `ring_bytes` hold, at least 2.
+// As many stages as `ring_bytes` hold beside an input that is held, at least 2.
 int GemmStages(const GemmTiling& tiling, int64_t num_rows, int64_t ring_bytes);
 
 // The tiling that keeps the multiprocessors evenly busy; beyond 64 rows the first candidate. The

@@ -23,7 +23,7 @@ class GemmWarpgroupUnit {
       : task_(task), ring_(ring), warp_(warp) {}
 
   // Straight code between fence and commit: the compiler then keeps the instructions asynchronous.
-  __device__ void Multiply(int stage, bool accumulate, Sums& sums) const {
+  __device__ void Multiply(int stage, int /*slab*/, bool accumulate, Sums& sums) const {
     const uint64_t input =
         ptx::MatrixDescriptor(ring_.Input(stage) + warp_ / 4 * kWarpgroupRows * kBlockRowBytes);
     const uint64_t weights = ptx::MatrixDescriptor(ring_.Weights(stage));

@@ -70,7 +70,8 @@ class GemmOperands {
 };
 
 // Every tiling that is compiled and can serve this many rows, with the fewest stages and with more.
-inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows,
+// A single row also comes held.
+inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows, int64_t k,
                                                         kernels::GemmEpilogue epilogue) {
   std::vector<kernels::GemmTiling> tilings;
   using kernels::GemmUnit;
@@ -80,9 +81,15 @@ inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows,
         kernels::GemmTiling tiling = {
             .unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};
         if (kernels::FindGemmKernel(tiling, epilogue).function == nullptr) continue;
-        for (const int64_t ring_bytes : {1, 100 * 1024}) {
-          tiling.num_stages = kernels::GemmStages(tiling, num_rows, ring_bytes);
-          tilings.push_back(tiling);
+        const int held_blocks =
+            kernels::GemmHeldInputBlocks(tiling, {.k = k, .num_rows = num_rows});
+        for (const int blocks : {0, held_blocks}) {
+          tiling.held_input_blocks = blocks;
+          for (const int64_t ring_bytes : {1, 100 * 1024}) {
+            tiling.num_stages = kernels::GemmStages(tiling, num_rows, ring_bytes);
+            tilings.push_back(tiling);
+          }
+          if (held_blocks == 0) break;
         }
       }
     }

@@ -31,10 +31,10 @@ using lockstep::testing::OutputBFloat16;
 using lockstep::testing::OutputF32;
 
 std::string Describe(const GemmTiling& tiling) {
-  return fmt::format("tiles of {} weight and {} input rows by {}, {} stages", tiling.weight_rows,
+  return fmt::format("tiles of {} weight and {} input rows by {}, {} stages{}", tiling.weight_rows,
                      tiling.input_rows,
                      tiling.unit == GemmUnit::kSwapped ? "a swapped warpgroup" : "warpgroups",
-                     tiling.num_stages);
+                     tiling.num_stages, tiling.held_input_blocks > 0 ? ", input held" : "");
 }
 
 struct Reference {
@@ -157,7 +157,9 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
 TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
   // Whole blocks of k are copied slab by slab. If k ends within a block, every block is copied
   // alone.
-  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{5, 712},
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 712},
+                                    {1, 768},
+                                    {5, 712},
                                     {5, 704},
                                     {40, 712},
                                     {40, 832},
@@ -168,7 +170,7 @@ TEST_F(GemmCudaTest, EveryTilingGivesTheSameBits) {
     const GemmParams params = operands.Params(0, num_rows, /*with_bias=*/true);
     const std::vector<float> expected = OutputF32(params, Chain());
     const auto rounded = OutputBFloat16(params, Chain());  // other stores
-    const std::vector<GemmTiling> tilings = CompiledTilings(num_rows, GemmEpilogue::kPlain);
+    const std::vector<GemmTiling> tilings = CompiledTilings(num_rows, k, GemmEpilogue::kPlain);
     EXPECT_GE(tilings.size(), 50u);
     for (const GemmTiling& tiling : tilings) {
       SCOPED_TRACE(::testing::Message()
@@ -314,11 +316,15 @@ TEST_F(GemmSwiGluCudaTest, HasTheBitsOfTwoKernels) {
 }
 
 TEST_F(GemmSwiGluCudaTest, EveryTilingGivesTheSameBits) {
-  for (const auto& [num_rows, k] :
-       {std::pair<int64_t, int64_t>{5, 320}, {5, 328}, {100, 320}, {100, 328}}) {
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 320},
+                                    {1, 328},
+                                    {5, 320},
+                                    {5, 328},
+                                    {100, 320},
+                                    {100, 328}}) {
     const GemmOperands operands(num_rows, 1040, k, Distribution::kGaussian);
     const std::vector<BFloat16> expected = Unfused(operands, num_rows);
-    for (const GemmTiling& tiling : CompiledTilings(num_rows, GemmEpilogue::kSwiGlu)) {
+    for (const GemmTiling& tiling : CompiledTilings(num_rows, k, GemmEpilogue::kSwiGlu)) {
       SCOPED_TRACE(::testing::Message()
                    << num_rows << " rows, k " << k << ", " << Describe(tiling));
       const GemmParams params = FusedParams(operands, num_rows);
@@ -367,10 +373,10 @@ TEST_P(GemmGeluCudaTest, HasTheBitsOfTwoKernels) {
 }
 
 TEST_P(GemmGeluCudaTest, EveryTilingGivesTheSameBits) {
-  for (const int64_t num_rows : {5, 16}) {
+  for (const int64_t num_rows : {1, 5, 16}) {
     const GemmOperands operands(num_rows, 1032, 320, Distribution::kGaussian);
     const std::vector<BFloat16> expected = Unfused(operands);
-    for (const GemmTiling& tiling : CompiledTilings(num_rows, Epilogue())) {
+    for (const GemmTiling& tiling : CompiledTilings(num_rows, operands.k, Epilogue())) {
       EXPECT_TRUE(IsSameBits(OutputBFloat16(operands.Params(0, num_rows, /*with_bias=*/true),
                                             Tiled(tiling, Epilogue())),
                              expected))
@@ -393,6 +399,22 @@ TEST_P(GemmGeluCudaTest, RefusesManyRowsAndAnOutputInF32) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, GemmGeluCudaTest,
                          ::testing::Values(GeluForm::kTanh, GeluForm::kErf));
+
+TEST_F(GemmCudaTest, RefusesToHoldWhatIsNotOneRowOfWholeStages) {
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{2, 512}, {1, 520}, {1, 1024}}) {
+    const GemmOperands operands(num_rows, 64, k, Distribution::kGaussian);
+    GemmParams params = operands.Params(0, num_rows);
+    DeviceArray<float> output(static_cast<size_t>(num_rows * 64));
+    params.output_f32 = output.data();
+    const GemmTiling tiling = {.unit = GemmUnit::kSwapped,
+                               .weight_rows = 16,
+                               .input_rows = 8,
+                               .num_stages = 2,
+                               .held_input_blocks = 512 / kBlockColumns};
+    EXPECT_EQ(Tiled(tiling)(params).code(), absl::StatusCode::kInvalidArgument)
+        << num_rows << " x " << k;
+  }
+}
 
 TEST_F(GemmCudaTest, NoRowsAreNoWork) {
   const GemmOperands operands(1, 16, 16, Distribution::kGaussian);
