@@ -28,7 +28,7 @@ constexpr int64_t kHeadDim = 128;
 constexpr int64_t kRowElements = kNumHeads * kHeadDim;
 constexpr int64_t kBlockElements = kNumKvHeads * DeviceKvHeadElements(kHeadDim);
 constexpr int64_t kRotationBytes = int64_t{200} << 20;  // more than three times the cache
-constexpr int kCallsPerGraph = 20;
+constexpr int kMinCallsPerGraph = 20;
 constexpr int kReplays = 7;
 constexpr double kReadCeilingBytesPerUs = 4.54e6;
 constexpr double kMatrixCeilingFlopsPerUs = 795e6;
@@ -73,13 +73,14 @@ std::vector<BlockId> ShuffledBlocks(int64_t count) {
   return blocks;
 }
 
-// Median time of one of the calls that `enqueue(i)` makes.
+// Median time of one of the calls that `enqueue(i)` makes. A graph has `num_calls` of them.
 template <typename Enqueue>
-double MeasureUs(const CudaStream& stream, const Enqueue& enqueue) {
+double MeasureUs(const CudaStream& stream, const Enqueue& enqueue,
+                 int num_calls = kMinCallsPerGraph) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   Check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < kCallsPerGraph; ++i) Check(enqueue(i));
+  for (int i = 0; i < num_calls; ++i) Check(enqueue(i));
   Check(cudaStreamEndCapture(stream.handle, &graph));
   Check(cudaGraphInstantiate(&executable, graph, 0));
   cudaEvent_t begin = nullptr;
@@ -94,7 +95,7 @@ double MeasureUs(const CudaStream& stream, const Enqueue& enqueue) {
     Check(cudaStreamSynchronize(stream.handle));
     float ms = 0.0f;
     Check(cudaEventElapsedTime(&ms, begin, end));
-    if (i >= 2) times.push_back(ms * 1000.0 / kCallsPerGraph);
+    if (i >= 2) times.push_back(ms * 1000.0 / num_calls);
   }
   Check(cudaEventDestroy(begin));
   Check(cudaEventDestroy(end));
@@ -133,7 +134,8 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   const int64_t num_keys =
       std::accumulate(decode.contexts.begin(), decode.contexts.end(), int64_t{0});
   const int64_t kv_bytes = num_keys * kNumKvHeads * kHeadDim * 2 * 2;
-  const int64_t num_sets = std::min<int64_t>(kRotationBytes / kv_bytes + 1, kCallsPerGraph);
+  const int64_t num_sets = kRotationBytes / kv_bytes + 1;
+  const int num_calls = std::max(kMinCallsPerGraph, static_cast<int>(num_sets));
   const int64_t blocks_per_row = (context + kKvBlockTokens - 1) / kKvBlockTokens;
   const int64_t num_blocks = num_sets * batch * blocks_per_row;
   const DeviceBuffer pool = RandomOnDevice(num_blocks * kBlockElements);
@@ -178,8 +180,8 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   double us[2];
   for (const bool overlap : {false, true}) {
     stream.overlap_launches = overlap;
-    us[overlap] =
-        MeasureUs(stream, [&](int call) { return PagedDecodeAttention(stream, params(call)); });
+    us[overlap] = MeasureUs(
+        stream, [&](int call) { return PagedDecodeAttention(stream, params(call)); }, num_calls);
   }
   fmt::print(
       "{{\"case\": \"{}\", \"unit\": \"us\", \"median\": {:.2f}, \"us_overlapped\": {:.2f}, "
