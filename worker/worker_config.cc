@@ -11,6 +11,7 @@
 #include "common/net/address.h"
 #include "common/net/unix_socket.h"
 #include "common/status.h"
+#include "common/step_message.h"
 #include "common/violations.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/sampling/cuda/sample_cuda.h"
@@ -104,7 +105,7 @@ absl::Status WorkerConfig::Validate() const {
   violations.CheckRange("max-logprobs", max_logprobs, 0, 1024);
   violations.CheckRange("max-decode-iterations", max_decode_iterations, 1, 1024);
   violations.CheckRange("max-steps-in-flight", max_steps_in_flight, 2, 64);
-  violations.CheckRange("max-message-mib", max_message_mib, 1, 1024);
+  violations.CheckRange("max-message-mib", max_message_mib, kMaxStepMessageMib, 1024);
   violations.CheckRange("threads", num_threads, 0, 4096);
   violations.CheckDuration("poll-window", poll_window, absl::Seconds(1));
   violations.CheckDuration("drain-grace", drain_grace, absl::Hours(1));

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/step_message.h"
+#include "router/core/messages/scheduler_config.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -116,6 +119,31 @@ TEST(EncodeStepTest, CarriesEverythingOfAStartedSlot) {
   EXPECT_EQ(wire.max_total_tokens(), 23u);
   EXPECT_EQ(wire.num_logprobs(), 5);
   EXPECT_EQ(wire.num_prompt_logprobs(), 1);
+}
+
+// As many biased ids as a step may start, and then a long sequence.
+TEST(EncodeStepTest, TheLargestStepIsAsLargeAsWorkersTake) {
+  constexpr uint32_t kLists = 18 * 1024;  // ids that a GPU worker takes of one sequence
+  constexpr TokenId kLargestId = 393'215;
+  const uint64_t max_started_ids = SchedulerConfig().max_started_ids_per_step;
+  auto biased = MakeRequest({1});
+  for (uint32_t i = kLists; i > 0; --i) {
+    biased->sampling.logit_bias.emplace_back(kLargestId - i, 1.0f);
+  }
+  auto plain = MakeRequest({1});
+  StepPlan plan;
+  for (uint64_t num_ids = 0; num_ids < max_started_ids; num_ids += kLists + 1) {
+    const auto slot = static_cast<SlotId>(plan.started.size());
+    plan.started.push_back({.slot = slot, .request = biased, .known_tokens = {1}, .blocks = {0}});
+  }
+  constexpr size_t kLongest = 1u << 20;
+  plan.started.push_back({.slot = 65'535,
+                          .request = plain,
+                          .known_tokens = std::vector<TokenId>(kLongest, kLargestId),
+                          .blocks = std::vector<BlockId>(kLongest / 16)});
+  const size_t num_bytes = EncodeStep(plan, ~uint64_t{0}).ByteSizeLong();
+  EXPECT_LT(num_bytes, size_t{kMaxStepMessageMib} << 20);
+  EXPECT_GT(num_bytes, size_t{kMaxStepMessageMib / 2} << 20);
 }
 
 TEST(EncodeStepTest, TotalTokensSaturate) {
