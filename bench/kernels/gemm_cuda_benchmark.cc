@@ -205,8 +205,9 @@ double TimeReading(const Workbench& bench, const Shape& shape) {
 }
 
 std::string Describe(const GemmTiling& tiling) {
-  return fmt::format("{}x{}{} s{}", tiling.weight_rows, tiling.input_rows,
-                     tiling.unit == GemmUnit::kSwapped ? "s" : "g", tiling.num_stages);
+  return fmt::format("{}x{}{} s{}{}", tiling.weight_rows, tiling.input_rows,
+                     tiling.unit == GemmUnit::kSwapped ? "s" : "g", tiling.num_stages,
+                     tiling.held_input_blocks > 0 ? " held" : "");
 }
 
 // The best of the first plans; for gated shapes the product alone.
@@ -268,6 +269,8 @@ void TimeTilings(const Workbench& bench, const Shape& shape, int64_t num_rows) {
       if (input_rows > 64 && 4 * num_rows < input_rows) continue;
       for (int weight_rows = 16; weight_rows <= 256; weight_rows += 8) {
         GemmTiling tiling = {.unit = unit, .weight_rows = weight_rows, .input_rows = input_rows};
+        tiling.held_input_blocks =
+            GemmHeldInputBlocks(tiling, {.k = shape.k, .num_rows = num_rows});
         const GemmEpilogue epilogue = shape.gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain;
         if (FindGemmKernel(tiling, epilogue).function == nullptr) continue;
         int last_stages = 0;

@@ -114,8 +114,9 @@ std::string_view WorkerStateName(WorkerState state) {
 RouterMetrics::RouterMetrics(prometheus::Registry& registry, const std::string& model)
     : registry_(registry), model_(model) {
   Builder b(registry, model);
-  requests_total = b.MakeCounters("requests_total", "Requests that ended, by gRPC status. Each prompt of an HTTP call is one.",
-                                  "code", kCodeNames);
+  requests_total = b.MakeCounters(
+      "requests_total", "Requests that ended, by gRPC status. Each prompt of an HTTP call is one.",
+      "code", kCodeNames);
   requests_rejected_total = b.MakeCounters(
       "requests_rejected_total", "Requests refused before they wait.", "reason", kRejectionNames);
   requests_finished_total =

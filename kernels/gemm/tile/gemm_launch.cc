@@ -161,10 +161,11 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
         tiling.unit == GemmUnit::kSwapped ? "a swapped warpgroup" : "warpgroups");
   }
   if (tiling.held_input_blocks > 0 &&
-      (params.num_rows != 1 || tiling.held_input_blocks * kBlockColumns != params.weights.k)) {
-    return InvalidArgument("GEMM: {} rows with k = {} are not one row of {} columns to hold",
-                           params.num_rows, params.weights.k,
-                           tiling.held_input_blocks * kBlockColumns);
+      tiling.held_input_blocks !=
+          GemmHeldInputBlocks(tiling, {.k = params.weights.k, .num_rows = params.num_rows})) {
+    return InvalidArgument(
+        "GEMM: {} rows with k = {} are not one row of {} columns, in whole stages, to hold",
+        params.num_rows, params.weights.k, tiling.held_input_blocks * kBlockColumns);
   }
   GemmTask task = MakeTask(params, epilogue, tiling);
   const bool gated = epilogue == GemmEpilogue::kSwiGlu;

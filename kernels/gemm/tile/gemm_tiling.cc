@@ -23,7 +23,8 @@ constexpr int64_t kHeldRingBytesOfShortTiles = 168 * 1024;
 constexpr int64_t kWeightBytesInFlight = 60 * 1024;
 constexpr int64_t kShortTileBytes = 256 * 1024;
 constexpr int64_t kLongK = 2048;
-// A single row of up to so many columns is held: it takes less room than its share of a ring.
+// A single row of up to so many columns is held. Up to 11,776 columns that takes less room than its
+// share of any ring, and for narrow tiles at any length up to here.
 constexpr int64_t kMaxHeldColumns = 16 * 1024;
 
 // The tile heights that gemm_kernels.cu compiles.

@@ -133,7 +133,9 @@ TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfRows) {
 // Fewer multiprocessors get other tilings, and more tiles each.
 TEST_F(GemmCudaTest, BitsDoNotDependOnTheNumberOfMultiprocessors) {
   // Rings are longer from a k of 2,048 on.
-  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 1032},
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 1024},
+                                    {1, 1032},
+                                    {1, 2048},
                                     {1, 2056},
                                     {8, 1032},
                                     {8, 2048},
@@ -316,7 +318,7 @@ TEST_F(GemmSwiGluCudaTest, HasTheBitsOfTwoKernels) {
 }
 
 TEST_F(GemmSwiGluCudaTest, EveryTilingGivesTheSameBits) {
-  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 320},
+  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{1, 512},
                                     {1, 328},
                                     {5, 320},
                                     {5, 328},
@@ -374,7 +376,7 @@ TEST_P(GemmGeluCudaTest, HasTheBitsOfTwoKernels) {
 
 TEST_P(GemmGeluCudaTest, EveryTilingGivesTheSameBits) {
   for (const int64_t num_rows : {1, 5, 16}) {
-    const GemmOperands operands(num_rows, 1032, 320, Distribution::kGaussian);
+    const GemmOperands operands(num_rows, 1032, 512, Distribution::kGaussian);
     const std::vector<BFloat16> expected = Unfused(operands);
     for (const GemmTiling& tiling : CompiledTilings(num_rows, operands.k, Epilogue())) {
       EXPECT_TRUE(IsSameBits(OutputBFloat16(operands.Params(0, num_rows, /*with_bias=*/true),
@@ -401,7 +403,13 @@ INSTANTIATE_TEST_SUITE_P(Forms, GemmGeluCudaTest,
                          ::testing::Values(GeluForm::kTanh, GeluForm::kErf));
 
 TEST_F(GemmCudaTest, RefusesToHoldWhatIsNotOneRowOfWholeStages) {
-  for (const auto& [num_rows, k] : {std::pair<int64_t, int64_t>{2, 512}, {1, 520}, {1, 1024}}) {
+  struct Case {
+    int64_t num_rows;
+    int64_t k;
+    int held_blocks;
+  };
+  for (const auto& [num_rows, k, held_blocks] :
+       {Case{2, 512, 8}, Case{1, 520, 8}, Case{1, 1024, 8}, Case{1, 320, 5}}) {
     const GemmOperands operands(num_rows, 64, k, Distribution::kGaussian);
     GemmParams params = operands.Params(0, num_rows);
     DeviceArray<float> output(static_cast<size_t>(num_rows * 64));
@@ -410,7 +418,7 @@ TEST_F(GemmCudaTest, RefusesToHoldWhatIsNotOneRowOfWholeStages) {
                                .weight_rows = 16,
                                .input_rows = 8,
                                .num_stages = 2,
-                               .held_input_blocks = 512 / kBlockColumns};
+                               .held_input_blocks = held_blocks};
     EXPECT_EQ(Tiled(tiling)(params).code(), absl::StatusCode::kInvalidArgument)
         << num_rows << " x " << k;
   }

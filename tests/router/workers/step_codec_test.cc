@@ -121,7 +121,7 @@ TEST(EncodeStepTest, CarriesEverythingOfAStartedSlot) {
   EXPECT_EQ(wire.num_prompt_logprobs(), 1);
 }
 
-// As many biased ids as a step may start, and then a long sequence.
+// As many biased ids as the planner starts in a step (HasRoomToStart), and then a long sequence.
 TEST(EncodeStepTest, TheLargestStepIsAsLargeAsWorkersTake) {
   constexpr uint32_t kLists = 18 * 1024;  // ids that a GPU worker takes of one sequence
   constexpr TokenId kLargestId = 393'215;
@@ -136,11 +136,11 @@ TEST(EncodeStepTest, TheLargestStepIsAsLargeAsWorkersTake) {
     const auto slot = static_cast<SlotId>(plan.started.size());
     plan.started.push_back({.slot = slot, .request = biased, .known_tokens = {1}, .blocks = {0}});
   }
-  constexpr size_t kLongest = 1u << 20;
+  const size_t longest = SchedulerConfig().max_waiting_tokens;
   plan.started.push_back({.slot = 65'535,
                           .request = plain,
-                          .known_tokens = std::vector<TokenId>(kLongest, kLargestId),
-                          .blocks = std::vector<BlockId>(kLongest / 16)});
+                          .known_tokens = std::vector<TokenId>(longest, kLargestId),
+                          .blocks = std::vector<BlockId>(longest / 16)});
   const size_t num_bytes = EncodeStep(plan, ~uint64_t{0}).ByteSizeLong();
   EXPECT_LT(num_bytes, size_t{kMaxStepMessageMib} << 20);
   EXPECT_GT(num_bytes, size_t{kMaxStepMessageMib / 2} << 20);

@@ -56,7 +56,7 @@ TEST(WorkerConfigTest, EveryKnobHasARange) {
       {"--max-logprobs", [](WorkerConfig& c) { c.max_logprobs = 1025; }},
       {"--max-decode-iterations", [](WorkerConfig& c) { c.max_decode_iterations = 0; }},
       {"--max-steps-in-flight", [](WorkerConfig& c) { c.max_steps_in_flight = 1; }},
-      {"--max-message-mib", [](WorkerConfig& c) { c.max_message_mib = 39; }},
+      {"--max-message-mib", [](WorkerConfig& c) { c.max_message_mib = 55; }},
       {"--threads", [](WorkerConfig& c) { c.num_threads = 5000; }},
       {"--poll-window", [](WorkerConfig& c) { c.poll_window = absl::Seconds(2); }},
       {"--drain-grace", [](WorkerConfig& c) { c.drain_grace = absl::InfiniteDuration(); }},
@@ -202,11 +202,11 @@ TEST(WorkerConfigTest, BecomesOptions) {
   WorkerConfig config = Good();
   config.kv_cache_tokens = 1000;
   config.max_slots = 3;
-  config.max_message_mib = 40;
+  config.max_message_mib = 60;
   config.max_steps_in_flight = 7;
   EXPECT_EQ(config.model_options().num_kv_blocks, 62u);
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
-  EXPECT_EQ(config.server_options().max_message_bytes, 40 << 20);
+  EXPECT_EQ(config.server_options().max_message_bytes, 60 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
 }
 

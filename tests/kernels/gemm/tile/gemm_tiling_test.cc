@@ -138,6 +138,7 @@ TEST(GemmTilingTest, AttentionsOutputLeavesRoomExceptForOneRow) {
         ChooseGemmTiling({.n = 4096, .k = 4096, .num_rows = num_rows}, kMultiprocessors), num_rows);
   };
   EXPECT_GT(bytes(1), int64_t{160} * 1024);
+  EXPECT_LT(bytes(1), int64_t{180} * 1024);  // attention waits behind what this product asks for
   EXPECT_LE(bytes(8) + kAttentionBytes + 2 * kReservedBytes, kMultiprocessorBytes);
 }
 
