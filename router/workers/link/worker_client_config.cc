@@ -1,7 +1,5 @@
 #include "router/workers/link/worker_client_config.h"
 
-#include <fmt/format.h>
-
 #include "common/net/address.h"
 #include "common/net/unix_socket.h"
 #include "common/step_message.h"
@@ -33,9 +31,8 @@ absl::Status WorkerClientConfig::Validate() const {
   violations.Require(stable_lease >= absl::ZeroDuration(), "stable_lease: must not be negative");
   violations.Require(orphan_wait >= kMinOrphanWait && orphan_wait <= absl::Hours(1),
                      "shard_takeover_wait: must be from 5s to 1h");
-  violations.Require(
-      max_message_bytes >= kMaxStepMessageMib << 20,
-      fmt::format("max_message_bytes: must be at least {}", kMaxStepMessageMib << 20));
+  violations.Require(max_message_bytes >= kMaxStepMessageMib << 20,
+                     "max_message_bytes: must be at least {}", kMaxStepMessageMib << 20);
   return violations.ToStatus();
 }
 
