@@ -13,7 +13,7 @@ template <typename Kind>
 class CudaBuffer {
  public:
   CudaBuffer() = default;
-  // RESOURCE_EXHAUSTED if memory is short. The error names the size, and says what it is for.
+  // RESOURCE_EXHAUSTED if memory is short. The error says how many bytes, and for what.
   static absl::StatusOr<CudaBuffer> Create(size_t num_bytes, std::string_view what = "a buffer") {
     void* data = nullptr;
     if (absl::Status status = Kind::Allocate(num_bytes, what, &data); !status.ok()) return status;

@@ -59,10 +59,14 @@ int64_t NumTiles(const GemmTiling& tiling, const GemmProblem& problem) {
   return DivideUp(problem.n, tiling.weight_rows) * DivideUp(problem.num_rows, tiling.input_rows);
 }
 
+// Of a stage.
+int InputRows(const GemmTiling& tiling, int64_t num_rows) {
+  return tiling.held_input_blocks > 0 ? 0 : GemmFetchedRows(tiling, num_rows);
+}
+
 int64_t StageBytes(const GemmTiling& tiling, int64_t num_rows) {
-  const int ring_rows = tiling.held_input_blocks > 0 ? 0 : GemmFetchedRows(tiling, num_rows);
   return GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) *
-         BlockBytes(tiling.weight_rows + ring_rows);
+         BlockBytes(tiling.weight_rows + InputRows(tiling, num_rows));
 }
 
 // A small ring leaves room for a block of the next product, whose weights then arrive while this
@@ -134,16 +138,15 @@ int GemmFetchedRows(const GemmTiling& tiling, int64_t num_rows) {
 int64_t GemmSharedBytes(const GemmTiling& tiling, int64_t num_rows) {
   const int64_t blocks = tiling.num_stages * int64_t{GemmSlabBlocks(tiling.unit, tiling.weight_rows,
                                                                     tiling.input_rows)};
-  const int fetched_rows = GemmFetchedRows(tiling, num_rows);
-  const bool holds_input = tiling.held_input_blocks > 0;
   const int64_t input_bytes =
-      holds_input ? BlockBytes(tiling.held_input_blocks) : blocks * BlockBytes(fetched_rows);
+      BlockBytes(tiling.held_input_blocks) + blocks * BlockBytes(InputRows(tiling, num_rows));
   const int64_t weight_bytes = blocks * BlockBytes(tiling.weight_rows);
   const int64_t barrier_bytes = int64_t{2 * 8} * tiling.num_stages + 8;
   // An instruction reads all of its rows, so it also reads memory behind the last block. This
   // memory must be allocated. Its content does not matter. Swapped, the weights lie first, else the
   // input.
-  const int64_t input_overrun = BlockBytes(holds_input ? 1 : tiling.input_rows - fetched_rows);
+  const int64_t input_overrun = BlockBytes(
+      tiling.held_input_blocks > 0 ? 1 : tiling.input_rows - GemmFetchedRows(tiling, num_rows));
   const int64_t end_of_reads =
       tiling.unit == GemmUnit::kSwapped
           ? weight_bytes + std::max(BlockBytes(kWarpgroupRows - tiling.weight_rows),

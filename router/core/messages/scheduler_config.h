@@ -20,7 +20,8 @@ struct SchedulerConfig {
   uint32_t max_prefill_tokens_per_step = 0;  // 0: only the step budget bounds it
   // A step tells the worker every known token of each sequence that it starts, cached or not, and
   // the token ids in the lists of its request. Once those are so many, the next sequence starts in
-  // another step. So the message stays below kMaxStepMessageMib, which every worker takes.
+  // another step. So the message stays below kMaxStepMessageMib with the other defaults, and every
+  // worker takes it.
   uint64_t max_started_ids_per_step = 4u << 20;
   // For steps in which sequences decode. Prefill chunks fill a step to about half of this time, and
   // to at most four times this time as prompts pile up (StepBudget).

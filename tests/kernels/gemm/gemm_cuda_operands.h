@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "kernels/gemm/gemm.h"
@@ -83,13 +84,12 @@ inline std::vector<kernels::GemmTiling> CompiledTilings(int64_t num_rows, int64_
         if (kernels::FindGemmKernel(tiling, epilogue).function == nullptr) continue;
         const int held_blocks =
             kernels::GemmHeldInputBlocks(tiling, {.k = k, .num_rows = num_rows});
-        for (const int blocks : {0, held_blocks}) {
+        for (const int blocks : std::set<int>{0, held_blocks}) {
           tiling.held_input_blocks = blocks;
           for (const int64_t ring_bytes : {1, 100 * 1024}) {
             tiling.num_stages = kernels::GemmStages(tiling, num_rows, ring_bytes);
             tilings.push_back(tiling);
           }
-          if (held_blocks == 0) break;
         }
       }
     }

@@ -18,6 +18,7 @@
 #include "common/lease_epoch.h"
 #include "common/runtime/mutex.h"
 #include "common/status.h"
+#include "common/step_message.h"
 #include "lockstep/worker/v1/worker.grpc.pb.h"
 
 namespace lockstep::router {
@@ -296,6 +297,14 @@ TEST_F(GrpcStepLinkTest, OneThatTookOverIsFencedInItsTurn) {
   ASSERT_NE(refused, nullptr);
   EXPECT_THAT(Message(refused->reason), HasSubstr("another router holds the lease"));
   link.Stop();
+}
+
+TEST(WorkerClientConfigTest, TakesNoMessagesThatAreTooSmallForAStep) {
+  WorkerClientConfig config;
+  config.address = "127.0.0.1:1";
+  EXPECT_TRUE(config.Validate().ok()) << config.Validate();
+  config.max_message_bytes = (kMaxStepMessageMib << 20) - 1;
+  EXPECT_THAT(Message(config.Validate()), HasSubstr("max_message_bytes: must be at least"));
 }
 
 TEST_F(GrpcStepLinkTest, WhyAWorkerIsNotReachedIsSaid) {
