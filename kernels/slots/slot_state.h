@@ -40,8 +40,10 @@ struct SlotUpdate {
 
 struct SlotUpdateParams {
   SlotState state;
-  const SlotUpdate* updates = nullptr;  // [num_updates], distinct slots; pinned or device memory
-  const BlockId* blocks = nullptr;      // pinned or device memory
+  // Of distinct slots. These and the blocks are in pinned or device memory, and complete before the
+  // call.
+  const SlotUpdate* updates = nullptr;  // [num_updates]
+  const BlockId* blocks = nullptr;
   int64_t num_updates = 0;
 };
 absl::Status UpdateSlots(const CudaStream& stream, const SlotUpdateParams& params);
@@ -54,7 +56,7 @@ struct StepInputParams {
   int64_t num_decode_rows = 0;
   // [num_chunks], ascending and without gaps in tokens; block_table_row is the slot.
   const AttentionChunk* chunks = nullptr;
-  const TokenId* chunk_token_ids = nullptr;  // [tokens of all chunks]
+  const TokenId* chunk_token_ids = nullptr;  // [tokens of all chunks], complete before the call
   int64_t num_chunks = 0;
   int64_t num_tokens = 0;         // of the batch
   TokenId* token_ids = nullptr;   // out: [num_tokens]; padding: 0

@@ -10,10 +10,14 @@ namespace {
 constexpr int kUpdateThreads = 64;
 constexpr int kInputThreads = 128;
 
+// Updates and blocks are complete before the call, and mostly lie in host memory, which is slow to
+// read. So they are read while the previous kernel still runs, but for blocks beyond the first few.
 __global__ void UpdateSlotsKernel(SlotUpdateParams params) {
   ptx::AllowSuccessor();
-  ptx::WaitForPredecessor();
   const SlotUpdate update = params.updates[blockIdx.x];
+  const BlockId* const blocks = params.blocks + update.block_offset;
+  const BlockId first = threadIdx.x < update.num_blocks ? blocks[threadIdx.x] : BlockId{};
+  ptx::WaitForPredecessor();
   const SlotState& state = params.state;
   if (threadIdx.x == 0 && update.sets_state != 0) {
     state.last_token[update.slot] = update.last_token;
@@ -21,8 +25,9 @@ __global__ void UpdateSlotsKernel(SlotUpdateParams params) {
     state.active[update.slot] = update.active;
   }
   BlockId* table = state.block_tables + update.slot * state.max_blocks + update.first_block;
-  for (uint32_t i = threadIdx.x; i < update.num_blocks; i += kUpdateThreads) {
-    table[i] = params.blocks[update.block_offset + i];
+  if (threadIdx.x < update.num_blocks) table[threadIdx.x] = first;
+  for (uint32_t i = threadIdx.x + kUpdateThreads; i < update.num_blocks; i += kUpdateThreads) {
+    table[i] = blocks[i];
   }
 }
 
@@ -60,8 +65,11 @@ __device__ int64_t ChunkOfToken(const StepInputParams& params, int64_t token) {
 // Lets no successor start early. So all later kernels of the step may read what this kernel and the
 // kernels before it wrote, without waiting for their own predecessors.
 __global__ void PrepareStepInputsKernel(StepInputParams params) {
-  ptx::WaitForPredecessor();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kInputThreads + threadIdx.x;
+  const bool is_of_chunk = index >= params.num_decode_rows && index < params.num_tokens;
+  const TokenId of_chunk =
+      is_of_chunk ? params.chunk_token_ids[index - params.num_decode_rows] : TokenId{};
+  ptx::WaitForPredecessor();
   if (index == 0 && params.begin_ns != nullptr) *params.begin_ns = ptx::GlobalTimerNs();
   if (index >= params.num_tokens) return;
   const SlotState& state = params.state;
@@ -76,8 +84,7 @@ __global__ void PrepareStepInputsKernel(StepInputParams params) {
   }
   const AttentionChunk chunk = params.chunks[ChunkOfToken(params, index)];
   const uint32_t offset = static_cast<uint32_t>(index) - chunk.first_token;
-  WriteInput(params, index, chunk.block_table_row,
-             params.chunk_token_ids[index - params.num_decode_rows], chunk.first_position + offset);
+  WriteInput(params, index, chunk.block_table_row, of_chunk, chunk.first_position + offset);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "kernels/attention/paged_attention.h"
-#include "kernels/device/cuda_status.h"
+#include "kernels/slots/host_copies.h"
 #include "worker/cuda/model_parts.h"
 #include "worker/model/decoder_pass.h"
 
@@ -207,13 +207,12 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                  batch.num_chunks, batch.prefill.num_tiles, batch.num_logits_rows);
   // Every block of every attention kernel reads chunks and tiles, so they go to device memory.
   if (batch.num_chunks > 0) {
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
-        parts_->chunks, batch.chunks, static_cast<size_t>(batch.num_chunks) * sizeof(*batch.chunks),
-        cudaMemcpyDefault, parts_->stream.handle));
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(parts_->tiles, batch.tiles,
-                        static_cast<size_t>(batch.prefill.num_tiles) * sizeof(*batch.tiles),
-                        cudaMemcpyDefault, parts_->stream.handle));
+    kernels::HostCopies copies;
+    copies.Add(parts_->chunks, batch.chunks,
+               static_cast<size_t>(batch.num_chunks) * sizeof(*batch.chunks));
+    copies.Add(parts_->tiles, batch.tiles,
+               static_cast<size_t>(batch.prefill.num_tiles) * sizeof(*batch.tiles));
+    LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(parts_->stream));
   }
   const Workspace& workspace = parts_->workspace;
   LOCKSTEP_RETURN_IF_ERROR(

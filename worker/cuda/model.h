@@ -26,11 +26,11 @@ struct CudaBatch {
   // An upper bound of the keys that a decode row attends to.
   int64_t max_decode_keys = 0;
   bool decode_rows_share = false;  // see kernels::PagedDecodeAttentionParams::may_share
-  const kernels::AttentionChunk* chunks = nullptr;  // [num_chunks], device or pinned; row: the slot
+  const kernels::AttentionChunk* chunks = nullptr;  // [num_chunks], pinned; row: the slot
   const TokenId* chunk_token_ids = nullptr;         // device or pinned
   int64_t num_chunks = 0;
   kernels::PrefillPlan prefill = {};            // of the chunks
-  const kernels::PrefillTile* tiles = nullptr;  // [prefill.num_tiles], device or pinned
+  const kernels::PrefillTile* tiles = nullptr;  // [prefill.num_tiles], pinned
   int64_t num_tokens = 0;                       // decode rows and tokens of the chunks
   // Tokens whose logits are wanted, device or pinned; null: every token's.
   const uint32_t* logits_tokens = nullptr;

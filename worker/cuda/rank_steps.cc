@@ -7,6 +7,7 @@
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
+#include "kernels/slots/host_copies.h"
 
 namespace lockstep::worker {
 
@@ -58,10 +59,9 @@ absl::Status CudaRankSteps::EnqueueSlotChanges(const PassStaging& staging,
 }
 
 absl::Status CudaRankSteps::EnqueueRowSlots(const uint32_t* slots, int64_t num_rows) {
-  return kernels::CudaStatus(
-      cudaMemcpyAsync(memory_->row_slots, slots, static_cast<size_t>(num_rows) * sizeof(uint32_t),
-                      cudaMemcpyHostToDevice, model_.stream().handle),
-      "copy of the rows");
+  kernels::HostCopies copies;
+  copies.Add(memory_->row_slots, slots, static_cast<size_t>(num_rows) * sizeof(uint32_t));
+  return copies.Enqueue(model_.stream());
 }
 
 absl::Status CudaRankSteps::EnqueuePass(const CudaBatch& batch, const PassStaging& staging,

@@ -1,12 +1,10 @@
 #include "worker/cuda/slot_writer.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "common/status.h"
-#include "kernels/device/cuda_status.h"
+#include "kernels/slots/host_copies.h"
 
 namespace lockstep::worker {
 namespace {
@@ -19,22 +17,13 @@ uint32_t AppendIds(const std::vector<TokenId>& ids, const SlotStaging& staging, 
   return begin;
 }
 
-absl::Status CopyParams(const CudaModel& model, const CudaStepMemory& memory,
-                        const SlotChanges::Started& started) {
+void AddParams(const CudaStepMemory& memory, const SlotChanges::Started& started,
+               kernels::HostCopies& copies) {
   const SlotStaging staging = memory.SlotOf(started.slot);
-  cudaStream_t const stream = model.stream().handle;
   const size_t first = size_t{started.slot} * kMaxSamplingListIds;
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.params + started.slot, staging.params,
-                                                sizeof(*staging.params), cudaMemcpyHostToDevice,
-                                                stream));
-  if (started.num_list_ids == 0) return absl::OkStatus();
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.list_ids + first, staging.list_ids,
-                                                started.num_list_ids * sizeof(TokenId),
-                                                cudaMemcpyHostToDevice, stream));
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory.list_values + first, staging.list_values,
-                                                started.num_list_ids * sizeof(float),
-                                                cudaMemcpyHostToDevice, stream));
-  return absl::OkStatus();
+  copies.Add(memory.params + started.slot, staging.params, sizeof(*staging.params));
+  copies.Add(memory.list_ids + first, staging.list_ids, started.num_list_ids * sizeof(TokenId));
+  copies.Add(memory.list_values + first, staging.list_values, started.num_list_ids * sizeof(float));
 }
 
 }  // namespace
@@ -134,10 +123,10 @@ const SlotChanges& CudaSlotWriter::Stage(const v1::StepRequest& step, const Slot
 
 absl::Status EnqueueSlotChanges(const CudaModel& model, const CudaStepMemory& memory,
                                 const PassStaging& staging, const SlotChanges& changes) {
-  for (const SlotChanges::Started& started : changes.started) {
-    LOCKSTEP_RETURN_IF_ERROR(CopyParams(model, memory, started));
-  }
   if (changes.empty()) return absl::OkStatus();
+  kernels::HostCopies copies;
+  for (const SlotChanges::Started& started : changes.started) AddParams(memory, started, copies);
+  LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(model.stream()));
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::UpdateSlots(model.stream(), {.state = model.slots(),
                                             .updates = staging.updates,

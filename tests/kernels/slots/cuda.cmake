@@ -1,1 +1,2 @@
 lockstep_cuda_test(slot_state_cuda_test slots DEPS lockstep_kernels_slots_cuda)
+lockstep_cuda_test(host_copies_cuda_test slots DEPS lockstep_kernels_slots_cuda)
