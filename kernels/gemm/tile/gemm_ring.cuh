@@ -57,8 +57,7 @@ class GemmRing {
         input_block_bytes_((kHolds ? 1 : task.fetched_rows) * kBlockRowBytes) {
     const uint32_t begin = (shared_address + 1023) & ~1023u;
     const uint32_t num_blocks = task.num_stages * kSlabBlocks;
-    const uint32_t input_bytes =
-        (kHolds ? num_slabs_ * kSlabBlocks : num_blocks) * input_block_bytes_;
+    const uint32_t input_bytes = (kHolds ? task.num_blocks : num_blocks) * input_block_bytes_;
     const uint32_t weight_bytes = num_blocks * kWeightBlockBytes;
     input_ = begin + (kSwapped ? weight_bytes : 0);
     weights_ = begin + (kSwapped ? 0 : input_bytes);
@@ -129,7 +128,7 @@ class GemmRing {
 
   // One thread.
   __device__ void LoadHeldInput() const {
-    const uint32_t num_bytes = num_slabs_ * kSlabBlocks * kBlockRowBytes;
+    const uint32_t num_bytes = task_.num_blocks * kBlockRowBytes;
     ptx::ArriveExpectBytes(held_, num_bytes);
     ptx::CopyBulk(input_, task_.held_input, num_bytes, held_, ptx::CachePolicy::kEvictLast);
   }

@@ -31,12 +31,13 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
   // The same in all lanes, and known to be to the compiler.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   const bool produces = warp == Unit::kWarps;
+  constexpr bool kHoldsInput = Unit::Ring::kHoldsInput;
   const SlabWalk begin = ring.Begin();
   SlabWalk weight_walk = begin;
   if (produces) {
     if (ptx::ElectOneLane()) {
       ptx::PrefetchTensorMap(&weight_map);
-      ptx::PrefetchTensorMap(&input_map);
+      if constexpr (!kHoldsInput) ptx::PrefetchTensorMap(&input_map);
       ring.Initialize(Unit::kWarps);
     }
     __syncwarp();
@@ -49,7 +50,6 @@ __global__ void __launch_bounds__(Unit::kWarps * 32 + kGemmProducerThreads, 1)
   __syncthreads();
   ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
-  constexpr bool kHoldsInput = Unit::Ring::kHoldsInput;
   if (!produces) {
     if constexpr (kHoldsInput) ring.WaitForHeldInput();
     ConsumeTiles(task, ring, Unit(task, ring, warp));
