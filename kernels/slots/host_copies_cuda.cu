@@ -22,7 +22,8 @@ struct Segments {
 static_assert(sizeof(Segments) <= 4096);
 
 // Host memory is slow to read, and no kernel writes it. So it is read while the previous kernel
-// still runs. It may have been read before with other content, so no cache may answer.
+// still runs. A launch sees all that the host wrote before it. As a precaution, __ldcv also keeps
+// caches from answering with what an earlier step read there.
 __global__ void __launch_bounds__(kThreads)
     HostCopiesKernel(const __grid_constant__ Segments segments) {
   ptx::AllowSuccessor();

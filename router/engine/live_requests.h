@@ -34,7 +34,7 @@ class LiveRequests {
   void Adopt(Delivery delivery);
   // Of requests that came from another replica, in their traces.
   void NoteMoved(RequestKey key, Instant now);
-  // The worker is gone: marks every request, and notes it in the traces of those that had started.
+  // Call when the worker is lost. Marks every request. The traces of started requests tell of it.
   void NoteWorkerLost(Instant now);
   // A worker is there: counts the marked requests, and clears the marks.
   uint32_t TakeResumed();

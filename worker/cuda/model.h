@@ -27,7 +27,7 @@ struct CudaBatch {
   int64_t max_decode_keys = 0;
   bool decode_rows_share = false;  // see kernels::PagedDecodeAttentionParams::may_share
   const kernels::AttentionChunk* chunks = nullptr;  // [num_chunks], pinned; row: the slot
-  const TokenId* chunk_token_ids = nullptr;         // device or pinned
+  const TokenId* chunk_token_ids = nullptr;         // pinned, complete before the call
   int64_t num_chunks = 0;
   kernels::PrefillPlan prefill = {};            // of the chunks
   const kernels::PrefillTile* tiles = nullptr;  // [prefill.num_tiles], pinned

@@ -59,7 +59,7 @@ int64_t NumTiles(const GemmTiling& tiling, const GemmProblem& problem) {
   return DivideUp(problem.n, tiling.weight_rows) * DivideUp(problem.num_rows, tiling.input_rows);
 }
 
-// Of a stage.
+// Input rows in a stage of the ring.
 int InputRows(const GemmTiling& tiling, int64_t num_rows) {
   return tiling.held_input_blocks > 0 ? 0 : GemmFetchedRows(tiling, num_rows);
 }

@@ -109,7 +109,7 @@ TEST_F(HostCopiesCudaTest, LaterCopiesComeLater) {
   overlapped.overlap_launches = true;
   HostCopies copies;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    // A long copy, and then a short one that ends sooner.
+    // If the short copy did not wait for the long one, the last word would be the long one's.
     copies.Add(array.data(), host.data<uint32_t>() + round, kWords * sizeof(uint32_t));
     ASSERT_THAT(copies.Enqueue(overlapped), IsOk());
     copies.Add(array.data() + kWords - 1, host.data<uint32_t>(), sizeof(uint32_t));
