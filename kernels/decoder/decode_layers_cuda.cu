@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       FillWeightRing(block);
     } else if (warp == kKvWarp) {
       ptx::WaitForPredecessor();
-      CountWork(block, sync_attention);
+      sync_attention();
       FillKvRing(block, lane);
     } else if (warp == kPrefetchWarp) {
       PrefetchVectors(arguments.params, lane);
@@ -162,7 +162,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::TakeRegisters<kConsumerRegisters>();
     ptx::WaitForPredecessor();
     ptx::AllowSuccessor();
-    CountWork(block, sync_attention);
+    CountWork(block);
+    sync_attention();
+    if (warp == 0) StoreBlockItem(block, lane);
     const uint32_t last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
     Consumer<kHeadDim, kStyle>(block, last_tag).Run();
   }

@@ -37,14 +37,13 @@ class LayerAttention {
   __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
     const DecodeArguments& arguments = block_.Attention();
     const int num_items = ptx::WarpUniform(NumItems(block_));
+    const bool is_only_item = num_items <= static_cast<int>(gridDim.x);
     ClearPaddingRows();
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
-      const LayerItem work = FindWork(block_, item);
+      const LayerItem work = is_only_item ? BlockItem(block_) : FindWork(block_, item);
       const bool has_new_key = work.key_end == block_.NumKeys()[work.row];
       const int num_heads = arguments.group + (has_new_key ? 2 : 0);
-      // The first heads go to the warps that are free while the others still multiply.
-      const int first_head = (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
-      for (int head = first_head; head < num_heads; head += kConsumerWarps) {
+      for (int head = FreeWarp(); head < num_heads; head += kConsumerWarps) {
         PrepareHead(layer, work, head);
         __syncwarp();  // lanes without elements were done earlier
       }
@@ -58,15 +57,22 @@ class LayerAttention {
           progress_.slot.Advance(arguments.num_stages);
         }
       }
-      SyncConsumers();
+      // The next item needs the memory of this one. In the next layer there were other barriers.
+      if (!is_only_item) SyncConsumers();
     }
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
-      const LayerItem work = FindWork(block_, item);
+      const LayerItem work = is_only_item ? BlockItem(block_) : FindWork(block_, item);
       if (work.num_parts > 1 && work.key_begin == 0) FoldSplits(work);
     }
   }
 
  private:
+  // Numbers the consumers so that those come first which neither multiply nor attend.
+  __device__ __forceinline__ int FreeWarp() const {
+    static_assert(kMathWarps == kProductWarps);
+    return (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
+  }
+
   __device__ __forceinline__ void ClearPaddingRows() const {
     const int row_words = block_.QSize() / 2;
     for (int row = 0; row < block_.NumRows(); ++row) {
@@ -234,7 +240,7 @@ class LayerAttention {
     const int64_t split_stride =
         block_.Params().shape.num_kv_heads * PartialStride(arguments.group, kHeadDim);
     const uint64_t* const partial = Partial(work.first_slot);
-    for (int base = 32 * warp_; base < num_pairs; base += kConsumerThreads) {
+    for (int base = 32 * FreeWarp(); base < num_pairs; base += kConsumerThreads) {
       const int i = base + lane_;
       const uint64_t* const values = partial + 2 * i;
       const uint64_t* const states = partial + arguments.group * kHeadDim + 2 * (i / kPairs);

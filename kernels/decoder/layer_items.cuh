@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/attention/decode/decode_block.cuh"
+#include "kernels/attention/decode/decode_runs.h"
 #include "kernels/decoder/layers_block.cuh"
 
 // How the DecodeLayers kernel divides attention among its blocks: split by split. There are few
@@ -12,18 +13,6 @@ namespace lockstep::kernels {
 
 // The splits of the first zone are shorter than the others.
 inline constexpr int kNumShortSplits = static_cast<int>(kSecondSplitZone.first_split);
-
-// One split of one row for one KV head.
-struct LayerItem {
-  int row;
-  int kv_head;
-  int num_parts;   // parts that the row's result is folded from
-  int first_slot;  // of the first part of the row and head; the slots of its parts are num_kv_heads
-                   // apart
-  int slot;        // of this part, among all partial results
-  int key_begin;
-  int key_end;
-};
 
 template <int kHeadDim>
 __device__ __forceinline__ int NumItems(const LayersBlock<kHeadDim>& block) {
@@ -69,26 +58,49 @@ __device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block
   return work;
 }
 
-// Fills num_keys and the tables of splits. Call from all threads that take part in the barrier
-// `sync`. They include the first two warps.
-template <int kHeadDim, typename Sync>
-__device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block, const Sync& sync) {
+// Stores the item that the block has, if it has one, for BlockItem. Call from a whole warp, behind
+// a barrier after CountWork. There must be a barrier of the consumers before BlockItem.
+template <int kHeadDim>
+__device__ __forceinline__ void StoreBlockItem(const LayersBlock<kHeadDim>& block, int lane) {
+  if (static_cast<int>(blockIdx.x) >= NumItems(block)) return;
+  const LayerItem work = FindWork(block, static_cast<int>(blockIdx.x));
+  if (lane == 0) *block.template At<LayerItem>(block.Memory().block_item) = work;
+}
+
+// FindWork, where each block has at most one item: it is the same in all layers. Call from whole
+// warps.
+template <int kHeadDim>
+__device__ __forceinline__ LayerItem BlockItem(const LayersBlock<kHeadDim>& block) {
+  LayerItem work = *block.template At<const LayerItem>(block.Memory().block_item);
+  work.num_parts = ptx::WarpUniform(work.num_parts);
+  work.key_begin = ptx::WarpUniform(work.key_begin);
+  work.key_end = ptx::WarpUniform(work.key_end);
+  return work;
+}
+
+// Fills num_keys and the tables of splits. The first threads of the block do it.
+template <int kHeadDim>
+__device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block) {
+  static_assert(kMaxDecodeLayersRows < kConsumerThreads);
+  const auto thread = static_cast<int>(threadIdx.x);
   const int num_rows = block.NumRows();
-  int* const num_keys = block.NumKeys();
-  int* const long_splits = block.FirstLongSplits();
-  int* const short_splits = block.FirstShortSplits();
-  for (int row = threadIdx.x; row < num_rows; row += kDecodeThreads) {
-    const uint32_t position = block.Params().positions[row];
-    const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
-    const int splits = static_cast<int>(NumAttentionSplits(keys));
-    num_keys[row] = keys;
-    short_splits[row] = min(splits, kNumShortSplits);
-    long_splits[row] = splits - short_splits[row];
+  if (thread <= num_rows) {
+    int splits_before = 0;
+    int short_before = 0;
+#pragma unroll
+    for (int row = 0; row < kMaxDecodeLayersRows; ++row) {
+      if (row >= num_rows) break;
+      const uint32_t position = block.Params().positions[row];
+      const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
+      const int splits = keys == 0 ? 0 : SplitOfTile((keys - 1) / static_cast<int>(kKeyTile)) + 1;
+      if (row == thread) block.NumKeys()[row] = keys;
+      if (row >= thread) continue;
+      splits_before += splits;
+      short_before += min(splits, kNumShortSplits);
+    }
+    block.FirstShortSplits()[thread] = short_before;
+    block.FirstLongSplits()[thread] = splits_before - short_before;
   }
-  sync();
-  if (threadIdx.x < 32) SumBefore(long_splits, num_rows, threadIdx.x);
-  if (threadIdx.x / 32 == 1) SumBefore(short_splits, num_rows, threadIdx.x % 32);
-  sync();
 }
 
 }  // namespace lockstep::kernels

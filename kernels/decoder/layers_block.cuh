@@ -23,6 +23,18 @@ inline constexpr int kAttentionBarrier = 3;  // consumers and the warp that fetc
 inline constexpr int kPatchBarrier = 4;      // math warps and the warp that adds the new key
 static_assert(kMathBarrier == 1 && kMathWarps <= kConsumerWarps);
 
+// One split of one row for one KV head.
+struct LayerItem {
+  int row;
+  int kv_head;
+  int num_parts;   // parts that the row's result is folded from
+  int first_slot;  // of the first part of the row and head; the slots of its parts are num_kv_heads
+                   // apart
+  int slot;        // of this part, among all partial results
+  int key_begin;
+  int key_end;
+};
+
 // Byte offsets in shared memory.
 template <int kHeadDim>
 struct DecodeLayersMemory {
@@ -32,11 +44,12 @@ struct DecodeLayersMemory {
            static_cast<int>(shape.num_heads / shape.num_kv_heads), num_kv_stages),
         num_keys(kv.works),
         first_splits(num_keys + num_rows * 4),
+        block_item(first_splits + 2 * (num_rows + 1) * 4),
         hidden_row_bytes(static_cast<int>(2 * shape.hidden_size)),
         wide_row_bytes(static_cast<int>(2 * (shape.q_size() > shape.intermediate_size
                                                  ? shape.q_size()
                                                  : shape.intermediate_size))),
-        weights((first_splits + 2 * (num_rows + 1) * 4 + 1023) / 1024 * 1024),
+        weights((block_item + static_cast<int>(sizeof(LayerItem)) + 1023) / 1024 * 1024),
         normed(weights + num_weight_stages * kStageBytes),
         wide(normed + num_rows * hidden_row_bytes),
         residual(wide + num_rows * wide_row_bytes),
@@ -57,6 +70,7 @@ struct DecodeLayersMemory {
   DecodeShared<kHeadDim> kv;
   int num_keys;      // [num_rows]
   int first_splits;  // [2][num_rows + 1]: the long and the short splits of the rows before
+  int block_item;    // LayerItem: the block's, if blocks have at most one
   int hidden_row_bytes;
   int wide_row_bytes;
   int weights;       // [num_weight_stages] stages; kReadBehindRing more bytes are read

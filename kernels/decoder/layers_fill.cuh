@@ -70,6 +70,7 @@ __device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
 __device__ __forceinline__ void PrefetchVectors(const DecodeLayersParams& params, int lane) {
   const auto prefetch = [lane](const float* from, int64_t size) {
     if (from == nullptr) return;
+#pragma unroll 1
     for (int64_t i = 32 * lane; i < size; i += 32 * 32) ptx::PrefetchToL2(from + i);
   };
   for (int64_t layer = blockIdx.x; layer < params.shape.num_layers; layer += gridDim.x) {

@@ -158,22 +158,4 @@ struct DecodeBlock {
   uint32_t address;  // of `shared`
 };
 
-// Replaces each count by the sum of the counts before it, and writes the total to counts[size].
-// Call from one warp.
-__device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
-  int total = 0;
-  for (int base = 0; base < size; base += 32) {
-    const int count = base + lane < size ? counts[base + lane] : 0;
-    int sum = count;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int before = __shfl_up_sync(0xFFFFFFFFu, sum, distance);
-      if (lane >= distance) sum += before;
-    }
-    if (base + lane < size) counts[base + lane] = total + sum - count;
-    total += __shfl_sync(0xFFFFFFFFu, sum, 31);
-  }
-  if (lane == 0) counts[size] = total;
-}
-
 }  // namespace lockstep::kernels
