@@ -74,12 +74,10 @@ class LayerAttention {
   }
 
   __device__ __forceinline__ void ClearPaddingRows() const {
-    const int row_words = block_.QSize() / 2;
     for (int row = 0; row < block_.NumRows(); ++row) {
       if (block_.NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;
-      uint64_t* const to = block_.Words(block_.Offsets().attention) + row * row_words;
-      for (int i = 2 * threadIdx.x; i < row_words; i += 2 * kConsumerThreads) {
-        StoreTagged(to + i, 0, 0, tag_);
+      for (int i = 2 * threadIdx.x; i < block_.QSize() / 2; i += 2 * kConsumerThreads) {
+        StoreTagged(OutputWord(row, i), 0, 0, tag_);
       }
     }
     __syncwarp();
@@ -203,10 +201,10 @@ class LayerAttention {
     const float sum = SumOverQuad(math.rows[0].sum);
     if (work.num_parts == 1) {
       const float reciprocal = __frcp_rn(sum);
-      uint64_t* const to = OutputWords(work);
+      const int first_word = FirstOutputWord(work);
       math.ForOutputs(arguments.group, [&](int, int row, int column, float first, float second) {
-        StoreTagged(to + (row * kHeadDim + column) / 2, FinishPair(first, second, reciprocal),
-                    tag_);
+        StoreTagged(OutputWord(work.row, first_word + (row * kHeadDim + column) / 2),
+                    FinishPair(first, second, reciprocal), tag_);
       });
       return;
     }
@@ -226,9 +224,12 @@ class LayerAttention {
     return block_.Words(block_.Offsets().partials) +
            static_cast<int64_t>(slot) * PartialStride(block_.Attention().group, kHeadDim);
   }
-  __device__ __forceinline__ uint64_t* OutputWords(const LayerItem& work) const {
-    return block_.Words(block_.Offsets().attention) + work.row * (block_.QSize() / 2) +
-           work.kv_head * block_.Attention().group * (kHeadDim / 2);
+  __device__ __forceinline__ uint64_t* OutputWord(int row, int word) const {
+    return block_.Words(block_.Offsets().attention) + row * SpreadRow::Words(block_.QSize() / 2) +
+           SpreadRow::Offset(word);
+  }
+  __device__ __forceinline__ int FirstOutputWord(const LayerItem& work) const {
+    return work.kv_head * block_.Attention().group * (kHeadDim / 2);
   }
 
   // Folds the partials of all splits in ascending order. Only the block with the first split calls
@@ -269,7 +270,8 @@ class LayerAttention {
         });
       }
       if (i < num_pairs) {
-        StoreTagged(OutputWords(work) + i, FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
+        StoreTagged(OutputWord(work.row, FirstOutputWord(work) + i),
+                    FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
       }
       __syncwarp();
     }

@@ -93,14 +93,12 @@ class LayerProducts {
           }
           const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
           if (lane_ / 4 % 2 != 0 || row >= num_rows) continue;
-          const int word = (row * product.outputs + column[i]) / 2;
-          if constexpr (kProduct == kQkv || kProduct == kMlpInput) {
-            StoreTagged(product.to + word, pair, tag_);
-          } else if (kProduct == kMlpOutput && is_last_of_all) {
-            reinterpret_cast<uint32_t*>(block_.Params().delta)[word] = pair;
+          const int word = column[i] / 2;
+          if (kProduct == kMlpOutput && is_last_of_all) {
+            reinterpret_cast<uint32_t*>(block_.Params().delta)[row * product.outputs / 2 + word] =
+                pair;
           } else {
-            const int row_words = static_cast<int>(NormRow::Words(product.outputs));
-            StoreTagged(product.to + row * row_words + NormRow::Offset(column[i] / 2), pair, tag_);
+            StoreTagged(OutputWord<kProduct>(product, row, word), pair, tag_);
           }
         }
       }
@@ -119,7 +117,7 @@ class LayerProducts {
 #pragma unroll
         for (int i = 0; i < kReadAtOnce; ++i) {
           const int pair = base + lane_ + i * kConsumerThreads;
-          pairs[i] = pair < row_pairs ? words + 2 * pair : nullptr;
+          pairs[i] = pair < row_pairs ? words + SpreadRow::Offset(2 * pair) : nullptr;
         }
         LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
           const int pair = base + lane_ + i * kConsumerThreads;
@@ -128,12 +126,23 @@ class LayerProducts {
               make_uint2(first, second);
         });
       }
-      words += 2 * row_pairs;
+      words += SpreadRow::Words(2 * row_pairs);
     }
     ptx::FenceAsyncProxy();
   }
 
  private:
+  // Where a word of the product's outputs lies. Those of q, k and v have few readers.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ static uint64_t* OutputWord(const ProductPlan& product, int row,
+                                                         int word) {
+    if constexpr (kProduct == kQkv) return product.to + row * product.outputs / 2 + word;
+    constexpr bool kIsNormed = kProduct != kMlpInput;
+    const int64_t row_words =
+        kIsNormed ? NormRow::Words(product.outputs) : SpreadRow::Words(product.outputs / 2);
+    return product.to + row * static_cast<int>(row_words) +
+           (kIsNormed ? NormRow::Offset(word) : SpreadRow::Offset(word));
+  }
   template <LayerProduct kProduct>
   __device__ __forceinline__ InputRows Input() const {
     constexpr bool kIsNormed = kProduct == kQkv || kProduct == kMlpInput;

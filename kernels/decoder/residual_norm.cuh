@@ -69,7 +69,7 @@ class ResidualNorm {
       const uint64_t* const first_pair =
           delta + row * row_words + NormRow::Offset(group * NormRow::kGroupWords);
       const uint64_t* const from[2] = {exists ? first_pair : nullptr,
-                                       exists ? first_pair + NormRow::kBlockWords / 2 : nullptr};
+                                       exists ? first_pair + NormRow::kSecondHalf : nullptr};
       LoadTaggedPairs<2>(tag, from, [&](int i, uint32_t first, uint32_t second) {
         (i == 0 ? words.x : words.z) = first;
         (i == 0 ? words.y : words.w) = second;
