@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ring.Initialize();
     for (int stage = 0; stage < arguments.attention.num_stages; ++stage) {
       ptx::InitBarrier(block.Kv().FullBarrier(stage), 1);
-      ptx::InitBarrier(block.Kv().EmptyBarrier(stage), kMathThreads);
+      ptx::InitBarrier(block.Kv().EmptyBarrier(stage), kConsumerThreads);
     }
     ptx::FenceBarrierInit();
   }
@@ -172,14 +172,16 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 constexpr int kMaxSharedBytes = 227 * 1024;
-constexpr int kMaxKvStages = 2;
+// Of keys and values. With more of them there would be fewer stages of weights.
+template <int kHeadDim>
+constexpr int kKvStages = kHeadDim <= 64 ? 4 : 2;
 
 // Stages of the deepest ring of weights that fits beside the rest; 0 if these are too few to be of
 // use.
 template <int kHeadDim>
 int WeightStages(const DecodeLayersShape& shape, int64_t num_rows) {
   const int rest =
-      DecodeLayersMemory<kHeadDim>(shape, static_cast<int>(num_rows), kMaxKvStages, 0).end;
+      DecodeLayersMemory<kHeadDim>(shape, static_cast<int>(num_rows), kKvStages<kHeadDim>, 0).end;
   const int stages = std::min((kMaxSharedBytes - rest) / kStageBytes, kMaxWeightStages);
   return stages < kMinWeightStages ? 0 : stages;
 }
@@ -202,8 +204,8 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
                                .positions = params.positions},
                     .exponent_scale = ExponentScale(params.attention_scale),
                     .group = static_cast<int>(shape.num_heads / shape.num_kv_heads),
-                    .num_stages = kMaxKvStages},
-      .memory = {shape, static_cast<int>(params.num_rows), kMaxKvStages, num_stages},
+                    .num_stages = kKvStages<kHeadDim>},
+      .memory = {shape, static_cast<int>(params.num_rows), kKvStages<kHeadDim>, num_stages},
       .words = words,
       .products = {product(kQkv, words.mlp_delta, words.qkv),
                    product(kAttentionOutput, words.attention, words.attention_delta),

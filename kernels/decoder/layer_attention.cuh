@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention/decode/attend_item.cuh"
+#include "kernels/attention/decode/decode_warp.cuh"
 #include "kernels/decoder/layer_items.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"
@@ -49,13 +49,9 @@ class LayerAttention {
       }
       SyncConsumers();
       if (warp_ < kMathWarps) {
-        AttendTiles(work, has_new_key);
+        WeighValues(work);
       } else {
-        for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
-          const bool is_last = work.key_end <= key + kKeyTile;
-          if (has_new_key && is_last && warp_ == kMathWarps) PatchTile(work);
-          progress_.slot.Advance(arguments.num_stages);
-        }
+        ScoreKeys(work, has_new_key);
       }
       // The next item needs the memory of this one. In the next layer there were other barriers.
       if (!is_only_item) SyncConsumers();
@@ -67,7 +63,8 @@ class LayerAttention {
   }
 
  private:
-  // Numbers the consumers so that those come first which neither multiply nor attend.
+  // Numbers the consumers so that those come first which do not multiply. They are also the first
+  // to be done with the item's tiles.
   __device__ __forceinline__ int FreeWarp() const {
     static_assert(kMathWarps == kProductWarps);
     return (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
@@ -151,15 +148,10 @@ class LayerAttention {
   }
 
   // Writes the new key and value into the tile, because the copy engine brought the page as it was
-  // before this step. One warp does it, and the math warps wait for it.
+  // before this step. One warp does it.
   __device__ __forceinline__ void PatchTile(const LayerItem& work) const {
     constexpr int kWords = kHeadDim / 2;
     const int key = work.key_end - 1;
-    if (ReusesStages(work)) {
-      SyncPatch();  // the math warps have seen that the tile is there
-    } else {
-      ptx::WaitBarrier(block_.Kv().FullBarrier(progress_.slot.stage), progress_.slot.phase);
-    }
     unsigned char* const page = block_.template At<unsigned char>(
         progress_.slot.stage * DecodeShared<kHeadDim>::kTileBytes +
         key % kKeyTile / kKvBlockTokens * KvTile<kHeadDim>::kPageBytes);
@@ -172,32 +164,58 @@ class LayerAttention {
       *reinterpret_cast<uint32_t*>(page + KvTile<kHeadDim>::kHalfBytes + offset) = new_value[word];
     }
     ptx::FenceAsyncProxy();
-    SyncPatch();
-  }
-  __device__ __forceinline__ void WaitForPatch(const LayerItem& work) const {
-    if (ReusesStages(work)) SyncPatch();
-    SyncPatch();
-  }
-  __device__ __forceinline__ static void SyncPatch() {
-    ptx::SyncThreads(kPatchBarrier, kMathThreads + 32);
-  }
-  // Whether a stage gets a second tile of the item. A warp that skips tiles cannot tell the phases
-  // of such a stage's barrier apart.
-  __device__ __forceinline__ bool ReusesStages(const LayerItem& work) const {
-    return work.key_end - work.key_begin > block_.Attention().num_stages * kKeyTile;
   }
 
-  __device__ __forceinline__ void AttendTiles(const LayerItem& work, bool has_new_key) {
+  // The item's tiles pass through two groups of warps. The warps that do not multiply compute the
+  // scores, each warp those of one page of a tile, up to kScoreBuffers tiles ahead. The others
+  // follow with the softmax and the values.
+  __device__ __forceinline__ void ScoreKeys(const LayerItem& work, bool has_new_key) {
+    const DecodeArguments& arguments = block_.Attention();
+    const int page = warp_ - kMathWarps;
+    MathWarp<kHeadDim, 1> math = {};
+    math.lane = lane_;
+    math.LoadQueries(block_.Kv().Query(progress_.slot.stage), arguments.group);
+    for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
+      const int num_keys = min(work.key_end - key, static_cast<int>(kKeyTile));
+      WaitForTile();
+      if (has_new_key && work.key_end <= key + kKeyTile) {
+        if (page == 0) PatchTile(work);
+        ptx::SyncThreads(kPatchBarrier, kMathThreads);
+      }
+      float scores[2][4] = {};
+      const bool has_keys = page * kKvBlockTokens < num_keys;
+      if (has_keys) {
+        math.Score(block_.Kv().Tile(progress_.slot.stage) + page * KvTile<kHeadDim>::kPageBytes,
+                   scores);
+      }
+      if (key - work.key_begin >= kScoreBuffers * kKeyTile) {
+        ptx::SyncThreads(kFreeScoresBarrier + progress_.score_buffer, kConsumerThreads);
+      }
+      if (has_keys) Scores().template Store<1>(scores, arguments.group, page, lane_);
+      ptx::ArriveAtThreads(kScoresBarrier + progress_.score_buffer, kConsumerThreads);
+      LeaveTile();
+    }
+  }
+
+  __device__ __forceinline__ void WeighValues(const LayerItem& work) {
     const DecodeArguments& arguments = block_.Attention();
     MathWarp<kHeadDim, 1> math = {};
     math.warp = warp_;
     math.lane = lane_;
-    AttendKeys(arguments, block_.Kv(), {work.key_begin, work.key_end}, arguments.group, math,
-               progress_.slot, progress_.score_buffer, [&](int key, uint32_t) {
-                 if (has_new_key && work.key_end <= key + kKeyTile) WaitForPatch(work);
-                 if (key != work.key_begin) return;
-                 math.LoadQueries(block_.Kv().Query(progress_.slot.stage), arguments.group);
-               });
+    math.Begin();
+    for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
+      const int num_keys = min(work.key_end - key, static_cast<int>(kKeyTile));
+      WaitForTile();
+      ptx::SyncThreads(kScoresBarrier + progress_.score_buffer, kConsumerThreads);
+      float scores[8][4];
+      Scores().template Load<1>(scores, arguments.group, num_keys, lane_);
+      if (key + kScoreBuffers * kKeyTile < work.key_end) {
+        ptx::ArriveAtThreads(kFreeScoresBarrier + progress_.score_buffer, kConsumerThreads);
+      }
+      math.Attend(scores, arguments.exponent_scale, block_.Kv().Tile(progress_.slot.stage),
+                  num_keys);
+      LeaveTile();
+    }
     const float sum = SumOverQuad(math.rows[0].sum);
     if (work.num_parts == 1) {
       const float reciprocal = __frcp_rn(sum);
@@ -218,6 +236,20 @@ class LayerAttention {
       StoreTagged(partial + arguments.group * kHeadDim + 2 * row,
                   __float_as_uint(math.rows[0].reference), __float_as_uint(sum), tag_);
     }
+  }
+
+  __device__ __forceinline__ void WaitForTile() const {
+    ptx::WaitBarrier(block_.Kv().FullBarrier(progress_.slot.stage), progress_.slot.phase);
+  }
+  // Every reader arrives itself. So a race checker sees that the next copy comes after these reads.
+  __device__ __forceinline__ void LeaveTile() {
+    ptx::Arrive(block_.Kv().EmptyBarrier(progress_.slot.stage));
+    progress_.slot.Advance(block_.Attention().num_stages);
+    progress_.score_buffer ^= 1;
+  }
+  __device__ __forceinline__ ScoreExchange Scores() const {
+    return {block_.template At<float>(block_.Kv().layout.scores) +
+            progress_.score_buffer * block_.Kv().layout.score_floats};
   }
 
   __device__ __forceinline__ uint64_t* Partial(int slot) const {

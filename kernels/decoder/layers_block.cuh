@@ -20,8 +20,11 @@ inline constexpr int kConsumerRegisters = 232;
 inline constexpr int kProducerRegisters = 40;
 inline constexpr int kConsumerBarrier = 2;
 inline constexpr int kAttentionBarrier = 3;  // consumers and the warp that fetches keys and values
-inline constexpr int kPatchBarrier = 4;      // math warps and the warp that adds the new key
-static_assert(kMathBarrier == 1 && kMathWarps <= kConsumerWarps);
+inline constexpr int kPatchBarrier = 4;      // the warps that compute scores
+inline constexpr int kScoreBuffers = 2;
+inline constexpr int kScoresBarrier = 5;  // [kScoreBuffers]: the scores of a tile are there
+inline constexpr int kFreeScoresBarrier = kScoresBarrier + kScoreBuffers;  // and have been read
+static_assert(kConsumerWarps == 2 * kMathWarps);
 
 // One split of one row for one KV head.
 struct LayerItem {
