@@ -114,9 +114,9 @@ struct DecodeLayersParams {
   // [num_rows, hidden_size]: embeddings of learned positions, which are added to `embeddings`; or
   // null. May be `delta`.
   const BFloat16* position_embeddings = nullptr;
-  BFloat16* residual = nullptr;  // out, [num_rows, hidden_size]; not `embeddings`
-  BFloat16* delta = nullptr;     // out, the last layer's MLP output, not yet added
-  uint64_t* scratch = nullptr;
+  BFloat16* residual = nullptr;   // out, [num_rows, hidden_size]; not `embeddings`
+  BFloat16* delta = nullptr;      // out, the last layer's MLP output, not yet added
+  uint64_t* scratch = nullptr;    // aligned to 128 bytes
   int64_t num_scratch_words = 0;  // all of them; cleared when the tags run out
 };
 

@@ -39,10 +39,7 @@ absl::Status MapProduct(const ProductShape& product, const ProductPass& pass, De
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
   constexpr int64_t kSmallLayerBytes = int64_t{64} << 20;
   constexpr int64_t kFewRows = 2;
-  const int64_t num_weights =
-      shape.hidden_size * (shape.qkv_size() + shape.q_size() +
-                           (shape.style == DecoderStyle::kLlama ? 3 : 2) * shape.intermediate_size);
-  return num_weights * static_cast<int64_t>(sizeof(BFloat16)) <= kSmallLayerBytes ? kFewRows : 0;
+  return LayerWeightBytes(shape) <= kSmallLayerBytes ? kFewRows : 0;
 }
 
 // The ops read K and V at a higher rate. With more than this in a layer, that counts for more.
@@ -60,7 +57,7 @@ int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_key
 
 absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape,
                         DecodeLayer& layer) {
-  const int num_blocks = DecodeLayersBlocks(stream);
+  const int num_blocks = DecodeLayersBlocks(stream, shape);
   for (int index = 0; index < kNumLayerProducts; ++index) {
     const ProductShape product(shape, static_cast<LayerProduct>(index));
     const ProductPass pass(product.outputs, product.halves, num_blocks);

@@ -192,7 +192,7 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
   const int num_stages = WeightStages<kHeadDim>(shape, params.num_rows);
   const DecodeLayersWords words(shape);
   const auto product = [&](LayerProduct of, int64_t from, int64_t to) {
-    return ProductPlan(shape, of, DecodeLayersBlocks(stream), params.scratch + from,
+    return ProductPlan(shape, of, DecodeLayersBlocks(stream, shape), params.scratch + from,
                        params.scratch + to);
   };
   const DecodeLayersArguments<kHeadDim> arguments = {
@@ -217,7 +217,7 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
   return Launch(stream, "decode layers",
-                {.grid = dim3(static_cast<unsigned>(DecodeLayersBlocks(stream))),
+                {.grid = dim3(static_cast<unsigned>(DecodeLayersBlocks(stream, shape))),
                  .block = dim3(kThreads),
                  .shared_bytes = static_cast<size_t>(shared_bytes)},
                 kernel, arguments);
@@ -278,7 +278,7 @@ absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayer
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
     LOCKSTEP_RETURN_IF_CUDA_ERROR(
         cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device));
-    return blocks_of_multiprocessor * num_multiprocessors >= DecodeLayersBlocks(stream);
+    return blocks_of_multiprocessor * num_multiprocessors >= DecodeLayersBlocks(stream, shape);
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/attention/paged_attention.h"
@@ -69,9 +70,27 @@ struct ProductPass {
   int slab_chunks = 0;
 };
 
-constexpr int DecodeLayersBlocks(const CudaStream& stream) {
-  return stream.num_multiprocessors < kMaxDecodeLayersBlocks ? stream.num_multiprocessors
-                                                             : kMaxDecodeLayersBlocks;
+constexpr int64_t LayerWeightBytes(const DecodeLayersShape& shape) {
+  int64_t elements = 0;
+  for (int index = 0; index < kNumLayerProducts; ++index) {
+    const ProductShape product(shape, static_cast<LayerProduct>(index));
+    elements += product.halves * product.outputs * product.inputs;
+  }
+  return elements * static_cast<int64_t>(sizeof(BFloat16));
+}
+
+// One block per multiprocessor, but not more than are of use. All blocks ask for the same words, so
+// each makes the others wait a little. A block is of use if the narrowest products have a tile for
+// it, if it takes a split of attention (two rows of up to 768 keys have five splits each), or if
+// the others would have to read more than kMostBlockBytes of a layer.
+constexpr int DecodeLayersBlocks(const CudaStream& stream, const DecodeLayersShape& shape) {
+  constexpr int64_t kSplits = 2 * 5;
+  constexpr int64_t kMostBlockBytes = 16 * kStageBytes;
+  const int64_t blocks =
+      std::max({shape.hidden_size / kTileOutputs, kSplits * shape.num_kv_heads,
+                (LayerWeightBytes(shape) + kMostBlockBytes - 1) / kMostBlockBytes});
+  return static_cast<int>(std::min({blocks, static_cast<int64_t>(stream.num_multiprocessors),
+                                    static_cast<int64_t>(kMaxDecodeLayersBlocks)}));
 }
 
 // Where the words of a row lie that all blocks read. The blocks ask for them again and again until
