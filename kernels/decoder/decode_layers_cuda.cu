@@ -9,11 +9,12 @@
 #include "kernels/decoder/residual_norm.cuh"
 #include "kernels/device/launch.cuh"
 
-// One block per multiprocessor. Eight warps compute; the first four of them compute all matrix
-// products. One warp fills the ring of weights, one the ring of keys and values, and one prefetches
-// norm weights and biases. A layer has five exchanges of tagged words: q, k and v; attention; its
-// projection; the gated activations; the MLP's output. If a row has several splits, there is a
-// sixth within attention. Each block that needs the residual rows keeps its own copy of them.
+// At most one block per multiprocessor. Eight warps compute: the first four all matrix products and
+// the values of attention, the others its scores and most of its heads. One warp fills the ring of
+// weights, one the ring of keys and values, and one prefetches norm weights and biases. A layer has
+// five exchanges of tagged words: q, k and v; attention; its projection; the gated activations; the
+// MLP's output. If a row has several splits, there is a sixth within attention. Each block that
+// needs the residual rows keeps its own copy of them.
 //
 // A word of layer l is overwritten in layer l + 1. By then all its readers must have finished. The
 // writer in layer l + 1 has seen a whole vector that depends on every reader's own output of layer

@@ -70,6 +70,7 @@ class LayerAttention {
     return (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
   }
 
+  // The blocks that do it keep the residual, so their words follow what others have read.
   __device__ __forceinline__ void ClearPaddingRows() const {
     for (int row = 0; row < block_.NumRows(); ++row) {
       if (block_.NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;

@@ -24,7 +24,7 @@ inline constexpr int kPatchBarrier = 4;      // the warps that compute scores
 inline constexpr int kScoreBuffers = 2;
 inline constexpr int kScoresBarrier = 5;  // [kScoreBuffers]: the scores of a tile are there
 inline constexpr int kFreeScoresBarrier = kScoresBarrier + kScoreBuffers;  // and have been read
-static_assert(kConsumerWarps == 2 * kMathWarps);
+static_assert(kConsumerWarps == 2 * kMathWarps && kScoreBuffers == 2);
 
 // One split of one row for one KV head.
 struct LayerItem {

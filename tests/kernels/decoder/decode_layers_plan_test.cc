@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -44,7 +45,7 @@ constexpr DecodeLayersShape kTiny = {.num_layers = 2,
 
 class DecodeLayersPlanTest : public ::testing::TestWithParam<NamedShape> {
  protected:
-  // The places of all words of the spread rows, in the order of their offsets' names.
+  // The places of all words of the spread rows.
   static std::vector<int64_t> SpreadPlaces(const DecodeLayersShape& shape) {
     const DecodeLayersWords words(shape);
     std::vector<int64_t> places;
@@ -130,6 +131,23 @@ TEST_P(DecodeLayersPlanTest, EveryTileHasOneBlock) {
   }
 }
 
+// Otherwise its copy of the residual would not be known to be read (decode_layers_cuda.cu).
+TEST_P(DecodeLayersPlanTest, ABlockWithATileOfQkvHasOneOfGateAndUp) {
+  const DecodeLayersShape& shape = GetParam().shape;
+  for (const int num_multiprocessors : {132, 114, 78, 5}) {
+    const int num_blocks = DecodeLayersBlocks({.num_multiprocessors = num_multiprocessors}, shape);
+    const ProductPlan qkv(shape, kQkv, num_blocks, nullptr, nullptr);
+    const ProductPlan mlp_input(shape, kMlpInput, num_blocks, nullptr, nullptr);
+    for (int block = 0; block < num_blocks; ++block) {
+      EXPECT_TRUE(qkv.NumTiles(block) == 0 || mlp_input.NumTiles(block) > 0) << block;
+    }
+    // These blocks clear padding rows (layer_attention.cuh).
+    for (int block = 0; block < std::min<int>(kMaxDecodeLayersRows, num_blocks); ++block) {
+      EXPECT_GT(mlp_input.NumTiles(block), 0) << block;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, DecodeLayersPlanTest,
                          ::testing::Values(NamedShape{"smollm2", kSmolLm2},
                                            NamedShape{"gpt2", kGpt2}, NamedShape{"qwen3", kQwen3},
@@ -144,6 +162,7 @@ TEST(DecodeLayersBlocksTest, ThereAreNoMoreBlocksThanAreOfUse) {
   DecodeLayersShape wide = kSmolLm2;
   wide.intermediate_size = 16 * wide.intermediate_size;
   EXPECT_EQ(DecodeLayersBlocks(h200, wide), 132);  // bytes to read
+  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 200}, wide), kMaxDecodeLayersBlocks);
 }
 
 TEST(DecodeLayersBlocksTest, ThereAreNoMoreBlocksThanMultiprocessors) {
