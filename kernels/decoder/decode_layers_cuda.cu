@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 constexpr int kMaxSharedBytes = 227 * 1024;
-// Of keys and values. With more of them there would be fewer stages of weights.
+// Stages of keys and values. Each takes room from the ring of weights.
 template <int kHeadDim>
 constexpr int kKvStages = kHeadDim <= 64 ? 4 : 2;
 

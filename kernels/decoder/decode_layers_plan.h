@@ -81,10 +81,10 @@ constexpr int64_t LayerWeightBytes(const DecodeLayersShape& shape) {
 
 // One block per multiprocessor, but not more than are of use. All blocks ask for the same words, so
 // each makes the others wait a little. A block is of use if the narrowest products have a tile for
-// it, if it takes a split of attention (two rows of up to 768 keys have five splits each), or if
-// the others would have to read more than kMostBlockBytes of a layer.
+// it, if it takes a split of attention of two rows of 768 keys, or if the others would have to read
+// more than kMostBlockBytes of a layer.
 constexpr int DecodeLayersBlocks(const CudaStream& stream, const DecodeLayersShape& shape) {
-  constexpr int64_t kSplits = 2 * 5;
+  constexpr int64_t kSplits = 2 * NumAttentionSplits(768);
   constexpr int64_t kMostBlockBytes = 16 * kStageBytes;
   const int64_t blocks =
       std::max({shape.hidden_size / kTileOutputs, kSplits * shape.num_kv_heads,
@@ -94,9 +94,8 @@ constexpr int DecodeLayersBlocks(const CudaStream& stream, const DecodeLayersSha
 }
 
 // Where the words of a row lie that all blocks read. The blocks ask for them again and again until
-// they have come. The second-level cache keeps a line in one of its slices, and a slice answers one
-// sector at a time. So a line has words in one of its four sectors, and four times as many slices
-// share the work.
+// they have come. The second-level cache keeps a line in one of its slices. Words side by side
+// would leave all requests to few slices. So a line has words in one of its four sectors only.
 struct SpreadRow {
   static constexpr int kSectorWords = 4;
   static constexpr int kLineWords = 16;

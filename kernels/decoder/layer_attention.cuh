@@ -53,7 +53,8 @@ class LayerAttention {
       } else {
         ScoreKeys(work, has_new_key);
       }
-      // The next item needs the memory of this one. In the next layer there were other barriers.
+      // The next item needs this one's memory. Without a next item, the barriers of the products
+      // come before the next use.
       if (!is_only_item) SyncConsumers();
     }
     for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
@@ -70,7 +71,8 @@ class LayerAttention {
     return (warp_ + kConsumerWarps - kProductWarps) % kConsumerWarps;
   }
 
-  // The blocks that do it keep the residual, so their words follow what others have read.
+  // The first blocks do it. They keep the residual. So they get here only when all readers of the
+  // previous layer's words have finished.
   __device__ __forceinline__ void ClearPaddingRows() const {
     for (int row = 0; row < block_.NumRows(); ++row) {
       if (block_.NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;

@@ -78,7 +78,8 @@ __device__ __forceinline__ LayerItem BlockItem(const LayersBlock<kHeadDim>& bloc
   return work;
 }
 
-// Fills num_keys and the tables of splits. The first threads of the block do it.
+// Fills num_keys and the tables of splits. The first threads of the block do it. A barrier must
+// follow before anyone reads them.
 template <int kHeadDim>
 __device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block) {
   static_assert(kMaxDecodeLayersRows < kConsumerThreads);
@@ -92,7 +93,7 @@ __device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block) {
       if (row >= num_rows) break;
       const uint32_t position = block.Params().positions[row];
       const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
-      const int splits = keys == 0 ? 0 : SplitOfTile((keys - 1) / static_cast<int>(kKeyTile)) + 1;
+      const int splits = keys == 0 ? 0 : LastSplit(keys) + 1;
       if (row == thread) block.NumKeys()[row] = keys;
       if (row >= thread) continue;
       splits_before += splits;

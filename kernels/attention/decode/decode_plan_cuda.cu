@@ -20,24 +20,6 @@ namespace {
 constexpr int kPlanThreads = 1024;
 constexpr int kPlanWarps = kPlanThreads / 32;
 static_assert(kPlanThreads >= kMaxDecodeRows && kPlanThreads >= kMaxDecodeRuns);
-
-// Replaces each count by the sum of the counts before it, and writes the total to counts[size].
-// Call from one warp.
-__device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
-  int total = 0;
-  for (int base = 0; base < size; base += 32) {
-    const int count = base + lane < size ? counts[base + lane] : 0;
-    int sum = count;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int before = __shfl_up_sync(0xFFFFFFFFu, sum, distance);
-      if (lane >= distance) sum += before;
-    }
-    if (base + lane < size) counts[base + lane] = total + sum - count;
-    total += __shfl_sync(0xFFFFFFFFu, sum, 31);
-  }
-  if (lane == 0) counts[size] = total;
-}
 constexpr int kMaxGroups = static_cast<int>(kMaxDecodeRows / 2);
 
 constexpr int kNumDepths = 7;    // of FindLeaders
@@ -90,6 +72,24 @@ struct PlanArguments {
   int max_runs;
 };
 
+// Replaces each count by the sum of the counts before it, and writes the total to counts[size].
+// Call from one warp.
+__device__ __forceinline__ void SumBefore(int* counts, int size, int lane) {
+  int total = 0;
+  for (int base = 0; base < size; base += 32) {
+    const int count = base + lane < size ? counts[base + lane] : 0;
+    int sum = count;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int before = __shfl_up_sync(0xFFFFFFFFu, sum, distance);
+      if (lane >= distance) sum += before;
+    }
+    if (base + lane < size) counts[base + lane] = total + sum - count;
+    total += __shfl_sync(0xFFFFFFFFu, sum, 31);
+  }
+  if (lane == 0) counts[size] = total;
+}
+
 struct StepPlanner {
   __device__ __forceinline__ const BlockId* Table(int row) const {
     return params.block_tables + TableOf(row) * params.block_table_stride;
@@ -106,8 +106,7 @@ struct StepPlanner {
       keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
     }
     shared.num_keys[thread] = keys;
-    shared.whole_splits[thread] =
-        keys == 0 ? 0 : SplitOfTile((keys - 1) / static_cast<int>(kKeyTile));
+    shared.whole_splits[thread] = keys == 0 ? 0 : LastSplit(keys);
     shared.leader[thread] = thread;
     shared.is_leader[thread] = 0;
     __syncthreads();

@@ -37,7 +37,7 @@ inline constexpr TileZone kSecondTileZone = InTiles(kSecondSplitZone);
 inline constexpr TileZone kThirdTileZone = InTiles(kThirdSplitZone);
 inline constexpr TileZone kLastTileZone = InTiles(kLastSplitZone);
 
-// The split that a tile lies in, and the first tile of a split.
+// The split that a tile lies in.
 [[gnu::always_inline]] constexpr int SplitOfTile(int tile) {
   const TileZone zone = tile >= kLastTileZone.first_tile     ? kLastTileZone
                         : tile >= kThirdTileZone.first_tile  ? kThirdTileZone
@@ -45,6 +45,12 @@ inline constexpr TileZone kLastTileZone = InTiles(kLastSplitZone);
                                                              : kFirstTileZone;
   return zone.first_split + ((tile - zone.first_tile) >> zone.shift);
 }
+// The split that the last of `num_keys` keys lies in; there is at least one key. One less than
+// NumAttentionSplits, without divisions.
+[[gnu::always_inline]] constexpr int LastSplit(int num_keys) {
+  return SplitOfTile((num_keys - 1) / static_cast<int>(kKeyTile));
+}
+// The first tile of a split.
 [[gnu::always_inline]] constexpr int FirstTileOfSplit(int split) {
   const TileZone zone = split >= kLastTileZone.first_split     ? kLastTileZone
                         : split >= kThirdTileZone.first_split  ? kThirdTileZone

@@ -43,6 +43,8 @@ constexpr DecodeLayersShape kTiny = {.num_layers = 2,
                                      .num_kv_heads = 2,
                                      .head_dim = 16};
 
+constexpr int kMultiprocessors[] = {132, 114, 78, 5};
+
 class DecodeLayersPlanTest : public ::testing::TestWithParam<NamedShape> {
  protected:
   // The places of all words of the spread rows.
@@ -114,7 +116,7 @@ TEST_P(DecodeLayersPlanTest, PairsOfWordsLieTogether) {
 
 TEST_P(DecodeLayersPlanTest, EveryTileHasOneBlock) {
   const DecodeLayersShape& shape = GetParam().shape;
-  for (const int num_multiprocessors : {132, 114, 78, 5}) {
+  for (const int num_multiprocessors : kMultiprocessors) {
     const int num_blocks = DecodeLayersBlocks({.num_multiprocessors = num_multiprocessors}, shape);
     EXPECT_GT(num_blocks, 0);
     EXPECT_LE(num_blocks, num_multiprocessors);
@@ -131,10 +133,11 @@ TEST_P(DecodeLayersPlanTest, EveryTileHasOneBlock) {
   }
 }
 
-// Otherwise its copy of the residual would not be known to be read (decode_layers_cuda.cu).
+// decode_layers_cuda.cu says why: the tile of gate and up tells others that the block has read the
+// words of the residual.
 TEST_P(DecodeLayersPlanTest, ABlockWithATileOfQkvHasOneOfGateAndUp) {
   const DecodeLayersShape& shape = GetParam().shape;
-  for (const int num_multiprocessors : {132, 114, 78, 5}) {
+  for (const int num_multiprocessors : kMultiprocessors) {
     const int num_blocks = DecodeLayersBlocks({.num_multiprocessors = num_multiprocessors}, shape);
     const ProductPlan qkv(shape, kQkv, num_blocks, nullptr, nullptr);
     const ProductPlan mlp_input(shape, kMlpInput, num_blocks, nullptr, nullptr);

@@ -193,6 +193,9 @@ TEST_F(DecodeRunsTest, SplitsInTilesAreThoseOfTheContract) {
     ASSERT_EQ(SplitOfTile(tile), NumAttentionSplits(tile * kKeyTile + 1) - 1) << tile;
     ASSERT_EQ(SplitOfTile(tile), NumAttentionSplits((tile + 1) * kKeyTile) - 1) << tile;
   }
+  for (int num_keys = 1; num_keys < 20'000; ++num_keys) {
+    ASSERT_EQ(LastSplit(num_keys), NumAttentionSplits(num_keys) - 1) << num_keys;
+  }
   for (int split = 0; split < 2'000; ++split) {
     ASSERT_EQ(FirstTileOfSplit(split) * kKeyTile, AttentionSplitBegin(split)) << split;
   }
