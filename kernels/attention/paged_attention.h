@@ -65,7 +65,7 @@ inline constexpr uint32_t kNoPosition = UINT32_MAX;
 // With overlapped launches the kernel reads some inputs before it waits for its predecessor: the
 // plan, positions, block_table_rows, block_tables, and the keys and values of every position but a
 // row's last. The kernel that writes one of these must let no successor start before it has ended,
-// as PrepareStepInputs and PlanPagedDecode do.
+// as PrepareStepInputs (without next_may_start) and PlanPagedDecode do.
 struct PagedDecodeAttentionParams {
   const BFloat16* query = nullptr;  // [num_rows, num_heads, head_dim]
   int64_t query_stride = 0;         // elements between rows

@@ -110,14 +110,18 @@ struct DecodeLayersParams {
   const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows]
-  const BFloat16* embeddings = nullptr;        // [num_rows, hidden_size]
-  // [num_rows, hidden_size]: embeddings of learned positions, which are added to `embeddings`; or
-  // null. May be `delta`.
-  const BFloat16* position_embeddings = nullptr;
-  BFloat16* residual = nullptr;   // out, [num_rows, hidden_size]; not `embeddings`
-  BFloat16* delta = nullptr;      // out, the last layer's MLP output, not yet added
-  uint64_t* scratch = nullptr;    // aligned to 128 bytes
-  int64_t num_scratch_words = 0;  // all of them; cleared when the tags run out
+  // The residual begins with the rows of these tables, added up if there are two. kNoRow: zeros.
+  // Any other index outside a table stops the device with an error (a trap).
+  const uint32_t* token_ids = nullptr;            // [num_rows]
+  const BFloat16* token_embeddings = nullptr;     // [vocab_size, hidden_size]
+  const BFloat16* position_embeddings = nullptr;  // [max_positions, hidden_size], or null
+  int64_t vocab_size = 0;
+  int64_t max_positions = 0;
+  const float* final_norm = nullptr;       // [hidden_size]
+  const float* final_norm_bias = nullptr;  // [hidden_size]
+  BFloat16* output = nullptr;              // [num_rows, hidden_size], normed
+  uint64_t* scratch = nullptr;             // aligned to 128 bytes
+  int64_t num_scratch_words = 0;           // all of them; cleared when the tags run out
 };
 
 // INVALID_ARGUMENT for a number of rows that the shape does not take. Run one call at a time on a

@@ -57,7 +57,7 @@ int64_t DecodeLayersScratchWords(const DecodeLayersShape& shape, int64_t max_key
 
 absl::Status MapWeights(const CudaStream& stream, const DecodeLayersShape& shape,
                         DecodeLayer& layer) {
-  const int num_blocks = DecodeLayersBlocks(stream, shape);
+  const int num_blocks = ProductBlocks(stream, shape);
   for (int index = 0; index < kNumLayerProducts; ++index) {
     const ProductShape product(shape, static_cast<LayerProduct>(index));
     const ProductPass pass(product.outputs, product.halves, num_blocks);

@@ -9,27 +9,28 @@
 #include "kernels/decoder/residual_norm.cuh"
 #include "kernels/device/launch.cuh"
 
-// At most one block per multiprocessor. Eight warps compute: the first four all matrix products and
-// the values of attention, the others its scores and most of its heads. One warp fills the ring of
-// weights, one the ring of keys and values, and one prefetches norm weights and biases. A layer has
-// five exchanges of tagged words: q, k and v; attention; its projection; the gated activations; the
-// MLP's output. If a row has several splits, there is a sixth within attention. Each block that
-// needs the residual rows keeps its own copy of them.
+// One block per multiprocessor. The first blocks multiply. All of them attend, the last ones first.
+// Eight warps compute: the first four all matrix products and the values of attention, the others
+// its scores and most of its heads. One warp fills the ring of weights, one the ring of keys and
+// values, and one prefetches norm weights and biases. A layer has five exchanges of tagged words:
+// q, k and v; attention; its projection; the gated activations; the MLP's output. If a row has
+// several splits, there is a sixth within attention. Each block that multiplies keeps its own copy
+// of the residual rows. The first block norms the result.
 //
 // A word of layer l is overwritten in layer l + 1. By then all its readers must have finished. The
 // writer in layer l + 1 has seen a whole vector that depends on every reader's own output of layer
-// l. So it is enough that no block reads what its own outputs do not depend on. That is why a block
-// without a tile of a product does not read the product's input. It is also why a block that keeps
-// the residual has a tile of gate and up (HasKernel): if all rows are padding, nothing depends on
-// q, k and v.
+// l, or words of blocks that have seen one. So it is enough that no block reads what its own
+// outputs do not depend on. That is why a block without a tile of a product does not read the
+// product's input. It is also why a block that keeps the residual has a tile of gate and up
+// (HasKernel): if all rows are padding, nothing depends on q, k and v.
 namespace lockstep::kernels {
 namespace {
 
 // The consumers: the warps that compute.
-template <int kHeadDim, DecoderStyle kStyle>
+template <typename Form>
 class Consumer {
  public:
-  __device__ Consumer(const LayersBlock<kHeadDim>& block, uint32_t last_tag)
+  __device__ Consumer(const LayersBlock<Form>& block, uint32_t last_tag)
       : block_(block),
         warp_(ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32)),
         tag_(last_tag) {}
@@ -37,11 +38,14 @@ class Consumer {
   __device__ void Run() {
     const int num_layers = ptx::WarpUniform(static_cast<int>(block_.Params().shape.num_layers));
     const DecodeLayer& first = block_.Params().layers[0];
-    NextNorm(first.attention_norm, first.attention_norm_bias);
+    if (KeepsResidual()) NextNorm(first.attention_norm, first.attention_norm_bias);
     for (int layer = 0; layer < num_layers; ++layer) {
       ++tag_;
       RunLayer(block_.Params().layers + layer, layer == 0, layer + 1 == num_layers);
     }
+    if (blockIdx.x != 0) return;
+    Norm().NormRows(false, block_.Product(kQkv).from, tag_);
+    Norm().StoreNormed();
   }
 
  private:
@@ -53,54 +57,59 @@ class Consumer {
         layer.products[kMlpInput].bias, layer.products[kMlpOutput].bias};
     const bool keeps_residual = KeepsResidual();
 
-    OpenPass pass = Products().template Open<kQkv>();
+    auto qkv = Products().template Open<kQkv>(biases[kQkv]);
     if (keeps_residual) Norm().NormRows(is_first, block_.Product(kQkv).from, tag_ - 1);
-    Multiply<kQkv>(pass, biases[kQkv], false);
-    NextNorm(layer.mlp_norm, layer.mlp_norm_bias);
+    Multiply<kQkv>(qkv, biases[kQkv]);
+    if (keeps_residual) NextNorm(layer.mlp_norm, layer.mlp_norm_bias);
+    Products().template WaitForProduct<kQkv>();
     block_.Forget();
     Attention().Attend(layer);
-    MultiplyWide<kAttentionOutput>(biases[kAttentionOutput], false);
+    MultiplyWide<kAttentionOutput>(biases[kAttentionOutput]);
 
-    pass = Products().template Open<kMlpInput>();
+    auto mlp_input = Products().template Open<kMlpInput>(biases[kMlpInput]);
     if (keeps_residual) Norm().NormRows(false, block_.Product(kMlpInput).from, tag_);
-    if (is_last && blockIdx.x == 0) Norm().StoreResidual();
-    Multiply<kMlpInput>(pass, biases[kMlpInput], false);
-    if (!is_last) NextNorm(layers[1].attention_norm, layers[1].attention_norm_bias);
+    Multiply<kMlpInput>(mlp_input, biases[kMlpInput]);
+    if (!is_last && keeps_residual) {
+      NextNorm(layers[1].attention_norm, layers[1].attention_norm_bias);
+    } else if (is_last && blockIdx.x == 0) {
+      NextNorm(block_.Params().final_norm, block_.Params().final_norm_bias);
+    }
+    Products().template WaitForProduct<kMlpInput>();
     block_.Forget();
-    MultiplyWide<kMlpOutput>(biases[kMlpOutput], is_last);
+    MultiplyWide<kMlpOutput>(biases[kMlpOutput]);
   }
 
   // A product whose input is what other blocks have written. A block without a tile does not read
   // it.
   template <LayerProduct kProduct>
-  __device__ __forceinline__ void MultiplyWide(const float* bias, bool is_last_of_all) {
+  __device__ __forceinline__ void MultiplyWide(const float* bias) {
     if (block_.NumTiles(kProduct) == 0) return;
-    const OpenPass pass = Products().template Open<kProduct>();
+    auto open = Products().template Open<kProduct>(bias);
     Products().ReadWide(block_.Product(kProduct));
-    Multiply<kProduct>(pass, bias, is_last_of_all);
+    Multiply<kProduct>(open, bias);
+    Products().template WaitForProduct<kProduct>();
   }
-  template <LayerProduct kProduct>
-  __device__ __forceinline__ void Multiply(const OpenPass& pass, const float* bias,
-                                           bool is_last_of_all) {
+  template <LayerProduct kProduct, typename OpenProduct>
+  __device__ __forceinline__ void Multiply(OpenProduct& open, const float* bias) {
     block_.Forget();
-    Products().template Multiply<kProduct>(pass, bias, is_last_of_all);
+    Products().template Multiply<kProduct>(open, bias);
     block_.Forget();
   }
   __device__ __forceinline__ bool KeepsResidual() const {
     return block_.NumTiles(kQkv) + block_.NumTiles(kMlpInput) > 0;
   }
   __device__ __forceinline__ void NextNorm(const float* weights, const float* biases) const {
-    NormWeights<kHeadDim, kStyle>{block_}.Fetch(weights, biases);
+    NormWeights<Form>{block_}.Fetch(weights, biases);
   }
-  __device__ __forceinline__ LayerProducts<kHeadDim, kStyle> Products() {
+  __device__ __forceinline__ LayerProducts<Form> Products() {
     return {block_, warp_, tag_, weights_};
   }
-  __device__ __forceinline__ ResidualNorm<kHeadDim, kStyle> Norm() const { return {block_, warp_}; }
-  __device__ __forceinline__ LayerAttention<kHeadDim> Attention() {
+  __device__ __forceinline__ ResidualNorm<Form> Norm() const { return {block_, warp_}; }
+  __device__ __forceinline__ LayerAttention<Form> Attention() {
     return {block_, warp_, tag_, attention_};
   }
 
-  LayersBlock<kHeadDim> block_;
+  LayersBlock<Form> block_;
   const int warp_;
   uint32_t tag_;
   StagePosition weights_;
@@ -128,12 +137,12 @@ __device__ __forceinline__ void EndBlock(const DecodeLayersParams& params) {
   *reinterpret_cast<uint32_t*>(params.scratch) = runs_out ? 0 : next_tag;
 }
 
-template <int kHeadDim, DecoderStyle kStyle>
-__global__ void __launch_bounds__(kThreads, 1)
-    DecodeLayersKernel(const __grid_constant__ DecodeLayersArguments<kHeadDim> arguments) {
+template <typename Form>
+__global__ void __launch_bounds__(kThreads, 1) DecodeLayersKernel(
+    const __grid_constant__ DecodeLayersArguments<Form::kHeadDim> arguments) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const DecodeLayersParams& params = arguments.params;
-  const LayersBlock<kHeadDim> block = {&arguments, ptx::SharedAddress(shared)};
+  const LayersBlock<Form> block = {&arguments, ptx::SharedAddress(shared)};
   const int warp = ptx::WarpUniform(static_cast<int>(threadIdx.x) / 32);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const WeightRing ring = block.Ring();
@@ -167,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     sync_attention();
     if (warp == 0) StoreBlockItem(block, lane);
     const uint32_t last_tag = *reinterpret_cast<const volatile uint32_t*>(params.scratch);
-    Consumer<kHeadDim, kStyle>(block, last_tag).Run();
+    Consumer<Form>(block, last_tag).Run();
   }
   EndBlock(params);
 }
@@ -187,13 +196,14 @@ int WeightStages(const DecodeLayersShape& shape, int64_t num_rows) {
   return stages < kMinWeightStages ? 0 : stages;
 }
 
-template <int kHeadDim, DecoderStyle kStyle>
+template <typename Form>
 absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& params) {
+  constexpr int kHeadDim = Form::kHeadDim;
   const DecodeLayersShape& shape = params.shape;
   const int num_stages = WeightStages<kHeadDim>(shape, params.num_rows);
   const DecodeLayersWords words(shape);
   const auto product = [&](LayerProduct of, int64_t from, int64_t to) {
-    return ProductPlan(shape, of, DecodeLayersBlocks(stream, shape), params.scratch + from,
+    return ProductPlan(shape, of, ProductBlocks(stream, shape), params.scratch + from,
                        params.scratch + to);
   };
   const DecodeLayersArguments<kHeadDim> arguments = {
@@ -213,33 +223,37 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
                    product(kMlpInput, words.attention_delta, words.activated),
                    product(kMlpOutput, words.activated, words.mlp_delta)},
       .num_weight_stages = num_stages};
-  const auto kernel = DecodeLayersKernel<kHeadDim, kStyle>;
+  const auto kernel = DecodeLayersKernel<Form>;
   const int shared_bytes = arguments.memory.end;
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
   return Launch(stream, "decode layers",
-                {.grid = dim3(static_cast<unsigned>(DecodeLayersBlocks(stream, shape))),
+                {.grid = dim3(static_cast<unsigned>(DecodeLayersBlocks(stream))),
                  .block = dim3(kThreads),
                  .shared_bytes = static_cast<size_t>(shared_bytes)},
                 kernel, arguments);
 }
 
-// Calls function(head_dim, style) with both as constants.
+// Calls function(form) with the LayersForm of the shape and the number of rows.
 template <typename Function>
-auto WithKernel(const DecodeLayersShape& shape, const Function& function) {
-  const auto with_style = [&](auto head_dim) {
+auto WithForm(const DecodeLayersShape& shape, int64_t num_rows, const Function& function) {
+  const auto with_style = [&](auto head_dim, auto style) {
+    if (num_rows == 1) return function(LayersForm<head_dim(), style(), true>());
+    return function(LayersForm<head_dim(), style(), false>());
+  };
+  const auto with_head_dim = [&](auto head_dim) {
     if (shape.style == DecoderStyle::kLlama) {
-      return function(head_dim, std::integral_constant<DecoderStyle, DecoderStyle::kLlama>());
+      return with_style(head_dim, std::integral_constant<DecoderStyle, DecoderStyle::kLlama>());
     }
-    return function(head_dim, std::integral_constant<DecoderStyle, DecoderStyle::kGpt2>());
+    return with_style(head_dim, std::integral_constant<DecoderStyle, DecoderStyle::kGpt2>());
   };
   switch (shape.head_dim) {
     case 16:
-      return with_style(std::integral_constant<int, 16>());
+      return with_head_dim(std::integral_constant<int, 16>());
     case 64:
-      return with_style(std::integral_constant<int, 64>());
+      return with_head_dim(std::integral_constant<int, 64>());
     default:
-      return with_style(std::integral_constant<int, 128>());
+      return with_head_dim(std::integral_constant<int, 128>());
   }
 }
 
@@ -261,32 +275,38 @@ bool HasKernel(const DecodeLayersShape& shape) {
 int64_t DecodeLayersMaxRows(const DecodeLayersShape& shape) {
   if (!HasKernel(shape)) return 0;
   int64_t rows = kMaxDecodeLayersRows;
-  const auto fits = [&](auto head_dim, auto) { return WeightStages<head_dim()>(shape, rows) > 0; };
-  while (rows > 0 && !WithKernel(shape, fits)) --rows;
+  const auto fits = [&](auto form) {
+    return WeightStages<decltype(form)::kHeadDim>(shape, rows) > 0;
+  };
+  while (rows > 0 && !WithForm(shape, rows, fits)) --rows;
   return rows;
 }
 
 absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayersShape& shape) {
-  return WithKernel(shape, [&](auto head_dim, auto style) -> absl::StatusOr<bool> {
-    const auto kernel = DecodeLayersKernel<head_dim(), style()>;
+  int device = 0;
+  int num_multiprocessors = 0;  // MPS may leave the process fewer than the device has
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(
+      cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  const auto fits = [&](auto form) -> absl::StatusOr<bool> {
+    const auto kernel = DecodeLayersKernel<decltype(form)>;
     LOCKSTEP_RETURN_IF_CUDA_ERROR(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
     int blocks_of_multiprocessor = 0;
     LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks_of_multiprocessor, kernel, kThreads, kMaxSharedBytes));
-    int device = 0;
-    int num_multiprocessors = 0;  // MPS may leave the process fewer than the device has
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
-    LOCKSTEP_RETURN_IF_CUDA_ERROR(
-        cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device));
-    return blocks_of_multiprocessor * num_multiprocessors >= DecodeLayersBlocks(stream, shape);
-  });
+    return blocks_of_multiprocessor * num_multiprocessors >= DecodeLayersBlocks(stream);
+  };
+  for (const int64_t num_rows : {int64_t{1}, kMaxDecodeLayersRows}) {
+    const absl::StatusOr<bool> fit = WithForm(shape, num_rows, fits);
+    if (!fit.ok() || !*fit) return fit;
+  }
+  return true;
 }
 
 absl::Status LaunchDecodeLayers(const CudaStream& stream, const DecodeLayersParams& params) {
-  return WithKernel(params.shape, [&](auto head_dim, auto style) {
-    return LaunchFor<head_dim(), style()>(stream, params);
-  });
+  return WithForm(params.shape, params.num_rows,
+                  [&](auto form) { return LaunchFor<decltype(form)>(stream, params); });
 }
 
 }  // namespace lockstep::kernels

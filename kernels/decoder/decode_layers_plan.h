@@ -79,18 +79,19 @@ constexpr int64_t LayerWeightBytes(const DecodeLayersShape& shape) {
   return elements * static_cast<int64_t>(sizeof(BFloat16));
 }
 
-// One block per multiprocessor, but not more than are of use. All blocks ask for the same words, so
-// each makes the others wait a little. A block is of use if the narrowest products have a tile for
-// it, if it takes a split of attention of two rows of 768 keys, or if the others would have to read
-// more than kMostBlockBytes of a layer.
-constexpr int DecodeLayersBlocks(const CudaStream& stream, const DecodeLayersShape& shape) {
-  constexpr int64_t kSplits = 2 * NumAttentionSplits(768);
+constexpr int DecodeLayersBlocks(const CudaStream& stream) {
+  return std::min(stream.num_multiprocessors, kMaxDecodeLayersBlocks);
+}
+
+// How many of the blocks multiply. These ask for the same words, so each makes the others wait a
+// little. There are no more of them than the narrowest products have tiles, unless each would have
+// to read more than kMostBlockBytes of a layer. The others take part in attention only.
+constexpr int ProductBlocks(const CudaStream& stream, const DecodeLayersShape& shape) {
   constexpr int64_t kMostBlockBytes = 16 * kStageBytes;
   const int64_t blocks =
-      std::max({shape.hidden_size / kTileOutputs, kSplits * shape.num_kv_heads,
-                (LayerWeightBytes(shape) + kMostBlockBytes - 1) / kMostBlockBytes});
-  return static_cast<int>(std::min({blocks, static_cast<int64_t>(stream.num_multiprocessors),
-                                    static_cast<int64_t>(kMaxDecodeLayersBlocks)}));
+      std::max(shape.hidden_size / kTileOutputs,
+               (LayerWeightBytes(shape) + kMostBlockBytes - 1) / kMostBlockBytes);
+  return static_cast<int>(std::min<int64_t>(blocks, DecodeLayersBlocks(stream)));
 }
 
 // Where the words of a row lie that all blocks read. The blocks ask for them again and again until
@@ -103,8 +104,8 @@ struct SpreadRow {
   static constexpr int64_t Words(int64_t words) {
     return (words + kSectorWords - 1) / kSectorWords * kLineWords;
   }
-  static constexpr int Offset(int word) {
-    return word / kSectorWords * kLineWords + word % kSectorWords;
+  static constexpr int Offset(unsigned word) {
+    return static_cast<int>(word / kSectorWords * kLineWords + word % kSectorWords);
   }
 };
 
@@ -119,8 +120,8 @@ struct NormRow {
   static constexpr int64_t Words(int64_t hidden_size) {
     return SpreadRow::Words((hidden_size / 2 + kBlockWords - 1) / kBlockWords * kBlockWords);
   }
-  static constexpr int Offset(int word) {
-    const int group = word / kGroupWords % 32;
+  static constexpr int Offset(unsigned word) {
+    const unsigned group = word / kGroupWords % 32;
     return SpreadRow::Offset(word / kBlockWords * kBlockWords +
                              word % kGroupWords / 2 * (kBlockWords / 2) + 2 * group + word % 2);
   }
@@ -154,7 +155,7 @@ struct DecodeLayersWords {
 struct ProductPlan {
   constexpr ProductPlan(const DecodeLayersShape& shape, LayerProduct product, int num_blocks,
                         const uint64_t* from_, uint64_t* to_)
-      : from(from_), to(to_) {
+      : blocks(num_blocks), from(from_), to(to_) {
     const ProductShape of(shape, product);
     const ProductPass pass(of.outputs, of.halves, num_blocks);
     const int num_tiles = static_cast<int>(of.outputs / kTileOutputs);
@@ -168,12 +169,13 @@ struct ProductPlan {
   }
 
   constexpr int NumTiles(int block) const {
-    return tiles_of_all + (block < blocks_with_more ? 1 : 0);
+    return block < blocks ? tiles_of_all + (block < blocks_with_more ? 1 : 0) : 0;
   }
   constexpr int FirstTile(int block) const {
     return block * tiles_of_all + (block < blocks_with_more ? block : blocks_with_more);
   }
 
+  int blocks = 0;   // that multiply: the first ones
   int outputs = 0;  // of one half
   int num_chunks = 0;
   int pass_tiles = 0;

@@ -20,13 +20,13 @@ struct AttentionProgress {
 };
 
 // Attention of a layer: reads the words of q, k and v, and writes the words of the attention. Used
-// by all consumers. The items (layer_items.cuh) are dealt out to the blocks in turn. The block with
-// the first split of a row and KV head folds all splits.
-template <int kHeadDim>
+// by all consumers. The items (layer_items.cuh) are dealt out to the blocks in turn, to the last
+// block first. The block with the first split of a row and KV head folds all splits.
+template <typename Form>
 class LayerAttention {
  public:
   // tag: of the current layer. `progress` must outlive the object.
-  __device__ LayerAttention(const LayersBlock<kHeadDim>& block, int warp, uint32_t tag,
+  __device__ LayerAttention(const LayersBlock<Form>& block, int warp, uint32_t tag,
                             AttentionProgress& progress)
       : block_(block),
         tag_(tag),
@@ -39,7 +39,7 @@ class LayerAttention {
     const int num_items = ptx::WarpUniform(NumItems(block_));
     const bool is_only_item = num_items <= static_cast<int>(gridDim.x);
     ClearPaddingRows();
-    for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
+    for (int item = FirstItem(); item < num_items; item += gridDim.x) {
       const LayerItem work = is_only_item ? BlockItem(block_) : FindWork(block_, item);
       const bool has_new_key = work.key_end == block_.NumKeys()[work.row];
       const int num_heads = arguments.group + (has_new_key ? 2 : 0);
@@ -57,13 +57,15 @@ class LayerAttention {
       // come before the next use.
       if (!is_only_item) SyncConsumers();
     }
-    for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
+    for (int item = FirstItem(); item < num_items; item += gridDim.x) {
       const LayerItem work = is_only_item ? BlockItem(block_) : FindWork(block_, item);
       if (work.num_parts > 1 && work.key_begin == 0) FoldSplits(work);
     }
   }
 
  private:
+  static constexpr int kHeadDim = Form::kHeadDim;
+
   // Numbers the consumers so that those come first which do not multiply. They are also the first
   // to be done with the item's tiles.
   __device__ __forceinline__ int FreeWarp() const {
@@ -183,6 +185,7 @@ class LayerAttention {
       WaitForTile();
       if (has_new_key && work.key_end <= key + kKeyTile) {
         if (page == 0) PatchTile(work);
+        __syncwarp();  // some lanes had nothing to write
         ptx::SyncThreads(kPatchBarrier, kMathThreads);
       }
       float scores[2][4] = {};
@@ -195,6 +198,7 @@ class LayerAttention {
         ptx::SyncThreads(kFreeScoresBarrier + progress_.score_buffer, kConsumerThreads);
       }
       if (has_keys) Scores().template Store<1>(scores, arguments.group, page, lane_);
+      __syncwarp();  // rows that do not exist have no scores
       ptx::ArriveAtThreads(kScoresBarrier + progress_.score_buffer, kConsumerThreads);
       LeaveTile();
     }
@@ -206,6 +210,8 @@ class LayerAttention {
     math.warp = warp_;
     math.lane = lane_;
     math.Begin();
+    uint64_t* partial = Partial(work.slot);
+    ptx::ComputeNow(partial);
     for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
       const int num_keys = min(work.key_end - key, static_cast<int>(kKeyTile));
       WaitForTile();
@@ -229,7 +235,6 @@ class LayerAttention {
       });
       return;
     }
-    uint64_t* const partial = Partial(work.slot);
     math.ForOutputs(arguments.group, [&](int, int row, int column, float first, float second) {
       StoreTagged(partial + row * kHeadDim + column, __float_as_uint(first),
                   __float_as_uint(second), tag_);
@@ -278,6 +283,8 @@ class LayerAttention {
     const uint64_t* const partial = Partial(work.first_slot);
     for (int base = 32 * FreeWarp(); base < num_pairs; base += kConsumerThreads) {
       const int i = base + lane_;
+      uint64_t* to = OutputWord(work.row, FirstOutputWord(work) + i);
+      ptx::ComputeNow(to);
       const uint64_t* const values = partial + 2 * i;
       const uint64_t* const states = partial + arguments.group * kHeadDim + 2 * (i / kPairs);
       SoftmaxRow row;
@@ -305,14 +312,13 @@ class LayerAttention {
         });
       }
       if (i < num_pairs) {
-        StoreTagged(OutputWord(work.row, FirstOutputWord(work) + i),
-                    FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
+        StoreTagged(to, FinishPair(sums.x, sums.y, __frcp_rn(row.sum)), tag_);
       }
       __syncwarp();
     }
   }
 
-  const LayersBlock<kHeadDim> block_;
+  const LayersBlock<Form> block_;
   const uint32_t tag_;
   AttentionProgress& progress_;
   const int warp_;

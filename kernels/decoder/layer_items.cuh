@@ -14,8 +14,8 @@ namespace lockstep::kernels {
 // The splits of the first zone are shorter than the others.
 inline constexpr int kNumShortSplits = static_cast<int>(kSecondSplitZone.first_split);
 
-template <int kHeadDim>
-__device__ __forceinline__ int NumItems(const LayersBlock<kHeadDim>& block) {
+template <typename Form>
+__device__ __forceinline__ int NumItems(const LayersBlock<Form>& block) {
   const int num_rows = block.NumRows();
   return (block.FirstLongSplits()[num_rows] + block.FirstShortSplits()[num_rows]) *
          static_cast<int>(block.Attention().params.kv.num_kv_heads);
@@ -24,8 +24,8 @@ __device__ __forceinline__ int NumItems(const LayersBlock<kHeadDim>& block) {
 // Long splits come first, so that blocks end at about the same time. The splits of either kind are
 // ordered row by row, within a row from the last split to the first, and within a split by KV head.
 // Call from whole warps.
-template <int kHeadDim>
-__device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block, int item) {
+template <typename Form>
+__device__ __forceinline__ LayerItem FindWork(const LayersBlock<Form>& block, int item) {
   const int num_kv_heads = static_cast<int>(block.Attention().params.kv.num_kv_heads);
   const int num_rows = block.NumRows();
   const int* const first_long = block.FirstLongSplits();
@@ -58,19 +58,23 @@ __device__ __forceinline__ LayerItem FindWork(const LayersBlock<kHeadDim>& block
   return work;
 }
 
+// The first item of this block; it also has every gridDim.x-th after it. The last blocks come
+// first: they do not multiply, if any block does not.
+__device__ __forceinline__ int FirstItem() { return static_cast<int>(gridDim.x - 1 - blockIdx.x); }
+
 // Stores the item that the block has, if it has one, for BlockItem. Call from a whole warp, behind
 // a barrier after CountWork. There must be a barrier of the consumers before BlockItem.
-template <int kHeadDim>
-__device__ __forceinline__ void StoreBlockItem(const LayersBlock<kHeadDim>& block, int lane) {
-  if (static_cast<int>(blockIdx.x) >= NumItems(block)) return;
-  const LayerItem work = FindWork(block, static_cast<int>(blockIdx.x));
+template <typename Form>
+__device__ __forceinline__ void StoreBlockItem(const LayersBlock<Form>& block, int lane) {
+  if (FirstItem() >= NumItems(block)) return;
+  const LayerItem work = FindWork(block, FirstItem());
   if (lane == 0) *block.template At<LayerItem>(block.Memory().block_item) = work;
 }
 
 // FindWork, where each block has at most one item: it is the same in all layers. Call from whole
 // warps.
-template <int kHeadDim>
-__device__ __forceinline__ LayerItem BlockItem(const LayersBlock<kHeadDim>& block) {
+template <typename Form>
+__device__ __forceinline__ LayerItem BlockItem(const LayersBlock<Form>& block) {
   LayerItem work = *block.template At<const LayerItem>(block.Memory().block_item);
   work.num_parts = ptx::WarpUniform(work.num_parts);
   work.key_begin = ptx::WarpUniform(work.key_begin);
@@ -80,8 +84,8 @@ __device__ __forceinline__ LayerItem BlockItem(const LayersBlock<kHeadDim>& bloc
 
 // Fills num_keys and the tables of splits. The first threads of the block do it. A barrier must
 // follow before anyone reads them.
-template <int kHeadDim>
-__device__ __forceinline__ void CountWork(const LayersBlock<kHeadDim>& block) {
+template <typename Form>
+__device__ __forceinline__ void CountWork(const LayersBlock<Form>& block) {
   static_assert(kMaxDecodeLayersRows < kConsumerThreads);
   const auto thread = static_cast<int>(threadIdx.x);
   const int num_rows = block.NumRows();

@@ -14,12 +14,12 @@ inline constexpr int kReadAtOnce = 4;  // pairs of words that a thread requests 
 
 // The products of a layer: reads the inputs from words and the weights from their ring, and writes
 // the outputs into words. Used by all consumers.
-template <int kHeadDim, DecoderStyle kStyle>
+template <typename Form>
 class LayerProducts {
  public:
   // tag: of the current layer. position: how far the block has come with its weights; must outlive
   // the object.
-  __device__ LayerProducts(const LayersBlock<kHeadDim>& block, int warp, uint32_t tag,
+  __device__ LayerProducts(const LayersBlock<Form>& block, int warp, uint32_t tag,
                            StagePosition& position)
       : block_(block),
         tag_(tag),
@@ -27,82 +27,59 @@ class LayerProducts {
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // What a product can do before its input is there.
+  // What a warp knows of its tiles of a pass: a tile of the gate and its tile of up, or two
+  // neighbouring tiles of outputs.
+  struct PassOutputs {
+    uint64_t* to[2];  // words of this lane's first row
+    float biases[2];
+    bool exists[2];
+    int row_words;  // from one row to the next
+  };
+  struct OpenProduct {
+    int tiles_left;  // that passes must begin for; 0: this warp has no part in the product
+    WeightRing ring;
+    OpenPass pass;
+    PassOutputs outputs;
+  };
+
+  // What a product can do before its input is there. `bias`: null if there is none.
   template <LayerProduct kProduct>
-  __device__ __forceinline__ OpenPass Open() const {
-    const OpenPass pass = block_.Ring().Open(Input<kProduct>(), position_);
-    if (Multiplies<kProduct>()) pass.WaitForFirstSlab();
-    return pass;
+  __device__ __forceinline__ OpenProduct Open(const float* bias) const {
+    OpenProduct open = {};
+    if (!Multiplies<kProduct>()) return open;
+    const ProductPlan& product = block_.Product(kProduct);
+    open.tiles_left = ptx::WarpUniform(block_.NumTiles(kProduct));
+    open.ring = block_.Ring();
+    open.outputs = OutputsOf<kProduct>(product, 0, bias);
+    open.pass = open.ring.Open(product, Input<kProduct>(block_.address), position_);
+    return open;
   }
 
-  // Multiplies the input and writes the outputs into their words. The outputs of the last layer's
-  // MLP go to the caller's memory. Begins with a barrier of the consumers, behind which the input
-  // is there.
+  // Multiplies the input and writes the outputs into their words. All consumers call it, when they
+  // have written their parts of the input to shared memory.
   template <LayerProduct kProduct>
-  __device__ __forceinline__ void Multiply(OpenPass pass, const float* bias, bool is_last_of_all) {
-    if (!Multiplies<kProduct>()) {
-      SyncConsumers();
-      return;
+  __device__ __forceinline__ void Multiply(OpenProduct& open, const float* bias) {
+    SyncConsumers();
+    if (open.tiles_left == 0) return;
+    ptx::FenceAsyncProxy();
+    for (;;) {
+      const PassSums sums = open.ring.MultiplyPass(open.pass);
+      open.tiles_left -= block_.Product(kProduct).pass_tiles;
+      const bool is_last = open.tiles_left <= 0;
+      if (is_last) ptx::ArriveAtThreads(kProductBarrier, kConsumerThreads);
+      position_ = open.pass.position;
+      Store<kProduct>(sums, open.outputs, bias != nullptr);
+      if (is_last) return;
+      OpenAgain<kProduct>(open, bias);
     }
-    const ProductPlan& product = block_.Product(kProduct);
-    const int block = static_cast<int>(blockIdx.x);
-    const int num_tiles = block_.NumTiles(kProduct);
-    const int num_rows = block_.NumRows();
-    for (int first = 0; first < num_tiles; first += product.pass_tiles) {
-      // A warp has the sums of two neighbouring tiles: a tile of the gate and its tile of up, or
-      // two tiles of outputs.
-      constexpr bool kIsGated = kStyle == DecoderStyle::kLlama && kProduct == kMlpInput;
-      constexpr int kTiles = kIsGated ? 1 : 2;
-      const int last = min(first + product.pass_tiles, num_tiles);
-      int column[kTiles];
-      bool exists[kTiles];
-      // The biases are requested early, so that they are there when they are needed.
-      float biases[2] = {};
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-        const int tile = first + kTiles * warp_ + i;
-        exists[i] = tile < last;
-        column[i] = (product.FirstTile(block) + tile) * kTileOutputs + lane_ / 4;
-        if (bias == nullptr || !exists[i]) continue;
-        biases[i] = bias[column[i]];
-        if constexpr (kIsGated) biases[1] = bias[product.outputs + column[i]];
-      }
-      const auto biased = [&](float sum, int i) {
-        return bias == nullptr ? sum : __fadd_rn(sum, biases[i]);
-      };
-      if (first == 0) {
-        SyncConsumers();
-      } else {
-        pass = Open<kProduct>();
-      }
-      const PassSums sums = WeightRing::MultiplyPass(product, pass);
-      position_ = pass.position;
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-        if (!exists[i]) continue;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          if (j >= num_rows) continue;
-          const int row = lane_ % 4 * 2 + j;
-          float value = biased(sums.values[2 * i + j], i);
-          // GELU and SwiGLU see rounded values.
-          if constexpr (kIsGated) {
-            value = DeviceGatedValue(Rounded(value), Rounded(biased(sums.values[2 + j], 1)));
-          } else if constexpr (kProduct == kMlpInput) {
-            value = DeviceGeluTanh(Rounded(value));
-          }
-          const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
-          if (lane_ / 4 % 2 != 0 || row >= num_rows) continue;
-          const int word = column[i] / 2;
-          if (kProduct == kMlpOutput && is_last_of_all) {
-            reinterpret_cast<uint32_t*>(block_.Params().delta)[row * product.outputs / 2 + word] =
-                pair;
-          } else {
-            StoreTagged(OutputWord<kProduct>(product, row, word), pair, tag_);
-          }
-        }
-      }
-    }
+  }
+
+  // Until the block's product warps have ended the product. Otherwise the other warps would ask for
+  // words all the while, and the product would take 5 % longer.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ void WaitForProduct() const {
+    if (warp_ < kProductWarps || block_.NumTiles(kProduct) == 0) return;
+    ptx::SyncThreads(kProductBarrier, kConsumerThreads);
   }
 
   // Copies the input of the attention's or the MLP's output projection from its words to shared
@@ -114,40 +91,115 @@ class LayerProducts {
     for (int row = 0; row < num_rows; ++row) {
       for (int base = 32 * warp_; base < row_pairs; base += kReadAtOnce * kConsumerThreads) {
         const uint64_t* pairs[kReadAtOnce];
+        int to[kReadAtOnce];
 #pragma unroll
         for (int i = 0; i < kReadAtOnce; ++i) {
-          const int pair = base + lane_ + i * kConsumerThreads;
+          const unsigned pair = base + lane_ + i * kConsumerThreads;
           pairs[i] = pair < row_pairs ? words + SpreadRow::Offset(2 * pair) : nullptr;
+          to[i] = block_.Memory().wide + InputRows::Offset(pair / 2, row, num_rows) + pair % 2 * 8;
+          ptx::ComputeNow(to[i]);
         }
         LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
-          const int pair = base + lane_ + i * kConsumerThreads;
-          *block_.template At<uint2>(block_.Memory().wide +
-                                     InputRows::Offset(pair / 2, row, num_rows) + pair % 2 * 8) =
-              make_uint2(first, second);
+          *block_.template At<uint2>(to[i]) = make_uint2(first, second);
         });
+        __syncwarp();  // some lanes had no pairs
       }
       words += SpreadRow::Words(2 * row_pairs);
     }
-    ptx::FenceAsyncProxy();
   }
 
  private:
-  // Where a word of the product's outputs lies. Those of q, k and v have few readers.
+  // Opens the next pass. Few shapes and devices have several. So nothing of it is computed before
+  // it is needed.
   template <LayerProduct kProduct>
-  __device__ __forceinline__ static uint64_t* OutputWord(const ProductPlan& product, int row,
-                                                         int word) {
-    if constexpr (kProduct == kQkv) return product.to + row * product.outputs / 2 + word;
+  __device__ __forceinline__ void OpenAgain(OpenProduct& open, const float* bias) const {
+    uint32_t address = block_.address;
+    uint32_t index = kProduct;
+    ptx::ForgetOrigin(address);
+    ptx::ForgetOrigin(index);
+    const ProductPlan& product = block_.Product(static_cast<int>(index));
+    const int first = product.NumTiles(static_cast<int>(blockIdx.x)) - open.tiles_left;
+    open.outputs = OutputsOf<kProduct>(product, first, bias);
+    open.pass = open.ring.Open(product, Input<kProduct>(address), position_);
+  }
+
+  template <LayerProduct kProduct>
+  static constexpr bool kIsGated = Form::kStyle == DecoderStyle::kLlama&& kProduct == kMlpInput;
+  template <LayerProduct kProduct>
+  static constexpr int kTiles = kIsGated<kProduct> ? 1 : 2;
+
+  // Of the pass that begins with the block's tile `first`.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ PassOutputs OutputsOf(const ProductPlan& product, int first,
+                                                   const float* bias) const {
+    const int last = min(first + product.pass_tiles,
+                         product.NumTiles(static_cast<int>(blockIdx.x)));
+    PassOutputs outputs = {.row_words = RowWords<kProduct>(product)};
+    ptx::ComputeNow(outputs.row_words);
+#pragma unroll
+    for (int i = 0; i < kTiles<kProduct>; ++i) {
+      const int tile = first + kTiles<kProduct> * warp_ + i;
+      const int column =
+          (product.FirstTile(static_cast<int>(blockIdx.x)) + tile) * kTileOutputs + lane_ / 4;
+      outputs.exists[i] = tile < last;
+      outputs.to[i] =
+          product.to + lane_ % 4 * 2 * outputs.row_words + WordOffset<kProduct>(column / 2);
+      ptx::ComputeNow(outputs.to[i]);
+      if (bias == nullptr || !outputs.exists[i]) continue;
+      outputs.biases[i] = bias[column];
+      if constexpr (kIsGated<kProduct>) outputs.biases[1] = bias[product.outputs + column];
+    }
+    return outputs;
+  }
+
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ void Store(const PassSums& sums, const PassOutputs& outputs,
+                                        bool has_bias) const {
+    const int num_rows = block_.NumRows();
+    const auto biased = [&](float sum, int i) {
+      return has_bias ? __fadd_rn(sum, outputs.biases[i]) : sum;
+    };
+#pragma unroll
+    for (int i = 0; i < kTiles<kProduct>; ++i) {
+      if (!outputs.exists[i]) continue;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (j >= num_rows) continue;
+        const int row = lane_ % 4 * 2 + j;
+        float value = biased(sums.values[2 * i + j], i);
+        // GELU and SwiGLU see rounded values.
+        if constexpr (kIsGated<kProduct>) {
+          value = DeviceGatedValue(Rounded(value), Rounded(biased(sums.values[2 + j], 1)));
+        } else if constexpr (kProduct == kMlpInput) {
+          value = DeviceGeluTanh(Rounded(value));
+        }
+        const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
+        if (lane_ / 4 % 2 != 0 || row >= num_rows) continue;
+        StoreTagged(outputs.to[i] + j * outputs.row_words, pair, tag_);
+      }
+    }
+  }
+
+  // How many words a row of the product's outputs takes, and where one of them lies. Those of q, k
+  // and v have few readers, so they lie side by side.
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ static int RowWords(const ProductPlan& product) {
+    if constexpr (kProduct == kQkv) return product.outputs / 2;
     constexpr bool kIsNormed = kProduct != kMlpInput;
-    const int64_t row_words =
-        kIsNormed ? NormRow::Words(product.outputs) : SpreadRow::Words(product.outputs / 2);
-    return product.to + row * static_cast<int>(row_words) +
-           (kIsNormed ? NormRow::Offset(word) : SpreadRow::Offset(word));
+    return static_cast<int>(kIsNormed ? NormRow::Words(product.outputs)
+                                      : SpreadRow::Words(product.outputs / 2));
   }
   template <LayerProduct kProduct>
-  __device__ __forceinline__ InputRows Input() const {
+  __device__ __forceinline__ static int WordOffset(int word) {
+    if constexpr (kProduct == kQkv) return word;
+    if constexpr (kProduct == kMlpInput) return SpreadRow::Offset(word);
+    return NormRow::Offset(word);
+  }
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ InputRows Input(uint32_t shared) const {
     constexpr bool kIsNormed = kProduct == kQkv || kProduct == kMlpInput;
     const int offset = kIsNormed ? block_.Memory().normed : block_.Memory().wide;
-    return {block_.address + offset, block_.NumRows()};
+    return {shared + offset, block_.NumRows()};
   }
   // Whether this warp has a part in the product.
   template <LayerProduct kProduct>
@@ -158,7 +210,7 @@ class LayerProducts {
     return DeviceToFloat(DeviceToBFloat16(value));
   }
 
-  const LayersBlock<kHeadDim> block_;
+  const LayersBlock<Form> block_;
   const uint32_t tag_;
   StagePosition& position_;
   const int warp_;

@@ -24,7 +24,17 @@ inline constexpr int kPatchBarrier = 4;      // the warps that compute scores
 inline constexpr int kScoreBuffers = 2;
 inline constexpr int kScoresBarrier = 5;  // [kScoreBuffers]: the scores of a tile are there
 inline constexpr int kFreeScoresBarrier = kScoresBarrier + kScoreBuffers;  // and have been read
+inline constexpr int kProductBarrier = kFreeScoresBarrier + kScoreBuffers;  // it has ended
 static_assert(kConsumerWarps == 2 * kMathWarps && kScoreBuffers == 2);
+
+// What the kernel is compiled for. A single row has a form of its own, which does without much that
+// only several rows need.
+template <int kHeadDimValue, DecoderStyle kStyleValue, bool kHasOneRowValue>
+struct LayersForm {
+  static constexpr int kHeadDim = kHeadDimValue;
+  static constexpr DecoderStyle kStyle = kStyleValue;
+  static constexpr bool kHasOneRow = kHasOneRowValue;
+};
 
 // One split of one row for one KV head.
 struct LayerItem {
@@ -101,8 +111,10 @@ struct DecodeLayersArguments {
 
 // What all warps of a block know. The arguments are the kernel's own: instructions read them as
 // constants.
-template <int kHeadDim>
+template <typename Form>
 struct LayersBlock {
+  static constexpr int kHeadDim = Form::kHeadDim;
+
   // After this call, everything that depends on `address` is computed again. Otherwise the
   // compiler keeps in registers what does not change from layer to layer, and the products lack
   // these registers.
@@ -125,7 +137,10 @@ struct LayersBlock {
     const uint32_t barriers = address + arguments->memory.barriers;
     return {ptx::WarpUniform(weights), ptx::WarpUniform(barriers), arguments->num_weight_stages};
   }
-  __device__ __forceinline__ int NumRows() const { return static_cast<int>(Params().num_rows); }
+  __device__ __forceinline__ int NumRows() const {
+    if constexpr (Form::kHasOneRow) return 1;
+    return static_cast<int>(Params().num_rows);
+  }
   __device__ __forceinline__ int Hidden() const {
     return static_cast<int>(Params().shape.hidden_size);
   }

@@ -13,9 +13,9 @@ namespace lockstep::kernels {
 
 // Fetches the keys and values of the tokens before this step, for the items of this block, layer
 // after layer.
-template <int kHeadDim>
-__device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
-  constexpr int kPageBytes = KvTile<kHeadDim>::kPageBytes;
+template <typename Form>
+__device__ void FillKvRing(const LayersBlock<Form>& block, int lane) {
+  constexpr int kPageBytes = KvTile<Form::kHeadDim>::kPageBytes;
   const DecodeLayersParams& params = block.Params();
   const DecodeArguments& attention = block.Attention();
   const int num_items = NumItems(block);
@@ -23,7 +23,7 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
   for (int64_t layer = 0; layer < params.shape.num_layers; ++layer) {
     PagedKv kv = attention.params.kv;
     kv.data = params.layers[layer].kv;
-    for (int item = blockIdx.x; item < num_items; item += gridDim.x) {
+    for (int item = FirstItem(); item < num_items; item += gridDim.x) {
       const LayerItem work = FindWork(block, item);
       const BlockId* pages = params.block_tables +
                              params.block_table_rows[work.row] * params.block_table_stride +
@@ -47,8 +47,9 @@ __device__ void FillKvRing(const LayersBlock<kHeadDim>& block, int lane) {
 }
 
 // Fetches the weights in the order in which the consumers multiply.
-template <int kHeadDim>
-__device__ void FillWeightRing(const LayersBlock<kHeadDim>& block) {
+template <typename Form>
+__device__ void FillWeightRing(const LayersBlock<Form>& block) {
+  if (static_cast<int>(blockIdx.x) >= block.Product(kQkv).blocks) return;
   const auto map = [&](int64_t layer, int index) -> const WeightMap& {
     return block.Params().layers[layer].products[index].map;
   };

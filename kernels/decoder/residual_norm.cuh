@@ -7,13 +7,14 @@
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/decoder/layers_block.cuh"
 #include "kernels/decoder/tagged_words.cuh"
+#include "kernels/embedding/gather_rows.h"
 #include "kernels/norm/row_norm.cuh"
 
 namespace lockstep::kernels {
 
 // The weights of the next norm in shared memory. The consumers that do not multiply fetch them
 // while an earlier product goes on.
-template <int kHeadDim, DecoderStyle kStyle>
+template <typename Form>
 struct NormWeights {
   // Call when nobody reads the previous norm's weights any more. `biases`: LayerNorm only.
   __device__ __forceinline__ void Fetch(const float* weights, const float* biases) const {
@@ -25,7 +26,7 @@ struct NormWeights {
          i += (kConsumerThreads - 32 * kProductWarps) * kAtOnce) {
       const uint32_t to = block.address + block.Memory().norm_weights + i * 4;
       ptx::CopyAsync16(to, weights + i);
-      if constexpr (kStyle == DecoderStyle::kGpt2) {
+      if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
         ptx::CopyAsync16(to + block.Hidden() * 4, biases + i);
       }
     }
@@ -36,33 +37,26 @@ struct NormWeights {
     if (static_cast<int>(threadIdx.x) >= 32 * kProductWarps) ptx::CopyAsyncWait<0>();
   }
 
-  const LayersBlock<kHeadDim>& block;
+  const LayersBlock<Form>& block;
 };
 
 // The residual rows that a block keeps in shared memory, and their norm, which is the input of
 // products. Used by all consumers.
-template <int kHeadDim, DecoderStyle kStyle>
+template <typename Form>
 class ResidualNorm {
  public:
-  __device__ ResidualNorm(const LayersBlock<kHeadDim>& block, int warp)
+  __device__ ResidualNorm(const LayersBlock<Form>& block, int warp)
       : block_(block), warp_(warp), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // If is_first, the residual becomes the embeddings, with those of positions added if there are
-  // any. Otherwise adds the words at `delta` to the residual, and rounds. Then computes the norm.
+  // If is_first, the residual becomes the embeddings. Otherwise adds the words at `delta` to the
+  // residual, and rounds. Then computes the norm.
   __device__ __forceinline__ void NormRows(bool is_first, const uint64_t* delta, uint32_t tag) {
     const int row_words = static_cast<int>(NormRow::Words(block_.Hidden()));
     NormWith([&](int row, int group, bool exists) {
       uint4 words = {};
       if (is_first) {
         if (!exists) return words;
-        const int64_t offset = row * block_.Params().shape.hidden_size;
-        words = reinterpret_cast<const uint4*>(block_.Params().embeddings + offset)[group];
-        if constexpr (kStyle == DecoderStyle::kGpt2) {
-          const BFloat16* const positions = block_.Params().position_embeddings;
-          if (positions != nullptr) {
-            words = Sum(words, reinterpret_cast<const uint4*>(positions + offset)[group]);
-          }
-        }
+        words = Embedding(row, group);
         ResidualGroup(row, group) = words;
         return words;
       }
@@ -81,13 +75,14 @@ class ResidualNorm {
     });
   }
 
-  __device__ __forceinline__ void StoreResidual() const {
+  // Copies the norm's result to the caller's memory.
+  __device__ __forceinline__ void StoreNormed() const {
     const int group = static_cast<int>(threadIdx.x);
     if (group >= NumGroups()) return;
     for (int row = 0; row < block_.NumRows(); ++row) {
-      reinterpret_cast<uint4*>(block_.Params().residual +
+      reinterpret_cast<uint4*>(block_.Params().output +
                                row * block_.Params().shape.hidden_size)[group] =
-          ResidualGroup(row, group);
+          NormedGroup(row, group);
     }
   }
 
@@ -98,6 +93,30 @@ class ResidualNorm {
   __device__ __forceinline__ uint4& ResidualGroup(int row, int group) const {
     return *block_.template At<uint4>(block_.Memory().residual +
                                       row * block_.Memory().hidden_row_bytes + group * 16);
+  }
+
+  __device__ __forceinline__ uint4& NormedGroup(int row, int group) const {
+    return *block_.template At<uint4>(block_.Memory().normed +
+                                      InputRows::Offset(group, row, block_.NumRows()));
+  }
+
+  __device__ __forceinline__ uint4 Embedding(int row, int group) const {
+    const DecodeLayersParams& params = block_.Params();
+    const uint4 token =
+        TableGroup(params.token_embeddings, params.vocab_size, params.token_ids[row], group);
+    if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
+      if (params.position_embeddings != nullptr) {
+        return Sum(token, TableGroup(params.position_embeddings, params.max_positions,
+                                     params.positions[row], group));
+      }
+    }
+    return token;
+  }
+  __device__ __forceinline__ uint4 TableGroup(const BFloat16* table, int64_t num_rows,
+                                              uint32_t index, int group) const {
+    if (index == kNoRow) return {};
+    if (index >= num_rows) __trap();
+    return reinterpret_cast<const uint4*>(table + index * block_.Params().shape.hidden_size)[group];
   }
 
   __device__ __forceinline__ static uint4 Sum(const uint4& residual, const uint4& delta) {
@@ -121,9 +140,9 @@ class ResidualNorm {
     for (int row = 0; row < block_.NumRows(); ++row) {
       float values[kRowGroup] = {};
       if (warp_has_any) Unpack(load(row, group, exists), values);
-      NormWeights<kHeadDim, kStyle>{block_}.Finish();
+      NormWeights<Form>{block_}.Finish();
       float squares = 0.0f;
-      if constexpr (kStyle == DecoderStyle::kGpt2) {
+      if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
         const float mean = __fdiv_rn(TreeSum(GroupTreeSum(values), 0), size);
         if (exists) {
           for (int i = 0; i < kRowGroup; ++i) values[i] = __fsub_rn(values[i], mean);
@@ -139,14 +158,12 @@ class ResidualNorm {
       for (int i = 0; i < kRowGroup; ++i) {
         values[i] = DeviceNormedValue(values[i], inverse_rms, parameters[i]);
       }
-      if constexpr (kStyle == DecoderStyle::kGpt2) {
+      if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
         LoadParameters(weights + block_.Hidden(), group, parameters);
         for (int i = 0; i < kRowGroup; ++i) values[i] = __fadd_rn(values[i], parameters[i]);
       }
-      *block_.template At<uint4>(block_.Memory().normed +
-                                 InputRows::Offset(group, row, block_.NumRows())) = Pack(values);
+      NormedGroup(row, group) = Pack(values);
     }
-    ptx::FenceAsyncProxy();
   }
 
   __device__ __forceinline__ static float SumOfSquares(const float (&values)[kRowGroup]) {
@@ -174,7 +191,7 @@ class ResidualNorm {
     return __fadd_rn(sum_of_four(first), sum_of_four(second));
   }
 
-  const LayersBlock<kHeadDim> block_;
+  const LayersBlock<Form> block_;
   const int warp_;
   const int lane_;
 };

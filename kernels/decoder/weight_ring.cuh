@@ -53,6 +53,14 @@ struct PassSums {
 struct OpenPass;
 
 struct WeightRing {
+  // The lower halves of descriptors.
+  struct Operands {
+    uint32_t weights;
+    uint32_t weights_step;  // from one chunk to the next
+    uint32_t input;
+    uint32_t input_step;  // from one instruction to the next
+  };
+
   __device__ __forceinline__ uint32_t Stage(int stage) const {
     return stages + stage * kStageBytes;
   }
@@ -69,14 +77,13 @@ struct WeightRing {
   }
 
   // Prepares a pass whose input rows need not be there yet. Call from whole warps.
-  __device__ __forceinline__ OpenPass Open(const InputRows& rows,
+  __device__ __forceinline__ OpenPass Open(const ProductPlan& product, const InputRows& rows,
                                            const StagePosition& position) const;
 
   // The canonical dot products of one pass. Call from the product warps, when the input is there.
   // The matrix units read weights and inputs from shared memory. Leaves the position of the next
   // pass in `pass`.
-  __device__ __forceinline__ static PassSums MultiplyPass(const ProductPlan& product,
-                                                          OpenPass& pass);
+  __device__ __forceinline__ PassSums MultiplyPass(OpenPass& pass) const;
 
   uint32_t stages;
   uint32_t barriers;
@@ -87,14 +94,6 @@ struct WeightRing {
 
   // The upper half of the descriptors of weights: the tiles of a chunk follow each other.
   static constexpr uint64_t kWeightsUpper = ptx::MatrixDescriptor(0, kChunkBytes) >> 32;
-
-  // The lower halves of descriptors.
-  struct Operands {
-    uint32_t weights;
-    uint32_t weights_step;  // from one chunk to the next
-    uint32_t input;
-    uint32_t input_step;  // from one instruction to the next
-  };
 
   // There is straight code between fence and commit, so that the compiler keeps the instructions
   // asynchronous. When this returns, at most the last two calls' instructions are under way.
@@ -162,60 +161,55 @@ class WeightFiller {
   bool has_asked_ = false;
 };
 
-// A pass that is about to begin.
+// A pass that is about to begin: all that its instructions need.
 struct OpenPass {
-  __device__ __forceinline__ void WaitForFirstSlab() const {
-    ptx::WaitBarrier(ring.FullBarrier(position.stage), position.phase);
-  }
-
-  WeightRing ring;
   StagePosition position;
-  uint32_t input;  // lower half of the input's descriptor
-  uint32_t input_step;
+  int chunks_left;  // of the pass
+  int slab_chunks;
+  WeightRing::Operands operands;
 };
 
-__device__ __forceinline__ OpenPass WeightRing::Open(const InputRows& rows,
+__device__ __forceinline__ OpenPass WeightRing::Open(const ProductPlan& product,
+                                                     const InputRows& rows,
                                                      const StagePosition& position) const {
-  return {.ring = *this,
-          .position = {ptx::WarpUniform(position.stage), ptx::WarpUniform(position.phase)},
-          .input = ptx::WarpUniform(static_cast<uint32_t>(rows.Descriptor())),
-          .input_step = rows.DescriptorStep()};
+  OpenPass pass;
+  pass.position = {ptx::WarpUniform(position.stage), ptx::WarpUniform(position.phase)};
+  pass.chunks_left = ptx::WarpUniform(product.num_chunks);
+  pass.slab_chunks = ptx::WarpUniform(product.slab_chunks);
+  pass.operands = {
+      .weights = static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(pass.position.stage))),
+      .weights_step = ptx::WarpUniform(static_cast<uint32_t>(product.side_by_side * (kChunkBytes >> 4))),
+      .input = ptx::WarpUniform(static_cast<uint32_t>(rows.Descriptor())),
+      .input_step = rows.DescriptorStep()};
+  ptx::WaitBarrier(FullBarrier(pass.position.stage), pass.position.phase);
+  return pass;
 }
 
-__device__ __forceinline__ PassSums WeightRing::MultiplyPass(const ProductPlan& product,
-                                                             OpenPass& pass) {
-  const WeightRing& ring = pass.ring;
+__device__ __forceinline__ PassSums WeightRing::MultiplyPass(OpenPass& pass) const {
   StagePosition& position = pass.position;
-  Operands operands = {
-      .weights = 0,
-      .weights_step = static_cast<uint32_t>(product.side_by_side * (kChunkBytes >> 4)),
-      .input = pass.input,
-      .input_step = pass.input_step};
   PassSums sums = {};
-  int previous = 0;
-  int before_previous = 0;
-  bool is_full = true;
+  int previous = -1;  // stages that have not been released
+  int before_previous = -1;
+  for (;;) {
+    int chunks = min(pass.slab_chunks, pass.chunks_left);
+    pass.chunks_left -= chunks;
 #pragma unroll 1
-  for (int slab = 0; slab < product.num_chunks; slab += product.slab_chunks) {
-    const StagePosition opened = position;
-    if (!is_full) ptx::WaitBarrier(ring.FullBarrier(opened.stage), opened.phase);
-    operands.weights = static_cast<uint32_t>(ptx::MatrixDescriptor(ring.Stage(opened.stage)));
-    position.Advance(ring.num_stages);
-    // Tested now, so that the answer is there when it is needed. After the last slab it is not
-    // needed.
-    is_full = ptx::TestBarrier(ring.FullBarrier(position.stage), position.phase);
-    int chunks = min(product.slab_chunks, product.num_chunks - slab);
-#pragma unroll 1
-    for (; chunks >= 2; chunks -= 2) MultiplyChunks<2>(operands, sums);
-    if (chunks != 0) MultiplyChunks<1>(operands, sums);
+    for (; chunks >= 2; chunks -= 2) MultiplyChunks<2>(pass.operands, sums);
+    if (chunks != 0) MultiplyChunks<1>(pass.operands, sums);
     // At most two groups of instructions are under way, and each slab has at least one.
-    if (slab >= 2 * product.slab_chunks) ring.Release(before_previous);
+    if (before_previous >= 0) Release(before_previous);
     before_previous = previous;
-    previous = opened.stage;
+    previous = position.stage;
+    position.Advance(num_stages);
+    if (pass.chunks_left == 0) break;
+    // The instructions under way take longer than this.
+    ptx::WaitBarrier(FullBarrier(position.stage), position.phase);
+    pass.operands.weights =
+        static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(position.stage)));
   }
   ptx::WarpgroupWait<0>();
-  if (product.num_chunks > product.slab_chunks) ring.Release(before_previous);
-  ring.Release(previous);
+  if (before_previous >= 0) Release(before_previous);
+  Release(previous);
   ptx::HoldAccumulator(sums.values);
   return sums;
 }

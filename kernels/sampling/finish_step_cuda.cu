@@ -68,13 +68,13 @@ __global__ void __launch_bounds__(kFinishThreads)
     rows[row] = FinishRow(all, row);
   }
   if (all.descriptions != nullptr) CopyDescriptions(all, entry);
-  // The host must see the results before it sees that they are there.
-  __threadfence_system();
   __syncthreads();
   if (threadIdx.x != 0) return;
   *all.ring.next = serial + 1;
   all.ring.begin_ns[entry] = all.begin_ns == nullptr ? 0 : *all.begin_ns;
   all.ring.end_ns[entry] = ptx::GlobalTimerNs();
+  // The host must see the results before it sees that they are there. The fence of this thread is
+  // also one for what the others wrote before the barrier.
   __threadfence_system();
   *static_cast<volatile uint64_t*>(all.ring.reported + entry) = serial + 1;
 }

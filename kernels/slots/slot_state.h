@@ -63,8 +63,12 @@ struct StepInputParams {
   uint32_t* positions = nullptr;  // out: [num_tokens]; padding: kNoPosition
   uint64_t* kv_slots = nullptr;   // out: [num_tokens]: block * 16 + token in block, or kNoKvSlot
   uint64_t* begin_ns = nullptr;   // out: the device's global timer now; or null
+  // With overlapped launches the next kernel may start before this one has ended. It must let no
+  // other kernel start before it has waited for this one.
+  bool next_may_start = false;
 };
-// No later kernel starts before this one has ended, even with overlapped launches.
+// Without next_may_start no later kernel starts before this one has ended, even with overlapped
+// launches.
 absl::Status PrepareStepInputs(const CudaStream& stream, const StepInputParams& params);
 
 }  // namespace lockstep::kernels

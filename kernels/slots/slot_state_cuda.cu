@@ -62,9 +62,10 @@ __device__ int64_t ChunkOfToken(const StepInputParams& params, int64_t token) {
   return low;
 }
 
-// Lets no successor start early. So all later kernels of the step may read what this kernel and the
-// kernels before it wrote, without waiting for their own predecessors.
+// Usually lets no successor start early. So all later kernels of the step may read what this kernel
+// and the kernels before it wrote, without waiting for their own predecessors.
 __global__ void PrepareStepInputsKernel(StepInputParams params) {
+  if (params.next_may_start) ptx::AllowSuccessor();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kInputThreads + threadIdx.x;
   const bool is_of_chunk = index >= params.num_decode_rows && index < params.num_tokens;
   const TokenId of_chunk =

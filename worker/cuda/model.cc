@@ -16,8 +16,12 @@ namespace {
 
 class CudaOps final : public StreamOps<kernels::CudaStream> {
  public:
-  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch)
-      : StreamOps(parts.stream), parts_(parts), batch_(batch) {}
+  // runs_layers_at_once: see RunLayers.
+  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch, bool runs_layers_at_once)
+      : StreamOps(parts.stream),
+        parts_(parts),
+        batch_(batch),
+        runs_layers_at_once_(runs_layers_at_once) {}
 
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return parts_.gemm->Run(stream_, params);
@@ -56,15 +60,13 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
     return StreamOps::GatherRmsNorm(params, norm);
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
-  absl::StatusOr<bool> RunLayers(int64_t num_tokens) override {
+  absl::StatusOr<bool> RunLayers(int64_t num_tokens, const TokenId* token_ids) override {
+    if (!runs_layers_at_once_) return false;
+    has_run_layers_ = true;
     FusedLayers& fused = parts_.fused_layers;
-    if (batch_.num_chunks > 0 || num_tokens > fused.max_rows ||
-        num_tokens * batch_.max_decode_keys > fused.max_keys) {
-      return false;
-    }
     ++fused.num_passes;
     const Workspace& workspace = parts_.workspace;
-    const bool has_positions = parts_.spec.positions == PositionKind::kLearned;
+    const auto& weights = parts_.weights.model;
     LOCKSTEP_RETURN_IF_ERROR(kernels::DecodeLayers(
         stream_, {.shape = fused.shape,
                   .layers = fused.layers,
@@ -78,14 +80,20 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
                   .block_tables = parts_.slots.block_tables,
                   .block_table_stride = parts_.slots.max_blocks,
                   .block_table_rows = batch_.decode_slots,
-                  .embeddings = workspace.residual,
-                  .position_embeddings = has_positions ? workspace.delta : nullptr,
-                  .residual = workspace.last_residual,
-                  .delta = workspace.delta,
+                  .token_ids = token_ids,
+                  .token_embeddings = weights[ModelPart::kTokenEmbedding].rows,
+                  .position_embeddings = weights[ModelPart::kPositionEmbedding].rows,
+                  .vocab_size = parts_.spec.vocab_size,
+                  .max_positions = parts_.spec.max_context_tokens,
+                  .final_norm = weights[ModelPart::kFinalNorm].vector,
+                  .final_norm_bias = weights[ModelPart::kFinalNorm].bias,
+                  .output = workspace.normed,
                   .scratch = fused.scratch,
                   .num_scratch_words = fused.num_scratch_words}));
     return true;
   }
+
+  bool has_run_layers() const { return has_run_layers_; }
 
  private:
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
@@ -134,6 +142,8 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
 
   CudaModel::Parts& parts_;
   const CudaBatch& batch_;
+  const bool runs_layers_at_once_;
+  bool has_run_layers_ = false;
   bool has_decode_plan_ = false;  // one for all layers
 };
 
@@ -215,6 +225,11 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
     LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(parts_->stream));
   }
   const Workspace& workspace = parts_->workspace;
+  // Then the kernel of all layers comes next. It does not let others start before it has waited.
+  const bool runs_layers_at_once =
+      batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
+      batch.num_logits_rows == batch.num_tokens &&
+      parts_->fused_layers.Takes(batch.num_tokens, batch.max_decode_keys);
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
                                                   .decode_slots = batch.decode_slots,
@@ -226,9 +241,10 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .token_ids = parts_->token_ids,
                                                   .positions = workspace.positions,
                                                   .kv_slots = workspace.kv_slots,
-                                                  .begin_ns = batch.begin_ns}));
+                                                  .begin_ns = batch.begin_ns,
+                                                  .next_may_start = runs_layers_at_once}));
   const int64_t vocab_size = parts_->spec.vocab_size;
-  CudaOps ops(*parts_, batch);
+  CudaOps ops(*parts_, batch, runs_layers_at_once);
   DecoderPass pass({.spec = &parts_->spec,
                     .share = &parts_->share,
                     .rank = parts_->rank,
@@ -241,6 +257,9 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
       pass.Run({.num_tokens = batch.num_tokens, .num_logits_rows = batch.num_logits_rows},
                parts_->token_ids, batch.logits_tokens,
                {.data = parts_->logits_columns, .stride = parts_->rank.Share(vocab_size)}));
+  LOCKSTEP_CHECK(ops.has_run_layers() == runs_layers_at_once,
+                 "a pass of {} rows ran by other kernels than its inputs were prepared for",
+                 batch.num_tokens);
   return GatherLogits(*parts_, batch.num_logits_rows);
 }
 

@@ -29,14 +29,11 @@ absl::Status DecoderPass::Run(const PassShape& shape, const TokenId* token_ids,
                               const uint32_t* logits_tokens, const LogitsColumns& logits) {
   const ModelSpec& spec = *context_.spec;
   const Workspace& workspace = *context_.workspace;
-  LOCKSTEP_RETURN_IF_ERROR(Embed(shape.num_tokens, token_ids));
   if (logits_tokens == nullptr && shape.num_logits_rows == shape.num_tokens) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const bool done, ops_.RunLayers(shape.num_tokens));
-    if (done) {
-      return ComputeLogits({shape.num_tokens, workspace.last_residual, /*attention=*/nullptr},
-                           logits);
-    }
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool done, ops_.RunLayers(shape.num_tokens, token_ids));
+    if (done) return MultiplyLogits(shape.num_tokens, logits);
   }
+  LOCKSTEP_RETURN_IF_ERROR(Embed(shape.num_tokens, token_ids));
   for (int64_t layer = 0; layer + 1 < spec.num_layers; ++layer) {
     LOCKSTEP_RETURN_IF_ERROR(ComputeAttention(layer, shape.num_tokens, /*attends=*/true));
     LOCKSTEP_RETURN_IF_ERROR(
@@ -205,17 +202,18 @@ absl::Status DecoderPass::SelectRows(const PassShape& shape, const uint32_t* log
 }
 
 absl::Status DecoderPass::ComputeLogits(const Rows& rows, const LogitsColumns& logits) {
-  const ModelSpec& spec = *context_.spec;
-  const Workspace& workspace = *context_.workspace;
-  const auto& weights = context_.weights->model;
-  LOCKSTEP_RETURN_IF_ERROR(
-      Normalize(weights[ModelPart::kFinalNorm], rows.residual, Delta::kColumns, rows.count));
-  return ops_.Gemm({.input = workspace.normed,
-                    .input_stride = spec.hidden_size,
-                    .weights = weights[ModelPart::kLmHead].matrix,
+  LOCKSTEP_RETURN_IF_ERROR(Normalize(context_.weights->model[ModelPart::kFinalNorm], rows.residual,
+                                     Delta::kColumns, rows.count));
+  return MultiplyLogits(rows.count, logits);
+}
+
+absl::Status DecoderPass::MultiplyLogits(int64_t num_rows, const LogitsColumns& logits) {
+  return ops_.Gemm({.input = context_.workspace->normed,
+                    .input_stride = context_.spec->hidden_size,
+                    .weights = context_.weights->model[ModelPart::kLmHead].matrix,
                     .output_f32 = logits.data,
                     .output_stride = logits.stride,
-                    .num_rows = rows.count});
+                    .num_rows = num_rows});
 }
 
 }  // namespace lockstep::worker

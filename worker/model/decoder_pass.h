@@ -62,11 +62,12 @@ class DecoderOps {
   }
   // K and V of one layer, of this rank's heads.
   virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
-  // Runs all layers at once, for backends that have a faster way to do so with one rank. Called
-  // only if the batch wants the logits of all its tokens. Reads workspace.residual and, with
-  // learned positions, workspace.delta. Writes workspace.last_residual, and to workspace.delta what
-  // is still to be added to it. Returns false if nothing was done.
-  virtual absl::StatusOr<bool> RunLayers(int64_t /*num_tokens*/) { return false; }
+  // Embeds the tokens, runs all layers and norms the result at once, for backends that have a
+  // faster way to do so with one rank. Called only if the batch wants the logits of all its tokens.
+  // Writes workspace.normed. Returns false if nothing was done.
+  virtual absl::StatusOr<bool> RunLayers(int64_t /*num_tokens*/, const TokenId* /*token_ids*/) {
+    return false;
+  }
 };
 
 // The ops that need only a stream: a kernels::Stream or a kernels::CudaStream.
@@ -180,6 +181,8 @@ class DecoderPass {
   absl::Status Gather(kernels::BFloat16* whole, int64_t num_rows, int64_t num_columns);
   absl::Status SelectRows(const PassShape& shape, const uint32_t* logits_tokens);
   absl::Status ComputeLogits(const Rows& rows, const LogitsColumns& logits);
+  // From workspace.normed.
+  absl::Status MultiplyLogits(int64_t num_rows, const LogitsColumns& logits);
 
   const Context context_;
   DecoderOps& ops_;

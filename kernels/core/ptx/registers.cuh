@@ -19,6 +19,15 @@ __device__ __forceinline__ void ReleaseRegisters() {
 // depends on it.
 __device__ __forceinline__ void ForgetOrigin(uint32_t& value) { asm volatile("" : "+r"(value)); }
 
+// No instruction: the value is computed before the instructions that follow, although it is needed
+// later.
+template <typename T>
+__device__ __forceinline__ void ComputeNow(T*& value) {
+  asm volatile("" : "+l"(value));
+}
+__device__ __forceinline__ void ComputeNow(int& value) { asm volatile("" : "+r"(value)); }
+__device__ __forceinline__ void ComputeNow(uint32_t& value) { asm volatile("" : "+r"(value)); }
+
 // The value that all lanes of the warp have, and the compiler knows that they do. It computes the
 // descriptors of matrix instructions once for the warp, but only where every loop and condition
 // around them depends on such values alone. Otherwise it moves each descriptor from a register of

@@ -117,18 +117,22 @@ TEST_P(DecodeLayersPlanTest, PairsOfWordsLieTogether) {
 TEST_P(DecodeLayersPlanTest, EveryTileHasOneBlock) {
   const DecodeLayersShape& shape = GetParam().shape;
   for (const int num_multiprocessors : kMultiprocessors) {
-    const int num_blocks = DecodeLayersBlocks({.num_multiprocessors = num_multiprocessors}, shape);
-    EXPECT_GT(num_blocks, 0);
-    EXPECT_LE(num_blocks, num_multiprocessors);
+    const CudaStream stream = {.num_multiprocessors = num_multiprocessors};
+    const int product_blocks = ProductBlocks(stream, shape);
+    EXPECT_GT(product_blocks, 0);
+    EXPECT_LE(product_blocks, DecodeLayersBlocks(stream));
     for (int index = 0; index < kNumLayerProducts; ++index) {
       const auto product = static_cast<LayerProduct>(index);
-      const ProductPlan plan(shape, product, num_blocks, nullptr, nullptr);
+      const ProductPlan plan(shape, product, product_blocks, nullptr, nullptr);
       int next = 0;
-      for (int block = 0; block < num_blocks; ++block) {
+      for (int block = 0; block < product_blocks; ++block) {
         EXPECT_EQ(plan.FirstTile(block), next);
         next += plan.NumTiles(block);
       }
       EXPECT_EQ(next * kTileOutputs, ProductShape(shape, product).outputs);
+      for (int block = product_blocks; block < DecodeLayersBlocks(stream); ++block) {
+        EXPECT_EQ(plan.NumTiles(block), 0) << block;
+      }
     }
   }
 }
@@ -138,14 +142,14 @@ TEST_P(DecodeLayersPlanTest, EveryTileHasOneBlock) {
 TEST_P(DecodeLayersPlanTest, ABlockWithATileOfQkvHasOneOfGateAndUp) {
   const DecodeLayersShape& shape = GetParam().shape;
   for (const int num_multiprocessors : kMultiprocessors) {
-    const int num_blocks = DecodeLayersBlocks({.num_multiprocessors = num_multiprocessors}, shape);
-    const ProductPlan qkv(shape, kQkv, num_blocks, nullptr, nullptr);
-    const ProductPlan mlp_input(shape, kMlpInput, num_blocks, nullptr, nullptr);
-    for (int block = 0; block < num_blocks; ++block) {
+    const int product_blocks = ProductBlocks({.num_multiprocessors = num_multiprocessors}, shape);
+    const ProductPlan qkv(shape, kQkv, product_blocks, nullptr, nullptr);
+    const ProductPlan mlp_input(shape, kMlpInput, product_blocks, nullptr, nullptr);
+    for (int block = 0; block < product_blocks; ++block) {
       EXPECT_TRUE(qkv.NumTiles(block) == 0 || mlp_input.NumTiles(block) > 0) << block;
     }
     // These blocks clear padding rows (layer_attention.cuh).
-    for (int block = 0; block < std::min<int>(kMaxDecodeLayersRows, num_blocks); ++block) {
+    for (int block = 0; block < std::min<int>(kMaxDecodeLayersRows, product_blocks); ++block) {
       EXPECT_GT(mlp_input.NumTiles(block), 0) << block;
     }
   }
@@ -157,22 +161,25 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DecodeLayersPlanTest,
                                            NamedShape{"tiny", kTiny}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(DecodeLayersBlocksTest, ThereAreNoMoreBlocksThanAreOfUse) {
-  const CudaStream h200 = {.num_multiprocessors = 132};
-  EXPECT_EQ(DecodeLayersBlocks(h200, kSmolLm2), 72);  // tiles of o and down
-  EXPECT_EQ(DecodeLayersBlocks(h200, kGpt2), 120);    // splits of attention
-  EXPECT_EQ(DecodeLayersBlocks(h200, kQwen3), 128);   // tiles again
-  DecodeLayersShape wide = kSmolLm2;
-  wide.intermediate_size = 16 * wide.intermediate_size;
-  EXPECT_EQ(DecodeLayersBlocks(h200, wide), 132);  // bytes to read
-  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 200}, wide), kMaxDecodeLayersBlocks);
+TEST(DecodeLayersBlocksTest, AllMultiprocessorsHaveOneUpToAMaximum) {
+  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 78}), 78);
+  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 200}), kMaxDecodeLayersBlocks);
 }
 
-TEST(DecodeLayersBlocksTest, ThereAreNoMoreBlocksThanMultiprocessors) {
-  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 114}, kQwen3), 114);
-  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 78}, kQwen3), 78);
-  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 78}, kSmolLm2), 72);
-  EXPECT_EQ(DecodeLayersBlocks({.num_multiprocessors = 200}, kQwen3), 128);
+TEST(ProductBlocksTest, NoMoreBlocksMultiplyThanAreOfUse) {
+  const CudaStream h200 = {.num_multiprocessors = 132};
+  EXPECT_EQ(ProductBlocks(h200, kSmolLm2), 72);  // tiles of o and down
+  EXPECT_EQ(ProductBlocks(h200, kGpt2), 96);
+  EXPECT_EQ(ProductBlocks(h200, kQwen3), 128);
+  DecodeLayersShape wide = kSmolLm2;
+  wide.intermediate_size = 16 * wide.intermediate_size;
+  EXPECT_EQ(ProductBlocks(h200, wide), 132);  // bytes to read
+}
+
+TEST(ProductBlocksTest, NoMoreBlocksMultiplyThanThereAre) {
+  EXPECT_EQ(ProductBlocks({.num_multiprocessors = 114}, kQwen3), 114);
+  EXPECT_EQ(ProductBlocks({.num_multiprocessors = 78}, kQwen3), 78);
+  EXPECT_EQ(ProductBlocks({.num_multiprocessors = 78}, kSmolLm2), 72);
 }
 
 TEST(LayerWeightBytesTest, CountsEveryProduct) {
