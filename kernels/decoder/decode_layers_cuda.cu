@@ -61,9 +61,8 @@ class Consumer {
     if (keeps_residual) Norm().NormRows(is_first, block_.Product(kQkv).from, tag_ - 1);
     Multiply<kQkv>(qkv, biases[kQkv]);
     if (keeps_residual) NextNorm(layer.mlp_norm, layer.mlp_norm_bias);
-    Products().template WaitForProduct<kQkv>();
     block_.Forget();
-    Attention().Attend(layer);
+    Attention().Attend(layer, [&] { Products().template WaitForProduct<kQkv>(); });
     MultiplyWide<kAttentionOutput>(biases[kAttentionOutput]);
 
     auto mlp_input = Products().template Open<kMlpInput>(biases[kMlpInput]);

@@ -34,7 +34,15 @@ class LayerAttention {
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  __device__ __forceinline__ void Attend(const DecodeLayer& layer) {
+  // Every warp calls wait_for_words() once, before it asks for words.
+  template <typename WaitForWords>
+  __device__ __forceinline__ void Attend(const DecodeLayer& layer,
+                                         const WaitForWords& wait_for_words) {
+    bool has_waited = false;
+    const auto wait = [&] {
+      if (!has_waited) wait_for_words();
+      has_waited = true;
+    };
     const DecodeArguments& arguments = block_.Attention();
     const int num_items = ptx::WarpUniform(NumItems(block_));
     const bool is_only_item = num_items <= static_cast<int>(gridDim.x);
@@ -44,9 +52,10 @@ class LayerAttention {
       const bool has_new_key = work.key_end == block_.NumKeys()[work.row];
       const int num_heads = arguments.group + (has_new_key ? 2 : 0);
       for (int head = FreeWarp(); head < num_heads; head += kConsumerWarps) {
-        PrepareHead(layer, work, head);
+        PrepareHead(layer, work, head, wait);
         __syncwarp();  // lanes without elements were done earlier
       }
+      wait();
       SyncConsumers();
       if (warp_ < kMathWarps) {
         WeighValues(work);
@@ -57,6 +66,7 @@ class LayerAttention {
       // come before the next use.
       if (!is_only_item) SyncConsumers();
     }
+    wait();
     for (int item = FirstItem(); item < num_items; item += gridDim.x) {
       const LayerItem work = is_only_item ? BlockItem(block_) : FindWork(block_, item);
       if (work.num_parts > 1 && work.key_begin == 0) FoldSplits(work);
@@ -87,9 +97,10 @@ class LayerAttention {
 
   // Prepares one head of the item's row. Heads are numbered: the query heads, then the new key,
   // then the new value. One warp does what rotary_append.h describes. A query goes to where the
-  // item's first tile expects it.
+  // item's first tile expects it. Calls wait() before it asks for words.
+  template <typename Wait>
   __device__ __forceinline__ void PrepareHead(const DecodeLayer& layer, const LayerItem& work,
-                                              int head) const {
+                                              int head, const Wait& wait) const {
     constexpr int kWords = kHeadDim / 2;
     const int group = block_.Attention().group;
     const int num_heads = static_cast<int>(block_.Params().shape.num_heads);
@@ -103,36 +114,50 @@ class LayerAttention {
         block_.template At<uint32_t>(block_.Memory().head_words) + warp_ * kWords;
     const uint64_t* const from =
         block_.Words(block_.Offsets().qkv) + work.row * (block_.QkvSize() / 2) + row_head * kWords;
-    // Loads everything that does not depend on the words before it waits for the words.
+    // Gets everything ready that does not depend on the words before it waits for the words.
     constexpr int kHalf = kHeadDim / 2;
     static_assert(kHalf <= 64);  // two elements for each lane
     const uint64_t kv_slot = block_.Params().kv_slots[work.row];
     const int64_t table_row = static_cast<int64_t>(block_.Params().positions[work.row]) * kHalf;
     const float* const weight = is_query ? layer.q_norm : is_key ? layer.k_norm : nullptr;
     const int element = 2 * lane_ < kHalf ? 2 * lane_ : 0;
+    const bool has_words = 2 * lane_ < kWords;
+    uint32_t* stored[2] = {};  // where two words of the new key or value go
+    if (!is_query) {
+      PagedKv kv = block_.Attention().params.kv;
+      kv.data = layer.kv;
+      const auto page = static_cast<int64_t>(kv_slot / kKvBlockTokens);
+      const int token = static_cast<int>(kv_slot % kKvBlockTokens);
+      BFloat16* const elements =
+          is_key ? DeviceKeys(kv, page, work.kv_head) : DeviceValues(kv, page, work.kv_head);
+      const int first = is_key ? element : has_words ? 4 * lane_ : 0;
+      const int second = is_key ? element + kHalf : first + 2;
+      stored[0] =
+          reinterpret_cast<uint32_t*>(elements + DeviceKvOffset(token, first, kHeadDim));
+      stored[1] =
+          reinterpret_cast<uint32_t*>(elements + DeviceKvOffset(token, second, kHeadDim));
+    }
+    ptx::ComputeNow(stored[0]);
+    ptx::ComputeNow(stored[1]);
     const RotaryFactors factors(block_.Params().cos + table_row, block_.Params().sin + table_row,
                                 weight, element, kHalf);
     __syncwarp();
-    const uint64_t* const pair[1] = {2 * lane_ < kWords ? from + 2 * lane_ : nullptr};
+    wait();
+    const uint64_t* const pair[1] = {has_words ? from + 2 * lane_ : nullptr};
+    uint2 own = {};
     LoadTaggedPairs(tag_, pair, [&](int, uint32_t first, uint32_t second) {
-      words[2 * lane_] = first;
-      words[2 * lane_ + 1] = second;
+      own = make_uint2(first, second);
     });
-    __syncwarp();
-    PagedKv kv = block_.Attention().params.kv;
-    kv.data = layer.kv;
-    const auto kv_block = static_cast<int64_t>(kv_slot / kKvBlockTokens);
-    const int block_token = static_cast<int>(kv_slot % kKvBlockTokens);
     if (!is_query && !is_key) {
-      uint32_t* const to = block_.template At<uint32_t>(block_.Memory().new_value);
-      BFloat16* const values = DeviceValues(kv, kv_block, work.kv_head);
-      for (int i = lane_; i < kWords; i += 32) {
-        to[i] = words[i];
-        *reinterpret_cast<uint32_t*>(values + DeviceKvOffset(block_token, 2 * i, kHeadDim)) =
-            words[i];
+      if (has_words) {
+        *block_.template At<uint2>(block_.Memory().new_value + 8 * lane_) = own;
+        *stored[0] = own.x;
+        *stored[1] = own.y;
       }
       return;
     }
+    if (has_words) *reinterpret_cast<uint2*>(words + 2 * lane_) = own;
+    __syncwarp();
     const float inverse_rms =
         weight == nullptr ? 0.0f : HeadInverseRms(words, kHeadDim, block_.Params().norm_eps, lane_);
     if (2 * lane_ >= kHalf) return;
@@ -145,11 +170,8 @@ class LayerAttention {
     to[element / 2] = rotated.first;
     to[(element + kHalf) / 2] = rotated.second;
     if (is_query) return;
-    BFloat16* const keys = DeviceKeys(kv, kv_block, work.kv_head);
-    *reinterpret_cast<uint32_t*>(keys + DeviceKvOffset(block_token, element, kHeadDim)) =
-        rotated.first;
-    *reinterpret_cast<uint32_t*>(keys + DeviceKvOffset(block_token, element + kHalf, kHeadDim)) =
-        rotated.second;
+    *stored[0] = rotated.first;
+    *stored[1] = rotated.second;
   }
 
   // Writes the new key and value into the tile, because the copy engine brought the page as it was
@@ -168,7 +190,6 @@ class LayerAttention {
       *reinterpret_cast<uint32_t*>(page + offset) = new_key[word];
       *reinterpret_cast<uint32_t*>(page + KvTile<kHeadDim>::kHalfBytes + offset) = new_value[word];
     }
-    ptx::FenceAsyncProxy();
   }
 
   // The item's tiles pass through two groups of warps. The warps that do not multiply compute the
@@ -183,7 +204,8 @@ class LayerAttention {
     for (int key = work.key_begin; key < work.key_end; key += kKeyTile) {
       const int num_keys = min(work.key_end - key, static_cast<int>(kKeyTile));
       WaitForTile();
-      if (has_new_key && work.key_end <= key + kKeyTile) {
+      const bool has_patch = has_new_key && work.key_end <= key + kKeyTile;
+      if (has_patch) {
         if (page == 0) PatchTile(work);
         __syncwarp();  // some lanes had nothing to write
         ptx::SyncThreads(kPatchBarrier, kMathThreads);
@@ -200,6 +222,7 @@ class LayerAttention {
       if (has_keys) Scores().template Store<1>(scores, arguments.group, page, lane_);
       __syncwarp();  // rows that do not exist have no scores
       ptx::ArriveAtThreads(kScoresBarrier + progress_.score_buffer, kConsumerThreads);
+      if (has_patch) ptx::FenceAsyncProxy();  // the copy engine comes after the patch
       LeaveTile();
     }
   }

@@ -15,7 +15,9 @@ __device__ __forceinline__ float HeadInverseRms(const uint32_t* words, int head_
                                                 int lane) {
   float even = 0.0f;
   float odd = 0.0f;
-  for (int i = lane % 8; i < head_dim / 2; i += kNormPartials / 2) {
+  for (int begin = 0; begin < head_dim / 2; begin += kNormPartials / 2) {
+    const int i = begin + lane % (kNormPartials / 2);
+    if (i >= head_dim / 2) break;
     const float first = LowerBFloat16(words[i]);
     const float second = UpperBFloat16(words[i]);
     even = __fadd_rn(even, __fmul_rn(first, first));
