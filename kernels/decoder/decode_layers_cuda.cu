@@ -137,8 +137,8 @@ __device__ __forceinline__ void EndBlock(const DecodeLayersParams& params) {
 }
 
 template <typename Form>
-__global__ void __launch_bounds__(kThreads, 1) DecodeLayersKernel(
-    const __grid_constant__ DecodeLayersArguments<Form::kHeadDim> arguments) {
+__global__ void __launch_bounds__(kThreads, 1)
+    DecodeLayersKernel(const __grid_constant__ DecodeLayersArguments<Form::kHeadDim> arguments) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const DecodeLayersParams& params = arguments.params;
   const LayersBlock<Form> block = {&arguments, ptx::SharedAddress(shared)};
@@ -233,12 +233,22 @@ absl::Status LaunchFor(const CudaStream& stream, const DecodeLayersParams& param
                 kernel, arguments);
 }
 
-// Calls function(form) with the LayersForm of the shape and the number of rows.
+// Calls function(form) with the LayersForm of the shape and the number of rows, 1 to
+// kMaxDecodeLayersRows.
 template <typename Function>
 auto WithForm(const DecodeLayersShape& shape, int64_t num_rows, const Function& function) {
+  static_assert(kMaxDecodeLayersRows == 4);
   const auto with_style = [&](auto head_dim, auto style) {
-    if (num_rows == 1) return function(LayersForm<head_dim(), style(), true>());
-    return function(LayersForm<head_dim(), style(), false>());
+    switch (num_rows) {
+      case 1:
+        return function(LayersForm<head_dim(), style(), 1>());
+      case 2:
+        return function(LayersForm<head_dim(), style(), 2>());
+      case 3:
+        return function(LayersForm<head_dim(), style(), 3>());
+      default:
+        return function(LayersForm<head_dim(), style(), 4>());
+    }
   };
   const auto with_head_dim = [&](auto head_dim) {
     if (shape.style == DecoderStyle::kLlama) {
@@ -296,7 +306,7 @@ absl::StatusOr<bool> DecodeLayersFit(const CudaStream& stream, const DecodeLayer
         &blocks_of_multiprocessor, kernel, kThreads, kMaxSharedBytes));
     return blocks_of_multiprocessor * num_multiprocessors >= DecodeLayersBlocks(stream);
   };
-  for (const int64_t num_rows : {int64_t{1}, kMaxDecodeLayersRows}) {
+  for (int64_t num_rows = 1; num_rows <= kMaxDecodeLayersRows; ++num_rows) {
     const absl::StatusOr<bool> fit = WithForm(shape, num_rows, fits);
     if (!fit.ok() || !*fit) return fit;
   }

@@ -62,6 +62,7 @@ class LayerAttention {
       } else {
         ScoreKeys(work, has_new_key);
       }
+      __syncwarp();  // some lanes had nothing to store
       // The next item needs this one's memory. Without a next item, the barriers of the products
       // come before the next use.
       if (!is_only_item) SyncConsumers();
@@ -75,6 +76,7 @@ class LayerAttention {
 
  private:
   static constexpr int kHeadDim = Form::kHeadDim;
+  static constexpr int kRows = Form::kRows;
 
   // Numbers the consumers so that those come first which do not multiply. They are also the first
   // to be done with the item's tiles.
@@ -86,7 +88,7 @@ class LayerAttention {
   // The first blocks do it. They keep the residual. So they get here only when all readers of the
   // previous layer's words have finished.
   __device__ __forceinline__ void ClearPaddingRows() const {
-    for (int row = 0; row < block_.NumRows(); ++row) {
+    for (int row = 0; row < kRows; ++row) {
       if (block_.NumKeys()[row] != 0 || static_cast<int>(blockIdx.x) != row) continue;
       for (int i = 2 * threadIdx.x; i < block_.QSize() / 2; i += 2 * kConsumerThreads) {
         StoreTagged(OutputWord(row, i), 0, 0, tag_);
@@ -132,10 +134,8 @@ class LayerAttention {
           is_key ? DeviceKeys(kv, page, work.kv_head) : DeviceValues(kv, page, work.kv_head);
       const int first = is_key ? element : has_words ? 4 * lane_ : 0;
       const int second = is_key ? element + kHalf : first + 2;
-      stored[0] =
-          reinterpret_cast<uint32_t*>(elements + DeviceKvOffset(token, first, kHeadDim));
-      stored[1] =
-          reinterpret_cast<uint32_t*>(elements + DeviceKvOffset(token, second, kHeadDim));
+      stored[0] = reinterpret_cast<uint32_t*>(elements + DeviceKvOffset(token, first, kHeadDim));
+      stored[1] = reinterpret_cast<uint32_t*>(elements + DeviceKvOffset(token, second, kHeadDim));
     }
     ptx::ComputeNow(stored[0]);
     ptx::ComputeNow(stored[1]);
@@ -145,9 +145,8 @@ class LayerAttention {
     wait();
     const uint64_t* const pair[1] = {has_words ? from + 2 * lane_ : nullptr};
     uint2 own = {};
-    LoadTaggedPairs(tag_, pair, [&](int, uint32_t first, uint32_t second) {
-      own = make_uint2(first, second);
-    });
+    LoadTaggedPairs(tag_, pair,
+                    [&](int, uint32_t first, uint32_t second) { own = make_uint2(first, second); });
     if (!is_query && !is_key) {
       if (has_words) {
         *block_.template At<uint2>(block_.Memory().new_value + 8 * lane_) = own;

@@ -16,8 +16,7 @@ inline constexpr int kNumShortSplits = static_cast<int>(kSecondSplitZone.first_s
 
 template <typename Form>
 __device__ __forceinline__ int NumItems(const LayersBlock<Form>& block) {
-  const int num_rows = block.NumRows();
-  return (block.FirstLongSplits()[num_rows] + block.FirstShortSplits()[num_rows]) *
+  return (block.FirstLongSplits()[Form::kRows] + block.FirstShortSplits()[Form::kRows]) *
          static_cast<int>(block.Attention().params.kv.num_kv_heads);
 }
 
@@ -27,15 +26,17 @@ __device__ __forceinline__ int NumItems(const LayersBlock<Form>& block) {
 template <typename Form>
 __device__ __forceinline__ LayerItem FindWork(const LayersBlock<Form>& block, int item) {
   const int num_kv_heads = static_cast<int>(block.Attention().params.kv.num_kv_heads);
-  const int num_rows = block.NumRows();
   const int* const first_long = block.FirstLongSplits();
   const int* const first_short = block.FirstShortSplits();
   int index = ptx::WarpUniform(item / num_kv_heads);
-  const bool is_long = index < ptx::WarpUniform(first_long[num_rows]);
+  // Not under a condition: ptxas 13.0 makes a WarpUniform conditional on a predicate that is not
+  // set.
+  const int num_long = ptx::WarpUniform(first_long[Form::kRows]);
+  const bool is_long = index < num_long;
   const int* const firsts = is_long ? first_long : first_short;
-  if (!is_long) index -= ptx::WarpUniform(first_long[num_rows]);
+  if (!is_long) index -= num_long;
   int row = 0;
-  for (int end = ptx::WarpUniform(num_rows); end - row > 1;) {
+  for (int end = Form::kRows; end - row > 1;) {
     const int middle = (row + end) / 2;
     if (ptx::WarpUniform(firsts[middle]) <= index) {
       row = middle;
@@ -86,15 +87,13 @@ __device__ __forceinline__ LayerItem BlockItem(const LayersBlock<Form>& block) {
 // follow before anyone reads them.
 template <typename Form>
 __device__ __forceinline__ void CountWork(const LayersBlock<Form>& block) {
-  static_assert(kMaxDecodeLayersRows < kConsumerThreads);
+  static_assert(Form::kRows < kConsumerThreads);
   const auto thread = static_cast<int>(threadIdx.x);
-  const int num_rows = block.NumRows();
-  if (thread <= num_rows) {
+  if (thread <= Form::kRows) {
     int splits_before = 0;
     int short_before = 0;
 #pragma unroll
-    for (int row = 0; row < kMaxDecodeLayersRows; ++row) {
-      if (row >= num_rows) break;
+    for (int row = 0; row < Form::kRows; ++row) {
       const uint32_t position = block.Params().positions[row];
       const int keys = position == kNoPosition ? 0 : static_cast<int>(position) + 1;
       const int splits = keys == 0 ? 0 : LastSplit(keys) + 1;

@@ -86,29 +86,37 @@ class LayerProducts {
   // memory.
   __device__ __forceinline__ void ReadWide(const ProductPlan& product) const {
     const int row_pairs = product.num_chunks * (kChunkColumns / 4);
-    const int num_rows = block_.NumRows();
-    const uint64_t* words = product.from;
-    for (int row = 0; row < num_rows; ++row) {
-      for (int base = 32 * warp_; base < row_pairs; base += kReadAtOnce * kConsumerThreads) {
-        const uint64_t* pairs[kReadAtOnce];
-        int to[kReadAtOnce];
+    const int row_words = static_cast<int>(SpreadRow::Words(2 * row_pairs));
+    // The pairs of a row follow those of the row before.
+    for (int base = 32 * warp_; base < kRows * row_pairs; base += kReadAtOnce * kConsumerThreads) {
+      const uint64_t* pairs[kReadAtOnce];
+      int to[kReadAtOnce];
 #pragma unroll
-        for (int i = 0; i < kReadAtOnce; ++i) {
-          const unsigned pair = base + lane_ + i * kConsumerThreads;
-          pairs[i] = pair < row_pairs ? words + SpreadRow::Offset(2 * pair) : nullptr;
-          to[i] = block_.Memory().wide + InputRows::Offset(pair / 2, row, num_rows) + pair % 2 * 8;
-          ptx::ComputeNow(to[i]);
+      for (int i = 0; i < kReadAtOnce; ++i) {
+        unsigned pair = base + lane_ + i * kConsumerThreads;
+        int row = 0;
+#pragma unroll
+        for (int next = 1; next < kRows; ++next) {
+          if (pair < static_cast<unsigned>(row_pairs)) break;
+          pair -= row_pairs;
+          row = next;
         }
-        LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
-          *block_.template At<uint2>(to[i]) = make_uint2(first, second);
-        });
-        __syncwarp();  // some lanes had no pairs
+        const uint64_t* const words = product.from + row * row_words;
+        pairs[i] =
+            pair < static_cast<unsigned>(row_pairs) ? words + SpreadRow::Offset(2 * pair) : nullptr;
+        to[i] = block_.Memory().wide + InputRows::Offset(pair / 2, row, kRows) + pair % 2 * 8;
+        ptx::ComputeNow(to[i]);
       }
-      words += SpreadRow::Words(2 * row_pairs);
+      LoadTaggedPairs(tag_, pairs, [&](int i, uint32_t first, uint32_t second) {
+        *block_.template At<uint2>(to[i]) = make_uint2(first, second);
+      });
+      __syncwarp();  // some lanes had no pairs
     }
   }
 
  private:
+  static constexpr int kRows = Form::kRows;
+
   // Opens the next pass. Few shapes and devices have several. So nothing of it is computed before
   // it is needed.
   template <LayerProduct kProduct>
@@ -132,8 +140,8 @@ class LayerProducts {
   template <LayerProduct kProduct>
   __device__ __forceinline__ PassOutputs OutputsOf(const ProductPlan& product, int first,
                                                    const float* bias) const {
-    const int last = min(first + product.pass_tiles,
-                         product.NumTiles(static_cast<int>(blockIdx.x)));
+    const int last =
+        min(first + product.pass_tiles, product.NumTiles(static_cast<int>(blockIdx.x)));
     PassOutputs outputs = {.row_words = RowWords<kProduct>(product)};
     ptx::ComputeNow(outputs.row_words);
 #pragma unroll
@@ -155,7 +163,6 @@ class LayerProducts {
   template <LayerProduct kProduct>
   __device__ __forceinline__ void Store(const PassSums& sums, const PassOutputs& outputs,
                                         bool has_bias) const {
-    const int num_rows = block_.NumRows();
     const auto biased = [&](float sum, int i) {
       return has_bias ? __fadd_rn(sum, outputs.biases[i]) : sum;
     };
@@ -164,7 +171,7 @@ class LayerProducts {
       if (!outputs.exists[i]) continue;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        if (j >= num_rows) continue;
+        if (j >= kRows) continue;
         const int row = lane_ % 4 * 2 + j;
         float value = biased(sums.values[2 * i + j], i);
         // GELU and SwiGLU see rounded values.
@@ -174,7 +181,7 @@ class LayerProducts {
           value = DeviceGeluTanh(Rounded(value));
         }
         const uint32_t pair = PackBFloat16x2(value, __shfl_down_sync(0xFFFFFFFFu, value, 4));
-        if (lane_ / 4 % 2 != 0 || row >= num_rows) continue;
+        if (lane_ / 4 % 2 != 0 || row >= kRows) continue;
         StoreTagged(outputs.to[i] + j * outputs.row_words, pair, tag_);
       }
     }
@@ -199,7 +206,7 @@ class LayerProducts {
   __device__ __forceinline__ InputRows Input(uint32_t shared) const {
     constexpr bool kIsNormed = kProduct == kQkv || kProduct == kMlpInput;
     const int offset = kIsNormed ? block_.Memory().normed : block_.Memory().wide;
-    return {shared + offset, block_.NumRows()};
+    return {shared + offset, kRows};
   }
   // Whether this warp has a part in the product.
   template <LayerProduct kProduct>

@@ -23,17 +23,17 @@ inline constexpr int kAttentionBarrier = 3;  // consumers and the warp that fetc
 inline constexpr int kPatchBarrier = 4;      // the warps that compute scores
 inline constexpr int kScoreBuffers = 2;
 inline constexpr int kScoresBarrier = 5;  // [kScoreBuffers]: the scores of a tile are there
-inline constexpr int kFreeScoresBarrier = kScoresBarrier + kScoreBuffers;  // and have been read
+inline constexpr int kFreeScoresBarrier = kScoresBarrier + kScoreBuffers;   // and have been read
 inline constexpr int kProductBarrier = kFreeScoresBarrier + kScoreBuffers;  // it has ended
 static_assert(kConsumerWarps == 2 * kMathWarps && kScoreBuffers == 2);
 
-// What the kernel is compiled for. A single row has a form of its own, which does without much that
-// only several rows need.
-template <int kHeadDimValue, DecoderStyle kStyleValue, bool kHasOneRowValue>
+// What the kernel is compiled for. With the number of rows known, rows are read and normed side by
+// side, and a single row does without much that several need.
+template <int kHeadDimValue, DecoderStyle kStyleValue, int kRowsValue>
 struct LayersForm {
   static constexpr int kHeadDim = kHeadDimValue;
   static constexpr DecoderStyle kStyle = kStyleValue;
-  static constexpr bool kHasOneRow = kHasOneRowValue;
+  static constexpr int kRows = kRowsValue;
 };
 
 // One split of one row for one KV head.
@@ -71,7 +71,7 @@ struct DecodeLayersMemory {
         new_key(head_words + kConsumerWarps * kHeadDim * 2),
         new_value(new_key + kHeadDim * 2),
         warp_sums(new_value + kHeadDim * 2),
-        barriers(warp_sums + 2 * kConsumerWarps * 4),
+        barriers(warp_sums + 2 * num_rows * kConsumerWarps * 4),
         end(barriers + kMaxWeightStages * 16 > normed + kReadBehindRing
                 ? barriers + kMaxWeightStages * 16
                 : normed + kReadBehindRing) {}
@@ -94,7 +94,7 @@ struct DecodeLayersMemory {
   int head_words;    // [kConsumerWarps][kHeadDim] bf16
   int new_key;       // [kHeadDim] bf16, of the row's own token
   int new_value;
-  int warp_sums;  // [2][kConsumerWarps] fp32
+  int warp_sums;  // [2][num_rows][kConsumerWarps] fp32
   int barriers;   // [kMaxWeightStages] full, empty
   int end;
 };
@@ -137,10 +137,6 @@ struct LayersBlock {
     const uint32_t barriers = address + arguments->memory.barriers;
     return {ptx::WarpUniform(weights), ptx::WarpUniform(barriers), arguments->num_weight_stages};
   }
-  __device__ __forceinline__ int NumRows() const {
-    if constexpr (Form::kHasOneRow) return 1;
-    return static_cast<int>(Params().num_rows);
-  }
   __device__ __forceinline__ int Hidden() const {
     return static_cast<int>(Params().shape.hidden_size);
   }
@@ -153,7 +149,7 @@ struct LayersBlock {
     return At<int>(arguments->memory.first_splits);
   }
   __device__ __forceinline__ int* FirstShortSplits() const {
-    return FirstLongSplits() + NumRows() + 1;
+    return FirstLongSplits() + Form::kRows + 1;
   }
   __device__ __forceinline__ const ProductPlan& Product(int index) const {
     return arguments->products[index];
@@ -177,6 +173,7 @@ struct LayersBlock {
 };
 
 __device__ __forceinline__ void SyncConsumers() {
+  __syncwarp();  // the barrier counts whole warps
   ptx::SyncThreads(kConsumerBarrier, kConsumerThreads);
 }
 

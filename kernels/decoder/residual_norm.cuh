@@ -51,35 +51,24 @@ class ResidualNorm {
   // If is_first, the residual becomes the embeddings. Otherwise adds the words at `delta` to the
   // residual, and rounds. Then computes the norm.
   __device__ __forceinline__ void NormRows(bool is_first, const uint64_t* delta, uint32_t tag) {
-    const int row_words = static_cast<int>(NormRow::Words(block_.Hidden()));
-    NormWith([&](int row, int group, bool exists) {
-      uint4 words = {};
-      if (is_first) {
-        if (!exists) return words;
-        words = Embedding(row, group);
-        ResidualGroup(row, group) = words;
-        return words;
-      }
-      const uint64_t* const first_pair =
-          delta + row * row_words + NormRow::Offset(group * NormRow::kGroupWords);
-      const uint64_t* const from[2] = {exists ? first_pair : nullptr,
-                                       exists ? first_pair + NormRow::kSecondHalf : nullptr};
-      LoadTaggedPairs<2>(tag, from, [&](int i, uint32_t first, uint32_t second) {
-        (i == 0 ? words.x : words.z) = first;
-        (i == 0 ? words.y : words.w) = second;
-      });
-      if (!exists) return words;
-      const uint4 sum = Sum(ResidualGroup(row, group), words);
-      ResidualGroup(row, group) = sum;
-      return sum;
-    });
+    const int group = static_cast<int>(threadIdx.x);
+    const bool exists = group < NumGroups();
+    Rows rows = {};
+    if (warp_ * 32 >= NumGroups()) {
+      // This warp has nothing of the rows.
+    } else if (is_first) {
+      if (exists) ReadEmbeddings(group, rows);
+    } else {
+      AddDelta(delta, tag, group, rows);
+    }
+    Norm(group, rows);
   }
 
   // Copies the norm's result to the caller's memory.
   __device__ __forceinline__ void StoreNormed() const {
     const int group = static_cast<int>(threadIdx.x);
     if (group >= NumGroups()) return;
-    for (int row = 0; row < block_.NumRows(); ++row) {
+    for (int row = 0; row < kRows; ++row) {
       reinterpret_cast<uint4*>(block_.Params().output +
                                row * block_.Params().shape.hidden_size)[group] =
           NormedGroup(row, group);
@@ -87,6 +76,9 @@ class ResidualNorm {
   }
 
  private:
+  static constexpr int kRows = Form::kRows;
+  using Rows = float[kRows][kRowGroup];  // a thread's elements of each row
+
   // A thread has kRowGroup elements of a row, or none.
   __device__ __forceinline__ int NumGroups() const { return block_.Hidden() / kRowGroup; }
 
@@ -97,7 +89,7 @@ class ResidualNorm {
 
   __device__ __forceinline__ uint4& NormedGroup(int row, int group) const {
     return *block_.template At<uint4>(block_.Memory().normed +
-                                      InputRows::Offset(group, row, block_.NumRows()));
+                                      InputRows::Offset(group, row, kRows));
   }
 
   __device__ __forceinline__ uint4 Embedding(int row, int group) const {
@@ -128,41 +120,82 @@ class ResidualNorm {
     return Pack(values);
   }
 
-  // load(row, group, exists) returns the residual's elements. Whole warps call it. The sums follow
-  // the balanced tree of rms_norm.h.
-  template <typename Load>
-  __device__ __forceinline__ void NormWith(const Load& load) {
-    const int group = static_cast<int>(threadIdx.x);
+  __device__ __forceinline__ void ReadEmbeddings(int group, Rows& rows) const {
+    uint4 words[kRows];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) words[row] = Embedding(row, group);
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      ResidualGroup(row, group) = words[row];
+      Unpack(words[row], rows[row]);
+    }
+  }
+
+  // Whole warps call it.
+  __device__ __forceinline__ void AddDelta(const uint64_t* delta, uint32_t tag, int group,
+                                           Rows& rows) const {
+    const int row_words = static_cast<int>(NormRow::Words(block_.Hidden()));
     const bool exists = group < NumGroups();
-    const bool warp_has_any = warp_ * 32 < NumGroups();
+    const uint64_t* from[2 * kRows];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const uint64_t* const words =
+          delta + row * row_words + NormRow::Offset(group * NormRow::kGroupWords);
+      from[2 * row] = exists ? words : nullptr;
+      from[2 * row + 1] = exists ? words + NormRow::kSecondHalf : nullptr;
+    }
+    uint4 words[kRows] = {};
+    LoadTaggedPairs<2 * kRows>(tag, from, [&](int i, uint32_t first, uint32_t second) {
+      (i % 2 == 0 ? words[i / 2].x : words[i / 2].z) = first;
+      (i % 2 == 0 ? words[i / 2].y : words[i / 2].w) = second;
+    });
+    if (!exists) return;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const uint4 sum = Sum(ResidualGroup(row, group), words[row]);
+      ResidualGroup(row, group) = sum;
+      Unpack(sum, rows[row]);
+    }
+  }
+
+  // All consumers call it. The sums follow the balanced tree of rms_norm.h.
+  __device__ __forceinline__ void Norm(int group, Rows& rows) const {
+    const bool exists = group < NumGroups();
     const float size = static_cast<float>(block_.Hidden());
     const float* const weights = block_.template At<float>(block_.Memory().norm_weights);
-    for (int row = 0; row < block_.NumRows(); ++row) {
-      float values[kRowGroup] = {};
-      if (warp_has_any) Unpack(load(row, group, exists), values);
-      NormWeights<Form>{block_}.Finish();
-      float squares = 0.0f;
-      if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
-        const float mean = __fdiv_rn(TreeSum(GroupTreeSum(values), 0), size);
-        if (exists) {
-          for (int i = 0; i < kRowGroup; ++i) values[i] = __fsub_rn(values[i], mean);
-        }
-        squares = TreeSum(SumOfSquares(values), 1);
-      } else {
-        squares = TreeSum(SumOfSquares(values), row % 2);
+    NormWeights<Form>{block_}.Finish();
+    float sums[kRows];
+    if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) sums[row] = GroupTreeSum(rows[row]);
+      TreeSums(sums, 0);
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        if (!exists) continue;
+        const float mean = __fdiv_rn(sums[row], size);
+        for (float& value : rows[row]) value = __fsub_rn(value, mean);
       }
-      if (!exists) continue;
-      const float inverse_rms = DeviceInverseRms(squares, size, block_.Params().norm_eps);
-      float parameters[kRowGroup];
-      LoadParameters(weights, group, parameters);
+    }
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) sums[row] = SumOfSquares(rows[row]);
+    TreeSums(sums, 1);
+    if (!exists) return;
+    float scales[kRowGroup];
+    LoadParameters(weights, group, scales);
+    float biases[kRowGroup];
+    if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
+      LoadParameters(weights + block_.Hidden(), group, biases);
+    }
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const float inverse_rms = DeviceInverseRms(sums[row], size, block_.Params().norm_eps);
       for (int i = 0; i < kRowGroup; ++i) {
-        values[i] = DeviceNormedValue(values[i], inverse_rms, parameters[i]);
+        rows[row][i] = DeviceNormedValue(rows[row][i], inverse_rms, scales[i]);
+        if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
+          rows[row][i] = __fadd_rn(rows[row][i], biases[i]);
+        }
       }
-      if constexpr (Form::kStyle == DecoderStyle::kGpt2) {
-        LoadParameters(weights + block_.Hidden(), group, parameters);
-        for (int i = 0; i < kRowGroup; ++i) values[i] = __fadd_rn(values[i], parameters[i]);
-      }
-      NormedGroup(row, group) = Pack(values);
+      NormedGroup(row, group) = Pack(rows[row]);
     }
   }
 
@@ -172,23 +205,32 @@ class ResidualNorm {
     return GroupTreeSum(squares);
   }
 
-  // The sum over the consumers, in ascending order of threads. There must be a barrier of the
+  // The sums over the consumers, in ascending order of threads. There must be a barrier of the
   // consumers between two calls with the same `turn`.
-  __device__ __forceinline__ float TreeSum(float sum, int turn) const {
+  __device__ __forceinline__ void TreeSums(float (&sums)[kRows], int turn) const {
     for (int distance = 1; distance < 32; distance *= 2) {
-      sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, distance));
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        sums[row] = __fadd_rn(sums[row], __shfl_xor_sync(0xFFFFFFFFu, sums[row], distance));
+      }
     }
     float* const warp_sums =
-        block_.template At<float>(block_.Memory().warp_sums) + turn * kConsumerWarps;
-    if (lane_ == 0) warp_sums[warp_] = sum;
+        block_.template At<float>(block_.Memory().warp_sums) + turn * kRows * kConsumerWarps;
+    if (lane_ == 0) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) warp_sums[row * kConsumerWarps + warp_] = sums[row];
+    }
     SyncConsumers();
     static_assert(kConsumerWarps == 8);
-    const float4 first = *reinterpret_cast<const float4*>(warp_sums);
-    const float4 second = *reinterpret_cast<const float4*>(warp_sums + 4);
-    const auto sum_of_four = [](const float4& sums) {
-      return __fadd_rn(__fadd_rn(sums.x, sums.y), __fadd_rn(sums.z, sums.w));
+    const auto sum_of_four = [](const float4& of) {
+      return __fadd_rn(__fadd_rn(of.x, of.y), __fadd_rn(of.z, of.w));
     };
-    return __fadd_rn(sum_of_four(first), sum_of_four(second));
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const float4* const of_row =
+          reinterpret_cast<const float4*>(warp_sums + row * kConsumerWarps);
+      sums[row] = __fadd_rn(sum_of_four(of_row[0]), sum_of_four(of_row[1]));
+    }
   }
 
   const LayersBlock<Form> block_;

@@ -178,7 +178,8 @@ __device__ __forceinline__ OpenPass WeightRing::Open(const ProductPlan& product,
   pass.slab_chunks = ptx::WarpUniform(product.slab_chunks);
   pass.operands = {
       .weights = static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(pass.position.stage))),
-      .weights_step = ptx::WarpUniform(static_cast<uint32_t>(product.side_by_side * (kChunkBytes >> 4))),
+      .weights_step =
+          ptx::WarpUniform(static_cast<uint32_t>(product.side_by_side * (kChunkBytes >> 4))),
       .input = ptx::WarpUniform(static_cast<uint32_t>(rows.Descriptor())),
       .input_step = rows.DescriptorStep()};
   ptx::WaitBarrier(FullBarrier(pass.position.stage), pass.position.phase);
@@ -204,8 +205,7 @@ __device__ __forceinline__ PassSums WeightRing::MultiplyPass(OpenPass& pass) con
     if (pass.chunks_left == 0) break;
     // The instructions under way take longer than this.
     ptx::WaitBarrier(FullBarrier(position.stage), position.phase);
-    pass.operands.weights =
-        static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(position.stage)));
+    pass.operands.weights = static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(position.stage)));
   }
   ptx::WarpgroupWait<0>();
   if (before_previous >= 0) Release(before_previous);
