@@ -15,8 +15,8 @@
 // compared to the cost of starting and ending kernels. Here the blocks stay, weights keep streaming
 // while results travel, and blocks hand results to each other word by word
 // (docs/decisions/0002-decode-layers.md). Every output is equal, bit for bit, to that of the ops
-// one after the other (RmsNorm or LayerNorm, Gemm, RotaryAppend, PagedDecodeAttention, GemmSwiGlu
-// or Gelu).
+// one after the other (GatherRows, RmsNorm or LayerNorm, Gemm, RotaryAppend, PagedDecodeAttention,
+// GemmSwiGlu or Gelu).
 namespace lockstep::kernels {
 
 // What the layers are made of.
@@ -110,20 +110,22 @@ struct DecodeLayersParams {
   const BlockId* block_tables = nullptr;  // [tables, block_table_stride]
   int64_t block_table_stride = 0;
   const uint32_t* block_table_rows = nullptr;  // [num_rows]
-  // The residual begins with the rows of these tables, added up if there are two. kNoRow: zeros.
-  // Any other index outside a table stops the device with an error (a trap).
+  // The residual begins with rows of the token table. kGpt2 adds the position's row, if there is
+  // such a table. kNoRow: zeros. Any other index outside a table stops the device (a trap).
   const uint32_t* token_ids = nullptr;            // [num_rows]
   const BFloat16* token_embeddings = nullptr;     // [vocab_size, hidden_size]
   const BFloat16* position_embeddings = nullptr;  // [max_positions, hidden_size], or null
   int64_t vocab_size = 0;
   int64_t max_positions = 0;
   const float* final_norm = nullptr;       // [hidden_size]
-  const float* final_norm_bias = nullptr;  // [hidden_size]
+  const float* final_norm_bias = nullptr;  // [hidden_size]; LayerNorm only
   BFloat16* output = nullptr;              // [num_rows, hidden_size], normed
   uint64_t* scratch = nullptr;             // aligned to 128 bytes
   int64_t num_scratch_words = 0;           // all of them; cleared when the tags run out
 };
 
+// With overlapped launches the kernel reads only `layers` and what they point to, but K and V,
+// before it has waited for its predecessor. It lets no successor start before that.
 // INVALID_ARGUMENT for a number of rows that the shape does not take. Run one call at a time on a
 // device: two calls that each hold multiprocessors which the other needs would wait forever. A row
 // attends to the tokens before this step and to its own token. The rows of a call belong to

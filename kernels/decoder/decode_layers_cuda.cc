@@ -34,9 +34,9 @@ absl::Status MapProduct(const ProductShape& product, const ProductPass& pass, De
 }  // namespace
 
 // Small layers are short compared to the cost of starting and ending their kernels. Large layers
-// are not. Measured on both sides of the border: with 31 MB a layer it pays, and with 385 MB an
-// earlier form of the kernel gained 3 % at best. GPT-2's layers of three and four rows have more
-// code than the instruction cache holds.
+// are not. Measured on both sides of the border: with 31 MB a layer it pays, up to four rows, and
+// with 385 MB an earlier form of the kernel gained 3 % at best with one. GPT-2 gains nothing with
+// four rows: that kernel has more code than the instruction cache holds.
 int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
   const int64_t bytes = LayerWeightBytes(shape);
   if (bytes <= int64_t{32} << 20 && shape.style == DecoderStyle::kLlama) return 4;

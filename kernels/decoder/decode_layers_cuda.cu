@@ -14,15 +14,17 @@
 // its scores and most of its heads. One warp fills the ring of weights, one the ring of keys and
 // values, and one prefetches norm weights and biases. A layer has five exchanges of tagged words:
 // q, k and v; attention; its projection; the gated activations; the MLP's output. If a row has
-// several splits, there is a sixth within attention. Each block that multiplies keeps its own copy
-// of the residual rows. The first block norms the result.
+// several splits, there is a sixth within attention. Each block with a tile of qkv, or of gate and
+// up, keeps its own copy of the residual rows. The first block norms the result.
 //
 // A word of layer l is overwritten in layer l + 1. By then all its readers must have finished. The
 // writer in layer l + 1 has seen a whole vector that depends on every reader's own output of layer
 // l, or words of blocks that have seen one. So it is enough that no block reads what its own
 // outputs do not depend on. That is why a block without a tile of a product does not read the
 // product's input. It is also why a block that keeps the residual has a tile of gate and up
-// (HasKernel): if all rows are padding, nothing depends on q, k and v.
+// (HasKernel): if all rows are padding, nothing depends on q, k and v. One read is outside this
+// rule: the last norm's. Its words are written next by the next call, which waits for the end of
+// this one.
 namespace lockstep::kernels {
 namespace {
 
@@ -88,8 +90,8 @@ class Consumer {
     Multiply<kProduct>(open, bias);
     Products().template WaitForProduct<kProduct>();
   }
-  template <LayerProduct kProduct, typename OpenProduct>
-  __device__ __forceinline__ void Multiply(OpenProduct& open, const float* bias) {
+  template <LayerProduct kProduct>
+  __device__ __forceinline__ void Multiply(auto& open, const float* bias) {
     block_.Forget();
     Products().template Multiply<kProduct>(open, bias);
     block_.Forget();

@@ -42,7 +42,8 @@ class LayerProducts {
     PassOutputs outputs;
   };
 
-  // What a product can do before its input is there. `bias`: null if there is none.
+  // What a product can do before its input is there. Waits for the first weights. `bias`: null if
+  // there is none.
   template <LayerProduct kProduct>
   __device__ __forceinline__ OpenProduct Open(const float* bias) const {
     OpenProduct open = {};
@@ -74,8 +75,9 @@ class LayerProducts {
     }
   }
 
-  // Until the block's product warps have ended the product. Otherwise the other warps would ask for
-  // words all the while, and the product would take 5 % longer.
+  // The warps that do not multiply wait here until the others have ended the product. If they asked
+  // for words meanwhile, the product would take 5 % longer. Every warp calls it once for each
+  // product, before the next barrier of the consumers.
   template <LayerProduct kProduct>
   __device__ __forceinline__ void WaitForProduct() const {
     if (warp_ < kProductWarps || block_.NumTiles(kProduct) == 0) return;
@@ -132,7 +134,8 @@ class LayerProducts {
   }
 
   template <LayerProduct kProduct>
-  static constexpr bool kIsGated = Form::kStyle == DecoderStyle::kLlama&& kProduct == kMlpInput;
+  static constexpr bool kIsGated = (Form::kStyle == DecoderStyle::kLlama) &&
+                                   (kProduct == kMlpInput);
   template <LayerProduct kProduct>
   static constexpr int kTiles = kIsGated<kProduct> ? 1 : 2;
 

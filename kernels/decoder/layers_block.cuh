@@ -24,7 +24,7 @@ inline constexpr int kPatchBarrier = 4;      // the warps that compute scores
 inline constexpr int kScoreBuffers = 2;
 inline constexpr int kScoresBarrier = 5;  // [kScoreBuffers]: the scores of a tile are there
 inline constexpr int kFreeScoresBarrier = kScoresBarrier + kScoreBuffers;   // and have been read
-inline constexpr int kProductBarrier = kFreeScoresBarrier + kScoreBuffers;  // it has ended
+inline constexpr int kProductBarrier = kFreeScoresBarrier + kScoreBuffers;  // a product has ended
 static_assert(kConsumerWarps == 2 * kMathWarps && kScoreBuffers == 2);
 
 // What the kernel is compiled for. With the number of rows known, rows are read and normed side by

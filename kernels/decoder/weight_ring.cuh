@@ -76,7 +76,8 @@ struct WeightRing {
     }
   }
 
-  // Prepares a pass whose input rows need not be there yet. Call from whole warps.
+  // Prepares a pass whose input rows need not be there yet. Waits for its first weights. Call from
+  // whole warps.
   __device__ __forceinline__ OpenPass Open(const ProductPlan& product, const InputRows& rows,
                                            const StagePosition& position) const;
 
@@ -203,7 +204,7 @@ __device__ __forceinline__ PassSums WeightRing::MultiplyPass(OpenPass& pass) con
     previous = position.stage;
     position.Advance(num_stages);
     if (pass.chunks_left == 0) break;
-    // The instructions under way take longer than this.
+    // The instructions under way hide this.
     ptx::WaitBarrier(FullBarrier(position.stage), position.phase);
     pass.operands.weights = static_cast<uint32_t>(ptx::MatrixDescriptor(Stage(position.stage)));
   }

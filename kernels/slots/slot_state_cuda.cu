@@ -62,8 +62,9 @@ __device__ int64_t ChunkOfToken(const StepInputParams& params, int64_t token) {
   return low;
 }
 
-// Usually lets no successor start early. So all later kernels of the step may read what this kernel
-// and the kernels before it wrote, without waiting for their own predecessors.
+// Without next_may_start no successor starts early. With it, the next kernel waits before it lets
+// others start. Either way all kernels after that may read what this kernel and the kernels before
+// it wrote, without waiting for their own predecessors.
 __global__ void PrepareStepInputsKernel(StepInputParams params) {
   if (params.next_may_start) ptx::AllowSuccessor();
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kInputThreads + threadIdx.x;

@@ -225,7 +225,7 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
     LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(parts_->stream));
   }
   const Workspace& workspace = parts_->workspace;
-  // Then the kernel of all layers comes next. It does not let others start before it has waited.
+  // If so, the next kernel is DecodeLayers. It lets no other start before it has waited.
   const bool runs_layers_at_once =
       batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
       batch.num_logits_rows == batch.num_tokens &&

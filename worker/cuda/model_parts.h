@@ -42,14 +42,15 @@ struct FusedLayers {
   int64_t max_rows = 0;  // 0: it is not used
   int64_t max_keys = 0;  // number of rows times the keys that the step's graph is made for
   uint64_t num_passes = 0;
-  // Whether decode rows with up to so many keys each run in it.
-  bool Takes(int64_t num_rows, int64_t keys) const {
-    return num_rows <= max_rows && num_rows * keys <= max_keys;
-  }
   kernels::DecodeLayersShape shape;
   kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory
   uint64_t* scratch = nullptr;
   int64_t num_scratch_words = 0;
+
+  // Whether decode rows with up to so many keys each run in it.
+  bool Takes(int64_t num_rows, int64_t keys) const {
+    return num_rows <= max_rows && num_rows * keys <= max_keys;
+  }
 };
 
 // What several ranks have in common. Rank 0's model owns it.

@@ -26,7 +26,6 @@ __device__ __forceinline__ void ComputeNow(T*& value) {
   asm volatile("" : "+l"(value));
 }
 __device__ __forceinline__ void ComputeNow(int& value) { asm volatile("" : "+r"(value)); }
-__device__ __forceinline__ void ComputeNow(uint32_t& value) { asm volatile("" : "+r"(value)); }
 
 // The value that all lanes of the warp have, and the compiler knows that they do. It computes the
 // descriptors of matrix instructions once for the warp, but only where every loop and condition
