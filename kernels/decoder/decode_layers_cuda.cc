@@ -33,16 +33,7 @@ absl::Status MapProduct(const ProductShape& product, const ProductPass& pass, De
 
 }  // namespace
 
-// Small layers are short compared to the cost of starting and ending their kernels. Large layers
-// are not. Measured on both sides of the border: with 31 MB a layer it pays, up to four rows, and
-// with 385 MB an earlier form of the kernel gained 3 % at best with one. GPT-2 gains nothing with
-// four rows: that kernel has more code than the instruction cache holds.
-int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) {
-  const int64_t bytes = LayerWeightBytes(shape);
-  if (bytes <= int64_t{32} << 20 && shape.style == DecoderStyle::kLlama) return 4;
-  if (bytes <= int64_t{64} << 20) return 2;
-  return 0;
-}
+int64_t DecodeLayersFasterRows(const DecodeLayersShape& shape) { return FasterRows(shape); }
 
 // The ops read K and V at a higher rate. With more than this in a layer, that counts for more.
 int64_t DecodeLayersFasterKeys(const DecodeLayersShape& shape) {

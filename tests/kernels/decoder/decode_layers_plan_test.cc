@@ -155,6 +155,26 @@ TEST_P(DecodeLayersPlanTest, ABlockWithATileOfQkvHasOneOfGateAndUp) {
   }
 }
 
+TEST(DecodeLayersRowsTest, LargerLayersHaveFewerRowsInOneKernel) {
+  EXPECT_EQ(FasterRows(kSmolLm2), 4);
+  EXPECT_EQ(FasterRows(kQwen3), 4);
+  EXPECT_EQ(FasterRows(kGpt2), 2);
+  constexpr DecodeLayersShape kLayersOf48MiB = {.num_layers = 24,
+                                                .hidden_size = 1536,
+                                                .intermediate_size = 4096,
+                                                .num_heads = 12,
+                                                .num_kv_heads = 4,
+                                                .head_dim = 128};
+  EXPECT_EQ(FasterRows(kLayersOf48MiB), 2);
+  constexpr DecodeLayersShape kQwen3With8B = {.num_layers = 36,
+                                              .hidden_size = 4096,
+                                              .intermediate_size = 12288,
+                                              .num_heads = 32,
+                                              .num_kv_heads = 8,
+                                              .head_dim = 128};
+  EXPECT_EQ(FasterRows(kQwen3With8B), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, DecodeLayersPlanTest,
                          ::testing::Values(NamedShape{"smollm2", kSmolLm2},
                                            NamedShape{"gpt2", kGpt2}, NamedShape{"qwen3", kQwen3},
