@@ -159,13 +159,10 @@ TEST(DecodeLayersRowsTest, LargerLayersHaveFewerRowsInOneKernel) {
   EXPECT_EQ(FasterRows(kSmolLm2), 4);
   EXPECT_EQ(FasterRows(kQwen3), 4);
   EXPECT_EQ(FasterRows(kGpt2), 2);
-  constexpr DecodeLayersShape kLayersOf48MiB = {.num_layers = 24,
-                                                .hidden_size = 1536,
-                                                .intermediate_size = 4096,
-                                                .num_heads = 12,
-                                                .num_kv_heads = 4,
-                                                .head_dim = 128};
-  EXPECT_EQ(FasterRows(kLayersOf48MiB), 2);
+  DecodeLayersShape wide = kQwen3;
+  wide.intermediate_size *= 2;
+  ASSERT_EQ(LayerWeightBytes(wide), int64_t{48} << 20);
+  EXPECT_EQ(FasterRows(wide), 2);
   constexpr DecodeLayersShape kQwen3With8B = {.num_layers = 36,
                                               .hidden_size = 4096,
                                               .intermediate_size = 12288,
