@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/core/bfloat16.h"
+
+namespace lockstep::kernels {
+
+// What a code of a quantised weight means. u is the code, s the scale of its group, z the zero
+// point of its group. Every value is rounded to bf16 once, at the end.
+enum class CodeKind {
+  kInt4,     // (u - z) * s, u and z in 0..15, s in bf16. Without zero points z = 8
+  kInt8,     // (u - z) * s, u and z in 0..255, s in fp32. Without zero points z = 128
+  kFp8E4M3,  // E4M3(u) * s in fp32, s in fp32. 0x7F and 0xFF are NaN and refused
+};
+
+// The weights of a product y = x * transpose(W), as codes in the order of W. All published layouts
+// of one kind of codes become this; kernels/formats/strips.h makes of it what kernels read.
+struct QuantizedMatrix {
+  CodeKind kind = CodeKind::kInt4;
+  int64_t n = 0;              // rows of W: outputs
+  int64_t k = 0;              // columns of W: inputs
+  int64_t group_columns = 0;  // that share a scale; the last group of a row may have fewer
+  std::vector<uint8_t> codes;  // [n, k], one code a byte
+  std::vector<float> scales;   // [n, num_groups]
+  std::vector<uint8_t> zeros;  // [n, num_groups], or empty: the middle of the range
+
+  int64_t num_groups() const { return (k + group_columns - 1) / group_columns; }
+};
+
+// Row `row` in bf16: what loading a checkpoint without packed weights gives. values: [k].
+void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values);
+
+}  // namespace lockstep::kernels
