@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bench/kernels/read_bytes.h"
+#include "bench/kernels/time_in_graph.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "kernels/device/cuda_device.h"
@@ -45,8 +46,6 @@ constexpr int64_t kMaxRows = 2048;
 constexpr int64_t kMaxInputs = 12288;
 constexpr int kInputCopies = 4;
 constexpr int kMinProducts = 20;
-constexpr int kWarmUps = 3;
-constexpr int kReplays = 7;
 constexpr int kPlansTimed = 4;
 
 struct Shape {
@@ -84,15 +83,6 @@ const std::vector<Shape>& AllShapes() {
       {"smollm2.lm_head", 49152, 576, true},
   };
   return shapes;
-}
-
-void Expect(cudaError_t error) {
-  LOCKSTEP_CHECK(error == cudaSuccess, "CUDA: {}", cudaGetErrorString(error));
-}
-template <typename T>
-T Expect(absl::StatusOr<T> result) {
-  LOCKSTEP_CHECK(result.ok(), "{}", Message(result.status()));
-  return *std::move(result);
 }
 
 using Implementation = std::function<absl::Status(const CudaStream&, const GemmParams&)>;
@@ -150,36 +140,9 @@ class Workbench {
     const int num_products = static_cast<int>(std::max<int64_t>(kMinProducts, NumCopies(shape)));
     CudaStream stream = stream_;
     stream.overlap_launches = overlap;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    Expect(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < num_products; ++i) {
-      const absl::Status status = implementation(stream, Params(shape, num_rows, i));
-      LOCKSTEP_CHECK(status.ok(), "{}", Message(status));
-    }
-    Expect(cudaStreamEndCapture(stream.handle, &graph));
-    Expect(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start = nullptr;
-    cudaEvent_t end = nullptr;
-    Expect(cudaEventCreate(&start));
-    Expect(cudaEventCreate(&end));
-    std::vector<double> times_us;
-    for (int replay = 0; replay < kWarmUps + kReplays; ++replay) {
-      Expect(cudaEventRecord(start, stream.handle));
-      Expect(cudaGraphLaunch(executable, stream.handle));
-      Expect(cudaEventRecord(end, stream.handle));
-      Expect(cudaEventSynchronize(end));
-      float elapsed_ms = 0.0f;
-      Expect(cudaEventElapsedTime(&elapsed_ms, start, end));
-      if (replay >= kWarmUps)
-        times_us.push_back(1e3 * static_cast<double>(elapsed_ms) / num_products);
-    }
-    Expect(cudaEventDestroy(start));
-    Expect(cudaEventDestroy(end));
-    Expect(cudaGraphExecDestroy(executable));
-    Expect(cudaGraphDestroy(graph));
-    std::nth_element(times_us.begin(), times_us.begin() + kReplays / 2, times_us.end());
-    return times_us[kReplays / 2];
+    return TimeInGraph(stream, num_products, [&](int i) {
+      return implementation(stream, Params(shape, num_rows, i));
+    });
   }
 
  private:

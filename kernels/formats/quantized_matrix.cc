@@ -18,7 +18,8 @@ float E4M3ToFloat(uint8_t code) {
 
 float Value(CodeKind kind, uint8_t code, uint8_t zero, float scale) {
   if (kind == CodeKind::kFp8E4M3) return E4M3ToFloat(code) * scale;
-  return static_cast<float>(int{code} - int{zero}) * scale;
+  // -0 + 0 is +0.
+  return static_cast<float>(int{code} - int{zero}) * scale + 0.0f;
 }
 
 }  // namespace

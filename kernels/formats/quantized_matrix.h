@@ -8,7 +8,8 @@
 namespace lockstep::kernels {
 
 // What a code of a quantised weight means. u is the code, s the scale of its group, z the zero
-// point of its group. Every value is rounded to bf16 once, at the end.
+// point of its group. Every value is rounded to bf16 once, at the end. An integer code of the value
+// 0 is +0, whatever the sign of its scale.
 enum class CodeKind {
   kInt4,     // (u - z) * s, u and z in 0..15, s in bf16. Without zero points z = 8
   kInt8,     // (u - z) * s, u and z in 0..255, s in fp32. Without zero points z = 128
@@ -19,9 +20,9 @@ enum class CodeKind {
 // of one kind of codes become this; kernels/formats/strips.h makes of it what kernels read.
 struct QuantizedMatrix {
   CodeKind kind = CodeKind::kInt4;
-  int64_t n = 0;              // rows of W: outputs
-  int64_t k = 0;              // columns of W: inputs
-  int64_t group_columns = 0;  // that share a scale; the last group of a row may have fewer
+  int64_t n = 0;               // rows of W: outputs
+  int64_t k = 0;               // columns of W: inputs
+  int64_t group_columns = 0;   // that share a scale; the last group of a row may have fewer
   std::vector<uint8_t> codes;  // [n, k], one code a byte
   std::vector<float> scales;   // [n, num_groups]
   std::vector<uint8_t> zeros;  // [n, num_groups], or empty: the middle of the range

@@ -19,4 +19,11 @@ __device__ __forceinline__ uint32_t PackBf16x2(float lower, float upper) {
   return pair;
 }
 
+// Two E4M3 codes, the lower byte first, as two fp16: exact for every code.
+__device__ __forceinline__ uint32_t UnpackE4M3x2(uint32_t codes) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<uint16_t>(codes)));
+  return pair;
+}
+
 }  // namespace lockstep::kernels::ptx

@@ -9,6 +9,35 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// Loads from shared memory, in the order of the program among themselves and beside barriers and
+// matrix instructions.
+__device__ __forceinline__ uint32_t LoadShared16(uint32_t shared_address) {
+  uint32_t value;
+  asm volatile(
+      "{\n"
+      ".reg .b16 low;\n"
+      "ld.shared.b16 low, [%1];\n"
+      "cvt.u32.u16 %0, low;\n"
+      "}"
+      : "=r"(value)
+      : "r"(shared_address));
+  return value;
+}
+__device__ __forceinline__ uint32_t LoadShared32(uint32_t shared_address) {
+  uint32_t value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(shared_address));
+  return value;
+}
+__device__ __forceinline__ uint4 LoadShared128(uint32_t shared_address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(shared_address));
+  return value;
+}
+__device__ __forceinline__ void StoreShared32(uint32_t shared_address, uint32_t value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared_address), "r"(value) : "memory");
+}
 // 16 bytes from global to shared memory, asynchronously, past L1. With `valid` false the 16 bytes
 // become zero and nothing is read.
 __device__ __forceinline__ void CopyAsync16(uint32_t shared_address, const void* global,

@@ -44,9 +44,47 @@ __device__ __forceinline__ void HoldOperand(uint32_t (&a)[kSteps][4]) {
       "+f"(d[i + 1][1]), "+f"(d[i + 1][2]), "+f"(d[i + 1][3])
 
 // d = a * b, plus d with `accumulate`; a: 64 x 16, each warp's 16 rows as MmaM16N8K16 takes them;
-// b: 16 x 64, 128 or 256, by MatrixDescriptor or, if kTransposed, by TransposedMatrixDescriptor;
-// d[n]: columns 8n .. 8n + 7, as MmaM16N8K16 leaves them.
-template <bool kTransposed>
+// b: 16 x 8, 16, 32, 64, 128 or 256, by MatrixDescriptor or, if kTransposed (from 64 columns on), by
+// TransposedMatrixDescriptor; d[n]: columns 8n .. 8n + 7, as MmaM16N8K16 leaves them.
+__device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[1][4], const uint32_t (&a)[4],
+                                                      uint64_t b, bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %9, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, %8, accumulate, 1, 1, 0;\n"
+      "}"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+__device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[2][4], const uint32_t (&a)[4],
+                                                      uint64_t b, bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %13, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7}, "
+      "{%8, %9, %10, %11}, %12, accumulate, 1, 1, 0;\n"
+      "}"
+      : LOCKSTEP_TILES2(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+__device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[4][4], const uint32_t (&a)[4],
+                                                      uint64_t b, bool accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred accumulate;\n"
+      "setp.ne.b32 accumulate, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "{%16, %17, %18, %19}, %20, accumulate, 1, 1, 0;\n"
+      "}"
+      : LOCKSTEP_TILES2(0), LOCKSTEP_TILES2(2)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+template <bool kTransposed = false>
 __device__ __forceinline__ void WarpgroupMmaRegisters(float (&d)[8][4], const uint32_t (&a)[4],
                                                       uint64_t b, bool accumulate) {
   asm volatile(

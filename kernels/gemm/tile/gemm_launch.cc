@@ -66,13 +66,7 @@ absl::Status MapMatrix(const Matrix& matrix, const CopyShape& copy, CUtensorMap*
 
 GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTiling& tiling) {
   const int64_t columns_per_weight_row = epilogue == GemmEpilogue::kSwiGlu ? 2 : 1;
-  GemmTask task = {};
-  task.bias = params.bias;
-  task.output = params.output;
-  task.output_f32 = params.output_f32;
-  task.output_stride = params.output_stride;
-  task.num_rows = static_cast<int>(params.num_rows);
-  task.n = static_cast<int>(params.weights.n / columns_per_weight_row);
+  GemmTask task = OutputTask(params, params.weights.n / columns_per_weight_row);
   task.num_blocks = static_cast<int>((params.weights.k + kBlockColumns - 1) / kBlockColumns);
   task.tile_rows = tiling.input_rows;
   task.fetched_rows = GemmFetchedRows(tiling, params.num_rows);
@@ -86,12 +80,6 @@ GemmTask MakeTask(const GemmParams& params, GemmEpilogue epilogue, const GemmTil
   task.copies_slabs = params.weights.k % kBlockColumns == 0;
   task.num_stages = tiling.num_stages;
   task.held_input = tiling.held_input_blocks > 0 ? params.input : nullptr;
-  task.paired_stores = params.output_stride % 2 == 0 &&
-                       (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
-                                                 : IsAligned(params.output_f32, 2 * sizeof(float)));
-  // The threads of a row must agree on it.
-  task.wide_stores = params.output != nullptr && task.n % 8 == 0 && params.output_stride % 8 == 0 &&
-                     IsAligned(params.output, 8 * sizeof(BFloat16));
   return task;
 }
 
@@ -149,6 +137,23 @@ absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
     return InvalidArgument("GEMM with GELU: the output must be bf16");
   }
   return absl::OkStatus();
+}
+
+GemmTask OutputTask(const GemmParams& params, int64_t n) {
+  GemmTask task = {};
+  task.bias = params.bias;
+  task.output = params.output;
+  task.output_f32 = params.output_f32;
+  task.output_stride = params.output_stride;
+  task.num_rows = static_cast<int>(params.num_rows);
+  task.n = static_cast<int>(n);
+  task.paired_stores = params.output_stride % 2 == 0 &&
+                       (params.output != nullptr ? IsAligned(params.output, 2 * sizeof(BFloat16))
+                                                 : IsAligned(params.output_f32, 2 * sizeof(float)));
+  // The threads of a row must agree on it.
+  task.wide_stores = params.output != nullptr && task.n % 8 == 0 && params.output_stride % 8 == 0 &&
+                     IsAligned(params.output, 8 * sizeof(BFloat16));
+  return task;
 }
 
 absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, GemmEpilogue epilogue,

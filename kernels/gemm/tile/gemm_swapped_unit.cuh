@@ -4,7 +4,7 @@
 
 #include "kernels/core/ptx/warpgroup_mma.cuh"
 #include "kernels/gemm/tile/gemm_ring.cuh"
-#include "kernels/gemm/tile/gemm_store.cuh"
+#include "kernels/gemm/tile/gemm_swapped_store.cuh"
 
 namespace lockstep::kernels {
 
@@ -49,46 +49,14 @@ class GemmSwappedUnit {
     ptx::WarpgroupCommit();
   }
 
-  // Of every 8 input rows a thread has sums of two, for one weight row and for the 8th after it.
-  // Its neighbour, 4 lanes away, has those of the next weight row. They swap, and each then has
-  // sums of one input row and two weight rows, twice. Gated, the second two are the up rows of the
-  // first.
   __device__ void Store(const TileOrigin& tile, const Sums& sums) const {
     const int first_weight_row = 16 * warp_;
     if (first_weight_row >= kWeightRows) return;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const bool is_second = lane / 4 % 2 != 0;
-    const int column = tile.first_column + first_weight_row / (kGated ? 2 : 1) + lane / 8 * 2;
-#pragma unroll
-    for (int eight = 0; eight < kInputRows / 8; ++eight) {
-      const int first_row = tile.first_row + 8 * eight;
-      if (first_row >= task_.num_rows) continue;
-      const int row = first_row + lane % 4 * 2 + (is_second ? 1 : 0);
-      const GemmRowShare<2, 8> share = SwapWithNeighbour(sums + 4 * eight, is_second);
-      if constexpr (kGated) {
-        StoreGated(task_, row, column, Pair(share, 0), Pair(share, 1));
-      } else {
-        StoreActivated<kEpilogue>(task_, row, column, share);
-      }
-    }
+    const int column = tile.first_column + first_weight_row / (kGated ? 2 : 1);
+    StoreSwapped<kInputRows, kEpilogue>(task_, tile.first_row, column, sums);
   }
 
  private:
-  __device__ static GemmRowShare<2, 8> SwapWithNeighbour(const float* own, bool is_second) {
-    GemmRowShare<2, 8> share;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float* const of_half = own + 2 * half;
-      const float given = __shfl_xor_sync(0xFFFFFFFFu, is_second ? of_half[0] : of_half[1], 4);
-      share.values[half][0] = is_second ? given : of_half[0];
-      share.values[half][1] = is_second ? of_half[1] : given;
-    }
-    return share;
-  }
-  __device__ static GemmRowShare<1, 8> Pair(const GemmRowShare<2, 8>& share, int half) {
-    return {.values = {{share.values[half][0], share.values[half][1]}}};
-  }
-
   const GemmTask& task_;
   const Ring& ring_;
   int warp_;

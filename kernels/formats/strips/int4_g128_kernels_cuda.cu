@@ -1,0 +1,11 @@
+#include "kernels/formats/strips/strip_kernel_table.h"
+#include "kernels/formats/strips/strip_kernels.cuh"
+
+namespace lockstep::kernels {
+
+StripKernels Int4Group128Kernels() {
+  return {.find = FindStripKernelOf<Int4Codec<128, false>>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int4Codec<128, false>>)};
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,11 @@
+#include "kernels/formats/strips/strip_kernel_table.h"
+#include "kernels/formats/strips/strip_kernels.cuh"
+
+namespace lockstep::kernels {
+
+StripKernels Int8Group32Kernels() {
+  return {.find = FindStripKernelOf<Int8Codec<32>>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int8Codec<32>>)};
+}
+
+}  // namespace lockstep::kernels

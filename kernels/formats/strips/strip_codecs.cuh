@@ -1,0 +1,205 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/core/device_math.cuh"
+#include "kernels/core/ptx/arithmetic.cuh"
+#include "kernels/core/ptx/memory.cuh"
+#include "kernels/core/ptx/registers.cuh"
+#include "kernels/formats/strips/strip_matrix.h"
+
+// How a warp makes bf16 of the packed codes of a strip (strip_matrix.h says how they lie). Each
+// codec has
+//   kBlockBytes                   of a block of 128 columns
+//   Raw                           what a lane has of a block before it is converted
+//   Load(bytes, lane)             reads it, from SharedBytes or GlobalBytes
+//   Convert<kHalf>(raw, pairs)    pairs[i][j]: pair j of step 4 * kHalf + i, in bf16
+// Every weight is rounded once, as in DequantizeRow.
+namespace lockstep::kernels {
+
+// Steps of 16 columns that are converted at once: half a block.
+inline constexpr int kHalfSteps = 4;
+using StripPairs = uint32_t[kHalfSteps][2];
+
+__device__ __forceinline__ __nv_bfloat162 AsPair(uint32_t word) {
+  return *reinterpret_cast<const __nv_bfloat162*>(&word);
+}
+__device__ __forceinline__ uint32_t AsWord(__nv_bfloat162 pair) {
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// Where a block lies.
+struct SharedBytes {
+  uint32_t address;
+  __device__ __forceinline__ uint32_t Load16(int at) const {
+    return ptx::LoadShared16(address + at);
+  }
+  __device__ __forceinline__ uint32_t Load32(int at) const {
+    return ptx::LoadShared32(address + at);
+  }
+  __device__ __forceinline__ uint4 Load128(int at) const {
+    return ptx::LoadShared128(address + at);
+  }
+};
+struct GlobalBytes {
+  const uint8_t* data;
+  __device__ __forceinline__ uint32_t Load16(int at) const {
+    return *reinterpret_cast<const uint16_t*>(data + at);
+  }
+  __device__ __forceinline__ uint32_t Load32(int at) const {
+    return *reinterpret_cast<const uint32_t*>(data + at);
+  }
+  __device__ __forceinline__ uint4 Load128(int at) const {
+    return *reinterpret_cast<const uint4*>(data + at);
+  }
+};
+
+// What a lane has of the groups of a block: 2 bytes of each for its row.
+template <int kGroups>
+struct GroupValues {
+  uint32_t of_group[kGroups];
+
+  template <typename Bytes>
+  __device__ __forceinline__ static GroupValues Load(const Bytes& bytes, int at, int lane) {
+    GroupValues loaded;
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      loaded.of_group[i] = bytes.Load16(at + (i * kStripRows + lane / 4) * 2);
+    }
+    return loaded;
+  }
+  // The value of a step's group.
+  __device__ __forceinline__ uint32_t At(int step) const {
+    return of_group[step * kGroups / (kStripBlockColumns / 16)];
+  }
+};
+__device__ __forceinline__ uint32_t Twice(uint32_t value) { return __byte_perm(value, 0, 0x1010); }
+
+// (u - z) * s. 0x4300 | u is 128 + u in bf16, and 128 + z is as exact: so is the difference. One
+// multiplication rounds. The zero that is added makes +0 of -0.
+template <int kGroupColumns, bool kHasZeros>
+struct Int4Codec {
+  static constexpr int kCodeBytes = kStripRows * kStripBlockColumns / 2;
+  static constexpr int kGroups = kStripBlockColumns / kGroupColumns;
+  static constexpr int kGroupBytes = kStripRows * 2;
+  static constexpr int kBlockBytes = kCodeBytes + kGroups * kGroupBytes * (kHasZeros ? 2 : 1);
+
+  struct Raw {
+    uint4 codes;
+    GroupValues<kGroups> scales;
+    GroupValues<kHasZeros ? kGroups : 1> zeros;
+  };
+
+  template <typename Bytes>
+  __device__ __forceinline__ static Raw Load(const Bytes& bytes, int lane) {
+    Raw raw;
+    raw.codes = bytes.Load128(lane * 16);
+    raw.scales = GroupValues<kGroups>::Load(bytes, kCodeBytes, lane);
+    if constexpr (kHasZeros) {
+      raw.zeros = GroupValues<kGroups>::Load(bytes, kCodeBytes + kGroups * kGroupBytes, lane);
+    }
+    return raw;
+  }
+
+  template <int kHalf>
+  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+                                                 StripPairs& pairs) {
+    const __nv_bfloat162 plus_zero = AsPair(0);
+    const uint32_t words[2] = {kHalf == 0 ? raw.codes.x : raw.codes.z,
+                               kHalf == 0 ? raw.codes.y : raw.codes.w};
+#pragma unroll
+    for (int i = 0; i < kHalfSteps; ++i) {
+      const int step = kHalf * kHalfSteps + i;
+      const __nv_bfloat162 scale = AsPair(Twice(raw.scales.At(step)));
+      const __nv_bfloat162 zero = AsPair(kHasZeros ? Twice(raw.zeros.At(step)) : 0x43084308);
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const uint32_t value = (words[i / 2] >> (4 * (i % 2 * 2 + pair)) & 0x000F000F) | magic;
+        pairs[i][pair] = AsWord(__hfma2(__hsub2_rn(AsPair(value), zero), scale, plus_zero));
+      }
+    }
+  }
+};
+
+// (u - 128) * s in fp32. 0x4700uu00 is 2^15 + u, and (2^15 + 128) * s is exact, since s has the 11
+// bits of an fp16. So is the sum, and converting to bf16 rounds.
+template <int kGroupColumns>
+struct Int8Codec {
+  static constexpr int kCodeBytes = kStripRows * kStripBlockColumns;
+  static constexpr int kGroups = kStripBlockColumns / kGroupColumns;
+  static constexpr int kBlockBytes = kCodeBytes + kGroups * kStripRows * 2;
+
+  struct Raw {
+    uint4 codes[2];
+    GroupValues<kGroups> scales;
+  };
+
+  template <typename Bytes>
+  __device__ __forceinline__ static Raw Load(const Bytes& bytes, int lane) {
+    return {.codes = {bytes.Load128(lane * 16), bytes.Load128((32 + lane) * 16)},
+            .scales = GroupValues<kGroups>::Load(bytes, kCodeBytes, lane)};
+  }
+
+  template <int kHalf>
+  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+                                                 StripPairs& pairs) {
+    const uint4 codes = raw.codes[kHalf];
+    const uint32_t words[kHalfSteps] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+    for (int i = 0; i < kHalfSteps; ++i) {
+      const uint16_t half = static_cast<uint16_t>(raw.scales.At(kHalf * kHalfSteps + i));
+      const float scale = __half2float(__ushort_as_half(half));
+      const float minus_middle = __fmul_rn(scale, -32896.0f);
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        float values[2];
+#pragma unroll
+        for (int second = 0; second < 2; ++second) {
+          const uint32_t selector = 0x7404 | (2 * pair + second) << 4;
+          values[second] = __fmaf_rn(__uint_as_float(__byte_perm(words[i], 0x47000000, selector)),
+                                     scale, minus_middle);
+        }
+        pairs[i][pair] = PackBFloat16x2(values[0], values[1]);
+      }
+    }
+  }
+};
+
+// E4M3(u) * s in fp32, then rounded to bf16.
+struct Fp8Codec {
+  static constexpr int kCodeBytes = kStripRows * kStripBlockColumns;
+  static constexpr int kBlockBytes = kCodeBytes + kStripRows * 4;
+
+  struct Raw {
+    uint4 codes[2];
+    float scale;
+  };
+
+  template <typename Bytes>
+  __device__ __forceinline__ static Raw Load(const Bytes& bytes, int lane) {
+    return {.codes = {bytes.Load128(lane * 16), bytes.Load128((32 + lane) * 16)},
+            .scale = __uint_as_float(bytes.Load32(kCodeBytes + lane / 4 * 4))};
+  }
+
+  template <int kHalf>
+  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+                                                 StripPairs& pairs) {
+    const uint4 codes = raw.codes[kHalf];
+    const uint32_t words[kHalfSteps] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+    for (int i = 0; i < kHalfSteps; ++i) {
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const uint32_t halves = ptx::UnpackE4M3x2(pair == 0 ? words[i] & 0xFFFF : words[i] >> 16);
+        const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&halves));
+        pairs[i][pair] =
+            PackBFloat16x2(__fmul_rn(values.x, raw.scale), __fmul_rn(values.y, raw.scale));
+      }
+    }
+  }
+};
+
+}  // namespace lockstep::kernels
