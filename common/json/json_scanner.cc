@@ -298,9 +298,8 @@ bool JsonScanner::ReadNumber() {
     if (Peek() == '+' || Peek() == '-') ++at_;
     if (!ReadDigits()) return false;
   }
-  const std::string_view number = text_.substr(token_begin_, at_ - token_begin_);
-  if (number.size() > kMaxNumberBytes) return Fail("a number is too long");
-  return EmitNumber(number, is_integer);
+  if (number().size() > kMaxNumberBytes) return Fail("a number is too long");
+  return EmitNumber(number(), is_integer);
 }
 
 bool JsonScanner::EmitNumber(std::string_view number, bool is_integer) {

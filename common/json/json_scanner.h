@@ -45,6 +45,9 @@ class JsonScanner {
   // After the scan: the text of that value, "" if there is no such member.
   std::string_view member() const { return member_; }
 
+  // While the events hear of a number: its text.
+  std::string_view number() const { return text_.substr(token_begin_, at_ - token_begin_); }
+
   // False: the text is no JSON (error), or the events ended the scan (no error).
   bool Scan();
   const std::optional<Error>& error() const { return error_; }

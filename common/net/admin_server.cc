@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/net/http_date.h"
 #include "common/net/http_error.h"
 #include "common/net/tcp_listener.h"
 #include "common/runtime/logging.h"
@@ -63,9 +64,9 @@ Response Answer(const AdminPages& pages, const http::request_header<>& request) 
                             ? "not found; there are /metrics, /healthz and /livez\n"
                             : "not found; there are /metrics, /healthz, /livez and /status.json\n");
   }
-  if (request.method() != http::verb::get) {
-    Response response = MakeResponse(http::status::method_not_allowed, "only GET\n");
-    response.set(http::field::allow, "GET");
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    Response response = MakeResponse(http::status::method_not_allowed, "only GET and HEAD\n");
+    response.set(http::field::allow, "GET, HEAD");
     return response;
   }
   if (path == "/metrics") {
@@ -112,13 +113,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return Write(
           MakeResponse(http::status::payload_too_large, "a request must not have a body\n"), false);
     }
-    Write(Answer(content_.pages, parser_->get()), parser_->keep_alive());
+    Write(Answer(content_.pages, parser_->get()), parser_->keep_alive(),
+          /*head_only=*/parser_->get().method() == http::verb::head);
   }
 
-  void Write(Response response, bool keep_alive) {
+  void Write(Response response, bool keep_alive, bool head_only = false) {
     response_ = std::move(response);
+    const std::string_view date = HttpDate();
+    response_.set(http::field::date, beast::string_view(date.data(), date.size()));
     response_.keep_alive(keep_alive);
     response_.prepare_payload();
+    if (head_only) response_.body().clear();
     ArmTimeout();
     http::async_write(stream_, response_, [self = shared_from_this()](error_code error, size_t) {
       if (!error && self->response_.keep_alive()) return self->ReadRequest();

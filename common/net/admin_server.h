@@ -42,8 +42,9 @@ struct AdminServerLimits {
 //   GET /healthz  200 or 503 with the health report's text
 //   GET /livez    200 as long as the process lives, healthy or not; 503 if `liveness` says so
 //   GET /status.json  what `status` says, if it is given
-// Anything else is 404, another method 405, a request with a body 413, a header over 8 KiB 431.
-// Owns its listening socket, its connections and one thread ("admin").
+// HEAD of each gets the same head. Anything else is 404, another method 405, a request with a body
+// 413, a header over 8 KiB 431. Owns its listening socket, its connections and one thread
+// ("admin").
 class AdminServer {
  public:
   // `address` is "host:port", host a name or number; port 0 takes a free one. Returns once it

@@ -19,6 +19,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -194,7 +195,7 @@ TEST_F(AdminServerTest, RefusesEverythingElse) {
       {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
       {"GET /metrics/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
       {"POST /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
-      {"HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 "},
+      {"PUT /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 "},
       {"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
        "HTTP/1.1 405 "},
       {"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 413 "},
@@ -209,7 +210,22 @@ TEST_F(AdminServerTest, RefusesEverythingElse) {
   for (const auto& [request, expected] : cases) {
     EXPECT_THAT(Ask(request), StartsWith(expected)) << request.substr(0, 60);
   }
-  EXPECT_THAT(Ask(cases[4].first), HasSubstr("Allow: GET\r\n"));
+  EXPECT_THAT(Ask(cases[4].first), HasSubstr("Allow: GET, HEAD\r\n"));
+}
+
+// RFC 9110, 6.6.1 and 9.3.2.
+TEST_F(AdminServerTest, AnswersHaveTheirDateAndHeadHasNoContent) {
+  Start();
+  for (const std::string path : {"/healthz", "/livez", "/metrics", "/nothing"}) {
+    const std::string get = Get(path);
+    EXPECT_THAT(get, ContainsRegex("\r\nDate: [A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} "
+                                   "[0-9]{2}:[0-9]{2}:[0-9]{2} GMT\r\n"));
+    if (path == "/nothing") continue;
+    const std::string head =
+        Ask("HEAD " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    EXPECT_THAT(head, AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Length: "),
+                            EndsWith("\r\n\r\n")));
+  }
 }
 
 TEST_F(AdminServerTest, AConnectionServesSeveralRequests) {
