@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "common/violations.h"
 #include "router/front/connection/io_threads.h"
+#include "router/front/connection/request_target.h"
 #include "router/front/connection/tls_context.h"
 #include "router/front/serve_connection.h"
 #include "router/http/browser_policy.h"
@@ -94,6 +95,7 @@ class PublicServer::Impl {
         context_{.handle =
                      [this](HttpRequest request, std::shared_ptr<OutputSignal> signal) {
                        request.answer = {.memory = memory_, .max_bytes = max_answer_bytes_};
+                       request.max_body_bytes = context_.limits.max_body_bytes;
                        return gateway_.Handle(std::move(request), std::move(signal));
                      },
                  .refuse = Refusal,
@@ -156,7 +158,8 @@ class PublicServer::Impl {
 
   std::shared_ptr<StreamHandler> Open(const StreamRequest& request,
                                       std::shared_ptr<OutputSignal> signal) {
-    if (grpc_ != nullptr && GrpcServices::IsCall(request)) {
+    // One that names two hosts is refused with 400, as every request is.
+    if (grpc_ != nullptr && GrpcServices::IsCall(request) && !NamesTwoHosts(request.fields)) {
       return grpc_->Open(request, std::move(signal), memory_);
     }
     return OpenHttpStream(context_, request, std::move(signal));

@@ -4,9 +4,10 @@
 #include <absl/strings/match.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "common/net/address.h"
+#include "common/net/http_host.h"
 #include "common/status.h"
 #include "router/http/reply_exchange.h"
 #include "router/serving/validation/field_checks.h"
@@ -21,42 +22,29 @@ std::string Lower(std::string_view text) {
   return absl::AsciiStrToLower(absl::string_view(text.data(), text.size()));
 }
 
-// "localhost:8000" and "[::1]:8000" without their ports.
-std::string_view HostOf(std::string_view authority) {
-  const size_t bracket = authority.find(']');
-  const size_t colon = authority.find(':', bracket == std::string_view::npos ? 0 : bracket);
-  return authority.substr(0, colon);
-}
-
-bool IsThisMachine(std::string_view authority) {
-  std::string_view host = HostOf(authority);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  const std::string name = Lower(host);
-  // No page can come from these two: they are names of this machine alone, in a browser (RFC 6761)
-  // and in a container of Docker Desktop, which forwards them to its host's loopback.
-  return IsLoopback({.host = name}) || name.ends_with(".localhost") ||
-         name == "host.docker.internal";
+bool NamesThisMachine(std::string_view authority) {
+  const std::optional<HttpHost> host = ParseHttpHost(authority);
+  return host.has_value() && IsThisMachine(*host);
 }
 
 bool IsOriginOfThisMachine(std::string_view origin) {
   const std::string_view http = "http://";
   const std::string_view https = "https://";
-  if (origin.starts_with(http)) return IsThisMachine(origin.substr(http.size()));
-  return origin.starts_with(https) && IsThisMachine(origin.substr(https.size()));
+  if (origin.starts_with(http)) return NamesThisMachine(origin.substr(http.size()));
+  return origin.starts_with(https) && NamesThisMachine(origin.substr(https.size()));
 }
 
 bool IsOrigin(std::string_view text) {
   const size_t scheme_end = text.find(kSchemeEnd);
   if (scheme_end == 0 || scheme_end == std::string_view::npos) return false;
-  const std::string_view host = text.substr(scheme_end + kSchemeEnd.size());
-  const bool visible =
-      std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != ','; });
-  return visible && !host.empty() && host.find('/') == std::string_view::npos;
+  const std::string_view scheme = text.substr(0, scheme_end);
+  const bool plain = std::all_of(scheme.begin(), scheme.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '+' || c == '-' || c == '.';
+  });
+  return plain && ParseHttpHost(text.substr(scheme_end + kSchemeEnd.size())).has_value();
 }
 
-// Browsers send OPTIONS for nothing else.
+// What a page sends before a request of its own.
 bool IsPreflight(const HttpRequest& request) {
   return request.method == "OPTIONS" && !request.origin.empty();
 }
@@ -99,7 +87,7 @@ absl::Status BrowserPolicy::CheckOrigins(std::span<const std::string> origins) {
 }
 
 absl::Status BrowserPolicy::CheckLocal(const HttpRequest& request) const {
-  if (!request.host.empty() && !IsThisMachine(request.host)) {
+  if (!request.host.empty() && !NamesThisMachine(request.host)) {
     return MakeError(absl::StatusCode::kPermissionDenied,
                      "the request names the host {}: expected localhost or a loopback address here",
                      Quote(request.host));

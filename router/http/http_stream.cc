@@ -1,6 +1,7 @@
 #include "router/http/http_stream.h"
 
 #include <absl/strings/ascii.h>
+#include <absl/strings/match.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "common/runtime/release_memory.h"
+#include "router/front/connection/request_target.h"
 
 namespace lockstep::router {
 namespace {
@@ -29,18 +31,17 @@ uint64_t AnnouncedBytes(const HeaderList& fields) {
   return whole ? num_bytes : std::numeric_limits<uint64_t>::max();
 }
 
-HttpRequest HeaderOf(const StreamRequest& request) {
+HttpRequest HeaderOf(const StreamRequest& request, RequestTarget target) {
   const HeaderList& fields = request.fields;
-  const std::string_view target = fields.Find(":path");
-  const std::string_view authority = fields.Find(":authority");
   return {.method = std::string(fields.Find(":method")),
-          .path = std::string(target.substr(0, target.find('?'))),
+          .path = std::move(target.path),
           .body = {},
           .request_id = std::string(UsableRequestId(fields.Find("x-request-id"))),
           .authorization = std::string(fields.FindOnly("authorization")),
-          .host = std::string(authority.empty() ? fields.Find("host") : authority),
+          .host = std::move(target.host),
           .origin = std::string(fields.Find("origin")),
           .content_type = std::string(fields.Find("content-type")),
+          .content_encoding = fields.FindAll("content-encoding"),
           .trace = ParseTraceContext(fields.FindOnly("traceparent"), fields.FindAll("tracestate")),
           .loopback_only = request.loopback_only,
           .body_follows = !request.ends,
@@ -48,16 +49,28 @@ HttpRequest HeaderOf(const StreamRequest& request) {
           .home = request.home};
 }
 
+bool ExpectsContinue(const HeaderList& fields) {
+  const std::string_view expectation = fields.Find("expect");
+  return absl::EqualsIgnoreCase(absl::string_view(expectation.data(), expectation.size()),
+                                "100-continue");
+}
+
 class HttpStream final : public StreamHandler {
  public:
-  HttpStream(ConnectionContext& context, HttpRequest header, std::shared_ptr<OutputSignal> signal)
+  HttpStream(ConnectionContext& context, const StreamRequest& request, TargetReading target,
+             std::shared_ptr<OutputSignal> signal)
       : context_(context),
-        request_(std::move(header)),
+        request_(HeaderOf(request, std::move(target.target))),
         path_(request_.path),
         head_only_(request_.method == "HEAD"),
+        expects_continue_(ExpectsContinue(request.fields)),
         signal_(std::move(signal)),
         held_(context.memory) {
     context_.metrics.requests_in_flight->Increment();
+    if (target.refusal != nullptr) {
+      Refuse(400, target.refusal);
+      return;
+    }
     // Who is refused for the header alone is not read any further.
     if (request_.body_follows) {
       request_.body_share = &held_;
@@ -95,6 +108,8 @@ class HttpStream final : public StreamHandler {
     request_.announced_body_bytes = 0;
     exchange_ = context_.handle(std::move(request_), signal_);
   }
+
+  bool AwaitsContinue() const override { return expects_continue_ && exchange_ == nullptr; }
 
   Output Take() override {
     if (exchange_ == nullptr) return {};
@@ -147,6 +162,7 @@ class HttpStream final : public StreamHandler {
   HttpRequest request_;
   const std::string path_;
   const bool head_only_;
+  const bool expects_continue_;
   const std::shared_ptr<OutputSignal> signal_;
   ByteBudget::Share held_;              // the stream and its body, until the answer is over
   size_t room_ = 0;                     // for the body
@@ -159,7 +175,8 @@ class HttpStream final : public StreamHandler {
 std::shared_ptr<StreamHandler> OpenHttpStream(ConnectionContext& context,
                                               const StreamRequest& request,
                                               std::shared_ptr<OutputSignal> signal) {
-  return std::make_shared<HttpStream>(context, HeaderOf(request), std::move(signal));
+  return std::make_shared<HttpStream>(context, request, ReadTarget(request.fields),
+                                      std::move(signal));
 }
 
 }  // namespace lockstep::router

@@ -29,17 +29,19 @@ struct AnswerMemory {
 
 struct HttpRequest {
   std::string method;
-  std::string path;  // without the query
+  std::string path;  // without the query; "*" of OPTIONS: the server as a whole
   std::string body;
   std::string request_id;  // of the header x-request-id; empty: none, or none that may be repeated
-  std::string authorization = {};  // the header's value; no answer or log may show it
-  std::string host = {};           // the router, as the client calls it; empty: it does not say
-  std::string origin = {};         // of the web page that asks; empty: none does
-  std::string content_type = {};   // of the body; empty: the client does not say
+  std::string authorization = {};     // the header's value; no answer or log may show it
+  std::string host = {};              // the router, as the client calls it; empty: it does not say
+  std::string origin = {};            // of the web page that asks; empty: none does
+  std::string content_type = {};      // of the body; empty: the client does not say
+  std::string content_encoding = {};  // how the body is compressed; empty: it is not
   std::optional<TraceContext> trace = {};   // of the client; none: it has none, or a bad one
   bool loopback_only = false;               // came in where only this machine can connect
   bool body_follows = false;                // there is a body, and none of it was read yet
   uint64_t announced_body_bytes = 0;        // of such a body; UINT64_MAX: nobody knows
+  size_t max_body_bytes = SIZE_MAX;         // once it is no longer compressed
   ByteBudget::Share* body_share = nullptr;  // what counts the body that follows, during the call
   AnswerMemory answer = {};
   std::shared_ptr<StrandRunner> home = {};  // runs strands on the connection's thread

@@ -47,6 +47,9 @@ class StreamHandler {
   virtual bool WantsBody() const { return true; }
   // The body may take as long as the client likes.
   virtual bool IsConversation() const { return false; }
+  // Asked once, when the handler is new and a body follows. True: the client waits until it is told
+  // to send that (RFC 9110, 10.1.1), and the handler has not refused it.
+  virtual bool AwaitsContinue() const { return false; }
   virtual Output Take() = 0;
   virtual void OnWritten() = 0;  // what Take returned is on its way
   // Once, at the end: everything was sent, or the client is gone. Nothing else is called after it.

@@ -244,7 +244,8 @@ void Connection::HandleRequest() {
 
 // An answer of the connection's own, after which it ends.
 void Connection::Refuse(const RequestReader::Refusal& refusal) {
-  http_1_0_ = head_only_ = false;
+  http_1_0_ = false;
+  head_only_ = refusal.head_only;
   BeginLastAnswer({}, context_.refuse(refusal.http_status, refusal.message, signal_));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
+#include <boost/beast/http/rfc7230.hpp>
 #include <limits>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "common/net/http_error.h"
 #include "common/status.h"
 #include "router/front/connection/header_list.h"
+#include "router/front/connection/request_target.h"
+#include "router/front/http1/chunk_extensions.h"
 
 namespace lockstep::router {
 namespace {
@@ -22,6 +25,8 @@ constexpr size_t kReadBytes = 4 << 10;
 constexpr size_t kChunkedReadBytes = 8 << 10;
 constexpr size_t kMaxReadBytes = 64 << 10;
 constexpr size_t kFirstBodyBytes = 4 << 10;
+// Before a request. Some clients send one behind the body of the request before it.
+constexpr int kMaxEmptyLines = 8;
 
 std::string_view View(boost::string_view text) { return {text.data(), text.size()}; }
 
@@ -54,6 +59,34 @@ const char* AmbiguityOf(const http::header<true>& header, bool chunked) {
   }
   if (header.count(http::field::host) > 1) return "one host is taken";
   return nullptr;
+}
+
+void CheckChunkHeader(uint64_t, boost::string_view extensions, error_code& error) {
+  if (!AreChunkExtensions(View(extensions))) error = http::error::bad_chunk_extension;
+}
+
+std::string AllOf(const http::header<true>& header, http::field name) {
+  HeaderList values;
+  const auto [begin, end] = header.equal_range(name);
+  for (auto field = begin; field != end; ++field) values.Add("", View(field->value()));
+  return values.FindAll("");
+}
+
+// Whether what is left unread of a chunked body begins with part of a chunk's first line, or with
+// all of a good one. The parser looks for the end of a quoted value behind the end of its line.
+bool BeginsAChunk(std::string_view unread) {
+  if (unread.starts_with("\r\n")) unread.remove_prefix(2);  // behind the chunk before
+  const size_t end = unread.find("\r\n");
+  if (end == std::string_view::npos) return true;
+  const std::string_view line = unread.substr(0, end);
+  return AreChunkExtensions(
+      line.substr(std::min(line.find_first_not_of("0123456789abcdefABCDEF"), end)));
+}
+
+// Of HTTP/1.0, where the library lets "keep-alive" win (RFC 9112, 9.3).
+bool AsksToClose(const http::header<true>& header) {
+  const std::string options = AllOf(header, http::field::connection);
+  return http::token_list(boost::string_view(options)).exists("close");
 }
 
 std::optional<TraceContext> TraceOf(const http::header<true>& header) {
@@ -97,7 +130,9 @@ RequestReader::State RequestReader::Advance() {
 RequestReader::State RequestReader::Read() {
   while (buffer_.size() > 0) {
     if (!parser_.has_value()) {
+      if (!SkipEmptyLines()) return Current();
       parser_.emplace();
+      parser_->on_chunk_header(CheckChunkHeader);
       parser_->header_limit(kMaxHeaderBytes);
       parser_->body_limit(max_body_bytes_);
     }
@@ -110,7 +145,7 @@ RequestReader::State RequestReader::Read() {
     const bool chunked_body = state == State::kBody && parser_->chunked();
     error_code error;
     const size_t num_taken = parser_->put(buffer_.data(), error);
-    const std::string_view taken(static_cast<const char*>(buffer_.data().data()), num_taken);
+    const std::string_view taken = Unread().substr(0, num_taken);
     // The last of a chunked body is what may be fields; chunks themselves end elsewhere.
     const bool has_fields = in_header || (chunked_body && !error && parser_->is_done());
     if (has_fields && !HasPlainLines(taken)) {
@@ -118,6 +153,10 @@ RequestReader::State RequestReader::Read() {
     }
     buffer_.consume(num_taken);
     if (error == http::error::need_more) {
+      const bool between_chunks = parser_->is_header_done() && parser_->chunked();
+      if (between_chunks && !BeginsAChunk(Unread())) {
+        return RefuseUnread(http::error::bad_chunk_extension);
+      }
       // Lines of a chunked body have no limit of their own.
       if (buffer_.size() >= kMaxHeaderBytes) return RefuseUnread(http::error::header_limit);
       return Current();
@@ -130,6 +169,21 @@ RequestReader::State RequestReader::Read() {
   return Current();
 }
 
+// False when nothing of a request is there yet, or too many lines were.
+bool RequestReader::SkipEmptyLines() {
+  const std::string_view unread = Unread();
+  size_t num_bytes = 0;
+  while (unread.substr(num_bytes).starts_with("\r\n")) {
+    num_bytes += 2;
+    if (++num_empty_lines_ <= kMaxEmptyLines) continue;
+    Refuse(400, "too many empty lines come before a request");
+    return false;
+  }
+  const bool begins = num_bytes < unread.size() && unread.substr(num_bytes) != "\r";
+  buffer_.consume(num_bytes);
+  return begins;
+}
+
 // False when the request is refused.
 bool RequestReader::OnHeader() {
   const auto& header = parser_->get();
@@ -138,9 +192,18 @@ bool RequestReader::OnHeader() {
     Refuse(400, why);
     return false;
   }
-  header_ = ReadHeader();
-  expects_continue_ =
-      !parser_->is_done() && beast::iequals(header[http::field::expect], "100-continue");
+  const bool has_host = header.count(http::field::host) > 0;
+  const bool http_1_0 = header.version() < 11;
+  TargetReading reading = ReadTarget(
+      View(header.method_string()), View(header.target()),
+      has_host ? std::optional(View(header[http::field::host])) : std::nullopt, http_1_0);
+  if (reading.refusal != nullptr) {
+    Refuse(400, reading.refusal);
+    return false;
+  }
+  header_ = ReadHeader(std::move(reading.target));
+  expects_continue_ = !parser_->is_done() && !http_1_0 &&
+                      beast::iequals(header[http::field::expect], "100-continue");
   return true;
 }
 
@@ -158,27 +221,27 @@ bool RequestReader::MakeRoom() {
   return true;
 }
 
-RequestReader::Request RequestReader::ReadHeader() const {
+RequestReader::Request RequestReader::ReadHeader(RequestTarget target) const {
   const http::request<ArrivingBody>& message = parser_->get();
-  const std::string_view target = View(message.target());
   const auto length = parser_->content_length();
   const uint64_t announced_bytes = length ? *length : std::numeric_limits<uint64_t>::max();
   // Of two authorizations nobody could say which one counts.
   return {
       .http = {.method = std::string(View(message.method_string())),
-               .path = std::string(target.substr(0, target.find('?'))),
+               .path = std::move(target.path),
                .body = {},
                .request_id = std::string(UsableRequestId(View(message["x-request-id"]))),
                .authorization = std::string(message.count(http::field::authorization) == 1
                                                 ? View(message[http::field::authorization])
                                                 : std::string_view()),
-               .host = std::string(View(message[http::field::host])),
+               .host = std::move(target.host),
                .origin = std::string(View(message[http::field::origin])),
                .content_type = std::string(View(message[http::field::content_type])),
+               .content_encoding = AllOf(message, http::field::content_encoding),
                .trace = TraceOf(message),
                .body_follows = !parser_->is_done(),
                .announced_body_bytes = parser_->is_done() ? 0 : announced_bytes},
-      .keep_alive = message.keep_alive(),
+      .keep_alive = message.keep_alive() && !AsksToClose(message),
       .http_1_0 = message.version() < 11,
       .head_only = message.method() == http::verb::head,
   };
@@ -190,13 +253,15 @@ RequestReader::Request RequestReader::Take() {
   request.http.announced_body_bytes = 0;
   request.http.body = std::move(parser_->get().body());
   parser_.reset();
+  num_empty_lines_ = 0;
   expects_continue_ = false;
   if (buffer_.size() == 0) buffer_ = beast::flat_buffer();
   return request;
 }
 
 RequestReader::State RequestReader::Refuse(int http_status, std::string message) {
-  refusal_ = {.http_status = http_status, .message = std::move(message)};
+  const bool head_only = parser_.has_value() && parser_->get().method() == http::verb::head;
+  refusal_ = {.http_status = http_status, .message = std::move(message), .head_only = head_only};
   parser_.reset();
   share_.Resize(0);
   pending_header_.Resize(0);
@@ -204,7 +269,13 @@ RequestReader::State RequestReader::Refuse(int http_status, std::string message)
 }
 
 RequestReader::State RequestReader::RefuseUnread(const error_code& error) {
-  if (error == http::error::header_limit) return Refuse(431, "the header is too large");
+  if (error == http::error::header_limit) {
+    // A first line that came in pieces is left unread until the whole header is there.
+    const bool in_target =
+        parser_->get().target().empty() && Unread().find("\r\n") >= kMaxHeaderBytes;
+    return in_target ? Refuse(414, "the target is too long")
+                     : Refuse(431, "the header is too large");
+  }
   if (error == http::error::body_limit) {
     return Refuse(413,
                   fmt::format("the body is too large, at most {} bytes are read", max_body_bytes_));

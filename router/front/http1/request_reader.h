@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "router/front/connection/exchange.h"
+#include "router/front/connection/request_target.h"
 #include "router/limits/byte_budget.h"
 
 // Include it in few .cc files only: Beast is heavy.
@@ -43,8 +44,9 @@ struct ArrivingBody {
 // Whatever stands in front of the router must see the same requests in the same bytes, so
 // everything that is read in more than one way elsewhere is refused with 400: lines that end in a
 // bare LF or CR, folded lines, space before a colon, transfer codings but a single "chunked", a
-// length beside one or twice, several hosts. Fields behind a chunked body are checked likewise, and
-// then ignored.
+// length beside one or twice, several hosts or none, control characters in a chunk's extensions.
+// Fields behind a chunked body are checked likewise, and then ignored. A few empty lines before a
+// request say nothing.
 class RequestReader {
  public:
   enum class State {
@@ -58,6 +60,7 @@ class RequestReader {
   struct Refusal {
     int http_status = 0;
     std::string message;
+    bool head_only = false;  // of the answer
   };
   struct Request {
     HttpRequest http;
@@ -99,8 +102,12 @@ class RequestReader {
  private:
   State Read();
   State Current() const;
+  std::string_view Unread() const {
+    return {static_cast<const char*>(buffer_.data().data()), buffer_.size()};
+  }
+  bool SkipEmptyLines();
   bool OnHeader();
-  Request ReadHeader() const;
+  Request ReadHeader(RequestTarget target) const;
   bool MakeRoom();
   State Refuse(int http_status, std::string message);
   State RefuseUnread(const boost::system::error_code& error);
@@ -108,7 +115,8 @@ class RequestReader {
   const size_t max_body_bytes_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<ArrivingBody>> parser_;
-  Request header_;  // of the request at hand, once its header is there
+  Request header_;           // of the request at hand, once its header is there
+  int num_empty_lines_ = 0;  // before the request at hand
   bool expects_continue_ = false;
   ByteBudget::Share share_;
   ByteBudget::Share pending_header_;  // what has come of a header

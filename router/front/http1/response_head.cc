@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "common/net/http_date.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -24,6 +26,8 @@ std::string_view ReasonPhrase(int status) {
       return "Method Not Allowed";
     case 413:
       return "Payload Too Large";
+    case 414:
+      return "URI Too Long";
     case 415:
       return "Unsupported Media Type";
     case 429:
@@ -47,8 +51,8 @@ std::string_view ReasonPhrase(int status) {
 
 void AppendResponseHead(const HttpHead& head, const Framing& framing, std::string& out) {
   auto to = std::back_inserter(out);
-  fmt::format_to(to, "HTTP/1.1 {} {}\r\nServer: lockstep\r\nContent-Type: {}\r\n", head.status,
-                 ReasonPhrase(head.status), head.content_type);
+  fmt::format_to(to, "HTTP/1.1 {} {}\r\nServer: lockstep\r\nDate: {}\r\nContent-Type: {}\r\n",
+                 head.status, ReasonPhrase(head.status), HttpDate(), head.content_type);
   for (const auto& [name, value] : head.headers) fmt::format_to(to, "{}: {}\r\n", name, value);
   if (framing.content_length.has_value()) {
     fmt::format_to(to, "Content-Length: {}\r\n", *framing.content_length);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/net/http_date.h"
 #include "common/runtime/release_memory.h"
 
 namespace lockstep::router {
@@ -270,6 +271,13 @@ void Http2Session::OpenStreamOf(Stream& stream, bool ends) {
   stream.handler =
       open_({.fields = std::exchange(stream.fields, HeaderList()), .ends = ends}, stream.id);
   LOCKSTEP_CHECK(stream.handler != nullptr, "a stream has a handler");
+  if (!ends && stream.handler->AwaitsContinue()) SubmitContinue(stream);
+}
+
+void Http2Session::SubmitContinue(const Stream& stream) {
+  const std::vector<nghttp2_nv> fields = NameValues({{":status", "100"}});
+  nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, stream.id, nullptr, fields.data(),
+                         fields.size(), nullptr);
 }
 
 void Http2Session::RefuseHeader(Stream& stream) {
@@ -338,7 +346,8 @@ void Http2Session::TakeOutput(Stream& stream) {
 
 void Http2Session::SubmitHead(Stream& stream, const HeaderList& head, bool ends) {
   stream.answered = true;
-  const std::vector<nghttp2_nv> fields = NameValues(head);
+  std::vector<nghttp2_nv> fields = NameValues(head);
+  fields.push_back(NameValue({"date", HttpDate()}));
   const nghttp2_data_provider body = {.source = {.ptr = &stream},
                                       .read_callback = &Http2Callbacks::OnFill};
   const int error = nghttp2_submit_response(session_, stream.id, fields.data(), fields.size(),

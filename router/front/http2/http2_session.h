@@ -86,6 +86,8 @@ class Http2Session {
   void EndBody(Stream& stream);
   void CloseStream(StreamId id);
   void TakeOutput(Stream& stream);
+  void SubmitContinue(const Stream& stream);
+  // Adds the date.
   void SubmitHead(Stream& stream, const HeaderList& head, bool ends);
   void SubmitTrailers(Stream& stream);
   void Reset(StreamId id, uint32_t error);

@@ -47,15 +47,20 @@ class Http2Client {
     }
     return true;
   }
-  // The next one of this type; nothing when the connection ends before.
+  // Nothing when the connection ends before.
+  std::optional<SeenFrame> Next() {
+    while (frames_.empty()) {
+      if (!Read()) return std::nullopt;
+    }
+    SeenFrame frame = std::move(frames_.front());
+    frames_.erase(frames_.begin());
+    return frame;
+  }
+  // The next one of this type; likewise.
   std::optional<SeenFrame> Await(uint8_t type) {
     for (;;) {
-      while (!frames_.empty()) {
-        SeenFrame frame = std::move(frames_.front());
-        frames_.erase(frames_.begin());
-        if (frame.type == type) return frame;
-      }
-      if (!Read()) return std::nullopt;
+      std::optional<SeenFrame> frame = Next();
+      if (!frame.has_value() || frame->type == type) return frame;
     }
   }
   // True when the other side closed; frames before that are of no interest.

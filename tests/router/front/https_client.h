@@ -52,6 +52,7 @@ class HttpsClient {
   std::string Ask(boost::beast::http::verb method, const std::string& path,
                   const std::string& body = "") {
     boost::beast::http::request<boost::beast::http::string_body> request(method, path, 11);
+    request.set(boost::beast::http::field::host, "localhost");
     request.body() = body;
     request.prepare_payload();
     boost::system::error_code error = handshake_error_;

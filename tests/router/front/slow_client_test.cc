@@ -20,7 +20,7 @@ TEST(SlowClientTest, WhoTakesALargeAnswerLittleByLittleGetsAllOfIt) {
   limits.write_timeout = absl::Milliseconds(400);
   ScriptedServer server(limits);
   HttpClient client(server.port());
-  client.Send("GET /large HTTP/1.1\r\n\r\n");
+  client.Send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
   // Much slower than the kernels' buffers, which take megabytes at a time, in all several times the
   // limit.
   boost::asio::io_context pace;
@@ -44,7 +44,7 @@ TEST(SlowClientTest, WhoTakesNothingIsCutOff) {
   limits.write_timeout = absl::Milliseconds(100);
   ScriptedServer server(limits);
   HttpClient client(server.port());
-  client.Send("GET /large HTTP/1.1\r\n\r\n");
+  client.Send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
   while (server.CountOf("other", "200") == 0) std::this_thread::yield();
   EXPECT_FALSE(client.ReadResponse().complete);
 }
@@ -69,7 +69,7 @@ TEST(SlowClientTest, BodiesShareABoundedMemoryUntilTheirAnswer) {
 
 TEST(SlowClientTest, WhoIsRefusedForTheHeaderHoldsNoMemory) {
   ScriptedServer server(ScriptedServer::Limits());
-  const std::string header = "POST /guarded HTTP/1.1\r\nContent-Length: 1048576\r\n\r\n";
+  const std::string header = "POST /guarded HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n";
   HttpClient waiting(server.port());
   waiting.Send(header);
   const HttpResponse refused = waiting.ReadResponse();
@@ -90,7 +90,7 @@ TEST(SlowClientTest, WhoIsRefusedForTheHeaderHoldsNoMemory) {
 TEST(SlowClientTest, ARefusalForTheHeaderOfAHeadRequestHasNoBody) {
   ScriptedServer server(ScriptedServer::Limits());
   HttpClient client(server.port());
-  client.Send("HEAD /guarded HTTP/1.1\r\nContent-Length: 10\r\n\r\n");
+  client.Send("HEAD /guarded HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
   EXPECT_EQ(client.ReadHead().status, 401);
   EXPECT_EQ(client.ReadAtMost(1), "");
 }
@@ -99,13 +99,13 @@ TEST(SlowClientTest, ARequestIsCountedByItsRouteAndStatus) {
   ScriptedServer server(ScriptedServer::Limits());
   {
     HttpClient client(server.port());
-    client.Send("GET /health HTTP/1.1\r\n\r\n");
+    client.Send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
     EXPECT_EQ(client.ReadResponse().status, 404);
-    client.Send("GET /v1/models/x HTTP/1.1\r\n\r\n");
+    client.Send("GET /v1/models/x HTTP/1.1\r\nHost: a\r\n\r\n");
     EXPECT_EQ(client.ReadResponse().status, 404);
-    client.Send("POST /echo HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi");
+    client.Send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     EXPECT_EQ(client.ReadResponse().body, "POST hi");
-    client.Send("GET /silent HTTP/1.1\r\n\r\n");
+    client.Send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n");
     while (server.metrics().requests_in_flight->Value() != 1) std::this_thread::yield();
     EXPECT_EQ(server.metrics().connections->Value(), 1);
   }

@@ -37,7 +37,9 @@ TEST(BrowserPolicyTest, LocalRequestsNameThisMachine) {
   }
   for (const std::string host :
        {"evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example",
-        "192.168.0.1:8000", "[::2]:1", "x@localhost", "localhost@x", "[::1", ":80"}) {
+        "192.168.0.1:8000", "[::2]:1", "x@localhost", "localhost@x", "[::1", ":80",
+        "localhost:80@evil.com", "127.0.0.1:80@evil.com", "[::1]:80@evil.com", "[::1]evil.com",
+        "localhost/evil.com", "localhost:80:evil.com", "localhost:99999"}) {
     EXPECT_EQ(CodeOf(host, ""), absl::StatusCode::kPermissionDenied) << host;
   }
 }
@@ -49,7 +51,8 @@ TEST(BrowserPolicyTest, LocalRequestsComeFromPagesOfThisMachineOrListedOnes) {
   }
   const std::string page = "https://app.example";
   for (const std::string& origin :
-       {page, std::string("null"), std::string("http://localhost.evil")}) {
+       {page, std::string("null"), std::string("http://localhost.evil"),
+        std::string("http://localhost:80@evil.example"), std::string("http://localhost/")}) {
     EXPECT_EQ(CodeOf("localhost", origin), absl::StatusCode::kPermissionDenied) << origin;
     EXPECT_EQ(CodeOf("localhost", origin, {"*"}), absl::StatusCode::kOk) << origin;
   }
@@ -68,8 +71,9 @@ TEST(BrowserPolicyTest, OriginsAreASchemeAndAHost) {
        {"*", "http://localhost:3000", "https://a.example", "app://obsidian.md"}) {
     EXPECT_TRUE(check(good).ok()) << good;
   }
-  for (const std::string bad : {"", "null", "a.example", "https://", "://a", "https://a/",
-                                "https://a b", "https://a\r\nX: y", "https://*/x"}) {
+  for (const std::string bad :
+       {"", "null", "a.example", "https://", "://a", "https://a/", "https://a b",
+        "https://a\r\nX: y", "https://*/x", "https://user@a", "https://a:b", "https://a:65536"}) {
     EXPECT_EQ(check(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
   }
 }
@@ -94,8 +98,10 @@ class BrowserPolicyServingTest : public HttpServingTest {
   HttpResponse Ask(const std::string& method, const std::string& path, const std::string& fields,
                    const std::string& body = "") {
     HttpClient client(port());
-    client.Send(fmt::format("{} {} HTTP/1.1\r\n{}Content-Length: {}\r\n\r\n{}", method, path,
-                            fields, body.size(), body));
+    const std::string host =
+        fields.find("Host: ") == std::string::npos ? "Host: localhost\r\n" : "";
+    client.Send(fmt::format("{} {} HTTP/1.1\r\n{}{}Content-Length: {}\r\n\r\n{}", method, path,
+                            host, fields, body.size(), body));
     return client.ReadResponse();
   }
   HttpResponse Complete(const std::string& fields) {
@@ -140,7 +146,9 @@ TEST_F(BrowserPolicyServingTest, OnLoopbackForeignHostsAndPagesAreRefused) {
 TEST_F(BrowserPolicyServingTest, APageThatIsNotListedLearnsWhatWouldListIt) {
   StartAll();
   ExpectPreflightRefused();
-  EXPECT_EQ(Ask("OPTIONS", "/v1/completions", "").status, 405) << "no page asks";
+  const HttpResponse options = Ask("OPTIONS", "/v1/completions", "");
+  EXPECT_EQ(options.status, 200) << "no page asks";
+  EXPECT_EQ(options.headers.at("allow"), "POST, OPTIONS");
 }
 
 TEST_F(BrowserPolicyServingTest, WithKeysAPageThatIsNotListedLearnsTheSame) {

@@ -93,7 +93,7 @@ TEST_F(HttpStreamTest, WhatBrowsersSayOfARequestIsKnown) {
   StreamRequest request{.fields = {{":method", "POST"},
                                    {":path", "/"},
                                    {":authority", "localhost:8000"},
-                                   {"host", "other"},
+                                   {"host", "LOCALHOST:8000"},
                                    {"origin", "https://page.example"},
                                    {"content-type", "text/plain"}},
                         .loopback_only = true,

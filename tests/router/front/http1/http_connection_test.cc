@@ -72,7 +72,7 @@ TEST_F(HttpConnectionTest, PipelinedRequestsAreAnsweredInOrder) {
   StartAll();
   HttpClient client(port());
   client.Send(HttpClient::PostText(kPath, kShort) + HttpClient::PostText(kPath, kShort) +
-              "GET /health HTTP/1.1\r\n\r\n");
+              "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
   EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
   EXPECT_THAT(client.ReadResponse().body, HasSubstr("ok"));
@@ -133,7 +133,7 @@ TEST_F(HttpConnectionTest, RefusesTransferEncodingsThatOthersMightReadOtherwise)
 TEST_F(HttpConnectionTest, ClosesWhenAskedTo) {
   StartAll();
   HttpClient client(port());
-  client.Send("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
+  client.Send("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(client.ReadResponse().headers.at("connection"), "close");
   EXPECT_TRUE(client.WaitUntilClosed());
 }
@@ -153,13 +153,17 @@ TEST_F(HttpConnectionTest, AnswersExpectContinueAndChunkedBodies) {
   StartAll();
   HttpClient client(port());
   const std::string body = kShort;
-  client.Send("POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n");
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: "
+      "100-continue\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n");
   EXPECT_EQ(client.ReadHead().status, 100);
   client.Send(body);
   EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
-  client.Send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n" + body +
-              "\r\n0\r\n\r\n");
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n20\r\n" +
+      body + "\r\n0\r\n\r\n");
   ASSERT_EQ(body.size(), 0x20u);
   EXPECT_EQ(Text(client.ReadResponse()), Continuation(2, 2));
 }
@@ -220,12 +224,17 @@ TEST_F(HttpConnectionTest, MalformedRequestsAreRefused) {
       {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400},  // TLS
       {"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", 400},                      // HTTP/2, but for a letter
       {"GET /health\r\n\r\n", 400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+       "1\r\nTransfer-Encoding: chunked\r\n\r\n",
        400},
-      {"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n", 413},
-      {"GET /health HTTP/1.1\r\nX: " + std::string(17 << 10, 'x') + "\r\n\r\n", 431},
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+       "chunked\r\n\r\nzz\r\n",
+       400},
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n",
+       413},
+      {"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(17 << 10, 'x') + "\r\n\r\n",
+       431},
   };
   for (const auto& bad : cases) {
     SCOPED_TRACE(bad.bytes.substr(0, 80));
@@ -245,7 +254,8 @@ TEST_F(HttpConnectionTest, WhoSendsNothingOrTooSlowlyIsClosed) {
   http_config_.idle_timeout = absl::Milliseconds(100);
   StartAll();
   for (const std::string start :
-       {"", "GET /health HT", "POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
+       {"", "GET /health HT",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"}) {
     HttpClient client(port());
     client.Send(start);
     EXPECT_TRUE(client.WaitUntilClosed()) << start;
@@ -273,7 +283,8 @@ TEST_F(HttpConnectionTest, WhatIsAnnouncedTakesNothingFromOthers) {
   StartAll();
   HttpClient announcer(port());
   announcer.Send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Length: 524288\r\nExpect: 100-continue\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 524288\r\nExpect: "
+      "100-continue\r\n"
       "\r\n");
   EXPECT_EQ(announcer.ReadHead().status, 100);
   HttpClient other(port());
