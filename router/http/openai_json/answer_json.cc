@@ -109,15 +109,12 @@ void WriteIds(std::span<const uint32_t> ids, JsonWriter& json) {
   json.EndArray();
 }
 
-// Of a choice, if they are wanted.
+// Of a choice; null where they are not wanted, as at vLLM.
 void WriteTokenIds(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
-  if (!frame.options.token_ids) return;
   json.Key("token_ids");
-  WriteIds(part.token_ids, json);
+  frame.options.token_ids ? WriteIds(part.token_ids, json) : void(json.Null());
   // A chat has one prompt, and its answer tells it.
-  if (frame.options.kind == ApiKind::kCompletion && part.prompt_token_ids.has_value()) {
-    WritePromptTokenIds(*part.prompt_token_ids, json);
-  }
+  if (frame.options.kind == ApiKind::kCompletion) WritePromptTokenIds(part.prompt_token_ids, json);
 }
 
 void WriteRankedToken(const AnswerFrame& frame, uint32_t id, float logprob, uint32_t rank,
@@ -130,7 +127,7 @@ void WriteRankedToken(const AnswerFrame& frame, uint32_t id, float logprob, uint
 void WriteFinish(const v1::Finish* finish, JsonWriter& json) {
   json.Key("finish_reason");
   if (finish == nullptr) {
-    json.Null();
+    json.Null().Key("stop_reason").Null();
     return;
   }
   json.String(FinishReasonName(finish->reason()));
@@ -175,14 +172,19 @@ void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json) {
   json.Key("choices");
 }
 
-void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json) {
+void WritePromptTokenIds(std::optional<std::span<const uint32_t>> ids, JsonWriter& json) {
   json.Key("prompt_token_ids");
-  WriteIds(ids, json);
+  ids.has_value() ? WriteIds(*ids, json) : void(json.Null());
 }
 
 void WritePromptLogprobs(const AnswerFrame& frame, std::span<const v1::TokenLogprob> entries,
                          JsonWriter& json) {
-  json.Key("prompt_logprobs").BeginArray();
+  json.Key("prompt_logprobs");
+  if (!frame.options.prompt_logprobs.has_value()) {
+    json.Null();
+    return;
+  }
+  json.BeginArray();
   for (const v1::TokenLogprob& entry : entries) {
     if (!HasLogprob(entry)) {
       json.Null();
@@ -213,9 +215,8 @@ void WriteCompletionChoice(const AnswerFrame& frame, const ChoicePart& part, Jso
   json.BeginObject().Key("index").Int(part.index).Key("text").String(part.text);
   WriteTokenIds(frame, part, json);
   WriteLogprobs(frame, part, json);
-  if (frame.options.prompt_logprobs.has_value()) {
-    WritePromptLogprobs(frame, part.prompt_logprobs, json);
-  }
+  // Streams have none.
+  if (!frame.options.stream) WritePromptLogprobs(frame, part.prompt_logprobs, json);
   // The token that was made and left out ends nothing.
   if (frame.options.prompt_only && part.finish != nullptr &&
       part.finish->reason() == v1::FINISH_REASON_STOP) {

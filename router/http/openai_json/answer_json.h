@@ -58,10 +58,10 @@ struct AnswerUsage {
 
 // `{"id": ..., ` up to the key "choices".
 void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json);
-// The key and the value.
-void WritePromptTokenIds(std::span<const uint32_t> ids, JsonWriter& json);
+// The key and the value; null if they are not told.
+void WritePromptTokenIds(std::optional<std::span<const uint32_t>> ids, JsonWriter& json);
 // The key and the value, in vLLM's form: null for the first token, then the token and the best by
-// id.
+// id. Null if nobody asked for them.
 void WritePromptLogprobs(const AnswerFrame& frame,
                          std::span<const lockstep::v1::TokenLogprob> entries, JsonWriter& json);
 void WriteUsage(const AnswerUsage& usage, JsonWriter& json);  // the value, without its key

@@ -88,20 +88,24 @@ class StreamWriter final : public AnswerWriter {
       all.insert(all.end(), logprobs.begin(), logprobs.end());
       logprobs = std::move(all);
     }
-    if (!choice.begun) part.prompt_token_ids = PromptTokenIds(prompt);
+    if (!choice.begun) part.prompt_token_ids = ToldPromptTokenIds(prompt);
     part.logprobs = logprobs;
     if (frame_.options.logprobs) CountText(frame_, logprobs, choice.text);
     if (frame_.options.kind == ApiKind::kChat) {
       if (!choice.begun) {
         AppendChunk(
             out, [&](JsonWriter& json) { WriteChatRoleChunkChoice(index, json); },
-            [&](JsonWriter& json) {
-              if (frame_.options.token_ids) WritePromptTokenIds(PromptTokenIds(prompt), json);
-            });
+            [&](JsonWriter& json) { WritePromptTokenIds(ToldPromptTokenIds(prompt), json); },
+            // It says nothing of the output, whatever other choices have by now.
+            {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens});
       }
-      AppendChunk(out, [&](JsonWriter& json) { WriteChatChunkChoice(frame_, part, json); });
+      AppendChunk(
+          out, [&](JsonWriter& json) { WriteChatChunkChoice(frame_, part, json); }, &WriteNothing,
+          usage_);
     } else {
-      AppendChunk(out, [&](JsonWriter& json) { WriteCompletionChoice(frame_, part, json); });
+      AppendChunk(
+          out, [&](JsonWriter& json) { WriteCompletionChoice(frame_, part, json); }, &WriteNothing,
+          usage_);
     }
     choice.begun = true;
   }
@@ -116,9 +120,9 @@ class StreamWriter final : public AnswerWriter {
 
   static void WriteNothing(JsonWriter&) {}
 
-  template <typename WriteChoice, typename WriteRest = void (*)(JsonWriter&)>
-  void AppendChunk(std::string& out, const WriteChoice& write_choice,
-                   const WriteRest& write_rest = &WriteNothing) {
+  template <typename WriteChoice, typename WriteRest>
+  void AppendChunk(std::string& out, const WriteChoice& write_choice, const WriteRest& write_rest,
+                   const AnswerUsage& usage) {
     JsonWriter json = BeginChunk(out);
     json.BeginArray();
     write_choice(json);
@@ -126,7 +130,7 @@ class StreamWriter final : public AnswerWriter {
     write_rest(json);
     if (frame_.options.continuous_usage) {
       json.Key("usage");
-      WriteUsage(usage_, json);
+      WriteUsage(usage, json);
     } else if (frame_.options.include_usage) {
       json.Key("usage").Null();
     }
@@ -150,10 +154,8 @@ class WholeWriter final : public AnswerWriter {
     json.BeginArray();
     for (uint32_t index = 0; index < choices_.size(); ++index) WriteChoice(index, json);
     json.EndArray();
-    if (frame_.options.token_ids && frame_.options.kind == ApiKind::kChat) {
-      WritePromptTokenIds(PromptTokenIds(0), json);
-    }
-    if (frame_.options.prompt_logprobs.has_value() && frame_.options.kind == ApiKind::kChat) {
+    if (frame_.options.kind == ApiKind::kChat) {
+      WritePromptTokenIds(ToldPromptTokenIds(0), json);
       WritePromptLogprobs(frame_, PromptLogprobs(0), json);
     }
     json.Key("usage");
@@ -195,7 +197,7 @@ class WholeWriter final : public AnswerWriter {
     ChoicePart part{.index = index,
                     .text = choice.text,
                     .token_ids = choice.token_ids,
-                    .prompt_token_ids = PromptTokenIds(prompt),
+                    .prompt_token_ids = ToldPromptTokenIds(prompt),
                     .prompt_logprobs = PromptLogprobs(prompt),
                     .finish = &choice.finish};
     std::string text;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,7 +53,9 @@ class AnswerWriter {
   const std::vector<lockstep::v1::TokenLogprob>& PromptLogprobs(uint32_t prompt) const {
     return prompts_[prompt].logprobs;
   }
-  const std::vector<uint32_t>& PromptTokenIds(uint32_t prompt) const {
+  // Nothing: nobody asked for them.
+  std::optional<std::span<const uint32_t>> ToldPromptTokenIds(uint32_t prompt) const {
+    if (!frame_.options.token_ids) return std::nullopt;
     return prompts_[prompt].token_ids;
   }
 

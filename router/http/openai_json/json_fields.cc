@@ -1,16 +1,21 @@
 #include "router/http/openai_json/json_fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "common/json/json.h"
+#include "common/json/json_number.h"
 #include "common/status.h"
 
 namespace lockstep::router {
 namespace {
 
 using nlohmann::json;
+
+constexpr double kMinRounded = 9223372036854775808.0;  // 2^63
+constexpr size_t kMaxQuotedNumberBytes = 100;
 
 // Reads integers of any spelling that JSON has for them, 2^63 and above excepted.
 std::optional<int64_t> AsInteger(const json& value) {
@@ -30,8 +35,9 @@ bool IsHarmless(const UnservedField& field, const json& value) {
 
 }  // namespace
 
-JsonFields::JsonFields(const json& object, UnknownFields& unknown, std::string path)
-    : object_(object), unknown_(unknown), path_(std::move(path)) {
+JsonFields::JsonFields(const json& object, UnknownFields& unknown, std::string path,
+                       std::string_view text)
+    : object_(object), unknown_(unknown), path_(std::move(path)), text_(text) {
   if (!object.is_object()) {
     FailKind(path_.empty() ? "body" : path_, "a JSON object", object);
   }
@@ -61,10 +67,15 @@ std::optional<int64_t> JsonFields::Integer(std::string_view name, int64_t low, i
   return std::nullopt;
 }
 
-std::optional<uint32_t> JsonFields::Uint32(std::string_view name, uint32_t low) {
-  const std::optional<int64_t> number = Integer(name, low, std::numeric_limits<uint32_t>::max());
-  if (!number.has_value()) return std::nullopt;
-  return static_cast<uint32_t>(*number);
+std::optional<uint32_t> JsonFields::Uint32(std::string_view name, uint32_t low, uint32_t high) {
+  const json* const value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<int64_t> number = AsInteger(*value);
+  if (number.has_value() && *number >= low && *number <= std::numeric_limits<uint32_t>::max()) {
+    return static_cast<uint32_t>(*number);
+  }
+  FailKind(PathOf(name), fmt::format("an integer from {} to {}", low, high), *value);
+  return std::nullopt;
 }
 
 std::optional<float> JsonFields::Number(std::string_view name) {
@@ -123,7 +134,16 @@ void JsonFields::Fail(const absl::Status& status) {
 }
 
 void JsonFields::FailKind(const std::string& path, std::string_view expected, const json& got) {
-  Fail(InvalidArgument("{}: expected {}, got {}", path, expected, DescribeJson(got)));
+  if (!ok()) return;
+  // Integers of more than 64 bits are rounded in what was read.
+  const bool rounded = got.is_number_float() && std::abs(got.get<double>()) >= kMinRounded;
+  std::string quoted(rounded ? JsonNumberAt(text_, path) : "");
+  if (quoted.empty()) quoted = DescribeJson(got);
+  if (quoted.size() > kMaxQuotedNumberBytes) {
+    quoted.resize(kMaxQuotedNumberBytes);
+    quoted += "...";
+  }
+  Fail(InvalidArgument("{}: expected {}, got {}", path, expected, quoted));
 }
 
 std::string JsonFields::PathOf(std::string_view name) const {

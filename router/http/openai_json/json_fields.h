@@ -19,19 +19,24 @@ namespace lockstep::router {
 // Typed access to the members of a stranger's JSON object. A member that is null counts as absent,
 // and so does one of the wrong kind: the first of those is the error that Finish returns,
 // INVALID_ARGUMENT "path: expected ..., got ...". Remembers what was asked for: Finish hands
-// everything else to the unknown fields. Does not own the object, nor the names of members.
+// everything else to the unknown fields. Does not own the object, nor the names of members. `text`
+// is the whole body, for errors to quote numbers as they are written; it may be empty.
 class JsonFields {
  public:
-  JsonFields(const nlohmann::json& object, UnknownFields& unknown, std::string path = "");
+  JsonFields(const nlohmann::json& object, UnknownFields& unknown, std::string path = "",
+             std::string_view text = "");
   // Of an object inside this one. The unknown fields of both are the same.
   JsonFields Inner(const nlohmann::json& object, std::string path) const {
-    return JsonFields(object, unknown_, std::move(path));
+    return JsonFields(object, unknown_, std::move(path), text_);
   }
 
   const nlohmann::json* Find(std::string_view name);  // nullptr when absent
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Integer(std::string_view name, int64_t low, int64_t high);
-  std::optional<uint32_t> Uint32(std::string_view name, uint32_t low = 0);
+  // `high` is what the error tells of the largest value. Larger ones are left to the checks behind
+  // the reading, which have their own words for them.
+  std::optional<uint32_t> Uint32(std::string_view name, uint32_t low = 0,
+                                 uint32_t high = UINT32_MAX);
   std::optional<float> Number(std::string_view name);
   std::optional<std::string> String(std::string_view name);
   std::vector<uint32_t> TokenIds(std::string_view name);  // empty when absent
@@ -55,6 +60,7 @@ class JsonFields {
   const nlohmann::json& object_;
   UnknownFields& unknown_;
   const std::string path_;
+  const std::string_view text_;
   std::vector<std::string_view> read_;  // sorted by Finish
   absl::Status status_;
 };

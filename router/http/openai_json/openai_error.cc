@@ -57,6 +57,8 @@ void SetKind(const absl::Status& status, OpenAiError& error) {
     case absl::StatusCode::kInvalidArgument:
       return set(400, "invalid_request_error",
                  ContextOverflowPath(status).has_value() ? "context_length_exceeded" : "");
+    case absl::StatusCode::kOutOfRange:
+      return set(413, "invalid_request_error", "");
     case absl::StatusCode::kUnimplemented:
       return set(400, "invalid_request_error", "unsupported_parameter");
     case absl::StatusCode::kUnauthenticated:

@@ -56,17 +56,19 @@ void ReadPrompts(JsonFields& fields, const v1::GenerateRequest& rest, OpenAiRequ
   }
 }
 
-void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
+void ReadCompletionOutput(JsonFields& fields, const BodyReading& reading, AnswerOptions& options,
                           v1::GenerateRequest& request) {
   options.echo = fields.Bool("echo").value_or(false);
   if (const auto value = fields.Bool("parse_special")) request.set_parse_special(*value);
-  uint32_t max_tokens = fields.Uint32("max_tokens").value_or(kDefaultCompletionTokens);
+  const uint32_t most_tokens = reading.max_context_tokens - 1;
+  uint32_t max_tokens =
+      fields.Uint32("max_tokens", 0, most_tokens).value_or(kDefaultCompletionTokens);
   if (max_tokens == 0) {
     options.prompt_only = true;
     max_tokens = 1;
   }
   request.mutable_stop()->set_max_tokens(max_tokens);
-  if (const auto count = fields.Uint32("logprobs")) {
+  if (const auto count = fields.Uint32("logprobs", 0, reading.limits.max_logprobs)) {
     options.logprobs = true;
     request.mutable_output()->set_logprobs(*count);
     if (options.echo) {
@@ -80,15 +82,18 @@ void ReadCompletionOutput(JsonFields& fields, AnswerOptions& options,
   }
 }
 
-void ReadChatOutput(JsonFields& fields, AnswerOptions& options, v1::GenerateRequest& request) {
-  const std::optional<uint32_t> max_tokens = fields.Uint32("max_tokens", 1);
-  const std::optional<uint32_t> max_completion_tokens = fields.Uint32("max_completion_tokens", 1);
+void ReadChatOutput(JsonFields& fields, const BodyReading& reading, AnswerOptions& options,
+                    v1::GenerateRequest& request) {
+  const uint32_t most_tokens = reading.max_context_tokens - 1;
+  const std::optional<uint32_t> max_tokens = fields.Uint32("max_tokens", 1, most_tokens);
+  const std::optional<uint32_t> max_completion_tokens =
+      fields.Uint32("max_completion_tokens", 1, most_tokens);
   if (max_completion_tokens.has_value() || max_tokens.has_value()) {
     request.mutable_stop()->set_max_tokens(
         max_completion_tokens.has_value() ? *max_completion_tokens : *max_tokens);
   }
   options.logprobs = fields.Bool("logprobs").value_or(false);
-  const std::optional<uint32_t> top = fields.Uint32("top_logprobs");
+  const std::optional<uint32_t> top = fields.Uint32("top_logprobs", 0, reading.limits.max_logprobs);
   if (top.value_or(0) > 0 && !options.logprobs) {
     fields.Fail(InvalidArgument("top_logprobs: expected with \"logprobs\": true only"));
   }
@@ -114,12 +119,12 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,
                                                      const BodyReading& reading) {
   LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
   UnknownFields unknown(reading.strict_fields);
-  JsonFields fields(parsed, unknown);
+  JsonFields fields(parsed, unknown, "", body);
   OpenAiRequest out;
   out.options.kind = ApiKind::kCompletion;
   v1::GenerateRequest request;
-  ReadCommonFields(fields, out, request);
-  ReadCompletionOutput(fields, out.options, request);
+  ReadCommonFields(fields, reading, out, request);
+  ReadCompletionOutput(fields, reading, out.options, request);
   fields.Refuse(UnservedOfCompletions());
   ReadPrompts(fields, request, out);
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
@@ -132,15 +137,13 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(std::string_view body, const Body
   JsonMemberText arguments = {.key = kTemplateArguments};
   LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter, &arguments));
   UnknownFields unknown(reading.strict_fields);
-  JsonFields fields(parsed, unknown);
+  JsonFields fields(parsed, unknown, "", body);
   OpenAiRequest out;
   out.options.kind = ApiKind::kChat;
   v1::GenerateRequest& request = out.prompts.emplace_back();
-  ReadCommonFields(fields, out, request);
-  ReadChatOutput(fields, out.options, request);
-  fields.Refuse(UnservedOfChats());
-  ReadMessages(fields, *request.mutable_chat());
-  ReadTemplateFields(fields, arguments.text, *request.mutable_chat());
+  ReadCommonFields(fields, reading, out, request);
+  ReadChatOutput(fields, reading, out.options, request);
+  ReadChat(fields, arguments.text, *request.mutable_chat());
   if (!out.request_id.empty()) out.SetRequestId(out.request_id);
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();
@@ -152,13 +155,16 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
   JsonMemberText arguments = {.key = kTemplateArguments};
   LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter, &arguments));
   UnknownFields unknown(reading.strict_fields);
-  JsonFields fields(parsed, unknown);
+  JsonFields fields(parsed, unknown, "", body);
   TokenizeQuery out;
   out.request.set_model(fields.String("model").value_or(""));
   out.token_strings = fields.Bool("return_token_strs").value_or(false);
   const std::optional<bool> add_special_tokens = fields.Bool("add_special_tokens");
   const std::optional<bool> parse_special = fields.Bool("parse_special");
   if (parsed.contains("messages")) {
+    if (fields.Find("prompt") != nullptr) {
+      fields.Fail(InvalidArgument("prompt: expected without \"messages\""));
+    }
     if (add_special_tokens.value_or(false)) {
       fields.Fail(InvalidArgument(
           "add_special_tokens: expected with \"prompt\" only, as a chat's template sets its own"));
@@ -167,8 +173,7 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
       fields.Fail(InvalidArgument(
           "parse_special: expected with \"prompt\" only, as messages never have special tokens"));
     }
-    ReadMessages(fields, *out.request.mutable_chat());
-    ReadTemplateFields(fields, arguments.text, *out.request.mutable_chat());
+    ReadChat(fields, arguments.text, *out.request.mutable_chat());
   } else if (const std::optional<std::string> prompt = fields.String("prompt")) {
     out.request.set_text(*prompt);
     if (parse_special.has_value()) out.request.set_parse_special(*parse_special);
@@ -176,6 +181,8 @@ absl::StatusOr<TokenizeQuery> ParseTokenizeRequest(std::string_view body,
   } else {
     fields.Fail(InvalidArgument("prompt: expected a string, or \"messages\""));
   }
+  // What a request for an answer could not ask for would be counted as if it were not there.
+  fields.Refuse(UnservedOfEveryRequest());
   LOCKSTEP_RETURN_IF_ERROR(fields.Finish());
   out.ignored_fields = unknown.list();
   return out;
@@ -185,7 +192,7 @@ absl::StatusOr<DetokenizeQuery> ParseDetokenizeRequest(std::string_view body,
                                                        const BodyReading& reading) {
   LOCKSTEP_ASSIGN_OR_RETURN(const json parsed, ParseBody(body, reading.meter));
   UnknownFields unknown(reading.strict_fields);
-  JsonFields fields(parsed, unknown);
+  JsonFields fields(parsed, unknown, "", body);
   DetokenizeQuery out;
   out.request.set_model(fields.String("model").value_or(""));
   const std::vector<uint32_t> ids = fields.TokenIds("tokens");

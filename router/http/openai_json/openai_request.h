@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/v1/generation.pb.h"
+#include "router/serving/validation/request_validator.h"
 
 // From the JSON bodies of OpenAI's API, with the fields that vLLM added, to the messages of ours:
 // everything behind them is what gRPC uses. Pure. Errors are INVALID_ARGUMENT "field: expected ...,
@@ -25,7 +26,7 @@ struct AnswerOptions {
   ApiKind kind = ApiKind::kCompletion;
   bool stream = false;
   bool include_usage = false;     // one more chunk at the end of a stream
-  bool continuous_usage = false;  // in every chunk of a stream
+  bool continuous_usage = false;  // likewise, and in every chunk
   bool echo = false;              // the prompt comes first
   uint32_t echo_logprobs = 0;     // so many of the best, of the tokens of that prompt
   bool prompt_only = false;       // max_tokens 0: one token is made and left out
@@ -59,6 +60,9 @@ using BodyMeter = std::function<bool(size_t num_bytes)>;
 struct BodyReading {
   BodyMeter meter = nullptr;
   bool strict_fields = false;  // fields that are not known are refused
+  // For errors to tell the true range of a number that no message can carry.
+  RequestLimits limits = {};
+  uint32_t max_context_tokens = UINT32_MAX;
 };
 
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(std::string_view body,

@@ -1,11 +1,14 @@
 #include "router/http/openai_json/request_fields.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/grpc/sampling_fields.h"
 #include "common/json/json.h"
@@ -18,10 +21,11 @@ namespace {
 namespace v1 = lockstep::v1;
 using nlohmann::json;
 
+constexpr size_t kMaxQuotedKeys = 4;
 constexpr JsonLimits kBodyLimits = {.max_depth = 32, .max_values = 4'000'000};
 
-void ReadBestOf(JsonFields& fields, uint32_t num_samples) {
-  const std::optional<uint32_t> best_of = fields.Uint32("best_of");
+void ReadBestOf(JsonFields& fields, const RequestLimits& limits, uint32_t num_samples) {
+  const std::optional<uint32_t> best_of = fields.Uint32("best_of", 1, limits.max_samples);
   if (!best_of.has_value() || *best_of == num_samples) return;
   if (*best_of < num_samples) {
     fields.Fail(
@@ -35,17 +39,24 @@ void ReadLogitBias(JsonFields& fields, v1::SamplingParams& sampling) {
   const json* const biases = fields.Find("logit_bias");
   if (biases == nullptr) return;
   if (!biases->is_object()) return fields.FailKind("logit_bias", "an object", *biases);
+  std::vector<std::string> wrong_keys;
   for (const auto& [key, bias] : biases->items()) {
     uint32_t id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size()) {
-      return fields.Fail(
-          InvalidArgument("logit_bias: expected token ids as keys, got {}", Quote(key)));
+    // "05" would be 5 again.
+    const bool canonical = key == "0" || !key.starts_with('0');
+    if (error != std::errc() || end != key.data() + key.size() || !canonical) {
+      if (wrong_keys.size() < kMaxQuotedKeys) wrong_keys.push_back(Quote(key));
+      continue;
     }
     if (!bias.is_number()) {
       return fields.FailKind(fmt::format("logit_bias[{}]", id), "a number", bias);
     }
     (*sampling.mutable_logit_bias())[id] = static_cast<float>(bias.get<double>());
+  }
+  if (!wrong_keys.empty()) {
+    fields.Fail(InvalidArgument("logit_bias: expected token ids as keys, got {}",
+                                fmt::join(wrong_keys, ", ")));
   }
 }
 
@@ -53,6 +64,8 @@ bool IsArrayOfStrings(const json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(),
                                          [](const json& element) { return element.is_string(); });
 }
+
+bool IsMinusOne(const json& value) { return value.is_number_integer() && value == -1; }
 
 void ReadBadWords(JsonFields& fields, v1::SamplingParams& sampling) {
   const json* const words = fields.Find("bad_words");
@@ -62,17 +75,19 @@ void ReadBadWords(JsonFields& fields, v1::SamplingParams& sampling) {
 }
 
 // Of the whole vocabulary, in vLLM: -1.
-void ReadPromptLogprobs(JsonFields& fields, AnswerOptions& options, v1::GenerateRequest& request) {
-  const auto count = fields.Integer("prompt_logprobs", -1, std::numeric_limits<int32_t>::max());
-  if (!count.has_value()) return;
-  if (*count == -1) {
+void ReadPromptLogprobs(JsonFields& fields, const RequestLimits& limits, AnswerOptions& options,
+                        v1::GenerateRequest& request) {
+  const json* const value = fields.Find("prompt_logprobs");
+  if (value != nullptr && IsMinusOne(*value)) {
     return fields.Fail(
         Unimplemented("prompt_logprobs: -1, those of the whole vocabulary, are not implemented"));
   }
+  const std::optional<uint32_t> count = fields.Uint32("prompt_logprobs", 0, limits.max_logprobs);
+  if (!count.has_value()) return;
   if (options.stream) {
     return fields.Fail(InvalidArgument("prompt_logprobs: expected without \"stream\": true"));
   }
-  options.prompt_logprobs = static_cast<uint32_t>(*count);
+  options.prompt_logprobs = *count;
   request.mutable_output()->set_prompt_logprobs(*options.prompt_logprobs);
 }
 
@@ -93,7 +108,8 @@ void ReadNumbers(JsonFields& fields, v1::SamplingParams& sampling) {
   }
 }
 
-void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sampling) {
+void ReadSampling(JsonFields& fields, const RequestLimits& limits, OpenAiRequest& out,
+                  v1::SamplingParams& sampling) {
   ReadNumbers(fields, sampling);
   // Clients of vLLM send smaller ones, which vLLM raises as well.
   if (sampling.temperature() > 0 && sampling.temperature() < kMinTemperature) {
@@ -103,18 +119,18 @@ void ReadSampling(JsonFields& fields, OpenAiRequest& out, v1::SamplingParams& sa
   const auto seed = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax);
   // -1 asks for a drawn seed, as at vLLM.
   if (seed.value_or(-1) != -1) sampling.set_seed(static_cast<uint64_t>(*seed));
-  if (const auto value = fields.Uint32("n")) {
+  if (const auto value = fields.Uint32("n", 1, limits.max_samples)) {
     sampling.set_n(*value);
     out.options.num_samples = *value;
   }
-  ReadBestOf(fields, out.options.num_samples);
+  ReadBestOf(fields, limits, out.options.num_samples);
   ReadLogitBias(fields, sampling);
   ReadBadWords(fields, sampling);
   const std::vector<uint32_t> allowed = fields.TokenIds("allowed_token_ids");
   sampling.mutable_allowed_token_ids()->Assign(allowed.begin(), allowed.end());
 }
 
-void ReadStop(JsonFields& fields, v1::StopCriteria& stop) {
+void ReadStop(JsonFields& fields, const BodyReading& reading, v1::StopCriteria& stop) {
   if (const json* const value = fields.Find("stop")) {
     if (value->is_string()) {
       if (auto text = value->get<std::string>(); !text.empty()) stop.add_stop(std::move(text));
@@ -126,7 +142,9 @@ void ReadStop(JsonFields& fields, v1::StopCriteria& stop) {
   }
   const std::vector<uint32_t> ids = fields.TokenIds("stop_token_ids");
   stop.mutable_stop_token_ids()->Assign(ids.begin(), ids.end());
-  if (const auto value = fields.Uint32("min_tokens")) stop.set_min_tokens(*value);
+  if (const auto value = fields.Uint32("min_tokens", 0, reading.max_context_tokens - 1)) {
+    stop.set_min_tokens(*value);
+  }
   if (const auto value = fields.Bool("ignore_eos")) stop.set_ignore_eos(*value);
   if (const auto value = fields.Bool("include_stop_str_in_output")) stop.set_include_stop(*value);
 }
@@ -140,10 +158,26 @@ void ReadStream(JsonFields& fields, AnswerOptions& options) {
   }
   JsonFields stream = fields.Inner(*value, "stream_options");
   options.include_usage = stream.Bool("include_usage").value_or(false);
-  options.continuous_usage = stream.Bool("continuous_usage_stats").value_or(false);
+  // As at vLLM it only says where the usage comes.
+  options.continuous_usage =
+      stream.Bool("continuous_usage_stats").value_or(false) && options.include_usage;
   constexpr std::array<std::string_view, 1> kIgnoredOfStream = {"include_obfuscation"};
   stream.Ignore(kIgnoredOfStream);
   fields.Fail(stream.Finish());
+}
+
+// -1, as at vLLM: whatever leaves room for the output.
+void ReadTruncation(JsonFields& fields, const BodyReading& reading, v1::GenerateRequest& request) {
+  const json* const value = fields.Find("truncate_prompt_tokens");
+  if (value == nullptr) return;
+  if (IsMinusOne(*value)) return request.set_truncate_prompt_tokens(kAllThatFits);
+  const uint64_t count = value->is_number_unsigned() ? value->get<uint64_t>() : 0;
+  if (count >= 1 && count < kAllThatFits) {
+    return request.set_truncate_prompt_tokens(static_cast<uint32_t>(count));
+  }
+  fields.FailKind("truncate_prompt_tokens",
+                  fmt::format("-1 or an integer from 1 to {}", reading.max_context_tokens - 1),
+                  *value);
 }
 
 // "a string, or an array of {"type": "text"} parts", which are lines of one text. Only an assistant
@@ -180,45 +214,6 @@ std::string ReadContent(JsonFields& message, const std::string& role, const std:
   return text;
 }
 
-}  // namespace
-
-absl::StatusOr<json> ParseBody(std::string_view body, const BodyMeter& meter,
-                               JsonMemberText* member) {
-  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits, meter, member);
-  if (parsed.ok() && !parsed->is_object()) {
-    return InvalidArgument("body: expected a JSON object, got {}", DescribeJson(*parsed));
-  }
-  return parsed;
-}
-
-void ReadCommonFields(JsonFields& fields, OpenAiRequest& out, v1::GenerateRequest& request) {
-  request.set_model(fields.String("model").value_or(""));
-  ReadSampling(fields, out, *request.mutable_sampling());
-  ReadStop(fields, *request.mutable_stop());
-  ReadStream(fields, out.options);
-  ReadPromptLogprobs(fields, out.options, request);
-  if (const auto value = fields.Bool("skip_special_tokens")) {
-    request.mutable_output()->set_skip_special_tokens(*value);
-  }
-  if (fields.Bool("return_token_ids").value_or(false)) {
-    out.options.token_ids = true;
-    request.mutable_output()->set_prompt_token_ids(true);
-  }
-  out.options.tokens_as_ids = fields.Bool("return_tokens_as_token_ids").value_or(false);
-  if (const auto value = fields.Integer("priority", std::numeric_limits<int32_t>::min(),
-                                        std::numeric_limits<int32_t>::max())) {
-    request.set_priority(static_cast<int32_t>(*value));
-  }
-  request.set_cache_salt(fields.String("cache_salt").value_or(""));
-  request.set_session_id(fields.String("session_id").value_or(""));
-  out.request_id = fields.String("request_id").value_or("");
-  if (const auto value = fields.Uint32("truncate_prompt_tokens")) {
-    request.set_truncate_prompt_tokens(*value);
-  }
-  fields.Ignore(IgnoredOfEveryRequest());
-  fields.Refuse(UnservedOfEveryRequest());
-}
-
 void ReadMessages(JsonFields& fields, v1::ChatPrompt& chat) {
   const json* const messages = fields.Find("messages");
   if (messages == nullptr) {
@@ -250,6 +245,49 @@ void ReadTemplateFields(JsonFields& fields, std::string_view arguments, v1::Chat
   }
   if (parsed->empty()) return;
   chat.set_template_arguments_json(RewriteJson(arguments, [](std::string text) { return text; }));
+}
+
+}  // namespace
+
+absl::StatusOr<json> ParseBody(std::string_view body, const BodyMeter& meter,
+                               JsonMemberText* member) {
+  absl::StatusOr<json> parsed = ParseJson(body, "body", kBodyLimits, meter, member);
+  if (parsed.ok() && !parsed->is_object()) {
+    return InvalidArgument("body: expected a JSON object, got {}", DescribeJson(*parsed));
+  }
+  return parsed;
+}
+
+void ReadCommonFields(JsonFields& fields, const BodyReading& reading, OpenAiRequest& out,
+                      v1::GenerateRequest& request) {
+  request.set_model(fields.String("model").value_or(""));
+  ReadSampling(fields, reading.limits, out, *request.mutable_sampling());
+  ReadStop(fields, reading, *request.mutable_stop());
+  ReadStream(fields, out.options);
+  ReadPromptLogprobs(fields, reading.limits, out.options, request);
+  if (const auto value = fields.Bool("skip_special_tokens")) {
+    request.mutable_output()->set_skip_special_tokens(*value);
+  }
+  if (fields.Bool("return_token_ids").value_or(false)) {
+    out.options.token_ids = true;
+    request.mutable_output()->set_prompt_token_ids(true);
+  }
+  out.options.tokens_as_ids = fields.Bool("return_tokens_as_token_ids").value_or(false);
+  if (const auto value = fields.Integer("priority", -kMaxPriority, kMaxPriority)) {
+    request.set_priority(static_cast<int32_t>(*value));
+  }
+  request.set_cache_salt(fields.String("cache_salt").value_or(""));
+  request.set_session_id(fields.String("session_id").value_or(""));
+  out.request_id = fields.String("request_id").value_or("");
+  ReadTruncation(fields, reading, request);
+  fields.Ignore(IgnoredOfEveryRequest());
+  fields.Refuse(UnservedOfEveryRequest());
+}
+
+void ReadChat(JsonFields& fields, std::string_view arguments, v1::ChatPrompt& chat) {
+  fields.Refuse(UnservedOfChats());
+  ReadMessages(fields, chat);
+  ReadTemplateFields(fields, arguments, chat);
 }
 
 }  // namespace lockstep::router

@@ -20,12 +20,11 @@ absl::StatusOr<nlohmann::json> ParseBody(std::string_view body, const BodyMeter&
                                          JsonMemberText* member = nullptr);
 
 // Sampling, stops, identity: everything that completions and chats call alike.
-void ReadCommonFields(JsonFields& fields, OpenAiRequest& out,
+void ReadCommonFields(JsonFields& fields, const BodyReading& reading, OpenAiRequest& out,
                       lockstep::v1::GenerateRequest& request);
-void ReadMessages(JsonFields& fields, lockstep::v1::ChatPrompt& chat);
-// Variables and switches of the chat template. `arguments`: the text of kTemplateArguments, which
-// has its members in the client's order.
-void ReadTemplateFields(JsonFields& fields, std::string_view arguments,
-                        lockstep::v1::ChatPrompt& chat);
+// A chat's prompt: its messages, the variables and switches of the template, and the fields of a
+// chat that are not served. `arguments`: the text of kTemplateArguments, which has its members in
+// the client's order.
+void ReadChat(JsonFields& fields, std::string_view arguments, lockstep::v1::ChatPrompt& chat);
 
 }  // namespace lockstep::router

@@ -55,6 +55,8 @@ constexpr auto kEveryRequest = std::to_array<UnservedField>({
     {"max_new_tokens"},
     {"max_length"},
     {"max_output_tokens"},
+    {"min_new_tokens", "[0]"},
+    {"min_length", "[0]"},
     {"t_max_predict_ms", "[0]"},
     {"n_indent", "[0]"},
     {"stop_regex", "[[]]"},

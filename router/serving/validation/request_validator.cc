@@ -20,7 +20,6 @@ namespace v1 = lockstep::v1;
 
 constexpr size_t kMaxCacheSaltBytes = 1024;
 constexpr size_t kMaxRoleBytes = 64;
-constexpr int32_t kMaxPriority = 1000;
 constexpr float kMaxLogitBias = 100.0f;
 constexpr char kContextOverflow[] = "lockstep.context_overflow";  // payload: path of the field
 
@@ -49,6 +48,15 @@ absl::Status ContextOverflow(const v1::GenerateRequest& request, uint32_t contex
 // At least one token is generated.
 uint32_t RequestedTokens(const v1::GenerateRequest& request) {
   return std::max(request.stop().max_tokens(), 1u);
+}
+
+// Of a prompt, its last ones.
+uint32_t NumKeptTokens(const v1::GenerateRequest& request, const ModelFacts& model) {
+  if (!request.has_truncate_prompt_tokens()) return std::numeric_limits<uint32_t>::max();
+  if (request.truncate_prompt_tokens() != kAllThatFits) return request.truncate_prompt_tokens();
+  // At least one token of the prompt stays. Too many for the output are an error of their own.
+  const uint32_t room = model.max_context_tokens;
+  return room - std::min(RequestedTokens(request), room - 1);
 }
 
 absl::Status CheckTokenId(std::string_view path, TokenId id, const ModelFacts& model) {
@@ -306,7 +314,7 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
                            kMaxPriority, request.priority());
   }
   if (request.has_parse_special() && !request.has_text()) return ParseSpecialWithoutText();
-  if (request.has_truncate_prompt_tokens()) {
+  if (request.has_truncate_prompt_tokens() && request.truncate_prompt_tokens() != kAllThatFits) {
     LOCKSTEP_RETURN_IF_ERROR(CheckCount("truncate_prompt_tokens", request.truncate_prompt_tokens(),
                                         1, model.max_context_tokens - 1));
   }
@@ -325,8 +333,8 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
                                      const RequestLimits& limits, const ModelFacts& model,
                                      const RequestContext& context) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNotInThePast(context));
-  if (in.has_truncate_prompt_tokens() && prompt_tokens.size() > in.truncate_prompt_tokens()) {
-    prompt_tokens.erase(prompt_tokens.begin(), prompt_tokens.end() - in.truncate_prompt_tokens());
+  if (const uint32_t num_kept = NumKeptTokens(in, model); prompt_tokens.size() > num_kept) {
+    prompt_tokens.erase(prompt_tokens.begin(), prompt_tokens.end() - num_kept);
   }
   // At least one token is generated, and it needs a place in the context too.
   const uint32_t room = model.max_context_tokens - 1;

@@ -22,6 +22,9 @@
 namespace lockstep::router {
 
 inline constexpr size_t kMaxIdBytes = 256;  // for ids of requests, tenants and sessions
+inline constexpr int32_t kMaxPriority = 1000;
+// Of GenerateRequest.truncate_prompt_tokens: as many tokens as leave room for the output.
+inline constexpr uint32_t kAllThatFits = UINT32_MAX;
 
 struct RequestLimits {
   uint32_t max_prompt_bytes = 1 << 20;  // for a text, or for all strings of a chat together

@@ -16,6 +16,7 @@ constexpr size_t kMaxTextBytes = size_t{1} << 30;  // ICU and the merge queue co
 struct TokenInfo {
   std::string bytes;  // empty: no such token
   bool special = false;
+  bool plain = false;  // the vocabulary spells it as it is
 };
 
 // Added tokens in the order in which they are looked for. Special ones are never matched in
@@ -51,6 +52,13 @@ class ByteLevelTokenizer final : public Tokenizer {
 
   std::string_view TokenBytes(TokenId id) const override {
     return id < tokens_.size() ? std::string_view(tokens_[id].bytes) : std::string_view();
+  }
+  std::string VocabularyString(TokenId id) const override {
+    const std::string_view bytes = TokenBytes(id);
+    if (bytes.empty() || tokens_[id].plain) return std::string(bytes);
+    std::string spelling;
+    for (const char byte : bytes) spelling += ByteToAlphabet(static_cast<uint8_t>(byte));
+    return spelling;
   }
   bool IsSpecial(TokenId id) const override { return id < tokens_.size() && tokens_[id].special; }
   absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
@@ -174,10 +182,11 @@ absl::StatusOr<std::string> ByteLevelTokenizer::Decode(std::span<const TokenId> 
   return text;
 }
 
-// Bytes of a token of the vocabulary; one outside the alphabet stands for its own text.
-std::string VocabularyBytes(const std::string& text) {
+// A token of the vocabulary; one outside the alphabet stands for its own text.
+TokenInfo VocabularyToken(const std::string& text) {
   std::string bytes;
-  return AlphabetToBytes(text, bytes) ? bytes : text;
+  if (AlphabetToBytes(text, bytes)) return {.bytes = std::move(bytes)};
+  return {.bytes = text, .plain = true};
 }
 
 absl::Status CheckParts(const TokenizerParts& parts, const std::vector<TokenInfo>& tokens) {
@@ -207,7 +216,7 @@ absl::Status CheckParts(const TokenizerParts& parts, const std::vector<TokenInfo
 absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizer(TokenizerParts parts) {
   const std::vector<std::string>& texts = parts.vocabulary.texts();
   std::vector<TokenInfo> tokens(texts.size());
-  for (TokenId id = 0; id < texts.size(); ++id) tokens[id].bytes = VocabularyBytes(texts[id]);
+  for (TokenId id = 0; id < texts.size(); ++id) tokens[id] = VocabularyToken(texts[id]);
   std::vector<AddedToken> raw;
   std::vector<AddedToken> special;
   std::vector<AddedToken> plain;
@@ -221,7 +230,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizer(TokenizerParts pa
       token.content = std::string(content);
     }
     if (token.id >= tokens.size()) tokens.resize(token.id + 1);
-    tokens[token.id] = {token.content, token.special};
+    tokens[token.id] = {.bytes = token.content, .special = token.special, .plain = true};
     (!token.normalized ? raw : token.special ? special : plain).push_back(std::move(token));
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckParts(parts, tokens));

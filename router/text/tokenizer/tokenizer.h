@@ -50,6 +50,9 @@ class Tokenizer {
 
   // The raw bytes of one token (not necessarily valid UTF-8); empty for ids without a token.
   virtual std::string_view TokenBytes(TokenId id) const = 0;
+  // One token as the vocabulary spells it, in the alphabet of byte_alphabet.h unless it is an added
+  // token: what `convert_ids_to_tokens` of transformers gives. Empty for ids without a token.
+  virtual std::string VocabularyString(TokenId id) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;
   // Exactly the strings that Encode turns into special tokens where `parse_special_tokens` asks for
   // it. Text without any of them yields none.

@@ -179,6 +179,32 @@ TEST(BuildRequestTest, TruncationKeepsTheEnd) {
   EXPECT_THAT(Build(wire, {5})->prompt_tokens, ElementsAre(5));
 }
 
+// The context has 32 tokens.
+TEST(BuildRequestTest, TruncationMayLeaveRoomForTheOutput) {
+  const struct {
+    uint32_t max_tokens;  // 0: not given
+    size_t num_prompt_tokens;
+    size_t num_kept;
+  } cases[] = {{0, 31, 31},  {0, 100, 31}, {1, 100, 31}, {20, 100, 12},
+               {20, 12, 12}, {20, 5, 5},   {31, 100, 1}};
+  for (const auto& [max_tokens, num_prompt_tokens, num_kept] : cases) {
+    Wire wire = SmallRequest();
+    wire.set_truncate_prompt_tokens(kAllThatFits);
+    if (max_tokens > 0) wire.mutable_stop()->set_max_tokens(max_tokens);
+    std::vector<TokenId> prompt(num_prompt_tokens, 1);
+    prompt.back() = 7;
+    const absl::StatusOr<Request> request = Build(wire, std::move(prompt));
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ(request->prompt_tokens.size(), num_kept) << max_tokens << " " << num_prompt_tokens;
+    EXPECT_EQ(request->prompt_tokens.back(), 7u);
+  }
+  Wire wire = SmallRequest();
+  wire.set_truncate_prompt_tokens(kAllThatFits);
+  wire.mutable_stop()->set_max_tokens(32);
+  EXPECT_THAT(Message(Build(wire, std::vector<TokenId>(100, 1)).status()),
+              HasSubstr("(1 in the prompt, 32 in the completion)"));
+}
+
 std::string BuildError(const Wire& wire, size_t num_prompt_tokens) {
   const absl::StatusOr<Request> request = Build(wire, std::vector<TokenId>(num_prompt_tokens, 1));
   EXPECT_EQ(request.status().code(), StatusCode::kInvalidArgument);

@@ -5,6 +5,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "router/templates/template_engine.h"
+#include "router/text/tokenizer/byte_alphabet.h"
 
 namespace lockstep::testing {
 
@@ -34,6 +35,10 @@ absl::StatusOr<std::vector<TokenId>> ByteTokenizer::Encode(std::string_view text
     text.remove_prefix(tokens_[id].size());
   }
   return ids;
+}
+
+std::string ByteTokenizer::VocabularyString(TokenId id) const {
+  return id < kStart ? router::ByteToAlphabet(static_cast<uint8_t>(id)) : tokens_.at(id);
 }
 
 absl::StatusOr<std::string> ByteTokenizer::Decode(std::span<const TokenId> ids,

@@ -23,6 +23,7 @@ class ByteTokenizer final : public router::Tokenizer {
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                               const EncodeOptions& options) const override;
   std::string_view TokenBytes(TokenId id) const override { return tokens_.at(id); }
+  std::string VocabularyString(TokenId id) const override;
   bool IsSpecial(TokenId id) const override { return id >= kStart; }
   std::vector<std::string> SpecialSpellings() const override {
     return {tokens_.begin() + kStart, tokens_.end()};

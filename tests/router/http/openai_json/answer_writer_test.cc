@@ -84,12 +84,16 @@ TEST_F(AnswerWriterTest, AWholeCompletion) {
                  "delta { index: 0 token_ids: 34 text: '\"\\n' }",
                  "finish { index: 0 reason: FINISH_REASON_STOP stop_token_id: 257 }"}),
             "");
-  EXPECT_EQ(Finish(),
-            kCompletionHead +
-                std::string(R"([{"index":0,"text":"\"\n","logprobs":null,"finish_reason":"stop",)"
-                            R"("stop_reason":257},{"index":1,"text":"a","logprobs":null,)"
-                            R"("finish_reason":"stop","stop_reason":"b"}],"usage":)") +
-                kUsage + "}");
+  EXPECT_EQ(
+      Finish(),
+      kCompletionHead +
+          std::string(
+              R"([{"index":0,"text":"\"\n","token_ids":null,"prompt_token_ids":null,)"
+              R"("logprobs":null,"prompt_logprobs":null,)"
+              R"("finish_reason":"stop","stop_reason":257},{"index":1,"text":"a",)"
+              R"("token_ids":null,"prompt_token_ids":null,"logprobs":null,)"
+              R"("prompt_logprobs":null,"finish_reason":"stop","stop_reason":"b"}],"usage":)") +
+          kUsage + "}");
 }
 
 TEST_F(AnswerWriterTest, AStreamedCompletionHasNoChunkBeforeTheFirstToken) {
@@ -97,12 +101,19 @@ TEST_F(AnswerWriterTest, AStreamedCompletionHasNoChunkBeforeTheFirstToken) {
   EXPECT_EQ(Add({kPromptInfo}), "");
   EXPECT_EQ(
       Add({"delta { index: 0 token_ids: 97 text: 'a' }"}),
-      Event(kCompletionHead +
-            std::string(R"([{"index":0,"text":"a","logprobs":null,"finish_reason":null}]})")));
-  EXPECT_EQ(Add({"delta { index: 0 token_ids: 98 text: 'b' }", kLength}),
-            Event(kCompletionHead +
-                  std::string(R"([{"index":0,"text":"b","logprobs":null,"finish_reason":"length",)"
-                              R"("stop_reason":null}]})")));
+      Event(
+          kCompletionHead +
+          std::string(
+              R"([{"index":0,"text":"a","token_ids":null,"prompt_token_ids":null,"logprobs":null,)"
+              R"("finish_reason":null,"stop_reason":null}]})")));
+  EXPECT_EQ(
+      Add({"delta { index: 0 token_ids: 98 text: 'b' }", kLength}),
+      Event(
+          kCompletionHead +
+          std::string(
+              R"([{"index":0,"text":"b","token_ids":null,"prompt_token_ids":null,"logprobs":null,)"
+              R"("finish_reason":"length",)"
+              R"("stop_reason":null}]})")));
   // No chunk without a choice unless it was asked for.
   EXPECT_EQ(Finish(), "data: [DONE]\n\n");
 }
@@ -111,20 +122,42 @@ TEST_F(AnswerWriterTest, UsageComesLastWhenAskedFor) {
   Completion(R"("stream": true, "stream_options": {"include_usage": true})");
   EXPECT_EQ(Add({kPromptInfo, "delta { index: 0 token_ids: [97, 98] text: 'ab' }", kLength}),
             Event(kCompletionHead +
-                  std::string(R"([{"index":0,"text":"ab","logprobs":null,"finish_reason":"length",)"
+                  std::string(R"([{"index":0,"text":"ab","token_ids":null,"prompt_token_ids":null,)"
+                              R"("logprobs":null,"finish_reason":"length",)"
                               R"("stop_reason":null}],"usage":null})")));
   EXPECT_EQ(Finish(), Event(kCompletionHead + std::string(R"([],"usage":)") + kUsage + "}") +
                           "data: [DONE]\n\n");
 }
 
 TEST_F(AnswerWriterTest, ContinuousUsageIsCompleteInEveryChunk) {
-  Completion(R"("stream": true, "stream_options": {"continuous_usage_stats": true})");
+  Completion(R"("stream": true, "stream_options": {"include_usage": true,
+                                  "continuous_usage_stats": true})");
   Add({kPromptInfo, "delta { index: 0 token_ids: 97 text: 'a' }"});
-  EXPECT_EQ(Add({"delta { index: 0 token_ids: 98 text: 'b' }"}),
-            Event(kCompletionHead +
-                  std::string(
-                      R"([{"index":0,"text":"b","logprobs":null,"finish_reason":null}],"usage":)") +
-                  kUsage + "}"));
+  EXPECT_EQ(
+      Add({"delta { index: 0 token_ids: 98 text: 'b' }"}),
+      Event(
+          kCompletionHead +
+          std::string(
+              R"([{"index":0,"text":"b","token_ids":null,"prompt_token_ids":null,"logprobs":null,)"
+              R"("finish_reason":null,"stop_reason":null}],"usage":)") +
+          kUsage + "}"));
+}
+
+// It tells of no output yet, whatever the other choice has.
+TEST_F(AnswerWriterTest, TheRolesChunkHasNoTokens) {
+  Chat(R"("stream": true, "n": 2, "stream_options": {"include_usage": true,
+                                                     "continuous_usage_stats": true})");
+  const std::string first = Add({kPromptInfo, "delta { index: 0 token_ids: [97, 98] text: 'ab' }"});
+  const std::string second = Add({"delta { index: 1 token_ids: 97 text: 'a' }"});
+  for (const std::string& chunks : {first, second}) {
+    const std::string role = chunks.substr(0, chunks.find("\n\n"));
+    EXPECT_NE(role.find(R"("role":"assistant")"), std::string::npos) << role;
+    EXPECT_NE(role.find(R"("usage":{"prompt_tokens":3,"completion_tokens":0,"total_tokens":3,)"),
+              std::string::npos)
+        << role;
+  }
+  EXPECT_NE(first.find(R"("completion_tokens":2,"total_tokens":5,)"), std::string::npos) << first;
+  EXPECT_NE(second.find(R"("completion_tokens":3,"total_tokens":6,)"), std::string::npos) << second;
 }
 
 TEST_F(AnswerWriterTest, AWholeChat) {
@@ -137,12 +170,13 @@ TEST_F(AnswerWriterTest, AWholeChat) {
   EXPECT_EQ(
       Finish(),
       kChatHead +
-          std::string(R"([{"index":0,"message":{"role":"assistant","content":"a","refusal":null},)"
-                      R"("logprobs":{"content":[{"token":"a","logprob":-0.5,"bytes":[97],)"
-                      R"("top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]}]},)"
-                      "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-9999,\"bytes\":[255],"
-                      R"("top_logprobs":[]}],"refusal":null},"finish_reason":"length",)"
-                      R"("stop_reason":null}],"usage":)") +
+          std::string(
+              R"([{"index":0,"message":{"role":"assistant","content":"a","refusal":null},)"
+              R"("token_ids":null,"logprobs":{"content":[{"token":"a","logprob":-0.5,"bytes":[97],)"
+              R"("top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]}]},)"
+              "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-9999,\"bytes\":[255],"
+              R"("top_logprobs":[]}],"refusal":null},"finish_reason":"length",)"
+              R"("stop_reason":null}],"prompt_token_ids":null,"prompt_logprobs":null,"usage":)") +
           kUsage + "}");
 }
 
@@ -152,17 +186,21 @@ TEST_F(AnswerWriterTest, AStreamedChatBeginsWithTheRole) {
   const std::string role =
       Event(kChunkHead +
             std::string(R"([{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,)"
-                        R"("finish_reason":null}]})"));
-  EXPECT_EQ(Add({"delta { index: 0 token_ids: 97 text: 'a' }"}),
-            role + Event(kChunkHead +
-                         std::string(R"([{"index":0,"delta":{"content":"a"},"logprobs":null,)"
-                                     R"("finish_reason":null}]})")));
+                        R"("finish_reason":null}],"prompt_token_ids":null})"));
+  EXPECT_EQ(
+      Add({"delta { index: 0 token_ids: 97 text: 'a' }"}),
+      role + Event(kChunkHead +
+                   std::string(
+                       R"([{"index":0,"delta":{"content":"a"},"token_ids":null,"logprobs":null,)"
+                       R"("finish_reason":null,"stop_reason":null}]})")));
   // The end token has no text.
-  EXPECT_EQ(Add({"delta { index: 0 token_ids: 257 }",
-                 "finish { index: 0 reason: FINISH_REASON_STOP stop_token_id: 257 }"}),
-            Event(kChunkHead +
-                  std::string(R"([{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop",)"
-                              R"("stop_reason":257}]})")));
+  EXPECT_EQ(
+      Add({"delta { index: 0 token_ids: 257 }",
+           "finish { index: 0 reason: FINISH_REASON_STOP stop_token_id: 257 }"}),
+      Event(kChunkHead +
+            std::string(
+                R"([{"index":0,"delta":{},"token_ids":null,"logprobs":null,"finish_reason":"stop",)"
+                R"("stop_reason":257}]})")));
 }
 
 TEST_F(AnswerWriterTest, EchoedLogprobsBeginWithNull) {
@@ -177,9 +215,11 @@ TEST_F(AnswerWriterTest, EchoedLogprobsBeginWithNull) {
   EXPECT_EQ(
       Finish(),
       kCompletionHead +
-          std::string(R"([{"index":0,"text":"Hib","logprobs":{"text_offset":[0,1,2],)"
+          std::string(R"([{"index":0,"text":"Hib","token_ids":null,"prompt_token_ids":null,)"
+                      R"("logprobs":{"text_offset":[0,1,2],)"
                       R"("token_logprobs":[null,-2,-1],"tokens":["H","i","b"],)"
-                      R"("top_logprobs":[null,{"i":-2,"a":-1},{"b":-1}]},"finish_reason":"length",)"
+                      R"("top_logprobs":[null,{"i":-2,"a":-1},{"b":-1}]},"prompt_logprobs":null,)"
+                      R"("finish_reason":"length",)"
                       R"("stop_reason":null}],"usage":{"prompt_tokens":2,"completion_tokens":1,)"
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":0}}})"));
 }
@@ -194,19 +234,19 @@ TEST_F(AnswerWriterTest, AStreamEchoesOnceAndCountsOnFromThere) {
       Add({"delta { index: 0 token_ids: 98 text: 'b' "
            "  logprobs { token_id: 98 logprob: -3 rank: 1 } }"}),
       Event(kCompletionHead +
-            std::string(R"([{"index":0,"text":"Hib","logprobs":{"text_offset":[0,0,1,2],)"
+            std::string(R"([{"index":0,"text":"Hib","token_ids":null,"prompt_token_ids":null,)"
+                        R"("logprobs":{"text_offset":[0,0,1,2],)"
                         R"("token_logprobs":[null,-1,-2,-3],)"
                         R"("tokens":["token_id:258","token_id:72","token_id:105","token_id:98"],)"
                         R"("top_logprobs":[null,{"token_id:72":-1},{"token_id:105":-2},)"
-                        R"({"token_id:98":-3}]},"finish_reason":null}]})")));
-  EXPECT_EQ(
-      Add({"delta { index: 0 token_ids: 99 text: 'c' "
-           "  logprobs { token_id: 99 logprob: -4 rank: 1 } }"}),
-      Event(kCompletionHead +
-            std::string(
-                R"([{"index":0,"text":"c","logprobs":{"text_offset":[3],"token_logprobs":[-4],)"
-                R"("tokens":["token_id:99"],"top_logprobs":[{"token_id:99":-4}]},)"
-                R"("finish_reason":null}]})")));
+                        R"({"token_id:98":-3}]},"finish_reason":null,"stop_reason":null}]})")));
+  EXPECT_EQ(Add({"delta { index: 0 token_ids: 99 text: 'c' "
+                 "  logprobs { token_id: 99 logprob: -4 rank: 1 } }"}),
+            Event(kCompletionHead +
+                  std::string(R"([{"index":0,"text":"c","token_ids":null,"prompt_token_ids":null,)"
+                              R"("logprobs":{"text_offset":[3],"token_logprobs":[-4],)"
+                              R"("tokens":["token_id:99"],"top_logprobs":[{"token_id:99":-4}]},)"
+                              R"("finish_reason":null,"stop_reason":null}]})")));
 }
 
 // "é", "€" and a byte that never becomes a character, in tokens of one byte.
@@ -231,7 +271,8 @@ TEST_F(AnswerWriterTest, AnEchoOfNothingElseLeavesTheTokenOut) {
   EXPECT_EQ(
       Finish(),
       kCompletionHead +
-          std::string(R"([{"index":0,"text":"Hi","logprobs":null,"finish_reason":"length",)"
+          std::string(R"([{"index":0,"text":"Hi","token_ids":null,"prompt_token_ids":null,)"
+                      R"("logprobs":null,"prompt_logprobs":null,"finish_reason":"length",)"
                       R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":0,)"
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
 }
@@ -249,7 +290,8 @@ TEST_F(AnswerWriterTest, PromptLogprobsOfACompletionAreInEachChoice) {
        "delta { index: 1 token_ids: 97 text: 'a' }",
        "finish { index: 1 reason: FINISH_REASON_LENGTH }"});
   const std::string choice =
-      R"("text":"a","logprobs":null,"prompt_logprobs":[null,)"
+      R"("text":"a","token_ids":null,"prompt_token_ids":null,"logprobs":null,)"
+      R"("prompt_logprobs":[null,)"
       R"({"105":{"logprob":-2,"rank":3,"decoded_token":"i"},)"
       R"("97":{"logprob":-0.5,"rank":1,"decoded_token":"a"},)"
       R"("98":{"logprob":-1.5,"rank":2,"decoded_token":"b"}},)"
@@ -264,7 +306,7 @@ TEST_F(AnswerWriterTest, PromptLogprobsOfAChatAreBesideItsChoices) {
   Chat(R"("prompt_logprobs": 0)");
   Add({kPromptLogprobs, "delta { index: 0 token_ids: 97 text: 'a' }", kLength});
   const std::string answer = Finish();
-  EXPECT_NE(answer.find(R"(}],"prompt_logprobs":[null,)"
+  EXPECT_NE(answer.find(R"(}],"prompt_token_ids":null,"prompt_logprobs":[null,)"
                         R"({"105":{"logprob":-2,"rank":3,"decoded_token":"i"}},)"
                         R"({"97":{"logprob":-9999,"rank":1,"decoded_token":"a"}}],"usage":)"),
             std::string::npos)
@@ -307,7 +349,8 @@ TEST_F(AnswerWriterTest, TokenIdsOfACompletionAreInItsChoices) {
   EXPECT_NE(first.find(R"("token_ids":[97],"prompt_token_ids":[72,105],)"), std::string::npos)
       << first;
   const std::string last = Add({"delta { index: 0 token_ids: 98 text: 'b' }", kLength});
-  EXPECT_NE(last.find(R"("token_ids":[98],"logprobs":)"), std::string::npos) << last;
+  EXPECT_NE(last.find(R"("token_ids":[98],"prompt_token_ids":null,"logprobs":)"), std::string::npos)
+      << last;
 }
 
 TEST_F(AnswerWriterTest, TokenIdsOfAChatsPromptAreBesideItsChoices) {
@@ -315,7 +358,9 @@ TEST_F(AnswerWriterTest, TokenIdsOfAChatsPromptAreBesideItsChoices) {
   Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }", kLength});
   const std::string whole = Finish();
   EXPECT_NE(whole.find(R"("token_ids":[97],"logprobs":)"), std::string::npos) << whole;
-  EXPECT_NE(whole.find(R"(}],"prompt_token_ids":[72,105],"usage":)"), std::string::npos) << whole;
+  EXPECT_NE(whole.find(R"(}],"prompt_token_ids":[72,105],"prompt_logprobs":null,"usage":)"),
+            std::string::npos)
+      << whole;
   Chat(R"("return_token_ids": true, "stream": true)");
   const std::string chunks =
       Add({kPromptInfoWithIds, "delta { index: 0 token_ids: 97 text: 'a' }"});
@@ -340,7 +385,8 @@ TEST_F(AnswerWriterTest, WhereNoTokensAreAskedForTheOneThatIsMadeEndsNothing) {
   EXPECT_EQ(
       Finish(),
       kCompletionHead +
-          std::string(R"([{"index":0,"text":"","logprobs":null,"finish_reason":"length",)"
+          std::string(R"([{"index":0,"text":"","token_ids":null,"prompt_token_ids":null,)"
+                      R"("logprobs":null,"prompt_logprobs":null,"finish_reason":"length",)"
                       R"("stop_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":0,)"
                       R"("total_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
 }

@@ -96,6 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
         Unserved(
             "Adapter", [](Wire& r) { r.set_adapter("lora"); }, "adapter: "),
         Good("TruncateAtOne", [](Wire& r) { r.set_truncate_prompt_tokens(1); }),
+        Good("TruncateToAllThatFits", [](Wire& r) { r.set_truncate_prompt_tokens(kAllThatFits); }),
         Bad(
             "TruncateToNothing", [](Wire& r) { r.set_truncate_prompt_tokens(0); },
             "truncate_prompt_tokens: expected a number from 1 to 31, got 0"),
