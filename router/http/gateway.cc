@@ -1,17 +1,21 @@
 #include "router/http/gateway.h"
 
+#include <absl/strings/str_split.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/instant.h"
 #include "common/runtime/process_metrics.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "router/engine/vllm_metrics.h"
+#include "router/http/body_decoder.h"
 #include "router/http/generate_exchange.h"
 #include "router/http/openai_json/answer_json.h"
 #include "router/http/openai_json/openai_error.h"
@@ -47,11 +51,19 @@ bool IsForEverybody(std::string_view path) {
   return path == "/health" || path == "/ready" || path == "/ping" || FindPageFile(path) != nullptr;
 }
 
-// Whether the path, which is one of those for GET, takes the method.
-bool Takes(const HttpRequest& request) {
-  if (IsPostPath(request.path)) return false;
-  if (request.method == "POST") return request.path == "/ping";
-  return request.method == "GET" || request.method == "HEAD";
+// The methods of a path, as the field Allow lists them. Empty: there is no such path.
+std::string_view MethodsOf(std::string_view path) {
+  if (path == "*") return "GET, HEAD, POST, OPTIONS";
+  if (IsPostPath(path)) return "POST, OPTIONS";
+  if (path == "/ping") return "GET, HEAD, POST, OPTIONS";
+  return IsGetPath(path) ? "GET, HEAD, OPTIONS" : "";
+}
+
+bool Takes(std::string_view methods, std::string_view method) {
+  const absl::string_view list(methods.data(), methods.size());
+  const std::vector<absl::string_view> all = absl::StrSplit(list, ", ");
+  return std::find(all.begin(), all.end(), absl::string_view(method.data(), method.size())) !=
+         all.end();
 }
 
 // "%2F" is a slash; what is no such escape stays as it is.
@@ -73,13 +85,10 @@ std::string PercentDecoded(std::string_view text) {
 }
 
 // Errors that no status has.
-void ReplyError(OpenAiError error, ReplyExchange& exchange) {
-  HttpHead head{.status = error.http_status};
-  if (error.http_status == 405) head.headers.emplace_back("Allow", error.param);
-  error.param.clear();
+void ReplyError(const OpenAiError& error, ReplyExchange& exchange, HttpHeaders headers = {}) {
   std::string body;
   error.AppendJson(body);
-  exchange.Reply(std::move(head), std::move(body));
+  exchange.Reply({.status = error.http_status, .headers = std::move(headers)}, std::move(body));
 }
 
 // A form on a web page can post without anybody's permission, but never with the type of JSON. A
@@ -98,11 +107,38 @@ OpenAiError WrongContentType(std::string_view content_type) {
                                  Quote(content_type))};
 }
 
+OpenAiError WrongContentEncoding(std::string_view content_encoding) {
+  return {.http_status = 415,
+          .type = "invalid_request_error",
+          .code = "unsupported_media_type",
+          .message = fmt::format("Content-Encoding: expected one of {}, or no such header, got {}",
+                                 kServedCodings, Quote(content_encoding))};
+}
+
+// What to ask for instead of a path that is not there.
+std::string HintFor(std::string_view path) {
+  constexpr std::string_view kVersion = "/v1";
+  const auto at = [](std::string_view there) { return fmt::format("it is at {}", Quote(there)); };
+  if (path.ends_with('/') && !MethodsOf(path.substr(0, path.size() - 1)).empty()) {
+    return at(path.substr(0, path.size() - 1));
+  }
+  const bool versioned = path.starts_with("/v1/");
+  if (versioned && path != "/v1/" && !MethodsOf(path.substr(kVersion.size())).empty()) {
+    return at(path.substr(kVersion.size()));
+  }
+  const std::string with_version = std::string(kVersion) + std::string(path);
+  if (!versioned && !MethodsOf(with_version).empty()) return at(with_version);
+  if (versioned) {
+    return "of OpenAI's API there are /v1/chat/completions, /v1/completions and /v1/models";
+  }
+  return "OpenAI's API is under /v1";
+}
+
 OpenAiError UnknownPath(std::string_view path) {
   return {.http_status = 404,
           .type = "invalid_request_error",
           .code = "not_found",
-          .message = fmt::format("there is nothing at {}; OpenAI's API is under /v1", Quote(path))};
+          .message = fmt::format("there is nothing at {}; {}", Quote(path), HintFor(path))};
 }
 
 void ReplyStatus(const absl::Status& status, absl::Duration retry_after, ReplyExchange& exchange) {
@@ -111,11 +147,25 @@ void ReplyStatus(const absl::Status& status, absl::Duration retry_after, ReplyEx
   exchange.Reply(ErrorHead(status, ApiKind::kCompletion, retry_after), std::move(body));
 }
 
+// What clients of older APIs look for: everybody may ask for samples, and for nothing else.
+void WritePermission(std::string_view model, absl::Time created, JsonWriter& json) {
+  json.BeginObject().Key("id").String(fmt::format("modelperm-{}", model));
+  json.Key("object").String("model_permission").Key("created").Int(absl::ToUnixSeconds(created));
+  json.Key("allow_create_engine").Bool(false).Key("allow_sampling").Bool(true);
+  json.Key("allow_logprobs").Bool(true).Key("allow_search_indices").Bool(false);
+  json.Key("allow_view").Bool(true).Key("allow_fine_tuning").Bool(false);
+  json.Key("organization").String("*").Key("group").Null().Key("is_blocking").Bool(false);
+  json.EndObject();
+}
+
 void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter& json) {
   json.BeginObject().Key("id").String(model.id()).Key("object").String("model");
   json.Key("created").Int(absl::ToUnixSeconds(created)).Key("owned_by").String("lockstep");
+  json.Key("root").String(model.id()).Key("parent").Null();
   json.Key("max_model_len").Int(model.max_context_tokens());
-  json.EndObject();
+  json.Key("permission").BeginArray();
+  WritePermission(model.id(), created, json);
+  json.EndArray().EndObject();
 }
 
 std::string ModelList(const lockstep::v1::Model& model, absl::Time created) {
@@ -176,46 +226,58 @@ std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
   const bool is_post = IsPostPath(request.path);
   // Asked again with the body, as its key may be nobody's by then.
   if (caller.ok() && request.body_follows) {
-    if (is_post && !MayBeJson(request)) {
-      const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
-      ReplyError(WrongContentType(request.content_type), *refusal);
-      return refusal;
-    }
-    const bool asked_now = is_post && request.announced_body_bytes > kMaxUnaskedBodyBytes;
-    const absl::Status limit = asked_now
-                                   ? context_.gatekeeper.Check(caller->get(), context_.clock.Now())
-                                   : absl::OkStatus();
-    if (limit.ok()) {
-      if (request.body_share != nullptr && request.answer.memory != nullptr) {
-        request.body_share->ChargeTo(request.answer.memory->AccountOf(NameOf(caller->get())));
-      }
-      return nullptr;
-    }
-    if (request.path.starts_with("/v1/")) {
-      RouterMetrics::At(context_.metrics.requests_total, limit.code()).Increment();
-    }
-    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
-    ReplyStatus(limit, context_.config.retry_after, *refusal);
-    return refusal;
+    return RefuseBody(request, caller->get(), std::move(signal));
   }
   if (is_post && request.method == "POST") {
     return HandlePost(std::move(request), *std::move(caller), std::move(signal));
   }
   const auto exchange = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
-  if (!is_post && !IsGetPath(request.path)) {
+  const std::string_view methods = MethodsOf(request.path);
+  HttpHeaders allow = {{"Allow", std::string(methods)}};
+  if (methods.empty()) {
     ReplyError(UnknownPath(request.path), *exchange);
-  } else if (!Takes(request)) {
-    const std::string allowed = is_post ? "POST" : request.path == "/ping" ? "GET, POST" : "GET";
+  } else if (!Takes(methods, request.method)) {
     ReplyError({.http_status = 405,
                 .type = "invalid_request_error",
                 .code = "method_not_allowed",
-                .param = allowed,
-                .message = "this path takes " + allowed + " only"},
-               *exchange);
+                .message = fmt::format("this path takes {} only", methods)},
+               *exchange, std::move(allow));
+  } else if (request.method == "OPTIONS") {
+    exchange->Reply({.content_type = "text/plain", .headers = std::move(allow)}, "");
   } else {
     HandleGet(request, caller.ok() ? caller->get() : nullptr, *exchange);
   }
   return exchange;
+}
+
+std::shared_ptr<Exchange> Gateway::RefuseBody(const HttpRequest& request, const Tenant* tenant,
+                                              std::shared_ptr<OutputSignal> signal) {
+  const bool is_post = IsPostPath(request.path);
+  const auto refuse = [&](const OpenAiError& error, HttpHeaders headers = {}) {
+    const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
+    ReplyError(error, *refusal, std::move(headers));
+    return refusal;
+  };
+  if (is_post && !MayBeJson(request)) return refuse(WrongContentType(request.content_type));
+  if (is_post && !ParseContentCoding(request.content_encoding).has_value()) {
+    return refuse(WrongContentEncoding(request.content_encoding),
+                  {{"Accept-Encoding", std::string(kServedCodings)}});
+  }
+  const bool asked_now = is_post && request.announced_body_bytes > kMaxUnaskedBodyBytes;
+  const absl::Status limit =
+      asked_now ? context_.gatekeeper.Check(tenant, context_.clock.Now()) : absl::OkStatus();
+  if (limit.ok()) {
+    if (request.body_share != nullptr && request.answer.memory != nullptr) {
+      request.body_share->ChargeTo(request.answer.memory->AccountOf(NameOf(tenant)));
+    }
+    return nullptr;
+  }
+  if (request.path.starts_with("/v1/")) {
+    RouterMetrics::At(context_.metrics.requests_total, limit.code()).Increment();
+  }
+  const auto refusal = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
+  ReplyStatus(limit, context_.config.retry_after, *refusal);
+  return refusal;
 }
 
 std::shared_ptr<Exchange> Gateway::HandlePost(HttpRequest request,

@@ -25,6 +25,7 @@ struct PageFile;  // router/page/page_files.h
 //   GET  /v1/models, /v1/models/{id}, /health, /ready, /ping, /version, /metrics, /tokenizer_info,
 //        /status.json, and the page: /, /page.css, /page.js
 //   POST /ping
+//   OPTIONS of each of these, and of * as a whole: the methods there are
 class Gateway {
  public:
   // Context and registry outlive the object and all of its exchanges.
@@ -39,6 +40,9 @@ class Gateway {
  private:
   // Whatever page asks.
   std::shared_ptr<Exchange> Answer(HttpRequest request, std::shared_ptr<OutputSignal> signal);
+  // Of the header alone. Null: the body may be read.
+  std::shared_ptr<Exchange> RefuseBody(const HttpRequest& request, const Tenant* tenant,
+                                       std::shared_ptr<OutputSignal> signal);
   std::shared_ptr<Exchange> HandlePost(HttpRequest request, std::shared_ptr<const Tenant> tenant,
                                        std::shared_ptr<OutputSignal> signal);
   void HandleGet(const HttpRequest& request, const Tenant* tenant, ReplyExchange& exchange);

@@ -87,6 +87,7 @@ GenerateExchange::GenerateExchange(ApiContext& context, Origin origin, HttpReque
       id_(context.MakeRequestId(context.engine.NextKey())),
       http_(std::move(request)),
       num_body_bytes_(http_.body.size()),
+      num_work_bytes_(num_body_bytes_),
       trace_(BeginTrace()),
       reading_(http_.answer.ShareOf(NameOf(tenant_.get()))),
       held_(http_.answer.ShareOf(NameOf(tenant_.get()))) {}
@@ -123,7 +124,10 @@ absl::StatusOr<OpenAiRequest> GenerateExchange::ReadBody(const std::string& body
     num_read_bytes = num_bytes;
     return reading_.Resize(num_bytes);
   };
-  const BodyReading reading{.meter = meter, .strict_fields = context_.config.strict_fields};
+  const BodyReading reading{.meter = meter,
+                            .strict_fields = context_.config.strict_fields,
+                            .limits = context_.config.limits,
+                            .max_context_tokens = context_.Facts().max_context_tokens};
   absl::StatusOr<OpenAiRequest> request = kind_ == ApiKind::kChat
                                               ? ParseChatRequest(body, reading)
                                               : ParseCompletionRequest(body, reading);
@@ -131,21 +135,47 @@ absl::StatusOr<OpenAiRequest> GenerateExchange::ReadBody(const std::string& body
   if (num_read_bytes > kMaxKeptBytes) ReturnFreedMemory();
   // The connection counts the body until the answer is sent. Several prompts share some of it.
   const size_t num_bytes = request.ok() ? request->NumHeldBytes() : 0;
-  const bool granted = reading_.Resize(num_bytes - std::min(num_bytes, body.size()));
+  const bool granted = reading_.Resize(num_bytes - std::min(num_bytes, num_body_bytes_));
   if (granted || !request.ok()) return request;
   return ResourceExhausted("too many bytes of other requests are in transit");
 }
 
+bool GenerateExchange::Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body) {
+  if (decoder == nullptr) decoder = BodyDecoder::Of(http_, std::move(body), owner());
+  const absl::StatusOr<bool> whole = decoder->Turn();
+  if (!whole.ok()) {
+    decoder.reset();
+    Refuse(whole.status());
+    return false;
+  }
+  if (*whole) {
+    body = decoder->TakeBody();
+    return true;
+  }
+  {
+    MutexLock lock(mutex_);
+    if (over_) return false;
+    decoder_ = std::move(decoder);
+    num_work_bytes_ = BodyDecoder::kTurnBytes;
+  }
+  context_.encode_pool.Schedule(shared_from_this());
+  return false;
+}
+
 void GenerateExchange::RunStrand() {
   std::string body;
+  std::unique_ptr<BodyDecoder> decoder;
   {
     MutexLock lock(mutex_);
     if (over_) return;
     begun_ = true;
     body.swap(http_.body);
+    decoder.swap(decoder_);
   }
+  if (IsCompressed(http_) && !Decode(decoder, body)) return;
   absl::StatusOr<OpenAiRequest> request = ReadBody(body);
   ReleaseMemory(body);
+  decoder.reset();
   if (!request.ok()) return Refuse(request.status());
   if (request->request_id.empty()) request->SetRequestId(id_);
   request_ = std::make_shared<const OpenAiRequest>(*std::move(request));
@@ -220,6 +250,8 @@ HttpHead GenerateExchange::HeadOf(const absl::Status& status) const {
   if (status.ok() && request_->options.stream) {
     head.content_type = "text/event-stream; charset=utf-8";
     head.headers.emplace_back("Cache-Control", "no-cache");
+    // Of nginx: events are passed on as they come.
+    head.headers.emplace_back("X-Accel-Buffering", "no");
   }
   head.headers.emplace_back("X-Request-Id", http_.request_id.empty() ? id_ : http_.request_id);
   if (request_ != nullptr && !request_->ignored_fields.empty()) {
@@ -351,7 +383,8 @@ void GenerateExchange::Abandon() {
   {
     MutexLock lock(mutex_);
     over_ = true;
-    if (!begun_) {
+    if (!begun_ || decoder_ != nullptr) {
+      decoder_.reset();
       // It may wait for a thread for long, and nobody counts the body any more.
       ReleaseMemory(http_.body);
       pass_.reset();

@@ -12,6 +12,7 @@
 #include "common/runtime/mutex.h"
 #include "router/front/connection/exchange.h"
 #include "router/front/connection/output_signal.h"
+#include "router/http/body_decoder.h"
 #include "router/http/openai_json/answer_writer.h"
 #include "router/http/openai_json/openai_request.h"
 #include "router/serving/calls/api_context.h"
@@ -48,7 +49,7 @@ class GenerateExchange final : public Exchange,
   // Reads the body and starts the calls.
   void RunStrand() override;
   std::string_view owner() const override { return NameOf(tenant_.get()); }
-  size_t num_work_bytes() const override { return num_body_bytes_; }
+  size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
   friend class HttpGenerateCall;
@@ -60,6 +61,9 @@ class GenerateExchange final : public Exchange,
 
   // False: the tenant is at its limit, and the client has been told.
   bool Admit();
+  // The next turn of a compressed body. True: `body` has it whole. Else the client is told why not,
+  // or the exchange waits for another turn.
+  bool Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body);
   absl::StatusOr<OpenAiRequest> ReadBody(const std::string& body);
   void StartCalls();
   absl::Status CheckBatch(const std::vector<std::shared_ptr<HttpGenerateCall>>& calls) const;
@@ -81,8 +85,9 @@ class GenerateExchange final : public Exchange,
   const std::shared_ptr<const Tenant> tenant_;
   const std::shared_ptr<OutputSignal> signal_;
   const std::string id_;
-  HttpRequest http_;  // its body and pass_ until RunStrand begins, or the client is gone
-  const size_t num_body_bytes_;
+  HttpRequest http_;             // its body and pass_ until RunStrand begins, or the client is gone
+  const size_t num_body_bytes_;  // as they came
+  size_t num_work_bytes_;        // of the next turn
   const std::shared_ptr<RequestTrace> trace_;  // null: the request is not recorded
   std::unique_ptr<Gatekeeper::Pass> pass_;     // of the first call, until there is one
   ByteBudget::Share reading_;                  // of what the body is read into, beyond the body
@@ -93,7 +98,8 @@ class GenerateExchange final : public Exchange,
   std::unique_ptr<AnswerWriter> writer_ ABSL_GUARDED_BY(mutex_);
   size_t num_ended_ ABSL_GUARDED_BY(mutex_) = 0;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is added
+  std::unique_ptr<BodyDecoder> decoder_ ABSL_GUARDED_BY(mutex_);  // while it waits for a turn
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;                     // nothing more is added
   bool head_taken_ ABSL_GUARDED_BY(mutex_) = false;
   Output pending_ ABSL_GUARDED_BY(mutex_);
   size_t num_writing_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, and not written yet

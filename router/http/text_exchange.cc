@@ -44,11 +44,21 @@ void TextExchange::RunStrand() {
   {
     std::string body;
     std::optional<TokenizeQuery> query;
+    std::unique_ptr<BodyDecoder> decoder;
     {
       MutexLock lock(begin_mutex_);
       query = std::exchange(query_, std::nullopt);
-      if (std::exchange(begun_, true) && !query.has_value()) return;
+      decoder.swap(decoder_);
+      if (std::exchange(begun_, true) && !query.has_value() && decoder == nullptr) return;
       body.swap(http_.body);
+    }
+    if (IsCompressed(http_) && !query.has_value()) {
+      const std::optional<absl::Status> decoded = Decode(decoder, body);
+      if (!decoded.has_value()) return;
+      if (!decoded->ok()) {
+        ticket_.reset();
+        return ReplyError(*decoded);
+      }
     }
     if (origin_.kind == TextKind::kDetokenize) {
       absl::StatusOr<DetokenizeQuery> read = ParseDetokenizeRequest(body, Reading());
@@ -78,12 +88,35 @@ void TextExchange::RunStrand() {
 void TextExchange::Abandon() {
   MutexLock lock(begin_mutex_);
   abandoned_ = true;
-  if (std::exchange(begun_, true) && !query_.has_value()) return;
+  if (std::exchange(begun_, true) && !query_.has_value() && decoder_ == nullptr) return;
   query_.reset();
+  decoder_.reset();
   reading_.Resize(0);
   // It may wait for a thread for long, and nobody counts the body any more.
   ReleaseMemory(http_.body);
   ticket_.reset();
+}
+
+std::optional<absl::Status> TextExchange::Decode(std::unique_ptr<BodyDecoder>& decoder,
+                                                 std::string& body) {
+  if (decoder == nullptr) decoder = BodyDecoder::Of(http_, std::move(body), owner());
+  const absl::StatusOr<bool> whole = decoder->Turn();
+  if (!whole.ok()) return whole.status();
+  if (*whole) {
+    body = decoder->TakeBody();
+    return absl::OkStatus();
+  }
+  num_work_bytes_ = BodyDecoder::kTurnBytes;
+  {
+    MutexLock lock(begin_mutex_);
+    if (abandoned_) {
+      ticket_.reset();
+      return std::nullopt;
+    }
+    decoder_ = std::move(decoder);
+  }
+  context_.encode_pool.Schedule(shared_from_this());
+  return std::nullopt;
 }
 
 bool TextExchange::AwaitsTurn(TokenizeQuery& query) {
@@ -120,7 +153,7 @@ absl::StatusOr<std::string> TextExchange::Tokens(const TokenizeQuery& query) {
   if (query.token_strings) {
     json.BeginArray();
     for (const uint32_t id : response.token_ids()) {
-      json.String(context_.model.tokenizer->TokenBytes(id));
+      json.String(context_.model.tokenizer->VocabularyString(id));
     }
     json.EndArray();
   } else {

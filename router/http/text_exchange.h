@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "router/front/connection/exchange.h"
+#include "router/http/body_decoder.h"
 #include "router/http/openai_json/openai_request.h"
 #include "router/http/reply_exchange.h"
 #include "router/serving/calls/api_context.h"
@@ -37,6 +38,9 @@ class TextExchange final : public ReplyExchange,
   size_t num_work_bytes() const override { return num_work_bytes_; }
 
  private:
+  // The next turn of a compressed body, which `body` has whole then. Nothing: it waits for another
+  // turn, or the client is gone.
+  std::optional<absl::Status> Decode(std::unique_ptr<BodyDecoder>& decoder, std::string& body);
   // True: the query has more work than its body said, and waits for another turn.
   bool AwaitsTurn(TokenizeQuery& query);
   // From the body, or what it was read into, to the body of the answer.
@@ -54,7 +58,9 @@ class TextExchange final : public ReplyExchange,
   Mutex begin_mutex_;
   bool begun_ ABSL_GUARDED_BY(begin_mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(begin_mutex_) = false;
-  std::optional<TokenizeQuery> query_ ABSL_GUARDED_BY(begin_mutex_);  // while it awaits its turn
+  // While they await their turns.
+  std::unique_ptr<BodyDecoder> decoder_ ABSL_GUARDED_BY(begin_mutex_);
+  std::optional<TokenizeQuery> query_ ABSL_GUARDED_BY(begin_mutex_);
 };
 
 }  // namespace lockstep::router

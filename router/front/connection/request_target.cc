@@ -29,7 +29,7 @@ bool IsTargetText(std::string_view text) {
 
 std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
 
-// "//host/path" behind its scheme, of a URL.
+// What a URL has behind "http://".
 TargetReading ReadUrl(std::string_view method, std::string_view rest) {
   const size_t host_end = rest.find_first_of("/?");
   const std::string_view host = rest.substr(0, host_end);

@@ -51,7 +51,7 @@ TEST_F(GatewayTest, ThePageMayLoadItsOwnFilesOnly) {
   const std::string html = Get("/").body;
   EXPECT_THAT(html, HasSubstr("<title>Lockstep</title>"));
   EXPECT_THAT(html, Not(HasSubstr("http"))) << "nothing comes from elsewhere";
-  ExpectError(Post("/", "{}"), 405, nullptr, "GET only");
+  ExpectError(Post("/", "{}"), 405, nullptr, "GET, HEAD, OPTIONS only");
 }
 
 TEST_F(GatewayTest, ThePageCanBeTurnedOff) {
@@ -169,6 +169,10 @@ TEST_F(GatewayTest, TokenizesAndBack) {
   EXPECT_EQ(tokens["count"], 2);
   EXPECT_EQ(tokens["max_model_len"], kContextTokens);
   EXPECT_EQ(tokens["token_strs"], json({"H", "i"}));
+  // As the vocabulary spells them, so that a cut character can be told from others.
+  EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s> \u00e9\n", "add_special_tokens": false,
+                      "return_token_strs": true})"))["token_strs"],
+            json({"<s>", "\u0120", "\u00c3", "\u00a9", "\u010a"}));
   EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 105]})"))["prompt"], "Hi");
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>"})"))["count"], 2);
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>", "parse_special": false})"))["count"], 4);
@@ -180,10 +184,30 @@ TEST_F(GatewayTest, TokenizesTheArgumentsOfATemplateInTheirOrder) {
   model_ = MakeByteModel("{{ tools[0] | tojson }}");
   StartAll();
   const json tokens = Json(Post("/tokenize", R"({"messages": [{"role": "user", "content": "x"}],
-      "chat_template_kwargs": {"tools": [{"type": "f", "name": "g"}]}, "return_token_strs": true})"));
-  std::string prompt;
-  for (const json& token : tokens["token_strs"]) prompt += token.get<std::string>();
-  EXPECT_EQ(prompt, R"({"type": "f", "name": "g"})");
+      "chat_template_kwargs": {"tools": [{"type": "f", "name": "g"}]}})"));
+  const json text = Json(Post("/detokenize", json({{"tokens", tokens["tokens"]}}).dump()));
+  EXPECT_EQ(text["prompt"], R"({"type": "f", "name": "g"})");
+}
+
+// What a chat refuses would be missing in the count.
+TEST_F(GatewayTest, TokenizesAChatExactlyAsChatsReadIt) {
+  StartAll();
+  const std::string messages =
+      R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, )";
+  for (const std::string field :
+       {R"("tools": [{"type": "function", "function": {"name": "f"}}])", R"("documents": [{}])",
+        R"("chat_template": "x")", R"("functions": [{}])", R"("reasoning_effort": "high")",
+        R"("tool_choice": "required")", R"("mm_processor_kwargs": {"a": 1})",
+        R"("chat_template_kwargs": 1)", R"("continue_final_message": 1)", R"("tools": [])",
+        R"("documents": null)", R"("tool_choice": "none")"}) {
+    const HttpResponse chat = Post("/v1/chat/completions", messages + field + "}");
+    const HttpResponse count = Post("/tokenize", messages + field + "}");
+    EXPECT_EQ(count.status, chat.status) << field << count.body;
+    if (chat.status != 200) {
+      EXPECT_EQ(count.body, chat.body) << field;
+    }
+  }
+  ExpectError(Post("/tokenize", messages + R"("prompt": "x"})"), 400, "prompt", "without");
 }
 
 TEST_F(GatewayTest, SaysWhatItIs) {
@@ -192,6 +216,14 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(models["data"][0]["id"], "bytes");
   EXPECT_EQ(models["data"][0]["max_model_len"], kContextTokens);
   EXPECT_EQ(Json(Get("/v1/models/bytes"))["object"], "model");
+  // As at vLLM.
+  const json& model = models["data"][0];
+  EXPECT_EQ(model["root"], "bytes");
+  EXPECT_TRUE(model.contains("parent") && model["parent"].is_null());
+  ASSERT_EQ(model["permission"].size(), 1u);
+  EXPECT_EQ(model["permission"][0]["object"], "model_permission");
+  EXPECT_EQ(model["permission"][0]["allow_sampling"], true);
+  EXPECT_EQ(model["permission"][0]["allow_fine_tuning"], false);
   EXPECT_EQ(Get("/v1/models/b%79tes").status, 200);
   EXPECT_EQ(Json(Get("/v1/models/")), models);
   EXPECT_EQ(Get("/v1/models/bytes%2").status, 404);
@@ -308,8 +340,8 @@ TEST_F(GatewayTest, BadInputIsNamed) {
   ExpectError(too_long, 400, "prompt", "maximum context length is 4096 tokens. However, you");
   EXPECT_EQ(Json(too_long)["error"]["code"], "context_length_exceeded");
   ExpectError(Post("/v1/chat/completions", R"({"messages": []})"), 400, "messages", "at least 1");
-  ExpectError(Get(path), 405, nullptr, "POST only");
-  ExpectError(Post("/v1/models", ""), 405, nullptr, "GET only");
+  ExpectError(Get(path), 405, nullptr, "POST, OPTIONS only");
+  ExpectError(Post("/v1/models", ""), 405, nullptr, "GET, HEAD, OPTIONS only");
   ExpectEverythingBack();
 }
 
@@ -336,10 +368,27 @@ TEST_F(GatewayTest, ErrorsOfAListNameThePrompt) {
 
 TEST_F(GatewayTest, PathsThatAreNotThereAreQuoted) {
   StartAll();
-  ExpectError(Post("/v1/embeddings", "{}"), 404, nullptr,
-              "there is nothing at \"/v1/embeddings\"; OpenAI's API is under /v1");
-  ExpectError(Get("/chat/completions?a=b"), 404, nullptr, "at \"/chat/completions\";");
-  ExpectError(Get("/" + std::string(5000, 'x')), 404, nullptr, "xxx\"... (5001 bytes);");
+  const struct {
+    std::string path;
+    std::string words;
+  } cases[] = {
+      {"/v1/embeddings",
+       "there is nothing at \"/v1/embeddings\"; of OpenAI's API there are /v1/chat/completions, "
+       "/v1/completions and /v1/models"},
+      {"/v1/responses", "there are /v1/chat/completions,"},
+      {"/v1", "OpenAI's API is under /v1"},
+      {"/v1/", "there are /v1/chat/completions,"},
+      {"/chat/completions?a=b", "at \"/chat/completions\"; it is at \"/v1/chat/completions\""},
+      {"/models", "it is at \"/v1/models\""},
+      {"/v1/v1/chat/completions", "it is at \"/v1/chat/completions\""},
+      {"/v1/tokenize", "it is at \"/tokenize\""},
+      {"/v1/completions/", "it is at \"/v1/completions\""},
+      {"/health/", "it is at \"/health\""},
+      {"/embeddings", "OpenAI's API is under /v1"},
+      {"/" + std::string(5000, 'x'), "xxx\"... (5001 bytes);"},
+  };
+  for (const auto& [path, words] : cases) ExpectError(Get(path), 404, nullptr, words);
+  ExpectError(Post("/v1/embeddings", "{}"), 404, nullptr, "there are /v1/chat/completions,");
 }
 
 TEST_F(GatewayTest, AnswersListTheFieldsThatWereIgnored) {
@@ -373,8 +422,10 @@ TEST_F(GatewayTest, ClientsNameTheirRequests) {
   EXPECT_EQ(Json(named)["id"], "cmpl-mine");
   HttpClient client(port());
   const std::string body = R"({"prompt": "x", "max_tokens": 1})";
-  client.Send("POST /v1/completions HTTP/1.1\r\nX-Request-Id: trace-1\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n" + body);
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: trace-1\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
   EXPECT_EQ(client.ReadResponse().headers.at("x-request-id"), "trace-1");
 }
 
@@ -398,6 +449,8 @@ TEST_F(GatewayTest, AFullQueueRefusesBeforeAnyHeaderWithAHint) {
   ExpectError(refused, 429, nullptr, "the queue is full: 2 requests wait");
   EXPECT_EQ(refused.headers.at("retry-after"), "1");
   EXPECT_EQ(refused.headers.at("retry-after-ms"), "1000");
+  // To stay in a balancer's list, so that clients learn when to come back.
+  EXPECT_EQ(Json(Get("/ready"))["status"], "ready");
   // A batch is taken as a whole or not at all.
   ExpectError(Post("/v1/completions", R"({"prompt": ["a", "b"]})"), 429, nullptr, "queue");
   EXPECT_EQ(router_->engine().admission().counts().open_requests, 3u);

@@ -100,7 +100,7 @@ class OpenAiClientCheck(unittest.TestCase):
         answer = self.chat(messages=begun, extra_body={"continue_final_message": True, "return_token_ids": True})
         prompt = self.tokenize({"messages": begun, "continue_final_message": True, "return_token_strs": True})
         self.assertEqual(answer.prompt_token_ids, prompt["tokens"])
-        self.assertTrue("".join(prompt["token_strs"]).endswith("<|end_header_id|>\n\nWell,"))
+        self.assertTrue("".join(prompt["token_strs"]).endswith("<|end_header_id|>ĊĊWell,"))
         with self.assertRaises(openai.BadRequestError) as raised:
             self.chat(messages=begun, extra_body={"continue_final_message": True, "add_generation_prompt": True})
         self.assertEqual(raised.exception.param, "add_generation_prompt")
