@@ -1,6 +1,5 @@
 // lockstep-router: takes requests, schedules them, and drives workers.
 #include <absl/flags/flag.h>
-#include <absl/synchronization/mutex.h>
 #include <google/protobuf/stubs/logging.h>
 #include <prometheus/registry.h>
 #include <spdlog/spdlog.h>
@@ -405,9 +404,7 @@ absl::Status Run(RouterConfig config) {
                                           .loops = loops,
                                           .registry = registry.get(),
                                           .tracer = tracing.tracer.get()}));
-  // Ends before the server does: its calls are on a loop, and the server ends the loops.
-  const std::unique_ptr<OtlpExporter> exporter =
-      tracing.Export(config.tracing, span_metrics, loops->Of(0));
+  const std::unique_ptr<OtlpExporter> exporter = tracing.Export(config.tracing, span_metrics);
   SystemResolver resolver;
   const std::unique_ptr<WorkerDiscovery> discovery =
       StartDiscovery(config, *loops, resolver, server->engine());
@@ -441,9 +438,6 @@ absl::Status Run(RouterConfig config) {
 int main(int argc, char** argv) {
   lockstep::IgnoreBrokenPipes();
   lockstep::ReturnLargeBlocks();
-  // The distribution's Abseil is built with deadlock detection, which costs every lock of gRPC
-  // dearly.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // What protobuf would print about a stranger's message is in the status that the stranger gets.
   google::protobuf::SetLogHandler(nullptr);
   absl::Status status = lockstep::CommandLine(argc, argv)

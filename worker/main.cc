@@ -1,6 +1,5 @@
 // lockstep-worker: loads a model and executes the steps that a router sends.
 #include <absl/flags/flag.h>
-#include <absl/synchronization/mutex.h>
 #include <prometheus/registry.h>
 #include <spdlog/spdlog.h>
 
@@ -179,9 +178,6 @@ absl::Status Run(const WorkerConfig& config) {
 int main(int argc, char** argv) {
   lockstep::RaiseDescriptorLimit();
   lockstep::IgnoreBrokenPipes();
-  // The distribution's Abseil is built with deadlock detection, which makes every lock in gRPC
-  // slow.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   absl::Status status =
       lockstep::CommandLine(argc, argv)
           .Parse("lockstep-worker --model PATH [--listen HOST:PORT] [--admin-listen HOST:PORT]");

@@ -203,8 +203,8 @@ ExecutorLimits WorkerConfig::executor_limits() const {
 WorkerServerOptions WorkerConfig::server_options() const {
   return {.listen = listen,
           .tls = tls,
-          .max_message_bytes = static_cast<int>(max_message_mib) << 20,
           .service = {.max_steps_in_flight = max_steps_in_flight,
+                      .max_message_bytes = static_cast<int>(max_message_mib) << 20,
                       .max_streams = WorkerServiceOptions{}.max_streams,
                       .hand_back_grace = drain_grace,
                       .poll_window = poll_window}};

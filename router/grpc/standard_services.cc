@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "router/grpc/standard_answers.h"
+#include "common/grpc/reflection.h"
 
 namespace lockstep::router {
 namespace {

@@ -28,11 +28,11 @@ struct Tracing {
   }
 
   // Sends the spans until the exporter's end, which sends what is left (OtlpExporter). End it after
-  // the last request and before the thread of `calls` ends. Null if no collector was named.
-  std::unique_ptr<OtlpExporter> Export(const TracingConfig& config, const SpanMetrics& metrics,
-                                       std::shared_ptr<PolledQueue> calls) const {
+  // the last request. Null if no collector was named.
+  std::unique_ptr<OtlpExporter> Export(const TracingConfig& config,
+                                       const SpanMetrics& metrics) const {
     if (queue == nullptr) return nullptr;
-    return std::make_unique<OtlpExporter>(config, queue, metrics, std::move(calls));
+    return std::make_unique<OtlpExporter>(config, queue, metrics);
   }
 };
 

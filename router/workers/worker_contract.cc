@@ -118,4 +118,17 @@ WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description) {
           .max_steps_in_flight = description.max_steps_in_flight()};
 }
 
+size_t MaxResultBytes(const worker::v1::DescribeResponse& description) {
+  // Tokens, logprobs of prompts, and everything else of a slot. An error's text may be long.
+  constexpr size_t kBytesOfTop = 10;
+  constexpr size_t kBytesOfToken = 48;
+  constexpr size_t kBytesOfSlot = 512;
+  constexpr size_t kBytesOfStep = 64 << 10;
+  const size_t num_slots = description.max_slots();
+  const size_t num_tokens = description.max_step_tokens() +
+                            num_slots * std::max(1u, description.max_decode_iterations());
+  return kBytesOfStep + num_slots * kBytesOfSlot +
+         num_tokens * (kBytesOfToken + kBytesOfTop * description.max_logprobs());
+}
+
 }  // namespace lockstep::router

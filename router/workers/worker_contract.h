@@ -2,6 +2,7 @@
 
 #include <absl/status/status.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "lockstep/worker/v1/worker.pb.h"
@@ -50,5 +51,9 @@ absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
 
 // `description` must have passed CheckDescription.
 WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description);
+
+// The most bytes that a StepResult of this worker can have, by the limits that it announced.
+// `description` must have passed CheckDescription.
+size_t MaxResultBytes(const worker::v1::DescribeResponse& description);
 
 }  // namespace lockstep::router

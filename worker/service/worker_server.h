@@ -2,7 +2,6 @@
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
-#include <grpcpp/grpcpp.h>
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "common/net/address.h"
 #include "common/net/tls_files.h"
+#include "common/rpc/rpc_tls.h"
 #include "worker/model/forward_model.h"
 #include "worker/service/connection_acceptor.h"
 #include "worker/service/worker_metrics.h"
@@ -23,12 +23,11 @@ struct WorkerServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port or unix:PATH
   TlsFiles tls;                        // none: plaintext
   uint32_t max_connections = 256;      // more are closed at once
-  int max_message_bytes = 64 << 20;
   WorkerServiceOptions service;
 };
 
-// A worker as the network sees it: executor thread, service, and gRPC server with reflection and
-// health checking. The health of "" is serving while the server lives, the health of the service's
+// A worker as the network sees it: listener, connections, service and executor thread, with
+// reflection and health checking. The health of "" is serving while the server lives, the health of the service's
 // name while it takes leases. Owns all of them, and the runner. The runner's model and the metrics
 // outlive it.
 class WorkerServer {
@@ -62,9 +61,9 @@ class WorkerServer {
   WorkerService service_;
   Address address_;
   std::string unix_endpoint_;  // used instead of the address if not empty
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<RpcServerTls> tls_;  // null: plaintext
   std::unique_ptr<ConnectionAcceptor> acceptor_;
+  bool started_ = false;
 };
 
 }  // namespace lockstep::worker

@@ -11,6 +11,26 @@
 namespace lockstep::worker {
 namespace {
 
+constexpr char kServiceName[] = "lockstep.worker.v1.Worker";
+constexpr char kDescribePath[] = "/lockstep.worker.v1.Worker/Describe";
+constexpr char kExecutePath[] = "/lockstep.worker.v1.Worker/Execute";
+
+// Of a connection. Anybody may connect to a port without TLS, so what a call may hold is small. A
+// stream with a lease gets more (StepStream).
+constexpr RpcLimits kLimits = {.max_calls = 16,
+                               .call_window_bytes = 8 << 10,
+                               .connection_window_bytes = 1 << 20,
+                               .max_message_bytes = 4 << 10,
+                               .num_messages = 1};
+// A router that vanished without closing its stream loses its lease within 20 s. A silent client
+// must not keep a connection that a router wants.
+constexpr RpcTimeouts kTimeouts = {.handshake = absl::Seconds(10),
+                                   .keepalive_time = absl::Seconds(10),
+                                   .keepalive_timeout = absl::Seconds(10),
+                                   .idle = absl::Seconds(60)};
+// Time for final statuses to reach the clients.
+constexpr std::chrono::milliseconds kFlushTime(500);
+
 // One more than may be in flight: the next step may arrive before the answer to the oldest is
 // written.
 uint32_t MaxUnanswered(const WorkerServiceOptions& options) {
@@ -21,12 +41,6 @@ absl::Status HandedBack() {
   return Unavailable("the worker goes back to the router that it belongs to");
 }
 
-template <typename T>
-void Erase(std::vector<std::unique_ptr<T>>& owned, T& object) {
-  std::erase_if(owned,
-                [&object](const std::unique_ptr<T>& entry) { return entry.get() == &object; });
-}
-
 }  // namespace
 
 WorkerService::WorkerService(v1::DescribeResponse description, ExecutorThread& executor,
@@ -35,38 +49,39 @@ WorkerService::WorkerService(v1::DescribeResponse description, ExecutorThread& e
       description_(std::move(description)),
       executor_(executor),
       metrics_(metrics),
-      ledger_(description_.incarnation()) {}
+      ledger_(description_.incarnation()),
+      standard_(kServiceName, [this] { return !draining_.load(); }) {}
 
-WorkerService::~WorkerService() {
-  if (queue_ == nullptr || started_) return;
-  // The server never came up. A queue must be shut down and emptied before it is destroyed.
-  queue_->Shutdown();
-  void* id = nullptr;
-  bool ok = false;
-  while (queue_->Next(&id, &ok)) {
-  }
-}
+WorkerService::~WorkerService() = default;
 
 size_t WorkerService::QueueCapacity(const WorkerServiceOptions& options) {
   // For every stream: its steps, and the begin and the end of its lease.
   return size_t{options.max_streams} * (MaxUnanswered(options) + 2);
 }
 
-void WorkerService::Register(grpc::ServerBuilder& builder) {
-  builder.RegisterService(&service_);
-  queue_ = builder.AddCompletionQueue();
+void WorkerService::Start() {
+  thread_ = NamedThread("step-stream", [this] { Loop(); });
 }
 
-void WorkerService::Start() {
-  started_ = true;
-  ListenForStream();
-  ListenForDescribe();
-  thread_ = NamedThread("step-stream", [this] { Loop(); });
+void WorkerService::Serve(int descriptor, SslPtr ssl) {
+  RpcHandler* const handler = this;
+  auto connection = std::make_shared<RpcConnection>(
+      descriptor, std::move(ssl),
+      RpcConnection::Options{.role = RpcRole::kServer,
+                             .limits = kLimits,
+                             .timeouts = kTimeouts,
+                             .authority = {}},
+      handler);
+  poller_.Post([this, connection = std::move(connection)] {
+    if (stopping_) return;
+    connections_[connection.get()] = connection;
+    connection->Attach(poller_);
+  });
 }
 
 void WorkerService::BeginDrain() {
   draining_ = true;
-  RingNow(drain_alarm_, *queue_, drain_tag_);
+  poller_.Post([this] { OnDrain(); });
 }
 
 bool WorkerService::WaitUntilNoLease(absl::Duration timeout) {
@@ -79,38 +94,39 @@ bool WorkerService::WaitUntilNoLease(absl::Duration timeout) {
 }
 
 void WorkerService::Stop() {
-  RingNow(stop_alarm_, *queue_, stop_tag_);
+  poller_.Post([this] { stopping_ = true; });
   thread_.join();
 }
 
 void WorkerService::Loop() {
-  void* id = nullptr;
-  bool ok = false;
-  while (NextEvent(&id, &ok)) {
-    CompletionTag::FromId(id).OnComplete(ok);
-    if (stopping_ && streams_.empty() && describes_.empty()) {
-      stopping_ = false;
-      queue_->Shutdown();
-    }
+  while (!stopping_) PollOnce();
+  EndAll();
+  const auto flushed_by = std::chrono::steady_clock::now() + kFlushTime;
+  while ((!streams_by_call_.empty() || AnythingUnsent()) &&
+         std::chrono::steady_clock::now() < flushed_by) {
+    poller_.Poll(std::min(flushed_by, std::chrono::steady_clock::now() + kFlushTime / 50));
   }
+  for (const auto& [key, open] : connections_) {
+    open->Close(Unavailable("the worker ends"));
+  }
+  while (!connections_.empty() || !streams_.empty()) poller_.Poll(Poller::Time::max());
 }
 
-bool WorkerService::NextEvent(void** id, bool* ok) {
+void WorkerService::PollOnce() {
   if (options_.poll_window > absl::ZeroDuration() && StepsInFlight()) {
     const auto end =
         std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.poll_window);
     do {
-      switch (queue_->AsyncNext(id, ok, gpr_inf_past(GPR_CLOCK_MONOTONIC))) {
-        case grpc::CompletionQueue::GOT_EVENT:
-          return true;
-        case grpc::CompletionQueue::SHUTDOWN:
-          return false;
-        case grpc::CompletionQueue::TIMEOUT:
-          break;
-      }
+      if (poller_.Poll(Poller::Time::min()) > 0) return;
     } while (std::chrono::steady_clock::now() < end);
   }
-  return queue_->Next(id, ok);
+  if (hand_back_by_ == Instant::InfiniteFuture()) {
+    poller_.Poll(Poller::Time::max());
+    return;
+  }
+  const absl::Duration left = hand_back_by_ - MonotonicNow();
+  if (left <= absl::ZeroDuration()) return EndHandBack();
+  poller_.Poll(std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(left));
 }
 
 bool WorkerService::StepsInFlight() const {
@@ -118,33 +134,82 @@ bool WorkerService::StepsInFlight() const {
                      [](const auto& stream) { return stream->num_unanswered() > 0; });
 }
 
-void WorkerService::ListenForStream() {
-  streams_.push_back(
-      std::make_unique<StepStream>(StepStream::Wiring{.host = this,
-                                                      .service = &service_,
-                                                      .queue = queue_.get(),
-                                                      .executor = &executor_,
-                                                      .max_unanswered = MaxUnanswered(options_)}));
+// --- calls ---
+
+void WorkerService::OnRpcEvent(RpcConnection& connection, RpcEvent event) {
+  if (event.kind == RpcEvent::Kind::kCall) return OpenCall(connection, event);
+  if (standard_.OnEvent(connection, event)) return;
+  const auto found = streams_by_call_.find(CallKey(&connection, event.call));
+  if (found == streams_by_call_.end()) {
+    // Describe, or a call that was refused.
+    if (event.kind == RpcEvent::Kind::kMessage) {
+      AnswerDescribe(connection, event.call, event.bytes);
+    } else if (event.kind == RpcEvent::Kind::kHalfClose) {
+      connection.Finish(event.call, InvalidArgument("a message is missing"));
+    }
+    return;
+  }
+  StepStream& stream = *found->second;
+  switch (event.kind) {
+    case RpcEvent::Kind::kMessage:
+      return stream.OnMessage(event.bytes);
+    case RpcEvent::Kind::kHalfClose:
+      return stream.OnHalfClose();
+    default:
+      streams_by_call_.erase(found);
+      return stream.OnCallEnd();
+  }
 }
 
-void WorkerService::ListenForDescribe() {
-  DescribeCall::Host* const host = this;
-  describes_.push_back(std::make_unique<DescribeCall>(host, &service_, queue_.get()));
+void WorkerService::OnClosed(RpcConnection& connection, const absl::Status& /*reason*/) {
+  connections_.erase(&connection);
 }
 
-bool WorkerService::OnAccepted(StepStream& stream) {
-  ListenForStream();
-  const auto num_open = std::count_if(streams_.begin(), streams_.end(),
-                                      [](const auto& open) { return open->accepted(); });
-  if (num_open <= static_cast<int64_t>(options_.max_streams)) return true;
-  // Streams that never claim must not keep a router out, so the oldest of them is ended.
-  const auto idle = std::find_if(streams_.begin(), streams_.end(), [&stream](const auto& open) {
-    return open->idle() && open.get() != &stream;
-  });
-  if (idle == streams_.end()) return false;
-  (*idle)->End(ResourceExhausted("too many streams are open and this one has claimed nothing"));
-  return true;
+void WorkerService::OpenCall(RpcConnection& connection, const RpcEvent& event) {
+  const std::shared_ptr<RpcConnection>& owned = connections_.find(&connection)->second;
+  if (event.bytes == kExecutePath) return OpenStream(connection, event.call);
+  if (event.bytes == kDescribePath || standard_.Open(owned, event)) return;
+  connection.Finish(event.call, Unimplemented("there is no such method"));
 }
+
+void WorkerService::AnswerDescribe(RpcConnection& connection, RpcConnection::CallId call,
+                                   const std::string& bytes) {
+  v1::DescribeRequest request;
+  if (!request.ParseFromString(bytes)) {
+    return connection.Finish(call, InvalidArgument("the message cannot be parsed"));
+  }
+  v1::DescribeResponse response = description_;
+  response.set_last_epoch(ledger_.last_epoch());
+  response.set_live_epoch(ledger_.live_epoch());
+  connection.Send(call, FrameMessage(response));
+  connection.Finish(call, absl::OkStatus());
+}
+
+void WorkerService::OpenStream(RpcConnection& connection, RpcConnection::CallId call) {
+  if (streams_.size() >= options_.max_streams) {
+    // Streams that never claim must not keep a router out, so the oldest of them is ended.
+    const auto idle = std::find_if(streams_.begin(), streams_.end(),
+                                   [](const auto& open) { return open->idle(); });
+    if (idle == streams_.end()) {
+      return connection.Finish(call, ResourceExhausted("too many Execute streams are open"));
+    }
+    (*idle)->End(ResourceExhausted("too many streams are open and this one has claimed nothing"));
+  }
+  const StepStream::Wiring wiring = {
+      .host = this,
+      .executor = &executor_,
+      .max_unanswered = MaxUnanswered(options_),
+      .max_message_bytes = static_cast<size_t>(options_.max_message_bytes)};
+  streams_.push_back(std::make_unique<StepStream>(
+      wiring, connections_.find(&connection)->second, call));
+  streams_by_call_[CallKey(&connection, call)] = streams_.back().get();
+}
+
+void WorkerService::OnOver(StepStream& stream) {
+  std::erase_if(streams_, [&stream](const auto& entry) { return entry.get() == &stream; });
+}
+
+// --- leases ---
 
 absl::Status WorkerService::OnClaim(StepStream& stream, const v1::StepRequest& message) {
   const uint64_t former_epoch = ledger_.live_epoch();
@@ -195,44 +260,32 @@ void WorkerService::HandBack() {
   if (stream == nullptr || stream->asked_back()) return;
   stream->AskBack();
   hand_back_by_ = MonotonicNow() + options_.hand_back_grace;
-  const auto grace =
-      gpr_time_from_millis(absl::ToInt64Milliseconds(options_.hand_back_grace) + 1, GPR_TIMESPAN);
-  hand_back_alarm_.emplace();  // the one before is cancelled, and its tag comes all the same
-  hand_back_alarm_->Set(queue_.get(), gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), grace),
-                        hand_back_tag_.id());
   EndIfDrained(*stream);
 }
 
-void WorkerService::OnHandBackAlarm(bool ok) {
+void WorkerService::EndHandBack() {
+  hand_back_by_ = Instant::InfiniteFuture();
   StepStream* const stream = LivingStream();
-  if (!ok || stream == nullptr || !stream->asked_back() || MonotonicNow() < hand_back_by_) return;
-  stream->End(HandedBack());
+  if (stream != nullptr && stream->asked_back()) stream->End(HandedBack());
 }
 
-void WorkerService::OnDrainAlarm(bool /*ok*/) {
-  for (const auto& stream : streams_) {
-    if (stream->accepted()) EndIfDrained(*stream);
-  }
+void WorkerService::OnDrain() {
+  standard_.OnServingChange();
+  if (StepStream* const stream = LivingStream(); stream != nullptr) EndIfDrained(*stream);
 }
 
-void WorkerService::OnStopAlarm(bool /*ok*/) {
-  stopping_ = true;
-  hand_back_alarm_.reset();  // the queue would wait for it
+void WorkerService::EndAll() {
+  for (const auto& stream : streams_) stream->End(Unavailable("the worker is shutting down"));
+  for (const auto& [key, open] : connections_) open->GoAway();
 }
 
-void WorkerService::OnOver(StepStream& stream) { Erase(streams_, stream); }
+bool WorkerService::AnythingUnsent() {
+  return std::ranges::any_of(connections_,
+                             [](const auto& entry) { return entry.second->has_unsent(); });
+}
 
 void WorkerService::RecordStep(const v1::StepResult& result, const StepStats& stats) {
   metrics_.RecordStep(result, stats);
 }
-
-void WorkerService::OnDescribe(v1::DescribeResponse* response) {
-  ListenForDescribe();
-  *response = description_;
-  response->set_last_epoch(ledger_.last_epoch());
-  response->set_live_epoch(ledger_.live_epoch());
-}
-
-void WorkerService::OnOver(DescribeCall& call) { Erase(describes_, call); }
 
 }  // namespace lockstep::worker

@@ -1,21 +1,23 @@
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/time/time.h>
-#include <grpcpp/alarm.h>
-#include <grpcpp/grpcpp.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/instant.h"
+#include "common/rpc/poller.h"
+#include "common/rpc/rpc_connection.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
-#include "lockstep/worker/v1/worker.grpc.pb.h"
-#include "worker/service/describe_call.h"
+#include "lockstep/worker/v1/worker.pb.h"
 #include "worker/service/lease_ledger.h"
+#include "worker/service/standard_calls.h"
 #include "worker/service/step_stream.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/steps/executor_thread.h"
@@ -24,6 +26,7 @@ namespace lockstep::worker {
 
 struct WorkerServiceOptions {
   uint32_t max_steps_in_flight = 4;
+  int max_message_bytes = 64 << 20;  // of a step
   // Streams open at once, including those that are being fenced off.
   uint32_t max_streams = 8;
   // How long the sequences of a stand-in's lease may run on once the lease is asked back.
@@ -33,10 +36,11 @@ struct WorkerServiceOptions {
   absl::Duration poll_window = absl::ZeroDuration();
 };
 
-// lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor. Owns the
-// service thread ("step-stream") with its completion queue, the calls and the lease ledger. Never
-// looks into a step: the executor checks steps.
-class WorkerService final : private StepStream::Host, private DescribeCall::Host {
+// lockstep.worker.v1.Worker: leases and streams of steps, in front of the executor; health and
+// reflection beside it. Owns the service thread ("step-stream"), which polls the connections, the
+// calls and the lease ledger. Never looks into a step: the executor checks steps. What clients may
+// make it hold is bounded for each connection. A stream that has no lease gets little.
+class WorkerService final : private StepStream::Host, private RpcHandler {
  public:
   // `description` is the answer to Describe, without last_epoch. `executor` and `metrics` outlive
   // this. The executor's queue holds QueueCapacity(options) items.
@@ -48,20 +52,23 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
 
   static size_t QueueCapacity(const WorkerServiceOptions& options);
 
-  // Call Register before the server is built, and Start after that.
-  void Register(grpc::ServerBuilder& builder);
   void Start();
+  // Serves a connection; any thread, after Start. Takes the descriptor, which must not block. `ssl`
+  // null: plaintext.
+  void Serve(int descriptor, SslPtr ssl);
 
   // When it returns, claims are refused and results say that the worker drains. The lease ends as
   // soon as none of its sequences runs.
   void BeginDrain();
   // Returns false if a lease is still held after `timeout`.
   bool WaitUntilNoLease(absl::Duration timeout);
-  // Joins the service thread. Call after the server has been shut down.
+  // Ends every call, gives the last statuses a moment to leave, and joins the service thread. No
+  // connection may come afterwards.
   void Stop();
 
  private:
-  bool OnAccepted(StepStream& stream) override;
+  using CallKey = std::pair<const RpcConnection*, RpcConnection::CallId>;
+
   absl::Status OnClaim(StepStream& stream, const v1::StepRequest& message) override;
   void OnLeaseEnd(uint64_t epoch) override;
   void OnQuiet(StepStream& stream) override;
@@ -69,46 +76,44 @@ class WorkerService final : private StepStream::Host, private DescribeCall::Host
   void RecordStep(const v1::StepResult& result, const StepStats& stats) override;
   uint64_t incarnation() const override { return description_.incarnation(); }
   bool draining() const override { return draining_; }
-  void OnDescribe(v1::DescribeResponse* response) override;
-  void OnOver(DescribeCall& call) override;
+  void Post(Poller::Task task) override { poller_.Post(std::move(task)); }
+  void OnRpcEvent(RpcConnection& connection, RpcEvent event) override;
+  void OnClosed(RpcConnection& connection, const absl::Status& reason) override;
 
   void Loop();
-  bool NextEvent(void** id, bool* ok);
+  void PollOnce();
   bool StepsInFlight() const;
-  void OnDrainAlarm(bool ok);
-  void OnStopAlarm(bool ok);
-  void OnHandBackAlarm(bool ok);
+  void OpenCall(RpcConnection& connection, const RpcEvent& event);
+  void OpenStream(RpcConnection& connection, RpcConnection::CallId call);
+  void AnswerDescribe(RpcConnection& connection, RpcConnection::CallId call,
+                      const std::string& bytes);
+  void OnDrain();
+  void EndAll();
+  bool AnythingUnsent();
+  void EndHandBack();
   StepStream* LivingStream();
   // The router that the worker belongs to has claimed: the lease of its stand-in ends soon.
   void HandBack();
   // The lease of `stream` must end soon. Ends it if none of its sequences runs.
   void EndIfDrained(StepStream& stream);
-  void ListenForStream();
-  void ListenForDescribe();
   void PublishLease();
 
   const WorkerServiceOptions options_;
   const v1::DescribeResponse description_;
   ExecutorThread& executor_;
   WorkerMetrics& metrics_;
-  v1::Worker::AsyncService service_;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  bool started_ = false;
+  Poller poller_;
 
   // Service thread only.
   LeaseLedger ledger_;
+  StandardCalls standard_;
+  absl::flat_hash_map<const RpcConnection*, std::shared_ptr<RpcConnection>> connections_;
   std::vector<std::unique_ptr<StepStream>> streams_;
-  std::vector<std::unique_ptr<DescribeCall>> describes_;
+  absl::flat_hash_map<CallKey, StepStream*> streams_by_call_;  // whose call is not over
   bool stopping_ = false;
-  std::optional<grpc::Alarm> hand_back_alarm_;
-  Instant hand_back_by_ = Instant::InfiniteFuture();  // when the alarm rings
+  Instant hand_back_by_ = Instant::InfiniteFuture();  // when the asked-back lease is cut off
 
   std::atomic<bool> draining_ = false;
-  grpc::Alarm drain_alarm_;
-  grpc::Alarm stop_alarm_;
-  MethodTag<WorkerService> drain_tag_{this, &WorkerService::OnDrainAlarm};
-  MethodTag<WorkerService> stop_tag_{this, &WorkerService::OnStopAlarm};
-  MethodTag<WorkerService> hand_back_tag_{this, &WorkerService::OnHandBackAlarm};
 
   Mutex mutex_;
   CondVar lease_changed_;

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-#include "router/limits/rate_limit.h"
+#include "common/net/http2_frames.h"
+#include "common/net/rate_limit.h"
 
 namespace lockstep::router {
 
@@ -26,7 +26,7 @@ class FrameGuard {
 
   // The frame header of a header block has come, and the block is not complete.
   bool in_header_block() const {
-    return in_header_block_ || (in_header_frame_ && num_skipped_bytes_ > 0);
+    return in_header_block_ || (in_header_frame_ && frames_.inside_frame());
   }
   // That it has so far, as its frames announce them.
   size_t num_header_block_bytes() const { return in_header_block_ ? num_block_bytes_ : 0; }
@@ -45,8 +45,6 @@ class FrameGuard {
   bool OnInvalidFrame(Time now) { return invalid_.Take(now); }
 
  private:
-  static constexpr size_t kPrefaceBytes = 24;
-  static constexpr size_t kFrameHeaderBytes = 9;
   // Two for the stream and two for the connection: grpc-go sends an update of the connection before
   // each of its PINGs, beside those that DATA itself earns.
   static constexpr uint32_t kWindowUpdatesPerDataFrame = 4;
@@ -55,12 +53,7 @@ class FrameGuard {
   // The five bytes before a message of gRPC may come in a frame of their own.
   static constexpr uint32_t kSmallDataPerRequest = 2;
 
-  struct Frame {
-    uint32_t num_bytes;
-    uint8_t type;
-    uint8_t flags;
-    uint32_t stream;
-  };
+  using Frame = Http2Frame;
 
   const char* OnFrame(const Frame& frame, Time now);
   const char* OnHeaders(const Frame& frame, Time now);
@@ -68,9 +61,7 @@ class FrameGuard {
   const char* OnData(const Frame& frame, Time now);
   const char* OnRequestEnd(Time now);
 
-  uint64_t num_skipped_bytes_ = kPrefaceBytes;  // still to come, of no interest
-  std::array<unsigned char, kFrameHeaderBytes> header_ = {};
-  size_t num_header_bytes_ = 0;
+  Http2FrameReader frames_{Http2FrameReader::kPrefaceBytes};
   bool in_header_frame_ = false;  // the latest frame is HEADERS or CONTINUATION
   bool in_header_block_ = false;  // a CONTINUATION must follow that frame
   uint64_t num_header_blocks_ = 0;

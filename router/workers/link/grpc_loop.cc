@@ -17,19 +17,12 @@ constexpr size_t kMaxRunsInARow = 4;
 
 thread_local const GrpcLoop* this_threads_loop = nullptr;
 
-gpr_timespec TimeOf(StrandTimers::Time time) {
-  if (time == StrandTimers::Time::max()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
-  const std::chrono::nanoseconds left = time - std::chrono::steady_clock::now();
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_nanos(left.count(), GPR_TIMESPAN));
-}
-
 }  // namespace
 
 GrpcLoop::GrpcLoop(uint32_t index) : thread_(fmt::format("grpc-{}", index), [this] { Run(); }) {}
 
 void GrpcLoop::Stop() {
-  RingNow(stop_alarm_, queue_, stop_tag_);
+  poller_.Post([this] { stopping_ = true; });
   thread_.join();
 }
 
@@ -42,7 +35,7 @@ void GrpcLoop::Push(std::shared_ptr<Strand> strand) {
     has_strands_ = true;
     return;
   }
-  RingNow(strands_alarm_, queue_, strands_tag_);
+  poller_.Post([this] { has_strands_ = true; });
 }
 
 void GrpcLoop::ScheduleAt(std::shared_ptr<Strand> strand,
@@ -51,30 +44,18 @@ void GrpcLoop::ScheduleAt(std::shared_ptr<Strand> strand,
   timers_.Set(std::move(strand), at);
 }
 
+// A few strands run, then timers that are due, then the sockets are looked at. So a worker's result
+// never waits for more than a few strands. But a long row of events also ends, so that strands run.
 void GrpcLoop::Run() {
   this_threads_loop = this;
-  void* id = nullptr;
-  bool ok = false;
-  while (NextEvent(&id, &ok)) CompletionTag::FromId(id).OnComplete(ok);
-}
-
-bool GrpcLoop::NextEvent(void** id, bool* ok) {
-  for (;;) {
-    if (stopping_ && num_users_ == 0 && Close()) queue_.Shutdown();
-    // A few strands run, then timers that are due, then the sockets are looked at. So a worker's
-    // result never waits for more than a few strands. But a long row of events also ends, so that
-    // strands run.
+  while (!stopping_ || num_users_ > 0 || !Close()) {
     if (!RunsNext()) {
       num_runs_in_a_row_ = 0;
-      switch (WaitForEvent(id, ok)) {
-        case grpc::CompletionQueue::GOT_EVENT:
-          ++num_events_in_a_row_;
-          return true;
-        case grpc::CompletionQueue::SHUTDOWN:
-          return false;
-        case grpc::CompletionQueue::TIMEOUT:
-          break;
-      }
+      // Does not wait while strands wait. Otherwise waits until a timer is due.
+      const size_t num_events =
+          poller_.Poll(has_strands_ ? Poller::Time::min() : timers_.next());
+      num_events_in_a_row_ += num_events;
+      if (num_events > 0) continue;
     }
     num_events_in_a_row_ = 0;
     ScheduleDue();
@@ -85,16 +66,10 @@ bool GrpcLoop::NextEvent(void** id, bool* ok) {
 // True if strands or timers run before the next look at the sockets: if they have waited for many
 // events, if the strands are few, or if one is urgent.
 bool GrpcLoop::RunsNext() {
-  if (num_events_in_a_row_ == kMaxEventsInARow) return true;
+  if (num_events_in_a_row_ >= kMaxEventsInARow) return true;
   if (!has_strands_ || num_runs_in_a_row_ == kMaxRunsInARow) return false;
   MutexLock lock(mutex_);
   return strands_.size() <= kFewStrands || strands_.any_urgent();
-}
-
-// Does not wait while strands wait. Otherwise waits until a timer is due.
-grpc::CompletionQueue::NextStatus GrpcLoop::WaitForEvent(void** id, bool* ok) {
-  return queue_.AsyncNext(
-      id, ok, has_strands_ ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : TimeOf(timers_.next()));
 }
 
 void GrpcLoop::ScheduleDue() {
@@ -102,8 +77,6 @@ void GrpcLoop::ScheduleDue() {
     Schedule(std::move(strand));
   }
 }
-
-void GrpcLoop::OnStrands(bool /*ok*/) { has_strands_ = true; }
 
 void GrpcLoop::RunStrands() {
   ++num_runs_in_a_row_;
@@ -116,8 +89,6 @@ void GrpcLoop::RunStrands() {
   MutexLock lock(mutex_);
   has_strands_ = !strands_.Leave();
 }
-
-void GrpcLoop::OnStop(bool /*ok*/) { stopping_ = true; }
 
 bool GrpcLoop::Close() {
   MutexLock lock(mutex_);

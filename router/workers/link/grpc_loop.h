@@ -1,8 +1,5 @@
 #pragma once
 
-#include <grpcpp/alarm.h>
-#include <grpcpp/grpcpp.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -10,8 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/grpc/completion_tag.h"
-#include "common/grpc/polled_queue.h"
+#include "common/rpc/poller.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "common/strands/strand_queue.h"
@@ -19,45 +15,37 @@
 
 namespace lockstep::router {
 
-// One thread and its completion queue, for calls to workers and to a collector of traces. The
-// thread polls the sockets of these calls, runs the strands of the workers' replicas, and handles
-// finished writes. No other thread of the process polls gRPC's sockets; docs/decisions/0004 tells
-// why.
-class GrpcLoop final : public TimedStrandRunner, public PolledQueue {
+// One thread for workers. It polls the sockets of the workers' leases, and runs the strands of the
+// workers' replicas. docs/decisions/0005 tells why both are on one thread.
+class GrpcLoop final : public TimedStrandRunner {
  public:
   // Starts the thread, which is named "grpc-<index>".
   explicit GrpcLoop(uint32_t index);
   // Call Stop before.
   ~GrpcLoop() override = default;
 
-  // Call when every call is over or will soon end by itself. Waits until all calls are over and the
+  // Call when every user is gone or will soon go by itself. Waits until all users are gone and the
   // thread has ended. Strands that are scheduled later are dropped.
   void Stop();
 
   void ScheduleAt(std::shared_ptr<Strand> strand,
                   std::chrono::steady_clock::time_point at) override;
 
-  grpc::CompletionQueue* queue() override { return &queue_; }
-  void AddUser() override { ++num_users_; }
-  void RemoveUser() override { --num_users_; }
+  Poller& poller() { return poller_; }
+  // A user has a connection at the poller, or will have one. Add users from any thread; remove them
+  // on the loop's thread.
+  void AddUser() { ++num_users_; }
+  void RemoveUser() { --num_users_; }
 
  private:
   void Push(std::shared_ptr<Strand> strand) override;
   void Run();
-  bool NextEvent(void** id, bool* ok);
-  grpc::CompletionQueue::NextStatus WaitForEvent(void** id, bool* ok);
   bool RunsNext();
   void RunStrands();
   void ScheduleDue();
-  void OnStrands(bool ok);
-  void OnStop(bool ok);
   bool Close();
 
-  grpc::CompletionQueue queue_;
-  grpc::Alarm strands_alarm_;  // rung when another thread's Push needs a taker
-  grpc::Alarm stop_alarm_;
-  MethodTag<GrpcLoop> strands_tag_{this, &GrpcLoop::OnStrands};
-  MethodTag<GrpcLoop> stop_tag_{this, &GrpcLoop::OnStop};
+  Poller poller_;
   std::atomic<size_t> num_users_ = 0;
 
   // Only the loop's thread uses these.

@@ -1,74 +1,66 @@
 #include "router/workers/link/grpc_step_link.h"
 
 #include <absl/time/clock.h>
-#include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <utility>
 
+#include "common/rpc/rpc_client.h"
+#include "common/rpc/rpc_connection.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "common/runtime/wait_until.h"
 #include "common/status.h"
-#include "lockstep/worker/v1/worker.grpc.pb.h"
+#include "lockstep/worker/v1/worker.pb.h"
+#include "router/workers/link/call_failed.h"
 #include "router/workers/link/lease_claims.h"
 #include "router/workers/link/orphan_watch.h"
 #include "router/workers/link/reattach_backoff.h"
-#include "router/workers/link/worker_channel.h"
+#include "router/workers/worker_contract.h"
 
 namespace lockstep::router {
 namespace {
 
 namespace wire = worker::v1;
 
-using Stream = grpc::ClientAsyncReaderWriter<wire::StepRequest, wire::StepResult>;
+constexpr std::string_view kDescribePath = "/lockstep.worker.v1.Worker/Describe";
+constexpr std::string_view kExecutePath = "/lockstep.worker.v1.Worker/Execute";
 
 // How often a worker that belongs to another router is looked at.
 constexpr absl::Duration kStandbyLook = absl::Seconds(1);
 
-// One attempt to get and hold the lease. Once the stream exists, the link's mutex guards everything
-// except describe_context.
+// One attempt to get and hold the lease. From the claim on, the link's mutex guards everything.
 struct Lease {
-  grpc::ClientContext describe_context;
-  grpc::ClientContext context;
   wire::DescribeResponse description;
-  std::unique_ptr<Stream> stream;
-  uint64_t epoch = 0;                     // 0 until claimed
-  bool up = false;                        // the claim was granted
-  bool writable = false;                  // the stream is open and the lease was not dropped
-  bool writing = false;                   // one write is in progress
-  bool described = false;                 // Describe ended; `end` says how
-  bool finished = false;                  // the stream ended; `end` says how
-  std::deque<wire::StepRequest> waiting;  // behind that write; bounded by the steps in flight
-  wire::StepRequest claim;
-  wire::StepResult incoming;
-  grpc::Status end;  // status of the call that ended last
+  std::shared_ptr<RpcConnection> connection;  // null before the claim
+  RpcConnection::CallId call = 0;
+  uint64_t epoch = 0;     // 0 until claimed
+  bool up = false;        // the claim was granted
+  bool writable = false;  // the stream is open and the lease was not dropped
+  bool closed = false;    // nothing more comes
+  absl::Status end;       // of the call of Execute
   absl::Status drop_reason;
   LeaseRecord record;  // used once up
   // Set if the router leaves the worker to another one, for this long at least.
   std::optional<absl::Duration> standby;
-
-  bool over() const { return finished && !writing; }
 };
 
 }  // namespace
 
-class GrpcStepLink::Impl {
+class GrpcStepLink::Impl final : private RpcHandler {
  public:
   Impl(WorkerClientConfig config, std::shared_ptr<GrpcLoop> loop)
       : config_(std::move(config)),
         loop_(std::move(loop)),
-        watch_(config_.orphan_wait * config_.shard_rank) {
-    Connect();
-  }
+        watch_(config_.orphan_wait * config_.shard_rank) {}
 
   void Start(LinkEventSink* sink) {
     sink_ = sink;
@@ -79,12 +71,7 @@ class GrpcStepLink::Impl {
     MutexLock lock(mutex_);
     if (lease_ == nullptr || !lease_->writable || lease_->epoch != request.epoch()) return;
     lease_->record.OnStepSent();
-    if (lease_->writing) {
-      lease_->waiting.push_back(std::move(request));
-      return;
-    }
-    lease_->writing = true;
-    lease_->stream->Write(request, written_tag_.id());
+    lease_->connection->Send(lease_->call, FrameMessage(request));
   }
 
   void DropLease(uint64_t epoch, const absl::Status& reason) {
@@ -92,7 +79,7 @@ class GrpcStepLink::Impl {
     if (lease_ == nullptr || lease_->epoch != epoch || !lease_->writable) return;
     lease_->writable = false;
     lease_->drop_reason = reason;
-    lease_->context.TryCancel();
+    lease_->connection->Close(reason);
   }
 
   void LeaveOrphans() { leaves_orphans_.store(true); }
@@ -101,9 +88,9 @@ class GrpcStepLink::Impl {
     {
       MutexLock lock(mutex_);
       stopping_ = true;
-      if (lease_ != nullptr) {
-        lease_->describe_context.TryCancel();
-        lease_->context.TryCancel();
+      if (client_ != nullptr) client_->Cancel();
+      if (lease_ != nullptr && lease_->connection != nullptr) {
+        lease_->connection->Close(absl::CancelledError("the router ends"));
       }
     }
     stop_requested_.NotifyAll();
@@ -111,8 +98,15 @@ class GrpcStepLink::Impl {
   }
 
  private:
-  // Makes a new connection. The previous one is not used again.
-  void Connect() { stub_ = wire::Worker::NewStub(MakeWorkerChannel(config_)); }
+  // Makes a new connection with its next call. The name of the worker is looked up again.
+  std::shared_ptr<RpcClient> MakeClient() const {
+    return std::make_shared<RpcClient>(
+        RpcClient::Options{.address = config_.address,
+                           .tls = config_.tls,
+                           .limits = {.max_message_bytes = kMaxDescriptionBytes},
+                           .timeouts = {.keepalive_time = config_.keepalive_time,
+                                        .keepalive_timeout = config_.keepalive_timeout}});
+  }
 
   void Run() {
     ReattachBackoff backoff({.min_pause = config_.min_backoff,
@@ -129,12 +123,12 @@ class GrpcStepLink::Impl {
       }
       const bool was_up = HoldLease(lease);
       ever_up_ |= was_up;
-      // The connection may be half open. It would learn that only from its own pings.
-      if (absl::IsDeadlineExceeded(lease.drop_reason)) Connect();
       bool was_well = false;
       {
         MutexLock lock(mutex_);
         lease_ = nullptr;
+        // Only a router that just looks at the worker goes on with the same connection.
+        if (!lease.standby.has_value()) client_ = nullptr;
         was_well = was_up && lease.record.WasWell(MonotonicNow(), config_.stable_lease);
         if (stopping_) return;
       }
@@ -194,25 +188,24 @@ class GrpcStepLink::Impl {
     return lease.up;
   }
 
+  // On a connection that this thread polls: a worker that has no lease yet never has the loop's
+  // time.
   absl::Status Describe(Lease& lease) {
-    wire::DescribeRequest request;
-    request.set_protocol_version(kStepProtocolVersion);
-    lease.describe_context.set_deadline(absl::ToChronoTime(absl::Now() + config_.call_timeout));
-    loop_->AddUser();
+    std::shared_ptr<RpcClient> client;
     {
       MutexLock lock(mutex_);
-      const auto call = stub_->AsyncDescribe(&lease.describe_context, request, loop_->queue());
-      call->Finish(&lease.description, &lease.end, described_tag_.id());
-      while (!lease.described) lease_changed_.Wait(mutex_);
+      if (stopping_) return absl::CancelledError("the router ends");
+      if (client_ == nullptr) client_ = MakeClient();
+      client = client_;
     }
-    const grpc::Status& status = lease.end;
-    // A channel looks its name up again only after 30 s, and after up to 2 min if the name was
-    // unknown. A worker that has a new address would wait for that. A new channel looks at once.
-    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
-        status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      Connect();
+    wire::DescribeRequest request;
+    request.set_protocol_version(kStepProtocolVersion);
+    const absl::StatusOr<std::string> answer =
+        client->Call(kDescribePath, FrameMessage(request), config_.call_timeout);
+    if (!answer.ok()) return CallFailed("Describe", answer.status());
+    if (!lease.description.ParseFromString(*answer)) {
+      return Unavailable("Describe failed: its answer cannot be parsed");
     }
-    if (!status.ok()) return CallFailed("Describe", status);
     return CheckDescription(lease.description, config_.expected);
   }
 
@@ -253,95 +246,82 @@ class GrpcStepLink::Impl {
     return claim;
   }
 
-  // Returns when the loop has no more tags of the stream.
+  // Returns when nothing of the stream can come any more.
   void RunStream(Lease& lease) {
-    lease.claim = MakeClaim(lease.description);
+    const wire::StepRequest claim = MakeClaim(lease.description);
     const auto grant_deadline =
         std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(config_.call_timeout);
     MutexLock lock(mutex_);
-    lease.epoch = lease.claim.epoch();
+    lease.epoch = claim.epoch();
+    if (stopping_ || !client_->connected()) {
+      lease.end = absl::UnavailableError("the connection ended");
+      return;
+    }
+    lease.connection = client_->Release();
+    lease.connection->SetHandler(this);
     loop_->AddUser();
-    lease.stream = stub_->PrepareAsyncExecute(&lease.context, loop_->queue());
-    lease.stream->StartCall(started_tag_.id());
-    while (!lease.over() && !lease.up) {
+    lease.connection->Attach(loop_->poller());
+    lease.call = lease.connection->Call(kExecutePath);
+    lease.connection->Send(lease.call, FrameMessage(claim));
+    if (lease.call == 0) lease.connection->Close(absl::UnavailableError("no call can be made"));
+    while (!lease.closed && !lease.up) {
       if (WaitUntil(mutex_, lease_changed_, grant_deadline)) continue;
       lease.drop_reason = absl::UnavailableError("the claim was not answered in time");
-      lease.context.TryCancel();
+      lease.connection->Close(lease.drop_reason);
       break;
     }
-    while (!lease.over()) lease_changed_.Wait(mutex_);
-  }
-
-  // --- on the loop's thread, while Describe waits ---
-  void OnDescribed(bool /*ok*/) {
-    loop_->RemoveUser();
-    MutexLock lock(mutex_);
-    lease_->described = true;
-    lease_changed_.NotifyAll();
+    while (!lease.closed) lease_changed_.Wait(mutex_);
   }
 
   // --- on the loop's thread, while RunStream waits ---
-  void OnStarted(bool ok) {
-    MutexLock lock(mutex_);
-    if (!ok) return lease_->stream->Finish(&lease_->end, finished_tag_.id());
-    lease_->writing = true;
-    lease_->stream->Write(lease_->claim, written_tag_.id());
-    lease_->stream->Read(&lease_->incoming, read_tag_.id());
-  }
-
-  void OnWritten(bool ok) {
-    MutexLock lock(mutex_);
-    lease_->writing = false;
-    if (!ok) lease_->writable = false;  // the stream is broken, so the read fails too
-    if (lease_->over()) return OnOver();
-    if (!lease_->writable || lease_->waiting.empty()) return;
-    lease_->writing = true;
-    lease_->stream->Write(lease_->waiting.front(), written_tag_.id());
-    lease_->waiting.pop_front();
-  }
-
-  void OnRead(bool ok) {
-    MutexLock lock(mutex_);
-    if (!ok) {
+  void OnRpcEvent(RpcConnection& connection, RpcEvent event) override {
+    if (event.kind == RpcEvent::Kind::kMessage) {
+      const bool parsed = incoming_.ParseFromString(event.bytes);
+      MutexLock lock(mutex_);
+      if (!parsed) return Drop(*lease_, absl::UnavailableError("a result cannot be parsed"));
+      lease_->up ? HandleResult(*lease_) : HandleGrant(*lease_);
+    } else if (event.kind == RpcEvent::Kind::kEnd) {
+      MutexLock lock(mutex_);
       lease_->writable = false;
-      return lease_->stream->Finish(&lease_->end, finished_tag_.id());
+      lease_->end = std::move(event.status);
+      connection.Close(absl::UnavailableError("the stream ended"));
     }
-    lease_->up ? HandleResult(*lease_) : HandleGrant(*lease_);
-    lease_->stream->Read(&lease_->incoming, read_tag_.id());
   }
 
-  void OnFinished(bool /*ok*/) {
-    MutexLock lock(mutex_);
-    lease_->finished = true;
-    if (lease_->over()) OnOver();
-  }
-
-  void OnOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void OnClosed(RpcConnection& /*connection*/, const absl::Status& /*reason*/) override {
     loop_->RemoveUser();
+    MutexLock lock(mutex_);
+    lease_->writable = false;
+    lease_->closed = true;
     lease_changed_.NotifyAll();
   }
 
+  void Drop(Lease& lease, const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    lease.writable = false;
+    lease.drop_reason = reason;
+    lease.connection->Close(reason);
+  }
+
   void HandleResult(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (lease.incoming.has_refusal()) {
+    if (incoming_.has_refusal()) {
       lease.record.OnRefusal();
     } else {
       lease.record.OnResult(MonotonicNow());
     }
-    sink_->OnLinkEvent(LinkResult{std::move(lease.incoming)});
-    lease.incoming.Clear();
+    sink_->OnLinkEvent(LinkResult{std::move(incoming_)});
+    incoming_.Clear();
   }
 
   // The first result answers the claim. It is step 0 of our epoch.
   void HandleGrant(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const wire::StepResult& result = lease.incoming;
-    if (result.step_id() != 0 || result.epoch() != lease.epoch ||
-        result.incarnation() != lease.description.incarnation()) {
-      lease.drop_reason =
-          Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
-                   result.step_id(), result.epoch(), result.incarnation());
-      lease.context.TryCancel();
-      return;
+    if (incoming_.step_id() != 0 || incoming_.epoch() != lease.epoch ||
+        incoming_.incarnation() != lease.description.incarnation()) {
+      return Drop(lease, Internal("the claim's answer names step {}, epoch {}, incarnation {:016x}",
+                                  incoming_.step_id(), incoming_.epoch(), incoming_.incarnation()));
     }
+    lease.connection->Allow(lease.call, RpcLimits::kAllMessages,
+                            std::min(MaxResultBytes(lease.description),
+                                     static_cast<size_t>(config_.max_message_bytes)));
     lease.up = true;
     lease.writable = true;
     lease.record.OnUp(MonotonicNow());
@@ -354,12 +334,6 @@ class GrpcStepLink::Impl {
 
   const WorkerClientConfig config_;
   const std::shared_ptr<GrpcLoop> loop_;
-  MethodTag<Impl> described_tag_{this, &Impl::OnDescribed};
-  MethodTag<Impl> started_tag_{this, &Impl::OnStarted};
-  MethodTag<Impl> written_tag_{this, &Impl::OnWritten};
-  MethodTag<Impl> read_tag_{this, &Impl::OnRead};
-  MethodTag<Impl> finished_tag_{this, &Impl::OnFinished};
-  std::unique_ptr<wire::Worker::Stub> stub_;
   std::atomic<bool> leaves_orphans_ = false;
   LinkEventSink* sink_ = nullptr;
   OrphanWatch watch_;   // used on the link's thread only
@@ -367,12 +341,15 @@ class GrpcStepLink::Impl {
   // A lease was up here, so any other holder came later. Used on the link's thread only.
   bool ever_up_ = false;
   std::mt19937_64 random_{std::random_device{}()};  // used on the link's thread only
+  wire::StepResult incoming_;                       // used on the loop's thread only
 
   Mutex mutex_;
   CondVar stop_requested_;
   CondVar lease_changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Lease* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  // For Describe. The link's thread alone makes calls with it. Null: the next attempt makes one.
+  std::shared_ptr<RpcClient> client_ ABSL_GUARDED_BY(mutex_);
   NamedThread thread_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <absl/time/time.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 

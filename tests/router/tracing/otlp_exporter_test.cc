@@ -7,7 +7,6 @@
 #include <prometheus/registry.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -20,7 +19,6 @@
 #include "common/runtime/logging.h"
 #include "common/runtime/mutex.h"
 #include "opentelemetry/trace_service.grpc.pb.h"
-#include "router/workers/link/grpc_loop.h"
 #include "tests/common/temp_folder.h"
 #include "tests/support/test_certificates.h"
 
@@ -106,27 +104,6 @@ class Receiver final : public wire::TraceService::Service {
   std::vector<int> sizes_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A loop's queue that counts the calls on it.
-class CountedCalls final : public PolledQueue {
- public:
-  grpc::CompletionQueue* queue() override { return loops_.Of(0)->queue(); }
-  void AddUser() override {
-    ++num_begun_;
-    loops_.Of(0)->AddUser();
-  }
-  void RemoveUser() override {
-    ++num_ended_;
-    loops_.Of(0)->RemoveUser();
-  }
-  int num_begun() const { return num_begun_; }
-  int num_ended() const { return num_ended_; }
-
- private:
-  std::atomic<int> num_begun_ = 0;
-  std::atomic<int> num_ended_ = 0;
-  GrpcLoops loops_{1};
-};
-
 class OtlpExporterTest : public ::testing::Test {
  protected:
   OtlpExporterTest() {
@@ -143,7 +120,7 @@ class OtlpExporterTest : public ::testing::Test {
     EXPECT_TRUE(config_.Validate().ok()) << config_.Validate();
     queue_ = std::make_shared<SpanQueue>(config_.queue, metrics_);
     Push(num_spans);
-    exporter_.emplace(config_, queue_, metrics_, calls_);
+    exporter_.emplace(config_, queue_, metrics_);
   }
   void Push(int num_spans) {
     for (int i = 0; i < num_spans; ++i) queue_->Push(Span());
@@ -163,7 +140,6 @@ class OtlpExporterTest : public ::testing::Test {
     EXPECT_EQ(Dropped(why), count);
   }
 
-  std::shared_ptr<CountedCalls> calls_ = std::make_shared<CountedCalls>();
   Receiver receiver_;
   TracingConfig config_;
   prometheus::Registry registry_;
@@ -176,8 +152,6 @@ TEST_F(OtlpExporterTest, SendsEverythingInBatchesBeforeItEnds) {
   Start(25);
   exporter_.reset();
   EXPECT_THAT(receiver_.sizes(), ElementsAre(10, 10, 5));
-  EXPECT_EQ(calls_->num_begun(), 3) << "another thread polls";
-  EXPECT_EQ(calls_->num_ended(), 3);
   EXPECT_EQ(Exported(), 25);
   EXPECT_EQ(DroppedInAll(), 0);
 }

@@ -206,7 +206,7 @@ TEST(WorkerConfigTest, BecomesOptions) {
   config.max_steps_in_flight = 7;
   EXPECT_EQ(config.model_options().num_kv_blocks, 62u);
   EXPECT_EQ(config.executor_limits().max_slots, 3u);
-  EXPECT_EQ(config.server_options().max_message_bytes, 60 << 20);
+  EXPECT_EQ(config.server_options().service.max_message_bytes, 60 << 20);
   EXPECT_EQ(config.server_options().service.max_steps_in_flight, 7u);
 }
 

@@ -146,7 +146,7 @@ TEST_F(WorkerServerStepsTest, BytesThatAreNoMessageEndTheStreamOnly) {
 
 TEST_F(WorkerServerStepsTest, MessagesAboveTheLimitAreTurnedDown) {
   WorkerServerOptions options;
-  options.max_message_bytes = 1000;
+  options.service.max_message_bytes = 1000;
   StartServer(options);
   StepClient client(channel_);
   ASSERT_TRUE(client.Claim(1));

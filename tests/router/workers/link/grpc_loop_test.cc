@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -40,15 +39,6 @@ TEST(GrpcLoopTest, RunsAtLeastOnceAfterEverySchedule) {
   AwaitARunAfterEverySchedule(*loops.Of(0));
 }
 
-class FunctionTag final : public CompletionTag {
- public:
-  explicit FunctionTag(std::function<void()> on_complete) : on_complete_(std::move(on_complete)) {}
-  void OnComplete(bool /*ok*/) override { on_complete_(); }
-
- private:
-  const std::function<void()> on_complete_;
-};
-
 TEST(GrpcLoopTest, StrandsThatNeverEndDoNotKeepEventsAway) {
   GrpcLoops loops(1);
   GrpcLoop& loop = *loops.Of(0);
@@ -59,37 +49,27 @@ TEST(GrpcLoopTest, StrandsThatNeverEndDoNotKeepEventsAway) {
   });
   loop.Schedule(greedy);
   std::latch came(1);
-  FunctionTag tag([&] { came.count_down(); });
-  grpc::Alarm alarm;
-  RingNow(alarm, *loop.queue(), tag);
+  loop.poller().Post([&] { came.count_down(); });
   came.wait();
   stop.store(true);
   loops.Stop();
 }
 
-// Events of the loop's queue that follow each other without end: there are two, so that one is over
-// while the other is looked at.
+// Events of the loop's poller that follow each other without end.
 class EndlessEvents {
  public:
   explicit EndlessEvents(GrpcLoop& loop) : loop_(loop) { loop.AddUser(); }
   // On the loop, whose the events are from then on.
   void Begin() {
-    Ring(0);
-    Ring(1);
+    loop_.poller().Post([this] { OnEvent(); });
   }
   void End() { ending_.store(true); }
 
  private:
-  void Ring(size_t index) { RingNow(alarms_[index], *loop_.queue(), tags_[index]); }
-  void OnEvent(size_t index) {
-    if (!ending_.load()) return Ring(index);
-    if (index == 0) loop_.RemoveUser();
-  }
+  void OnEvent() { ending_.load() ? loop_.RemoveUser() : Begin(); }
 
   GrpcLoop& loop_;
   std::atomic<bool> ending_ = false;
-  grpc::Alarm alarms_[2];
-  FunctionTag tags_[2] = {FunctionTag([this] { OnEvent(0); }), FunctionTag([this] { OnEvent(1); })};
 };
 
 TEST(GrpcLoopTest, EventsThatNeverEndDoNotKeepStrandsAway) {
@@ -150,17 +130,17 @@ TEST(GrpcLoopTest, StopsAlsoWhileStrandsWait) {
   EXPECT_EQ(num_run.load(), 100);
 }
 
-TEST(GrpcLoopTest, StopWaitsForWhatUsesTheQueue) {
+TEST(GrpcLoopTest, StopWaitsForItsUsers) {
   GrpcLoops loops(1);
   GrpcLoop& loop = *loops.Of(0);
   loop.AddUser();
   std::atomic<bool> over = false;
-  FunctionTag tag([&] {
-    over.store(true);
-    loop.RemoveUser();
+  const NamedThread later("later", [&] {
+    loop.poller().Post([&] {
+      over.store(true);
+      loop.RemoveUser();
+    });
   });
-  grpc::Alarm alarm;
-  const NamedThread later("later", [&] { RingNow(alarm, *loop.queue(), tag); });
   loops.Stop();
   EXPECT_TRUE(over.load());
 }

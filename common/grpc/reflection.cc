@@ -1,4 +1,4 @@
-#include "router/grpc/standard_answers.h"
+#include "common/grpc/reflection.h"
 
 #include <absl/status/status.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 #include "common/check.h"
 
-namespace lockstep::router {
+namespace lockstep {
 namespace {
 
 using google::protobuf::DescriptorPool;
@@ -119,4 +119,4 @@ standard::ReflectionResponse Reflect(const standard::ReflectionRequest& request,
   return response;
 }
 
-}  // namespace lockstep::router
+}  // namespace lockstep

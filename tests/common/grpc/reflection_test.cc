@@ -1,4 +1,4 @@
-#include "router/grpc/standard_answers.h"
+#include "common/grpc/reflection.h"
 
 #include <google/protobuf/descriptor.pb.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "lockstep/v1/generation.pb.h"
 
-namespace lockstep::router {
+namespace lockstep {
 namespace {
 
 const std::vector<std::string> kServices = {"lockstep.v1.Generation", "another.Service"};
@@ -29,7 +29,7 @@ std::vector<std::string> FileNames(const standard::ReflectionResponse& response)
   return names;
 }
 
-TEST(StandardAnswersTest, ListsTheServices) {
+TEST(ReflectionTest, ListsTheServices) {
   standard::ReflectionRequest request;
   request.set_host("here");
   request.set_list_services("*");
@@ -41,7 +41,7 @@ TEST(StandardAnswersTest, ListsTheServices) {
   EXPECT_EQ(response.list_services_response().service(1).name(), kServices[1]);
 }
 
-TEST(StandardAnswersTest, AFileComesBehindWhatItImports) {
+TEST(ReflectionTest, AFileComesBehindWhatItImports) {
   const std::string file = lockstep::v1::GenerateRequest::descriptor()->file()->name();
   standard::ReflectionRequest request;
   request.set_file_by_filename(file);
@@ -52,7 +52,7 @@ TEST(StandardAnswersTest, AFileComesBehindWhatItImports) {
   EXPECT_EQ(FileNames(Reflect(ForSymbol("lockstep.v1.Generation.Generate"), kServices)), by_name);
 }
 
-TEST(StandardAnswersTest, TheHealthServiceIsDescribedUnderItsOwnName) {
+TEST(ReflectionTest, TheHealthServiceIsDescribedUnderItsOwnName) {
   const std::vector<std::string> file = {"grpc/health/v1/health.proto"};
   EXPECT_EQ(FileNames(Reflect(ForSymbol("grpc.health.v1.Health"), kServices)), file);
   EXPECT_EQ(FileNames(Reflect(ForSymbol("grpc.health.v1.HealthCheckResponse"), kServices)), file);
@@ -61,13 +61,13 @@ TEST(StandardAnswersTest, TheHealthServiceIsDescribedUnderItsOwnName) {
   EXPECT_EQ(FileNames(Reflect(by_name, kServices)), file);
 }
 
-TEST(StandardAnswersTest, WhatIsNotThereIsNamed) {
+TEST(ReflectionTest, WhatIsNotThereIsNamed) {
   const standard::ReflectionResponse response = Reflect(ForSymbol("no.Such"), kServices);
   EXPECT_EQ(response.error_response().error_code(), 5);
   EXPECT_EQ(response.error_response().error_message(), "nothing is called \"no.Such\"");
 }
 
-TEST(StandardAnswersTest, OtherQuestionsAreUnimplemented) {
+TEST(ReflectionTest, OtherQuestionsAreUnimplemented) {
   standard::ReflectionRequest request;
   request.set_all_extension_numbers_of_type("lockstep.v1.GenerateRequest");
   EXPECT_EQ(Reflect(request, kServices).error_response().error_code(), 12);
@@ -75,4 +75,4 @@ TEST(StandardAnswersTest, OtherQuestionsAreUnimplemented) {
 }
 
 }  // namespace
-}  // namespace lockstep::router
+}  // namespace lockstep

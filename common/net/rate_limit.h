@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace lockstep::router {
+namespace lockstep {
 
 // A token bucket: `burst` events at once, `per_second` events in the long run, plus the events that
 // Give adds. Not safe to use from several threads.
@@ -47,4 +47,4 @@ class RateLimit {
   Time refilled_;
 };
 
-}  // namespace lockstep::router
+}  // namespace lockstep

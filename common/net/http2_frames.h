@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+// The header of an HTTP/2 frame (RFC 9113, 4.1).
+struct Http2Frame {
+  enum Type : uint8_t {
+    kData = 0,
+    kHeaders = 1,
+    kReset = 3,
+    kSettings = 4,
+    kPushPromise = 5,
+    kPing = 6,
+    kWindowUpdate = 8,
+    kContinuation = 9,
+  };
+  static constexpr uint8_t kEndStream = 0x1;
+  static constexpr uint8_t kEndHeaders = 0x4;
+
+  uint32_t num_bytes;  // that follow the header
+  uint8_t type;
+  uint8_t flags;
+  uint32_t stream;
+};
+
+// Finds the frames in the bytes of a connection, by their headers of nine bytes. It keeps nothing
+// of what the frames hold.
+class Http2FrameReader {
+ public:
+  // `num_bytes_before`: what comes before the first frame. A client's connection begins with 24
+  // bytes (RFC 9113, 3.4).
+  static constexpr uint64_t kPrefaceBytes = 24;
+  explicit Http2FrameReader(uint64_t num_bytes_before) : num_skipped_bytes_(num_bytes_before) {}
+
+  // What comes next on the connection. Calls `on_frame` with each frame whose header is complete.
+  // If that returns an error, stops and returns it. Otherwise returns null.
+  template <typename OnFrame>
+  const char* Read(std::string_view bytes, OnFrame on_frame) {
+    while (!bytes.empty()) {
+      if (num_skipped_bytes_ > 0) {
+        const auto skipped =
+            static_cast<size_t>(std::min<uint64_t>(num_skipped_bytes_, bytes.size()));
+        num_skipped_bytes_ -= skipped;
+        bytes.remove_prefix(skipped);
+        continue;
+      }
+      const size_t taken = std::min(kHeaderBytes - num_header_bytes_, bytes.size());
+      std::copy_n(bytes.begin(), taken, header_.begin() + num_header_bytes_);
+      num_header_bytes_ += taken;
+      bytes.remove_prefix(taken);
+      if (num_header_bytes_ < kHeaderBytes) return nullptr;
+      num_header_bytes_ = 0;
+      const Http2Frame frame = Parse();
+      if (const char* const error = on_frame(frame)) return error;
+      num_skipped_bytes_ = frame.num_bytes;
+    }
+    return nullptr;
+  }
+
+  // Some of the latest frame, behind its header, has not come.
+  bool inside_frame() const { return num_skipped_bytes_ > 0; }
+
+ private:
+  static constexpr size_t kHeaderBytes = 9;
+
+  Http2Frame Parse() const {
+    return {.num_bytes = uint32_t{header_[0]} << 16 | uint32_t{header_[1]} << 8 | header_[2],
+            .type = header_[3],
+            .flags = header_[4],
+            .stream = uint32_t{header_[5] & 0x7fu} << 24 | uint32_t{header_[6]} << 16 |
+                      uint32_t{header_[7]} << 8 | header_[8]};
+  }
+
+  uint64_t num_skipped_bytes_;  // still to come, of no interest
+  std::array<unsigned char, kHeaderBytes> header_ = {};
+  size_t num_header_bytes_ = 0;
+};
+
+}  // namespace lockstep

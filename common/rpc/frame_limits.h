@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "common/net/http2_frames.h"
+#include "common/net/rate_limit.h"
+
+namespace lockstep {
+
+// Bounds what the other side of an RpcSession can make the parser hold and do. Counts frames by
+// their headers, before anything of them is decoded: the bytes and frames of a header block, and
+// the frames that make work and carry nothing. The limits are wide, because the other side may be
+// gRPC's own library, which answers nearly every message with such frames. Pure.
+class FrameLimits {
+ public:
+  using Time = RateLimit::Time;
+
+  static constexpr size_t kMaxHeaderBlockBytes = 64 << 10;
+  static constexpr int kMaxContinuations = 8;
+  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's own default
+
+  // `num_bytes_before`: see Http2FrameReader.
+  explicit FrameLimits(uint64_t num_bytes_before) : frames_(num_bytes_before) {}
+
+  // What comes next on the connection, from its first byte on. Null: it may be parsed. Otherwise
+  // why the connection must end.
+  const char* Look(std::string_view bytes, Time now);
+
+  // A DATA frame was sent. The other side may answer it.
+  void OnDataSent() { empty_.Give(kAnswersPerDataFrame); }
+
+ private:
+  static constexpr uint32_t kAnswersPerDataFrame = 8;
+
+  const char* OnFrame(const Http2Frame& frame, Time now);
+  const char* OnBlockFrame(const Http2Frame& frame);
+
+  Http2FrameReader frames_;
+  bool in_header_block_ = false;
+  size_t num_block_bytes_ = 0;
+  int num_continuations_ = 0;
+  RateLimit empty_{2000, 1000};   // frames that carry nothing
+  RateLimit headers_{1000, 500};  // header blocks
+};
+
+}  // namespace lockstep

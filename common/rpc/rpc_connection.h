@@ -1,0 +1,131 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/runtime/mutex.h"
+#include "common/rpc/poller.h"
+#include "common/rpc/rpc_session.h"
+#include "common/rpc/rpc_socket.h"
+
+namespace lockstep {
+
+class RpcConnection;
+
+// Hears what comes on a connection, on the thread that polls it, one call at a time. May call the
+// connection.
+class RpcHandler {
+ public:
+  virtual void OnRpcEvent(RpcConnection& connection, RpcEvent event) = 0;
+  // The connection can be used: connected, and encrypted if it has TLS.
+  virtual void OnConnected(RpcConnection& /*connection*/) {}
+  // The last call. Every call of the connection has ended before.
+  virtual void OnClosed(RpcConnection& connection, const absl::Status& reason) = 0;
+
+ protected:
+  ~RpcHandler() = default;
+};
+
+struct RpcTimeouts {
+  absl::Duration handshake = absl::Seconds(10);  // up to the first bytes of HTTP/2
+  // If nothing came for keepalive_time, the connection asks for a sign of life (PING). If none
+  // comes in keepalive_timeout, the connection ends.
+  absl::Duration keepalive_time = absl::Seconds(30);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
+  absl::Duration idle = absl::InfiniteDuration();  // without a call
+};
+
+// One connection of gRPC: socket, TLS and session. Polled by one thread at a time. In one turn it
+// reads a bounded number of bytes, so it never holds up the other connections of its thread for
+// long. The methods may be called from any thread. Output leaves on the thread that calls Send, as
+// far as the kernel takes it.
+class RpcConnection final : public Poller::Watcher,
+                            public std::enable_shared_from_this<RpcConnection> {
+ public:
+  struct Options {
+    RpcRole role = RpcRole::kClient;
+    RpcLimits limits;
+    RpcTimeouts timeouts;
+    std::string authority;  // of a client's calls
+  };
+  using CallId = RpcSession::CallId;
+
+  // Takes the descriptor, which must not block. The handler must live until OnClosed, or until
+  // another one is set.
+  RpcConnection(int descriptor, SslPtr ssl, Options options, RpcHandler* handler);
+  ~RpcConnection() override;
+
+  // Begins to poll. The poller must live until OnClosed or Detach.
+  void Attach(Poller& poller);
+  // Stops polling. Call it on the polling thread, and not from the handler. Then set the handler
+  // and attach the connection elsewhere.
+  void Detach();
+  void SetHandler(RpcHandler* handler) { handler_ = handler; }
+
+  // See RpcSession.
+  CallId Call(std::string_view path);
+  void Send(CallId call, std::string framed);
+  void HalfClose(CallId call);
+  void Finish(CallId call, const absl::Status& status);
+  void Cancel(CallId call);
+  void Allow(CallId call, uint32_t count, size_t max_bytes);
+  void WidenWindow(CallId call, uint32_t num_bytes);
+
+  // Ends the connection at once. OnClosed comes on the polling thread.
+  void Close(const absl::Status& reason);
+  // No new calls. The connection ends once the open ones are over.
+  void GoAway();
+  bool closed() const { return closed_; }
+  // Of what was sent, some has not been taken by the kernel.
+  bool has_unsent();
+
+ private:
+  using Time = Poller::Time;
+
+  void OnReady(uint32_t events) override;
+  void OnTick(Time now) override;
+  void TakeTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Shake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool WriteOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AfterChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Overdue(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Without the lock, on the polling thread.
+  void Tell();
+
+  const Options options_;
+  RpcHandler* handler_;  // the polling thread's
+  std::atomic<bool> closed_ = false;
+
+  Mutex mutex_;
+  RpcSocket socket_ ABSL_GUARDED_BY(mutex_);
+  RpcSession session_ ABSL_GUARDED_BY(mutex_);
+  Poller* poller_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  uint64_t key_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t watched_ ABSL_GUARDED_BY(mutex_) = 0;  // events
+  bool shaken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool connected_told_ ABSL_GUARDED_BY(mutex_) = false;
+  bool received_any_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;  // `reason_` is set
+  bool telling_ ABSL_GUARDED_BY(mutex_) = false;  // Tell runs, and looks again before it ends
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+  std::string out_ ABSL_GUARDED_BY(mutex_);  // frames that the kernel did not take
+  size_t num_written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  const Time began_ = std::chrono::steady_clock::now();
+  Time received_at_ ABSL_GUARDED_BY(mutex_) = began_;
+  Time pinged_at_ ABSL_GUARDED_BY(mutex_);  // the epoch: no PING waits for its answer
+  Time idle_since_ ABSL_GUARDED_BY(mutex_) = began_;
+};
+
+}  // namespace lockstep
