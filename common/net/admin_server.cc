@@ -2,6 +2,7 @@
 
 #include <prometheus/collectable.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -11,11 +12,14 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <iterator>
+#include <list>
 #include <optional>
 #include <utility>
 
 #include "common/net/http_date.h"
 #include "common/net/http_error.h"
+#include "common/net/local_host.h"
 #include "common/net/tcp_listener.h"
 #include "common/runtime/logging.h"
 #include "common/runtime/named_thread.h"
@@ -39,6 +43,7 @@ constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 struct Content {
   AdminPages pages;
   AdminServerLimits limits;
+  bool loopback_only = false;
 };
 
 Response MakeResponse(http::status status, std::string body,
@@ -77,16 +82,43 @@ Response Answer(const AdminPages& pages, const http::request_header<>& request) 
   return Reply(pages.liveness == nullptr ? HealthReport{true, "alive"} : pages.liveness());
 }
 
+bool HostIsAllowed(const http::request_header<>& request) {
+  const auto [first, last] = request.equal_range(http::field::host);
+  if (first == last) return true;  // every browser sends one
+  const auto& value = first->value();
+  return std::next(first) == last && NamesThisMachine({value.data(), value.size()});
+}
+
+class Connection;
+// Those that wait for a request, the longest first.
+using WaitingConnections = std::list<Connection*>;
+
 // One connection. Keeps itself alive through the handlers of its pending operation; lives on the
 // server's thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, const Content& content, std::shared_ptr<void> place)
-      : place_(std::move(place)), stream_(std::move(socket)), content_(content) {}
+  Connection(tcp::socket socket, const Content& content, WaitingConnections& waiting,
+             std::shared_ptr<void> place)
+      : address_(AddressKeyOf(socket)),
+        place_(std::move(place)),
+        stream_(std::move(socket)),
+        content_(content),
+        waiting_(waiting) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
+  ~Connection() { StopWaiting(); }
+
+  const ConnectionLimiter::AddressKey& address() const { return address_; }
+
+  // Its place is free at once. It must be waiting.
+  void MakeRoom() {
+    StopWaiting();
+    stream_.close();
+    place_ = nullptr;
+  }
 
   void ReadRequest() {
+    self_among_waiting_ = waiting_.insert(waiting_.end(), this);
     parser_.emplace();
     parser_->header_limit(kMaxRequestHeaderBytes);
     ArmTimeout();
@@ -100,7 +132,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.expires_after(absl::ToChronoNanoseconds(content_.limits.io_timeout));
   }
 
+  void StopWaiting() {
+    if (!self_among_waiting_.has_value()) return;
+    waiting_.erase(*self_among_waiting_);
+    self_among_waiting_.reset();
+  }
+
   void OnHeader(error_code error) {
+    StopWaiting();
     if (error == http::error::header_limit) {
       return Write(
           MakeResponse(http::status::request_header_fields_too_large, "header too large\n"), false);
@@ -112,6 +151,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (parser_->chunked() || parser_->content_length().value_or(0) > 0) {
       return Write(
           MakeResponse(http::status::payload_too_large, "a request must not have a body\n"), false);
+    }
+    if (content_.loopback_only && !HostIsAllowed(parser_->get())) {
+      return Write(MakeResponse(http::status::forbidden,
+                                "Host: expected localhost or a number at a loopback address\n"),
+                   false);
     }
     Write(Answer(content_.pages, parser_->get()), parser_->keep_alive(),
           /*head_only=*/parser_->get().method() == http::verb::head);
@@ -132,9 +176,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
-  const std::shared_ptr<void> place_;  // until the socket is closed
+  const ConnectionLimiter::AddressKey address_;
+  std::shared_ptr<void> place_;  // until the socket is closed
   beast::tcp_stream stream_;
   const Content& content_;
+  WaitingConnections& waiting_;
+  std::optional<WaitingConnections::iterator> self_among_waiting_;
   beast::flat_buffer buffer_{2 * kMaxRequestHeaderBytes};
   std::optional<http::request_parser<http::empty_body>> parser_;
   Response response_;
@@ -159,14 +206,31 @@ class AdminServer::Impl {
 
  private:
   void Serve(tcp::socket socket) {
-    auto [verdict, place] = limiter_->Admit(AddressKeyOf(socket));
+    const ConnectionLimiter::AddressKey address = AddressKeyOf(socket);
+    auto [verdict, place] = limiter_->Admit(address);
+    if (place == nullptr && MakeRoom(verdict, address)) {
+      place = limiter_->Admit(address).second;
+    }
     if (place == nullptr) return;
-    std::make_shared<Connection>(std::move(socket), content_, std::move(place))->ReadRequest();
+    std::make_shared<Connection>(std::move(socket), content_, waiting_, std::move(place))
+        ->ReadRequest();
+  }
+
+  // Otherwise silent connections would keep probes out.
+  bool MakeRoom(ConnectionLimiter::Verdict verdict, const ConnectionLimiter::AddressKey& address) {
+    const bool of_address = verdict == ConnectionLimiter::Verdict::kTooManyOfAddress;
+    const auto found = std::ranges::find_if(waiting_, [&](const Connection* waiting) {
+      return !of_address || waiting->address() == address;
+    });
+    if (found == waiting_.end()) return false;
+    (*found)->MakeRoom();
+    return true;
   }
 
   // Connections refer to it, so it is destroyed last.
   const Content content_;
   const std::shared_ptr<ConnectionLimiter> limiter_;
+  WaitingConnections waiting_;
   asio::io_context io_{1};
   TcpListener listener_;
   NamedThread thread_;
@@ -176,7 +240,8 @@ absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const std::strin
                                                                 AdminPages pages,
                                                                 AdminServerLimits limits) {
   LOCKSTEP_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
-  auto impl = std::make_unique<Impl>(Content{std::move(pages), limits});
+  auto impl = std::make_unique<Impl>(
+      Content{.pages = std::move(pages), .limits = limits, .loopback_only = IsLoopback(parsed)});
   LOCKSTEP_ASSIGN_OR_RETURN(parsed.port, impl->Listen(parsed));
   impl->Run();
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(parsed), std::move(impl)));

@@ -31,8 +31,10 @@ struct AdminPages {
 };
 
 struct AdminServerLimits {
-  uint32_t max_connections = 64;              // a connection above it is closed at once
-  uint32_t max_connections_per_address = 16;  // likewise; 0: no bound of its own
+  // A connection above a bound takes the place of the one that has waited longest for a request. If
+  // none waits, it is closed at once.
+  uint32_t max_connections = 64;
+  uint32_t max_connections_per_address = 16;  // 0: no bound of its own
   // For a request's header to arrive, for a reply to be taken, and between two requests.
   absl::Duration io_timeout = absl::Seconds(10);
 };
@@ -43,8 +45,9 @@ struct AdminServerLimits {
 //   GET /livez    200 as long as the process lives, healthy or not; 503 if `liveness` says so
 //   GET /status.json  what `status` says, if it is given
 // HEAD of each gets the same head. Anything else is 404, another method 405, a request with a body
-// 413, a header over 8 KiB 431. Owns its listening socket, its connections and one thread
-// ("admin").
+// 413, a header over 8 KiB 431. On a loopback address a Host that is neither a name of this machine
+// nor a number gets 403: a web page's owner may have pointed that name at this machine (DNS
+// rebinding). Owns its listening socket, its connections and one thread ("admin").
 class AdminServer {
  public:
   // `address` is "host:port", host a name or number; port 0 takes a free one. Returns once it

@@ -109,7 +109,7 @@ class AdminServerTest : public ::testing::Test {
   }
 
   std::string Get(std::string_view target) {
-    return Ask(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", target));
+    return Ask(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", target));
   }
 
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
@@ -192,14 +192,14 @@ TEST_F(AdminServerTest, IsAliveWhetherHealthyOrNot) {
 TEST_F(AdminServerTest, RefusesEverythingElse) {
   Start();
   const std::pair<std::string, const char*> cases[] = {
-      {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
-      {"GET /metrics/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
-      {"POST /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
-      {"PUT /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 "},
-      {"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+      {"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
+      {"GET /metrics/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
+      {"POST /other HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 "},
+      {"PUT /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 "},
+      {"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
        "HTTP/1.1 405 "},
-      {"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 413 "},
-      {"GET /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+      {"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 413 "},
+      {"GET /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
        "chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
        "HTTP/1.1 413 "},
       {"GET /metrics HTTP/1.1\r\nX: " + std::string(10000, 'y') + "\r\n\r\n", "HTTP/1.1 431 "},
@@ -232,11 +232,11 @@ TEST_F(AdminServerTest, AConnectionServesSeveralRequests) {
   Start();
   Client client(server_->port());
   for (int i = 0; i < 3; ++i) {
-    client.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_THAT(client.ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
   }
   client.Send(
-      "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: "
+      "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\nConnection: "
       "close\r\n\r\n");
   EXPECT_THAT(client.ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(client.ReadToEnd(), StartsWith("HTTP/1.1 404 "));
@@ -250,34 +250,55 @@ TEST_F(AdminServerTest, ClosesConnectionsThatDoNotAskInTime) {
   slow.Send("GET /heal");
   EXPECT_EQ(slow.ReadToEnd(), "");
   Client idle(server_->port());
-  idle.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  idle.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(idle.ReadToEnd(), StartsWith("HTTP/1.1 200 OK\r\n"));
 }
 
-TEST_F(AdminServerTest, ClosesConnectionsAboveTheLimitAndRecovers) {
-  Start({.max_connections = 2});
-  auto first = std::make_unique<Client>(server_->port());
-  Client second(server_->port());
-  for (Client* client : {first.get(), &second}) {
-    client->Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
-    EXPECT_THAT(client->ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
-  }
-  Client third(server_->port());
-  EXPECT_EQ(third.ReadToEnd(), "");
-  first->Send("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-  EXPECT_THAT(first->ReadToEnd(), StartsWith("HTTP/1.1 200 OK\r\n"));
-  first.reset();
-  // The server learns of the free place by the end of the connection, a moment after the client.
-  while (Get("/healthz").empty()) {
+TEST_F(AdminServerTest, ConnectionsThatAskNothingMakeRoom) {
+  for (const AdminServerLimits& limits :
+       {AdminServerLimits{.max_connections = 2},
+        AdminServerLimits{.max_connections = 4, .max_connections_per_address = 2}}) {
+    Start(limits);
+    Client first(server_->port());
+    Client second(server_->port());
+    for (Client* client : {&first, &second}) {
+      client->Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      EXPECT_THAT(client->ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
+    }
+    EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_EQ(first.ReadToEnd(), "") << "it waited longest";
+    second.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    EXPECT_THAT(second.ReadToEnd(), StartsWith("HTTP/1.1 200 OK\r\n"));
   }
 }
 
-TEST_F(AdminServerTest, OneAddressDoesNotTakeAllConnections) {
-  Start({.max_connections = 4, .max_connections_per_address = 1});
-  Client first(server_->port());
-  first.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_THAT(first.ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_EQ(Client(server_->port()).ReadToEnd(), "");
+TEST_F(AdminServerTest, HundredsOfSilentConnectionsKeepNoProbeOut) {
+  Start();
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 400; ++i) {
+    silent.push_back(std::make_unique<Client>(server_->port()));
+    if (i % 2 == 1) silent.back()->Send("GET /live");  // it never ends
+    if (i % 20 != 0) continue;
+    EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200 OK\r\n")) << i;
+  }
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST_F(AdminServerTest, OnLoopbackAForeignHostIsRefused) {
+  const auto ask = [this](std::string_view fields) {
+    return Ask(fmt::format("GET /metrics HTTP/1.1\r\n{}Connection: close\r\n\r\n", fields));
+  };
+  Start();
+  for (const char* const host : {"evil.example", "evil.example:9090", "localhost:80@evil.com",
+                                 "localhost.evil.example", "127.0.0.1.evil.example", ""}) {
+    EXPECT_THAT(ask(fmt::format("Host: {}\r\n", host)), StartsWith("HTTP/1.1 403 ")) << host;
+  }
+  EXPECT_THAT(ask("Host: localhost\r\nHost: evil.example\r\n"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(ask("Host: 127.0.0.1:9090\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(ask(""), StartsWith("HTTP/1.1 200 ")) << "no browser leaves it out";
+  // Probes of Kubernetes name the address of the pod, and Prometheus the name of a service.
+  Start({}, "0.0.0.0:0");
+  EXPECT_THAT(ask("Host: lockstep-router.lockstep.svc:9090\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(AdminServerTest, StopsAtOnceWhateverItsConnectionsDo) {
@@ -286,7 +307,7 @@ TEST_F(AdminServerTest, StopsAtOnceWhateverItsConnectionsDo) {
   Client half(server_->port());
   half.Send("GET /metr");
   Client open(server_->port());
-  open.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  open.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(open.ReadReply(), StartsWith("HTTP/1.1 200 OK\r\n"));
   server_.reset();
   EXPECT_EQ(silent.ReadToEnd(), "");
