@@ -94,7 +94,8 @@ size_t Poller::Poll(Time until) {
   until = std::clamp(until, now, now + kLongestWait);
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now);
   std::array<epoll_event, kEventsOfLook> events;
-  const int count = epoll_wait(epoll_, events.data(), events.size(), static_cast<int>(wait.count()));
+  const int count =
+      epoll_wait(epoll_, events.data(), events.size(), static_cast<int>(wait.count()));
   LOCKSTEP_CHECK(count >= 0 || errno == EINTR, "epoll_wait: {}", std::strerror(errno));
   size_t num_handled = 0;
   for (int i = 0; i < count; ++i) {

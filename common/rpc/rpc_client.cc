@@ -89,11 +89,11 @@ absl::Status RpcClient::ConnectTo(const SocketAddress& address, Time deadline) {
   RpcHandler* const handler = this;
   connection_ = std::make_shared<RpcConnection>(
       descriptor, std::move(ssl),
-      RpcConnection::Options{.role = RpcRole::kClient,
-                             .limits = options_.limits,
-                             .timeouts = options_.timeouts,
-                             .authority = IsUnixAddress(options_.address) ? "localhost"
-                                                                          : options_.address},
+      RpcConnection::Options{
+          .role = RpcRole::kClient,
+          .limits = options_.limits,
+          .timeouts = options_.timeouts,
+          .authority = IsUnixAddress(options_.address) ? "localhost" : options_.address},
       handler);
   closed_ = false;
   connection_->Attach(*poller_);

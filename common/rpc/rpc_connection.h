@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "common/runtime/mutex.h"
 #include "common/rpc/poller.h"
 #include "common/rpc/rpc_session.h"
 #include "common/rpc/rpc_socket.h"
+#include "common/runtime/mutex.h"
 
 namespace lockstep {
 
@@ -117,10 +117,10 @@ class RpcConnection final : public Poller::Watcher,
   bool shaken_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_told_ ABSL_GUARDED_BY(mutex_) = false;
   bool received_any_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ending_ ABSL_GUARDED_BY(mutex_) = false;  // `reason_` is set
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;   // `reason_` is set
   bool telling_ ABSL_GUARDED_BY(mutex_) = false;  // Tell runs, and looks again before it ends
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
-  std::string out_ ABSL_GUARDED_BY(mutex_);  // frames that the kernel did not take
+  std::string out_ ABSL_GUARDED_BY(mutex_);               // frames that the kernel did not take
   size_t num_written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
   const Time began_ = std::chrono::steady_clock::now();
   Time received_at_ ABSL_GUARDED_BY(mutex_) = began_;

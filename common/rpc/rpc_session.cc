@@ -7,19 +7,14 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "common/rpc/rpc_session_parts.h"
 #include "common/rpc/rpc_status.h"
 #include "common/status.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kPrefixBytes = 5;
-// What a field of a decoded header counts besides its characters (RFC 9113, 6.5.2).
-constexpr size_t kFieldBytes = 32;
-constexpr size_t kMaxHeaderListBytes = 64 << 10;
 constexpr size_t kMaxTextBytes = 1024;  // of a field that is kept
-constexpr size_t kFirstReserveBytes = 4 << 10;
-constexpr size_t kMaxAcknowledgements = 200;
 constexpr uint32_t kDefaultWindowBytes = 65'535;
 
 nghttp2_nv Field(std::string_view name, std::string_view value) {
@@ -31,162 +26,19 @@ nghttp2_nv Field(std::string_view name, std::string_view value) {
           .flags = NGHTTP2_NV_FLAG_NONE};
 }
 
-std::string_view ViewOf(const uint8_t* data, size_t size) {
-  return {reinterpret_cast<const char*>(data), size};
-}
-
 }  // namespace
-
-struct RpcSession::CallState {
-  CallId id = 0;
-  // --- what comes in ---
-  std::string path, http_status, code, message_text;  // of the header and the trailers
-  std::string content_type;
-  size_t num_header_bytes = 0;
-  bool opened = false;         // the header is complete
-  bool request_over = false;   // the client has ended its side
-  bool half_close_told = false;
-  bool end_told = false;
-  uint32_t num_allowed = 0;    // messages that may be delivered
-  size_t max_message_bytes = 0;
-  std::array<unsigned char, kPrefixBytes> prefix = {};
-  size_t num_prefix_bytes = 0;
-  size_t num_wanted_bytes = 0;  // of the message whose prefix is complete
-  std::string message;          // the part of it that came
-  std::string held;             // came behind the last allowed message; no window was granted again
-  // --- what goes out ---
-  bool answered = false;   // a server's head was submitted
-  bool finishing = false;  // nothing follows `output`
-  absl::Status final_status;
-  std::string output;
-  size_t num_filled_bytes = 0;  // of that
-};
-
-// nghttp2's callbacks. Those return 0, or an error of nghttp2.
-struct RpcCallbacks {
-  static RpcSession& Of(void* user_data) { return *static_cast<RpcSession*>(user_data); }
-  static RpcSession::CallState* CallOf(nghttp2_session* session, int32_t id) {
-    return static_cast<RpcSession::CallState*>(nghttp2_session_get_stream_user_data(session, id));
-  }
-
-  static int OnBeginHeaders(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
-    RpcSession& session = Of(user_data);
-    const int32_t id = frame->hd.stream_id;
-    if (session.role_ == RpcRole::kClient || frame->hd.type != NGHTTP2_HEADERS) return 0;
-    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
-    auto call = std::make_unique<RpcSession::CallState>();
-    call->id = id;
-    call->num_allowed = session.limits_.num_messages;
-    call->max_message_bytes = session.limits_.max_message_bytes;
-    nghttp2_session_set_stream_user_data(native, id, call.get());
-    session.calls_[id] = std::move(call);
-    return 0;
-  }
-
-  static int OnHeader(nghttp2_session* native, const nghttp2_frame* frame, const uint8_t* name,
-                      size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t,
-                      void* user_data) {
-    RpcSession::CallState* const call = CallOf(native, frame->hd.stream_id);
-    if (call == nullptr) return 0;
-    RpcSession& session = Of(user_data);
-    call->num_header_bytes += name_bytes + value_bytes + kFieldBytes;
-    if (call->num_header_bytes > kMaxHeaderListBytes) {
-      session.Violate("a header is too large once it is decoded");
-      return NGHTTP2_ERR_CALLBACK_FAILURE;
-    }
-    session.OnField(*call, ViewOf(name, name_bytes), ViewOf(value, value_bytes));
-    return 0;
-  }
-
-  static int OnFrame(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
-    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) return 0;
-    RpcSession::CallState* const call = CallOf(native, frame->hd.stream_id);
-    if (call == nullptr) return 0;
-    RpcSession& session = Of(user_data);
-    const bool ends = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-    if (session.role_ == RpcRole::kClient) {
-      if (ends) session.OnAnswerEnd(*call);
-      return 0;
-    }
-    if (frame->hd.type == NGHTTP2_HEADERS && !call->opened) session.OnHead(*call);
-    if (ends) session.OnRequestEnd(*call);
-    return 0;
-  }
-
-  static int OnData(nghttp2_session* native, uint8_t, int32_t id, const uint8_t* data, size_t size,
-                    void* user_data) {
-    nghttp2_session_consume_connection(native, size);
-    RpcSession::CallState* const call = CallOf(native, id);
-    if (call != nullptr) Of(user_data).OnData(*call, ViewOf(data, size));
-    return 0;
-  }
-
-  static int OnSent(nghttp2_session* native, const nghttp2_frame* frame, void* user_data) {
-    RpcSession& session = Of(user_data);
-    if (frame->hd.type == NGHTTP2_DATA) session.frames_.OnDataSent();
-    if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS) return 0;
-    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
-    const RpcSession::CallState* const call = CallOf(native, frame->hd.stream_id);
-    // Answered before the client ended its side: nobody reads the rest.
-    if (session.role_ == RpcRole::kServer && call != nullptr && !call->request_over) {
-      session.Reset(call->id, NGHTTP2_NO_ERROR);
-    }
-    return 0;
-  }
-
-  static int OnStreamClose(nghttp2_session*, int32_t id, uint32_t error, void* user_data) {
-    Of(user_data).OnClose(id, error);
-    return 0;
-  }
-
-  static ssize_t OnFill(nghttp2_session*, int32_t, uint8_t* room, size_t max_bytes, uint32_t* flags,
-                        nghttp2_data_source* source, void* user_data) {
-    return Of(user_data).Fill(*static_cast<RpcSession::CallState*>(source->ptr), room, max_bytes,
-                              flags);
-  }
-
-  // Made once: the library copies them.
-  static const nghttp2_session_callbacks* Get() {
-    static const nghttp2_session_callbacks* const callbacks = [] {
-      nghttp2_session_callbacks* made = nullptr;
-      LOCKSTEP_CHECK(nghttp2_session_callbacks_new(&made) == 0, "no memory");
-      nghttp2_session_callbacks_set_on_begin_headers_callback(made, &OnBeginHeaders);
-      nghttp2_session_callbacks_set_on_header_callback(made, &OnHeader);
-      nghttp2_session_callbacks_set_on_frame_recv_callback(made, &OnFrame);
-      nghttp2_session_callbacks_set_on_data_chunk_recv_callback(made, &OnData);
-      nghttp2_session_callbacks_set_on_frame_send_callback(made, &OnSent);
-      nghttp2_session_callbacks_set_on_stream_close_callback(made, &OnStreamClose);
-      return made;
-    }();
-    return callbacks;
-  }
-
-  static const nghttp2_option* Options() {
-    static const nghttp2_option* const options = [] {
-      nghttp2_option* made = nullptr;
-      LOCKSTEP_CHECK(nghttp2_option_new(&made) == 0, "no memory");
-      // Windows are granted again as messages are taken.
-      nghttp2_option_set_no_auto_window_update(made, 1);
-      nghttp2_option_set_no_closed_streams(made, 1);
-      nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(made, 1);
-      nghttp2_option_set_max_outbound_ack(made, kMaxAcknowledgements);
-      return made;
-    }();
-    return options;
-  }
-};
 
 RpcSession::RpcSession(RpcRole role, const RpcLimits& limits)
     : role_(role),
       limits_(limits),
       frames_(role == RpcRole::kServer ? Http2FrameReader::kPrefaceBytes : 0) {
-  const auto make = role == RpcRole::kServer ? &nghttp2_session_server_new2
-                                             : &nghttp2_session_client_new2;
+  const auto make =
+      role == RpcRole::kServer ? &nghttp2_session_server_new2 : &nghttp2_session_client_new2;
   LOCKSTEP_CHECK(make(&session_, RpcCallbacks::Get(), this, RpcCallbacks::Options()) == 0,
                  "no memory for an HTTP/2 session");
   std::vector<nghttp2_settings_entry> settings = {
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits.call_window_bytes},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(kMaxHeaderListBytes)}};
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(kMaxRpcHeaderListBytes)}};
   if (role == RpcRole::kServer) {
     settings.push_back({NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits.max_calls});
   } else {
@@ -240,7 +92,8 @@ void RpcSession::OnHead(CallState& call) {
   if (!call.content_type.starts_with("application/grpc")) {
     return Fail(call, InvalidArgument("only gRPC is served here"));
   }
-  events_.push_back({.kind = RpcEvent::Kind::kCall, .call = call.id, .bytes = call.path, .status = {}});
+  events_.push_back(
+      {.kind = RpcEvent::Kind::kCall, .call = call.id, .bytes = call.path, .status = {}});
 }
 
 void RpcSession::OnData(CallState& call, std::string_view data) {
@@ -262,46 +115,17 @@ void RpcSession::OnData(CallState& call, std::string_view data) {
   call.held.append(data);
 }
 
-// Takes from `data` what is allowed.
+// Removes from `data` what is allowed.
 void RpcSession::TakeMessages(CallState& call, std::string_view& data) {
-  while (!data.empty() && !call.end_told) {
-    if (call.num_allowed == 0) return;
-    if (call.num_prefix_bytes < kPrefixBytes && !TakePrefix(call, data)) return;
-    const size_t num_missing = call.num_wanted_bytes - call.message.size();
-    const std::string_view part = data.substr(0, num_missing);
-    if (call.message.size() + part.size() > call.message.capacity()) {
-      const size_t room = std::max(call.message.size() + part.size(), 2 * call.message.capacity());
-      call.message.reserve(std::min(call.num_wanted_bytes, std::max(room, kFirstReserveBytes)));
-    }
-    call.message.append(part);
-    data.remove_prefix(part.size());
-    if (part.size() < num_missing) return;
-    call.num_prefix_bytes = 0;
-    if (call.num_allowed != RpcLimits::kAllMessages) --call.num_allowed;
+  std::vector<std::string> messages;
+  const absl::Status status = call.reader.Take(data, messages);
+  for (std::string& message : messages) {
     events_.push_back({.kind = RpcEvent::Kind::kMessage,
                        .call = call.id,
-                       .bytes = std::exchange(call.message, {}),
+                       .bytes = std::move(message),
                        .status = {}});
   }
-}
-
-// True once the prefix is complete and its message may follow.
-bool RpcSession::TakePrefix(CallState& call, std::string_view& data) {
-  const size_t taken = std::min(kPrefixBytes - call.num_prefix_bytes, data.size());
-  std::copy_n(data.begin(), taken, call.prefix.begin() + call.num_prefix_bytes);
-  call.num_prefix_bytes += taken;
-  data.remove_prefix(taken);
-  if (call.num_prefix_bytes < kPrefixBytes) return false;
-  if (call.prefix[0] != 0) {
-    Fail(call, MakeError(absl::StatusCode::kUnimplemented, "messages must not be compressed"));
-    return false;
-  }
-  call.num_wanted_bytes = uint32_t{call.prefix[1]} << 24 | uint32_t{call.prefix[2]} << 16 |
-                          uint32_t{call.prefix[3]} << 8 | call.prefix[4];
-  if (call.num_wanted_bytes <= call.max_message_bytes) return true;
-  Fail(call, ResourceExhausted("a message has {} bytes, more than {}", call.num_wanted_bytes,
-                               call.max_message_bytes));
-  return false;
+  if (!status.ok()) Fail(call, status);
 }
 
 void RpcSession::OnRequestEnd(CallState& call) {
@@ -312,17 +136,17 @@ void RpcSession::OnRequestEnd(CallState& call) {
 void RpcSession::TellHalfClose(CallState& call) {
   if (!call.request_over || !call.held.empty() || call.end_told) return;
   if (std::exchange(call.half_close_told, true)) return;
-  if (call.num_prefix_bytes > 0) {
+  if (call.reader.inside_message()) {
     return Fail(call, InvalidArgument("the last message is not complete"));
   }
-  events_.push_back({.kind = RpcEvent::Kind::kHalfClose, .call = call.id, .bytes = {}, .status = {}});
+  events_.push_back(
+      {.kind = RpcEvent::Kind::kHalfClose, .call = call.id, .bytes = {}, .status = {}});
 }
 
 void RpcSession::Allow(CallId id, uint32_t count, size_t max_bytes) {
   CallState* const call = Find(id);
   if (call == nullptr || call->end_told) return;
-  call->num_allowed = count == RpcLimits::kAllMessages ? count : call->num_allowed + count;
-  call->max_message_bytes = max_bytes;
+  call->reader.Allow(count, max_bytes);
   if (call->held.empty()) return;
   const std::string held = std::exchange(call->held, {});
   std::string_view rest = held;
@@ -353,7 +177,7 @@ void RpcSession::OnClose(CallId id, uint32_t error) {
 void RpcSession::OnAnswerEnd(CallState& call) {
   absl::Status status =
       RpcStatusOf(call.code, call.message_text, call.http_status, NGHTTP2_NO_ERROR);
-  if (status.ok() && call.num_prefix_bytes > 0) {
+  if (status.ok() && call.reader.inside_message()) {
     status = Internal("the last message is not complete");
   }
   TellEnd(call, std::move(status));
@@ -363,7 +187,6 @@ void RpcSession::OnAnswerEnd(CallState& call) {
 
 void RpcSession::TellEnd(CallState& call, absl::Status status) {
   if (std::exchange(call.end_told, true)) return;
-  call.message = {};
   call.held = {};
   events_.push_back(
       {.kind = RpcEvent::Kind::kEnd, .call = call.id, .bytes = {}, .status = std::move(status)});
@@ -379,13 +202,12 @@ void RpcSession::Fail(CallState& call, const absl::Status& status) {
 
 RpcSession::CallId RpcSession::Call(std::string_view authority, std::string_view scheme,
                                     std::string_view path) {
-  auto call = std::make_unique<CallState>();
-  call->num_allowed = limits_.num_messages;
-  call->max_message_bytes = limits_.max_message_bytes;
+  auto call = std::make_unique<CallState>(limits_);
   const std::array<nghttp2_nv, 7> fields = {
-      Field(":method", "POST"), Field(":scheme", scheme),  Field(":path", path),
-      Field(":authority", authority), Field("te", "trailers"),
-      Field("content-type", "application/grpc"), Field("user-agent", "lockstep")};
+      Field(":method", "POST"),       Field(":scheme", scheme),
+      Field(":path", path),           Field(":authority", authority),
+      Field("te", "trailers"),        Field("content-type", "application/grpc"),
+      Field("user-agent", "lockstep")};
   const nghttp2_data_provider body = {.source = {.ptr = call.get()},
                                       .read_callback = &RpcCallbacks::OnFill};
   const int32_t id =
@@ -444,8 +266,7 @@ void RpcSession::SubmitHead(CallState& call) {
 
 void RpcSession::SubmitTrailers(CallState& call, bool alone) {
   const std::string code = fmt::format("{}", static_cast<int>(call.final_status.code()));
-  const std::string text =
-      EncodeRpcMessage(Message(call.final_status).substr(0, kMaxTextBytes));
+  const std::string text = EncodeRpcMessage(Message(call.final_status).substr(0, kMaxTextBytes));
   std::vector<nghttp2_nv> fields;
   if (alone) fields = {Field(":status", "200"), Field("content-type", "application/grpc")};
   fields.push_back(Field("grpc-status", code));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/rpc/frame_limits.h"
+#include "common/rpc/rpc_message_reader.h"
 
 struct nghttp2_session;
 
@@ -26,7 +27,7 @@ struct RpcLimits {
   uint32_t connection_window_bytes = 2 << 20;
   size_t max_message_bytes = 64 << 10;  // of a call for which Allow said nothing else
   uint32_t num_messages = 1;            // likewise: delivered before Allow is called
-  static constexpr uint32_t kAllMessages = UINT32_MAX;
+  static constexpr uint32_t kAllMessages = RpcMessageReader::kAll;
 };
 
 // What came from the other side.
@@ -115,7 +116,6 @@ class RpcSession {
   void OnRequestEnd(CallState& call);
   void OnAnswerEnd(CallState& call);
   void TakeMessages(CallState& call, std::string_view& data);
-  bool TakePrefix(CallState& call, std::string_view& data);
   void TellHalfClose(CallState& call);
   void OnClose(CallId call, uint32_t error);
   // Tells the end, once. The server's answer says it as well.

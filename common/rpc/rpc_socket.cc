@@ -20,13 +20,14 @@ constexpr size_t kMaxWriteOfTls = 64 << 10;
 
 bool BlocksNow(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-int DescriptorOf(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
+int DescriptorOf(BIO* bio) {
+  return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
+}
 
 // OpenSSL's own BIO for sockets raises SIGPIPE when the other side has gone.
 int WriteToSocket(BIO* bio, const char* bytes, int num_bytes) {
   BIO_clear_retry_flags(bio);
-  const ssize_t sent =
-      send(DescriptorOf(bio), bytes, static_cast<size_t>(num_bytes), MSG_NOSIGNAL);
+  const ssize_t sent = send(DescriptorOf(bio), bytes, static_cast<size_t>(num_bytes), MSG_NOSIGNAL);
   if (sent < 0 && BlocksNow(errno)) BIO_set_retry_write(bio);
   return static_cast<int>(sent);
 }

@@ -14,7 +14,8 @@ constexpr char kHexDigits[] = "0123456789ABCDEF";
 
 int HexValue(char digit) {
   if (!absl::ascii_isxdigit(static_cast<unsigned char>(digit))) return -1;
-  return digit <= '9' ? digit - '0' : absl::ascii_tolower(static_cast<unsigned char>(digit)) - 'a' + 10;
+  return digit <= '9' ? digit - '0'
+                      : absl::ascii_tolower(static_cast<unsigned char>(digit)) - 'a' + 10;
 }
 
 absl::StatusCode CodeOfReset(uint32_t reset_code) {
@@ -77,14 +78,13 @@ absl::Status RpcStatusOf(std::string_view code, std::string_view message,
                                 : http_status == "403" ? absl::StatusCode::kPermissionDenied
                                 : http_status == "404" ? absl::StatusCode::kUnimplemented
                                 : http_status == "429" || http_status == "502" ||
-                                          http_status == "503" || http_status == "504"
+                                        http_status == "503" || http_status == "504"
                                     ? absl::StatusCode::kUnavailable
                                     : absl::StatusCode::kUnknown;
     return absl::Status(of, fmt::format("the answer has HTTP status {}", http_status));
   }
-  return absl::Status(CodeOfReset(reset_code),
-                      fmt::format("the stream was reset with {}",
-                                  nghttp2_http2_strerror(reset_code)));
+  return absl::Status(CodeOfReset(reset_code), fmt::format("the stream was reset with {}",
+                                                           nghttp2_http2_strerror(reset_code)));
 }
 
 }  // namespace lockstep

@@ -58,10 +58,9 @@ std::shared_ptr<NameLookup> NameLookup::Start(const std::string& address,
                                               std::function<void()> on_done) {
   auto lookup = std::make_shared<NameLookup>();
   const absl::StatusOr<Address> tcp = ParseAddress(address);
-  absl::StatusOr<Addresses> at_once =
-      IsUnixAddress(address) ? UnixTarget(address)
-      : tcp.ok()             ? LookUpTcp(*tcp, AI_NUMERICHOST)
-                             : absl::StatusOr<Addresses>(tcp.status());
+  absl::StatusOr<Addresses> at_once = IsUnixAddress(address) ? UnixTarget(address)
+                                      : tcp.ok()             ? LookUpTcp(*tcp, AI_NUMERICHOST)
+                                                 : absl::StatusOr<Addresses>(tcp.status());
   if (at_once.ok() || IsUnixAddress(address) || !tcp.ok()) {
     lookup->Finish(std::move(at_once));
     on_done();

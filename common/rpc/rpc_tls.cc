@@ -146,9 +146,10 @@ std::vector<RpcServerTls::FileStamp> RpcServerTls::Look() const {
     struct stat file = {};
     FileStamp& stamp = stamps.emplace_back();
     if (path->empty() || ::stat(path->c_str(), &file) != 0) continue;
-    stamp = {.inode = file.st_ino,
-             .num_bytes = file.st_size,
-             .modified_unix_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec};
+    stamp = {
+        .inode = file.st_ino,
+        .num_bytes = file.st_size,
+        .modified_unix_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec};
   }
   return stamps;
 }

@@ -125,8 +125,8 @@ size_t MaxResultBytes(const worker::v1::DescribeResponse& description) {
   constexpr size_t kBytesOfSlot = 512;
   constexpr size_t kBytesOfStep = 64 << 10;
   const size_t num_slots = description.max_slots();
-  const size_t num_tokens = description.max_step_tokens() +
-                            num_slots * std::max(1u, description.max_decode_iterations());
+  const size_t num_tokens =
+      description.max_step_tokens() + num_slots * std::max(1u, description.max_decode_iterations());
   return kBytesOfStep + num_slots * kBytesOfSlot +
          num_tokens * (kBytesOfToken + kBytesOfTop * description.max_logprobs());
 }

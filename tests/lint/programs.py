@@ -29,8 +29,6 @@ PROGRAMS = ("lockstep-router", "lockstep-worker", "lockstep-generate")
 VERBS = ("serve", "chat", "top", "bench")  # of lockstep, with options of their own
 DEADLINE_SECONDS = 60
 NO_COLLECTOR = "127.0.0.1:9"  # of traces: nobody needs to listen there
-# Names that gRPC gives its own threads; /proc cuts them off after 15 characters.
-GRPC_THREADS = re.compile(r"grpc(pp)?_|event_engine|nexting_thread|timer_manager|default-executo|resolver-execut")
 
 Metric = collections.namedtuple("Metric", "kind labels")  # labels: name -> set of values
 Server = collections.namedtuple("Server", "grpc admin pid")
@@ -104,7 +102,7 @@ def threads_of(server, process):
     """The process's own threads besides the main one, as "process name"."""
     tasks = pathlib.Path(f"/proc/{server.pid}/task")
     names = {(task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != str(server.pid)}
-    return {f"{process} {without_number(name)}" for name in names if not GRPC_THREADS.match(name)}
+    return {f"{process} {without_number(name)}" for name in names}
 
 
 def threads_in_document(text):

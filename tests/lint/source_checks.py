@@ -24,6 +24,7 @@ STEPS = (*MODEL, "worker/steps", "lockstep/worker")
 ALLOWED_OWN = (
     ("cli/common", ("common",)),
     ("cli", ("cli", "router/client", "common", "lockstep/v1")),
+    ("common/grpc", ("common", "lockstep/standard")),
     ("common", ("common",)),
     ("kernels", ("kernels", "common")),
     ("router/core", CORE),

@@ -54,8 +54,8 @@ void StandardCalls::OnMessage(OpenCall& call, const std::string& bytes) {
   if (!request.ParseFromString(bytes)) return call.connection->Finish(call.id, Unparsed());
   if (request.service().size() > kMaxServiceNameBytes) {
     return call.connection->Finish(
-        call.id, InvalidArgument("service: expected at most {} bytes, got {}",
-                                 kMaxServiceNameBytes, request.service().size()));
+        call.id, InvalidArgument("service: expected at most {} bytes, got {}", kMaxServiceNameBytes,
+                                 request.service().size()));
   }
   call.watched = request.service();
   if (call.kind == Kind::kWatch) return TellHealth(call);
@@ -73,8 +73,8 @@ void StandardCalls::Reflect(OpenCall& call, const std::string& bytes) {
   // up.
   const bool unread = call.connection->has_unsent();
   if (unread) return call.connection->Finish(call.id, ResourceExhausted("answers are not read"));
-  call.connection->Send(call.id, FrameMessage(lockstep::Reflect(
-                                     request, {service_, "grpc.health.v1.Health"})));
+  call.connection->Send(
+      call.id, FrameMessage(lockstep::Reflect(request, {service_, "grpc.health.v1.Health"})));
   call.connection->Allow(call.id, 1, kMaxQuestionBytes);
 }
 

@@ -68,7 +68,7 @@ class StepStream {
 
   const RpcConnection& connection() const { return *connection_; }
   RpcConnection::CallId call() const { return call_; }
-  uint64_t epoch() const { return epoch_; }               // 0: nothing claimed yet
+  uint64_t epoch() const { return epoch_; }              // 0: nothing claimed yet
   bool idle() const { return epoch_ == 0 && !ending_; }  // has claimed nothing, has not ended
   uint32_t num_unanswered() const { return num_unanswered_; }
 

@@ -27,9 +27,9 @@ struct WorkerServerOptions {
 };
 
 // A worker as the network sees it: listener, connections, service and executor thread, with
-// reflection and health checking. The health of "" is serving while the server lives, the health of the service's
-// name while it takes leases. Owns all of them, and the runner. The runner's model and the metrics
-// outlive it.
+// reflection and health checking. The health of "" is serving while the server lives, the health of
+// the service's name while it takes leases. Owns all of them, and the runner. The runner's model
+// and the metrics outlive it.
 class WorkerServer {
  public:
   // Returns once it listens. Errors name the address.
@@ -60,7 +60,7 @@ class WorkerServer {
   ExecutorThread executor_thread_;
   WorkerService service_;
   Address address_;
-  std::string unix_endpoint_;  // used instead of the address if not empty
+  std::string unix_endpoint_;          // used instead of the address if not empty
   std::unique_ptr<RpcServerTls> tls_;  // null: plaintext
   std::unique_ptr<ConnectionAcceptor> acceptor_;
   bool started_ = false;

@@ -67,10 +67,8 @@ void WorkerService::Serve(int descriptor, SslPtr ssl) {
   RpcHandler* const handler = this;
   auto connection = std::make_shared<RpcConnection>(
       descriptor, std::move(ssl),
-      RpcConnection::Options{.role = RpcRole::kServer,
-                             .limits = kLimits,
-                             .timeouts = kTimeouts,
-                             .authority = {}},
+      RpcConnection::Options{
+          .role = RpcRole::kServer, .limits = kLimits, .timeouts = kTimeouts, .authority = {}},
       handler);
   poller_.Post([this, connection = std::move(connection)] {
     if (stopping_) return;
@@ -200,8 +198,8 @@ void WorkerService::OpenStream(RpcConnection& connection, RpcConnection::CallId 
       .executor = &executor_,
       .max_unanswered = MaxUnanswered(options_),
       .max_message_bytes = static_cast<size_t>(options_.max_message_bytes)};
-  streams_.push_back(std::make_unique<StepStream>(
-      wiring, connections_.find(&connection)->second, call));
+  streams_.push_back(
+      std::make_unique<StepStream>(wiring, connections_.find(&connection)->second, call));
   streams_by_call_[CallKey(&connection, call)] = streams_.back().get();
 }
 

@@ -18,7 +18,8 @@ const char* FrameGuard::Look(std::string_view bytes, Time now) {
 
 const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
   if (frame.num_bytes > kMaxFrameBytes) return "a frame is larger than allowed";
-  if (in_header_block_ && frame.type != Frame::kContinuation) return "a header block is interrupted";
+  if (in_header_block_ && frame.type != Frame::kContinuation)
+    return "a header block is interrupted";
   switch (frame.type) {
     case Frame::kHeaders:
       return OnHeaders(frame, now);

@@ -52,8 +52,7 @@ void GrpcLoop::Run() {
     if (!RunsNext()) {
       num_runs_in_a_row_ = 0;
       // Does not wait while strands wait. Otherwise waits until a timer is due.
-      const size_t num_events =
-          poller_.Poll(has_strands_ ? Poller::Time::min() : timers_.next());
+      const size_t num_events = poller_.Poll(has_strands_ ? Poller::Time::min() : timers_.next());
       num_events_in_a_row_ += num_events;
       if (num_events > 0) continue;
     }

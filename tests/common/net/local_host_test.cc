@@ -15,11 +15,27 @@ TEST(LocalHostTest, NamesOfThisMachineAndNumbers) {
 }
 
 TEST(LocalHostTest, EverythingElseMayBeAnybodys) {
-  for (const char* const host :
-       {"", ":80", "evil.example", "localhost.evil.example", "evil.example:80", ".localhost",
-        "localhost:", "localhost:80@evil.com", "localhost:123456", "localhost:80:80",
-        "evil.com@a.localhost", "a b.localhost", "127.0.0.1.evil.example", "127.0.0.1@evil.com",
-        "[::1", "[::1]x", "[::1]x:80", "[evil.example]", "[]", "::1", "localhost."}) {
+  for (const char* const host : {"",
+                                 ":80",
+                                 "evil.example",
+                                 "localhost.evil.example",
+                                 "evil.example:80",
+                                 ".localhost",
+                                 "localhost:",
+                                 "localhost:80@evil.com",
+                                 "localhost:123456",
+                                 "localhost:80:80",
+                                 "evil.com@a.localhost",
+                                 "a b.localhost",
+                                 "127.0.0.1.evil.example",
+                                 "127.0.0.1@evil.com",
+                                 "[::1",
+                                 "[::1]x",
+                                 "[::1]x:80",
+                                 "[evil.example]",
+                                 "[]",
+                                 "::1",
+                                 "localhost."}) {
     EXPECT_FALSE(NamesThisMachine(host)) << host;
   }
 }

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-using testing::RawFrame;
 using ::testing::IsNull;
+using testing::RawFrame;
 using ::testing::StrEq;
 
 constexpr FrameLimits::Time kNow{std::chrono::seconds(1000)};
@@ -53,7 +53,8 @@ TEST(FrameLimitsTest, WhatMakesTheConnectionEnd) {
       {begin + RawFrame(Http2Frame::kPing, 0, 0, "12345678"), "a header block is interrupted"},
       {begin + begin, "a header block is interrupted"},
       {RawFrame(Http2Frame::kPushPromise, 0, 1, "x"), "a stream is promised"},
-      {RawFrame(Http2Frame::kData, 0, 1, std::string(16'385, 'x')), "a frame is larger than allowed"},
+      {RawFrame(Http2Frame::kData, 0, 1, std::string(16'385, 'x')),
+       "a frame is larger than allowed"},
       {Repeated(RawFrame(Http2Frame::kSettings, 0, 0), 3001), "too many frames that carry nothing"},
       {Repeated(RawFrame(Http2Frame::kPing, 0, 0, "12345678"), 3001),
        "too many frames that carry nothing"},

@@ -25,8 +25,8 @@
 namespace lockstep {
 namespace {
 
-using testing::RawMessage;
 using ::testing::HasSubstr;
+using testing::RawMessage;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -89,7 +89,8 @@ class EchoServer final : private RpcHandler {
     RpcHandler* const handler = this;
     auto connection = std::make_shared<RpcConnection>(
         descriptor, tls_ == nullptr ? nullptr : tls_->Make(),
-        RpcConnection::Options{.role = RpcRole::kServer, .limits = {}, .timeouts = {}, .authority = {}},
+        RpcConnection::Options{
+            .role = RpcRole::kServer, .limits = {}, .timeouts = {}, .authority = {}},
         handler);
     connection->Attach(poller_);
     MutexLock lock(mutex_);
@@ -205,23 +206,22 @@ TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
     bool tls;
     absl::StatusCode expected;
     const char* text;
-  } cases[] = {
-      {"", false, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
-      {"", true, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
-      {settings, false, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
-      {"HTTP/1.1 400 Bad Request\r\n\r\n", false, absl::StatusCode::kResourceExhausted,
-       "breaks the protocol"},
-      {std::string(100, '\x16'), true, absl::StatusCode::kUnavailable, "wrong version"},
-      {settings + testing::RawFrame(Http2Frame::kContinuation, 0, 1), false,
-       absl::StatusCode::kResourceExhausted, "a CONTINUATION continues nothing"}};
+  } cases[] = {{"", false, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
+               {"", true, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
+               {settings, false, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
+               {"HTTP/1.1 400 Bad Request\r\n\r\n", false, absl::StatusCode::kResourceExhausted,
+                "breaks the protocol"},
+               {std::string(100, '\x16'), true, absl::StatusCode::kUnavailable, "wrong version"},
+               {settings + testing::RawFrame(Http2Frame::kContinuation, 0, 1), false,
+                absl::StatusCode::kResourceExhausted, "a CONTINUATION continues nothing"}};
   for (const auto& one : cases) {
     greeting = one.greeting;
     RpcClient::Options options = To(listener.address());
     if (one.tls) options.tls.ca_path = folder.path() + "/ca.pem";
     RpcClient client(options);
     const bool waits = one.expected == absl::StatusCode::kDeadlineExceeded;
-    const auto answer = client.Call("/a.B/C", RawMessage("question"),
-                                    waits ? absl::Milliseconds(50) : kPatience);
+    const auto answer =
+        client.Call("/a.B/C", RawMessage("question"), waits ? absl::Milliseconds(50) : kPatience);
     EXPECT_EQ(answer.status().code(), one.expected) << answer.status();
     EXPECT_THAT(Message(answer.status()), HasSubstr(one.text));
   }

@@ -15,13 +15,13 @@
 namespace lockstep {
 namespace {
 
-using testing::RawFrame;
-using testing::RawMessage;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::RawFrame;
+using testing::RawMessage;
 using ::testing::SizeIs;
 
 using Kind = RpcEvent::Kind;
@@ -123,8 +123,7 @@ TEST_F(RpcSessionTest, ACancelledCallEndsOnBothSides) {
   client_.Cancel(call);
   Pump();
   EXPECT_THAT(Take(client_), ElementsAre("end CANCELLED the call was cancelled"));
-  EXPECT_THAT(Take(server_),
-              ElementsAre("call /a.B/C", "end CANCELLED the call was cancelled"));
+  EXPECT_THAT(Take(server_), ElementsAre("call /a.B/C", "end CANCELLED the call was cancelled"));
   server_.Send(call, RawMessage("nobody hears it"));
   server_.Finish(call, absl::OkStatus());
   Pump();
@@ -217,8 +216,8 @@ TEST_F(RpcSessionTest, AttacksEndTheConnection) {
   for (int i = 0; i < 9; ++i) {
     trickle += RawFrame(Http2Frame::kContinuation, 0, 1, std::string(1000, 'x'));
   }
-  const std::string answer = "\x88";             // :status 200
-  const std::string request = "\x83\x86\x84";    // POST, http, /
+  const std::string answer = "\x88";           // :status 200
+  const std::string request = "\x83\x86\x84";  // POST, http, /
   const auto whole = [](const std::string& block) {
     return RawFrame(Http2Frame::kHeaders, Http2Frame::kEndHeaders, 1, block);
   };
@@ -233,7 +232,8 @@ TEST_F(RpcSessionTest, AttacksEndTheConnection) {
       std::string out;
       session.Pull(SIZE_MAX, out);
       const bool server = role == RpcRole::kServer;
-      const std::string bytes = attack == "bomb" ? whole((server ? request : answer) + bomb) : attack;
+      const std::string bytes =
+          attack == "bomb" ? whole((server ? request : answer) + bomb) : attack;
       EXPECT_FALSE(session.Receive((server ? kPreface : "") + settings + bytes, kSessionNow))
           << reason;
       EXPECT_EQ(session.violation(), reason);
@@ -251,7 +251,8 @@ TEST_F(RpcSessionTest, WhatIsNoGrpcIsRefused) {
                       RawFrame(Http2Frame::kHeaders, 5, 1, block),
                   kSessionNow);
   EXPECT_THAT(Take(session), ElementsAre("end INVALID_ARGUMENT only gRPC is served here"));
-  EXPECT_FALSE(RpcSession(RpcRole::kServer, {}).Receive("GET / HTTP/1.1\r\nHost: x\r\n\r\n", kSessionNow));
+  EXPECT_FALSE(
+      RpcSession(RpcRole::kServer, {}).Receive("GET / HTTP/1.1\r\nHost: x\r\n\r\n", kSessionNow));
 }
 
 }  // namespace

@@ -164,5 +164,46 @@ TEST(LimitsOfTest, TakesThemFromTheDescription) {
   EXPECT_EQ(limits.max_decode_iterations, 1u);  // 0 on the wire means none more
 }
 
+TEST(MaxResultBytesTest, HoldsTheLargestResultThatTheLimitsAllow) {
+  for (const uint32_t max_logprobs : {0u, 1u, 20u, kMaxWorkerLogprobs}) {
+    worker::v1::DescribeResponse description = Fitting();
+    description.set_max_logprobs(max_logprobs);
+    description.set_max_decode_iterations(8);
+    worker::v1::StepResult result;
+    const auto fill = [max_logprobs](worker::v1::TokenLogprobs& entry) {
+      entry.set_slot(kMaxWorkerSlots);
+      entry.set_token_id(UINT32_MAX);
+      entry.set_logprob(-1);
+      entry.set_rank(UINT32_MAX);
+      for (uint32_t i = 0; i < max_logprobs; ++i) {
+        entry.add_top_ids(UINT32_MAX);
+        entry.add_top_logprobs(-1);
+      }
+    };
+    for (uint32_t slot = 0; slot < description.max_slots(); ++slot) {
+      result.add_sampled_slots(kMaxWorkerSlots);
+      result.add_sampled_counts(8);
+      result.add_stopped_slots(kMaxWorkerSlots);
+      result.add_inert_slots(kMaxWorkerSlots);
+      result.add_stop_causes(worker::v1::STOP_CAUSE_LENGTH);
+      result.add_errors()->set_message(std::string(100, 'x'));
+      for (uint32_t i = 0; i < description.max_decode_iterations(); ++i) {
+        result.add_token_ids(UINT32_MAX);
+        fill(*result.add_logprobs());
+      }
+    }
+    worker::v1::PromptLogprobs& prompt = *result.add_prompt_logprobs();
+    for (uint32_t i = 0; i < description.max_step_tokens(); ++i) fill(*prompt.add_entries());
+    EXPECT_LE(result.ByteSizeLong(), MaxResultBytes(description)) << max_logprobs;
+  }
+  // That of the default worker on a GPU.
+  worker::v1::DescribeResponse description = Fitting();
+  description.set_max_slots(512);
+  description.set_max_step_tokens(8192);
+  description.set_max_logprobs(20);
+  description.set_max_decode_iterations(8);
+  EXPECT_LT(MaxResultBytes(description), size_t{4} << 20);
+}
+
 }  // namespace
 }  // namespace lockstep::router

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <absl/status/status.h>
+#include <nghttp2/nghttp2.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/rpc/rpc_message_reader.h"
+#include "common/rpc/rpc_session.h"
+
+// What an RpcSession is made of. For its own sources only.
+namespace lockstep {
+
+// What the fields of a header may have once it is decoded.
+inline constexpr size_t kMaxRpcHeaderListBytes = 64 << 10;
+
+struct RpcSession::CallState {
+  explicit CallState(const RpcLimits& limits)
+      : reader(limits.num_messages, limits.max_message_bytes) {}
+
+  CallId id = 0;
+  // --- what comes in ---
+  std::string path, http_status, code, message_text;  // of the header and the trailers
+  std::string content_type;
+  size_t num_header_bytes = 0;
+  bool opened = false;        // the header is complete
+  bool request_over = false;  // the client has ended its side
+  bool half_close_told = false;
+  bool end_told = false;
+  RpcMessageReader reader;
+  std::string held;  // came behind the last allowed message; no window was granted again
+  // --- what goes out ---
+  bool answered = false;   // a server's head was submitted
+  bool finishing = false;  // nothing follows `output`
+  absl::Status final_status;
+  std::string output;
+  size_t num_filled_bytes = 0;  // of that
+};
+
+// What nghttp2 calls.
+struct RpcCallbacks {
+  static const nghttp2_session_callbacks* Get();
+  static const nghttp2_option* Options();
+
+  static int OnBeginHeaders(nghttp2_session* native, const nghttp2_frame* frame, void* user_data);
+  static int OnHeader(nghttp2_session* native, const nghttp2_frame* frame, const uint8_t* name,
+                      size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t flags,
+                      void* user_data);
+  static int OnFrame(nghttp2_session* native, const nghttp2_frame* frame, void* user_data);
+  static int OnData(nghttp2_session* native, uint8_t flags, int32_t id, const uint8_t* data,
+                    size_t size, void* user_data);
+  static int OnSent(nghttp2_session* native, const nghttp2_frame* frame, void* user_data);
+  static int OnStreamClose(nghttp2_session* native, int32_t id, uint32_t error, void* user_data);
+  static ssize_t OnFill(nghttp2_session* native, int32_t id, uint8_t* room, size_t max_bytes,
+                        uint32_t* flags, nghttp2_data_source* source, void* user_data);
+
+ private:
+  static RpcSession& Of(void* user_data) { return *static_cast<RpcSession*>(user_data); }
+  static RpcSession::CallState* CallOf(nghttp2_session* session, int32_t id) {
+    return static_cast<RpcSession::CallState*>(nghttp2_session_get_stream_user_data(session, id));
+  }
+};
+
+}  // namespace lockstep
