@@ -190,13 +190,6 @@ TEST(RpcClientTest, AsksOverTls) {
 
 // Neither holds up anybody but the caller, and the caller for no longer than it says.
 TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
-  std::vector<int> open;
-  std::string greeting;
-  Listener listener([&](int descriptor) {
-    EXPECT_EQ(send(descriptor, greeting.data(), greeting.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(greeting.size()));
-    open.push_back(descriptor);
-  });
   const TempFolder folder;
   const testing::TestAuthority authority("authority");
   folder.Write("ca.pem", authority.cert_pem());
@@ -215,7 +208,12 @@ TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
                {settings + testing::RawFrame(Http2Frame::kContinuation, 0, 1), false,
                 absl::StatusCode::kResourceExhausted, "a CONTINUATION continues nothing"}};
   for (const auto& one : cases) {
-    greeting = one.greeting;
+    std::atomic<int> held = -1;
+    Listener listener([&](int descriptor) {
+      EXPECT_EQ(send(descriptor, one.greeting.data(), one.greeting.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(one.greeting.size()));
+      held = descriptor;
+    });
     RpcClient::Options options = To(listener.address());
     if (one.tls) options.tls.ca_path = folder.path() + "/ca.pem";
     RpcClient client(options);
@@ -224,8 +222,8 @@ TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
         client.Call("/a.B/C", RawMessage("question"), waits ? absl::Milliseconds(50) : kPatience);
     EXPECT_EQ(answer.status().code(), one.expected) << answer.status();
     EXPECT_THAT(Message(answer.status()), HasSubstr(one.text));
+    close(held);
   }
-  for (const int descriptor : open) close(descriptor);
 }
 
 TEST(RpcClientTest, CancelEndsWhatIsUnderWay) {
@@ -254,7 +252,7 @@ TEST(RpcClientTest, AddressesThatAreNone) {
 }
 
 TEST(RpcClientTest, WhoGivesNoSignOfLifeIsGivenUp) {
-  int held = -1;
+  std::atomic<int> held = -1;
   Listener listener([&](int descriptor) {
     const std::string settings = testing::RawFrame(Http2Frame::kSettings, 0, 0);
     EXPECT_GT(send(descriptor, settings.data(), settings.size(), MSG_NOSIGNAL), 0);
