@@ -288,8 +288,8 @@ class Check:
         """`begin(until)` starts the attack; what it returns tells how often it came."""
         before = memory_kib(pid, "VmRSS")
         reset_peak(pid)
-        until = time.monotonic() + self.options.seconds
         with Honest(api) as honest:
+            until = time.monotonic() + self.options.seconds
             count = begin(until)
             time.sleep(max(0.0, until - time.monotonic()))
         growth = memory_kib(pid, "VmHWM") - before

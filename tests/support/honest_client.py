@@ -1,6 +1,7 @@
 """Asks an API for short completions without pause, in a process of its own, so that the test's own work does not slow it down.
 
-As a script: ADDRESS NUM_THREADS. Ends once its standard input ends, and prints {"seconds": [...], "errors": [...]}.
+As a script: ADDRESS NUM_THREADS. Prints a line once it begins. Ends once its standard input ends, and prints
+{"seconds": [...], "errors": [...]}.
 """
 import http.client
 import json
@@ -27,6 +28,7 @@ class Honest:
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
         return self
 
     def __exit__(self, *_):
@@ -46,14 +48,17 @@ def main():
     def run():
         try:
             connection = http.client.HTTPConnection(host, int(port), timeout=60)
-            while not stopping.is_set():
+            asked = False
+            while not (asked and stopping.is_set()):
                 begun = time.monotonic()
                 ask(connection)
                 seconds.append(time.monotonic() - begun)
+                asked = True
         except Exception as error:
             errors.append(repr(error))
 
     threads = [threading.Thread(target=run) for _ in range(int(sys.argv[2]))]
+    print("begins", flush=True)
     for thread in threads:
         thread.start()
     sys.stdin.read()
