@@ -1,4 +1,5 @@
 // lockstep: one program for people. It serves a model, talks to it and watches it.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <span>
@@ -13,6 +14,12 @@
 namespace {
 
 bool AsksForHelp(const std::string& word) { return word == "--help" || word == "-h"; }
+
+// Behind "--" are the arguments of another program.
+bool AnyAsksForHelp(std::span<const std::string> words) {
+  return std::find_if(words.begin(), std::find(words.begin(), words.end(), "--"), AsksForHelp) !=
+         std::find(words.begin(), words.end(), "--");
+}
 
 }  // namespace
 
@@ -38,7 +45,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   // `lockstep generate --help` is answered by lockstep-generate, which knows its flags.
-  if (verb->name != "generate" && words.size() > 1 && AsksForHelp(words[1])) {
+  if (verb->name != "generate" && AnyAsksForHelp(std::span(words).subspan(1))) {
     return run("help", std::vector<std::string>{words[0]});
   }
   return verb->run(*verb, {words.begin() + 1, words.end()});

@@ -3,12 +3,15 @@
 #include <absl/flags/commandlineflag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/reflection.h>
-#include <absl/flags/usage.h>
 #include <absl/flags/usage_config.h>
 #include <absl/strings/match.h>
+#include <absl/time/time.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -56,8 +59,46 @@ absl::CommandLineFlag* FindFlag(std::string_view name) {
   return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
 }
 
-// Names that Abseil handles although they are not flags.
-bool IsHelp(std::string_view name) { return name.starts_with("help") || name == "version"; }
+// "--help", "-h", and the other spellings that Abseil has.
+bool IsHelp(std::string_view name) { return name == "h" || name.starts_with("help"); }
+
+// "10" or "1.5", without a unit.
+bool IsPlainNumber(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// Appends the words of `text`, with a new line before a word that goes beyond the width. A line
+// never begins with the name of a flag, which would look like an entry of the list.
+void AppendWrapped(std::string_view text, std::string& out) {
+  constexpr size_t kMaxColumns = 100;
+  constexpr std::string_view kIndent = "      ";
+  size_t column = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const bool wraps = column + 1 + word.size() > kMaxColumns && !word.starts_with("--");
+    out += column == 0 ? "  " : wraps ? fmt::format("\n{}", kIndent) : " ";
+    column = (column == 0 ? 2 : wraps ? kIndent.size() : column + 1) + word.size();
+    out += word;
+  }
+  out += '\n';
+}
+
+std::string HelpText(std::string_view usage) {
+  std::map<std::string, const absl::CommandLineFlag*> flags;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (IsOfProgram(flag->Filename())) flags.emplace(std::string(name), flag);
+  }
+  std::string out = fmt::format("{}\n\nFlags:\n", usage);
+  for (const auto& [name, flag] : flags) {
+    const std::string quote = flag->IsOfType<std::string>() ? "\"" : "";
+    AppendWrapped(fmt::format("--{} ({}); default: {}{}{};", Dashed(name), flag->Help(), quote,
+                              flag->DefaultValue(), quote),
+                  out);
+  }
+  return out;
+}
 
 // The boolean flag that "nonames" or "no_names" switches off, or null.
 absl::CommandLineFlag* FindNegated(std::string_view name) {
@@ -86,6 +127,7 @@ class FlagSetter {
   }
 
   const std::vector<std::string>& for_abseil() const { return for_abseil_; }
+  bool asks_for_help() const { return asks_for_help_; }
   const std::string& errors() const { return errors_; }
 
  private:
@@ -100,7 +142,11 @@ class FlagSetter {
   void Take(Argument argument, const std::string& text) {
     absl::CommandLineFlag* flag = FindFlag(argument.name);
     const bool of_library = flag != nullptr && !IsOfProgram(flag->Filename());
-    if (of_library || IsHelp(argument.name)) return for_abseil_.push_back(text);
+    if (of_library || argument.name == "version") return for_abseil_.push_back(text);
+    if (flag == nullptr && IsHelp(argument.name)) {
+      asks_for_help_ = true;
+      return;
+    }
     if (flag == nullptr && !argument.value.has_value()) {
       if (absl::CommandLineFlag* negated = FindNegated(argument.name))
         return Set(*negated, "false");
@@ -121,7 +167,8 @@ class FlagSetter {
 
   void Set(absl::CommandLineFlag& flag, const std::string& value) {
     std::string error;
-    if (flag.ParseFrom(value, &error)) return;
+    const bool seconds = flag.IsOfType<absl::Duration>() && IsPlainNumber(value);
+    if (flag.ParseFrom(seconds ? value + "s" : value, &error)) return;
     const absl::string_view name = flag.Name();
     AddError(fmt::format("--{}: cannot read \"{}\"", Dashed({name.data(), name.size()}), value));
   }
@@ -129,6 +176,7 @@ class FlagSetter {
   const std::vector<std::string> arguments_;
   size_t next_ = 1;  // index of the argument to read next
   std::vector<std::string> for_abseil_;
+  bool asks_for_help_ = false;
   std::string errors_;
 };
 
@@ -162,21 +210,18 @@ absl::StatusOr<std::vector<std::string>> CommandLine::TakeRepeated(std::string_v
 }
 
 absl::Status CommandLine::Parse(std::string_view usage) {
-  // --help lists the program's own flags, not those of the libraries.
   absl::FlagsUsageConfig config;
-  config.contains_help_flags = IsOfProgram;
   const std::string program = std::filesystem::path(arguments_.front()).filename();
   config.version_string = [program] { return VersionText(program) + "\n"; };
   absl::SetFlagsUsageConfig(config);
-  // Abseil takes a usage message only once in the life of a process.
-  static const bool usage_is_set = [usage] {
-    absl::SetProgramUsageMessage(absl::string_view(usage.data(), usage.size()));
-    return true;
-  }();
-  (void)usage_is_set;
   FlagSetter setter(arguments_);
   setter.Run();
-  // Only flags of libraries, --help and the like are left.
+  if (setter.asks_for_help()) {
+    // Abseil's own help ends with 1, and lists the flags of libraries, too.
+    std::fputs(HelpText(usage).c_str(), stdout);
+    std::exit(0);
+  }
+  // Only flags of libraries and --version are left.
   std::vector<std::string> rest = setter.for_abseil();
   rest.insert(rest.begin(), arguments_.front());
   std::vector<char*> pointers;

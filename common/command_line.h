@@ -18,7 +18,8 @@ class CommandLine {
   // Takes every "--name value" and "--name=value" out; INVALID_ARGUMENT when a value is missing.
   absl::StatusOr<std::vector<std::string>> TakeRepeated(std::string_view name);
 
-  // Sets the program's flags, which are those of its main.cc. --help and --version end the program.
+  // Sets the program's flags, which are those of its main.cc. --help and --version print to stdout
+  // and end the program with exit code 0. A time may come without a unit: "10" is ten seconds.
   // INVALID_ARGUMENT with a line for every unknown flag, every value that cannot be read and every
   // argument that is no flag. Flags without an error are set even then.
   absl::Status Parse(std::string_view usage);

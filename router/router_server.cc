@@ -146,6 +146,8 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
+  // Prompts that are being encoded are given up, so that the pool's threads end soon.
+  context_->closing.Cancel();
   // The front first, then the engine's threads, which schedule on the loops and have links there.
   // The calls end on loops and pool, some of them only now, and tell the engine, which is therefore
   // the last to go.
@@ -171,6 +173,7 @@ bool RouterServer::Drain(absl::Duration timeout) {
   impl_->front().AnnounceEnd();
   if (engine_->admission().WaitUntilNoneOpen(timeout)) return true;
   engine_->CancelAll();
+  context_->closing.Cancel();
   engine_->admission().WaitUntilNoneOpen(kAbortGrace);
   return false;
 }

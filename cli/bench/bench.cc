@@ -26,6 +26,7 @@
 #include "cli/common/interrupt_signal.h"
 #include "cli/common/options.h"
 #include "common/runtime/descriptor_limit.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "common/version.h"
 
@@ -94,7 +95,7 @@ absl::StatusOr<std::string> FirstModel(const BenchTarget& target, const std::str
                             HttpGet(target.address, "/v1/models", kStartTimeout, api_key));
   const auto models = nlohmann::json::parse(reply.body, nullptr, false);
   if (reply.status != 200 || !models.is_object() || !models.contains("data") ||
-      !models["data"].is_array() || models["data"].empty() ||
+      !models["data"].is_array() || models["data"].empty() || !models["data"][0].is_object() ||
       !models["data"][0].value("id", nlohmann::json()).is_string()) {
     return FailedPrecondition("{}/v1/models names no model (status {}): --model names one",
                               target.url, reply.status);
@@ -257,6 +258,8 @@ class Bench {
                           options_.targets[1].url,
                           ToMarkdown(Compare(sides[0], sides[1], options_.threshold)));
     }
+    // The errors of servers are in it.
+    text = WithoutControls(text);
     std::fputs(text.c_str(), stdout);
     if (!options_.json_path.empty()) {
       LOCKSTEP_RETURN_IF_ERROR(WriteFile(options_.json_path, ToJson(result_)));
@@ -305,7 +308,7 @@ int RunCompare(const Verb& verb, std::span<const std::string> words) {
   if (comparisons.empty()) {
     return PrintFailure(verb.name, FailedPrecondition("the two results have no load in common"));
   }
-  std::fputs(ToMarkdown(comparisons).c_str(), stdout);
+  std::fputs(WithoutControls(ToMarkdown(comparisons)).c_str(), stdout);
   const bool any_worse = std::ranges::any_of(
       comparisons, [](const Comparison& one) { return one.verdict == Verdict::kWorse; });
   return any_worse ? 1 : 0;

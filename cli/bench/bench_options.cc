@@ -121,9 +121,9 @@ void ReadLoop(Arguments& arguments, BenchOptions& options) {
 
 void ReadBounds(Arguments& arguments, BenchOptions& options) {
   arguments.ReadInteger("requests", 1, UINT64_MAX, options.max_requests);
-  arguments.ReadNumber("duration", 0.001, kMaxSeconds, options.max_seconds);
+  arguments.ReadSeconds("duration", 0.001, kMaxSeconds, options.max_seconds);
   std::optional<double> warm_up;
-  arguments.ReadNumber("warm-up", 0, kMaxSeconds, warm_up);
+  arguments.ReadSeconds("warm-up", 0, kMaxSeconds, warm_up);
   options.warm_up_seconds = warm_up.value_or(0.0);
   if (options.data == BenchData::kScenario && !options.max_requests && !options.levels.empty()) {
     options.max_requests = static_cast<uint64_t>(options.levels[0]);
@@ -240,7 +240,7 @@ absl::StatusOr<BenchOptions> ParseBenchOptions(const Verb& verb,
   arguments.ReadInteger("seed", 0, UINT64_MAX, seed);
   options.seed = seed.value_or(1);
   std::optional<double> timeout;
-  arguments.ReadNumber("timeout", 0.001, kMaxSeconds, timeout);
+  arguments.ReadSeconds("timeout", 0.001, kMaxSeconds, timeout);
   options.timeout_seconds = timeout.value_or(options.timeout_seconds);
   ReadCount(arguments, "threads", 1, 64, options.num_threads);
   arguments.Read("json", options.json_path);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <system_error>
 #include <utility>
 
 #include "cli/chat/chat_options.h"
@@ -19,6 +18,7 @@
 #include "cli/common/environment.h"
 #include "cli/common/errors.h"
 #include "cli/common/interrupt_signal.h"
+#include "cli/common/private_folder.h"
 #include "cli/common/terminal.h"
 #include "common/check.h"
 #include "common/runtime/named_thread.h"
@@ -88,9 +88,9 @@ class Chat {
 // answers.
 void Chat::Note(const std::string& text) {
   if (interrupt_ != nullptr) {
-    std::printf("%s\n", paint_.Dim(text).c_str());
+    std::printf("%s\n", paint_.Dim(WithoutControls(text)).c_str());
   } else {
-    std::fprintf(stderr, "lockstep chat: %s\n", text.c_str());
+    std::fprintf(stderr, "lockstep chat: %s\n", WithoutControls(text).c_str());
   }
 }
 
@@ -101,7 +101,7 @@ absl::Status Chat::Greet() {
   }
   if (!model.ok()) return model.status();
   if (interrupt_ != nullptr)
-    Note(WithoutControls(model->id()) + ". /help lists commands, Ctrl-D ends");
+    Note(model->id() + ". /help lists commands, Ctrl-D ends");
   return absl::OkStatus();
 }
 
@@ -206,9 +206,7 @@ void Chat::TellHowItEnded(const router::Answer& answer) {
 std::string HistoryPath() {
   const std::filesystem::path folder =
       std::filesystem::path(UserFolder("XDG_STATE_HOME", ".local/state")) / "lockstep";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  return error ? std::string() : (folder / "history").string();
+  return MakePrivateFolders(folder).ok() ? (folder / "history").string() : std::string();
 }
 
 }  // namespace

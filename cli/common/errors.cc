@@ -4,13 +4,14 @@
 
 #include <cstdio>
 
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep::cli {
 namespace {
 
 void PrintLines(std::string_view verb, const absl::Status& error) {
-  const std::string message = Message(error);
+  const std::string message = WithoutControls(Message(error));
   for (const absl::string_view line : absl::StrSplit(message, '\n')) {
     std::fprintf(stderr, "lockstep %.*s: %.*s\n", static_cast<int>(verb.size()), verb.data(),
                  static_cast<int>(line.size()), line.data());
@@ -28,7 +29,7 @@ int PrintUsageError(std::string_view verb, const absl::Status& error) {
 
 int PrintFailure(std::string_view verb, const absl::Status& error) {
   std::fprintf(stderr, "lockstep %.*s: %s\n", static_cast<int>(verb.size()), verb.data(),
-               Message(error).c_str());
+               WithoutControls(Message(error)).c_str());
   return 1;
 }
 

@@ -6,6 +6,8 @@
 
 namespace lockstep::cli {
 
+// Messages may quote a server. So both leave out what would steer a terminal.
+
 // "lockstep serve: ..." to stderr, once for every error of the message. Returns the exit code 2.
 int PrintUsageError(std::string_view verb, const absl::Status& error);
 // "lockstep serve: " and the message, for an error after the arguments were read. Returns the exit

@@ -1,6 +1,7 @@
 #include "cli/common/options.h"
 
 #include <absl/strings/numbers.h>
+#include <absl/time/time.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -101,6 +102,25 @@ void Arguments::ReadNumber(std::string_view name, double min, double max,
   } else {
     AddError(
         fmt::format("--{}: expected a number from {} to {}, got \"{}\"", name, min, max, *text));
+  }
+}
+
+void Arguments::ReadSeconds(std::string_view name, double min, double max,
+                            std::optional<double>& value) {
+  const std::string* const text = Last(name);
+  if (text == nullptr) return;
+  double seconds = 0;
+  absl::Duration time;
+  bool ok = absl::SimpleAtod(*text, &seconds);
+  if (!ok && absl::ParseDuration(*text, &time)) {
+    ok = true;
+    seconds = absl::ToDoubleSeconds(time);
+  }
+  if (ok && seconds >= min && seconds <= max) {
+    value = seconds;
+  } else {
+    AddError(fmt::format("--{}: expected a time from {} s to {} s, as 10 or 10s, got \"{}\"", name,
+                         min, max, *text));
   }
 }
 

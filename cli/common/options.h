@@ -37,6 +37,8 @@ class Arguments {
   void Read(std::string_view name, bool& value);
   void ReadAll(std::string_view name, std::vector<std::string>& values) const;
   void ReadNumber(std::string_view name, double min, double max, std::optional<double>& value);
+  // A time: "10" and "10s" are ten seconds. `min` and `max` are in seconds.
+  void ReadSeconds(std::string_view name, double min, double max, std::optional<double>& value);
   void ReadInteger(std::string_view name, uint64_t min, uint64_t max,
                    std::optional<uint64_t>& value);
   void ReadChoice(std::string_view name, std::span<const std::string_view> choices,

@@ -3,15 +3,13 @@
 #include <string>
 #include <string_view>
 
+#include "common/shown_text.h"
+
 namespace lockstep::cli {
 
 // True where colours are of use: the descriptor is a terminal that can show them, and the user did
 // not set NO_COLOR (https://no-color.org).
 bool WantsColours(int descriptor);
-
-// `text` (UTF-8) without what would steer a terminal: control characters other than line breaks and
-// tabs. A model may say anything. Pure.
-std::string WithoutControls(std::string_view text);
 
 // Marks text for a terminal, or leaves it as it is.
 struct Paint {

@@ -97,7 +97,7 @@ std::vector<Gpu> FindGpus() {
   if (const std::optional<std::string> nvidia_smi = FindInPath("nvidia-smi")) {
     const absl::StatusOr<Captured> captured =
         RunAndCapture({*nvidia_smi, "--query-gpu=name,compute_cap,uuid", "--format=csv,noheader"},
-                      absl::Seconds(20), /*quiet=*/true);
+                      {.timeout = absl::Seconds(20), .quiet = true});
     if (captured.ok() && captured->wait_status == 0) return ParseGpus(captured->output);
   }
   std::vector<Gpu> gpus;

@@ -14,6 +14,7 @@
 #include "cli/common/environment.h"
 #include "cli/common/errors.h"
 #include "cli/common/options.h"
+#include "cli/common/private_folder.h"
 #include "cli/serve/devices.h"
 #include "cli/serve/model/hub_download.h"
 #include "cli/serve/model/model_argument.h"
@@ -56,7 +57,7 @@ absl::StatusOr<ServeOptions> ParseServeOptions(const Verb& verb,
   arguments.ReadInteger("tensor-parallel", 1, 64, options.tensor_parallel);
   arguments.Read("log-dir", options.log_folder);
   arguments.ReadAll("worker-flag", options.worker_flags);
-  arguments.ReadNumber("restart-wait", 0.001, 30, options.restart_wait_seconds);
+  arguments.ReadSeconds("restart-wait", 0.001, 30, options.restart_wait_seconds);
   options.router_flags = arguments.rest();
   LOCKSTEP_RETURN_IF_ERROR(arguments.Finish());
   return options;
@@ -117,9 +118,10 @@ absl::StatusOr<std::string> PrepareLogs(const ServeOptions& options, uint16_t po
                               ? fs::path(*options.log_folder)
                               : fs::path(UserFolder("XDG_CACHE_HOME", ".cache")) / "lockstep/logs" /
                                     LogFolderName(options.host, port);
+  LOCKSTEP_RETURN_IF_ERROR(MakePrivateFolders(folder));
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return Unavailable("{}: {}", folder.string(), error.message());
+  // Earlier versions left it to the umask who may look into it.
+  if (!options.log_folder) fs::permissions(folder, fs::perms::owner_all, error);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (!IsOwnLog(entry.path().filename())) continue;
     fs::rename(entry.path(), entry.path().string() + ".old", error);
@@ -178,7 +180,7 @@ Supervisor::Fleet MakeFleet(const ServeOptions& options, const DeviceChoice& dev
 absl::Status CheckRouterFlags(const MemberSpec& router) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       const Captured captured,
-      RunAndCapture(Joined(router.arguments, {"--check-config"}), absl::Minutes(1), false));
+      RunAndCapture(Joined(router.arguments, {"--check-config"}), {.timeout = absl::Minutes(1)}));
   if (captured.wait_status == 0) return absl::OkStatus();
   return InvalidArgument(
       "the router refuses to start like this; its message is above. Its own flags go behind --");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "common/shown_text.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -60,7 +62,7 @@ class Frame {
     }
     std::string out;
     for (const auto& [state, count] : states) {
-      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, state);
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, ShownName(state));
     }
     return out.empty() ? std::string(kUnknown) : out;
   }
@@ -94,7 +96,7 @@ std::string TopFrame(const MetricsText* before, const MetricsText& after, absl::
   };
   const std::vector<std::string> models =
       after.LabelsWith("lockstep_router_build_info", "model", 1);
-  row("model", models.empty() ? std::string(kUnknown) : models[0]);
+  row("model", models.empty() ? std::string(kUnknown) : ShownName(models[0]));
   row("workers", frame.Workers());
   row("requests", fmt::format("{} running, {} waiting", frame.Gauge("running_requests"),
                               frame.Gauge("queue_requests")));

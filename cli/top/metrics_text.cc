@@ -35,10 +35,12 @@ bool HasLabels(const MetricsText::Labels& all, const MetricsText::Labels& wanted
   });
 }
 
+// `buckets`: ascending.
 double CountUpTo(const std::vector<std::pair<double, double>>& buckets, double border) {
-  const auto found = std::find_if(buckets.begin(), buckets.end(),
-                                  [&](const auto& bucket) { return bucket.first == border; });
-  return found == buckets.end() ? 0 : found->second;
+  const auto found =
+      std::lower_bound(buckets.begin(), buckets.end(), border,
+                       [](const auto& bucket, double wanted) { return bucket.first < wanted; });
+  return found == buckets.end() || found->first != border ? 0 : found->second;
 }
 
 }  // namespace

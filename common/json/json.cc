@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/json/json_scanner.h"
-#include "common/runtime/logging.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -324,7 +324,7 @@ std::vector<std::string> JsonObjectReader::UnreadKeys() const {
 
 std::string JsonObjectReader::Where(std::string_view key) const {
   return fmt::format("{}: {}{}{}", name_, path_, path_.empty() ? "" : ".",
-                     EscapeControlCharacters(key));
+                     ShownName(key));
 }
 
 absl::Status JsonObjectReader::WrongKind(std::string_view key, const nlohmann::json& value,

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/model_files/gguf_parser.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -32,7 +33,7 @@ enum class ValueType : uint32_t {
 // Reads the value of one key.
 class ValueParser {
  public:
-  ValueParser(GgufCursor& cursor, std::string_view key) : cursor_(cursor), key_(key) {}
+  ValueParser(GgufCursor& cursor, std::string_view key) : cursor_(cursor), key_(ShownName(key)) {}
 
   absl::StatusOr<GgufValue> ReadValue();
 
@@ -46,7 +47,7 @@ class ValueParser {
   absl::StatusOr<GgufValue> ReadArray();
 
   GgufCursor& cursor_;
-  const std::string_view key_;
+  const std::string key_;  // as messages show it
 };
 
 template <typename Elements>
@@ -196,7 +197,8 @@ absl::StatusOr<std::vector<GgufEntry>> ParseGgufMetadata(GgufCursor& cursor, uin
       std::adjacent_find(entries.begin(), entries.end(),
                          [](const GgufEntry& a, const GgufEntry& b) { return a.first == b.first; });
   if (twin != entries.end()) {
-    return InvalidArgument("{}: metadata key {} is present twice", cursor.name(), twin->first);
+    return InvalidArgument("{}: metadata key {} is present twice", cursor.name(),
+                           ShownName(twin->first));
   }
   return entries;
 }

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <variant>
 
-#include "common/runtime/logging.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -62,7 +61,9 @@ absl::StatusOr<uint64_t> FindAlignment(const std::vector<GgufEntry>& entries,
   return kDefaultAlignment;
 }
 
-absl::StatusOr<GgufContents> ParseAll(std::span<const std::byte> bytes, const std::string& name) {
+}  // namespace
+
+absl::StatusOr<GgufContents> ParseGguf(std::span<const std::byte> bytes, const std::string& name) {
   GgufContents contents;
   GgufCursor cursor(bytes, name);
   LOCKSTEP_ASSIGN_OR_RETURN(const Header header, ParseHeader(cursor));
@@ -72,16 +73,6 @@ absl::StatusOr<GgufContents> ParseAll(std::span<const std::byte> bytes, const st
   LOCKSTEP_ASSIGN_OR_RETURN(contents.tensors,
                             ParseGgufTensors(cursor, header.num_tensors, alignment));
   return contents;
-}
-
-}  // namespace
-
-absl::StatusOr<GgufContents> ParseGguf(std::span<const std::byte> bytes, const std::string& name) {
-  absl::StatusOr<GgufContents> contents = ParseAll(bytes, name);
-  if (contents.ok()) return contents;
-  // Keys and names in the message come from the file.
-  return absl::Status(contents.status().code(),
-                      EscapeControlCharacters(Message(contents.status())));
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "common/model_files/gguf_parser.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -17,7 +18,7 @@ struct TensorInfo {
   uint64_t offset = 0;  // into the data section
 };
 
-// Innermost dimension first, as in the file.
+// Innermost dimension first, as in the file. `name`: as messages show it.
 absl::StatusOr<std::vector<uint64_t>> ReadDimensions(GgufCursor& cursor, std::string_view name) {
   const size_t at = cursor.offset();
   const std::string what = fmt::format("the shape of {}", name);
@@ -70,12 +71,13 @@ absl::StatusOr<TensorInfo> ReadTensorInfo(GgufCursor& cursor) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view name,
                             cursor.ReadString("a tensor name", kMaxNameBytes));
   if (name.empty()) return cursor.Error(at, "a tensor has an empty name");
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<uint64_t> dimensions, ReadDimensions(cursor, name));
-  LOCKSTEP_ASSIGN_OR_RETURN(info.tensor.type, ReadType(cursor, name, dimensions.front()));
+  const std::string shown = ShownName(name);
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<uint64_t> dimensions, ReadDimensions(cursor, shown));
+  LOCKSTEP_ASSIGN_OR_RETURN(info.tensor.type, ReadType(cursor, shown, dimensions.front()));
   LOCKSTEP_ASSIGN_OR_RETURN(info.offset,
-                            cursor.Read<uint64_t>(fmt::format("the offset of {}", name)));
+                            cursor.Read<uint64_t>(fmt::format("the offset of {}", shown)));
   const std::optional<uint64_t> num_bytes = SizeInBytes(info.tensor.type, dimensions);
-  if (!num_bytes) return cursor.Error(at, "the size of tensor {} does not fit in 64 bits", name);
+  if (!num_bytes) return cursor.Error(at, "the size of tensor {} does not fit in 64 bits", shown);
   info.num_bytes = *num_bytes;
   info.tensor.name = name;
   info.tensor.shape.assign(dimensions.rbegin(), dimensions.rend());
@@ -94,20 +96,20 @@ absl::Status LocateData(const GgufCursor& cursor, uint64_t alignment,
             [](const TensorInfo& a, const TensorInfo& b) { return a.offset < b.offset; });
   const TensorInfo* previous = nullptr;
   for (TensorInfo& info : *infos) {
-    const std::string_view name = info.tensor.name;
+    const auto name = [&info] { return ShownName(info.tensor.name); };
     if (info.offset % alignment != 0) {
       return InvalidArgument("{}: tensor {} has data offset {}, expected a multiple of {}",
-                             cursor.name(), name, info.offset, alignment);
+                             cursor.name(), name(), info.offset, alignment);
     }
     if (info.offset > data_bytes || info.num_bytes > data_bytes - info.offset) {
       return InvalidArgument(
           "{}: tensor {} needs {} bytes at data offset {}, but the data section (at offset {}) has "
           "{}",
-          cursor.name(), name, info.num_bytes, info.offset, data_start, data_bytes);
+          cursor.name(), name(), info.num_bytes, info.offset, data_start, data_bytes);
     }
     if (previous != nullptr && info.offset < previous->offset + previous->num_bytes) {
       return InvalidArgument("{}: tensors {} and {} overlap at data offset {}", cursor.name(),
-                             previous->tensor.name, name, info.offset);
+                             ShownName(previous->tensor.name), name(), info.offset);
     }
     info.tensor.data = bytes.subspan(data_start + info.offset, info.num_bytes);
     previous = &info;
@@ -135,7 +137,7 @@ absl::StatusOr<std::vector<GgufTensor>> ParseGgufTensors(GgufCursor& cursor, uin
       std::adjacent_find(tensors.begin(), tensors.end(),
                          [](const GgufTensor& a, const GgufTensor& b) { return a.name == b.name; });
   if (twin != tensors.end()) {
-    return InvalidArgument("{}: tensor {} is present twice", cursor.name(), twin->name);
+    return InvalidArgument("{}: tensor {} is present twice", cursor.name(), ShownName(twin->name));
   }
   return tensors;
 }

@@ -8,7 +8,7 @@
 
 #include "common/model_files/model_config.h"
 #include "common/model_files/model_family.h"
-#include "common/runtime/logging.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -77,7 +77,7 @@ class ArchitectureReader {
         continue;
       }
       return InvalidArgument("{}: metadata key {} is not known, and it could alter the computation",
-                             file_.name(), EscapeControlCharacters(key));
+                             file_.name(), ShownName(key));
     }
     return absl::OkStatus();
   }
@@ -107,16 +107,16 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const GgufFile& file) {
     if (i > 0) expected += i + 1 == families.size() ? " or " : ", ";
     expected += families[i]->name;
   }
-  return InvalidArgument("{}: general.architecture is \"{}\", expected {}", file.name(),
-                         EscapeControlCharacters(architecture), expected);
+  return InvalidArgument("{}: general.architecture is {}, expected {}", file.name(),
+                         Quote(architecture), expected);
 }
 
 absl::Status CheckIsWholeModel(const GgufFile& file) {
   if (file.Find("general.type") != nullptr) {
     LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view type, file.GetString("general.type"));
     if (type != "model") {
-      return InvalidArgument("{}: general.type is \"{}\", expected \"model\"", file.name(),
-                             EscapeControlCharacters(type));
+      return InvalidArgument("{}: general.type is {}, expected \"model\"", file.name(),
+                             Quote(type));
     }
   }
   if (file.Find("split.count") == nullptr) return absl::OkStatus();
@@ -243,7 +243,7 @@ absl::Status ReadScaling(ArchitectureReader& reader, uint32_t max_context_tokens
     rope->scaling = RopeScalingKind::kYarn;
     LOCKSTEP_RETURN_IF_ERROR(ReadYarn(reader, max_context_tokens, rope));
   } else {
-    return reader.Refuse(kTypeKey, fmt::format("\"{}\"", EscapeControlCharacters(type)),
+    return reader.Refuse(kTypeKey, Quote(type),
                          "none, linear or yarn");
   }
   // Length of the context before the scaling: says nothing that the formula of `linear` needs.

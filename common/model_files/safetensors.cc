@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/json/json.h"
-#include "common/runtime/logging.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<uint64_t>> ParseUintArray(const nlohmann::json* value
 absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& key, const nlohmann::json& entry,
                                               std::span<const std::byte> data,
                                               const std::string& name) {
-  const std::string printable = EscapeControlCharacters(key);
+  const std::string printable = ShownName(key);
   if (!entry.is_object()) {
     return InvalidArgument("{}: tensor {} is {}, expected an object", name, printable,
                            DescribeJson(entry));
@@ -118,7 +118,7 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& key, const nloh
   }
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size()) {
     return InvalidArgument("{} is [{}], expected [begin, end] within the {} bytes of data",
-                           reader.Where("data_offsets"), fmt::join(offsets, ", "), data.size());
+                           reader.Where("data_offsets"), ShownNumbers(offsets), data.size());
   }
   uint64_t num_bytes = SafetensorsDtypeBytes(*dtype);
   for (const uint64_t size : shape) {
@@ -128,7 +128,7 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& key, const nloh
   }
   if (num_bytes != offsets[1] - offsets[0]) {
     return InvalidArgument("{}: tensor {}: {} [{}] takes {} bytes, but data_offsets span {}", name,
-                           printable, *dtype_name, fmt::join(shape, ", "), num_bytes,
+                           printable, *dtype_name, ShownNumbers(shape), num_bytes,
                            offsets[1] - offsets[0]);
   }
   return SafetensorsTensor{key, *dtype, std::move(shape), data.subspan(offsets[0], num_bytes)};
@@ -147,7 +147,7 @@ absl::Status CheckCoverage(const std::vector<SafetensorsTensor>& tensors,
     const auto begin = static_cast<uint64_t>(tensor->data.data() - data.data());
     if (begin != covered) {
       return InvalidArgument("{}: tensor {} begins at data offset {}, expected {}: {}", name,
-                             EscapeControlCharacters(tensor->name), begin, covered,
+                             ShownName(tensor->name), begin, covered,
                              begin < covered ? "it overlaps another" : "there is a hole before it");
     }
     covered += tensor->data.size();
@@ -190,7 +190,7 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
     if (file_name.empty() || file_name == ".." ||
         file_name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
       return InvalidArgument("{}: weight_map.{} is {}, expected a file name without a folder", path,
-                             EscapeControlCharacters(tensor), DescribeJson(file));
+                             ShownName(tensor), DescribeJson(file));
     }
     index.files.push_back(file_name);
     index.tensor_files.emplace_back(tensor, file_name);
@@ -211,7 +211,7 @@ absl::Status CheckNoTensorTwice(const std::vector<SafetensorsFile>& shards) {
       std::adjacent_find(owners.begin(), owners.end(),
                          [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twin == owners.end()) return absl::OkStatus();
-  return InvalidArgument("tensor {} is in both {} and {}", EscapeControlCharacters(twin->first),
+  return InvalidArgument("tensor {} is in both {} and {}", ShownName(twin->first),
                          *twin->second, *std::next(twin)->second);
 }
 
@@ -285,7 +285,7 @@ absl::StatusOr<SafetensorsCheckpoint> SafetensorsCheckpoint::Open(const std::str
         checkpoint.shards_[static_cast<size_t>(place - index.files.begin())];
     if (shard.Find(tensor) == nullptr) {
       return InvalidArgument("{}: weight_map puts tensor {} into {}, which does not have it",
-                             index_path, EscapeControlCharacters(tensor), file_name);
+                             index_path, ShownName(tensor), ShownName(file_name));
     }
   }
   return checkpoint;

@@ -18,8 +18,8 @@ namespace lockstep {
 // <spdlog/spdlog.h>.
 absl::Status InitLogging(std::string_view level, std::string_view format = "text");
 
-// `text` with control characters as \n, \t, \r or \xNN. For everything else that prints foreign
-// text.
+// `text` with control characters as \n, \t, \r or \xNN, also U+0080 to U+009F. For everything else
+// that prints foreign text.
 std::string EscapeControlCharacters(std::string_view text);
 
 }  // namespace lockstep

@@ -3,27 +3,37 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
 namespace lockstep::router {
 namespace {
 
-// The cost of a strand that has almost nothing to do.
-constexpr uint64_t kMinWorkBytes = 256;
+using std::chrono::nanoseconds;
+
+// Of a strand that has almost nothing to do.
+constexpr nanoseconds kMinTime{10'000};
+// About what it takes to read and tokenize a byte of text.
+constexpr nanoseconds kTimePerByte{50};
 constexpr size_t kPopsBetweenSweeps = 256;
+
+nanoseconds Estimate(const Strand& strand) {
+  return std::max(kMinTime, kTimePerByte * static_cast<int64_t>(strand.num_work_bytes()));
+}
 
 }  // namespace
 
 struct FairQueue::Class {
   std::deque<std::shared_ptr<Strand>> strands;
-  uint64_t start = 0;  // of its next strand, in the owner's virtual time: bytes of work
+  nanoseconds start{};  // of its next strand, in the owner's virtual time
 };
 
 struct FairQueue::Owner {
   std::array<Class, kNumClasses> classes;
-  uint64_t start = 0;         // of its next strand, in the virtual time of the queue
-  uint64_t virtual_time = 0;  // in which its classes share its work
+  nanoseconds start{};         // of its next strand, in the virtual time of the queue
+  nanoseconds virtual_time{};  // in which its classes share its time
+  size_t num_running = 0;
 
   // The class that goes next. Null when none of the waiting strands may go.
   Class* Next(bool large_too) {
@@ -69,41 +79,64 @@ void FairQueue::Push(std::shared_ptr<Strand> strand) {
   its_class.strands.push_back(std::move(strand));
 }
 
-std::shared_ptr<Strand> FairQueue::Pop(bool large_too) {
+FairQueue::Turn FairQueue::Pop(bool large_too) {
   for (auto it = active_.begin(); it != active_.end(); ++it) {
     Owner& owner = *it->second;
     Class* const its_class = owner.Next(large_too);
     if (its_class == nullptr) continue;
     active_.erase(it);
-    std::shared_ptr<Strand> strand = std::move(its_class->strands.front());
+    Turn turn;
+    turn.strand = std::move(its_class->strands.front());
+    turn.large = IsLarge(*turn.strand);
+    turn.owner = &owner;
+    turn.size_class = its_class;
+    turn.estimate = Estimate(*turn.strand);
     its_class->strands.pop_front();
-    const uint64_t work = std::max<uint64_t>(strand->num_work_bytes(), kMinWorkBytes);
     virtual_time_ = std::max(virtual_time_, owner.start);
-    owner.start += work;
+    owner.start += turn.estimate;
     owner.virtual_time = std::max(owner.virtual_time, its_class->start);
-    its_class->start += work;
+    its_class->start += turn.estimate;
+    ++owner.num_running;
     if (!owner.idle()) active_.emplace(owner.start, &owner);
     if (++num_pops_ % kPopsBetweenSweeps == 0) ForgetIdleOwners();
-    return strand;
+    return turn;
   }
-  return nullptr;
+  return {};
+}
+
+void FairQueue::Finish(const Turn& turn, nanoseconds taken) {
+  Owner& owner = *turn.owner;
+  const nanoseconds correction = std::max(kMinTime, taken) - turn.estimate;
+  const bool waits = active_.erase({owner.start, &owner}) > 0;
+  owner.start += correction;
+  turn.size_class->start += correction;
+  --owner.num_running;
+  if (waits) active_.emplace(owner.start, &owner);
 }
 
 void FairQueue::Rest() {
   if (!active_.empty()) return;
   owners_.clear();
-  virtual_time_ = 0;
+  virtual_time_ = nanoseconds(0);
 }
 
 std::vector<std::shared_ptr<Strand>> FairQueue::TakeAll() {
   std::vector<std::shared_ptr<Strand>> all;
-  while (std::shared_ptr<Strand> strand = Pop(/*large_too=*/true)) all.push_back(std::move(strand));
+  for (auto& [start, owner] : active_) {
+    for (Class& its_class : owner->classes) {
+      all.insert(all.end(), std::move_iterator(its_class.strands.begin()),
+                 std::move_iterator(its_class.strands.end()));
+      its_class.strands.clear();
+    }
+  }
+  active_.clear();
   return all;
 }
 
 void FairQueue::ForgetIdleOwners() {
   absl::erase_if(owners_, [this](const auto& entry) {
-    return entry.second->idle() && entry.second->start <= virtual_time_;
+    const Owner& owner = *entry.second;
+    return owner.idle() && owner.num_running == 0 && owner.start <= virtual_time_;
   });
 }
 

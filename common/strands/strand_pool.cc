@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace lockstep::router {
@@ -35,32 +36,33 @@ void StrandPool::Push(std::shared_ptr<Strand> strand) {
   not_empty_.NotifyOne();
 }
 
-std::shared_ptr<Strand> StrandPool::Next() {
-  std::shared_ptr<Strand> strand = queue_.Pop(num_large_running_ < max_large_running_);
-  if (strand != nullptr) {
+FairQueue::Turn StrandPool::Next() {
+  FairQueue::Turn turn = queue_.Pop(num_large_running_ < max_large_running_);
+  if (turn.strand != nullptr) {
     ++num_running_;
-    num_large_running_ += FairQueue::IsLarge(*strand);
+    num_large_running_ += turn.large;
   } else if (num_running_ == 0) {
     queue_.Rest();
   }
-  return strand;
+  return turn;
 }
 
 void StrandPool::RunThread() {
   for (;;) {
-    std::shared_ptr<Strand> strand;
-    bool large = false;
+    FairQueue::Turn turn;
     {
       MutexLock lock(mutex_);
-      while (!stopping_ && (strand = Next()) == nullptr) not_empty_.Wait(mutex_);
+      while (!stopping_ && (turn = Next()).strand == nullptr) not_empty_.Wait(mutex_);
       if (stopping_) return;
-      large = FairQueue::IsLarge(*strand);
     }
-    Run(std::move(strand));
+    const auto begin = std::chrono::steady_clock::now();
+    Run(std::move(turn.strand));
+    const auto taken = std::chrono::steady_clock::now() - begin;
     // A strand that had to wait for this one is found by this thread, which looks next.
     MutexLock lock(mutex_);
+    queue_.Finish(turn, taken);
     --num_running_;
-    num_large_running_ -= large;
+    num_large_running_ -= turn.large;
   }
 }
 

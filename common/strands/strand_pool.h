@@ -26,8 +26,8 @@ class StrandPool final : public StrandRunner {
  private:
   void Push(std::shared_ptr<Strand> strand) override;
   void RunThread();
-  // Null: there is nothing, or nothing that may run now.
-  std::shared_ptr<Strand> Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Without a strand: there is nothing, or nothing that may run now.
+  FairQueue::Turn Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_large_running_;
   Mutex mutex_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/status.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -88,7 +90,12 @@ void AppendPretty(const Json& json, size_t indent, std::string& out) {
 
 }  // namespace
 
-void Answer::Add(const v1::GenerateResponse& response) {
+absl::Status Answer::Add(const v1::GenerateResponse& response, uint32_t max_outputs) {
+  const uint32_t last =
+      std::max(response.delta().index(), response.finish().index());  // 0 where there is none
+  if (last >= max_outputs) {
+    return Internal("the server sent output {}, although {} were asked for", last, max_outputs);
+  }
   const auto output = [this](uint32_t index) -> AnswerOutput& {
     if (index >= outputs.size()) outputs.resize(index + 1);
     return outputs[index];
@@ -116,6 +123,7 @@ void Answer::Add(const v1::GenerateResponse& response) {
     case v1::GenerateResponse::EVENT_NOT_SET:
       break;
   }
+  return absl::OkStatus();
 }
 
 bool Answer::complete() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/status/status.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,8 +24,9 @@ struct Answer {
   lockstep::v1::PromptInfo prompt_info;
   std::vector<AnswerOutput> outputs;  // by index
 
-  // Takes in one message of the stream; indices may come in any order.
-  void Add(const lockstep::v1::GenerateResponse& response);
+  // Takes in one message of the stream; indices may come in any order. INTERNAL, and nothing is
+  // taken in, if the index is not below `max_outputs`, which is what the request asked for.
+  absl::Status Add(const lockstep::v1::GenerateResponse& response, uint32_t max_outputs);
   bool complete() const;  // every output seen has finished, and there is one
 
   // One JSON object over several lines; an array of numbers, as token_ids, takes one of them.

@@ -15,6 +15,7 @@
 
 #include "common/command_line.h"
 #include "common/runtime/mapped_file.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/client/generation_client.h"
 
@@ -67,7 +68,8 @@ ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt,
 ABSL_FLAG(bool, json, false, "print one JSON object when everything is there");
 ABSL_FLAG(bool, stats, false, "print rates to stderr");
 ABSL_FLAG(absl::Duration, timeout, absl::InfiniteDuration(), "deadline of a request");
-ABSL_FLAG(double, wait_seconds, 0, "wait this long for the router and its worker");
+ABSL_FLAG(absl::Duration, wait_seconds, absl::ZeroDuration(),
+          "wait this long for the router and its worker");
 
 namespace lockstep::router {
 namespace {
@@ -244,12 +246,20 @@ absl::StatusOr<GenerationClient::Options> ClientOptions() {
 
 void PrintError(const absl::Status& status) {
   std::fprintf(stderr, "lockstep-generate: %s: %s\n",
-               absl::StatusCodeToString(status.code()).c_str(), Message(status).c_str());
+               absl::StatusCodeToString(status.code()).c_str(),
+               WithoutControls(Message(status)).c_str());
+}
+
+// What a model or a server said, for stdout. On a terminal it cannot steer it. A file or another
+// program gets it as it is.
+std::string ForStdout(const std::string& text) {
+  static const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  return is_terminal ? WithoutControls(text) : text;
 }
 
 // False when there was nothing to print.
 bool PrintDelta(const v1::GenerateResponse& response) {
-  const std::string& text = response.delta().text();
+  const std::string text = ForStdout(response.delta().text());
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   return !text.empty();
@@ -257,7 +267,7 @@ bool PrintDelta(const v1::GenerateResponse& response) {
 
 void PrintOutputs(const Answer& answer) {
   for (size_t i = 0; i < answer.outputs.size(); ++i) {
-    std::printf("[%zu] %s\n", i, answer.outputs[i].text.c_str());
+    std::printf("[%zu] %s\n", i, ForStdout(answer.outputs[i].text).c_str());
   }
 }
 
@@ -280,7 +290,7 @@ ExitCode RunOnce(GenerationClient& client, const v1::GenerateRequest& request) {
     if (model.empty()) {
       if (const auto served = client.GetModel(absl::Seconds(5)); served.ok()) model = served->id();
     }
-    std::printf("%s\n", answer->ToJson(model).c_str());
+    std::printf("%s\n", ForStdout(answer->ToJson(model)).c_str());
   } else if (!stream) {
     PrintOutputs(*answer);
   }
@@ -344,8 +354,8 @@ ExitCode Run(int argc, char** argv) {
     return kUsageError;
   }
   GenerationClient client(absl::GetFlag(FLAGS_router), *options);
-  if (const double seconds = absl::GetFlag(FLAGS_wait_seconds); seconds > 0) {
-    if (const auto model = client.WaitUntilReady(absl::Seconds(seconds)); !model.ok()) {
+  if (const absl::Duration wait = absl::GetFlag(FLAGS_wait_seconds); wait > absl::ZeroDuration()) {
+    if (const auto model = client.WaitUntilReady(wait); !model.ok()) {
       PrintError(model.status());
       return kNotReady;
     }

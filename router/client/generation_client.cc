@@ -19,6 +19,8 @@ namespace {
 namespace v1 = lockstep::v1;
 
 constexpr int kMaxMessageBytes = 64 << 20;
+// Of all messages. A million tokens with 20 log-probabilities each have less.
+constexpr uint64_t kMaxAnswerBytes = uint64_t{512} << 20;
 
 absl::Status CheckUtf8(std::string_view what, std::string_view text) {
   const std::optional<size_t> invalid = FindInvalidUtf8(text);
@@ -45,7 +47,9 @@ class GenerationClient::Impl {
     arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
     // While WaitUntilReady waits for the router to start, the channel tries again soon.
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+    // In spite of its name, this is how long gRPC waits for a connection before it gives up and
+    // tries again. A busy machine may take seconds for it.
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     const auto credentials = MakeChannelCredentials(options.tls, arguments);
     stub_ = v1::Generation::NewStub(grpc::CreateCustomChannel(address_, credentials, arguments));
@@ -100,11 +104,18 @@ class GenerationClient::Impl {
     const std::stop_callback cancel(std::move(stop), [&context] { context.TryCancel(); });
     Answer answer;
     v1::GenerateResponse response;
-    while (reader->Read(&response)) {
-      answer.Add(response);
-      on_response(response);
+    absl::Status refused;  // what the server sent cannot be an answer
+    uint64_t num_bytes = 0;
+    while (refused.ok() && reader->Read(&response)) {
+      num_bytes += response.ByteSizeLong();
+      refused = num_bytes > kMaxAnswerBytes
+                    ? ResourceExhausted("the answer has more than {} bytes", kMaxAnswerBytes)
+                    : answer.Add(response, std::max(request.sampling().n(), 1u));
+      if (refused.ok()) on_response(response);
     }
+    if (!refused.ok()) context.TryCancel();
     const grpc::Status status = reader->Finish();
+    if (!refused.ok()) return refused;
     if (!status.ok()) return ToStatus(status);
     if (!answer.complete()) return absl::InternalError("the stream ended before its outputs did");
     return answer;

@@ -24,12 +24,12 @@ constexpr size_t kMaxAbortBytes = kMaxAbortIds * (kMaxIdBytes + 4);
 // For methods that carry a prompt: only the limit of all messages applies.
 constexpr size_t kAnyMessageBytes = std::numeric_limits<size_t>::max();
 
-absl::Status Abort(ApiContext& context, const Tenant* tenant, const v1::AbortRequest& request,
+absl::Status Abort(ApiContext& context, const UnaryCaller& caller, const v1::AbortRequest& request,
                    v1::AbortResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
   uint32_t num_aborted = 0;
   for (const std::string& id : request.request_ids()) {
-    if (const auto call = context.registry.Find(ScopedRequestId(tenant, id))) {
+    if (const auto call = context.registry.Find(ScopedRequestId(caller.tenant, id))) {
       call->Abort();
       ++num_aborted;
     }
@@ -38,14 +38,14 @@ absl::Status Abort(ApiContext& context, const Tenant* tenant, const v1::AbortReq
   return absl::OkStatus();
 }
 
-absl::Status GetModel(ApiContext& context, const Tenant* /*tenant*/,
+absl::Status GetModel(ApiContext& context, const UnaryCaller& /*caller*/,
                       const v1::GetModelRequest& request, v1::Model& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckModelRequest(context, request));
   response = DescribeModel(context);
   return absl::OkStatus();
 }
 
-absl::Status ListModels(ApiContext& context, const Tenant* /*tenant*/,
+absl::Status ListModels(ApiContext& context, const UnaryCaller& /*caller*/,
                         const v1::ListModelsRequest& request, v1::ListModelsResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckKnownFields("request", request));
   *response.add_models() = DescribeModel(context);
@@ -89,15 +89,17 @@ void GenerationService::AddTo(GrpcServices& services) {
       services, context_, "Tokenize",
       UnaryMethod<v1::TokenizeRequest, v1::TokenizeResponse>{
           .answer =
-              [](ApiContext& context, const Tenant*, const v1::TokenizeRequest& request,
-                 v1::TokenizeResponse& response) { return Tokenize(context, request, response); },
+              [](ApiContext& context, const UnaryCaller& caller, const v1::TokenizeRequest& request,
+                 v1::TokenizeResponse& response) {
+                return Tokenize(context, request, caller.cancellation, response);
+              },
           .num_work_bytes = &NumWorkBytes,
           .max_message_bytes = kAnyMessageBytes});
   AddUnary(services, context_, "Detokenize",
            UnaryMethod<v1::DetokenizeRequest, v1::DetokenizeResponse>{
                .answer =
-                   [](ApiContext& context, const Tenant*, const v1::DetokenizeRequest& request,
-                      v1::DetokenizeResponse& response) {
+                   [](ApiContext& context, const UnaryCaller&,
+                      const v1::DetokenizeRequest& request, v1::DetokenizeResponse& response) {
                      return Detokenize(context, request, response);
                    },
                .num_work_bytes = &NumWorkBytes,

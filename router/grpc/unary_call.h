@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/runtime/cancellation.h"
 #include "common/runtime/mutex.h"
 #include "common/status.h"
 #include "router/grpc/grpc_generate_call.h"
@@ -19,10 +20,16 @@
 
 namespace lockstep::router {
 
+// Who waits for the response.
+struct UnaryCaller {
+  const Tenant* tenant;  // null: no tenant
+  const Cancellation& cancellation;
+};
+
 // How a method with one response works.
 template <typename Request, typename Response>
 struct UnaryMethod {
-  absl::Status (*answer)(ApiContext& context, const Tenant* tenant, const Request& request,
+  absl::Status (*answer)(ApiContext& context, const UnaryCaller& caller, const Request& request,
                          Response& response);
   // Not null: the method takes long, so it needs a ticket and runs on the encode pool. Null: it
   // runs on the connection's thread.
@@ -54,7 +61,10 @@ class UnaryCall final : public GrpcCall,
     return call;
   }
   UnaryCall(ApiContext& context, const Method& method, GrpcCall::Transport transport)
-      : GrpcCall(std::move(transport)), context_(context), method_(method) {}
+      : GrpcCall(std::move(transport)),
+        context_(context),
+        method_(method),
+        cancellation_(&context.closing) {}
 
   void RunStrand() override {
     std::optional<Work> work = TakeWork();
@@ -116,6 +126,7 @@ class UnaryCall final : public GrpcCall,
     AwaitTurn(std::move(work), num_bytes);
   }
   void OnOver(bool /*finished*/) override {
+    cancellation_.Cancel();
     const Message unfinished = std::exchange(message_, Message());
     // It could otherwise wait long for a thread.
     const std::optional<Work> dropped = TakeWork();
@@ -148,7 +159,8 @@ class UnaryCall final : public GrpcCall,
   }
   void Answer(Work work) {
     Response response;
-    const absl::Status status = method_.answer(context_, tenant_.get(), *work.request, response);
+    const absl::Status status = method_.answer(
+        context_, {.tenant = tenant_.get(), .cancellation = cancellation_}, *work.request, response);
     // From here on the response is counted and the request is not needed. The tenant may call again
     // as soon as it has the response.
     work = Work();
@@ -159,6 +171,7 @@ class UnaryCall final : public GrpcCall,
 
   ApiContext& context_;
   const Method method_;
+  Cancellation cancellation_;             // of the work, when the call is over
   std::shared_ptr<const Tenant> tenant_;  // null: no tenant
   bool has_message_ = false;
   Message message_;  // until the client has sent everything

@@ -36,7 +36,8 @@ TextExchange::TextExchange(ApiContext& context, Origin origin, HttpRequest reque
       origin_(std::move(origin)),
       http_(std::move(request)),
       num_work_bytes_(http_.body.size()),
-      reading_(http_.answer.ShareOf(NameOf(origin_.tenant.get()))) {}
+      reading_(http_.answer.ShareOf(NameOf(origin_.tenant.get()))),
+      cancellation_(&context.closing) {}
 
 void TextExchange::RunStrand() {
   absl::StatusOr<std::string> reply = absl::InternalError("");
@@ -86,6 +87,7 @@ void TextExchange::RunStrand() {
 }
 
 void TextExchange::Abandon() {
+  cancellation_.Cancel();
   MutexLock lock(begin_mutex_);
   abandoned_ = true;
   if (std::exchange(begun_, true) && !query_.has_value() && decoder_ == nullptr) return;
@@ -142,7 +144,7 @@ BodyReading TextExchange::Reading() {
 
 absl::StatusOr<std::string> TextExchange::Tokens(const TokenizeQuery& query) {
   v1::TokenizeResponse response;
-  LOCKSTEP_RETURN_IF_ERROR(Tokenize(context_, query.request, response));
+  LOCKSTEP_RETURN_IF_ERROR(Tokenize(context_, query.request, cancellation_, response));
   std::string reply;
   JsonWriter json(reply);
   json.BeginObject().Key("count").Int(response.token_ids_size());

@@ -6,9 +6,11 @@
 #include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/common/status_matchers.h"
@@ -48,6 +50,35 @@ TEST_F(CommandLineTest, FlagsAreSpelledWithDashesOrUnderscores) {
   EXPECT_EQ(absl::GetFlag(FLAGS_test_count), 9u);
   EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Milliseconds(250));
   EXPECT_THAT(absl::GetFlag(FLAGS_test_list), ElementsAre("x", "y-z"));
+}
+
+TEST_F(CommandLineTest, TimesNeedNoUnit) {
+  for (const auto& [text, seconds] :
+       {std::pair("10", 10.0), {"1.5", 1.5}, {"0", 0.0}, {"10s", 10.0}, {"2m", 120.0}}) {
+    ASSERT_THAT(Parse({"--test-wait", text}), IsOk()) << text;
+    EXPECT_EQ(absl::GetFlag(FLAGS_test_wait), absl::Seconds(seconds)) << text;
+  }
+  for (const char* const text : {"10 s", "ten", "1.2.3", "", "."}) {
+    EXPECT_FALSE(Parse({"--test-wait", text}).ok()) << text;
+  }
+}
+
+using CommandLineDeathTest = CommandLineTest;
+
+TEST_F(CommandLineDeathTest, HelpGoesToStdoutAndEndsWell) {
+  for (const char* const help : {"--help", "-h", "--helpfull"}) {
+    // A death test sees stderr only.
+    const auto print = [&] {
+      dup2(STDERR_FILENO, STDOUT_FILENO);
+      (void)Parse({"--test-count=8", help, "--nonsense"});
+    };
+    EXPECT_EXIT(print(), ::testing::ExitedWithCode(0),
+                ::testing::AllOf(::testing::StartsWith("program [--test-name TEXT]\n\nFlags:\n"),
+                                 ::testing::HasSubstr("\n  --test-count (a number); default: 7;\n"),
+                                 ::testing::HasSubstr("--test-name (a text); default: \"nobody\";"),
+                                 ::testing::Not(::testing::HasSubstr("nonsense"))));
+  }
+  ASSERT_THAT(Parse({"--test-name", "--help"}), IsOk()) << "a value";
 }
 
 TEST_F(CommandLineTest, SwitchesAreTurnedOffInFourWays) {

@@ -44,7 +44,7 @@ def section(markdown, heading):
 
 
 def flags_in_help(help_text):
-    """Abseil prints underscores; the programs take dashes as well, and the documents use them."""
+    """The usage in front of the list may have underscores; the programs take both."""
     names = re.findall(r"^\s*--([a-z][a-z0-9_-]*)", help_text, re.MULTILINE)
     return {name.replace("_", "-") for name in names}
 

@@ -5,8 +5,8 @@ import subprocess
 
 
 def flags_in_help(program):
-    """Flags with dashes, and their defaults; --help breaks lines and writes underscores."""
+    """Flags with dashes, and their defaults; --help breaks lines."""
     text = subprocess.run((program, "--help"), capture_output=True, text=True).stdout
     text = re.sub(r"\s+", " ", text)
-    found = re.findall(r"--(\w+) \((?:(?!--\w+ \().)*?\); default: (\"[^\"]*\"|[^;]*);", text)
-    return {name.replace("_", "-"): value.strip('"') for name, value in found}
+    found = re.findall(r"--([\w-]+) \((?:(?!--[\w-]+ \().)*?\); default: (\"[^\"]*\"|[^;]*);", text)
+    return {name: value.strip('"') for name, value in found}

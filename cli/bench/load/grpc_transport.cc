@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/runtime/mutex.h"
+#include "common/shown_text.h"
 #include "lockstep/v1/generation.grpc.pb.h"
 
 namespace lockstep::cli {
@@ -75,6 +76,7 @@ class GrpcTransport final : public Transport {
       if (!ok) return;
       if (response_.has_delta() && response_.delta().token_ids_size() > 0) {
         record_.pieces.push_back(owner_.clock_.Now());
+        if (record_.pieces.size() > kMaxPieces) Cancel();
       }
       if (response_.has_finish()) {
         record_.prompt_tokens = response_.finish().usage().prompt_tokens();
@@ -92,6 +94,7 @@ class GrpcTransport final : public Transport {
       } else if (!finished_) {
         record_.error = "the stream broke off";
       }
+      record_.error = OneLine(record_.error, kMaxShownErrorBytes);
       done_(std::move(record_));
       owner_.Remove(this);
     }

@@ -25,6 +25,7 @@
 
 #include "cli/bench/load/sse_scanner.h"
 #include "common/runtime/named_thread.h"
+#include "common/shown_text.h"
 
 namespace lockstep::cli {
 namespace {
@@ -49,6 +50,11 @@ struct Job {
 std::string ErrorText(const std::string& body) {
   constexpr size_t kMaxBytes = 100;
   return OpenAiErrorMessage(body).value_or(body.substr(0, kMaxBytes));
+}
+
+std::chrono::nanoseconds Nanoseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
 }
 
 // A thread and its connections. The private part runs on the thread.
@@ -103,8 +109,7 @@ class HttpThread {
       }
       request_.body() = BenchRequestJson(job_.request, owner_.options_);
       request_.prepare_payload();
-      stream_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-          std::chrono::duration<double>(owner_.options_.timeout_seconds)));
+      stream_.expires_after(Nanoseconds(owner_.options_.timeout_seconds));
       if (connected_) return Write();
       stream_.async_connect(owner_.Endpoints(),
                             [self = shared_from_this()](error_code error, const auto&) {
@@ -136,7 +141,14 @@ class HttpThread {
     }
 
     void Read() {
-      if (parser_->is_done()) return Finish();
+      if (parser_->is_done() || scanner_.failed()) return Finish();
+      // The error may be longer than anybody reads.
+      if (body_.size() >= kMaxErrorBytes) return Finish();
+      if (job_.record.pieces.size() > kMaxPieces) return Fail("the answer has too many pieces");
+      // The stream's own timer never comes first if the server always has more to say.
+      if (owner_.clock_.Now() - job_.record.sent >= owner_.options_.timeout_seconds) {
+        return Fail("receive", beast::error::timeout);
+      }
       parser_->get().body().data = bytes_;
       parser_->get().body().size = sizeof(bytes_);
       http::async_read_some(stream_, buffer_, *parser_,
@@ -166,12 +178,14 @@ class HttpThread {
       record.cached_tokens = scanner_.cached_tokens();
       if (parser_->get().result_int() != 200) {
         record.error = fmt::format("HTTP {}: {}", parser_->get().result_int(), ErrorText(body_));
+      } else if (scanner_.failed()) {
+        record.error = scanner_.error();
       } else if (!scanner_.error().empty()) {
         record.error = "error in the stream: " + scanner_.error();
       } else if (!scanner_.done() || record.output_tokens == 0) {
         record.error = scanner_.done() ? "the stream had no usage" : "the stream broke off";
       }
-      End(parser_->keep_alive());
+      End(parser_->is_done() && parser_->keep_alive());
     }
 
     // A server may close a connection that nobody used for a while.
@@ -182,17 +196,20 @@ class HttpThread {
       owner_.Replace(shared_from_this(), std::move(job_));
     }
     void Fail(const char* what, error_code error) {
-      job_.record.error =
-          abandoned_ ? kAbandoned
-          : error == beast::error::timeout
-              ? fmt::format("no answer within {:g} s", owner_.options_.timeout_seconds)
-          : error == http::error::partial_message || error == http::error::end_of_stream
-              ? "the stream broke off"
-              : fmt::format("{}: {}", what, error.message());
+      Fail(abandoned_ ? kAbandoned
+           : error == beast::error::timeout
+               ? fmt::format("no answer within {:g} s", owner_.options_.timeout_seconds)
+           : error == http::error::partial_message || error == http::error::end_of_stream
+               ? "the stream broke off"
+               : fmt::format("{}: {}", what, error.message()));
+    }
+    void Fail(std::string error) {
+      job_.record.error = std::move(error);
       End(/*usable=*/false);
     }
     void End(bool usable) {
       job_.record.end = owner_.clock_.Now();
+      job_.record.error = OneLine(job_.record.error, kMaxShownErrorBytes);
       if (!usable) stream_.close();
       stream_.expires_never();
       Job job = std::move(job_);

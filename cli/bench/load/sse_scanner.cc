@@ -1,5 +1,7 @@
 #include "cli/bench/load/sse_scanner.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -50,9 +52,11 @@ std::optional<std::string> OpenAiErrorMessage(std::string_view json) {
 
 uint32_t SseScanner::Feed(std::string_view bytes) {
   uint32_t num_pieces = 0;
+  if (failed_) return num_pieces;
   for (size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
     const std::string_view part = bytes.substr(0, end);
     bytes.remove_prefix(end + 1);
+    if (rest_.size() + part.size() > kMaxLineBytes) return Fail(num_pieces);
     if (rest_.empty()) {
       num_pieces += TakeLine(part) ? 1 : 0;
     } else {
@@ -61,7 +65,15 @@ uint32_t SseScanner::Feed(std::string_view bytes) {
       rest_.clear();
     }
   }
+  if (rest_.size() + bytes.size() > kMaxLineBytes) return Fail(num_pieces);
   rest_.append(bytes);
+  return num_pieces;
+}
+
+uint32_t SseScanner::Fail(uint32_t num_pieces) {
+  failed_ = true;
+  error_ = fmt::format("a line has more than {} bytes", kMaxLineBytes);
+  rest_ = std::string();
   return num_pieces;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,11 +13,17 @@ namespace lockstep::cli {
 std::optional<std::string> OpenAiErrorMessage(std::string_view json);
 
 // Finds in the body of a streamed OpenAI answer what a load wants to know, and parses nothing else.
-// Fed in pieces of any size.
+// Fed in pieces of any size. Holds at most one line of kMaxLineBytes.
 class SseScanner {
  public:
-  // Returns how many events with output the bytes completed.
+  // Servers send a few hundred bytes a line, with log-probabilities some thousands.
+  static constexpr size_t kMaxLineBytes = size_t{1} << 20;
+
+  // Returns how many events with output the bytes completed. Ignores bytes once `failed`.
   uint32_t Feed(std::string_view bytes);
+
+  // A line was too long. `error` says so.
+  bool failed() const { return failed_; }
 
   bool done() const { return done_; }  // "data: [DONE]" came
   // The server's counts, once it has sent them; 0 before.
@@ -29,9 +36,12 @@ class SseScanner {
  private:
   // True if the event has output.
   bool TakeLine(std::string_view line);
+  // The line is too long. Returns `num_pieces`.
+  uint32_t Fail(uint32_t num_pieces);
 
   std::string rest_;  // of a line that has not ended yet
   bool done_ = false;
+  bool failed_ = false;
   uint32_t prompt_tokens_ = 0;
   uint32_t output_tokens_ = 0;
   uint32_t cached_tokens_ = 0;

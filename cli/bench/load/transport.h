@@ -36,6 +36,11 @@ class Transport {
   virtual std::vector<double> ThreadSeconds() const = 0;
 };
 
+// Of the text of an error in a record, which often comes from the server.
+inline constexpr size_t kMaxShownErrorBytes = 200;
+// Of the times in a record. A server that sends more pieces of one answer is at fault.
+inline constexpr size_t kMaxPieces = size_t{1} << 22;
+
 struct TransportOptions {
   std::string model = {};    // HTTP: the name in requests
   std::string api_key = {};  // empty: none

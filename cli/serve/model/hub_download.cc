@@ -41,7 +41,8 @@ absl::StatusOr<std::string> DownloadModel(const std::string& name) {
   }
   LOCKSTEP_ASSIGN_OR_RETURN(
       const Captured captured,
-      RunAndCapture(DownloadCommand(*hf, name), absl::InfiniteDuration(), /*quiet=*/false));
+      // It may need the user's token, and the proxy.
+      RunAndCapture(DownloadCommand(*hf, name), {.whole_environment = true}));
   if (captured.wait_status != 0) {
     return Unavailable("{}: `hf download` failed with {}; its message is above", name,
                        DescribeEnd(captured.wait_status));

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "common/instant.h"
@@ -24,7 +25,8 @@ namespace {
 constexpr int kCannotStart = 127;  // exit code, as a shell's
 
 // Between fork and exec: system calls only.
-[[noreturn]] void BecomeProgram(const ChildSpec& spec, char* const* arguments, pid_t parent) {
+[[noreturn]] void BecomeProgram(const ChildSpec& spec, char* const* arguments,
+                                char* const* variables, pid_t parent) {
   // The parent may have ended before prctl. Then nothing would end this process.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(kCannotStart);
   if (spec.own_session) setsid();
@@ -36,7 +38,7 @@ constexpr int kCannotStart = 127;  // exit code, as a shell's
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execv(arguments[0], arguments);
+  execve(arguments[0], arguments, variables);
   constexpr char kMessage[] = "the program cannot be started\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
   _exit(kCannotStart);
@@ -65,16 +67,40 @@ bool ReadToEnd(int descriptor, Instant deadline, std::string& output) {
 
 }  // namespace
 
+bool KeepsVariable(std::string_view name) {
+  // Programs, folders, language and time, the loader.
+  constexpr std::string_view kNames[] = {
+      "PATH",   "HOME",     "USER",   "LOGNAME", "SHELL",           "TMPDIR",
+      "LANG",   "LANGUAGE", "TZ",     "TERM",    "LD_LIBRARY_PATH", "LD_PRELOAD",
+      // Of the Python that renders chat templates.
+      "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"};
+  // CUDA and its libraries, OpenMP, oneDNN, gRPC, the C library's heap, sanitizers and profilers.
+  constexpr std::string_view kPrefixes[] = {
+      "LC_",   "CUDA_",   "CUBLAS", "NVIDIA_", "NCCL_", "OMP_",  "GOMP_", "DNNL_", "ONEDNN_",
+      "GRPC_", "MALLOC_", "GLIBC_", "ASAN_",   "LSAN_", "TSAN_", "UBSAN_", "LLVM_PROFILE_"};
+  return std::ranges::find(kNames, name) != std::end(kNames) ||
+         std::ranges::any_of(kPrefixes,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
   std::vector<char*> arguments;
   for (const std::string& argument : spec.arguments) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   arguments.push_back(nullptr);
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (spec.whole_environment || KeepsVariable(text.substr(0, text.find('=')))) {
+      variables.push_back(*variable);
+    }
+  }
+  variables.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return Unavailable("fork: {}", std::strerror(errno));
-  if (child == 0) BecomeProgram(spec, arguments.data(), parent);
+  if (child == 0) BecomeProgram(spec, arguments.data(), variables.data(), parent);
   return child;
 }
 
@@ -85,12 +111,15 @@ std::string DescribeEnd(int wait_status) {
 }
 
 absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments,
-                                       absl::Duration timeout, bool quiet) {
+                                       const CaptureOptions& options) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Unavailable("pipe2: {}", std::strerror(errno));
-  const int nothing = quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+  const int nothing = options.quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
   const absl::StatusOr<pid_t> child =
-      StartChild({.arguments = arguments, .stdout_fd = pipe_fds[1], .stderr_fd = nothing});
+      StartChild({.arguments = arguments,
+                  .stdout_fd = pipe_fds[1],
+                  .stderr_fd = nothing,
+                  .whole_environment = options.whole_environment});
   close(pipe_fds[1]);
   if (nothing >= 0) close(nothing);
   if (!child.ok()) {
@@ -98,14 +127,14 @@ absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments
     return child.status();
   }
   Captured captured;
-  const bool ended = ReadToEnd(pipe_fds[0], MonotonicNow() + timeout, captured.output);
+  const bool ended = ReadToEnd(pipe_fds[0], MonotonicNow() + options.timeout, captured.output);
   if (!ended) kill(*child, SIGKILL);
   close(pipe_fds[0]);
   while (waitpid(*child, &captured.wait_status, 0) < 0 && errno == EINTR) {
   }
   if (!ended) {
     return MakeError(absl::StatusCode::kDeadlineExceeded, "{} took longer than {}", arguments[0],
-                     absl::FormatDuration(timeout));
+                     absl::FormatDuration(options.timeout));
   }
   return captured;
 }

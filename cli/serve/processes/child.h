@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::cli {
@@ -14,7 +15,13 @@ struct ChildSpec {
   int stdout_fd = -1;                  // -1: this program's own
   int stderr_fd = -1;                  // likewise
   bool own_session = false;            // Ctrl-C in this terminal does not reach it
+  // It gets all of this program's environment, keys and tokens of the user included. Otherwise only
+  // what libraries of our programs read: KeepsVariable.
+  bool whole_environment = false;
 };
+
+// Whether a child gets this variable of the environment ("CUDA_VISIBLE_DEVICES"). Pure.
+bool KeepsVariable(std::string_view name);
 
 // Starts a program. Its stdin is empty. The kernel ends it with SIGKILL when the thread that called
 // this ends, for whatever reason. So call this while the process has one thread.
@@ -27,9 +34,14 @@ struct Captured {
   int wait_status = 0;
   std::string output;  // its stdout
 };
-// Runs a program to its end. Its stderr is this program's own, or nothing if `quiet`. If it takes
-// longer than `timeout`, kills it and returns DEADLINE_EXCEEDED.
+struct CaptureOptions {
+  absl::Duration timeout = absl::InfiniteDuration();
+  bool quiet = false;  // its stderr is lost; otherwise it is this program's own
+  bool whole_environment = false;
+};
+// Runs a program to its end. If it takes longer than the timeout, kills it and returns
+// DEADLINE_EXCEEDED.
 absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments,
-                                       absl::Duration timeout, bool quiet);
+                                       const CaptureOptions& options);
 
 }  // namespace lockstep::cli

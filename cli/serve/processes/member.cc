@@ -30,7 +30,12 @@ Member::~Member() {
 
 absl::Status Member::Start(Instant now) {
   due_ = Instant::InfiniteFuture();
-  const int log = open(spec_.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  // Where somebody else can write to the folder, a link could lead to any file of this user.
+  const int log =
+      open(spec_.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (log < 0 && errno == ELOOP) {
+    return Unavailable("{}: a symbolic link, expected a file or nothing", spec_.log_path);
+  }
   if (log < 0) return Unavailable("{}: {}", spec_.log_path, std::strerror(errno));
   log_.SkipToEnd();
   int pipe_fds[2];

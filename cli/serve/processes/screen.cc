@@ -45,12 +45,13 @@ std::string StartScreen(const Served& served, const Paint& paint) {
   row("page", paint.Bold(base + "/"));
   row("OpenAI API", paint.Bold(base + "/v1"));
   row("gRPC", FormatAddress(client));
-  row("metrics", fmt::format("http://{}/metrics", served.admin_address));
+  // With keys, the API has no metrics. `lockstep top` knows neither TLS nor keys.
+  const bool guarded = served.tls || served.keys;
+  row("metrics", guarded ? fmt::format("http://{}/metrics", served.admin_address)
+                         : base + "/metrics");
   row("logs", served.log_folder);
   out += "\n";
   row("talk", "lockstep chat" + url + (served.keys ? " --api-key @FILE" : ""));
-  // `lockstep top` knows neither TLS nor keys.
-  const bool guarded = served.tls || served.keys;
   row("watch", "lockstep top" + (guarded ? " --url " + served.admin_address : url));
   row("curl", CurlCommand(served, base));
   out += "\n" + paint.Dim("Ctrl-C stops") + "\n";

@@ -76,6 +76,11 @@ RequestLimits ApiContext::Limits() const {
   return limits;
 }
 
+absl::Status ApiContext::WhyNotEncoded(absl::Status status) const {
+  if (!absl::IsCancelled(status) || !closing.cancelled()) return status;
+  return absl::UnavailableError("the router is shutting down");
+}
+
 std::string ApiContext::MakeRequestId(RequestKey key) const {
   return fmt::format("{}{}", id_prefix_, key);
 }

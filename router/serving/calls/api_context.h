@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/instant.h"
+#include "common/runtime/cancellation.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/strands/strand.h"
@@ -77,6 +78,11 @@ class ApiContext {
   FleetHistory history;
   // Listeners of the public API that accept nothing, because they have no file descriptors left.
   std::atomic<int> num_deaf_listeners = 0;
+  // Cancelled at the end of a drain: prompts that are being encoded are given up.
+  Cancellation closing;
+  // What the client of a prompt that was not encoded learns: CANCELLED because of `closing` becomes
+  // UNAVAILABLE.
+  absl::Status WhyNotEncoded(absl::Status status) const;
   bool accepting() const { return num_deaf_listeners.load() == 0; }
 
   // What requests are checked against now. The attached worker may allow less than the model.

@@ -40,7 +40,8 @@ GenerateCall::GenerateCall(ApiContext& context, Origin origin)
       origin_(std::move(origin)),
       num_work_bytes_(origin_.request->has_chat()
                           ? PromptEncoder::NumWorkBytes(origin_.request->chat())
-                          : NumPromptBytes(*origin_.request)) {}
+                          : NumPromptBytes(*origin_.request)),
+      encoding_(&context.closing) {}
 
 uint64_t GenerateCall::estimated_prompt_tokens() const {
   const v1::GenerateRequest& request = *origin_.request;
@@ -96,6 +97,7 @@ void GenerateCall::RequestStop(Stop stop) {
   for (Stop known = stop_.load(); known < stop;) {
     if (stop_.compare_exchange_weak(known, stop)) break;
   }
+  if (stop == Stop::kClientGone) encoding_.Cancel();
   // Start reads `stop_` after it has opened this gate.
   if (start_.is_open()) ticket_->StopWaiting();
 }
@@ -104,7 +106,7 @@ void GenerateCall::RunStrand() {
   if (Leave()) return;
   if (stage_.load() == Stage::kReceived) {
     stage_.store(Stage::kRunning);
-    const absl::Status status = Prepare();
+    const absl::Status status = context_.WhyNotEncoded(Prepare());
     origin_.request.reset();
     if (!status.ok()) return FinishCall(status);
   }
@@ -169,7 +171,7 @@ absl::Status GenerateCall::Prepare() {
   LOCKSTEP_ASSIGN_OR_RETURN(
       request_context.forbidden_tokens,
       BadWordTokens(*context_.model.tokenizer, message.sampling().bad_words()));
-  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message, &encoding_));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
   Attribute(origin_.tenant.get(), request);

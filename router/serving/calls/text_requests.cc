@@ -43,7 +43,7 @@ size_t NumWorkBytes(const v1::DetokenizeRequest& request) {
 }
 
 absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& request,
-                      v1::TokenizeResponse& response) {
+                      const Cancellation& cancellation, v1::TokenizeResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
   absl::StatusOr<std::vector<TokenId>> ids =
       absl::InvalidArgumentError("input: expected one of text, chat, got none");
@@ -55,7 +55,8 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
     ids = context.encoder.EncodeText(
         request.text(),
         {.add_special_tokens = !request.has_add_special_tokens() || request.add_special_tokens(),
-         .parse_special_tokens = context.encoder.ParsesSpecial(request)});
+         .parse_special_tokens = context.encoder.ParsesSpecial(request),
+         .cancellation = &cancellation});
   } else if (request.has_chat()) {
     if (request.has_add_special_tokens()) {
       return absl::InvalidArgumentError(
@@ -64,9 +65,9 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
     if (request.has_parse_special()) return ParseSpecialWithoutText();
     LOCKSTEP_RETURN_IF_ERROR(
         CheckChat(request.chat(), "chat", context.config.limits, context.Facts()));
-    ids = context.encoder.EncodeChat(request.chat());
+    ids = context.encoder.EncodeChat(request.chat(), &cancellation);
   }
-  if (!ids.ok()) return ids.status();
+  if (!ids.ok()) return context.WhyNotEncoded(ids.status());
   response.mutable_token_ids()->Add(ids->begin(), ids->end());
   return absl::OkStatus();
 }

@@ -37,9 +37,10 @@ class TextTicket {
   const std::string tenant_;
 };
 
-// The time of these two grows with the text, so run them on the encode pool.
+// The time of these two grows with the text, so run them on the encode pool. CANCELLED soon after
+// `cancellation`.
 absl::Status Tokenize(const ApiContext& context, const lockstep::v1::TokenizeRequest& request,
-                      lockstep::v1::TokenizeResponse& response);
+                      const Cancellation& cancellation, lockstep::v1::TokenizeResponse& response);
 absl::Status Detokenize(const ApiContext& context, const lockstep::v1::DetokenizeRequest& request,
                         lockstep::v1::DetokenizeResponse& response);
 

@@ -1,14 +1,25 @@
 #include "router/serving/prompts/open_message.h"
 
+#include <cstring>
+
 #include "router/text/unicode/white_space.h"
 
 namespace lockstep::router {
+namespace {
+
+// In linear time, unlike std::string_view::find: the texts are a client's, and may be long and
+// repeat themselves.
+bool Contains(std::string_view text, std::string_view part) {
+  return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text,
                                          std::string_view mark) {
   const size_t end = rendered.rfind(mark);
   if (end == std::string_view::npos ||
-      rendered.find(TrimStart(TrimEnd(text))) == std::string_view::npos) {
+      !Contains(rendered, TrimStart(TrimEnd(text)))) {
     return absl::InvalidArgumentError(
         "chat.continue_final_message: the chat template does not print the last message as it is, "
         "so it cannot be continued");

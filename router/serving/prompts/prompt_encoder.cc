@@ -63,8 +63,8 @@ size_t PromptEncoder::NumWorkBytes(const v1::ChatPrompt& chat) {
   return chat.template_arguments_json().empty() ? num_bytes : 2 * num_bytes;
 }
 
-absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(
-    const v1::GenerateRequest& request) const {
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(const v1::GenerateRequest& request,
+                                                           const Cancellation* cancellation) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kTokenIds: {
       const auto& ids = request.token_ids().ids();
@@ -72,9 +72,10 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(
     }
     case v1::GenerateRequest::kText:
       return EncodeText(request.text(), {.add_special_tokens = true,
-                                         .parse_special_tokens = ParsesSpecial(request)});
+                                         .parse_special_tokens = ParsesSpecial(request),
+                                         .cancellation = cancellation});
     case v1::GenerateRequest::kChat:
-      return EncodeChat(request.chat());
+      return EncodeChat(request.chat(), cancellation);
     case v1::GenerateRequest::PROMPT_NOT_SET:
       break;
   }
@@ -88,7 +89,8 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(
   return ids;
 }
 
-absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(const v1::ChatPrompt& chat) const {
+absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(
+    const v1::ChatPrompt& chat, const Cancellation* cancellation) const {
   using Pieces = std::vector<ForeignText::Piece>;
   LOCKSTEP_ASSIGN_OR_RETURN(Pieces pieces, Render(chat, /*mask_borders=*/false));
   const bool open_border = std::any_of(chat.messages().begin(), chat.messages().end(),
@@ -97,14 +99,16 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(const v1::ChatPro
                                                 spellings_.OpenPrefixSize(message.content()) > 0;
                                        });
   if (open_border || !chat.template_arguments_json().empty()) {
+    if (IsCancelled(cancellation)) return absl::CancelledError("the chat is not wanted any more");
     // If hiding the borders of the texts changes the special tokens, a border was part of one.
     LOCKSTEP_ASSIGN_OR_RETURN(Pieces bordered, Render(chat, /*mask_borders=*/true));
     if (SpecialsOf(bordered) != SpecialsOf(pieces)) pieces = std::move(bordered);
   }
   std::vector<TokenId> all;
   for (const ForeignText::Piece& piece : pieces) {
-    auto ids = model_.tokenizer->Encode(
-        piece.text, {.add_special_tokens = false, .parse_special_tokens = !piece.foreign});
+    auto ids = model_.tokenizer->Encode(piece.text, {.add_special_tokens = false,
+                                                     .parse_special_tokens = !piece.foreign,
+                                                     .cancellation = cancellation});
     if (!ids.ok()) return Annotate(ids.status(), "chat");
     all.insert(all.end(), ids->begin(), ids->end());
   }

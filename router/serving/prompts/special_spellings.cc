@@ -4,6 +4,15 @@
 #include <utility>
 
 namespace lockstep::router {
+namespace {
+
+// Whether one of the sorted strings starts with `text` and is longer.
+bool BeginsALonger(const std::vector<std::string>& sorted, std::string_view text) {
+  const auto after = std::upper_bound(sorted.begin(), sorted.end(), text);
+  return after != sorted.end() && after->starts_with(text);
+}
+
+}  // namespace
 
 SpecialSpellings::SpecialSpellings(const Tokenizer& tokenizer)
     : SpecialSpellings(tokenizer.SpecialSpellings()) {}
@@ -12,7 +21,11 @@ SpecialSpellings::SpecialSpellings(std::vector<std::string> spellings)
     : spellings_(std::move(spellings)) {
   std::erase_if(spellings_, [](const std::string& spelling) { return spelling.empty(); });
   std::sort(spellings_.begin(), spellings_.end());
-  for (const std::string& spelling : spellings_) max_size_ = std::max(max_size_, spelling.size());
+  for (const std::string& spelling : spellings_) {
+    max_size_ = std::max(max_size_, spelling.size());
+    reversed_.emplace_back(spelling.rbegin(), spelling.rend());
+  }
+  std::sort(reversed_.begin(), reversed_.end());
 }
 
 size_t SpecialSpellings::LongestAt(std::string_view text) const {
@@ -44,24 +57,16 @@ std::vector<SpecialSpellings::Match> SpecialSpellings::FindAll(std::string_view 
 
 size_t SpecialSpellings::OpenSuffixSize(std::string_view text) const {
   for (size_t size = std::min(text.size(), max_size_); size > 0; --size) {
-    const std::string_view suffix = text.substr(text.size() - size);
-    const auto at_or_after = std::lower_bound(spellings_.begin(), spellings_.end(), suffix);
-    if (at_or_after != spellings_.end() && at_or_after->size() > size &&
-        at_or_after->starts_with(suffix)) {
-      return size;
-    }
+    if (BeginsALonger(spellings_, text.substr(text.size() - size))) return size;
   }
   return 0;
 }
 
 size_t SpecialSpellings::OpenPrefixSize(std::string_view text) const {
-  for (size_t size = std::min(text.size(), max_size_); size > 0; --size) {
-    const std::string_view prefix = text.substr(0, size);
-    const bool ends_one =
-        std::any_of(spellings_.begin(), spellings_.end(), [&](const std::string& spelling) {
-          return spelling.size() > size && spelling.ends_with(prefix);
-        });
-    if (ends_one) return size;
+  std::string prefix(text.substr(0, std::min(text.size(), max_size_)));
+  std::reverse(prefix.begin(), prefix.end());
+  for (std::string_view rest = prefix; !rest.empty(); rest.remove_prefix(1)) {
+    if (BeginsALonger(reversed_, rest)) return rest.size();
   }
   return 0;
 }

@@ -33,6 +33,7 @@ class SpecialSpellings {
   size_t LongestAt(std::string_view text) const;
 
   std::vector<std::string> spellings_;  // sorted
+  std::vector<std::string> reversed_;   // each spelling from its end to its beginning; sorted
   size_t max_size_ = 0;
 };
 

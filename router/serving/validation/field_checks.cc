@@ -7,31 +7,9 @@
 #include <cmath>
 
 #include "common/ids.h"
-#include "common/runtime/logging.h"
 #include "common/status.h"
-#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
-
-std::string Quote(std::string_view text) {
-  std::string shown;
-  size_t size = 0;  // how many bytes of `text` are shown
-  while (size < text.size()) {
-    const Utf8Unit unit = NextUtf8Unit(text.substr(size));
-    const std::string_view bytes = text.substr(size, unit.length);
-    std::string next;
-    if (unit.kind == Utf8Kind::kValid) {
-      next = EscapeControlCharacters(bytes);
-    } else {
-      for (const char c : bytes) next += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-    if (shown.size() + next.size() > kMaxQuotedBytes) break;
-    shown += next;
-    size += unit.length;
-  }
-  const bool cut = size < text.size();
-  return fmt::format("\"{}\"{}", shown, cut ? fmt::format("... ({} bytes)", text.size()) : "");
-}
 
 absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes) {
   if (id.size() > max_bytes) {

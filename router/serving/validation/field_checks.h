@@ -8,14 +8,11 @@
 #include <string>
 #include <string_view>
 
+#include "common/shown_text.h"
+
 // Checks of single fields of a client's message. Errors are INVALID_ARGUMENT "path: expected ...,
 // got ...".
 namespace lockstep::router {
-
-// Quotes foreign text in a message: its beginning, escaped to valid UTF-8, with at most so many
-// bytes between the quotes.
-inline constexpr size_t kMaxQuotedBytes = 100;
-std::string Quote(std::string_view text);
 
 // Allows at most `max_bytes` characters of [A-Za-z0-9._:-].
 absl::Status CheckId(std::string_view path, std::string_view id, size_t max_bytes);

@@ -93,7 +93,10 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Split(std::string_vie
         begin = PreviousCharOffset(text, begin);
       }
     }
-    while (token.rstrip && end < text.size() && is_space(end)) end += DecodeUtf8(text, end).length;
+    if (token.rstrip) {
+      end = std::max(end, done);  // the token before may have taken this white space already
+      while (end < text.size() && is_space(end)) end += DecodeUtf8(text, end).length;
+    }
     if (done < begin) segments.push_back({text.substr(done, begin - done), std::nullopt});
     segments.push_back({text.substr(begin, end - begin), token.id});
     done = end;

@@ -25,7 +25,8 @@ struct AddedToken {
 };
 
 // Finds added tokens in a text: the leftmost first, among those that start together the longest.
-// Immutable, safe from any thread.
+// At worst, looks at as many bytes from each byte of the text as the longest token has. Immutable,
+// safe from any thread.
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;

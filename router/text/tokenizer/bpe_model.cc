@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/text/tokenizer/byte_alphabet.h"
 
@@ -12,6 +13,8 @@ namespace {
 constexpr TokenId kNoToken = UINT32_MAX;
 // Up to here a scan for the lowest rank beats a heap.
 constexpr size_t kMaxScannedSymbols = 48;
+// Steps of the heap between two questions whether to go on: less than a millisecond.
+constexpr size_t kStepsBetweenQuestions = 1024;
 
 absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -34,10 +37,12 @@ absl::Status BpeModel::Builder::AddToken(TokenId id, std::string_view text) {
   if (text.empty()) return InvalidArgument("token {} is empty", id);
   if (id >= texts_.size()) texts_.resize(id + 1);
   if (!texts_[id].empty()) {
-    return InvalidArgument("id {} belongs to \"{}\" and \"{}\"", id, texts_[id], text);
+    return InvalidArgument("id {} belongs to {} and {}", id, Quote(texts_[id]), Quote(text));
   }
   const auto [it, inserted] = ids_.try_emplace(std::string(text), id);
-  if (!inserted) return InvalidArgument("token \"{}\" has ids {} and {}", text, it->second, id);
+  if (!inserted) {
+    return InvalidArgument("token {} has ids {} and {}", Quote(text), it->second, id);
+  }
   texts_[id] = text;
   return absl::OkStatus();
 }
@@ -57,8 +62,10 @@ absl::Status BpeModel::Builder::AddMerge(std::string_view left, std::string_view
   for (const auto& [id, text] : {std::pair<std::optional<TokenId>, std::string_view>{left_id, left},
                                  {right_id, right},
                                  {merged_id, joined}}) {
-    if (!id)
-      return InvalidArgument("merge of \"{}\" and \"{}\": no token \"{}\"", left, right, text);
+    if (!id) {
+      return InvalidArgument("merge of {} and {}: no token {}", Quote(left), Quote(right),
+                             Quote(text));
+    }
   }
   merges_.push_back({*left_id, *right_id, *merged_id});
   return absl::OkStatus();
@@ -89,29 +96,29 @@ void BpeModel::AddWholeTokens(const Builder& builder) {
     bytes.clear();
     if (text.empty() || !AlphabetToBytes(text, bytes)) continue;
     ids.clear();
-    if (!options_.ignore_merges) EncodeByMerges(bytes, ids);
+    if (!options_.ignore_merges) EncodeByMerges(bytes, ids, nullptr);
     if (options_.ignore_merges || (ids.size() == 1 && ids[0] == id))
       whole_tokens_.Insert(bytes, id);
   }
 }
 
-std::optional<uint8_t> BpeModel::EncodePiece(std::string_view bytes,
-                                             std::vector<TokenId>& ids) const {
+std::optional<uint8_t> BpeModel::EncodePiece(std::string_view bytes, std::vector<TokenId>& ids,
+                                             const Cancellation* cancellation) const {
   if (const std::optional<TokenId> whole = whole_tokens_.Find(bytes)) {
     ids.push_back(*whole);
     return std::nullopt;
   }
-  return EncodeByMerges(bytes, ids);
+  return EncodeByMerges(bytes, ids, cancellation);
 }
 
-std::optional<uint8_t> BpeModel::EncodeByMerges(std::string_view bytes,
-                                                std::vector<TokenId>& ids) const {
+std::optional<uint8_t> BpeModel::EncodeByMerges(std::string_view bytes, std::vector<TokenId>& ids,
+                                                const Cancellation* cancellation) const {
   const size_t begin = ids.size();
   const std::optional<uint8_t> missing = AppendSymbols(bytes, ids);
   if (ids.size() - begin <= kMaxScannedSymbols) {
     MergeShort(ids, begin);
   } else {
-    MergeLong(ids, begin);
+    MergeLong(ids, begin, cancellation);
   }
   return missing;
 }
@@ -168,7 +175,8 @@ void BpeModel::MergeShort(std::vector<TokenId>& ids, size_t begin) const {
 }
 
 // A heap of candidates over a doubly linked list: O(n log n) for a piece of n bytes.
-void BpeModel::MergeLong(std::vector<TokenId>& ids, size_t begin) const {
+void BpeModel::MergeLong(std::vector<TokenId>& ids, size_t begin,
+                         const Cancellation* cancellation) const {
   const uint32_t num_symbols = static_cast<uint32_t>(ids.size() - begin);
   TokenId* const symbols = ids.data() + begin;
   std::vector<uint32_t> next(num_symbols);  // num_symbols: none
@@ -189,7 +197,8 @@ void BpeModel::MergeLong(std::vector<TokenId>& ids, size_t begin) const {
     if (const auto candidate = candidate_at(i)) queued.push_back(*candidate);
   }
   std::priority_queue heap(std::greater<>(), std::move(queued));
-  while (!heap.empty()) {
+  for (size_t step = 0; !heap.empty(); ++step) {
+    if (step % kStepsBetweenQuestions == 0 && IsCancelled(cancellation)) return;
     const Candidate best = heap.top();
     heap.pop();
     const uint32_t i = best.position;

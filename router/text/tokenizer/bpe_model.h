@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/runtime/cancellation.h"
 #include "router/text/tokenizer/byte_table.h"
 
 namespace lockstep::router {
@@ -55,16 +56,19 @@ class BpeModel {
   };
 
   // Appends the ids of a piece that is not empty. A byte that neither has a token nor an unknown
-  // token to stand for it is left out and returned (the first of them).
-  std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids) const;
+  // token to stand for it is left out and returned (the first of them). Gives up soon after
+  // `cancellation`, which may be null: the ids then mean nothing.
+  std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids,
+                                     const Cancellation* cancellation = nullptr) const;
 
  private:
   BpeModel() = default;
 
   std::optional<uint8_t> AppendSymbols(std::string_view bytes, std::vector<TokenId>& ids) const;
   void MergeShort(std::vector<TokenId>& ids, size_t begin) const;
-  void MergeLong(std::vector<TokenId>& ids, size_t begin) const;
-  std::optional<uint8_t> EncodeByMerges(std::string_view bytes, std::vector<TokenId>& ids) const;
+  void MergeLong(std::vector<TokenId>& ids, size_t begin, const Cancellation* cancellation) const;
+  std::optional<uint8_t> EncodeByMerges(std::string_view bytes, std::vector<TokenId>& ids,
+                                        const Cancellation* cancellation) const;
   void AddWholeTokens(const Builder& builder);
 
   Options options_;

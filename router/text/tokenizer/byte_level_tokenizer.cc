@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/text/tokenizer/byte_alphabet.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
@@ -86,6 +87,7 @@ class ByteLevelTokenizer final : public Tokenizer {
  private:
   // What one call of Encode has produced so far.
   struct Encoding {
+    const Cancellation* cancellation = nullptr;
     std::vector<TokenId> ids;
     std::optional<uint8_t> missing_byte;
     bool pattern_failed = false;
@@ -115,7 +117,7 @@ absl::StatusOr<std::vector<TokenId>> ByteLevelTokenizer::Encode(
   if (const std::optional<size_t> offset = FindInvalidUtf8(text)) {
     return InvalidArgument("text is not valid UTF-8 at byte {}", *offset);
   }
-  Encoding out;
+  Encoding out{.cancellation = options.cancellation, .ids = {}, .missing_byte = {}};
   out.ids.reserve(text.size() / 3 + prefix_ids_.size() + suffix_ids_.size());
   if (options.add_special_tokens) out.ids = prefix_ids_;
   const bool match_special = options.parse_special_tokens;
@@ -148,7 +150,7 @@ absl::StatusOr<std::vector<TokenId>> ByteLevelTokenizer::Encode(
 absl::Status ByteLevelTokenizer::EncodeSegment(std::string_view text, Encoding& out) const {
   std::string storage;
   if (normalize_nfc_) {
-    LOCKSTEP_ASSIGN_OR_RETURN(text, NormalizeNfc(text, storage));
+    LOCKSTEP_ASSIGN_OR_RETURN(text, NormalizeNfc(text, storage, out.cancellation));
   }
   for (const auto& segment : added_.normalized_plain.Split(text, false)) {
     if (segment.id) {
@@ -156,9 +158,13 @@ absl::Status ByteLevelTokenizer::EncodeSegment(std::string_view text, Encoding& 
       continue;
     }
     const bool split = pre_tokenizer_.Split(segment.text, [&](std::string_view piece) {
-      const std::optional<uint8_t> missing = bpe_.EncodePiece(piece, out.ids);
+      const std::optional<uint8_t> missing = bpe_.EncodePiece(piece, out.ids, out.cancellation);
       if (missing && !out.missing_byte) out.missing_byte = missing;
+      return !IsCancelled(out.cancellation);
     });
+    if (IsCancelled(out.cancellation)) {
+      return absl::CancelledError("the text is not wanted any more");
+    }
     out.pattern_failed = out.pattern_failed || !split;
   }
   return absl::OkStatus();
@@ -199,7 +205,7 @@ absl::Status CheckParts(const TokenizerParts& parts, const std::vector<TokenInfo
   for (const AddedToken& token : parts.added_tokens) {
     const auto [it, inserted] = contents.try_emplace(token.content, token.id);
     if (!inserted) {
-      return InvalidArgument("{}: added token \"{}\" has ids {} and {}", parts.name, token.content,
+      return InvalidArgument("{}: added token {} has ids {} and {}", parts.name, Quote(token.content),
                              it->second, token.id);
     }
   }

@@ -3,13 +3,15 @@
 #include <algorithm>
 
 #include "common/json/json.h"
+#include "common/shown_text.h"
 
 namespace lockstep::router {
 namespace {
 
+// A step of a JSON pointer (RFC 6901), as messages show it.
 std::string Escaped(std::string_view key) {
   std::string escaped;
-  for (const char c : key) {
+  for (const char c : ShownName(key)) {
     if (c == '~') {
       escaped += "~0";
     } else if (c == '/') {

@@ -65,7 +65,8 @@ size_t ContractionEnd(const Cursor& text, size_t begin, bool fold_case) {
 
 class Gpt2Splitter final : public Splitter {
  public:
-  std::optional<size_t> PieceEnd(std::string_view source, size_t begin) const override {
+  std::optional<size_t> PieceEnd(std::string_view source, size_t begin,
+                                 PatternBudget& /*budget*/) const override {
     const Cursor text(source, classes_);
     if (const size_t end = ContractionEnd(text, begin, false); end > begin) return end;
     const size_t after_space = begin + (text.byte(begin) == ' ' ? 1 : 0);
@@ -86,7 +87,8 @@ class Llama3Splitter final : public Splitter {
  public:
   explicit Llama3Splitter(int max_digits) : max_digits_(max_digits) {}
 
-  std::optional<size_t> PieceEnd(std::string_view source, size_t begin) const override {
+  std::optional<size_t> PieceEnd(std::string_view source, size_t begin,
+                                 PatternBudget& /*budget*/) const override {
     const Cursor text(source, classes_);
     if (const size_t end = ContractionEnd(text, begin, true); end > begin) return end;
     const DecodedChar first = text.Char(begin);
@@ -139,7 +141,8 @@ class DigitSplitter final : public Splitter {
  public:
   explicit DigitSplitter(bool individual) : individual_(individual) {}
 
-  std::optional<size_t> PieceEnd(std::string_view source, size_t begin) const override {
+  std::optional<size_t> PieceEnd(std::string_view source, size_t begin,
+                                 PatternBudget& /*budget*/) const override {
     const Cursor text(source, classes_);
     const DecodedChar first = text.Char(begin);
     const bool is_number = classes_[first.code_point] == CharClass::kNumber;
@@ -195,16 +198,14 @@ std::optional<KnownPattern> FindKnownPattern(std::string_view source) {
 }
 
 bool PreTokenizer::Split(std::string_view text,
-                         absl::FunctionRef<void(std::string_view)> sink) const {
-  return text.empty() || SplitFrom(0, text, sink);
+                         absl::FunctionRef<bool(std::string_view)> sink) const {
+  Run run{.sink = sink, .budget = PatternBudget(text.size())};
+  return text.empty() || SplitFrom(0, text, run) != Outcome::kGaveUp;
 }
 
-bool PreTokenizer::SplitFrom(size_t stage_index, std::string_view text,
-                             absl::FunctionRef<void(std::string_view)> sink) const {
-  if (stage_index == stages_.size()) {
-    sink(text);
-    return true;
-  }
+PreTokenizer::Outcome PreTokenizer::SplitFrom(size_t stage_index, std::string_view text,
+                                              Run& run) const {
+  if (stage_index == stages_.size()) return run.sink(text) ? Outcome::kDone : Outcome::kStopped;
   const Stage& stage = stages_[stage_index];
   std::string prefixed;
   if (stage.add_prefix_space && text.front() != ' ') {
@@ -213,14 +214,15 @@ bool PreTokenizer::SplitFrom(size_t stage_index, std::string_view text,
     prefixed += text;
     text = prefixed;
   }
-  if (stage.splitter == nullptr) return SplitFrom(stage_index + 1, text, sink);
+  if (stage.splitter == nullptr) return SplitFrom(stage_index + 1, text, run);
   for (size_t begin = 0; begin < text.size();) {
-    const std::optional<size_t> end = stage.splitter->PieceEnd(text, begin);
-    if (!end) return false;
-    if (!SplitFrom(stage_index + 1, text.substr(begin, *end - begin), sink)) return false;
+    const std::optional<size_t> end = stage.splitter->PieceEnd(text, begin, run.budget);
+    if (!end) return Outcome::kGaveUp;
+    const Outcome outcome = SplitFrom(stage_index + 1, text.substr(begin, *end - begin), run);
+    if (outcome != Outcome::kDone) return outcome;
     begin = *end;
   }
-  return true;
+  return Outcome::kDone;
 }
 
 }  // namespace lockstep::router

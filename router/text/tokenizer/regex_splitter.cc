@@ -8,13 +8,20 @@
 #include <string>
 #include <utility>
 
+#include "common/shown_text.h"
 #include "common/status.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 4096;
-constexpr uint32_t kMaxMatchSteps = 1'000'000;  // for one piece, as PCRE2 counts them
+// Most pieces are found in so many bytes with so many steps, as PCRE2 counts them. If they do not
+// suffice, the next attempt has kGrowth times as many, and the budget pays for this one.
+constexpr size_t kFirstWindowBytes = 256;
+constexpr uint32_t kFirstMatchSteps = 4096;
+constexpr size_t kGrowth = 4;
+constexpr size_t kNumStepLevels = 8;  // the last one has 64 million
 constexpr size_t kFirstJitStackBytes = 32 * 1024;
 constexpr size_t kMaxJitStackBytes = 4 << 20;
 // White_Space, for inside and outside of a class: PCRE2's \s also takes U+180E.
@@ -35,10 +42,16 @@ struct JitStackDeleter {
 
 using MatchContext = std::unique_ptr<pcre2_match_context, MatchContextDeleter>;
 
+uint32_t StepsOf(size_t level) {
+  uint32_t steps = kFirstMatchSteps;
+  for (size_t i = 0; i < level; ++i) steps *= kGrowth;
+  return steps;
+}
+
 // Null when memory is out.
-MatchContext MakeLimits() {
+MatchContext MakeLimits(size_t level) {
   MatchContext context(pcre2_match_context_create(nullptr));
-  if (context != nullptr) pcre2_set_match_limit(context.get(), kMaxMatchSteps);
+  if (context != nullptr) pcre2_set_match_limit(context.get(), StepsOf(level));
   return context;
 }
 
@@ -145,8 +158,8 @@ class PatternTranslator {
     pos_ += count;
   }
   absl::Status Refuse(size_t count, std::string_view what) const {
-    return InvalidArgument("unsupported {} \"{}\" at offset {} of the pattern", what,
-                           in_.substr(pos_, count), pos_);
+    return InvalidArgument("unsupported {} {} at offset {} of the pattern", what,
+                           Quote(in_.substr(pos_, count)), pos_);
   }
 
   const std::string_view in_;
@@ -156,41 +169,110 @@ class PatternTranslator {
   std::string out_;
 };
 
+using Code = std::unique_ptr<pcre2_code, CodeDeleter>;
+using MatchData = std::unique_ptr<pcre2_match_data, MatchDataDeleter>;
+using Limits = std::array<MatchContext, kNumStepLevels>;
+
+// A pattern sees the text only up to the end of a window. It says so when it wants to see more
+// (PCRE2_PARTIAL_HARD). So the splitter knows how much each piece costs, and one piece cannot cost
+// as much as the whole text again and again.
 class RegexSplitter final : public Splitter {
  public:
-  RegexSplitter(std::unique_ptr<pcre2_code, CodeDeleter> code, MatchContext limits)
-      : code_(std::move(code)), limits_(std::move(limits)) {}
+  // `at`: the same pattern, which matches only where it begins to look.
+  RegexSplitter(Code search, Code at, Limits limits)
+      : search_(std::move(search)), at_(std::move(at)), limits_(std::move(limits)) {}
 
-  std::optional<size_t> PieceEnd(std::string_view text, size_t begin) const override {
-    const std::unique_ptr<pcre2_match_data, MatchDataDeleter> data(
-        pcre2_match_data_create(1, nullptr));
+  std::optional<size_t> PieceEnd(std::string_view text, size_t begin,
+                                 PatternBudget& budget) const override {
+    const MatchData data(pcre2_match_data_create(1, nullptr));
     if (data == nullptr) return std::nullopt;
-    int result = Match(text, begin, data.get(), limits_.get());
-    if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = MatchWithOwnStack(text, begin, data.get());
-    if (result == PCRE2_ERROR_NOMATCH) return text.size();
-    if (result < 0) return std::nullopt;
-    const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data.get());
-    return offsets[0] > begin ? offsets[0] : offsets[1];
+    const PCRE2_SIZE* const offsets = pcre2_get_ovector_pointer(data.get());
+    for (size_t start = begin; start < text.size();) {
+      const std::string_view window = text.substr(0, WindowEnd(text, start, kFirstWindowBytes));
+      int result = Match(*search_, text, window.size(), start, /*level=*/0, data.get());
+      if (result == PCRE2_ERROR_NOMATCH) {
+        start = window.size();
+        continue;
+      }
+      if (result < 0) {
+        const bool partial = result == PCRE2_ERROR_PARTIAL;
+        if (partial) start = offsets[0];
+        if (!budget.Spend(partial ? kFirstWindowBytes : kFirstMatchSteps)) return std::nullopt;
+        result = MatchAt(text, start, budget, data.get());
+        if (result == PCRE2_ERROR_NOMATCH) {
+          start += DecodeUtf8(text, start).length;
+          continue;
+        }
+        if (result < 0) return std::nullopt;
+      }
+      return offsets[0] > begin ? offsets[0] : offsets[1];
+    }
+    return text.size();
   }
 
  private:
-  int Match(std::string_view text, size_t begin, pcre2_match_data* data,
-            pcre2_match_context* context) const {
-    return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), begin,
-                       PCRE2_NO_UTF_CHECK, data, context);
+  static size_t WindowEnd(std::string_view text, size_t start, size_t num_bytes) {
+    if (text.size() - start <= num_bytes) return text.size();
+    return PreviousCharOffset(text, start + num_bytes + 1);
   }
-  int MatchWithOwnStack(std::string_view text, size_t begin, pcre2_match_data* data) const {
-    const MatchContext context = MakeLimits();
+
+  // Looks at `start` only, with as much text and as many steps as that takes. As PCRE2 returns it.
+  // An error other than PCRE2_ERROR_NOMATCH: the budget is used up.
+  int MatchAt(std::string_view text, size_t start, PatternBudget& budget,
+              pcre2_match_data* data) const {
+    size_t num_window_bytes = kFirstWindowBytes;
+    for (size_t level = 0;;) {
+      const size_t end = WindowEnd(text, start, num_window_bytes);
+      const int result = Match(*at_, text, end, start, level, data);
+      if (result == PCRE2_ERROR_PARTIAL) {
+        if (!budget.Spend(num_window_bytes)) return result;
+        num_window_bytes *= kGrowth;
+      } else if (result == PCRE2_ERROR_MATCHLIMIT) {
+        if (!budget.Spend(StepsOf(level)) || ++level == kNumStepLevels) return result;
+      } else {
+        return result;
+      }
+    }
+  }
+
+  int Match(const pcre2_code& code, std::string_view text, size_t end, size_t start, size_t level,
+            pcre2_match_data* data) const {
+    const uint32_t options =
+        PCRE2_NO_UTF_CHECK | (end < text.size() ? uint32_t{PCRE2_PARTIAL_HARD} : 0);
+    const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    const int result =
+        pcre2_match(&code, subject, end, start, options, data, limits_[level].get());
+    if (result != PCRE2_ERROR_JIT_STACKLIMIT) return result;
+    const MatchContext context = MakeLimits(level);
     const std::unique_ptr<pcre2_jit_stack, JitStackDeleter> stack(
         pcre2_jit_stack_create(kFirstJitStackBytes, kMaxJitStackBytes, nullptr));
     if (context == nullptr || stack == nullptr) return PCRE2_ERROR_NOMEMORY;
     pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
-    return Match(text, begin, data, context.get());
+    return pcre2_match(&code, subject, end, start, options, data, context.get());
   }
 
-  const std::unique_ptr<pcre2_code, CodeDeleter> code_;
-  const MatchContext limits_;
+  const Code search_;
+  const Code at_;
+  const Limits limits_;
 };
+
+// `options` beside those of every pattern.
+absl::StatusOr<Code> Compile(std::string_view pattern, uint32_t options) {
+  int error = 0;
+  PCRE2_SIZE error_offset = 0;
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options, &error,
+                          &error_offset, nullptr));
+  if (code == nullptr) {
+    std::array<PCRE2_UCHAR, 256> message{};
+    pcre2_get_error_message(error, message.data(), message.size());
+    return InvalidArgument("pattern does not compile: {}",
+                           reinterpret_cast<const char*>(message.data()));
+  }
+  // Without JIT it is slower, not different.
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+  return code;
+}
 
 }  // namespace
 
@@ -201,24 +283,17 @@ absl::StatusOr<std::unique_ptr<const Splitter>> MakeRegexSplitter(std::string_vi
   }
   absl::StatusOr<std::string> translated = PatternTranslator(pattern).Run();
   if (!translated.ok()) return translated.status();
-  int error = 0;
-  PCRE2_SIZE error_offset = 0;
-  std::unique_ptr<pcre2_code, CodeDeleter> code(pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &error_offset, nullptr));
-  if (code == nullptr) {
-    std::array<PCRE2_UCHAR, 256> message{};
-    pcre2_get_error_message(error, message.data(), message.size());
-    return InvalidArgument("pattern does not compile: {}",
-                           reinterpret_cast<const char*>(message.data()));
-  }
+  LOCKSTEP_ASSIGN_OR_RETURN(Code search, Compile(*translated, 0));
+  LOCKSTEP_ASSIGN_OR_RETURN(Code at, Compile(*translated, PCRE2_ANCHORED));
   uint32_t matches_empty = 0;
-  pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  pcre2_pattern_info(search.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0) return InvalidArgument("pattern can match the empty string");
-  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without JIT it is slower, not different
-  MatchContext limits = MakeLimits();
-  if (limits == nullptr) return ResourceExhausted("no memory for the pattern");
-  return std::make_unique<RegexSplitter>(std::move(code), std::move(limits));
+  Limits limits;
+  for (size_t level = 0; level < limits.size(); ++level) {
+    limits[level] = MakeLimits(level);
+    if (limits[level] == nullptr) return ResourceExhausted("no memory for the pattern");
+  }
+  return std::make_unique<RegexSplitter>(std::move(search), std::move(at), std::move(limits));
 }
 
 }  // namespace lockstep::router

@@ -12,6 +12,7 @@
 
 #include "common/ids.h"
 #include "common/model_files/gguf.h"
+#include "common/runtime/cancellation.h"
 
 namespace lockstep::router {
 
@@ -43,8 +44,11 @@ class Tokenizer {
     bool add_special_tokens = true;  // bos/eos as the model's post-processor asks
     // "<|im_start|>" in the text is the special token; otherwise it is plain text.
     bool parse_special_tokens = false;
+    // Ends the work soon, with CANCELLED; may be null.
+    const Cancellation* cancellation = nullptr;
   };
-  // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token.
+  // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token. Takes
+  // time in proportion to the text (times its logarithm), whatever the text is.
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                       const EncodeOptions& options) const = 0;
 

@@ -1,6 +1,7 @@
 #include <array>
 #include <utility>
 
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
 #include "router/text/unicode/utf8.h"
@@ -150,9 +151,9 @@ class Reader {
       const std::string_view merge = merges[i];
       const size_t space = merge.find(' ');
       if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
-        return Error("merges", fmt::format("[{}] is \"{}\", expected two tokens with one space "
+        return Error("merges", fmt::format("[{}] is {}, expected two tokens with one space "
                                            "between them",
-                                           i, merge));
+                                           i, Quote(merge)));
       }
       const absl::Status status =
           parts_.vocabulary.AddMerge(merge.substr(0, space), merge.substr(space + 1));
@@ -191,7 +192,7 @@ class Reader {
   }
   absl::Status Unsupported(std::string_view name, std::string_view value,
                            std::string_view supported) const {
-    return Error(name, fmt::format("is \"{}\", supported: {}", value, supported));
+    return Error(name, fmt::format("is {}, supported: {}", Quote(value), supported));
   }
 
   const GgufFile& file_;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "common/json/json.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "router/text/tokenizer/json_node.h"
 #include "router/text/tokenizer/tokenizer_json_parts.h"
@@ -55,7 +56,7 @@ absl::Status CheckAddedId(const JsonNode& node, const AddedToken& token,
   const TokenId expected = in_vocabulary ? *in_vocabulary : next_id++;
   if (token.id == expected) return absl::OkStatus();
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode id, node.Member("id"));
-  return id.Unexpected(fmt::format("{} for \"{}\"", expected, token.content));
+  return id.Unexpected(fmt::format("{} for {}", expected, Quote(token.content)));
 }
 
 absl::Status ReadAddedTokens(const JsonNode& root, TokenizerParts& parts) {

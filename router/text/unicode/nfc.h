@@ -5,10 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "common/runtime/cancellation.h"
+
 namespace lockstep::router {
 
-// Unicode Normalization Form C of valid UTF-8, by ICU. Returns `text` itself when it is normalised
-// already, otherwise a view of `storage`. INTERNAL if ICU fails.
-absl::StatusOr<std::string_view> NormalizeNfc(std::string_view text, std::string& storage);
+// Canonical composition (Unicode normalisation form C) of valid UTF-8, as ICU has it. Takes linear
+// time for every text. Returns `text` itself when it is already normal, otherwise a view of
+// `storage`. CANCELLED soon after `cancellation`, which may be null.
+absl::StatusOr<std::string_view> NormalizeNfc(std::string_view text, std::string& storage,
+                                              const Cancellation* cancellation = nullptr);
 
 }  // namespace lockstep::router

@@ -50,6 +50,26 @@ TEST(OptionsTest, TheLastValueCountsAndAbsentOnesChangeNothing) {
   EXPECT_THAT(all, ElementsAre("1", "2"));
 }
 
+TEST(OptionsTest, ATimeMayHaveAUnit) {
+  for (const auto& [text, seconds] : {std::pair("10", 10.0), {"10s", 10.0}, {"1.5", 1.5},
+                                      {"250ms", 0.25}, {"2m", 120.0}, {"0", 0.0}}) {
+    Arguments arguments = Parse({"--rate", text});
+    std::optional<double> time;
+    arguments.ReadSeconds("rate", 0, 120, time);
+    EXPECT_THAT(arguments.Finish(), IsOk()) << text;
+    EXPECT_EQ(time, seconds) << text;
+  }
+  for (const char* const text : {"10 s", "ten", "121", "3m", "-1s", "nan", "inf", ""}) {
+    Arguments arguments = Parse({"--rate", text});
+    std::optional<double> time;
+    arguments.ReadSeconds("rate", 0, 120, time);
+    EXPECT_THAT(arguments.Finish(),
+                HasError(kInvalid, HasSubstr("--rate: expected a time from 0 s to 120 s, as 10 or "
+                                             "10s, got")))
+        << text;
+  }
+}
+
 TEST(OptionsTest, OneErrorNamesEverythingThatIsWrong) {
   constexpr std::array<std::string_view, 1> kNames = {"MODEL"};
   Arguments arguments =

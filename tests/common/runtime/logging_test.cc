@@ -90,6 +90,7 @@ TEST_F(LoggingTest, RefusesAnUnknownFormat) {
 
 TEST(EscapeControlCharactersTest, KeepsTextAndEscapesControls) {
   EXPECT_EQ(EscapeControlCharacters("plain \"text\" é 漢"), "plain \"text\" é 漢");
+  EXPECT_EQ(EscapeControlCharacters("\xc2\x9b[m\xc2\xa0"), "\\xc2\\x9b[m\xc2\xa0");
   EXPECT_EQ(EscapeControlCharacters(std::string_view("\0\t\n\r\x1f\x7f", 6)),
             "\\x00\\t\\n\\r\\x1f\\x7f");
 }

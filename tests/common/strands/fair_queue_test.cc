@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +10,8 @@
 
 namespace lockstep::router {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr size_t kLarge = size_t{1} << 20;
 constexpr size_t kSmall = 1000;
@@ -31,11 +34,14 @@ class FairQueueTest : public ::testing::Test {
     for (int i = 0; i < count; ++i) queue_.Push(std::make_shared<Work>(owner, num_bytes));
   }
   // Owner and bytes of the next; "" when there is none.
+  // It takes as long as the queue expects.
   std::string Next(bool large_too = true) {
-    const std::shared_ptr<Strand> next = queue_.Pop(large_too);
-    if (next == nullptr) return "";
-    bytes_[std::string(next->owner())] += next->num_work_bytes();
-    return std::string(next->owner()) + (FairQueue::IsLarge(*next) ? "+" : "");
+    const FairQueue::Turn turn = queue_.Pop(large_too);
+    if (turn.strand == nullptr) return "";
+    const Strand& next = *turn.strand;
+    bytes_[std::string(next.owner())] += next.num_work_bytes();
+    queue_.Finish(turn, 50ns * static_cast<int64_t>(next.num_work_bytes()));
+    return std::string(next.owner()) + (FairQueue::IsLarge(next) ? "+" : "");
   }
 
   FairQueue queue_;
@@ -48,8 +54,10 @@ TEST_F(FairQueueTest, OfOneOwnerAndSizeTheFirstComesFirst) {
     pushed.push_back(std::make_shared<Work>("a", kSmall));
     queue_.Push(pushed.back());
   }
-  for (const std::shared_ptr<Strand>& strand : pushed) EXPECT_EQ(queue_.Pop(true), strand);
-  EXPECT_EQ(queue_.Pop(true), nullptr);
+  for (const std::shared_ptr<Strand>& strand : pushed) {
+    EXPECT_EQ(queue_.Pop(true).strand, strand);
+  }
+  EXPECT_EQ(queue_.Pop(true).strand, nullptr);
 }
 
 TEST_F(FairQueueTest, AnOwnersManyDoNotHoldUpAnothersOne) {
@@ -69,6 +77,43 @@ TEST_F(FairQueueTest, OwnersGetTheSameBytesWhateverTheSizeOfTheirStrands) {
   while (bytes_["few"] < 10 * kLarge) Next();
   EXPECT_NEAR(static_cast<double>(bytes_["many"]), 10.0 * kLarge, 1.1 * kLarge);
   EXPECT_NEAR(static_cast<double>(bytes_["more"]), 10.0 * kLarge, 1.1 * kLarge);
+}
+
+TEST_F(FairQueueTest, OwnersGetTheSameTimeWhateverTheirBytesCost) {
+  Push("slow", kSmall, 400);
+  Push("quick", kSmall, 4000);
+  int num_slow = 0;
+  int num_quick = 0;
+  while (num_slow < 100) {
+    const FairQueue::Turn turn = queue_.Pop(true);
+    const bool slow = turn.strand->owner() == "slow";
+    ++(slow ? num_slow : num_quick);
+    queue_.Finish(turn, slow ? 10ms : 1ms);
+  }
+  EXPECT_NEAR(num_quick, 1000, 20);
+}
+
+TEST_F(FairQueueTest, ATurnThatTookLongCountsOnceItIsOver) {
+  Push("greedy", kSmall, 3);
+  const FairQueue::Turn first = queue_.Pop(true);
+  Push("modest", kSmall, 3);
+  queue_.Finish(first, 1s);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Next(), "modest");
+  EXPECT_EQ(Next(), "greedy");
+}
+
+TEST_F(FairQueueTest, AnOwnerIsKeptWhileItsLastStrandRuns) {
+  Push("slow", kSmall);
+  const FairQueue::Turn turn = queue_.Pop(true);
+  for (int i = 0; i < 1000; ++i) {
+    Push("other-" + std::to_string(i), kSmall);
+    Next();
+  }
+  queue_.Finish(turn, 1s);
+  Push("slow", kSmall);
+  Push("modest", kSmall);
+  EXPECT_EQ(Next(), "modest");
+  EXPECT_EQ(Next(), "slow");
 }
 
 TEST_F(FairQueueTest, SmallOnesOfAnOwnerDoNotWaitForItsLargeOnes) {

@@ -46,11 +46,11 @@ Answer TwoOutputs() {
   lockstep::v1::GenerateResponse info;
   info.mutable_prompt_info()->set_request_id("r");
   info.mutable_prompt_info()->set_prompt_tokens(3);
-  answer.Add(info);
-  answer.Add(Delta(1, "x", 20));
-  answer.Add(Delta(0, "a", 10));
-  answer.Add(Delta(1, "y", 21));
-  answer.Add(Finish(1));
+  EXPECT_TRUE(answer.Add(info, 2).ok());
+  EXPECT_TRUE(answer.Add(Delta(1, "x", 20), 2).ok());
+  EXPECT_TRUE(answer.Add(Delta(0, "a", 10), 2).ok());
+  EXPECT_TRUE(answer.Add(Delta(1, "y", 21), 2).ok());
+  EXPECT_TRUE(answer.Add(Finish(1), 2).ok());
   return answer;
 }
 
@@ -61,14 +61,14 @@ TEST(AnswerTest, PutsDeltasTogetherByIndex) {
   EXPECT_THAT(answer.outputs[1].token_ids, ElementsAre(20, 21));
   EXPECT_EQ(answer.outputs[0].text, "a");
   EXPECT_FALSE(answer.complete());
-  answer.Add(Finish(0));
+  EXPECT_TRUE(answer.Add(Finish(0), 2).ok());
   EXPECT_TRUE(answer.complete());
   EXPECT_FALSE(Answer().complete());
 }
 
 TEST(AnswerTest, JsonHoldsEverything) {
   Answer answer = TwoOutputs();
-  answer.Add(Finish(0));
+  EXPECT_TRUE(answer.Add(Finish(0), 2).ok());
   const auto json = nlohmann::json::parse(answer.ToJson("tiny"));
   EXPECT_EQ(json["model"], "tiny");
   EXPECT_EQ(json["request_id"], "r");
@@ -89,7 +89,7 @@ TEST(AnswerTest, JsonHoldsEverything) {
 
 TEST(AnswerTest, JsonHasTokenIdsOnOneLine) {
   Answer answer = TwoOutputs();
-  answer.Add(Finish(0));
+  EXPECT_TRUE(answer.Add(Finish(0), 2).ok());
   const std::string text = answer.ToJson("tiny \"model\"");
   EXPECT_THAT(text,
               HasSubstr("{\n  \"request_id\": \"r\",\n  \"model\": \"tiny \\\"model\\\"\",\n"));
@@ -99,7 +99,7 @@ TEST(AnswerTest, JsonHasTokenIdsOnOneLine) {
 
 TEST(AnswerTest, StatsCountDecodedTokensOverDecodingTime) {
   Answer answer = TwoOutputs();
-  answer.Add(Finish(0));
+  EXPECT_TRUE(answer.Add(Finish(0), 2).ok());
   // Three tokens of two outputs: one was decoded after a first token, in half a second.
   EXPECT_THAT(answer.StatsLine(), HasSubstr("3 tokens, 2.0 tokens/s, first token after 0.500 s"));
   EXPECT_THAT(Answer().StatsLine(), HasSubstr("0 tokens, 0.0 tokens/s"));

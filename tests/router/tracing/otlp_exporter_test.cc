@@ -168,12 +168,14 @@ TEST_F(OtlpExporterTest, SendsTheSameAgainWhenTheCollectorIsBusy) {
 
 TEST_F(OtlpExporterTest, GivesUpAfterSomeAttempts) {
   config_.max_attempts = 3;
+  // Only a full batch, or the end, makes the exporter send.
+  config_.queue.max_wait = kPatience;
   receiver_.FailWith(std::vector(3, grpc::StatusCode::UNAVAILABLE));
-  Start(4);
-  ExpectDropsBecome(SpanDrop::kUnreachable, 4);
+  Start(10);
+  ExpectDropsBecome(SpanDrop::kUnreachable, 10);
   Push(2);
   exporter_.reset();
-  EXPECT_THAT(receiver_.sizes(), ElementsAre(4, 4, 4, 2));
+  EXPECT_THAT(receiver_.sizes(), ElementsAre(10, 10, 10, 2));
   EXPECT_EQ(Exported(), 2);
 }
 

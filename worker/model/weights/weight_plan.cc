@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/shown_text.h"
 #include "common/status.h"
 
 namespace lockstep::worker {
@@ -227,13 +228,14 @@ class Planner {
     }
     used_.insert(tensor->name);
     if (tensor->shape != shape) {
-      problems_.push_back(fmt::format("tensor {} has shape [{}], expected [{}]", tensor->name,
-                                      fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+      problems_.push_back(fmt::format("tensor {} has shape [{}], expected [{}]",
+                                      ShownName(tensor->name), ShownNumbers(tensor->shape),
+                                      fmt::join(shape, ", ")));
       return nullptr;
     }
     if (!tensor->supported) {
-      problems_.push_back(fmt::format("tensor {} has type {}, which is not supported", tensor->name,
-                                      tensor->type_name));
+      problems_.push_back(fmt::format("tensor {} has type {}, which is not supported",
+                                      ShownName(tensor->name), tensor->type_name));
       return nullptr;
     }
     return tensor;
@@ -243,7 +245,7 @@ class Planner {
     num_wanted_problems_ = problems_.size();
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name) || IsIgnorableTensor(layout_.names, tensor.name)) continue;
-      problems_.push_back(fmt::format("tensor {} is not part of the model", tensor.name));
+      problems_.push_back(fmt::format("tensor {} is not part of the model", ShownName(tensor.name)));
     }
   }
 

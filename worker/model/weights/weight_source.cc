@@ -8,6 +8,7 @@
 
 #include "common/hash.h"
 #include "common/model_files/model_config.h"
+#include "common/shown_text.h"
 #include "common/status.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/finite.h"
@@ -74,7 +75,7 @@ absl::Status CheckFinite(const SourceTensor& tensor, uint64_t first_element,
   uint64_t rest = first_element + bad;
   for (size_t i = index.size(); i-- > 0; rest /= tensor.shape[i]) index[i] = rest % tensor.shape[i];
   return InvalidArgument("tensor {}: element [{}] is {}, expected a number that is finite in bf16",
-                         tensor.name, fmt::join(index, ", "), AsFloat(values[bad]));
+                         ShownName(tensor.name), ShownNumbers(index), AsFloat(values[bad]));
 }
 
 }  // namespace
@@ -152,7 +153,7 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
                        static_cast<size_t>(std::min(slice_rows, end_row - row) * row_elements));
     const auto bytes = RowBytes(tensor, row, row_elements, slice.size());
     if (absl::Status status = kernels::Dequantize(tensor.type, bytes, slice); !status.ok()) {
-      return Annotate(status, fmt::format("tensor {}", tensor.name));
+      return Annotate(status, fmt::format("tensor {}", ShownName(tensor.name)));
     }
     LOCKSTEP_RETURN_IF_ERROR(
         CheckFinite<float>(tensor, static_cast<uint64_t>(row * row_elements), slice));

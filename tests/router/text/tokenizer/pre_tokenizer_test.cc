@@ -1,6 +1,9 @@
 #include "router/text/tokenizer/pre_tokenizer.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <absl/time/clock.h>
 #include <gtest/gtest.h>
+#include <pcre2.h>
 
 #include <random>
 
@@ -15,8 +18,9 @@ using Pieces = std::vector<std::string>;
 
 Pieces SplitAll(const Splitter& splitter, std::string_view text) {
   Pieces pieces;
+  PatternBudget budget(text.size());
   for (size_t begin = 0; begin < text.size();) {
-    const std::optional<size_t> end = splitter.PieceEnd(text, begin);
+    const std::optional<size_t> end = splitter.PieceEnd(text, begin, budget);
     if (!end || *end <= begin || *end > text.size()) {
       ADD_FAILURE() << "piece without an end at " << begin;
       break;
@@ -25,6 +29,13 @@ Pieces SplitAll(const Splitter& splitter, std::string_view text) {
     begin = *end;
   }
   return pieces;
+}
+
+auto CollectInto(Pieces& pieces) {
+  return [&pieces](std::string_view piece) {
+    pieces.emplace_back(piece);
+    return true;
+  };
 }
 
 // Text made of characters at which the patterns turn.
@@ -90,7 +101,7 @@ TEST(PreTokenizerTest, StagesCutEachOthersPieces) {
   stages.push_back({.splitter = MakeKnownSplitter(KnownPattern::kGpt2)});
   const PreTokenizer pre_tokenizer(std::move(stages));
   Pieces pieces;
-  EXPECT_TRUE(pre_tokenizer.Split("   1 a", [&](std::string_view p) { pieces.emplace_back(p); }));
+  EXPECT_TRUE(pre_tokenizer.Split("   1 a", CollectInto(pieces)));
   EXPECT_EQ(pieces, (Pieces{"   ", "1", " a"}));
 }
 
@@ -100,7 +111,7 @@ TEST(PreTokenizerTest, PrefixSpaceGoesBeforeEveryPieceOfItsStage) {
   stages.push_back({.splitter = nullptr, .add_prefix_space = true});
   const PreTokenizer pre_tokenizer(std::move(stages));
   Pieces pieces;
-  EXPECT_TRUE(pre_tokenizer.Split("a1 b", [&](std::string_view p) { pieces.emplace_back(p); }));
+  EXPECT_TRUE(pre_tokenizer.Split("a1 b", CollectInto(pieces)));
   EXPECT_EQ(pieces, (Pieces{" a", " 1", " b"}));
 }
 
@@ -130,7 +141,85 @@ TEST(RegexSplitterTest, RefusesWhatTheTwoEnginesReadDifferently) {
 TEST(RegexSplitterTest, ManyBacktracksGiveUpInsteadOfHanging) {
   const auto splitter = MakeRegexSplitter("(?:a+)+b");
   ASSERT_TRUE(splitter.ok()) << splitter.status();
-  EXPECT_EQ((*splitter)->PieceEnd(std::string(60, 'a') + "xb", 0), std::nullopt);
+  const std::string text = std::string(60, 'a') + "xb";
+  PatternBudget budget(text.size());
+  EXPECT_EQ((*splitter)->PieceEnd(text, 0, budget), std::nullopt);
+}
+
+// Patterns of published models, and patterns that look far ahead or behind.
+constexpr std::string_view kPatterns[] = {
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+    R"(\p{N}{1,3})",
+    R"((?<=a)b+|c)",
+    R"([\p{P}\p{S}]+(?=[a-z])|\s+)",
+    R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))|\s+)",
+    R"((?i:'s|'t)|[a-z]+(?![0-9])|\s?[0-9]+)",
+    R"((?<!\p{N})\p{N}{2}|x+y|\s{2,})",
+};
+
+// What PCRE2 finds when it sees the whole text at once.
+size_t PieceEndInWhole(const pcre2_code* code, std::string_view text, size_t begin) {
+  pcre2_match_data* const data = pcre2_match_data_create(1, nullptr);
+  const int result = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                 begin, PCRE2_NO_UTF_CHECK, data, nullptr);
+  const PCRE2_SIZE* const offsets = pcre2_get_ovector_pointer(data);
+  const size_t end = result < 0 ? text.size() : offsets[0] > begin ? offsets[0] : offsets[1];
+  pcre2_match_data_free(data);
+  return end;
+}
+
+TEST(RegexSplitterTest, AWindowShowsWhatTheWholeTextShows) {
+  std::mt19937 rng(5);
+  for (const std::string_view pattern : kPatterns) {
+    const auto splitter = MakeRegexSplitter(pattern);
+    ASSERT_TRUE(splitter.ok()) << splitter.status();
+    // White space of the random texts is that of \s for PCRE2, too.
+    int error = 0;
+    PCRE2_SIZE error_offset = 0;
+    pcre2_code* const code =
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                      PCRE2_UTF | PCRE2_UCP, &error, &error_offset, nullptr);
+    ASSERT_NE(code, nullptr) << pattern;
+    constexpr std::u32string_view kPool =
+        U"   \n\n\r\t''sStTaabbccxyxyAB0119999\u00e9\u00c0\u4e2d\u0301.,!/_\U0001f600";
+    for (int round = 0; round < 300; ++round) {
+      std::string text;
+      char32_t c = U'a';
+      for (size_t i = rng() % 1500; i > 0; --i) {  // runs are longer than windows
+        if (rng() % (1 + static_cast<unsigned>(round)) == 0) c = kPool[rng() % kPool.size()];
+        text += EncodeUtf8(c);
+      }
+      PatternBudget budget(text.size());
+      for (size_t begin = 0; begin < text.size();) {
+        const size_t end = PieceEndInWhole(code, text, begin);
+        ASSERT_EQ((*splitter)->PieceEnd(text, begin, budget), end) << pattern << " at " << begin;
+        begin = end;
+      }
+    }
+    pcre2_code_free(code);
+  }
+}
+
+// Generous: a text takes less than a second, where quadratic work takes minutes.
+TEST(RegexSplitterTest, EveryTextEndsInLinearTimeOrIsGivenUp) {
+  for (const std::string_view pattern : kPatterns) {
+    const auto splitter = MakeRegexSplitter(pattern);
+    ASSERT_TRUE(splitter.ok()) << splitter.status();
+    for (const std::string_view unit :
+         {"1", "a", " ", "A", "'", "\n", "\u4e2d", "!", "\u0301", " \n", "9 ", "aA", "x"}) {
+      std::string text;
+      while (text.size() < size_t{1} << 20) text += unit;
+      PatternBudget budget(text.size());
+      const absl::Time started = absl::Now();
+      for (std::optional<size_t> end = 0; end && *end < text.size();) {
+        end = (*splitter)->PieceEnd(text, *end, budget);
+      }
+      EXPECT_LT(absl::Now() - started, absl::Seconds(15)) << pattern << " on " << unit;
+    }
+  }
 }
 
 TEST(CharClassTest, TellsTheClassesApart) {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+
+namespace lockstep {
+
+// Tells long work that nobody wants its result any more. The work asks from time to time, and gives
+// up. Never taken back. Safe to use from any thread.
+class Cancellation {
+ public:
+  // `parent`: cancels this object too. Null: none. It must outlive the object.
+  explicit Cancellation(const Cancellation* parent = nullptr) : parent_(parent) {}
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
+
+  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const {
+    return cancelled_.load(std::memory_order_relaxed) ||
+           (parent_ != nullptr && parent_->cancelled());
+  }
+
+ private:
+  const Cancellation* const parent_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+// For work that may run without one: null is never cancelled.
+inline bool IsCancelled(const Cancellation* cancellation) {
+  return cancellation != nullptr && cancellation->cancelled();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+#include "common/shown_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/runtime/logging.h"
+#include "common/utf8.h"
+
+namespace lockstep {
+namespace {
+
+bool IsAscii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+// U+0080 to U+009F are controls as well: C2 80 to C2 9F.
+bool IsHighControl(std::string_view character) {
+  return character.size() == 2 && character[0] == '\xc2' &&
+         static_cast<unsigned char>(character[1]) < 0xa0;
+}
+
+// At `at` of a text, a character, or one byte that is none.
+std::string_view UnitAt(std::string_view text, size_t at) {
+  return text.substr(at, std::max<size_t>(CharacterBytes(text, at), 1));
+}
+
+std::string Escaped(std::string_view unit) {
+  if (unit.size() > 1 || IsAscii(unit[0])) return EscapeControlCharacters(unit);
+  return fmt::format("\\x{:02x}", static_cast<unsigned char>(unit[0]));
+}
+
+// The beginning of `text`, escaped, and whether there is more of it.
+std::pair<std::string, bool> Beginning(std::string_view text) {
+  std::string shown;
+  size_t size = 0;  // how many bytes of `text` are shown
+  while (size < text.size()) {
+    const std::string_view unit = UnitAt(text, size);
+    const std::string next = Escaped(unit);
+    if (shown.size() + next.size() > kMaxQuotedBytes) break;
+    shown += next;
+    size += unit.size();
+  }
+  return {shown, size < text.size()};
+}
+
+}  // namespace
+
+std::string Quote(std::string_view text) {
+  const auto [shown, cut] = Beginning(text);
+  return fmt::format("\"{}\"{}", shown, cut ? fmt::format("... ({} bytes)", text.size()) : "");
+}
+
+std::string ShownName(std::string_view name) {
+  const auto [shown, cut] = Beginning(name);
+  return cut ? fmt::format("{}... ({} bytes)", shown, name.size()) : shown;
+}
+
+std::string ShownNumbers(std::span<const uint64_t> numbers) {
+  constexpr size_t kMaxShown = 16;
+  if (numbers.size() <= kMaxShown) return fmt::format("{}", fmt::join(numbers, ", "));
+  return fmt::format("{}, ... ({} numbers)", fmt::join(numbers.first(kMaxShown), ", "),
+                     numbers.size());
+}
+
+std::string WithoutControls(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view unit = UnitAt(text, at);
+    at += unit.size();
+    const auto byte = static_cast<unsigned char>(unit[0]);
+    const bool is_control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+    if (!is_control && !IsHighControl(unit)) out += unit;
+  }
+  return out;
+}
+
+std::string OneLine(std::string_view text, size_t max_bytes) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view unit = UnitAt(text, at);
+    at += unit.size();
+    const bool is_break = unit[0] == '\n' || unit[0] == '\t' || unit[0] == '\r';
+    const std::string shown = is_break ? " " : WithoutControls(unit);
+    if (out.size() + shown.size() > max_bytes) break;
+    out += shown;
+  }
+  return out;
+}
+
+}  // namespace lockstep
