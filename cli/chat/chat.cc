@@ -100,8 +100,7 @@ absl::Status Chat::Greet() {
     return Unavailable("{}\nno server? `lockstep serve MODEL` starts one", Message(model.status()));
   }
   if (!model.ok()) return model.status();
-  if (interrupt_ != nullptr)
-    Note(model->id() + ". /help lists commands, Ctrl-D ends");
+  if (interrupt_ != nullptr) Note(model->id() + ". /help lists commands, Ctrl-D ends");
   return absl::OkStatus();
 }
 

@@ -78,8 +78,9 @@ int Watch(const Address& address) {
   for (;;) {
     const Instant now = MonotonicNow();
     absl::StatusOr<MetricsText> metrics = Scrape(address);
-    const std::string text = metrics.ok() ? TopFrame(before.get(), *metrics, now - before_at, paint)
-                                          : paint.Red(WithoutControls(Message(metrics.status()))) + "\n";
+    const std::string text = metrics.ok()
+                                 ? TopFrame(before.get(), *metrics, now - before_at, paint)
+                                 : paint.Red(WithoutControls(Message(metrics.status()))) + "\n";
     std::printf("%s%s%s\n", is_terminal ? kHome : "", is_terminal ? kEraseBelow : "", text.c_str());
     std::fflush(stdout);
     before.reset();

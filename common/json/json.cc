@@ -323,8 +323,7 @@ std::vector<std::string> JsonObjectReader::UnreadKeys() const {
 }
 
 std::string JsonObjectReader::Where(std::string_view key) const {
-  return fmt::format("{}: {}{}{}", name_, path_, path_.empty() ? "" : ".",
-                     ShownName(key));
+  return fmt::format("{}: {}{}{}", name_, path_, path_.empty() ? "" : ".", ShownName(key));
 }
 
 absl::Status JsonObjectReader::WrongKind(std::string_view key, const nlohmann::json& value,

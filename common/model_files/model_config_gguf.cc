@@ -243,8 +243,7 @@ absl::Status ReadScaling(ArchitectureReader& reader, uint32_t max_context_tokens
     rope->scaling = RopeScalingKind::kYarn;
     LOCKSTEP_RETURN_IF_ERROR(ReadYarn(reader, max_context_tokens, rope));
   } else {
-    return reader.Refuse(kTypeKey, Quote(type),
-                         "none, linear or yarn");
+    return reader.Refuse(kTypeKey, Quote(type), "none, linear or yarn");
   }
   // Length of the context before the scaling: says nothing that the formula of `linear` needs.
   reader.Ignore("rope.scaling.original_context_length");

@@ -211,8 +211,8 @@ absl::Status CheckNoTensorTwice(const std::vector<SafetensorsFile>& shards) {
       std::adjacent_find(owners.begin(), owners.end(),
                          [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twin == owners.end()) return absl::OkStatus();
-  return InvalidArgument("tensor {} is in both {} and {}", ShownName(twin->first),
-                         *twin->second, *std::next(twin)->second);
+  return InvalidArgument("tensor {} is in both {} and {}", ShownName(twin->first), *twin->second,
+                         *std::next(twin)->second);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class FairQueue {
   absl::flat_hash_map<std::string, std::unique_ptr<Owner>> owners_;
   // Owners whose strands wait, by their start.
   std::set<std::pair<std::chrono::nanoseconds, Owner*>> active_;
-  std::chrono::nanoseconds virtual_time_{};       // start of the work that was given out last
+  std::chrono::nanoseconds virtual_time_{};  // start of the work that was given out last
   size_t num_pops_ = 0;
 };
 

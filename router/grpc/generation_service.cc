@@ -85,21 +85,20 @@ void GenerationService::AddTo(GrpcServices& services) {
                .answer = &ListModels,
                .num_work_bytes = nullptr,
                .max_message_bytes = kMaxShortMessageBytes});
-  AddUnary(
-      services, context_, "Tokenize",
-      UnaryMethod<v1::TokenizeRequest, v1::TokenizeResponse>{
-          .answer =
-              [](ApiContext& context, const UnaryCaller& caller, const v1::TokenizeRequest& request,
-                 v1::TokenizeResponse& response) {
-                return Tokenize(context, request, caller.cancellation, response);
-              },
-          .num_work_bytes = &NumWorkBytes,
-          .max_message_bytes = kAnyMessageBytes});
+  AddUnary(services, context_, "Tokenize",
+           UnaryMethod<v1::TokenizeRequest, v1::TokenizeResponse>{
+               .answer =
+                   [](ApiContext& context, const UnaryCaller& caller,
+                      const v1::TokenizeRequest& request, v1::TokenizeResponse& response) {
+                     return Tokenize(context, request, caller.cancellation, response);
+                   },
+               .num_work_bytes = &NumWorkBytes,
+               .max_message_bytes = kAnyMessageBytes});
   AddUnary(services, context_, "Detokenize",
            UnaryMethod<v1::DetokenizeRequest, v1::DetokenizeResponse>{
                .answer =
-                   [](ApiContext& context, const UnaryCaller&,
-                      const v1::DetokenizeRequest& request, v1::DetokenizeResponse& response) {
+                   [](ApiContext& context, const UnaryCaller&, const v1::DetokenizeRequest& request,
+                      v1::DetokenizeResponse& response) {
                      return Detokenize(context, request, response);
                    },
                .num_work_bytes = &NumWorkBytes,

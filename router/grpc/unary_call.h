@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 #include "common/runtime/mutex.h"
 #include "common/status.h"
 #include "router/grpc/grpc_generate_call.h"
@@ -23,7 +23,7 @@ namespace lockstep::router {
 // Who waits for the response.
 struct UnaryCaller {
   const Tenant* tenant;  // null: no tenant
-  const Cancellation& cancellation;
+  const CancelFlag& cancellation;
 };
 
 // How a method with one response works.
@@ -159,8 +159,9 @@ class UnaryCall final : public GrpcCall,
   }
   void Answer(Work work) {
     Response response;
-    const absl::Status status = method_.answer(
-        context_, {.tenant = tenant_.get(), .cancellation = cancellation_}, *work.request, response);
+    const absl::Status status =
+        method_.answer(context_, {.tenant = tenant_.get(), .cancellation = cancellation_},
+                       *work.request, response);
     // From here on the response is counted and the request is not needed. The tenant may call again
     // as soon as it has the response.
     work = Work();
@@ -171,7 +172,7 @@ class UnaryCall final : public GrpcCall,
 
   ApiContext& context_;
   const Method method_;
-  Cancellation cancellation_;             // of the work, when the call is over
+  CancelFlag cancellation_;               // of the work, when the call is over
   std::shared_ptr<const Tenant> tenant_;  // null: no tenant
   bool has_message_ = false;
   Message message_;  // until the client has sent everything

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 #include "router/front/connection/exchange.h"
 #include "router/http/body_decoder.h"
 #include "router/http/openai_json/openai_request.h"
@@ -56,7 +56,7 @@ class TextExchange final : public ReplyExchange,
   std::shared_ptr<TextTicket> ticket_;
   size_t num_work_bytes_;      // of the body, then of what it asks for
   ByteBudget::Share reading_;  // of what the body is read into, while it is
-  Cancellation cancellation_;  // of the work, when the client is gone
+  CancelFlag cancellation_;    // of the work, when the client is gone
   Mutex begin_mutex_;
   bool begun_ ABSL_GUARDED_BY(begin_mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(begin_mutex_) = false;

@@ -13,22 +13,21 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(ChildTest, CapturesWhatAProgramPrints) {
-  const auto captured =
-      RunAndCapture({"/bin/sh", "-c", "echo one; exit 3"}, {.quiet = true});
+  const auto captured = RunAndCapture({"/bin/sh", "-c", "echo one; exit 3"}, {.quiet = true});
   ASSERT_THAT(captured, IsOk());
   EXPECT_EQ(captured->output, "one\n");
   EXPECT_EQ(DescribeEnd(captured->wait_status), "exit code 3");
 }
 
 TEST(ChildTest, SaysWhichSignalEndedIt) {
-  const auto captured =
-      RunAndCapture({"/bin/sh", "-c", "kill -9 $$"}, {.quiet = true});
+  const auto captured = RunAndCapture({"/bin/sh", "-c", "kill -9 $$"}, {.quiet = true});
   ASSERT_THAT(captured, IsOk());
   EXPECT_EQ(DescribeEnd(captured->wait_status), "signal 9 (Killed)");
 }
 
 TEST(ChildTest, AProgramThatHangsIsKilled) {
-  EXPECT_THAT(RunAndCapture({"/bin/sh", "-c", "read x </dev/zero"}, {.timeout = absl::Milliseconds(50), .quiet = true}),
+  EXPECT_THAT(RunAndCapture({"/bin/sh", "-c", "read x </dev/zero"},
+                            {.timeout = absl::Milliseconds(50), .quiet = true}),
               HasError(absl::StatusCode::kDeadlineExceeded, HasSubstr("/bin/sh took longer")));
 }
 

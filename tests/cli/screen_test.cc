@@ -2,9 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
+
+#include "cli/common/private_folder.h"
 #include "cli/serve/processes/log_follower.h"
 #include "cli/serve/processes/member.h"
+#include "common/runtime/clock.h"
+#include "tests/common/status_matchers.h"
 #include "tests/common/temp_folder.h"
 
 namespace lockstep::cli {
@@ -26,8 +32,7 @@ TEST(ScreenTest, SaysHowToUseTheServer) {
   EXPECT_THAT(StartScreen(Example(), {}),
               AllOf(HasSubstr("models/tiny on the CPU"), HasSubstr("http://127.0.0.1:8000/v1\n"),
                     HasSubstr("http://127.0.0.1:8000/metrics\n"), Not(HasSubstr("9090")),
-                    HasSubstr("/logs"),
-                    HasSubstr("lockstep chat\n"), HasSubstr("lockstep top\n"),
+                    HasSubstr("/logs"), HasSubstr("lockstep chat\n"), HasSubstr("lockstep top\n"),
                     HasSubstr("curl http://127.0.0.1:8000/v1/completions"),
                     HasSubstr("Ctrl-C stops"), Not(HasSubstr("\x1b"))));
 }
@@ -113,6 +118,37 @@ TEST(MemberTest, ReadsTheLineOfAServer) {
   EXPECT_EQ(ListeningField(line, "admin"), "127.0.0.1:7");
   EXPECT_EQ(ListeningField(line, "other"), "");
   EXPECT_EQ(ListeningField("noise grpc=1 admin=2", "grpc"), "");
+}
+
+TEST(MemberTest, ALogThatIsALinkIsNotWritten) {
+  const TempFolder folder;
+  const std::string target = folder.Write("precious", "mine");
+  const std::string log = folder.path() + "/worker-0.log";
+  std::filesystem::create_symlink(target, log);
+  Member member({.name = "worker 0", .arguments = {"/bin/echo", "text"}, .log_path = log}, {});
+  EXPECT_THAT(member.Start(MonotonicNow()),
+              HasError(absl::StatusCode::kUnavailable, HasSubstr("a symbolic link")));
+  EXPECT_EQ(std::filesystem::file_size(target), 4u);
+}
+
+TEST(PrivateFolderTest, NewFoldersAreThisUsersOnly) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/a/b/c";
+  const mode_t before = umask(0);
+  EXPECT_THAT(MakePrivateFolders(path), IsOk());
+  umask(before);
+  struct stat status = {};
+  for (const char* const part : {"/a", "/a/b", "/a/b/c"}) {
+    ASSERT_EQ(stat((folder.path() + part).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777u, 0700u) << part;
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0755), 0);
+  EXPECT_THAT(MakePrivateFolders(path), IsOk());
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777u, 0755u) << "it was there";
+  const std::string file = folder.Write("file", "");
+  EXPECT_THAT(MakePrivateFolders(file + "/x"),
+              HasError(absl::StatusCode::kUnavailable, HasSubstr("Not a directory")));
 }
 
 }  // namespace

@@ -228,5 +228,51 @@ TEST_F(ServeProcessTest, LogsOfOthersStayAsTheyAre) {
   EXPECT_FALSE(std::filesystem::exists(others + ".old"));
 }
 
+TEST_F(ServeProcessTest, LogsArePrivate) {
+  const mode_t before = umask(0);  // whatever it is
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  umask(before);
+  const std::string logs = WordAfter(serve_->output(), "\n  logs ");
+  struct stat status = {};
+  ASSERT_EQ(stat(logs.c_str(), &status), 0) << logs;
+  EXPECT_EQ(status.st_mode & 0777u, 0700u);
+  ASSERT_EQ(stat((logs + "/worker-0.log").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777u, 0600u);
+}
+
+TEST_F(ServeProcessTest, ServersGetNoKeysOfTheUser) {
+  setenv("HF_TOKEN", "secret", 1);
+  ASSERT_NO_FATAL_FAILURE(Serve());
+  unsetenv("HF_TOKEN");
+  for (const pid_t server : {Router(), Worker()}) {
+    const Outcome environment =
+        RunShell("tr '\\0' '\\n' < /proc/" + std::to_string(server) + "/environ");
+    EXPECT_THAT(environment.output, AllOf(HasSubstr("HOME="), Not(HasSubstr("secret"))));
+  }
+}
+
+TEST_F(ServeProcessTest, HelpOfEveryProgramGoesToStdoutAndEndsWell) {
+  for (const std::string command :
+       {"lockstep --help", "lockstep generate --help", "lockstep serve MODEL --help",
+        "lockstep bench --duration 1 -h", "lockstep-router --help", "lockstep-worker --help",
+        "lockstep-generate -h"}) {
+    const Outcome outcome = RunShell(LOCKSTEP_BIN_DIR "/" + command + " 2>/dev/null");
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    EXPECT_GT(outcome.output.size(), 200u) << command;
+  }
+}
+
+TEST_F(ServeProcessTest, TimesNeedNoUnit) {
+  for (const std::string time : {"0.2", "0.2s", "200ms"}) {
+    const Outcome outcome = RunShell(LOCKSTEP_BIN_DIR
+                                     "/lockstep generate --router 127.0.0.1:1 --prompt x "
+                                     "--wait-seconds " +
+                                     time + " 2>&1");
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+    EXPECT_EQ(Run({"bench", "--url", "127.0.0.1:1", "--duration", time, "--timeout", time}), 1);
+    EXPECT_THAT(output_, Not(HasSubstr("expected")));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing

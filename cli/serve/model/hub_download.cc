@@ -39,10 +39,9 @@ absl::StatusOr<std::string> DownloadModel(const std::string& name) {
         "downloads it (pip install huggingface_hub), and try again",
         name);
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const Captured captured,
-      // It may need the user's token, and the proxy.
-      RunAndCapture(DownloadCommand(*hf, name), {.whole_environment = true}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Captured captured,
+                            // It may need the user's token, and the proxy.
+                            RunAndCapture(DownloadCommand(*hf, name), {.whole_environment = true}));
   if (captured.wait_status != 0) {
     return Unavailable("{}: `hf download` failed with {}; its message is above", name,
                        DescribeEnd(captured.wait_status));

@@ -69,15 +69,16 @@ bool ReadToEnd(int descriptor, Instant deadline, std::string& output) {
 
 bool KeepsVariable(std::string_view name) {
   // Programs, folders, language and time, the loader.
-  constexpr std::string_view kNames[] = {
-      "PATH",   "HOME",     "USER",   "LOGNAME", "SHELL",           "TMPDIR",
-      "LANG",   "LANGUAGE", "TZ",     "TERM",    "LD_LIBRARY_PATH", "LD_PRELOAD",
-      // Of the Python that renders chat templates.
-      "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"};
+  constexpr std::string_view kNames[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR",
+                                         "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
+                                         "LD_PRELOAD",
+                                         // Of the Python that renders chat templates.
+                                         "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"};
   // CUDA and its libraries, OpenMP, oneDNN, gRPC, the C library's heap, sanitizers and profilers.
-  constexpr std::string_view kPrefixes[] = {
-      "LC_",   "CUDA_",   "CUBLAS", "NVIDIA_", "NCCL_", "OMP_",  "GOMP_", "DNNL_", "ONEDNN_",
-      "GRPC_", "MALLOC_", "GLIBC_", "ASAN_",   "LSAN_", "TSAN_", "UBSAN_", "LLVM_PROFILE_"};
+  constexpr std::string_view kPrefixes[] = {"LC_",     "CUDA_",        "CUBLAS", "NVIDIA_", "NCCL_",
+                                            "OMP_",    "GOMP_",        "DNNL_",  "ONEDNN_", "GRPC_",
+                                            "MALLOC_", "GLIBC_",       "ASAN_",  "LSAN_",   "TSAN_",
+                                            "UBSAN_",  "LLVM_PROFILE_"};
   return std::ranges::find(kNames, name) != std::end(kNames) ||
          std::ranges::any_of(kPrefixes,
                              [name](std::string_view prefix) { return name.starts_with(prefix); });
@@ -115,11 +116,10 @@ absl::StatusOr<Captured> RunAndCapture(const std::vector<std::string>& arguments
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Unavailable("pipe2: {}", std::strerror(errno));
   const int nothing = options.quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
-  const absl::StatusOr<pid_t> child =
-      StartChild({.arguments = arguments,
-                  .stdout_fd = pipe_fds[1],
-                  .stderr_fd = nothing,
-                  .whole_environment = options.whole_environment});
+  const absl::StatusOr<pid_t> child = StartChild({.arguments = arguments,
+                                                  .stdout_fd = pipe_fds[1],
+                                                  .stderr_fd = nothing,
+                                                  .whole_environment = options.whole_environment});
   close(pipe_fds[1]);
   if (nothing >= 0) close(nothing);
   if (!child.ok()) {

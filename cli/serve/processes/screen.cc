@@ -47,8 +47,8 @@ std::string StartScreen(const Served& served, const Paint& paint) {
   row("gRPC", FormatAddress(client));
   // With keys, the API has no metrics. `lockstep top` knows neither TLS nor keys.
   const bool guarded = served.tls || served.keys;
-  row("metrics", guarded ? fmt::format("http://{}/metrics", served.admin_address)
-                         : base + "/metrics");
+  row("metrics",
+      guarded ? fmt::format("http://{}/metrics", served.admin_address) : base + "/metrics");
   row("logs", served.log_folder);
   out += "\n";
   row("talk", "lockstep chat" + url + (served.keys ? " --api-key @FILE" : ""));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/instant.h"
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/mutex.h"
 #include "common/strands/strand.h"
@@ -79,7 +79,7 @@ class ApiContext {
   // Listeners of the public API that accept nothing, because they have no file descriptors left.
   std::atomic<int> num_deaf_listeners = 0;
   // Cancelled at the end of a drain: prompts that are being encoded are given up.
-  Cancellation closing;
+  CancelFlag closing;
   // What the client of a prompt that was not encoded learns: CANCELLED because of `closing` becomes
   // UNAVAILABLE.
   absl::Status WhyNotEncoded(absl::Status status) const;

@@ -171,7 +171,8 @@ absl::Status GenerateCall::Prepare() {
   LOCKSTEP_ASSIGN_OR_RETURN(
       request_context.forbidden_tokens,
       BadWordTokens(*context_.model.tokenizer, message.sampling().bad_words()));
-  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, context_.encoder.Encode(message, &encoding_));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
+                            context_.encoder.Encode(message, &encoding_));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Request request, BuildRequest(message, std::move(prompt), limits, facts, request_context));
   Attribute(origin_.tenant.get(), request);

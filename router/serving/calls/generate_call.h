@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/instant.h"
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 #include "common/strands/gate.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/calls/api_context.h"
@@ -110,7 +110,7 @@ class GenerateCall : public Strand,
 
   // Set from any thread.
   std::atomic<Stop> stop_ = Stop::kNone;
-  Cancellation encoding_;                        // of the prompt, when nobody waits for it any more
+  CancelFlag encoding_;                          // of the prompt, when nobody waits for it any more
   Gate writes_;                                  // closed while a write is in progress
   Gate start_ = Gate(Gate::State::kClosed);      // closed until Start has done its part
   std::atomic<Stage> stage_ = Stage::kReceived;  // only the strand changes it

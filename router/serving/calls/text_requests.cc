@@ -43,7 +43,7 @@ size_t NumWorkBytes(const v1::DetokenizeRequest& request) {
 }
 
 absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& request,
-                      const Cancellation& cancellation, v1::TokenizeResponse& response) {
+                      const CancelFlag& cancellation, v1::TokenizeResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
   absl::StatusOr<std::vector<TokenId>> ids =
       absl::InvalidArgumentError("input: expected one of text, chat, got none");

@@ -40,7 +40,7 @@ class TextTicket {
 // The time of these two grows with the text, so run them on the encode pool. CANCELLED soon after
 // `cancellation`.
 absl::Status Tokenize(const ApiContext& context, const lockstep::v1::TokenizeRequest& request,
-                      const Cancellation& cancellation, lockstep::v1::TokenizeResponse& response);
+                      const CancelFlag& cancellation, lockstep::v1::TokenizeResponse& response);
 absl::Status Detokenize(const ApiContext& context, const lockstep::v1::DetokenizeRequest& request,
                         lockstep::v1::DetokenizeResponse& response);
 

@@ -18,8 +18,7 @@ bool Contains(std::string_view text, std::string_view part) {
 absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text,
                                          std::string_view mark) {
   const size_t end = rendered.rfind(mark);
-  if (end == std::string_view::npos ||
-      !Contains(rendered, TrimStart(TrimEnd(text)))) {
+  if (end == std::string_view::npos || !Contains(rendered, TrimStart(TrimEnd(text)))) {
     return absl::InvalidArgumentError(
         "chat.continue_final_message: the chat template does not print the last message as it is, "
         "so it cannot be continued");

@@ -64,7 +64,7 @@ size_t PromptEncoder::NumWorkBytes(const v1::ChatPrompt& chat) {
 }
 
 absl::StatusOr<std::vector<TokenId>> PromptEncoder::Encode(const v1::GenerateRequest& request,
-                                                           const Cancellation* cancellation) const {
+                                                           const CancelFlag* cancellation) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kTokenIds: {
       const auto& ids = request.token_ids().ids();
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(
 }
 
 absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(
-    const v1::ChatPrompt& chat, const Cancellation* cancellation) const {
+    const v1::ChatPrompt& chat, const CancelFlag* cancellation) const {
   using Pieces = std::vector<ForeignText::Piece>;
   LOCKSTEP_ASSIGN_OR_RETURN(Pieces pieces, Render(chat, /*mask_borders=*/false));
   const bool open_border = std::any_of(chat.messages().begin(), chat.messages().end(),

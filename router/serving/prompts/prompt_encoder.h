@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/serving/prompts/foreign_text.h"
 #include "router/serving/prompts/served_model.h"
@@ -39,7 +39,7 @@ class PromptEncoder {
   // INVALID_ARGUMENT gives the field's path. The request must have passed CheckRequest. CANCELLED
   // soon after `cancellation`, which may be null.
   absl::StatusOr<std::vector<TokenId>> Encode(const lockstep::v1::GenerateRequest& request,
-                                              const Cancellation* cancellation = nullptr) const;
+                                              const CancelFlag* cancellation = nullptr) const;
   absl::StatusOr<std::vector<TokenId>> EncodeText(std::string_view text,
                                                   const Tokenizer::EncodeOptions& options) const;
   // For a request with a text: its own `parse_special`, or the default.
@@ -48,7 +48,7 @@ class PromptEncoder {
     return request.has_parse_special() ? request.parse_special() : parse_special_;
   }
   absl::StatusOr<std::vector<TokenId>> EncodeChat(const lockstep::v1::ChatPrompt& chat,
-                                                  const Cancellation* cancellation = nullptr) const;
+                                                  const CancelFlag* cancellation = nullptr) const;
 
  private:
   absl::StatusOr<std::vector<ForeignText::Piece>> Render(const lockstep::v1::ChatPrompt& chat,

@@ -103,7 +103,7 @@ void BpeModel::AddWholeTokens(const Builder& builder) {
 }
 
 std::optional<uint8_t> BpeModel::EncodePiece(std::string_view bytes, std::vector<TokenId>& ids,
-                                             const Cancellation* cancellation) const {
+                                             const CancelFlag* cancellation) const {
   if (const std::optional<TokenId> whole = whole_tokens_.Find(bytes)) {
     ids.push_back(*whole);
     return std::nullopt;
@@ -112,7 +112,7 @@ std::optional<uint8_t> BpeModel::EncodePiece(std::string_view bytes, std::vector
 }
 
 std::optional<uint8_t> BpeModel::EncodeByMerges(std::string_view bytes, std::vector<TokenId>& ids,
-                                                const Cancellation* cancellation) const {
+                                                const CancelFlag* cancellation) const {
   const size_t begin = ids.size();
   const std::optional<uint8_t> missing = AppendSymbols(bytes, ids);
   if (ids.size() - begin <= kMaxScannedSymbols) {
@@ -176,7 +176,7 @@ void BpeModel::MergeShort(std::vector<TokenId>& ids, size_t begin) const {
 
 // A heap of candidates over a doubly linked list: O(n log n) for a piece of n bytes.
 void BpeModel::MergeLong(std::vector<TokenId>& ids, size_t begin,
-                         const Cancellation* cancellation) const {
+                         const CancelFlag* cancellation) const {
   const uint32_t num_symbols = static_cast<uint32_t>(ids.size() - begin);
   TokenId* const symbols = ids.data() + begin;
   std::vector<uint32_t> next(num_symbols);  // num_symbols: none

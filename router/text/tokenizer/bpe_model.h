@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 #include "router/text/tokenizer/byte_table.h"
 
 namespace lockstep::router {
@@ -59,16 +59,16 @@ class BpeModel {
   // token to stand for it is left out and returned (the first of them). Gives up soon after
   // `cancellation`, which may be null: the ids then mean nothing.
   std::optional<uint8_t> EncodePiece(std::string_view bytes, std::vector<TokenId>& ids,
-                                     const Cancellation* cancellation = nullptr) const;
+                                     const CancelFlag* cancellation = nullptr) const;
 
  private:
   BpeModel() = default;
 
   std::optional<uint8_t> AppendSymbols(std::string_view bytes, std::vector<TokenId>& ids) const;
   void MergeShort(std::vector<TokenId>& ids, size_t begin) const;
-  void MergeLong(std::vector<TokenId>& ids, size_t begin, const Cancellation* cancellation) const;
+  void MergeLong(std::vector<TokenId>& ids, size_t begin, const CancelFlag* cancellation) const;
   std::optional<uint8_t> EncodeByMerges(std::string_view bytes, std::vector<TokenId>& ids,
-                                        const Cancellation* cancellation) const;
+                                        const CancelFlag* cancellation) const;
   void AddWholeTokens(const Builder& builder);
 
   Options options_;

@@ -87,7 +87,7 @@ class ByteLevelTokenizer final : public Tokenizer {
  private:
   // What one call of Encode has produced so far.
   struct Encoding {
-    const Cancellation* cancellation = nullptr;
+    const CancelFlag* cancellation = nullptr;
     std::vector<TokenId> ids;
     std::optional<uint8_t> missing_byte;
     bool pattern_failed = false;
@@ -205,8 +205,8 @@ absl::Status CheckParts(const TokenizerParts& parts, const std::vector<TokenInfo
   for (const AddedToken& token : parts.added_tokens) {
     const auto [it, inserted] = contents.try_emplace(token.content, token.id);
     if (!inserted) {
-      return InvalidArgument("{}: added token {} has ids {} and {}", parts.name, Quote(token.content),
-                             it->second, token.id);
+      return InvalidArgument("{}: added token {} has ids {} and {}", parts.name,
+                             Quote(token.content), it->second, token.id);
     }
   }
   for (const auto& [use, id] : uses) {

@@ -240,8 +240,7 @@ class RegexSplitter final : public Splitter {
     const uint32_t options =
         PCRE2_NO_UTF_CHECK | (end < text.size() ? uint32_t{PCRE2_PARTIAL_HARD} : 0);
     const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    const int result =
-        pcre2_match(&code, subject, end, start, options, data, limits_[level].get());
+    const int result = pcre2_match(&code, subject, end, start, options, data, limits_[level].get());
     if (result != PCRE2_ERROR_JIT_STACKLIMIT) return result;
     const MatchContext context = MakeLimits(level);
     const std::unique_ptr<pcre2_jit_stack, JitStackDeleter> stack(

@@ -12,7 +12,7 @@
 
 #include "common/ids.h"
 #include "common/model_files/gguf.h"
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 
 namespace lockstep::router {
 
@@ -45,7 +45,7 @@ class Tokenizer {
     // "<|im_start|>" in the text is the special token; otherwise it is plain text.
     bool parse_special_tokens = false;
     // Ends the work soon, with CANCELLED; may be null.
-    const Cancellation* cancellation = nullptr;
+    const CancelFlag* cancellation = nullptr;
   };
   // INVALID_ARGUMENT with the byte offset for invalid UTF-8 and for bytes without a token. Takes
   // time in proportion to the text (times its logarithm), whatever the text is.

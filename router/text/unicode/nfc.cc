@@ -23,8 +23,8 @@ bool IsTriviallyNormal(std::string_view text) {
                       [](char c) { return static_cast<uint8_t>(c) >= kFirstLeadByteInQuestion; });
 }
 
-// Where a piece of about kPieceBytes ends that starts at `begin`. What is behind it neither composes
-// nor reorders with what is before it.
+// Where a piece of about kPieceBytes ends that starts at `begin`. What is behind it neither
+// composes nor reorders with what is before it.
 size_t PieceEnd(const icu::Normalizer2& nfc, std::string_view text, size_t begin) {
   if (text.size() - begin <= kPieceBytes) return text.size();
   size_t end = PreviousCharOffset(text, begin + kPieceBytes + 1);
@@ -71,7 +71,7 @@ class NfcWriter {
 }  // namespace
 
 absl::StatusOr<std::string_view> NormalizeNfc(std::string_view text, std::string& storage,
-                                              const Cancellation* cancellation) {
+                                              const CancelFlag* cancellation) {
   if (IsTriviallyNormal(text)) return text;
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);

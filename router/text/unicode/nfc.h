@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/runtime/cancellation.h"
+#include "common/runtime/cancel_flag.h"
 
 namespace lockstep::router {
 
@@ -13,6 +13,6 @@ namespace lockstep::router {
 // time for every text. Returns `text` itself when it is already normal, otherwise a view of
 // `storage`. CANCELLED soon after `cancellation`, which may be null.
 absl::StatusOr<std::string_view> NormalizeNfc(std::string_view text, std::string& storage,
-                                              const Cancellation* cancellation = nullptr);
+                                              const CancelFlag* cancellation = nullptr);
 
 }  // namespace lockstep::router

@@ -156,6 +156,55 @@ TEST_F(HttpTransportTest, AServerThatFallsSilentTimesOut) {
   EXPECT_THAT(Ask().error, HasSubstr("no answer within 0.05 s"));
 }
 
+// Sends the same bytes again and again, until the client has had enough.
+class EndlessServer {
+ public:
+  explicit EndlessServer(std::string head, std::string bytes)
+      : acceptor_(io_, tcp::endpoint(boost::asio::ip::address_v4::loopback(), 0)),
+        thread_("endless", [this, head = std::move(head), bytes = std::move(bytes)] {
+          tcp::socket socket = acceptor_.accept();
+          error_code error;
+          boost::asio::write(socket, boost::asio::buffer(head), error);
+          while (!error)
+            num_bytes_ += boost::asio::write(socket, boost::asio::buffer(bytes), error);
+        }) {}
+
+  Address address() const {
+    return {.host = "127.0.0.1", .port = acceptor_.local_endpoint().port()};
+  }
+  size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  boost::asio::io_context io_;
+  tcp::acceptor acceptor_;
+  std::atomic<size_t> num_bytes_ = 0;
+  NamedThread thread_;
+};
+
+const std::string kEndlessHead = kHead + std::string("Content-Type: text/event-stream\r\n\r\n");
+
+TEST_F(HttpTransportTest, AnEndlessLineEndsTheRequest) {
+  const EndlessServer server(kEndlessHead + "data: ", std::string(size_t{64} << 10, 'x'));
+  Connect(server.address(), 600);
+  EXPECT_EQ(Ask().error, "a line has more than 1048576 bytes");
+  // Besides the line, some of it lay in the sockets.
+  EXPECT_LT(server.num_bytes(), size_t{32} << 20);
+}
+
+TEST_F(HttpTransportTest, AnEndlessAnswerDoesNotOutliveTheTimeout) {
+  const EndlessServer server(kEndlessHead, kPiece);
+  Connect(server.address(), 0.2);
+  EXPECT_EQ(Ask().error, "no answer within 0.2 s");
+}
+
+TEST_F(HttpTransportTest, AnEndlessErrorIsCut) {
+  const EndlessServer server("HTTP/1.1 500 Oops\r\n\r\n", "no\x1b[2J\n");
+  Connect(server.address(), 600);
+  const std::string error = Ask().error;
+  EXPECT_THAT(error, HasSubstr("HTTP 500: no[2J no[2J"));
+  EXPECT_LE(error.size(), kMaxShownErrorBytes);
+}
+
 TEST_F(HttpTransportTest, NobodyThereIsAnError) {
   Connect({.host = "127.0.0.1", .port = 1});
   EXPECT_THAT(Ask().error, HasSubstr("connect: "));

@@ -100,5 +100,18 @@ TEST(ToGenerateRequestTest, SendsIdsAndHowToDraw) {
   EXPECT_TRUE(request.stop().ignore_eos());
 }
 
+TEST(SseScannerTest, ALineThatDoesNotEndIsGivenUp) {
+  for (const bool ends : {false, true}) {
+    SseScanner scanner;
+    const std::string part(100'000, 'x');
+    for (int i = 0; i < 10; ++i) scanner.Feed(part);
+    EXPECT_FALSE(scanner.failed());
+    scanner.Feed(part + (ends ? "\n" : ""));
+    EXPECT_TRUE(scanner.failed());
+    EXPECT_EQ(scanner.error(), "a line has more than 1048576 bytes");
+    EXPECT_EQ(scanner.Feed("\ndata: {\"choices\":[{\"text\":\"a\"}]}\n"), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::cli

@@ -51,8 +51,12 @@ TEST(OptionsTest, TheLastValueCountsAndAbsentOnesChangeNothing) {
 }
 
 TEST(OptionsTest, ATimeMayHaveAUnit) {
-  for (const auto& [text, seconds] : {std::pair("10", 10.0), {"10s", 10.0}, {"1.5", 1.5},
-                                      {"250ms", 0.25}, {"2m", 120.0}, {"0", 0.0}}) {
+  for (const auto& [text, seconds] : {std::pair("10", 10.0),
+                                      {"10s", 10.0},
+                                      {"1.5", 1.5},
+                                      {"250ms", 0.25},
+                                      {"2m", 120.0},
+                                      {"0", 0.0}}) {
     Arguments arguments = Parse({"--rate", text});
     std::optional<double> time;
     arguments.ReadSeconds("rate", 0, 120, time);

@@ -22,10 +22,7 @@ namespace {
 using nlohmann::json;
 
 const std::string kHostileNames[] = {
-    std::string(size_t{1} << 20, 'x'),
-    "two\nlines",
-    "\x1b]0;title\x07",
-    "\xc2\x9b31m",
+    std::string(size_t{1} << 20, 'x'), "two\nlines", "\x1b]0;title\x07", "\xc2\x9b[m",
     std::string("zero\0byte", 9),
 };
 
@@ -49,7 +46,7 @@ std::string Safetensors(const json& header, size_t num_data_bytes) {
   return bytes + text + std::string(num_data_bytes, '\0');
 }
 
-absl::Status ParseSafetensors(const std::string& bytes) {
+absl::Status StatusOfSafetensors(const std::string& bytes) {
   return SafetensorsFile::Parse(std::as_bytes(std::span(bytes)), "model.safetensors").status();
 }
 
@@ -61,17 +58,18 @@ TEST(ForeignNamesTest, OfSafetensors) {
       tensor[key] = value;
       return Safetensors({{name, tensor}}, 4);
     };
-    ExpectShort(ParseSafetensors(Safetensors({{name, 1}}, 4)), "no object");
-    ExpectShort(ParseSafetensors(with("dtype", 3)), "dtype");
-    ExpectShort(ParseSafetensors(with("dtype", name)), "unknown dtype");
-    ExpectShort(ParseSafetensors(with("shape", name)), "shape");
-    ExpectShort(ParseSafetensors(with("shape", std::vector<uint64_t>(100'000, 1))), "long shape");
-    ExpectShort(ParseSafetensors(with("shape", {uint64_t{1} << 63, 8})), "overflow");
-    ExpectShort(ParseSafetensors(with("data_offsets", std::vector<uint64_t>(100'000, 7))),
+    ExpectShort(StatusOfSafetensors(Safetensors({{name, 1}}, 4)), "no object");
+    ExpectShort(StatusOfSafetensors(with("dtype", 3)), "dtype");
+    ExpectShort(StatusOfSafetensors(with("dtype", name)), "unknown dtype");
+    ExpectShort(StatusOfSafetensors(with("shape", name)), "shape");
+    ExpectShort(StatusOfSafetensors(with("shape", std::vector<uint64_t>(100'000, 1))),
+                "long shape");
+    ExpectShort(StatusOfSafetensors(with("shape", {uint64_t{1} << 63, 8})), "overflow");
+    ExpectShort(StatusOfSafetensors(with("data_offsets", std::vector<uint64_t>(100'000, 7))),
                 "many offsets");
-    ExpectShort(ParseSafetensors(with(name, 1)), "unknown key");
-    ExpectShort(ParseSafetensors(Safetensors({{name, good}, {"other", good}}, 4)), "overlap");
-    ExpectShort(ParseSafetensors(Safetensors({{"__metadata__", {{name, 1}}}}, 0)), "metadata");
+    ExpectShort(StatusOfSafetensors(with(name, 1)), "unknown key");
+    ExpectShort(StatusOfSafetensors(Safetensors({{name, good}, {"other", good}}, 4)), "overlap");
+    ExpectShort(StatusOfSafetensors(Safetensors({{"__metadata__", {{name, 1}}}}, 0)), "metadata");
   }
 }
 
@@ -82,9 +80,10 @@ TEST(ForeignNamesTest, OfAnIndexOfShards) {
       const TempFolder folder;
       folder.Write("model.safetensors.index.json",
                    json{{"weight_map", map}}.dump(-1, ' ', false, json::error_handler_t::replace));
-      folder.Write("a.safetensors", Safetensors({{"there", {{"dtype", "F32"}, {"shape", {1}},
-                                                            {"data_offsets", {0, 4}}}}},
-                                                4));
+      folder.Write(
+          "a.safetensors",
+          Safetensors({{"there", {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {0, 4}}}}},
+                      4));
       return SafetensorsCheckpoint::Open(folder.path()).status();
     };
     ExpectShort(open({{name, 1}}), "no file name");
@@ -113,7 +112,9 @@ TEST(ForeignNamesTest, OfGguf) {
     refuse(GgufBuilder().TensorEntry(name, 0, {uint64_t{1} << 62, 8}, 0), "size");
     refuse(GgufBuilder().TensorEntry(name, 0, {1 << 20}, 0), "too little data");
     const std::string data(4, '\0');
-    refuse(GgufBuilder().Tensor(name, GgmlType::kF32, {1}, data).Tensor(name, GgmlType::kF32, {1}, data),
+    refuse(GgufBuilder()
+               .Tensor(name, GgmlType::kF32, {1}, data)
+               .Tensor(name, GgmlType::kF32, {1}, data),
            "two tensors");
   }
 }
@@ -122,7 +123,7 @@ TEST(ForeignNamesTest, OfConfigs) {
   for (const std::string& name : kHostileNames) {
     const auto parse = [](const json& config) {
       return ModelConfigFromJson(config.dump(-1, ' ', false, json::error_handler_t::replace), "",
-                                   "folder")
+                                 "folder")
           .status();
     };
     ExpectShort(parse(name), "no object");
@@ -138,9 +139,9 @@ TEST(ForeignNamesTest, OfJsonObjects) {
     const json object = {{name, 1}};
     JsonObjectReader reader(object, "config.json", "rope_scaling");
     ExpectShort(reader.String(name).status(), "kind");
-    ExpectShort(ParseJson("{" + json(name).dump() + ":1," + json(name).dump() + ":2}", "file")
-                    .status(),
-                "twice");
+    ExpectShort(
+        ParseJson("{" + json(name).dump() + ":1," + json(name).dump() + ":2}", "file").status(),
+        "twice");
   }
 }
 

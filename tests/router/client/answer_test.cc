@@ -97,6 +97,15 @@ TEST(AnswerTest, JsonHasTokenIdsOnOneLine) {
   EXPECT_THAT(text, HasSubstr("\n          \"top\": [\n            {\n"));
 }
 
+TEST(AnswerTest, RefusesOutputsThatNobodyAskedFor) {
+  Answer answer;
+  for (const uint32_t index : {2u, 4'000'000'000u}) {
+    EXPECT_EQ(answer.Add(Delta(index, "x", 1), 2).code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(answer.Add(Finish(index), 2).code(), absl::StatusCode::kInternal);
+  }
+  EXPECT_TRUE(answer.outputs.empty());
+}
+
 TEST(AnswerTest, StatsCountDecodedTokensOverDecodingTime) {
   Answer answer = TwoOutputs();
   EXPECT_TRUE(answer.Add(Finish(0), 2).ok());

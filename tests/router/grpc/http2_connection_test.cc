@@ -159,7 +159,7 @@ TEST_F(Http2ConnectionTest, WhoAsksForNothingIsDisconnected) {
 
 TEST_F(Http2ConnectionTest, AHeaderThatDoesNotEndIsNotAwaitedForEver) {
   limits_.header_timeout = absl::Seconds(1);  // the whole call must come in time
-  limits_.keepalive_time = absl::Hours(1);  // which would end it as well
+  limits_.keepalive_time = absl::Hours(1);    // which would end it as well
   Start(limits_);
   const std::string block = Hpack(RequestFields(kCheck, kGrpc));
   std::string cut = Frame(kHeaders, kEndHeaders, 3, block);

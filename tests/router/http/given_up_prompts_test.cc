@@ -98,10 +98,9 @@ TEST_F(GivenUpPromptsTest, WhenAGrpcClientGoes) {
 TEST_F(GivenUpPromptsTest, WhenAnHttpClientGoes) {
   StartAll();
   for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/tokenize"}) {
-    const std::string body =
-        path == "/v1/chat/completions"
-            ? R"({"messages": [{"role": "user", "content": "endless"}]})"
-            : R"({"prompt": "endless"})";
+    const std::string body = path == "/v1/chat/completions"
+                                 ? R"({"messages": [{"role": "user", "content": "endless"}]})"
+                                 : R"({"prompt": "endless"})";
     {
       HttpClient client(port());
       client.Send(HttpClient::PostText(path, body));

@@ -16,29 +16,34 @@ namespace {
 using nlohmann::json;
 
 json Added(const std::string& content, const json& id) {
-  return {{"id", id},          {"content", content}, {"single_word", false}, {"lstrip", false},
-          {"rstrip", false},   {"normalized", false}, {"special", true}};
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
 TEST(TokenizerNamesTest, AreShownShortAndOnOneLine) {
-  const std::string names[] = {std::string(size_t{1} << 20, 'x'), "two\nlines",
-                               "\x1b]0;title\x07"};
+  const std::string names[] = {std::string(size_t{1} << 20, 'x'), "two\nlines", "\x1b]0;title\x07"};
   // What is wrong in each definition has the name in its message.
-  using Spoil = std::function<void(json& definition, const std::string& name)>;
+  using Spoil = std::function<void(json & definition, const std::string& name)>;
   const std::vector<std::pair<std::string, Spoil>> cases = {
       {"unknown field", [](json& d, const std::string& name) { d[name] = 1; }},
-      {"unknown field of the model", [](json& d, const std::string& name) { d["model"][name] = 1; }},
+      {"unknown field of the model",
+       [](json& d, const std::string& name) { d["model"][name] = 1; }},
       {"id of a token", [](json& d, const std::string& name) { d["model"]["vocab"][name] = -1; }},
       {"two tokens of an id",
        [](json& d, const std::string& name) { d["model"]["vocab"][name] = 3; }},
       {"merge of no tokens",
        [](json& d, const std::string& name) { d["model"]["merges"] = {name + " " + name}; }},
-      {"merge of one part", [](json& d, const std::string& name) { d["model"]["merges"] = {name}; }},
+      {"merge of one part",
+       [](json& d, const std::string& name) { d["model"]["merges"] = {name}; }},
       {"type of the model", [](json& d, const std::string& name) { d["model"]["type"] = name; }},
       {"type of the normaliser",
-       [](json& d, const std::string& name) { d["normalizer"] = {{"type", name}}; }},
+       [](json& d, const std::string& name) {
+         d["normalizer"] = {{"type", name}};
+       }},
       {"type of the pre-tokenizer",
-       [](json& d, const std::string& name) { d["pre_tokenizer"] = {{"type", name}}; }},
+       [](json& d, const std::string& name) {
+         d["pre_tokenizer"] = {{"type", name}};
+       }},
       {"pattern",
        [](json& d, const std::string& name) {
          d["pre_tokenizer"] = {{"type", "Split"},

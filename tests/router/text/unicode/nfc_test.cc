@@ -141,7 +141,7 @@ TEST(NfcTest, TakesLinearTime) {
 }
 
 TEST(NfcTest, GivesUpWhenNobodyWantsTheText) {
-  Cancellation cancellation;
+  CancelFlag cancellation;
   std::string storage;
   EXPECT_TRUE(NormalizeNfc("e\u0301", storage, &cancellation).ok());
   cancellation.Cancel();

@@ -6,12 +6,12 @@ namespace lockstep {
 
 // Tells long work that nobody wants its result any more. The work asks from time to time, and gives
 // up. Never taken back. Safe to use from any thread.
-class Cancellation {
+class CancelFlag {
  public:
   // `parent`: cancels this object too. Null: none. It must outlive the object.
-  explicit Cancellation(const Cancellation* parent = nullptr) : parent_(parent) {}
-  Cancellation(const Cancellation&) = delete;
-  Cancellation& operator=(const Cancellation&) = delete;
+  explicit CancelFlag(const CancelFlag* parent = nullptr) : parent_(parent) {}
+  CancelFlag(const CancelFlag&) = delete;
+  CancelFlag& operator=(const CancelFlag&) = delete;
 
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const {
@@ -20,12 +20,12 @@ class Cancellation {
   }
 
  private:
-  const Cancellation* const parent_;
+  const CancelFlag* const parent_;
   std::atomic<bool> cancelled_ = false;
 };
 
 // For work that may run without one: null is never cancelled.
-inline bool IsCancelled(const Cancellation* cancellation) {
+inline bool IsCancelled(const CancelFlag* cancellation) {
   return cancellation != nullptr && cancellation->cancelled();
 }
 
