@@ -9,6 +9,10 @@
 // Text of clients, servers, models and files, as people may see it. Pure.
 namespace lockstep {
 
+// `text` with control characters as \n, \t, \r or \xNN, also U+0080 to U+009F. For everything else
+// that prints foreign text.
+std::string EscapeControlCharacters(std::string_view text);
+
 // Quotes foreign text in a message: its beginning, escaped to one line of valid UTF-8, with at most
 // so many bytes between the quotes. Says how long the text is if it is cut.
 inline constexpr size_t kMaxQuotedBytes = 100;

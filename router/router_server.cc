@@ -146,12 +146,13 @@ absl::StatusOr<std::unique_ptr<RouterServer>> RouterServer::Start(const RouterSe
 }
 
 RouterServer::~RouterServer() {
-  // Prompts that are being encoded are given up, so that the pool's threads end soon.
-  context_->closing.Cancel();
   // The front first, then the engine's threads, which schedule on the loops and have links there.
   // The calls end on loops and pool, some of them only now, and tell the engine, which is therefore
   // the last to go.
   if (impl_ != nullptr) impl_->ShutDown();
+  // No client is left. Prompts that are being encoded are given up, so that the pool's threads end
+  // soon.
+  if (context_ != nullptr) context_->closing.Cancel();
   engine_->Stop();
   loops_->Stop();
   encode_pool_.reset();

@@ -80,29 +80,4 @@ absl::Status InitLogging(std::string_view level, std::string_view format) {
   return absl::OkStatus();
 }
 
-std::string EscapeControlCharacters(std::string_view text) {
-  std::string escaped;
-  escaped.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const auto byte = static_cast<unsigned char>(c);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    if (c == '\n') {
-      escaped += "\\n";
-    } else if (c == '\r') {
-      escaped += "\\r";
-    } else if (c == '\t') {
-      escaped += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      escaped += fmt::format("\\x{:02x}", byte);
-    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
-      escaped += fmt::format("\\xc2\\x{:02x}", next);
-      ++i;
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
 }  // namespace lockstep

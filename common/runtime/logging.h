@@ -2,8 +2,9 @@
 
 #include <absl/status/status.h>
 
-#include <string>
 #include <string_view>
+
+#include "common/shown_text.h"
 
 namespace lockstep {
 
@@ -17,9 +18,5 @@ namespace lockstep {
 // else is INVALID_ARGUMENT that lists them. Call it once, first thing in main; log with
 // <spdlog/spdlog.h>.
 absl::Status InitLogging(std::string_view level, std::string_view format = "text");
-
-// `text` with control characters as \n, \t, \r or \xNN, also U+0080 to U+009F. For everything else
-// that prints foreign text.
-std::string EscapeControlCharacters(std::string_view text);
 
 }  // namespace lockstep

@@ -1,7 +1,11 @@
 #include "router/text/tokenizer/bpe_model.h"
 
+#include <absl/container/node_hash_map.h>
+
 #include <algorithm>
+#include <functional>
 #include <queue>
+#include <span>
 
 #include "common/shown_text.h"
 #include "common/status.h"
@@ -11,24 +15,109 @@ namespace lockstep::router {
 namespace {
 
 constexpr TokenId kNoToken = UINT32_MAX;
-// Up to here a scan for the lowest rank beats a heap.
+// Up to here a scan for the lowest rank beats lists by rank.
 constexpr size_t kMaxScannedSymbols = 48;
-// Steps of the heap between two questions whether to go on: less than a millisecond.
+// Merges between two questions whether to go on: less than a millisecond.
 constexpr size_t kStepsBetweenQuestions = 1024;
 
 absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
-// A merge that was possible when it was queued; stale once one of its two symbols has changed.
-struct Candidate {
-  uint32_t rank;
-  uint32_t position;
-  TokenId left;
-  TokenId right;
-  TokenId merged;
+// Merges the symbols of a long piece, over a doubly linked list. The places where a merge is
+// possible wait by its rank, in a list for each rank, so that long runs of the same text are walked
+// through from left to right. O(n log n) for n symbols.
+class LongMerger {
+ public:
+  LongMerger(const PairTable& pairs, std::span<TokenId> symbols)
+      : pairs_(pairs),
+        symbols_(symbols),
+        num_symbols_(static_cast<uint32_t>(symbols.size())),
+        next_(num_symbols_),
+        previous_(num_symbols_) {}
 
-  bool operator>(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : position > other.position;
+  // Symbols that were merged into the one before become kNoToken. False: given up.
+  bool Run(const CancelFlag* cancellation) {
+    for (uint32_t i = 0; i < num_symbols_; ++i) {
+      next_[i] = i + 1;
+      previous_[i] = i - 1;
+    }
+    for (uint32_t i = 0; i < num_symbols_; ++i) Queue(i);
+    while (!ranks_.empty()) {
+      const uint32_t rank = ranks_.top();
+      ranks_.pop();
+      if (!MergeAll(rank, cancellation)) return false;
+    }
+    return true;
   }
+
+ private:
+  // Where one merge was possible when its place was queued. A place is stale once one of its two
+  // symbols has changed.
+  struct Places {
+    TokenId left = 0;
+    TokenId right = 0;
+    TokenId merged = 0;
+    bool queued = false;  // its rank is in ranks_
+    size_t num_done = 0;
+    std::vector<uint32_t> symbols;
+  };
+
+  // Queues the pair that starts at symbol `i`, if it can merge. Returns its rank.
+  uint32_t Queue(uint32_t i) {
+    if (next_[i] == num_symbols_) return PairTable::kNoRank;
+    const TokenId right = symbols_[next_[i]];
+    const PairTable::Value value = pairs_.Find(symbols_[i], right);
+    if (value.rank == PairTable::kNoRank) return value.rank;
+    Places& places = places_[value.rank];
+    if (!places.queued) {
+      places.left = symbols_[i];
+      places.right = right;
+      places.merged = value.merged;
+      places.queued = true;
+      ranks_.push(value.rank);
+    }
+    places.symbols.push_back(i);
+    return value.rank;
+  }
+
+  // Merges at all places of `rank`, from left to right, until a merge of a lower rank becomes
+  // possible. False: given up.
+  bool MergeAll(uint32_t rank, const CancelFlag* cancellation) {
+    Places& places = places_[rank];  // stays where it is
+    const auto first = places.symbols.begin() + static_cast<ptrdiff_t>(places.num_done);
+    if (!std::is_sorted(first, places.symbols.end())) std::sort(first, places.symbols.end());
+    places.queued = false;
+    while (places.num_done < places.symbols.size()) {
+      if (++num_steps_ % kStepsBetweenQuestions == 0 && IsCancelled(cancellation)) return false;
+      const uint32_t i = places.symbols[places.num_done++];
+      const uint32_t right = next_[i];
+      if (symbols_[i] != places.left || right == num_symbols_ || symbols_[right] != places.right) {
+        continue;
+      }
+      symbols_[i] = places.merged;
+      symbols_[right] = kNoToken;
+      next_[i] = next_[right];
+      if (next_[i] != num_symbols_) previous_[next_[i]] = i;
+      const uint32_t before = i > 0 ? Queue(previous_[i]) : PairTable::kNoRank;
+      if (std::min(before, Queue(i)) >= rank) continue;
+      if (!places.queued && places.num_done < places.symbols.size()) {
+        places.queued = true;
+        ranks_.push(rank);
+      }
+      return true;
+    }
+    places.symbols.clear();
+    places.num_done = 0;
+    return true;
+  }
+
+  const PairTable& pairs_;
+  const std::span<TokenId> symbols_;
+  const uint32_t num_symbols_;
+  std::vector<uint32_t> next_;  // num_symbols_: none
+  std::vector<uint32_t> previous_;
+  absl::node_hash_map<uint32_t, Places> places_;  // by rank
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ranks_;
+  size_t num_steps_ = 0;
 };
 
 }  // namespace
@@ -174,45 +263,10 @@ void BpeModel::MergeShort(std::vector<TokenId>& ids, size_t begin) const {
   ids.resize(begin + num_symbols);
 }
 
-// A heap of candidates over a doubly linked list: O(n log n) for a piece of n bytes.
 void BpeModel::MergeLong(std::vector<TokenId>& ids, size_t begin,
                          const CancelFlag* cancellation) const {
-  const uint32_t num_symbols = static_cast<uint32_t>(ids.size() - begin);
-  TokenId* const symbols = ids.data() + begin;
-  std::vector<uint32_t> next(num_symbols);  // num_symbols: none
-  std::vector<uint32_t> previous(num_symbols);
-  std::vector<Candidate> queued;
-  const auto candidate_at = [&](uint32_t i) -> std::optional<Candidate> {
-    if (next[i] == num_symbols) return std::nullopt;
-    const TokenId right = symbols[next[i]];
-    const PairTable::Value value = pairs_.Find(symbols[i], right);
-    if (value.rank == PairTable::kNoRank) return std::nullopt;
-    return Candidate{value.rank, i, symbols[i], right, value.merged};
-  };
-  for (uint32_t i = 0; i < num_symbols; ++i) {
-    next[i] = i + 1;
-    previous[i] = i - 1;
-  }
-  for (uint32_t i = 0; i < num_symbols; ++i) {
-    if (const auto candidate = candidate_at(i)) queued.push_back(*candidate);
-  }
-  std::priority_queue heap(std::greater<>(), std::move(queued));
-  for (size_t step = 0; !heap.empty(); ++step) {
-    if (step % kStepsBetweenQuestions == 0 && IsCancelled(cancellation)) return;
-    const Candidate best = heap.top();
-    heap.pop();
-    const uint32_t i = best.position;
-    const uint32_t right = next[i];
-    if (symbols[i] != best.left || right == num_symbols || symbols[right] != best.right) continue;
-    symbols[i] = best.merged;
-    symbols[right] = kNoToken;
-    next[i] = next[right];
-    if (next[i] != num_symbols) previous[next[i]] = i;
-    if (i > 0) {
-      if (const auto candidate = candidate_at(previous[i])) heap.push(*candidate);
-    }
-    if (const auto candidate = candidate_at(i)) heap.push(*candidate);
-  }
+  LongMerger merger(pairs_, std::span(ids).subspan(begin));
+  if (!merger.Run(cancellation)) return;
   const auto end = std::remove(ids.begin() + static_cast<ptrdiff_t>(begin), ids.end(), kNoToken);
   ids.erase(end, ids.end());
 }

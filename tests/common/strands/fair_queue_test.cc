@@ -11,7 +11,8 @@
 namespace lockstep::router {
 namespace {
 
-using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
 constexpr size_t kLarge = size_t{1} << 20;
 constexpr size_t kSmall = 1000;
@@ -40,7 +41,7 @@ class FairQueueTest : public ::testing::Test {
     if (turn.strand == nullptr) return "";
     const Strand& next = *turn.strand;
     bytes_[std::string(next.owner())] += next.num_work_bytes();
-    queue_.Finish(turn, 50ns * static_cast<int64_t>(next.num_work_bytes()));
+    queue_.Finish(turn, nanoseconds(50) * static_cast<int64_t>(next.num_work_bytes()));
     return std::string(next.owner()) + (FairQueue::IsLarge(next) ? "+" : "");
   }
 
@@ -88,7 +89,7 @@ TEST_F(FairQueueTest, OwnersGetTheSameTimeWhateverTheirBytesCost) {
     const FairQueue::Turn turn = queue_.Pop(true);
     const bool slow = turn.strand->owner() == "slow";
     ++(slow ? num_slow : num_quick);
-    queue_.Finish(turn, slow ? 10ms : 1ms);
+    queue_.Finish(turn, milliseconds(slow ? 10 : 1));
   }
   EXPECT_NEAR(num_quick, 1000, 20);
 }
@@ -97,7 +98,7 @@ TEST_F(FairQueueTest, ATurnThatTookLongCountsOnceItIsOver) {
   Push("greedy", kSmall, 3);
   const FairQueue::Turn first = queue_.Pop(true);
   Push("modest", kSmall, 3);
-  queue_.Finish(first, 1s);
+  queue_.Finish(first, milliseconds(1000));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Next(), "modest");
   EXPECT_EQ(Next(), "greedy");
 }
@@ -109,7 +110,7 @@ TEST_F(FairQueueTest, AnOwnerIsKeptWhileItsLastStrandRuns) {
     Push("other-" + std::to_string(i), kSmall);
     Next();
   }
-  queue_.Finish(turn, 1s);
+  queue_.Finish(turn, milliseconds(1000));
   Push("slow", kSmall);
   Push("modest", kSmall);
   EXPECT_EQ(Next(), "modest");
