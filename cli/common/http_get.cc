@@ -20,7 +20,7 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-constexpr uint64_t kMaxBodyBytes = 64 << 20;  // /metrics of a thousand workers
+constexpr uint64_t kMaxBodyBytes = 16 << 20;  // /metrics of a thousand workers
 
 }  // namespace
 

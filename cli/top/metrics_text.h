@@ -14,7 +14,7 @@ class MetricsText {
  public:
   using Labels = std::map<std::string, std::string>;
 
-  // Lines that are no samples are left out.
+  // Lines that are no samples are left out, and so are samples beyond the first 262,144.
   static MetricsText Parse(std::string_view text);
 
   // The sum over all series of this name that have these labels; none if there is no such series.

@@ -29,6 +29,12 @@ TEST(MetricsTextTest, AddsUpTheSeriesThatHaveTheLabels) {
   EXPECT_THAT(metrics.LabelsWith("blocks", "state", 3), ElementsAre("free"));
 }
 
+TEST(MetricsTextTest, AHostileServerGetsNoMoreThanSoManySamples) {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += "x 1\n";
+  EXPECT_EQ(MetricsText::Parse(text).Sum("x"), 262'144);
+}
+
 TEST(MetricsTextTest, BucketsAreAddedUpAndInOrder) {
   const MetricsText metrics = MetricsText::Parse(
       "h_bucket{le=\"+Inf\"} 9\nh_bucket{le=\"0.5\"} 2\nh_bucket{le=\"0.1\"} 1\n"

@@ -101,7 +101,7 @@ std::string ToJson(const BenchResult& result) {
 
 absl::StatusOr<BenchResult> ParseBenchResult(std::string_view json) {
   const OrderedJson parsed = OrderedJson::parse(json, nullptr, false);
-  if (!parsed.is_object() || parsed.value("format", 0) != kFormat) {
+  if (!parsed.is_object() || !parsed.contains("format") || parsed["format"] != kFormat) {
     return InvalidArgument("not a result of `lockstep bench` (format {})", kFormat);
   }
   try {

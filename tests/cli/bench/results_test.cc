@@ -165,7 +165,7 @@ TEST(BenchResultTest, ComesBackFromJson) {
 
 TEST(BenchResultTest, OtherJsonIsRefused) {
   for (const char* text :
-       {"", "[]", "{}", "{\"format\":2}", "{\"format\":1}",
+       {"", "[]", "{}", "{\"format\":2}", "{\"format\":1}", "{\"format\":\"1\"}", "{\"format\":[]}",
         "{\"format\":1,\"date\":\"\",\"version\":\"\",\"command\":\"\",\"runs\":[{}]}"}) {
     EXPECT_THAT(Message(ParseBenchResult(text).status()), HasSubstr("lockstep bench")) << text;
   }
