@@ -3,6 +3,7 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "router/text/unicode/utf8.h"
@@ -26,18 +27,39 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(s
   for (size_t i = 0; i < tokens_.size(); ++i) {
     has_plain_token_ = has_plain_token_ || !tokens_[i].special;
     starts_token_[static_cast<uint8_t>(tokens_[i].content.front())] = true;
-    uint32_t node = 0;
-    for (const char c : tokens_[i].content) {
-      const uint8_t byte = static_cast<uint8_t>(c);
-      uint32_t child = Child(node, byte);
-      if (child == 0) {
-        child = static_cast<uint32_t>(nodes_.size());
-        nodes_[node].children.emplace_back(byte, child);
-        nodes_.emplace_back();
-      }
-      node = child;
+    AddToNodes(i);
+  }
+  SetFallbacks();
+}
+
+void AddedTokenMatcher::AddToNodes(size_t index) {
+  uint32_t node = 0;
+  for (const char c : tokens_[index].content) {
+    const uint8_t byte = static_cast<uint8_t>(c);
+    uint32_t child = Child(node, byte);
+    if (child == 0) {
+      child = static_cast<uint32_t>(nodes_.size());
+      nodes_[node].children.emplace_back(byte, child);
+      nodes_.emplace_back();
+      nodes_[child].depth = nodes_[node].depth + 1;
     }
-    nodes_[node].token = static_cast<int32_t>(i);
+    node = child;
+  }
+  nodes_[node].token = static_cast<int32_t>(index);
+}
+
+// Breadth first, so that shorter suffixes are ready.
+void AddedTokenMatcher::SetFallbacks() {
+  std::deque<uint32_t> queue = {0};
+  while (!queue.empty()) {
+    const uint32_t node = queue.front();
+    queue.pop_front();
+    for (const auto& [byte, child] : nodes_[node].children) {
+      if (node != 0) nodes_[child].fallback = Next(nodes_[node].fallback, byte);
+      const Node& shorter = nodes_[nodes_[child].fallback];
+      nodes_[child].inner_token = shorter.token >= 0 ? shorter.token : shorter.inner_token;
+      queue.push_back(child);
+    }
   }
 }
 
@@ -48,20 +70,31 @@ uint32_t AddedTokenMatcher::Child(uint32_t node, uint8_t byte) const {
   return 0;
 }
 
+uint32_t AddedTokenMatcher::Next(uint32_t node, uint8_t byte) const {
+  for (;;) {
+    if (const uint32_t child = Child(node, byte); child != 0) return child;
+    if (node == 0) return 0;
+    node = nodes_[node].fallback;
+  }
+}
+
 std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::Find(std::string_view text,
                                                                 size_t from) const {
-  for (size_t begin = from; begin < text.size(); ++begin) {
-    if (!starts_token_[static_cast<uint8_t>(text[begin])]) continue;
-    std::optional<Match> longest;
-    uint32_t node = 0;
-    for (size_t i = begin; i < text.size(); ++i) {
-      node = Child(node, static_cast<uint8_t>(text[i]));
-      if (node == 0) break;
-      if (nodes_[node].token >= 0) longest = Match{begin, i + 1, &tokens_[nodes_[node].token]};
-    }
-    if (longest) return longest;
+  std::optional<Match> best;
+  uint32_t node = 0;
+  for (size_t i = from; i < text.size(); ++i) {
+    const uint8_t byte = static_cast<uint8_t>(text[i]);
+    if (node == 0 && !starts_token_[byte] && !best) continue;
+    node = Next(node, byte);
+    // Nothing that is still open begins before it.
+    if (best && i + 1 - nodes_[node].depth > best->begin) return best;
+    const int32_t index = nodes_[node].token >= 0 ? nodes_[node].token : nodes_[node].inner_token;
+    if (index < 0) continue;
+    const AddedToken& token = tokens_[static_cast<size_t>(index)];
+    const size_t begin = i + 1 - token.content.size();
+    if (!best || begin <= best->begin) best = Match{begin, i + 1, &token};
   }
-  return std::nullopt;
+  return best;
 }
 
 bool AddedTokenMatcher::StandsAlone(std::string_view text, const Match& match) const {

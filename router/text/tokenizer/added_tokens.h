@@ -25,8 +25,7 @@ struct AddedToken {
 };
 
 // Finds added tokens in a text: the leftmost first, among those that start together the longest.
-// At worst, looks at as many bytes from each byte of the text as the longest token has. Immutable,
-// safe from any thread.
+// Immutable, safe from any thread.
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;
@@ -42,16 +41,24 @@ class AddedTokenMatcher {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
+  // A node of the Aho-Corasick automaton over all tokens (Aho, Corasick 1975): the longest suffix
+  // of the text so far that is the beginning of a token.
   struct Node {
     std::vector<std::pair<uint8_t, uint32_t>> children;
-    int32_t token = -1;  // index into tokens_
+    int32_t token = -1;        // index into tokens_: the one that ends here; -1: none
+    int32_t inner_token = -1;  // the longest one that ends here and begins later; -1: none
+    uint32_t fallback = 0;     // the next shorter such suffix
+    size_t depth = 0;          // its length in bytes
   };
   struct Match {
     size_t begin;
     size_t end;
     const AddedToken* token;
   };
+  void AddToNodes(size_t index);
+  void SetFallbacks();
   uint32_t Child(uint32_t node, uint8_t byte) const;  // 0: none
+  uint32_t Next(uint32_t node, uint8_t byte) const;
   std::optional<Match> Find(std::string_view text, size_t from) const;
   bool StandsAlone(std::string_view text, const Match& match) const;
 
