@@ -36,13 +36,17 @@ struct SamplingNumber {
   // One of the two is set. A whole number has no range; in JSON -1 means 0 as well.
   Real real = nullptr;
   Whole whole = nullptr;
-  // For real numbers. `holds` is false for NaN and infinities.
   std::string_view expected = {};
+  // For real numbers. False for NaN and infinities.
   bool (*holds)(float value) = nullptr;
 };
 
 // Below it, logits / temperature might overflow.
 inline constexpr float kMinTemperature = 1e-3f;
+// Clients and models write smaller ones for "almost greedy". They mean this one, as at vLLM.
+constexpr float RaisedTemperature(float temperature) {
+  return temperature > 0 && temperature < kMinTemperature ? kMinTemperature : temperature;
+}
 
 inline constexpr SamplingNumber kSamplingNumbers[] = {
     {.name = "temperature",
@@ -69,7 +73,9 @@ inline constexpr SamplingNumber kSamplingNumbers[] = {
      .real = &SamplingNumbers::repetition_penalty,
      .expected = "a number in (0, 10]",
      .holds = [](float value) { return value > 0 && value <= 10; }},
-    {.name = "top_k", .whole = &SamplingNumbers::top_k},
+    {.name = "top_k",
+     .whole = &SamplingNumbers::top_k,
+     .expected = "-1 or an integer from 0 to 4294967295"},
 };
 
 // INVALID_ARGUMENT "PREFIXtop_p: expected a number in (0, 1], got 1.5" for the first that is out of

@@ -381,6 +381,8 @@ absl::Status Run(RouterConfig config) {
   FitConnections(config, RaiseDescriptorLimit(), config.server.http);
   const CagedTemplate* caged = nullptr;
   LOCKSTEP_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(config, caged));
+  for (const std::string& warning : model.config.warnings) spdlog::warn("{}", warning);
+  spdlog::info("end ids: {}", fmt::join(model.config.eos_token_ids, ", "));
   config.worker.expected = model.expected();
   config.worker.agreement = std::make_shared<WorkerAgreement>(config.Agreement());
 

@@ -28,6 +28,7 @@ absl::StatusOr<Header> ParseHeader(GgufCursor& cursor) {
   const std::span<const std::byte> bytes = cursor.bytes();
   if (bytes.size() < kGgufMagic.size() ||
       std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) != 0) {
+    LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(bytes, cursor.name(), "a GGUF file"));
     return cursor.Error(0, "not a GGUF file: expected the four bytes \"GGUF\"");
   }
   LOCKSTEP_RETURN_IF_ERROR(cursor.ReadBytes("the magic number", kGgufMagic.size()).status());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/hash.h"
+#include "common/model_files/file_kind.h"
 #include "common/model_files/gguf.h"
 #include "common/model_files/model_family.h"
 #include "common/runtime/mapped_file.h"
@@ -162,10 +163,14 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path) {
   const bool exists = std::filesystem::exists(path, error);
   if (!exists && !error) return NotFound("{}: there is no such file or folder", path);
   if (exists && !std::filesystem::is_directory(path, error)) {
-    return InvalidArgument("{}: expected a GGUF file or a folder with config.json", path);
+    return InvalidArgument("{}: expected a GGUF file or a folder with config.json{}", path,
+                           DescribeModelPath(path));
   }
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (!std::filesystem::exists(folder + "/config.json", error) && !error) {
+    return NotFound("{}/config.json: there is no such file{}", folder, DescribeModelPath(folder));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string config_text,
                             ReadTextFile(folder + "/config.json", kMaxConfigBytes));
   absl::StatusOr<std::string> generation_text =

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +14,9 @@
 #include "common/sampling_numbers.h"
 
 // What a checkpoint says about its architecture, in one form. It comes from config.json and
-// generation_config.json of a Hugging Face folder, or from the metadata of a GGUF file. A value
-// that would alter the computation and is not known here is never ignored: it is an error that
-// names file, key and value.
+// generation_config.json of a Hugging Face folder, or from the metadata of a GGUF file. A key with
+// which some known model computes, and which is not implemented here, is never ignored: it is an
+// error that names file, key and value. Other unknown keys cost a warning.
 namespace lockstep {
 
 struct ModelFamily;  // model_family.h
@@ -54,6 +55,8 @@ struct RopeConfig {
   // parameters: head_dim / 2 values by which the unscaled frequencies are divided. When not empty,
   // `scaling` is kLlama3 and these replace the formula.
   std::vector<float> frequency_divisors = {};
+
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
 struct ModelConfig {
@@ -66,7 +69,7 @@ struct ModelConfig {
   uint32_t num_kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t vocab_size = 0;
-  uint32_t max_context_tokens = 0;  // max_position_embeddings / context_length
+  uint32_t max_context_tokens = 0;  // with what the scaling of positions adds
   NormKind norm = NormKind::kRms;
   double norm_eps = 1e-6;
   MlpKind mlp = MlpKind::kSwiGlu;
@@ -77,9 +80,13 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool qk_norm = false;                // Qwen3: RMSNorm over head_dim on q and k before RoPE
   RopeConfig rope;                     // of rotary positions
-  std::vector<TokenId> eos_token_ids;  // all of them, sorted, without repeats
+  // The union of those in all files, sorted, each once, all of them in the vocabulary.
+  std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
   SamplingNumbers generation_defaults;  // of generation_config.json or general.sampling
+  // What the files say and this program does not do, each a line for the log. A program that loads
+  // a model logs them once.
+  std::vector<std::string> warnings;
 
   // Every violation at once (sizes of zero, heads not divisible by KV heads, odd head_dim, ...).
   absl::Status Validate() const;
@@ -93,6 +100,10 @@ absl::StatusOr<ModelConfig> ModelConfigFromJson(std::string_view config_json,
                                                 std::string_view generation_config_json,
                                                 const std::string& name);
 absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file);
+
+// Adds ids to the end ids. An id that is not in the vocabulary costs a warning instead. `source`
+// says where the ids come from.
+void AddEndIds(std::span<const TokenId> ids, std::string_view source, ModelConfig* config);
 
 // `path` is a folder with config.json or a GGUF file.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& path);

@@ -122,10 +122,11 @@ absl::Status CheckIsWholeModel(const GgufFile& file) {
   if (file.Find("split.count") == nullptr) return absl::OkStatus();
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t num_files, file.GetUint("split.count"));
   if (num_files <= 1) return absl::OkStatus();
+  const absl::StatusOr<uint64_t> index = file.GetUint("split.no");
   return InvalidArgument(
-      "{}: split.count is {}: a model split over several GGUF files is not supported, merge them "
-      "first",
-      file.name(), num_files);
+      "{}: split.count is {}: this file is part {} of {} of a split model, which is not supported; "
+      "merge the parts first (llama-gguf-split --merge)",
+      file.name(), num_files, index.ok() ? fmt::format("{}", *index + 1) : "?", num_files);
 }
 
 absl::StatusOr<uint32_t> ReadVocabSize(ArchitectureReader& reader) {
@@ -293,40 +294,39 @@ absl::StatusOr<std::vector<TokenId>> ReadEndIds(const GgufFile& file) {
       if (is_end && (*types)[i] == kControlToken) ids.push_back(static_cast<TokenId>(i));
     }
   }
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
-absl::Status ReadGenerationDefaults(const GgufFile& file, SamplingNumbers* defaults) {
-  const std::pair<std::string_view, SamplingNumber::Real> fields[] = {
-      {"general.sampling.temp", &SamplingNumbers::temperature},
-      {"general.sampling.top_p", &SamplingNumbers::top_p},
-      {"general.sampling.min_p", &SamplingNumbers::min_p},
-      {"general.sampling.penalty_repeat", &SamplingNumbers::repetition_penalty}};
-  for (const auto& [key, field] : fields) {
-    if (file.Find(key) == nullptr) continue;
-    LOCKSTEP_ASSIGN_OR_RETURN(const double value, file.GetFloat(key));
-    defaults->*field = static_cast<float>(value);
+// As a number of any type. An absent key is no number, and any other value costs a warning.
+std::optional<double> NumberOf(const GgufFile& file, std::string_view key, ModelConfig* config) {
+  if (file.Find(key) == nullptr) return std::nullopt;
+  const absl::StatusOr<double> value = file.GetFloat(key);
+  if (value.ok()) return *value;
+  config->warnings.push_back(fmt::format("{}: this default is ignored", Message(value.status())));
+  return std::nullopt;
+}
+
+// Nothing here decides what the model computes, so no value stops the program.
+void ReadGenerationDefaults(const GgufFile& file, ModelConfig* config) {
+  constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
+      {"general.sampling.temp", "temperature"},
+      {"general.sampling.top_p", "top_p"},
+      {"general.sampling.min_p", "min_p"},
+      {"general.sampling.penalty_repeat", "repetition_penalty"},
+      {"general.sampling.top_k", "top_k"}};
+  for (const auto& [key, name] : kKeys) {
+    const std::optional<double> value = NumberOf(file, key, config);
     for (const SamplingNumber& number : kSamplingNumbers) {
-      if (number.real != field || number.holds(defaults->*field)) continue;
-      return InvalidArgument("{}: metadata key {}: expected {}, got {}", file.name(), key,
-                             number.expected, defaults->*field);
+      if (!value || number.name != name) continue;
+      TakeDefault(number, *value, fmt::format("{}: metadata key {}", file.name(), key), config);
     }
   }
   for (const std::string_view key :
        {"general.sampling.xtc_probability", "general.sampling.mirostat"}) {
-    if (file.Find(key) == nullptr) continue;
-    LOCKSTEP_ASSIGN_OR_RETURN(const double value, file.GetFloat(key));
-    if (value != 0.0) {
-      return InvalidArgument("{}: metadata key {} is {}, expected 0 or nothing", file.name(), key,
-                             value);
-    }
+    if (NumberOf(file, key, config).value_or(0) == 0) continue;
+    config->warnings.push_back(fmt::format(
+        "{}: metadata key {} is not implemented: this default is ignored", file.name(), key));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> top_k,
-                            ReadUint32(file, "general.sampling.top_k"));
-  defaults->top_k = top_k.value_or(defaults->top_k);
-  return absl::OkStatus();
 }
 
 // Reads what only the tensors say, and no key.
@@ -357,8 +357,9 @@ std::string ReadName(const GgufFile& file) {
 
 absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   ModelConfig config;
-  LOCKSTEP_ASSIGN_OR_RETURN(config.family, ReadFamily(file));
+  // First: the later parts of a split model lack the other keys.
   LOCKSTEP_RETURN_IF_ERROR(CheckIsWholeModel(file));
+  LOCKSTEP_ASSIGN_OR_RETURN(config.family, ReadFamily(file));
   const ModelFamily& family = *config.family;
   config.norm = family.norm;
   config.mlp = family.mlp;
@@ -373,13 +374,16 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   config.norm_eps = *eps;
   if (config.positions == PositionKind::kRotary) {
     LOCKSTEP_ASSIGN_OR_RETURN(config.rope, ReadRope(reader, config));
+    config.max_context_tokens = ScaledContext(config.rope, config.max_context_tokens);
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, config));
   LOCKSTEP_RETURN_IF_ERROR(reader.CheckNoUnknownKeys());
   ReadTensorFlags(file, &config);
-  LOCKSTEP_ASSIGN_OR_RETURN(config.eos_token_ids, ReadEndIds(file));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> ends, ReadEndIds(file));
+  AddEndIds(ends, fmt::format("{}: tokenizer.ggml", file.name()), &config);
   LOCKSTEP_ASSIGN_OR_RETURN(config.bos_token_id, ReadUint32(file, "tokenizer.ggml.bos_token_id"));
-  LOCKSTEP_RETURN_IF_ERROR(ReadGenerationDefaults(file, &config.generation_defaults));
+  if (config.bos_token_id.value_or(0) >= config.vocab_size) config.bos_token_id.reset();
+  ReadGenerationDefaults(file, &config);
   config.name = ReadName(file);
   LOCKSTEP_RETURN_IF_ERROR(Annotate(config.Validate(), file.name()));
   return config;

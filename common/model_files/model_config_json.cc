@@ -12,96 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// None of these keys affects the logits. They are about training, bookkeeping or other tools, or
-// are old copies of what generation_config.json says today.
-constexpr std::string_view kHarmlessKeys[] = {
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_flash_attn_2_enabled",
-    "_name_or_path",
-    "attention_dropout",
-    "attn_implementation",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "chunk_size_feed_forward",
-    "cross_attention_hidden_size",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "embd_pdrop",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "gradient_checkpointing",
-    "id2label",
-    "initializer_range",
-    "is_decoder",
-    "is_llama_config",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "max_new_tokens",
-    "max_sequence_length",
-    "min_length",
-    "neftune_noise_alpha",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_scores",
-    "pad_token_id",
-    "prefix",
-    "pretraining_tp",
-    "problem_type",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "resid_pdrop",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "seq_length",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "typical_p",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-};
-
-// Known to alter the computation, and not implemented.
-constexpr NeutralKey kNeutralKeys[] = {
-    {"add_cross_attention", "false"},
-    {"attn_logit_softcapping", "0"},
-    {"auto_map", "{}"},
-    {"embedding_multiplier", "1"},
-    {"final_logit_softcapping", "0"},
-    {"is_encoder_decoder", "false"},
-    {"logits_scaling", "1"},
-    {"partial_rotary_factor", "1"},
-    {"pruned_heads", "{}"},
-    {"quantization_config", "{}"},
-    {"residual_multiplier", "1"},
-    {"rope_interleaved", "false"},
-    {"use_mrope", "false"},
-};
-
 std::string ExpectedArchitectures() {
   const auto families = ModelFamilies();
   std::string text = "expected ";
@@ -192,12 +102,11 @@ absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
                             reader.Bool("attention_bias"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> mlp_bias, reader.Bool("mlp_bias"));
   if (family.always_qkv_bias) {
-    // transformers does not read this key.
-    if (attention_bias == false) {
-      return InvalidArgument("{} is false, but {} has biases on q, k and v",
-                             reader.Where("attention_bias"), family.name);
-    }
     config->attention_qkv_bias = true;
+    if (attention_bias == false) {  // transformers does not read this key
+      config->warnings.push_back(fmt::format("{} is false, but {} always has biases on q, k and v",
+                                             reader.Where("attention_bias"), family.name));
+    }
   } else {
     config->attention_qkv_bias = config->attention_output_bias = attention_bias.value_or(false);
   }
@@ -210,28 +119,33 @@ absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
 }
 
 // A window changes nothing if it is as long as the context, or if no layer uses it. Any other
-// window is refused.
+// window is refused. If the file lists the kinds of layers, as transformers 5 does, the list says
+// which layers use it.
 absl::Status CheckNoSlidingWindow(JsonObjectReader& reader, const ModelConfig& config) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> used, reader.Bool("use_sliding_window"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> window,
                             ReadUint32(reader, "sliding_window"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_layer,
                             ReadUint32(reader, "max_window_layers"));
+  const bool covers_context = window && *window >= config.max_context_tokens;
+  const Json* types = reader.Find("layer_types");
+  if (types != nullptr) {
+    const bool all_full =
+        types->is_array() && types->size() == config.num_layers &&
+        std::all_of(types->begin(), types->end(), [covers_context](const Json& type) {
+          return type == "full_attention" || (covers_context && type == "sliding_attention");
+        });
+    if (all_full) return absl::OkStatus();
+    return InvalidArgument("{} is {}, expected \"full_attention\" for each of the {} layers",
+                           reader.Where("layer_types"), DescribeJson(*types), config.num_layers);
+  }
   const bool is_switched = config.family->window_needs_switch;
-  const bool covers_context = !window || *window >= config.max_context_tokens;
   const bool has_layers = !is_switched || first_layer.value_or(28) < config.num_layers;
-  if (used.value_or(!is_switched) && has_layers && !covers_context) {
+  if (used.value_or(!is_switched) && has_layers && window && *window > 0 && !covers_context) {
     return InvalidArgument("{} is {}: attention over a sliding window is not supported",
                            reader.Where("sliding_window"), *window);
   }
-  const Json* types = reader.Find("layer_types");
-  if (types == nullptr) return absl::OkStatus();
-  const bool all_full = types->is_array() && types->size() == config.num_layers &&
-                        std::all_of(types->begin(), types->end(),
-                                    [](const Json& type) { return type == "full_attention"; });
-  if (all_full) return absl::OkStatus();
-  return InvalidArgument("{} is {}, expected \"full_attention\" for each of the {} layers",
-                         reader.Where("layer_types"), DescribeJson(*types), config.num_layers);
+  return absl::OkStatus();
 }
 
 absl::Status ReadActivation(JsonObjectReader& reader, ModelConfig* config) {
@@ -259,17 +173,25 @@ absl::Status ReadActivation(JsonObjectReader& reader, ModelConfig* config) {
                          expected);
 }
 
-bool IsListed(std::span<const std::string_view> keys, std::string_view key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-absl::Status CheckNoUnknownKeys(JsonObjectReader& reader, const ModelFamily& family) {
-  for (const std::string& key : reader.UnreadKeys()) {
-    const bool harmless = IsListed(kHarmlessKeys, key) || IsListed(family.keys.harmless, key);
-    const Json* value = reader.Find(key);
-    if (harmless || value == nullptr) continue;
-    return InvalidArgument("{} is {}: this key is not known, and it could alter the computation",
-                           reader.Where(key), DescribeJson(*value));
+// Qwen2.5-1M was trained for attention over chunks, which is full attention up to the size of a
+// chunk.
+absl::Status LimitToOneChunk(JsonObjectReader& reader, const std::string& file_name,
+                             ModelConfig* config) {
+  constexpr std::string_view kKey = "dual_chunk_attention_config";
+  const Json* value = reader.Find(kKey);
+  if (value == nullptr || value->empty()) return absl::OkStatus();
+  if (!value->is_object()) {
+    return InvalidArgument("{} is {}, expected an object", reader.Where(kKey),
+                           DescribeJson(*value));
+  }
+  JsonObjectReader members(*value, file_name, std::string(kKey));
+  for (const std::string_view key : {"original_max_position_embeddings", "chunk_size"}) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> size, ReadUint32(members, key));
+    if (!size || *size == 0 || *size >= config->max_context_tokens) continue;
+    config->max_context_tokens = *size;
+    config->warnings.push_back(
+        fmt::format("{}: attention over chunks is not implemented, so the context ends at {} tokens",
+                    members.Where(key), *size));
   }
   return absl::OkStatus();
 }
@@ -286,36 +208,26 @@ absl::StatusOr<ModelConfig> ReadConfig(const Json& root, const std::string& file
   LOCKSTEP_RETURN_IF_ERROR(ReadHeads(reader, &config));
   LOCKSTEP_RETURN_IF_ERROR(ReadBiases(reader, &config));
   LOCKSTEP_RETURN_IF_ERROR(ReadActivation(reader, &config));
-  LOCKSTEP_RETURN_IF_ERROR(CheckNoSlidingWindow(reader, config));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> eps, reader.Number(family.keys.norm_eps));
   config.norm_eps = eps.value_or(family.default_norm_eps);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> tied, reader.Bool("tie_word_embeddings"));
   config.tie_word_embeddings = tied.value_or(family.tied_by_default);
   if (config.positions == PositionKind::kRotary) {
-    LOCKSTEP_ASSIGN_OR_RETURN(config.rope,
-                              ReadRopeConfig(reader, file_name, config.max_context_tokens));
+    LOCKSTEP_RETURN_IF_ERROR(ReadRope(reader, file_name, &config));
+    config.max_context_tokens = ScaledContext(config.rope, config.max_context_tokens);
+    LOCKSTEP_RETURN_IF_ERROR(LimitToOneChunk(reader, file_name, &config));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(config.eos_token_ids, ReadTokenIds(reader, "eos_token_id"));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNoSlidingWindow(reader, config));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> ends, ReadTokenIds(reader, "eos_token_id"));
+  AddEndIds(ends, reader.Where("eos_token_id"), &config);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> bos, ReadTokenIds(reader, "bos_token_id"));
-  if (!bos.empty()) config.bos_token_id = bos.front();
-  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralKeys));
-  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, family.keys.neutral));
-  LOCKSTEP_RETURN_IF_ERROR(CheckNoUnknownKeys(reader, family));
+  // No prompt begins with an id outside of the vocabulary: the tokenizer makes prompts.
+  if (!bos.empty() && bos.front() < config.vocab_size) config.bos_token_id = bos.front();
+  LOCKSTEP_RETURN_IF_ERROR(CheckOtherKeys(reader, file_name, &config));
   return config;
 }
 
 }  // namespace
-
-absl::Status CheckNeutralKeys(JsonObjectReader& reader, std::span<const NeutralKey> table) {
-  for (const NeutralKey& entry : table) {
-    const Json* value = reader.Find(entry.key);
-    if (value == nullptr || *value == Json::parse(entry.neutral_json)) continue;
-    return InvalidArgument(
-        "{} is {}, which would alter the result and is not supported; expected {} or nothing",
-        reader.Where(entry.key), DescribeJson(*value), entry.neutral_json);
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::optional<uint32_t>> ReadUint32(JsonObjectReader& reader, std::string_view key) {
   constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
@@ -333,6 +245,7 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(JsonObjectReader& reader, std:
   if (value == nullptr) return ids;
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& id : list) {
+    if (id == -1) continue;  // what some files write for "none"
     if (!id.is_number_unsigned() || id.get<uint64_t>() > std::numeric_limits<TokenId>::max()) {
       return InvalidArgument("{} is {}, expected a token id or a list of them", reader.Where(key),
                              DescribeJson(*value));
@@ -344,11 +257,26 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(JsonObjectReader& reader, std:
   return ids;
 }
 
+void AddEndIds(std::span<const TokenId> ids, std::string_view source, ModelConfig* config) {
+  std::vector<TokenId>& ends = config->eos_token_ids;
+  for (const TokenId id : ids) {
+    if (id >= config->vocab_size) {
+      config->warnings.push_back(
+          fmt::format("{}: end token id {} is not below the vocabulary size {}, so no answer ends "
+                      "with it",
+                      source, id, config->vocab_size));
+      continue;
+    }
+    const auto place = std::lower_bound(ends.begin(), ends.end(), id);
+    if (place == ends.end() || *place != id) ends.insert(place, id);
+  }
+}
+
 absl::StatusOr<ModelConfig> ModelConfigFromJson(std::string_view config_json,
                                                 std::string_view generation_config_json,
                                                 const std::string& name) {
   const std::string config_name = fmt::format("{}/config.json", name);
-  LOCKSTEP_ASSIGN_OR_RETURN(const Json root, ParseJson(config_json, config_name));
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json root, ParseModelJson(config_json, config_name));
   if (!root.is_object()) {
     return InvalidArgument("{}: the file is {}, expected an object", config_name,
                            DescribeJson(root));

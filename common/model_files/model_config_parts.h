@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "common/json/json.h"
+#include "common/model_files/file_kind.h"
 #include "common/model_files/model_config.h"
 #include "common/model_files/model_family.h"
 
@@ -18,6 +19,12 @@ namespace lockstep {
 
 // INVALID_ARGUMENT naming the first key of the table whose value is not neutral. Marks all as read.
 absl::Status CheckNeutralKeys(JsonObjectReader& reader, std::span<const NeutralKey> table);
+// Of a config.json whose other keys were read. INVALID_ARGUMENT for a key that some known model
+// computes with, unless its value is neutral. One warning names all other keys.
+absl::Status CheckOtherKeys(JsonObjectReader& reader, const std::string& file_name,
+                            ModelConfig* config);
+// Foreign names for a message: escaped, and at most 20 of at most 64 bytes.
+std::string ListNames(std::span<const std::string> names);
 
 // Members that are sizes or counts.
 absl::StatusOr<std::optional<uint32_t>> ReadUint32(JsonObjectReader& reader, std::string_view key);
@@ -25,11 +32,19 @@ absl::StatusOr<std::optional<uint32_t>> ReadUint32(JsonObjectReader& reader, std
 // An id or a list of ids, as eos_token_id is written: sorted, without repeats; empty when absent.
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(JsonObjectReader& reader, std::string_view key);
 
-// Reads rope_theta, rope_scaling and rope_parameters of a config.json.
-absl::StatusOr<RopeConfig> ReadRopeConfig(JsonObjectReader& reader, const std::string& file_name,
-                                          uint32_t max_context_tokens);
+// Reads rope_theta, rope_scaling and rope_parameters of a config.json into `config->rope`.
+absl::Status ReadRope(JsonObjectReader& reader, const std::string& file_name, ModelConfig* config);
+// The context of a model whose file says `max_context_tokens`, as vLLM derives it. Linear scaling
+// multiplies it. YaRN multiplies the original context, unless the file says a longer one.
+uint32_t ScaledContext(const RopeConfig& rope, uint32_t max_context_tokens);
 
-// Takes end ids and sampling defaults from the text of a generation_config.json.
+// Takes one sampling default of a model's file. What a request may ask for, a default may. Any other
+// value costs a warning, and the number stays off. `where`: the key, for the warning.
+void TakeDefault(const SamplingNumber& number, double value, std::string_view where,
+                 ModelConfig* config);
+
+// Takes end ids and sampling defaults from the text of a generation_config.json. A default that
+// cannot be served costs a warning. The error is that the text is no JSON object.
 absl::Status ApplyGenerationConfig(std::string_view text, const std::string& file_name,
                                    ModelConfig* config);
 

@@ -45,8 +45,8 @@ struct TensorNames {
   bool interleaved_heads = false;
 };
 
-// A key that we do not implement, and the JSON value at which it changes nothing. Null and absent
-// always do nothing.
+// A key that we do not implement, and the values at which it changes nothing, as a JSON list. Null
+// and absent always do nothing.
 struct NeutralKey {
   std::string_view key;
   std::string_view neutral_json;
@@ -62,10 +62,9 @@ struct ConfigKeys {
   std::string_view max_context_tokens = "max_position_embeddings";
   std::string_view norm_eps = "rms_norm_eps";
   std::string_view activation = "hidden_act";
-  // Keys that never matter, besides those of kHarmlessKeys in model_config_json.cc.
+  // Keys that never matter and deserve no warning, besides those of kHarmlessKeys in config_keys.cc.
   std::span<const std::string_view> harmless = {};
-  // Keys that matter at any value except the given one, besides those of kNeutralKeys in
-  // model_config_json.cc.
+  // Keys that matter at any value except the given ones, besides those in config_keys.cc.
   std::span<const NeutralKey> neutral = {};
 };
 

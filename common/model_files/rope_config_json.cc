@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "common/model_files/model_config_parts.h"
@@ -35,14 +38,21 @@ absl::Status ReadYarn(JsonObjectReader& reader, uint32_t max_context_tokens, Rop
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> factor, reader.Number("factor"));
   rope->factor =
       factor.value_or(static_cast<double>(max_context_tokens) / rope->original_max_positions);
-  LOCKSTEP_RETURN_IF_ERROR(ReadNumbers(reader, {{"beta_fast", &rope->yarn_beta_fast, false},
-                                                {"beta_slow", &rope->yarn_beta_slow, false}}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> fast, ReadNonzero(reader, "beta_fast"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> slow, ReadNonzero(reader, "beta_slow"));
+  rope->yarn_beta_fast = fast.value_or(rope->yarn_beta_fast);
+  rope->yarn_beta_slow = slow.value_or(rope->yarn_beta_slow);
   LOCKSTEP_ASSIGN_OR_RETURN(rope->yarn_attention_factor, reader.Number("attention_factor"));
+  // A name of vLLM's, which scales the formula's value. DeepSeek-R1-0528-Qwen3 has it. transformers
+  // does not read it.
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> scale, reader.Number("attn_factor"));
+  if (scale && !rope->yarn_attention_factor) {
+    rope->yarn_attention_factor = *scale * (0.1 * std::log(std::max(rope->factor, 1.0)) + 1.0);
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(rope->yarn_mscale, ReadNonzero(reader, "mscale"));
   LOCKSTEP_ASSIGN_OR_RETURN(rope->yarn_mscale_all_dim, ReadNonzero(reader, "mscale_all_dim"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> truncate, reader.Bool("truncate"));
   rope->yarn_truncate = truncate.value_or(true);
-  reader.Find("finetuned");  // says that the weights were trained with it; changes nothing
   return absl::OkStatus();
 }
 
@@ -56,15 +66,49 @@ absl::StatusOr<std::string> ReadType(JsonObjectReader& reader) {
   return new_key.value_or(old_key.value_or("default"));
 }
 
-absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens, RopeConfig* rope) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string type, ReadType(reader));
-  if (type == "llama3" || type == "yarn") {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> original,
-                              ReadUint32(reader, "original_max_position_embeddings"));
-    rope->original_max_positions = original.value_or(max_context_tokens);
-    if (rope->original_max_positions == 0) {
-      return InvalidArgument("{} is 0", reader.Where("original_max_position_embeddings"));
+// Parameters of some kind of scaling. Where they stand with another kind, the file means something
+// that this reader does not know.
+constexpr std::string_view kScalingKeys[] = {
+    "alpha",           "attention_factor",  "attn_factor",    "beta_fast",    "beta_slow",
+    "factor",          "full_attention",  "high_freq_factor",  "long_factor",    "long_mscale",  "low_freq_factor",
+    "mrope_section",   "mscale",            "mscale_all_dim", "rope_ratio",   "short_factor",
+    "short_mscale",    "sliding_attention", "truncate",       "scaling_alpha"};
+
+// Refuses parameters of other kinds of scaling. Other keys are no transformers parameter.
+absl::Status CheckOtherScalingKeys(JsonObjectReader& reader, std::string_view type,
+                                   std::vector<std::string>* ignored) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, {{{"partial_rotary_factor", "[1]"}}}));
+  if (type == "default") {
+    LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, {{{"factor", "[1]"}}}));
+  }
+  reader.Find("finetuned");  // says that the weights were trained with it; changes nothing
+  for (const std::string& key : reader.UnreadKeys()) {
+    const Json* value = reader.Find(key);
+    if (value == nullptr) continue;
+    if (std::ranges::find(kScalingKeys, std::string_view(key)) == std::end(kScalingKeys)) {
+      ignored->push_back(key);
+      continue;
     }
+    return InvalidArgument("{} is {}: this key is not known for rope_type {}", reader.Where(key),
+                           DescribeJson(*value), type);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens,
+                         std::vector<std::string>* ignored, RopeConfig* rope) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string type, ReadType(reader));
+  // Written for every kind. Default and linear scaling have no use for it.
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> original,
+                            ReadUint32(reader, "original_max_position_embeddings"));
+  if (original == 0u) {
+    return InvalidArgument("{} is 0", reader.Where("original_max_position_embeddings"));
+  }
+  const bool has_original = type == "llama3" || type == "yarn";
+  // One that stands beside the object, as in Phi's files, is read already. It counts first.
+  if (!has_original) rope->original_max_positions = 0;
+  if (has_original && rope->original_max_positions == 0) {
+    rope->original_max_positions = original.value_or(max_context_tokens);
   }
   if (type == "default") {
     rope->scaling = RopeScalingKind::kNone;
@@ -84,45 +128,81 @@ absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens, 
     return InvalidArgument("{} is {}, expected default, linear, llama3 or yarn",
                            reader.Where("rope_type"), DescribeJson(type));
   }
-  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, {{{"partial_rotary_factor", "1"}}}));
-  for (const std::string& key : reader.UnreadKeys()) {
-    const Json* value = reader.Find(key);
-    if (value == nullptr) continue;
-    return InvalidArgument("{} is {}: this key is not known for rope_type {}", reader.Where(key),
-                           DescribeJson(*value), type);
+  return CheckOtherScalingKeys(reader, type, ignored);
+}
+
+// One of the two objects. `rope` has what stands beside it.
+absl::Status ReadObject(const Json& object, const std::string& file_name, std::string_view key,
+                        std::optional<double> outer_theta, ModelConfig* config, RopeConfig* rope) {
+  JsonObjectReader members(object, file_name, std::string(key));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> theta, members.Number("rope_theta"));
+  if (theta && outer_theta && *theta != *outer_theta) {
+    return InvalidArgument("{} is {}, but the top level has {}", members.Where("rope_theta"),
+                           *theta, *outer_theta);
+  }
+  if (theta) rope->theta = *theta;
+  std::vector<std::string> ignored;
+  LOCKSTEP_RETURN_IF_ERROR(ReadScaling(members, config->max_context_tokens, &ignored, rope));
+  if (!ignored.empty()) {
+    config->warnings.push_back(
+        fmt::format("{}: {}: keys that no known model computes with are ignored: {}", file_name,
+                    key, ListNames(ignored)));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<RopeConfig> ReadRopeConfig(JsonObjectReader& reader, const std::string& file_name,
-                                          uint32_t max_context_tokens) {
-  RopeConfig rope;
+absl::Status ReadRope(JsonObjectReader& reader, const std::string& file_name, ModelConfig* config) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> theta, reader.Number("rope_theta"));
-  const Json* scaling = reader.Find("rope_scaling");        // transformers 4
-  const Json* parameters = reader.Find("rope_parameters");  // transformers 5: the base as well
-  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
-    return InvalidArgument("{} and rope_parameters are both given and differ",
-                           reader.Where("rope_scaling"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> original,
+                            ReadUint32(reader, "original_max_position_embeddings"));
+  RopeConfig outer;
+  outer.theta = theta.value_or(outer.theta);
+  outer.original_max_positions = original.value_or(0);
+  std::optional<RopeConfig> inner;
+  bool inner_has_theta = false;
+  // The names of transformers 4 and 5. The latter has the base too.
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
+    const Json* object = reader.Find(key);
+    if (object == nullptr || (object->is_object() && object->empty())) continue;
+    if (!object->is_object()) {
+      return InvalidArgument("{} is {}, expected an object", reader.Where(key),
+                             DescribeJson(*object));
+    }
+    RopeConfig rope = outer;
+    LOCKSTEP_RETURN_IF_ERROR(ReadObject(*object, file_name, key, theta, config, &rope));
+    const bool has_theta = object->contains("rope_theta");
+    if (inner && !inner_has_theta) inner->theta = rope.theta;
+    if (inner && !has_theta) rope.theta = inner->theta;
+    if (inner && *inner != rope) {
+      return InvalidArgument("{} and rope_parameters are both given and differ",
+                             reader.Where("rope_scaling"));
+    }
+    inner = rope;
+    inner_has_theta = has_theta;
   }
-  const std::string_view key = parameters != nullptr ? "rope_parameters" : "rope_scaling";
-  const Json* object = parameters != nullptr ? parameters : scaling;
-  if (theta) rope.theta = *theta;
-  if (object == nullptr) return rope;
-  if (!object->is_object()) {
-    return InvalidArgument("{} is {}, expected an object", reader.Where(key),
-                           DescribeJson(*object));
+  outer.original_max_positions = 0;  // without scaling it says nothing
+  config->rope = inner.value_or(outer);
+  return absl::OkStatus();
+}
+
+uint32_t ScaledContext(const RopeConfig& rope, uint32_t max_context_tokens) {
+  const auto times = [&rope](uint32_t tokens) {
+    const double scaled = rope.factor * tokens;
+    constexpr double kMax = std::numeric_limits<uint32_t>::max();
+    return std::isfinite(scaled) ? static_cast<uint32_t>(std::min(scaled, kMax)) : 0;
+  };
+  switch (rope.scaling) {
+    case RopeScalingKind::kLinear:
+      return std::max(max_context_tokens, times(max_context_tokens));
+    case RopeScalingKind::kYarn:
+      return std::max(max_context_tokens, times(rope.original_max_positions));
+    case RopeScalingKind::kNone:
+    case RopeScalingKind::kLlama3:
+      break;
   }
-  JsonObjectReader members(*object, file_name, std::string(key));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> inner_theta, members.Number("rope_theta"));
-  if (theta && inner_theta && *theta != *inner_theta) {
-    return InvalidArgument("{} is {}, but the top level has {}", members.Where("rope_theta"),
-                           *inner_theta, *theta);
-  }
-  if (inner_theta) rope.theta = *inner_theta;
-  LOCKSTEP_RETURN_IF_ERROR(ReadScaling(members, max_context_tokens, &rope));
-  return rope;
+  return max_context_tokens;
 }
 
 }  // namespace lockstep

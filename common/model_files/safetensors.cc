@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "common/json/json.h"
+#include "common/model_files/file_kind.h"
+#include "common/runtime/logging.h"
 #include "common/shown_text.h"
 #include "common/status.h"
 
@@ -176,7 +178,7 @@ struct ShardIndex {
 
 absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxIndexBytes));
-  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json root, ParseJson(text, path, kHeaderLimits));
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json root, ParseModelJson(text, path, kHeaderLimits));
   const nlohmann::json* map =
       root.is_object() && root.contains("weight_map") ? &root["weight_map"] : nullptr;
   if (map == nullptr || !map->is_object() || map->empty()) {
@@ -198,6 +200,44 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
   std::sort(index.files.begin(), index.files.end());
   index.files.erase(std::unique(index.files.begin(), index.files.end()), index.files.end());
   return index;
+}
+
+// All missing files at once: a download that was cut off left several out.
+absl::Status CheckNoShardIsMissing(const std::filesystem::path& base, const std::string& index_path,
+                                   const std::vector<std::string>& files) {
+  constexpr size_t kMaxNames = 8;
+  std::string names;
+  size_t num_missing = 0;
+  for (const std::string& file : files) {
+    std::error_code error;
+    if (std::filesystem::exists(base / file, error)) continue;
+    if (++num_missing <= kMaxNames) {
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", EscapeControlCharacters(file));
+    }
+  }
+  if (num_missing == 0) return absl::OkStatus();
+  if (num_missing > kMaxNames) names += ", ...";
+  return NotFound("{}: {} of the {} files that weight_map names are missing: {}", index_path,
+                  num_missing, files.size(), names);
+}
+
+// What a folder without safetensors has instead, as the end of an error. "" if nothing is known.
+std::string_view OtherWeights(const std::filesystem::path& base) {
+  constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
+      {"adapter_model.safetensors",
+       "; it has an adapter (LoRA), which must be merged into its base model first"},
+      {"adapter_config.json",
+       "; it has an adapter (LoRA), which must be merged into its base model first"},
+      {"pytorch_model.bin", "; it has pytorch_model.bin, which must be converted first"},
+      {"pytorch_model.bin.index.json",
+       "; it has weights of PyTorch (pytorch_model-*.bin), which must be converted first"},
+      {"consolidated.00.pth", "; it has Meta's own format, which must be converted first"},
+  };
+  for (const auto& [name, what] : kFiles) {
+    std::error_code error;
+    if (std::filesystem::exists(base / name, error)) return what;
+  }
+  return "";
 }
 
 absl::Status CheckNoTensorTwice(const std::vector<SafetensorsFile>& shards) {
@@ -230,10 +270,16 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes,
                                                        std::string name) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Sections sections, SplitFile(bytes, name));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const nlohmann::json header,
-      ParseJson(sections.header, fmt::format("{}: header", name), kHeaderLimits));
+  const absl::StatusOr<Sections> split = SplitFile(bytes, name);
+  const absl::StatusOr<nlohmann::json> parsed =
+      split.ok() ? ParseJson(split->header, fmt::format("{}: header", name), kHeaderLimits)
+                 : absl::StatusOr<nlohmann::json>(split.status());
+  if (!parsed.ok()) {
+    LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(bytes, name, "a safetensors file"));
+    return parsed.status();
+  }
+  const Sections& sections = *split;
+  const nlohmann::json& header = *parsed;
   if (!header.is_object()) {
     return InvalidArgument("{}: the header is {}, expected an object", name, DescribeJson(header));
   }
@@ -271,9 +317,11 @@ absl::StatusOr<SafetensorsCheckpoint> SafetensorsCheckpoint::Open(const std::str
   }
   const std::string index_path = base / kIndexFile;
   if (!std::filesystem::exists(index_path, ignored)) {
-    return NotFound("{}: has neither {} nor {}", folder, kSingleFile, kIndexFile);
+    return NotFound("{}: has neither {} nor {}{}", folder, kSingleFile, kIndexFile,
+                    OtherWeights(base));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const ShardIndex index, ReadIndex(index_path));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNoShardIsMissing(base, index_path, index.files));
   for (const std::string& file_name : index.files) {
     LOCKSTEP_ASSIGN_OR_RETURN(SafetensorsFile shard, SafetensorsFile::Open(base / file_name));
     checkpoint.shards_.push_back(std::move(shard));

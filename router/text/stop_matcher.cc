@@ -57,13 +57,14 @@ uint32_t StopMatcher::Next(uint32_t node, char c) const {
   }
 }
 
-StopMatcher::Output StopMatcher::Push(std::string_view piece) {
+StopMatcher::Output StopMatcher::Push(std::string_view piece, bool may_match) {
   if (matched_) return {};
   held_ += piece;
   const size_t num_old = held_.size() - piece.size();
   for (size_t i = 0; i <= piece.size(); ++i) {
-    const std::optional<size_t> complete = nodes_[state_].complete;
-    if (complete) {
+    // Before the piece's first byte, only the empty string can be new.
+    const std::optional<size_t> complete = nodes_[i == 0 ? 0 : state_].complete;
+    if (complete && may_match) {
       matched_ = true;
       const size_t end = num_old + i;
       const size_t stop_bytes = stop_strings_[*complete].size();

@@ -23,7 +23,9 @@ class StopMatcher {
     std::optional<size_t> matched;  // index into the stop strings; nothing follows after it
   };
   // Among matches that end at the same byte the one that starts first wins, then the lower index.
-  Output Push(std::string_view piece);
+  // `may_match` false: a stop string that ends in this piece counts for nothing. One that begins in
+  // it and ends in a later piece counts.
+  Output Push(std::string_view piece, bool may_match = true);
   // What was held back, when the sequence ends without a match.
   std::string Flush();
 

@@ -32,7 +32,7 @@ inline constexpr size_t kMaxDescriptionBytes = 64u << 10;  // of the whole descr
 // What the router loaded. A worker must agree with it.
 struct ExpectedModel {
   uint64_t model_fingerprint = 0;
-  uint64_t tokenizer_fingerprint = 0;  // common/model_files/tokenizer_fingerprint.h
+  uint64_t tokenizer_fingerprint = 0;  // common/model_files/tokenizer/tokenizer_fingerprint.h
   uint32_t vocab_size = 0;             // of the model
 };
 

@@ -1,10 +1,12 @@
 #include "worker/model/loading.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
 
-#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/kv_cache/paged_kv.h"
 #include "worker/model/numerics_probe.h"
@@ -38,6 +40,7 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
   LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
   ModelDescription model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
+  for (const std::string& warning : model.config.warnings) spdlog::warn("{}", warning);
   LOCKSTEP_ASSIGN_OR_RETURN(model.spec, MakeModelSpec(model.config));
   LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.spec, options.tensor_parallel), path));
   model.info = {.model_id = model.config.name,

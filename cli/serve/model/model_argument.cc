@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/model_files/file_kind.h"
 #include "common/model_files/model_config.h"
 #include "common/status.h"
 
@@ -46,7 +47,8 @@ absl::Status CheckModelPath(const std::string& path) {
   const bool is_folder =
       fs::is_directory(status) && fs::is_regular_file(fs::path(path) / "config.json", error);
   if (is_gguf || is_folder) return absl::OkStatus();
-  return InvalidArgument("{} is neither a GGUF file nor a folder with config.json", path);
+  return InvalidArgument("{} is neither a GGUF file nor a folder with config.json{}", path,
+                         DescribeModelPath(path));
 }
 
 }  // namespace lockstep::cli

@@ -10,9 +10,6 @@ constexpr std::string_view kGpt2HarmlessKeys[] = {"attn_pdrop",
                                                   "summary_proj_to_labels",
                                                   "summary_type",
                                                   "summary_use_proj"};
-constexpr NeutralKey kGpt2NeutralKeys[] = {{"reorder_and_upcast_attn", "false"},
-                                           {"scale_attn_by_inverse_layer_idx", "false"},
-                                           {"scale_attn_weights", "true"}};
 // The causal mask, which older versions of transformers save.
 constexpr std::string_view kGpt2IgnoredEndings[] = {".attn.bias", ".attn.masked_bias"};
 
@@ -29,8 +26,7 @@ const ModelFamily& Gpt2Family() {
                                                    .max_context_tokens = "n_positions",
                                                    .norm_eps = "layer_norm_epsilon",
                                                    .activation = "activation_function",
-                                                   .harmless = kGpt2HarmlessKeys,
-                                                   .neutral = kGpt2NeutralKeys},
+                                                   .harmless = kGpt2HarmlessKeys},
                                           .norm = NormKind::kLayer,
                                           .positions = PositionKind::kLearned,
                                           .mlp = MlpKind::kGeluTanh,

@@ -45,7 +45,8 @@ void WriteTopLogprobs(const AnswerFrame& frame, const v1::TokenLogprob& entry, J
 void WriteCompletionLogprobs(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json) {
   json.BeginObject().Key("text_offset").BeginArray();
   CharacterCounter text = part.text_before;
-  for (const v1::TokenLogprob* const entry : part.logprobs) {
+  for (const uint32_t offset : part.echo_offsets) json.Int(offset);
+  for (const v1::TokenLogprob* const entry : part.logprobs.subspan(part.echo_offsets.size())) {
     json.Int(text.count());
     CountToken(frame, entry->token_id(), text);
   }

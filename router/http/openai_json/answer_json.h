@@ -46,7 +46,9 @@ struct ChoicePart {
   std::optional<std::span<const uint32_t>> prompt_token_ids = {};    // where they are told
   std::span<const lockstep::v1::TokenLogprob> prompt_logprobs = {};  // of a completion's prompt
   const lockstep::v1::Finish* finish = nullptr;                      // null: it goes on
-  CharacterCounter text_before = {};  // the text that the log-probabilities begin after
+  // The places of the first of the tokens in `logprobs`, which are those of an echoed prompt.
+  std::span<const uint32_t> echo_offsets = {};
+  CharacterCounter text_before = {};  // the text that the other log-probabilities begin after
 };
 
 // Tokens of a request so far, over all of its prompts and samples.

@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "router/http/openai_json/openai_error.h"
+#include "router/text/token_offsets.h"
 
 namespace lockstep::router {
 namespace {
@@ -72,7 +73,7 @@ class StreamWriter final : public AnswerWriter {
     const uint32_t index = ChoiceIndex(prompt, delta != nullptr ? delta->index() : finish->index());
     choices_.resize(num_choices());
     Choice& choice = choices_.at(index);
-    ChoicePart part{.index = index, .finish = finish, .text_before = choice.text};
+    ChoicePart part{.index = index, .finish = finish};
     std::string text;
     LogprobPointers logprobs;
     if (delta != nullptr && !frame_.options.prompt_only) {
@@ -87,10 +88,15 @@ class StreamWriter final : public AnswerWriter {
       AppendPointers(EchoLogprobs(prompt), all);
       all.insert(all.end(), logprobs.begin(), logprobs.end());
       logprobs = std::move(all);
+      part.echo_offsets = EchoOffsets(prompt);
+      choice.text = EchoEnd(prompt);
     }
+    part.text_before = choice.text;
     if (!choice.begun) part.prompt_token_ids = ToldPromptTokenIds(prompt);
     part.logprobs = logprobs;
-    if (frame_.options.logprobs) CountText(frame_, logprobs, choice.text);
+    if (frame_.options.logprobs) {
+      CountText(frame_, part.logprobs.subspan(part.echo_offsets.size()), choice.text);
+    }
     if (frame_.options.kind == ApiKind::kChat) {
       if (!choice.begun) {
         AppendChunk(
@@ -206,6 +212,8 @@ class WholeWriter final : public AnswerWriter {
       text = EchoText(prompt) + choice.text;
       part.text = text;
       AppendPointers(EchoLogprobs(prompt), logprobs);
+      part.echo_offsets = EchoOffsets(prompt);
+      part.text_before = EchoEnd(prompt);
     }
     AppendPointers(choice.logprobs, logprobs);
     part.logprobs = logprobs;
@@ -274,13 +282,28 @@ void AnswerWriter::AddPromptInfo(uint32_t prompt, const v1::PromptInfo& info) {
   const v1::GenerateRequest& request = request_.prompts[prompt];
   if (request.has_text()) {
     state.echo_text = request.text();
+  } else {
+    const auto& ids = request.token_ids().ids();
+    state.echo_text = frame_.tokenizer->Decode(std::vector<TokenId>(ids.begin(), ids.end()),
+                                               frame_.skip_special_tokens);
+  }
+  if (frame_.options.logprobs) SetEchoOffsets(request, state);
+}
+
+void AnswerWriter::SetEchoOffsets(const v1::GenerateRequest& request, Prompt& state) const {
+  if (!request.has_text()) {  // the echo is what the tokens say
+    LogprobPointers tokens;
+    AppendPointers(state.echo_logprobs, tokens);
+    for (const v1::TokenLogprob* const& token : tokens) {
+      state.echo_offsets.push_back(static_cast<uint32_t>(state.echo_end.count()));
+      CountText(frame_, {&token, 1}, state.echo_end);
+    }
     return;
   }
-  const auto& ids = request.token_ids().ids();
-  // Checked before they were computed: they are in the vocabulary.
-  absl::StatusOr<std::string> text = frame_.tokenizer->Decode(
-      std::vector<TokenId>(ids.begin(), ids.end()), frame_.skip_special_tokens);
-  if (text.ok()) state.echo_text = *std::move(text);
+  std::vector<TokenId> ids;
+  for (const v1::TokenLogprob& token : state.echo_logprobs) ids.push_back(token.token_id());
+  state.echo_offsets = TokenOffsets(*frame_.tokenizer, state.echo_text, ids);
+  state.echo_end.Add(state.echo_text);
 }
 
 }  // namespace lockstep::router

@@ -49,6 +49,11 @@ class AnswerWriter {
   const std::vector<lockstep::v1::TokenLogprob>& EchoLogprobs(uint32_t prompt) const {
     return prompts_[prompt].echo_logprobs;
   }
+  // Of the tokens in EchoLogprobs. EchoEnd: the echoed text, for what follows it.
+  const std::vector<uint32_t>& EchoOffsets(uint32_t prompt) const {
+    return prompts_[prompt].echo_offsets;
+  }
+  const CharacterCounter& EchoEnd(uint32_t prompt) const { return prompts_[prompt].echo_end; }
 
   const std::vector<lockstep::v1::TokenLogprob>& PromptLogprobs(uint32_t prompt) const {
     return prompts_[prompt].logprobs;
@@ -70,11 +75,14 @@ class AnswerWriter {
   struct Prompt {
     std::string echo_text;
     std::vector<lockstep::v1::TokenLogprob> echo_logprobs;
+    std::vector<uint32_t> echo_offsets;
+    CharacterCounter echo_end;
     std::vector<lockstep::v1::TokenLogprob> logprobs;  // if they are wanted
     std::vector<uint32_t> token_ids;                   // likewise
   };
 
   void AddPromptInfo(uint32_t prompt, const lockstep::v1::PromptInfo& info);
+  void SetEchoOffsets(const lockstep::v1::GenerateRequest& request, Prompt& state) const;
 
   const OpenAiRequest& request_;
   std::vector<Prompt> prompts_;

@@ -111,9 +111,8 @@ void ReadNumbers(JsonFields& fields, v1::SamplingParams& sampling) {
 void ReadSampling(JsonFields& fields, const RequestLimits& limits, OpenAiRequest& out,
                   v1::SamplingParams& sampling) {
   ReadNumbers(fields, sampling);
-  // Clients of vLLM send smaller ones, which vLLM raises as well.
-  if (sampling.temperature() > 0 && sampling.temperature() < kMinTemperature) {
-    sampling.set_temperature(kMinTemperature);
+  if (sampling.has_temperature()) {
+    sampling.set_temperature(RaisedTemperature(sampling.temperature()));
   }
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const auto seed = fields.Integer("seed", std::numeric_limits<int64_t>::min(), kMax);

@@ -141,9 +141,14 @@ std::optional<size_t> ResponseBuilder::AddTokenText(Sample& sample, TokenId toke
   }
   const std::string piece = sample.detokenizer.Push(token);
   if (piece.empty()) return std::nullopt;
-  StopMatcher::Output out = sample.matcher.Push(piece);
+  StopMatcher::Output out = sample.matcher.Push(piece, MayStop(sample));
   text += out.text;
   return out.matched;
+}
+
+// As at vLLM: the text of the first min_new_tokens tokens ends nothing.
+bool ResponseBuilder::MayStop(const Sample& sample) const {
+  return sample.num_tokens > request_->sampling.min_new_tokens;
 }
 
 void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
@@ -152,7 +157,7 @@ void ResponseBuilder::AddEnd(uint32_t index, const SampleEnd& end,
   if (sample.finished) return;
   const std::string rest = sample.detokenizer.Flush();
   StopMatcher::Output out;
-  if (!rest.empty()) out = sample.matcher.Push(rest);
+  if (!rest.empty()) out = sample.matcher.Push(rest, MayStop(sample));
   if (!out.matched.has_value()) out.text += sample.matcher.Flush();
   if (!out.text.empty()) {
     const bool follows_own_delta = !messages.empty() && messages.back().has_delta() &&

@@ -64,6 +64,7 @@ class ResponseBuilder {
               std::vector<lockstep::v1::GenerateResponse>& messages);
   // Adds one token's text. Returns the index of the stop string that it completed, if any.
   std::optional<size_t> AddTokenText(Sample& sample, TokenId token, std::string& text) const;
+  bool MayStop(const Sample& sample) const;
   lockstep::v1::Finish* AddFinish(uint32_t index, lockstep::v1::FinishReason reason, Instant at,
                                   std::vector<lockstep::v1::GenerateResponse>& messages);
 

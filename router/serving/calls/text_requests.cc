@@ -1,5 +1,6 @@
 #include "router/serving/calls/text_requests.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,10 +80,15 @@ absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& 
   LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids", request.token_ids_size(),
                                      context.model.config.max_context_tokens, "ids"));
   const std::vector<TokenId> ids(request.token_ids().begin(), request.token_ids().end());
-  absl::StatusOr<std::string> text =
-      context.model.tokenizer->Decode(ids, request.skip_special_tokens());
-  if (!text.ok()) return Annotate(text.status(), "token_ids");
-  response.set_text(*std::move(text));
+  const Tokenizer& tokenizer = *context.model.tokenizer;
+  // The server returns ids of either: the model may sample ids that are no token.
+  const uint32_t num_ids = std::max(tokenizer.vocab_size(), context.model.config.vocab_size);
+  const auto outside = std::ranges::find_if(ids, [num_ids](TokenId id) { return id >= num_ids; });
+  if (outside != ids.end()) {
+    return InvalidArgument("token_ids[{}]: expected a token id below {}, got {}",
+                           outside - ids.begin(), num_ids, *outside);
+  }
+  response.set_text(tokenizer.Decode(ids, request.skip_special_tokens()));
   return absl::OkStatus();
 }
 

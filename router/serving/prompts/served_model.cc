@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 
 namespace lockstep::router {
@@ -31,9 +31,16 @@ absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::stri
   LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(path));
   LOCKSTEP_ASSIGN_OR_RETURN(model.tokenizer_fingerprint, LoadTokenizerFingerprint(path));
   const Tokenizer& tokenizer = *model.tokenizer;
+  std::vector<std::string>& warnings = model.config.warnings;
+  warnings.insert(warnings.end(), tokenizer.warnings().begin(), tokenizer.warnings().end());
   if (tokenizer.vocab_size() > model.config.vocab_size) {
-    return InvalidArgument("{}: the tokenizer has {} tokens but the model's vocabulary only {}",
-                           path, tokenizer.vocab_size(), model.config.vocab_size);
+    warnings.push_back(fmt::format(
+        "{}: the tokenizer has {} tokens and the model's vocabulary only {}: prompts with one of "
+        "the others are refused",
+        path, tokenizer.vocab_size(), model.config.vocab_size));
+  }
+  if (const std::optional<TokenId> end = tokenizer.eos_token_id()) {
+    AddEndIds({&*end, 1}, fmt::format("{}: eos_token of the tokenizer", path), &model.config);
   }
   if (!tokenizer.chat_template().empty()) {
     absl::StatusOr<std::unique_ptr<const ChatTemplate>> loaded =

@@ -21,6 +21,7 @@ using TemplateLoader =
 // What the router must know about the model that it serves. Immutable. Safe to use from any thread.
 struct ServedModel {
   std::string id;  // the name that clients use
+  // Its end ids are those of the tokenizer as well. Its warnings are about all of the files.
   ModelConfig config;
   std::unique_ptr<const Tokenizer> tokenizer;
   uint64_t tokenizer_fingerprint = 0;                 // of the tokenizer's file

@@ -227,6 +227,17 @@ SamplingParams ResolveSampling(const v1::GenerateRequest& request, const ModelFa
   return out;
 }
 
+// A tokenizer may know more tokens than the model has embeddings.
+absl::Status CheckPromptTokens(const v1::GenerateRequest& request,
+                               const std::vector<TokenId>& prompt_tokens, const ModelFacts& model) {
+  const auto outside =
+      std::ranges::find_if(prompt_tokens, [&](TokenId id) { return id >= model.vocab_size; });
+  if (outside == prompt_tokens.end()) return absl::OkStatus();
+  return InvalidArgument(
+      "{}: it has token {} of the tokenizer, but the model has only the tokens below {}",
+      PromptPath(request), *outside, model.vocab_size);
+}
+
 absl::Status CheckPromptLogprobs(const Request& request, const RequestLimits& limits) {
   if (request.sampling.num_prompt_logprobs < 0) return absl::OkStatus();
   const uint64_t cells_per_token = static_cast<uint64_t>(request.sampling.num_prompt_logprobs) + 3;
@@ -351,6 +362,8 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
     return prompt_tokens.empty() ? status : MarkOverflow(status, PromptPath(in));
   }
 
+  LOCKSTEP_RETURN_IF_ERROR(CheckPromptTokens(in, prompt_tokens, model));
+
   Request out;
   out.key = context.key;
   out.id = in.request_id().empty() ? context.made_up_id : in.request_id();
@@ -364,7 +377,10 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.num_samples = in.sampling().has_n() ? in.sampling().n() : 1;
   out.bypass_prefix_cache = in.bypass_prefix_cache();
   out.sampling = ResolveSampling(in, model, context.drawn_seed);
-  LOCKSTEP_RETURN_IF_ERROR(Forbid(context.forbidden_tokens, out.sampling));
+  std::vector<TokenId> forbidden = context.forbidden_tokens;
+  // The model never samples the others.
+  std::erase_if(forbidden, [&model](TokenId id) { return id >= model.vocab_size; });
+  LOCKSTEP_RETURN_IF_ERROR(Forbid(forbidden, out.sampling));
 
   const uint32_t max_new =
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());

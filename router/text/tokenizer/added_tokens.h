@@ -8,21 +8,10 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/model_files/tokenizer/added_token_list.h"
 #include "router/text/unicode/char_class.h"
 
 namespace lockstep::router {
-
-// A token that is matched as text before anything else, with the meaning of its flags in Hugging
-// Face's library.
-struct AddedToken {
-  TokenId id = 0;
-  std::string content;  // never empty
-  bool special = false;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and after it
-  bool normalized = false;   // matched in the normalised text, unless it is special
-};
 
 // Finds added tokens in a text: the leftmost first, among those that start together the longest.
 // Immutable, safe from any thread.

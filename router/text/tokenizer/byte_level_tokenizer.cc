@@ -41,7 +41,8 @@ class ByteLevelTokenizer final : public Tokenizer {
         tokens_(std::move(tokens)),
         bos_token_id_(parts.bos_token_id),
         eos_token_id_(parts.eos_token_id),
-        chat_template_(std::move(parts.chat_template)) {
+        chat_template_(std::move(parts.chat_template)),
+        warnings_(std::move(parts.warnings)) {
     for (const AddedToken& token : parts.added_tokens) ids_by_bytes_[token.content] = token.id;
     for (TokenId id = 0; id < tokens_.size(); ++id) {
       if (!tokens_[id].bytes.empty()) ids_by_bytes_.try_emplace(tokens_[id].bytes, id);
@@ -62,9 +63,9 @@ class ByteLevelTokenizer final : public Tokenizer {
     return spelling;
   }
   bool IsSpecial(TokenId id) const override { return id < tokens_.size() && tokens_[id].special; }
-  absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
-                                     bool skip_special_tokens) const override;
-
+  std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const override;
+  std::span<const TokenId> prefix_ids() const override { return prefix_ids_; }
+  std::span<const TokenId> suffix_ids() const override { return suffix_ids_; }
   uint32_t vocab_size() const override { return static_cast<uint32_t>(tokens_.size()); }
   std::optional<TokenId> bos_token_id() const override { return bos_token_id_; }
   std::optional<TokenId> eos_token_id() const override { return eos_token_id_; }
@@ -74,6 +75,7 @@ class ByteLevelTokenizer final : public Tokenizer {
     return it->second;
   }
   const std::string& chat_template() const override { return chat_template_; }
+  const std::vector<std::string>& warnings() const override { return warnings_; }
   std::vector<std::string> SpecialSpellings() const override {
     std::vector<std::string> spellings;
     for (const AddedTokenMatcher* set : {&added_.raw, &added_.normalized_special}) {
@@ -106,6 +108,7 @@ class ByteLevelTokenizer final : public Tokenizer {
   const std::optional<TokenId> bos_token_id_;
   const std::optional<TokenId> eos_token_id_;
   const std::string chat_template_;
+  const std::vector<std::string> warnings_;
   absl::flat_hash_map<std::string, TokenId> ids_by_bytes_;
 };
 
@@ -170,16 +173,11 @@ absl::Status ByteLevelTokenizer::EncodeSegment(std::string_view text, Encoding& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ByteLevelTokenizer::Decode(std::span<const TokenId> ids,
-                                                       bool skip_special_tokens) const {
+std::string ByteLevelTokenizer::Decode(std::span<const TokenId> ids,
+                                       bool skip_special_tokens) const {
   std::string bytes;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= tokens_.size()) {
-      return InvalidArgument("token_ids[{}] is {}, the vocabulary ends at {}", i, ids[i],
-                             tokens_.size());
-    }
-    const TokenInfo& token = tokens_[ids[i]];
-    if (!token.special || !skip_special_tokens) bytes += token.bytes;
+  for (const TokenId id : ids) {
+    if (!skip_special_tokens || !IsSpecial(id)) bytes += TokenBytes(id);
   }
   std::string text;
   std::string pending;

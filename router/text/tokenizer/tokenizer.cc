@@ -10,30 +10,20 @@
 namespace lockstep::router {
 namespace {
 
-constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
-constexpr size_t kMaxConfigBytes = size_t{16} << 20;
-
-// The content of a file that a model folder may lack.
-absl::StatusOr<std::string> ReadOptionalFile(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::string();
-  return ReadTextFile(path.string(), kMaxConfigBytes);
-}
+constexpr size_t kMaxTemplateBytes = size_t{16} << 20;
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadFolder(const std::filesystem::path& folder) {
-  const std::filesystem::path json_path = folder / "tokenizer.json";
-  const std::filesystem::path config_path = folder / "tokenizer_config.json";
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string json,
-                            ReadTextFile(json_path.string(), kMaxTokenizerJsonBytes));
-  LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizerJson(json, json_path.string()));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string config, ReadOptionalFile(config_path));
-  if (!config.empty()) {
-    LOCKSTEP_RETURN_IF_ERROR(ReadTokenizerConfig(config, config_path.string(), parts));
-  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const TokenizerFiles files, ReadTokenizerFiles(folder.string()));
+  LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizer(files));
   // A file of its own wins over the field of the same name.
-  LOCKSTEP_ASSIGN_OR_RETURN(std::string chat_template,
-                            ReadOptionalFile(folder / "chat_template.jinja"));
-  if (!chat_template.empty()) parts.chat_template = std::move(chat_template);
+  absl::StatusOr<std::string> chat_template =
+      ReadTextFile((folder / "chat_template.jinja").string(), kMaxTemplateBytes);
+  if (!chat_template.ok() && !absl::IsNotFound(chat_template.status())) {
+    return chat_template.status();
+  }
+  if (chat_template.ok() && !chat_template->empty()) {
+    parts.chat_template = *std::move(chat_template);
+  }
   return MakeTokenizer(std::move(parts));
 }
 
@@ -42,11 +32,15 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadFolder(const std::filesyste
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(
     std::string_view tokenizer_json, std::string_view tokenizer_config_json,
     const std::string& name) {
-  LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizerJson(tokenizer_json, name));
-  if (!tokenizer_config_json.empty()) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        ReadTokenizerConfig(tokenizer_config_json, name + " (tokenizer_config.json)", parts));
-  }
+  TokenizerFiles files;
+  files.tokenizer = {.name = name, .text = std::string(tokenizer_json)};
+  files.config = {.name = name + " (tokenizer_config.json)",
+                  .text = std::string(tokenizer_config_json)};
+  return FromFiles(files);
+}
+
+absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromFiles(const TokenizerFiles& files) {
+  LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizer(files));
   return MakeTokenizer(std::move(parts));
 }
 

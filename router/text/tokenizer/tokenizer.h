@@ -12,6 +12,7 @@
 
 #include "common/ids.h"
 #include "common/model_files/gguf.h"
+#include "common/model_files/tokenizer/tokenizer_files.h"
 #include "common/runtime/cancel_flag.h"
 
 namespace lockstep::router {
@@ -27,15 +28,14 @@ namespace lockstep::router {
 //     library knows may be cut or composed differently.
 class Tokenizer {
  public:
-  // tokenizer.json (+ tokenizer_config.json, may be empty; of it only chat_template, bos_token and
-  // eos_token are used). `name` stands for the path in errors.
+  // tokenizer.json (+ tokenizer_config.json, may be empty). `name` stands for the path in errors.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(
       std::string_view tokenizer_json, std::string_view tokenizer_config_json,
       const std::string& name);
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromFiles(const TokenizerFiles& files);
   // tokenizer.ggml.* metadata.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromGguf(const GgufFile& file);
-  // A model folder (tokenizer.json, and if there, tokenizer_config.json and chat_template.jinja) or
-  // a GGUF file.
+  // A model folder (the files of TokenizerFiles, and chat_template.jinja) or a GGUF file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& path);
 
   virtual ~Tokenizer() = default;
@@ -61,17 +61,22 @@ class Tokenizer {
   // Exactly the strings that Encode turns into special tokens where `parse_special_tokens` asks for
   // it. Text without any of them yields none.
   virtual std::vector<std::string> SpecialSpellings() const = 0;
-  // The whole text; invalid UTF-8 becomes U+FFFD. OUT_OF_RANGE ids give INVALID_ARGUMENT.
-  virtual absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
-                                             bool skip_special_tokens) const = 0;
+  // The whole text; invalid UTF-8 becomes U+FFFD. An id without a token is no text: a model's
+  // vocabulary may be larger than its tokenizer's.
+  virtual std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const = 0;
 
   virtual uint32_t vocab_size() const = 0;
+  // What Encode puts around a text where `add_special_tokens` asks for it.
+  virtual std::span<const TokenId> prefix_ids() const = 0;
+  virtual std::span<const TokenId> suffix_ids() const = 0;
   virtual std::optional<TokenId> bos_token_id() const = 0;
   virtual std::optional<TokenId> eos_token_id() const = 0;
   // By its bytes, as TokenBytes gives them.
   virtual std::optional<TokenId> FindToken(std::string_view content) const = 0;
   // Jinja source of the model's chat template; empty if it has none.
   virtual const std::string& chat_template() const = 0;
+  // What the files say about the tokens in different ways, each a line for the log.
+  virtual const std::vector<std::string>& warnings() const = 0;
 };
 
 }  // namespace lockstep::router

@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/json/json.h"
-#include "common/shown_text.h"
+#include "common/json/json_node.h"
+#include "common/model_files/file_kind.h"
 #include "common/status.h"
-#include "router/text/tokenizer/json_node.h"
 #include "router/text/tokenizer/tokenizer_json_parts.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
 
@@ -28,49 +27,6 @@ absl::StatusOr<std::vector<JsonNode>> FlattenSequence(const JsonNode& node, std:
   std::vector<JsonNode> parts;
   for (size_t i = 0; i < count; ++i) parts.push_back(elements.Element(i));
   return parts;
-}
-
-absl::Status ReadAddedToken(const JsonNode& node, TokenizerParts& parts) {
-  LOCKSTEP_RETURN_IF_ERROR(node.ExpectOnlyKeys(
-      {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
-  AddedToken token;
-  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode id, node.Member("id"));
-  LOCKSTEP_ASSIGN_OR_RETURN(token.id, id.GetUint(kMaxTokenId));
-  LOCKSTEP_ASSIGN_OR_RETURN(token.content, node.StringMember("content"));
-  if (token.content.empty()) return node.Error("has an empty content");
-  LOCKSTEP_ASSIGN_OR_RETURN(token.single_word, node.BoolMember("single_word", false));
-  LOCKSTEP_ASSIGN_OR_RETURN(token.lstrip, node.BoolMember("lstrip", false));
-  LOCKSTEP_ASSIGN_OR_RETURN(token.rstrip, node.BoolMember("rstrip", false));
-  LOCKSTEP_ASSIGN_OR_RETURN(token.special, node.BoolMember("special", false));
-  LOCKSTEP_ASSIGN_OR_RETURN(token.normalized, node.BoolMember("normalized", !token.special));
-  parts.added_tokens.push_back(std::move(token));
-  return absl::OkStatus();
-}
-
-// Hugging Face's library numbers added tokens by itself and ignores the ids in the file: those of
-// the vocabulary keep theirs, the others follow the vocabulary. A file that says otherwise would
-// get other ids there, so it is refused.
-absl::Status CheckAddedId(const JsonNode& node, const AddedToken& token,
-                          const BpeModel::Builder& vocabulary, TokenId& next_id) {
-  const std::optional<TokenId> in_vocabulary = vocabulary.Find(token.content);
-  const TokenId expected = in_vocabulary ? *in_vocabulary : next_id++;
-  if (token.id == expected) return absl::OkStatus();
-  LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode id, node.Member("id"));
-  return id.Unexpected(fmt::format("{} for {}", expected, Quote(token.content)));
-}
-
-absl::Status ReadAddedTokens(const JsonNode& root, TokenizerParts& parts) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto list, root.OptionalMember("added_tokens"));
-  if (!list) return absl::OkStatus();
-  LOCKSTEP_ASSIGN_OR_RETURN(const size_t count, list->ArraySize());
-  TokenId next_id = static_cast<TokenId>(parts.vocabulary.num_tokens());
-  for (size_t i = 0; i < count; ++i) {
-    const JsonNode node = list->Element(i);
-    LOCKSTEP_RETURN_IF_ERROR(ReadAddedToken(node, parts));
-    LOCKSTEP_RETURN_IF_ERROR(
-        CheckAddedId(node, parts.added_tokens.back(), parts.vocabulary, next_id));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ReadNormalizer(const JsonNode& root, TokenizerParts& parts) {
@@ -162,23 +118,6 @@ absl::Status ReadPostProcessor(const JsonNode& root, TokenizerParts& parts) {
   return absl::OkStatus();
 }
 
-// "<s>" or {"content": "<s>", ...}. Absent, null and "" mean that there is none.
-absl::StatusOr<std::optional<TokenId>> ReadNamedToken(const JsonNode& root, std::string_view key,
-                                                      const TokenizerParts& parts) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto node, root.OptionalMember(key));
-  if (!node) return std::optional<TokenId>();
-  absl::StatusOr<std::string> content =
-      node->value().is_object() ? node->StringMember("content") : node->GetString();
-  if (!content.ok()) return content.status();
-  if (content->empty()) return std::optional<TokenId>();
-  for (const AddedToken& token : parts.added_tokens) {
-    if (token.content == *content) return std::optional<TokenId>(token.id);
-  }
-  const std::optional<TokenId> id = parts.vocabulary.Find(*content);
-  if (!id) return node->Unexpected("a token of the vocabulary");
-  return id;
-}
-
 // One template, or a list of named ones of which "default" is taken.
 absl::StatusOr<std::string> ReadChatTemplate(const JsonNode& node) {
   if (!node.value().is_array()) return node.GetString();
@@ -190,10 +129,24 @@ absl::StatusOr<std::string> ReadChatTemplate(const JsonNode& node) {
   return node.Error("has no template named \"default\"");
 }
 
+// The chat template of tokenizer_config.json.
+absl::Status ReadConfig(const TokenizerFiles::File& file, TokenizerParts& parts) {
+  if (file.text.empty()) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseModelJson(file.text, file.name));
+  const JsonNode root(document, file.name);
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto chat_template, root.OptionalMember("chat_template"));
+  if (chat_template) {
+    LOCKSTEP_ASSIGN_OR_RETURN(parts.chat_template, ReadChatTemplate(*chat_template));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<TokenizerParts> ReadTokenizerJson(std::string_view json, const std::string& name) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(json, name));
+absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files) {
+  const std::string& name = files.tokenizer.name;
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document,
+                            ParseModelJson(files.tokenizer.text, name));
   const JsonNode root(document, name);
   // "truncation" and "padding" are not read: they say how the batches of a training were cut.
   LOCKSTEP_RETURN_IF_ERROR(
@@ -205,25 +158,20 @@ absl::StatusOr<TokenizerParts> ReadTokenizerJson(std::string_view json, const st
   parts.name = name;
   LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode model, root.Member("model"));
   LOCKSTEP_RETURN_IF_ERROR(ReadBpeModel(model, parts));
-  LOCKSTEP_RETURN_IF_ERROR(ReadAddedTokens(root, parts));
   LOCKSTEP_RETURN_IF_ERROR(ReadNormalizer(root, parts));
   LOCKSTEP_RETURN_IF_ERROR(ReadPreTokenizer(root, parts));
   LOCKSTEP_RETURN_IF_ERROR(ReadPostProcessor(root, parts));
   LOCKSTEP_RETURN_IF_ERROR(ReadDecoder(root));
+  const auto find = [&parts](std::string_view text) { return parts.vocabulary.Find(text); };
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      AddedTokens added,
+      ReadAddedTokens(root, files, AddedTokenList(parts.vocabulary.num_tokens(), find)));
+  parts.added_tokens = std::move(added.tokens);
+  parts.bos_token_id = added.bos_token_id;
+  parts.eos_token_id = added.eos_token_id;
+  parts.warnings = std::move(added.warnings);
+  LOCKSTEP_RETURN_IF_ERROR(ReadConfig(files.config, parts));
   return parts;
-}
-
-absl::Status ReadTokenizerConfig(std::string_view json, const std::string& name,
-                                 TokenizerParts& parts) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(json, name));
-  const JsonNode root(document, name);
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.bos_token_id, ReadNamedToken(root, "bos_token", parts));
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.eos_token_id, ReadNamedToken(root, "eos_token", parts));
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto chat_template, root.OptionalMember("chat_template"));
-  if (chat_template) {
-    LOCKSTEP_ASSIGN_OR_RETURN(parts.chat_template, ReadChatTemplate(*chat_template));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace lockstep::router

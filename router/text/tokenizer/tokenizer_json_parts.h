@@ -2,7 +2,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "router/text/tokenizer/json_node.h"
+#include "common/json/json_node.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
 
 // The two larger sections of tokenizer.json.

@@ -17,9 +17,6 @@
 // Between the readers of the two file formats and the one tokenizer that they make.
 namespace lockstep::router {
 
-// Larger ids are refused, before anything is sized by them. Known vocabularies stay below 300,000.
-inline constexpr TokenId kMaxTokenId = (1u << 20) - 1;
-
 struct TokenizerParts {
   std::string name;  // file, for errors
   BpeModel::Builder vocabulary;
@@ -32,12 +29,11 @@ struct TokenizerParts {
   std::optional<TokenId> bos_token_id;
   std::optional<TokenId> eos_token_id;
   std::string chat_template;
+  std::vector<std::string> warnings;  // each a line for the log
 };
 
-absl::StatusOr<TokenizerParts> ReadTokenizerJson(std::string_view json, const std::string& name);
-// Adds chat template, bos and eos of a tokenizer_config.json; nothing else of it is used.
-absl::Status ReadTokenizerConfig(std::string_view json, const std::string& name,
-                                 TokenizerParts& parts);
+// Of tokenizer_config.json, this takes the chat template and what it says about added tokens.
+absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files);
 absl::StatusOr<TokenizerParts> ReadGgufTokenizer(const GgufFile& file);
 
 // INVALID_ARGUMENT if the parts do not fit together.

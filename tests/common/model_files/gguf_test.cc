@@ -173,7 +173,7 @@ std::string Header(uint32_t version, uint64_t num_tensors, uint64_t num_entries)
 std::vector<BadGguf> BadHeaders() {
   const std::string room(100, '\0');
   return {
-      {"empty", "", "offset 0: not a GGUF file"},
+      {"empty", "", "the file is empty, so its download or copy did not finish"},
       {"three bytes", "GGU", "offset 0: not a GGUF file"},
       {"other magic", "GGML" + room, "offset 0: not a GGUF file"},
       {"no version", "GGUF", "offset 4: the file ends in the version"},

@@ -207,18 +207,55 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
       {TinyLlamaGguf().Tensor("rope_factors_long.weight", GgmlType::kF32, {1}, Floats({1})),
        "longrope scaling is not supported"},
       {TinyLlamaGguf().Uint32("llama.vocab_size", 3),
-       "llama.vocab_size is 3, expected at least the number of tokens, 5"},
-      {TinyLlamaGguf().Uint32("tokenizer.ggml.eot_token_id", 5),
-       "end token id 5 is not below the vocabulary size 5"},
-      {TinyLlamaGguf().Float32("general.sampling.mirostat", 2.0f),
-       "general.sampling.mirostat is 2"},
-      {TinyLlamaGguf().Float32("general.sampling.temp", -2.0f),
-       "metadata key general.sampling.temp: expected 0 or a number in [0.001, 100], got -2"}};
+       "llama.vocab_size is 3, expected at least the number of tokens, 5"}};
   for (const auto& [builder, expected] : cases) {
     const absl::Status status = Read(builder).status();
     EXPECT_FALSE(status.ok()) << expected;
     EXPECT_THAT(Message(status), AllOf(HasSubstr("tiny.gguf"), HasSubstr(expected)));
   }
+}
+
+TEST(ModelConfigGgufTest, NoDefaultAndNoEndStopsTheProgram) {
+  const std::pair<GgufBuilder, const char*> cases[] = {
+      {TinyLlamaGguf().Uint32("tokenizer.ggml.eot_token_id", 5),
+       "end token id 5 is not below the vocabulary size 5"},
+      {TinyLlamaGguf().Float32("general.sampling.mirostat", 2.0f),
+       "general.sampling.mirostat is not implemented"},
+      {TinyLlamaGguf().Float32("general.sampling.temp", -2.0f),
+       "general.sampling.temp is -2, expected 0 or a number in [0.001, 100]"},
+      {TinyLlamaGguf().Int32("general.sampling.top_k", -7), "general.sampling.top_k is -7"},
+      {TinyLlamaGguf().String("general.sampling.top_p", "x"), "general.sampling.top_p is of kind"},
+  };
+  for (const auto& [builder, expected] : cases) {
+    const absl::StatusOr<ModelConfig> config = Read(builder);
+    ASSERT_THAT(config, IsOk()) << expected;
+    EXPECT_EQ(config->generation_defaults, SamplingNumbers()) << expected;
+    EXPECT_THAT(config->warnings, ElementsAre(AllOf(HasSubstr("tiny.gguf"), HasSubstr(expected))));
+  }
+  const absl::StatusOr<ModelConfig> allowed = Read(TinyLlamaGguf()
+                                                       .Float32("general.sampling.temp", 1e-6f)
+                                                       .Int32("general.sampling.top_k", -1));
+  ASSERT_THAT(allowed, IsOk());
+  EXPECT_EQ(allowed->generation_defaults, SamplingNumbers{.temperature = 1e-3f});
+  EXPECT_THAT(allowed->warnings, IsEmpty());
+}
+
+TEST(ModelConfigGgufTest, ScalingExtendsTheContext) {
+  const auto context = [](const GgufBuilder& builder) {
+    return Read(builder)->max_context_tokens;
+  };
+  const uint32_t plain = context(TinyLlamaGguf());
+  EXPECT_EQ(context(TinyLlamaGguf()
+                        .String("llama.rope.scaling.type", "yarn")
+                        .Float32("llama.rope.scaling.factor", 4.0f)
+                        .Uint32("llama.rope.scaling.original_context_length", plain)),
+            4 * plain);
+  EXPECT_EQ(context(TinyLlamaGguf()
+                        .String("llama.rope.scaling.type", "yarn")
+                        .Float32("llama.rope.scaling.factor", 4.0f)
+                        .Uint32("llama.rope.scaling.original_context_length", plain / 4)),
+            plain);
+  EXPECT_EQ(context(TinyLlamaGguf().Float32("llama.rope.scaling.factor", 2.0f)), 2 * plain);
 }
 
 TEST(ModelConfigGgufTest, EveryRequiredKeyIsRequired) {

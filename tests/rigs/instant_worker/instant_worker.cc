@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/model_files/model_config.h"
-#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 
 namespace lockstep::bench {

@@ -38,15 +38,14 @@ absl::StatusOr<std::vector<TokenId>> ByteTokenizer::Encode(std::string_view text
 }
 
 std::string ByteTokenizer::VocabularyString(TokenId id) const {
+  if (id >= kVocabSize) return {};
   return id < kStart ? router::ByteToAlphabet(static_cast<uint8_t>(id)) : tokens_.at(id);
 }
 
-absl::StatusOr<std::string> ByteTokenizer::Decode(std::span<const TokenId> ids,
-                                                  bool skip_special_tokens) const {
+std::string ByteTokenizer::Decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   std::string text;
   for (const TokenId id : ids) {
-    if (id >= kVocabSize) return InvalidArgument("token id {} is out of range", id);
-    if (!skip_special_tokens || !IsSpecial(id)) text += tokens_[id];
+    if (!skip_special_tokens || !IsSpecial(id)) text += TokenBytes(id);
   }
   return text;
 }

@@ -22,22 +22,28 @@ class ByteTokenizer final : public router::Tokenizer {
 
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                               const EncodeOptions& options) const override;
-  std::string_view TokenBytes(TokenId id) const override { return tokens_.at(id); }
+  std::string_view TokenBytes(TokenId id) const override {
+    return id < kVocabSize ? std::string_view(tokens_[id]) : std::string_view();
+  }
   std::string VocabularyString(TokenId id) const override;
-  bool IsSpecial(TokenId id) const override { return id >= kStart; }
+  bool IsSpecial(TokenId id) const override { return id >= kStart && id < kVocabSize; }
   std::vector<std::string> SpecialSpellings() const override {
     return {tokens_.begin() + kStart, tokens_.end()};
   }
-  absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
-                                     bool skip_special_tokens) const override;
+  std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const override;
+  std::span<const TokenId> prefix_ids() const override { return prefix_ids_; }
+  std::span<const TokenId> suffix_ids() const override { return {}; }
   uint32_t vocab_size() const override { return kVocabSize; }
   std::optional<TokenId> bos_token_id() const override { return kBos; }
   std::optional<TokenId> eos_token_id() const override { return kEnd; }
   std::optional<TokenId> FindToken(std::string_view content) const override;
   const std::string& chat_template() const override { return chat_template_; }
+  const std::vector<std::string>& warnings() const override { return warnings_; }
 
  private:
   const std::string chat_template_;
+  const std::vector<TokenId> prefix_ids_ = {kBos};
+  const std::vector<std::string> warnings_;
   std::vector<std::string> tokens_;
 };
 

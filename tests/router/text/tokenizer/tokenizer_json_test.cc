@@ -33,10 +33,8 @@ TEST(TokenizerJsonTest, EncodesAndDecodes) {
   EXPECT_EQ((*tokenizer)->FindToken(" hello"), 260u);
   EXPECT_EQ((*tokenizer)->FindToken("<s>"), 261u);
   EXPECT_EQ((*tokenizer)->FindToken("nothing"), std::nullopt);
-  EXPECT_EQ((*tokenizer)->Decode(Ids{259, 260, 0xFF}, false).value(), "hello hello\uFFFD");
-  const auto outside = (*tokenizer)->Decode(Ids{259, 263}, false);
-  EXPECT_EQ(outside.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(outside.status()), HasSubstr("token_ids[1] is 263"));
+  EXPECT_EQ((*tokenizer)->Decode(Ids{259, 260, 0xFF}, false), "hello hello\uFFFD");
+  EXPECT_EQ((*tokenizer)->Decode(Ids{263, 259, 4'000'000'000}, false), "hello");
 }
 
 TEST(TokenizerJsonTest, SpecialTokensInTextArePlainTextUnlessAskedFor) {
@@ -47,8 +45,8 @@ TEST(TokenizerJsonTest, SpecialTokensInTextArePlainTextUnlessAskedFor) {
   EXPECT_TRUE((*tokenizer)->IsSpecial(261));
   EXPECT_FALSE((*tokenizer)->IsSpecial(262));
   EXPECT_FALSE((*tokenizer)->IsSpecial(999));
-  EXPECT_EQ((*tokenizer)->Decode(Ids{261, 'a', 262}, true).value(), "a<tool>");
-  EXPECT_EQ((*tokenizer)->Decode(Ids{261, 'a', 262}, false).value(), "<s>a<tool>");
+  EXPECT_EQ((*tokenizer)->Decode(Ids{261, 'a', 262}, true), "a<tool>");
+  EXPECT_EQ((*tokenizer)->Decode(Ids{261, 'a', 262}, false), "<s>a<tool>");
 }
 
 TEST(TokenizerJsonTest, InvalidUtf8IsRefusedWithItsOffset) {
@@ -113,8 +111,8 @@ TEST(TokenizerJsonTest, ConfigGivesTemplateAndEndToken) {
       {"chat_template",
        {{{"name", "tool_use"}, {"template", "t"}}, {{"name", "default"}, {"template", "d"}}}}};
   EXPECT_EQ(LoadTiny(TinyTokenizerJson(), named).value()->chat_template(), "d");
-  const auto unknown = LoadTiny(TinyTokenizerJson(), {{"bos_token", "<nope>"}});
-  EXPECT_THAT(Message(unknown.status()), HasSubstr("/bos_token"));
+  const auto bad = LoadTiny(TinyTokenizerJson(), {{"bos_token", 7}});
+  EXPECT_THAT(Message(bad.status()), HasSubstr("/bos_token: is 7, expected a string"));
 }
 
 TEST(TokenizerJsonTest, AnEmptyTokenOfTheConfigIsNone) {
@@ -220,10 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                         d["decoder"] = {{"type", "WordPiece"}};
                       },
                       "/decoder/type: is \"WordPiece\""},
-        BadDefinition{"AddedId", [](json& d) { d["added_tokens"][1]["id"] = 300; },
-                      "/added_tokens/1/id: is 300, expected 262"},
-        BadDefinition{"EmptyAdded", [](json& d) { d["added_tokens"][1]["content"] = ""; },
-                      "/added_tokens/1: has an empty content"},
+        BadDefinition{"AddedId", [](json& d) { d["added_tokens"][1]["id"] = -1; },
+                      "/added_tokens/1/id: is -1, expected an integer from 0 to"},
         BadDefinition{"AddedFlag", [](json& d) { d["added_tokens"][0]["lstrip"] = 1; },
                       "/added_tokens/0/lstrip: is 1, expected true or false"}),
     [](const auto& info) { return info.param.name; });

@@ -1,11 +1,11 @@
-#include "router/text/tokenizer/json_node.h"
+#include "common/json/json_node.h"
 
 #include <algorithm>
 
 #include "common/json/json.h"
 #include "common/shown_text.h"
 
-namespace lockstep::router {
+namespace lockstep {
 namespace {
 
 // A step of a JSON pointer (RFC 6901), as messages show it.
@@ -99,4 +99,4 @@ absl::StatusOr<std::string> JsonNode::StringMember(std::string_view key) const {
   return member.GetString();
 }
 
-}  // namespace lockstep::router
+}  // namespace lockstep

@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace lockstep::router {
+namespace lockstep {
 
 // One value of a JSON document, with what an error must say: file and JSON pointer (RFC 6901). The
 // document must outlive the node.
@@ -55,4 +55,4 @@ class JsonNode {
   std::string pointer_;
 };
 
-}  // namespace lockstep::router
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,9 +31,11 @@ json TinyTokenizer() {
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b", "ab a"]}})");
 }
 
-uint64_t OfFolder(const json& tokenizer, const std::string& config = "{}") {
+uint64_t OfFolder(const json& tokenizer, const std::string& config = "{}",
+                  const json& added = nullptr) {
   TempFolder folder;
   folder.Write("tokenizer.json", tokenizer.dump(2));
+  if (!added.is_null()) folder.Write("added_tokens.json", added.dump());
   folder.Write("tokenizer_config.json", config);
   const auto fingerprint = LoadTokenizerFingerprint(folder.path());
   EXPECT_THAT(fingerprint, IsOk());
@@ -66,7 +68,7 @@ TEST(TokenizerFingerprintTest, FollowsEverythingInTheFolderThatChangesIds) {
 
 TEST(TokenizerFingerprintTest, IgnoresWhatChangesNoId) {
   const uint64_t plain = OfFolder(TinyTokenizer());
-  EXPECT_EQ(OfFolder(TinyTokenizer(), R"({"chat_template": "{{ 1 }}", "eos_token": "b"})"), plain);
+  EXPECT_EQ(OfFolder(TinyTokenizer(), R"({"chat_template": "{{ 1 }}", "eos_token": "<s>"})"), plain);
   const std::vector<std::function<void(json&)>> changes = {
       [](json& d) { d["decoder"] = nullptr; },
       [](json& d) {
@@ -80,6 +82,22 @@ TEST(TokenizerFingerprintTest, IgnoresWhatChangesNoId) {
     changes[i](tokenizer);
     EXPECT_EQ(OfFolder(tokenizer), plain) << "change " << i;
   }
+}
+
+TEST(TokenizerFingerprintTest, FollowsWhatOtherFilesAdd) {
+  const uint64_t plain = OfFolder(TinyTokenizer());
+  const std::string same = R"({"added_tokens_decoder": {"3": {"content": "<s>", "special": true}}})";
+  EXPECT_EQ(OfFolder(TinyTokenizer(), same), plain);
+  EXPECT_EQ(OfFolder(TinyTokenizer(), "{}", {{"<s>", 3}}), plain);
+  std::set<uint64_t> fingerprints = {plain};
+  for (const char* config : {
+           R"({"added_tokens_decoder": {"4": {"content": "<u>"}}})",
+           R"({"added_tokens_decoder": {"4": {"content": "<u>", "special": true}}})",
+           R"({"added_tokens_decoder": {"3": {"content": "<s>", "special": true, "lstrip": true}}})",
+           R"({"eos_token": "b"})", R"({"eos_token": "<v>"})"}) {
+    EXPECT_TRUE(fingerprints.insert(OfFolder(TinyTokenizer(), config)).second) << config;
+  }
+  EXPECT_TRUE(fingerprints.insert(OfFolder(TinyTokenizer(), "{}", {{"<w>", 4}})).second);
 }
 
 // Router and worker may be of different builds: equal files must go on to give equal numbers.

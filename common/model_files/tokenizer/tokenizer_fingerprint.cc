@@ -1,26 +1,26 @@
-#include "common/model_files/tokenizer_fingerprint.h"
+#include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 
 #include <absl/status/status.h>
 
 #include <array>
 #include <bit>
-#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
 
 #include "common/hash.h"
 #include "common/json/json.h"
+#include "common/model_files/file_kind.h"
 #include "common/model_files/gguf.h"
 #include "common/model_files/model_config.h"
-#include "common/runtime/mapped_file.h"
+#include "common/model_files/tokenizer/added_token_list.h"
 #include "common/status.h"
 
 namespace lockstep {
 namespace {
-
-constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
 
 // Sections of tokenizer.json. Left out are truncation and padding, which a server does not use, and
 // the decoder, which makes text from ids.
@@ -109,18 +109,48 @@ void SpellMergesAlike(nlohmann::json& model) {
   }
 }
 
-absl::StatusOr<uint64_t> OfJson(std::string_view text, const std::string& name) {
-  LOCKSTEP_ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(text, name));
+// What the files beside tokenizer.json add. nullopt: nothing, as in most folders.
+absl::StatusOr<std::optional<uint64_t>> OfAddedTokens(const nlohmann::json& document,
+                                                      const TokenizerFiles& files) {
+  static const nlohmann::json kEmpty = nlohmann::json::object();
+  const auto model = document.find("model");
+  const bool has_vocabulary =
+      model != document.end() && model->is_object() && model->contains("vocab");
+  const nlohmann::json& vocabulary = has_vocabulary ? model->at("vocab") : kEmpty;
+  const auto find = [&vocabulary](std::string_view text) -> std::optional<TokenId> {
+    if (!vocabulary.is_object()) return std::nullopt;
+    const auto found = vocabulary.find(std::string(text));
+    if (found == vocabulary.end() || !found->is_number_unsigned()) return std::nullopt;
+    return found->get<TokenId>();
+  };
+  LOCKSTEP_ASSIGN_OR_RETURN(const AddedTokens added,
+                            ReadAddedTokens(JsonNode(document, files.tokenizer.name), files,
+                                            AddedTokenList(vocabulary.size(), find)));
+  if (!added.differs_from_list) return std::optional<uint64_t>();
+  uint64_t hash = Hash64(std::string_view("added"));
+  for (const AddedToken& token : added.tokens) {
+    const std::string text =
+        fmt::format("{} {}{}{}{}{} {}", token.id, token.special, token.single_word, token.lstrip,
+                    token.rstrip, token.normalized, token.content);
+    hash = CombineHashes(hash, Hash64(std::string_view(text)));
+  }
+  return std::optional(hash);
+}
+
+absl::StatusOr<uint64_t> OfJson(const TokenizerFiles& files) {
+  const std::string& name = files.tokenizer.name;
+  LOCKSTEP_ASSIGN_OR_RETURN(nlohmann::json document, ParseModelJson(files.tokenizer.text, name));
   if (!document.is_object()) {
     return InvalidArgument("{}: is {}, expected an object", name, DescribeJson(document));
   }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint64_t> added, OfAddedTokens(document, files));
   uint64_t hash = Hash64(std::string_view("json"));
   for (const std::string_view section : kJsonSections) {
     nlohmann::json& content = document[std::string(section)];  // null where absent
     if (section == "model") SpellMergesAlike(content);
     hash = CombineHashes(hash, Hash64(std::string_view(content.dump())));  // its keys are sorted
   }
-  return NotZero(hash);
+  return NotZero(added ? CombineHashes(hash, *added) : hash);
 }
 
 }  // namespace
@@ -130,11 +160,10 @@ absl::StatusOr<uint64_t> LoadTokenizerFingerprint(const std::string& path) {
     LOCKSTEP_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
     return OfGguf(file);
   }
-  const std::string json_path = (std::filesystem::path(path) / "tokenizer.json").string();
-  const absl::StatusOr<std::string> text = ReadTextFile(json_path, kMaxTokenizerJsonBytes);
-  if (absl::IsNotFound(text.status())) return 0;
-  if (!text.ok()) return text.status();
-  return OfJson(*text, json_path);
+  const absl::StatusOr<TokenizerFiles> files = ReadTokenizerFiles(path);
+  if (absl::IsNotFound(files.status())) return 0;
+  if (!files.ok()) return files.status();
+  return OfJson(*files);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,39 @@
+#include "common/model_files/tokenizer/tokenizer_files.h"
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "common/model_files/file_kind.h"
+#include "common/runtime/mapped_file.h"
+#include "common/status.h"
+
+namespace lockstep {
+
+absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder) {
+  constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
+  constexpr size_t kMaxOtherBytes = size_t{16} << 20;
+  const auto path_of = [base = std::filesystem::path(folder)](std::string_view name) {
+    return (base / name).string();
+  };
+  TokenizerFiles files;
+  files.tokenizer.name = path_of("tokenizer.json");
+  files.config.name = path_of("tokenizer_config.json");
+  files.special_tokens.name = path_of("special_tokens_map.json");
+  files.added_tokens.name = path_of("added_tokens.json");
+  LOCKSTEP_ASSIGN_OR_RETURN(files.tokenizer.text,
+                            ReadTextFile(files.tokenizer.name, kMaxTokenizerBytes));
+  // An empty file is one that was not fetched, and not one that is not there.
+  LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(files.tokenizer.text, files.tokenizer.name, "JSON"));
+  for (TokenizerFiles::File* const file :
+       {&files.config, &files.special_tokens, &files.added_tokens}) {
+    absl::StatusOr<std::string> text = ReadTextFile(file->name, kMaxOtherBytes);
+    if (absl::IsNotFound(text.status())) continue;
+    if (!text.ok()) return text.status();
+    LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(*text, file->name, "JSON"));
+    file->text = *std::move(text);
+  }
+  return files;
+}
+
+}  // namespace lockstep
