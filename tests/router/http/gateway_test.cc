@@ -176,8 +176,33 @@ TEST_F(GatewayTest, TokenizesAndBack) {
   EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 105]})"))["prompt"], "Hi");
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>"})"))["count"], 2);
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>", "parse_special": false})"))["count"], 4);
-  ExpectError(Post("/detokenize", R"({"tokens": [999]})"), 400, "tokens", "out of range");
+  ExpectError(Post("/detokenize", R"({"tokens": [72, 999]})"), 400, "tokens",
+              "expected a token id below 259, got 999");
   ExpectError(Post("/tokenize", R"({"prompt": "x", "model": "y"})"), 404, "model", "\"bytes\"");
+}
+
+// As in every Qwen: the model's vocabulary is larger than the tokenizer's.
+TEST_F(GatewayTest, IdsWithoutATokenAreNoText) {
+  model_options_.vocab_size = ByteTokenizer::kVocabSize + 10;
+  model_.config.vocab_size = ByteTokenizer::kVocabSize + 10;
+  expected_fingerprint_ = FakeForwardModel(model_options_).info().model_fingerprint;
+  StartAll();
+  EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 260, 105, 268]})"))["prompt"], "Hi");
+  ExpectError(Post("/detokenize", R"({"tokens": [269]})"), 400, "tokens",
+              "expected a token id below 269, got 269");
+  for (const char* stream : {"false", "true"}) {
+    const HttpResponse response = Post(
+        "/v1/completions", R"({"prompt": [72, 260, 105], "echo": true, "max_tokens": 1,
+            "logprobs": 1, "stream": )" + std::string(stream) + "}");
+    ASSERT_EQ(response.status, 200) << response.body;
+    const json answer =
+        stream == std::string("true") ? json::parse(response.Events()[0]) : Json(response);
+    const json& choice = answer["choices"][0];
+    EXPECT_TRUE(choice["text"].get<std::string>().starts_with("Hi")) << answer;
+    EXPECT_EQ(choice["logprobs"]["tokens"][1], "") << answer;
+    EXPECT_EQ(choice["logprobs"]["text_offset"].get<std::vector<int>>(),
+              (std::vector<int>{0, 1, 1, 2}));
+  }
 }
 
 TEST_F(GatewayTest, TokenizesTheArgumentsOfATemplateInTheirOrder) {
@@ -294,6 +319,8 @@ TEST_F(GatewayTest, DescribesItsTokenizer) {
   EXPECT_EQ(info["vocab_size"], model_.tokenizer->vocab_size());
   EXPECT_EQ(info["model_max_length"], kContextTokens);
   EXPECT_EQ(info["chat_template"], model_.tokenizer->chat_template());
+  EXPECT_EQ(info["eos_token"], "<|im_end|>");
+  EXPECT_EQ(info["eos_token_ids"], json(model_.config.eos_token_ids));
   const json& added = info["added_tokens_decoder"];
   EXPECT_EQ(added.size(), model_.tokenizer->SpecialSpellings().size()) << info;
   for (const auto& [id, token] : added.items()) {

@@ -48,6 +48,27 @@ absl::StatusOr<Request> BuildWithout(const std::vector<TokenId>& forbidden, cons
   return BuildRequest(wire, {5}, SmallLimits(), SmallModel(), context);
 }
 
+// A tokenizer may have more tokens than its model. 100 is the first that the model has not.
+TEST(BuildRequestTest, ATokenThatTheModelHasNotIsRefusedIfItIsUsed) {
+  EXPECT_TRUE(Build(SmallRequest(), {5, 99}).ok());
+  Wire chat = SmallRequest();
+  AddMessage(chat, "user", "x");
+  const std::pair<Wire, const char*> cases[] = {
+      {SmallRequest(), "text: it has token 100 of the tokenizer, but the model has only the tokens "
+                       "below 100"},
+      {chat, "chat.messages: it has token 100"},
+  };
+  for (const auto& [wire, expected] : cases) {
+    const absl::StatusOr<Request> request = Build(wire, {5, 100, 7});
+    EXPECT_EQ(request.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(Message(request.status()), HasSubstr(expected));
+  }
+  const absl::StatusOr<Request> request = BuildWithout({99, 100, 4000}, SmallRequest());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT(request->sampling.logit_bias,
+              ElementsAre(Pair(99, std::numeric_limits<float>::lowest())));
+}
+
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 TEST(BuildRequestTest, ForbiddenTokensHaveTheLowestScoreWhateverTheirBias) {

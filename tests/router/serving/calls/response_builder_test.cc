@@ -269,6 +269,59 @@ TEST_F(ResponseBuilderTest, MuchThatCameAtOnceIsCutIntoMessages) {
   EXPECT_EQ(messages_[3].delta().token_ids_size(), 452);
 }
 
+struct MinTokensCase {
+  const char* text;  // a token for each byte
+  const char* stop;
+  uint32_t min_tokens;
+  const char* shown;
+  bool stops;
+};
+
+// As vLLM does since its change 22014.
+TEST_F(ResponseBuilderTest, StopStringsAreLookedForAfterTheFirstTokens) {
+  const MinTokensCase cases[] = {
+      {"abcabcxx", "c", 0, "ab", true},
+      {"abcabcxx", "c", 2, "ab", true},
+      {"abcabcxx", "c", 3, "abcab", true},
+      {"abcabcxx", "c", 5, "abcab", true},
+      {"abcabcxx", "c", 6, "abcabcxx", false},
+      {"abcabcxx", "ca", 3, "ab", true},  // it ends after them
+      {"abcabcxx", "ca", 4, "abcabcxx", false},
+      {"abcabcxx", "bc", 3, "abca", true},
+      {"abababab", "bab", 4, "ababab", true},
+      {"abababab", "bab", 3, "aba", true},
+      {"aaaa", "aa", 1, "", true},
+      {"aaaa", "aa", 3, "aa", true},
+      {"aaaa", "aa", 4, "aaaa", false},
+      {"abc", "c", 9, "abc", false},
+      {"ab\xC3\xA9", "\xC3\xA9", 3, "ab", true},
+      {"ab\xC3\xA9", "\xC3\xA9", 4, "ab\xC3\xA9", false},
+      {"ab\xC3", "\xEF\xBF\xBD", 2, "ab", true},  // the end of half a character
+      {"ab\xC3", "\xEF\xBF\xBD", 3, "ab\xEF\xBF\xBD", false},
+  };
+  for (const MinTokensCase& entry : cases) {
+    for (const bool together : {false, true}) {
+      SCOPED_TRACE(std::string(entry.text) + " " + entry.stop + (together ? " together" : ""));
+      request_->sampling.min_new_tokens = entry.min_tokens;
+      options_.stop_strings = {entry.stop};
+      messages_.clear();
+      stopped_.clear();
+      Start();
+      const std::vector<TokenId> tokens = Bytes(entry.text);
+      if (together) {
+        ConsumeSample(Ended(Sample(tokens), FinishReason::kLength));
+      } else {
+        for (const TokenId token : tokens) ConsumeSample(Sample({token}));
+        ConsumeSample(Ended(Sample({}), FinishReason::kLength));
+      }
+      EXPECT_EQ(TextOf(0), entry.shown);
+      ASSERT_NE(FinishOf(0), nullptr);
+      EXPECT_EQ(FinishOf(0)->reason(), entry.stops ? lockstep::v1::FINISH_REASON_STOP
+                                                   : lockstep::v1::FINISH_REASON_LENGTH);
+    }
+  }
+}
+
 TEST_F(ResponseBuilderTest, AnErrorEndsTheCall) {
   Start();
   RequestOutput output;

@@ -6,15 +6,15 @@
 #include <filesystem>
 #include <string>
 
-#include "common/status.h"
 #include "router/templates/template_engine.h"
-#include "tests/common/gguf_builder.h"
 #include "tests/common/temp_folder.h"
 
 namespace lockstep::router {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using ::testing::IsEmpty;
 
 constexpr char kTinyLlama[] = "tests/golden/tiny-llama";
 
@@ -45,31 +45,15 @@ TEST(ServedModelTest, TheCurrentFolderHasItsOwnName) {
   EXPECT_EQ(model->id, "tiny-llama");
 }
 
-TEST(ServedModelTest, DefaultsThatNoRequestMayAskForAreAnErrorOfTheirFile) {
-  EXPECT_TRUE(LoadWith(R"({"temperature": 0.001, "repetition_penalty": 10})").ok());
-  EXPECT_THAT(Message(LoadWith(R"({"temperature": 1e-5})").status()),
-              EndsWith("/generation_config.json: temperature: expected 0 or a number in [0.001, "
-                       "100], got 1e-05"));
-  EXPECT_THAT(Message(LoadWith(R"({"repetition_penalty": 11})").status()),
-              EndsWith("/generation_config.json: repetition_penalty: expected a number in (0, 10], "
-                       "got 11"));
-  // Greedy decoding looks at no temperature.
-  EXPECT_TRUE(LoadWith(R"({"do_sample": false, "temperature": 1e-5})").ok());
-}
-
-TEST(ServedModelTest, DefaultsOfAGgufFileAreNamed) {
-  const TempFolder folder;
-  const auto error = [&folder](GgufBuilder builder) {
-    return Message(
-        ServedModel::Load(folder.Write("tiny.gguf", builder.Build()), "", ParseTemplate).status());
-  };
-  EXPECT_THAT(error(TinyLlamaGguf().Float32("general.sampling.temp", 1e-5f)),
-              EndsWith("/tiny.gguf: metadata key general.sampling.temp: expected 0 or a number in "
-                       "[0.001, 100], got 1e-05"));
-  EXPECT_THAT(
-      error(TinyLlamaGguf().Float32("general.sampling.penalty_repeat", 11)),
-      EndsWith("/tiny.gguf: metadata key general.sampling.penalty_repeat: expected a number "
-               "in (0, 10], got 11"));
+TEST(ServedModelTest, DefaultsThatNoRequestMayAskForAreLeftOutWithAWarning) {
+  EXPECT_THAT(LoadWith(R"({"temperature": 0.001, "repetition_penalty": 10})")->config.warnings,
+              IsEmpty());
+  const absl::StatusOr<ServedModel> model = LoadWith(R"({"repetition_penalty": 11})");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->config.generation_defaults.repetition_penalty, 1.0f);
+  EXPECT_THAT(model->config.warnings,
+              ElementsAre(EndsWith("/generation_config.json: repetition_penalty is 11, expected a "
+                                   "number in (0, 10]: this default is ignored")));
 }
 
 }  // namespace
