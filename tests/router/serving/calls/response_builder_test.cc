@@ -288,8 +288,8 @@ TEST_F(ResponseBuilderTest, StopStringsAreLookedForAfterTheFirstTokens) {
       {"abcabcxx", "ca", 3, "ab", true},  // it ends after them
       {"abcabcxx", "ca", 4, "abcabcxx", false},
       {"abcabcxx", "bc", 3, "abca", true},
-      {"abababab", "bab", 4, "ababab", true},
-      {"abababab", "bab", 3, "aba", true},
+      {"abababab", "bab", 4, "aba", true},
+      {"abababab", "bab", 3, "a", true},
       {"aaaa", "aa", 1, "", true},
       {"aaaa", "aa", 3, "aa", true},
       {"aaaa", "aa", 4, "aaaa", false},
