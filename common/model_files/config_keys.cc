@@ -293,7 +293,9 @@ constexpr DerivedKey kDerivedKeys[] = {
     {"query_pre_attn_scalar", "head_dim", &IsHeadDim},
     {"rotary_dim", "head_dim", &IsHeadDim},
     {"rotary_emb_base", "rope_theta",
-     [](const Json& value, const ModelConfig& config) { return IsAbout(value, config.rope.theta); }},
+     [](const Json& value, const ModelConfig& config) {
+       return IsAbout(value, config.rope.theta);
+     }},
     {"scale_depth", "the square root of the number of layers",
      [](const Json& value, const ModelConfig& config) {
        return IsAbout(value, std::sqrt(config.num_layers));

@@ -69,9 +69,8 @@ std::string_view FirstLine(std::string_view text) {
 }
 
 bool IsPrintable(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) {
-    return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\r' || c == '\t';
-  });
+  return std::ranges::all_of(
+      text, [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\r' || c == '\t'; });
 }
 
 // Eight bytes of length, then the JSON header.
@@ -81,12 +80,12 @@ bool IsSafetensors(std::string_view bytes) {
 
 // Servers answer with such a line in place of a file.
 bool IsServersRefusal(std::string_view text) {
-  constexpr std::string_view kTexts[] = {
-      "Entry not found", "Invalid username or password", "Access to model", "Repository not found",
-      "Not Found",       "Unauthorized",                 "Forbidden"};
-  return std::ranges::any_of(kTexts, [text](std::string_view start) {
-    return text.starts_with(start);
-  });
+  constexpr std::string_view kTexts[] = {"Entry not found", "Invalid username or password",
+                                         "Access to model", "Repository not found",
+                                         "Not Found",       "Unauthorized",
+                                         "Forbidden"};
+  return std::ranges::any_of(kTexts,
+                             [text](std::string_view start) { return text.starts_with(start); });
 }
 
 // The alphabetically first file of a folder with this ending, or "". A folder with very many files
@@ -117,9 +116,10 @@ std::string DescribeFileKind(std::string_view bytes) {
   if (text.empty()) return "has nothing but white space";
   if (text.starts_with("version https://git-lfs") || text.starts_with("version https://hawser")) {
     const std::string_view size = PointerSize(text);
-    return fmt::format("is a git-lfs pointer, not the file{} that it stands for; fetch it with "
-                       "`git lfs pull`",
-                       size.empty() ? "" : fmt::format(" of {} bytes", size));
+    return fmt::format(
+        "is a git-lfs pointer, not the file{} that it stands for; fetch it with "
+        "`git lfs pull`",
+        size.empty() ? "" : fmt::format(" of {} bytes", size));
   }
   if (text.starts_with("/annex/objects/") || text.starts_with("../.git/annex/")) {
     return "is a git-annex pointer, not the file that it stands for; fetch it with `git annex get`";

@@ -11,9 +11,9 @@
 
 #include "common/json/json.h"
 
-// What a file is that is not what its name says. Downloads that went wrong leave pointers of git-lfs,
-// web pages and empty files in model folders. An error must say so, instead of what a parser makes
-// of them.
+// What a file is that is not what its name says. Downloads that went wrong leave pointers of
+// git-lfs, web pages and empty files in model folders. An error must say so, instead of what a
+// parser makes of them.
 namespace lockstep {
 
 // In words for an error, such as "is a git-lfs pointer, ...". Empty if nothing is recognised.
@@ -27,8 +27,8 @@ absl::Status RefuseOtherKinds(std::string_view text, const std::string& name,
 absl::Status RefuseOtherKinds(std::span<const std::byte> bytes, const std::string& name,
                               std::string_view expected);
 
-// What is at the path of a model where neither a GGUF file nor a folder with config.json is: the end
-// of an error, such as "; it has x.gguf, ...". Empty if nothing is recognised.
+// What is at the path of a model where neither a GGUF file nor a folder with config.json is: the
+// end of an error, such as "; it has x.gguf, ...". Empty if nothing is recognised.
 std::string DescribeModelPath(const std::string& path);
 
 // ParseJson of the text of a model's file.

@@ -66,8 +66,8 @@ void TakeDefault(const SamplingNumber& number, double value, std::string_view wh
     defaults.*number.whole = static_cast<uint32_t>(value);
     return;
   }
-  config->warnings.push_back(fmt::format("{} is {}, expected {}: this default is ignored", where,
-                                         value, number.expected));
+  config->warnings.push_back(
+      fmt::format("{} is {}, expected {}: this default is ignored", where, value, number.expected));
 }
 
 absl::Status ApplyGenerationConfig(std::string_view text, const std::string& file_name,

@@ -78,8 +78,8 @@ struct ModelConfig {
   bool attention_qkv_bias = false;  // Qwen2; Llama's attention_bias sets this and the next
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;                // Qwen3: RMSNorm over head_dim on q and k before RoPE
-  RopeConfig rope;                     // of rotary positions
+  bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k before RoPE
+  RopeConfig rope;       // of rotary positions
   // The union of those in all files, sorted, each once, all of them in the vocabulary.
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;

@@ -189,9 +189,9 @@ absl::Status LimitToOneChunk(JsonObjectReader& reader, const std::string& file_n
     LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> size, ReadUint32(members, key));
     if (!size || *size == 0 || *size >= config->max_context_tokens) continue;
     config->max_context_tokens = *size;
-    config->warnings.push_back(
-        fmt::format("{}: attention over chunks is not implemented, so the context ends at {} tokens",
-                    members.Where(key), *size));
+    config->warnings.push_back(fmt::format(
+        "{}: attention over chunks is not implemented, so the context ends at {} tokens",
+        members.Where(key), *size));
   }
   return absl::OkStatus();
 }

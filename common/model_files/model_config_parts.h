@@ -38,8 +38,8 @@ absl::Status ReadRope(JsonObjectReader& reader, const std::string& file_name, Mo
 // multiplies it. YaRN multiplies the original context, unless the file says a longer one.
 uint32_t ScaledContext(const RopeConfig& rope, uint32_t max_context_tokens);
 
-// Takes one sampling default of a model's file. What a request may ask for, a default may. Any other
-// value costs a warning, and the number stays off. `where`: the key, for the warning.
+// Takes one sampling default of a model's file. What a request may ask for, a default may. Any
+// other value costs a warning, and the number stays off. `where`: the key, for the warning.
 void TakeDefault(const SamplingNumber& number, double value, std::string_view where,
                  ModelConfig* config);
 

@@ -62,7 +62,8 @@ struct ConfigKeys {
   std::string_view max_context_tokens = "max_position_embeddings";
   std::string_view norm_eps = "rms_norm_eps";
   std::string_view activation = "hidden_act";
-  // Keys that never matter and deserve no warning, besides those of kHarmlessKeys in config_keys.cc.
+  // Keys that never matter and deserve no warning, besides those of kHarmlessKeys in
+  // config_keys.cc.
   std::span<const std::string_view> harmless = {};
   // Keys that matter at any value except the given ones, besides those in config_keys.cc.
   std::span<const NeutralKey> neutral = {};

@@ -69,10 +69,13 @@ absl::StatusOr<std::string> ReadType(JsonObjectReader& reader) {
 // Parameters of some kind of scaling. Where they stand with another kind, the file means something
 // that this reader does not know.
 constexpr std::string_view kScalingKeys[] = {
-    "alpha",           "attention_factor",  "attn_factor",    "beta_fast",    "beta_slow",
-    "factor",          "full_attention",  "high_freq_factor",  "long_factor",    "long_mscale",  "low_freq_factor",
-    "mrope_section",   "mscale",            "mscale_all_dim", "rope_ratio",   "short_factor",
-    "short_mscale",    "sliding_attention", "truncate",       "scaling_alpha"};
+    "alpha",          "attention_factor", "attn_factor",
+    "beta_fast",      "beta_slow",        "factor",
+    "full_attention", "high_freq_factor", "long_factor",
+    "long_mscale",    "low_freq_factor",  "mrope_section",
+    "mscale",         "mscale_all_dim",   "rope_ratio",
+    "short_factor",   "short_mscale",     "sliding_attention",
+    "truncate",       "scaling_alpha"};
 
 // Refuses parameters of other kinds of scaling. Other keys are no transformers parameter.
 absl::Status CheckOtherScalingKeys(JsonObjectReader& reader, std::string_view type,
@@ -133,14 +136,10 @@ absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens,
 
 // One of the two objects. `rope` has what stands beside it.
 absl::Status ReadObject(const Json& object, const std::string& file_name, std::string_view key,
-                        std::optional<double> outer_theta, ModelConfig* config, RopeConfig* rope) {
+                        ModelConfig* config, RopeConfig* rope) {
   JsonObjectReader members(object, file_name, std::string(key));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<double> theta, members.Number("rope_theta"));
-  if (theta && outer_theta && *theta != *outer_theta) {
-    return InvalidArgument("{} is {}, but the top level has {}", members.Where("rope_theta"),
-                           *theta, *outer_theta);
-  }
-  if (theta) rope->theta = *theta;
+  rope->theta = theta.value_or(rope->theta);
   std::vector<std::string> ignored;
   LOCKSTEP_RETURN_IF_ERROR(ReadScaling(members, config->max_context_tokens, &ignored, rope));
   if (!ignored.empty()) {
@@ -171,7 +170,11 @@ absl::Status ReadRope(JsonObjectReader& reader, const std::string& file_name, Mo
                              DescribeJson(*object));
     }
     RopeConfig rope = outer;
-    LOCKSTEP_RETURN_IF_ERROR(ReadObject(*object, file_name, key, theta, config, &rope));
+    LOCKSTEP_RETURN_IF_ERROR(ReadObject(*object, file_name, key, config, &rope));
+    if (theta && rope.theta != *theta) {
+      return InvalidArgument("{}: {}.rope_theta is {}, but the top level has {}", file_name, key,
+                             rope.theta, *theta);
+    }
     const bool has_theta = object->contains("rope_theta");
     if (inner && !inner_has_theta) inner->theta = rope.theta;
     if (inner && !has_theta) rope.theta = inner->theta;

@@ -114,8 +114,7 @@ absl::StatusOr<std::map<TokenId, AddedToken>> ReadAddedFile(const TokenizerFiles
     LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode node, root.Member(content));
     LOCKSTEP_ASSIGN_OR_RETURN(const TokenId id, node.GetUint(kMaxTokenId));
     const bool is_special = special.Has(content);
-    tokens[id] = {
-        .id = id, .content = content, .special = is_special, .normalized = !is_special};
+    tokens[id] = {.id = id, .content = content, .special = is_special, .normalized = !is_special};
   }
   return tokens;
 }
@@ -138,7 +137,8 @@ void Warn(std::string_view what, const std::vector<std::string>& names, AddedTok
 
 class Reader {
  public:
-  Reader(const TokenizerFiles& files, AddedTokenList list) : files_(files), list_(std::move(list)) {}
+  Reader(const TokenizerFiles& files, AddedTokenList list)
+      : files_(files), list_(std::move(list)) {}
 
   absl::StatusOr<AddedTokens> Run(const JsonNode& tokenizer) && {
     LOCKSTEP_RETURN_IF_ERROR(ReadListed(tokenizer));

@@ -54,7 +54,7 @@ class AddedTokenList {
  private:
   const size_t num_vocabulary_tokens_;
   const FindInVocabulary find_;
-  std::vector<AddedToken> tokens_;  // in the order of their first Add
+  std::vector<AddedToken> tokens_;                   // in the order of their first Add
   absl::flat_hash_map<std::string, size_t> places_;  // by content
   std::optional<TokenId> last_id_;
 };

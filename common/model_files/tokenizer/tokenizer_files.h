@@ -6,17 +6,17 @@
 
 namespace lockstep {
 
-// The files in a model folder that say how a text is cut into tokens. `text` is "" if the folder has
-// no such file. `name` stands for the file in errors.
+// The files in a model folder that say how a text is cut into tokens. `text` is "" if the folder
+// has no such file. `name` stands for the file in errors.
 struct TokenizerFiles {
   struct File {
     std::string name;
     std::string text;
   };
-  File tokenizer;          // tokenizer.json
-  File config;             // tokenizer_config.json
-  File special_tokens;     // special_tokens_map.json
-  File added_tokens;       // added_tokens.json
+  File tokenizer;       // tokenizer.json
+  File config;          // tokenizer_config.json
+  File special_tokens;  // special_tokens_map.json
+  File added_tokens;    // added_tokens.json
 };
 
 // NOT_FOUND without tokenizer.json.

@@ -13,8 +13,9 @@ namespace lockstep {
 //
 // Hashes what the files say about which ids a text gets: vocabulary, merges, added tokens,
 // normalizer, pre-tokenizer and the tokens around a text. The files beside tokenizer.json count
-// only where they change the added tokens. Neither the chat template nor the decoder counts. The same tokenizer has different
-// fingerprints in the two formats. A file in neither format is an error that names it.
+// only where they change the added tokens. Neither the chat template nor the decoder counts. The
+// same tokenizer has different fingerprints in the two formats. A file in neither format is an
+// error that names it.
 absl::StatusOr<uint64_t> LoadTokenizerFingerprint(const std::string& path);
 
 }  // namespace lockstep

@@ -36,6 +36,16 @@ absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uin
   return InvalidArgument("{}: expected a number from {} to {}, got {}", path, low, high, value);
 }
 
+absl::Status CheckModelTokens(std::string_view path, std::span<const TokenId> tokens,
+                              uint32_t vocab_size) {
+  const auto outside =
+      std::ranges::find_if(tokens, [vocab_size](TokenId id) { return id >= vocab_size; });
+  if (outside == tokens.end()) return absl::OkStatus();
+  return InvalidArgument(
+      "{}: it has token {} of the tokenizer, but the model has only the tokens below {}", path,
+      *outside, vocab_size);
+}
+
 absl::Status ParseSpecialWithoutText() {
   return absl::InvalidArgumentError(
       "parse_special: expected with text only: messages of a chat never have special tokens");

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "common/ids.h"
 #include "common/shown_text.h"
 
 // Checks of single fields of a client's message. Errors are INVALID_ARGUMENT "path: expected ...,
@@ -19,6 +21,10 @@ absl::Status CheckId(std::string_view path, std::string_view id, size_t max_byte
 absl::Status CheckSize(std::string_view path, size_t size, size_t max, std::string_view unit);
 absl::Status CheckCount(std::string_view path, uint32_t value, uint32_t low, uint32_t high);
 absl::Status CheckRange(std::string_view path, float value, float low, float high);  // [low, high]
+
+// Of the tokens of a text: a tokenizer may know more tokens than the model has embeddings.
+absl::Status CheckModelTokens(std::string_view path, std::span<const TokenId> tokens,
+                              uint32_t vocab_size);
 
 // The error for `parse_special` in a request without a text prompt.
 absl::Status ParseSpecialWithoutText();

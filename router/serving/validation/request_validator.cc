@@ -227,15 +227,22 @@ SamplingParams ResolveSampling(const v1::GenerateRequest& request, const ModelFa
   return out;
 }
 
-// A tokenizer may know more tokens than the model has embeddings.
-absl::Status CheckPromptTokens(const v1::GenerateRequest& request,
-                               const std::vector<TokenId>& prompt_tokens, const ModelFacts& model) {
-  const auto outside =
-      std::ranges::find_if(prompt_tokens, [&](TokenId id) { return id >= model.vocab_size; });
-  if (outside == prompt_tokens.end()) return absl::OkStatus();
-  return InvalidArgument(
-      "{}: it has token {} of the tokenizer, but the model has only the tokens below {}",
-      PromptPath(request), *outside, model.vocab_size);
+// Those that the model can sample.
+std::vector<TokenId> KnownTokens(std::vector<TokenId> tokens, const ModelFacts& model) {
+  std::erase_if(tokens, [&model](TokenId id) { return id >= model.vocab_size; });
+  return tokens;
+}
+
+absl::Status CheckSomeTokenIsAllowed(const SamplingParams& sampling) {
+  const std::vector<TokenId>& allowed = sampling.allowed_token_ids;
+  const std::vector<TokenId>& stops = sampling.stop_token_ids;
+  if (sampling.min_new_tokens > 0 && !allowed.empty() &&
+      std::includes(stops.begin(), stops.end(), allowed.begin(), allowed.end())) {
+    return absl::InvalidArgumentError(
+        "sampling.allowed_token_ids: expected an id that is no stop id while stop.min_tokens masks "
+        "those, got stop ids only");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckPromptLogprobs(const Request& request, const RequestLimits& limits) {
@@ -362,7 +369,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
     return prompt_tokens.empty() ? status : MarkOverflow(status, PromptPath(in));
   }
 
-  LOCKSTEP_RETURN_IF_ERROR(CheckPromptTokens(in, prompt_tokens, model));
+  LOCKSTEP_RETURN_IF_ERROR(CheckModelTokens(PromptPath(in), prompt_tokens, model.vocab_size));
 
   Request out;
   out.key = context.key;
@@ -377,10 +384,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.num_samples = in.sampling().has_n() ? in.sampling().n() : 1;
   out.bypass_prefix_cache = in.bypass_prefix_cache();
   out.sampling = ResolveSampling(in, model, context.drawn_seed);
-  std::vector<TokenId> forbidden = context.forbidden_tokens;
-  // The model never samples the others.
-  std::erase_if(forbidden, [&model](TokenId id) { return id >= model.vocab_size; });
-  LOCKSTEP_RETURN_IF_ERROR(Forbid(forbidden, out.sampling));
+  LOCKSTEP_RETURN_IF_ERROR(Forbid(KnownTokens(context.forbidden_tokens, model), out.sampling));
 
   const uint32_t max_new =
       model.max_context_tokens - static_cast<uint32_t>(out.prompt_tokens.size());
@@ -393,14 +397,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
     return InvalidArgument("stop.min_tokens: expected at most max_tokens = {}, got {}",
                            out.sampling.max_new_tokens, out.sampling.min_new_tokens);
   }
-  const std::vector<TokenId>& allowed = out.sampling.allowed_token_ids;
-  const std::vector<TokenId>& stops = out.sampling.stop_token_ids;
-  if (out.sampling.min_new_tokens > 0 && !allowed.empty() &&
-      std::includes(stops.begin(), stops.end(), allowed.begin(), allowed.end())) {
-    return absl::InvalidArgumentError(
-        "sampling.allowed_token_ids: expected an id that is no stop id while stop.min_tokens masks "
-        "those, got stop ids only");
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSomeTokenIsAllowed(out.sampling));
   LOCKSTEP_RETURN_IF_ERROR(CheckPromptLogprobs(out, limits));
   return out;
 }

@@ -140,8 +140,9 @@ TEST(ConfigKeysTest, OtherKeysAreNamedInOneWarning) {
     ASSERT_THAT(config, IsOk());
     EXPECT_THAT(
         config->warnings,
-        ElementsAre("models/tiny/config.json: keys that no known model computes with are ignored: "
-                    "_num_labels, n_special, output_past, predict_special_tokens, some_future_key"));
+        ElementsAre(
+            "models/tiny/config.json: keys that no known model computes with are ignored: "
+            "_num_labels, n_special, output_past, predict_special_tokens, some_future_key"));
     EXPECT_EQ(config->Fingerprint(), ReadJsonConfig(base)->Fingerprint());
   }
 }

@@ -31,7 +31,7 @@ struct WrongFile {
 };
 
 std::vector<WrongFile> WrongFiles() {
-  using namespace std::string_literals;
+  using std::string_literals::operator""s;
   return {
       {"lfs", kLfsPointer, "is a git-lfs pointer, not the file of 988097824 bytes"},
       {"annex", "/annex/objects/SHA256E-s99--4d7a.safetensors\n", "is a git-annex pointer"},
@@ -57,9 +57,9 @@ std::vector<WrongFile> WrongFiles() {
 
 // One line, short, with the file's name, without anything of a parser.
 auto SaysWhatItIs(const WrongFile& file) {
-  return HasError(kInvalid, AllOf(HasSubstr(file.name), HasSubstr(file.expected),
-                                  Not(HasSubstr("\n")), Not(HasSubstr("header's length")),
-                                  Not(HasSubstr("byte 1:"))));
+  return HasError(kInvalid,
+                  AllOf(HasSubstr(file.name), HasSubstr(file.expected), Not(HasSubstr("\n")),
+                        Not(HasSubstr("header's length")), Not(HasSubstr("byte 1:"))));
 }
 
 TEST(FileKindTest, EveryReaderSaysWhatTheFileIs) {
@@ -69,9 +69,9 @@ TEST(FileKindTest, EveryReaderSaysWhatTheFileIs) {
     const std::string path = folder.Write(std::string(file.name) + ".gguf", file.content);
     EXPECT_THAT(GgufFile::Open(path), SaysWhatItIs(file));
     EXPECT_THAT(LoadModelConfig(path), SaysWhatItIs(file));
-    EXPECT_THAT(SafetensorsFile::Open(
-                    folder.Write(std::string(file.name) + ".safetensors", file.content)),
-                SaysWhatItIs(file));
+    EXPECT_THAT(
+        SafetensorsFile::Open(folder.Write(std::string(file.name) + ".safetensors", file.content)),
+        SaysWhatItIs(file));
     EXPECT_THAT(ModelConfigFromJson(file.content, "", file.name), SaysWhatItIs(file));
     if (!file.content.empty()) {  // an empty text stands for no such file
       EXPECT_THAT(ModelConfigFromJson(LlamaJson().dump(), file.content, file.name),
@@ -137,8 +137,8 @@ TEST(FileKindTest, PartsOfASplitModelAreNamed) {
   };
   const TempFolder folder;
   for (const uint32_t index : {0u, 1u, 2u}) {
-    const std::string path = folder.Write("m-0000" + std::to_string(index + 1) + ".gguf",
-                                          part(index));
+    const std::string path =
+        folder.Write("m-0000" + std::to_string(index + 1) + ".gguf", part(index));
     EXPECT_THAT(LoadModelConfig(path),
                 HasError(kInvalid, HasSubstr("this file is part " + std::to_string(index + 1) +
                                              " of 3 of a split model")));
@@ -149,7 +149,8 @@ TEST(FileKindTest, MissingShardsAreNamedTogether) {
   const TempFolder folder;
   folder.Write("model.safetensors.index.json",
                R"({"weight_map":{"a":"model-00001-of-00003.safetensors",
-                   "b":"model-00002-of-00003.safetensors","c":"model-00003-of-00003.safetensors"}})");
+                   "b":"model-00002-of-00003.safetensors",
+                   "c":"model-00003-of-00003.safetensors"}})");
   folder.Write("model-00002-of-00003.safetensors", "x");
   EXPECT_THAT(
       SafetensorsCheckpoint::Open(folder.path()),

@@ -110,9 +110,9 @@ TEST(GenerationConfigTest, AnyOtherDefaultIsLeftOutWithAWarning) {
     const absl::StatusOr<ModelConfig> config = ReadJsonConfig(LlamaJson(), generation);
     ASSERT_THAT(config, IsOk()) << generation;
     EXPECT_EQ(config->generation_defaults, SamplingNumbers()) << generation;
-    EXPECT_THAT(config->warnings,
-                ElementsAre(AllOf(HasSubstr("models/tiny/generation_config.json: "),
-                                  HasSubstr(expected))))
+    EXPECT_THAT(
+        config->warnings,
+        ElementsAre(AllOf(HasSubstr("models/tiny/generation_config.json: "), HasSubstr(expected))))
         << generation;
   }
 }

@@ -232,18 +232,15 @@ TEST(ModelConfigGgufTest, NoDefaultAndNoEndStopsTheProgram) {
     EXPECT_EQ(config->generation_defaults, SamplingNumbers()) << expected;
     EXPECT_THAT(config->warnings, ElementsAre(AllOf(HasSubstr("tiny.gguf"), HasSubstr(expected))));
   }
-  const absl::StatusOr<ModelConfig> allowed = Read(TinyLlamaGguf()
-                                                       .Float32("general.sampling.temp", 1e-6f)
-                                                       .Int32("general.sampling.top_k", -1));
+  const absl::StatusOr<ModelConfig> allowed = Read(
+      TinyLlamaGguf().Float32("general.sampling.temp", 1e-6f).Int32("general.sampling.top_k", -1));
   ASSERT_THAT(allowed, IsOk());
   EXPECT_EQ(allowed->generation_defaults, SamplingNumbers{.temperature = 1e-3f});
   EXPECT_THAT(allowed->warnings, IsEmpty());
 }
 
 TEST(ModelConfigGgufTest, ScalingExtendsTheContext) {
-  const auto context = [](const GgufBuilder& builder) {
-    return Read(builder)->max_context_tokens;
-  };
+  const auto context = [](const GgufBuilder& builder) { return Read(builder)->max_context_tokens; };
   const uint32_t plain = context(TinyLlamaGguf());
   EXPECT_EQ(context(TinyLlamaGguf()
                         .String("llama.rope.scaling.type", "yarn")

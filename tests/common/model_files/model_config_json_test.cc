@@ -88,8 +88,8 @@ TEST(ModelConfigJsonTest, DefaultsAreTransformers) {
 
 // A tokenizer may have more tokens than the model, and -1 stands for none.
 TEST(ModelConfigJsonTest, IdsOutsideOfTheVocabularyAreLeftOut) {
-  const absl::StatusOr<ModelConfig> config = ReadJsonConfig(
-      With(LlamaJson(), {{"eos_token_id", {1000, 7, -1}}, {"bos_token_id", 1000}}));
+  const absl::StatusOr<ModelConfig> config =
+      ReadJsonConfig(With(LlamaJson(), {{"eos_token_id", {1000, 7, -1}}, {"bos_token_id", 1000}}));
   ASSERT_THAT(config, IsOk());
   EXPECT_THAT(config->eos_token_ids, ElementsAre(7));
   EXPECT_EQ(config->bos_token_id, std::nullopt);

@@ -29,7 +29,8 @@ TEST(RopeContextTest, ScalingExtendsTheContext) {
       {"YaRN over the whole context", yarn({{"original_max_position_embeddings", 2048}}), 8192},
       {"YaRN over half of it", yarn({{"original_max_position_embeddings", 1024}}), 4096},
       {"YaRN, and the file has the result",
-       With(yarn({{"original_max_position_embeddings", 2048}}), {{"max_position_embeddings", 8192}}),
+       With(yarn({{"original_max_position_embeddings", 2048}}),
+            {{"max_position_embeddings", 8192}}),
        8192},
       {"YaRN, and the file has more",
        With(yarn({{"original_max_position_embeddings", 2048}}),
@@ -79,9 +80,9 @@ TEST(RopeContextTest, ScalingExtendsTheContext) {
 }
 
 TEST(RopeContextTest, AContextBeyondAllBoundsIsRefused) {
-  EXPECT_THAT(ReadJsonConfig(With(
-                  Qwen2Json(), {{"rope_scaling", {{"type", "linear"}, {"factor", 1e30}}}})),
-              HasError(kInvalid, HasSubstr("context length is ")));
+  EXPECT_THAT(
+      ReadJsonConfig(With(Qwen2Json(), {{"rope_scaling", {{"type", "linear"}, {"factor", 1e30}}}})),
+      HasError(kInvalid, HasSubstr("context length is ")));
 }
 
 TEST(RopeContextTest, BothSpellingsBesideEachOtherMustAgree) {
@@ -134,7 +135,8 @@ TEST(RopeContextTest, VllmsNameForTheAttentionFactorScalesTheFormula) {
                         {"original_max_position_embeddings", 512},
                         {"attn_factor", 0.8782488562869419}};
   const auto factor = [](const Json& object) {
-    return ReadJsonConfig(With(Qwen3Json(), {{"rope_scaling", object}}))->rope.yarn_attention_factor;
+    return ReadJsonConfig(With(Qwen3Json(), {{"rope_scaling", object}}))
+        ->rope.yarn_attention_factor;
   };
   EXPECT_NEAR(*factor(scaling), 1.0, 1e-12);
   EXPECT_EQ(factor(With(scaling, {{"attention_factor", 1.5}})), 1.5);

@@ -191,9 +191,10 @@ TEST_F(GatewayTest, IdsWithoutATokenAreNoText) {
   ExpectError(Post("/detokenize", R"({"tokens": [269]})"), 400, "tokens",
               "expected a token id below 269, got 269");
   for (const char* stream : {"false", "true"}) {
-    const HttpResponse response = Post(
-        "/v1/completions", R"({"prompt": [72, 260, 105], "echo": true, "max_tokens": 1,
-            "logprobs": 1, "stream": )" + std::string(stream) + "}");
+    const HttpResponse response =
+        Post("/v1/completions", R"({"prompt": [72, 260, 105], "echo": true, "max_tokens": 1,
+            "logprobs": 1, "stream": )" +
+                                    std::string(stream) + "}");
     ASSERT_EQ(response.status, 200) << response.body;
     const json answer =
         stream == std::string("true") ? json::parse(response.Events()[0]) : Json(response);

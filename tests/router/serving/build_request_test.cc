@@ -54,8 +54,9 @@ TEST(BuildRequestTest, ATokenThatTheModelHasNotIsRefusedIfItIsUsed) {
   Wire chat = SmallRequest();
   AddMessage(chat, "user", "x");
   const std::pair<Wire, const char*> cases[] = {
-      {SmallRequest(), "text: it has token 100 of the tokenizer, but the model has only the tokens "
-                       "below 100"},
+      {SmallRequest(),
+       "text: it has token 100 of the tokenizer, but the model has only the tokens "
+       "below 100"},
       {chat, "chat.messages: it has token 100"},
   };
   for (const auto& [wire, expected] : cases) {

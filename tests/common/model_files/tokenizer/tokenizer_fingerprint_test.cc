@@ -68,7 +68,8 @@ TEST(TokenizerFingerprintTest, FollowsEverythingInTheFolderThatChangesIds) {
 
 TEST(TokenizerFingerprintTest, IgnoresWhatChangesNoId) {
   const uint64_t plain = OfFolder(TinyTokenizer());
-  EXPECT_EQ(OfFolder(TinyTokenizer(), R"({"chat_template": "{{ 1 }}", "eos_token": "<s>"})"), plain);
+  EXPECT_EQ(OfFolder(TinyTokenizer(), R"({"chat_template": "{{ 1 }}", "eos_token": "<s>"})"),
+            plain);
   const std::vector<std::function<void(json&)>> changes = {
       [](json& d) { d["decoder"] = nullptr; },
       [](json& d) {
@@ -86,15 +87,16 @@ TEST(TokenizerFingerprintTest, IgnoresWhatChangesNoId) {
 
 TEST(TokenizerFingerprintTest, FollowsWhatOtherFilesAdd) {
   const uint64_t plain = OfFolder(TinyTokenizer());
-  const std::string same = R"({"added_tokens_decoder": {"3": {"content": "<s>", "special": true}}})";
+  const std::string same =
+      R"({"added_tokens_decoder": {"3": {"content": "<s>", "special": true}}})";
   EXPECT_EQ(OfFolder(TinyTokenizer(), same), plain);
   EXPECT_EQ(OfFolder(TinyTokenizer(), "{}", {{"<s>", 3}}), plain);
   std::set<uint64_t> fingerprints = {plain};
-  for (const char* config : {
-           R"({"added_tokens_decoder": {"4": {"content": "<u>"}}})",
-           R"({"added_tokens_decoder": {"4": {"content": "<u>", "special": true}}})",
-           R"({"added_tokens_decoder": {"3": {"content": "<s>", "special": true, "lstrip": true}}})",
-           R"({"eos_token": "b"})", R"({"eos_token": "<v>"})"}) {
+  for (const char* config :
+       {R"({"added_tokens_decoder": {"4": {"content": "<u>"}}})",
+        R"({"added_tokens_decoder": {"4": {"content": "<u>", "special": true}}})",
+        R"({"added_tokens_decoder": {"3": {"content": "<s>", "special": true, "lstrip": true}}})",
+        R"({"eos_token": "b"})", R"({"eos_token": "<v>"})"}) {
     EXPECT_TRUE(fingerprints.insert(OfFolder(TinyTokenizer(), config)).second) << config;
   }
   EXPECT_TRUE(fingerprints.insert(OfFolder(TinyTokenizer(), "{}", {{"<w>", 4}})).second);

@@ -37,8 +37,7 @@ class ResponseBuilderTest : public ::testing::Test {
   void Start() {
     builder_ = std::make_unique<ResponseBuilder>(tokenizer_, request_, options_);
     RequestOutput output;
-    output.start =
-        RequestOutput::Start{.num_cached_tokens = 2, .at = kArrival + absl::Seconds(1)};
+    output.start = RequestOutput::Start{.num_cached_tokens = 2, .at = kArrival + absl::Seconds(1)};
     Consume(std::move(output));
   }
 

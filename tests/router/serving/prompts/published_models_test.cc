@@ -193,12 +193,13 @@ TEST(LargerTokenizerTest, IsServedWithAWarning) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->tokenizer->vocab_size(), model->config.vocab_size + 2);
   EXPECT_THAT(model->config.eos_token_ids, ElementsAre(128001, 128009));
-  EXPECT_THAT(model->config.warnings,
-              ElementsAre(HasSubstr("adds tokens that tokenizer.json does not list: \"[END]\" "
-                                    "(128256), \"[PAD]\" (128257)"),
-                          HasSubstr("the tokenizer has 128258 tokens and the model's vocabulary "
-                                    "only 128256"),
-                          HasSubstr("eos_token of the tokenizer: end token id 128256 is not below")));
+  EXPECT_THAT(
+      model->config.warnings,
+      ElementsAre(HasSubstr("adds tokens that tokenizer.json does not list: \"[END]\" "
+                            "(128256), \"[PAD]\" (128257)"),
+                  HasSubstr("the tokenizer has 128258 tokens and the model's vocabulary "
+                            "only 128256"),
+                  HasSubstr("eos_token of the tokenizer: end token id 128256 is not below")));
 }
 
 }  // namespace

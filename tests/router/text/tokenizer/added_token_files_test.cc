@@ -53,8 +53,9 @@ TEST(AddedTokenFilesTest, IdsAndSpecialTokensAreThoseOfTransformers) {
     for (size_t i = 0; i < golden["texts"].size(); ++i) {
       const std::string text = golden["texts"][i];
       for (const bool parse : {true, false}) {
-        const auto ids = (*tokenizer)->Encode(
-            text, {.add_special_tokens = false, .parse_special_tokens = parse});
+        const auto ids =
+            (*tokenizer)
+                ->Encode(text, {.add_special_tokens = false, .parse_special_tokens = parse});
         ASSERT_TRUE(ids.ok()) << ids.status();
         EXPECT_EQ(json(*ids), expected[parse ? "ids" : "plain_ids"][i]) << text << " " << parse;
       }
@@ -71,7 +72,8 @@ TEST(AddedTokenFilesTest, DifferencesAreSaid) {
       {"map_names",
        "tokenizer_config.json: its flags replace those of tokenizer.json: \"<tool>\" (262)"},
       {"config_adds_end",
-       "tokenizer_config.json: adds tokens that tokenizer.json does not list: \"<|im_end|>\" (263)"},
+       "tokenizer_config.json: adds tokens that tokenizer.json does not list: \"<|im_end|>\" "
+       "(263)"},
       {"config_strips_left",
        "tokenizer_config.json: its flags replace those of tokenizer.json: \"<tool>\" (262)"},
       {"config_has_another_id",
