@@ -101,7 +101,8 @@ std::string ToJson(const BenchResult& result) {
 
 absl::StatusOr<BenchResult> ParseBenchResult(std::string_view json) {
   const OrderedJson parsed = OrderedJson::parse(json, nullptr, false);
-  if (!parsed.is_object() || !parsed.contains("format") || parsed["format"] != kFormat) {
+  const auto format = parsed.find("format");
+  if (!parsed.is_object() || format == parsed.end() || *format != kFormat) {
     return InvalidArgument("not a result of `lockstep bench` (format {})", kFormat);
   }
   try {
@@ -112,7 +113,11 @@ absl::StatusOr<BenchResult> ParseBenchResult(std::string_view json) {
     for (const OrderedJson& run : parsed.at("runs")) result.runs.push_back(ToRun(run));
     return result;
   } catch (const OrderedJson::exception& error) {
-    return InvalidArgument("not a result of `lockstep bench`: {}", error.what());
+    // Without the library's name for the error, which stands in brackets.
+    const std::string_view text = error.what();
+    const size_t end = text.find("] ");
+    return InvalidArgument("not a result of `lockstep bench`: {}",
+                           end == std::string_view::npos ? text : text.substr(end + 2));
   }
 }
 
