@@ -85,8 +85,8 @@ absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& 
   const uint32_t num_ids = std::max(tokenizer.vocab_size(), context.model.config.vocab_size);
   const auto outside = std::ranges::find_if(ids, [num_ids](TokenId id) { return id >= num_ids; });
   if (outside != ids.end()) {
-    return InvalidArgument("token_ids[{}]: expected a token id below {}, got {}",
-                           outside - ids.begin(), num_ids, *outside);
+    return InvalidArgument("token_ids: expected token ids below {}, got {} at index {}", num_ids,
+                           *outside, outside - ids.begin());
   }
   response.set_text(tokenizer.Decode(ids, request.skip_special_tokens()));
   return absl::OkStatus();

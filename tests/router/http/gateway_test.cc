@@ -177,7 +177,7 @@ TEST_F(GatewayTest, TokenizesAndBack) {
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>"})"))["count"], 2);
   EXPECT_EQ(Json(Post("/tokenize", R"({"prompt": "<s>", "parse_special": false})"))["count"], 4);
   ExpectError(Post("/detokenize", R"({"tokens": [72, 999]})"), 400, "tokens",
-              "expected a token id below 259, got 999");
+              "expected token ids below 259, got 999 at index 1");
   ExpectError(Post("/tokenize", R"({"prompt": "x", "model": "y"})"), 404, "model", "\"bytes\"");
 }
 
@@ -189,7 +189,7 @@ TEST_F(GatewayTest, IdsWithoutATokenAreNoText) {
   StartAll();
   EXPECT_EQ(Json(Post("/detokenize", R"({"tokens": [72, 260, 105, 268]})"))["prompt"], "Hi");
   ExpectError(Post("/detokenize", R"({"tokens": [269]})"), 400, "tokens",
-              "expected a token id below 269, got 269");
+              "expected token ids below 269, got 269 at index 0");
   for (const char* stream : {"false", "true"}) {
     const HttpResponse response =
         Post("/v1/completions", R"({"prompt": [72, 260, 105], "echo": true, "max_tokens": 1,
