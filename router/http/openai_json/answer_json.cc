@@ -20,9 +20,17 @@ std::string TokenString(const AnswerFrame& frame, uint32_t id) {
 // Nothing comes before a prompt's first token, so it has no probability.
 bool HasLogprob(const v1::TokenLogprob& entry) { return entry.rank() > 0; }
 
-void CountToken(const AnswerFrame& frame, uint32_t id, CharacterCounter& counter) {
-  if (frame.skip_special_tokens && frame.tokenizer->IsSpecial(id)) return;
-  counter.Add(frame.tokenizer->TokenBytes(id));
+// What the text has of a token.
+std::string_view ShownBytes(const AnswerFrame& frame, uint32_t id) {
+  const bool is_hidden = frame.skip_special_tokens && frame.tokenizer->IsSpecial(id);
+  return is_hidden ? std::string_view() : frame.tokenizer->TokenBytes(id);
+}
+
+size_t CountToken(const AnswerFrame& frame, uint32_t id, CharacterCounter& counter) {
+  const std::string_view bytes = ShownBytes(frame, id);
+  const size_t place = counter.PlaceOf(bytes);
+  counter.Add(bytes);
+  return place;
 }
 
 // Different tokens may look alike; a JSON object has each key once, the chosen token's first.
@@ -47,8 +55,7 @@ void WriteCompletionLogprobs(const AnswerFrame& frame, const ChoicePart& part, J
   CharacterCounter text = part.text_before;
   for (const uint32_t offset : part.echo_offsets) json.Int(offset);
   for (const v1::TokenLogprob* const entry : part.logprobs.subspan(part.echo_offsets.size())) {
-    json.Int(text.count());
-    CountToken(frame, entry->token_id(), text);
+    json.Int(CountToken(frame, entry->token_id(), text));
   }
   json.EndArray().Key("token_logprobs").BeginArray();
   for (const v1::TokenLogprob* const entry : part.logprobs) {
@@ -162,6 +169,18 @@ void CharacterCounter::Add(std::string_view bytes) {
   begun_.erase(0, begun_.size() - rest.size());
 }
 
+void CharacterCounter::Finish() {
+  if (!begun_.empty()) ++count_;
+  begun_.clear();
+}
+
+size_t CharacterCounter::PlaceOf(std::string_view bytes) const {
+  if (begun_.empty() || bytes.empty()) return count_;
+  // Bytes that do not go on with the character make it a U+FFFD before the token.
+  const std::string text = begun_ + std::string(bytes.substr(0, 1));
+  return NextUtf8Unit(text).kind == Utf8Kind::kInvalid ? count_ + 1 : count_;
+}
+
 void BeginAnswer(const AnswerFrame& frame, bool chunk, JsonWriter& json) {
   const std::string_view chat = chunk ? "chat.completion.chunk" : "chat.completion";
   const bool is_chat = frame.options.kind == ApiKind::kChat;
@@ -261,10 +280,13 @@ void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, Json
   json.EndObject();
 }
 
-void CountText(const AnswerFrame& frame, Logprobs logprobs, CharacterCounter& counter) {
+std::vector<uint32_t> CountText(const AnswerFrame& frame, Logprobs logprobs,
+                                CharacterCounter& counter) {
+  std::vector<uint32_t> places;
   for (const v1::TokenLogprob* const entry : logprobs) {
-    CountToken(frame, entry->token_id(), counter);
+    places.push_back(static_cast<uint32_t>(CountToken(frame, entry->token_id(), counter)));
   }
+  return places;
 }
 
 }  // namespace lockstep::router

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/v1/generation.pb.h"
 #include "router/http/openai_json/json_writer.h"
@@ -30,7 +31,11 @@ struct AnswerFrame {
 class CharacterCounter {
  public:
   void Add(std::string_view bytes);
+  // The text ends, and a character that is not whole ends with it.
+  void Finish();
   size_t count() const { return count_; }
+  // Where a token with these bytes begins, if it comes next.
+  size_t PlaceOf(std::string_view bytes) const;
 
  private:
   std::string begun_;  // bytes of a character that is not whole
@@ -73,9 +78,9 @@ void WriteChatChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWrite
 void WriteChatRoleChunkChoice(uint32_t index, JsonWriter& json);
 void WriteChatChunkChoice(const AnswerFrame& frame, const ChoicePart& part, JsonWriter& json);
 
-// Adds what these tokens have in the text.
-void CountText(const AnswerFrame& frame,
-               std::span<const lockstep::v1::TokenLogprob* const> logprobs,
-               CharacterCounter& counter);
+// Adds what these tokens have in the text. Returns their places.
+std::vector<uint32_t> CountText(const AnswerFrame& frame,
+                                std::span<const lockstep::v1::TokenLogprob* const> logprobs,
+                                CharacterCounter& counter);
 
 }  // namespace lockstep::router

@@ -294,10 +294,8 @@ void AnswerWriter::SetEchoOffsets(const v1::GenerateRequest& request, Prompt& st
   if (!request.has_text()) {  // the echo is what the tokens say
     LogprobPointers tokens;
     AppendPointers(state.echo_logprobs, tokens);
-    for (const v1::TokenLogprob* const& token : tokens) {
-      state.echo_offsets.push_back(static_cast<uint32_t>(state.echo_end.count()));
-      CountText(frame_, {&token, 1}, state.echo_end);
-    }
+    state.echo_offsets = CountText(frame_, tokens, state.echo_end);
+    state.echo_end.Finish();
     return;
   }
   std::vector<TokenId> ids;
