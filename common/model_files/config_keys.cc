@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "common/model_files/config_key_lists.h"
 #include "common/model_files/model_config_parts.h"
 #include "common/runtime/logging.h"
 #include "common/status.h"
@@ -11,188 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// None of these keys affects the logits, and every second model has some of them. They are about
-// training, bookkeeping or other tools, or are old copies of what generation_config.json says
-// today. Any other key that nothing reads costs a warning.
-constexpr std::string_view kHarmlessKeys[] = {
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_flash_attn_2_enabled",
-    "_name_or_path",
-    "attention_dropout",
-    "attn_implementation",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "chunk_size_feed_forward",
-    "cross_attention_hidden_size",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "embd_pdrop",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "gradient_checkpointing",
-    "id2label",
-    "initializer_range",
-    "is_decoder",
-    "is_llama_config",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "max_new_tokens",
-    "max_sequence_length",
-    "min_length",
-    "neftune_noise_alpha",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_scores",
-    "pad_token_id",
-    "prefix",
-    "pretraining_tp",
-    "problem_type",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "resid_pdrop",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "seq_length",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "typical_p",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-};
-
-// Some model of transformers 4.57 or 5.24, or of vLLM, computes something else with these keys than
-// without them, and nothing here implements it. First the parts that a value switches on.
-constexpr std::string_view kOff = R"([false, 0, "", [], {}])";
-constexpr std::string_view kOffKeys[] = {
-    "activation_sparsity_pattern",
-    "adapter_layer_norm",
-    "add_bias_linear",
-    "add_cross_attention",
-    "alibi",
-    "apply_residual_connection_post_layernorm",
-    "attention_chunk_size",
-    "attention_k_eq_v",
-    "attention_window_size",
-    "attn_layer_indices",
-    "attn_layer_offset",
-    "attn_layer_period",
-    "attn_logit_softcapping",
-    "attn_output_gate",
-    "attn_temperature_tuning",
-    "audio_config",
-    "bidirectional",
-    "block_types",
-    "clip_qkv",
-    "compression_config",
-    "conv_L_cache",
-    "conv_kernel",
-    "cross_attention_layers",
-    "enable_moe_block",
-    "final_logit_softcapping",
-    "full_attn_idxs",
-    "gate_soft_cap",
-    "global_attn_every_n_layers",
-    "hidden_size_per_layer_input",
-    "hybrid_layer_ids",
-    "index_topk",
-    "is_encoder_decoder",
-    "kv_lora_rank",
-    "laurel_rank",
-    "layernorm_embedding",
-    "linear_conv_kernel_dim",
-    "linear_num_key_heads",
-    "linear_num_value_heads",
-    "lm_head_bias",
-    "logits_soft_cap",
-    "lru_width",
-    "mamba_d_conv",
-    "mamba_d_state",
-    "mamba_n_heads",
-    "mamba_num_heads",
-    "mlp_gate_softcap",
-    "mlp_up_softcap",
-    "moe_num_experts",
-    "moe_topk",
-    "multi_query",
-    "multi_query_attention",
-    "mup_scale_qk_dot_by_d",
-    "n_routed_experts",
-    "n_shared_experts",
-    "new_decoder_architecture",
-    "ngram_size",
-    "no_rope_layer_interval",
-    "norm_bias",
-    "num_codebooks",
-    "num_experts",
-    "num_kv_shared_layers",
-    "num_ln_in_parallel_attn",
-    "num_shared_experts",
-    "output_logit_soft_cap",
-    "parallel_attn",
-    "post_norm",
-    "prefix_lm",
-    "pruned_heads",
-    "q_lora_rank",
-    "qk_nope_head_dim",
-    "qk_rope_head_dim",
-    "quantization",
-    "quantization_config",
-    "relative_attention",
-    "reorder_and_upcast_attn",
-    "rescale_every",
-    "rope_interleave",
-    "rope_interleaved",
-    "rope_local_base_freq",
-    "scale_attn_by_inverse_layer_idx",
-    "scale_embedding",
-    "sinusoidal_embeddings",
-    "sliding_window_size",
-    "ssm_state_size",
-    "state_size",
-    "swa_head_dim",
-    "swa_num_attention_heads",
-    "swiglu_alpha",
-    "swiglu_limit",
-    "text_config",
-    "type_vocab_size",
-    "use_alibi",
-    "use_attention_gate",
-    "use_bidirectional_attention",
-    "use_mrope",
-    "use_normalized_ffn",
-    "use_parallel_residual",
-    "use_post_norm",
-    "use_sandwich_norm",
-    "use_stable_embedding",
-    "vision_config",
-    "zero_expert_num",
-};
-
+// Beside kOffKeys: keys with other neutral values.
 constexpr NeutralKey kNeutralKeys[] = {
     {"altup_num_inputs", "[0, 1]"},
     {"attention_in_multiplier", "[1]"},
@@ -210,9 +30,11 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"logit_scale", "[1]"},
     {"logits_mup_width_multiplier", "[1]"},
     {"logits_scaling", "[1]"},
+    {"loop_num_passes", "[0, 1]"},
     {"mup_embeddings_scale", "[1]"},
     {"mup_output_alpha", "[1]"},
     {"mup_width_scale", "[1]"},
+    {"n_recurrent_loops", "[0, 1]"},
     {"no_bias", "[true]"},
     {"num_experts_per_tok", "[0, 1]"},
     {"num_local_experts", "[0, 1]"},
@@ -222,6 +44,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"rotary_pct", "[1]"},
     {"scale_attn_weights", "[true]"},
     {"scale_emb", "[1]"},
+    {"sliding_window_pattern", "[0, 1]"},
 };
 
 bool IsAbout(const Json& value, double wanted) {
@@ -250,6 +73,9 @@ bool IsHiddenSize(const Json& value, const ModelConfig& config) {
 bool IsQkNorm(const Json& value, const ModelConfig& config) {
   return IsOff(value) || (value == true && config.qk_norm);
 }
+bool IsBiasEverywhere(const Json& value, const ModelConfig& config) {
+  return IsOff(value) || (value == true && config.attention_output_bias && config.mlp_bias);
+}
 bool IsQkvBias(const Json& value, const ModelConfig& config) {
   return IsOff(value) || (value == true && config.attention_qkv_bias);
 }
@@ -267,11 +93,16 @@ constexpr DerivedKey kDerivedKeys[] = {
                 return entry.key().starts_with("AutoModel") && !entry.value().is_null();
               });
      }},
+    {"bias", "what the family has", &IsBiasEverywhere},
     {"dim_model_base", "hidden_size", &IsHiddenSize},
     {"embedding_size", "hidden_size", &IsHiddenSize},
     {"layers_block_type", "\"attention\" for each layer",
      [](const Json& value, const ModelConfig&) {
        return AreAll(value, [](const Json& type) { return type == "attention"; });
+     }},
+    {"mlp_layer_types", "\"dense\" for each layer",
+     [](const Json& value, const ModelConfig&) {
+       return AreAll(value, [](const Json& type) { return type == "dense"; });
      }},
     {"mlp_multipliers", "1 for each",
      [](const Json& value, const ModelConfig&) {
@@ -300,10 +131,7 @@ constexpr DerivedKey kDerivedKeys[] = {
      [](const Json& value, const ModelConfig& config) {
        return IsAbout(value, std::sqrt(config.num_layers));
      }},
-    {"use_bias", "what the family has",
-     [](const Json& value, const ModelConfig& config) {
-       return IsOff(value) || (value == true && config.attention_output_bias && config.mlp_bias);
-     }},
+    {"use_bias", "what the family has", &IsBiasEverywhere},
     {"use_qk_norm", "what the family has", &IsQkNorm},
     {"use_qkv_bias", "what the family has", &IsQkvBias},
     {"v_head_dim", "head_dim", &IsHeadDim},

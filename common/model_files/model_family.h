@@ -65,7 +65,8 @@ struct ConfigKeys {
   // Keys that never matter and deserve no warning, besides those of kHarmlessKeys in
   // config_keys.cc.
   std::span<const std::string_view> harmless = {};
-  // Keys that matter at any value except the given ones, besides those in config_keys.cc.
+  // Keys that matter at any value except the given ones, besides those in config_key_lists.h
+  // and config_keys.cc.
   std::span<const NeutralKey> neutral = {};
 };
 
