@@ -184,6 +184,11 @@ absl::Status CheckOtherKeys(JsonObjectReader& reader, const std::string& file_na
     if (value == nullptr || entry.holds(*value, *config)) continue;
     return RefuseKey(reader, entry.key, *value, entry.expected);
   }
+  // A family with other positions does not read these.
+  for (const std::string_view key : {"rope_theta", "rope_scaling", "rope_parameters"}) {
+    const Json* value = config->positions == PositionKind::kRotary ? nullptr : reader.Find(key);
+    if (value != nullptr) return RefuseKey(reader, key, *value, "no rotation");
+  }
   std::vector<std::string> ignored;
   for (const std::string& key : reader.UnreadKeys()) {
     const bool says_something = reader.Find(key) != nullptr;

@@ -189,7 +189,7 @@ TEST_F(Gpt2Test, RefusesWhatWouldAlterTheComputation) {
   const std::pair<const char*, const char*> cases[] = {
       {R"(, "scale_attn_by_inverse_layer_idx": true)", "scale_attn_by_inverse_layer_idx is true"},
       {R"(, "scale_attn_weights": false)", "scale_attn_weights is false"},
-      {R"(, "rope_theta": 1000)", "rope_theta is 1000: this key is not known"},
+      {R"(, "rope_theta": 1000)", "rope_theta is 1000, which would alter the result"},
   };
   for (const auto& [more, message] : cases) {
     EXPECT_THAT(LoadFolder(MakeTensors(), "BF16", ConfigText(more)),
