@@ -104,7 +104,7 @@ absl::Status LocateData(const GgufCursor& cursor, uint64_t alignment,
     if (info.offset > data_bytes || info.num_bytes > data_bytes - info.offset) {
       return InvalidArgument(
           "{}: tensor {} needs {} bytes at data offset {}, but the data section (at offset {}) has "
-          "{}",
+          "{}: the file may be cut off",
           cursor.name(), name(), info.num_bytes, info.offset, data_start, data_bytes);
     }
     if (previous != nullptr && info.offset < previous->offset + previous->num_bytes) {

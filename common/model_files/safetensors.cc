@@ -73,8 +73,9 @@ absl::StatusOr<Sections> SplitFile(std::span<const std::byte> bytes, const std::
                            header_bytes, kMaxHeaderBytes);
   }
   if (header_bytes > left) {
-    return InvalidArgument("{}: offset 0: the header's length is {}, but {} bytes follow", name,
-                           header_bytes, left);
+    return InvalidArgument(
+        "{}: offset 0: the header's length is {}, but {} bytes follow: the file may be cut off",
+        name, header_bytes, left);
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   return Sections{std::string_view(text, header_bytes), bytes.subspan(kLengthBytes + header_bytes)};
@@ -119,8 +120,10 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& key, const nloh
                            reader.Where(unread.front()));
   }
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size()) {
-    return InvalidArgument("{} is [{}], expected [begin, end] within the {} bytes of data",
-                           reader.Where("data_offsets"), ShownNumbers(offsets), data.size());
+    const bool is_cut = offsets.size() == 2 && offsets[0] <= offsets[1];
+    return InvalidArgument("{} is [{}], expected [begin, end] within the {} bytes of data{}",
+                           reader.Where("data_offsets"), ShownNumbers(offsets), data.size(),
+                           is_cut ? ": the file may be cut off" : "");
   }
   uint64_t num_bytes = SafetensorsDtypeBytes(*dtype);
   for (const uint64_t size : shape) {

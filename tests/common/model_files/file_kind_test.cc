@@ -127,6 +127,26 @@ TEST(FileKindTest, AFolderOrFileThatIsNoModelIsDescribed) {
               HasError(kInvalid, HasSubstr("the file is a ZIP archive")));
 }
 
+TEST(FileKindTest, AFileThatIsCutOffMaySoBeCalled) {
+  const TempFolder folder;
+  const std::string gguf = GgufBuilder()
+                               .String("general.architecture", "llama")
+                               .Tensor("t", GgmlType::kF32, {16}, std::string(64, 'x'))
+                               .Build();
+  EXPECT_THAT(GgufFile::Open(folder.Write("a.gguf", gguf)), IsOk());
+  EXPECT_THAT(GgufFile::Open(folder.Write("b.gguf", gguf.substr(0, gguf.size() - 32))),
+              HasError(kInvalid, HasSubstr("the file may be cut off")));
+  const std::string header = R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})";
+  std::string safetensors(8, '\0');
+  safetensors[0] = static_cast<char>(header.size());
+  safetensors += header + "12345678";
+  EXPECT_THAT(SafetensorsFile::Open(folder.Write("a.safetensors", safetensors)), IsOk());
+  for (const size_t size : {safetensors.size() - 1, size_t{20}}) {
+    EXPECT_THAT(SafetensorsFile::Open(folder.Write("b.safetensors", safetensors.substr(0, size))),
+                HasError(kInvalid, HasSubstr("the file may be cut off")));
+  }
+}
+
 TEST(FileKindTest, PartsOfASplitModelAreNamed) {
   const auto part = [](uint32_t index) {
     constexpr uint32_t kUint16 = 2;
