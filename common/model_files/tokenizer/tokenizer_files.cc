@@ -9,6 +9,24 @@
 #include "common/status.h"
 
 namespace lockstep {
+namespace {
+
+// What a folder without tokenizer.json has instead, as the end of an error. "" if nothing is known.
+std::string_view OtherVocabulary(const std::filesystem::path& folder) {
+  constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
+      {"tokenizer.model", "; the folder has tokenizer.model of SentencePiece, which is not read"},
+      {"tekken.json", "; the folder has tekken.json, which is not read"},
+      {"vocab.json",
+       "; the folder has vocab.json, so save the tokenizer with a newer version of transformers"},
+  };
+  for (const auto& [name, what] : kFiles) {
+    std::error_code error;
+    if (std::filesystem::exists(folder / name, error)) return what;
+  }
+  return "";
+}
+
+}  // namespace
 
 absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder) {
   constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
@@ -21,8 +39,12 @@ absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder) {
   files.config.name = path_of("tokenizer_config.json");
   files.special_tokens.name = path_of("special_tokens_map.json");
   files.added_tokens.name = path_of("added_tokens.json");
-  LOCKSTEP_ASSIGN_OR_RETURN(files.tokenizer.text,
-                            ReadTextFile(files.tokenizer.name, kMaxTokenizerBytes));
+  absl::StatusOr<std::string> tokenizer = ReadTextFile(files.tokenizer.name, kMaxTokenizerBytes);
+  if (absl::IsNotFound(tokenizer.status())) {
+    return NotFound("{}{}", Message(tokenizer.status()), OtherVocabulary(folder));
+  }
+  if (!tokenizer.ok()) return tokenizer.status();
+  files.tokenizer.text = *std::move(tokenizer);
   // An empty file is one that was not fetched, and not one that is not there.
   LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(files.tokenizer.text, files.tokenizer.name, "JSON"));
   for (TokenizerFiles::File* const file :

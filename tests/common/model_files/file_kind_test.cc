@@ -6,6 +6,7 @@
 #include "common/model_files/gguf.h"
 #include "common/model_files/model_config.h"
 #include "common/model_files/safetensors.h"
+#include "common/model_files/tokenizer/tokenizer_files.h"
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "tests/common/config_json.h"
 #include "tests/common/gguf_builder.h"
@@ -144,6 +145,19 @@ TEST(FileKindTest, AFileThatIsCutOffMaySoBeCalled) {
   for (const size_t size : {safetensors.size() - 1, size_t{20}}) {
     EXPECT_THAT(SafetensorsFile::Open(folder.Write("b.safetensors", safetensors.substr(0, size))),
                 HasError(kInvalid, HasSubstr("the file may be cut off")));
+  }
+}
+
+TEST(FileKindTest, OtherKindsOfVocabulariesAreNamed) {
+  const TempFolder nothing;
+  EXPECT_THAT(ReadTokenizerFiles(nothing.path()),
+              HasError(absl::StatusCode::kNotFound, HasSubstr("tokenizer.json: cannot open")));
+  for (const char* name : {"tokenizer.model", "tekken.json", "vocab.json"}) {
+    const TempFolder folder;
+    folder.Write(name, "x");
+    EXPECT_THAT(
+        ReadTokenizerFiles(folder.path()),
+        HasError(absl::StatusCode::kNotFound, HasSubstr(std::string("the folder has ") + name)));
   }
 }
 
