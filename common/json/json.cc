@@ -159,9 +159,9 @@ class Rewriter final : public JsonEvents {
   bool OnUnsigned(uint64_t value) override { return Add(value); }
   bool OnFloat(double value) override { return Add(value); }
   bool OnStringBytes(size_t) override { return true; }
-  bool OnString(std::string value) override { return Add(change_(std::move(value))); }
+  bool OnString(std::string value) override { return AddString(change_(std::move(value))); }
   bool OnKey(std::string key) override {
-    Add(change_(std::move(key)));
+    AddString(change_(std::move(key)));
     out_ += ':';
     needs_comma_ = false;
     return true;
@@ -186,6 +186,25 @@ class Rewriter final : public JsonEvents {
   bool Add(T value) {
     Separate();
     out_ += Json(std::move(value)).dump();
+    return true;
+  }
+  // Bytes beyond ASCII stay as they are, whatever `change` made of them.
+  bool AddString(std::string_view text) {
+    Separate();
+    constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
+    constexpr std::string_view kLetters = "\"\\bfnrt";
+    out_ += '"';
+    for (const char c : text) {
+      if (const size_t place = kEscaped.find(c); place != std::string_view::npos) {
+        out_ += '\\';
+        out_ += kLetters[place];
+      } else if (static_cast<unsigned char>(c) < 0x20) {
+        out_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+      } else {
+        out_ += c;
+      }
+    }
+    out_ += '"';
     return true;
   }
   bool Open(char begin, char end) {

@@ -41,7 +41,7 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view
                                          JsonMemberText* member = nullptr);
 
 // Valid JSON again, compact, with `change` applied to every string and key. Members keep their
-// order.
+// order. What `change` returns may hold any bytes.
 std::string RewriteJson(std::string_view text,
                         const std::function<std::string(std::string)>& change);
 

@@ -229,6 +229,12 @@ TEST(RewriteJsonTest, KeepsTheOrderAndChangesStrings) {
             R"({"<b":"<x","<a":["<y",1]})");
 }
 
+TEST(RewriteJsonTest, WhatIsChangedMayBeAnyBytes) {
+  const auto bytes = [](const std::string&) { return std::string("\xED\xB0\x80\"\b\x1F\x7F"); };
+  EXPECT_EQ(RewriteJson(R"({"a":["b"]})", bytes),
+            "{\"\xED\xB0\x80\\\"\\b\\u001f\x7F\":[\"\xED\xB0\x80\\\"\\b\\u001f\x7F\"]}");
+}
+
 TEST(JsonObjectReaderTest, ReadsTypedMembersAndTakesNullForAbsent) {
   const auto object = nlohmann::json::parse(R"({"n":3,"x":0.5,"b":true,"s":"t","z":null})");
   JsonObjectReader reader(object, "f");
