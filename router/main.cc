@@ -156,6 +156,8 @@ ABSL_FLAG(uint32_t, http_threads, Defaults().server.http.num_threads,
           "threads that read requests and write their answers");
 ABSL_FLAG(uint32_t, encode_threads, Defaults().server.num_encode_threads,
           "threads that check and tokenize prompts");
+ABSL_FLAG(std::string, template_python, Defaults().templates.python,
+          "Python with Jinja2, which renders the chat template");
 ABSL_FLAG(absl::Duration, template_timeout, Defaults().templates.limits.time,
           "processor time of one rendering of the chat template");
 ABSL_FLAG(uint32_t, max_concurrent_streams, Defaults().server.http.max_concurrent_streams,
@@ -237,6 +239,7 @@ RouterConfig ConfigFromFlags() {
   config.server.num_grpc_threads = absl::GetFlag(FLAGS_grpc_threads);
   config.server.num_encode_threads = absl::GetFlag(FLAGS_encode_threads);
   config.templates.max_processes = config.server.num_encode_threads;
+  config.templates.python = absl::GetFlag(FLAGS_template_python);
   config.templates.limits.time = absl::GetFlag(FLAGS_template_timeout);
   config.server.max_connection_memory_mib = absl::GetFlag(FLAGS_max_connection_memory_mib);
   SetFront(config.server.http);

@@ -66,8 +66,8 @@ uint64_t RouterConfig::MaxConnectionsWith(uint64_t num_descriptors) const {
   constexpr uint64_t kPerWorker = 4;
   constexpr uint64_t kPerRenderer = 2;  // while it starts
   constexpr uint64_t kElse = 256;
-  const uint64_t others =
-      kElse + kPerWorker * workers.size() + kPerRenderer * templates.max_processes;
+  const uint64_t num_renderers = templates.max_processes + templates.spare_processes;
+  const uint64_t others = kElse + kPerWorker * workers.size() + kPerRenderer * num_renderers;
   return num_descriptors > 2 * others ? num_descriptors - others : num_descriptors / 2;
 }
 
@@ -135,7 +135,7 @@ absl::Status RouterConfig::Validate() const {
   violations.Require(drain_timeout >= absl::ZeroDuration() && drain_timeout <= absl::Hours(24),
                      "drain_timeout: must be from 0 to 24h");
   violations.Merge(server.Validate());
-  violations.Merge(templates.limits.Validate());
+  violations.Merge(templates.Validate());
   violations.Require(ParsePlacementPolicy(placement).has_value(),
                      "placement: expected prefix, least-loaded or round-robin");
   violations.Merge(WorkerConfigOf("127.0.0.1:1", 0).Validate());

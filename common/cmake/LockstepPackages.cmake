@@ -3,7 +3,7 @@
 #   cmake --build build/release && (cd build/release && cpack -G DEB && cpack -G TGZ)
 #
 # The .deb needs the distribution's libraries and has the units of systemd where they belong. The .tar.gz brings its libraries along, as
-# `cmake --install` does, and has the units in share/lockstep/systemd.
+# `cmake --install` does, and has the units in share/lockstep/systemd. Both need python3-jinja2.
 install(FILES deploy/systemd/lockstep-router.service deploy/systemd/lockstep-worker@.service
         DESTINATION lib/systemd/system COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES deploy/systemd/lockstep.env DESTINATION /etc/lockstep COMPONENT system EXCLUDE_FROM_ALL)
@@ -27,7 +27,8 @@ set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS passwd)  # useradd, for postinst; the libraries come on top
+# useradd, for postinst, and what renders chat templates; the libraries come on top.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "passwd, python3-jinja2")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/conffiles ${CMAKE_SOURCE_DIR}/deploy/debian/postinst
     ${CMAKE_SOURCE_DIR}/deploy/debian/prerm ${CMAKE_SOURCE_DIR}/deploy/debian/postrm)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)

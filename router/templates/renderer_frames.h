@@ -7,14 +7,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
-#include <vector>
 
 #include "router/text/chat_template.h"
 
 // What router and renderer say to each other over a socket pair. A frame is a length (4 bytes,
 // little endian) and so many bytes; strings inside are written the same way. The router asks, the
-// renderer gives one answer to each frame. Pure functions; the answer is read as foreign data.
+// renderer (renderer/frames.py) gives one answer to each frame. Pure functions; the answer is read
+// as foreign data.
 namespace lockstep::router {
 
 inline constexpr size_t kFrameHeaderBytes = 4;
@@ -26,19 +25,10 @@ inline constexpr size_t kMaxErrorBytes = 512;  // of an answer that is an error;
 std::string LoadFrame(const TemplateSource& source);
 absl::StatusOr<std::string> RenderFrame(std::span<const ChatMessage> messages,
                                         const ChatTemplate::RenderOptions& options);
-std::string AnswerFrame(const absl::StatusOr<std::string>& result);
 
 // The payload's length, from a header of kFrameHeaderBytes.
 size_t PayloadBytes(std::string_view header);
 
-struct RenderJob {
-  std::vector<ChatMessage> messages;
-  ChatTemplate::RenderOptions options;
-};
-using RendererJob = std::variant<TemplateSource, RenderJob>;
-
-// INTERNAL for bytes that are no job.
-absl::StatusOr<RendererJob> ParseJob(std::string_view payload);
 // A text, or INVALID_ARGUMENT with the template's message. INTERNAL for bytes that are no answer.
 absl::StatusOr<std::string> ParseAnswer(std::string_view payload);
 

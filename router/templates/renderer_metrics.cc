@@ -3,7 +3,7 @@
 namespace lockstep::router {
 namespace {
 
-constexpr std::array<const char*, 5> kEndNames = {"time", "memory", "stack", "crash", "gone"};
+constexpr std::array<const char*, 4> kEndNames = {"time", "memory", "crash", "gone"};
 
 }  // namespace
 

@@ -18,7 +18,7 @@ struct RendererMetrics {
   // Counts the end of a renderer; from any thread.
   void Count(RendererEnd end) const { ends_total.at(static_cast<size_t>(end))->Increment(); }
 
-  std::array<prometheus::Counter*, 5> ends_total;  // by RendererEnd
+  std::array<prometheus::Counter*, 4> ends_total;  // by RendererEnd
 };
 
 }  // namespace lockstep::router

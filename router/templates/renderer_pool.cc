@@ -2,14 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
 #include "common/runtime/wait_until.h"
 #include "common/status.h"
+#include "common/violations.h"
 #include "router/templates/renderer_frames.h"
-#include "router/templates/template_layout.h"
 
 namespace lockstep::router {
 namespace {
@@ -19,6 +20,14 @@ constexpr int kAttempts = 2;
 
 }  // namespace
 
+absl::Status RendererPoolConfig::Validate() const {
+  Violations violations;
+  violations.Merge(limits.Validate());
+  violations.Require(max_processes >= 1, "expected at least 1 template renderer");
+  violations.Require(python.starts_with('/'), "template_python: must be an absolute path");
+  return violations.ToStatus();
+}
+
 RendererPool::RendererPool(const RendererPoolConfig& config, RendererProgram program,
                            std::string load_frame)
     : config_(config), program_(std::move(program)), load_frame_(std::move(load_frame)) {}
@@ -27,9 +36,9 @@ RendererPool::~RendererPool() = default;
 
 absl::StatusOr<std::unique_ptr<RendererPool>> RendererPool::Start(const RendererPoolConfig& config,
                                                                   std::string load_frame) {
-  LOCKSTEP_RETURN_IF_ERROR(config.limits.Validate());
-  if (config.max_processes == 0) return InvalidArgument("expected at least 1 template renderer");
-  LOCKSTEP_ASSIGN_OR_RETURN(RendererProgram program, RendererProgram::Open(config.program));
+  LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  LOCKSTEP_ASSIGN_OR_RETURN(RendererProgram program,
+                            RendererProgram::Open(config.program, config.python));
   return std::unique_ptr<RendererPool>(
       new RendererPool(config, std::move(program), std::move(load_frame)));
 }
@@ -41,19 +50,44 @@ absl::StatusOr<std::unique_ptr<RendererProcess>> RendererPool::Acquire() {
     const auto longest = absl::ToChronoNanoseconds(
         kWallFactor * (config_.limits.time + config_.limits.load_time) * kAttempts);
     const auto deadline = std::chrono::steady_clock::now() + longest;
-    while (idle_.empty() && num_processes_ == config_.max_processes) {
+    while (num_acquired_ == config_.max_processes) {
       if (!WaitUntil(mutex_, released_, deadline)) {
         return Unavailable("all template renderers are busy");
       }
     }
-    if (!idle_.empty()) {
-      std::unique_ptr<RendererProcess> process = std::move(idle_.back());
-      idle_.pop_back();
-      return process;
-    }
+    ++num_acquired_;
+    if (!idle_.empty()) return TakeIdle();
     ++num_processes_;
   }
-  return StartProcess();
+  absl::StatusOr<std::unique_ptr<RendererProcess>> started = StartProcess();
+  if (!started.ok()) {
+    MutexLock lock(mutex_);
+    --num_acquired_;
+    released_.NotifyOne();
+  }
+  return started;
+}
+
+std::unique_ptr<RendererProcess> RendererPool::TakeIdle() {
+  const auto loaded = std::find_if(idle_.begin(), idle_.end(),
+                                   [](const auto& process) { return process->is_loaded(); });
+  const auto chosen = loaded == idle_.end() ? idle_.begin() : loaded;
+  std::unique_ptr<RendererProcess> process = std::move(*chosen);
+  idle_.erase(chosen);
+  return process;
+}
+
+void RendererPool::KeepSpare() {
+  {
+    MutexLock lock(mutex_);
+    if (!idle_.empty() || config_.spare_processes == 0) return;
+    if (num_processes_ == config_.max_processes + config_.spare_processes) return;
+    ++num_processes_;
+  }
+  absl::StatusOr<std::unique_ptr<RendererProcess>> spare = StartProcess();
+  if (!spare.ok()) return;
+  MutexLock lock(mutex_);
+  idle_.push_back(*std::move(spare));
 }
 
 absl::StatusOr<std::unique_ptr<RendererProcess>> RendererPool::StartProcess() {
@@ -63,14 +97,14 @@ absl::StatusOr<std::unique_ptr<RendererProcess>> RendererPool::StartProcess() {
     spdlog::warn("{}", Message(started.status()));
     MutexLock lock(mutex_);
     --num_processes_;
-    released_.NotifyOne();
   }
   return started;
 }
 
 void RendererPool::Release(std::unique_ptr<RendererProcess> process) {
   MutexLock lock(mutex_);
-  idle_.push_back(std::move(process));
+  if (process != nullptr) idle_.push_back(std::move(process));
+  --num_acquired_;
   released_.NotifyOne();
 }
 
@@ -83,7 +117,7 @@ void RendererPool::Replace(RendererEnd end) {
   if (on_end) on_end(end);
   // It parses the template while nobody waits for it.
   absl::StatusOr<std::unique_ptr<RendererProcess>> successor = StartProcess();
-  if (successor.ok()) Release(*std::move(successor));
+  Release(successor.ok() ? *std::move(successor) : nullptr);
 }
 
 void RendererPool::Watch(std::function<void(RendererEnd)> on_end) {
@@ -107,6 +141,7 @@ absl::StatusOr<std::string> RendererPool::Render(std::string_view render_frame) 
   absl::Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<RendererProcess> process, Acquire());
+    KeepSpare();
     RendererProcess::Reply reply = process->Render(render_frame);
     if (!reply.end) {
       Release(std::move(process));
@@ -122,8 +157,10 @@ absl::StatusOr<std::string> RendererPool::Render(std::string_view render_frame) 
 
 absl::StatusOr<std::unique_ptr<const CagedTemplate>> CagedTemplate::Start(
     const RendererPoolConfig& config, const TemplateSource& source) {
-  if (source.text.size() > kMaxTemplateBytes) {
-    return InvalidArgument("chat template of {} bytes, expected at most {}", source.text.size(),
+  size_t num_bytes = 0;
+  for (const auto& [name, text] : source.templates) num_bytes += text.size();
+  if (num_bytes > kMaxTemplateBytes) {
+    return InvalidArgument("chat templates of {} bytes, expected at most {}", num_bytes,
                            kMaxTemplateBytes);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<RendererPool> pool,

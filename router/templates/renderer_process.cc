@@ -1,8 +1,6 @@
 #include "router/templates/renderer_process.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,12 +20,6 @@
 namespace lockstep::router {
 namespace {
 
-constexpr char kProgramName[] = "lockstep-template-renderer";
-// Descriptors of the child: its socket is standard input, and this is the program's file.
-constexpr int kProgramFd = 3;
-constexpr char kProgramPath[] = "/proc/self/fd/3";
-constexpr int kLowestOwnFd = 10;  // so that none of ours is among those of the child
-
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 absl::Duration Since(SteadyTime start) {
@@ -40,52 +32,6 @@ int WaitMilliseconds(absl::Duration left) {
   return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
 }
 
-// posix_spawn's two parameter blocks.
-class SpawnPlan {
- public:
-  explicit SpawnPlan(int program_fd, int child_socket) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_adddup2(&actions_, child_socket, STDIN_FILENO);
-    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    // What a sanitizer finds in the child belongs into the log of the test.
-    if (!kSanitized) posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions_, program_fd, kProgramFd);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, kProgramFd + 1);
-    posix_spawnattr_init(&attributes_);
-    sigset_t none;
-    sigset_t all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(
-        &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
-  ~SpawnPlan() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-
-  // The child's id, or an error number.
-  absl::StatusOr<pid_t> Spawn(std::array<std::string, 3> arguments) const {
-    std::array<char*, 5> argv{const_cast<char*>(kProgramName), arguments[0].data(),
-                              arguments[1].data(), arguments[2].data(), nullptr};
-    std::array<char*, 1> environment{nullptr};
-    pid_t pid = -1;
-    const int error =
-        posix_spawn(&pid, kProgramPath, &actions_, &attributes_, argv.data(), environment.data());
-    if (error == 0) return pid;
-    return Unavailable("cannot start {}: {}", kProgramName, std::strerror(error));
-  }
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
-};
-
 RendererEnd EndOf(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal_number = WTERMSIG(wait_status);
@@ -97,34 +43,33 @@ RendererEnd EndOf(int wait_status) {
   switch (static_cast<RendererExit>(WEXITSTATUS(wait_status))) {
     case RendererExit::kRetired:
     case RendererExit::kMisused:
-    case RendererExit::kNotLoaded:
+    case RendererExit::kNoJinja:
+    case RendererExit::kNoCage:
       return RendererEnd::kGone;
     case RendererExit::kMemory:
       return RendererEnd::kMemory;
-    case RendererExit::kStack:
-      return RendererEnd::kStack;
+    default:
+      return RendererEnd::kCrash;
   }
-  return RendererEnd::kCrash;
 }
 
-absl::Status ErrorOf(RendererEnd end, const RendererLimits& limits, absl::Duration limit,
-                     std::string_view doing) {
-  switch (end) {
-    case RendererEnd::kTime:
-      return InvalidArgument("chat template: {} takes more than {}", doing,
-                             absl::FormatDuration(limit));
-    case RendererEnd::kMemory:
-      return InvalidArgument("chat template: {} needs more than {} MiB", doing, limits.memory_mib);
-    case RendererEnd::kStack:
-      return InvalidArgument("chat template: {} refers to itself or nests too deeply", doing);
-    case RendererEnd::kCrash:
-      return InvalidArgument("chat template: {} made the template renderer crash", doing);
-    case RendererEnd::kGone:
-      break;
+// What to say about a renderer that is not there, for no fault of the template.
+std::string WhyGone(int exit_code, const std::string& python) {
+  switch (static_cast<RendererExit>(exit_code)) {
+    case RendererExit::kNoJinja:
+      return fmt::format(
+          "{} has no Jinja2, which chat templates need: install python3-jinja2, or name another "
+          "Python with --template-python",
+          python);
+    case RendererExit::kNoCage:
+      return "the template renderer could not start: this system refuses its limits, or seccomp "
+             "filters";
+    case RendererExit::kRetired:
+      return "the template renderer ended";
+    default:
+      return fmt::format("{} cannot run the template renderer: it needs Python 3.9 or newer",
+                         python);
   }
-  return Unavailable(
-      "the template renderer ended, or could not start: a shared library is missing (it has an "
-      "empty environment), or this system refuses its limits");
 }
 
 }  // namespace
@@ -140,33 +85,9 @@ absl::Status RendererLimits::Validate() const {
   return violations.ToStatus();
 }
 
-absl::StatusOr<RendererProgram> RendererProgram::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (fd < 0 || faccessat(AT_FDCWD, path.c_str(), X_OK, 0) != 0) {
-    const int error = errno;
-    if (fd >= 0) close(fd);
-    return NotFound("{}: the template renderer cannot be executed: {}", path, std::strerror(error));
-  }
-  const int high_fd = fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwnFd);
-  close(fd);
-  if (high_fd < 0) return Unavailable("{}: {}", path, std::strerror(errno));
-  return RendererProgram(high_fd);
-}
-
-RendererProgram::RendererProgram(RendererProgram&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)) {}
-
-RendererProgram& RendererProgram::operator=(RendererProgram&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-RendererProgram::~RendererProgram() {
-  if (fd_ >= 0) close(fd_);
-}
-
-RendererProcess::RendererProcess(pid_t pid, int socket, const RendererLimits& limits)
-    : pid_(pid), socket_(socket), limits_(limits) {
+RendererProcess::RendererProcess(pid_t pid, int socket, std::string python,
+                                 const RendererLimits& limits)
+    : pid_(pid), socket_(socket), python_(std::move(python)), limits_(limits) {
   clock_getcpuclockid(pid, &cpu_clock_);
 }
 
@@ -174,19 +95,19 @@ absl::StatusOr<std::unique_ptr<RendererProcess>> RendererProcess::Start(
     const RendererProgram& program, const RendererLimits& limits, std::string_view load_frame) {
   std::array<int, 2> ends;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return Unavailable("cannot start {}: {}", kProgramName, std::strerror(errno));
+    return Unavailable("cannot start the template renderer: {}", std::strerror(errno));
   }
   const auto seconds = absl::ToInt64Seconds(std::max(limits.time, limits.load_time));
-  const absl::StatusOr<pid_t> pid =
-      SpawnPlan(program.fd(), ends[1])
-          .Spawn({std::to_string(getpid()), std::to_string(limits.memory_mib),
-                  std::to_string(seconds + 2)});
+  const absl::StatusOr<pid_t> pid = program.Spawn(
+      ends[1],
+      {.memory_mib = limits.memory_mib, .cpu_seconds = static_cast<uint32_t>(seconds) + 2});
   close(ends[1]);
   if (!pid.ok()) {
     close(ends[0]);
     return pid.status();
   }
-  std::unique_ptr<RendererProcess> process(new RendererProcess(*pid, ends[0], limits));
+  std::unique_ptr<RendererProcess> process(
+      new RendererProcess(*pid, ends[0], program.python(), limits));
   // A socket pair holds a template whole, or the renderer reads on soon; if neither, it is the
   // answer that will be missing.
   const SteadyTime start = std::chrono::steady_clock::now();
@@ -214,7 +135,27 @@ RendererEnd RendererProcess::Reap() {
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
-  return EndOf(status);
+  exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  // A program that exits before it knows the template fails by itself.
+  const RendererEnd end = EndOf(status);
+  const bool failed = WIFEXITED(status) && end == RendererEnd::kCrash && !loaded_.has_value();
+  return failed ? RendererEnd::kGone : end;
+}
+
+absl::Status RendererProcess::ErrorOf(RendererEnd end, absl::Duration limit,
+                                      std::string_view doing) const {
+  switch (end) {
+    case RendererEnd::kTime:
+      return InvalidArgument("chat template: {} takes more than {}", doing,
+                             absl::FormatDuration(limit));
+    case RendererEnd::kMemory:
+      return InvalidArgument("chat template: {} needs more than {} MiB", doing, limits_.memory_mib);
+    case RendererEnd::kCrash:
+      return InvalidArgument("chat template: {} made the template renderer crash", doing);
+    case RendererEnd::kGone:
+      break;
+  }
+  return absl::UnavailableError(WhyGone(exit_code_, python_));
 }
 
 RendererProcess::Reply RendererProcess::Exchange(std::string_view frame, absl::Duration limit,
@@ -242,7 +183,7 @@ RendererProcess::Reply RendererProcess::Exchange(std::string_view frame, absl::D
   RendererEnd end = Reap();
   if (transfer == FrameEnd::kOverdue) end = RendererEnd::kTime;
   if (transfer == FrameEnd::kTooLong) end = RendererEnd::kCrash;
-  return {.result = ErrorOf(end, limits_, limit, doing), .end = end};
+  return {.result = ErrorOf(end, limit, doing), .end = end};
 }
 
 RendererProcess::Reply RendererProcess::AwaitTemplate() {

@@ -11,10 +11,11 @@
 #include <string>
 #include <string_view>
 
+#include "router/templates/renderer_program.h"
+
 namespace lockstep::router {
 
-// Built with a sanitizer, which reserves terabytes of address space and opens files of its own: no
-// bound on these then, and no filter of system calls.
+// Built with a sanitizer: this process is several times slower then, and its renderers are not.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #elif defined(__has_feature)
@@ -31,8 +32,8 @@ inline constexpr bool kSanitized = false;
 struct RendererLimits {
   // Processor time of one rendering. It may take kWallFactor times as long on a busy machine.
   absl::Duration time = absl::Milliseconds(200);
-  absl::Duration load_time = absl::Seconds(5);  // likewise, to start and to parse the template
-  uint32_t memory_mib = 256;                    // address space, without sanitizers
+  absl::Duration load_time = absl::Seconds(5);  // likewise, to start and to parse the templates
+  uint32_t memory_mib = 256;                    // address space
 
   absl::Status Validate() const;  // every violation at once
 };
@@ -42,39 +43,11 @@ inline constexpr int kWallFactor = 5;
 enum class RendererEnd {
   kTime,    // it used more time than it may
   kMemory,  // or memory
-  kStack,   // calls too deep: a value or macro that refers to itself
   kCrash,   // anything else that the template made it do
   kGone,    // not because of what it was asked to do: it retired, or somebody else ended it
 };
 
-// How the renderer program ends by itself; its parent reads it as the exit code.
-enum class RendererExit : int {
-  kRetired = 0,
-  kMisused = 2,
-  kMemory = 70,
-  kStack = 71,
-  kNotLoaded = 127,  // the dynamic loader's: a shared library is missing
-};
-
-// An open file of the program, so that an upgrade on the disk changes nothing for a running router.
-class RendererProgram {
- public:
-  // NOT_FOUND when nothing at `path` can be executed.
-  static absl::StatusOr<RendererProgram> Open(const std::string& path);
-  RendererProgram(RendererProgram&& other) noexcept;
-  RendererProgram& operator=(RendererProgram&& other) noexcept;
-  ~RendererProgram();
-
-  int fd() const { return fd_; }
-
- private:
-  explicit RendererProgram(int fd) : fd_(fd) {}
-
-  int fd_;
-};
-
-// One renderer program as a child process, with one template. It has an empty environment, a
-// process group of its own, and of descriptors only its end of a socket pair. It dies with this
+// One renderer program as a child process, with the templates of one model. It dies with this
 // object, and with the thread that started it. For one thread at a time.
 class RendererProcess {
  public:
@@ -90,28 +63,32 @@ class RendererProcess {
     absl::StatusOr<std::string> result;
     std::optional<RendererEnd> end;  // set: the process is gone
   };
-  // Waits until the template is parsed. The text is empty; INVALID_ARGUMENT says why the template
+  // Waits until the templates are parsed. The text is empty; INVALID_ARGUMENT says why a template
   // is none. Further calls repeat the result.
   Reply AwaitTemplate();
   // `frame` is a RenderFrame. INVALID_ARGUMENT when a limit is hit, UNAVAILABLE for kGone.
   Reply Render(std::string_view frame);
 
+  bool is_loaded() const { return loaded_.has_value(); }
   pid_t pid() const { return pid_; }
 
  private:
-  RendererProcess(pid_t pid, int socket, const RendererLimits& limits);
+  RendererProcess(pid_t pid, int socket, std::string python, const RendererLimits& limits);
 
   // Sends `frame`, if there is one, and waits for the answer. `doing` is for errors.
   Reply Exchange(std::string_view frame, absl::Duration limit, std::string_view doing);
   absl::Duration UsedTime() const;
   // Ends the process, if it still runs, and says how it ended.
   RendererEnd Reap();
+  absl::Status ErrorOf(RendererEnd end, absl::Duration limit, std::string_view doing) const;
 
   pid_t pid_;  // -1: gone
   int socket_;
+  const std::string python_;
   const RendererLimits limits_;
   clockid_t cpu_clock_{};
   std::optional<absl::StatusOr<std::string>> loaded_;
+  int exit_code_ = 0;  // once it is gone; 0 if a signal ended it
 };
 
 }  // namespace lockstep::router

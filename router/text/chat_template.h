@@ -6,21 +6,17 @@
 #include <span>
 #include <string>
 
+#include "router/text/tokenizer/template_source.h"
+
 namespace lockstep::router {
 
 inline constexpr size_t kMaxRenderedBytes = size_t{16} << 20;  // of a prompt's text
+inline constexpr size_t kMaxTemplateBytes = size_t{1} << 20;   // of all Jinja sources of a model
 
 struct ChatMessage {
   std::string role;
   std::string content;
   std::string name;  // may be empty
-};
-
-// A model's Jinja template, and the tokens that it may print.
-struct TemplateSource {
-  std::string text;
-  std::string bos_token;
-  std::string eos_token;
 };
 
 // A chat template that is ready to render.
@@ -32,6 +28,9 @@ class ChatTemplate {
   struct RenderOptions {
     bool add_generation_prompt = true;
     std::string extra_arguments_json;  // one JSON object or empty
+    // Messages and arguments hold marks (text_marks.h) that stand for these characters. Empty: no
+    // marks.
+    std::string marked_characters;
   };
   // The prompt text, special tokens spelled out. INVALID_ARGUMENT with the template's own message
   // when it raises (unknown role, wrong alternation), and when the rendering needs too much time or

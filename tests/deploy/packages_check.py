@@ -123,7 +123,7 @@ def check_deb(build, folder):
         assert (root / path.lstrip("/")).is_file(), f"conffiles: the package has no {path}"
     fields = run("dpkg-deb", "--field", package)
     assert re.search(r"^Depends: .*\bpasswd\b", fields, re.MULTILINE), fields
-    for library in ("libc6", "libgrpc++", "libssl"):
+    for library in ("libc6", "libgrpc++", "libssl", "python3-jinja2"):
         assert re.search(rf"^Depends: .*{re.escape(library)}", fields, re.MULTILINE), f"no dependency on {library}: {fields}"
     libraries = list((root / "usr").rglob("*.so*"))
     assert not libraries, f"the distribution has these itself: {libraries}"

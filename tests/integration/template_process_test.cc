@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -21,7 +22,7 @@ namespace {
 // Does what the message names.
 constexpr char kHostileTemplate[] =
     "{% set what = messages[0].content %}{% set ns = namespace(n=0) %}"
-    "{% if what == 'value' %}{% set ns.self = ns %}{{ ns }}"
+    "{% if what == 'memory' %}{{ 'x' * 10 ** 9 }}"
     "{% elif what == 'loops' %}{% for a in range(90000) %}{% for b in range(90000) %}"
     "{% set ns.n = b %}{% endfor %}{% endfor %}"
     "{% else %}{{ what }}{% endif %}";
@@ -37,7 +38,6 @@ class TemplateProcessTest : public ProcessTest {
     content["chat_template"] = chat_template;
     std::ofstream(path) << content;
     ASSERT_NO_FATAL_FAILURE(StartWorker("127.0.0.1:0"));
-    // With AddressSanitizer, overflowing the stack alone takes more than 100 ms.
     std::vector<std::string> all = {"--model=" + folder_.path(), "--model_id=tiny-llama",
                                     "--template_timeout=2s"};
     all.insert(all.end(), flags.begin(), flags.end());
@@ -58,7 +58,7 @@ class TemplateProcessTest : public ProcessTest {
 
 TEST_F(TemplateProcessTest, WhatHitsABoundFailsThatRequestAlone) {
   ASSERT_NO_FATAL_FAILURE(StartFleetWith(kHostileTemplate, {}));
-  for (const std::string what : {"value", "loops"}) {
+  for (const std::string what : {"memory", "loops"}) {
     const grpc::Status status = Say(what).status;
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
     EXPECT_THAT(status.error_message(), ::testing::HasSubstr("chat template: "));
@@ -67,17 +67,30 @@ TEST_F(TemplateProcessTest, WhatHitsABoundFailsThatRequestAlone) {
   }
   const std::string series = "lockstep_router_template_renderer_ends_total{model=\"tiny-llama\",";
   EXPECT_EQ(Metric(series + "reason=\"time\"}"), 1);
+  EXPECT_EQ(Metric(series + "reason=\"memory\"}"), 1);
   ExpectNothingHeld();
+}
+
+TEST_F(TemplateProcessTest, ATemplateThatIsNoneCostsChatsOnly) {
+  ASSERT_NO_FATAL_FAILURE(StartFleetWith("{% for m in messages %}", {}));
+  const grpc::Status status = Say("Hi").status;
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("chat template cannot be used"));
+  EXPECT_TRUE(Generate(Request({5, 6, 7}, 4)).status.ok());
 }
 
 TEST_F(TemplateProcessTest, SigtermEndsARouterWhoseTemplateLoops) {
   ASSERT_NO_FATAL_FAILURE(StartFleetWith(kHostileTemplate, {"--drain_timeout=100ms"}));
   auto answer = std::async(std::launch::async, [this] { return Say("loops"); });
-  const std::vector<pid_t> renderers = RenderersOf(router_->pid());
-  ASSERT_EQ(renderers.size(), 1u);
+  std::vector<pid_t> renderers;
+  const auto one_runs = [&] {
+    renderers = RenderersOf(router_->pid());
+    return std::ranges::any_of(renderers, [](pid_t pid) {
+      return ProcFile(pid, "stat").find(") R ") != std::string::npos;
+    });
+  };
   const Instant give_up = MonotonicNow() + absl::Seconds(30);
-  while (ProcFile(renderers[0], "stat").find(") R ") == std::string::npos &&
-         MonotonicNow() < give_up) {
+  while (!one_runs() && MonotonicNow() < give_up) {
   }
   router_->Signal(SIGTERM);
   EXPECT_EQ(router_->Wait(absl::Seconds(60)), 0);
@@ -88,10 +101,10 @@ TEST_F(TemplateProcessTest, SigtermEndsARouterWhoseTemplateLoops) {
 TEST_F(TemplateProcessTest, RenderersDieWithTheirRouter) {
   ASSERT_NO_FATAL_FAILURE(StartFleetWith(kHostileTemplate, {}));
   const std::vector<pid_t> renderers = RenderersOf(router_->pid());
-  ASSERT_EQ(renderers.size(), 1u);
+  ASSERT_GE(renderers.size(), 1u);
   router_->Signal(SIGKILL);
   EXPECT_EQ(router_->Wait(absl::Seconds(60)), 128 + SIGKILL);
-  EXPECT_TRUE(HasEnded(renderers[0]));
+  for (const pid_t renderer : renderers) EXPECT_TRUE(HasEnded(renderer));
 }
 
 }  // namespace

@@ -8,6 +8,15 @@
 #include "router/engine/engine.h"
 
 namespace lockstep::router {
+namespace {
+
+uint64_t TemplateHash(const TemplateSource& source) {
+  std::string text = source.special_tokens_json;
+  for (const auto& [name, jinja] : source.templates) text += fmt::format("\n{} {}", name, jinja);
+  return Hash64(text);
+}
+
+}  // namespace
 
 std::string SystemFingerprint(const ApiContext& context) {
   if (context.config.mixed_workers) return {};
@@ -19,7 +28,7 @@ std::string SystemFingerprint(const ApiContext& context) {
       "parse_special {}",
       Version(), GitCommit(), worker->weights_fingerprint(), worker->numerics_id(),
       worker->model_fingerprint(), context.model.tokenizer_fingerprint,
-      Hash64(context.model.tokenizer->chat_template()), fmt::join(facts.eos_token_ids, ","),
+      TemplateHash(context.model.tokenizer->templates()), fmt::join(facts.eos_token_ids, ","),
       facts.max_context_tokens, context.config.parse_special);
   for (const SamplingNumber& number : kSamplingNumbers) {
     const SamplingNumbers& defaults = facts.defaults;

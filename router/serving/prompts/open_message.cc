@@ -15,15 +15,14 @@ bool Contains(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text,
-                                         std::string_view mark) {
-  const size_t end = rendered.rfind(mark);
+absl::StatusOr<std::string> CutAtOpenEnd(std::string_view rendered, std::string_view text) {
+  const size_t end = rendered.rfind(TrimEnd(kOpenEnd));
   if (end == std::string_view::npos || !Contains(rendered, TrimStart(TrimEnd(text)))) {
     return absl::InvalidArgumentError(
         "chat.continue_final_message: the chat template does not print the last message as it is, "
         "so it cannot be continued");
   }
-  const bool kept_space = rendered.substr(end + mark.size()).starts_with(' ');
+  const bool kept_space = rendered.substr(end).starts_with(kOpenEnd);
   const std::string_view open = rendered.substr(0, end);
   return std::string(kept_space ? open : TrimEnd(open));
 }

@@ -1,6 +1,5 @@
 #include "router/serving/prompts/prompt_encoder.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -8,6 +7,8 @@
 #include "common/json/json.h"
 #include "common/status.h"
 #include "router/serving/prompts/open_message.h"
+#include "router/serving/prompts/text_marks.h"
+#include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
 namespace {
@@ -21,9 +22,9 @@ constexpr std::string_view kArgumentsPath = "chat.template_arguments_json";
 constexpr std::array<std::string_view, 4> kReservedArguments = {"messages", "add_generation_prompt",
                                                                 "bos_token", "eos_token"};
 
-absl::StatusOr<json> ParseArguments(std::string_view text) {
-  if (text.empty()) return json(nullptr);
-  absl::StatusOr<json> parsed = ParseJson(text, kArgumentsPath, kArgumentLimits);
+absl::Status CheckArguments(std::string_view text) {
+  if (text.empty()) return absl::OkStatus();
+  const absl::StatusOr<json> parsed = ParseJson(text, kArgumentsPath, kArgumentLimits);
   if (!parsed.ok()) return InvalidArgument("{}", Message(parsed.status()));
   if (!parsed->is_object()) {
     return InvalidArgument("{}: expected one JSON object, got {}", kArgumentsPath,
@@ -34,19 +35,17 @@ absl::StatusOr<json> ParseArguments(std::string_view text) {
       return InvalidArgument("{}: \"{}\" is set by the router", kArgumentsPath, name);
     }
   }
-  return parsed;
+  return absl::OkStatus();
 }
 
-// Calls `visit` for every string in `value`, keys included.
-template <typename Visit>
-void VisitStrings(const json& value, const Visit& visit) {
-  if (value.is_string()) visit(std::string_view(value.get_ref<const std::string&>()));
-  if (value.is_object()) {
-    for (const auto& [key, member] : value.items()) visit(std::string_view(key));
+absl::Status CheckTexts(const v1::ChatPrompt& chat) {
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    if (const auto offset = FindInvalidUtf8(chat.messages(i).content())) {
+      return InvalidArgument("chat.messages[{}].content: is not valid UTF-8 at byte {}", i,
+                             *offset);
+    }
   }
-  if (value.is_structured()) {
-    for (const json& member : value) VisitStrings(member, visit);
-  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -91,78 +90,71 @@ absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(
 
 absl::StatusOr<std::vector<TokenId>> PromptEncoder::EncodeChat(
     const v1::ChatPrompt& chat, const CancelFlag* cancellation) const {
-  using Pieces = std::vector<ForeignText::Piece>;
-  LOCKSTEP_ASSIGN_OR_RETURN(Pieces pieces, Render(chat, /*mask_borders=*/false));
-  const bool open_border = std::any_of(chat.messages().begin(), chat.messages().end(),
-                                       [this](const v1::ChatMessage& message) {
-                                         return spellings_.OpenSuffixSize(message.content()) > 0 ||
-                                                spellings_.OpenPrefixSize(message.content()) > 0;
-                                       });
-  if (open_border || !chat.template_arguments_json().empty()) {
-    if (IsCancelled(cancellation)) return absl::CancelledError("the chat is not wanted any more");
-    // If hiding the borders of the texts changes the special tokens, a border was part of one.
-    LOCKSTEP_ASSIGN_OR_RETURN(Pieces bordered, Render(chat, /*mask_borders=*/true));
-    if (SpecialsOf(bordered) != SpecialsOf(pieces)) pieces = std::move(bordered);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckTexts(chat));
+  LOCKSTEP_RETURN_IF_ERROR(CheckArguments(chat.template_arguments_json()));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<ChatPiece> pieces, Render(chat));
   std::vector<TokenId> all;
-  for (const ForeignText::Piece& piece : pieces) {
+  for (const ChatPiece& piece : pieces) {
     auto ids = model_.tokenizer->Encode(piece.text, {.add_special_tokens = false,
                                                      .parse_special_tokens = !piece.foreign,
                                                      .cancellation = cancellation});
     if (!ids.ok()) return Annotate(ids.status(), "chat");
-    all.insert(all.end(), ids->begin(), ids->end());
+    if (all.empty()) {
+      all = *std::move(ids);
+    } else {
+      all.insert(all.end(), ids->begin(), ids->end());
+    }
   }
   return all;
 }
 
-absl::StatusOr<std::vector<ForeignText::Piece>> PromptEncoder::Render(const v1::ChatPrompt& chat,
-                                                                      bool mask_borders) const {
-  LOCKSTEP_ASSIGN_OR_RETURN(json arguments, ParseArguments(chat.template_arguments_json()));
-  std::vector<std::string_view> texts;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    texts.insert(texts.end(), {message.content(), message.role(), message.name()});
+// Keys are marked too, because a template may print them. Members keep the client's order, so that
+// tools are printed as transformers prints them.
+std::string PromptEncoder::MarkArguments(const std::string& arguments, TextMarks& marks) const {
+  // Behind a backslash there may be any character.
+  if (arguments.find('\\') == std::string::npos && !spellings_.MayBeIn(arguments)) {
+    return arguments;
   }
-  VisitStrings(arguments, [&texts](std::string_view text) { texts.push_back(text); });
-
-  ForeignText foreign(spellings_, texts, mask_borders);
-  std::vector<ChatMessage> messages;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    messages.push_back({.role = message.role(),
-                        .content = foreign.Mask(message.content()),
-                        .name = message.name()});
-  }
-  const bool continued = chat.continue_final_message();
-  const std::string last_text = messages.back().content;
-  const std::string place = continued ? foreign.MarkPlace() : "";
-  if (continued) messages.back().content += OpenEnd(place);
-  ChatTemplate::RenderOptions options;
-  options.add_generation_prompt =
-      chat.has_add_generation_prompt() ? chat.add_generation_prompt() : !continued;
-  if (arguments.is_object()) {
-    // Keys are masked too, because a template may print them. Members keep the client's order, so
-    // that tools are printed as transformers prints them.
-    options.extra_arguments_json =
-        RewriteJson(chat.template_arguments_json(),
-                    [&foreign](const std::string& text) { return foreign.Mask(text); });
-  }
-  absl::StatusOr<std::string> rendered = model_.chat_template->Render(messages, options);
-  if (!rendered.ok()) return Annotate(rendered.status(), "chat");
-  if (continued) {
-    LOCKSTEP_ASSIGN_OR_RETURN(*rendered, CutAtOpenEnd(*rendered, last_text, place));
-  }
-  return foreign.Unmask(*rendered);
+  return RewriteJson(arguments, [&marks](const std::string& text) { return marks.Mark(text); });
 }
 
-std::vector<std::string> PromptEncoder::SpecialsOf(
-    const std::vector<ForeignText::Piece>& pieces) const {
-  std::vector<std::string> specials;
-  for (const ForeignText::Piece& piece : pieces) {
-    if (piece.foreign) continue;
-    for (const SpecialSpellings::Match& match : spellings_.FindAll(piece.text)) {
-      specials.push_back(piece.text.substr(match.begin, match.size));
-    }
+absl::StatusOr<std::vector<ChatPiece>> PromptEncoder::Render(const v1::ChatPrompt& chat) const {
+  TextMarks marks(spellings_);
+  std::vector<ChatMessage> plain;
+  std::vector<ChatMessage> marked;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    plain.push_back({.role = message.role(), .content = message.content(), .name = message.name()});
+    // Roles and names have no characters that could spell a special token (CheckChat).
+    marked.push_back(
+        {.role = message.role(), .content = marks.Mark(message.content()), .name = message.name()});
   }
-  return specials;
+  const std::string& arguments = chat.template_arguments_json();
+  const std::string marked_arguments = MarkArguments(arguments, marks);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string rendered, RenderOnce(chat, std::move(plain), arguments));
+  if (!marks.has_marked())
+    return std::vector<ChatPiece>{{.text = std::move(rendered), .foreign = false}};
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string characters, marks.characters());
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string with_marks,
+                            RenderOnce(chat, std::move(marked), marked_arguments, characters));
+  return SeparateForeign(spellings_, std::move(rendered), with_marks, marks);
+}
+
+absl::StatusOr<std::string> PromptEncoder::RenderOnce(const v1::ChatPrompt& chat,
+                                                      std::vector<ChatMessage> messages,
+                                                      const std::string& arguments,
+                                                      const std::string& marked_characters) const {
+  const bool continued = chat.continue_final_message();
+  if (continued) messages.back().content += kOpenEnd;
+  const absl::StatusOr<std::string> rendered = model_.chat_template->Render(
+      messages, {.add_generation_prompt =
+                     chat.has_add_generation_prompt() ? chat.add_generation_prompt() : !continued,
+                 .extra_arguments_json = arguments,
+                 .marked_characters = marked_characters});
+  if (!rendered.ok()) return Annotate(rendered.status(), "chat");
+  if (!continued) return rendered;
+  // With marks, the text of the message was found in the first rendering.
+  const std::string& last = chat.messages(chat.messages_size() - 1).content();
+  return CutAtOpenEnd(*rendered, marked_characters.empty() ? std::string_view(last) : "");
 }
 
 }  // namespace lockstep::router

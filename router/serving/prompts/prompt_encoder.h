@@ -9,9 +9,10 @@
 
 #include "common/runtime/cancel_flag.h"
 #include "lockstep/v1/generation.pb.h"
-#include "router/serving/prompts/foreign_text.h"
+#include "router/serving/prompts/chat_pieces.h"
 #include "router/serving/prompts/served_model.h"
 #include "router/serving/prompts/special_spellings.h"
+#include "router/serving/prompts/text_marks.h"
 
 namespace lockstep::router {
 
@@ -21,10 +22,13 @@ namespace lockstep::router {
 // router's default says so. In a chat, special tokens come from the model's template alone. What a
 // client writes in a message is encoded as plain characters.
 //
-// This promise has two limits. A template that deletes or replaces characters inside a message
-// could join two harmless parts into a spelling. And text next to a hidden spelling is cut there,
-// into pieces that are encoded one by one. Messages without any spelling are encoded exactly as in
-// the whole rendering.
+// The text of a prompt is that of the rendering, byte for byte. If a text in it spells a special
+// token, or could together with text next to it, the chat is rendered a second time, with marks
+// (text_marks.h), to see which special tokens are the template's. A spelling of the client's is
+// encoded by itself, as plain text.
+//
+// This promise has a limit. A template that deletes or replaces characters inside a message, or
+// changes their case, could make a spelling of text that was none.
 class PromptEncoder {
  public:
   // `model` must outlive the object. `parse_special`: the default for text prompts.
@@ -32,8 +36,8 @@ class PromptEncoder {
 
   // What a message costs in the rendering, in bytes of text.
   static constexpr size_t kMessageWorkBytes = 512;
-  // The amount of work of EncodeChat, in bytes of text to tokenize. A chat with arguments is
-  // rendered twice.
+  // The amount of work of EncodeChat, in bytes of text to tokenize. Arguments are parsed here and
+  // in the renderer, and count twice.
   static size_t NumWorkBytes(const lockstep::v1::ChatPrompt& chat);
 
   // INVALID_ARGUMENT gives the field's path. The request must have passed CheckRequest. CANCELLED
@@ -51,10 +55,12 @@ class PromptEncoder {
                                                   const CancelFlag* cancellation = nullptr) const;
 
  private:
-  absl::StatusOr<std::vector<ForeignText::Piece>> Render(const lockstep::v1::ChatPrompt& chat,
-                                                         bool mask_borders) const;
-  // The special tokens in the template's own pieces, in order.
-  std::vector<std::string> SpecialsOf(const std::vector<ForeignText::Piece>& pieces) const;
+  std::string MarkArguments(const std::string& arguments, TextMarks& marks) const;
+  absl::StatusOr<std::vector<ChatPiece>> Render(const lockstep::v1::ChatPrompt& chat) const;
+  absl::StatusOr<std::string> RenderOnce(const lockstep::v1::ChatPrompt& chat,
+                                         std::vector<ChatMessage> messages,
+                                         const std::string& arguments,
+                                         const std::string& marked_characters = "") const;
 
   const ServedModel& model_;
   const bool parse_special_;

@@ -1,7 +1,9 @@
 #include "router/serving/prompts/served_model.h"
 
+#include <spdlog/spdlog.h>
+
 #include <filesystem>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
@@ -10,9 +12,21 @@
 namespace lockstep::router {
 namespace {
 
-std::string Spelling(const Tokenizer& tokenizer, std::optional<TokenId> id) {
-  return id.has_value() ? std::string(tokenizer.TokenBytes(*id)) : std::string();
-}
+// Stands for a template that cannot be used. Only chats need it.
+class UnusableTemplate final : public ChatTemplate {
+ public:
+  explicit UnusableTemplate(const absl::Status& reason)
+      : error_(InvalidArgument("the model's chat template cannot be used, and texts can: {}",
+                               Message(reason))) {}
+
+  absl::StatusOr<std::string> Render(std::span<const ChatMessage>,
+                                     const RenderOptions&) const override {
+    return error_;
+  }
+
+ private:
+  const absl::Status error_;
+};
 
 // "models/Tiny.Q4_1.gguf" is named "Tiny.Q4_1", and "models/Tiny-1.5/" is named "Tiny-1.5". "." is
 // named as the current folder.
@@ -42,11 +56,13 @@ absl::StatusOr<ServedModel> ServedModel::Load(const std::string& path, std::stri
   if (const std::optional<TokenId> end = tokenizer.eos_token_id()) {
     AddEndIds({&*end, 1}, fmt::format("{}: eos_token of the tokenizer", path), &model.config);
   }
-  if (!tokenizer.chat_template().empty()) {
+  if (!tokenizer.templates().templates.empty()) {
     absl::StatusOr<std::unique_ptr<const ChatTemplate>> loaded =
-        load_template({.text = tokenizer.chat_template(),
-                       .bos_token = Spelling(tokenizer, tokenizer.bos_token_id()),
-                       .eos_token = Spelling(tokenizer, tokenizer.eos_token_id())});
+        load_template(tokenizer.templates());
+    if (absl::IsInvalidArgument(loaded.status())) {
+      spdlog::warn("{}: chats are refused: {}", path, Message(loaded.status()));
+      loaded = std::make_unique<UnusableTemplate>(loaded.status());
+    }
     if (!loaded.ok()) return Annotate(loaded.status(), path);
     model.chat_template = *std::move(loaded);
   }

@@ -28,7 +28,8 @@ struct ServedModel {
   std::unique_ptr<const ChatTemplate> chat_template;  // null: the model has none
 
   // `path`: a model folder or a GGUF file. `id`: if empty, the name of the file or folder.
-  // `load_template` is called if the model has a chat template.
+  // `load_template` is called if the model has a chat template. If it says INVALID_ARGUMENT, the
+  // model is served without chats, and chats are told why.
   static absl::StatusOr<ServedModel> Load(const std::string& path, std::string id,
                                           const TemplateLoader& load_template);
 

@@ -6,10 +6,13 @@
 namespace lockstep::router {
 namespace {
 
-// Whether one of the sorted strings starts with `text` and is longer.
-bool BeginsALonger(const std::vector<std::string>& sorted, std::string_view text) {
-  const auto after = std::upper_bound(sorted.begin(), sorted.end(), text);
-  return after != sorted.end() && after->starts_with(text);
+size_t Index(char byte) { return static_cast<unsigned char>(byte); }
+
+// Whether one of the sorted texts is longer than `start` and begins with it.
+bool OneGoesOn(const std::vector<std::string>& sorted, std::string_view start) {
+  auto it = std::lower_bound(sorted.begin(), sorted.end(), start);
+  if (it != sorted.end() && *it == start) ++it;
+  return it != sorted.end() && it->starts_with(start);
 }
 
 }  // namespace
@@ -21,9 +24,12 @@ SpecialSpellings::SpecialSpellings(std::vector<std::string> spellings)
     : spellings_(std::move(spellings)) {
   std::erase_if(spellings_, [](const std::string& spelling) { return spelling.empty(); });
   std::sort(spellings_.begin(), spellings_.end());
+  spellings_.erase(std::unique(spellings_.begin(), spellings_.end()), spellings_.end());
   for (const std::string& spelling : spellings_) {
     max_size_ = std::max(max_size_, spelling.size());
     reversed_.emplace_back(spelling.rbegin(), spelling.rend());
+    first_bytes_.set(Index(spelling.front()));
+    last_bytes_.set(Index(spelling.back()));
   }
   std::sort(reversed_.begin(), reversed_.end());
 }
@@ -48,25 +54,32 @@ size_t SpecialSpellings::LongestAt(std::string_view text) const {
 std::vector<SpecialSpellings::Match> SpecialSpellings::FindAll(std::string_view text) const {
   std::vector<Match> matches;
   for (size_t at = 0; at < text.size();) {
-    const size_t size = LongestAt(text.substr(at));
+    const size_t size = first_bytes_.test(Index(text[at])) ? LongestAt(text.substr(at)) : 0;
     if (size > 0) matches.push_back({.begin = at, .size = size});
     at += std::max<size_t>(size, 1);
   }
   return matches;
 }
 
+bool SpecialSpellings::MayBeIn(std::string_view text) const {
+  return std::any_of(text.begin(), text.end(), [this](char byte) {
+    return first_bytes_.test(Index(byte)) || last_bytes_.test(Index(byte));
+  });
+}
+
 size_t SpecialSpellings::OpenSuffixSize(std::string_view text) const {
   for (size_t size = std::min(text.size(), max_size_); size > 0; --size) {
-    if (BeginsALonger(spellings_, text.substr(text.size() - size))) return size;
+    const std::string_view suffix = text.substr(text.size() - size);
+    if (first_bytes_.test(Index(suffix.front())) && OneGoesOn(spellings_, suffix)) return size;
   }
   return 0;
 }
 
 size_t SpecialSpellings::OpenPrefixSize(std::string_view text) const {
-  std::string prefix(text.substr(0, std::min(text.size(), max_size_)));
-  std::reverse(prefix.begin(), prefix.end());
-  for (std::string_view rest = prefix; !rest.empty(); rest.remove_prefix(1)) {
-    if (BeginsALonger(reversed_, rest)) return rest.size();
+  for (size_t size = std::min(text.size(), max_size_); size > 0; --size) {
+    const std::string_view prefix = text.substr(0, size);
+    if (!last_bytes_.test(Index(prefix.back()))) continue;
+    if (OneGoesOn(reversed_, std::string(prefix.rbegin(), prefix.rend()))) return size;
   }
   return 0;
 }

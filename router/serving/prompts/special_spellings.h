@@ -1,7 +1,7 @@
 #pragma once
 
+#include <bitset>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +22,8 @@ class SpecialSpellings {
   };
   // Occurrences from left to right, the longest at each place, without overlap.
   std::vector<Match> FindAll(std::string_view text) const;
+  // False: neither is there an occurrence in the text, nor could one be at its borders.
+  bool MayBeIn(std::string_view text) const;
   // The size of the longest end of `text` that begins a spelling, and of the longest start of
   // `text` that ends a spelling. Next to other text they could become a special token. 0 if there
   // is none.
@@ -33,8 +35,11 @@ class SpecialSpellings {
   size_t LongestAt(std::string_view text) const;
 
   std::vector<std::string> spellings_;  // sorted
-  std::vector<std::string> reversed_;   // each spelling from its end to its beginning; sorted
+  std::vector<std::string> reversed_;   // each from its end to its start; sorted
   size_t max_size_ = 0;
+  // The bytes with which spellings begin and end. Most texts have none of them at a border.
+  std::bitset<256> first_bytes_;
+  std::bitset<256> last_bytes_;
 };
 
 }  // namespace lockstep::router

@@ -41,7 +41,7 @@ class ByteLevelTokenizer final : public Tokenizer {
         tokens_(std::move(tokens)),
         bos_token_id_(parts.bos_token_id),
         eos_token_id_(parts.eos_token_id),
-        chat_template_(std::move(parts.chat_template)),
+        templates_(std::move(parts.templates)),
         warnings_(std::move(parts.warnings)) {
     for (const AddedToken& token : parts.added_tokens) ids_by_bytes_[token.content] = token.id;
     for (TokenId id = 0; id < tokens_.size(); ++id) {
@@ -74,7 +74,7 @@ class ByteLevelTokenizer final : public Tokenizer {
     if (it == ids_by_bytes_.end()) return std::nullopt;
     return it->second;
   }
-  const std::string& chat_template() const override { return chat_template_; }
+  const TemplateSource& templates() const override { return templates_; }
   const std::vector<std::string>& warnings() const override { return warnings_; }
   std::vector<std::string> SpecialSpellings() const override {
     std::vector<std::string> spellings;
@@ -107,7 +107,7 @@ class ByteLevelTokenizer final : public Tokenizer {
   const std::vector<TokenInfo> tokens_;  // by id
   const std::optional<TokenId> bos_token_id_;
   const std::optional<TokenId> eos_token_id_;
-  const std::string chat_template_;
+  const TemplateSource templates_;
   const std::vector<std::string> warnings_;
   absl::flat_hash_map<std::string, TokenId> ids_by_bytes_;
 };

@@ -5,29 +5,26 @@
 #include "common/model_files/model_config.h"
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"
+#include "router/text/tokenizer/template_files.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
 
 namespace lockstep::router {
 namespace {
 
-constexpr size_t kMaxTemplateBytes = size_t{16} << 20;
-
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadFolder(const std::filesystem::path& folder) {
   LOCKSTEP_ASSIGN_OR_RETURN(const TokenizerFiles files, ReadTokenizerFiles(folder.string()));
   LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizer(files));
-  // A file of its own wins over the field of the same name.
-  absl::StatusOr<std::string> chat_template =
-      ReadTextFile((folder / "chat_template.jinja").string(), kMaxTemplateBytes);
-  if (!chat_template.ok() && !absl::IsNotFound(chat_template.status())) {
-    return chat_template.status();
-  }
-  if (chat_template.ok() && !chat_template->empty()) {
-    parts.chat_template = *std::move(chat_template);
-  }
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.templates, ReadTemplateFolder(folder));
   return MakeTokenizer(std::move(parts));
 }
 
 }  // namespace
+
+const std::string& Tokenizer::chat_template() const {
+  static const std::string none;
+  const auto it = templates().templates.find("default");
+  return it == templates().templates.end() ? none : it->second;
+}
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(
     std::string_view tokenizer_json, std::string_view tokenizer_config_json,
@@ -41,6 +38,10 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromFiles(const TokenizerFiles& files) {
   LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizer(files));
+  if (!files.config.text.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(parts.templates,
+                              ReadTemplateConfig(files.config.text, files.config.name));
+  }
   return MakeTokenizer(std::move(parts));
 }
 

@@ -14,6 +14,7 @@
 #include "common/model_files/gguf.h"
 #include "common/model_files/tokenizer/tokenizer_files.h"
 #include "common/runtime/cancel_flag.h"
+#include "router/text/tokenizer/template_source.h"
 
 namespace lockstep::router {
 
@@ -35,7 +36,7 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromFiles(const TokenizerFiles& files);
   // tokenizer.ggml.* metadata.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromGguf(const GgufFile& file);
-  // A model folder (the files of TokenizerFiles, and chat_template.jinja) or a GGUF file.
+  // A model folder (the files of TokenizerFiles and of template_files.h) or a GGUF file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& path);
 
   virtual ~Tokenizer() = default;
@@ -73,8 +74,10 @@ class Tokenizer {
   virtual std::optional<TokenId> eos_token_id() const = 0;
   // By its bytes, as TokenBytes gives them.
   virtual std::optional<TokenId> FindToken(std::string_view content) const = 0;
-  // Jinja source of the model's chat template; empty if it has none.
-  virtual const std::string& chat_template() const = 0;
+  // The model's chat templates, and the special tokens that they see.
+  virtual const TemplateSource& templates() const = 0;
+  // Jinja source of the template for chats; empty if there is none.
+  const std::string& chat_template() const;
   // What the files say about the tokens in different ways, each a line for the log.
   virtual const std::vector<std::string>& warnings() const = 0;
 };

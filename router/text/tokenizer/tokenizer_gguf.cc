@@ -3,6 +3,7 @@
 
 #include "common/shown_text.h"
 #include "common/status.h"
+#include "router/text/tokenizer/template_files.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
 #include "router/text/unicode/utf8.h"
 
@@ -61,11 +62,7 @@ class Reader {
     LOCKSTEP_RETURN_IF_ERROR(ReadTokens());
     LOCKSTEP_RETURN_IF_ERROR(ReadMerges());
     LOCKSTEP_RETURN_IF_ERROR(ReadSpecialIds());
-    if (file_.Find("tokenizer.chat_template") != nullptr) {
-      LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view source,
-                                file_.GetString("tokenizer.chat_template"));
-      parts_.chat_template = std::string(source);
-    }
+    LOCKSTEP_ASSIGN_OR_RETURN(parts_.templates, ReadGgufTemplates(file_));
     return std::move(parts_);
   }
 

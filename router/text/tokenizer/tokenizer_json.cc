@@ -118,29 +118,6 @@ absl::Status ReadPostProcessor(const JsonNode& root, TokenizerParts& parts) {
   return absl::OkStatus();
 }
 
-// One template, or a list of named ones of which "default" is taken.
-absl::StatusOr<std::string> ReadChatTemplate(const JsonNode& node) {
-  if (!node.value().is_array()) return node.GetString();
-  for (size_t i = 0; i < node.value().size(); ++i) {
-    const JsonNode entry = node.Element(i);
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::string name, entry.StringMember("name"));
-    if (name == "default") return entry.StringMember("template");
-  }
-  return node.Error("has no template named \"default\"");
-}
-
-// The chat template of tokenizer_config.json.
-absl::Status ReadConfig(const TokenizerFiles::File& file, TokenizerParts& parts) {
-  if (file.text.empty()) return absl::OkStatus();
-  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json document, ParseModelJson(file.text, file.name));
-  const JsonNode root(document, file.name);
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto chat_template, root.OptionalMember("chat_template"));
-  if (chat_template) {
-    LOCKSTEP_ASSIGN_OR_RETURN(parts.chat_template, ReadChatTemplate(*chat_template));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files) {
@@ -170,7 +147,6 @@ absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files) {
   parts.bos_token_id = added.bos_token_id;
   parts.eos_token_id = added.eos_token_id;
   parts.warnings = std::move(added.warnings);
-  LOCKSTEP_RETURN_IF_ERROR(ReadConfig(files.config, parts));
   return parts;
 }
 

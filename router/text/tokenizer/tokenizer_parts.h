@@ -12,6 +12,7 @@
 #include "router/text/tokenizer/added_tokens.h"
 #include "router/text/tokenizer/bpe_model.h"
 #include "router/text/tokenizer/pre_tokenizer.h"
+#include "router/text/tokenizer/template_source.h"
 #include "router/text/tokenizer/tokenizer.h"
 
 // Between the readers of the two file formats and the one tokenizer that they make.
@@ -28,11 +29,11 @@ struct TokenizerParts {
   std::vector<TokenId> suffix_ids;
   std::optional<TokenId> bos_token_id;
   std::optional<TokenId> eos_token_id;
-  std::string chat_template;
+  TemplateSource templates;
   std::vector<std::string> warnings;  // each a line for the log
 };
 
-// Of tokenizer_config.json, this takes the chat template and what it says about added tokens.
+// Of tokenizer_config.json, this takes what it says about added tokens. Templates are left empty.
 absl::StatusOr<TokenizerParts> ReadTokenizer(const TokenizerFiles& files);
 absl::StatusOr<TokenizerParts> ReadGgufTokenizer(const GgufFile& file);
 

@@ -10,7 +10,6 @@
 
 #include "router/templates/renderer_frames.h"
 #include "router/templates/renderer_pool.h"
-#include "router/templates/template_layout.h"
 
 namespace {
 
@@ -26,16 +25,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep::router;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = input.find('\0');
-  LayOutTemplate(input.substr(0, zero)).status().IgnoreError();
   ParseAnswer(input).status().IgnoreError();
-  ParseJob(input).status().IgnoreError();
 
   static const std::string renderer = RendererPath();
-  RendererPoolConfig config{
-      .program = renderer, .max_processes = 1, .limits = {.load_time = absl::Seconds(1)}};
+  RendererPoolConfig config;
+  config.program = renderer;
+  config.max_processes = 1;
+  config.spare_processes = 0;
+  config.limits.load_time = absl::Seconds(1);
   const auto caged = CagedTemplate::Start(
-      config,
-      {.text = std::string(input.substr(0, zero)), .bos_token = "<s>", .eos_token = "</s>"});
+      config, {.templates = {{"default", std::string(input.substr(0, zero))}},
+               .special_tokens_json = R"({"bos_token": "<s>", "eos_token": "</s>"})"});
   const auto expected = [](const absl::Status& status) {
     return status.ok() || absl::IsInvalidArgument(status);
   };

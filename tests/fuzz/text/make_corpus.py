@@ -69,10 +69,6 @@ def renderer_frames():
     yield "error_not_utf8", b"E" + string(b"\xff\xfe")
     yield "too_short", b"K" + (300).to_bytes(4, "little") + b"x"
     yield "too_long", b"K" + string(b"x") + b"y"
-    yield "load", b"L" + string(b"{{ messages }}") + string(b"<s>") + string(b"</s>")
-    yield "render", (b"R1" + string(b"{}") + (2).to_bytes(4, "little") + string(b"system") + string(b"Be brief.") +
-                     string(b"") + string(b"user") + string(b"Hi") + string(b"ann"))
-    yield "many_messages", b"R0" + string(b"") + b"\xff\xff\xff\xff"
 
 
 def main():

@@ -233,6 +233,7 @@ def main():
     for source in FAMILIES.values():
         for messages in (TALK, TALK[1:], TALK[:2], TALK[::-1]):
             for extra in ({}, {"tools": TOOLS, "enable_thinking": False}):
+                extra = {**extra, "date_string": "26 Jul 2024"}  # instead of today's
                 add(source, messages, extra, add_generation_prompt=messages is not TALK[:2])
     for value in JSON_VALUES:
         for json_filter in JSON_FILTERS:

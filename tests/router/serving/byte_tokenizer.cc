@@ -4,8 +4,8 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "router/templates/template_engine.h"
 #include "router/text/tokenizer/byte_alphabet.h"
+#include "tests/router/templates/test_templates.h"
 
 namespace lockstep::testing {
 
@@ -16,7 +16,9 @@ const char kChatMlTemplate[] =
     "'<|im_start|>assistant\\n' }}"
     "{% endif %}";
 
-ByteTokenizer::ByteTokenizer(std::string chat_template) : chat_template_(std::move(chat_template)) {
+ByteTokenizer::ByteTokenizer(const std::string& chat_template)
+    : templates_(SourceOf(chat_template, "<s>", "<|im_end|>")) {
+  if (chat_template.empty()) templates_.templates.clear();
   for (int byte = 0; byte < 256; ++byte) tokens_.emplace_back(1, static_cast<char>(byte));
   tokens_.insert(tokens_.end(), {"<|im_start|>", "<|im_end|>", "<s>"});
 }
@@ -65,8 +67,7 @@ router::ServedModel MakeByteModel(const std::string& chat_template, uint32_t max
   model.config.eos_token_ids = {ByteTokenizer::kEnd};
   model.tokenizer = std::make_unique<ByteTokenizer>(chat_template);
   if (!chat_template.empty()) {
-    auto parsed = router::ParseTemplate(
-        {.text = chat_template, .bos_token = "<s>", .eos_token = "<|im_end|>"});
+    auto parsed = LoadTestTemplate(model.tokenizer->templates());
     LOCKSTEP_CHECK(parsed.ok(), "the test's template is valid: {}", Message(parsed.status()));
     model.chat_template = *std::move(parsed);
   }

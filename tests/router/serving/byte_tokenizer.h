@@ -18,7 +18,7 @@ class ByteTokenizer final : public router::Tokenizer {
   static constexpr TokenId kBos = 258;    // "<s>"
   static constexpr uint32_t kVocabSize = 259;
 
-  explicit ByteTokenizer(std::string chat_template = "");
+  explicit ByteTokenizer(const std::string& chat_template = "");
 
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                               const EncodeOptions& options) const override;
@@ -37,11 +37,11 @@ class ByteTokenizer final : public router::Tokenizer {
   std::optional<TokenId> bos_token_id() const override { return kBos; }
   std::optional<TokenId> eos_token_id() const override { return kEnd; }
   std::optional<TokenId> FindToken(std::string_view content) const override;
-  const std::string& chat_template() const override { return chat_template_; }
+  const router::TemplateSource& templates() const override { return templates_; }
   const std::vector<std::string>& warnings() const override { return warnings_; }
 
  private:
-  const std::string chat_template_;
+  router::TemplateSource templates_;
   const std::vector<TokenId> prefix_ids_ = {kBos};
   const std::vector<std::string> warnings_;
   std::vector<std::string> tokens_;

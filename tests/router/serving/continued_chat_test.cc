@@ -45,7 +45,8 @@ TEST(ContinuedChatTest, PromptsEqualThoseOfTransformers) {
   for (const auto& source : golden["templates"]) models.push_back(MakeByteModel(source));
   for (const auto& test : golden["cases"]) {
     SCOPED_TRACE(test.dump());
-    const lockstep::v1::ChatPrompt chat = ContinuedChat(test["messages"]);
+    lockstep::v1::ChatPrompt chat = ContinuedChat(test["messages"]);
+    chat.set_template_arguments_json(R"({"date_string": "26 Jul 2024"})");
     const auto text = TextOf(models.at(test["template"]), chat);
     if (test["expected"].is_null()) {
       EXPECT_FALSE(text.ok()) << *text;

@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 #include "router/serving/prompts/prompt_encoder.h"
-#include "router/templates/template_engine.h"
+#include "tests/router/templates/test_templates.h"
 #include "tests/router/text/tiny_tokenizer.h"
 
 namespace lockstep::router {
@@ -54,7 +54,8 @@ ServedModel ModelWith(const Flags& flags, const std::string& chat_template) {
   auto tokenizer = LoadTiny(definition);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   model.tokenizer = *std::move(tokenizer);
-  auto parsed = ParseTemplate({.text = chat_template, .bos_token = "", .eos_token = ""});
+  auto parsed =
+      lockstep::testing::LoadTestTemplate(lockstep::testing::SourceOf(chat_template, "", ""));
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   model.chat_template = *std::move(parsed);
   return model;

@@ -21,67 +21,50 @@ std::string PayloadOf(const std::string& frame) {
   return frame.substr(kFrameHeaderBytes);
 }
 
-TEST(RendererFramesTest, JobsComeBackAsTheyWere) {
-  const auto load =
-      ParseJob(PayloadOf(LoadFrame({.text = "{{ 1 }}", .bos_token = "<s>", .eos_token = ""})));
-  ASSERT_TRUE(load.ok()) << load.status();
-  const auto& source = std::get<TemplateSource>(*load);
-  EXPECT_EQ(source.text, "{{ 1 }}");
-  EXPECT_EQ(source.bos_token, "<s>");
-  EXPECT_EQ(source.eos_token, "");
+std::string String(const std::string& text) {
+  std::string out;
+  for (int shift = 0; shift < 32; shift += 8) out += static_cast<char>(text.size() >> shift);
+  return out + text;
+}
+std::string Answer(char kind, const std::string& text) { return kind + String(text); }
 
+// What renderer/frames.py reads.
+TEST(RendererFramesTest, JobsAreWrittenAsTheRendererReadsThem) {
+  EXPECT_EQ(PayloadOf(LoadFrame({.templates = {{"default", "{{ 1 }}"}, {"tool_use", ""}},
+                                 .special_tokens_json = R"({"bos_token": "<s>"})"})),
+            "L" + std::string("\2\0\0\0", 4) + String("default") + String("{{ 1 }}") +
+                String("tool_use") + String("") + String(R"({"bos_token": "<s>"})"));
   const std::vector<ChatMessage> messages = {{"user", std::string("a\0b", 3), ""}, {"", "", "ann"}};
-  const auto render = ParseJob(PayloadOf(*RenderFrame(
-      messages, {.add_generation_prompt = false, .extra_arguments_json = R"({"a": 1})"})));
-  ASSERT_TRUE(render.ok()) << render.status();
-  const auto& job = std::get<RenderJob>(*render);
-  EXPECT_FALSE(job.options.add_generation_prompt);
-  EXPECT_EQ(job.options.extra_arguments_json, R"({"a": 1})");
-  ASSERT_EQ(job.messages.size(), 2u);
-  EXPECT_EQ(job.messages[0].content, std::string("a\0b", 3));
-  EXPECT_EQ(job.messages[1].name, "ann");
+  EXPECT_EQ(PayloadOf(*RenderFrame(messages, {.add_generation_prompt = false,
+                                              .extra_arguments_json = R"({"a": 1})",
+                                              .marked_characters = "<>"})),
+            "R0" + String("<>") + String(R"({"a": 1})") + std::string("\2\0\0\0", 4) +
+                String("user") + String(std::string("a\0b", 3)) + String("") + String("") +
+                String("") + String("ann"));
 }
 
-TEST(RendererFramesTest, AnswersComeBackAsTheyWere) {
-  EXPECT_EQ(ParseAnswer(PayloadOf(AnswerFrame(std::string("text")))).value_or("none"), "text");
-  const auto error = ParseAnswer(PayloadOf(AnswerFrame(absl::InvalidArgumentError("no"))));
-  EXPECT_EQ(error.status(), absl::InvalidArgumentError("no"));
-}
-
-TEST(RendererFramesTest, LongErrorsAreCutBetweenCharacters) {
-  for (size_t padding = 0; padding < 4; ++padding) {
-    std::string text(padding, 'x');
-    while (text.size() < 2 * kMaxErrorBytes) text += "\u20AC";
-    const auto error = ParseAnswer(PayloadOf(AnswerFrame(absl::InvalidArgumentError(text))));
-    const std::string message = Message(error.status());
-    EXPECT_LE(message.size(), kMaxErrorBytes);
-    EXPECT_GT(message.size(), kMaxErrorBytes - 4);
-    EXPECT_EQ(message, text.substr(0, message.size()));
-    EXPECT_EQ((message.size() - padding) % 3, 0u);
-  }
+TEST(RendererFramesTest, AnswersAreRead) {
+  EXPECT_EQ(ParseAnswer(Answer('K', "text")).value_or("none"), "text");
+  EXPECT_EQ(ParseAnswer(Answer('K', "")).value_or("none"), "");
+  EXPECT_EQ(ParseAnswer(Answer('E', "no")).status(), absl::InvalidArgumentError("no"));
 }
 
 TEST(RendererFramesTest, OtherBytesAreRefused) {
-  const std::string answer = PayloadOf(AnswerFrame(std::string("text")));
-  const std::string job = PayloadOf(*RenderFrame(std::vector<ChatMessage>{{"a", "b", "c"}}, {}));
+  const std::string answer = Answer('K', "text");
   for (size_t size = 0; size < answer.size(); ++size) {
     EXPECT_TRUE(absl::IsInternal(ParseAnswer(answer.substr(0, size)).status())) << size;
   }
-  for (size_t size = 0; size < job.size(); ++size) {
-    EXPECT_FALSE(ParseJob(job.substr(0, size)).ok()) << size;
-  }
-  EXPECT_FALSE(ParseAnswer(answer + "x").ok());
-  EXPECT_FALSE(ParseJob(job + "x").ok());
-  // An error that is no text is not passed on.
-  EXPECT_THAT(
-      Message(ParseAnswer(PayloadOf(AnswerFrame(absl::InvalidArgumentError("\xFF")))).status()),
-      HasSubstr("no text"));
+  EXPECT_TRUE(absl::IsInternal(ParseAnswer(answer + "x").status()));
+  EXPECT_TRUE(absl::IsInternal(ParseAnswer(Answer('X', "text")).status()));
+  // An error that is no text, or too long, is not passed on.
+  EXPECT_THAT(Message(ParseAnswer(Answer('E', "\xFF")).status()), HasSubstr("no text"));
+  EXPECT_THAT(Message(ParseAnswer(Answer('E', std::string(600, 'x'))).status()),
+              HasSubstr("no text"));
   std::mt19937 random(7);
   for (int i = 0; i < 20'000; ++i) {
-    std::string bytes = i % 2 == 0 ? answer : job;
+    std::string bytes = answer;
     bytes[random() % bytes.size()] = static_cast<char>(random());
     ParseAnswer(bytes).status().IgnoreError();
-    ParseJob(bytes).status().IgnoreError();
   }
 }
 
@@ -108,7 +91,7 @@ class FrameIoTest : public ::testing::Test {
 constexpr auto kNoPatience = [] { return 0; };
 
 TEST_F(FrameIoTest, PassesFramesOn) {
-  const std::string frame = AnswerFrame(std::string("text"));
+  const std::string frame = LoadFrame({});
   EXPECT_EQ(SendFrame(ends_[0], frame, kNoPatience), FrameEnd::kDone);
   std::string payload;
   EXPECT_EQ(ReceivePayload(ends_[1], kMaxAnswerBytes, payload, kNoPatience), FrameEnd::kDone);

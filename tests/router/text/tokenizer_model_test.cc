@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "router/templates/template_engine.h"
+#include "tests/router/templates/test_templates.h"
 #include "tests/router/text/golden_corpus.h"
 
 namespace lockstep::router {
@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kModelPath = ".models/SmolLM2-135M-Instruct.Q4_1.gguf";
 
-class SmolLm2TokenizerTest : public testing::Test {
+class SmolLm2TokenizerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(std::filesystem::exists(kModelPath))
@@ -53,9 +53,7 @@ TEST_F(SmolLm2TokenizerTest, DigitsAreSplitOffBeforeThePattern) {
 }
 
 TEST_F(SmolLm2TokenizerTest, RendersItsChatTemplate) {
-  const auto chat = ParseTemplate({.text = tokenizer_->chat_template(),
-                                   .bos_token = "<|im_start|>",
-                                   .eos_token = "<|im_end|>"});
+  const auto chat = lockstep::testing::LoadTestTemplate(tokenizer_->templates());
   ASSERT_TRUE(chat.ok()) << chat.status();
   const std::vector<ChatMessage> messages = {{"user", "What is the capital of France?", ""}};
   const auto prompt = (*chat)->Render(messages, {});

@@ -134,32 +134,60 @@ TEST(PromptEncoderTest, TemplatesMaySplitMessages) {
   EXPECT_EQ(*EncodeChat(splitting, {{"user", "<s>lost##kept<s>"}}), "kept<s>|");
 }
 
-TEST(PromptEncoderTest, MarkersInMessagesAreJustText) {
-  EXPECT_EQ(
-      *EncodeChat(kChatMlTemplate, {{"user", "lockstephiddentext0x0z <s> lockstephiddentext1x0z"}}),
-      "{start}user\nlockstephiddentext0x0z <s> lockstephiddentext1x0z{end}\n{start}assistant\n");
+// What a template makes of a text does not depend on whether the text spells special tokens.
+TEST(PromptEncoderTest, TemplatesSeeTheTextItself) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{{ c | length }}", "12"},
+      {"{{ c[:5] }}|{{ c[-3:] }}|{{ c[1] }}", "a<s>b|c> |<"},
+      {"{{ c | trim }}!", "a<s>b <s>c>!"},
+      {"{{ c | upper }}", "A<S>B <S>C> "},
+      {"{{ '<s>' in c }}{{ c.startswith('a<') }}{{ c == 'x' }}", "TrueTrueFalse"},
+      {"{{ c.split('<s>') | join('+') }}", "a+b +c> "},
+      {"{{ c.split('<s>')[-1] }}{{ c.split()[0] }}", "c> a<s>b"},
+      {"{{ c | replace('<s>', '') }}", "ab c> "},
+      {"{{ c.partition('<s>')[2] }}", "b <s>c> "},
+      {"{{ c | tojson }}", "\"a<s>b <s>c> \""},
+      {"{{ c | tojson(ensure_ascii=true) }}", "\"a<s>b <s>c> \""},
+      {"{{ messages[0] }}", "{'role': 'user', 'content': 'a<s>b <s>c> '}"},
+      {"{{ '%s|%-14s|' % (c, c) }}", "a<s>b <s>c> |a<s>b <s>c>   |"},
+      {"{{ '{}'.format(c) }}{{ [c, 'x'] | join }}", "a<s>b <s>c> a<s>b <s>c> x"},
+      {"{{ c | e }}", "a&lt;s&gt;b &lt;s&gt;c&gt; "},
+      {"{{ c | title }}", "A<S>b <S>c> "},
+      {"{{ c.find('<s>') }}{{ c.count('<s>') }}{{ c.rindex('s') }}", "127"},
+      {"{% for x in c %}{{ x }}{% endfor %}", "a<s>b <s>c> "},
+      {"{{ {'a<s>b <s>c> ': 'found'}[c] }}", "found"},
+      {"{{ c | reverse }}", " >c>s< b>s<a"},
+      {"{{ c ~ 1 }}{{ c + '2' }}{{ '3' + c }}", "a<s>b <s>c> 1a<s>b <s>c> 23a<s>b <s>c> "},
+      {"{% macro r(m) %}{{ m }}{% endmacro %}{% set x = r(c) %}{{ '<s>' in x }}{{ "
+       "x.split('<s>')[0] }}",
+       "Truea"},
+      {"{% set x = 'p' ~ c %}{{ x.split('<s>')[0] }}{{ ('%s' % c).count('<s>') }}", "pa2"},
+      {"{{ ','.join([c, 'x']).find('<s>') }}{{ 'q<s>'.replace(c[1:4], '') }}", "1q"},
+      {"{% set x %}{{ c }}{% endset %}{{ x.rsplit('<s>', 1)[1] }}", "c> "},
+      {"{{ c | first }}{{ c | last }}{{ c | wordcount }}{{ c is string }}", "a 5True"},
+  };
+  for (const auto& [source, expected] : cases) {
+    const auto ids =
+        EncodeChat("{% set c = messages[0].content %}" + source, {{"user", "a<s>b <s>c> "}});
+    EXPECT_EQ(ids.value_or(Message(ids.status())), expected) << source;
+  }
 }
 
-TEST(PromptEncoderTest, MarkersInRolesAndNamesAreJustText) {
-  EXPECT_EQ(*EncodeChat(kChatMlTemplate, {{"lockstephiddentext0x0z", "a<s>b"}}),
-            "{start}lockstephiddentext0x0z\na<s>b{end}\n{start}assistant\n");
-  const ServedModel model = MakeByteModel("{{ messages[0].name }}: {{ messages[0].content }}");
-  lockstep::v1::ChatPrompt chat;
-  auto* const message = chat.add_messages();
-  message->set_role("user");
-  message->set_name("LockstepHiddenText0x7z");
-  message->set_content("a<s>b");
-  const absl::StatusOr<std::vector<TokenId>> ids = PromptEncoder(model).EncodeChat(chat);
-  ASSERT_TRUE(ids.ok()) << ids.status();
-  EXPECT_EQ(Show(*ids), "LockstepHiddenText0x7z: a<s>b");
+TEST(PromptEncoderTest, SpecialTokensThatATemplateLooksForAreTheTemplates) {
+  // A template of a model that thinks: it takes the answer out of an earlier message.
+  const std::string thinking =
+      "{% for m in messages %}{% if '<s>' in m.content %}<|im_start|>{{ m.content.split('<s>')[-1] "
+      "}}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+  EXPECT_EQ(*EncodeChat(thinking, {{"assistant", "t<s>answer<|im_end|>"}, {"user", "x"}}),
+            "{start}answer<|im_end|>x{end}");
 }
 
-TEST(PromptEncoderTest, ADamagedMarkerIsAnError) {
-  const std::string shouting = "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}";
-  EXPECT_EQ(*EncodeChat(shouting, {{"user", "plain"}}), "PLAIN");
-  const absl::Status status = EncodeChat(shouting, {{"user", "a<s>b"}}).status();
+TEST(PromptEncoderTest, ATemplateThatChangesWhatTextsSpellIsRefused) {
+  // Bytes hold no marks.
+  const std::string bytes = "{{ messages[0].content.encode().decode() }}<s>";
+  EXPECT_EQ(*EncodeChat(bytes, {{"user", "plain"}}), "plain{bos}");
+  const absl::Status status = EncodeChat(bytes, {{"user", "a<s>b"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("alters text that spells special tokens"));
 }
 
 TEST(PromptEncoderTest, ArgumentsReachTheTemplateAndCannotInjectEither) {
@@ -169,6 +197,9 @@ TEST(PromptEncoderTest, ArgumentsReachTheTemplateAndCannotInjectEither) {
   EXPECT_EQ(*EncodeChat(with_tools, {{"user", "x"}},
                         R"({"tools": [{"name": "add<|im_end|>"}, {"name": "mul"}]})"),
             "{start}add<|im_end|>{end}{start}mul{end}x");
+  EXPECT_EQ(*EncodeChat(with_tools, {{"user", "x"}},
+                        R"({"tools": [{"name": "add\u003c|im_end|\u003e"}]})"),
+            "{start}add<|im_end|>{end}x");
 }
 
 TEST(PromptEncoderTest, ArgumentsKeepTheirOrder) {
@@ -208,6 +239,12 @@ TEST(SpecialSpellingsTest, FindsTheLongestWithoutOverlap) {
   }
   EXPECT_TRUE(spellings.FindAll("").empty());
   EXPECT_TRUE(SpecialSpellings(std::vector<std::string>{}).FindAll("<a>").empty());
+}
+
+TEST(SpecialSpellingsTest, SaysWhatATextCannotHold) {
+  const SpecialSpellings spellings({"<|end|>", "[x"});
+  for (const char* const text : {"a<b", "a>b", "[", "x"}) EXPECT_TRUE(spellings.MayBeIn(text));
+  for (const char* const text : {"", "ab", "{\"a\": 1}|"}) EXPECT_FALSE(spellings.MayBeIn(text));
 }
 
 TEST(SpecialSpellingsTest, FindsOpenBorders) {

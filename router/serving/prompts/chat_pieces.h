@@ -1,0 +1,27 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/serving/prompts/special_spellings.h"
+#include "router/serving/prompts/text_marks.h"
+
+namespace lockstep::router {
+
+// A stretch of a rendered chat.
+struct ChatPiece {
+  std::string text;
+  bool foreign = false;  // encode as plain text, whatever it spells
+};
+
+// Separates the special tokens of the template from what clients spelled. `plain` is the rendering,
+// `marked` the same chat rendered with marks. INVALID_ARGUMENT if the template treats marked text
+// differently, so that nobody can tell them apart.
+absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& spellings,
+                                                       std::string plain, std::string_view marked,
+                                                       const TextMarks& marks);
+
+}  // namespace lockstep::router

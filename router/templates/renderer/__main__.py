@@ -1,0 +1,102 @@
+"""lockstep-template-renderer: renders the chat template of a model for lockstep-router.
+
+The router starts it, in a cage (cage.py): a template is a program, and this is where it runs. Its standard
+input is one end of a socket pair. For each frame (frames.py) it sends one back, until the other end is closed.
+"""
+import gc
+import os
+import signal
+import stat
+import sys
+import time
+
+# How the program ends by itself. The router reads it (RendererExit).
+RETIRED, MISUSED, MEMORY, NO_JINJA, NO_CAGE = 0, 2, 70, 72, 73
+
+STACK_BYTES = 8 << 20
+PROGRAM_DESCRIPTOR = 3  # the file of this program, left over from its start
+COLLECT_AFTER = 5000  # objects that may be garbage, while the collector sleeps
+MAX_KEPT_BLOCKS = 1_000_000  # of memory that Python holds, more than after the start
+
+
+def import_everything():
+    """Imports Jinja, and what Python and Jinja would import later: nothing can be opened in the cage."""
+    if os.path.dirname(sys.executable) == "/usr/bin":
+        sys.path.append("/usr/lib/python3/dist-packages")  # without site, which costs a quarter of the start
+    else:
+        import site  # another Python keeps its packages elsewhere, a virtual environment in its folder
+        site.main()
+    import html.entities
+    import pprint
+    import textwrap
+    import unicodedata
+    try:
+        import jinja2.constants
+        import jinja2.debug
+        import jinja2.ext
+        import jinja2.sandbox
+    except ImportError:
+        os._exit(NO_JINJA)
+    # Reads the time zone and the codecs that escapes in templates need.
+    time.strftime("%A %Z")
+    b"\\u0041\\N{BULLET}".decode("unicode-escape")
+
+
+def arguments_of(words):
+    if len(words) != 3 or not all(word.isdecimal() for word in words):
+        return None
+    if not stat.S_ISSOCK(os.fstat(0).st_mode):
+        return None
+    return tuple(map(int, words))
+
+
+def serve(renderer, connection, cpu_seconds):
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    blocks_at_start = sys.getallocatedblocks()
+    while True:
+        payload = connection.read()
+        # The router ends a process that takes too long. This is for a router that is stopped.
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+        kind, text = renderer.answer(payload)
+        del payload
+        connection.write(kind, text)
+        del text
+        # Nobody waits now.
+        if gc.get_count()[0] > COLLECT_AFTER:
+            gc.collect()
+        if sys.getallocatedblocks() - blocks_at_start > MAX_KEPT_BLOCKS:
+            return
+
+
+def main():
+    arguments = arguments_of(sys.argv[1:])
+    if arguments is None:
+        print("lockstep-template-renderer is started by lockstep-router", file=sys.stderr)
+        return MISUSED
+    import_everything()
+    import cage
+    import frames
+    import rendering
+    parent, memory_mib, cpu_seconds = arguments
+    connection = frames.Connection(0)
+    renderer = rendering.Renderer()
+    os.close(PROGRAM_DESCRIPTOR)
+    try:
+        cage.enter(parent, memory_mib << 20, STACK_BYTES)
+    except OSError:
+        return NO_CAGE
+    try:
+        serve(renderer, connection, cpu_seconds)
+    except frames.Closed:
+        pass
+    except OSError:  # the router is gone
+        pass
+    except MemoryError:
+        return MEMORY
+    return RETIRED
+
+
+# Destructors of what a template left behind are not worth running.
+os._exit(main())

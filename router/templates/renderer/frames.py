@@ -1,0 +1,113 @@
+"""Frames between router and renderer (router/templates/renderer_frames.h), from the renderer's side.
+
+A frame is a length (4 bytes, little endian) and so many bytes. Strings inside are written the same way.
+"""
+import io
+import json
+import os
+import struct
+
+LENGTH = struct.Struct("<I")
+MAX_JOB_BYTES = 64 << 20
+MAX_TEXT_BYTES = 16 << 20  # of a rendered chat
+MAX_ERROR_BYTES = 512
+BUFFER_BYTES = 64 << 10
+
+
+class Closed(Exception):
+    """The router is gone, or speaks another language."""
+
+
+class Connection:
+    """Reads jobs from a descriptor and writes answers to it."""
+
+    def __init__(self, descriptor):
+        self._descriptor = descriptor
+        self._file = io.FileIO(descriptor, "rb", closefd=False)
+        self._buffer = bytearray(BUFFER_BYTES)
+
+    def read(self):
+        """The payload of the next frame. It is valid until the next call."""
+        view = memoryview(self._buffer)
+        have = self._fill(view, 0, LENGTH.size)
+        size = LENGTH.unpack_from(view)[0]
+        if size > MAX_JOB_BYTES:
+            raise Closed
+        if LENGTH.size + size <= len(view):
+            self._fill(view, have, LENGTH.size + size)
+            return view[LENGTH.size:LENGTH.size + size]
+        payload = memoryview(bytearray(size))
+        payload[:have - LENGTH.size] = view[LENGTH.size:have]
+        self._fill(payload, have - LENGTH.size, size)
+        return payload
+
+    def _fill(self, view, have, wanted):
+        # The router waits for an answer before it sends the next frame, so no read takes too much.
+        while have < wanted:
+            count = self._file.readinto(view[have:])
+            if not count:
+                raise Closed
+            have += count
+        return have
+
+    def write(self, kind, text):
+        rest = memoryview(LENGTH.pack(1 + LENGTH.size + len(text)) + kind + LENGTH.pack(len(text)) + text)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest):]
+
+
+class Reader:
+    """The parts of one payload. The router is trusted: what is missing raises struct.error."""
+
+    def __init__(self, payload):
+        self._payload = payload
+        self._place = 0
+
+    def byte(self):
+        self._place += 1
+        return self._payload[self._place - 1]
+
+    def flag(self):
+        return self.byte() == ord("1")
+
+    def length(self):
+        self._place += LENGTH.size
+        return LENGTH.unpack_from(self._payload, self._place - LENGTH.size)[0]
+
+    def text(self):
+        # Marks are surrogates, so this is not quite UTF-8 (marked_text.py).
+        begin = self._place + LENGTH.size
+        end = begin + LENGTH.unpack_from(self._payload, self._place)[0]
+        self._place = end
+        return str(self._payload[begin:end], "utf-8", "surrogatepass")
+
+
+def read_template(reader):
+    """(templates by name, special tokens by name)"""
+    templates = {reader.text(): reader.text() for _ in range(reader.length())}
+    return templates, json.loads(reader.text())
+
+
+def read_chat(reader):
+    """(variables of the template, the characters that marks in them stand for)"""
+    add_generation_prompt = reader.flag()
+    marked_characters = reader.text()
+    arguments = reader.text()
+    text = reader.text
+    messages = []
+    for _ in range(reader.length()):
+        message = {"role": text(), "content": text()}
+        name = text()
+        if name:
+            message["name"] = name
+        messages.append(message)
+    variables = {"messages": messages, "tools": None, "documents": None,
+                 "add_generation_prompt": add_generation_prompt}
+    if arguments:
+        variables.update(json.loads(arguments))
+    return variables, marked_characters
+
+
+def cut_error(message):
+    """At most MAX_ERROR_BYTES of UTF-8."""
+    return message[:MAX_ERROR_BYTES].encode("utf-8", "replace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore").encode()
