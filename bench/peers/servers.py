@@ -31,16 +31,15 @@ def lockstep_commands(programs, model, ports, router_flags=(), worker_flags=()):
 
 def programs_problem(programs, names):
     """Why these programs cannot run from the folder `programs`, or ""."""
-    missing = [name for name in names if not os.access(f"{programs}/{name}", os.X_OK)]
+    renderer = "lockstep-template-renderer"  # Python runs it
+    missing = [name for name in names if not os.access(f"{programs}/{name}", os.R_OK if name == renderer else os.X_OK)]
     if missing:
         return f"these programs are missing or not executable: {', '.join(missing)}"
-    if "lockstep-template-renderer" not in names:
+    if renderer not in names:
         return ""
-    # The router starts it with an empty environment, so without LD_LIBRARY_PATH.
-    library_is_missing = 127  # the exit code of the dynamic loader
-    renderer = subprocess.run([f"{programs}/lockstep-template-renderer"], env={}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60)
-    return renderer.stderr.strip() if renderer.returncode == library_is_missing else ""
+    jinja = subprocess.run(["/usr/bin/python3", "-I", "-c", "import jinja2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                           timeout=60)
+    return "" if jinja.returncode == 0 else f"chat templates need python3-jinja2: {jinja.stderr.strip()}"
 
 
 class Server:
