@@ -15,7 +15,6 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxTextBytes = 1024;  // of a field that is kept
-constexpr uint32_t kDefaultWindowBytes = 65'535;
 
 nghttp2_nv Field(std::string_view name, std::string_view value) {
   // The library copies both.
@@ -108,9 +107,9 @@ void RpcSession::OnData(CallState& call, std::string_view data) {
     nghttp2_session_consume_stream(session_, call.id, before - data.size());
   }
   if (data.empty() || call.end_told) return;
-  // More than the window allows. Until its side knows the window, it may think of the default.
-  if (call.held.size() + data.size() > limits_.call_window_bytes + kDefaultWindowBytes) {
-    return Fail(call, ResourceExhausted("messages come before they are asked for"));
+  // Before the other side knows the window, it may think of a larger one.
+  if (call.held.size() + data.size() > call.window_bytes) {
+    return Fail(call, ResourceExhausted("more messages come than are asked for"));
   }
   call.held.append(data);
 }
@@ -157,7 +156,9 @@ void RpcSession::Allow(CallId id, uint32_t count, size_t max_bytes) {
 }
 
 void RpcSession::WidenWindow(CallId call, uint32_t num_bytes) {
-  if (Find(call) == nullptr) return;
+  CallState* const found = Find(call);
+  if (found == nullptr) return;
+  found->window_bytes = num_bytes;
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, call,
                                         static_cast<int32_t>(num_bytes));
 }

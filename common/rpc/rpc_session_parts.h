@@ -18,7 +18,8 @@ inline constexpr size_t kMaxRpcHeaderListBytes = 64 << 10;
 
 struct RpcSession::CallState {
   explicit CallState(const RpcLimits& limits)
-      : reader(limits.num_messages, limits.max_message_bytes) {}
+      : window_bytes(limits.call_window_bytes),
+        reader(limits.num_messages, limits.max_message_bytes) {}
 
   CallId id = 0;
   // --- what comes in ---
@@ -29,6 +30,7 @@ struct RpcSession::CallState {
   bool request_over = false;  // the client has ended its side
   bool half_close_told = false;
   bool end_told = false;
+  uint32_t window_bytes;
   RpcMessageReader reader;
   std::string held;  // came behind the last allowed message; no window was granted again
   // --- what goes out ---

@@ -359,18 +359,18 @@ def attack_router(check, options):
 
 
 def stop_beside_both(check, options, good, worker, collector):
-    until = time.monotonic() + 60
-    for peer in (worker, collector):
-        peer.attack, peer.description, peer.until = trickled_giant_header, None, until
-    with start_router(options, [good.addresses["grpc"], worker.address], f"--otlp-endpoint={collector.address}") as router:
-        wait_until(lambda: is_ready(router.addresses["http"]), "the router is ready")
-        with Honest(router.addresses["http"]):
-            time.sleep(1)  # there are spans
-        begun = time.monotonic()
-        code = router.stop()
-        seconds = time.monotonic() - begun
-        print(f"SIGTERM beside both: {seconds:.1f} s", flush=True)
-        check.expect(code == 0 and seconds < STOP_SECONDS, f"SIGTERM: exit code {code} after {seconds:.1f} s")
+    for attack in (trickled_giant_header, continuation_flood, silence):
+        for peer in (worker, collector):
+            peer.attack, peer.description, peer.until = attack, None, time.monotonic() + 60
+        with start_router(options, [good.addresses["grpc"], worker.address], f"--otlp-endpoint={collector.address}") as router:
+            wait_until(lambda: is_ready(router.addresses["http"]), "the router is ready")
+            with Honest(router.addresses["http"]):
+                time.sleep(0.5)  # there are spans
+            begun = time.monotonic()
+            code = router.stop()
+            seconds = time.monotonic() - begun
+            print(f"SIGTERM beside both, {attack.__name__}: {seconds:.1f} s", flush=True)
+            check.expect(code == 0 and seconds < STOP_SECONDS, f"SIGTERM: exit code {code} after {seconds:.1f} s")
 
 
 def attack_worker(check, options):

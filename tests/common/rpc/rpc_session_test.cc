@@ -143,6 +143,7 @@ TEST_F(RpcSessionTest, MessagesWaitUntilTheyAreAllowed) {
 }
 
 TEST_F(RpcSessionTest, WhatWaitsIsBoundedByTheWindow) {
+  Pump();  // the client knows the window
   const auto call = Call();
   client_.Send(call, RawMessage("1"));
   client_.Send(call, RawMessage(std::string(100'000, 'x')));
@@ -152,6 +153,16 @@ TEST_F(RpcSessionTest, WhatWaitsIsBoundedByTheWindow) {
   server_.WidenWindow(call, 1 << 20);
   Pump();
   EXPECT_THAT(Take(server_), ElementsAre("message of 100000 bytes"));
+}
+
+TEST_F(RpcSessionTest, WhoDoesNotKnowTheWindowMayNotSendMore) {
+  const auto call = Call();
+  client_.Send(call, RawMessage("1"));
+  client_.Send(call, RawMessage(std::string(5000, 'x')));
+  Pump();
+  EXPECT_THAT(Take(server_),
+              ElementsAre("call /a.B/C", "message 1",
+                          "end RESOURCE_EXHAUSTED more messages come than are asked for"));
 }
 
 TEST_F(RpcSessionTest, AMessageAboveTheLimitEndsItsCallOnly) {
