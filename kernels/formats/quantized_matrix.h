@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,7 @@ enum class CodeKind {
   kInt4,     // (u - z) * s, u and z in 0..15, s in bf16. Without zero points z = 8
   kInt8,     // (u - z) * s, u and z in 0..255, s in fp32. Without zero points z = 128
   kFp8E4M3,  // E4M3(u) * s in fp32, s in fp32. 0x7F and 0xFF are NaN and refused
+  kFp4E2M1,  // E2M1(u) * s in fp32, u in 0..15, s in fp32
 };
 
 // The weights of a product y = x * transpose(W), as codes in the order of W. All published layouts
@@ -26,9 +28,25 @@ struct QuantizedMatrix {
   std::vector<uint8_t> codes;  // [n, k], one code a byte
   std::vector<float> scales;   // [n, num_groups]
   std::vector<uint8_t> zeros;  // [n, num_groups], or empty: the middle of the range
+  // The group of each column, the same in all rows, or empty: column / group_columns. Only GPTQ's
+  // act-order needs it, whose groups are not contiguous. [k]
+  std::vector<int32_t> group_of_column;
 
-  int64_t num_groups() const { return (k + group_columns - 1) / group_columns; }
+  bool has_contiguous_groups() const { return group_of_column.empty(); }
+  int64_t num_groups() const {
+    if (has_contiguous_groups()) return (k + group_columns - 1) / group_columns;
+    return static_cast<int64_t>(scales.size()) / n;
+  }
+  int64_t GroupOf(int64_t column) const {
+    if (has_contiguous_groups()) return column / group_columns;
+    return group_of_column[static_cast<size_t>(column)];
+  }
+
+  friend bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;
 };
+
+// The code of zero without zero points: 8 or 128; 0 for floating-point codes.
+uint8_t MiddleCode(CodeKind kind);
 
 // Row `row` in bf16: what loading a checkpoint without packed weights gives. values: [k].
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values);

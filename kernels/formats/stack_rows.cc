@@ -1,0 +1,90 @@
+#include "kernels/formats/stack_rows.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lockstep::kernels {
+namespace {
+
+absl::Status CheckPartsFit(std::span<const QuantizedMatrix> parts) {
+  for (const QuantizedMatrix& part : parts) {
+    if (part.kind != parts[0].kind) return InvalidArgument("the parts have codes of several kinds");
+    if (part.k != parts[0].k) {
+      return InvalidArgument("the parts have {} and {} columns", parts[0].k, part.k);
+    }
+    if (part.group_of_column != parts[0].group_of_column) {
+      return InvalidArgument("the parts have groups of different columns (act-order)");
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t CommonGroupColumns(std::span<const QuantizedMatrix> parts) {
+  int64_t common = 0;
+  for (const QuantizedMatrix& part : parts) {
+    if (part.num_groups() > 1) common = std::gcd(common, part.group_columns);
+  }
+  return common == 0 ? parts[0].k : common;
+}
+
+void Append(const QuantizedMatrix& part, bool with_zeros, QuantizedMatrix* result) {
+  result->n += part.n;
+  result->codes.insert(result->codes.end(), part.codes.begin(), part.codes.end());
+  result->scales.insert(result->scales.end(), part.scales.begin(), part.scales.end());
+  if (!with_zeros) return;
+  if (part.zeros.empty()) {
+    result->zeros.resize(result->zeros.size() + part.scales.size(), MiddleCode(part.kind));
+  } else {
+    result->zeros.insert(result->zeros.end(), part.zeros.begin(), part.zeros.end());
+  }
+}
+
+}  // namespace
+
+QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_columns) {
+  const int64_t old_groups = matrix.num_groups();
+  LOCKSTEP_CHECK(matrix.has_contiguous_groups() && group_columns > 0 &&
+                     (old_groups == 1 || matrix.group_columns % group_columns == 0),
+                 "groups of {} from groups of {}", group_columns, matrix.group_columns);
+  QuantizedMatrix result = matrix;
+  result.group_columns = group_columns;
+  result.scales.clear();
+  result.zeros.clear();
+  const int64_t groups = result.num_groups();
+  for (int64_t row = 0; row < matrix.n; ++row) {
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t old_group = matrix.GroupOf(group * group_columns);
+      const auto old = static_cast<size_t>(row * old_groups + old_group);
+      result.scales.push_back(matrix.scales[old]);
+      if (!matrix.zeros.empty()) result.zeros.push_back(matrix.zeros[old]);
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts) {
+  if (parts.empty()) return InvalidArgument("there are no parts");
+  LOCKSTEP_RETURN_IF_ERROR(CheckPartsFit(parts));
+  const bool contiguous = parts[0].has_contiguous_groups();
+  const int64_t group_columns = contiguous ? CommonGroupColumns(parts) : parts[0].group_columns;
+  QuantizedMatrix result{.kind = parts[0].kind,
+                         .n = 0,
+                         .k = parts[0].k,
+                         .group_columns = group_columns,
+                         .codes = {},
+                         .scales = {},
+                         .zeros = {},
+                         .group_of_column = parts[0].group_of_column};
+  const bool with_zeros = std::any_of(
+      parts.begin(), parts.end(), [](const QuantizedMatrix& part) { return !part.zeros.empty(); });
+  for (const QuantizedMatrix& part : parts) {
+    const bool same = part.group_columns == group_columns;
+    Append(same || !contiguous ? part : WithGroupColumns(part, group_columns), with_zeros, &result);
+  }
+  return result;
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,89 @@
+#include "kernels/formats/stack_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/common/status_matchers.h"
+#include "tests/kernels/formats/module_files.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using ::testing::HasSubstr;
+
+QuantizedMatrix Part(int64_t n, int64_t k, int64_t group_columns, uint32_t seed) {
+  QuantizedMatrix matrix;
+  matrix.kind = CodeKind::kInt8;
+  matrix.n = n;
+  matrix.k = k;
+  matrix.group_columns = group_columns;
+  for (int64_t i = 0; i < n * k; ++i) {
+    matrix.codes.push_back(static_cast<uint8_t>(seed = seed * 1664525u + 1013904223u, seed >> 24));
+  }
+  for (int64_t i = 0; i < n * matrix.num_groups(); ++i) {
+    matrix.scales.push_back(0.25f + static_cast<float>(i + n));
+  }
+  return matrix;
+}
+
+std::vector<uint16_t> BitsOfParts(std::span<const QuantizedMatrix> parts) {
+  std::vector<uint16_t> bits;
+  for (const QuantizedMatrix& part : parts) {
+    const std::vector<uint16_t> own = ValueBits(part);
+    bits.insert(bits.end(), own.begin(), own.end());
+  }
+  return bits;
+}
+
+TEST(StackRowsTest, KeepsEveryValue) {
+  struct Case {
+    std::vector<int64_t> group_columns;
+    int64_t expected;
+  };
+  const Case cases[] = {{{32, 32}, 32},     {{64, 32, 64}, 32}, {{96, 96}, 96}, {{96, 32}, 32},
+                        {{48, 32, 96}, 16}, {{40, 40}, 40},     {{96, 40}, 40}};
+  for (const Case& c : cases) {
+    std::vector<QuantizedMatrix> parts;
+    for (const int64_t group : c.group_columns) {
+      parts.push_back(Part(3 + static_cast<int64_t>(parts.size()), 96, group, 7));
+    }
+    const absl::StatusOr<QuantizedMatrix> stacked = StackRows(parts);
+    ASSERT_THAT(stacked, IsOk());
+    EXPECT_EQ(stacked->group_columns, c.expected);
+    EXPECT_EQ(ValueBits(*stacked), BitsOfParts(parts));
+    EXPECT_TRUE(stacked->zeros.empty());
+  }
+}
+
+TEST(StackRowsTest, PartsWithAndWithoutZeroPoints) {
+  std::vector<QuantizedMatrix> parts = {Part(2, 64, 32, 1), Part(3, 64, 64, 2)};
+  parts[0].zeros = {1, 200, 128, 7};
+  const absl::StatusOr<QuantizedMatrix> stacked = StackRows(parts);
+  ASSERT_THAT(stacked, IsOk());
+  EXPECT_EQ(stacked->zeros.size(), stacked->scales.size());
+  EXPECT_EQ(ValueBits(*stacked), BitsOfParts(parts));
+}
+
+TEST(StackRowsTest, KeepsAnOrderOfColumnsThatAllPartsHave) {
+  std::vector<QuantizedMatrix> parts = {Part(2, 4, 2, 1), Part(3, 4, 2, 2)};
+  for (QuantizedMatrix& part : parts) part.group_of_column = {1, 0, 0, 1};
+  const absl::StatusOr<QuantizedMatrix> stacked = StackRows(parts);
+  ASSERT_THAT(stacked, IsOk());
+  EXPECT_EQ(stacked->group_of_column, parts[0].group_of_column);
+  EXPECT_EQ(ValueBits(*stacked), BitsOfParts(parts));
+  parts[1].group_of_column = {0, 1, 0, 1};
+  EXPECT_THAT(StackRows(parts), HasError(kInvalid, HasSubstr("act-order")));
+}
+
+TEST(StackRowsTest, RefusesPartsThatDoNotFit) {
+  EXPECT_THAT(StackRows({}), HasError(kInvalid, HasSubstr("no parts")));
+  std::vector<QuantizedMatrix> parts = {Part(2, 64, 32, 1), Part(2, 96, 32, 1)};
+  EXPECT_THAT(StackRows(parts), HasError(kInvalid, HasSubstr("64 and 96 columns")));
+  parts[1] = Part(2, 64, 32, 1);
+  parts[1].kind = CodeKind::kFp8E4M3;
+  EXPECT_THAT(StackRows(parts), HasError(kInvalid, HasSubstr("several kinds")));
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
