@@ -6,6 +6,7 @@
 #include "cli/chat/chat.h"
 #include "cli/generate.h"
 #include "cli/help.h"
+#include "cli/quantize/quantize.h"
 #include "cli/serve/serve.h"
 #include "cli/top/top.h"
 
@@ -70,6 +71,13 @@ constexpr OptionSpec kBenchOptions[] = {
     {"threshold", "PERCENT", "--vs and compare: smaller changes do not count (default 5)"},
 };
 
+constexpr OptionSpec kQuantizeOptions[] = {
+    {"to", "FORMAT", "fp8, fp8-block, w4a16, w4a16-asym or w8a16"},
+    {"output", "DIR", "folder to write; it must not exist, or be empty"},
+    {"group-size", "N", "columns that share a scale (default 128, or the next that fits)"},
+    {"ignore", "NAME", "a module that keeps its weights: a name or re:EXPRESSION; repeatable"},
+};
+
 constexpr std::string_view kServeDetails =
     "MODEL is a GGUF file, a folder with config.json and safetensors, or a name of Hugging Face\n"
     "(org/name), which the command `hf` downloads. One worker starts for each GPU, or one on the\n"
@@ -91,6 +99,11 @@ constexpr std::string_view kBenchDetails =
     "it left. `lockstep bench compare BEFORE.json AFTER.json` compares two results, and exits "
     "with\n"
     "1 if a figure became worse. docs/benchmarking.md says what the figures mean.";
+constexpr std::string_view kQuantizeDetails =
+    "MODEL is a folder with config.json and safetensors. Rounds the matrices of its layers to the\n"
+    "nearest code, without calibration, and writes a folder in the published layout:\n"
+    "compressed-tensors, or blocks of 128 x 128 as DeepSeek's. Embeddings, norms, biases and the\n"
+    "logits' matrix stay as they are. docs/formats.md says more.";
 constexpr std::string_view kCompletionDetails =
     "  bash  source <(lockstep completion bash)\n"
     "  zsh   source <(lockstep completion zsh)\n"
@@ -122,6 +135,11 @@ constexpr Verb kVerbs[] = {
      "lockstep bench --rates 2,4,8 --goodput ttft:200ms,tpot:25ms --duration 60 --warm-up 10\n"
      "lockstep bench --url 127.0.0.1:8000 --vs 127.0.0.1:9000 --repeats 3",
      RunBench},
+    {"quantize", "MODEL --to FORMAT --output DIR [options]", "write a model with smaller weights",
+     kQuantizeDetails, kQuantizeOptions,
+     "lockstep quantize ~/models/Qwen3-0.6B --to fp8 --output ~/models/Qwen3-0.6B-FP8\n"
+     "lockstep quantize MODEL --to w4a16 --group-size 32 --output DIR --ignore re:.*down_proj",
+     RunQuantize},
     {"completion",
      "bash|zsh|fish",
      "print a script that completes commands",

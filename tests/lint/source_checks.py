@@ -23,6 +23,7 @@ MODEL = ("worker/model", "worker/comm", "worker/memory", "kernels", "common")
 STEPS = (*MODEL, "worker/steps", "lockstep/worker")
 ALLOWED_OWN = (
     ("cli/common", ("common",)),
+    ("cli/quantize", ("cli/common", "kernels/formats", "common")),
     ("cli", ("cli", "router/client", "common", "lockstep/v1")),
     ("common/grpc", ("common", "lockstep/standard")),
     ("common", ("common",)),
