@@ -1,6 +1,7 @@
 #include "kernels/formats/quantize.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -36,62 +37,105 @@ struct GroupParameters {
   float zero;  // signed
 };
 
-// One group's arithmetic: `Rounded` after every operation.
-class GroupQuantizer {
+template <QuantizeArithmetic arithmetic>
+float Rounded(float value) {
+  return arithmetic == QuantizeArithmetic::kBFloat16 ? RoundToBFloat16(value) : value;
+}
+
+// The smallest and the largest of some values and 0. Lanes make vector instructions of it.
+class Extremes {
  public:
-  explicit GroupQuantizer(const QuantizeOptions& options)
-      : options_(options), range_(RangeOf(options.kind)) {}
-
-  // `min` <= 0 <= `max`
-  GroupParameters Parameters(float min, float max) const {
-    const float width = range_.max - range_.min;
-    GroupParameters parameters = {0, 0};
-    if (options_.symmetric) {
-      parameters.scale = Rounded(std::max(-min, max) / (width / 2));
-    } else {
-      parameters.scale = Rounded(Rounded(max - min) / width);
-      // A group of zeros has no quotient. Its zero point is 0.
-      const float quotient = parameters.scale > 0 ? Rounded(min / parameters.scale) : range_.min;
-      const float zero = Rounded(range_.min - quotient);
-      parameters.zero = std::rint(std::clamp(zero, range_.min, range_.max));
+  void Add(std::span<const float> values) {
+    size_t i = 0;
+    for (; i + kLanes <= values.size(); i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) Add(values[i + lane], lane);
     }
-    if (options_.scales_in_bf16) parameters.scale = RoundToBFloat16(parameters.scale);
-    if (parameters.scale == 0) parameters.scale = Epsilon();
-    return parameters;
+    for (; i < values.size(); ++i) Add(values[i], 0);
   }
-
-  uint8_t Code(float value, const GroupParameters& parameters) const {
-    const float quotient = Rounded(value / parameters.scale);
-    const float moved = Rounded(quotient + parameters.zero);
-    const float clamped = std::clamp(moved, range_.min, range_.max);
-    if (options_.kind == CodeKind::kFp8E4M3) return FloatToE4M3(clamped);
-    return static_cast<uint8_t>(std::rint(clamped) - range_.min);
-  }
-
-  uint8_t ZeroCode(const GroupParameters& parameters) const {
-    return static_cast<uint8_t>(parameters.zero - range_.min);
-  }
+  float Min() const { return *std::min_element(min_, min_ + kLanes); }
+  float Max() const { return *std::max_element(max_, max_ + kLanes); }
 
  private:
-  float Rounded(float value) const {
-    return options_.arithmetic == QuantizeArithmetic::kBFloat16 ? RoundToBFloat16(value) : value;
-  }
-  // What stands for a scale of 0: the distance of 1 to the next number.
-  float Epsilon() const {
-    const bool is_bf16 =
-        options_.arithmetic == QuantizeArithmetic::kBFloat16 || options_.scales_in_bf16;
-    return is_bf16 ? 0x1p-7f : std::numeric_limits<float>::epsilon();
+  static constexpr size_t kLanes = 8;
+
+  void Add(float value, size_t lane) {
+    min_[lane] = value < min_[lane] ? value : min_[lane];
+    max_[lane] = value > max_[lane] ? value : max_[lane];
   }
 
-  const QuantizeOptions& options_;
-  const CodeRange range_;
+  float min_[kLanes] = {};
+  float max_[kLanes] = {};
 };
+
+// To the nearest integer, ties to even, for magnitudes below 2^22. A loop of these becomes vector
+// instructions; std::rint is a call.
+float NearestInteger(float value) {
+  constexpr float kMagic = 0x1.8p23f;
+  return (value + kMagic) - kMagic;
+}
+
+// FloatToE4M3 for magnitudes up to 448. Both cases are computed, and a mask takes one.
+uint8_t ClampedToE4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  // Beside 2^14 an fp32 has the step of subnormal codes, 2^-9.
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) & 0xFu;
+  const uint32_t scaled = magnitude - (120u << 23);
+  const uint32_t normal = (scaled + 0x7FFFFu + ((scaled >> 20) & 1u)) >> 20;
+  constexpr uint32_t kSmallestNormal = std::bit_cast<uint32_t>(0x1p-6f);
+  const uint32_t mask = 0u - static_cast<uint32_t>(magnitude < kSmallestNormal);
+  return static_cast<uint8_t>((subnormal & mask) | (normal & ~mask) | ((bits >> 24) & 0x80u));
+}
+
+// One group's arithmetic: rounded after every operation.
+template <QuantizeArithmetic arithmetic>
+GroupParameters ParametersOf(const QuantizeOptions& options, float min, float max) {
+  const CodeRange range = RangeOf(options.kind);
+  const float width = range.max - range.min;
+  GroupParameters parameters = {0, 0};
+  if (options.symmetric) {
+    parameters.scale = Rounded<arithmetic>(std::max(-min, max) / (width / 2));
+  } else {
+    parameters.scale = Rounded<arithmetic>(Rounded<arithmetic>(max - min) / width);
+    // A group of zeros has no quotient. Its zero point is 0.
+    const float quotient =
+        parameters.scale > 0 ? Rounded<arithmetic>(min / parameters.scale) : range.min;
+    const float zero = Rounded<arithmetic>(range.min - quotient);
+    parameters.zero = std::rint(std::clamp(zero, range.min, range.max));
+  }
+  if (options.scales_in_bf16) parameters.scale = RoundToBFloat16(parameters.scale);
+  if (parameters.scale != 0) return parameters;
+  // The distance of 1 to the next number stands for a scale of 0.
+  const bool is_bf16 = arithmetic == QuantizeArithmetic::kBFloat16 || options.scales_in_bf16;
+  parameters.scale = is_bf16 ? 0x1p-7f : std::numeric_limits<float>::epsilon();
+  return parameters;
+}
+
+// `parameters` and `range` are values, because a store of a code could change what they refer to.
+template <QuantizeArithmetic arithmetic, bool is_float>
+void EncodeRun(std::span<const float> values, GroupParameters parameters, CodeRange range,
+               uint8_t* __restrict codes) {
+  const float* const __restrict first = values.data();
+  const size_t count = values.size();
+  for (size_t i = 0; i < count; ++i) {
+    const float quotient = Rounded<arithmetic>(first[i] / parameters.scale);
+    const float moved = Rounded<arithmetic>(quotient + parameters.zero);
+    const float above = moved > range.min ? moved : range.min;
+    const float clamped = above < range.max ? above : range.max;
+    codes[i] =
+        is_float ? ClampedToE4M3(clamped)
+                 : static_cast<uint8_t>(static_cast<int32_t>(NearestInteger(clamped) - range.min));
+  }
+}
 
 absl::Status CheckQuantizable(std::span<const float> values, int64_t k,
                               const QuantizeOptions& options) {
-  const auto bad = std::find_if(values.begin(), values.end(),
-                                [](float value) { return !(std::fabs(value) <= kMaxValue); });
-  if (bad != values.end()) {
+  const auto is_bad = [](float value) { return !(std::fabs(value) <= kMaxValue); };
+  uint32_t any_bad = 0;  // without an exit, so that it becomes vector instructions
+  for (const float value : values) any_bad |= static_cast<uint32_t>(is_bad(value));
+  if (any_bad != 0) {
+    const auto bad = std::find_if(values.begin(), values.end(), is_bad);
     const int64_t index = bad - values.begin();
     return InvalidArgument("element [{}, {}] is {}, expected a number within 2^126", index / k,
                            index % k, *bad);
@@ -106,25 +150,30 @@ struct Rectangle {
   int64_t row, num_rows, column, num_columns;
 };
 
+template <QuantizeArithmetic arithmetic>
 void QuantizeGroup(std::span<const float> values, const Rectangle& where,
-                   const GroupQuantizer& quantizer, QuantizedMatrix* matrix) {
-  float min = 0, max = 0;
-  for (int64_t row = where.row; row < where.row + where.num_rows; ++row) {
-    for (int64_t i = 0; i < where.num_columns; ++i) {
-      const float value = values[static_cast<size_t>(row * matrix->k + where.column + i)];
-      min = std::min(min, value);
-      max = std::max(max, value);
-    }
-  }
-  const GroupParameters parameters = quantizer.Parameters(min, max);
+                   const QuantizeOptions& options, QuantizedMatrix* matrix) {
+  const auto run = [&](int64_t row) {
+    return values.subspan(static_cast<size_t>(row * matrix->k + where.column),
+                          static_cast<size_t>(where.num_columns));
+  };
+  Extremes extremes;
+  for (int64_t row = where.row; row < where.row + where.num_rows; ++row) extremes.Add(run(row));
+  const GroupParameters parameters =
+      ParametersOf<arithmetic>(options, extremes.Min(), extremes.Max());
+  const CodeRange range = RangeOf(options.kind);
   for (int64_t row = where.row; row < where.row + where.num_rows; ++row) {
     const auto group =
         static_cast<size_t>(row * matrix->num_groups() + where.column / matrix->group_columns);
     matrix->scales[group] = parameters.scale;
-    if (!matrix->zeros.empty()) matrix->zeros[group] = quantizer.ZeroCode(parameters);
-    for (int64_t i = 0; i < where.num_columns; ++i) {
-      const auto element = static_cast<size_t>(row * matrix->k + where.column + i);
-      matrix->codes[element] = quantizer.Code(values[element], parameters);
+    if (!matrix->zeros.empty()) {
+      matrix->zeros[group] = static_cast<uint8_t>(parameters.zero - range.min);
+    }
+    uint8_t* const codes = matrix->codes.data() + row * matrix->k + where.column;
+    if (options.kind == CodeKind::kFp8E4M3) {
+      EncodeRun<arithmetic, true>(run(row), parameters, range, codes);
+    } else {
+      EncodeRun<arithmetic, false>(run(row), parameters, range, codes);
     }
   }
 }
@@ -149,15 +198,17 @@ absl::StatusOr<QuantizedMatrix> QuantizeToNearest(std::span<const float> values,
   matrix.scales.resize(num_scales);
   if (!options.symmetric) matrix.zeros.resize(num_scales);
   const int64_t rows = options.group_rows > 0 ? options.group_rows : n;
-  const GroupQuantizer quantizer(options);
+  const auto quantize = options.arithmetic == QuantizeArithmetic::kBFloat16
+                            ? QuantizeGroup<QuantizeArithmetic::kBFloat16>
+                            : QuantizeGroup<QuantizeArithmetic::kFloat32>;
   for (int64_t row = 0; row < n; row += rows) {
     for (int64_t column = 0; column < k; column += matrix.group_columns) {
-      QuantizeGroup(values,
-                    {.row = row,
-                     .num_rows = std::min(rows, n - row),
-                     .column = column,
-                     .num_columns = std::min(matrix.group_columns, k - column)},
-                    quantizer, &matrix);
+      quantize(values,
+               {.row = row,
+                .num_rows = std::min(rows, n - row),
+                .column = column,
+                .num_columns = std::min(matrix.group_columns, k - column)},
+               options, &matrix);
     }
   }
   return matrix;

@@ -1,5 +1,6 @@
 #include "kernels/formats/awq/awq.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status.h"
@@ -11,15 +12,21 @@ namespace {
 constexpr int64_t kNibbles = 8;
 constexpr int64_t kAwqRowOfNibble[kNibbles] = {0, 2, 4, 6, 1, 3, 5, 7};
 
+// Rows that are taken together, so that both sides of the transposition stay in the cache.
+constexpr int64_t kTileRows = 64;
+
 // Words [rows, words] to codes [8 * words, rows].
 std::vector<uint8_t> UnpackAwq(const SafetensorsTensor& packed, int64_t rows, int64_t words) {
   std::vector<uint8_t> codes(static_cast<size_t>(rows * words * kNibbles));
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t tile = 0; tile < rows; tile += kTileRows) {
+    const int64_t end = std::min(tile + kTileRows, rows);
     for (int64_t word = 0; word < words; ++word) {
-      const uint32_t bits = WordAt(packed, row * words + word);
-      for (int64_t i = 0; i < kNibbles; ++i) {
-        const int64_t column = word * kNibbles + kAwqRowOfNibble[i];
-        codes[static_cast<size_t>(column * rows + row)] = (bits >> (4 * i)) & 15u;
+      uint8_t* const columns = codes.data() + word * kNibbles * rows;
+      for (int64_t row = tile; row < end; ++row) {
+        const uint32_t bits = WordAt(packed, row * words + word);
+        for (int64_t i = 0; i < kNibbles; ++i) {
+          columns[kAwqRowOfNibble[i] * rows + row] = (bits >> (4 * i)) & 15u;
+        }
       }
     }
   }

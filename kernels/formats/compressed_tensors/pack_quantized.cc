@@ -52,6 +52,26 @@ absl::Status ReadPackedZeros(const ModuleTensors& tensors, const WordLayout& lay
   return absl::OkStatus();
 }
 
+// Words [rows, words of a row] to codes [rows, columns]. The last word of a row may have fewer.
+template <int64_t bits>
+std::vector<uint8_t> UnpackAlongColumns(const SafetensorsTensor& packed, int64_t rows,
+                                        int64_t columns) {
+  constexpr int64_t kPerWord = 32 / bits;
+  const int64_t words = (columns + kPerWord - 1) / kPerWord;
+  std::vector<uint8_t> codes(static_cast<size_t>(rows * words * kPerWord));
+  for (int64_t word = 0; word < rows * words; ++word) {
+    const int64_t row = word / words;
+    // Rows are written in order, so what a row has too much, the next one overwrites.
+    uint8_t* const first = codes.data() + row * columns + word % words * kPerWord;
+    const uint32_t value = WordAt(packed, word);
+    for (int64_t i = 0; i < kPerWord; ++i) {
+      first[i] = static_cast<uint8_t>((value >> (bits * i)) & ((1u << bits) - 1));
+    }
+  }
+  codes.resize(static_cast<size_t>(rows * columns));
+  return codes;
+}
+
 // Files from before an order was found have an index full of -1.
 bool IsUnsetIndex(const SafetensorsTensor& g_idx) {
   return std::all_of(g_idx.data.begin(), g_idx.data.end(),
@@ -99,14 +119,8 @@ absl::StatusOr<QuantizedMatrix> DecodePackQuantized(const ModuleTensors& tensors
   if (g_idx != nullptr && !IsUnsetIndex(*g_idx)) {
     LOCKSTEP_RETURN_IF_ERROR(SetGroupOfColumn(*g_idx, matrix.num_groups(), &matrix));
   }
-  const int64_t words = layout.NumWords(matrix.k);
-  matrix.codes.resize(static_cast<size_t>(matrix.n * matrix.k));
-  for (int64_t row = 0; row < matrix.n; ++row) {
-    for (int64_t column = 0; column < matrix.k; ++column) {
-      const uint32_t word = WordAt(*packed, row * words + column / layout.codes_per_word());
-      matrix.codes[static_cast<size_t>(row * matrix.k + column)] = layout.Code(word, column);
-    }
-  }
+  matrix.codes = layout.bits == 4 ? UnpackAlongColumns<4>(*packed, matrix.n, matrix.k)
+                                  : UnpackAlongColumns<8>(*packed, matrix.n, matrix.k);
   return Finish(packed->name, std::move(matrix));
 }
 
