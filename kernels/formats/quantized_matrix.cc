@@ -13,10 +13,16 @@ template <CodeKind kind>
 void DequantizeRun(const uint8_t* codes, int64_t count, uint8_t zero, float scale,
                    BFloat16* values) {
   for (int64_t i = 0; i < count; ++i) {
-    float value = static_cast<float>(int{codes[i]} - int{zero});
-    if constexpr (kind == CodeKind::kFp8E4M3) value = E4M3ToFloat(codes[i]);
-    if constexpr (kind == CodeKind::kFp4E2M1) value = E2M1ToFloat(codes[i]);
-    values[i] = ToBFloat16(value * scale);
+    float value;
+    if constexpr (kind == CodeKind::kFp8E4M3) {
+      value = E4M3ToFloat(codes[i]) * scale;
+    } else if constexpr (kind == CodeKind::kFp4E2M1) {
+      value = E2M1ToFloat(codes[i]) * scale;
+    } else {
+      // -0 + 0 is +0.
+      value = static_cast<float>(int{codes[i]} - int{zero}) * scale + 0.0f;
+    }
+    values[i] = ToBFloat16(value);
   }
 }
 

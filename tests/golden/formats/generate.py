@@ -4,7 +4,8 @@ that kernels/formats reads, and what independent decoders and quantisers make of
 
 decode.safetensors, for a case C: the tensors of the layout, as "C.weight_packed", and "C.values", the
 weights in bf16. Integer codes take their scales in bf16 (docs/formats.md), so the decoders get bf16
-scales. tests/kernels/formats has a table of the cases' schemes.
+scales. An integer code of the value 0 is +0 here, whatever the sign of its scale; decoders make -0 of
+some. tests/kernels/formats has a table of the cases' schemes.
 
 quantize.safetensors, for a case C: "C.weight", and "C.codes", "C.scales" and "C.zeros" as
 compressed-tensors computes them from minima and maxima.
@@ -76,6 +77,8 @@ class Cases:
         return codes.view(torch.float8_e4m3fn)
 
     def add(self, case, tensors, values):
+        if not case.startswith(("fp8", "nvfp4", "mxfp4")):
+            values = values + 0.0  # -0 + 0 is +0
         assert values.dtype == BF16 and torch.isfinite(values.float()).all(), case
         for name, tensor in {**tensors, "values": values}.items():
             self.tensors[f"{case}.{name}"] = tensor.contiguous().clone()
