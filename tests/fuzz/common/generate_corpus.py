@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of this folder's fuzz targets: corpus/{gguf,safetensors,model_config}/.
+"""Writes the seed corpora of this folder's fuzz targets: corpus/{gguf,safetensors,model_config,
+quantization_config}/.
 
 Small files that reach every branch of the readers: valid ones of each kind, and valid ones with one
 thing broken. Needs the standard library only:  python3 generate_corpus.py
@@ -183,9 +184,38 @@ def model_config_seeds():
     return seeds
 
 
+def quantization_config_seeds():
+    weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
+    activations = {"num_bits": 8, "type": "float", "dynamic": True, "strategy": "token"}
+    groups = {"a": {"targets": ["Linear"], "weights": weights},
+              "b": {"targets": ["re:.*down", "x.y"], "format": "float-quantized", "input_activations": activations,
+                    "weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}}}
+    configs = {
+        "compressed": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": groups,
+                       "ignore": ["lm_head", "re:(a|b)+$"], "kv_cache_scheme": {"num_bits": 8, "type": "float"}},
+        "gptq": {"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True, "lm_head": True,
+                 "dynamic": {"-:.*up": {}, "+:.*down": {"bits": 8, "group_size": 32}},
+                 "modules_in_block_to_quantize": [["mlp.up_proj"]]},
+        "awq": {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True,
+                "modules_to_not_convert": ["visual"]},
+        "fp8": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic",
+                "modules_to_not_convert": ["model.layers.*.gate"]},
+        "modelopt": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["*gate*"], "group_size": 16,
+                     "kv_cache_quant_algo": "FP8"},
+        "mxfp4": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
+        "unknown_key": {"quant_method": "fp8", "some_key": [1]},
+        "unknown_method": {"quant_method": "other"},
+    }
+    seeds = {name: json.dumps({"quantization_config": value}).encode() for name, value in configs.items()}
+    seeds["named"] = seeds["compressed"] + b"\0model.layers.1.mlp.down_proj"
+    seeds["older"] = json.dumps({"compression_config": configs["compressed"]}).encode()
+    return seeds
+
+
 def main():
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
-                          ("model_config", model_config_seeds())):
+                          ("model_config", model_config_seeds()),
+                          ("quantization_config", quantization_config_seeds())):
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in seeds.items():
