@@ -196,7 +196,8 @@ absl::Status ReadDynamic(JsonObjectReader& reader, const QuantizationObject& con
     QuantizationConfig::Rule rule{.patterns = {*std::move(pattern)}, .scheme = std::nullopt};
     if (!key.starts_with("-:")) {
       rule.scheme = scheme;
-      const std::string path = fmt::format("{}.dynamic.{}", config.path, key);
+      const std::string path =
+          fmt::format("{}{}dynamic.{}", config.path, config.path.empty() ? "" : ".", key);
       LOCKSTEP_RETURN_IF_ERROR(ReadOverride(dynamic->at(key), config.file, path, &*rule.scheme));
     }
     rules->push_back(std::move(rule));

@@ -103,4 +103,35 @@ absl::StatusOr<std::optional<QuantizationConfig>> QuantizationConfigFromJson(
   return std::optional<QuantizationConfig>();
 }
 
+absl::StatusOr<QuantizationConfig> QuantizationConfigFromOlderFile(std::string_view text,
+                                                                   const std::string& name) {
+  constexpr std::string_view kModelOptMember = "quantization";
+  JsonMemberText member{.key = kModelOptMember};
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json root, ParseJson(text, name, {}, nullptr, &member));
+  if (!root.is_object()) {
+    return InvalidArgument("{}: the file is {}, expected an object", name, DescribeJson(root));
+  }
+  if (name.ends_with(kGptqConfigFile)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(ParsedMethod parsed,
+                              ParseGptq({.object = root, .text = text, .file = name, .path = ""}));
+    return QuantizationConfig("gptq", std::move(parsed.rules), parsed.kv_cache);
+  }
+  if (!name.ends_with(kModelOptConfigFile)) {
+    return InvalidArgument("{} is not {} or {}", name, kModelOptConfigFile, kGptqConfigFile);
+  }
+  JsonObjectReader reader(root, name);
+  const Json* const quantization = reader.Find(kModelOptMember);
+  if (quantization == nullptr || !quantization->is_object()) {
+    return InvalidArgument("{} is {}, expected an object", reader.Where(kModelOptMember),
+                           quantization == nullptr ? "missing" : DescribeJson(*quantization));
+  }
+  reader.Find("producer");
+  LOCKSTEP_RETURN_IF_ERROR(RefuseUnreadKeys(reader));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      ParsedMethod parsed,
+      ParseModelOpt(
+          {.object = *quantization, .text = member.text, .file = name, .path = "quantization"}));
+  return QuantizationConfig("modelopt", std::move(parsed.rules), parsed.kv_cache);
+}
+
 }  // namespace lockstep

@@ -89,4 +89,12 @@ class QuantizationConfig {
 absl::StatusOr<std::optional<QuantizationConfig>> QuantizationConfigFromJson(
     std::string_view config_json, const std::string& name);
 
+// Files beside config.json in which older tools say the same: ModelOpt and AutoGPTQ. A reader asks
+// for them if config.json says nothing.
+inline constexpr std::string_view kModelOptConfigFile = "hf_quant_config.json";
+inline constexpr std::string_view kGptqConfigFile = "quantize_config.json";
+// `name`: the path, which ends with one of the two. INVALID_ARGUMENT for another.
+absl::StatusOr<QuantizationConfig> QuantizationConfigFromOlderFile(std::string_view text,
+                                                                   const std::string& name);
+
 }  // namespace lockstep

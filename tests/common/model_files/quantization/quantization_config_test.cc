@@ -315,5 +315,39 @@ TEST(QuantizationConfigTest, ReadsTheOlderNameToo) {
   EXPECT_EQ((*config)->method(), "fp8");
 }
 
+TEST(QuantizationConfigTest, ReadsTheFileOfModelOpt) {
+  const auto config = QuantizationConfigFromOlderFile(
+      R"({"producer": {"name": "modelopt", "version": "0.23.0"},
+          "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": null,
+                           "exclude_modules": ["lm_head", "*.q_proj"]}})",
+      "m/hf_quant_config.json");
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->method(), "modelopt");
+  EXPECT_TRUE(SchemeIn(*config, "model.layers.0.mlp.up_proj") == kFp8Static);
+  EXPECT_FALSE(SchemeIn(*config, "model.layers.0.self_attn.q_proj").has_value());
+  EXPECT_THAT(
+      QuantizationConfigFromOlderFile("{\"a\": 1, \"quantization\": {}}", "m/hf_quant_config.json"),
+      HasError(kInvalid, HasSubstr("m/hf_quant_config.json: a is 1: this key")));
+  EXPECT_THAT(QuantizationConfigFromOlderFile("{}", "m/hf_quant_config.json"),
+              HasError(kInvalid, HasSubstr("m/hf_quant_config.json: quantization is missing")));
+}
+
+TEST(QuantizationConfigTest, ReadsTheFileOfAutoGptq) {
+  const auto config = QuantizationConfigFromOlderFile(
+      R"({"bits": 4, "group_size": 128, "damp_percent": 0.01, "desc_act": true, "sym": true,
+          "true_sequential": true, "dynamic": {"-:.*up_proj": {}}})",
+      "m/quantize_config.json");
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->method(), "gptq");
+  EXPECT_TRUE(SchemeIn(*config, "model.layers.0.mlp.down_proj") == kGptq128);
+  EXPECT_FALSE(SchemeIn(*config, "model.layers.0.mlp.up_proj").has_value());
+  EXPECT_THAT(QuantizationConfigFromOlderFile(
+                  R"({"bits": 4, "group_size": 128, "dynamic": {"a": {"rank": 1}}})",
+                  "m/quantize_config.json"),
+              HasError(kInvalid, HasSubstr("m/quantize_config.json: dynamic.a.rank is 1")));
+  EXPECT_THAT(QuantizationConfigFromOlderFile("{}", "m/other.json"),
+              HasError(kInvalid, HasSubstr("m/other.json is not hf_quant_config.json or ")));
+}
+
 }  // namespace
 }  // namespace lockstep
