@@ -1,7 +1,5 @@
 #include "kernels/formats/tensors/scale_layout.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "kernels/formats/tensors/tensor_checks.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -41,12 +39,20 @@ float FloatAt(const SafetensorsTensor& tensor, size_t index) {
   }
 }
 
-// The index of an element, as "[3, 17]".
+// As "[3, 17]". (gcc 12 with sanitizers warns of fmt::join at -O3.)
+template <typename Range>
+std::string ListOf(const Range& values) {
+  std::string text;
+  for (const auto value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
+// The index of an element.
 std::string Place(const SafetensorsTensor& tensor, size_t element) {
   std::vector<uint64_t> index(tensor.shape.size());
   uint64_t rest = element;
   for (size_t i = index.size(); i-- > 0; rest /= tensor.shape[i]) index[i] = rest % tensor.shape[i];
-  return fmt::format("[{}]", fmt::join(index, ", "));
+  return ListOf(index);
 }
 
 // The largest magnitude that a code can stand for.
@@ -105,7 +111,7 @@ absl::StatusOr<const SafetensorsTensor*> ModuleTensors::Get(std::string_view suf
 }
 
 std::string DescribeTensor(const SafetensorsTensor& tensor) {
-  return fmt::format("{} [{}]", SafetensorsDtypeName(tensor.dtype), fmt::join(tensor.shape, ", "));
+  return fmt::format("{} {}", SafetensorsDtypeName(tensor.dtype), ListOf(tensor.shape));
 }
 
 absl::Status ExpectDtype(const SafetensorsTensor& tensor,
@@ -133,8 +139,8 @@ absl::Status ExpectShape(const SafetensorsTensor& tensor, std::initializer_list<
       std::equal(tensor.shape.begin(), tensor.shape.end(), shape.begin(), shape.end(),
                  [](uint64_t a, int64_t b) { return a == static_cast<uint64_t>(b); });
   if (is_equal) return absl::OkStatus();
-  return InvalidArgument("tensor {}: shape is [{}], expected [{}]", tensor.name,
-                         fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
+  return InvalidArgument("tensor {}: shape is {}, expected {}", tensor.name, ListOf(tensor.shape),
+                         ListOf(shape));
 }
 
 absl::StatusOr<MatrixShape> ReadMatrixShape(const SafetensorsTensor& tensor) {
@@ -144,8 +150,8 @@ absl::StatusOr<MatrixShape> ReadMatrixShape(const SafetensorsTensor& tensor) {
                     !__builtin_mul_overflow(shape[0], shape[1], &elements) &&
                     elements <= static_cast<uint64_t>(kMaxMatrixElements);
   if (!fits) {
-    return InvalidArgument("tensor {}: shape is [{}], expected [rows, columns]", tensor.name,
-                           fmt::join(shape, ", "));
+    return InvalidArgument("tensor {}: shape is {}, expected [rows, columns]", tensor.name,
+                           ListOf(shape));
   }
   return MatrixShape{static_cast<int64_t>(shape[0]), static_cast<int64_t>(shape[1])};
 }
