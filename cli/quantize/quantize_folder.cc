@@ -220,6 +220,10 @@ class OutputFolder {
 
 absl::StatusOr<QuantizeReport> QuantizeFolder(const QuantizeJob& job,
                                               const QuantizeProgress& progress) {
+  if (IsGgufPath(job.model)) {
+    return InvalidArgument("{} is a GGUF file, expected a folder with config.json and safetensors",
+                           job.model);
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string config_json,
                             ReadTextFile(fs::path(job.model) / "config.json", kMaxConfigBytes));
   LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config,
