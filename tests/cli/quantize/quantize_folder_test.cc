@@ -43,6 +43,24 @@ bool IsQuantizedInTinyLlama(std::string_view name) {
   return name.find("_proj.weight") != std::string_view::npos;
 }
 
+// Relative to the largest weight.
+void ExpectClose(const kernels::QuantizedMatrix& matrix, const SafetensorsTensor& original,
+                 float max_error) {
+  float largest = 0;
+  for (size_t i = 0; i < matrix.codes.size(); ++i) {
+    largest = std::max(largest, std::abs(BFloat16At(original, i)));
+  }
+  std::vector<kernels::BFloat16> row(static_cast<size_t>(matrix.k));
+  for (int64_t n = 0; n < matrix.n; ++n) {
+    kernels::DequantizeRow(matrix, n, row.data());
+    for (size_t k = 0; k < row.size(); ++k) {
+      const float expected = BFloat16At(original, static_cast<size_t>(n) * row.size() + k);
+      ASSERT_NEAR(kernels::ToFloat(row[k]), expected, max_error * largest)
+          << original.name << " [" << n << ", " << k << "]";
+    }
+  }
+}
+
 struct TargetCase {
   std::string_view target;
   uint32_t group_size;  // that is chosen: the matrices have 64 and 176 columns
@@ -102,19 +120,7 @@ TEST_P(QuantizeFolderTest, WritesAModelThatCanBeReadAgain) {
     ASSERT_THAT(matrix, IsOk());
     ASSERT_EQ(static_cast<uint64_t>(matrix->n), original.shape[0]);
     ASSERT_EQ(static_cast<uint64_t>(matrix->k), original.shape[1]);
-    float largest = 0;
-    for (size_t i = 0; i < matrix->codes.size(); ++i) {
-      largest = std::max(largest, std::abs(BFloat16At(original, i)));
-    }
-    std::vector<kernels::BFloat16> row(static_cast<size_t>(matrix->k));
-    for (int64_t n = 0; n < matrix->n; ++n) {
-      kernels::DequantizeRow(*matrix, n, row.data());
-      for (size_t k = 0; k < row.size(); ++k) {
-        const float expected = BFloat16At(original, static_cast<size_t>(n) * row.size() + k);
-        ASSERT_NEAR(kernels::ToFloat(row[k]), expected, GetParam().max_error * largest)
-            << name << " [" << n << ", " << k << "]";
-      }
-    }
+    ExpectClose(*matrix, original, GetParam().max_error);
   }
   EXPECT_EQ(num_quantized, report->num_quantized);
   EXPECT_EQ(TextOf(job.output + "/tokenizer.json"),

@@ -211,7 +211,7 @@ const GoodConfig kGoodConfigs[] = {
      R"({
         "bits": 4, "checkpoint_format": "gptq_v2", "desc_act": false, "group_size": 128,
         "lm_head": true, "pack_dtype": "int32", "quant_method": "gptq", "sym": false,
-        "meta": {"quantizer": ["gptqmodel:2.0.0"], "uri": "https://github.com/ModelCloud/GPTQModel"},
+        "meta": {"quantizer": ["gptqmodel:2.0.0"], "uri": "https://github.com/modelcloud"},
         "dynamic": {"-:.*\\.0\\.mlp\\.down_proj": {},
                     "+:.*down_proj": {"bits": 8, "group_size": 32, "desc_act": true},
                     ".*mlp.*": {"group_size": 64}}})",
@@ -250,7 +250,8 @@ const GoodConfig kGoodConfigs[] = {
     {"ModelOptNvfp4",
      R"({
         "quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16,
-        "config_groups": {"group_0": {"targets": ["Linear"]}}, "ignore": ["lm_head", "model.layers.2"],
+        "config_groups": {"group_0": {"targets": ["Linear"]}}, 
+        "ignore": ["lm_head", "model.layers.2"],
         "kv_cache_scheme": {"dynamic": false, "num_bits": 8, "type": "float"}})",
      {{"model.layers.1.mlp.up_proj", WeightScheme{.format = WeightFormat::kNvfp4ModelOpt,
                                                   .bits = 4,
