@@ -19,7 +19,7 @@ enum class CodeKind {
 };
 
 // The weights of a product y = x * transpose(W), as codes in the order of W. All published layouts
-// of one kind of codes become this; kernels/formats/strips.h makes of it what kernels read.
+// of one kind of codes become this; kernels/formats/strips/strip_matrix.h makes of it what kernels read.
 struct QuantizedMatrix {
   CodeKind kind = CodeKind::kInt4;
   int64_t n = 0;               // rows of W: outputs

@@ -105,9 +105,8 @@ class StripPacker {
 
  private:
   uint8_t Zero(int64_t row, int64_t column) const {
-    if (matrix_.kind == CodeKind::kFp8E4M3) return 0;
     if (row < matrix_.n && !matrix_.zeros.empty()) return matrix_.zeros[GroupIndex(row, column)];
-    return matrix_.kind == CodeKind::kInt4 ? 8 : 128;
+    return MiddleCode(matrix_.kind);
   }
   // Columns beyond the matrix belong to the last group.
   size_t GroupIndex(int64_t row, int64_t column) const {
@@ -167,10 +166,9 @@ StripCodec CodecOf(CodeKind kind, bool has_zeros, bool groups_of_128) {
       return groups_of_128 ? StripCodec::kInt4Group128 : StripCodec::kInt4Group32;
     case CodeKind::kInt8:
       return groups_of_128 ? StripCodec::kInt8Group128 : StripCodec::kInt8Group32;
-    case CodeKind::kFp8E4M3:
-      break;
+    default:
+      return StripCodec::kFp8Group128;
   }
-  return StripCodec::kFp8Group128;
 }
 
 }  // namespace
@@ -202,6 +200,13 @@ const char* StripCodecName(StripCodec codec) {
 }
 
 absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix) {
+  if (matrix.kind == CodeKind::kFp4E2M1) {
+    return InvalidArgument("fp4 codes; the kernels have none for them");
+  }
+  if (!matrix.has_contiguous_groups()) {
+    return InvalidArgument(
+        "groups whose columns are not neighbours; the kernels have none for them");
+  }
   const bool one_group = matrix.group_columns >= matrix.k;
   const bool groups_of_128 = one_group || matrix.group_columns % 128 == 0;
   if (!groups_of_128 && matrix.group_columns % 32 != 0) {

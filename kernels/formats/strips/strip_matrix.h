@@ -66,8 +66,8 @@ struct StripMatrix {
 };
 
 // The codec that holds the matrix without a loss. INVALID_ARGUMENT naming the reason if none does:
-// groups that are not a multiple of 32 columns, scales that the codec cannot store exactly, int8
-// with zero points. Such a matrix must be converted to bf16.
+// groups that are not a multiple of 32 columns or not contiguous, scales that the codec cannot
+// store exactly, int8 with zero points, fp4. Such a matrix must be converted to bf16.
 absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix);
 
 // All strips of the matrix; `storage` of the result holds the bytes.

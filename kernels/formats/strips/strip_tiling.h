@@ -8,10 +8,10 @@ namespace lockstep::kernels {
 
 // How a product of packed weights is cut into tiles. It decides speed alone.
 struct StripTiling {
-  int bands = 0;       // of a tile; gated, half of them gate rows, so an even number
-  int strips = 0;      // of each warp: 1, or 2, gated always 2
-  int input_rows = 0;  // of a tile: 8, 16, 32 or 64; with 1 strip at most kMaxNarrowInputRows
-  int num_stages = 0;  // of the ring, with StripStageBlocks each
+  int bands = 0;             // of a tile; gated, half of them gate rows, so an even number
+  int strips = 0;            // of each warp: 1, or 2, gated always 2
+  int input_rows = 0;        // of a tile: 8, 16, 32 or 64; with 1 strip at most kMaxNarrowInputRows
+  int num_stages = 0;        // of the ring, with StripStageBlocks each
   bool holds_input = false;  // the input is one row, and a thread block holds all of it
 
   int warps() const { return bands * kBandStrips / strips; }

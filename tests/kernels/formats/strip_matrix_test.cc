@@ -117,6 +117,12 @@ TEST(StripMatrixTest, WhatNoCodecHoldsIsRefusedByReason) {
   EXPECT_THAT(
       ChooseStripCodec(SampleMatrix({CodeKind::kInt8, 128, true}, 16, 128, 4)).status().ToString(),
       HasSubstr("zero points"));
+  EXPECT_THAT(
+      ChooseStripCodec(SampleMatrix({CodeKind::kFp4E2M1, 16}, 16, 128, 4)).status().ToString(),
+      HasSubstr("fp4 codes"));
+  QuantizedMatrix act_order = SampleMatrix({CodeKind::kInt4, 128}, 16, 256, 4);
+  for (int column = 0; column < 256; ++column) act_order.group_of_column.push_back(column % 2);
+  EXPECT_THAT(ChooseStripCodec(act_order).status().ToString(), HasSubstr("not neighbours"));
   QuantizedMatrix matrix = SampleMatrix({CodeKind::kInt4, 128}, 16, 256, 4);
   matrix.scales[7] = 0.1f;  // more bits than bf16 has
   EXPECT_THAT(ChooseStripCodec(matrix).status().ToString(),
