@@ -24,7 +24,7 @@ std::string_view UnitAt(std::string_view text, size_t at) {
   return text.substr(at, std::max<size_t>(CharacterBytes(text, at), 1));
 }
 
-std::string Escaped(std::string_view unit) {
+std::string EscapedUnit(std::string_view unit) {
   if (unit.size() > 1 || IsAscii(unit[0])) return EscapeControlCharacters(unit);
   return fmt::format("\\x{:02x}", static_cast<unsigned char>(unit[0]));
 }
@@ -35,7 +35,7 @@ std::pair<std::string, bool> Beginning(std::string_view text) {
   size_t size = 0;  // how many bytes of `text` are shown
   while (size < text.size()) {
     const std::string_view unit = UnitAt(text, size);
-    const std::string next = Escaped(unit);
+    const std::string next = EscapedUnit(unit);
     if (shown.size() + next.size() > kMaxQuotedBytes) break;
     shown += next;
     size += unit.size();
