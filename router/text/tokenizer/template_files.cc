@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "common/json/json.h"
+#include "common/json/json_node.h"
 #include "common/model_files/model_config.h"
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"
-#include "router/text/tokenizer/json_node.h"
 #include "router/text/unicode/utf8.h"
 
 namespace lockstep::router {
