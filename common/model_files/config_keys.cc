@@ -25,6 +25,7 @@ constexpr std::string_view kHarmlessKeys[] = {
     "bad_words_ids",
     "begin_suppress_tokens",
     "chunk_size_feed_forward",
+    "compression_config",  // as quantization_config
     "cross_attention_hidden_size",
     "decoder_start_token_id",
     "diversity_penalty",
@@ -60,6 +61,7 @@ constexpr std::string_view kHarmlessKeys[] = {
     "prefix",
     "pretraining_tp",
     "problem_type",
+    "quantization_config",  // how weights are stored: LoadQuantizationConfig checks it
     "remove_invalid_values",
     "repetition_penalty",
     "resid_pdrop",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/model_files/quantization/quantization_methods.h"
+#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 
 namespace lockstep {
@@ -24,6 +25,8 @@ constexpr Method kMethods[] = {
 
 // The older name is that of files from before transformers knew compressed-tensors.
 constexpr std::string_view kKeys[] = {"quantization_config", "compression_config"};
+
+constexpr size_t kMaxQuantizationFileBytes = size_t{16} << 20;
 
 absl::StatusOr<QuantizationConfig> ParseMethod(const QuantizationObject& config) {
   JsonObjectReader reader(config.object, config.file, config.path);
@@ -132,6 +135,25 @@ absl::StatusOr<QuantizationConfig> QuantizationConfigFromOlderFile(std::string_v
       ParseModelOpt(
           {.object = *quantization, .text = member.text, .file = name, .path = "quantization"}));
   return QuantizationConfig("modelopt", std::move(parsed.rules), parsed.kv_cache);
+}
+
+absl::StatusOr<std::optional<QuantizationConfig>> LoadQuantizationConfig(
+    const std::string& folder) {
+  const std::string config_name = folder + "/config.json";
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string config_json,
+                            ReadTextFile(config_name, kMaxQuantizationFileBytes));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::optional<QuantizationConfig> config,
+                            QuantizationConfigFromJson(config_json, config_name));
+  if (config.has_value()) return config;
+  for (const std::string_view file : {kModelOptConfigFile, kGptqConfigFile}) {
+    const std::string name = fmt::format("{}/{}", folder, file);
+    const absl::StatusOr<std::string> text = ReadTextFile(name, kMaxQuantizationFileBytes);
+    if (absl::IsNotFound(text.status())) continue;
+    if (!text.ok()) return text.status();
+    LOCKSTEP_ASSIGN_OR_RETURN(config, QuantizationConfigFromOlderFile(*text, name));
+    return config;
+  }
+  return config;
 }
 
 }  // namespace lockstep

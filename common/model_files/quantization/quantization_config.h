@@ -97,4 +97,7 @@ inline constexpr std::string_view kGptqConfigFile = "quantize_config.json";
 absl::StatusOr<QuantizationConfig> QuantizationConfigFromOlderFile(std::string_view text,
                                                                    const std::string& name);
 
+// What the files of a folder say: config.json, or else an older file. None if they say nothing.
+absl::StatusOr<std::optional<QuantizationConfig>> LoadQuantizationConfig(const std::string& folder);
+
 }  // namespace lockstep

@@ -189,7 +189,7 @@ TEST(ModelConfigJsonTest, AcceptsWhatChangesNothing) {
        {"pretraining_tp", 1},
        {"pad_token_id", -1}},
       {{"rope_scaling", nullptr},
-       {"quantization_config", nullptr},
+       {"quantization_config", {{"quant_method", "awq"}}},
        {"some_future_key", nullptr},
        {"sliding_window", nullptr}},
       {{"partial_rotary_factor", 1.0},
