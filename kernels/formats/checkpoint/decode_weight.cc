@@ -50,6 +50,37 @@ std::span<const std::string_view> TensorSuffixes(WeightFormat format) {
   return {};
 }
 
+absl::StatusOr<MatrixShape> ReadShapeOfWeight(const ModuleTensors& tensors,
+                                              const WeightScheme& scheme) {
+  const std::span<const std::string_view> suffixes = TensorSuffixes(scheme.format);
+  if (suffixes.empty()) {
+    return InvalidArgument("module {}: {} has one tensor for all experts", tensors.module,
+                           WeightFormatName(scheme.format));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const SafetensorsTensor* codes, tensors.Get(suffixes.front()));
+  LOCKSTEP_ASSIGN_OR_RETURN(const MatrixShape stored, ReadMatrixShape(*codes));
+  switch (scheme.format) {
+    case WeightFormat::kPackQuantized: {
+      LOCKSTEP_ASSIGN_OR_RETURN(const SafetensorsTensor* tensor, tensors.Get("weight_shape"));
+      LOCKSTEP_RETURN_IF_ERROR(ExpectShape(*tensor, {2}));
+      LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, ReadIntegers(*tensor));
+      if (shape[0] > 0 && shape[1] > 0) return MatrixShape{shape[0], shape[1]};
+      return InvalidArgument("tensor {}: [{}, {}] is no shape of a matrix", tensor->name, shape[0],
+                             shape[1]);
+    }
+    case WeightFormat::kAwq:
+      return MatrixShape{stored.columns * 8, stored.rows};
+    case WeightFormat::kGptq:
+      return MatrixShape{stored.columns, stored.rows * (32 / int64_t{scheme.bits})};
+    case WeightFormat::kNvfp4:
+    case WeightFormat::kNvfp4ModelOpt:
+    case WeightFormat::kMxfp4Packed:
+      return MatrixShape{stored.rows, stored.columns * 2};
+    default:
+      return stored;
+  }
+}
+
 absl::StatusOr<QuantizedMatrix> DecodeWeight(const ModuleTensors& tensors,
                                              const WeightScheme& scheme) {
   switch (scheme.format) {
