@@ -62,8 +62,13 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
 absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDescription& model,
                                          const ModelOptions& options) {
   const ModelFamily& family = *model.config.family;
-  if (!options.random_weights) return WeightSource::Open(path, family);
-  return WeightSource::Random(path, family, model.spec, options.random_seed);
+  if (options.random_weights) {
+    return WeightSource::Random(path, family, model.spec, options.random_seed);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(WeightSource source, WeightSource::Open(path, family));
+  if (!source.summary().empty()) spdlog::info("weights: {}", source.summary());
+  if (!source.warning().empty()) spdlog::warn("{}: {}", path, source.warning());
+  return source;
 }
 
 absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelOptions& options,

@@ -244,7 +244,8 @@ class Planner {
   void FindUnused() {
     num_wanted_problems_ = problems_.size();
     for (const SourceTensor& tensor : source_.tensors()) {
-      if (used_.contains(tensor.name) || IsIgnorableTensor(layout_.names, tensor.name)) continue;
+      if (used_.contains(tensor.name) || tensor.may_be_unused) continue;
+      if (IsIgnorableTensor(layout_.names, tensor.name)) continue;
       problems_.push_back(
           fmt::format("tensor {} is not part of the model", ShownName(tensor.name)));
     }

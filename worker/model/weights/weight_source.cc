@@ -8,10 +8,12 @@
 
 #include "common/hash.h"
 #include "common/model_files/model_config.h"
+#include "common/model_files/quantization/quantization_config.h"
 #include "common/shown_text.h"
 #include "common/status.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/finite.h"
+#include "worker/model/weights/quantized_modules.h"
 
 namespace lockstep::worker {
 namespace {
@@ -87,12 +89,39 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& path,
     std::vector<SourceTensor> tensors = GgufTensors(file);
     return WeightSource(path, family, std::move(file), std::move(tensors));
   }
+  return OpenFolder(path, family);
+}
+
+absl::StatusOr<WeightSource> WeightSource::OpenFolder(const std::string& path,
+                                                      const ModelFamily& family) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<QuantizationConfig> config,
+                            LoadQuantizationConfig(path));
   LOCKSTEP_ASSIGN_OR_RETURN(SafetensorsCheckpoint checkpoint, SafetensorsCheckpoint::Open(path));
+  QuantizedModules quantized;
+  if (config.has_value()) {
+    absl::StatusOr<QuantizedModules> found = FindQuantizedModules(checkpoint, *config, family);
+    if (!found.ok()) return Annotate(found.status(), path);
+    quantized = *std::move(found);
+  }
   std::vector<SourceTensor> tensors;
   for (const std::string_view name : checkpoint.TensorNames()) {
-    tensors.push_back(FromSafetensors(*checkpoint.Find(name)));
+    if (quantized.hidden.contains(name)) continue;
+    SourceTensor& tensor = tensors.emplace_back(FromSafetensors(*checkpoint.Find(name)));
+    tensor.may_be_unused = quantized.zero_biases.contains(name);
   }
-  return WeightSource(path, family, std::move(checkpoint), std::move(tensors));
+  for (QuantizedModule& module : quantized.modules) {
+    tensors.push_back({.name = std::move(module.weight_name),
+                       .shape = std::move(module.shape),
+                       .type_name = std::string(WeightFormatName(module.weight->scheme().format)),
+                       .type = GgmlType::kBF16,
+                       .supported = true,
+                       .data = {},
+                       .quantized = std::move(module.weight)});
+  }
+  WeightSource source(path, family, std::move(checkpoint), std::move(tensors));
+  source.summary_ = std::move(quantized.summary);
+  source.warning_ = std::move(quantized.warning);
+  return source;
 }
 
 WeightSource::WeightSource(std::string path, const ModelFamily& family, Files files,
@@ -132,6 +161,7 @@ uint64_t WeightSource::Fingerprint() const {
   for (const SourceTensor& tensor : tensors_) {
     uint64_t label = Hash64(tensor.type_name, Hash64(tensor.name));
     if (tensor.random.has_value()) label = CombineHashes(label, tensor.random->seed);
+    if (tensor.quantized != nullptr) label = CombineHashes(label, tensor.quantized->Fingerprint());
     fingerprint = CombineHashes(fingerprint, Hash64(tensor.data, label));
   }
   return fingerprint;
@@ -141,6 +171,12 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
                       std::span<float> values) {
   if (tensor.random.has_value()) {
     FillRandom(*tensor.random, static_cast<uint64_t>(first_row * row_elements), values);
+    return absl::OkStatus();
+  }
+  if (tensor.quantized != nullptr) {
+    std::vector<kernels::BFloat16> rounded(values.size());
+    LOCKSTEP_RETURN_IF_ERROR(tensor.quantized->ReadRows(first_row, rounded));
+    std::ranges::transform(rounded, values.begin(), kernels::ToFloat);
     return absl::OkStatus();
   }
   // Values are checked while they are in the cache.
@@ -163,6 +199,7 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
 
 absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<kernels::BFloat16> values) {
+  if (tensor.quantized != nullptr) return tensor.quantized->ReadRows(first_row, values);
   const auto bytes = RowBytes(tensor, first_row, row_elements, values.size());
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return CheckFinite<kernels::BFloat16>(tensor, static_cast<uint64_t>(first_row * row_elements),

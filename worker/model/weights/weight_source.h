@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@
 
 namespace lockstep::worker {
 
+class QuantizedTensor;
+
 struct SourceTensor {
   std::string name;
   std::vector<uint64_t> shape;     // outermost first
@@ -27,10 +30,14 @@ struct SourceTensor {
   bool supported = false;          // can be converted to fp32
   std::span<const std::byte> data;
   std::optional<RandomTensor> random = std::nullopt;  // if set, there is no data
+  // If set, there is no data: codes of other tensors, which become bf16 when they are read.
+  std::shared_ptr<const QuantizedTensor> quantized = nullptr;
+  bool may_be_unused = false;  // by the model
 };
 
 // The tensors of a checkpoint, whatever its container: a GGUF file, or a folder with safetensors.
-// Owns the mapped files.
+// The weights of a quantised module are one tensor, named and shaped as in a checkpoint that is not
+// quantised. Owns the mapped files.
 class WeightSource {
  public:
   static absl::StatusOr<WeightSource> Open(const std::string& path, const ModelFamily& family);
@@ -44,13 +51,19 @@ class WeightSource {
   const TensorNames& names() const { return is_gguf() ? family_->gguf : family_->hugging_face; }
   std::span<const SourceTensor> tensors() const { return tensors_; }  // sorted by name
   const SourceTensor* Find(std::string_view name) const;              // nullptr if absent
+  // For the log: how a folder's weights are quantised, and what it holds that is not used. Empty if
+  // there is nothing to say.
+  const std::string& summary() const { return summary_; }
+  const std::string& warning() const { return warning_; }
   // Hashes every tensor in full with XXH3, and combines the hashes in the order of the names. Equal
-  // for equal names, types and bytes.
+  // for equal names, types and bytes. Of quantised weights the bytes are those of the file.
   uint64_t Fingerprint() const;
 
  private:
   using Files = std::variant<std::monostate, GgufFile, SafetensorsCheckpoint>;
 
+  static absl::StatusOr<WeightSource> OpenFolder(const std::string& path,
+                                                 const ModelFamily& family);
   WeightSource(std::string path, const ModelFamily& family, Files files,
                std::vector<SourceTensor> tensors);
 
@@ -58,6 +71,7 @@ class WeightSource {
   const ModelFamily* family_;
   Files files_;
   std::vector<SourceTensor> tensors_;
+  std::string summary_, warning_;
 };
 
 // fp32 values of whole rows of `row_elements` elements, starting with row `first_row`.
@@ -66,7 +80,7 @@ class WeightSource {
 //   values: [num_rows * row_elements]
 absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<float> values);
-// The same for a tensor of type bf16, without a conversion.
+// The same for a tensor of type bf16, without a conversion to fp32.
 absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<kernels::BFloat16> values);
 
