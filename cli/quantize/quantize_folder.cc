@@ -228,6 +228,11 @@ absl::StatusOr<QuantizeReport> QuantizeFolder(const QuantizeJob& job,
                             ReadTextFile(fs::path(job.model) / "config.json", kMaxConfigBytes));
   LOCKSTEP_ASSIGN_OR_RETURN(const ModelConfig config,
                             ModelConfigFromJson(config_json, "", job.model));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto quantization, LoadQuantizationConfig(job.model));
+  if (quantization.has_value()) {
+    return InvalidArgument("{}: the weights are quantised already ({})", job.model,
+                           quantization->method());
+  }
   const TensorNames& names = config.family->hugging_face;
   if (names.transposed_matrices) {
     return InvalidArgument("{}: matrices of {} are [inputs, outputs], which no layout holds",
