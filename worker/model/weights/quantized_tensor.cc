@@ -20,7 +20,7 @@ std::string TextOf(const WeightScheme& scheme) {
 }  // namespace
 
 std::shared_ptr<DecodedMatrices::Entry> DecodedMatrices::EntryOf(const QuantizedTensor& tensor) {
-  const absl::MutexLock lock(&mutex_);
+  const MutexLock lock(mutex_);
   auto found = std::ranges::find_if(recent_, [&](const auto& e) { return e.first == &tensor; });
   if (found == recent_.end()) {
     if (recent_.size() == kMaxMatrices) recent_.pop_back();
@@ -32,7 +32,7 @@ std::shared_ptr<DecodedMatrices::Entry> DecodedMatrices::EntryOf(const Quantized
 
 absl::StatusOr<DecodedMatrices::Matrix> DecodedMatrices::Get(const QuantizedTensor& tensor) {
   const std::shared_ptr<Entry> entry = EntryOf(tensor);
-  const absl::MutexLock lock(&entry->mutex);
+  const MutexLock lock(entry->mutex);
   if (!entry->matrix.has_value()) {
     absl::StatusOr<kernels::QuantizedMatrix> matrix = tensor.Decode();
     if (matrix.ok()) {

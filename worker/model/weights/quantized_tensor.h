@@ -3,7 +3,6 @@
 #include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <absl/synchronization/mutex.h>
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "common/model_files/quantization/quantization_config.h"
 #include "common/model_files/safetensors.h"
+#include "common/runtime/mutex.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/formats/quantized_matrix.h"
 #include "kernels/formats/tensors/tensor_checks.h"
@@ -37,12 +37,12 @@ class DecodedMatrices {
   static constexpr size_t kMaxMatrices = 4;
 
   struct Entry {
-    absl::Mutex mutex;
+    Mutex mutex;
     std::optional<absl::StatusOr<Matrix>> matrix ABSL_GUARDED_BY(mutex);
   };
   std::shared_ptr<Entry> EntryOf(const QuantizedTensor& tensor);
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   // The one that was used last comes first.
   std::vector<std::pair<const QuantizedTensor*, std::shared_ptr<Entry>>> recent_
       ABSL_GUARDED_BY(mutex_);
