@@ -29,9 +29,10 @@ class CliTest : public ::testing::Test {
   }
 
   // Serves the tiny model on a free port. Fails fatally.
-  void Serve(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"serve",          kModel, "--port",        "0",
-                                          "--device",       "cpu",  "--worker-flag", "--threads=1",
+  void Serve(const std::vector<std::string>& more = {}) { ServeModel(kModel, more); }
+  void ServeModel(const std::string& model, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"serve",          model, "--port",        "0",
+                                          "--device",       "cpu", "--worker-flag", "--threads=1",
                                           "--restart-wait", "0.05"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     serve_.emplace(arguments, Options());

@@ -176,7 +176,7 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
   if (tensor.quantized != nullptr) {
     std::vector<kernels::BFloat16> rounded(values.size());
     LOCKSTEP_RETURN_IF_ERROR(tensor.quantized->ReadRows(first_row, rounded));
-    std::ranges::transform(rounded, values.begin(), kernels::ToFloat);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = kernels::ToFloat(rounded[i]);
     return absl::OkStatus();
   }
   // Values are checked while they are in the cache.
