@@ -170,11 +170,11 @@ struct Bound {
 };
 
 // docs/formats.md has the figures. The bounds are twice as wide.
-constexpr Bound kBounds[] = {{"w8a16", 0.01, 0.9},
-                             {"fp8", 0.1, 0.8},
-                             {"fp8-block", 0.1, 0.8},
-                             {"w4a16-asym", 0.6, 0.6},
-                             {"w4a16", 0.8, 0.5}};
+constexpr Bound kBounds[] = {{"w8a16", 0.011, 0.95},
+                             {"fp8", 0.05, 0.92},
+                             {"fp8-block", 0.05, 0.9},
+                             {"w4a16-asym", 0.72, 0.6},
+                             {"w4a16", 0.9, 0.47}};
 
 TEST(QuantizeQualityTest, IsWithinTheBoundsOfEachFormat) {
   const TempFolder home;
