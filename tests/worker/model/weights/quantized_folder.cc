@@ -254,7 +254,8 @@ QuantizedFolder::QuantizedFolder(const WeightLayoutCase& layout, const Keeps& ke
     const SafetensorsTensor& tensor = *checkpoint->Find(name);
     const std::string module = name.substr(0, name.rfind('.'));
     converted[name] = CopyOf(tensor);
-    if (!module.ends_with("_proj") || (keeps && keeps(module)) ||
+    const bool is_linear = module.ends_with("_proj") || (layout.lm_head && module == "lm_head");
+    if (!is_linear || (keeps && keeps(module)) ||
         tensor.shape[1] % static_cast<uint64_t>(layout.column_multiple) != 0) {
       tensors[name] = CopyOf(tensor);
       continue;

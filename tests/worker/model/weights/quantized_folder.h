@@ -20,6 +20,7 @@ namespace lockstep::worker {
 // One published layout.
 struct WeightLayoutCase {
   std::string name;
+  bool lm_head = false;         // is quantised too
   int64_t column_multiple = 1;  // matrices with other columns are not quantised
   nlohmann::json quantization_config;
   std::function<kernels::QuantizedMatrix(int64_t n, int64_t k, std::mt19937_64& random)> matrix;

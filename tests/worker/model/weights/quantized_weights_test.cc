@@ -139,6 +139,16 @@ TEST(QuantizedWeightsTest, GroupsOfModulesHaveTheirOwnLayouts) {
             "int8, a scale a row (compressed-tensors), converted to bf16 at load: 1 module");
 }
 
+TEST(QuantizedWeightsTest, TheMatrixOfLogitsMayBeQuantised) {
+  WeightLayoutCase layout = LayoutNamed("gptq_v1");
+  layout.lm_head = true;
+  layout.quantization_config["lm_head"] = true;
+  const QuantizedFolder folder(layout);
+  EXPECT_FALSE(folder.tensors.contains("lm_head.weight"));
+  ExpectSameModel(folder, 1);
+  ExpectSameModel(folder, 2);
+}
+
 // As AutoGPTQ writes modules that have no bias.
 TEST(QuantizedWeightsTest, ABiasOfZerosIsNoBias) {
   QuantizedFolder folder(LayoutNamed("gptq_v1"));
