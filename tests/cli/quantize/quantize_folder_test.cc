@@ -256,7 +256,9 @@ TEST(QuantizeFolderTest, QuantisesAModelOnce) {
   ASSERT_THAT(QuantizeFolder(job, nullptr), IsOk());
   job.model = job.output;
   job.output = folder.path() + "/again";
-  EXPECT_THAT(QuantizeFolder(job, nullptr), HasError(kInvalid, HasSubstr("quantization_config")));
+  EXPECT_THAT(
+      QuantizeFolder(job, nullptr),
+      HasError(kInvalid, HasSubstr("the weights are quantised already (compressed-tensors)")));
 }
 
 }  // namespace
