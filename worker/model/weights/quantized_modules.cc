@@ -1,10 +1,16 @@
 #include "worker/model/weights/quantized_modules.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "kernels/formats/checkpoint/decode_weight.h"

@@ -3,8 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <random>
+#include <span>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/model_files/safetensors_writer.h"
