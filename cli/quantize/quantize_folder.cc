@@ -170,7 +170,8 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
   ~OutputFolder() {
     std::error_code ignored;
-    for (const fs::path& file : written_) fs::remove(file, ignored);
+    // A folder comes before what is in it.
+    for (auto file = written_.rbegin(); file != written_.rend(); ++file) fs::remove(*file, ignored);
     if (is_new_ && !is_kept_) fs::remove(path_, ignored);
   }
 
@@ -194,16 +195,15 @@ class OutputFolder {
   }
   // Everything but config.json and weights.
   absl::Status CopyOtherFiles(const std::string& from) {
+    LOCKSTEP_RETURN_IF_ERROR(CopyFiles(from, ""));
+    const fs::path templates = "additional_chat_templates";
+    std::error_code none;
+    if (!fs::is_directory(fs::path(from) / templates, none)) return absl::OkStatus();
+    written_.push_back(PathOf(templates));
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
-      const std::string file = entry.path().filename();
-      if (!entry.is_regular_file(error) || file == "config.json" || HasWeights(file)) continue;
-      written_.push_back(PathOf(file));
-      fs::copy_file(entry.path(), written_.back(), error);
-      if (error) return Internal("{}: cannot copy: {}", entry.path().string(), error.message());
-    }
-    if (error) return Internal("{}: {}", from, error.message());
-    return absl::OkStatus();
+    fs::create_directory(written_.back(), error);
+    if (error) return Internal("{}: {}", written_.back().string(), error.message());
+    return CopyFiles(from, templates);
   }
   void Keep() {
     written_.clear();
@@ -211,6 +211,23 @@ class OutputFolder {
   }
 
  private:
+  // The files of a folder of the model, but not what is written otherwise.
+  absl::Status CopyFiles(const fs::path& from, const fs::path& folder) {
+    std::error_code error;
+    fs::directory_iterator it(from / folder, error);
+    for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+      const std::string file = it->path().filename();
+      std::error_code dangling;
+      if (!it->is_regular_file(dangling) || file == "config.json" || HasWeights(file)) continue;
+      written_.push_back(PathOf(folder / file));
+      std::error_code failed;
+      fs::copy_file(it->path(), written_.back(), failed);
+      if (failed) return Internal("{}: cannot copy: {}", it->path().string(), failed.message());
+    }
+    if (error) return Internal("{}: {}", (from / folder).string(), error.message());
+    return absl::OkStatus();
+  }
+
   const std::string path_;
   bool is_new_ = false, is_kept_ = false;
   std::vector<fs::path> written_;
