@@ -275,7 +275,8 @@ void Http2Session::OpenStreamOf(Stream& stream, bool ends) {
 }
 
 void Http2Session::SubmitContinue(const Stream& stream) {
-  const std::vector<nghttp2_nv> fields = NameValues({{":status", "100"}});
+  const HeaderList head = {{":status", "100"}};  // the fields point into it
+  const std::vector<nghttp2_nv> fields = NameValues(head);
   nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, stream.id, nullptr, fields.data(),
                          fields.size(), nullptr);
 }
