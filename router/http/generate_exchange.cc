@@ -154,7 +154,10 @@ bool GenerateExchange::Decode(std::unique_ptr<BodyDecoder>& decoder, std::string
   }
   {
     MutexLock lock(mutex_);
-    if (over_) return false;
+    if (over_) {
+      pass_.reset();
+      return false;
+    }
     decoder_ = std::move(decoder);
     num_work_bytes_ = BodyDecoder::kTurnBytes;
   }

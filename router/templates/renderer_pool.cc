@@ -80,8 +80,8 @@ std::unique_ptr<RendererProcess> RendererPool::TakeIdle() {
 void RendererPool::KeepSpare() {
   {
     MutexLock lock(mutex_);
-    if (!idle_.empty() || config_.spare_processes == 0) return;
-    if (num_processes_ == config_.max_processes + config_.spare_processes) return;
+    // Those that wait, and those that are about to start.
+    if (num_processes_ - num_acquired_ >= config_.spare_processes) return;
     ++num_processes_;
   }
   absl::StatusOr<std::unique_ptr<RendererProcess>> spare = StartProcess();

@@ -113,11 +113,16 @@ std::vector<uint32_t> Places(std::span<const size_t> begins, std::string_view sp
                              std::span<const Pair> pairs) {
   std::vector<uint32_t> places;
   size_t current = 0;
+  size_t at = pairs[0].begin;
+  uint32_t place = pairs[0].character;
   for (const size_t begin : begins) {
-    while (current + 1 < pairs.size() && pairs[current + 1].begin <= begin) ++current;
-    uint32_t place = pairs[current].character;
-    for (size_t i = pairs[current].begin + 1; pairs[current].is_same && i <= begin; ++i) {
-      if (i < spelling.size() && !ContinuesCharacter(spelling[i])) ++place;
+    while (current + 1 < pairs.size() && pairs[current + 1].begin <= begin) {
+      ++current;
+      at = pairs[current].begin;
+      place = pairs[current].character;
+    }
+    for (; pairs[current].is_same && at < begin; ++at) {
+      if (at + 1 < spelling.size() && !ContinuesCharacter(spelling[at + 1])) ++place;
     }
     places.push_back(place);
   }

@@ -76,8 +76,9 @@ absl::Status ReadTokens(const JsonNode& root, Json& tokens) {
       LOCKSTEP_RETURN_IF_ERROR(ReadTokenList(node, tokens));
     } else if (key == "extra_special_tokens" && value.is_object()) {
       for (const auto& [name, token] : value.items()) {
-        LOCKSTEP_ASSIGN_OR_RETURN(const JsonNode extra, node.Member(name));
-        LOCKSTEP_ASSIGN_OR_RETURN(tokens[name], TokenContent(extra));
+        LOCKSTEP_ASSIGN_OR_RETURN(const auto extra, node.OptionalMember(name));
+        if (!extra) continue;
+        LOCKSTEP_ASSIGN_OR_RETURN(tokens[name], TokenContent(*extra));
       }
     } else if (is_named) {
       LOCKSTEP_ASSIGN_OR_RETURN(tokens[key], TokenContent(node));
