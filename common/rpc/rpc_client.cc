@@ -133,7 +133,9 @@ absl::StatusOr<std::string> RpcClient::Call(std::string_view path, std::string f
   return std::exchange(message_, {});
 }
 
-void RpcClient::OnRpcEvent(RpcConnection& /*connection*/, RpcEvent event) {
+// The events of a connection that was given up may still come.
+void RpcClient::OnRpcEvent(RpcConnection& connection, RpcEvent event) {
+  if (&connection != connection_.get()) return;
   switch (event.kind) {
     case RpcEvent::Kind::kMessage:
       if (++num_messages_ == 1) message_ = std::move(event.bytes);
@@ -147,9 +149,12 @@ void RpcClient::OnRpcEvent(RpcConnection& /*connection*/, RpcEvent event) {
   }
 }
 
-void RpcClient::OnConnected(RpcConnection& /*connection*/) { connected_ = true; }
+void RpcClient::OnConnected(RpcConnection& connection) {
+  if (&connection == connection_.get()) connected_ = true;
+}
 
-void RpcClient::OnClosed(RpcConnection& /*connection*/, const absl::Status& reason) {
+void RpcClient::OnClosed(RpcConnection& connection, const absl::Status& reason) {
+  if (&connection != connection_.get()) return;
   closed_ = true;
   connected_ = false;
   close_reason_ = reason;

@@ -44,7 +44,8 @@ void RpcConnection::Detach() {
 RpcConnection::CallId RpcConnection::Call(std::string_view path) {
   MutexLock lock(mutex_);
   if (ending_) return 0;
-  const CallId call = session_.Call(options_.authority, "http", path);
+  const std::string_view scheme = socket_.encrypted() ? "https" : "http";
+  const CallId call = session_.Call(options_.authority, scheme, path);
   AfterChange();
   return call;
 }
@@ -98,9 +99,10 @@ void RpcConnection::Close(const absl::Status& reason) {
   AfterChange();
 }
 
-bool RpcConnection::has_unsent() {
+size_t RpcConnection::num_unsent_bytes() {
   MutexLock lock(mutex_);
-  return !ending_ && num_written_bytes_ < out_.size();
+  if (ending_) return 0;
+  return out_.size() - num_written_bytes_ + session_.num_output_bytes();
 }
 
 // What a method may have changed: there is output, or something to tell.
@@ -167,7 +169,7 @@ void RpcConnection::Read() {
     pinged_at_ = {};
     if (!session_.Receive({room.data(), num_bytes}, received_at_)) {
       Flush();  // says why
-      return End(ResourceExhausted("the other side breaks the protocol: {}", session_.violation()));
+      return End(Unavailable("the other side breaks the protocol: {}", session_.violation()));
     }
     // Without TLS a read that has room left took everything.
     if (num_bytes < room.size() && !socket_.encrypted()) return;

@@ -84,8 +84,10 @@ class RpcConnection final : public Poller::Watcher,
   // No new calls. The connection ends once the open ones are over.
   void GoAway();
   bool closed() const { return closed_; }
-  // Of what was sent, some has not been taken by the kernel.
-  bool has_unsent();
+  // Of what was sent, the bytes that the kernel has not taken. The other side may not read, or may
+  // grant no window.
+  size_t num_unsent_bytes();
+  bool has_unsent() { return num_unsent_bytes() > 0; }
 
  private:
   using Time = Poller::Time;

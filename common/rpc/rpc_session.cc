@@ -97,7 +97,10 @@ void RpcSession::OnHead(CallState& call) {
 
 void RpcSession::OnData(CallState& call, std::string_view data) {
   const bool answered = role_ == RpcRole::kServer && call.finishing;
-  if (call.end_told || answered) {
+  // A proxy's own answer, such as 503 with a page. Its status says what is wrong.
+  const bool no_grpc =
+      role_ == RpcRole::kClient && !call.http_status.empty() && call.http_status != "200";
+  if (call.end_told || answered || no_grpc) {
     nghttp2_session_consume_stream(session_, call.id, data.size());
     return;
   }
@@ -225,6 +228,10 @@ void RpcSession::Send(CallId id, std::string framed) {
   if (call->output.empty()) {
     call->output = std::move(framed);
   } else {
+    // Bytes that have left do not stay for as long as the other side reads slowly.
+    if (call->num_filled_bytes > call->output.size() / 2) {
+      call->output.erase(0, std::exchange(call->num_filled_bytes, 0));
+    }
     call->output += framed;
   }
   if (role_ == RpcRole::kServer && !call->answered) SubmitHead(*call);
@@ -320,6 +327,12 @@ void RpcSession::GoAway() {
 
 void RpcSession::EndAll(const absl::Status& status) {
   for (const auto& [id, call] : calls_) TellEnd(*call, status);
+}
+
+size_t RpcSession::num_output_bytes() const {
+  size_t num_bytes = 0;
+  for (const auto& [id, call] : calls_) num_bytes += call->output.size() - call->num_filled_bytes;
+  return num_bytes;
 }
 
 bool RpcSession::over() const {

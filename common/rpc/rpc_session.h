@@ -102,6 +102,8 @@ class RpcSession {
   bool over() const;
   const char* violation() const { return violation_; }
   size_t num_calls() const { return calls_.size(); }
+  // Of the messages that were sent, the bytes that Pull has not taken.
+  size_t num_output_bytes() const;
 
  private:
   struct CallState;

@@ -55,6 +55,8 @@ void StepStream::Send(v1::StepResult result) {
   result.set_draining(wiring_.host->draining());
   result.set_asked_back(asked_back_);
   if (!ending_) connection_->Send(call_, FrameMessage(result));
+  // A router that does not read what it asked for must not fill the memory.
+  if (connection_->num_unsent_bytes() > 2 * wiring_.max_message_bytes) connection_->Cancel(call_);
   const uint32_t num_left = --num_unanswered_;
   connection_->Allow(call_, 1, wiring_.max_message_bytes);
   // The service thread need not wake for an answer that nothing waits for.

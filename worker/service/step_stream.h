@@ -66,6 +66,13 @@ class StepStream {
   // Ends the call with `status`. Later calls do nothing.
   void End(const absl::Status& status);
 
+  // Cancels a call whose end the other side does not take. Needs abandonable().
+  void Abandon() {
+    abandoned_ = true;
+    connection_->Cancel(call_);
+  }
+  bool abandonable() const { return ending_ && !lease_ending_ && !call_over_ && !abandoned_; }
+
   const RpcConnection& connection() const { return *connection_; }
   RpcConnection::CallId call() const { return call_; }
   uint64_t epoch() const { return epoch_; }              // 0: nothing claimed yet
@@ -89,6 +96,7 @@ class StepStream {
   uint64_t epoch_ = 0;
   bool lease_ending_ = false;
   bool call_over_ = false;
+  bool abandoned_ = false;
 
   std::atomic<bool> ending_ = false;
   std::atomic<bool> input_over_ = false;

@@ -185,13 +185,19 @@ void WorkerService::AnswerDescribe(RpcConnection& connection, RpcConnection::Cal
 
 void WorkerService::OpenStream(RpcConnection& connection, RpcConnection::CallId call) {
   if (streams_.size() >= options_.max_streams) {
-    // Streams that never claim must not keep a router out, so the oldest of them is ended.
-    const auto idle = std::find_if(streams_.begin(), streams_.end(),
-                                   [](const auto& open) { return open->idle(); });
-    if (idle == streams_.end()) {
+    // Streams that never claim must not keep a router out, nor those whose client does not take
+    // the end. The oldest of them makes room.
+    const auto ended = std::ranges::find_if(streams_, &StepStream::abandonable,
+                                            [](const auto& open) -> auto& { return *open; });
+    const auto idle = std::ranges::find_if(streams_, &StepStream::idle,
+                                           [](const auto& open) -> auto& { return *open; });
+    if (ended != streams_.end()) {
+      (*ended)->Abandon();
+    } else if (idle != streams_.end()) {
+      (*idle)->End(ResourceExhausted("too many streams are open and this one has claimed nothing"));
+    } else {
       return connection.Finish(call, ResourceExhausted("too many Execute streams are open"));
     }
-    (*idle)->End(ResourceExhausted("too many streams are open and this one has claimed nothing"));
   }
   const StepStream::Wiring wiring = {
       .host = this,

@@ -202,11 +202,11 @@ TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
   } cases[] = {{"", false, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
                {"", true, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
                {settings, false, absl::StatusCode::kDeadlineExceeded, "no answer in time"},
-               {"HTTP/1.1 400 Bad Request\r\n\r\n", false, absl::StatusCode::kResourceExhausted,
+               {"HTTP/1.1 400 Bad Request\r\n\r\n", false, absl::StatusCode::kUnavailable,
                 "breaks the protocol"},
                {std::string(100, '\x16'), true, absl::StatusCode::kUnavailable, "wrong version"},
                {settings + testing::RawFrame(Http2Frame::kContinuation, 0, 1), false,
-                absl::StatusCode::kResourceExhausted, "a CONTINUATION continues nothing"}};
+                absl::StatusCode::kUnavailable, "a CONTINUATION continues nothing"}};
   for (const auto& one : cases) {
     std::atomic<int> held = -1;
     Listener listener([&](int descriptor) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -23,6 +24,7 @@ using ::testing::IsEmpty;
 using testing::RawFrame;
 using testing::RawMessage;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 using Kind = RpcEvent::Kind;
 
@@ -264,6 +266,42 @@ TEST_F(RpcSessionTest, WhatIsNoGrpcIsRefused) {
   EXPECT_THAT(Take(session), ElementsAre("end INVALID_ARGUMENT only gRPC is served here"));
   EXPECT_FALSE(
       RpcSession(RpcRole::kServer, {}).Receive("GET / HTTP/1.1\r\nHost: x\r\n\r\n", kSessionNow));
+}
+
+// A proxy answers with a page that is no gRPC.
+TEST_F(RpcSessionTest, AnHttpErrorSaysItsStatusWhateverItsBodyIs) {
+  const std::pair<std::string, std::string> cases[] = {
+      {std::string("\x08\x03") + "503", "end UNAVAILABLE"},
+      {std::string("\x08\x03") + "502", "end UNAVAILABLE"},
+      {"\x8d", "end UNIMPLEMENTED"}};  // 404
+  for (const auto& [block, expected] : cases) {
+    RpcSession session(RpcRole::kClient, {});
+    session.Call("localhost", "http", "/a.B/C");
+    session.Receive(RawFrame(Http2Frame::kSettings, 0, 0) +
+                        RawFrame(Http2Frame::kHeaders, Http2Frame::kEndHeaders, 1, block) +
+                        RawFrame(/*type=*/0, /*flags=*/1, 1, "<html>no server</html>"),
+                    kSessionNow);
+    EXPECT_THAT(Take(session), ElementsAre(StartsWith(expected)));
+  }
+}
+
+TEST_F(RpcSessionTest, WhatTheOtherSideDoesNotTakeIsCounted) {
+  const auto call = Call();
+  Pump();
+  const std::string message(900, 'm');
+  for (int i = 0; i < 2000; ++i) server_.Send(call, RawMessage(message));
+  EXPECT_EQ(server_.num_output_bytes(), 2000u * 905);
+  // The client takes two messages and a window of the rest.
+  Pump();
+  EXPECT_EQ(server_.num_output_bytes(), 2000u * 905 - 2 * 905 - (1 << 20));
+  EXPECT_EQ(Take(client_).size(), 2u);
+  server_.Send(call, RawMessage("last"));
+  client_.Allow(call, RpcLimits::kAllMessages, 1000);
+  Pump();
+  EXPECT_EQ(server_.num_output_bytes(), 0u);
+  const std::vector<std::string> rest = Take(client_);
+  ASSERT_EQ(rest.size(), 1999u);
+  EXPECT_EQ(rest.back(), "message last");
 }
 
 }  // namespace
