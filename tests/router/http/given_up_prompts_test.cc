@@ -38,17 +38,20 @@ class EndlessTokenizer final : public router::Tokenizer {
   std::string_view TokenBytes(TokenId id) const override { return bytes_.TokenBytes(id); }
   bool IsSpecial(TokenId id) const override { return bytes_.IsSpecial(id); }
   std::vector<std::string> SpecialSpellings() const override { return bytes_.SpecialSpellings(); }
-  absl::StatusOr<std::string> Decode(std::span<const TokenId> ids,
-                                     bool skip_special_tokens) const override {
+  std::string VocabularyString(TokenId id) const override { return bytes_.VocabularyString(id); }
+  std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const override {
     return bytes_.Decode(ids, skip_special_tokens);
   }
+  std::span<const TokenId> prefix_ids() const override { return bytes_.prefix_ids(); }
+  std::span<const TokenId> suffix_ids() const override { return bytes_.suffix_ids(); }
   uint32_t vocab_size() const override { return bytes_.vocab_size(); }
   std::optional<TokenId> bos_token_id() const override { return bytes_.bos_token_id(); }
   std::optional<TokenId> eos_token_id() const override { return bytes_.eos_token_id(); }
   std::optional<TokenId> FindToken(std::string_view content) const override {
     return bytes_.FindToken(content);
   }
-  const std::string& chat_template() const override { return bytes_.chat_template(); }
+  const router::TemplateSource& templates() const override { return bytes_.templates(); }
+  const std::vector<std::string>& warnings() const override { return bytes_.warnings(); }
 
   mutable std::atomic<int> num_encoding = 0;
 

@@ -69,12 +69,13 @@ TEST(HostilePromptsTest, ChatsAreEncodedInLinearTime) {
 // The last message is looked for in the rendering.
 TEST(HostilePromptsTest, AnOpenMessageThatNearlyRepeatsItself) {
   const std::string others = FilledWith("a", kChatBytes / 2);
+  const std::string end(kOpenEnd);
   for (const std::string& last :
        {FilledWith("a", kChatBytes / 4) + "b", "b" + FilledWith("a", kChatBytes / 4),
         FilledWith("ab", kChatBytes / 4) + "aa"}) {
     ExpectQuickly("an open message", [&] {
-      EXPECT_FALSE(CutAtOpenEnd(others + "MARK ", last, "MARK").ok());
-      EXPECT_TRUE(CutAtOpenEnd(others + last + "MARK ", last, "MARK").ok());
+      EXPECT_FALSE(CutAtOpenEnd(others + end, last).ok());
+      EXPECT_TRUE(CutAtOpenEnd(others + last + end, last).ok());
     });
   }
 }
