@@ -22,15 +22,12 @@ class RateLimit {
     tokens_ -= kUnit;
     return true;
   }
-  // Allows `count` more events, even beyond the burst, but not without end. A client may read late
-  // and answer all at once.
-  void Give(uint32_t count) {
-    tokens_ = std::min(tokens_ + int64_t{count} * kUnit, burst_ + kMaxGiven * kUnit);
-  }
+  // Allows `count` more events, even beyond the burst. A client may read late and answer all at
+  // once.
+  void Give(uint32_t count) { tokens_ += int64_t{count} * kUnit; }
 
  private:
   static constexpr int64_t kUnit = 1'000'000;  // of a token
-  static constexpr int64_t kMaxGiven = 200'000;
 
   void Refill(Time now) {
     // The clock starts when the bucket is empty for the first time. So a bucket that is never empty
