@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "common/model_files/model_config_parts.h"
+#include "common/model_files/config/model_config_parts.h"
 #include "common/status.h"
 
 namespace lockstep {

@@ -2,8 +2,8 @@
 #include <array>
 #include <cmath>
 
-#include "common/model_files/config_key_lists.h"
-#include "common/model_files/model_config_parts.h"
+#include "common/model_files/config/config_key_lists.h"
+#include "common/model_files/config/model_config_parts.h"
 #include "common/runtime/logging.h"
 #include "common/status.h"
 
