@@ -51,6 +51,7 @@ struct SafetensorsWriter::File {
     return Internal("{}: cannot {}: {}", partial_path, what, std::strerror(errno));
   }
   absl::Status Write(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return absl::OkStatus();  // of a tensor without elements
     if (std::fwrite(bytes.data(), 1, bytes.size(), stream) != bytes.size()) return Failed("write");
     return absl::OkStatus();
   }

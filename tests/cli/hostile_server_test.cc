@@ -138,8 +138,10 @@ TEST_F(HostileServerTest, AnOutputThatNobodyAskedForIsAnError) {
 
     CliProcess chat({"chat", "--url", server_.address}, Options(/*terminal=*/true));
     ASSERT_TRUE(chat.WaitFor("/help lists commands"));
+    ASSERT_TRUE(chat.WaitFor("> "));
     chat.Type("hello\n");
     EXPECT_TRUE(chat.WaitFor("the server sent output 4000000000"));
+    ASSERT_TRUE(chat.WaitFor("> "));
     chat.Type("\x04");
     EXPECT_EQ(chat.Wait(), 1) << "its last answer was an error";
   }
