@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/net/address.h"
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "common/strands/stall_watch.h"
 #include "router/grpc/grpc_services.h"
 #include "router/serving/calls/api_context.h"

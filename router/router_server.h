@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/net/address.h"
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "common/strands/stall_watch.h"
 #include "common/strands/strand_pool.h"
 #include "router/engine/engine.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "worker/model/loading.h"
 #include "worker/service/worker_server.h"
 #include "worker/steps/executor_limits.h"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 
 namespace lockstep {
 

@@ -10,14 +10,6 @@
 namespace lockstep {
 namespace {
 
-std::optional<uint16_t> ParsePort(std::string_view digits) {
-  uint16_t port = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, port);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return port;
-}
-
 bool IsPlainHost(std::string_view host) {
   for (const char c : host) {
     const auto byte = static_cast<unsigned char>(c);
@@ -46,6 +38,14 @@ std::string FormatAddress(const Address& address) {
   const bool is_v6 = address.host.find(':') != std::string::npos;
   return is_v6 ? fmt::format("[{}]:{}", address.host, address.port)
                : fmt::format("{}:{}", address.host, address.port);
+}
+
+std::optional<uint16_t> ParsePort(std::string_view digits) {
+  uint16_t port = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, port);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return port;
 }
 
 bool IsLoopback(const Address& address) {

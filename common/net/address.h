@@ -3,6 +3,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ absl::StatusOr<Address> ParseAddress(std::string_view text);
 
 // The inverse: brackets around a host that contains a colon.
 std::string FormatAddress(const Address& address);
+
+// Digits, as many as there are, of a number up to 65535.
+std::optional<uint16_t> ParsePort(std::string_view digits);
 
 // Reachable from this machine only: "localhost", ::1, or 127.a.b.c. Other names count as reachable
 // from elsewhere, whatever they resolve to.

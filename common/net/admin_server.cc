@@ -90,7 +90,7 @@ bool HostIsAllowed(const http::request_header<>& request) {
 }
 
 class Connection;
-// Those that wait for a request, the longest first.
+// The connections that wait for a request. The first one has waited longest.
 using WaitingConnections = std::list<Connection*>;
 
 // One connection. Keeps itself alive through the handlers of its pending operation; lives on the

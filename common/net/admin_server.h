@@ -31,8 +31,8 @@ struct AdminPages {
 };
 
 struct AdminServerLimits {
-  // A connection above a bound takes the place of the one that has waited longest for a request. If
-  // none waits, it is closed at once.
+  // Above a bound, the connection that has waited longest for a request is closed. If none waits,
+  // the new one is closed.
   uint32_t max_connections = 64;
   uint32_t max_connections_per_address = 16;  // 0: no bound of its own
   // For a request's header to arrive, for a reply to be taken, and between two requests.

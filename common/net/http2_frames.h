@@ -29,6 +29,39 @@ struct Http2Frame {
   uint32_t stream;
 };
 
+// The header blocks of a connection: how large they may be, and that a CONTINUATION follows where
+// one must. A decoder holds a whole block.
+class Http2HeaderBlock {
+ public:
+  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's own default
+  static constexpr size_t kMaxBytes = 64 << 10;
+  static constexpr int kMaxContinuations = 8;
+
+  // Each frame of the connection, in order. Null: it may be parsed. Otherwise why the connection
+  // must end.
+  const char* Look(const Http2Frame& frame) {
+    if (frame.num_bytes > kMaxFrameBytes) return "a frame is larger than allowed";
+    const bool continues = frame.type == Http2Frame::kContinuation;
+    if (open_ != continues) {
+      return continues ? "a CONTINUATION continues nothing" : "a header block is interrupted";
+    }
+    if (!continues && frame.type != Http2Frame::kHeaders) return nullptr;
+    open_ = (frame.flags & Http2Frame::kEndHeaders) == 0;
+    num_bytes_ = frame.num_bytes + (continues ? num_bytes_ : 0);
+    num_continuations_ = continues ? num_continuations_ + 1 : 0;
+    if (num_continuations_ > kMaxContinuations) return "too many CONTINUATIONs";
+    return num_bytes_ > kMaxBytes ? "a header block is too large" : nullptr;
+  }
+
+  bool open() const { return open_; }              // a CONTINUATION must follow
+  size_t num_bytes() const { return num_bytes_; }  // of the latest block, as its frames say
+
+ private:
+  bool open_ = false;
+  size_t num_bytes_ = 0;
+  int num_continuations_ = 0;
+};
+
 // Finds the frames in the bytes of a connection, by their headers of nine bytes. It keeps nothing
 // of what the frames hold.
 class Http2FrameReader {

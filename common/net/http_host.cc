@@ -4,9 +4,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
-#include <system_error>
 
 #include "common/net/address.h"
 
@@ -42,15 +40,6 @@ bool IsV6(std::string_view literal) {
          literal.find('\0') == std::string_view::npos;
 }
 
-// Digits, as many as there are.
-std::optional<uint16_t> PortOf(std::string_view digits) {
-  uint16_t port = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, port);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return port;
-}
-
 }  // namespace
 
 std::optional<HttpHost> ParseHttpHost(std::string_view text) {
@@ -72,14 +61,19 @@ std::optional<HttpHost> ParseHttpHost(std::string_view text) {
   if (rest.empty()) return host;
   if (rest[0] != ':') return std::nullopt;
   if (rest.size() == 1) return host;
-  host.port = PortOf(rest.substr(1));
+  host.port = ParsePort(rest.substr(1));
   if (!host.port.has_value()) return std::nullopt;
   return host;
 }
 
+bool IsLocalName(std::string_view name) {
+  constexpr std::string_view kLocal = ".localhost";
+  return name == "localhost" || name == "host.docker.internal" ||
+         (name.size() > kLocal.size() && name.ends_with(kLocal));
+}
+
 bool IsThisMachine(const HttpHost& host) {
-  return IsLoopback({.host = host.name}) || host.name.ends_with(".localhost") ||
-         host.name == "host.docker.internal";
+  return IsLocalName(host.name) || IsLoopback({.host = host.name});
 }
 
 }  // namespace lockstep

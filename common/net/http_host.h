@@ -22,8 +22,10 @@ struct HttpHost {
 // above 65535, no name at all.
 std::optional<HttpHost> ParseHttpHost(std::string_view text);
 
-// Only this machine has the name: "localhost" and the names under it (RFC 6761), 127.a.b.c, ::1,
-// and "host.docker.internal", which Docker Desktop forwards to its host's loopback.
+// Only this machine has the name, which is in lower case: "localhost" and the names under it
+// (RFC 6761), and "host.docker.internal", which Docker Desktop forwards to its host's loopback.
+bool IsLocalName(std::string_view name);
+// Such a name, 127.a.b.c or ::1.
 bool IsThisMachine(const HttpHost& host);
 
 }  // namespace lockstep

@@ -7,19 +7,12 @@ const char* FrameLimits::Look(std::string_view bytes, Time now) {
 }
 
 const char* FrameLimits::OnFrame(const Http2Frame& frame, Time now) {
-  if (frame.num_bytes > kMaxFrameBytes) return "a frame is larger than allowed";
-  const bool continues = frame.type == Http2Frame::kContinuation;
-  if (in_header_block_ != continues) {
-    return continues ? "a CONTINUATION continues nothing" : "a header block is interrupted";
-  }
+  if (const char* const reason = block_.Look(frame)) return reason;
   switch (frame.type) {
     case Http2Frame::kContinuation:
-      return OnBlockFrame(frame);
+      return nullptr;
     case Http2Frame::kHeaders:
-      num_block_bytes_ = 0;
-      num_continuations_ = -1;
-      if (!headers_.Take(now)) return "too many header blocks";
-      return OnBlockFrame(frame);
+      return headers_.Take(now) ? nullptr : "too many header blocks";
     case Http2Frame::kPushPromise:
       return "a stream is promised";
     case Http2Frame::kData:
@@ -29,13 +22,6 @@ const char* FrameLimits::OnFrame(const Http2Frame& frame, Time now) {
       break;
   }
   return empty_.Take(now) ? nullptr : "too many frames that carry nothing";
-}
-
-const char* FrameLimits::OnBlockFrame(const Http2Frame& frame) {
-  in_header_block_ = (frame.flags & Http2Frame::kEndHeaders) == 0;
-  num_block_bytes_ += frame.num_bytes;
-  if (++num_continuations_ > kMaxContinuations) return "too many CONTINUATIONs";
-  return num_block_bytes_ > kMaxHeaderBlockBytes ? "a header block is too large" : nullptr;
 }
 
 }  // namespace lockstep

@@ -17,10 +17,6 @@ class FrameLimits {
  public:
   using Time = RateLimit::Time;
 
-  static constexpr size_t kMaxHeaderBlockBytes = 64 << 10;
-  static constexpr int kMaxContinuations = 8;
-  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's own default
-
   // `num_bytes_before`: see Http2FrameReader.
   explicit FrameLimits(uint64_t num_bytes_before) : frames_(num_bytes_before) {}
 
@@ -35,12 +31,9 @@ class FrameLimits {
   static constexpr uint32_t kAnswersPerDataFrame = 8;
 
   const char* OnFrame(const Http2Frame& frame, Time now);
-  const char* OnBlockFrame(const Http2Frame& frame);
 
   Http2FrameReader frames_;
-  bool in_header_block_ = false;
-  size_t num_block_bytes_ = 0;
-  int num_continuations_ = 0;
+  Http2HeaderBlock block_;
   RateLimit empty_{2000, 1000};   // frames that carry nothing
   RateLimit headers_{1000, 500};  // header blocks
 };

@@ -1,7 +1,5 @@
 #include "common/rpc/rpc_client.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -45,10 +43,9 @@ void RpcClient::Disconnect() {
 }
 
 std::shared_ptr<RpcConnection> RpcClient::Release() {
-  connection_->Detach();
-  connected_ = false;
-  closed_ = true;
-  return std::move(connection_);
+  const std::shared_ptr<RpcConnection> released = connection_;
+  Disconnect();
+  return released;
 }
 
 template <typename Condition>

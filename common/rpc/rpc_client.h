@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "common/rpc/poller.h"
 #include "common/rpc/rpc_connection.h"
 

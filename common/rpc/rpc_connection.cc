@@ -246,6 +246,7 @@ void RpcConnection::Tell() {
   for (;;) {
     std::vector<RpcEvent> events;
     bool connected = false;
+    bool closes = false;
     {
       MutexLock lock(mutex_);
       connected = shaken_ && !std::exchange(connected_told_, shaken_);
@@ -256,12 +257,12 @@ void RpcConnection::Tell() {
       if (events.empty() && !connected) {  // and so it ends
         if (poller_ != nullptr) poller_->Remove(key_, socket_.descriptor());
         poller_ = nullptr;
-        closed_ = true;
+        closed_ = closes = true;
       }
     }
     if (connected) handler_->OnConnected(*this);
     for (RpcEvent& event : events) handler_->OnRpcEvent(*this, std::move(event));
-    if (!closed_) continue;
+    if (!closes) continue;
     absl::Status reason;
     {
       MutexLock lock(mutex_);

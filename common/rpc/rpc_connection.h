@@ -3,7 +3,6 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -83,7 +82,6 @@ class RpcConnection final : public Poller::Watcher,
   void Close(const absl::Status& reason);
   // No new calls. The connection ends once the open ones are over.
   void GoAway();
-  bool closed() const { return closed_; }
   // Of what was sent, the bytes that the kernel has not taken. The other side may not read, or may
   // grant no window.
   size_t num_unsent_bytes();
@@ -108,7 +106,6 @@ class RpcConnection final : public Poller::Watcher,
 
   const Options options_;
   RpcHandler* handler_;  // the polling thread's
-  std::atomic<bool> closed_ = false;
 
   Mutex mutex_;
   RpcSocket socket_ ABSL_GUARDED_BY(mutex_);
@@ -120,6 +117,7 @@ class RpcConnection final : public Poller::Watcher,
   bool connected_told_ ABSL_GUARDED_BY(mutex_) = false;
   bool received_any_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;   // `reason_` is set
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;   // OnClosed was called, or is about to be
   bool telling_ ABSL_GUARDED_BY(mutex_) = false;  // Tell runs, and looks again before it ends
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
   std::string out_ ABSL_GUARDED_BY(mutex_);               // frames that the kernel did not take

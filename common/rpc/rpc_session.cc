@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "common/net/percent_encoding.h"
 #include "common/rpc/rpc_session_parts.h"
 #include "common/rpc/rpc_status.h"
 #include "common/status.h"
@@ -110,7 +111,7 @@ void RpcSession::OnData(CallState& call, std::string_view data) {
     nghttp2_session_consume_stream(session_, call.id, before - data.size());
   }
   if (data.empty() || call.end_told) return;
-  // Before the other side knows the window, it may think of a larger one.
+  // Until our SETTINGS arrive, the other side may use HTTP/2's default window, which may be larger.
   if (call.held.size() + data.size() > call.window_bytes) {
     return Fail(call, ResourceExhausted("more messages come than are asked for"));
   }
@@ -274,7 +275,7 @@ void RpcSession::SubmitHead(CallState& call) {
 
 void RpcSession::SubmitTrailers(CallState& call, bool alone) {
   const std::string code = fmt::format("{}", static_cast<int>(call.final_status.code()));
-  const std::string text = EncodeRpcMessage(Message(call.final_status).substr(0, kMaxTextBytes));
+  const std::string text = PercentEncoded(Message(call.final_status).substr(0, kMaxTextBytes));
   std::vector<nghttp2_nv> fields;
   if (alone) fields = {Field(":status", "200"), Field("content-type", "application/grpc")};
   fields.push_back(Field("grpc-status", code));

@@ -25,8 +25,8 @@ struct RpcLimits {
   uint32_t max_calls = 16;  // of a server's connection, at once
   uint32_t call_window_bytes = 1 << 20;
   uint32_t connection_window_bytes = 2 << 20;
-  size_t max_message_bytes = 64 << 10;  // of a call for which Allow said nothing else
-  uint32_t num_messages = 1;            // likewise: delivered before Allow is called
+  size_t max_message_bytes = 64 << 10;  // of one message, until Allow sets another bound
+  uint32_t num_messages = 1;            // that a call delivers before the first Allow
   static constexpr uint32_t kAllMessages = RpcMessageReader::kAll;
 };
 
@@ -93,7 +93,7 @@ class RpcSession {
   void WidenWindow(CallId call, uint32_t num_bytes);
 
   void Ping();
-  // The server takes no new calls. Those that are open go on.
+  // The server takes no new calls. Open calls go on.
   void GoAway();
   // The connection is gone: every open call gets its kEnd.
   void EndAll(const absl::Status& status);

@@ -3,16 +3,10 @@
 #include <absl/status/status.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 // Statuses as gRPC's trailers have them (PROTOCOL-HTTP2.md of gRPC).
 namespace lockstep {
-
-// grpc-message: visible ASCII without '%' as it is, other bytes as %XX.
-std::string EncodeRpcMessage(std::string_view text);
-// The inverse. What is not an encoding stays as it is.
-std::string DecodeRpcMessage(std::string_view text);
 
 // Of the fields grpc-status (empty: absent), grpc-message and :status, and of the code with which
 // the other side reset the stream (0: it did not).

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
-#include <spdlog/spdlog.h>
 
 #include <string_view>
 #include <utility>
@@ -115,43 +114,20 @@ absl::StatusOr<SslPtr> MakeClientTls(const TlsClientFiles& files, const std::str
   return ssl;
 }
 
+RpcServerTls::RpcServerTls(TlsFiles files)
+    : context_("TLS", std::move(files), &MakeServerContext) {}
+
 absl::StatusOr<std::unique_ptr<RpcServerTls>> RpcServerTls::Load(TlsFiles files) {
   auto tls = std::unique_ptr<RpcServerTls>(new RpcServerTls(std::move(files)));
-  MutexLock lock(tls->mutex_);
-  tls->seen_ = tls->Look();
-  LOCKSTEP_ASSIGN_OR_RETURN(tls->context_, MakeServerContext(tls->files_));
+  LOCKSTEP_RETURN_IF_ERROR(tls->context_.Load());
   return tls;
 }
 
 SslPtr RpcServerTls::Make() {
-  MutexLock lock(mutex_);
-  // Looked at before they are read: what changes in between is seen the next time.
-  if (std::vector<FileStamp> now = Look(); now != seen_) {
-    seen_ = std::move(now);
-    if (auto context = MakeServerContext(files_); context.ok()) {
-      context_ = *std::move(context);
-      spdlog::info("TLS: took new files");
-    } else {
-      spdlog::error("TLS: kept the old files: {}", Message(context.status()));
-    }
-  }
-  SslPtr ssl(SSL_new(context_.get()));
+  const SslContextPtr context = context_.Current();
+  SslPtr ssl(SSL_new(context.get()));
   if (ssl != nullptr) SSL_set_accept_state(ssl.get());
   return ssl;
-}
-
-std::vector<RpcServerTls::FileStamp> RpcServerTls::Look() const {
-  std::vector<FileStamp> stamps;
-  for (const std::string* path : {&files_.cert_path, &files_.key_path, &files_.client_ca_path}) {
-    struct stat file = {};
-    FileStamp& stamp = stamps.emplace_back();
-    if (path->empty() || ::stat(path->c_str(), &file) != 0) continue;
-    stamp = {
-        .inode = file.st_ino,
-        .num_bytes = file.st_size,
-        .modified_unix_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec};
-  }
-  return stamps;
 }
 
 }  // namespace lockstep

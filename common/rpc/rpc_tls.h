@@ -2,16 +2,12 @@
 
 #include <absl/status/statusor.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "common/net/tls_files.h"
-#include "common/runtime/mutex.h"
+#include "common/net/tls/reloaded_tls.h"
+#include "common/net/tls/tls_files.h"
 
 namespace lockstep {
 
@@ -31,25 +27,13 @@ absl::StatusOr<SslPtr> MakeClientTls(const TlsClientFiles& files, const std::str
 class RpcServerTls {
  public:
   static absl::StatusOr<std::unique_ptr<RpcServerTls>> Load(TlsFiles files);
-  // Null if there is no memory.
+  // Of a new connection. Null if there is no memory.
   SslPtr Make();
 
  private:
-  // What tells a replaced file from the one before.
-  struct FileStamp {
-    ino_t inode = 0;
-    off_t num_bytes = 0;
-    int64_t modified_unix_ns = 0;
-    bool operator==(const FileStamp&) const = default;
-  };
+  explicit RpcServerTls(TlsFiles files);
 
-  explicit RpcServerTls(TlsFiles files) : files_(std::move(files)) {}
-  std::vector<FileStamp> Look() const;
-
-  const TlsFiles files_;
-  Mutex mutex_;
-  std::vector<FileStamp> seen_ ABSL_GUARDED_BY(mutex_);
-  SslContextPtr context_ ABSL_GUARDED_BY(mutex_);
+  ReloadedTls<SSL_CTX> context_;
 };
 
 // Why OpenSSL's latest call on this thread failed. Forgets it.

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "lockstep/v1/generation.pb.h"
 #include "router/client/answer.h"
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "common/net/percent_encoding.h"
+
 namespace lockstep::router {
 namespace {
 
@@ -70,23 +72,6 @@ void AppendStatus(const GrpcStatus& status, HeaderList& fields) {
   }
   if (status.accepts_identity_only) fields.Add("grpc-accept-encoding", "identity");
   if (status.retry_after_ms.has_value()) fields.Add("retry-after-ms", *status.retry_after_ms);
-}
-
-std::string PercentEncoded(std::string_view text) {
-  constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string encoded;
-  encoded.reserve(text.size());
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte >= 0x20 && byte <= 0x7e && byte != '%') {
-      encoded += character;
-    } else {
-      encoded += '%';
-      encoded += kDigits[byte >> 4];
-      encoded += kDigits[byte & 0xf];
-    }
-  }
-  return encoded;
 }
 
 std::string Base64(std::string_view bytes) {

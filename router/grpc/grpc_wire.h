@@ -28,8 +28,6 @@ HeaderList AnswerHead();
 // stay below the 8 KiB that clients read.
 void AppendStatus(const GrpcStatus& status, HeaderList& fields);
 
-// Encodes text for a trailer: "%" and everything but printable ASCII becomes %XX.
-std::string PercentEncoded(std::string_view text);
 // Base64 without padding.
 std::string Base64(std::string_view bytes);
 

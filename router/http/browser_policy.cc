@@ -22,7 +22,7 @@ std::string Lower(std::string_view text) {
   return absl::AsciiStrToLower(absl::string_view(text.data(), text.size()));
 }
 
-bool NamesThisMachine(std::string_view authority) {
+bool IsAuthorityOfThisMachine(std::string_view authority) {
   const std::optional<HttpHost> host = ParseHttpHost(authority);
   return host.has_value() && IsThisMachine(*host);
 }
@@ -30,8 +30,8 @@ bool NamesThisMachine(std::string_view authority) {
 bool IsOriginOfThisMachine(std::string_view origin) {
   const std::string_view http = "http://";
   const std::string_view https = "https://";
-  if (origin.starts_with(http)) return NamesThisMachine(origin.substr(http.size()));
-  return origin.starts_with(https) && NamesThisMachine(origin.substr(https.size()));
+  if (origin.starts_with(http)) return IsAuthorityOfThisMachine(origin.substr(http.size()));
+  return origin.starts_with(https) && IsAuthorityOfThisMachine(origin.substr(https.size()));
 }
 
 bool IsOrigin(std::string_view text) {
@@ -87,7 +87,7 @@ absl::Status BrowserPolicy::CheckOrigins(std::span<const std::string> origins) {
 }
 
 absl::Status BrowserPolicy::CheckLocal(const HttpRequest& request) const {
-  if (!request.host.empty() && !NamesThisMachine(request.host)) {
+  if (!request.host.empty() && !IsAuthorityOfThisMachine(request.host)) {
     return MakeError(absl::StatusCode::kPermissionDenied,
                      "the request names the host {}: expected localhost or a loopback address here",
                      Quote(request.host));

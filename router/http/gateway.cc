@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/instant.h"
+#include "common/net/percent_encoding.h"
 #include "common/runtime/process_metrics.h"
 #include "common/status.h"
 #include "common/version.h"
@@ -64,24 +64,6 @@ bool Takes(std::string_view methods, std::string_view method) {
   const std::vector<absl::string_view> all = absl::StrSplit(list, ", ");
   return std::find(all.begin(), all.end(), absl::string_view(method.data(), method.size())) !=
          all.end();
-}
-
-// "%2F" is a slash; what is no such escape stays as it is.
-std::string PercentDecoded(std::string_view text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned byte = 0;
-    const std::string_view digits = text.substr(i + 1, 2);
-    const char* const end = digits.data() + digits.size();
-    if (text[i] == '%' && digits.size() == 2 &&
-        std::from_chars(digits.data(), end, byte, 16).ptr == end) {
-      decoded += static_cast<char>(byte);
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
 }
 
 // Errors that no status has.

@@ -22,8 +22,8 @@ namespace {
 
 namespace wire = opentelemetry::proto::collector::trace::v1;
 
-// An answer has a number and a short text. A collector that sends more is not read.
 constexpr char kExportPath[] = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+// An answer has a number and a short text. A collector that sends more is not read.
 constexpr size_t kMaxAnswerBytes = 64 << 10;
 constexpr size_t kMaxLoggedBytes = 200;
 constexpr absl::Duration kBetweenLines = absl::Minutes(1);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "router/tracing/span_queue.h"
 
 namespace lockstep::router {

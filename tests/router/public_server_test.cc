@@ -10,8 +10,8 @@
 
 #include "common/runtime/bounded_queue.h"
 #include "tests/router/front/http2_client.h"
-#include "tests/router/front/http2_frames.h"
 #include "tests/router/http/http_fixture.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep::testing {
 namespace {

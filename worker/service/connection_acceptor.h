@@ -15,11 +15,10 @@
 
 namespace lockstep::worker {
 
-// The listening sockets of a worker, and the thread ("accept") that takes their connections. It
-// replaces gRPC's own listener, which has no bound on connections, never accepts again once
-// descriptors have run out, and takes over a unix socket that another process serves. Hands every
-// connection to its owner, and the owner closes it. Closes connections above the bound at once.
-// Knows nothing of the protocol.
+// The listening sockets of a worker, and the thread ("accept") that takes their connections. If
+// descriptors run out, it goes on once there are some again. Hands every connection to its owner,
+// and the owner closes it. Closes connections above the bound at once. Knows nothing of the
+// protocol.
 class ConnectionAcceptor {
  public:
   // Takes the descriptor of a connection. Called on the acceptor's thread.

@@ -1,5 +1,7 @@
 #include "worker/service/worker_server.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "common/status.h"
@@ -39,7 +41,12 @@ absl::Status WorkerServer::Listen(const WorkerServerOptions& options) {
   service_.Start();
   started_ = true;
   acceptor_->Start([this](int descriptor) {
-    service_.Serve(descriptor, tls_ == nullptr ? nullptr : tls_->Make());
+    SslPtr ssl = tls_ == nullptr ? nullptr : tls_->Make();
+    if (tls_ != nullptr && ssl == nullptr) {
+      close(descriptor);  // never without TLS
+      return;
+    }
+    service_.Serve(descriptor, std::move(ssl));
   });
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/net/address.h"
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "common/rpc/rpc_tls.h"
 #include "worker/model/forward_model.h"
 #include "worker/service/connection_acceptor.h"

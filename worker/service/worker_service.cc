@@ -165,7 +165,7 @@ void WorkerService::OnClosed(RpcConnection& connection, const absl::Status& /*re
 
 void WorkerService::OpenCall(RpcConnection& connection, const RpcEvent& event) {
   const std::shared_ptr<RpcConnection>& owned = connections_.find(&connection)->second;
-  if (event.bytes == kExecutePath) return OpenStream(connection, event.call);
+  if (event.bytes == kExecutePath) return OpenStream(owned, event.call);
   if (event.bytes == kDescribePath || standard_.Open(owned, event)) return;
   connection.Finish(event.call, Unimplemented("there is no such method"));
 }
@@ -183,20 +183,21 @@ void WorkerService::AnswerDescribe(RpcConnection& connection, RpcConnection::Cal
   connection.Finish(call, absl::OkStatus());
 }
 
-void WorkerService::OpenStream(RpcConnection& connection, RpcConnection::CallId call) {
+void WorkerService::OpenStream(const std::shared_ptr<RpcConnection>& connection,
+                               RpcConnection::CallId call) {
   if (streams_.size() >= options_.max_streams) {
     // Streams that never claim must not keep a router out, nor those whose client does not take
     // the end. The oldest of them makes room.
-    const auto ended = std::ranges::find_if(streams_, &StepStream::abandonable,
-                                            [](const auto& open) -> auto& { return *open; });
-    const auto idle = std::ranges::find_if(streams_, &StepStream::idle,
-                                           [](const auto& open) -> auto& { return *open; });
+    const auto ended = std::ranges::find_if(
+        streams_, &StepStream::abandonable, [](const auto& open) -> auto& { return *open; });
+    const auto idle = std::ranges::find_if(
+        streams_, &StepStream::idle, [](const auto& open) -> auto& { return *open; });
     if (ended != streams_.end()) {
       (*ended)->Abandon();
     } else if (idle != streams_.end()) {
       (*idle)->End(ResourceExhausted("too many streams are open and this one has claimed nothing"));
     } else {
-      return connection.Finish(call, ResourceExhausted("too many Execute streams are open"));
+      return connection->Finish(call, ResourceExhausted("too many Execute streams are open"));
     }
   }
   const StepStream::Wiring wiring = {
@@ -204,9 +205,8 @@ void WorkerService::OpenStream(RpcConnection& connection, RpcConnection::CallId 
       .executor = &executor_,
       .max_unanswered = MaxUnanswered(options_),
       .max_message_bytes = static_cast<size_t>(options_.max_message_bytes)};
-  streams_.push_back(
-      std::make_unique<StepStream>(wiring, connections_.find(&connection)->second, call));
-  streams_by_call_[CallKey(&connection, call)] = streams_.back().get();
+  streams_.push_back(std::make_unique<StepStream>(wiring, connection, call));
+  streams_by_call_[CallKey(connection.get(), call)] = streams_.back().get();
 }
 
 void WorkerService::OnOver(StepStream& stream) {

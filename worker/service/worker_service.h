@@ -84,7 +84,7 @@ class WorkerService final : private StepStream::Host, private RpcHandler {
   void PollOnce();
   bool StepsInFlight() const;
   void OpenCall(RpcConnection& connection, const RpcEvent& event);
-  void OpenStream(RpcConnection& connection, RpcConnection::CallId call);
+  void OpenStream(const std::shared_ptr<RpcConnection>& connection, RpcConnection::CallId call);
   void AnswerDescribe(RpcConnection& connection, RpcConnection::CallId call,
                       const std::string& bytes);
   void OnDrain();

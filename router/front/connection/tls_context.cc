@@ -1,7 +1,6 @@
 #include "router/front/connection/tls_context.h"
 
 #include <openssl/ssl.h>
-#include <spdlog/spdlog.h>
 
 #include <utility>
 
@@ -58,43 +57,13 @@ absl::StatusOr<std::shared_ptr<ssl::context>> MakeContext(const TlsFiles& files)
 
 }  // namespace
 
+ServerTls::ServerTls(TlsFiles files)
+    : context_("TLS of the HTTP API", std::move(files), &MakeContext) {}
+
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Load(TlsFiles files) {
   auto tls = std::unique_ptr<ServerTls>(new ServerTls(std::move(files)));
-  MutexLock lock(tls->mutex_);
-  tls->seen_ = tls->Look();
-  LOCKSTEP_ASSIGN_OR_RETURN(tls->context_, MakeContext(tls->files_));
+  LOCKSTEP_RETURN_IF_ERROR(tls->context_.Load());
   return tls;
-}
-
-std::shared_ptr<ssl::context> ServerTls::Current() {
-  MutexLock lock(mutex_);
-  // Looked at before they are read: what changes in between is seen the next time.
-  if (const Stamps now = Look(); now != seen_) {
-    seen_ = now;
-    if (auto context = MakeContext(files_); context.ok()) {
-      context_ = *std::move(context);
-      spdlog::info("TLS of the HTTP API: took new files");
-    } else {
-      spdlog::error("TLS of the HTTP API: kept the old files: {}", Message(context.status()));
-    }
-  }
-  return context_;
-}
-
-ServerTls::Stamps ServerTls::Look() const {
-  Stamps stamps;
-  size_t i = 0;
-  for (const std::string* path : {&files_.cert_path, &files_.key_path, &files_.client_ca_path}) {
-    struct stat file = {};
-    if (!path->empty() && ::stat(path->c_str(), &file) == 0) {
-      stamps[i] = {
-          .inode = file.st_ino,
-          .num_bytes = file.st_size,
-          .modified_unix_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec};
-    }
-    ++i;
-  }
-  return stamps;
 }
 
 }  // namespace lockstep::router

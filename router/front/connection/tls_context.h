@@ -1,14 +1,12 @@
 #pragma once
 
 #include <absl/status/statusor.h>
-#include <sys/stat.h>
 
-#include <array>
 #include <boost/asio/ssl/context.hpp>
 #include <memory>
 
-#include "common/net/tls_files.h"
-#include "common/runtime/mutex.h"
+#include "common/net/tls/reloaded_tls.h"
+#include "common/net/tls/tls_files.h"
 
 namespace lockstep::router {
 
@@ -19,27 +17,12 @@ class ServerTls {
   // Errors name the file.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Load(TlsFiles files);
 
-  // Of the files as they are now; as they were when what they hold now cannot be used, which is
-  // logged once. A few system calls unless something changed.
-  std::shared_ptr<boost::asio::ssl::context> Current();
+  std::shared_ptr<boost::asio::ssl::context> Current() { return context_.Current(); }
 
  private:
-  // What tells a replaced file from the one before.
-  struct FileStamp {
-    ino_t inode = 0;
-    off_t num_bytes = 0;
-    int64_t modified_unix_ns = 0;
-    bool operator==(const FileStamp&) const = default;
-  };
-  using Stamps = std::array<FileStamp, 3>;
+  explicit ServerTls(TlsFiles files);
 
-  explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
-  Stamps Look() const;
-
-  const TlsFiles files_;
-  Mutex mutex_;
-  Stamps seen_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<boost::asio::ssl::context> context_ ABSL_GUARDED_BY(mutex_);
+  ReloadedTls<boost::asio::ssl::context> context_;
 };
 
 }  // namespace lockstep::router

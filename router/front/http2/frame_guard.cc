@@ -17,14 +17,12 @@ const char* FrameGuard::Look(std::string_view bytes, Time now) {
 }
 
 const char* FrameGuard::OnFrame(const Frame& frame, Time now) {
-  if (frame.num_bytes > kMaxFrameBytes) return "a frame is larger than allowed";
-  if (in_header_block_ && frame.type != Frame::kContinuation)
-    return "a header block is interrupted";
+  if (const char* const reason = block_.Look(frame)) return reason;
   switch (frame.type) {
     case Frame::kHeaders:
       return OnHeaders(frame, now);
     case Frame::kContinuation:
-      return OnContinuation(frame);
+      return nullptr;
     case Frame::kData:
       return OnData(frame, now);
     case Frame::kPushPromise:
@@ -55,18 +53,7 @@ const char* FrameGuard::OnHeaders(const Frame& frame, Time now) {
     }
   }
   ++num_header_blocks_;
-  in_header_block_ = (frame.flags & Frame::kEndHeaders) == 0;
-  num_block_bytes_ = frame.num_bytes;
-  num_continuations_ = 0;
   return nullptr;
-}
-
-const char* FrameGuard::OnContinuation(const Frame& frame) {
-  if (!in_header_block_) return "a CONTINUATION continues nothing";
-  in_header_block_ = (frame.flags & Frame::kEndHeaders) == 0;
-  num_block_bytes_ += frame.num_bytes;
-  if (++num_continuations_ > kMaxContinuations) return "too many CONTINUATIONs";
-  return num_block_bytes_ > kMaxHeaderBlockBytes ? "a header block is too large" : nullptr;
 }
 
 const char* FrameGuard::OnData(const Frame& frame, Time now) {

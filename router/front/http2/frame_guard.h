@@ -16,20 +16,16 @@ class FrameGuard {
  public:
   using Time = RateLimit::Time;
 
-  static constexpr size_t kMaxHeaderBlockBytes = 64 << 10;
-  static constexpr int kMaxContinuations = 8;
-  static constexpr uint32_t kMaxFrameBytes = 16 << 10;  // the protocol's own default
-
   // What comes next on the connection, from its first byte on. Null: it may be parsed; otherwise
   // why the connection must end, and nothing more is looked at.
   const char* Look(std::string_view bytes, Time now);
 
   // The frame header of a header block has come, and the block is not complete.
   bool in_header_block() const {
-    return in_header_block_ || (in_header_frame_ && frames_.inside_frame());
+    return block_.open() || (in_header_frame_ && frames_.inside_frame());
   }
   // That it has so far, as its frames announce them.
-  size_t num_header_block_bytes() const { return in_header_block_ ? num_block_bytes_ : 0; }
+  size_t num_header_block_bytes() const { return block_.open() ? block_.num_bytes() : 0; }
   // Those that have begun.
   uint64_t num_header_blocks() const { return num_header_blocks_; }
   // A DATA frame was sent. Clients grant its window again, and measure the way with a PING: those
@@ -57,16 +53,13 @@ class FrameGuard {
 
   const char* OnFrame(const Frame& frame, Time now);
   const char* OnHeaders(const Frame& frame, Time now);
-  const char* OnContinuation(const Frame& frame);
   const char* OnData(const Frame& frame, Time now);
   const char* OnRequestEnd(Time now);
 
   Http2FrameReader frames_{Http2FrameReader::kPrefaceBytes};
+  Http2HeaderBlock block_;
   bool in_header_frame_ = false;  // the latest frame is HEADERS or CONTINUATION
-  bool in_header_block_ = false;  // a CONTINUATION must follow that frame
   uint64_t num_header_blocks_ = 0;
-  size_t num_block_bytes_ = 0;
-  int num_continuations_ = 0;
   uint32_t last_request_ = 0;  // the highest stream so far: ids of new ones rise
   RateLimit pings_{100, 20};
   RateLimit settings_{100, 2};  // one for each larger window that grpc-java finds by its PINGs

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "router/workers/worker_agreement.h"
 #include "router/workers/worker_contract.h"
 

@@ -18,8 +18,8 @@
 #include "common/runtime/mutex.h"
 #include "common/runtime/named_thread.h"
 #include "common/status.h"
-#include "tests/common/rpc/raw_frames.h"
 #include "tests/common/temp_folder.h"
+#include "tests/support/http2_frames.h"
 #include "tests/support/test_certificates.h"
 
 namespace lockstep {
@@ -193,7 +193,7 @@ TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
   const TempFolder folder;
   const testing::TestAuthority authority("authority");
   folder.Write("ca.pem", authority.cert_pem());
-  const std::string settings = testing::RawFrame(Http2Frame::kSettings, 0, 0);
+  const std::string settings = testing::Frame(Http2Frame::kSettings, 0, 0);
   const struct {
     std::string greeting;
     bool tls;
@@ -205,7 +205,7 @@ TEST(RpcClientTest, ServersThatDoNotFollowTheProtocol) {
                {"HTTP/1.1 400 Bad Request\r\n\r\n", false, absl::StatusCode::kUnavailable,
                 "breaks the protocol"},
                {std::string(100, '\x16'), true, absl::StatusCode::kUnavailable, "wrong version"},
-               {settings + testing::RawFrame(Http2Frame::kContinuation, 0, 1), false,
+               {settings + testing::Frame(Http2Frame::kContinuation, 0, 1), false,
                 absl::StatusCode::kUnavailable, "a CONTINUATION continues nothing"}};
   for (const auto& one : cases) {
     std::atomic<int> held = -1;
@@ -254,7 +254,7 @@ TEST(RpcClientTest, AddressesThatAreNone) {
 TEST(RpcClientTest, WhoGivesNoSignOfLifeIsGivenUp) {
   std::atomic<int> held = -1;
   Listener listener([&](int descriptor) {
-    const std::string settings = testing::RawFrame(Http2Frame::kSettings, 0, 0);
+    const std::string settings = testing::Frame(Http2Frame::kSettings, 0, 0);
     EXPECT_GT(send(descriptor, settings.data(), settings.size(), MSG_NOSIGNAL), 0);
     held = descriptor;
   });

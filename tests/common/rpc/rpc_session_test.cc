@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "tests/common/rpc/raw_frames.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep {
 namespace {
@@ -19,9 +19,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::Frame;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::RawFrame;
 using testing::RawMessage;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -221,23 +221,23 @@ TEST_F(RpcSessionTest, TheEndOfTheConnectionEndsEveryCall) {
 
 // What a hostile side sends behind its greeting, and what it may hold afterwards.
 TEST_F(RpcSessionTest, AttacksEndTheConnection) {
-  const std::string settings = RawFrame(Http2Frame::kSettings, 0, 0);
+  const std::string settings = Frame(Http2Frame::kSettings, 0, 0);
   const std::string giant("\x00\x01k\x7f\x81\xff\xff\xff\x03", 9);
   std::string bomb("\x40\x01k\x7f\xd9\x1c", 6);  // a value of 3,800 bytes, into the table
   bomb += std::string(3800, 'v') + std::string(10'000, '\xbe');
-  std::string trickle = RawFrame(Http2Frame::kHeaders, 0, 1, giant);
+  std::string trickle = Frame(Http2Frame::kHeaders, 0, 1, giant);
   for (int i = 0; i < 9; ++i) {
-    trickle += RawFrame(Http2Frame::kContinuation, 0, 1, std::string(1000, 'x'));
+    trickle += Frame(Http2Frame::kContinuation, 0, 1, std::string(1000, 'x'));
   }
   const std::string answer = "\x88";           // :status 200
   const std::string request = "\x83\x86\x84";  // POST, http, /
   const auto whole = [](const std::string& block) {
-    return RawFrame(Http2Frame::kHeaders, Http2Frame::kEndHeaders, 1, block);
+    return Frame(Http2Frame::kHeaders, Http2Frame::kEndHeaders, 1, block);
   };
   const std::pair<std::string, std::string> cases[] = {
       {trickle, "too many CONTINUATIONs"},
       {"bomb", "a header is too large once it is decoded"},
-      {RawFrame(Http2Frame::kPushPromise, 0, 1, std::string(4, '\0')), "a stream is promised"}};
+      {Frame(Http2Frame::kPushPromise, 0, 1, std::string(4, '\0')), "a stream is promised"}};
   for (const auto& [attack, reason] : cases) {
     for (const RpcRole role : {RpcRole::kClient, RpcRole::kServer}) {
       RpcSession session(role, {});
@@ -260,8 +260,8 @@ TEST_F(RpcSessionTest, AttacksEndTheConnection) {
 TEST_F(RpcSessionTest, WhatIsNoGrpcIsRefused) {
   const std::string block("\x82\x86\x84\x41\x01x", 6);  // GET / of x
   RpcSession session(RpcRole::kServer, {});
-  session.Receive(std::string(kPreface) + RawFrame(Http2Frame::kSettings, 0, 0) +
-                      RawFrame(Http2Frame::kHeaders, 5, 1, block),
+  session.Receive(std::string(kPreface) + Frame(Http2Frame::kSettings, 0, 0) +
+                      Frame(Http2Frame::kHeaders, 5, 1, block),
                   kSessionNow);
   EXPECT_THAT(Take(session), ElementsAre("end INVALID_ARGUMENT only gRPC is served here"));
   EXPECT_FALSE(
@@ -279,9 +279,9 @@ TEST_F(RpcSessionTest, AnHttpErrorSaysItsStatusWhateverItsBodyIs) {
     session.Call("localhost", "http", "/a.B/C");
     std::string out;
     session.Pull(SIZE_MAX, out);
-    session.Receive(RawFrame(Http2Frame::kSettings, 0, 0) +
-                        RawFrame(Http2Frame::kHeaders, Http2Frame::kEndHeaders, 1, block) +
-                        RawFrame(/*type=*/0, /*flags=*/1, 1, "<html>no server</html>"),
+    session.Receive(Frame(Http2Frame::kSettings, 0, 0) +
+                        Frame(Http2Frame::kHeaders, Http2Frame::kEndHeaders, 1, block) +
+                        Frame(/*type=*/0, /*flags=*/1, 1, "<html>no server</html>"),
                     kSessionNow);
     EXPECT_THAT(Take(session), ElementsAre(StartsWith(expected)));
   }

@@ -9,19 +9,6 @@
 namespace lockstep {
 namespace {
 
-TEST(RpcStatusTest, MessagesSurviveTheirEncoding) {
-  std::string all;
-  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
-  const std::string encoded = EncodeRpcMessage(all);
-  for (const char c : encoded) EXPECT_TRUE(c >= ' ' && c <= '~');
-  EXPECT_EQ(DecodeRpcMessage(encoded), all);
-  EXPECT_EQ(EncodeRpcMessage("50 %"), "50 %25");
-  for (const char* const broken : {"%", "%4", "%zz", "a%", "%4z"}) {
-    EXPECT_EQ(DecodeRpcMessage(broken), broken);
-  }
-  EXPECT_EQ(DecodeRpcMessage("%41%6a"), "Aj");
-}
-
 TEST(RpcStatusTest, WhatAnAnswerSays) {
   const struct {
     const char* code;

@@ -12,7 +12,7 @@
 
 #include "common/check.h"
 #include "router/front/http2/http2_session.h"
-#include "tests/router/front/http2_frames.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep::router {
 namespace {

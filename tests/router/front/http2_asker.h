@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/router/front/http2_client.h"
-#include "tests/router/front/http2_frames.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep::testing {
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/router/front/http2_frames.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep::testing {
 

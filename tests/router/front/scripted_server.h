@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "common/net/tcp_listener.h"
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 #include "common/runtime/named_thread.h"
 #include "router/front/connection/tls_context.h"
 #include "router/front/http1/http_connection.h"

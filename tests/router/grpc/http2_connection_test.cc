@@ -17,8 +17,8 @@
 #include "router/front/http2/frame_guard.h"
 #include "router/grpc/standard_services.h"
 #include "tests/router/front/http2_client.h"
-#include "tests/router/front/http2_frames.h"
 #include "tests/router/grpc/grpc_test_server.h"
+#include "tests/support/http2_frames.h"
 
 // Connections by hand, over real sockets.
 namespace lockstep::router {
@@ -267,7 +267,7 @@ TEST_F(Http2ConnectionTest, AConnectionGoesOnWhenOthersHoldTheWholeBudget) {
   while (server_->held_bytes() == others.bytes() && server_->num_connections() > 0) {
     std::this_thread::yield();
   }
-  EXPECT_LE(server_->held_bytes() - others.bytes(), FrameGuard::kMaxFrameBytes + 9);
+  EXPECT_LE(server_->held_bytes() - others.bytes(), Http2HeaderBlock::kMaxFrameBytes + 9);
   size_t num_bytes = 0;
   for (bool ended = false; !ended;) {
     const std::optional<SeenFrame> data = client.Await(kData);

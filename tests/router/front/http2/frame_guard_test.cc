@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-#include "tests/router/front/http2_frames.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep::router {
 namespace {
@@ -34,7 +34,7 @@ class FrameGuardTest : public ::testing::Test {
 };
 
 TEST_F(FrameGuardTest, AHeaderBlockIsBoundedBeforeItIsDecoded) {
-  const std::string piece(FrameGuard::kMaxFrameBytes, 'x');
+  const std::string piece(Http2HeaderBlock::kMaxFrameBytes, 'x');
   EXPECT_EQ(guard_.Look(Frame(kHeaders, 0, 1, piece), now_), nullptr);
   EXPECT_TRUE(guard_.in_header_block());
   for (int i = 0; i < 3; ++i) {
@@ -45,19 +45,20 @@ TEST_F(FrameGuardTest, AHeaderBlockIsBoundedBeforeItIsDecoded) {
 }
 
 TEST_F(FrameGuardTest, TheLengthOfAFrameIsRefusedBeforeItsBytesCome) {
-  const std::string frame = Frame(kHeaders, 0, 1, std::string(FrameGuard::kMaxFrameBytes + 1, 'x'));
+  const std::string frame =
+      Frame(kHeaders, 0, 1, std::string(Http2HeaderBlock::kMaxFrameBytes + 1, 'x'));
   EXPECT_EQ(guard_.Look(frame.substr(0, 8), now_), nullptr);
   EXPECT_THAT(guard_.Look(frame.substr(8, 1), now_), StrEq("a frame is larger than allowed"));
 }
 
 TEST_F(FrameGuardTest, ContinuationsWithoutContentAreCounted) {
   EXPECT_EQ(guard_.Look(Frame(kHeaders, 0, 1, "x"), now_), nullptr);
-  EXPECT_EQ(CountUntilRefused(Frame(kContinuation, 0, 1, "")), FrameGuard::kMaxContinuations);
+  EXPECT_EQ(CountUntilRefused(Frame(kContinuation, 0, 1, "")), Http2HeaderBlock::kMaxContinuations);
   EXPECT_THAT(reason_, StrEq("too many CONTINUATIONs"));
 }
 
 TEST_F(FrameGuardTest, EveryBlockIsCountedByItself) {
-  const std::string piece(FrameGuard::kMaxFrameBytes, 'x');
+  const std::string piece(Http2HeaderBlock::kMaxFrameBytes, 'x');
   for (uint32_t stream = 1; stream < 100; stream += 2) {
     EXPECT_EQ(guard_.Look(Frame(kHeaders, 0, stream, piece), now_), nullptr);
     EXPECT_EQ(guard_.Look(Frame(kContinuation, kEndHeaders, stream, piece), now_), nullptr);

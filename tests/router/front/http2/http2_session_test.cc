@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/router/front/http2_frames.h"
+#include "tests/support/http2_frames.h"
 
 namespace lockstep::router {
 namespace {
@@ -332,7 +332,7 @@ TEST_F(Http2SessionTest, AHeaderThatGrowsWhenItIsDecodedEndsTheConnection) {
 
 TEST_F(Http2SessionTest, AFloodOfContinuationsEndsTheConnection) {
   EXPECT_TRUE(Receive(Frame(kHeaders, kEndStream, 1, Hpack(RequestFields("/path")))));
-  for (int i = 0; i < FrameGuard::kMaxContinuations; ++i) {
+  for (int i = 0; i < Http2HeaderBlock::kMaxContinuations; ++i) {
     EXPECT_TRUE(Receive(Frame(kContinuation, 0, 1, "")));
   }
   EXPECT_FALSE(Receive(Frame(kContinuation, 0, 1, "")));

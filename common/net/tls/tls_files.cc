@@ -1,8 +1,9 @@
-#include "common/net/tls_files.h"
+#include "common/net/tls/tls_files.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <sys/stat.h>
 
 #include <memory>
 #include <string_view>
@@ -78,6 +79,22 @@ absl::Status TlsClientFiles::Validate() const {
   }
   LOCKSTEP_RETURN_IF_ERROR(ReadCertificate(ca_path).status());
   return cert_path.empty() ? absl::OkStatus() : CheckPair(cert_path, key_path);
+}
+
+TlsFileStamps StampsOf(const TlsFiles& files) {
+  TlsFileStamps stamps;
+  auto stamp = stamps.begin();
+  for (const std::string* path : {&files.cert_path, &files.key_path, &files.client_ca_path}) {
+    struct stat file = {};
+    if (!path->empty() && ::stat(path->c_str(), &file) == 0) {
+      *stamp = {
+          .inode = file.st_ino,
+          .num_bytes = file.st_size,
+          .modified_unix_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec};
+    }
+    ++stamp;
+  }
+  return stamps;
 }
 
 }  // namespace lockstep

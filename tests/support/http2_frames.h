@@ -35,7 +35,8 @@ inline std::string BigEndian(uint32_t value) {
   return bytes;
 }
 
-inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, std::string_view payload) {
+inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream,
+                         std::string_view payload = "") {
   std::string bytes = BigEndian(static_cast<uint32_t>(payload.size())).substr(1);
   bytes += static_cast<char>(type);
   bytes += static_cast<char>(flags);
@@ -46,6 +47,11 @@ inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, std::stri
 
 inline std::string Preface() {
   return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
+}
+
+// A message with gRPC's five bytes before it.
+inline std::string RawMessage(std::string_view bytes) {
+  return '\0' + BigEndian(static_cast<uint32_t>(bytes.size())) + std::string(bytes);
 }
 
 // A string of HPACK, as it is.

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <sys/types.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 namespace lockstep {
@@ -18,6 +21,18 @@ struct TlsFiles {
   // INVALID_ARGUMENT, or ReadTextFile's error; an error about a file names it.
   absl::Status Validate() const;
 };
+
+// What tells a file that was replaced from the one that was there before.
+struct FileStamp {
+  ino_t inode = 0;
+  off_t num_bytes = 0;
+  int64_t modified_unix_ns = 0;
+
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+// Of the certificate, the key and the authorities. All zero: no such file.
+using TlsFileStamps = std::array<FileStamp, 3>;
+TlsFileStamps StampsOf(const TlsFiles& files);
 
 // How a client checks the server, and what it shows to the server. All empty: no TLS.
 struct TlsClientFiles {

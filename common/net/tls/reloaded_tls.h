@@ -1,0 +1,61 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/net/tls/tls_files.h"
+#include "common/runtime/mutex.h"
+#include "common/status.h"
+
+namespace lockstep {
+
+// What new connections of a server shake hands with, made of files that may be replaced while the
+// process runs. `Context` is a TLS library's. Any thread.
+template <typename Context>
+class ReloadedTls {
+ public:
+  using Make = absl::StatusOr<std::shared_ptr<Context>> (*)(const TlsFiles&);
+
+  // `log_name` begins the lines of the log: "TLS". `make` names the file in its errors.
+  ReloadedTls(std::string log_name, TlsFiles files, Make make)
+      : log_name_(std::move(log_name)), files_(std::move(files)), make_(make) {}
+
+  // Before anything else.
+  absl::Status Load() {
+    MutexLock lock(mutex_);
+    seen_ = StampsOf(files_);
+    LOCKSTEP_ASSIGN_OR_RETURN(context_, make_(files_));
+    return absl::OkStatus();
+  }
+
+  // Of the files as they are now. If what they hold now cannot be used, as they were before, which
+  // is logged once. A few system calls unless something changed.
+  std::shared_ptr<Context> Current() {
+    MutexLock lock(mutex_);
+    // Looked at before they are read: what changes in between is seen the next time.
+    if (const TlsFileStamps now = StampsOf(files_); now != seen_) {
+      seen_ = now;
+      if (auto context = make_(files_); context.ok()) {
+        context_ = *std::move(context);
+        spdlog::info("{}: took new files", log_name_);
+      } else {
+        spdlog::error("{}: kept the old files: {}", log_name_, Message(context.status()));
+      }
+    }
+    return context_;
+  }
+
+ private:
+  const std::string log_name_;
+  const TlsFiles files_;
+  const Make make_;
+  Mutex mutex_;
+  TlsFileStamps seen_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Context> context_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep
