@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
-// In the order in which new ones are numbered.
-constexpr std::string_view kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                       "pad_token", "cls_token", "mask_token"};
+bool IsStandard(std::string_view name) {
+  return std::ranges::find(kSpecialTokenNames, name) != kSpecialTokenNames.end();
+}
 
 absl::StatusOr<AddedToken> ReadToken(const JsonNode& node) {
   AddedToken token;
@@ -72,7 +72,7 @@ absl::Status ReadMore(const JsonNode& node, SpecialTokens& special) {
 // Members of either file.
 absl::Status ReadSpecialTokens(const JsonNode& root, SpecialTokens& special) {
   for (const auto& [name, value] : root.value().items()) {
-    const bool is_standard = std::ranges::find(kNames, std::string_view(name)) != std::end(kNames);
+    const bool is_standard = IsStandard(name);
     // Other names count if they hold a text, such as "image_token".
     if (!is_standard && !(name.ends_with("_token") && value.is_string())) continue;
     LOCKSTEP_ASSIGN_OR_RETURN(const auto member, root.OptionalMember(name));
@@ -121,6 +121,10 @@ absl::StatusOr<std::map<TokenId, AddedToken>> ReadAddedFile(const TokenizerFiles
 
 std::string Quoted(const AddedToken& token) {
   return fmt::format("{} ({})", DescribeJson(token.content), token.id);
+}
+
+std::string ListedAs(const AddedToken& added, TokenId in_file) {
+  return fmt::format("{} is listed as {}", Quoted(added), in_file);
 }
 
 // One line that names a few of the tokens.
@@ -175,12 +179,10 @@ class Reader {
       listed_ids_[in_file] = token;
       const AddedToken* const added = list_.Find(token.content);
       if (added != nullptr && added->id != in_file) {
-        renumbered.push_back(fmt::format("{} is listed as {}", Quoted(*added), in_file));
+        renumbered.push_back(ListedAs(*added, in_file));
       }
     }
-    Warn(fmt::format("{}: added tokens have other ids than the file lists, as in transformers",
-                     files_.tokenizer.name),
-         renumbered, out_);
+    WarnRenumbered(files_.tokenizer.name, renumbered);
     return absl::OkStatus();
   }
 
@@ -216,13 +218,17 @@ class Reader {
       if (known == nullptr || !SameFlags(*known, token)) list_.Add(token);
       const AddedToken* const added = list_.Find(token.content);
       if (added != nullptr && added->id != id && !listed_ids_.contains(id)) {
-        renumbered.push_back(fmt::format("{} is listed as {}", Quoted(*added), id));
+        renumbered.push_back(ListedAs(*added, id));
       }
     }
-    Warn(fmt::format("{}: added tokens have other ids than the file lists, as in transformers",
-                     files_.config.name),
-         renumbered, out_);
+    WarnRenumbered(files_.config.name, renumbered);
     return absl::OkStatus();
+  }
+
+  void WarnRenumbered(const std::string& file, const std::vector<std::string>& renumbered) {
+    Warn(fmt::format("{}: added tokens have other ids than the file lists, as in transformers",
+                     file),
+         renumbered, out_);
   }
 
   static bool SameFlags(AddedToken a, const AddedToken& b) {
@@ -239,14 +245,12 @@ class Reader {
       token.special = true;
       list_.Add(std::move(token));
     };
-    for (const std::string_view name : kNames) {
+    for (const std::string_view name : kSpecialTokenNames) {
       const auto found = special.named.find(name);
       if (found != special.named.end()) add(found->second, /*marks_known=*/true);
     }
     for (const auto& [name, token] : special.named) {
-      if (std::ranges::find(kNames, std::string_view(name)) == std::end(kNames)) {
-        add(token, /*marks_known=*/true);
-      }
+      if (!IsStandard(name)) add(token, /*marks_known=*/true);
     }
     for (const AddedToken& token : special.more) add(token, /*marks_known=*/false);
   }

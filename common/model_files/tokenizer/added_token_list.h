@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/statusor.h>
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -20,6 +21,11 @@ namespace lockstep {
 
 // Larger ids are refused, before anything is sized by them. Known vocabularies stay below 300,000.
 inline constexpr TokenId kMaxTokenId = (1u << 20) - 1;
+
+// The names that every tokenizer may have a special token for, in the order in which new ones are
+// numbered.
+inline constexpr std::array<std::string_view, 7> kSpecialTokenNames = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 // A token that is matched as text before anything else, with the meaning of its flags in Hugging
 // Face's library.

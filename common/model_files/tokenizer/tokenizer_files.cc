@@ -45,7 +45,7 @@ absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder) {
   }
   if (!tokenizer.ok()) return tokenizer.status();
   files.tokenizer.text = *std::move(tokenizer);
-  // An empty file is one that was not fetched, and not one that is not there.
+  // An empty file was not fetched whole. It does not count as absent.
   LOCKSTEP_RETURN_IF_ERROR(RefuseOtherKinds(files.tokenizer.text, files.tokenizer.name, "JSON"));
   for (TokenizerFiles::File* const file :
        {&files.config, &files.special_tokens, &files.added_tokens}) {

@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<ChatPiece>> SeparateForeign(const SpecialSpellings& s
       "chat.messages: the chat template alters text that spells special tokens");
   const absl::StatusOr<TextMarks::Plain> unmarked = marks.Unmark(marked);
   if (!unmarked.ok()) return altered;
-  // What is left of the special tokens without the marked characters.
+  // Without the marked characters, which are the client's. What is left to find is the template's.
   std::string own_text = unmarked->text;
   for (size_t i = 0; i < own_text.size(); ++i) {
     if (unmarked->is_marked[i]) own_text[i] = kNoText;

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/json/json.h"
 #include "common/json/json_node.h"
-#include "common/model_files/model_config.h"
+#include "common/model_files/tokenizer/added_token_list.h"
 #include "common/runtime/mapped_file.h"
 #include "common/status.h"
 #include "router/text/unicode/utf8.h"
@@ -22,9 +23,6 @@ constexpr size_t kMaxFileBytes = size_t{16} << 20;
 constexpr size_t kMaxTemplateFiles = 64;
 constexpr char kDefault[] = "default";
 constexpr char kAdditional[] = "additional_special_tokens";
-
-constexpr std::array<std::string_view, 7> kNamedTokens = {
-    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 // What classes of tokenizers in transformers assume where the configuration is silent. Null is not
 // silence.
@@ -65,8 +63,7 @@ absl::Status ReadTokenList(const JsonNode& node, Json& tokens) {
 absl::Status ReadTokens(const JsonNode& root, Json& tokens) {
   LOCKSTEP_RETURN_IF_ERROR(root.ExpectObject());
   for (const auto& [key, value] : root.value().items()) {
-    const bool is_named =
-        std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
+    const bool is_named = std::ranges::find(kSpecialTokenNames, key) != kSpecialTokenNames.end();
     if (value.is_null()) {
       if (is_named) tokens.erase(key);
       continue;
@@ -105,12 +102,6 @@ absl::Status ReadTemplates(const JsonNode& root, TemplateSource& source) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadIfThere(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::string();
-  return ReadTextFile(path.string(), kMaxFileBytes);
-}
-
 // The files of templates in a folder, by the name of the template.
 absl::StatusOr<std::map<std::string, std::string>> ReadTemplateFiles(
     const std::filesystem::path& folder) {
@@ -143,13 +134,13 @@ absl::StatusOr<std::map<std::string, std::string>> ReadTemplateFiles(
 
 }  // namespace
 
-absl::StatusOr<TemplateSource> ReadTemplateConfig(std::string_view config_json,
-                                                  const std::string& name,
-                                                  std::string_view special_tokens_map_json,
-                                                  const std::string& map_name) {
+absl::StatusOr<TemplateSource> ReadTemplateConfig(const TokenizerFiles& files) {
+  const std::string& name = files.config.name;
+  const std::string_view text =
+      files.config.text.empty() ? std::string_view("{}") : std::string_view(files.config.text);
   TemplateSource source;
   Json tokens = Json::object();
-  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json config, ParseJson(config_json, name));
+  LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json config, ParseJson(text, name));
   const JsonNode root(config, name);
   LOCKSTEP_RETURN_IF_ERROR(root.ExpectObject());
   if (const auto it = config.find("tokenizer_class"); it != config.end() && it->is_string()) {
@@ -161,26 +152,21 @@ absl::StatusOr<TemplateSource> ReadTemplateConfig(std::string_view config_json,
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(ReadTokens(root, tokens));
-  if (!special_tokens_map_json.empty() && !config.contains("added_tokens_decoder")) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json map,
-                              ParseJson(special_tokens_map_json, map_name));
-    LOCKSTEP_RETURN_IF_ERROR(ReadTokens(JsonNode(map, map_name), tokens));
+  const TokenizerFiles::File& map_file = files.special_tokens;
+  if (!map_file.text.empty() && !config.contains("added_tokens_decoder")) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const nlohmann::json map, ParseJson(map_file.text, map_file.name));
+    LOCKSTEP_RETURN_IF_ERROR(ReadTokens(JsonNode(map, map_file.name), tokens));
   }
   LOCKSTEP_RETURN_IF_ERROR(ReadTemplates(root, source));
   source.special_tokens_json = tokens.dump();
   return source;
 }
 
-absl::StatusOr<TemplateSource> ReadTemplateFolder(const std::filesystem::path& folder) {
-  const std::filesystem::path config_path = folder / "tokenizer_config.json";
-  const std::filesystem::path map_path = folder / "special_tokens_map.json";
-  LOCKSTEP_ASSIGN_OR_RETURN(std::string config, ReadIfThere(config_path));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string map, ReadIfThere(map_path));
-  if (config.empty()) config = "{}";
-  LOCKSTEP_ASSIGN_OR_RETURN(TemplateSource source, ReadTemplateConfig(config, config_path.string(),
-                                                                      map, map_path.string()));
-  LOCKSTEP_ASSIGN_OR_RETURN(auto files, ReadTemplateFiles(folder));
-  if (!files.empty()) source.templates = std::move(files);
+absl::StatusOr<TemplateSource> ReadTemplateFolder(const std::filesystem::path& folder,
+                                                  const TokenizerFiles& files) {
+  LOCKSTEP_ASSIGN_OR_RETURN(TemplateSource source, ReadTemplateConfig(files));
+  LOCKSTEP_ASSIGN_OR_RETURN(auto templates, ReadTemplateFiles(folder));
+  if (!templates.empty()) source.templates = std::move(templates);
   return source;
 }
 

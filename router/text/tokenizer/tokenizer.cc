@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "common/model_files/model_config.h"
-#include "common/runtime/mapped_file.h"
 #include "common/status.h"
 #include "router/text/tokenizer/template_files.h"
 #include "router/text/tokenizer/tokenizer_parts.h"
@@ -14,7 +13,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadFolder(const std::filesystem::path& folder) {
   LOCKSTEP_ASSIGN_OR_RETURN(const TokenizerFiles files, ReadTokenizerFiles(folder.string()));
   LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizer(files));
-  LOCKSTEP_ASSIGN_OR_RETURN(parts.templates, ReadTemplateFolder(folder));
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.templates, ReadTemplateFolder(folder, files));
   return MakeTokenizer(std::move(parts));
 }
 
@@ -38,10 +37,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromFiles(const TokenizerFiles& files) {
   LOCKSTEP_ASSIGN_OR_RETURN(TokenizerParts parts, ReadTokenizer(files));
-  if (!files.config.text.empty()) {
-    LOCKSTEP_ASSIGN_OR_RETURN(parts.templates,
-                              ReadTemplateConfig(files.config.text, files.config.name));
-  }
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.templates, ReadTemplateConfig(files));
   return MakeTokenizer(std::move(parts));
 }
 

@@ -36,7 +36,7 @@ size_t PieceEnd(const icu::Normalizer2& nfc, std::string_view text, size_t begin
   return end;
 }
 
-// Appends the normal form to `out`, unless it equals the end of what `out` stands for.
+// Writes the normal form of `text` to `out`, which stays empty while all pieces are normal already.
 class NfcWriter {
  public:
   NfcWriter(const icu::Normalizer2& nfc, std::string_view text, std::string& out)

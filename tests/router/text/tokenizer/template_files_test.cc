@@ -18,6 +18,12 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
+TokenizerFiles FilesWith(const std::string& config) {
+  TokenizerFiles files;
+  files.config = {.name = "tokenizer_config.json", .text = config};
+  return files;
+}
+
 TEST(TemplateFilesTest, FoldersAreReadAsTransformersReadsThem) {
   const Json cases = Json::parse(ReadGoldenFile("template_files.json"), nullptr, false);
   ASSERT_TRUE(cases.is_array());
@@ -27,7 +33,9 @@ TEST(TemplateFilesTest, FoldersAreReadAsTransformersReadsThem) {
     std::filesystem::create_directory(folder.path() + "/additional_chat_templates");
     for (const auto& [name, text] : test["files"].items())
       folder.Write(name, text.get<std::string>());
-    const auto source = ReadTemplateFolder(folder.path());
+    TokenizerFiles files = FilesWith(test["files"].value("tokenizer_config.json", ""));
+    files.special_tokens.text = test["files"].value("special_tokens_map.json", "");
+    const auto source = ReadTemplateFolder(folder.path(), files);
     ASSERT_TRUE(source.ok()) << source.status();
     EXPECT_EQ(Json(source->templates), test["templates"]);
     EXPECT_EQ(Json::parse(source->special_tokens_json), test["tokens"]);
@@ -37,7 +45,7 @@ TEST(TemplateFilesTest, FoldersAreReadAsTransformersReadsThem) {
 
 TEST(TemplateFilesTest, ClassesHaveTokensOfTheirOwn) {
   const auto tokens = [](const std::string& config) {
-    const auto source = ReadTemplateConfig(config, "tokenizer_config.json");
+    const auto source = ReadTemplateConfig(FilesWith(config));
     EXPECT_TRUE(source.ok()) << source.status();
     return Json::parse(source->special_tokens_json);
   };
@@ -51,7 +59,7 @@ TEST(TemplateFilesTest, ClassesHaveTokensOfTheirOwn) {
 
 TEST(TemplateFilesTest, WrongKindsAreNamed) {
   const auto error = [](const std::string& config) {
-    return Message(ReadTemplateConfig(config, "tokenizer_config.json").status());
+    return Message(ReadTemplateConfig(FilesWith(config)).status());
   };
   EXPECT_THAT(error(R"({"pad_token": 5})"), HasSubstr("tokenizer_config.json: /pad_token: is 5"));
   EXPECT_THAT(error(R"({"chat_template": 5})"), HasSubstr("/chat_template"));
@@ -60,7 +68,7 @@ TEST(TemplateFilesTest, WrongKindsAreNamed) {
               HasSubstr("/additional_special_tokens"));
   const TempFolder folder;
   folder.Write("chat_template.jinja", "\xFF");
-  EXPECT_THAT(Message(ReadTemplateFolder(folder.path()).status()),
+  EXPECT_THAT(Message(ReadTemplateFolder(folder.path(), TokenizerFiles()).status()),
               HasSubstr("\"default\" is not valid UTF-8 at byte 0"));
 }
 
