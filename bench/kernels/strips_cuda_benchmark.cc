@@ -141,7 +141,7 @@ class Workbench {
     return {.codec = codec.codec, .n = shape.n, .k = shape.k};
   }
 
-  // The i-th of several products with other weights, and how many there are.
+  // The i-th of several products. Neighbours have other weights and other input.
   StripGemmParams Packed(const Codec& codec, const Shape& shape, int64_t num_rows, int i) const {
     StripGemmParams params;
     params.input = Input(i);

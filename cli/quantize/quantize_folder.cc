@@ -170,7 +170,7 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
   ~OutputFolder() {
     std::error_code ignored;
-    // A folder comes before what is in it.
+    // In reverse order: a folder was added before the files in it.
     for (auto file = written_.rbegin(); file != written_.rend(); ++file) fs::remove(*file, ignored);
     if (is_new_ && !is_kept_) fs::remove(path_, ignored);
   }

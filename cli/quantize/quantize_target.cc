@@ -63,8 +63,6 @@ Json CompressedConfig(const WeightScheme& scheme, const std::vector<std::string>
 
 }  // namespace
 
-std::span<const QuantizeTarget> QuantizeTargets() { return kTargets; }
-
 std::vector<std::string_view> QuantizeTargetNames() {
   std::vector<std::string_view> names;
   for (const QuantizeTarget& target : kTargets) names.push_back(target.name);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +14,6 @@ struct QuantizeTarget {
   WeightScheme scheme;    // a group size of 0, if the extent is kGroup, is still to be chosen
 };
 
-std::span<const QuantizeTarget> QuantizeTargets();
 std::vector<std::string_view> QuantizeTargetNames();
 const QuantizeTarget* FindQuantizeTarget(std::string_view name);
 

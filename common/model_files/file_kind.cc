@@ -16,7 +16,7 @@ struct Signature {
   std::string_view what;
 };
 
-// Formats of which a file begins with these bytes.
+// The bytes with which files of other formats begin.
 constexpr Signature kSignatures[] = {
     {kGgufMagic, "is a GGUF file"},
     {"ggml", "is a GGML file, a format that GGUF replaced; convert the model again"},

@@ -20,8 +20,8 @@ namespace lockstep {
 std::string DescribeFileKind(std::string_view bytes);
 
 // INVALID_ARGUMENT "NAME: the file is a git-lfs pointer, ...; expected EXPECTED" if the file is of
-// another kind that is recognised. Of bytes that should be no text, also if they are one. Call it
-// for a file that cannot be read: a good file may begin as another kind does.
+// another kind that is recognised. The overload for bytes also refuses a file of plain text. Call
+// it for a file that cannot be read: a good file may begin as another kind does.
 absl::Status RefuseOtherKinds(std::string_view text, const std::string& name,
                               std::string_view expected);
 absl::Status RefuseOtherKinds(std::span<const std::byte> bytes, const std::string& name,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 namespace lockstep::kernels {
@@ -15,6 +16,16 @@ inline float Float16ToFloat(uint16_t half) {
   const uint32_t normal = (magnitude << 13) + rebias;
   const uint32_t subnormal = std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
   return std::bit_cast<float>(sign | (magnitude < 0x0400u ? subnormal : normal));
+}
+
+// The inverse. Exact for values that binary16 holds; something else otherwise.
+inline uint16_t TruncateToFloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const float magnitude = std::fabs(value);
+  if (magnitude < 0x1p-14f) return sign | static_cast<uint16_t>(magnitude * 0x1p24f);
+  if (!(magnitude < 65536.0f)) return sign | 0x7C00u;
+  return sign | static_cast<uint16_t>((std::bit_cast<uint32_t>(magnitude) - (112u << 23)) >> 13);
 }
 
 }  // namespace lockstep::kernels

@@ -108,7 +108,7 @@ absl::Status ReadScaling(JsonObjectReader& reader, uint32_t max_context_tokens,
     return InvalidArgument("{} is 0", reader.Where("original_max_position_embeddings"));
   }
   const bool has_original = type == "llama3" || type == "yarn";
-  // One that stands beside the object, as in Phi's files, is read already. It counts first.
+  // In Phi's files the number stands beside the object. That one is read already, and wins.
   if (!has_original) rope->original_max_positions = 0;
   if (has_original && rope->original_max_positions == 0) {
     rope->original_max_positions = original.value_or(max_context_tokens);

@@ -13,12 +13,8 @@ using Json = nlohmann::json;
 // No tool gives the logits' matrix codes with these methods.
 QuantizationConfig::Rule HeadRule() {
   QuantizationConfig::Rule rule;
-  rule.patterns.push_back(KnownRegex("(?:.*\\.)?lm_head$"));
+  rule.patterns.push_back(KnownRegex(std::string(kHeadExpression)));
   return rule;
-}
-
-void AddSchemeForTheRest(const WeightScheme& scheme, QuantizationRules* rules) {
-  rules->push_back({.patterns = {ModulePattern::Everything()}, .scheme = scheme});
 }
 
 absl::StatusOr<ActivationScheme> ReadActivationScheme(JsonObjectReader& reader) {

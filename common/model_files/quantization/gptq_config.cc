@@ -70,7 +70,6 @@ constexpr std::string_view kToolKeys[] = {
 
 // A module of a layer has the layer's number in its name.
 constexpr std::string_view kInLayer = ".*\\.\\d+\\.";
-constexpr std::string_view kHead = "(?:.*\\.)?lm_head$";
 
 absl::StatusOr<uint32_t> ReadBits(JsonObjectReader& reader, std::span<const uint32_t> allowed) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint64_t> bits, reader.Uint("bits"));
@@ -128,15 +127,10 @@ absl::StatusOr<QuantizationConfig::Rule> ReadOutsideOfLayers(JsonObjectReader& r
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> has_head, reader.Bool("lm_head"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string in_block, ReadModulesInBlock(reader));
   std::string quantized = std::string(kInLayer) + in_block;
-  if (has_head.value_or(false)) quantized += "|" + std::string(kHead);
+  if (has_head.value_or(false)) quantized += "|" + std::string(kHeadExpression);
   QuantizationConfig::Rule rule;
   rule.patterns.push_back(KnownRegex("(?!" + quantized + ")"));
   return rule;
-}
-
-absl::Status ExpectText(JsonObjectReader& reader, std::string_view key,
-                        std::span<const std::string_view> values) {
-  return ReadOneOf(reader, key, values).status();
 }
 
 // Reads checkpoint_format, which newer files call format: v1 stores zero points - 1.
@@ -153,6 +147,22 @@ absl::StatusOr<bool> StoresZerosMinusOne(JsonObjectReader& reader) {
 
 constexpr uint32_t kGptqBits[] = {4, 8};
 
+// Absent members stay as they are in `scheme`.
+absl::Status ReadSymmetryAndOrder(JsonObjectReader& reader, WeightScheme* scheme) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> symmetric, reader.Bool("sym"));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> act_order, reader.Bool("desc_act"));
+  scheme->symmetric = symmetric.value_or(scheme->symmetric);
+  scheme->act_order = act_order.value_or(scheme->act_order);
+  return absl::OkStatus();
+}
+
+// The modules without codes.
+absl::StatusOr<QuantizationRules> ReadExceptions(JsonObjectReader& reader) {
+  LOCKSTEP_ASSIGN_OR_RETURN(auto outside, ReadOutsideOfLayers(reader));
+  LOCKSTEP_ASSIGN_OR_RETURN(auto not_converted, ReadNotConverted(reader, "modules_to_not_convert"));
+  return QuantizationRules{std::move(outside), std::move(not_converted)};
+}
+
 // Reads the members of an entry of `dynamic`. Absent ones stay as they are in `scheme`.
 absl::Status ReadOverride(const Json& object, const std::string& file, const std::string& path,
                           WeightScheme* scheme) {
@@ -166,10 +176,7 @@ absl::Status ReadOverride(const Json& object, const std::string& file, const std
   if (reader.Find("group_size") != nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(ReadColumnGroups(reader, scheme));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> symmetric, reader.Bool("sym"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> act_order, reader.Bool("desc_act"));
-  scheme->symmetric = symmetric.value_or(scheme->symmetric);
-  scheme->act_order = act_order.value_or(scheme->act_order);
+  LOCKSTEP_RETURN_IF_ERROR(ReadSymmetryAndOrder(reader, scheme));
   SkipHarmless(reader, kToolKeys);
   return RefuseUnreadKeys(reader);
 }
@@ -208,8 +215,8 @@ absl::Status ReadDynamic(JsonObjectReader& reader, const QuantizationObject& con
 absl::Status CheckCommonKeys(JsonObjectReader& reader) {
   constexpr std::string_view kPackTypes[] = {"int32"};
   constexpr std::string_view kDataTypes[] = {"int"};
-  LOCKSTEP_RETURN_IF_ERROR(ExpectText(reader, "pack_dtype", kPackTypes));
-  LOCKSTEP_RETURN_IF_ERROR(ExpectText(reader, "data_type", kDataTypes));
+  LOCKSTEP_RETURN_IF_ERROR(ReadOneOf(reader, "pack_dtype", kPackTypes).status());
+  LOCKSTEP_RETURN_IF_ERROR(ReadOneOf(reader, "data_type", kDataTypes).status());
   LOCKSTEP_RETURN_IF_ERROR(ExpectBool(reader, "is_marlin_format", false));
   LOCKSTEP_RETURN_IF_ERROR(ExpectBool(reader, "planar", false));
   LOCKSTEP_RETURN_IF_ERROR(ExpectEmpty(reader, "adapter"));
@@ -225,19 +232,14 @@ absl::StatusOr<ParsedMethod> ParseGptq(const QuantizationObject& config) {
   WeightScheme scheme{.format = WeightFormat::kGptq};
   LOCKSTEP_ASSIGN_OR_RETURN(scheme.bits, ReadBits(reader, kGptqBits));
   LOCKSTEP_RETURN_IF_ERROR(ReadColumnGroups(reader, &scheme));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> symmetric, reader.Bool("sym"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> act_order, reader.Bool("desc_act"));
-  scheme.symmetric = symmetric.value_or(true);
-  scheme.act_order = act_order.value_or(false);
+  LOCKSTEP_RETURN_IF_ERROR(ReadSymmetryAndOrder(reader, &scheme));
   LOCKSTEP_ASSIGN_OR_RETURN(scheme.zeros_minus_one, StoresZerosMinusOne(reader));
   constexpr std::string_view kMethodNames[] = {"gptq"};
-  LOCKSTEP_RETURN_IF_ERROR(ExpectText(reader, "method", kMethodNames));
+  LOCKSTEP_RETURN_IF_ERROR(ReadOneOf(reader, "method", kMethodNames).status());
   ParsedMethod parsed;
-  LOCKSTEP_ASSIGN_OR_RETURN(auto outside, ReadOutsideOfLayers(reader));
-  LOCKSTEP_ASSIGN_OR_RETURN(auto not_converted, ReadNotConverted(reader, "modules_to_not_convert"));
-  parsed.rules = {std::move(outside), std::move(not_converted)};
+  LOCKSTEP_ASSIGN_OR_RETURN(parsed.rules, ReadExceptions(reader));
   LOCKSTEP_RETURN_IF_ERROR(ReadDynamic(reader, config, scheme, &parsed.rules));
-  parsed.rules.push_back({.patterns = {ModulePattern::Everything()}, .scheme = scheme});
+  AddSchemeForTheRest(scheme, &parsed.rules);
   LOCKSTEP_RETURN_IF_ERROR(CheckCommonKeys(reader));
   return parsed;
 }
@@ -251,18 +253,16 @@ absl::StatusOr<ParsedMethod> ParseAwq(const QuantizationObject& config) {
   LOCKSTEP_ASSIGN_OR_RETURN(scheme.bits, ReadBits(reader, kBits));
   LOCKSTEP_RETURN_IF_ERROR(ReadColumnGroups(reader, &scheme));
   for (const std::string_view key : {"version", "format", "checkpoint_format"}) {
-    LOCKSTEP_RETURN_IF_ERROR(ExpectText(reader, key, kGemm));
+    LOCKSTEP_RETURN_IF_ERROR(ReadOneOf(reader, key, kGemm).status());
   }
-  LOCKSTEP_RETURN_IF_ERROR(ExpectText(reader, "method", kMethodNames));
+  LOCKSTEP_RETURN_IF_ERROR(ReadOneOf(reader, "method", kMethodNames).status());
   LOCKSTEP_RETURN_IF_ERROR(ExpectBool(reader, "zero_point", true));
   LOCKSTEP_RETURN_IF_ERROR(ExpectBool(reader, "desc_act", false));
   LOCKSTEP_RETURN_IF_ERROR(reader.Bool("sym").status());  // qzeros holds zero points in any case
   LOCKSTEP_RETURN_IF_ERROR(ExpectEmpty(reader, "dynamic"));
   ParsedMethod parsed;
-  LOCKSTEP_ASSIGN_OR_RETURN(auto outside, ReadOutsideOfLayers(reader));
-  LOCKSTEP_ASSIGN_OR_RETURN(auto not_converted, ReadNotConverted(reader, "modules_to_not_convert"));
-  parsed.rules = {std::move(outside), std::move(not_converted)};
-  parsed.rules.push_back({.patterns = {ModulePattern::Everything()}, .scheme = scheme});
+  LOCKSTEP_ASSIGN_OR_RETURN(parsed.rules, ReadExceptions(reader));
+  AddSchemeForTheRest(scheme, &parsed.rules);
   LOCKSTEP_RETURN_IF_ERROR(CheckCommonKeys(reader));
   return parsed;
 }

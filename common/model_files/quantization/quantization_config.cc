@@ -31,17 +31,16 @@ constexpr size_t kMaxQuantizationFileBytes = size_t{16} << 20;
 absl::StatusOr<QuantizationConfig> ParseMethod(const QuantizationObject& config) {
   JsonObjectReader reader(config.object, config.file, config.path);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> name, reader.String("quant_method"));
-  std::string known;
+  std::vector<std::string_view> known;
   for (const Method& method : kMethods) {
     if (name == method.name) {
       LOCKSTEP_ASSIGN_OR_RETURN(ParsedMethod parsed, method.parse(config));
       return QuantizationConfig(*name, std::move(parsed.rules), parsed.kv_cache);
     }
-    if (!known.empty()) known += &method == std::end(kMethods) - 1 ? " or " : ", ";
-    known += fmt::format("\"{}\"", method.name);
+    known.push_back(method.name);
   }
   return InvalidArgument("{} is {}, expected {}", reader.Where("quant_method"),
-                         name ? DescribeJson(*name) : "missing", known);
+                         name ? DescribeJson(*name) : "missing", QuotedList(known));
 }
 
 }  // namespace

@@ -14,6 +14,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+bool IsPositive(const Json& value) {
+  return value.is_number_unsigned() && value.get<uint64_t>() > 0 &&
+         value.get<uint64_t>() <= std::numeric_limits<int32_t>::max();
+}
+
+}  // namespace
+
 std::string QuotedList(std::span<const std::string_view> values) {
   std::string text;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -23,12 +30,9 @@ std::string QuotedList(std::span<const std::string_view> values) {
   return text;
 }
 
-bool IsPositive(const Json& value) {
-  return value.is_number_unsigned() && value.get<uint64_t>() > 0 &&
-         value.get<uint64_t>() <= std::numeric_limits<int32_t>::max();
+void AddSchemeForTheRest(const WeightScheme& scheme, QuantizationRules* rules) {
+  rules->push_back({.patterns = {ModulePattern::Everything()}, .scheme = scheme});
 }
-
-}  // namespace
 
 void SkipHarmless(JsonObjectReader& reader, std::span<const std::string_view> keys) {
   for (const std::string_view key : keys) reader.Find(key);

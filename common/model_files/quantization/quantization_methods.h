@@ -41,6 +41,7 @@ absl::StatusOr<ParsedMethod> ParseMxfp4(const QuantizationObject& config);
 void SkipHarmless(JsonObjectReader& reader, std::span<const std::string_view> keys);
 // INVALID_ARGUMENT naming the first member that nobody read.
 absl::Status RefuseUnreadKeys(JsonObjectReader& reader);
+std::string QuotedList(std::span<const std::string_view> values);  // "a", "b" or "c"
 // An absent member, or one of `values`, whose names stand in the error. In lower case.
 absl::StatusOr<std::optional<std::string>> ReadOneOf(JsonObjectReader& reader, std::string_view key,
                                                      std::span<const std::string_view> values);
@@ -61,6 +62,10 @@ absl::StatusOr<std::optional<BlockSize>> ReadBlockSize(JsonObjectReader& reader,
 // A rule for modules_to_not_convert, or whatever the member is called.
 absl::StatusOr<QuantizationConfig::Rule> ReadNotConverted(JsonObjectReader& reader,
                                                           std::string_view key);
+// Every module that no rule before this one has named.
+void AddSchemeForTheRest(const WeightScheme& scheme, QuantizationRules* rules);
+// The matrix of the logits.
+inline constexpr std::string_view kHeadExpression = "(?:.*\\.)?lm_head$";
 // An expression of this file's code, which is valid.
 ModulePattern KnownRegex(const std::string& expression);
 

@@ -1,9 +1,9 @@
 #include "kernels/formats/checkpoint/quantize_weight.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/status.h"
+#include "kernels/core/divide_up.h"
 #include "kernels/formats/compressed_tensors/byte_quantized.h"
 #include "kernels/formats/compressed_tensors/pack_quantized.h"
 #include "kernels/formats/fp8_block/fp8_block.h"
@@ -58,8 +58,6 @@ absl::StatusOr<std::vector<float>> ReadWeights(const SafetensorsTensor& weight) 
   return values;
 }
 
-uint64_t CeilDivideBy(uint64_t value, uint64_t divisor) { return (value + divisor - 1) / divisor; }
-
 }  // namespace
 
 absl::Status CheckQuantizableTensor(const SafetensorsTensor& weight, const WeightScheme& scheme) {
@@ -80,22 +78,20 @@ std::vector<TensorSpec> PlanQuantizedWeight(const std::string& module,
   const SafetensorsDtype scale_dtype = ScaleDtype(weight, scheme);
   if (scheme.format != WeightFormat::kPackQuantized) {
     const bool is_block = scheme.extent == ScaleExtent::kBlock;
-    const std::vector<uint64_t> scales = {
-        is_block ? CeilDivideBy(n, scheme.block_rows) : n,
-        is_block ? CeilDivideBy(k, std::min<uint64_t>(scheme.block_columns, k)) : 1};
+    const std::vector<uint64_t> scales = {is_block ? DivideUp(n, scheme.block_rows) : n,
+                                          is_block ? DivideUp(k, scheme.block_columns) : 1};
     return {{module + ".weight", SafetensorsDtype::kF8E4M3, {n, k}},
             {module + (is_block ? ".weight_scale_inv" : ".weight_scale"), scale_dtype, scales}};
   }
   const uint64_t per_word = 32 / scheme.bits;
   const uint64_t groups = scheme.extent == ScaleExtent::kGroup ? k / scheme.group_size : 1;
   std::vector<TensorSpec> specs = {
-      {module + ".weight_packed", SafetensorsDtype::kI32, {n, CeilDivideBy(k, per_word)}},
+      {module + ".weight_packed", SafetensorsDtype::kI32, {n, DivideUp(k, per_word)}},
       {module + ".weight_scale", scale_dtype, {n, groups}},
       {module + ".weight_shape", SafetensorsDtype::kI64, {2}}};
   if (!scheme.symmetric) {
-    specs.push_back({module + ".weight_zero_point",
-                     SafetensorsDtype::kI32,
-                     {CeilDivideBy(n, per_word), groups}});
+    specs.push_back(
+        {module + ".weight_zero_point", SafetensorsDtype::kI32, {DivideUp(n, per_word), groups}});
   }
   return specs;
 }

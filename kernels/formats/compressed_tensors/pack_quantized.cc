@@ -61,7 +61,7 @@ std::vector<uint8_t> UnpackAlongColumns(const SafetensorsTensor& packed, int64_t
   std::vector<uint8_t> codes(static_cast<size_t>(rows * words * kPerWord));
   for (int64_t word = 0; word < rows * words; ++word) {
     const int64_t row = word / words;
-    // Rows are written in order, so what a row has too much, the next one overwrites.
+    // The last word of a row may write beyond the row. The next row overwrites that.
     uint8_t* const first = codes.data() + row * columns + word % words * kPerWord;
     const uint32_t value = WordAt(packed, word);
     for (int64_t i = 0; i < kPerWord; ++i) {
@@ -73,11 +73,6 @@ std::vector<uint8_t> UnpackAlongColumns(const SafetensorsTensor& packed, int64_t
 }
 
 // Files from before an order was found have an index full of -1.
-bool IsUnsetIndex(const SafetensorsTensor& g_idx) {
-  return std::all_of(g_idx.data.begin(), g_idx.data.end(),
-                     [](std::byte byte) { return byte == std::byte{0xFF}; });
-}
-
 std::vector<uint32_t> PackAlongColumns(const std::vector<uint8_t>& codes, int64_t rows,
                                        int64_t columns, const WordLayout& layout) {
   const int64_t words = layout.NumWords(columns);
@@ -116,7 +111,7 @@ absl::StatusOr<QuantizedMatrix> DecodePackQuantized(const ModuleTensors& tensors
     LOCKSTEP_RETURN_IF_ERROR(ReadPackedZeros(tensors, layout, &matrix));
   }
   const SafetensorsTensor* const g_idx = tensors.find("weight_g_idx");
-  if (g_idx != nullptr && !IsUnsetIndex(*g_idx)) {
+  if (g_idx != nullptr && !AllBytesAre(std::byte{0xFF}, *g_idx)) {
     LOCKSTEP_RETURN_IF_ERROR(SetGroupOfColumn(*g_idx, matrix.num_groups(), &matrix));
   }
   matrix.codes = layout.bits == 4 ? UnpackAlongColumns<4>(*packed, matrix.n, matrix.k)

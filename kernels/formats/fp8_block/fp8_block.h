@@ -11,9 +11,8 @@
 
 // "fp8" with blocks, as DeepSeek and Qwen publish it.
 //   weight            F8_E4M3 [N, K]
-//   weight_scale_inv  F32 or BF16 [ceil(N / block_rows), ceil(K / block_columns)]; a factor, in
-//   spite
-//                     of its name
+//   weight_scale_inv  F32 or BF16 [ceil(N / block_rows), ceil(K / block_columns)]
+// The scale is a factor, despite its name.
 namespace lockstep::kernels {
 
 absl::StatusOr<QuantizedMatrix> DecodeFp8Block(const ModuleTensors& tensors,

@@ -70,11 +70,6 @@ std::vector<uint8_t> UnpackZeros(const SafetensorsTensor& packed, const GptqShap
   return zeros;
 }
 
-bool IsAllZero(const SafetensorsTensor& tensor) {
-  return std::all_of(tensor.data.begin(), tensor.data.end(),
-                     [](std::byte byte) { return byte == std::byte{0}; });
-}
-
 absl::Status ReadColumnOrder(const ModuleTensors& tensors, const WeightScheme& scheme,
                              int64_t num_groups, QuantizedMatrix* matrix) {
   const SafetensorsTensor* const g_idx = tensors.find("g_idx");
@@ -82,7 +77,7 @@ absl::Status ReadColumnOrder(const ModuleTensors& tensors, const WeightScheme& s
     if (!scheme.act_order) return absl::OkStatus();
     return InvalidArgument("tensor {} is missing, but desc_act is true", tensors.NameOf("g_idx"));
   }
-  if (!scheme.act_order && IsAllZero(*g_idx)) return absl::OkStatus();
+  if (!scheme.act_order && AllBytesAre(std::byte{0}, *g_idx)) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(SetGroupOfColumn(*g_idx, num_groups, matrix));
   if (scheme.act_order || matrix->has_contiguous_groups()) return absl::OkStatus();
   return InvalidArgument("tensor {}: permutes the groups of columns, but desc_act is false",

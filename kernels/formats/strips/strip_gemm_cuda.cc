@@ -173,8 +173,10 @@ absl::Status StripGemmSwiGlu(const CudaStream& stream, const StripGemmParams& pa
 
 absl::Status ExpandStrips(const CudaStream& stream, const StripMatrix& weights, BFloat16* output) {
   if (weights.k % 8 != 0 || !IsAligned(weights.data, 16) || !IsAligned(output, 16)) {
-    return InvalidArgument("packed weights: k is {}, no multiple of 8, or memory is not aligned",
-                           weights.k);
+    return InvalidArgument(
+        "expanding packed weights: k is {}, which must be a multiple of 8; weights and output must "
+        "be aligned to 16 bytes",
+        weights.k);
   }
   constexpr int kWarps = 8;
   ExpandTask task = {.strips = reinterpret_cast<const uint8_t*>(weights.data),

@@ -1,7 +1,7 @@
 #include "kernels/formats/strips/strip_matrix.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "common/check.h"
@@ -46,27 +46,10 @@ int CodeBytes(const CodecShape& shape) {
 int GroupScaleBytes(const CodecShape& shape) { return kStripRows * shape.scale_bytes; }
 int NumGroups(const CodecShape& shape) { return kStripBlockColumns / shape.group_columns; }
 
-// binary16 of a value that has one exactly; false otherwise. Zero counts as +0.
-bool ToFloat16Exactly(float value, uint16_t* half) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = bits >> 16 & 0x8000u;
-  const float magnitude = std::bit_cast<float>(bits & 0x7FFFFFFFu);
-  if (!(magnitude < 65536.0f)) return false;
-  uint32_t candidate;
-  if (magnitude < 0x1p-14f) {
-    candidate = static_cast<uint32_t>(magnitude * 0x1p24f);
-  } else {
-    candidate = ((bits & 0x7FFFFFFFu) >> 13) - (112u << 10);
-  }
-  *half = static_cast<uint16_t>(sign | candidate);
-  return Float16ToFloat(*half) == value;
-}
-
 bool IsStoredExactly(const CodecShape& shape, CodeKind kind, float scale) {
-  uint16_t half;
   if (shape.scale_bytes == 4) return true;
   if (kind == CodeKind::kInt4) return RoundToBFloat16(scale) == scale;
-  return ToFloat16Exactly(scale, &half);
+  return std::isfinite(scale) && Float16ToFloat(TruncateToFloat16(scale)) == scale;
 }
 
 // The place in a block of the code of (row, column).
@@ -142,8 +125,9 @@ class StripPacker {
       std::memcpy(at, &scale, sizeof(scale));
       return;
     }
-    uint16_t bits = ToBFloat16(scale).bits;
-    if (matrix_.kind == CodeKind::kInt8) ToFloat16Exactly(scale, &bits);
+    // Exact: ChooseStripCodec has looked at every scale.
+    const bool is_half = matrix_.kind == CodeKind::kInt8;
+    uint16_t bits = is_half ? TruncateToFloat16(scale) : ToBFloat16(scale).bits;
     std::memcpy(at, &bits, sizeof(bits));
     if (!shape_.has_zeros) return;
     const float zero = 128.0f + static_cast<float>(Zero(matrix_row, column));

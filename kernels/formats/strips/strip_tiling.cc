@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/core/divide_up.h"
+
 namespace lockstep::kernels {
 namespace {
 
@@ -14,7 +16,6 @@ constexpr int kMaxStages = 32;
 constexpr int64_t kMaxHeldColumns = 16 * 1024;
 constexpr int64_t kRingBytes = 200 * 1024;
 
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 int64_t RoundUp(int64_t value, int64_t to) { return DivideUp(value, to) * to; }
 
 int64_t NumBands(const StripProblem& problem) { return DivideUp(problem.n, kBandRows); }

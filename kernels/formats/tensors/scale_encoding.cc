@@ -1,7 +1,6 @@
 #include "kernels/formats/tensors/scale_encoding.h"
 
 #include <bit>
-#include <cmath>
 #include <utility>
 
 #include "common/status.h"
@@ -9,19 +8,6 @@
 #include "kernels/quant/float16.h"
 
 namespace lockstep::kernels {
-namespace {
-
-// Exact for values that binary16 holds; something else otherwise.
-uint16_t TruncateToFloat16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  const float magnitude = std::fabs(value);
-  if (magnitude < 0x1p-14f) return sign | static_cast<uint16_t>(magnitude * 0x1p24f);
-  if (!(magnitude < 65536.0f)) return sign | 0x7C00u;
-  return sign | static_cast<uint16_t>((std::bit_cast<uint32_t>(magnitude) - (112u << 23)) >> 13);
-}
-
-}  // namespace
 
 absl::StatusOr<EncodedTensor> EncodeScales(std::string suffix, SafetensorsDtype dtype,
                                            std::vector<int64_t> shape,

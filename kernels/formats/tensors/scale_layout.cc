@@ -4,12 +4,11 @@
 #include <vector>
 
 #include "common/status.h"
+#include "kernels/core/divide_up.h"
 #include "kernels/formats/tensors/tensor_checks.h"
 
 namespace lockstep::kernels {
 namespace {
-
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Where the scale of a row and a group stands in the tensor.
 struct ScaleGrid {
@@ -43,8 +42,8 @@ absl::StatusOr<ScaleGrid> CheckGrid(const SafetensorsTensor& tensor, const Weigh
       if (rows <= 0 || columns <= 0) {
         return InvalidArgument("tensor {}: blocks of {} x {}", tensor.name, rows, columns);
       }
-      const int64_t groups = CeilDivide(k, columns);
-      LOCKSTEP_RETURN_IF_ERROR(ExpectShape(tensor, {CeilDivide(n, rows), groups}));
+      const int64_t groups = DivideUp(k, columns);
+      LOCKSTEP_RETURN_IF_ERROR(ExpectShape(tensor, {DivideUp(n, rows), groups}));
       return ScaleGrid{std::min(columns, k), rows, groups};
     }
   }
@@ -89,10 +88,7 @@ absl::Status SetSignedZeros(const SafetensorsTensor& zero_point, const WeightSch
 }
 
 absl::Status ExpectZeroBytes(const SafetensorsTensor* zero_point) {
-  if (zero_point == nullptr) return absl::OkStatus();
-  const bool all_zero = std::all_of(zero_point->data.begin(), zero_point->data.end(),
-                                    [](std::byte byte) { return byte == std::byte{0}; });
-  if (all_zero) return absl::OkStatus();
+  if (zero_point == nullptr || AllBytesAre(std::byte{0}, *zero_point)) return absl::OkStatus();
   return InvalidArgument("tensor {}: zero points other than 0, but the scheme is symmetric",
                          zero_point->name);
 }

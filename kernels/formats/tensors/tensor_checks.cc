@@ -156,6 +156,10 @@ absl::StatusOr<MatrixShape> ReadMatrixShape(const SafetensorsTensor& tensor) {
   return MatrixShape{static_cast<int64_t>(shape[0]), static_cast<int64_t>(shape[1])};
 }
 
+bool AllBytesAre(std::byte value, const SafetensorsTensor& tensor) {
+  return std::ranges::all_of(tensor.data, [value](std::byte byte) { return byte == value; });
+}
+
 uint32_t WordAt(const SafetensorsTensor& tensor, int64_t index) {
   return ElementAt<uint32_t>(tensor, static_cast<size_t>(index));
 }

@@ -3,6 +3,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -42,6 +43,7 @@ struct MatrixShape {
 };
 absl::StatusOr<MatrixShape> ReadMatrixShape(const SafetensorsTensor& tensor);
 
+bool AllBytesAre(std::byte value, const SafetensorsTensor& tensor);
 // Element `index` of a tensor of 4-byte words.
 uint32_t WordAt(const SafetensorsTensor& tensor, int64_t index);
 // All elements, of F32, F16 or BF16. A value that is not finite is refused.

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernels/core/bfloat16.h"
+#include "kernels/core/divide_up.h"
 #include "kernels/gemm/tile/gemm_row_ranges.h"
 
 namespace lockstep::kernels {
@@ -50,8 +51,6 @@ constexpr Heights kHeights[] = {
     {GemmUnit::kWarpgroup, 192, kHeights192, kHeights192},
     {GemmUnit::kWarpgroup, 256, kHeights256, kHeights256},
 };
-
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t BlockBytes(int64_t num_rows) { return num_rows * kBlockRowBytes; }
 

@@ -14,6 +14,7 @@
 
 #include "common/status.h"
 #include "kernels/formats/checkpoint/decode_weight.h"
+#include "kernels/formats/tensors/tensor_checks.h"
 
 namespace lockstep::worker {
 namespace {
@@ -57,10 +58,6 @@ std::string CodesOf(const WeightScheme& scheme) {
     default:
       return fmt::format("int{}", scheme.bits);
   }
-}
-
-bool IsZero(const SafetensorsTensor& tensor) {
-  return std::ranges::all_of(tensor.data, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 bool IsPlain(const std::vector<StoredPart>& parts) {
@@ -147,7 +144,7 @@ class Finder {
       if (IsOneOf(kActivationSuffixes, tensor.suffix)) {
         found_.hidden.insert(tensor.tensor->name);
         ++num_activation_scales_;
-      } else if (tensor.suffix == "bias" && IsZero(*tensor.tensor)) {
+      } else if (tensor.suffix == "bias" && kernels::AllBytesAre(std::byte{0}, *tensor.tensor)) {
         found_.zero_biases.insert(tensor.tensor->name);
       }
     }
