@@ -29,6 +29,7 @@ STOP_SECONDS = 10  # for a router with both to end: the sum, and what a busy mac
 # A literal field with the name "k" and a value that announces 2^30 bytes.
 GIANT_VALUE = b"\x00\x01k\x7f\x81\xff\xff\xff\x03"
 STATUS = b"\x88"  # :status 200
+MAX_ROUNDS = 30  # of an attack that did not come: a router tries a bad worker less and less often
 
 
 # --- what a hostile peer sends behind its greeting; each returns when the other side ends the connection, or after a while ---
@@ -154,6 +155,22 @@ def grpc(message):
     return b"\0" + struct.pack(">I", len(message)) + message
 
 
+def frames_of(peer, until):
+    """(kind, flags, stream, payload) of what comes, until the other side ends the connection or the time is up."""
+    received = b""
+    while time.monotonic() < until:
+        try:
+            chunk = peer.recv(1 << 16)
+        except TimeoutError:
+            continue
+        if not chunk:
+            return
+        received = (received + chunk).removeprefix(PREFACE)
+        while len(received) >= 9 and len(received) >= 9 + (size := struct.unpack(">I", b"\0" + received[:3])[0]):
+            yield received[3], received[4], struct.unpack(">I", received[5:9])[0], received[9:9 + size]
+            received = received[9 + size:]
+
+
 class HostilePeer:
     """A server that attacks its clients. With `description` it is a worker up to its lease, and attacks then."""
 
@@ -161,7 +178,7 @@ class HostilePeer:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.attack, self.description, self.until = None, None, 0.0
-        self.num_connections = self.num_leases = 0
+        self.num_attacks = 0
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -174,13 +191,13 @@ class HostilePeer:
             attack, until = self.attack, self.until
             if attack is None or time.monotonic() > until:
                 return
-            self.num_connections += 1
             if self.description is None:
                 push(peer, GREETING, until)
-                time.sleep(0.02)  # the call is there
-                attack(peer, until, 1)
+                if any(kind == HEADERS for kind, *_ in frames_of(peer, until)):  # the call is there
+                    self.num_attacks += 1
+                    attack(peer, until, 1)
             elif self.grant(peer, until):
-                self.num_leases += 1
+                self.num_attacks += 1
                 attack(peer, until, 3)
 
     def grant(self, peer, until):
@@ -188,25 +205,13 @@ class HostilePeer:
         push(peer, GREETING, until)
         head = STATUS + b"\x5f\x10application/grpc"
         trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x00\x0bgrpc-status\x010")
-        received, described, claim = b"", False, b""
-        while time.monotonic() < until:
-            try:
-                chunk = peer.recv(1 << 16)
-            except TimeoutError:
-                continue
-            if not chunk:
-                return False
-            received += chunk
-            if received.startswith(PREFACE):
-                received = received[len(PREFACE):]
-            while len(received) >= 9 and len(received) >= 9 + (size := struct.unpack(">I", b"\0" + received[:3])[0]):
-                kind, stream, payload = received[3], struct.unpack(">I", received[5:9])[0], received[9:9 + size]
-                received = received[9 + size:]
-                if kind == DATA and stream == 1 and not described:
-                    described = True
-                    push(peer, frame(HEADERS, END_HEADERS, 1, head) + frame(DATA, 0, 1, grpc(self.description)) + trailers, until)
-                elif kind == DATA and stream == 3:
-                    claim += payload
+        described, claim = False, b""
+        for kind, _, stream, payload in frames_of(peer, until):
+            if kind == DATA and stream == 1 and not described:
+                described = True
+                push(peer, frame(HEADERS, END_HEADERS, 1, head) + frame(DATA, 0, 1, grpc(self.description)) + trailers, until)
+            elif kind == DATA and stream == 3:
+                claim += payload
             if len(claim) >= 5 and len(claim) >= 5 + struct.unpack(">I", claim[1:5])[0]:
                 epoch = varint_fields(claim[5:])[1]
                 answer = b"\x09" + epoch + b"\x11" + varint_fields(self.description)[2]
@@ -221,17 +226,12 @@ def describe(address):
         path = b"/lockstep.worker.v1.Worker/Describe"
         block = b"\x83\x86\x04" + bytes([len(path)]) + path + b"\x41\x01x\x5f\x10application/grpc"
         peer.sendall(PREFACE + GREETING + frame(HEADERS, END_HEADERS, 1, block) + frame(DATA, END_STREAM, 1, grpc(b"\x08\x01")))
-        received, message = b"", b""
-        while True:
-            chunk = peer.recv(1 << 16)
-            assert chunk, "the worker ended the connection"
-            received += chunk
-            while len(received) >= 9 and len(received) >= 9 + (size := struct.unpack(">I", b"\0" + received[:3])[0]):
-                kind, flags, payload = received[3], received[4], received[9:9 + size]
-                received = received[9 + size:]
-                message += payload if kind == DATA else b""
-                if kind == HEADERS and flags & END_STREAM:
-                    return message[5:]
+        message = b""
+        for kind, flags, _, payload in frames_of(peer, time.monotonic() + 30):
+            message += payload if kind == DATA else b""
+            if kind == HEADERS and flags & END_STREAM:
+                return message[5:]
+        raise AssertionError("the worker did not describe itself")
 
 
 class Stranger:
@@ -285,16 +285,21 @@ class Check:
         print(f"alone: {len(honest.seconds)} requests, p99 {honest.p99() * 1e3:.1f} ms, slowest {max(honest.seconds) * 1e3:.1f} ms", flush=True)
 
     def beside(self, name, api, pid, begin, timed=True):
-        """`begin(until)` starts the attack; what it returns tells how often it came."""
+        """`begin(until)` starts the attack. What it returns gives pairs of a text and of how often that attack came."""
         before = memory_kib(pid, "VmRSS")
         reset_peak(pid)
         with Honest(api) as honest:
-            until = time.monotonic() + self.options.seconds
-            count = begin(until)
-            time.sleep(max(0.0, until - time.monotonic()))
+            for _ in range(MAX_ROUNDS):
+                until = time.monotonic() + self.options.seconds
+                counts = begin(until)
+                time.sleep(max(0.0, until - time.monotonic()))
+                if came := all(number > 0 for _, number in counts()):
+                    break
         growth = memory_kib(pid, "VmHWM") - before
         p99, slowest = honest.p99(), max(honest.seconds)
-        print(f"{name}: {count()}; {len(honest.seconds)} requests, p99 {p99 * 1e3:.1f} ms, slowest {slowest * 1e3:.1f} ms; {growth} KiB more", flush=True)
+        attacks = ", ".join(f"{number} {text}" for text, number in counts())
+        print(f"{name}: {attacks}; {len(honest.seconds)} requests, p99 {p99 * 1e3:.1f} ms, slowest {slowest * 1e3:.1f} ms; {growth} KiB more", flush=True)
+        self.expect(came, f"{name}: the attack did not come")
         self.expect(growth < self.options.max_growth_mib << 10, f"{name}: the process grew by {growth} KiB")
         if not timed:
             return
@@ -342,11 +347,10 @@ def attack_router(check, options):
                 wait_until(lambda: is_ready(router.addresses["http"]), "the router is ready")
 
                 def begin(until):
-                    before = {peer: (peer.num_connections, peer.num_leases) for peer in peers}
+                    before = {peer: peer.num_attacks for peer in peers}
                     for peer in peers:
                         peer.attack, peer.description, peer.until = attack, description, until
-                    return lambda: ", ".join(f"{peer.num_connections - before[peer][0]} connections, {peer.num_leases - before[peer][1]} leases"
-                                             for peer in peers)
+                    return lambda: [("by the worker" if peer is worker else "by the collector", peer.num_attacks - before[peer]) for peer in peers]
                 check.beside(name, router.addresses["http"], router.process.pid, begin, timed)
 
         for name, attack in ATTACKS.items():
@@ -362,10 +366,11 @@ def stop_beside_both(check, options, good, worker, collector):
     for attack in (trickled_giant_header, continuation_flood, silence):
         for peer in (worker, collector):
             peer.attack, peer.description, peer.until = attack, None, time.monotonic() + 60
+        before = {peer: peer.num_attacks for peer in (worker, collector)}
         with start_router(options, [good.addresses["grpc"], worker.address], f"--otlp-endpoint={collector.address}") as router:
             wait_until(lambda: is_ready(router.addresses["http"]), "the router is ready")
-            with Honest(router.addresses["http"]):
-                time.sleep(0.5)  # there are spans
+            with Honest(router.addresses["http"]):  # there are spans
+                wait_until(lambda: all(peer.num_attacks > number for peer, number in before.items()), "both attack")
             begun = time.monotonic()
             code = router.stop()
             seconds = time.monotonic() - begun
@@ -383,7 +388,7 @@ def attack_worker(check, options):
         def begin(attack):
             def start(until):
                 stranger = Stranger(worker.addresses["grpc"], attack, until)
-                return lambda: f"{stranger.num_connections} connections"
+                return lambda: [("connections", stranger.num_connections)]
             return start
 
         for name, attack in {**ATTACKS, "held bytes": held_bytes, "many connections": many_connections}.items():

@@ -21,6 +21,7 @@ sys.path[:0] = [str(HERE.parents[1] / "support"), str(HERE)]
 from selection import FILES, VERSION, read_selection  # noqa: E402
 from server_process import Server  # noqa: E402
 
+SKIPPED = 77  # exit code
 # Models that the tests name; ours stands for each of them.
 MODELS = ("HuggingFaceH4/zephyr-7b-beta", "HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen2-1.5B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct",
           "Qwen/Qwen3-0.6B", "openai-community/gpt2")
@@ -53,10 +54,10 @@ def main():
     archive = packages / f"vllm-{VERSION}"
     if not archive.is_dir():
         print(f"no {archive} of deploy/fetch-clients --vllm-tests: skipped")
-        return 0
+        return SKIPPED
     if not options.model.is_file():
         print(f"no {options.model} of deploy/fetch-model: skipped")
-        return 0
+        return SKIPPED
     read_selection()  # is it well-formed?
     worker = Server(options.programs / "lockstep-worker", "--model", options.model, "--device", "cpu", "--listen", "127.0.0.1:0",
                     "--admin-listen", "127.0.0.1:0", "--threads", "1")
