@@ -69,16 +69,13 @@ bool ReadToEnd(int descriptor, Instant deadline, std::string& output) {
 
 bool KeepsVariable(std::string_view name) {
   // Programs, folders, language and time, the loader.
-  constexpr std::string_view kNames[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR",
-                                         "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
-                                         "LD_PRELOAD",
-                                         // Of the Python that renders chat templates.
-                                         "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"};
-  // CUDA and its libraries, OpenMP, oneDNN, gRPC, the C library's heap, sanitizers and profilers.
-  constexpr std::string_view kPrefixes[] = {"LC_",     "CUDA_",        "CUBLAS", "NVIDIA_", "NCCL_",
-                                            "OMP_",    "GOMP_",        "DNNL_",  "ONEDNN_", "GRPC_",
-                                            "MALLOC_", "GLIBC_",       "ASAN_",  "LSAN_",   "TSAN_",
-                                            "UBSAN_",  "LLVM_PROFILE_"};
+  constexpr std::string_view kNames[] = {
+      "PATH", "HOME",     "USER", "LOGNAME", "SHELL",           "TMPDIR",
+      "LANG", "LANGUAGE", "TZ",   "TERM",    "LD_LIBRARY_PATH", "LD_PRELOAD"};
+  // CUDA and its libraries, OpenMP, oneDNN, the C library's heap, sanitizers and profilers.
+  constexpr std::string_view kPrefixes[] = {
+      "LC_",     "CUDA_",   "CUBLAS", "NVIDIA_", "NCCL_", "OMP_",  "GOMP_",  "DNNL_",
+      "ONEDNN_", "MALLOC_", "GLIBC_", "ASAN_",   "LSAN_", "TSAN_", "UBSAN_", "LLVM_PROFILE_"};
   return std::ranges::find(kNames, name) != std::end(kNames) ||
          std::ranges::any_of(kPrefixes,
                              [name](std::string_view prefix) { return name.starts_with(prefix); });
