@@ -16,6 +16,56 @@ namespace {
 
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
+// Some model of llama.cpp computes something else with these keys than without them, and nothing
+// here implements it.
+constexpr std::string_view kComputingKeys[] = {
+    "altup.active_idx",
+    "attention.group_norm_epsilon",
+    "attention.group_norm_groups",
+    "attention.key_length_mla",
+    "attention.kv_lora_rank",
+    "attention.output_scale",
+    "attention.q_lora_rank",
+    "attention.relative_buckets_count",
+    "attention.scale",
+    "attention.shared_kv_layers",
+    "attention.sliding_window_pattern",
+    "attention.temperature_length",
+    "attention.temperature_scale",
+    "attention.value_length_mla",
+    "embedding_length_per_layer_input",
+    "expert_group_count",
+    "expert_shared_count",
+    "full_attention_interval",
+    "interleave_moe_layer_step",
+    "leading_dense_block_count",
+    "moe_every_n_layers",
+    "nextn_predict_layers",
+    "num_deepstack_layers",
+    "rescale_every_n_layers",
+    "rope.dimension_sections",
+    "rope.freq_base_swa",
+    "router_logit_softcapping",
+    "shortconv.l_cache",
+    "swin_norm",
+    "token_shift_count",
+};
+// Whole groups of such keys.
+constexpr std::string_view kComputingPrefixes[] = {"activation_sparsity",
+                                                   "attention.indexer.",
+                                                   "convnext.",
+                                                   "posnet.",
+                                                   "rope.scaling.",
+                                                   "ssm.",
+                                                   "wkv.",
+                                                   "xielu."};
+
+bool IsComputing(std::string_view name) {
+  return std::ranges::find(kComputingKeys, name) != std::end(kComputingKeys) ||
+         std::ranges::any_of(kComputingPrefixes,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 absl::StatusOr<std::optional<uint32_t>> ReadUint32(const GgufFile& file, std::string_view key) {
   constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
   if (file.Find(key) == nullptr) return std::optional<uint32_t>();
@@ -71,13 +121,23 @@ class ArchitectureReader {
 
   void Ignore(std::string_view name) { MarkRead(name); }
 
-  absl::Status CheckNoUnknownKeys() const {
+  // A key that nothing reads is refused if a known model computes with it. Any other is named in
+  // one warning.
+  absl::Status CheckOtherKeys(ModelConfig* config) const {
+    std::vector<std::string> ignored;
     for (const std::string_view key : file_.Keys()) {
-      if (!key.starts_with(prefix_) || std::find(read_.begin(), read_.end(), key) != read_.end()) {
-        continue;
+      if (!key.starts_with(prefix_) || std::ranges::find(read_, key) != read_.end()) continue;
+      if (IsComputing(key.substr(prefix_.size()))) {
+        return InvalidArgument(
+            "{}: metadata key {} would alter the result and is not supported; expected nothing",
+            file_.name(), ShownName(key));
       }
-      return InvalidArgument("{}: metadata key {} is not known, and it could alter the computation",
-                             file_.name(), ShownName(key));
+      ignored.emplace_back(key);
+    }
+    if (!ignored.empty()) {
+      config->warnings.push_back(
+          fmt::format("{}: metadata keys that no known model computes with are ignored: {}",
+                      file_.name(), ListNames(ignored)));
     }
     return absl::OkStatus();
   }
@@ -377,7 +437,7 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
     config.max_context_tokens = ScaledContext(config.rope, config.max_context_tokens);
   }
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, config));
-  LOCKSTEP_RETURN_IF_ERROR(reader.CheckNoUnknownKeys());
+  LOCKSTEP_RETURN_IF_ERROR(reader.CheckOtherKeys(&config));
   ReadTensorFlags(file, &config);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> ends, ReadEndIds(file));
   AddEndIds(ends, fmt::format("{}: tokenizer.ggml", file.name()), &config);

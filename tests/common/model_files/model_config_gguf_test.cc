@@ -188,7 +188,10 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
        "llama.attention.sliding_window is 32"},
       {TinyLlamaGguf().Float32("llama.logit_scale", 0.5f), "llama.logit_scale is 0.5, expected 1"},
       {TinyLlamaGguf().Bool("llama.attention.causal", false), "llama.attention.causal is false"},
-      {TinyLlamaGguf().Uint32("llama.brand_new", 1), "llama.brand_new is not known"},
+      {TinyLlamaGguf().Uint32("llama.attention.q_lora_rank", 1),
+       "llama.attention.q_lora_rank would alter the result"},
+      {TinyLlamaGguf().Uint32("llama.ssm.state_size", 1),
+       "llama.ssm.state_size would alter the result"},
       {TinyLlamaGguf().String("llama.rope.scaling.type", "longrope"),
        "is \"longrope\", expected none, linear or yarn"},
       {TinyLlamaGguf().Float32("llama.rope.scaling.factor", 0.5f), "rope factor is 0.5"},
@@ -197,7 +200,7 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
            .Float32("llama.rope.scaling.attn_factor", 2.0f),
        "attn_factor is 2"},
       {TinyLlamaGguf().Float32("llama.rope.scaling.yarn_log_multiplier", 0.1f),
-       "yarn_log_multiplier is not known"},
+       "yarn_log_multiplier would alter the result"},
       {TinyLlamaGguf().Tensor("rope_freqs.weight", GgmlType::kF32, {1}, Floats({1})),
        "there are 1 frequency divisors, expected 2"},
       {TinyLlamaGguf().Tensor("rope_freqs.weight", GgmlType::kF32, {2}, Floats({1, 0})),
@@ -213,6 +216,18 @@ TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
     EXPECT_FALSE(status.ok()) << expected;
     EXPECT_THAT(Message(status), AllOf(HasSubstr("tiny.gguf"), HasSubstr(expected)));
   }
+}
+
+TEST(ModelConfigGgufTest, KeysThatNoModelComputesWithCostOneWarning) {
+  const absl::StatusOr<ModelConfig> config = Read(TinyLlamaGguf()
+                                                      .Uint32("llama.brand_new", 1)
+                                                      .String("llama.trained_by", "somebody")
+                                                      .Uint32("gemma.not_of_this_model", 1));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_THAT(config->warnings,
+              ElementsAre(AllOf(HasSubstr("tiny.gguf"), HasSubstr("llama.brand_new"),
+                                HasSubstr("llama.trained_by"), Not(HasSubstr("gemma")))));
+  EXPECT_EQ(config->Fingerprint(), Read(TinyLlamaGguf())->Fingerprint());
 }
 
 TEST(ModelConfigGgufTest, NoDefaultAndNoEndStopsTheProgram) {
