@@ -30,7 +30,7 @@ struct RouterServerConfig {
   EngineConfig engine;
   ApiConfig api;
   uint32_t num_grpc_threads = 1;              // that schedule the steps of workers
-  uint32_t num_encode_threads = 2;            // that check and tokenize prompts
+  uint32_t num_encode_threads = 3;            // that check and tokenize prompts
   uint32_t max_connection_memory_mib = 1024;  // bytes in transit, of all connections together
   // Of the public front, but for what is said above; its `listen` is the second listener.
   PublicServerConfig http;

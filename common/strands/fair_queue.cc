@@ -34,9 +34,12 @@ struct FairQueue::Owner {
   nanoseconds start{};         // of its next strand, in the virtual time of the queue
   nanoseconds virtual_time{};  // in which its classes share its time
   size_t num_running = 0;
+  size_t num_large_running = 0;
 
   // The class that goes next. Null when none of the waiting strands may go.
-  Class* Next(bool large_too) {
+  Class* Next(Large large) {
+    const bool large_too =
+        large == Large::kAll || (large == Large::kOfNewOwners && num_large_running == 0);
     Class* next = nullptr;
     for (size_t i = 0; i < (large_too ? kNumClasses : kLargeClass); ++i) {
       if (classes[i].strands.empty()) continue;
@@ -79,10 +82,10 @@ void FairQueue::Push(std::shared_ptr<Strand> strand) {
   its_class.strands.push_back(std::move(strand));
 }
 
-FairQueue::Turn FairQueue::Pop(bool large_too) {
+FairQueue::Turn FairQueue::Pop(Large large) {
   for (auto it = active_.begin(); it != active_.end(); ++it) {
     Owner& owner = *it->second;
-    Class* const its_class = owner.Next(large_too);
+    Class* const its_class = owner.Next(large);
     if (its_class == nullptr) continue;
     active_.erase(it);
     Turn turn;
@@ -97,6 +100,7 @@ FairQueue::Turn FairQueue::Pop(bool large_too) {
     owner.virtual_time = std::max(owner.virtual_time, its_class->start);
     its_class->start += turn.estimate;
     ++owner.num_running;
+    owner.num_large_running += turn.large;
     if (!owner.idle()) active_.emplace(owner.start, &owner);
     if (++num_pops_ % kPopsBetweenSweeps == 0) ForgetIdleOwners();
     return turn;
@@ -111,6 +115,7 @@ void FairQueue::Finish(const Turn& turn, nanoseconds taken) {
   owner.start += correction;
   turn.size_class->start += correction;
   --owner.num_running;
+  owner.num_large_running -= turn.large;
   if (waits) active_.emplace(owner.start, &owner);
 }
 

@@ -47,8 +47,14 @@ class FairQueue {
   };
 
   void Push(std::shared_ptr<Strand> strand);
-  // The next strand. If `large_too` is false, the next small one. Finish must follow.
-  Turn Pop(bool large_too);
+  // Which large strands may get a turn.
+  enum class Large {
+    kNone,
+    kOfNewOwners,  // of owners of which no large strand runs
+    kAll,
+  };
+  // The next strand that is small, or that `large` allows. Finish must follow.
+  Turn Pop(Large large);
   // `turn`: the strand ran, and kept a thread for `taken`.
   void Finish(const Turn& turn, std::chrono::nanoseconds taken);
 

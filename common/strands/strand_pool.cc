@@ -37,7 +37,11 @@ void StrandPool::Push(std::shared_ptr<Strand> strand) {
 }
 
 FairQueue::Turn StrandPool::Next() {
-  FairQueue::Turn turn = queue_.Pop(num_large_running_ < max_large_running_);
+  const size_t num_places = max_large_running_ - num_large_running_;
+  const bool is_last_of_several = num_places == 1 && max_large_running_ > 1;
+  FairQueue::Turn turn = queue_.Pop(num_places == 0      ? FairQueue::Large::kNone
+                                    : is_last_of_several ? FairQueue::Large::kOfNewOwners
+                                                         : FairQueue::Large::kAll);
   if (turn.strand != nullptr) {
     ++num_running_;
     num_large_running_ += turn.large;

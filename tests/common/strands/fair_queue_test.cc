@@ -31,13 +31,15 @@ class Work final : public Strand {
 
 class FairQueueTest : public ::testing::Test {
  protected:
+  using Large = FairQueue::Large;
+
   void Push(const std::string& owner, size_t num_bytes, int count = 1) {
     for (int i = 0; i < count; ++i) queue_.Push(std::make_shared<Work>(owner, num_bytes));
   }
   // Owner and bytes of the next; "" when there is none.
   // It takes as long as the queue expects.
-  std::string Next(bool large_too = true) {
-    const FairQueue::Turn turn = queue_.Pop(large_too);
+  std::string Next(Large large = Large::kAll) {
+    const FairQueue::Turn turn = queue_.Pop(large);
     if (turn.strand == nullptr) return "";
     const Strand& next = *turn.strand;
     bytes_[std::string(next.owner())] += next.num_work_bytes();
@@ -56,9 +58,9 @@ TEST_F(FairQueueTest, OfOneOwnerAndSizeTheFirstComesFirst) {
     queue_.Push(pushed.back());
   }
   for (const std::shared_ptr<Strand>& strand : pushed) {
-    EXPECT_EQ(queue_.Pop(true).strand, strand);
+    EXPECT_EQ(queue_.Pop(Large::kAll).strand, strand);
   }
-  EXPECT_EQ(queue_.Pop(true).strand, nullptr);
+  EXPECT_EQ(queue_.Pop(Large::kAll).strand, nullptr);
 }
 
 TEST_F(FairQueueTest, AnOwnersManyDoNotHoldUpAnothersOne) {
@@ -86,7 +88,7 @@ TEST_F(FairQueueTest, OwnersGetTheSameTimeWhateverTheirBytesCost) {
   int num_slow = 0;
   int num_quick = 0;
   while (num_slow < 100) {
-    const FairQueue::Turn turn = queue_.Pop(true);
+    const FairQueue::Turn turn = queue_.Pop(Large::kAll);
     const bool slow = turn.strand->owner() == "slow";
     ++(slow ? num_slow : num_quick);
     queue_.Finish(turn, milliseconds(slow ? 10 : 1));
@@ -96,7 +98,7 @@ TEST_F(FairQueueTest, OwnersGetTheSameTimeWhateverTheirBytesCost) {
 
 TEST_F(FairQueueTest, ATurnThatTookLongCountsOnceItIsOver) {
   Push("greedy", kSmall, 3);
-  const FairQueue::Turn first = queue_.Pop(true);
+  const FairQueue::Turn first = queue_.Pop(Large::kAll);
   Push("modest", kSmall, 3);
   queue_.Finish(first, milliseconds(1000));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Next(), "modest");
@@ -105,7 +107,7 @@ TEST_F(FairQueueTest, ATurnThatTookLongCountsOnceItIsOver) {
 
 TEST_F(FairQueueTest, AnOwnerIsKeptWhileItsLastStrandRuns) {
   Push("slow", kSmall);
-  const FairQueue::Turn turn = queue_.Pop(true);
+  const FairQueue::Turn turn = queue_.Pop(Large::kAll);
   for (int i = 0; i < 1000; ++i) {
     Push("other-" + std::to_string(i), kSmall);
     Next();
@@ -132,13 +134,28 @@ TEST_F(FairQueueTest, SmallOnesOfAnOwnerDoNotWaitForItsLargeOnes) {
 
 TEST_F(FairQueueTest, LargeOnesAreLeftWhereTheyAreNotAsked) {
   Push("a", kLarge, 2);
-  EXPECT_EQ(Next(/*large_too=*/false), "");
+  EXPECT_EQ(Next(Large::kNone), "");
   EXPECT_FALSE(queue_.empty());
   Push("b", kSmall);
-  EXPECT_EQ(Next(false), "b");
-  EXPECT_EQ(Next(false), "");
-  EXPECT_EQ(Next(true), "a+");
-  EXPECT_EQ(Next(true), "a+");
+  EXPECT_EQ(Next(Large::kNone), "b");
+  EXPECT_EQ(Next(Large::kNone), "");
+  EXPECT_EQ(Next(), "a+");
+  EXPECT_EQ(Next(), "a+");
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(FairQueueTest, AnOwnersSecondLargeOneLeavesThePlaceToOthers) {
+  Push("a", kLarge, 3);
+  const FairQueue::Turn first = queue_.Pop(Large::kOfNewOwners);
+  EXPECT_EQ(first.strand->owner(), "a");
+  EXPECT_EQ(Next(Large::kOfNewOwners), "");
+  Push("a", kSmall);
+  EXPECT_EQ(Next(Large::kOfNewOwners), "a") << "small ones go";
+  Push("b", kLarge);
+  EXPECT_EQ(Next(Large::kOfNewOwners), "b+");
+  EXPECT_EQ(Next(Large::kAll), "a+");
+  queue_.Finish(first, nanoseconds(1));
+  EXPECT_EQ(Next(Large::kOfNewOwners), "a+");
   EXPECT_TRUE(queue_.empty());
 }
 

@@ -125,6 +125,23 @@ TEST(StrandPoolTest, LargeStrandsLeaveAThreadForSmallOnes) {
   EXPECT_LE(most_large.load(), 2);
 }
 
+// The owner's first large strand ends only after the other's ran.
+TEST(StrandPoolTest, AnOwnersLargeStrandsLeaveAThreadForAnothersLargeOne) {
+  std::latch begun(1), modest_ran(1), greedy_ran(20);
+  StrandPool pool("test", 3);
+  for (int i = 0; i < 20; ++i) {
+    pool.Schedule(std::make_shared<OwnedStrand>("greedy", kLargeBytes, [&, i] {
+      if (i == 0) begun.count_down();
+      modest_ran.wait();
+      greedy_ran.count_down();
+    }));
+  }
+  begun.wait();
+  pool.Schedule(
+      std::make_shared<OwnedStrand>("modest", kLargeBytes, [&] { modest_ran.count_down(); }));
+  greedy_ran.wait();
+}
+
 TEST(StrandPoolTest, ASingleThreadRunsLargeStrandsToo) {
   std::latch ran(2);
   StrandPool pool("test", 1);
