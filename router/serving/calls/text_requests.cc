@@ -76,11 +76,19 @@ absl::Status Tokenize(const ApiContext& context, const v1::TokenizeRequest& requ
 absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& request,
                         v1::DetokenizeResponse& response) {
   LOCKSTEP_RETURN_IF_ERROR(CheckNamed(context, request));
-  // The model never reads or writes a longer text.
-  LOCKSTEP_RETURN_IF_ERROR(CheckSize("token_ids", request.token_ids_size(),
-                                     context.model.config.max_context_tokens, "ids"));
+  const RequestLimits& limits = context.config.limits;
+  const uint32_t context_tokens = context.model.config.max_context_tokens;
   const std::vector<TokenId> ids(request.token_ids().begin(), request.token_ids().end());
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckSize("token_ids", ids.size(), MaxDetokenizedIds(limits, context_tokens), "ids"));
   const Tokenizer& tokenizer = *context.model.tokenizer;
+  // Few ids can spell a long text.
+  if (ids.size() > context_tokens) {
+    size_t num_bytes = 0;
+    for (const TokenId id : ids) num_bytes += tokenizer.TokenBytes(id).size();
+    LOCKSTEP_RETURN_IF_ERROR(
+        CheckSize("token_ids", num_bytes, MaxTokenizedBytes(limits), "bytes of text"));
+  }
   // The server returns ids of either: the model may sample ids that are no token.
   const uint32_t num_ids = std::max(tokenizer.vocab_size(), context.model.config.vocab_size);
   const auto outside = std::ranges::find_if(ids, [num_ids](TokenId id) { return id >= num_ids; });

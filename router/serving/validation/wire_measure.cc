@@ -151,6 +151,14 @@ const FieldDescriptor* FieldOf(int number) {
 
 }  // namespace
 
+size_t MaxTokenizedBytes(const RequestLimits& limits) {
+  return size_t{4} * limits.max_prompt_bytes;
+}
+
+size_t MaxDetokenizedIds(const RequestLimits& limits, uint32_t max_context_tokens) {
+  return std::max<size_t>(MaxTokenizedBytes(limits), max_context_tokens);
+}
+
 std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_context_tokens) {
   // A prompt of ids that will be cut may have as many ids as a text may have bytes.
   const size_t max_ids = std::max(limits.max_prompt_bytes, max_context_tokens);
@@ -169,7 +177,7 @@ std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_
       {FieldOf<v1::StopCriteria>(v1::StopCriteria::kStopTokenIdsFieldNumber),
        limits.max_stop_token_ids, "ids"},
       {FieldOf<v1::DetokenizeRequest>(v1::DetokenizeRequest::kTokenIdsFieldNumber),
-       max_context_tokens, "ids"},
+       MaxDetokenizedIds(limits, max_context_tokens), "ids"},
       {FieldOf<v1::AbortRequest>(v1::AbortRequest::kRequestIdsFieldNumber), kMaxAbortIds, "ids"}};
 }
 

@@ -21,6 +21,11 @@ struct FieldBound {
   std::string_view unit;
 };
 
+// The longest text that Tokenize cuts into ids. The tokenizer may lengthen a text before.
+size_t MaxTokenizedBytes(const RequestLimits& limits);
+// Detokenize takes the ids of any such text, and of any text that the model reads or writes.
+size_t MaxDetokenizedIds(const RequestLimits& limits, uint32_t max_context_tokens);
+
 // The bounds of every repeated field in the public API's requests.
 std::vector<FieldBound> RequestBounds(const RequestLimits& limits, uint32_t max_context_tokens);
 

@@ -25,14 +25,14 @@ using ::testing::HasSubstr;
 constexpr uint32_t kContextTokens = 4096;
 
 template <typename Request>
-absl::StatusOr<size_t> Measure(const std::string& bytes) {
-  return MeasureMessage(bytes, *Request::descriptor(),
-                        RequestBounds(RequestLimits(), kContextTokens));
+absl::StatusOr<size_t> Measure(const std::string& bytes, const RequestLimits& limits = {}) {
+  return MeasureMessage(bytes, *Request::descriptor(), RequestBounds(limits, kContextTokens));
 }
 
 template <typename Request>
-void ExpectError(const std::string& bytes, absl::StatusCode code, const std::string& message) {
-  const absl::Status status = Measure<Request>(bytes).status();
+void ExpectError(const std::string& bytes, absl::StatusCode code, const std::string& message,
+                 const RequestLimits& limits = {}) {
+  const absl::Status status = Measure<Request>(bytes, limits).status();
   EXPECT_EQ(status.code(), code) << status;
   EXPECT_THAT(lockstep::Message(status), HasSubstr(message));
 }
@@ -99,13 +99,20 @@ TEST(MeasureMessageTest, ElementsBeyondABoundAreRefusedAndNamed) {
 
 TEST(MeasureMessageTest, NumbersAreCountedPackedOrNot) {
   const std::string one("\x10\x01", 2);
-  EXPECT_TRUE(Measure<v1::DetokenizeRequest>(Repeated(one, 4096)).ok());
-  EXPECT_TRUE(Measure<v1::DetokenizeRequest>(Delimited(2, Repeated("\x81\x01", 4096))).ok());
+  RequestLimits limits;
+  limits.max_prompt_bytes = 1000;  // the context has more tokens
+  EXPECT_TRUE(Measure<v1::DetokenizeRequest>(Repeated(one, 4096), limits).ok());
+  EXPECT_TRUE(
+      Measure<v1::DetokenizeRequest>(Delimited(2, Repeated("\x81\x01", 4096)), limits).ok());
   for (const std::string& bytes : {Repeated(one, 4097), Delimited(2, Repeated("\x81\x01", 4097)),
                                    Repeated(one, 97) + Delimited(2, std::string(4000, '\x01'))}) {
     ExpectError<v1::DetokenizeRequest>(bytes, absl::StatusCode::kInvalidArgument,
-                                       "token_ids: expected at most 4096 ids, got 4097 or more");
+                                       "token_ids: expected at most 4096 ids, got 4097 or more",
+                                       limits);
   }
+  limits.max_prompt_bytes = 2048;
+  EXPECT_TRUE(Measure<v1::DetokenizeRequest>(Repeated(one, 8192), limits).ok());
+  EXPECT_FALSE(Measure<v1::DetokenizeRequest>(Repeated(one, 8193), limits).ok());
 }
 
 TEST(MeasureMessageTest, UnknownFieldsAreNamed) {
