@@ -66,6 +66,14 @@ bool Takes(std::string_view methods, std::string_view method) {
          all.end();
 }
 
+// The methods that web servers know. RFC 9110 section 15.6.2 wants 501 for any other, and CONNECT
+// is for proxies.
+bool IsKnownMethod(std::string_view method) {
+  constexpr std::string_view kKnown[] = {"GET",   "HEAD",    "POST",   "PUT",
+                                         "PATCH", "OPTIONS", "DELETE", "TRACE"};
+  return std::ranges::find(kKnown, method) != std::end(kKnown);
+}
+
 // Errors that no status has.
 void ReplyError(const OpenAiError& error, ReplyExchange& exchange, HttpHeaders headers = {}) {
   std::string body;
@@ -216,7 +224,13 @@ std::shared_ptr<Exchange> Gateway::Answer(HttpRequest request,
   const auto exchange = std::make_shared<ReplyExchange>(std::move(signal), request.answer);
   const std::string_view methods = MethodsOf(request.path);
   HttpHeaders allow = {{"Allow", std::string(methods)}};
-  if (methods.empty()) {
+  if (!IsKnownMethod(request.method)) {
+    ReplyError({.http_status = 501,
+                .type = "invalid_request_error",
+                .code = "method_not_implemented",
+                .message = fmt::format("there is no method {} here", Quote(request.method))},
+               *exchange);
+  } else if (methods.empty()) {
     ReplyError(UnknownPath(request.path), *exchange);
   } else if (!Takes(methods, request.method)) {
     ReplyError({.http_status = 405,

@@ -17,8 +17,8 @@ constexpr std::array<std::string_view, 12> kRoutes = {"/v1/completions", "/v1/ch
                                                       "/health",         "/ready",
                                                       "/ping",           "/version",
                                                       "/metrics",        "other"};
-constexpr std::array<int, 15> kStatuses = {200, 400, 401, 403, 404, 405, 413, 414,
-                                           415, 429, 431, 499, 503, 504, 500};
+constexpr std::array<int, 16> kStatuses = {200, 400, 401, 403, 404, 405, 413, 414,
+                                           415, 429, 431, 499, 501, 503, 504, 500};
 
 template <typename Values, typename Value>
 size_t IndexOf(const Values& values, const Value& value) {

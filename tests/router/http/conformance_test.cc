@@ -137,13 +137,24 @@ TEST_F(ConformanceTest, MethodsOfAPathAreListed) {
     Http2Asker asker(port());
     EXPECT_EQ(asker.Ask(Http2("OPTIONS", path)).head().at("allow"), methods);
     if (path == "*") continue;
-    for (const std::string method : {"PUT", "DELETE", "PATCH", "TRACE", "FOO", "get"}) {
+    for (const std::string method : {"PUT", "DELETE", "PATCH", "TRACE"}) {
       const HttpResponse refused = Raw(Request(method + " " + path));
       EXPECT_EQ(refused.status, 405) << method;
       EXPECT_EQ(refused.headers.at("allow"), methods) << method;
     }
   }
   EXPECT_EQ(Raw(Request("OPTIONS /nothing")).status, 404);
+}
+
+// RFC 9110, 9.1 and 15.6.2.
+TEST_F(ConformanceTest, MethodsOfNoPathAreNotImplemented) {
+  StartAll();
+  for (const std::string line : {"FOO /v1/models", "get /v1/models", "PROPFIND /", "FOO /nothing",
+                                 "CONNECT example.com:443", "CONNECT /v1/models"}) {
+    EXPECT_EQ(Raw(Request(line)).status, 501) << line;
+  }
+  Http2Asker asker(port());
+  EXPECT_EQ(asker.Ask(Http2("FOO", "/v1/models")).head().at(":status"), "501");
 }
 
 TEST_F(ConformanceTest, WithKeysTheMethodsAreForTenants) {
