@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -66,11 +67,16 @@ std::shared_ptr<NameLookup> NameLookup::Start(const std::string& address,
     on_done();
     return lookup;
   }
-  std::thread([lookup, name = *tcp, on_done = std::move(on_done)] {
-    pthread_setname_np(pthread_self(), "lookup");
-    lookup->Finish(LookUpTcp(name, 0));
+  try {
+    std::thread([lookup, name = *tcp, on_done] {
+      pthread_setname_np(pthread_self(), "lookup");
+      lookup->Finish(LookUpTcp(name, 0));
+      on_done();
+    }).detach();
+  } catch (const std::system_error& error) {
+    lookup->Finish(Unavailable("no thread for a name lookup: {}", error.what()));
     on_done();
-  }).detach();
+  }
   return lookup;
 }
 
