@@ -28,6 +28,7 @@ constexpr int64_t kHeadDim = 128;
 constexpr int64_t kRowElements = kNumHeads * kHeadDim;
 constexpr int64_t kBlockElements = kNumKvHeads * DeviceKvHeadElements(kHeadDim);
 constexpr int64_t kRotationBytes = int64_t{200} << 20;  // more than three times the cache
+constexpr int64_t kPoolBlocks = 8192;
 constexpr int kMinCallsPerGraph = 20;
 constexpr int kReplays = 7;
 constexpr double kReadCeilingBytesPerUs = 4.54e6;
@@ -111,6 +112,10 @@ struct DecodeCase {
   // Row i begins with the blocks of prefix i modulo num_prefixes.
   int64_t num_prefixes = 0;
   int64_t prefix_tokens = 0;
+  // 0: each call reads blocks of its own. Otherwise a call for each layer of a pool reads the same
+  // blocks: all blocks of a layer lie together, or all layers of a block (block-major).
+  int64_t num_layers = 0;
+  bool block_major = false;
 };
 
 // For calls that rotate through `num_sets`: a table for each row of each set.
@@ -134,14 +139,25 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
   const int64_t num_keys =
       std::accumulate(decode.contexts.begin(), decode.contexts.end(), int64_t{0});
   const int64_t kv_bytes = num_keys * kNumKvHeads * kHeadDim * 2 * 2;
-  const int64_t num_sets = kRotationBytes / kv_bytes + 1;
+  const bool has_layers = decode.num_layers > 0;
+  const int64_t num_sets = has_layers ? decode.num_layers : kRotationBytes / kv_bytes + 1;
   const int num_calls = std::max(kMinCallsPerGraph, static_cast<int>(num_sets));
   const int64_t blocks_per_row = (context + kKvBlockTokens - 1) / kKvBlockTokens;
-  const int64_t num_blocks = num_sets * batch * blocks_per_row;
+  const int64_t num_tables = has_layers ? 1 : num_sets;
+  // Of a pool of layers a call reads some blocks anywhere.
+  const int64_t layer_blocks = has_layers ? std::max(kPoolBlocks, batch * blocks_per_row) : 0;
+  const int64_t num_blocks =
+      has_layers ? num_sets * layer_blocks : num_sets * batch * blocks_per_row;
   const DeviceBuffer pool = RandomOnDevice(num_blocks * kBlockElements);
   const DeviceBuffer query = RandomOnDevice(batch * kRowElements);
   const DeviceBuffer output = Allocate(static_cast<size_t>(batch * kRowElements) * 2);
-  const DeviceBuffer tables = Upload(DecodeTables(decode, num_sets, blocks_per_row));
+  std::vector<BlockId> host_tables =
+      has_layers ? ShuffledBlocks(layer_blocks) : DecodeTables(decode, num_tables, blocks_per_row);
+  if (decode.block_major) {
+    for (BlockId& block : host_tables) block *= static_cast<BlockId>(decode.num_layers);
+  }
+  const DeviceBuffer tables = Upload(host_tables);
+  const int64_t layer_stride = decode.block_major ? 1 : layer_blocks;  // in blocks of one layer
   std::vector<uint32_t> last_positions;
   for (const int64_t keys : decode.contexts) {
     last_positions.push_back(static_cast<uint32_t>(keys - 1));
@@ -161,12 +177,14 @@ void BenchmarkDecode(CudaStream stream, const DecodeCase& decode) {
             .query_stride = kRowElements,
             .output = output.data<BFloat16>(),
             .output_stride = kRowElements,
-            .kv = {pool.data<BFloat16>(), num_blocks, kNumKvHeads, kHeadDim},
+            .kv = {pool.data<BFloat16>() +
+                       (has_layers ? call % num_sets * layer_stride * kBlockElements : 0),
+                   num_blocks, kNumKvHeads, kHeadDim},
             .num_heads = kNumHeads,
             .scale = 0.088388f,
             .num_rows = batch,
             .positions = positions.data<uint32_t>(),
-            .block_tables = tables.data<BlockId>() + call % num_sets * batch * blocks_per_row,
+            .block_tables = tables.data<BlockId>() + call % num_tables * batch * blocks_per_row,
             .block_table_stride = blocks_per_row,
             .max_keys = context,
             .may_share = decode.num_prefixes > 0,
@@ -301,6 +319,17 @@ std::vector<DecodeCase> DecodeCases() {
   // 256 to 768 tokens each, as requests of a server have.
   cases.push_back({.name = "paged_decode_ragged:128", .contexts = {}});
   for (int64_t i = 0; i < 128; ++i) cases.back().contexts.push_back(256 + i * 37 % 513);
+  // Both orders of a pool of 36 layers.
+  for (const auto& [batch, context] :
+       {std::pair<size_t, int64_t>(1, 8192), {8, 2048}, {32, 2048}, {128, 512}, {128, 2048}}) {
+    for (const bool block_major : {false, true}) {
+      add(batch, context);
+      cases.back().name = fmt::format("paged_decode_{}_major:{}x{}",
+                                      block_major ? "block" : "layer", batch, context);
+      cases.back().num_layers = 36;
+      cases.back().block_major = block_major;
+    }
+  }
   return cases;
 }
 
