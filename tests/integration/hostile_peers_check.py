@@ -29,7 +29,7 @@ STOP_SECONDS = 10  # for a router with both to end: the sum, and what a busy mac
 # A literal field with the name "k" and a value that announces 2^30 bytes.
 GIANT_VALUE = b"\x00\x01k\x7f\x81\xff\xff\xff\x03"
 STATUS = b"\x88"  # :status 200
-MAX_ROUNDS = 30  # of an attack that did not come: a router tries a bad worker less and less often
+PATIENCE = 60  # seconds
 
 
 # --- what a hostile peer sends behind its greeting; each returns when the other side ends the connection, or after a while ---
@@ -172,14 +172,27 @@ def frames_of(peer, until):
 
 
 class HostilePeer:
-    """A server that attacks its clients. With `description` it is a worker up to its lease, and attacks then."""
+    """A server that attacks its clients between `begin` and `end`; before, connections wait. With `description` it is a worker up to its lease,
+    and attacks then."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.attack, self.description, self.until = None, None, 0.0
+        self.attack, self.description, self.seconds = None, None, 0.0
+        self.attacks = threading.Event()
         self.num_attacks = 0
+        self.num_ends = 0
         threading.Thread(target=self.accept, daemon=True).start()
+
+    def begin(self, attack, seconds, description=None):
+        """Each connection is attacked for so long."""
+        self.attack, self.description, self.seconds = attack, description, seconds
+        self.num_attacks = 0
+        self.attacks.set()
+
+    def end(self):
+        self.attacks.clear()
+        self.num_ends += 1
 
     def accept(self):
         while True:
@@ -187,10 +200,11 @@ class HostilePeer:
             threading.Thread(target=self.serve, args=(peer,), daemon=True).start()
 
     def serve(self, peer):
+        num_ends = self.num_ends
         with contextlib.suppress(OSError), peer:
-            attack, until = self.attack, self.until
-            if attack is None or time.monotonic() > until:
-                return
+            if not self.attacks.wait(PATIENCE) or num_ends != self.num_ends:
+                return  # the next attack is for others
+            attack, until = self.attack, time.monotonic() + self.seconds
             if self.description is None:
                 push(peer, GREETING, until)
                 if any(kind == HEADERS for kind, *_ in frames_of(peer, until)):  # the call is there
@@ -235,24 +249,31 @@ def describe(address):
 
 
 class Stranger:
-    """Attacks a worker's port, on several connections at once, again and again."""
+    """Attacks a worker's port, on several connections at once, again and again until `end`. Each connection is attacked for so many seconds."""
 
-    def __init__(self, address, attack, until, num_threads=4):
+    def __init__(self, address, attack, seconds, num_threads=4):
         host, port = address.rsplit(":", 1)
-        self.address, self.attack, self.until = (host, int(port)), attack, until
+        self.address, self.attack, self.seconds = (host, int(port)), attack, seconds
         self.num_connections = 0
+        self.ended = False
         self.threads = [threading.Thread(target=self.run, daemon=True) for _ in range(num_threads)]
         for thread in self.threads:
             thread.start()
 
+    def end(self):
+        self.ended = True
+        for thread in self.threads:
+            thread.join()
+
     def run(self):
         path = b"/lockstep.worker.v1.Worker/Execute"
         block = b"\x83\x86\x04" + bytes([len(path)]) + path + b"\x41\x01x\x5f\x10application/grpc"
-        while time.monotonic() < self.until:
+        while not self.ended:
+            until = time.monotonic() + self.seconds
             with contextlib.suppress(OSError), socket.create_connection(self.address, timeout=5) as peer:
                 self.num_connections += 1
-                push(peer, PREFACE + GREETING, self.until)
-                self.attack(peer, self.until, 1, block)
+                push(peer, PREFACE + GREETING, until)
+                self.attack(peer, until, 1, block)
 
 
 def held_bytes(peer, until, stream, start):
@@ -285,21 +306,19 @@ class Check:
         print(f"alone: {len(honest.seconds)} requests, p99 {honest.p99() * 1e3:.1f} ms, slowest {max(honest.seconds) * 1e3:.1f} ms", flush=True)
 
     def beside(self, name, api, pid, begin, timed=True):
-        """`begin(until)` starts the attack. What it returns gives pairs of a text and of how often that attack came."""
+        """`begin()` starts the attack. It returns two functions: the first gives pairs of a text and of how often that attack came, the second
+        ends it."""
         before = memory_kib(pid, "VmRSS")
         reset_peak(pid)
         with Honest(api) as honest:
-            for _ in range(MAX_ROUNDS):
-                until = time.monotonic() + self.options.seconds
-                counts = begin(until)
-                time.sleep(max(0.0, until - time.monotonic()))
-                if came := all(number > 0 for _, number in counts()):
-                    break
+            counts, end = begin()
+            wait_until(lambda: all(number > 0 for _, number in counts()), f"{name}: the attack comes")
+            time.sleep(self.options.seconds)
+            end()
         growth = memory_kib(pid, "VmHWM") - before
         p99, slowest = honest.p99(), max(honest.seconds)
         attacks = ", ".join(f"{number} {text}" for text, number in counts())
         print(f"{name}: {attacks}; {len(honest.seconds)} requests, p99 {p99 * 1e3:.1f} ms, slowest {slowest * 1e3:.1f} ms; {growth} KiB more", flush=True)
-        self.expect(came, f"{name}: the attack did not come")
         self.expect(growth < self.options.max_growth_mib << 10, f"{name}: the process grew by {growth} KiB")
         if not timed:
             return
@@ -341,16 +360,14 @@ def attack_router(check, options):
         description = describe(good.addresses["grpc"])
 
         def beside(name, attack, peers, description=None, timed=True):
-            for peer in (worker, collector):
-                peer.attack = None
             with start_router(options, [good.addresses["grpc"], worker.address], f"--otlp-endpoint={collector.address}") as router:
                 wait_until(lambda: is_ready(router.addresses["http"]), "the router is ready")
 
-                def begin(until):
-                    before = {peer: peer.num_attacks for peer in peers}
+                def begin():
                     for peer in peers:
-                        peer.attack, peer.description, peer.until = attack, description, until
-                    return lambda: [("by the worker" if peer is worker else "by the collector", peer.num_attacks - before[peer]) for peer in peers]
+                        peer.begin(attack, options.seconds, description)
+                    return (lambda: [("by the worker" if peer is worker else "by the collector", peer.num_attacks) for peer in peers],
+                            lambda: [peer.end() for peer in peers])
                 check.beside(name, router.addresses["http"], router.process.pid, begin, timed)
 
         for name, attack in ATTACKS.items():
@@ -365,17 +382,18 @@ def attack_router(check, options):
 def stop_beside_both(check, options, good, worker, collector):
     for attack in (trickled_giant_header, continuation_flood, silence):
         for peer in (worker, collector):
-            peer.attack, peer.description, peer.until = attack, None, time.monotonic() + 60
-        before = {peer: peer.num_attacks for peer in (worker, collector)}
+            peer.begin(attack, PATIENCE)
         with start_router(options, [good.addresses["grpc"], worker.address], f"--otlp-endpoint={collector.address}") as router:
             wait_until(lambda: is_ready(router.addresses["http"]), "the router is ready")
             with Honest(router.addresses["http"]):  # there are spans
-                wait_until(lambda: all(peer.num_attacks > number for peer, number in before.items()), "both attack")
+                wait_until(lambda: all(peer.num_attacks > 0 for peer in (worker, collector)), "both attack")
             begun = time.monotonic()
             code = router.stop()
             seconds = time.monotonic() - begun
             print(f"SIGTERM beside both, {attack.__name__}: {seconds:.1f} s", flush=True)
             check.expect(code == 0 and seconds < STOP_SECONDS, f"SIGTERM: exit code {code} after {seconds:.1f} s")
+        for peer in (worker, collector):
+            peer.end()
 
 
 def attack_worker(check, options):
@@ -386,9 +404,9 @@ def attack_worker(check, options):
         check.measure(api)
 
         def begin(attack):
-            def start(until):
-                stranger = Stranger(worker.addresses["grpc"], attack, until)
-                return lambda: [("connections", stranger.num_connections)]
+            def start():
+                stranger = Stranger(worker.addresses["grpc"], attack, options.seconds)
+                return (lambda: [("connections", stranger.num_connections)], stranger.end)
             return start
 
         for name, attack in {**ATTACKS, "held bytes": held_bytes, "many connections": many_connections}.items():

@@ -301,8 +301,9 @@ def build_lines(root, path):
 def cuda_families(root):
     """The folders of kernels/ whose *_cuda.cc and *_cuda.cu files the build finds by name."""
     lists = root / "kernels/device/CMakeLists.txt"
-    found = re.search(r"set\(LOCKSTEP_CUDA_FAMILIES ([^)]*)\)", lists.read_text()) if lists.is_file() else None
-    return set(found.group(1).split()) if found else set()
+    text = lists.read_text() if lists.is_file() else ""
+    listed = re.search(r"set\(LOCKSTEP_CUDA_FAMILIES ([^)]*)\)", text)
+    return {*re.findall(r"kernels/(\w+)/\*_cuda", text), *(listed.group(1).split() if listed else ())}
 
 
 def check_built(root, compile_commands):
