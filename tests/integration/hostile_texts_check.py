@@ -9,6 +9,7 @@ The model's tokenizer normalises texts (NFC). Prints how long the other tenant w
 import argparse
 import hashlib
 import http.client
+import itertools
 import json
 import multiprocessing
 import pathlib
@@ -17,7 +18,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from server_process import PATIENCE, Server  # noqa: E402
+from server_process import PATIENCE, Server, wait_until  # noqa: E402
 
 TEXT_BYTES = 1 << 20
 BOUND_SECONDS = 10  # generous: a request waits for one text at most, which takes some tenths of a second
@@ -41,8 +42,8 @@ def post(address, key, path, body, wants_answer=True):
         connection.close()
 
 
-def attack(address, first):
-    """Until the router refuses connections."""
+def attack(address, first, num_texts):
+    """Until the router refuses connections. Counts the texts that it sent."""
     texts = ["a" + unit * (TEXT_BYTES // len(unit.encode()) - 1) for unit in UNITS]
     number = first
     while True:
@@ -53,19 +54,22 @@ def attack(address, first):
             return
         except (OSError, http.client.HTTPException):
             pass
+        with num_texts.get_lock():
+            num_texts.value += 1
         number += 1
 
 
-def honest(address, count):
-    """Sorted seconds of short and long requests."""
+def honest(address, count, is_enough=lambda: True):
+    """Sorted seconds of so many short and long requests, or of more until it is enough."""
     times = []
-    for number in range(count):
+    for number in itertools.count():
+        if number >= count and is_enough():
+            return sorted(times)
         body = {"prompt": "Once upon a time " * (6000 if number % 4 == 0 else 1)}
         begin = time.monotonic()
         status = post(address, "honest", "/tokenize", body)
         times.append(time.monotonic() - begin)
         assert status == 200, f"status {status}"
-    return sorted(times)
 
 
 def describe(times):
@@ -88,11 +92,13 @@ def main():
             address = router.addresses["grpc"]
             alone = honest(address, 40)
             print("alone: ", describe(alone))
-            attackers = [multiprocessing.Process(target=attack, args=(address, 5 * i), daemon=True) for i in range(NUM_ATTACKERS)]
+            num_texts = multiprocessing.Value("i", 0)
+            attackers = [multiprocessing.Process(target=attack, args=(address, 5 * i, num_texts), daemon=True) for i in range(NUM_ATTACKERS)]
             for attacker in attackers:
                 attacker.start()
-            beside = honest(address, 120)
-            print("beside:", describe(beside))
+            wait_until(lambda: num_texts.value >= NUM_ATTACKERS, "the attack comes")
+            beside = honest(address, 120, lambda: num_texts.value >= 3 * len(UNITS))
+            print(f"beside {num_texts.value} texts:", describe(beside))
             assert beside[-1] < BOUND_SECONDS, f"a request waited {beside[-1]:.1f} s"
             begin = time.monotonic()
             code = router.stop()
