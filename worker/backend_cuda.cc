@@ -6,7 +6,7 @@
 #include "kernels/device/cuda_device.h"
 #include "worker/backend.h"
 #include "worker/cuda/model.h"
-#include "worker/cuda/step_runner.h"
+#include "worker/cuda/steps/step_runner.h"
 
 namespace lockstep::worker {
 namespace {

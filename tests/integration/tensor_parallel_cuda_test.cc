@@ -19,7 +19,7 @@
 #include "tests/worker/model/divisible_shape.h"
 #include "worker/cuda/forward_model.h"
 #include "worker/cuda/model.h"
-#include "worker/cuda/step_runner.h"
+#include "worker/cuda/steps/step_runner.h"
 
 namespace lockstep::testing {
 namespace {

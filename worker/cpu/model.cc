@@ -88,22 +88,23 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
   const kernels::Stream stream = {.threads = rank.threads.get(),
                                   .instruction_set = parts_.instruction_set};
   CpuOps ops(stream, rank, group_, batch.rows.size());
-  DecoderPass pass({.spec = &parts_.spec,
-                    .share = &rank.share,
-                    .rank = rank.rank,
-                    .weights = &rank.weights,
-                    .workspace = &rank.workspace,
-                    .rope_cos = parts_.rope.cos.data(),
-                    .rope_sin = parts_.rope.sin.data()},
-                   ops);
+  const PassContext context = {.spec = &parts_.spec,
+                               .share = &rank.share,
+                               .rank = rank.rank,
+                               .weights = &rank.weights,
+                               .workspace = &rank.workspace,
+                               .rope_cos = parts_.rope.cos.data(),
+                               .rope_sin = parts_.rope.sin.data()};
   const size_t num_tokens = batch.token_ids.size();
   const size_t num_logits_rows = batch.logits_tokens.size();
   // Every rank writes its columns of the same logits.
   const int64_t vocab_size = parts_.spec.vocab_size;
-  const absl::Status status = pass.Run(
+  const absl::Status status = RunDecoderPass(
+      context, ops,
       {.num_tokens = static_cast<int64_t>(num_tokens),
+       .token_ids = batch.token_ids.data(),
+       .logits_tokens = num_logits_rows == num_tokens ? nullptr : batch.logits_tokens.data(),
        .num_logits_rows = static_cast<int64_t>(num_logits_rows)},
-      batch.token_ids.data(), num_logits_rows == num_tokens ? nullptr : batch.logits_tokens.data(),
       {.data = logits.data() + rank.rank.Begin(vocab_size), .stride = vocab_size});
   // Shapes were checked when the model was loaded.
   LOCKSTEP_CHECK(status.ok(), "{}", Message(status));

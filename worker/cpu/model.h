@@ -9,10 +9,10 @@
 #include "worker/comm/thread_group.h"
 #include "worker/cpu/kv_pool.h"
 #include "worker/model/forward_model.h"
+#include "worker/model/layers/workspace.h"
 #include "worker/model/layout/model_spec.h"
 #include "worker/model/layout/tensor_rank.h"
 #include "worker/model/weights/weights.h"
-#include "worker/model/workspace.h"
 
 namespace lockstep::worker {
 

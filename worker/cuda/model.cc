@@ -16,12 +16,8 @@ namespace {
 
 class CudaOps final : public StreamOps<kernels::CudaStream> {
  public:
-  // runs_layers_at_once: see RunLayers.
-  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch, bool runs_layers_at_once)
-      : StreamOps(parts.stream),
-        parts_(parts),
-        batch_(batch),
-        runs_layers_at_once_(runs_layers_at_once) {}
+  CudaOps(CudaModel::Parts& parts, const CudaBatch& batch)
+      : StreamOps(parts.stream), parts_(parts), batch_(batch) {}
 
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return parts_.gemm->Run(stream_, params);
@@ -60,40 +56,6 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
     return StreamOps::GatherRmsNorm(params, norm);
   }
   kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
-  absl::StatusOr<bool> RunLayers(int64_t num_tokens, const TokenId* token_ids) override {
-    if (!runs_layers_at_once_) return false;
-    has_run_layers_ = true;
-    FusedLayers& fused = parts_.fused_layers;
-    ++fused.num_passes;
-    const Workspace& workspace = parts_.workspace;
-    const auto& weights = parts_.weights.model;
-    LOCKSTEP_RETURN_IF_ERROR(kernels::DecodeLayers(
-        stream_, {.shape = fused.shape,
-                  .layers = fused.layers,
-                  .norm_eps = parts_.spec.norm_eps,
-                  .attention_scale = parts_.spec.attention_scale,
-                  .cos = parts_.rope_cos,
-                  .sin = parts_.rope_sin,
-                  .num_rows = num_tokens,
-                  .positions = workspace.positions,
-                  .kv_slots = workspace.kv_slots,
-                  .block_tables = parts_.slots.block_tables,
-                  .block_table_stride = parts_.slots.max_blocks,
-                  .block_table_rows = batch_.decode_slots,
-                  .token_ids = token_ids,
-                  .token_embeddings = weights[ModelPart::kTokenEmbedding].rows,
-                  .position_embeddings = weights[ModelPart::kPositionEmbedding].rows,
-                  .vocab_size = parts_.spec.vocab_size,
-                  .max_positions = parts_.spec.max_context_tokens,
-                  .final_norm = weights[ModelPart::kFinalNorm].vector,
-                  .final_norm_bias = weights[ModelPart::kFinalNorm].bias,
-                  .output = workspace.normed,
-                  .scratch = fused.scratch,
-                  .num_scratch_words = fused.num_scratch_words}));
-    return true;
-  }
-
-  bool has_run_layers() const { return has_run_layers_; }
 
  private:
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
@@ -142,8 +104,6 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
 
   CudaModel::Parts& parts_;
   const CudaBatch& batch_;
-  const bool runs_layers_at_once_;
-  bool has_run_layers_ = false;
   bool has_decode_plan_ = false;  // one for all layers
 };
 
@@ -178,11 +138,8 @@ const kernels::PrefillPlanner& CudaModel::prefill_planner() const {
 }
 int64_t CudaModel::max_prefill_tiles() const { return parts_->max_prefill_tiles; }
 void CudaModel::set_numerics_id(uint64_t id) { parts_->info.numerics_id = id; }
-uint64_t CudaModel::num_fused_passes() const { return parts_->fused_layers.num_passes; }
-std::span<uint64_t> CudaModel::fused_scratch() const {
-  const FusedLayers& fused = parts_->fused_layers;
-  return {fused.scratch, static_cast<size_t>(fused.num_scratch_words)};
-}
+uint64_t CudaModel::num_fused_passes() const { return parts_->fused_pass.num_passes(); }
+std::span<uint64_t> CudaModel::fused_scratch() const { return parts_->fused_pass.scratch(); }
 std::span<std::byte> CudaModel::kv_bytes() const {
   return {parts_->kv_pool.data(), parts_->kv_pool.num_bytes()};
 }
@@ -225,11 +182,9 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
     LOCKSTEP_RETURN_IF_ERROR(copies.Enqueue(parts_->stream));
   }
   const Workspace& workspace = parts_->workspace;
-  // If so, the next kernel is DecodeLayers. It lets no other start before it has waited.
-  const bool runs_layers_at_once =
-      batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
-      batch.num_logits_rows == batch.num_tokens &&
-      parts_->fused_layers.Takes(batch.num_tokens, batch.max_decode_keys);
+  const bool is_fused = batch.num_chunks == 0 && batch.logits_tokens == nullptr &&
+                        batch.num_logits_rows == batch.num_tokens &&
+                        parts_->fused_pass.Takes(batch.num_tokens, batch.max_decode_keys);
   LOCKSTEP_RETURN_IF_ERROR(
       kernels::PrepareStepInputs(parts_->stream, {.state = parts_->slots,
                                                   .decode_slots = batch.decode_slots,
@@ -242,24 +197,31 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .positions = workspace.positions,
                                                   .kv_slots = workspace.kv_slots,
                                                   .begin_ns = batch.begin_ns,
-                                                  .next_may_start = runs_layers_at_once}));
-  const int64_t vocab_size = parts_->spec.vocab_size;
-  CudaOps ops(*parts_, batch, runs_layers_at_once);
-  DecoderPass pass({.spec = &parts_->spec,
-                    .share = &parts_->share,
-                    .rank = parts_->rank,
-                    .weights = &parts_->weights,
-                    .workspace = &workspace,
-                    .rope_cos = parts_->rope_cos,
-                    .rope_sin = parts_->rope_sin},
-                   ops);
+                                                  .next_may_start = is_fused}));
+  const PassContext context = {.spec = &parts_->spec,
+                               .share = &parts_->share,
+                               .rank = parts_->rank,
+                               .weights = &parts_->weights,
+                               .workspace = &workspace,
+                               .rope_cos = parts_->rope_cos,
+                               .rope_sin = parts_->rope_sin};
+  const LogitsColumns logits = {.data = parts_->logits_columns,
+                                .stride = parts_->rank.Share(parts_->spec.vocab_size)};
+  CudaOps ops(*parts_, batch);
   LOCKSTEP_RETURN_IF_ERROR(
-      pass.Run({.num_tokens = batch.num_tokens, .num_logits_rows = batch.num_logits_rows},
-               parts_->token_ids, batch.logits_tokens,
-               {.data = parts_->logits_columns, .stride = parts_->rank.Share(vocab_size)}));
-  LOCKSTEP_CHECK(ops.has_run_layers() == runs_layers_at_once,
-                 "a pass of {} rows ran by other kernels than its inputs were prepared for",
-                 batch.num_tokens);
+      is_fused ? parts_->fused_pass.Run(context, ops,
+                                        {.num_rows = batch.num_tokens,
+                                         .token_ids = parts_->token_ids,
+                                         .block_tables = parts_->slots.block_tables,
+                                         .block_table_stride = parts_->slots.max_blocks,
+                                         .slots = batch.decode_slots},
+                                        logits)
+               : RunDecoderPass(context, ops,
+                                {.num_tokens = batch.num_tokens,
+                                 .token_ids = parts_->token_ids,
+                                 .logits_tokens = batch.logits_tokens,
+                                 .num_logits_rows = batch.num_logits_rows},
+                                logits));
   return GatherLogits(*parts_, batch.num_logits_rows);
 }
 

@@ -4,17 +4,17 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/decoder/decode_layers.h"
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
 #include "kernels/gemm/plan/cuda_gemm.h"
 #include "worker/comm/device_group.h"
 #include "worker/comm/rank_team.h"
+#include "worker/cuda/fused_pass.h"
 #include "worker/cuda/kv_pool.h"
 #include "worker/cuda/model.h"
+#include "worker/model/layers/workspace.h"
 #include "worker/model/layout/tensor_rank.h"
 #include "worker/model/weights/weights.h"
-#include "worker/model/workspace.h"
 
 namespace lockstep::worker {
 
@@ -35,22 +35,6 @@ class OwnedCudaStream {
 
  private:
   CUstream_st* handle_ = nullptr;
-};
-
-// The kernel that computes all layers at once, for steps of few rows.
-struct FusedLayers {
-  int64_t max_rows = 0;  // 0: it is not used
-  int64_t max_keys = 0;  // number of rows times the keys that the step's graph is made for
-  uint64_t num_passes = 0;
-  kernels::DecodeLayersShape shape;
-  kernels::DecodeLayer* layers = nullptr;  // [num_layers], device memory
-  uint64_t* scratch = nullptr;
-  int64_t num_scratch_words = 0;
-
-  // Whether decode rows with up to so many keys each run in it.
-  bool Takes(int64_t num_rows, int64_t keys) const {
-    return num_rows <= max_rows && num_rows * keys <= max_keys;
-  }
 };
 
 // What several ranks have in common. Rank 0's model owns it.
@@ -100,7 +84,7 @@ struct CudaModel::Parts {
   int32_t* attention_plan = nullptr;  // of the decode rows of a step
   float* attention_partials = nullptr;
   uint32_t* attention_arrivals = nullptr;  // zero between calls
-  FusedLayers fused_layers;
+  FusedPass fused_pass;
 };
 
 }  // namespace lockstep::worker

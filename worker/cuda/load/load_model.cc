@@ -103,7 +103,8 @@ class Loader {
     const int64_t fewest = *std::min_element(num_blocks.begin(), num_blocks.end());
     LOCKSTEP_RETURN_IF_ERROR(
         OnRanks([&](Parts& parts) { return CreateKvPool(options_, fewest, parts); }));
-    return UploadFusedLayers(*ranks_.front());
+    Parts& first = *ranks_.front();
+    return first.fused_pass.Upload(first.weights, first.kv_pool, first.stream);
   }
 
   absl::StatusOr<std::unique_ptr<CudaModel>> Finish() {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -53,38 +52,6 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
   return absl::OkStatus();
 }
 
-absl::Status ChooseFusedLayers(const ModelOptions& options, Parts& parts) {
-  // The fused kernel computes whole layers, and exchanges nothing.
-  if (parts.rank.degree > 1) return absl::OkStatus();
-  const ModelSpec& spec = parts.spec;
-  FusedLayers& fused = parts.fused_layers;
-  // The fused kernel knows these two kinds of layers. With learned positions the rotation changes
-  // nothing.
-  const bool is_llama = spec.norm == NormKind::kRms && spec.mlp == MlpKind::kSwiGlu &&
-                        spec.positions == PositionKind::kRotary;
-  const bool is_gpt2 = spec.norm == NormKind::kLayer && spec.mlp == MlpKind::kGeluTanh &&
-                       spec.qkv_bias && spec.attention_output_bias && spec.mlp_bias;
-  if (!is_llama && !is_gpt2) return absl::OkStatus();
-  fused.shape = {.style = is_llama ? kernels::DecoderStyle::kLlama : kernels::DecoderStyle::kGpt2,
-                 .num_layers = spec.num_layers,
-                 .hidden_size = spec.hidden_size,
-                 .intermediate_size = spec.intermediate_size,
-                 .num_heads = spec.num_heads,
-                 .num_kv_heads = spec.num_kv_heads,
-                 .head_dim = spec.head_dim};
-  const int64_t wanted_rows =
-      options.max_fused_rows.value_or(kernels::DecodeLayersFasterRows(fused.shape));
-  fused.max_keys = options.max_fused_rows.has_value()
-                       ? std::numeric_limits<int64_t>::max()
-                       : kernels::DecodeLayersFasterKeys(fused.shape);
-  fused.max_rows = std::min<int64_t>(
-      {wanted_rows, kernels::DecodeLayersMaxRows(fused.shape), options.max_logits_rows});
-  if (fused.max_rows == 0) return absl::OkStatus();
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool fits, kernels::DecodeLayersFit(parts.stream, fused.shape));
-  if (!fits) fused.max_rows = 0;
-  return absl::OkStatus();
-}
-
 absl::Status CreateState(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   const ModelSpec& share = parts.share;
@@ -116,13 +83,7 @@ absl::Status CreateState(const ModelOptions& options, Parts& parts) {
         max_slots, share.num_heads, share.num_kv_heads, spec.head_dim, spec.max_context_tokens));
     parts.attention_arrivals =
         arena.Take<uint32_t>(kernels::DecodeArrivalElements(max_slots, share.num_kv_heads));
-    if (parts.fused_layers.max_rows > 0) {
-      parts.fused_layers.layers = arena.Take<kernels::DecodeLayer>(spec.num_layers);
-      FusedLayers& fused = parts.fused_layers;
-      fused.num_scratch_words =
-          kernels::DecodeLayersScratchWords(fused.shape, spec.max_context_tokens);
-      fused.scratch = arena.Take<uint64_t>(fused.num_scratch_words);
-    }
+    parts.fused_pass.TakeMemory(spec.max_context_tokens, arena);
   };
   lay_out();
   LOCKSTEP_RETURN_IF_ERROR(
@@ -211,7 +172,7 @@ absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions
           parts.spec, parts.rank, options.max_step_tokens, options.max_logits_rows,
           CommitToDevice("workspace of a step (a smaller --max-step-tokens needs less)",
                          parts.workspace_memory)));
-  LOCKSTEP_RETURN_IF_ERROR(ChooseFusedLayers(options, parts));
+  LOCKSTEP_RETURN_IF_ERROR(parts.fused_pass.Choose(options, parts.spec, parts.rank, parts.stream));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(parts));
   if (parts.rank.rank == 0) options.Report("self-check", 0.0);
@@ -247,31 +208,6 @@ absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks,
   LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, CudaKvPool::Create(shape));
   parts.info.num_blocks = static_cast<uint32_t>(num_blocks);
   return absl::OkStatus();
-}
-
-absl::Status UploadFusedLayers(CudaModel::Parts& parts) {
-  if (parts.fused_layers.max_rows == 0) return absl::OkStatus();
-  std::vector<kernels::DecodeLayer> layers;
-  for (const LayerWeights& weights : parts.weights.layers) {
-    const auto index = static_cast<int64_t>(layers.size());
-    const auto product = [&weights](LayerPart part) -> kernels::DecodeProduct {
-      return {.weights = weights[part].matrix.data, .bias = weights[part].bias};
-    };
-    layers.push_back({.attention_norm = weights[LayerPart::kAttentionNorm].vector,
-                      .attention_norm_bias = weights[LayerPart::kAttentionNorm].bias,
-                      .q_norm = weights[LayerPart::kQNorm].vector,
-                      .k_norm = weights[LayerPart::kKNorm].vector,
-                      .mlp_norm = weights[LayerPart::kMlpNorm].vector,
-                      .mlp_norm_bias = weights[LayerPart::kMlpNorm].bias,
-                      .kv = parts.kv_pool.Layer(index).data,
-                      .products = {product(LayerPart::kQkv), product(LayerPart::kAttentionOutput),
-                                   product(LayerPart::kMlpInput), product(LayerPart::kMlpOutput)}});
-    LOCKSTEP_RETURN_IF_ERROR(
-        kernels::MapWeights(parts.stream, parts.fused_layers.shape, layers.back()));
-  }
-  return kernels::CudaStatus(cudaMemcpy(parts.fused_layers.layers, layers.data(),
-                                        layers.size() * sizeof(layers[0]), cudaMemcpyHostToDevice),
-                             "pointers of the layers");
 }
 
 absl::StatusOr<OwnedCudaStream> OwnedCudaStream::Create() {

@@ -28,7 +28,4 @@ absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions
 absl::StatusOr<int64_t> CountKvBlocks(const ModelOptions& options, const CudaModel::Parts& parts);
 absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks, CudaModel::Parts& parts);
 
-// Does nothing if the kernel of all layers is not used.
-absl::Status UploadFusedLayers(CudaModel::Parts& parts);
-
 }  // namespace lockstep::worker

@@ -12,8 +12,8 @@ namespace lockstep::worker {
 // position's embedding if positions are learned. Each layer computes a norm, QKV projection,
 // optional RMSNorm over heads, rotary embedding, grouped causal attention, output projection,
 // residual add, a norm, an MLP, and a residual add. A final norm and the logits follow. A new kind
-// of part becomes a value here, a part of the layout (model_layout.h) and a step of the pass
-// (decoder_pass.h).
+// of part becomes a value here, a part of the layout (model_layout.h) and a file of
+// worker/model/layers/.
 struct ModelSpec {
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;

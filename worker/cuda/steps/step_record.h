@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/worker/v1/worker.pb.h"
-#include "worker/cuda/step_memory.h"
+#include "worker/cuda/steps/step_memory.h"
 #include "worker/steps/batch_builder.h"
 #include "worker/steps/row_result.h"
 #include "worker/steps/step_runner.h"

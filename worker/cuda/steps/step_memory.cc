@@ -1,4 +1,4 @@
-#include "worker/cuda/step_memory.h"
+#include "worker/cuda/steps/step_memory.h"
 
 #include <cuda_runtime_api.h>
 

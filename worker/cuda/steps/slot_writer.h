@@ -7,7 +7,7 @@
 
 #include "lockstep/worker/v1/worker.pb.h"
 #include "worker/cuda/model.h"
-#include "worker/cuda/step_memory.h"
+#include "worker/cuda/steps/step_memory.h"
 #include "worker/steps/slot_table.h"
 #include "worker/steps/stamp_set.h"
 

@@ -1,4 +1,4 @@
-#include "worker/cuda/step_runner.h"
+#include "worker/cuda/steps/step_runner.h"
 
 #include <cuda_runtime_api.h>
 
@@ -253,8 +253,7 @@ void CudaStepRunner::EnqueuePass(CudaStepRecord& record) {
   open_pass_.computes = !batch.token_ids.empty();
   const PassSampling sampling = {.num_samples = static_cast<int64_t>(open_pass_.samples.size()),
                                  .num_prompts = static_cast<int64_t>(open_pass_.prompts.size()),
-                                 .describes = open_pass_.describes,
-                                 .computes = open_pass_.computes};
+                                 .describes = open_pass_.describes};
   OnRanks([&](CudaRankSteps& rank) { return rank.EnqueuePass(staged, staging, sampling); });
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const SlotId slot = builder_.slots()[i];

@@ -1,4 +1,4 @@
-#include "worker/cuda/shared_prefixes.h"
+#include "worker/cuda/steps/shared_prefixes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/model/workspace.h"
+#include "worker/model/layers/workspace.h"
 
 #include <algorithm>
 

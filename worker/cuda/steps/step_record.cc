@@ -1,4 +1,4 @@
-#include "worker/cuda/step_record.h"
+#include "worker/cuda/steps/step_record.h"
 
 #include "kernels/sampling/log_softmax.h"
 #include "kernels/sampling/sample.h"

@@ -22,8 +22,8 @@
 #include "worker/cpu/step_runner.h"
 #include "worker/cuda/forward_model.h"
 #include "worker/cuda/model.h"
-#include "worker/cuda/step_memory.h"
-#include "worker/cuda/step_runner.h"
+#include "worker/cuda/steps/step_memory.h"
+#include "worker/cuda/steps/step_runner.h"
 
 namespace lockstep::worker {
 namespace {

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "worker/cuda/decode_graphs.h"
 #include "worker/cuda/model.h"
-#include "worker/cuda/slot_writer.h"
-#include "worker/cuda/step_memory.h"
+#include "worker/cuda/steps/decode_graphs.h"
+#include "worker/cuda/steps/slot_writer.h"
+#include "worker/cuda/steps/step_memory.h"
 
 namespace lockstep::worker {
 
@@ -18,7 +18,6 @@ struct PassSampling {
   int64_t num_samples = 0;
   int64_t num_prompts = 0;
   bool describes = false;  // sampled tokens need log-probabilities
-  bool computes = false;   // the pass has tokens
 };
 
 // What one rank of a CudaStepRunner has on its device, and enqueues there: memory, graphs, passes.
@@ -55,8 +54,6 @@ class CudaRankSteps {
  private:
   CudaRankSteps(CudaModel& model, int64_t max_graph_rows, std::unique_ptr<CudaStepMemory> memory)
       : model_(model), memory_(std::move(memory)), graphs_(model, *memory_, max_graph_rows) {}
-
-  absl::Status EnqueueSampling(const PassStaging& staging, const PassSampling& sampling);
 
   CudaModel& model_;
   const std::unique_ptr<CudaStepMemory> memory_;

@@ -1,4 +1,4 @@
-#include "worker/cuda/rank_steps.h"
+#include "worker/cuda/steps/rank_steps.h"
 
 #include <cuda_runtime_api.h>
 
@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/slots/host_copies.h"
+#include "worker/cuda/steps/round.h"
 
 namespace lockstep::worker {
 
@@ -66,61 +67,14 @@ absl::Status CudaRankSteps::EnqueueRowSlots(const uint32_t* slots, int64_t num_r
 
 absl::Status CudaRankSteps::EnqueuePass(const CudaBatch& batch, const PassStaging& staging,
                                         const PassSampling& sampling) {
-  CudaBatch own = batch;
-  own.begin_ns = memory_->begin_ns;
-  LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue(own));
-  return EnqueueSampling(staging, sampling);
-}
-
-absl::Status CudaRankSteps::EnqueueSampling(const PassStaging& staging,
-                                            const PassSampling& sampling) {
-  const kernels::CudaStream& stream = model_.stream();
-  const int64_t vocab_size = model_.spec().vocab_size;
-  const bool is_first = model_.tensor_rank().rank == 0;
-  const bool describes = is_first && sampling.describes;
-  if (is_first && sampling.num_prompts > 0) {
-    LOCKSTEP_RETURN_IF_ERROR(kernels::DescribeRows(
-        stream, {.logits = model_.logits() + sampling.num_samples * vocab_size,
-                 .row_stride = vocab_size,
-                 .num_rows = sampling.num_prompts,
-                 .vocab_size = vocab_size,
-                 .tokens = staging.prompt_tokens,
-                 .num_best = staging.prompt_num_best,
-                 .descriptions = staging.prompt_descriptions}));
-  }
-  if (sampling.num_samples > 0) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        kernels::SampleRows(stream, {.logits = model_.logits(),
-                                     .row_stride = vocab_size,
-                                     .num_rows = sampling.num_samples,
-                                     .vocab_size = vocab_size,
-                                     .row_slots = staging.sample_slots,
-                                     .state = model_.slots(),
-                                     .tables = memory_->tables(),
-                                     .tokens = memory_->tokens,
-                                     .statuses = memory_->statuses,
-                                     .num_best = describes ? memory_->num_best : nullptr}));
-  }
-  if (describes) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        kernels::DescribeRows(stream, {.logits = model_.logits(),
-                                       .row_stride = vocab_size,
-                                       .num_rows = sampling.num_samples,
-                                       .vocab_size = vocab_size,
-                                       .tokens = memory_->tokens,
-                                       .num_best = memory_->num_best,
-                                       .descriptions = memory_->descriptions}));
-  }
-  return kernels::FinishStep(stream, {.row_slots = staging.sample_slots,
-                                      .tokens = memory_->tokens,
-                                      .statuses = memory_->statuses,
-                                      .descriptions = describes ? memory_->descriptions : nullptr,
-                                      .num_rows = sampling.num_samples,
-                                      .vocab_size = vocab_size,
-                                      .state = model_.slots(),
-                                      .tables = memory_->tables(),
-                                      .begin_ns = sampling.computes ? memory_->begin_ns : nullptr,
-                                      .ring = memory_->ring});
+  return EnqueueRound(model_, *memory_, batch,
+                      {.slots = staging.sample_slots,
+                       .num_rows = sampling.num_samples,
+                       .describes = sampling.describes},
+                      {.tokens = staging.prompt_tokens,
+                       .num_best = staging.prompt_num_best,
+                       .descriptions = staging.prompt_descriptions,
+                       .num_rows = sampling.num_prompts});
 }
 
 bool CudaRankSteps::IsReported(uint64_t serial) const {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "worker/cuda/model.h"
-#include "worker/cuda/step_memory.h"
+#include "worker/cuda/steps/step_memory.h"
 
 struct CUgraphExec_st;
 

@@ -1,4 +1,4 @@
-#include "worker/cuda/decode_graphs.h"
+#include "worker/cuda/steps/decode_graphs.h"
 
 #include <cuda_runtime_api.h>
 
@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
+#include "worker/cuda/steps/round.h"
 
 namespace lockstep::worker {
 namespace {
@@ -96,47 +97,17 @@ absl::StatusOr<CUgraphExec_st*> DecodeGraphs::Find(const Iteration& bucket) {
 }
 
 absl::Status DecodeGraphs::EnqueueIteration(const Iteration& bucket) {
-  const int64_t vocab_size = model_.spec().vocab_size;
-  const kernels::CudaStream& stream = model_.stream();
-  const bool describes = bucket.sampling.describes && model_.tensor_rank().rank == 0;
-  LOCKSTEP_RETURN_IF_ERROR(model_.Enqueue({.decode_slots = memory_.row_slots,
-                                           .num_decode_rows = bucket.num_rows,
-                                           .max_decode_keys = bucket.max_keys,
-                                           .decode_rows_share = bucket.rows_share,
-                                           .num_tokens = bucket.num_rows,
-                                           .num_logits_rows = bucket.num_rows,
-                                           .begin_ns = memory_.begin_ns}));
-  LOCKSTEP_RETURN_IF_ERROR(
-      kernels::SampleRows(stream, {.logits = model_.logits(),
-                                   .row_stride = vocab_size,
-                                   .num_rows = bucket.num_rows,
-                                   .vocab_size = vocab_size,
-                                   .row_slots = memory_.row_slots,
-                                   .all_plain_greedy = bucket.sampling.all_plain_greedy,
-                                   .state = model_.slots(),
-                                   .tables = memory_.tables(),
-                                   .tokens = memory_.tokens,
-                                   .statuses = memory_.statuses,
-                                   .num_best = describes ? memory_.num_best : nullptr}));
-  if (describes) {
-    LOCKSTEP_RETURN_IF_ERROR(kernels::DescribeRows(stream, {.logits = model_.logits(),
-                                                            .row_stride = vocab_size,
-                                                            .num_rows = bucket.num_rows,
-                                                            .vocab_size = vocab_size,
-                                                            .tokens = memory_.tokens,
-                                                            .num_best = memory_.num_best,
-                                                            .descriptions = memory_.descriptions}));
-  }
-  return kernels::FinishStep(stream, {.row_slots = memory_.row_slots,
-                                      .tokens = memory_.tokens,
-                                      .statuses = memory_.statuses,
-                                      .descriptions = describes ? memory_.descriptions : nullptr,
-                                      .num_rows = bucket.num_rows,
-                                      .vocab_size = vocab_size,
-                                      .state = model_.slots(),
-                                      .tables = memory_.tables(),
-                                      .begin_ns = memory_.begin_ns,
-                                      .ring = memory_.ring});
+  return EnqueueRound(model_, memory_,
+                      {.decode_slots = memory_.row_slots,
+                       .num_decode_rows = bucket.num_rows,
+                       .max_decode_keys = bucket.max_keys,
+                       .decode_rows_share = bucket.rows_share,
+                       .num_tokens = bucket.num_rows,
+                       .num_logits_rows = bucket.num_rows},
+                      {.slots = memory_.row_slots,
+                       .num_rows = bucket.num_rows,
+                       .all_plain_greedy = bucket.sampling.all_plain_greedy,
+                       .describes = bucket.sampling.describes});
 }
 
 }  // namespace lockstep::worker

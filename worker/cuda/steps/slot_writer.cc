@@ -1,4 +1,4 @@
-#include "worker/cuda/slot_writer.h"
+#include "worker/cuda/steps/slot_writer.h"
 
 #include <algorithm>
 #include <utility>

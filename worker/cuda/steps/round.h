@@ -1,0 +1,38 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "kernels/sampling/cuda/sample_cuda.h"
+#include "worker/cuda/model.h"
+#include "worker/cuda/steps/step_memory.h"
+
+namespace lockstep::worker {
+
+// Rows of a pass that choose a token. Their logits come first.
+struct ChoosingRows {
+  const uint32_t* slots = nullptr;  // [num_rows], device or pinned
+  int64_t num_rows = 0;
+  bool all_plain_greedy = false;  // see SampleRowsParams
+  bool describes = false;         // some row wants log-probabilities
+};
+
+// Prompt tokens whose log-probability is wanted. Their logits come behind those of the rows that
+// choose. Pinned.
+struct DescribedPrompts {
+  const TokenId* tokens = nullptr;    // [num_rows]
+  const int32_t* num_best = nullptr;  // [num_rows]
+  kernels::RowDescription* descriptions = nullptr;
+  int64_t num_rows = 0;
+};
+
+// Enqueues one round of a rank: prepares the inputs, runs the pass, lets rows choose their tokens,
+// and finishes, with an entry in the rank's result ring. Graphs capture it, and steps with chunks
+// launch it. Every rank chooses, so that each knows the next tokens. Only rank 0 computes
+// log-probabilities, because only its results are reported. A batch without tokens has no pass.
+// begin_ns of `batch` is ignored.
+absl::Status EnqueueRound(CudaModel& model, const CudaStepMemory& memory, CudaBatch batch,
+                          const ChoosingRows& rows, const DescribedPrompts& prompts = {});
+
+}  // namespace lockstep::worker

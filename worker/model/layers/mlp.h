@@ -1,0 +1,15 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "worker/model/layers/flow.h"
+
+namespace lockstep::worker {
+
+// From workspace.normed: the first product, its activation, and the second product, which is left
+// to be added. Each is rounded to bf16, the products with their bias.
+absl::Status RunMlp(Flow& flow, int64_t layer);
+
+}  // namespace lockstep::worker
