@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/model_files/safetensors.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/formats/stack_rows.h"
 #include "kernels/quant/dequantize.h"
@@ -109,6 +110,29 @@ TEST(GgufCodesTest, ValuesAreThoseOfTheConversionAtLoad) {
       const Blocks blocks = RandomBlocks(type, 61, 512, seed);
       EXPECT_EQ(DecodedBits(blocks), ConvertedBits(blocks));
     }
+  }
+}
+
+// Blocks and values of gguf-py, which the conversion at load is tested with too.
+TEST(GgufCodesTest, ValuesAreThoseOfGgufPy) {
+  const absl::StatusOr<SafetensorsFile> golden =
+      SafetensorsFile::Open("tests/golden/quant/quant.safetensors");
+  ASSERT_THAT(golden, IsOk());
+  for (const TypeCase& type : TypeCases()) {
+    const std::string name = GgmlTypeName(type.type);
+    SCOPED_TRACE(name);
+    const SafetensorsTensor* const blocks = golden->Find(name + ".blocks");
+    const SafetensorsTensor* const values = golden->Find(name + ".values");
+    ASSERT_NE(blocks, nullptr);
+    ASSERT_NE(values, nullptr);
+    std::vector<uint16_t> expected;
+    for (const float value : ElementsOf<float>(values->data)) {
+      expected.push_back(ToBFloat16(value + 0.0f).bits);
+    }
+    const absl::StatusOr<QuantizedMatrix> matrix = DecodeGgufCodes(
+        {.name = "t", .type = type.type, .shape = {1, expected.size()}, .data = blocks->data});
+    ASSERT_THAT(matrix, IsOk());
+    EXPECT_EQ(ValueBits(*matrix), expected);
   }
 }
 
