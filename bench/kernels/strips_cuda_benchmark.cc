@@ -66,6 +66,8 @@ struct Codec {
   CodeKind kind;
   int64_t group_columns;
   bool has_zeros = false;
+  bool has_half_scales = false;
+  int64_t block_columns = 0;
 };
 constexpr Codec kCodecs[] = {
     {"int4", StripCodec::kInt4Group128, CodeKind::kInt4, 128},
@@ -75,10 +77,30 @@ constexpr Codec kCodecs[] = {
     {"int8", StripCodec::kInt8Group128, CodeKind::kInt8, 128},
     {"int8g32", StripCodec::kInt8Group32, CodeKind::kInt8, 32},
     {"fp8", StripCodec::kFp8Group128, CodeKind::kFp8E4M3, 128},
+    {"q4_0", StripCodec::kQ4_0, CodeKind::kInt4, 32, false, true},
+    {"q4_1", StripCodec::kQ4_1, CodeKind::kInt4Min, 32, false, true},
+    {"q5_0", StripCodec::kQ5_0, CodeKind::kInt5, 32, false, true},
+    {"q5_1", StripCodec::kQ5_1, CodeKind::kInt5Min, 32, false, true},
+    {"q4_k", StripCodec::kQ4_K, CodeKind::kInt4Min, 32, false, true, 256},
+    {"q5_k", StripCodec::kQ5_K, CodeKind::kInt5Min, 32, false, true, 256},
+    {"q6_k", StripCodec::kQ6_K, CodeKind::kInt6, 16, false, true, 256},
 };
 
 bool IsAsked(const std::vector<std::string>& names, const char* name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Near 2^-8, with the bits of fp16 or of bf16.
+float RandomScale(const Codec& codec, std::mt19937& random) {
+  const uint32_t steps = codec.has_half_scales ? 1024 : 128;
+  return (1.0f + static_cast<float>(random() % steps) / static_cast<float>(steps)) * 0x1p-8f;
+}
+
+// The scale or the minimum of a group.
+float RandomGroupScale(const Codec& codec, std::mt19937& random) {
+  if (codec.block_columns == 0) return RandomScale(codec, random);
+  const auto byte = static_cast<int>(random() % 256);
+  return static_cast<float>(HasMinimum(codec.kind) ? byte % 64 : byte - 128);
 }
 
 // Some strips of random weights, whose bytes a whole matrix repeats.
@@ -89,17 +111,28 @@ std::vector<std::byte> SomeStrips(const Codec& codec) {
   matrix.n = 16;
   matrix.k = 128 * 61;
   matrix.group_columns = codec.group_columns;
-  const uint32_t mask = codec.kind == CodeKind::kInt4 ? 0xF : 0xFF;
+  matrix.block_columns = codec.block_columns;
+  const uint32_t mask = (1u << CodeBits(codec.kind)) - 1;
   for (int64_t i = 0; i < matrix.n * matrix.k; ++i) {
     uint32_t code = random() & mask;
     if (codec.kind == CodeKind::kFp8E4M3 && (code & 0x7F) == 0x7F) code ^= 1;
     matrix.codes.push_back(static_cast<uint8_t>(code));
   }
   for (int64_t i = 0; i < matrix.n * matrix.num_groups(); ++i) {
-    matrix.scales.push_back((1.0f + static_cast<float>(random() % 128) / 128.0f) * 0x1p-8f);
+    matrix.scales.push_back(RandomGroupScale(codec, random));
     if (codec.has_zeros) matrix.zeros.push_back(static_cast<uint8_t>(random() & mask));
+    if (HasMinimum(codec.kind)) matrix.minima.push_back(RandomGroupScale(codec, random));
   }
-  return Expect(PackStrips(matrix)).storage;
+  if (codec.block_columns != 0) {
+    for (int64_t i = 0; i < matrix.n * matrix.num_scale_blocks(); ++i) {
+      matrix.block_scales.push_back(RandomScale(codec, random));
+      if (HasMinimum(codec.kind)) matrix.block_minima.push_back(RandomScale(codec, random));
+    }
+  }
+  const PackedStrips packed = Expect(PackStrips(matrix));
+  LOCKSTEP_CHECK(packed.matrix.codec == codec.codec, "{} was packed as {}", codec.name,
+                 StripCodecName(packed.matrix.codec));
+  return packed.storage;
 }
 
 class Workbench {

@@ -184,7 +184,9 @@ absl::StatusOr<QuantizedMatrix> QuantizeToNearest(std::span<const float> values,
                                                   int64_t k, const QuantizeOptions& options) {
   LOCKSTEP_CHECK(n > 0 && k > 0 && static_cast<int64_t>(values.size()) == n * k,
                  "{} values for {} x {}", values.size(), n, k);
-  LOCKSTEP_CHECK(options.kind != CodeKind::kFp4E2M1, "E2M1 has no quantiser");
+  LOCKSTEP_CHECK(options.kind == CodeKind::kInt4 || options.kind == CodeKind::kInt8 ||
+                     options.kind == CodeKind::kFp8E4M3,
+                 "these codes have no quantiser");
   LOCKSTEP_CHECK(options.symmetric || options.kind != CodeKind::kFp8E4M3,
                  "floating-point codes are symmetric");
   LOCKSTEP_RETURN_IF_ERROR(CheckQuantizable(values, k, options));

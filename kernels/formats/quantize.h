@@ -17,7 +17,7 @@ namespace lockstep::kernels {
 enum class QuantizeArithmetic { kFloat32, kBFloat16 };
 
 struct QuantizeOptions {
-  CodeKind kind = CodeKind::kInt4;  // not kFp4E2M1
+  CodeKind kind = CodeKind::kInt4;  // or kInt8 or kFp8E4M3
   bool symmetric = true;            // floating-point codes are always symmetric
   // What shares a scale: `group_columns` columns (0: all) of `group_rows` rows (0: all).
   int64_t group_columns = 128;

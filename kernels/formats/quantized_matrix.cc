@@ -8,38 +8,59 @@
 namespace lockstep::kernels {
 namespace {
 
-// Codes of columns that share a scale.
+// What the columns of a group share, of both levels.
+struct RunParameters {
+  uint8_t zero;
+  float scale;
+  float minimum;
+};
+
+RunParameters ParametersOfRun(const QuantizedMatrix& matrix, int64_t row, int64_t first_group,
+                              int64_t group) {
+  const auto index = static_cast<size_t>(first_group + group);
+  RunParameters run = {.zero = matrix.zeros.empty() ? MiddleCode(matrix.kind) : matrix.zeros[index],
+                       .scale = matrix.scales[index],
+                       .minimum = matrix.minima.empty() ? 0.0f : matrix.minima[index]};
+  if (matrix.has_two_levels()) {
+    const size_t block = matrix.ScaleBlockIndex(row, group);
+    run.scale *= matrix.block_scales[block];
+    if (!matrix.minima.empty()) run.minimum *= matrix.block_minima[block];
+  }
+  return run;
+}
+
 template <CodeKind kind>
-void DequantizeRun(const uint8_t* codes, int64_t count, uint8_t zero, float scale,
+void DequantizeRun(const uint8_t* codes, int64_t count, const RunParameters& run,
                    BFloat16* values) {
   for (int64_t i = 0; i < count; ++i) {
     float value;
     if constexpr (kind == CodeKind::kFp8E4M3) {
-      value = E4M3ToFloat(codes[i]) * scale;
+      value = E4M3ToFloat(codes[i]) * run.scale;
     } else if constexpr (kind == CodeKind::kFp4E2M1) {
-      value = E2M1ToFloat(codes[i]) * scale;
+      value = E2M1ToFloat(codes[i]) * run.scale;
     } else {
-      // -0 + 0 is +0.
-      value = static_cast<float>(int{codes[i]} - int{zero}) * scale + 0.0f;
+      value = static_cast<float>(int{codes[i]} - int{run.zero}) * run.scale;
+      if constexpr (HasMinimum(kind)) value -= run.minimum;
+      value += 0.0f;  // -0 + 0 is +0
     }
     values[i] = ToBFloat16(value);
   }
 }
 
-using RunFunction = void (*)(const uint8_t*, int64_t, uint8_t, float, BFloat16*);
+using RunFunction = void (*)(const uint8_t*, int64_t, const RunParameters&, BFloat16*);
 
 RunFunction RunFunctionOf(CodeKind kind) {
   switch (kind) {
-    case CodeKind::kInt4:
-      return DequantizeRun<CodeKind::kInt4>;
-    case CodeKind::kInt8:
-      return DequantizeRun<CodeKind::kInt8>;
     case CodeKind::kFp8E4M3:
       return DequantizeRun<CodeKind::kFp8E4M3>;
     case CodeKind::kFp4E2M1:
       return DequantizeRun<CodeKind::kFp4E2M1>;
+    case CodeKind::kInt4Min:
+    case CodeKind::kInt5Min:
+      return DequantizeRun<CodeKind::kInt5Min>;
+    default:
+      return DequantizeRun<CodeKind::kInt8>;
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -48,6 +69,10 @@ uint8_t MiddleCode(CodeKind kind) {
   switch (kind) {
     case CodeKind::kInt4:
       return 8;
+    case CodeKind::kInt5:
+      return 16;
+    case CodeKind::kInt6:
+      return 32;
     case CodeKind::kInt8:
       return 128;
     default:
@@ -55,19 +80,32 @@ uint8_t MiddleCode(CodeKind kind) {
   }
 }
 
+int CodeBits(CodeKind kind) {
+  switch (kind) {
+    case CodeKind::kInt4:
+    case CodeKind::kInt4Min:
+    case CodeKind::kFp4E2M1:
+      return 4;
+    case CodeKind::kInt5:
+    case CodeKind::kInt5Min:
+      return 5;
+    case CodeKind::kInt6:
+      return 6;
+    default:
+      return 8;
+  }
+}
+
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values) {
   LOCKSTEP_CHECK(row >= 0 && row < matrix.n, "row {} of {}", row, matrix.n);
   const RunFunction dequantize = RunFunctionOf(matrix.kind);
-  const uint8_t middle = MiddleCode(matrix.kind);
   const uint8_t* const codes = matrix.codes.data() + row * matrix.k;
   const int64_t first_group = row * matrix.num_groups();
   // Groups that are not contiguous are taken column by column.
   const int64_t step = matrix.has_contiguous_groups() ? matrix.group_columns : 1;
   for (int64_t column = 0; column < matrix.k; column += step) {
-    const auto group = static_cast<size_t>(first_group + matrix.GroupOf(column));
-    const uint8_t zero = matrix.zeros.empty() ? middle : matrix.zeros[group];
-    dequantize(codes + column, std::min(step, matrix.k - column), zero, matrix.scales[group],
-               values + column);
+    const RunParameters run = ParametersOfRun(matrix, row, first_group, matrix.GroupOf(column));
+    dequantize(codes + column, std::min(step, matrix.k - column), run, values + column);
   }
 }
 

@@ -9,17 +9,23 @@
 namespace lockstep::kernels {
 
 // What a code of a quantised weight means. u is the code, s the scale of its group, z the zero
-// point of its group. Every value is rounded to bf16 once, at the end. An integer code of the value
-// 0 is +0, whatever the sign of its scale.
+// point and m the minimum. Every value is computed in fp32, in the order written here, and rounded
+// to bf16 once, at the end. An integer code of the value 0 is +0, whatever the sign of its scale.
 enum class CodeKind {
-  kInt4,     // (u - z) * s, u and z in 0..15, s in bf16. Without zero points z = 8
-  kInt8,     // (u - z) * s, u and z in 0..255, s in fp32. Without zero points z = 128
-  kFp8E4M3,  // E4M3(u) * s in fp32, s in fp32. 0x7F and 0xFF are NaN and refused
-  kFp4E2M1,  // E2M1(u) * s in fp32, u in 0..15, s in fp32
+  kInt4,     // (u - z) * s, u and z in 0..15. Without zero points z = 8
+  kInt8,     // (u - z) * s, u and z in 0..255. Without zero points z = 128
+  kFp8E4M3,  // E4M3(u) * s. 0x7F and 0xFF are NaN and refused
+  kFp4E2M1,  // E2M1(u) * s, u in 0..15
+  // Those of GGUF. Their products are exact: scales have few bits.
+  kInt4Min,  // u * s - m, u in 0..15
+  kInt5,     // (u - 16) * s, u in 0..31
+  kInt5Min,  // u * s - m, u in 0..31
+  kInt6,     // (u - 32) * s, u in 0..63
 };
 
 // The weights of a product y = x * transpose(W), as codes in the order of W. All published layouts
-// of one kind of codes become this; kernels/formats/strips/strip_matrix.h makes of it what kernels read.
+// of one kind of codes become this; kernels/formats/strips/strip_matrix.h makes of it what kernels
+// read.
 struct QuantizedMatrix {
   CodeKind kind = CodeKind::kInt4;
   int64_t n = 0;               // rows of W: outputs
@@ -28,6 +34,13 @@ struct QuantizedMatrix {
   std::vector<uint8_t> codes;  // [n, k], one code a byte
   std::vector<float> scales;   // [n, num_groups]
   std::vector<uint8_t> zeros;  // [n, num_groups], or empty: the middle of the range
+  std::vector<float> minima;   // [n, num_groups]; only of kinds with a minimum
+  // Two levels of scales, as in GGUF's K-quants: a block is some whole groups of a row, and its
+  // scale multiplies theirs, its minimum their minima. Those of groups are then small integers. 0:
+  // one level, and the two vectors are empty.
+  int64_t block_columns = 0;
+  std::vector<float> block_scales;  // [n, num_scale_blocks]
+  std::vector<float> block_minima;  // [n, num_scale_blocks]; only of kinds with a minimum
   // The group of each column, the same in all rows, or empty: column / group_columns. Only GPTQ's
   // act-order needs it, whose groups are not contiguous. [k]
   std::vector<int32_t> group_of_column;
@@ -42,11 +55,23 @@ struct QuantizedMatrix {
     return group_of_column[static_cast<size_t>(column)];
   }
 
+  bool has_two_levels() const { return block_columns != 0; }
+  int64_t num_scale_blocks() const { return (k + block_columns - 1) / block_columns; }
+  size_t ScaleBlockIndex(int64_t row, int64_t group) const {
+    return static_cast<size_t>(row * num_scale_blocks() + group * group_columns / block_columns);
+  }
+
   friend bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;
 };
 
-// The code of zero without zero points: 8 or 128; 0 for floating-point codes.
+// The code of zero without zero points: the middle of the range of integers, 0 for floating-point
+// codes and for kinds with a minimum.
 uint8_t MiddleCode(CodeKind kind);
+constexpr bool HasMinimum(CodeKind kind) {
+  return kind == CodeKind::kInt4Min || kind == CodeKind::kInt5Min;
+}
+// The bits of a code: 4, 5, 6 or 8.
+int CodeBits(CodeKind kind);
 
 // Row `row` in bf16: what loading a checkpoint without packed weights gives. values: [k].
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "common/check.h"
 #include "common/status.h"
@@ -14,6 +15,9 @@ absl::Status CheckPartsFit(std::span<const QuantizedMatrix> parts) {
     if (part.kind != parts[0].kind) return InvalidArgument("the parts have codes of several kinds");
     if (part.k != parts[0].k) {
       return InvalidArgument("the parts have {} and {} columns", parts[0].k, part.k);
+    }
+    if (part.block_columns != parts[0].block_columns) {
+      return InvalidArgument("the parts have scales of different levels");
     }
     if (part.group_of_column != parts[0].group_of_column) {
       return InvalidArgument("the parts have groups of different columns (act-order)");
@@ -30,15 +34,23 @@ int64_t CommonGroupColumns(std::span<const QuantizedMatrix> parts) {
   return common == 0 ? parts[0].k : common;
 }
 
+template <typename T>
+void AppendAll(const std::vector<T>& values, std::vector<T>* result) {
+  result->insert(result->end(), values.begin(), values.end());
+}
+
 void Append(const QuantizedMatrix& part, bool with_zeros, QuantizedMatrix* result) {
   result->n += part.n;
-  result->codes.insert(result->codes.end(), part.codes.begin(), part.codes.end());
-  result->scales.insert(result->scales.end(), part.scales.begin(), part.scales.end());
+  AppendAll(part.codes, &result->codes);
+  AppendAll(part.scales, &result->scales);
+  AppendAll(part.minima, &result->minima);
+  AppendAll(part.block_scales, &result->block_scales);
+  AppendAll(part.block_minima, &result->block_minima);
   if (!with_zeros) return;
   if (part.zeros.empty()) {
     result->zeros.resize(result->zeros.size() + part.scales.size(), MiddleCode(part.kind));
   } else {
-    result->zeros.insert(result->zeros.end(), part.zeros.begin(), part.zeros.end());
+    AppendAll(part.zeros, &result->zeros);
   }
 }
 
@@ -53,6 +65,7 @@ QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_co
   result.group_columns = group_columns;
   result.scales.clear();
   result.zeros.clear();
+  result.minima.clear();
   const int64_t groups = result.num_groups();
   for (int64_t row = 0; row < matrix.n; ++row) {
     for (int64_t group = 0; group < groups; ++group) {
@@ -60,6 +73,7 @@ QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_co
       const auto old = static_cast<size_t>(row * old_groups + old_group);
       result.scales.push_back(matrix.scales[old]);
       if (!matrix.zeros.empty()) result.zeros.push_back(matrix.zeros[old]);
+      if (!matrix.minima.empty()) result.minima.push_back(matrix.minima[old]);
     }
   }
   return result;
@@ -70,14 +84,12 @@ absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts
   LOCKSTEP_RETURN_IF_ERROR(CheckPartsFit(parts));
   const bool contiguous = parts[0].has_contiguous_groups();
   const int64_t group_columns = contiguous ? CommonGroupColumns(parts) : parts[0].group_columns;
-  QuantizedMatrix result{.kind = parts[0].kind,
-                         .n = 0,
-                         .k = parts[0].k,
-                         .group_columns = group_columns,
-                         .codes = {},
-                         .scales = {},
-                         .zeros = {},
-                         .group_of_column = parts[0].group_of_column};
+  QuantizedMatrix result;
+  result.kind = parts[0].kind;
+  result.k = parts[0].k;
+  result.group_columns = group_columns;
+  result.block_columns = parts[0].block_columns;
+  result.group_of_column = parts[0].group_of_column;
   const bool with_zeros = std::any_of(
       parts.begin(), parts.end(), [](const QuantizedMatrix& part) { return !part.zeros.empty(); });
   for (const QuantizedMatrix& part : parts) {

@@ -11,7 +11,7 @@ namespace lockstep::kernels {
 // Parts of one product, as q, k and v, one below the other. Every row keeps its codes and scales,
 // so that the values stay what they are in the parts; scales are never merged. Where the sizes of
 // groups differ, the result has their greatest common divisor. INVALID_ARGUMENT if the parts differ
-// in kind, in k, or in the columns of groups that are not contiguous.
+// in kind, in k, in the levels of scales, or in the columns of groups that are not contiguous.
 absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts);
 
 // The same values with a scale for every `group_columns` columns, which the size of the present

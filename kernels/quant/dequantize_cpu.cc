@@ -4,20 +4,12 @@
 
 #include "common/status.h"
 #include "kernels/quant/dequantize.h"
-#include "kernels/quant/float16.h"
+#include "kernels/quant/gguf_blocks.h"
 
 namespace lockstep::kernels {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "blocks are read as they lie");
-
-// All block types are made of bytes, so that they can lie at any address.
-struct Half {
-  uint8_t bytes[2];
-  uint16_t bits() const { return static_cast<uint16_t>(bytes[0] | bytes[1] << 8); }
-  float value() const { return Float16ToFloat(bits()); }
-};
-
+// Types without scales are blocks of one element.
 struct BlockF32 {
   static constexpr int kNumElements = 1;
   uint8_t bytes[4];
@@ -25,75 +17,12 @@ struct BlockF32 {
 
 struct BlockF16 {
   static constexpr int kNumElements = 1;
-  Half value;
+  GgufHalf value;
 };
 
 struct BlockBF16 {
   static constexpr int kNumElements = 1;
-  Half value;
-};
-
-struct BlockQ8_0 {
-  static constexpr int kNumElements = 32;
-  Half scale;
-  int8_t quants[32];
-};
-
-// Byte i of the quants holds element i in its low and element i + 16 in its high half.
-struct BlockQ4_0 {
-  static constexpr int kNumElements = 32;
-  Half scale;
-  uint8_t quants[16];
-};
-
-struct BlockQ4_1 {
-  static constexpr int kNumElements = 32;
-  Half scale;
-  Half minimum;
-  uint8_t quants[16];
-};
-
-// Bit i of the little-endian fifth_bits belongs to element i.
-struct BlockQ5_0 {
-  static constexpr int kNumElements = 32;
-  Half scale;
-  uint8_t fifth_bits[4];
-  uint8_t quants[16];
-};
-
-struct BlockQ5_1 {
-  static constexpr int kNumElements = 32;
-  Half scale;
-  Half minimum;
-  uint8_t fifth_bits[4];
-  uint8_t quants[16];
-};
-
-// Super-blocks: eight sub-blocks of 32 elements with 6-bit scales and minima, packed into 12 bytes.
-struct BlockQ4_K {
-  static constexpr int kNumElements = 256;
-  Half scale;
-  Half minimum;
-  uint8_t packed_scales[12];
-  uint8_t quants[128];
-};
-
-struct BlockQ5_K {
-  static constexpr int kNumElements = 256;
-  Half scale;
-  Half minimum;
-  uint8_t packed_scales[12];
-  uint8_t fifth_bits[32];
-  uint8_t quants[128];
-};
-
-// Sixteen sub-blocks of 16 elements with 8-bit scales.
-struct BlockQ6_K {
-  static constexpr int kNumElements = 256;
-  uint8_t low_bits[128];
-  uint8_t high_bits[64];
-  int8_t scales[16];
-  Half scale;
+  GgufHalf value;
 };
 
 void DequantizeBlock(const BlockF32& block, float* out) {
@@ -162,27 +91,17 @@ struct SubBlock {
   float minimum;
 };
 
-// Sub-blocks 0 to 3 have their 6 bits in one byte; 4 to 7 have 4 bits in bytes 8 to 11 and the
-// other 2 in the top of the bytes of sub-blocks 0 to 3.
-SubBlock UnpackSubBlock(const uint8_t (&packed)[12], int index, float scale, float minimum) {
-  int scale_bits;
-  int minimum_bits;
-  if (index < 4) {
-    scale_bits = packed[index] & 0x3f;
-    minimum_bits = packed[index + 4] & 0x3f;
-  } else {
-    scale_bits = (packed[index + 4] & 0xf) | (packed[index - 4] >> 6) << 4;
-    minimum_bits = (packed[index + 4] >> 4) | (packed[index] >> 6) << 4;
-  }
-  return {scale * static_cast<float>(scale_bits), minimum * static_cast<float>(minimum_bits)};
+SubBlock SubBlockOf(const uint8_t (&packed)[12], int index, float scale, float minimum) {
+  const SubBlockBits bits = UnpackSubBlock(packed, index);
+  return {scale * static_cast<float>(bits.scale), minimum * static_cast<float>(bits.minimum)};
 }
 
 void DequantizeBlock(const BlockQ4_K& block, float* out) {
   const float scale = block.scale.value();
   const float minimum = block.minimum.value();
   for (int pair = 0; pair < 4; ++pair) {
-    const SubBlock low = UnpackSubBlock(block.packed_scales, 2 * pair, scale, minimum);
-    const SubBlock high = UnpackSubBlock(block.packed_scales, 2 * pair + 1, scale, minimum);
+    const SubBlock low = SubBlockOf(block.packed_scales, 2 * pair, scale, minimum);
+    const SubBlock high = SubBlockOf(block.packed_scales, 2 * pair + 1, scale, minimum);
     const uint8_t* quants = block.quants + 32 * pair;
     float* values = out + 64 * pair;
     for (int i = 0; i < 32; ++i) {
@@ -196,8 +115,8 @@ void DequantizeBlock(const BlockQ5_K& block, float* out) {
   const float scale = block.scale.value();
   const float minimum = block.minimum.value();
   for (int pair = 0; pair < 4; ++pair) {
-    const SubBlock low = UnpackSubBlock(block.packed_scales, 2 * pair, scale, minimum);
-    const SubBlock high = UnpackSubBlock(block.packed_scales, 2 * pair + 1, scale, minimum);
+    const SubBlock low = SubBlockOf(block.packed_scales, 2 * pair, scale, minimum);
+    const SubBlock high = SubBlockOf(block.packed_scales, 2 * pair + 1, scale, minimum);
     const uint8_t* quants = block.quants + 32 * pair;
     float* values = out + 64 * pair;
     for (int i = 0; i < 32; ++i) {
@@ -212,9 +131,6 @@ void DequantizeBlock(const BlockQ5_K& block, float* out) {
 
 void DequantizeBlock(const BlockQ6_K& block, float* out) {
   const float scale = block.scale.value();
-  // Each half has four groups of 32 elements. Groups 0 and 1 have their low bits in the lower
-  // halves of bytes 0..31 and 32..63, groups 2 and 3 in the upper halves of the same bytes. Group g
-  // has its high bits at bit 2 g of the 32 bytes of high bits.
   for (int half = 0; half < 2; ++half) {
     for (int group = 0; group < 4; ++group) {
       const uint8_t* low_bits = block.low_bits + 64 * half + 32 * (group & 1);

@@ -28,6 +28,13 @@ __device__ __forceinline__ uint32_t LoadShared32(uint32_t shared_address) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(shared_address));
   return value;
 }
+__device__ __forceinline__ uint2 LoadShared64(uint32_t shared_address) {
+  uint2 value;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(value.x), "=r"(value.y)
+               : "r"(shared_address));
+  return value;
+}
 __device__ __forceinline__ uint4 LoadShared128(uint32_t shared_address) {
   uint4 value;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

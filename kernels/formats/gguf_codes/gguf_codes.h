@@ -7,13 +7,16 @@
 
 namespace lockstep::kernels {
 
-// Types of GGUF that become codes. The others are converted to bf16 at load (kernels/quant): their
-// blocks have two levels of scales, or a minimum for each group, which no kind of code has yet.
+// Types of GGUF that become codes: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K.
 bool HasCodes(GgmlType type);
 
-// Q8_0: blocks of 34 bytes, an F16 scale and 32 signed codes. Scales stay as they are, in fp32: the
-// values are those of kernels::Dequantize, rounded to bf16. `tensor`: a matrix of a type that
-// HasCodes says yes to.
+// The codes and scales as the file has them; F16 becomes fp32. The values are those of
+// kernels::Dequantize, rounded to bf16, but 0 is always +0.
+//   Q8_0, Q4_0, Q5_0: kInt8, kInt4 and kInt5 with a scale for 32 columns.
+//   Q4_1, Q5_1: kInt4Min and kInt5Min. The file adds its minimum, so its sign changes.
+//   Q4_K, Q5_K: kInt4Min and kInt5Min with 32 columns in a group, 256 in a block.
+//   Q6_K: kInt6 with 16 columns in a group, 256 in a block.
+// `tensor`: a matrix of a type that HasCodes says yes to.
 absl::StatusOr<QuantizedMatrix> DecodeGgufCodes(const GgufTensor& tensor);
 
 }  // namespace lockstep::kernels

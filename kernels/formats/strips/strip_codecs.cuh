@@ -9,9 +9,9 @@
 #include "kernels/core/ptx/arithmetic.cuh"
 #include "kernels/core/ptx/memory.cuh"
 #include "kernels/core/ptx/registers.cuh"
-#include "kernels/formats/strips/strip_matrix.h"
+#include "kernels/formats/strips/strip_codec.h"
 
-// How a warp makes bf16 of the packed codes of a strip (strip_matrix.h says how they lie). Each
+// How a warp makes bf16 of the packed codes of a strip (strip_codec.h says how they lie). Each
 // codec has
 //   kBlockBytes                   of a block of 128 columns
 //   Raw                           what a lane has of a block before it is converted
@@ -40,6 +40,7 @@ struct SharedBytes {
   __device__ __forceinline__ uint32_t Load32(int at) const {
     return ptx::LoadShared32(address + at);
   }
+  __device__ __forceinline__ uint2 Load64(int at) const { return ptx::LoadShared64(address + at); }
   __device__ __forceinline__ uint4 Load128(int at) const {
     return ptx::LoadShared128(address + at);
   }
@@ -51,6 +52,9 @@ struct GlobalBytes {
   }
   __device__ __forceinline__ uint32_t Load32(int at) const {
     return *reinterpret_cast<const uint32_t*>(data + at);
+  }
+  __device__ __forceinline__ uint2 Load64(int at) const {
+    return *reinterpret_cast<const uint2*>(data + at);
   }
   __device__ __forceinline__ uint4 Load128(int at) const {
     return *reinterpret_cast<const uint4*>(data + at);

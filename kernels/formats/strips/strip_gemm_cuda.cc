@@ -34,6 +34,20 @@ StripKernels KernelsOf(StripCodec codec) {
       return Int8Group32Kernels();
     case StripCodec::kFp8Group128:
       return Fp8Group128Kernels();
+    case StripCodec::kQ4_0:
+      return Q4_0Kernels();
+    case StripCodec::kQ4_1:
+      return Q4_1Kernels();
+    case StripCodec::kQ5_0:
+      return Q5_0Kernels();
+    case StripCodec::kQ5_1:
+      return Q5_1Kernels();
+    case StripCodec::kQ4_K:
+      return Q4_KKernels();
+    case StripCodec::kQ5_K:
+      return Q5_KKernels();
+    case StripCodec::kQ6_K:
+      return Q6_KKernels();
   }
   LOCKSTEP_CHECK(false, "no such codec");
   return {};

@@ -15,5 +15,12 @@ StripKernels Int4Group32ZerosKernels();
 StripKernels Int8Group128Kernels();
 StripKernels Int8Group32Kernels();
 StripKernels Fp8Group128Kernels();
+StripKernels Q4_0Kernels();
+StripKernels Q4_1Kernels();
+StripKernels Q5_0Kernels();
+StripKernels Q5_1Kernels();
+StripKernels Q4_KKernels();
+StripKernels Q5_KKernels();
+StripKernels Q6_KKernels();
 
 }  // namespace lockstep::kernels

@@ -44,9 +44,11 @@ double EstimateClocks(const StripProblem& problem, const StripTiling& tiling,
   constexpr double kBlockClocks = 36;
   // A step of 16 columns. A warp alone converts its strips and then multiplies. Warps that share a
   // scheduler do both at the same time, and the matrix units take their instructions in turn.
-  const bool has_8_bits = StripBlockBytes(problem.codec) > 1000;
+  // Only 4-bit codes with scales in bf16 are converted in pairs, and so with few instructions.
+  const StripCodecShape shape = ShapeOfStripCodec(problem.codec);
+  const bool in_pairs = shape.code_bits == 4 && shape.scales == StripScales::kBFloat16;
   const double more_rows = std::max(0, tiling.input_rows / 2 - 8);
-  const double alone = (has_8_bits           ? tiling.strips == 1 ? 35.0 : 48.0
+  const double alone = (!in_pairs            ? tiling.strips == 1 ? 35.0 : 48.0
                         : tiling.strips == 1 ? 28.5
                                              : 32.0) +
                        more_rows;

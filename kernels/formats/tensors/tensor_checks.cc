@@ -66,6 +66,13 @@ float MaxMagnitude(CodeKind kind) {
       return kMaxE4M3;
     case CodeKind::kFp4E2M1:
       return 6.0f;
+    case CodeKind::kInt4Min:
+      return 15.0f;
+    case CodeKind::kInt5:
+    case CodeKind::kInt5Min:
+      return 31.0f;
+    case CodeKind::kInt6:
+      return 63.0f;
   }
   return std::numeric_limits<float>::infinity();
 }
@@ -79,11 +86,21 @@ absl::Status CheckCodes(std::string_view name, const QuantizedMatrix& matrix) {
                          index % matrix.k);
 }
 
+float LargestMagnitude(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+// What multiplies the scales of groups: 1 if there is one level.
+float LargestBlock(std::span<const float> values) {
+  return values.empty() ? 1.0f : LargestMagnitude(values);
+}
+
 // Most matrices cannot overflow, and are not looked at element by element.
 absl::Status CheckFiniteValues(std::string_view name, const QuantizedMatrix& matrix) {
-  float largest = 0;
-  for (const float scale : matrix.scales) largest = std::max(largest, std::fabs(scale));
-  const float bound = largest * MaxMagnitude(matrix.kind);
+  const float bound = LargestMagnitude(matrix.scales) * LargestBlock(matrix.block_scales) *
+                          MaxMagnitude(matrix.kind) +
+                      LargestMagnitude(matrix.minima) * LargestBlock(matrix.block_minima);
   if (FindNotFinite(std::span(&bound, 1)) == 1) return absl::OkStatus();
   std::vector<BFloat16> row(static_cast<size_t>(matrix.k));
   for (int64_t n = 0; n < matrix.n; ++n) {

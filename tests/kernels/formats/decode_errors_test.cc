@@ -273,9 +273,9 @@ TEST(DecodeErrorsTest, GgufCodes) {
   tensor.shape = {64};
   EXPECT_THAT(DecodeGgufCodes(tensor),
               HasError(kInvalid, HasSubstr("tensor t: expected a matrix")));
-  tensor.type = GgmlType::kQ4_K;
+  tensor.type = GgmlType::kF16;
   EXPECT_THAT(DecodeGgufCodes(tensor), HasError(absl::StatusCode::kUnimplemented,
-                                                "tensor t: Q4_K is not computed from codes"));
+                                                "tensor t: F16 is not computed from codes"));
 }
 
 // Details of layouts in which tools differ.

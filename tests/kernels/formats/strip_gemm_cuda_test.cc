@@ -14,6 +14,7 @@
 namespace lockstep::kernels {
 namespace {
 
+using lockstep::testing::ColumnsOf;
 using lockstep::testing::CudaTest;
 using lockstep::testing::DeviceArray;
 using lockstep::testing::kSampleShapes;
@@ -134,7 +135,9 @@ std::vector<StripTiling> SomeTilings(const StripProblem& problem) {
 
 TEST_F(StripGemmCudaTest, ExpandedWeightsAreThoseOfTheFormat) {
   for (const SampleShape& shape : kSampleShapes) {
-    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{44, 576}, {160, 128}, {16, 1032}}) {
+    for (const auto& [n, about_k] :
+         {std::pair<int64_t, int64_t>{44, 576}, {160, 128}, {16, 1032}}) {
+      const int64_t k = ColumnsOf(shape, about_k);
       const StripOperands operands(shape, 1, n, k);
       SCOPED_TRACE(StripCodecName(operands.packed.matrix.codec));
       const std::vector<BFloat16> expanded = Output<BFloat16>(n * k, [&](BFloat16* output) {
@@ -147,8 +150,9 @@ TEST_F(StripGemmCudaTest, ExpandedWeightsAreThoseOfTheFormat) {
 
 TEST_F(StripGemmCudaTest, PackedHasTheBitsOfConverted) {
   for (const SampleShape& shape : kSampleShapes) {
-    for (const auto& [n, k] :
+    for (const auto& [n, about_k] :
          {std::pair<int64_t, int64_t>{80, 576}, {49, 128}, {64, 3072}, {200, 1032}}) {
+      const int64_t k = ColumnsOf(shape, about_k);
       const StripOperands operands(shape, 129, n, k);
       for (const int64_t num_rows : {1, 2, 8, 9, 17, 33, 64, 129}) {
         const std::vector<float> expected = ConvertedF32(operands, num_rows, true);

@@ -9,8 +9,9 @@ constexpr int64_t kShapes[][2] = {{6144, 4096}, {4096, 4096},   {24576, 4096}, {
                                   {960, 576},   {151936, 4096}, {1024, 3072},  {48, 128}};
 
 TEST(StripTilingTest, EveryTilingFitsAMultiprocessor) {
-  for (const StripCodec codec : {StripCodec::kInt4Group128, StripCodec::kInt4Group32Zeros,
-                                 StripCodec::kInt8Group32, StripCodec::kFp8Group128}) {
+  for (const StripCodec codec :
+       {StripCodec::kInt4Group128, StripCodec::kInt4Group32Zeros, StripCodec::kInt8Group32,
+        StripCodec::kFp8Group128, StripCodec::kQ4_K, StripCodec::kQ6_K}) {
     for (const auto& [n, k] : kShapes) {
       for (const int64_t num_rows : {1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 128, 1000}) {
         for (const int multiprocessors : {1, 78, 132}) {

@@ -1,5 +1,5 @@
+#include "kernels/formats/strips/kernels/strip_kernels.cuh"
 #include "kernels/formats/strips/strip_kernel_table.h"
-#include "kernels/formats/strips/strip_kernels.cuh"
 
 namespace lockstep::kernels {
 

@@ -1,0 +1,12 @@
+#include "kernels/formats/strips/gguf_strip_codecs.cuh"
+#include "kernels/formats/strips/kernels/strip_kernels.cuh"
+#include "kernels/formats/strips/strip_kernel_table.h"
+
+namespace lockstep::kernels {
+
+StripKernels Q6_KKernels() {
+  return {.find = FindStripKernelOf<Q6_KCodec>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Q6_KCodec>)};
+}
+
+}  // namespace lockstep::kernels
