@@ -30,7 +30,7 @@ extern char** environ;
 namespace lockstep::testing {
 namespace {
 
-constexpr int kListeningTimeoutMs = 120'000;
+constexpr int kListeningTimeoutMs = 600'000;
 
 std::string Field(const std::string& line, const std::string& name) {
   const size_t start = line.find(name + "=");
