@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/check.h"
 #include "kernels/core/divide_up.h"
 
 namespace lockstep::kernels {
@@ -34,6 +35,38 @@ int64_t HeldBytes(const StripProblem& problem, const StripTiling& tiling) {
   return tiling.holds_input ? NumBlocks(problem) * kBlockInputBytes : 0;
 }
 
+// A step of 16 columns that a warp converts: one strip, or two.
+struct ConversionClocks {
+  double narrow;
+  double wide;
+};
+ConversionClocks ClocksOf(StripCodec codec) {
+  switch (codec) {
+    case StripCodec::kInt4Group128:
+    case StripCodec::kInt4Group128Zeros:
+    case StripCodec::kInt4Group32:
+    case StripCodec::kInt4Group32Zeros:
+      return {28.5, 32.0};  // in pairs, and so with few instructions
+    case StripCodec::kInt8Group128:
+    case StripCodec::kInt8Group32:
+    case StripCodec::kFp8Group128:
+      return {35.0, 48.0};
+    case StripCodec::kQ4_0:
+    case StripCodec::kQ4_1:
+      return {35.0, 47.0};
+    case StripCodec::kQ4_K:
+      return {37.0, 51.0};
+    case StripCodec::kQ5_0:
+    case StripCodec::kQ5_1:
+    case StripCodec::kQ5_K:
+      return {43.0, 63.0};
+    case StripCodec::kQ6_K:
+      return {46.0, 72.0};
+  }
+  LOCKSTEP_CHECK(false, "no such codec");
+  return {};
+}
+
 // Clocks of the busiest multiprocessor.
 double EstimateClocks(const StripProblem& problem, const StripTiling& tiling,
                       int num_multiprocessors) {
@@ -43,17 +76,13 @@ double EstimateClocks(const StripProblem& problem, const StripTiling& tiling,
   constexpr double kStartClocks = 5000;
   constexpr double kBlockClocks = 36;
   // A step of 16 columns. A warp alone converts its strips and then multiplies. Warps that share a
-  // scheduler do both at the same time, and the matrix units take their instructions in turn.
-  // Only 4-bit codes with scales in bf16 are converted in pairs, and so with few instructions.
-  const StripCodecShape shape = ShapeOfStripCodec(problem.codec);
-  const bool in_pairs = shape.code_bits == 4 && shape.scales == StripScales::kBFloat16;
-  const double more_rows = std::max(0, tiling.input_rows / 2 - 8);
-  const double alone = (!in_pairs            ? tiling.strips == 1 ? 35.0 : 48.0
-                        : tiling.strips == 1 ? 28.5
-                                             : 32.0) +
-                       more_rows;
-  const double together =
-      (26.0 + tiling.input_rows / 2.0) * static_cast<double>(DivideUp(tiling.warps(), 4));
+  // scheduler do both at the same time, and the conversions, as the matrix instructions, in turn:
+  // one waits a little less than its own time for another's.
+  const ConversionClocks clocks = ClocksOf(problem.codec);
+  const double convert = tiling.strips == 1 ? clocks.narrow : clocks.wide;
+  const double alone = convert + std::max(0, tiling.input_rows / 2 - 8);
+  const double together = std::max(0.9 * convert, 26.0 + tiling.input_rows / 2.0) *
+                          static_cast<double>(DivideUp(tiling.warps(), 4));
   const double steps = static_cast<double>(NumBlocks(problem)) * kStripBlockColumns / 16;
   const double arrive =
       static_cast<double>(NumBlocks(problem) *

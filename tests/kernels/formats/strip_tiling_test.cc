@@ -54,6 +54,8 @@ struct Choice {
 TEST(StripTilingTest, ShapesOf8BGetWhatWasFastest) {
   constexpr StripCodec kInt4 = StripCodec::kInt4Group128;
   constexpr StripCodec kFp8 = StripCodec::kFp8Group128;
+  constexpr StripCodec kQ4 = StripCodec::kQ4_K;
+  constexpr StripCodec kQ6 = StripCodec::kQ6_K;
   const Choice choices[] = {
       {kInt4, 6144, 4096, false, 1, 2, 2, 8},    {kInt4, 4096, 4096, false, 1, 2, 2, 8},
       {kInt4, 24576, 4096, true, 1, 6, 2, 8},    {kInt4, 4096, 12288, false, 1, 1, 1, 8},
@@ -61,7 +63,9 @@ TEST(StripTilingTest, ShapesOf8BGetWhatWasFastest) {
       {kInt4, 4096, 12288, false, 32, 2, 2, 16}, {kInt4, 24576, 4096, true, 64, 6, 2, 64},
       {kFp8, 6144, 4096, false, 1, 2, 2, 8},     {kFp8, 4096, 4096, false, 1, 1, 1, 8},
       {kFp8, 4096, 12288, false, 1, 1, 1, 8},    {kFp8, 24576, 4096, true, 32, 6, 2, 32},
-      {kFp8, 24576, 4096, true, 64, 6, 2, 64},
+      {kFp8, 24576, 4096, true, 64, 6, 2, 64},   {kQ6, 4096, 12288, false, 1, 1, 1, 8},
+      {kQ6, 4096, 12288, false, 32, 1, 1, 32},   {kQ6, 24576, 4096, true, 1, 6, 2, 8},
+      {kQ6, 151936, 4096, false, 1, 4, 2, 8},    {kQ4, 151936, 4096, false, 1, 4, 2, 8},
   };
   for (const Choice& c : choices) {
     SCOPED_TRACE(::testing::Message() << StripCodecName(c.codec) << ", " << c.n << " x " << c.k
