@@ -160,7 +160,7 @@ void Fleet::FillCachedTokens(const PlacementQuery& query, std::span<ReplicaLoad>
     }
   }
   for (const uint32_t block_size : block_sizes) {
-    directory_.Match(query.request->cache_salt, block_size, query.known_tokens.first(num_tokens),
+    directory_.Match(query.request->prefix_root, block_size, query.known_tokens.first(num_tokens),
                      cached);
     for (size_t i = 0; i < replicas.size(); ++i) {
       if (replicas[i].block_size_tokens == block_size) replicas[i].cached_tokens = cached[i];

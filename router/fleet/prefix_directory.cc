@@ -42,7 +42,7 @@ void PrefixDirectory::Tell(uint32_t replica, uint64_t prefix, bool learned) {
   if (std::ranges::count(found->second, 0u) == std::ssize(found->second)) holders_.erase(found);
 }
 
-void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
+void PrefixDirectory::Match(const PrefixRoot& root, uint32_t block_size_tokens,
                             std::span<const TokenId> tokens,
                             std::span<uint32_t> num_cached_tokens) const {
   LOCKSTEP_CHECK(num_cached_tokens.size() <= max_replicas_ && block_size_tokens > 0,
@@ -52,7 +52,7 @@ void PrefixDirectory::Match(std::string_view salt, uint32_t block_size_tokens,
   // Hashes before it takes the lock, so that no loop waits for the hashing.
   std::vector<uint64_t> prefixes;
   prefixes.reserve(tokens.size() / block_size_tokens);
-  uint64_t prefix = PrefixRootHash(salt, block_size_tokens);
+  uint64_t prefix = PrefixRootHash(root, block_size_tokens);
   for (size_t end = block_size_tokens; end <= tokens.size(); end += block_size_tokens) {
     prefix = ExtendPrefixHash(prefix, tokens.subspan(end - block_size_tokens, block_size_tokens));
     prefixes.push_back(prefix);

@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "common/ids.h"
 #include "common/runtime/mutex.h"
 #include "router/core/kv/prefix_changes.h"
+#include "router/core/kv/prefix_root.h"
 
 namespace lockstep::router {
 
@@ -28,7 +28,7 @@ class PrefixDirectory {
 
   // Sets, for each replica in `num_cached_tokens`, the length in tokens of the longest prefix of
   // `tokens` that the replica holds. Only full blocks count.
-  void Match(std::string_view salt, uint32_t block_size_tokens, std::span<const TokenId> tokens,
+  void Match(const PrefixRoot& root, uint32_t block_size_tokens, std::span<const TokenId> tokens,
              std::span<uint32_t> num_cached_tokens) const;
 
   size_t num_prefixes() const;

@@ -119,7 +119,7 @@ std::vector<std::shared_ptr<const router::Request>> MakeWorkload(const WorkloadS
     request->sampling = SamplingOfKind(i % 8, random, shape);
     request->num_samples = i % 5 == 4 ? 3 : 1;
     request->priority = static_cast<int32_t>(random() % 3);
-    if (i % 11 == 10) request->cache_salt = "another tenant";
+    if (i % 11 == 10) request->prefix_root.salt = "another tenant";
     requests.push_back(std::move(request));
   }
   std::shuffle(requests.begin(), requests.end(), random);

@@ -35,10 +35,10 @@ KvCache::~KvCache() {
                  counts.fenced);
 }
 
-KvProbe KvCache::Probe(std::string_view salt, std::span<const TokenId> tokens,
+KvProbe KvCache::Probe(const PrefixRoot& root, std::span<const TokenId> tokens,
                        uint32_t max_hit_tokens) const {
   KvProbe probe;
-  probe.hit = index_.Match(salt, tokens, max_hit_tokens / block_size_tokens_);
+  probe.hit = index_.Match(root, tokens, max_hit_tokens / block_size_tokens_);
   const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
   probe.num_new_blocks = BlocksFor(tokens.size()) - num_hit_blocks;
   const auto num_idle = std::ranges::count_if(
@@ -77,14 +77,14 @@ void KvCache::Fence(BlockTable& table) {
   table.fenced_ = true;
 }
 
-void KvCache::Publish(const BlockTable& table, std::string_view salt,
+void KvCache::Publish(const BlockTable& table, const PrefixRoot& root,
                       std::span<const TokenId> computed, PublishedPrefix& published,
                       PublishBelow below) {
   while ((size_t{published.num_blocks} + 1) * block_size_tokens_ <= computed.size()) {
     const auto tokens =
         computed.subspan(size_t{published.num_blocks} * block_size_tokens_, block_size_tokens_);
     const BlockId block = table.ids_[published.num_blocks];
-    const std::optional<PrefixNode> node = index_.Insert(salt, published.last, tokens, block);
+    const std::optional<PrefixNode> node = index_.Insert(root, published.last, tokens, block);
     if (node.has_value()) {
       if (below == PublishBelow::kOwnBlock && node->block != block) return;
       published = {published.num_blocks + 1, *node};

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "common/ids.h"
@@ -83,7 +82,7 @@ class KvCache {
   uint32_t num_index_nodes() const { return index_.num_nodes(); }
 
   // Looks for room for all `tokens`. A hit covers at most the first `max_hit_tokens` of them.
-  KvProbe Probe(std::string_view salt, std::span<const TokenId> tokens,
+  KvProbe Probe(const PrefixRoot& root, std::span<const TokenId> tokens,
                 uint32_t max_hit_tokens) const;
   // Takes what `probe` found. Nothing may have changed since the probe, and it must fit.
   BlockTable Take(const KvProbe& probe);
@@ -93,7 +92,7 @@ class KvCache {
   void Fence(BlockTable& table);
   // Publishes every full block of `computed` to the index. `computed`: tokens whose KV is known to
   // be in `table`.
-  void Publish(const BlockTable& table, std::string_view salt, std::span<const TokenId> computed,
+  void Publish(const BlockTable& table, const PrefixRoot& root, std::span<const TokenId> computed,
                PublishedPrefix& published, PublishBelow below = PublishBelow::kAnyBlock);
 
   // `tables`: every block table that is alive.

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "common/ids.h"
@@ -13,9 +12,9 @@
 namespace lockstep::router {
 
 // A prefix of full blocks as one number, which is the same on every replica. The hash of a block is
-// seeded with the hash of the prefix before it. The root hash takes the salt and the block size. A
-// collision can only mislead a placement, because the indexes themselves compare tokens.
-uint64_t PrefixRootHash(std::string_view salt, uint32_t block_size_tokens);
+// seeded with the hash of the prefix before it, the first with the hash of the root and the block
+// size (PrefixRootHash). A collision can only mislead a placement, because the indexes themselves
+// compare tokens.
 uint64_t ExtendPrefixHash(uint64_t prefix, std::span<const TokenId> block);
 
 // The difference between a replica's prefix index and what others were told about it: prefixes that

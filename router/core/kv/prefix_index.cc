@@ -49,13 +49,13 @@ BlockId PrefixIndex::Find(const Key& key) const {
   return found == table_.end() ? kNone : *found;
 }
 
-PrefixMatch PrefixIndex::Match(std::string_view salt, std::span<const TokenId> tokens,
+PrefixMatch PrefixIndex::Match(const PrefixRoot& root, std::span<const TokenId> tokens,
                                uint32_t max_blocks) const {
   PrefixMatch match;
-  const auto root = roots_.find(salt);
-  if (root == roots_.end()) return match;
+  const auto found = roots_.find(root);
+  if (found == roots_.end()) return match;
   const size_t num_blocks = std::min<size_t>(max_blocks, tokens.size() / block_size_tokens_);
-  uint64_t parent_serial = root->second.serial;
+  uint64_t parent_serial = found->second.serial;
   for (size_t i = 0; i < num_blocks; ++i) {
     const BlockId block =
         Find(MakeKey(parent_serial, tokens.subspan(i * block_size_tokens_, block_size_tokens_)));
@@ -67,17 +67,18 @@ PrefixMatch PrefixIndex::Match(std::string_view salt, std::span<const TokenId> t
   return match;
 }
 
-std::optional<PrefixNode> PrefixIndex::Insert(std::string_view salt, const PrefixNode& parent,
+std::optional<PrefixNode> PrefixIndex::Insert(const PrefixRoot& prefix_root,
+                                              const PrefixNode& parent,
                                               std::span<const TokenId> tokens, BlockId block) {
   const bool under_root = parent.serial == 0;
   if (!under_root && nodes_[parent.block].serial != parent.serial) return std::nullopt;
   Roots::iterator root = roots_.end();
   if (under_root) {
-    root = roots_.find(salt);
+    root = roots_.find(prefix_root);
     if (root == roots_.end()) {
       const Root made = {.serial = next_serial_++,
-                         .prefix = PrefixRootHash(salt, block_size_tokens_)};
-      root = roots_.emplace(salt, made).first;
+                         .prefix = PrefixRootHash(prefix_root, block_size_tokens_)};
+      root = roots_.emplace(prefix_root, made).first;
     }
   }
   const Key key = MakeKey(under_root ? root->second.serial : parent.serial, tokens);
@@ -236,7 +237,7 @@ absl::Status PrefixIndex::CheckIntegrity(const std::vector<uint32_t>& references
                     table_.size());
   }
   if (root_children.size() != roots_.size()) return Internal("index: a root has no children");
-  for (const auto& [salt, root] : roots_) {
+  for (const auto& [key, root] : roots_) {
     if (root_children[root.serial] != root.num_children) {
       return Internal("index: a root has {} children, {} recorded", root_children[root.serial],
                       root.num_children);

@@ -8,12 +8,11 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/ids.h"
 #include "router/core/kv/prefix_changes.h"
+#include "router/core/kv/prefix_root.h"
 
 namespace lockstep::router {
 
@@ -30,9 +29,9 @@ struct PrefixMatch {
 };
 
 // Knows which full block of tokens lies in which KV block, and after which prefix. It is a tree: a
-// node is one full block below its parent *node*, and a root stands for a salt. A lookup uses a
-// hash of (parent, tokens). It then compares the parent and every token, so a collision costs only
-// time.
+// node is one full block below its parent *node*, and the top ones lie below a PrefixRoot. A lookup
+// uses a hash of (parent, tokens). It then compares the parent and every token, so a collision
+// costs only time.
 //
 // A node is busy while its block is referenced or one of its children is busy. Otherwise it is
 // idle. Idle nodes form the eviction list; the node that became idle first is evicted first. A
@@ -58,13 +57,13 @@ class PrefixIndex {
   bool Contains(BlockId block) const { return nodes_[block].serial != 0; }
   bool IsIdle(BlockId block) const { return Contains(block) && nodes_[block].num_users == 0; }
 
-  PrefixMatch Match(std::string_view salt, std::span<const TokenId> tokens,
+  PrefixMatch Match(const PrefixRoot& root, std::span<const TokenId> tokens,
                     uint32_t max_blocks) const;
 
   // Makes `block` the node of `tokens` (one full block) below `parent`, and returns it. `block`
   // must be referenced and must not be in the index. If the node exists already, returns the
   // existing node and does not add `block`. Returns nothing if the parent was evicted.
-  std::optional<PrefixNode> Insert(std::string_view salt, const PrefixNode& parent,
+  std::optional<PrefixNode> Insert(const PrefixRoot& prefix_root, const PrefixNode& parent,
                                    std::span<const TokenId> tokens, BlockId block);
 
   // Call when the block of a node got its first reference, or lost its last one.
@@ -85,7 +84,7 @@ class PrefixIndex {
     uint64_t prefix = 0;  // PrefixRootHash
     uint32_t num_children = 0;
   };
-  using Roots = std::map<std::string, Root, std::less<>>;
+  using Roots = std::map<PrefixRoot, Root>;
 
   struct Node {
     uint64_t serial = 0;  // 0: the block is not in the index

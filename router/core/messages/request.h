@@ -12,6 +12,7 @@
 #include "common/ids.h"
 #include "common/instant.h"
 #include "common/sampling_numbers.h"
+#include "router/core/kv/prefix_root.h"
 
 namespace lockstep::router {
 
@@ -34,7 +35,7 @@ struct Request {
   std::string id;            // given by the client or made by the router
   std::string tenant;        // fairness id
   double tenant_weight = 1;  // share when tenants compete; positive
-  std::string cache_salt;    // mixed into the root of the prefix chain
+  PrefixRoot prefix_root;    // requests with equal roots share the KV of equal prefixes
   std::string session_id;    // requests with equal ids should go to the same replica
   int32_t priority = 0;      // lower runs earlier
   Instant arrival;

@@ -116,7 +116,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
   LiveRequest& live = *sequence.request;
   const Request& request = *live.request;
   const uint32_t max_hit_tokens = sequence.max_cached_tokens();
-  const KvProbe probe = lease_.kv.Probe(request.cache_salt, sequence.tokens, max_hit_tokens);
+  const KvProbe probe = lease_.kv.Probe(request.prefix_root, sequence.tokens, max_hit_tokens);
   // Running sequences will grow, so a start leaves one free block for each of them. A sequence that
   // was preempted leaves more, so that it is not preempted again.
   const auto headroom = static_cast<uint32_t>(num_running) * (1 + sequence.num_preemptions);

@@ -135,7 +135,7 @@ void Retirement::Publish(Sequence& sequence, Residency& residency) {
   LiveRequest& live = *sequence.request;
   const uint32_t num_before = residency.published.num_blocks;
   lease_.kv.Publish(
-      residency.blocks, live.request->cache_salt,
+      residency.blocks, live.request->prefix_root,
       std::span(sequence.tokens).first(residency.num_computed), residency.published,
       live.request->bypass_prefix_cache ? PublishBelow::kOwnBlock : PublishBelow::kAnyBlock);
   // What waits for blocks may begin with the same prompt, and need fewer now.

@@ -83,7 +83,8 @@ void Attribute(const Tenant* tenant, Request& request) {
   if (tenant == nullptr) return;
   request.tenant = tenant->name;
   request.tenant_weight = tenant->weight;
-  request.cache_salt = fmt::format("{}{}{}", tenant->cache_group, kEndOfName, request.cache_salt);
+  std::string& salt = request.prefix_root.salt;
+  salt = fmt::format("{}{}{}", tenant->cache_group, kEndOfName, salt);
 }
 
 }  // namespace lockstep::router

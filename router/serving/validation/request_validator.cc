@@ -375,7 +375,7 @@ absl::StatusOr<Request> BuildRequest(const v1::GenerateRequest& in,
   out.key = context.key;
   out.id = in.request_id().empty() ? context.made_up_id : in.request_id();
   out.tenant = in.tenant();
-  out.cache_salt = in.cache_salt();
+  out.prefix_root.salt = in.cache_salt();
   out.session_id = in.session_id();
   out.priority = in.priority();
   out.arrival = context.now;

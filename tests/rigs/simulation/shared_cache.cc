@@ -1,6 +1,9 @@
 #include "tests/rigs/simulation/shared_cache.h"
 
+#include <string>
+
 #include "router/core/kv/prefix_changes.h"
+#include "router/core/kv/prefix_root.h"
 
 namespace lockstep::bench {
 
@@ -46,7 +49,7 @@ uint32_t SharedCache::Serve(std::string_view salt, std::span<const TokenId> prom
   const size_t num_blocks = (text.size() - 1) / block_size_tokens_;
   const size_t num_prompt_blocks = (prompt.size() - 1) / block_size_tokens_;
   std::vector<uint64_t> prefixes;
-  uint64_t prefix = router::PrefixRootHash(salt, block_size_tokens_);
+  uint64_t prefix = router::PrefixRootHash({.salt = std::string(salt)}, block_size_tokens_);
   size_t num_hit_blocks = 0;
   for (size_t i = 0; i < num_blocks; ++i) {
     const auto block =

@@ -263,7 +263,7 @@ void Simulation::Submit(uint32_t trace, Turn turn) {
   auto request = std::make_shared<router::Request>();
   request->key = key;
   request->tenant = tenant;
-  request->cache_salt = tenant;
+  request->prefix_root.salt = tenant;
   request->arrival = events_.Now();
   request->sampling.temperature = 0;
   request->sampling.max_new_tokens = static_cast<uint32_t>(turn.output.size());

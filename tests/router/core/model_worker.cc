@@ -223,7 +223,7 @@ absl::Status ModelWorker::RunRowOnce(const StepPlan& plan, const RunRow& row, co
 }
 
 absl::Status ModelWorker::Compute(Slot& slot, uint32_t end, std::vector<KvWrite>& writes) {
-  const std::string& salt = slot.request->cache_salt;
+  const std::string& salt = slot.request->prefix_root.salt;
   for (uint32_t position = slot.num_computed; position < end; ++position) {
     const KvCell cell{slot.text_hashes[position], salt};
     CellOf(slot, position) = cell;

@@ -22,7 +22,7 @@ class SchedulerBlocksTest : public SchedulerTest {
   // Runs a request alone; its full blocks are cached afterwards.
   void RunAndCache(RequestKey key, std::vector<TokenId> prompt, std::string salt = "") {
     auto request = MakeRequest(key, std::move(prompt), 1);
-    request->cache_salt = std::move(salt);
+    request->prefix_root.salt = std::move(salt);
     Submit(request);
     RunUntilIdle();
   }

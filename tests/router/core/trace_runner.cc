@@ -195,7 +195,7 @@ absl::Status TraceRunner::Submit(const std::string& key, const Arguments& argume
   LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "deadline", deadline_s));
   request->bypass_prefix_cache = bypass > 0;
   if (deadline_s > 0) request->deadline = now_ + absl::Seconds(deadline_s);
-  if (arguments.contains("salt")) request->cache_salt = arguments.at("salt");
+  if (arguments.contains("salt")) request->prefix_root.salt = arguments.at("salt");
   if (arguments.contains("stop")) {
     LOCKSTEP_RETURN_IF_ERROR(ParseTokens(arguments.at("stop"), sampling.stop_token_ids));
   }

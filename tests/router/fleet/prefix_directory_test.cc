@@ -34,17 +34,19 @@ class CachedReplica {
   void Renew() { cache_ = std::make_unique<KvCache>(num_blocks_, kBlockSize, &changes_); }
 
   // Runs a sequence of these tokens, if it fits, and keeps what the cache makes of it.
-  void Run(std::string_view salt, const std::vector<TokenId>& tokens) {
-    const KvProbe probe = cache_->Probe(salt, tokens, static_cast<uint32_t>(tokens.size()) - 1);
+  void Run(const std::string& salt, const std::vector<TokenId>& tokens) {
+    const KvProbe probe =
+        cache_->Probe({.salt = salt}, tokens, static_cast<uint32_t>(tokens.size()) - 1);
     if (!probe.Fits(0)) return;
     const BlockTable table = cache_->Take(probe);
     PublishedPrefix published = {.num_blocks = static_cast<uint32_t>(probe.hit.blocks.size()),
                                  .last = probe.hit.last};
-    cache_->Publish(table, salt, tokens, published);
+    cache_->Publish(table, {.salt = salt}, tokens, published);
   }
 
-  uint32_t CachedTokens(std::string_view salt, const std::vector<TokenId>& tokens) const {
-    const KvProbe probe = cache_->Probe(salt, tokens, static_cast<uint32_t>(tokens.size()));
+  uint32_t CachedTokens(const std::string& salt, const std::vector<TokenId>& tokens) const {
+    const KvProbe probe =
+        cache_->Probe({.salt = salt}, tokens, static_cast<uint32_t>(tokens.size()));
     return static_cast<uint32_t>(probe.hit.blocks.size()) * kBlockSize;
   }
 
@@ -54,10 +56,10 @@ class CachedReplica {
   std::unique_ptr<KvCache> cache_;
 };
 
-std::vector<uint32_t> Match(const PrefixDirectory& directory, std::string_view salt,
+std::vector<uint32_t> Match(const PrefixDirectory& directory, const std::string& salt,
                             const std::vector<TokenId>& tokens, size_t num_replicas) {
   std::vector<uint32_t> lengths(num_replicas, 77);
-  directory.Match(salt, kBlockSize, tokens, lengths);
+  directory.Match({.salt = salt}, kBlockSize, tokens, lengths);
   return lengths;
 }
 
@@ -75,7 +77,7 @@ TEST(PrefixDirectoryTest, KnowsHowMuchEachReplicaHolds) {
   EXPECT_THAT(Match(directory, "", {1, 2, 3}, 3), Each(0));
   EXPECT_THAT(Match(directory, "", {}, 3), Each(0));
   std::vector<uint32_t> lengths(3);
-  directory.Match("", 2 * kBlockSize, prompt, lengths);
+  directory.Match({}, 2 * kBlockSize, prompt, lengths);
   EXPECT_THAT(lengths, Each(0)) << "blocks of another size are other prefixes";
   EXPECT_EQ(directory.num_prefixes(), 2u);
 }

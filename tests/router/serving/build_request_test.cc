@@ -153,7 +153,7 @@ TEST(BuildRequestTest, WhatTheClientSaysWins) {
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->id, "mine");
   EXPECT_EQ(request->tenant, "t");
-  EXPECT_EQ(request->cache_salt, "salt");
+  EXPECT_EQ(request->prefix_root.salt, "salt");
   EXPECT_EQ(request->priority, -3);
   EXPECT_TRUE(request->bypass_prefix_cache);
   EXPECT_EQ(request->num_samples, 3u);

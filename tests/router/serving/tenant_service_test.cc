@@ -52,15 +52,16 @@ TEST(AttributeTest, WhatARequestSaysOfItselfDoesNotCount) {
   const router::Tenant tenant = {.name = "acme", .cache_group = "group", .weight = 2.5};
   router::Request request;
   request.tenant = "another";
-  request.cache_salt = "salt";
+  request.prefix_root.salt = "salt";
   router::Attribute(nullptr, request);
   EXPECT_EQ(request.tenant, "another");
   EXPECT_EQ(request.tenant_weight, 1);
-  EXPECT_EQ(request.cache_salt, "salt");
+  EXPECT_EQ(request.prefix_root.salt, "salt");
   router::Attribute(&tenant, request);
   EXPECT_EQ(request.tenant, "acme");
   EXPECT_EQ(request.tenant_weight, 2.5);
-  EXPECT_THAT(request.cache_salt, AllOf(HasSubstr("group"), HasSubstr("salt"), Not("groupsalt")));
+  EXPECT_THAT(request.prefix_root.salt,
+              AllOf(HasSubstr("group"), HasSubstr("salt"), Not("groupsalt")));
 }
 
 // Keeps what is logged.

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 class KvCacheTest : public ::testing::Test {
  protected:
   KvProbe Probe(const std::vector<TokenId>& tokens) {
-    return cache_.Probe("", tokens, static_cast<uint32_t>(tokens.size()) - 1);
+    return cache_.Probe({}, tokens, static_cast<uint32_t>(tokens.size()) - 1);
   }
   BlockTable Admit(const std::vector<TokenId>& tokens) { return cache_.Take(Probe(tokens)); }
   void ExpectIntegrity(std::vector<const BlockTable*> tables) {
@@ -61,7 +61,7 @@ TEST_F(KvCacheTest, GrowsFromFreeThenFromCachedBlocks) {
   PublishedPrefix published;
   {
     const BlockTable table = Admit(text_);
-    cache_.Publish(table, "", text_, published);
+    cache_.Publish(table, {}, text_, published);
     EXPECT_EQ(published.num_blocks, 3u) << "only full blocks are published";
   }
   EXPECT_EQ(cache_.Counts().cached, 3u);
@@ -75,7 +75,7 @@ TEST_F(KvCacheTest, GrowsFromFreeThenFromCachedBlocks) {
 
 TEST_F(KvCacheTest, BlocksOfTheHitAreNotAvailableToItself) {
   PublishedPrefix published;
-  { cache_.Publish(Admit(text_), "", text_, published); }
+  { cache_.Publish(Admit(text_), {}, text_, published); }
   const KvProbe probe = Probe(text_);
   EXPECT_EQ(probe.hit.blocks.size(), 3u);
   EXPECT_EQ(probe.num_new_blocks, 1u);
@@ -92,11 +92,11 @@ TEST_F(KvCacheTest, BlocksOfTheHitAreNotAvailableToItself) {
 
 TEST_F(KvCacheTest, MaxHitTokensIsRoundedDown) {
   PublishedPrefix published;
-  { cache_.Publish(Admit(text_), "", text_, published); }
-  EXPECT_EQ(cache_.Probe("", text_, 0).hit.blocks.size(), 0u);
-  EXPECT_EQ(cache_.Probe("", text_, 1).hit.blocks.size(), 0u);
-  EXPECT_EQ(cache_.Probe("", text_, 5).hit.blocks.size(), 2u);
-  EXPECT_EQ(cache_.Probe("other", text_, 5).hit.blocks.size(), 0u);
+  { cache_.Publish(Admit(text_), {}, text_, published); }
+  EXPECT_EQ(cache_.Probe({}, text_, 0).hit.blocks.size(), 0u);
+  EXPECT_EQ(cache_.Probe({}, text_, 1).hit.blocks.size(), 0u);
+  EXPECT_EQ(cache_.Probe({}, text_, 5).hit.blocks.size(), 2u);
+  EXPECT_EQ(cache_.Probe({.salt = "other"}, text_, 5).hit.blocks.size(), 0u);
 }
 
 TEST_F(KvCacheTest, FencedBlocksAreNeitherUsedNorAvailable) {
@@ -114,7 +114,7 @@ TEST_F(KvCacheTest, PublishesStepByStep) {
   const BlockTable table = Admit(text_);
   PublishedPrefix published;
   for (size_t num_computed = 0; num_computed <= text_.size(); ++num_computed) {
-    cache_.Publish(table, "", std::span(text_).first(num_computed), published);
+    cache_.Publish(table, {}, std::span(text_).first(num_computed), published);
     EXPECT_EQ(published.num_blocks, num_computed / 2);
   }
   EXPECT_EQ(cache_.num_index_nodes(), 3u);
@@ -125,8 +125,8 @@ TEST_F(KvCacheTest, ATwinPublishesUnderTheFirstOnesBlocks) {
   const BlockTable twin = Admit({1, 2, 3, 4, 5});
   PublishedPrefix of_first;
   PublishedPrefix of_twin;
-  cache_.Publish(first, "", std::vector<TokenId>{1, 2, 3}, of_first);
-  cache_.Publish(twin, "", std::vector<TokenId>{1, 2, 3, 4}, of_twin);
+  cache_.Publish(first, {}, std::vector<TokenId>{1, 2, 3}, of_first);
+  cache_.Publish(twin, {}, std::vector<TokenId>{1, 2, 3, 4}, of_twin);
   EXPECT_EQ(of_twin.num_blocks, 2u);
   EXPECT_THAT(Probe({1, 2, 3, 4, 5}).hit.blocks, ElementsAre(first.ids()[0], twin.ids()[1]));
   ExpectIntegrity({&first, &twin});
@@ -137,15 +137,15 @@ TEST_F(KvCacheTest, ATwinThatUsesItsOwnBlocksOnlyKeepsNoneOfTheFirstOnes) {
   const BlockTable twin = Admit({1, 2, 3, 4, 5});
   PublishedPrefix of_first;
   PublishedPrefix of_twin;
-  cache_.Publish(first, "", std::vector<TokenId>{1, 2, 3}, of_first);
+  cache_.Publish(first, {}, std::vector<TokenId>{1, 2, 3}, of_first);
   const std::vector<TokenId> computed = {1, 2, 3, 4};
-  cache_.Publish(twin, "", computed, of_twin, PublishBelow::kOwnBlock);
+  cache_.Publish(twin, {}, computed, of_twin, PublishBelow::kOwnBlock);
   EXPECT_EQ(of_twin.num_blocks, 0u);
   first = BlockTable();
   EXPECT_EQ(cache_.num_available(), 8u - twin.size());
   BlockTable filler = Admit({9});
   cache_.Grow(filler, cache_.num_available());
-  cache_.Publish(twin, "", computed, of_twin, PublishBelow::kOwnBlock);
+  cache_.Publish(twin, {}, computed, of_twin, PublishBelow::kOwnBlock);
   EXPECT_EQ(of_twin.num_blocks, 2u) << "the first one's block is gone";
   EXPECT_THAT(Probe({1, 2, 3, 4, 5}).hit.blocks, ElementsAre(twin.ids()[0], twin.ids()[1]));
   ExpectIntegrity({&filler, &twin});
@@ -156,13 +156,13 @@ TEST_F(KvCacheTest, ATwinWhoseSupportWasEvictedPublishesAll) {
   PublishedPrefix of_twin;
   BlockTable first = Admit({1, 2, 3});
   const BlockTable twin = Admit({1, 2, 3, 4, 5});
-  cache_.Publish(first, "", std::vector<TokenId>{1, 2, 3}, of_first);
-  cache_.Publish(twin, "", std::vector<TokenId>{1, 2, 3}, of_twin);
+  cache_.Publish(first, {}, std::vector<TokenId>{1, 2, 3}, of_first);
+  cache_.Publish(twin, {}, std::vector<TokenId>{1, 2, 3}, of_twin);
   first = BlockTable();
   BlockTable filler = Admit({9});
   cache_.Grow(filler, cache_.num_available());
   EXPECT_EQ(cache_.num_index_nodes(), 0u);
-  cache_.Publish(twin, "", std::vector<TokenId>{1, 2, 3, 4}, of_twin);
+  cache_.Publish(twin, {}, std::vector<TokenId>{1, 2, 3, 4}, of_twin);
   EXPECT_EQ(of_twin.num_blocks, 2u);
   EXPECT_THAT(Probe({1, 2, 3, 4, 5}).hit.blocks, ElementsAre(twin.ids()[0], twin.ids()[1]));
   ExpectIntegrity({&filler, &twin});
@@ -176,7 +176,7 @@ TEST_F(KvCacheTest, IntegrityMissesATable) {
 TEST(KvCacheDeathTest, TakingMoreThanThereIs) {
   KvCache cache(2, 2);
   const std::vector<TokenId> text = {1, 2, 3};
-  BlockTable table = cache.Take(cache.Probe("", text, 2));
+  BlockTable table = cache.Take(cache.Probe({}, text, 2));
   EXPECT_DEATH(cache.Grow(table, 1), "1 blocks asked for, 0 available");
   cache.Fence(table);
   EXPECT_DEATH(cache.Grow(table, 0), "foreign or fenced");

@@ -5,6 +5,8 @@
 
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/router/core/properties/random_source.h"
@@ -25,16 +27,17 @@ class PrefixIndexTest : public ::testing::Test {
   static constexpr uint32_t kNumBlocks = 16;
 
   PrefixNode Insert(const PrefixNode& parent, std::vector<TokenId> tokens, BlockId block,
-                    std::string_view salt = "") {
+                    std::string salt = "") {
     ++references_[block];
-    const std::optional<PrefixNode> node = index_.Insert(salt, parent, tokens, block);
+    const std::optional<PrefixNode> node =
+        index_.Insert({.salt = std::move(salt)}, parent, tokens, block);
     EXPECT_TRUE(node.has_value());
     ExpectIntegrity();
     return node.value_or(PrefixNode{});
   }
-  std::vector<BlockId> Match(std::vector<TokenId> tokens, std::string_view salt = "",
+  std::vector<BlockId> Match(std::vector<TokenId> tokens, std::string salt = "",
                              uint32_t max_blocks = 100) {
-    return index_.Match(salt, tokens, max_blocks).blocks;
+    return index_.Match({.salt = std::move(salt)}, tokens, max_blocks).blocks;
   }
   void Unreference(BlockId block) {
     if (--references_[block] == 0 && index_.Contains(block)) index_.MarkUnreferenced(block);
@@ -68,7 +71,7 @@ TEST_F(PrefixIndexTest, MatchesTheLongestChainOfFullBlocks) {
   EXPECT_THAT(Match({3, 4}), IsEmpty()) << "a block has its place after its parent only";
   EXPECT_THAT(Match({1}), IsEmpty());
   EXPECT_THAT(Match({1, 2, 3, 4}, "", 1), ElementsAre(5));
-  EXPECT_EQ(index_.Match("", std::vector<TokenId>{1, 2, 3, 4}, 9).last.serial, second.serial);
+  EXPECT_EQ(index_.Match({}, std::vector<TokenId>{1, 2, 3, 4}, 9).last.serial, second.serial);
 }
 
 TEST_F(PrefixIndexTest, EachSaltHasARootOfItsOwn) {
@@ -97,9 +100,9 @@ TEST_F(PrefixIndexTest, AParentThatIsGoneIsNoticed) {
   Unreference(0);
   EXPECT_EQ(Evict(), 0u);
   references_[1] = 1;
-  EXPECT_EQ(index_.Insert("", old, std::vector<TokenId>{3, 4}, 1), std::nullopt);
+  EXPECT_EQ(index_.Insert({}, old, std::vector<TokenId>{3, 4}, 1), std::nullopt);
   Insert({}, {7, 8}, 0);  // another node in the block of the old one
-  EXPECT_EQ(index_.Insert("", old, std::vector<TokenId>{3, 4}, 1), std::nullopt);
+  EXPECT_EQ(index_.Insert({}, old, std::vector<TokenId>{3, 4}, 1), std::nullopt);
 }
 
 TEST_F(PrefixIndexTest, ANodeIsNotFoundUnderWhateverTookItsParentsPlace) {
@@ -151,17 +154,19 @@ TEST_F(PrefixIndexTest, AReferencedChildProtectsItsAncestors) {
 
 TEST(PrefixIndexCollisionTest, ACollisionServesNobodyElsesBlocks) {
   PrefixIndex index(8, 2, &EverythingCollides);
-  const std::optional<PrefixNode> a = index.Insert("", {}, std::vector<TokenId>{1, 2}, 0);
-  const std::optional<PrefixNode> b = index.Insert("", {}, std::vector<TokenId>{3, 4}, 1);
-  const std::optional<PrefixNode> c = index.Insert("salt", {}, std::vector<TokenId>{1, 2}, 2);
-  const std::optional<PrefixNode> d = index.Insert("", *a, std::vector<TokenId>{3, 4}, 3);
+  const std::optional<PrefixNode> a = index.Insert({}, {}, std::vector<TokenId>{1, 2}, 0);
+  const std::optional<PrefixNode> b = index.Insert({}, {}, std::vector<TokenId>{3, 4}, 1);
+  const std::optional<PrefixNode> c =
+      index.Insert({.salt = "salt"}, {}, std::vector<TokenId>{1, 2}, 2);
+  const std::optional<PrefixNode> d = index.Insert({}, *a, std::vector<TokenId>{3, 4}, 3);
   EXPECT_EQ(a->block, 0u);
   EXPECT_EQ(b->block, 1u);
   EXPECT_EQ(c->block, 2u);
   EXPECT_EQ(d->block, 3u);
-  EXPECT_THAT(index.Match("", std::vector<TokenId>{1, 2, 3, 4}, 9).blocks, ElementsAre(0, 3));
-  EXPECT_THAT(index.Match("", std::vector<TokenId>{3, 4, 1, 2}, 9).blocks, ElementsAre(1));
-  EXPECT_THAT(index.Match("salt", std::vector<TokenId>{1, 2, 3, 4}, 9).blocks, ElementsAre(2));
+  EXPECT_THAT(index.Match({}, std::vector<TokenId>{1, 2, 3, 4}, 9).blocks, ElementsAre(0, 3));
+  EXPECT_THAT(index.Match({}, std::vector<TokenId>{3, 4, 1, 2}, 9).blocks, ElementsAre(1));
+  EXPECT_THAT(index.Match({.salt = "salt"}, std::vector<TokenId>{1, 2, 3, 4}, 9).blocks,
+              ElementsAre(2));
   EXPECT_TRUE(index.CheckIntegrity({1, 1, 1, 1, 0, 0, 0, 0}).ok());
 }
 
@@ -176,7 +181,7 @@ class IndexAndMap {
   void Round() {
     std::vector<TokenId> text;
     for (uint32_t i = random_.Between(0, 4) * 2; i > 0; --i) text.push_back(random_.Between(0, 1));
-    const PrefixMatch match = index_.Match("", text, 100);
+    const PrefixMatch match = index_.Match({}, text, 100);
     for (size_t i = 0; i < match.blocks.size(); ++i) {
       const std::vector<TokenId> prefix(text.begin(), text.begin() + 2 * (i + 1));
       ASSERT_TRUE(texts_.contains(prefix));
@@ -215,7 +220,7 @@ class IndexAndMap {
       const BlockId block = *free_.begin();
       free_.erase(free_.begin());
       ++references_[block];
-      ASSERT_TRUE(index_.Insert("", parents.last, std::span(text).last(2), block).has_value());
+      ASSERT_TRUE(index_.Insert({}, parents.last, std::span(text).last(2), block).has_value());
       texts_[text] = block;
     }
     for (BlockId block : parents.blocks) Unreference(block);

@@ -33,7 +33,7 @@ absl::Status PlanObserver::CheckHit(const StartedSlot& started) const {
     hash = ExtendTextHash(hash, started.known_tokens[position]);
     const KvCell& cell =
         acknowledged_[size_t{started.blocks[position / size]} * size + position % size];
-    if (cell != KvCell{hash, started.request->cache_salt}) {
+    if (cell != KvCell{hash, started.request->prefix_root.salt}) {
       return Internal("slot {}: the hit at position {} is not acknowledged KV of its text and salt",
                       started.slot, position);
     }

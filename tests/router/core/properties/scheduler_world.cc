@@ -76,7 +76,7 @@ std::shared_ptr<const Request> SchedulerWorld::MakeRequest() {
   auto request = std::make_shared<Request>();
   request->key = next_key_++;
   request->tenant = request->key % 5 < 3 ? "large" : request->key % 5 == 3 ? "small" : "tiny";
-  request->cache_salt = random_.OneIn(4) ? "salt" : "";
+  request->prefix_root.salt = random_.OneIn(4) ? "salt" : "";
   request->priority = static_cast<int32_t>(random_.Between(0, 4)) - 2;
   request->arrival = now_;
   if (random_.OneIn(8)) {
@@ -289,7 +289,7 @@ absl::Status SchedulerWorld::OnStarted(const StartedSlot& started) {
   }
   if (known.size() > started.request->prompt_tokens.size()) Count("restarts");
   if (started.num_computed_tokens > 0) Count("prefix hits");
-  if (started.num_computed_tokens > 0 && !started.request->cache_salt.empty()) {
+  if (started.num_computed_tokens > 0 && !started.request->prefix_root.salt.empty()) {
     Count("prefix hits under a salt");
   }
   return absl::OkStatus();
