@@ -29,8 +29,8 @@ class SteadyBatch {
       : scheduler_(Config(num_sequences), MakePriorityPolicy(absl::Seconds(10))) {
     const uint32_t blocks_each = (kPromptTokens + kNewTokens) / kBlockSizeTokens + 1;
     WorkerLimits limits;
-    limits.num_blocks = (num_sequences + 1) * blocks_each;
-    limits.block_size_tokens = kBlockSizeTokens;
+    limits.kv_groups[0].num_blocks = (num_sequences + 1) * blocks_each;
+    limits.kv_groups[0].block_size_tokens = kBlockSizeTokens;
     limits.max_slots = num_sequences;
     limits.max_step_tokens = 8192;
     limits.max_context_tokens = kPromptTokens + kNewTokens;

@@ -31,7 +31,7 @@ StepPlan DecodePlan(bool repeat_rows) {
   plan.repeat_rows = repeat_rows;
   for (uint32_t slot = 0; slot < kNumSequences; ++slot) {
     RunRow row{.slot = slot, .num_tokens = 1, .new_blocks = {}};
-    if (slot % kBlockSizeTokens == 0) row.new_blocks = {slot};
+    if (slot % kBlockSizeTokens == 0) row.new_blocks = {{.ids = {slot}}};
     plan.rows.push_back(std::move(row));
   }
   return plan;
@@ -126,8 +126,7 @@ class DecodingRouter {
     return config;
   }
   static WorkerLimits Worker() {
-    return {.num_blocks = 1u << 20,
-            .block_size_tokens = kBlockSizeTokens,
+    return {.kv_groups = {{.block_size_tokens = kBlockSizeTokens, .num_blocks = 1u << 20}},
             .max_slots = kNumSequences,
             .max_step_tokens = 8192,
             .max_context_tokens = 1u << 16};

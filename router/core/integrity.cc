@@ -15,11 +15,10 @@ absl::Status CheckResidency(const WorkerLease& lease, const Residency& residency
     return Internal("slot {}: {}", residency.slot, what);
   };
   if (residency.num_computed > residency.planned_computed) return fail("computed beyond its plan");
-  if (lease.kv.BlocksFor(residency.planned_computed) > residency.blocks.size()) {
+  if (lease.kv.BlocksFor(residency.planned_computed) > residency.blocks.num_covered()) {
     return fail("planned beyond its blocks");
   }
-  if (residency.num_sent_blocks > residency.blocks.size()) return fail("sent blocks that it lacks");
-  const uint32_t block_size = lease.limits.block_size_tokens;
+  const uint32_t block_size = lease.limits.block_size_tokens();
   if (uint64_t{residency.published.num_blocks} * block_size > residency.num_computed) {
     return fail("published what is not acknowledged");
   }

@@ -186,9 +186,9 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
       context_.worker, worker_.epoch(), worker_.incarnation(),
       event.description.weights_fingerprint(), QuoteWorker(event.description.weights_dtype()),
       event.description.numerics_id(), QuoteWorker(event.description.device()),
-      std::max(event.description.tensor_parallel(), 1u), limits.num_blocks,
-      limits.block_size_tokens, limits.max_slots);
-  metrics_.kv_block_tokens->Set(limits.block_size_tokens);
+      std::max(event.description.tensor_parallel(), 1u), limits.kv_groups.front().num_blocks,
+      limits.block_size_tokens(), limits.max_slots);
+  metrics_.kv_block_tokens->Set(limits.block_size_tokens());
   metrics_.At(metrics_.shard_leases, context_.owner).Increment();
   if (context_.owner == WorkerOwner::kOther) metrics_.shard_takeovers_total->Increment();
   if (bits != bits_before) FailOtherBits(bits_before, now);

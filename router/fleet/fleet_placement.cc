@@ -26,7 +26,7 @@ PlacementQuery PlacementQuery::ForNew(const Request& request) {
 bool FitsWorker(const PlacementQuery& query, const WorkerLimits& limits) {
   const uint64_t num_prompt_tokens = query.request->prompt_tokens.size();
   const uint64_t total = num_prompt_tokens + query.request->sampling.max_new_tokens;
-  const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+  const uint64_t pool_tokens = limits.max_cached_tokens();
   return total <= limits.max_context_tokens &&
          std::max<uint64_t>(num_prompt_tokens, query.known_tokens.size()) <= pool_tokens;
 }
@@ -89,7 +89,7 @@ std::optional<uint32_t> Fleet::Find(const PlacementQuery& query, std::optional<u
     if (i == except || readiness < Readiness::kTrial) continue;
     const std::optional<Lease> lease = MatchLease(i, query);
     if (!lease.has_value()) continue;
-    replicas[i] = LoadOf(i, lease->limits.block_size_tokens);
+    replicas[i] = LoadOf(i, lease->limits.block_size_tokens());
     if (readiness == Readiness::kTrial && replicas[i].num_sequences > 0) {
       replicas[i].eligible = false;
       busy_on_trial.push_back(i);

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/check.h"
 #include "common/grpc/sampling_fields.h"
 #include "common/status.h"
 #include "router/workers/worker_text.h"
@@ -43,12 +45,22 @@ void EncodeSampling(const StartedSlot& started, wire::SlotSampling* out) {
   out->set_num_prompt_logprobs(sampling.num_prompt_logprobs);
 }
 
+// The protocol has no field for a group yet, and LimitsOf takes workers with one group only.
+std::span<const BlockId> OnlyGroup(const std::vector<GroupBlocks>& blocks) {
+  if (blocks.empty()) return {};
+  LOCKSTEP_CHECK(blocks.size() == 1 && blocks.front().group == 0,
+                 "the step protocol has one group of KV blocks, a plan has group {}",
+                 blocks.back().group);
+  return blocks.front().ids;
+}
+
 void EncodeStarted(const StartedSlot& started, wire::StartedSlot* out) {
   out->set_slot(started.slot);
   out->mutable_known_tokens()->Add(started.known_tokens.begin(), started.known_tokens.end());
   out->set_num_prompt_tokens(static_cast<uint32_t>(started.request->prompt_tokens.size()));
   out->set_num_computed_tokens(started.num_computed_tokens);
-  out->mutable_blocks()->Add(started.blocks.begin(), started.blocks.end());
+  const std::span<const BlockId> blocks = OnlyGroup(started.blocks);
+  out->mutable_blocks()->Add(blocks.begin(), blocks.end());
   EncodeSampling(started, out->mutable_sampling());
   out->set_first_prompt_logprob(started.first_prompt_logprob);
 }
@@ -328,8 +340,9 @@ wire::StepRequest EncodeStep(const StepPlan& plan, uint64_t epoch) {
     one_token_each = one_token_each && row.num_tokens == 1;
     if (row.new_blocks.empty()) continue;
     request.add_grown_slots(row.slot);
-    request.add_grown_counts(static_cast<uint32_t>(row.new_blocks.size()));
-    request.mutable_grown_blocks()->Add(row.new_blocks.begin(), row.new_blocks.end());
+    const std::span<const BlockId> blocks = OnlyGroup(row.new_blocks);
+    request.add_grown_counts(static_cast<uint32_t>(blocks.size()));
+    request.mutable_grown_blocks()->Add(blocks.begin(), blocks.end());
   }
   request.set_repeat_rows(plan.repeat_rows);
   if (!plan.repeat_rows) {

@@ -108,8 +108,9 @@ absl::Status CheckDescription(const worker::v1::DescribeResponse& description,
 }
 
 WorkerLimits LimitsOf(const worker::v1::DescribeResponse& description) {
-  return {.num_blocks = description.kv_groups(0).num_blocks(),
-          .block_size_tokens = description.kv_groups(0).block_size_tokens(),
+  const worker::v1::KvGroup& group = description.kv_groups(0);
+  return {.kv_groups = {{.block_size_tokens = group.block_size_tokens(),
+                         .num_blocks = group.num_blocks()}},
           .max_slots = description.max_slots(),
           .max_step_tokens = description.max_step_tokens(),
           .max_context_tokens = description.max_context_tokens(),

@@ -65,8 +65,8 @@ router::SamplingParams SamplingOfKind(uint32_t kind, std::mt19937_64& random,
 
 router::WorkerLimits RoomyLimits(const worker::ForwardModelInfo& info) {
   router::WorkerLimits limits;
-  limits.num_blocks = info.num_blocks;
-  limits.block_size_tokens = info.block_size_tokens;
+  limits.kv_groups[0].num_blocks = info.num_blocks;
+  limits.kv_groups[0].block_size_tokens = info.block_size_tokens;
   limits.max_slots = 64;
   limits.max_step_tokens = info.max_step_tokens;
   limits.max_context_tokens = info.max_context_tokens;
@@ -134,7 +134,7 @@ std::vector<WorkerLife> AdversarialLives(const worker::ForwardModelInfo& info,
   for (uint32_t i = 0; i <= num_restarts; ++i) {
     WorkerLife life;
     life.limits = RoomyLimits(info);
-    life.limits.num_blocks =
+    life.limits.kv_groups[0].num_blocks =
         std::uniform_int_distribution<uint32_t>(min_blocks, 2 * min_blocks)(random);
     life.limits.max_slots = std::uniform_int_distribution<uint32_t>(6, 40)(random);
     life.limits.max_step_tokens =

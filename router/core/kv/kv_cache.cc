@@ -8,25 +8,19 @@
 
 namespace lockstep::router {
 
-BlockTable::BlockTable(BlockTable&& other) noexcept { *this = std::move(other); }
-
-BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
-  if (this == &other) return *this;
-  if (cache_ != nullptr) cache_->Release(*this);
-  cache_ = std::exchange(other.cache_, nullptr);
-  ids_ = std::exchange(other.ids_, {});
-  fenced_ = std::exchange(other.fenced_, false);
-  return *this;
+BlockCountByGroup KvProbe::Needed(uint32_t headroom_blocks) const {
+  BlockCountByGroup needed;
+  for (const Group& group : groups) {
+    needed.push_back(uint64_t{group.num_new_blocks} + headroom_blocks +
+                     group.num_cached_hit_blocks);
+  }
+  return needed;
 }
 
-BlockTable::~BlockTable() {
-  if (cache_ != nullptr) cache_->Release(*this);
-}
-
-KvCache::KvCache(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes)
-    : block_size_tokens_(block_size_tokens),
-      pool_(num_blocks),
-      index_(num_blocks, block_size_tokens, changes) {}
+KvCache::KvCache(const KvGroups& groups, PrefixChanges* changes)
+    : block_size_tokens_(groups.front().block_size_tokens),
+      pool_(groups.front().num_blocks),
+      index_(groups.front().num_blocks, block_size_tokens_, changes) {}
 
 KvCache::~KvCache() {
   const BlockCounts counts = pool_.Counts();
@@ -39,41 +33,63 @@ KvProbe KvCache::Probe(const PrefixRoot& root, std::span<const TokenId> tokens,
                        uint32_t max_hit_tokens) const {
   KvProbe probe;
   probe.hit = index_.Match(root, tokens, max_hit_tokens / block_size_tokens_);
-  const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
-  probe.num_new_blocks = BlocksFor(tokens.size()) - num_hit_blocks;
   const auto num_idle = std::ranges::count_if(
       probe.hit.blocks, [this](BlockId block) { return index_.IsIdle(block); });
-  probe.num_available_blocks = num_available() - static_cast<uint32_t>(num_idle);
+  probe.groups.push_back(
+      {.num_new_blocks = BlocksFor(tokens.size()) - static_cast<uint32_t>(probe.hit.blocks.size()),
+       .num_cached_hit_blocks = static_cast<uint32_t>(num_idle)});
   return probe;
+}
+
+bool KvCache::Has(const BlockCountByGroup& wanted, uint64_t times) const {
+  return wanted.empty() || wanted.front() * times <= num_available();
+}
+
+bool KvCache::WillHave(const BlockCountByGroup& wanted) const {
+  return wanted.empty() || wanted.front() <= uint64_t{num_available()} + Counts().fenced;
 }
 
 BlockTable KvCache::Take(const KvProbe& probe) {
   BlockTable table;
   table.cache_ = this;
-  table.ids_.reserve(probe.hit.blocks.size() + probe.num_new_blocks);
+  table.groups_.resize(num_groups());
+  const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
+  const uint32_t num_blocks = num_hit_blocks + probe.groups.front().num_new_blocks;
+  std::vector<BlockId>& ids = table.groups_.front().ids;
+  ids.reserve(num_blocks);
   // The blocks of the hit come first. Once referenced, they cannot be evicted for the new blocks.
   for (BlockId block : probe.hit.blocks) {
     Reference(block);
-    table.ids_.push_back(block);
+    ids.push_back(block);
   }
-  Grow(table, probe.num_new_blocks);
+  table.has_untold_ = true;
+  GrowTo(table, num_blocks);
   return table;
 }
 
-void KvCache::Grow(BlockTable& table, uint32_t num_new_blocks) {
+void KvCache::AddMissing(const BlockTable& table, uint32_t num_blocks,
+                         BlockCountByGroup& missing) const {
+  const uint32_t size = table.size();
+  if (num_blocks > size) missing.front() += num_blocks - size;
+}
+
+void KvCache::GrowTo(BlockTable& table, uint32_t num_blocks) {
   LOCKSTEP_CHECK(table.cache_ == this && !table.fenced_, "a foreign or fenced table cannot grow");
-  LOCKSTEP_CHECK(num_new_blocks <= num_available(), "{} blocks asked for, {} available",
-                 num_new_blocks, num_available());
-  for (uint32_t i = 0; i < num_new_blocks; ++i) {
+  std::vector<BlockId>& ids = table.groups_.front().ids;
+  LOCKSTEP_CHECK(num_blocks <= uint64_t{ids.size()} + num_available(),
+                 "{} blocks asked for, {} available", num_blocks - ids.size(), num_available());
+  while (ids.size() < num_blocks) {
     const BlockId block = TakeBlock();
     pool_.Reference(block);
-    table.ids_.push_back(block);
+    ids.push_back(block);
+    table.has_untold_ = true;
   }
+  table.num_covered_ = static_cast<uint32_t>(ids.size());
 }
 
 void KvCache::Fence(BlockTable& table) {
   if (table.fenced_) return;
-  for (BlockId block : table.ids_) pool_.Fence(block);
+  for (BlockId block : table.ids()) pool_.Fence(block);
   table.fenced_ = true;
 }
 
@@ -83,7 +99,7 @@ void KvCache::Publish(const BlockTable& table, const PrefixRoot& root,
   while ((size_t{published.num_blocks} + 1) * block_size_tokens_ <= computed.size()) {
     const auto tokens =
         computed.subspan(size_t{published.num_blocks} * block_size_tokens_, block_size_tokens_);
-    const BlockId block = table.ids_[published.num_blocks];
+    const BlockId block = table.ids()[published.num_blocks];
     const std::optional<PrefixNode> node = index_.Insert(root, published.last, tokens, block);
     if (node.has_value()) {
       if (below == PublishBelow::kOwnBlock && node->block != block) return;
@@ -109,8 +125,9 @@ void KvCache::Reference(BlockId block) {
 // Releases the last block first. So the leaves of a chain become idle before their parents, and are
 // evicted before them.
 void KvCache::Release(BlockTable& table) {
-  for (size_t i = table.ids_.size(); i-- > 0;) {
-    const BlockId block = table.ids_[i];
+  const std::vector<BlockId>& ids = table.ids();
+  for (size_t i = ids.size(); i-- > 0;) {
+    const BlockId block = ids[i];
     if (!pool_.Unreference(block, table.fenced_)) continue;
     if (index_.Contains(block)) {
       index_.MarkUnreferenced(block);
@@ -118,14 +135,15 @@ void KvCache::Release(BlockTable& table) {
       pool_.PutFree(block);
     }
   }
-  table.ids_.clear();
+  table.groups_.clear();
+  table.num_covered_ = 0;
 }
 
 absl::Status KvCache::CheckIntegrity(std::span<const BlockTable* const> tables) const {
   std::vector<uint32_t> references(num_blocks(), 0);
   std::vector<uint32_t> fenced(num_blocks(), 0);
   for (const BlockTable* table : tables) {
-    for (BlockId block : table->ids_) {
+    for (BlockId block : table->ids()) {
       if (block >= num_blocks())
         return Internal("a table holds block {} of {}", block, num_blocks());
       ++references[block];

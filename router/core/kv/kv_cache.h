@@ -1,5 +1,6 @@
 #pragma once
 
+#include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 
 #include <cstdint>
@@ -8,45 +9,24 @@
 
 #include "common/ids.h"
 #include "router/core/kv/block_pool.h"
+#include "router/core/kv/block_table.h"
+#include "router/core/kv/kv_group.h"
 #include "router/core/kv/prefix_index.h"
 
 namespace lockstep::router {
 
-class KvCache;
-
-// The blocks of one sequence, in order of position. Each block holds one reference, which the
-// destructor gives back. Must not outlive its KvCache.
-class BlockTable {
- public:
-  BlockTable() = default;
-  BlockTable(BlockTable&& other) noexcept;
-  BlockTable& operator=(BlockTable&& other) noexcept;
-  ~BlockTable();
-
-  const std::vector<BlockId>& ids() const { return ids_; }
-  uint32_t size() const { return static_cast<uint32_t>(ids_.size()); }
-  bool fenced() const { return fenced_; }
-
- private:
-  friend class KvCache;
-
-  KvCache* cache_ = nullptr;
-  std::vector<BlockId> ids_;
-  bool fenced_ = false;
-};
-
 // What an admission would take. A probe takes nothing.
 struct KvProbe {
-  PrefixMatch hit;
-  uint32_t num_new_blocks = 0;
-  uint32_t num_available_blocks = 0;  // available blocks that are not part of the hit
+  struct Group {
+    uint32_t num_new_blocks = 0;
+    uint32_t num_cached_hit_blocks = 0;  // of the hit: available until it is taken
+  };
 
-  uint32_t num_needed_blocks(uint32_t headroom_blocks) const {
-    return num_new_blocks + headroom_blocks;
-  }
-  bool Fits(uint32_t headroom_blocks) const {
-    return num_needed_blocks(headroom_blocks) <= num_available_blocks;
-  }
+  PrefixMatch hit;  // in the first group
+  absl::InlinedVector<Group, 1> groups;
+
+  // Blocks that must be available, so that `headroom_blocks` are left in each group.
+  BlockCountByGroup Needed(uint32_t headroom_blocks) const;
 };
 
 // How many blocks of a sequence the prefix index knows, and the node of the last one. The next full
@@ -61,23 +41,31 @@ struct PublishedPrefix {
 // below its own blocks only. Otherwise it would keep blocks that it cannot use from being evicted.
 enum class PublishBelow { kAnyBlock, kOwnBlock };
 
-// The KV blocks of one worker lease. Owns the pool, which knows who refers to a block, and the
-// prefix index, which knows the tokens in a block. A call takes every block that it needs, or
-// changes nothing.
+// The KV blocks of one worker lease, in one or several groups. Owns a pool for each group, which
+// knows who refers to a block, and the prefix index, which knows the tokens in a block. A call
+// takes every block that it needs in every group, or changes nothing.
 class KvCache {
  public:
-  // `changes`: see PrefixIndex.
-  KvCache(uint32_t num_blocks, uint32_t block_size_tokens, PrefixChanges* changes = nullptr);
+  // `groups` must be valid. `changes`: see PrefixIndex.
+  explicit KvCache(const KvGroups& groups, PrefixChanges* changes = nullptr);
   ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
+  uint32_t num_groups() const { return 1; }
   uint32_t num_blocks() const { return pool_.num_blocks(); }
   uint32_t BlocksFor(uint64_t num_tokens) const {
     return static_cast<uint32_t>((num_tokens + block_size_tokens_ - 1) / block_size_tokens_);
   }
   // Blocks that can be taken now: free blocks, and cached blocks without a busy child.
   uint32_t num_available() const { return pool_.num_free() + index_.num_idle(); }
+  // True if every group has so many blocks available, `times` over. Groups that are not listed do
+  // not count.
+  bool Has(const BlockCountByGroup& wanted, uint64_t times = 1) const;
+  // The same, once all fenced blocks have come back.
+  bool WillHave(const BlockCountByGroup& wanted) const;
+  // False if a sequence of so many blocks never fits.
+  bool CanHold(uint32_t num_blocks) const { return num_blocks <= pool_.num_blocks(); }
   BlockCounts Counts() const { return pool_.Counts(); }
   uint32_t num_index_nodes() const { return index_.num_nodes(); }
 
@@ -86,8 +74,10 @@ class KvCache {
                 uint32_t max_hit_tokens) const;
   // Takes what `probe` found. Nothing may have changed since the probe, and it must fit.
   BlockTable Take(const KvProbe& probe);
-  // Appends blocks. They must be available.
-  void Grow(BlockTable& table, uint32_t num_new_blocks);
+  // Adds the blocks that `table` lacks to cover `num_blocks` in every group.
+  void AddMissing(const BlockTable& table, uint32_t num_blocks, BlockCountByGroup& missing) const;
+  // Appends blocks, so that every group covers `num_blocks`. They must be available.
+  void GrowTo(BlockTable& table, uint32_t num_blocks);
   // Call when the owner is gone but steps in flight still use the blocks.
   void Fence(BlockTable& table);
   // Publishes every full block of `computed` to the index. `computed`: tokens whose KV is known to

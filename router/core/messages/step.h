@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "router/core/kv/kv_group.h"
 #include "router/core/messages/request.h"
 
 // What crosses the border of the pure scheduler: plans go out, outcomes come in. The engine
@@ -21,7 +22,7 @@ struct StartedSlot {
   uint32_t sample_index = 0;
   std::vector<TokenId> known_tokens;  // the prompt and all tokens generated so far
   uint32_t num_computed_tokens = 0;
-  std::vector<BlockId> blocks;        // may cover more than the known tokens
+  std::vector<GroupBlocks> blocks;    // of every group; may cover more than the known tokens
   uint32_t first_prompt_logprob = 0;  // wanted from this prompt position on; 0: none wanted
 };
 
@@ -31,7 +32,7 @@ struct RunRow {
   // token that the worker knows, the row samples a token. It then samples another with every
   // further decode iteration.
   uint32_t num_tokens = 0;
-  std::vector<BlockId> new_blocks;  // appended to the slot's table before the step
+  std::vector<GroupBlocks> new_blocks;  // appended to the slot's tables before the step
 };
 
 struct StepPlan {

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <limits>
 
+#include "router/core/kv/kv_group.h"
+
 namespace lockstep::router {
 
 // What a worker announced. Valid for one epoch and one incarnation.
 struct WorkerLimits {
-  uint32_t num_blocks = 0;
-  uint32_t block_size_tokens = 16;
+  KvGroups kv_groups = {KvGroup()};
   uint32_t max_slots = 0;
   uint32_t max_step_tokens = 0;
   uint32_t max_context_tokens = 0;
@@ -18,7 +19,12 @@ struct WorkerLimits {
   uint32_t max_decode_iterations = 1;
   uint32_t max_steps_in_flight = std::numeric_limits<uint32_t>::max();
 
-  // INVALID_ARGUMENT names the first limit that makes no sense.
+  // Of every group.
+  uint32_t block_size_tokens() const { return kv_groups.front().block_size_tokens; }
+  // The most tokens that one sequence may have in the KV cache.
+  uint64_t max_cached_tokens() const;
+  // INVALID_ARGUMENT names the first limit that makes no sense, UNIMPLEMENTED a group that no code
+  // serves yet.
   absl::Status Validate() const;
 };
 

@@ -21,6 +21,10 @@ constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 constexpr uint32_t kDecodesToGrowFor = 8;
 constexpr uint64_t kMinAvailablePerBlock = 8;
 
+bool IsZero(const BlockCountByGroup& counts) {
+  return std::ranges::all_of(counts, [](uint64_t count) { return count == 0; });
+}
+
 }  // namespace
 
 Planner::Planner(SchedulerState& state, Instant now)
@@ -28,7 +32,8 @@ Planner::Planner(SchedulerState& state, Instant now)
       population_(state.population),
       lease_(*state.lease),
       now_(now),
-      max_running_(MaxRunning(state)) {}
+      max_running_(MaxRunning(state)),
+      block_size_tokens_(lease_.limits.block_size_tokens()) {}
 
 std::optional<StepPlan> Planner::Plan() {
   plan_.rows.reserve(population_.running().size());
@@ -94,15 +99,24 @@ bool Planner::Decodes(const Sequence& sequence) const {
   return residency.planned_known - residency.planned_computed == 1;
 }
 
-uint32_t Planner::NumMissingBlocks(const Sequence& sequence, uint32_t num_decodes) const {
+uint32_t Planner::NumBlocksToGrowTo(const Sequence& sequence, uint32_t num_decodes) const {
   const Residency& residency = *sequence.running();
   const uint32_t num_positions =
       residency.planned_computed +
       std::min(num_decodes, sequence.max_total_tokens - residency.planned_known);
   // This check needs no division and is usually enough. Every sequence runs it in every step.
-  if (num_positions <= uint64_t{residency.blocks.size()} * lease_.limits.block_size_tokens)
-    return 0;
-  return lease_.kv.BlocksFor(num_positions) - residency.blocks.size();
+  if (num_positions <= uint64_t{residency.blocks.num_covered()} * block_size_tokens_) return 0;
+  return lease_.kv.BlocksFor(num_positions);
+}
+
+BlockCountByGroup Planner::CountMissing(uint32_t num_decodes) const {
+  BlockCountByGroup missing(lease_.kv.num_groups(), 0);
+  for (const Sequence* sequence : population_.running()) {
+    if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
+    const uint32_t num_blocks = NumBlocksToGrowTo(*sequence, num_decodes);
+    if (num_blocks > 0) lease_.kv.AddMissing(sequence->running()->blocks, num_blocks, missing);
+  }
+  return missing;
 }
 
 // More than one iteration only if no sequence could use the time in between: all decode, none
@@ -121,28 +135,19 @@ uint32_t Planner::ChooseIterations() const {
 }
 
 void Planner::ReserveDecodeBlocks() {
-  const auto num_missing = [this](uint32_t num_decodes) {
-    uint64_t sum = 0;
-    for (const Sequence* sequence : population_.running()) {
-      if (MayRun(*sequence) && Decodes(*sequence)) sum += NumMissingBlocks(*sequence, num_decodes);
-    }
-    return sum;
-  };
-  const uint64_t num_available = lease_.kv.num_available();
-  uint64_t sum = num_missing(iterations_);
-  if (sum > num_available && iterations_ > 1) {
+  BlockCountByGroup missing = CountMissing(iterations_);
+  if (!lease_.kv.Has(missing) && iterations_ > 1) {
     iterations_ = 1;
-    sum = num_missing(iterations_);
+    missing = CountMissing(iterations_);
   }
-  if (sum > num_available) return ReserveInPolicyOrder();
-  if (sum == 0) return;
+  if (!lease_.kv.Has(missing)) return ReserveInPolicyOrder();
+  if (IsZero(missing)) return;
   uint32_t num_decodes = std::max(iterations_, kDecodesToGrowFor);
-  if (num_missing(num_decodes) * kMinAvailablePerBlock > num_available) {
-    num_decodes = iterations_;
-  }
+  if (!lease_.kv.Has(CountMissing(num_decodes), kMinAvailablePerBlock)) num_decodes = iterations_;
   for (Sequence* sequence : population_.running()) {
     if (!MayRun(*sequence) || !Decodes(*sequence)) continue;
-    lease_.kv.Grow(sequence->running()->blocks, NumMissingBlocks(*sequence, num_decodes));
+    const uint32_t num_blocks = NumBlocksToGrowTo(*sequence, num_decodes);
+    if (num_blocks > 0) lease_.kv.GrowTo(sequence->running()->blocks, num_blocks);
   }
 }
 
@@ -152,14 +157,17 @@ void Planner::ReserveInPolicyOrder() {
   for (size_t i = 0; i < order.size(); ++i) {
     Sequence& sequence = *order[i];
     if (!MayRun(sequence) || !Decodes(sequence)) continue;
-    const uint32_t num_missing = NumMissingBlocks(sequence);
-    while (num_missing > lease_.kv.num_available() && i + 1 < order.size() &&
-           num_missing > lease_.kv.num_available() + lease_.kv.Counts().fenced) {
+    BlockTable& blocks = sequence.running()->blocks;
+    const uint32_t num_blocks = NumBlocksToGrowTo(sequence, iterations_);
+    if (num_blocks == 0) continue;
+    BlockCountByGroup missing(lease_.kv.num_groups(), 0);
+    lease_.kv.AddMissing(blocks, num_blocks, missing);
+    while (!lease_.kv.WillHave(missing) && i + 1 < order.size()) {
       Preempt(*order.back());
       order.pop_back();
     }
-    if (num_missing <= lease_.kv.num_available()) {
-      lease_.kv.Grow(sequence.running()->blocks, num_missing);
+    if (lease_.kv.Has(missing)) {
+      lease_.kv.GrowTo(blocks, num_blocks);
     } else {
       starved_ = true;
     }
@@ -172,7 +180,7 @@ void Planner::Preempt(Sequence& sequence) {
   if (sequence.num_preemptions >= limit) {
     const absl::Status error = ResourceExhausted(
         "preempted {} times for lack of KV blocks: the worker's {} blocks are too few for its load",
-        limit, lease_.limits.num_blocks);
+        limit, lease_.kv.num_blocks());
     return population_.End(sequence, {.error = error}, &lease_, now_);
   }
   ++sequence.num_preemptions;
@@ -187,8 +195,8 @@ void Planner::ResolveLoneStarvation() {
                  "{} sequences run, none can, and no block is awaited",
                  population_.running().size());
   Sequence& sequence = *population_.running().front();
-  const uint32_t num_blocks = sequence.running()->blocks.size() + NumMissingBlocks(sequence);
-  if (num_blocks <= lease_.limits.num_blocks) {
+  const uint32_t num_blocks = NumBlocksToGrowTo(sequence, iterations_);
+  if (lease_.kv.CanHold(num_blocks)) {
     // Some cached blocks equal its own blocks and are parents of blocks that it published later, so
     // they cannot be evicted. After a restart it uses the cached blocks, and its duplicates are
     // gone.
@@ -202,12 +210,12 @@ void Planner::ResolveLoneStarvation() {
 absl::Status Planner::TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const {
   return InvalidArgument(
       "after {} tokens the sequence needs {} KV blocks, the worker has {} of {} tokens",
-      sequence.num_tokens(), num_blocks, lease_.limits.num_blocks, lease_.limits.block_size_tokens);
+      sequence.num_tokens(), num_blocks, lease_.kv.num_blocks(), block_size_tokens_);
 }
 
 void Planner::PlanDecodes() {
   for (Sequence* sequence : population_.running()) {
-    if (MayRun(*sequence) && Decodes(*sequence) && NumMissingBlocks(*sequence) == 0) {
+    if (MayRun(*sequence) && Decodes(*sequence) && HasBlocks(*sequence)) {
       AddRow(*sequence, 1);
     }
   }
@@ -281,11 +289,7 @@ void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {
   RunRow& row = plan_.rows.emplace_back();
   row.slot = residency.slot;
   row.num_tokens = num_tokens;
-  const std::vector<BlockId>& blocks = residency.blocks.ids();
-  if (blocks.size() > residency.num_sent_blocks) {
-    row.new_blocks.assign(blocks.begin() + residency.num_sent_blocks, blocks.end());
-    residency.num_sent_blocks = residency.blocks.size();
-  }
+  if (residency.blocks.has_untold()) row.new_blocks = residency.blocks.TakeUntold();
   record_.rows.push_back({.residency = &residency,
                           .slot = residency.slot,
                           .start = residency.planned_computed,

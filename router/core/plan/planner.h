@@ -51,12 +51,14 @@ class Planner {
   // flight keeps as many tokens as it may.
   bool MayRun(const Sequence& sequence) const;
   bool Decodes(const Sequence& sequence) const;
-  // Blocks that the sequence lacks for so many decodes, or for all that it has left.
-  uint32_t NumMissingBlocks(const Sequence& sequence, uint32_t num_decodes) const;
-  // Blocks that the sequence lacks for this step's decodes.
-  uint32_t NumMissingBlocks(const Sequence& sequence) const {
-    return NumMissingBlocks(sequence, iterations_);
+  // Blocks that cover so many decodes of the sequence, or all that it has left. 0: its own do.
+  uint32_t NumBlocksToGrowTo(const Sequence& sequence, uint32_t num_decodes) const;
+  // True if its blocks cover this step's decodes.
+  bool HasBlocks(const Sequence& sequence) const {
+    return NumBlocksToGrowTo(sequence, iterations_) == 0;
   }
+  // Blocks that all sequences that decode lack for so many decodes.
+  BlockCountByGroup CountMissing(uint32_t num_decodes) const;
 
   uint32_t ChooseIterations() const;
   bool MustTellOfReleased();
@@ -96,7 +98,7 @@ class Planner {
   // True if the remaining slots are reserved for other tenants.
   bool KeptFrom(const Sequence& sequence) const;
   bool StartIfFits(Sequence& sequence);
-  void AddStarted(const Sequence& sequence, const Residency& residency);
+  void AddStarted(const Sequence& sequence, Residency& residency);
 
   void AddRow(Sequence& sequence, uint32_t num_tokens);
   void Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens);
@@ -107,6 +109,7 @@ class Planner {
   WorkerLease& lease_;
   const Instant now_;
   const size_t max_running_;
+  const uint32_t block_size_tokens_;
 
   StepPlan plan_;
   StepRecord record_;

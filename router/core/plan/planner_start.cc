@@ -61,7 +61,7 @@ bool Planner::PlanRunningSuspect() {
   if (std::ranges::any_of(population_.running(), is_tried)) return true;
   ReserveDecodeBlocks();
   for (Sequence* sequence : population_.running()) {
-    if (!sequence->suspect() || !MayRun(*sequence) || NumMissingBlocks(*sequence) > 0) continue;
+    if (!sequence->suspect() || !MayRun(*sequence) || !HasBlocks(*sequence)) continue;
     if (!lease_.in_flight.empty()) return true;
     const Residency& residency = *sequence->running();
     AddRow(*sequence,
@@ -96,7 +96,7 @@ Sequence* Planner::StartNext(const Sequence* rival) {
     if (rival != nullptr && !FairBefore(*first, *rival)) return nullptr;
     if (std::holds_alternative<Draining>(first->state) || KeptFrom(*first)) return nullptr;
     const uint32_t num_blocks = lease_.kv.BlocksFor(first->num_tokens());
-    if (num_blocks <= lease_.limits.num_blocks) {
+    if (lease_.kv.CanHold(num_blocks)) {
       return !first->suspect() && StartIfFits(*first) ? first : nullptr;
     }
     population_.End(*first, {.error = TooLargeForWorker(*first, num_blocks)}, &lease_, now_);
@@ -120,10 +120,9 @@ bool Planner::StartIfFits(Sequence& sequence) {
   // Running sequences will grow, so a start leaves one free block for each of them. A sequence that
   // was preempted leaves more, so that it is not preempted again.
   const auto headroom = static_cast<uint32_t>(num_running) * (1 + sequence.num_preemptions);
-  if (!probe.Fits(headroom)) {
-    const auto num_hit_idle = lease_.kv.num_available() - probe.num_available_blocks;
+  if (BlockCountByGroup needed = probe.Needed(headroom); !lease_.kv.Has(needed)) {
     blocked = {.order = sequence.view.order,
-               .num_needed_blocks = probe.num_needed_blocks(headroom) + num_hit_idle,
+               .num_needed_blocks = std::move(needed),
                .num_running = num_running,
                .may_fit = false};
     return false;
@@ -133,10 +132,9 @@ bool Planner::StartIfFits(Sequence& sequence) {
   residency->owner = &sequence;
   residency->slot = lease_.slots.Take();
   residency->blocks = lease_.kv.Take(probe);
-  residency->num_sent_blocks = residency->blocks.size();
   const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
   residency->published = {.num_blocks = num_hit_blocks, .last = probe.hit.last};
-  residency->num_computed = num_hit_blocks * lease_.limits.block_size_tokens;
+  residency->num_computed = num_hit_blocks * block_size_tokens_;
   residency->planned_computed = residency->num_computed;
   residency->planned_known = sequence.num_tokens();
   residency->first_prompt_logprob = live.next_prompt_logprob;
@@ -160,7 +158,7 @@ bool Planner::StartIfFits(Sequence& sequence) {
   return true;
 }
 
-void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
+void Planner::AddStarted(const Sequence& sequence, Residency& residency) {
   LiveRequest& live = *sequence.request;
   num_started_ids_ += sequence.num_tokens() + NumListed(live.request->sampling);
   plan_.started.push_back({.slot = residency.slot,
@@ -168,7 +166,7 @@ void Planner::AddStarted(const Sequence& sequence, const Residency& residency) {
                            .sample_index = sequence.sample_index,
                            .known_tokens = sequence.tokens,
                            .num_computed_tokens = residency.num_computed,
-                           .blocks = residency.blocks.ids(),
+                           .blocks = residency.blocks.TakeUntold(),
                            .first_prompt_logprob = residency.first_prompt_logprob});
   if (live.started) return;
   live.started = true;

@@ -107,7 +107,7 @@ uint32_t GateTokens(const Request& request, const WorkerLimits* limits) {
   const auto last = static_cast<uint32_t>(request.prompt_tokens.size()) - 1;
   if (request.sampling.num_prompt_logprobs >= 0) return last;
   if (request.bypass_prefix_cache || limits == nullptr) return 0;
-  return last - last % limits->block_size_tokens;
+  return last - last % limits->block_size_tokens();
 }
 
 void SetGate(LiveRequest& live, const WorkerLimits* limits) {
@@ -125,7 +125,7 @@ absl::Status CheckFits(const Request& request, const WorkerLimits& limits) {
         "max_tokens: {} prompt tokens and {} new ones are {}, the context length is {}",
         num_prompt_tokens, request.sampling.max_new_tokens, total, limits.max_context_tokens);
   }
-  const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+  const uint64_t pool_tokens = limits.max_cached_tokens();
   if (num_prompt_tokens > pool_tokens) {
     return InvalidArgument("prompt: {} tokens, the worker's KV cache holds {}", num_prompt_tokens,
                            pool_tokens);

@@ -27,8 +27,7 @@ struct Residency {
   Sequence* owner = nullptr;  // null once the sequence ended; later results are dropped
   SlotId slot = 0;
   BlockTable blocks;
-  uint32_t num_sent_blocks = 0;  // how many of the blocks the worker was told
-  uint32_t num_computed = 0;     // leading positions whose KV is acknowledged
+  uint32_t num_computed = 0;  // leading positions whose KV is acknowledged
   uint32_t planned_computed = 0;
   uint32_t planned_known = 0;  // tokens, prompt included
   uint32_t rows_in_flight = 0;

@@ -40,7 +40,7 @@ struct WorkerLease {
   // `changes`: see PrefixIndex.
   explicit WorkerLease(const WorkerLimits& worker_limits, PrefixChanges* changes = nullptr)
       : limits(worker_limits),
-        kv(worker_limits.num_blocks, worker_limits.block_size_tokens, changes),
+        kv(worker_limits.kv_groups, changes),
         slots(worker_limits.max_slots),
         row_of_slot(worker_limits.max_slots, 0) {}
 
@@ -66,13 +66,13 @@ struct WorkerLease {
   // The last admission that failed. A new try is pointless while nothing that it needs has changed.
   struct BlockedStart {
     uint64_t order = 0;
-    uint32_t num_needed_blocks = 0;  // 0: none failed
+    BlockCountByGroup num_needed_blocks;  // empty: none failed
     size_t num_running = 0;
     bool may_fit = false;  // more prompt blocks were cached since, so it may need fewer
   };
   BlockedStart blocked;
   // Whether what it needs is still more than there is.
-  bool LacksBlocksToStart() const { return blocked.num_needed_blocks > kv.num_available(); }
+  bool LacksBlocksToStart() const { return !kv.Has(blocked.num_needed_blocks); }
 
   std::vector<uint32_t> row_of_slot;  // scratch of Apply: row + 1, zero between calls
 };

@@ -140,7 +140,7 @@ void Retirement::Publish(Sequence& sequence, Residency& residency) {
       live.request->bypass_prefix_cache ? PublishBelow::kOwnBlock : PublishBelow::kAnyBlock);
   // What waits for blocks may begin with the same prompt, and need fewer now.
   const bool of_prompt =
-      uint64_t{num_before} * lease_.limits.block_size_tokens < live.num_prompt_tokens();
+      uint64_t{num_before} * lease_.limits.block_size_tokens() < live.num_prompt_tokens();
   if (of_prompt && residency.published.num_blocks != num_before) lease_.blocked.may_fit = true;
   if (!live.gate_open && residency.num_computed >= live.gate_tokens) population_.OpenGate(live);
 }

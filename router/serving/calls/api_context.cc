@@ -53,7 +53,7 @@ ModelFacts ApiContext::Facts() const {
   if (worker->incarnation() != 0) {
     const WorkerLimits limits = LimitsOf(*worker);
     // A sequence that does not fit the KV cache even alone could never end.
-    const uint64_t pool_tokens = uint64_t{limits.num_blocks} * limits.block_size_tokens;
+    const uint64_t pool_tokens = limits.max_cached_tokens();
     context_tokens = static_cast<uint32_t>(
         std::min<uint64_t>({context_tokens, limits.max_context_tokens, pool_tokens}));
   }

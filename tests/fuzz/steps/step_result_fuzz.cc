@@ -27,13 +27,12 @@ constexpr uint8_t kOnTopOfAnAnswer = 1;  // an honest answer to the step; else a
 constexpr uint8_t kRightStepId = 2;
 constexpr uint8_t kRunAhead = 4;  // another step is sent before the answer is read
 
-constexpr WorkerLimits kLimits = {.num_blocks = 24,
-                                  .block_size_tokens = 4,
-                                  .max_slots = 4,
-                                  .max_step_tokens = 16,
-                                  .max_context_tokens = 64,
-                                  .max_decode_iterations = 4,
-                                  .max_steps_in_flight = 3};
+const WorkerLimits kLimits = {.kv_groups = {{.block_size_tokens = 4, .num_blocks = 24}},
+                              .max_slots = 4,
+                              .max_step_tokens = 16,
+                              .max_context_tokens = 64,
+                              .max_decode_iterations = 4,
+                              .max_steps_in_flight = 3};
 
 std::shared_ptr<const Request> MakeRequest(RequestKey key, uint32_t num_prompt_tokens,
                                            uint32_t num_samples, int32_t num_logprobs) {

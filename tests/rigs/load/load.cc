@@ -39,7 +39,7 @@ class Simulation {
         random_(load.seed),
         scheduler_(ConfigOf(load), router::MakePriorityPolicy(kAgeing)),
         worker_(kNumSlots, load.costs) {
-    Expect(scheduler_.AttachWorker({.num_blocks = kNumBlocks,
+    Expect(scheduler_.AttachWorker({.kv_groups = {{.num_blocks = kNumBlocks}},
                                     .max_slots = kNumSlots,
                                     .max_step_tokens = kMaxStepTokens,
                                     .max_context_tokens = kMaxContextTokens},

@@ -17,14 +17,15 @@ uint32_t ModelWorker::Slot::max_total() const {
   return static_cast<uint32_t>(request->prompt_tokens.size()) + request->sampling.max_new_tokens;
 }
 
-ModelWorker::ModelWorker(const WorkerLimits& limits)
-    : limits_(limits),
-      slots_(limits.max_slots),
-      cells_(size_t{limits.num_blocks} * limits.block_size_tokens) {}
+ModelWorker::ModelWorker(const WorkerLimits& limits) : limits_(limits), slots_(limits.max_slots) {
+  for (const KvGroup& group : limits.kv_groups) {
+    cells_.emplace_back(size_t{group.num_blocks} * group.block_size_tokens);
+  }
+}
 
-KvCell& ModelWorker::CellOf(const Slot& slot, uint32_t position) {
-  const uint32_t size = limits_.block_size_tokens;
-  return cells_[size_t{slot.blocks[position / size]} * size + position % size];
+KvCell& ModelWorker::CellOf(const Slot& slot, uint32_t group, uint32_t position) {
+  const uint32_t size = limits_.block_size_tokens();
+  return cells_[group][size_t{slot.tables[group][position / size]} * size + position % size];
 }
 
 absl::Status ModelWorker::Execute(const StepPlan& plan, const Faults& faults, Executed& executed) {
@@ -75,13 +76,10 @@ absl::Status ModelWorker::CheckStarted(const StartedSlot& started) const {
   if (started.known_tokens.size() >= prompt.size() + started.request->sampling.max_new_tokens) {
     return fail("is complete already");
   }
-  if (started.blocks.size() * limits_.block_size_tokens < started.num_computed_tokens) {
-    return fail("has too few blocks for what is computed");
-  }
-  std::set<BlockId> seen;
-  for (BlockId block : started.blocks) {
-    if (block >= limits_.num_blocks) return fail("has a block that does not exist");
-    if (!seen.insert(block).second) return fail("has a block twice");
+  if (started.blocks.size() != limits_.kv_groups.size())
+    return fail("not one table for each group");
+  for (uint32_t group = 0; group < started.blocks.size(); ++group) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckBlocks(started, group));
   }
   if (started.request->bypass_prefix_cache && started.num_computed_tokens > 0) {
     return fail("was not to use the prefix cache");
@@ -89,6 +87,28 @@ absl::Status ModelWorker::CheckStarted(const StartedSlot& started) const {
   const uint32_t first = started.first_prompt_logprob;
   if (first > 0 && (first >= prompt.size() || started.num_computed_tokens >= first)) {
     return fail("cannot give the prompt log-probabilities that it is asked for");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::CheckBlocks(const StartedSlot& started, uint32_t group) const {
+  const auto fail = [&](std::string_view what) {
+    return Internal("started slot {}, group {}: {}", started.slot, group, what);
+  };
+  const GroupBlocks& blocks = started.blocks[group];
+  const KvGroup& description = limits_.kv_groups[group];
+  const uint32_t size = description.block_size_tokens;
+  if (blocks.group != group) return fail("the tables are not in order");
+  if (size_t{blocks.first} * size > FirstRead(description, started.num_computed_tokens)) {
+    return fail("lacks a block that its next token reads");
+  }
+  if ((blocks.first + blocks.ids.size()) * size < started.num_computed_tokens) {
+    return fail("has too few blocks for what is computed");
+  }
+  std::set<BlockId> seen;
+  for (BlockId block : blocks.ids) {
+    if (block >= description.num_blocks) return fail("has a block that does not exist");
+    if (!seen.insert(block).second) return fail("has a block twice");
   }
   return absl::OkStatus();
 }
@@ -101,8 +121,12 @@ absl::Status ModelWorker::ApplyStarted(const StepPlan& plan) {
               .known = {},
               .text_hashes = {},
               .num_computed = started.num_computed_tokens,
-              .blocks = started.blocks,
+              .tables = {},
               .first_prompt_logprob = started.first_prompt_logprob};
+    for (const GroupBlocks& blocks : started.blocks) {
+      std::vector<BlockId>& table = slot.tables.emplace_back(blocks.first, kNoBlock);
+      table.insert(table.end(), blocks.ids.begin(), blocks.ids.end());
+    }
     for (TokenId token : started.known_tokens) slot.Append(token);
     slots_[started.slot] = std::move(slot);
     counts_.hit_tokens += started.num_computed_tokens;
@@ -123,19 +147,33 @@ absl::Status ModelWorker::CheckRow(const StepPlan& plan, const RunRow& row) cons
   if (plan.decode_iterations > 1 && !decodes) return fail("does not decode, but is to iterate");
   const uint32_t iterations = std::min(plan.decode_iterations, slot.max_total() - slot.num_known());
   const uint32_t num_positions = slot.num_computed + row.num_tokens + iterations - 1;
-  if (slot.blocks.size() * limits_.block_size_tokens < num_positions) return fail("too few blocks");
+  for (const std::vector<BlockId>& table : slot.tables) {
+    if (table.size() * limits_.block_size_tokens() < num_positions) return fail("too few blocks");
+  }
   return absl::OkStatus();
 }
 
 absl::Status ModelWorker::AppendBlocks(const StepPlan& plan, const RunRow& row) {
   Slot& slot = *slots_[row.slot];
   const uint32_t end = slot.num_computed + row.num_tokens + plan.decode_iterations - 1;
-  for (BlockId block : row.new_blocks) {
-    if (block >= limits_.num_blocks || std::ranges::count(slot.blocks, block) > 0) {
-      return Internal("row of slot {}: block {} does not exist or comes twice", row.slot, block);
+  for (const GroupBlocks& grown : row.new_blocks) {
+    if (grown.group >= slot.tables.size() || grown.first != slot.tables[grown.group].size()) {
+      return Internal("row of slot {}: group {} grows from block {}", row.slot, grown.group,
+                      grown.first);
     }
-    if (slot.blocks.size() * limits_.block_size_tokens >= end) ++counts_.early_blocks;
-    slot.blocks.push_back(block);
+    const KvGroup& group = limits_.kv_groups[grown.group];
+    std::vector<BlockId>& table = slot.tables[grown.group];
+    // A block that fell behind the window may come back in another place.
+    const size_t first_read = std::min<size_t>(
+        FirstRead(group, slot.num_computed) / group.block_size_tokens, table.size());
+    for (BlockId block : grown.ids) {
+      if (block >= group.num_blocks ||
+          std::count(table.begin() + static_cast<ptrdiff_t>(first_read), table.end(), block) > 0) {
+        return Internal("row of slot {}: block {} does not exist or comes twice", row.slot, block);
+      }
+      if (table.size() * group.block_size_tokens >= end) ++counts_.early_blocks;
+      table.push_back(block);
+    }
   }
   return absl::OkStatus();
 }
@@ -224,19 +262,45 @@ absl::Status ModelWorker::RunRowOnce(const StepPlan& plan, const RunRow& row, co
 
 absl::Status ModelWorker::Compute(Slot& slot, uint32_t end, std::vector<KvWrite>& writes) {
   const std::string& salt = slot.request->prefix_root.salt;
-  for (uint32_t position = slot.num_computed; position < end; ++position) {
-    const KvCell cell{slot.text_hashes[position], salt};
-    CellOf(slot, position) = cell;
-    writes.push_back({.block = slot.blocks[position / limits_.block_size_tokens],
-                      .offset = position % limits_.block_size_tokens,
-                      .cell = cell});
-  }
-  for (uint32_t position = 0; position < end; ++position) {
-    if (CellOf(slot, position) == KvCell{slot.text_hashes[position], salt}) continue;
-    return Internal("request {}: the KV read at position {} of {} is not of its text",
-                    slot.request->key, position, end);
+  const uint32_t size = limits_.block_size_tokens();
+  for (uint32_t group = 0; group < slot.tables.size(); ++group) {
+    const std::vector<BlockId>& table = slot.tables[group];
+    for (uint32_t position = slot.num_computed; position < end; ++position) {
+      const BlockId block = table[position / size];
+      if (position == slot.num_computed || position % size == 0) {
+        LOCKSTEP_RETURN_IF_ERROR(CheckUnshared(slot, group, block));
+      }
+      const KvCell cell{slot.text_hashes[position], salt};
+      CellOf(slot, group, position) = cell;
+      writes.push_back({.group = group, .block = block, .offset = position % size, .cell = cell});
+    }
+    for (uint32_t position = FirstRead(limits_.kv_groups[group], slot.num_computed); position < end;
+         ++position) {
+      if (table[position / size] != kNoBlock &&
+          CellOf(slot, group, position) == KvCell{slot.text_hashes[position], salt}) {
+        continue;
+      }
+      return Internal("request {}, group {}: the KV read at position {} of {} is not of its text",
+                      slot.request->key, group, position, end);
+    }
   }
   slot.num_computed = end;
+  return absl::OkStatus();
+}
+
+absl::Status ModelWorker::CheckUnshared(const Slot& writer, uint32_t group, BlockId block) const {
+  const KvGroup& description = limits_.kv_groups[group];
+  for (const std::optional<Slot>& slot : slots_) {
+    if (!slot.has_value() || &*slot == &writer || slot->inert) continue;
+    const std::vector<BlockId>& table = slot->tables[group];
+    const uint32_t first_read =
+        FirstRead(description, slot->num_computed) / description.block_size_tokens;
+    for (size_t i = first_read; i < table.size(); ++i) {
+      if (table[i] != block) continue;
+      return Internal("request {}, group {}: writes block {}, which request {} reads",
+                      writer.request->key, group, block, slot->request->key);
+    }
+  }
   return absl::OkStatus();
 }
 

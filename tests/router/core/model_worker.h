@@ -22,7 +22,14 @@ struct KvCell {
   bool operator==(const KvCell&) const = default;
 };
 
+// The first position that the token at `position` reads.
+inline uint32_t FirstRead(const KvGroup& group, uint32_t position) {
+  const bool cut = group.has_window() && position >= group.window_tokens;
+  return cut ? position + 1 - group.window_tokens : 0;
+}
+
 struct KvWrite {
+  uint32_t group = 0;
   BlockId block = 0;
   uint32_t offset = 0;
   KvCell cell;
@@ -63,7 +70,7 @@ class ModelWorker {
     std::vector<TokenId> known;
     std::vector<uint64_t> text_hashes;  // of known[0 .. i]
     uint32_t num_computed = 0;
-    std::vector<BlockId> blocks;
+    std::vector<std::vector<BlockId>> tables;  // by group; kNoBlock: never read
     uint32_t first_prompt_logprob = 0;
     bool inert = false;
 
@@ -75,6 +82,7 @@ class ModelWorker {
   absl::Status ApplyReleased(const StepPlan& plan);
   absl::Status ApplyStarted(const StepPlan& plan);
   absl::Status CheckStarted(const StartedSlot& started) const;
+  absl::Status CheckBlocks(const StartedSlot& started, uint32_t group) const;
   static absl::Status CheckRowless(const StepPlan& plan);
   absl::Status ApplyRows(const StepPlan& plan, const Faults& faults, Executed& executed);
   absl::Status CheckRow(const StepPlan& plan, const RunRow& row) const;
@@ -86,11 +94,13 @@ class ModelWorker {
   static void Sample(Slot& slot, RowOutcome& outcome);
   static void AddPromptLogprobs(const Slot& slot, uint32_t start, uint32_t end,
                                 RowOutcome& outcome);
-  KvCell& CellOf(const Slot& slot, uint32_t position);
+  KvCell& CellOf(const Slot& slot, uint32_t group, uint32_t position);
+  // What a row writes, no other slot may read.
+  absl::Status CheckUnshared(const Slot& writer, uint32_t group, BlockId block) const;
 
   const WorkerLimits limits_;
   std::vector<std::optional<Slot>> slots_;
-  std::vector<KvCell> cells_;
+  std::vector<std::vector<KvCell>> cells_;  // by group
   StepId last_step_id_ = 0;
   std::vector<SlotId> last_rows_;
   bool refusing_ = false;

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 class SchedulerBlocksTest : public SchedulerTest {
  protected:
-  SchedulerBlocksTest() { limits.block_size_tokens = 2; }
+  SchedulerBlocksTest() { limits.kv_groups[0].block_size_tokens = 2; }
 
   // Runs a request alone; its full blocks are cached afterwards.
   void RunAndCache(RequestKey key, std::vector<TokenId> prompt, std::string salt = "") {
@@ -101,7 +101,7 @@ TEST_F(SchedulerBlocksTest, BlocksArePublishedWhenTheirStepIsAcknowledged) {
 class SchedulerGrowthTest : public SchedulerTest {
  protected:
   SchedulerGrowthTest() {
-    limits.block_size_tokens = 16;
+    limits.kv_groups[0].block_size_tokens = 16;
     limits.max_step_tokens = 128;
   }
 
@@ -129,7 +129,7 @@ class SchedulerGrowthTest : public SchedulerTest {
 };
 
 TEST_F(SchedulerGrowthTest, ThoseThatMustGrowSoonGrowTogether) {
-  limits.num_blocks = 8 + 2 * 8;
+  limits.kv_groups[0].num_blocks = 8 + 2 * 8;
   StartAll();
   EXPECT_THAT(NextThatGrow(), ElementsAre(0, 1));
   EXPECT_EQ(Stats().used_blocks, 10u);
@@ -137,7 +137,7 @@ TEST_F(SchedulerGrowthTest, ThoseThatMustGrowSoonGrowTogether) {
 }
 
 TEST_F(SchedulerGrowthTest, NobodyGrowsEarlyWhenBlocksAreShort) {
-  limits.num_blocks = 8 + 2 * 8 - 1;
+  limits.kv_groups[0].num_blocks = 8 + 2 * 8 - 1;
   StartAll();
   EXPECT_THAT(NextThatGrow(), ElementsAre(0));
   EXPECT_EQ(Stats().used_blocks, 9u);
@@ -146,7 +146,7 @@ TEST_F(SchedulerGrowthTest, NobodyGrowsEarlyWhenBlocksAreShort) {
 
 // The step behind a stop computes nothing; the position that it was to write is not in the cache.
 TEST_F(SchedulerBlocksTest, WastedRowsAreNeverPublished) {
-  limits.block_size_tokens = 1;
+  limits.kv_groups[0].block_size_tokens = 1;
   config.max_steps_in_flight = 3;
   Start();
   auto request = MakeRequest(1, {1, 2, 3}, 20);
@@ -178,12 +178,12 @@ TEST_F(SchedulerBlocksTest, FinishedIsNotReleasable) {
   Done();
   EXPECT_EQ(Stats().fenced_blocks, 0u);
   EXPECT_TRUE(scheduler->Idle());
-  EXPECT_EQ(Stats().free_blocks + Stats().cached_blocks, limits.num_blocks);
+  EXPECT_EQ(Stats().free_blocks + Stats().cached_blocks, limits.kv_groups[0].num_blocks);
 }
 
 TEST_F(SchedulerBlocksTest, NoDeadlockWithEveryBlockFenced) {
   config.max_steps_in_flight = 2;
-  limits.num_blocks = 4;
+  limits.kv_groups[0].num_blocks = 4;
   Start();
   auto waiting = MakeRequest(9, TextOf(9, 8), 1);
   Submit(1, TextOf(1, 3), 5);
@@ -208,7 +208,7 @@ TEST_F(SchedulerBlocksTest, NoDeadlockWithEveryBlockFenced) {
 
 TEST_F(SchedulerBlocksTest, AFencedBlockCanBeHit) {
   config.max_steps_in_flight = 2;
-  limits.num_blocks = 6;
+  limits.kv_groups[0].num_blocks = 6;
   Start();
   Submit(1, TextOf(1, 6), 20);
   ASSERT_NE(Plan(), nullptr);
@@ -226,7 +226,7 @@ TEST_F(SchedulerBlocksTest, AFencedBlockCanBeHit) {
 
 TEST_F(SchedulerBlocksTest, TheLastInOrderIsPreemptedAndLosesNothing) {
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 8;
+  limits.kv_groups[0].num_blocks = 8;
   Start();
   std::vector<std::shared_ptr<Request>> requests;
   for (RequestKey key = 1; key <= 2; ++key) {
@@ -250,7 +250,7 @@ TEST_F(SchedulerBlocksTest, TheLastInOrderIsPreemptedAndLosesNothing) {
 
 TEST_F(SchedulerBlocksTest, ThePolicyPicksTheVictim) {
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 8;
+  limits.kv_groups[0].num_blocks = 8;
   Start(MakePriorityPolicy(absl::Hours(1)));
   auto low = MakeRequest(1, TextOf(1, 4), 11);
   low->priority = 5;
@@ -267,7 +267,7 @@ TEST_F(SchedulerBlocksTest, ThePolicyPicksTheVictim) {
 
 TEST_F(SchedulerBlocksTest, TokensOfAPreemptedSequenceAreKept) {
   config.max_steps_in_flight = 2;
-  limits.num_blocks = 6;
+  limits.kv_groups[0].num_blocks = 6;
   Start();
   auto first = MakeRequest(1, TextOf(1, 4), 9);
   auto second = MakeRequest(2, TextOf(2, 4), 9);
@@ -285,8 +285,8 @@ TEST_F(SchedulerBlocksTest, TokensOfAPreemptedSequenceAreKept) {
 
 TEST_F(SchedulerBlocksTest, BlocksThatComeBackAreAwaitedNotTaken) {
   config.max_steps_in_flight = 2;
-  limits.block_size_tokens = 1;
-  limits.num_blocks = 12;
+  limits.kv_groups[0].block_size_tokens = 1;
+  limits.kv_groups[0].num_blocks = 12;
   Start();
   for (RequestKey key = 1; key <= 3; ++key) Submit(key, TextOf(key, 2), 4);
   ASSERT_NE(Plan(), nullptr);
@@ -307,7 +307,7 @@ TEST_F(SchedulerBlocksTest, BlocksThatComeBackAreAwaitedNotTaken) {
 TEST_F(SchedulerBlocksTest, TooManyPreemptionsFailWithAReason) {
   config.max_preemptions_per_sequence = 0;
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 8;
+  limits.kv_groups[0].num_blocks = 8;
   Start();
   auto first = MakeRequest(1, TextOf(1, 4), 11);
   Submit(first);
@@ -321,7 +321,7 @@ TEST_F(SchedulerBlocksTest, TooManyPreemptionsFailWithAReason) {
 }
 
 TEST_F(SchedulerBlocksTest, ASequenceThatOutgrowsTheWorkerFailsAlone) {
-  limits.num_blocks = 4;
+  limits.kv_groups[0].num_blocks = 4;
   Start();
   auto small = MakeRequest(2, TextOf(2, 2), 3);
   Submit(1, TextOf(1, 4), 20);
@@ -340,7 +340,7 @@ TEST_F(SchedulerBlocksTest, ASequenceThatOutgrowsTheWorkerFailsAlone) {
 // fills the pool, it starts again on the published blocks.
 TEST_F(SchedulerBlocksTest, DuplicatesAreShedWhenBlocksRunOut) {
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 8;
+  limits.kv_groups[0].num_blocks = 8;
   Start();
   auto survivor = MakeRequest(2, TextOf(1, 6), 9);
   Submit(1, TextOf(1, 6), 1);
@@ -353,8 +353,8 @@ TEST_F(SchedulerBlocksTest, DuplicatesAreShedWhenBlocksRunOut) {
 
 // It needs the blocks that are cached, and a restart would not use them.
 TEST_F(SchedulerBlocksTest, WhoBypassesTheCacheKeepsNoEqualBlocks) {
-  limits.num_blocks = 8;
-  limits.block_size_tokens = 2;
+  limits.kv_groups[0].num_blocks = 8;
+  limits.kv_groups[0].block_size_tokens = 2;
   Start();
   RunAndCache(1, TextOf(1, 8));
   auto request = MakeRequest(2, TextOf(1, 8), 8);
@@ -369,8 +369,8 @@ TEST_F(SchedulerBlocksTest, WhoBypassesTheCacheKeepsNoEqualBlocks) {
 // prompt.
 TEST_F(SchedulerBlocksTest, AStartThatLackedBlocksSeesThatItsPromptWasCachedMeanwhile) {
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 12;
-  limits.block_size_tokens = 4;
+  limits.kv_groups[0].num_blocks = 12;
+  limits.kv_groups[0].block_size_tokens = 4;
   limits.max_step_tokens = 64;
   Start();
   Submit(1, TextOf(1, 33), 12);
@@ -387,7 +387,7 @@ TEST_F(SchedulerBlocksTest, AStartThatLackedBlocksSeesThatItsPromptWasCachedMean
 
 TEST_F(SchedulerBlocksTest, WhatWasEvictedIsPublishedAgainByItsDuplicate) {
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 10;
+  limits.kv_groups[0].num_blocks = 10;
   Start();
   Submit(1, TextOf(1, 6), 1);
   auto twin = MakeRequest(2, TextOf(1, 6), 7);
@@ -405,7 +405,7 @@ TEST_F(SchedulerBlocksTest, WhatWasEvictedIsPublishedAgainByItsDuplicate) {
 
 TEST_F(SchedulerBlocksTest, SequencesLeaveRoomForThoseThatRun) {
   config.max_steps_in_flight = 1;
-  limits.num_blocks = 7;
+  limits.kv_groups[0].num_blocks = 7;
   Start();
   Submit(1, TextOf(1, 8), 3);
   Submit(2, TextOf(2, 6), 1);
@@ -417,7 +417,7 @@ TEST_F(SchedulerBlocksTest, SequencesLeaveRoomForThoseThatRun) {
 }
 
 TEST_F(SchedulerBlocksTest, AChainIsEvictedFromItsEnd) {
-  limits.num_blocks = 6;
+  limits.kv_groups[0].num_blocks = 6;
   Start();
   RunAndCache(1, TextOf(1, 8));  // four blocks
   RunAndCache(2, TextOf(2, 6));  // needs three: one of request 1's goes

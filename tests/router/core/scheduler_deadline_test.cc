@@ -14,7 +14,7 @@ namespace {
 class SchedulerDeadlineTest : public SchedulerTest {
  protected:
   SchedulerDeadlineTest() {
-    limits.num_blocks = 24;
+    limits.kv_groups[0].num_blocks = 24;
     step_time = absl::Milliseconds(320);
   }
 
@@ -78,7 +78,7 @@ TEST_F(SchedulerDeadlineTest, AnotherWorkerMayBeFaster) {
 // the others take none: 10 ms a token.
 TEST_F(SchedulerDeadlineTest, StepsInWhichAllPromptsHadToWaitCount) {
   config.max_time_per_token = absl::Milliseconds(5);
-  limits.num_blocks = 400;
+  limits.kv_groups[0].num_blocks = 400;
   step_time = absl::Milliseconds(10);
   Start(MakePriorityPolicy(absl::Seconds(10)));
   Submit(1, {1}, 200);

@@ -299,7 +299,7 @@ TEST_F(SchedulerFailureTest, ALostWorkerCostsNoToken) {
     EXPECT_EQ(Stats().waiting_requests, 3u);
     EXPECT_EQ(Stats().steps_in_flight, 0u);
     AttachWorker(limits);
-    EXPECT_EQ(Stats().free_blocks, limits.num_blocks);
+    EXPECT_EQ(Stats().free_blocks, limits.kv_groups[0].num_blocks);
   }
   EXPECT_EQ(Tokens(1).size(), 8u);
   EXPECT_EQ(Plan()->step_id, 1u) << "a new lease counts from 1";
@@ -320,8 +320,8 @@ TEST_F(SchedulerFailureTest, AttachingReplacesTheWorker) {
 
 TEST_F(SchedulerFailureTest, CancellingInEveryState) {
   config.max_steps_in_flight = 2;
-  limits.num_blocks = 8;
-  limits.block_size_tokens = 2;
+  limits.kv_groups[0].num_blocks = 8;
+  limits.kv_groups[0].block_size_tokens = 2;
   Start();
   Cancel(77);
   Submit(1, TextOf(1, 4), 20);
@@ -345,7 +345,7 @@ TEST_F(SchedulerFailureTest, CancellingInEveryState) {
   Cancel(4);  // preempted, with a step in flight
   RunUntilIdle();
   ExpectComplete(*first);
-  EXPECT_EQ(Stats().free_blocks + Stats().cached_blocks, limits.num_blocks);
+  EXPECT_EQ(Stats().free_blocks + Stats().cached_blocks, limits.kv_groups[0].num_blocks);
 }
 
 TEST_F(SchedulerFailureTest, OutcomesOfAnOldTenantDoNotReachTheNewOne) {

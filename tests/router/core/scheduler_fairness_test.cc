@@ -129,7 +129,7 @@ TEST_F(SchedulerFairnessTest, APromptInChunksLetsOthersPass) {
 
 TEST_F(SchedulerFairnessTest, TheLastSlotsAreForTenantsThatRunLittle) {
   limits.max_slots = 32;
-  limits.num_blocks = 200;
+  limits.kv_groups[0].num_blocks = 200;
   limits.max_step_tokens = 200;
   Start();
   SubmitOf("small", 1);
@@ -142,7 +142,7 @@ TEST_F(SchedulerFairnessTest, TheLastSlotsAreForTenantsThatRunLittle) {
 
 TEST_F(SchedulerFairnessTest, AloneATenantHasAllSlots) {
   limits.max_slots = 32;
-  limits.num_blocks = 200;
+  limits.kv_groups[0].num_blocks = 200;
   limits.max_step_tokens = 200;
   Start();
   for (RequestKey key = 11; key < 51; ++key) SubmitOf("large", key);
@@ -155,8 +155,7 @@ class StarvationWorld {
  public:
   explicit StarvationWorld(uint64_t seed)
       : random_(seed), scheduler_(Config(), MakePriorityPolicy(absl::Milliseconds(500))) {
-    WorkerLimits limits{.num_blocks = 24,
-                        .block_size_tokens = 4,
+    WorkerLimits limits{.kv_groups = {{.block_size_tokens = 4, .num_blocks = 24}},
                         .max_slots = 3,
                         .max_step_tokens = 16,
                         .max_context_tokens = 64};

@@ -23,7 +23,7 @@ constexpr double kAim = 0.9;  // of the time that is allowed
 class SchedulerFirstTokenTest : public SchedulerTest {
  protected:
   SchedulerFirstTokenTest() {
-    limits.num_blocks = 24;
+    limits.kv_groups[0].num_blocks = 24;
     step_time = absl::Milliseconds(320);
   }
 
@@ -173,7 +173,7 @@ TEST_F(SchedulerFirstTokenTest, WhatStartsAgainIsNotTakenForCached) {
   config.max_time_to_first_token = absl::Milliseconds(1500) / kAim;
   config.max_running_sequences = 60;
   limits.max_slots = 64;
-  limits.num_blocks = 1000;
+  limits.kv_groups[0].num_blocks = 1000;
   const auto num_taken = [this](bool refuses) {
     Start(MakePriorityPolicy(absl::Seconds(10)));
     step_time = absl::Milliseconds(320);
@@ -198,7 +198,7 @@ TEST_F(SchedulerFirstTokenTest, WhatStartsAgainIsNotTakenForCached) {
 // The leader computes the prompt for all samples.
 TEST_F(SchedulerFirstTokenTest, SamplesBehindTheirLeaderTakeNoPromptOfTheirOwn) {
   config.max_time_to_first_token = absl::Milliseconds(1000) / kAim;
-  limits.num_blocks = 240;
+  limits.kv_groups[0].num_blocks = 240;
   limits.max_step_tokens = 128;
   Start(MakePriorityPolicy(absl::Seconds(10)));
   auto many = Make(1, "a", 64, 4);

@@ -16,8 +16,8 @@ const StartedSlot* FindStarted(const StepPlan& step, RequestKey request) {
 }
 
 SchedulerTest::SchedulerTest() {
-  limits.num_blocks = 32;
-  limits.block_size_tokens = 4;
+  limits.kv_groups[0].num_blocks = 32;
+  limits.kv_groups[0].block_size_tokens = 4;
   limits.max_slots = 8;
   limits.max_step_tokens = 32;
   limits.max_context_tokens = 256;

@@ -259,8 +259,8 @@ TEST_F(SchedulerLossTest, BehindADrainingWorkerOnlyWhoDoesNotRunWaits) {
 }
 
 TEST_F(SchedulerLossTest, WhoIsPreemptedOnADrainingWorkerWaitsFromThenOn) {
-  limits.num_blocks = 8;
-  limits.block_size_tokens = 2;
+  limits.kv_groups[0].num_blocks = 8;
+  limits.kv_groups[0].block_size_tokens = 2;
   Start();
   Submit(1, TextOf(1, 4), 12);
   Submit(2, TextOf(2, 4), 12);

@@ -98,12 +98,12 @@ TEST_F(SchedulerPlanningTest, NoRowIsPlannedBeyondTheLastToken) {
 
 TEST_F(SchedulerPlanningTest, BlocksAreReservedForEveryStepInFlight) {
   config.max_steps_in_flight = 3;
-  limits.block_size_tokens = 1;
+  limits.kv_groups[0].block_size_tokens = 1;
   Start();
   Submit(1, TextOf(1, 3), 10);
-  EXPECT_EQ(Plan()->started[0].blocks.size(), 3u);
-  EXPECT_EQ(Plan()->rows[0].new_blocks.size(), 1u);
-  EXPECT_EQ(Plan()->rows[0].new_blocks.size(), 1u);
+  EXPECT_EQ(Plan()->started[0].blocks[0].ids.size(), 3u);
+  EXPECT_EQ(Plan()->rows[0].new_blocks[0].ids.size(), 1u);
+  EXPECT_EQ(Plan()->rows[0].new_blocks[0].ids.size(), 1u);
   EXPECT_EQ(Stats().used_blocks, 5u);
   RunUntilIdle();
 }
@@ -182,8 +182,8 @@ TEST_F(SchedulerPlanningTest, ShortBlocksFallBackToOneIteration) {
   config.max_decode_iterations = 4;
   config.max_steps_in_flight = 1;
   limits.max_decode_iterations = 4;
-  limits.block_size_tokens = 1;
-  limits.num_blocks = 6;
+  limits.kv_groups[0].block_size_tokens = 1;
+  limits.kv_groups[0].num_blocks = 6;
   Start();
   Submit(1, TextOf(1, 4), 3);
   ASSERT_NE(Plan(), nullptr);
@@ -208,7 +208,7 @@ class StepTimeTest : public SchedulerPlanningTest {
     config.max_steps_in_flight = 1;
   }
   void SubmitPromptBesideDecodes() {
-    limits.num_blocks = 1000;
+    limits.kv_groups[0].num_blocks = 1000;
     limits.max_context_tokens = 4000;
     limits.max_step_tokens = 1500;
     Start();
@@ -395,7 +395,7 @@ TEST_F(SchedulerPlanningTest, ThePolicyOrdersChunksAndStarts) {
 }
 
 TEST_F(SchedulerPlanningTest, NobodyOvertakesTheFirstThatDoesNotFit) {
-  limits.num_blocks = 8;
+  limits.kv_groups[0].num_blocks = 8;
   Start();
   Submit(1, TextOf(1, 20), 8);
   Submit(2, TextOf(2, 16), 1);
@@ -419,7 +419,7 @@ TEST_F(SchedulerPlanningTest, StartedSlotsTellEverything) {
   EXPECT_EQ(started.sample_index, 0u);
   EXPECT_EQ(started.known_tokens, request->prompt_tokens);
   EXPECT_EQ(started.num_computed_tokens, 0u);
-  EXPECT_EQ(started.blocks.size(), 2u);
+  EXPECT_EQ(started.blocks[0].ids.size(), 2u);
   EXPECT_EQ(started.first_prompt_logprob, 0u);
   RunUntilIdle();
 }

@@ -51,9 +51,11 @@ TEST_F(SchedulerSamplesTest, SiblingsWaitForTheFullBlocksOfThePrompt) {
   ASSERT_THAT(plan->started, SizeIs(2));
   for (const StartedSlot& started : plan->started) {
     EXPECT_EQ(started.num_computed_tokens, 12u);
-    EXPECT_EQ(started.blocks[2], plan->started[0].blocks[2]) << "full blocks are shared";
+    EXPECT_EQ(started.blocks[0].ids[2], plan->started[0].blocks[0].ids[2])
+        << "full blocks are shared";
   }
-  EXPECT_NE(plan->started[0].blocks[3], plan->started[1].blocks[3]) << "the tail is not";
+  EXPECT_NE(plan->started[0].blocks[0].ids[3], plan->started[1].blocks[0].ids[3])
+      << "the tail is not";
   RunUntilIdle();
   for (uint32_t i = 0; i < 3; ++i) ExpectComplete(*request, i);
   EXPECT_THAT(admitted, SizeIs(1));

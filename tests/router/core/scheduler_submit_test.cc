@@ -61,7 +61,7 @@ TEST_F(SchedulerSubmitTest, RefusesWhatCanNeverFitTheContext) {
 }
 
 TEST_F(SchedulerSubmitTest, RefusesAPromptThatCanNeverFitTheKvCache) {
-  limits.num_blocks = 3;
+  limits.kv_groups[0].num_blocks = 3;
   Start();
   const absl::Status status = TrySubmit(MakeRequest(1, TextOf(1, 13), 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -184,6 +184,19 @@ TEST_F(SchedulerSubmitTest, ARequestThatComesTooLateIsRefused) {
   EXPECT_TRUE(scheduler->Idle());
 }
 
+TEST_F(SchedulerSubmitTest, NonsensicalGroupsChangeNothing) {
+  Start();
+  WorkerLimits broken = limits;
+  broken.kv_groups[0].num_blocks = 0;
+  const absl::Status status = scheduler->AttachWorker(broken, now);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("kv_groups[0]: num_blocks"));
+  EXPECT_TRUE(scheduler->has_worker());
+  broken = limits;
+  broken.kv_groups[0].retention = Retention::kState;
+  EXPECT_EQ(scheduler->AttachWorker(broken, now).code(), absl::StatusCode::kUnimplemented);
+}
+
 TEST_F(SchedulerSubmitTest, NonsensicalWorkerLimitsChangeNothing) {
   Start();
   const auto refused = [this](uint32_t WorkerLimits::*field, const char* name) {
@@ -194,8 +207,6 @@ TEST_F(SchedulerSubmitTest, NonsensicalWorkerLimitsChangeNothing) {
     EXPECT_THAT(Message(status), HasSubstr(name));
     EXPECT_TRUE(scheduler->has_worker());
   };
-  refused(&WorkerLimits::num_blocks, "num_blocks");
-  refused(&WorkerLimits::block_size_tokens, "block_size_tokens");
   refused(&WorkerLimits::max_slots, "max_slots");
   refused(&WorkerLimits::max_step_tokens, "max_step_tokens");
   refused(&WorkerLimits::max_context_tokens, "max_context_tokens");

@@ -166,8 +166,8 @@ TEST_F(SchedulerWorkerTest, ADrainingWorkerFinishesWhatRunsAndStartsNothing) {
 }
 
 TEST_F(SchedulerWorkerTest, ADrainingWorkerResumesNothing) {
-  limits.num_blocks = 8;
-  limits.block_size_tokens = 2;
+  limits.kv_groups[0].num_blocks = 8;
+  limits.kv_groups[0].block_size_tokens = 2;
   Start();
   auto first = MakeRequest(1, TextOf(1, 4), 12);
   auto victim = MakeRequest(2, TextOf(2, 4), 12);

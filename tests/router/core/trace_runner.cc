@@ -159,13 +159,12 @@ absl::Status TraceRunner::Configure(const Arguments& arguments) {
 }
 
 absl::Status TraceRunner::Attach(const Arguments& arguments) {
-  WorkerLimits limits{.num_blocks = 16,
-                      .block_size_tokens = 4,
+  WorkerLimits limits{.kv_groups = {{.block_size_tokens = 4, .num_blocks = 16}},
                       .max_slots = 4,
                       .max_step_tokens = 16,
                       .max_context_tokens = 64};
-  LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "blocks", limits.num_blocks));
-  LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "block_size", limits.block_size_tokens));
+  LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "blocks", limits.kv_groups[0].num_blocks));
+  LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "block_size", limits.kv_groups[0].block_size_tokens));
   LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "slots", limits.max_slots));
   LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "step_tokens", limits.max_step_tokens));
   LOCKSTEP_RETURN_IF_ERROR(Take(arguments, "context", limits.max_context_tokens));
@@ -248,15 +247,17 @@ void TraceRunner::PrintPlan(const StepPlan& plan) {
     Print(fmt::format(
         "start slot {}: request {} sample {}, {} tokens, {} computed, blocks {}{}", started.slot,
         started.request->key, started.sample_index, started.known_tokens.size(),
-        started.num_computed_tokens, fmt::join(started.blocks, " "),
+        started.num_computed_tokens, fmt::join(started.blocks[0].ids, " "),
         started.first_prompt_logprob > 0
             ? fmt::format(", prompt log-probabilities from {}", started.first_prompt_logprob)
             : ""));
   }
   for (const RunRow& row : plan.rows) {
-    const std::string grown = fmt::format(", new blocks {}", fmt::join(row.new_blocks, " "));
-    Print(fmt::format("run slot {}: {}{}", row.slot, row.num_tokens,
-                      row.new_blocks.empty() ? "" : grown));
+    std::string grown;
+    if (!row.new_blocks.empty()) {
+      grown = fmt::format(", new blocks {}", fmt::join(row.new_blocks[0].ids, " "));
+    }
+    Print(fmt::format("run slot {}: {}{}", row.slot, row.num_tokens, grown));
   }
 }
 

@@ -9,7 +9,8 @@ TEST(FleetTest, OnlyAReplicaThatHadAWorkerHasLostOne) {
   Fleet fleet({}, 3);
   Request request;
   request.prompt_tokens = {1, 2, 3};
-  const Fleet::Lease lease = {.bits = {}, .limits = {.num_blocks = 8, .max_context_tokens = 64}};
+  const Fleet::Lease lease = {
+      .bits = {}, .limits = {.kv_groups = {{.num_blocks = 8}}, .max_context_tokens = 64}};
   fleet.SetLease(0, lease);
   fleet.SetLease(1, lease);
   fleet.SetReadiness(0, Readiness::kReady);

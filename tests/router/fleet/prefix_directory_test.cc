@@ -31,13 +31,16 @@ class CachedReplica {
   KvCache& cache() { return *cache_; }
 
   // Another lease: everything is forgotten.
-  void Renew() { cache_ = std::make_unique<KvCache>(num_blocks_, kBlockSize, &changes_); }
+  void Renew() {
+    cache_ = std::make_unique<KvCache>(
+        KvGroups{{.block_size_tokens = kBlockSize, .num_blocks = num_blocks_}}, &changes_);
+  }
 
   // Runs a sequence of these tokens, if it fits, and keeps what the cache makes of it.
   void Run(const std::string& salt, const std::vector<TokenId>& tokens) {
     const KvProbe probe =
         cache_->Probe({.salt = salt}, tokens, static_cast<uint32_t>(tokens.size()) - 1);
-    if (!probe.Fits(0)) return;
+    if (!cache_->Has(probe.Needed(0))) return;
     const BlockTable table = cache_->Take(probe);
     PublishedPrefix published = {.num_blocks = static_cast<uint32_t>(probe.hit.blocks.size()),
                                  .last = probe.hit.last};

@@ -31,8 +31,8 @@ StepPlan MixedPlan() {
   StepPlan plan;
   plan.step_id = 7;
   plan.rows = {{.slot = 5, .num_tokens = 1, .new_blocks = {}},
-               {.slot = 2, .num_tokens = 4, .new_blocks = {31, 30}},
-               {.slot = 9, .num_tokens = 1, .new_blocks = {12}}};
+               {.slot = 2, .num_tokens = 4, .new_blocks = {{.ids = {31, 30}}}},
+               {.slot = 9, .num_tokens = 1, .new_blocks = {{.ids = {12}}}}};
   return plan;
 }
 
@@ -63,6 +63,14 @@ TEST(EncodeStepTest, CarriesRowsAndGrowthInBatchOrder) {
   EXPECT_THAT(request.grown_blocks(), ElementsAre(31, 30, 12));
 }
 
+TEST(EncodeStepDeathTest, AGroupThatTheProtocolCannotTell) {
+  StepPlan plan;
+  plan.rows = {{.slot = 0,
+                .num_tokens = 1,
+                .new_blocks = {{.group = 0, .ids = {1}}, {.group = 1, .ids = {2}}}}};
+  EXPECT_DEATH(EncodeStep(plan, 1), "has group 1");
+}
+
 TEST(EncodeStepTest, CarriesEverythingOfAStartedSlot) {
   auto shared = MakeRequest({10, 11, 12});
   SamplingParams& sampling = shared->sampling;
@@ -89,7 +97,7 @@ TEST(EncodeStepTest, CarriesEverythingOfAStartedSlot) {
                           .sample_index = 3,
                           .known_tokens = {10, 11, 12, 13},
                           .num_computed_tokens = 1,
-                          .blocks = {44, 45},
+                          .blocks = {{.ids = {44, 45}}},
                           .first_prompt_logprob = 1});
   const worker::v1::StepRequest request = EncodeStep(plan, 1);
   EXPECT_TRUE(request.resync());
@@ -134,13 +142,14 @@ TEST(EncodeStepTest, TheLargestStepIsAsLargeAsWorkersTake) {
   StepPlan plan;
   for (uint64_t num_ids = 0; num_ids < max_started_ids; num_ids += kLists + 1) {
     const auto slot = static_cast<SlotId>(plan.started.size());
-    plan.started.push_back({.slot = slot, .request = biased, .known_tokens = {1}, .blocks = {0}});
+    plan.started.push_back(
+        {.slot = slot, .request = biased, .known_tokens = {1}, .blocks = {{.ids = {0}}}});
   }
   const size_t longest = SchedulerConfig().max_waiting_tokens;
   plan.started.push_back({.slot = 65'535,
                           .request = plain,
                           .known_tokens = std::vector<TokenId>(longest, kLargestId),
-                          .blocks = std::vector<BlockId>(longest / 16)});
+                          .blocks = {{.ids = std::vector<BlockId>(longest / 16)}}});
   const size_t num_bytes = EncodeStep(plan, ~uint64_t{0}).ByteSizeLong();
   EXPECT_LT(num_bytes, size_t{kMaxStepMessageMib} << 20);
   EXPECT_GT(num_bytes, size_t{kMaxStepMessageMib / 2} << 20);
@@ -162,7 +171,7 @@ TEST(EncodeStepTest, RepeatedDecodeBatchIsAFewBytes) {
   EXPECT_LE(EncodeStep(plan, 5).ByteSizeLong(), 20u);
   // Blocks of 16 tokens: one row in sixteen grows.
   for (size_t row = 0; row < plan.rows.size(); row += 16) {
-    plan.rows[row].new_blocks = {static_cast<BlockId>(row)};
+    plan.rows[row].new_blocks = {{.ids = {static_cast<BlockId>(row)}}};
   }
   const worker::v1::StepRequest request = EncodeStep(plan, 5);
   EXPECT_THAT(request.run_slots(), IsEmpty());

@@ -155,8 +155,10 @@ TEST(CheckDescriptionTest, ReportsEverythingAtOnce) {
 
 TEST(LimitsOfTest, TakesThemFromTheDescription) {
   const WorkerLimits limits = LimitsOf(Fitting());
-  EXPECT_EQ(limits.num_blocks, 32u);
-  EXPECT_EQ(limits.block_size_tokens, 16u);
+  ASSERT_EQ(limits.kv_groups.size(), 1u);
+  EXPECT_EQ(limits.kv_groups[0].num_blocks, 32u);
+  EXPECT_EQ(limits.kv_groups[0].retention, Retention::kAll);
+  EXPECT_EQ(limits.block_size_tokens(), 16u);
   EXPECT_EQ(limits.max_slots, 4u);
   EXPECT_EQ(limits.max_step_tokens, 64u);
   EXPECT_EQ(limits.max_context_tokens, 128u);

@@ -22,7 +22,7 @@ class KvCacheTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
 
-  KvCache cache_{8, 2};
+  KvCache cache_{KvGroups{{.block_size_tokens = 2, .num_blocks = 8}}};
   const std::vector<TokenId> text_ = {1, 2, 3, 4, 5, 6, 7};
 };
 
@@ -35,10 +35,10 @@ TEST_F(KvCacheTest, BlocksForTokens) {
 
 TEST_F(KvCacheTest, AProbeTakesNothing) {
   const KvProbe probe = Probe(text_);
-  EXPECT_EQ(probe.num_new_blocks, 4u);
-  EXPECT_EQ(probe.num_available_blocks, 8u);
-  EXPECT_TRUE(probe.Fits(4));
-  EXPECT_FALSE(probe.Fits(5));
+  EXPECT_EQ(probe.groups[0].num_new_blocks, 4u);
+  EXPECT_EQ(probe.groups[0].num_cached_hit_blocks, 0u);
+  EXPECT_TRUE(cache_.Has(probe.Needed(4)));
+  EXPECT_FALSE(cache_.Has(probe.Needed(5)));
   EXPECT_EQ(cache_.Counts().free, 8u);
 }
 
@@ -67,7 +67,7 @@ TEST_F(KvCacheTest, GrowsFromFreeThenFromCachedBlocks) {
   EXPECT_EQ(cache_.Counts().cached, 3u);
   EXPECT_EQ(cache_.num_available(), 8u);
   BlockTable table = Admit({9});
-  cache_.Grow(table, 6);
+  cache_.GrowTo(table, 7);
   EXPECT_EQ(cache_.Counts().cached, 1u) << "two leaves were evicted";
   EXPECT_EQ(Probe(text_).hit.blocks.size(), 1u) << "from the end of the chain";
   ExpectIntegrity({&table});
@@ -78,11 +78,11 @@ TEST_F(KvCacheTest, BlocksOfTheHitAreNotAvailableToItself) {
   { cache_.Publish(Admit(text_), {}, text_, published); }
   const KvProbe probe = Probe(text_);
   EXPECT_EQ(probe.hit.blocks.size(), 3u);
-  EXPECT_EQ(probe.num_new_blocks, 1u);
-  EXPECT_EQ(probe.num_available_blocks, 5u);
+  EXPECT_EQ(probe.groups[0].num_new_blocks, 1u);
+  EXPECT_EQ(probe.groups[0].num_cached_hit_blocks, 3u);
   const BlockTable first = cache_.Take(probe);
   const KvProbe second = Probe(text_);
-  EXPECT_EQ(second.num_available_blocks, 4u) << "what is used already was not available before";
+  EXPECT_EQ(second.groups[0].num_cached_hit_blocks, 0u) << "they are in use already";
   const BlockTable table = cache_.Take(second);
   EXPECT_THAT(std::vector<BlockId>(table.ids().begin(), table.ids().begin() + 3),
               ElementsAre(first.ids()[0], first.ids()[1], first.ids()[2]));
@@ -144,7 +144,7 @@ TEST_F(KvCacheTest, ATwinThatUsesItsOwnBlocksOnlyKeepsNoneOfTheFirstOnes) {
   first = BlockTable();
   EXPECT_EQ(cache_.num_available(), 8u - twin.size());
   BlockTable filler = Admit({9});
-  cache_.Grow(filler, cache_.num_available());
+  cache_.GrowTo(filler, filler.size() + cache_.num_available());
   cache_.Publish(twin, {}, computed, of_twin, PublishBelow::kOwnBlock);
   EXPECT_EQ(of_twin.num_blocks, 2u) << "the first one's block is gone";
   EXPECT_THAT(Probe({1, 2, 3, 4, 5}).hit.blocks, ElementsAre(twin.ids()[0], twin.ids()[1]));
@@ -160,7 +160,7 @@ TEST_F(KvCacheTest, ATwinWhoseSupportWasEvictedPublishesAll) {
   cache_.Publish(twin, {}, std::vector<TokenId>{1, 2, 3}, of_twin);
   first = BlockTable();
   BlockTable filler = Admit({9});
-  cache_.Grow(filler, cache_.num_available());
+  cache_.GrowTo(filler, filler.size() + cache_.num_available());
   EXPECT_EQ(cache_.num_index_nodes(), 0u);
   cache_.Publish(twin, {}, std::vector<TokenId>{1, 2, 3, 4}, of_twin);
   EXPECT_EQ(of_twin.num_blocks, 2u);
@@ -174,12 +174,12 @@ TEST_F(KvCacheTest, IntegrityMissesATable) {
 }
 
 TEST(KvCacheDeathTest, TakingMoreThanThereIs) {
-  KvCache cache(2, 2);
+  KvCache cache(KvGroups{{.block_size_tokens = 2, .num_blocks = 2}});
   const std::vector<TokenId> text = {1, 2, 3};
   BlockTable table = cache.Take(cache.Probe({}, text, 2));
-  EXPECT_DEATH(cache.Grow(table, 1), "1 blocks asked for, 0 available");
+  EXPECT_DEATH(cache.GrowTo(table, 3), "1 blocks asked for, 0 available");
   cache.Fence(table);
-  EXPECT_DEATH(cache.Grow(table, 0), "foreign or fenced");
+  EXPECT_DEATH(cache.GrowTo(table, 0), "foreign or fenced");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "common/ids.h"
@@ -17,7 +18,7 @@ namespace lockstep::router::testing {
 
 // Watches plans go out and acknowledgements come in, and holds the scheduler to what a worker that
 // runs steps strictly in order could not notice:
-//  - no block is given out to be written while an unacknowledged step of somebody else mentions it;
+//  - no block is given out to be written while an unacknowledged step of somebody else may read it;
 //  - a prefix hit consists of KV whose writing was acknowledged before the plan was made, of the
 //  same
 //    text under the same salt.
@@ -35,17 +36,24 @@ class PlanObserver {
   // A stay of a sequence in a slot, as the plans tell it.
   struct Stay {
     uint64_t id = 0;
-    std::vector<BlockId> blocks;
+    std::vector<std::vector<BlockId>> tables;  // by group
+    uint32_t num_computed = 0;                 // if every planned row runs
   };
-  using Mentions = std::set<std::pair<BlockId, uint64_t>>;  // block, stay
+  using Mentions = std::set<std::tuple<uint32_t, BlockId, uint64_t>>;  // group, block, stay
 
-  absl::Status OnGiven(BlockId block, uint64_t stay);
+  absl::Status OnGiven(uint32_t group, BlockId block, uint64_t stay);
   absl::Status CheckHit(const StartedSlot& started) const;
+  absl::Status CheckHit(const StartedSlot& started, const GroupBlocks& blocks) const;
+  absl::Status OnStarted(const StartedSlot& started);
+  absl::Status OnRow(const RunRow& row, uint32_t num_iterations, Mentions& mentions);
+  KvCell& Acknowledged(uint32_t group, BlockId block, uint32_t offset) {
+    return acknowledged_[group][size_t{block} * limits_.block_size_tokens() + offset];
+  }
 
   const WorkerLimits limits_;
   std::map<SlotId, Stay> stays_;
   std::deque<Mentions> in_flight_;
-  std::vector<KvCell> acknowledged_;  // per block and offset
+  std::vector<std::vector<KvCell>> acknowledged_;  // by group; per block and offset
   uint64_t next_stay_ = 1;
 };
 

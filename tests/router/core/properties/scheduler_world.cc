@@ -46,8 +46,9 @@ SchedulerConfig SchedulerWorld::MakeConfig() {
 
 WorkerLimits SchedulerWorld::MakeLimits() {
   WorkerLimits limits;
-  limits.block_size_tokens = random_.Between(1, 4);
-  limits.num_blocks = random_.OneIn(4) ? random_.Between(25, 96) : random_.Between(4, 24);
+  limits.kv_groups[0].block_size_tokens = random_.Between(1, 4);
+  limits.kv_groups[0].num_blocks =
+      random_.OneIn(4) ? random_.Between(25, 96) : random_.Between(4, 24);
   limits.max_slots = random_.Between(1, 8);
   limits.max_step_tokens = random_.Between(1, 24);
   limits.max_context_tokens = random_.Between(32, 96);
@@ -140,9 +141,10 @@ absl::Status SchedulerWorld::Submit() {
   const std::shared_ptr<const Request> request = MakeRequest();
   const SchedulerStats stats = scheduler_->Stats();
   const size_t num_prompt = request->prompt_tokens.size();
-  const bool fits = worker_ == nullptr ||
-                    (num_prompt + request->sampling.max_new_tokens <= limits_.max_context_tokens &&
-                     num_prompt <= size_t{limits_.num_blocks} * limits_.block_size_tokens);
+  const bool fits =
+      worker_ == nullptr ||
+      (num_prompt + request->sampling.max_new_tokens <= limits_.max_context_tokens &&
+       num_prompt <= size_t{limits_.kv_groups[0].num_blocks} * limits_.block_size_tokens());
   const bool never = !fits || num_prompt > config_.max_waiting_tokens;
   const bool full = QueueIsFull(num_prompt);
   const absl::Status status = scheduler_->Submit(request, now_);
@@ -309,12 +311,12 @@ void SchedulerWorld::Digest(const StepPlan& plan) {
     add(started.request->key * 8 + started.sample_index);
     add(started.num_computed_tokens);
     add_all(started.known_tokens);
-    add_all(started.blocks);
+    for (const GroupBlocks& blocks : started.blocks) add_all(blocks.ids);
   }
   for (const RunRow& row : plan.rows) {
     add(row.slot);
     add(row.num_tokens);
-    add_all(row.new_blocks);
+    for (const GroupBlocks& blocks : row.new_blocks) add_all(blocks.ids);
   }
 }
 
@@ -468,7 +470,8 @@ absl::Status SchedulerWorld::Drain() {
     LOCKSTEP_RETURN_IF_ERROR(Plan());
   }
   const SchedulerStats stats = scheduler_->Stats();
-  if (worker_ != nullptr && stats.free_blocks + stats.cached_blocks != limits_.num_blocks) {
+  if (worker_ != nullptr &&
+      stats.free_blocks + stats.cached_blocks != limits_.kv_groups[0].num_blocks) {
     return Internal("drained, but {} blocks are used and {} fenced", stats.used_blocks,
                     stats.fenced_blocks);
   }

@@ -143,7 +143,7 @@ absl::Status SchedulerWorld::CheckEverything() {
   const SchedulerStats stats = scheduler_->Stats();
   const uint32_t num_blocks =
       stats.free_blocks + stats.used_blocks + stats.cached_blocks + stats.fenced_blocks;
-  if (num_blocks != (worker_ == nullptr ? 0 : limits_.num_blocks)) {
+  if (num_blocks != (worker_ == nullptr ? 0 : limits_.kv_groups[0].num_blocks)) {
     return Internal("{} blocks are accounted for", num_blocks);
   }
   const size_t in_flight = planned_.size() + executed_.size();
@@ -315,7 +315,7 @@ absl::Status SchedulerWorld::CheckFailure(const Client& client, const Sample& sa
       deserved =
           num_prompt + client.request->sampling.max_new_tokens > limits_.max_context_tokens ||
           num_prompt + sample.reference.tokens.size() >
-              size_t{limits_.num_blocks} * limits_.block_size_tokens;
+              size_t{limits_.kv_groups[0].num_blocks} * limits_.block_size_tokens();
       break;
     }
     case absl::StatusCode::kResourceExhausted:

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <absl/container/inlined_vector.h>
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace lockstep::router {
+
+// How long a layer needs the KV of a token: for ever, until it lies behind the window, or not at
+// all, because a state of fixed size holds everything that was read.
+enum class Retention { kAll, kWindow, kState };
+
+// Layers whose KV lies in one block pool of a worker.
+struct KvGroup {
+  std::optional<uint32_t> num_layers = std::nullopt;  // nothing: the worker did not say
+  uint32_t block_size_tokens = 16;
+  uint32_t num_blocks = 0;
+  Retention retention = Retention::kAll;
+  uint32_t window_tokens = 0;  // kWindow: a token reads itself and the window_tokens - 1 before it
+
+  bool has_window() const { return retention == Retention::kWindow; }
+  // Blocks that lie in the window of the next token after so many full ones.
+  uint32_t NumWindowBlocks() const {
+    return static_cast<uint32_t>((uint64_t{window_tokens} + block_size_tokens - 2) /
+                                 block_size_tokens);
+  }
+  absl::Status Validate() const;
+};
+
+// The groups of a worker. Most have one.
+using KvGroups = absl::InlinedVector<KvGroup, 1>;
+// UNIMPLEMENTED names what no code does yet.
+absl::Status Validate(const KvGroups& groups);
+
+// A number of blocks for each group.
+using BlockCountByGroup = absl::InlinedVector<uint64_t, 1>;
+
+// An entry of a block table without a block, because every token in it lies behind the window. Must
+// never be read.
+inline constexpr BlockId kNoBlock = std::numeric_limits<BlockId>::max();
+
+// A stretch of a sequence's block table in one group, as a step tells it to the worker.
+struct GroupBlocks {
+  uint32_t group = 0;
+  uint32_t first = 0;  // place of the first block in the table; what lies before it is never read
+  std::vector<BlockId> ids = {};
+};
+
+}  // namespace lockstep::router
