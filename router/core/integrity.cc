@@ -22,6 +22,13 @@ absl::Status CheckResidency(const WorkerLease& lease, const Residency& residency
   if (uint64_t{residency.published.num_blocks} * block_size > residency.num_computed) {
     return fail("published what is not acknowledged");
   }
+  for (uint32_t group = 1; group < lease.kv.num_groups() && !residency.blocks.fenced(); ++group) {
+    const uint32_t num_full_blocks = residency.num_computed / block_size;
+    if (residency.blocks.num_behind(group) !=
+        lease.limits.kv_groups[group].NumBehind(num_full_blocks)) {
+      return fail("keeps blocks behind a window, or lacks blocks of it");
+    }
+  }
   if (residency.owner == nullptr) return absl::OkStatus();
   const Sequence& owner = *residency.owner;
   if (residency.num_computed >= owner.num_tokens()) return fail("computed its last token");

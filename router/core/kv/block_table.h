@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/ids.h"
@@ -29,6 +30,10 @@ class BlockTable {
   }
   // How many entries at the front have no block.
   uint32_t num_behind(uint32_t group) const { return groups_[group].num_behind; }
+  // The entries that have a block.
+  std::span<const BlockId> held(uint32_t group) const {
+    return std::span(ids(group)).subspan(groups_[group].num_behind);
+  }
   // Entries that every group has.
   uint32_t num_covered() const { return num_covered_; }
   bool fenced() const { return fenced_; }
@@ -45,6 +50,13 @@ class BlockTable {
     uint32_t num_behind = 0;
     uint32_t num_told = 0;
   };
+
+  void CountCovered() {
+    num_covered_ = size();
+    for (uint32_t group = 1; group < groups_.size(); ++group) {
+      num_covered_ = std::min(num_covered_, size(group));
+    }
+  }
 
   KvCache* cache_ = nullptr;
   absl::InlinedVector<Group, 1> groups_;

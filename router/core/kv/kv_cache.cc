@@ -1,6 +1,7 @@
 #include "router/core/kv/kv_cache.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/check.h"
@@ -20,76 +21,184 @@ BlockCountByGroup KvProbe::Needed(uint32_t headroom_blocks) const {
 KvCache::KvCache(const KvGroups& groups, PrefixChanges* changes)
     : block_size_tokens_(groups.front().block_size_tokens),
       pool_(groups.front().num_blocks),
-      index_(groups.front().num_blocks, block_size_tokens_, changes) {}
+      index_(groups.front().num_blocks, block_size_tokens_, changes) {
+  side_groups_.reserve(groups.size() - 1);
+  for (size_t i = 1; i < groups.size(); ++i) side_groups_.emplace_back(groups[i], num_blocks());
+}
 
 KvCache::~KvCache() {
-  const BlockCounts counts = pool_.Counts();
-  LOCKSTEP_CHECK(counts.used == 0 && counts.fenced == 0,
-                 "{} blocks are used and {} fenced when their cache dies", counts.used,
-                 counts.fenced);
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    const BlockCounts counts = Counts(group);
+    LOCKSTEP_CHECK(counts.used == 0 && counts.fenced == 0,
+                   "{} blocks of group {} are used and {} fenced when their cache dies",
+                   counts.used, group, counts.fenced);
+  }
+}
+
+bool KvCache::Has(const BlockCountByGroup& wanted, uint64_t times) const {
+  for (uint32_t group = 0; group < wanted.size(); ++group) {
+    if (wanted[group] * times > num_available(group)) return false;
+  }
+  return true;
+}
+
+bool KvCache::WillHave(const BlockCountByGroup& wanted) const {
+  for (uint32_t group = 0; group < wanted.size(); ++group) {
+    if (wanted[group] > uint64_t{num_available(group)} + Counts(group).fenced) return false;
+  }
+  return true;
+}
+
+bool KvCache::CanHold(uint32_t num_blocks) const {
+  return num_blocks <= pool_.num_blocks() &&
+         std::ranges::all_of(side_groups_, [num_blocks](const SideGroup& group) {
+           return group.description().has_window() || num_blocks <= group.description().num_blocks;
+         });
+}
+
+uint32_t KvCache::MostCovered(const BlockTable& table) const {
+  uint32_t most = std::numeric_limits<uint32_t>::max();
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    most = std::min(most, table.size(group) + num_available(group));
+  }
+  return most;
 }
 
 KvProbe KvCache::Probe(const PrefixRoot& root, std::span<const TokenId> tokens,
                        uint32_t max_hit_tokens) const {
   KvProbe probe;
   probe.hit = index_.Match(root, tokens, max_hit_tokens / block_size_tokens_);
-  const auto num_idle = std::ranges::count_if(
-      probe.hit.blocks, [this](BlockId block) { return index_.IsIdle(block); });
-  probe.groups.push_back(
-      {.num_new_blocks = BlocksFor(tokens.size()) - static_cast<uint32_t>(probe.hit.blocks.size()),
-       .num_cached_hit_blocks = static_cast<uint32_t>(num_idle)});
+  if (!side_groups_.empty()) Shorten(probe.hit);
+  const std::vector<BlockId>& hit = probe.hit.blocks;
+  const uint32_t num_blocks = BlocksFor(tokens.size());
+  const auto num_hit_blocks = static_cast<uint32_t>(hit.size());
+  const auto num_idle =
+      std::ranges::count_if(hit, [this](BlockId block) { return index_.IsIdle(block); });
+  probe.groups.push_back({.num_new_blocks = num_blocks - num_hit_blocks,
+                          .num_cached_hit_blocks = static_cast<uint32_t>(num_idle)});
+  for (const SideGroup& group : side_groups_) {
+    KvProbe::Group& needed = probe.groups.emplace_back();
+    needed.num_new_blocks = NumToStart(group.description(), num_hit_blocks, num_blocks);
+    for (size_t i = group.description().NumBehind(num_hit_blocks); i < hit.size(); ++i) {
+      needed.num_cached_hit_blocks += group.IsCached(group.BlockOf(hit[i]));
+    }
+  }
   return probe;
 }
 
-bool KvCache::Has(const BlockCountByGroup& wanted, uint64_t times) const {
-  return wanted.empty() || wanted.front() * times <= num_available();
+void KvCache::Shorten(PrefixMatch& hit) const {
+  std::vector<uint32_t> num_in_a_row(side_groups_.size(), 0);
+  uint32_t num_usable = 0;
+  for (uint32_t i = 0; i < hit.blocks.size(); ++i) {
+    bool serves = true;
+    for (size_t j = 0; j < side_groups_.size(); ++j) {
+      const bool has_block = side_groups_[j].BlockOf(hit.blocks[i]) != kNoBlock;
+      num_in_a_row[j] = has_block ? num_in_a_row[j] + 1 : 0;
+      const uint32_t num_needed = i + 1 - side_groups_[j].description().NumBehind(i + 1);
+      serves = serves && num_in_a_row[j] >= num_needed;
+    }
+    if (serves) num_usable = i + 1;
+  }
+  if (num_usable == hit.blocks.size()) return;
+  hit.blocks.resize(num_usable);
+  hit.last = num_usable == 0 ? PrefixNode() : index_.NodeOf(hit.blocks.back());
 }
 
-bool KvCache::WillHave(const BlockCountByGroup& wanted) const {
-  return wanted.empty() || wanted.front() <= uint64_t{num_available()} + Counts().fenced;
+// A group with a window never holds a whole text. So a sequence starts with the blocks of a window,
+// and grows with each chunk of its prompt.
+uint32_t KvCache::NumToStart(const KvGroup& group, uint32_t num_hit_blocks, uint32_t num_blocks) {
+  const uint32_t num_new = num_blocks - num_hit_blocks;
+  if (!group.has_window()) return num_new;
+  const uint32_t num_of_hit = num_hit_blocks - group.NumBehind(num_hit_blocks);
+  return std::min({num_new, group.NumWindowBlocks() + 1, group.num_blocks - num_of_hit});
 }
 
 BlockTable KvCache::Take(const KvProbe& probe) {
+  const std::vector<BlockId>& hit = probe.hit.blocks;
   BlockTable table;
   table.cache_ = this;
   table.groups_.resize(num_groups());
-  const auto num_hit_blocks = static_cast<uint32_t>(probe.hit.blocks.size());
-  const uint32_t num_blocks = num_hit_blocks + probe.groups.front().num_new_blocks;
-  std::vector<BlockId>& ids = table.groups_.front().ids;
-  ids.reserve(num_blocks);
+  table.groups_.front().ids.reserve(hit.size() + probe.groups.front().num_new_blocks);
   // The blocks of the hit come first. Once referenced, they cannot be evicted for the new blocks.
-  for (BlockId block : probe.hit.blocks) {
+  for (BlockId block : hit) {
     Reference(block);
-    ids.push_back(block);
+    table.groups_.front().ids.push_back(block);
+  }
+  for (uint32_t group = 1; group < num_groups(); ++group) {
+    SideGroup& side = side_groups_[group - 1];
+    BlockTable::Group& to = table.groups_[group];
+    to.num_behind = side.description().NumBehind(static_cast<uint32_t>(hit.size()));
+    to.num_told = to.num_behind;
+    to.ids.assign(to.num_behind, kNoBlock);
+    for (size_t i = to.num_behind; i < hit.size(); ++i) {
+      to.ids.push_back(side.BlockOf(hit[i]));
+      side.Reference(to.ids.back());
+    }
+  }
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    Append(table, group, probe.groups[group].num_new_blocks);
   }
   table.has_untold_ = true;
-  GrowTo(table, num_blocks);
+  table.CountCovered();
   return table;
 }
 
 void KvCache::AddMissing(const BlockTable& table, uint32_t num_blocks,
                          BlockCountByGroup& missing) const {
-  const uint32_t size = table.size();
-  if (num_blocks > size) missing.front() += num_blocks - size;
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    const uint32_t size = table.size(group);
+    if (num_blocks > size) missing[group] += num_blocks - size;
+  }
+}
+
+void KvCache::Append(BlockTable& table, uint32_t group, uint32_t num_new_blocks) {
+  std::vector<BlockId>& ids = table.groups_[group].ids;
+  for (uint32_t i = 0; i < num_new_blocks; ++i) {
+    if (group > 0) {
+      ids.push_back(side_groups_[group - 1].Take());
+      continue;
+    }
+    const BlockId block = TakeBlock();
+    pool_.Reference(block);
+    ids.push_back(block);
+  }
+  table.has_untold_ = table.has_untold_ || num_new_blocks > 0;
 }
 
 void KvCache::GrowTo(BlockTable& table, uint32_t num_blocks) {
   LOCKSTEP_CHECK(table.cache_ == this && !table.fenced_, "a foreign or fenced table cannot grow");
-  std::vector<BlockId>& ids = table.groups_.front().ids;
-  LOCKSTEP_CHECK(num_blocks <= uint64_t{ids.size()} + num_available(),
-                 "{} blocks asked for, {} available", num_blocks - ids.size(), num_available());
-  while (ids.size() < num_blocks) {
-    const BlockId block = TakeBlock();
-    pool_.Reference(block);
-    ids.push_back(block);
-    table.has_untold_ = true;
+  BlockCountByGroup missing(num_groups(), 0);
+  AddMissing(table, num_blocks, missing);
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    LOCKSTEP_CHECK(missing[group] <= num_available(group),
+                   "{} blocks asked for in group {}, {} available", missing[group], group,
+                   num_available(group));
   }
-  table.num_covered_ = static_cast<uint32_t>(ids.size());
+  for (uint32_t group = 0; group < num_groups(); ++group) {
+    Append(table, group, static_cast<uint32_t>(missing[group]));
+  }
+  table.CountCovered();
+}
+
+void KvCache::DropBehindWindows(BlockTable& table, uint32_t num_computed) {
+  for (uint32_t group = 1; group < num_groups(); ++group) {
+    SideGroup& side = side_groups_[group - 1];
+    BlockTable::Group& from = table.groups_[group];
+    const uint32_t num_behind = side.description().NumBehind(num_computed / block_size_tokens_);
+    for (; from.num_behind < num_behind; ++from.num_behind) {
+      BlockId& block = from.ids[from.num_behind];
+      side.Unreference(block, /*fenced=*/false, SideGroup::Why::kBehindWindow);
+      block = kNoBlock;
+    }
+  }
 }
 
 void KvCache::Fence(BlockTable& table) {
   if (table.fenced_) return;
   for (BlockId block : table.ids()) pool_.Fence(block);
+  for (uint32_t group = 1; group < num_groups(); ++group) {
+    for (BlockId block : table.held(group)) side_groups_[group - 1].Fence(block);
+  }
   table.fenced_ = true;
 }
 
@@ -103,6 +212,7 @@ void KvCache::Publish(const BlockTable& table, const PrefixRoot& root,
     const std::optional<PrefixNode> node = index_.Insert(root, published.last, tokens, block);
     if (node.has_value()) {
       if (below == PublishBelow::kOwnBlock && node->block != block) return;
+      AttachSides(table, published.num_blocks, node->block);
       published = {published.num_blocks + 1, *node};
     } else {
       // The sequence used equal blocks of another sequence, and those were evicted. Publish all
@@ -112,8 +222,18 @@ void KvCache::Publish(const BlockTable& table, const PrefixRoot& root,
   }
 }
 
+void KvCache::AttachSides(const BlockTable& table, uint32_t place, BlockId node) {
+  for (uint32_t group = 1; group < num_groups(); ++group) {
+    const BlockId block = table.ids(group)[place];
+    if (block != kNoBlock) side_groups_[group - 1].Attach(node, block);
+  }
+}
+
 BlockId KvCache::TakeBlock() {
-  return pool_.num_free() > 0 ? pool_.TakeFree() : index_.EvictOldest();
+  if (pool_.num_free() > 0) return pool_.TakeFree();
+  const BlockId block = index_.EvictOldest();
+  for (SideGroup& group : side_groups_) group.Detach(block);
+  return block;
 }
 
 void KvCache::Reference(BlockId block) {
@@ -133,6 +253,11 @@ void KvCache::Release(BlockTable& table) {
       index_.MarkUnreferenced(block);
     } else {
       pool_.PutFree(block);
+    }
+  }
+  for (uint32_t group = 1; group < num_groups(); ++group) {
+    for (BlockId block : table.held(group)) {
+      side_groups_[group - 1].Unreference(block, table.fenced_, SideGroup::Why::kEnded);
     }
   }
   table.groups_.clear();
@@ -156,6 +281,9 @@ absl::Status KvCache::CheckIntegrity(std::span<const BlockTable* const> tables) 
   for (BlockId block = 0; block < num_blocks(); ++block) {
     if (references[block] == 0 && index_.Contains(block)) ++num_cached;
   }
+  for (uint32_t group = 1; group < num_groups(); ++group) {
+    LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckGroup(tables, group), fmt::format("group {}", group)));
+  }
   const BlockCounts counts = pool_.Counts();
   if (counts.cached != num_cached) {
     return Internal("{} blocks are cached, the pool says {}", num_cached, counts.cached);
@@ -164,6 +292,31 @@ absl::Status KvCache::CheckIntegrity(std::span<const BlockTable* const> tables) 
     return Internal("the counts of blocks do not add up to {}", num_blocks());
   }
   return absl::OkStatus();
+}
+
+absl::Status KvCache::CheckGroup(std::span<const BlockTable* const> tables, uint32_t group) const {
+  const SideGroup& side = side_groups_[group - 1];
+  std::vector<uint32_t> references(side.description().num_blocks, 0);
+  std::vector<uint32_t> fenced(references.size(), 0);
+  for (const BlockTable* table : tables) {
+    const std::vector<BlockId>& ids = table->ids(group);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if ((ids[i] == kNoBlock) == (i < table->num_behind(group))) continue;
+      return Internal("entry {} of a table is {}, but {} are behind the window", i, ids[i],
+                      table->num_behind(group));
+    }
+    for (BlockId block : table->held(group)) {
+      if (block >= references.size()) return Internal("a table holds block {}", block);
+      ++references[block];
+      if (table->fenced()) ++fenced[block];
+    }
+  }
+  for (BlockId node = 0; node < num_blocks(); ++node) {
+    if (side.BlockOf(node) != kNoBlock && !index_.Contains(node)) {
+      return Internal("node {} was evicted and has a block", node);
+    }
+  }
+  return side.CheckIntegrity(references, fenced);
 }
 
 }  // namespace lockstep::router

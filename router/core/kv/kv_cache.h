@@ -12,6 +12,7 @@
 #include "router/core/kv/block_table.h"
 #include "router/core/kv/kv_group.h"
 #include "router/core/kv/prefix_index.h"
+#include "router/core/kv/side_group.h"
 
 namespace lockstep::router {
 
@@ -42,7 +43,8 @@ struct PublishedPrefix {
 enum class PublishBelow { kAnyBlock, kOwnBlock };
 
 // The KV blocks of one worker lease, in one or several groups. Owns a pool for each group, which
-// knows who refers to a block, and the prefix index, which knows the tokens in a block. A call
+// knows who refers to a block, and the prefix index, which knows the tokens in a block. Group 0
+// keeps all tokens, and its blocks are the nodes of the index. SideGroup holds the others. A call
 // takes every block that it needs in every group, or changes nothing.
 class KvCache {
  public:
@@ -52,24 +54,32 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  uint32_t num_groups() const { return 1; }
+  uint32_t num_groups() const { return 1 + static_cast<uint32_t>(side_groups_.size()); }
   uint32_t num_blocks() const { return pool_.num_blocks(); }
   uint32_t BlocksFor(uint64_t num_tokens) const {
     return static_cast<uint32_t>((num_tokens + block_size_tokens_ - 1) / block_size_tokens_);
   }
   // Blocks that can be taken now: free blocks, and cached blocks without a busy child.
-  uint32_t num_available() const { return pool_.num_free() + index_.num_idle(); }
+  uint32_t num_available(uint32_t group = 0) const {
+    return group == 0 ? pool_.num_free() + index_.num_idle()
+                      : side_groups_[group - 1].num_available();
+  }
   // True if every group has so many blocks available, `times` over. Groups that are not listed do
   // not count.
   bool Has(const BlockCountByGroup& wanted, uint64_t times = 1) const;
   // The same, once all fenced blocks have come back.
   bool WillHave(const BlockCountByGroup& wanted) const;
   // False if a sequence of so many blocks never fits.
-  bool CanHold(uint32_t num_blocks) const { return num_blocks <= pool_.num_blocks(); }
-  BlockCounts Counts() const { return pool_.Counts(); }
+  bool CanHold(uint32_t num_blocks) const;
+  // The most blocks that `table` can cover now.
+  uint32_t MostCovered(const BlockTable& table) const;
+  BlockCounts Counts(uint32_t group = 0) const {
+    return group == 0 ? pool_.Counts() : side_groups_[group - 1].Counts();
+  }
   uint32_t num_index_nodes() const { return index_.num_nodes(); }
 
-  // Looks for room for all `tokens`. A hit covers at most the first `max_hit_tokens` of them.
+  // Looks for room for all `tokens`; in a window group, for as many as a window needs. A hit covers
+  // at most the first `max_hit_tokens` of them. It is the longest that every group can serve.
   KvProbe Probe(const PrefixRoot& root, std::span<const TokenId> tokens,
                 uint32_t max_hit_tokens) const;
   // Takes what `probe` found. Nothing may have changed since the probe, and it must fit.
@@ -78,6 +88,11 @@ class KvCache {
   void AddMissing(const BlockTable& table, uint32_t num_blocks, BlockCountByGroup& missing) const;
   // Appends blocks, so that every group covers `num_blocks`. They must be available.
   void GrowTo(BlockTable& table, uint32_t num_blocks);
+  // Gives back the blocks of window groups that lie behind the window, now that the KV of so many
+  // tokens is acknowledged. A fenced table keeps them.
+  void DropBehind(BlockTable& table, uint32_t num_computed) {
+    if (!side_groups_.empty() && !table.fenced_) DropBehindWindows(table, num_computed);
+  }
   // Call when the owner is gone but steps in flight still use the blocks.
   void Fence(BlockTable& table);
   // Publishes every full block of `computed` to the index. `computed`: tokens whose KV is known to
@@ -92,12 +107,22 @@ class KvCache {
   friend class BlockTable;
 
   BlockId TakeBlock();
+  void Append(BlockTable& table, uint32_t group, uint32_t num_new_blocks);
+  // Tells the side groups that the table's blocks in this place hold the tokens of `node`.
+  void AttachSides(const BlockTable& table, uint32_t place, BlockId node);
   void Reference(BlockId block);
   void Release(BlockTable& table);
+  // Cuts the hit down to what every side group can serve.
+  void Shorten(PrefixMatch& hit) const;
+  // Blocks that an admission takes in a side group behind a hit.
+  static uint32_t NumToStart(const KvGroup& group, uint32_t num_hit_blocks, uint32_t num_blocks);
+  void DropBehindWindows(BlockTable& table, uint32_t num_computed);
+  absl::Status CheckGroup(std::span<const BlockTable* const> tables, uint32_t group) const;
 
   const uint32_t block_size_tokens_;
   BlockPool pool_;
   PrefixIndex index_;
+  std::vector<SideGroup> side_groups_;  // group 1 and so on
 };
 
 }  // namespace lockstep::router

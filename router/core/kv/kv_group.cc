@@ -35,7 +35,6 @@ absl::Status Validate(const KvGroups& groups) {
       return Unimplemented("kv_groups[{}]: a state in place of KV", i);
     }
   }
-  if (groups.size() > 1) return Unimplemented("kv_groups: {} groups", groups.size());
   if (groups.front().retention != Retention::kAll) {
     return Unimplemented("kv_groups[0]: a first group that does not keep all tokens");
   }

@@ -57,6 +57,8 @@ class PrefixIndex {
   bool Contains(BlockId block) const { return nodes_[block].serial != 0; }
   bool IsIdle(BlockId block) const { return Contains(block) && nodes_[block].num_users == 0; }
 
+  PrefixNode NodeOf(BlockId block) const { return {block, nodes_[block].serial}; }
+
   PrefixMatch Match(const PrefixRoot& root, std::span<const TokenId> tokens,
                     uint32_t max_blocks) const;
 

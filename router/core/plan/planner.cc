@@ -46,7 +46,7 @@ std::optional<StepPlan> Planner::Plan() {
     ReserveDecodeBlocks();
     PlanDecodes();
     PlanPrefills();
-    if (plan_.rows.empty() && none_in_flight && starved_) ResolveLoneStarvation();
+    if (plan_.rows.empty() && none_in_flight && starved_) ResolveStarvation();
   } while (plan_.rows.empty() && none_in_flight && changed_);
   if (!plan_.rows.empty()) return Commit();
   iterations_ = 1;
@@ -190,10 +190,16 @@ void Planner::Preempt(Sequence& sequence) {
   population_.Suspend(sequence, lease_, now_);
 }
 
-void Planner::ResolveLoneStarvation() {
-  LOCKSTEP_CHECK(population_.running().size() == 1,
-                 "{} sequences run, none can, and no block is awaited",
-                 population_.running().size());
+void Planner::ResolveStarvation() {
+  if (population_.running().size() > 1) {
+    // Chunks found no block in a group with a window. Such a group always has room for a sequence
+    // that is alone.
+    LOCKSTEP_CHECK(lease_.kv.num_groups() > 1,
+                   "{} sequences run, none can, and no block is awaited",
+                   population_.running().size());
+    const auto before = [this](const Sequence* a, const Sequence* b) { return Before(*a, *b); };
+    return Preempt(**std::ranges::max_element(population_.running(), before));
+  }
   Sequence& sequence = *population_.running().front();
   const uint32_t num_blocks = NumBlocksToGrowTo(sequence, iterations_);
   if (lease_.kv.CanHold(num_blocks)) {
@@ -255,7 +261,9 @@ StepBudget::InFlight Planner::DecodesInFlight() const {
 void Planner::PlanPrefills() {
   std::vector<Sequence*> chunked;
   for (Sequence* sequence : population_.running()) {
-    if (MayRun(*sequence) && !Decodes(*sequence)) chunked.push_back(sequence);
+    // A suspect runs alone (PlanRunningSuspect), also if it lacked blocks there.
+    if (!MayRun(*sequence) || Decodes(*sequence) || sequence->suspect()) continue;
+    chunked.push_back(sequence);
   }
   uint32_t budget = PrefillBudget(chunked);
   if (budget == 0 && chunked.empty() && population_.waiting().empty()) return;
@@ -272,12 +280,27 @@ void Planner::PlanPrefills() {
       std::erase(chunked, rival);
     }
     const Residency& residency = *sequence->running();
-    const uint32_t num_tokens =
-        std::min(budget, residency.planned_known - residency.planned_computed);
-    AddRow(*sequence, num_tokens);
-    budget -= num_tokens;
+    budget -=
+        AddChunk(*sequence, std::min(budget, residency.planned_known - residency.planned_computed));
   }
   record_.prefill_full = true;
+}
+
+uint32_t Planner::AddChunk(Sequence& sequence, uint32_t max_tokens) {
+  const Residency& residency = *sequence.running();
+  BlockTable& blocks = sequence.running()->blocks;
+  const uint64_t end = uint64_t{residency.planned_computed} + max_tokens;
+  if (end > uint64_t{blocks.num_covered()} * block_size_tokens_) {
+    lease_.kv.GrowTo(blocks, std::min(lease_.kv.BlocksFor(end), lease_.kv.MostCovered(blocks)));
+  }
+  const uint64_t covered = std::min(end, uint64_t{blocks.num_covered()} * block_size_tokens_);
+  if (covered <= residency.planned_computed) {
+    starved_ = true;
+    return 0;
+  }
+  const auto num_tokens = static_cast<uint32_t>(covered - residency.planned_computed);
+  AddRow(sequence, num_tokens);
+  return num_tokens;
 }
 
 void Planner::AddRow(Sequence& sequence, uint32_t num_tokens) {

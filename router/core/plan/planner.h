@@ -26,7 +26,8 @@ namespace lockstep::router {
 // a tenant that fills all slots finishes one. Preemption follows the policy's order alone. That
 // order never changes, so the first in it always finishes.
 //
-// Blocks: a sequence starts with blocks for all its tokens or not at all. It grows by what its next
+// Blocks: a sequence starts with blocks for all its tokens or not at all. (In a group with a window
+// it starts with the blocks of a window, and grows with each chunk.) It grows by what its next
 // decode may need. If one must grow while many blocks are available, all that decode grow for their
 // next few decodes. When no block is left, the running sequences get blocks in the policy's order,
 // and the last ones are preempted. If blocks only wait for an acknowledgement, the planner waits as
@@ -66,9 +67,9 @@ class Planner {
   void ReserveInPolicyOrder();
   void Preempt(Sequence& sequence);
   absl::Status TooLargeForWorker(const Sequence& sequence, uint32_t num_blocks) const;
-  // Call if nothing is in flight, no row was planned, and the only running sequence has no block to
+  // Call if nothing is in flight and no row was planned, because no running sequence has a block to
   // grow into.
-  void ResolveLoneStarvation();
+  void ResolveStarvation();
 
   void PlanDecodes();
   void PlanPrefills();
@@ -100,6 +101,9 @@ class Planner {
   bool StartIfFits(Sequence& sequence);
   void AddStarted(const Sequence& sequence, Residency& residency);
 
+  // Plans a chunk of up to so many tokens, and returns how many. Fewer if blocks are short in a
+  // group with a window; 0, and no row, if there is none.
+  uint32_t AddChunk(Sequence& sequence, uint32_t max_tokens);
   void AddRow(Sequence& sequence, uint32_t num_tokens);
   void Charge(Sequence& sequence, uint32_t start, uint32_t num_tokens);
   StepPlan Commit();

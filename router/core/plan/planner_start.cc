@@ -47,7 +47,8 @@ bool Planner::PlanSuspectAlone() {
   if (!lease_.in_flight.empty()) return true;
   if (!StartIfFits(*first)) return false;
   const Residency& residency = *first->running();
-  AddRow(*first, std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
+  AddChunk(*first,
+           std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
   return true;
 }
 
@@ -61,12 +62,12 @@ bool Planner::PlanRunningSuspect() {
   if (std::ranges::any_of(population_.running(), is_tried)) return true;
   ReserveDecodeBlocks();
   for (Sequence* sequence : population_.running()) {
-    if (!sequence->suspect() || !MayRun(*sequence) || !HasBlocks(*sequence)) continue;
+    if (!sequence->suspect() || !MayRun(*sequence)) continue;
+    if (Decodes(*sequence) && !HasBlocks(*sequence)) continue;
     if (!lease_.in_flight.empty()) return true;
     const Residency& residency = *sequence->running();
-    AddRow(*sequence,
-           std::min(PrefillBudget({}), residency.planned_known - residency.planned_computed));
-    return true;
+    const uint32_t num_left = residency.planned_known - residency.planned_computed;
+    if (AddChunk(*sequence, std::min(PrefillBudget({}), num_left)) > 0) return true;
   }
   return false;
 }

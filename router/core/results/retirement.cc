@@ -98,6 +98,7 @@ void Retirement::ApplyRow(const RowRecord& row, RowOutcome* outcome) {
       NoteProgress();
     }
     Publish(sequence, residency);
+    lease_.kv.DropBehind(residency.blocks, residency.num_computed);
   }
   EndIfTold(sequence, told);
 }

@@ -128,6 +128,9 @@ absl::Status ModelWorker::ApplyStarted(const StepPlan& plan) {
       table.insert(table.end(), blocks.ids.begin(), blocks.ids.end());
     }
     for (TokenId token : started.known_tokens) slot.Append(token);
+    const bool behind = std::ranges::any_of(
+        started.blocks, [](const GroupBlocks& blocks) { return blocks.first > 0; });
+    if (behind) ++counts_.starts_behind_a_window;
     slots_[started.slot] = std::move(slot);
     counts_.hit_tokens += started.num_computed_tokens;
     if (std::ranges::count(plan.released, started.slot) > 0) ++counts_.slots_reused_at_once;
@@ -162,6 +165,7 @@ absl::Status ModelWorker::AppendBlocks(const StepPlan& plan, const RunRow& row) 
                       grown.first);
     }
     const KvGroup& group = limits_.kv_groups[grown.group];
+    if (group.has_window() && row.num_tokens > 1) ++counts_.grown_windows;
     std::vector<BlockId>& table = slot.tables[grown.group];
     // A block that fell behind the window may come back in another place.
     const size_t first_read = std::min<size_t>(

@@ -51,7 +51,8 @@ class ModelWorker {
   };
   struct Counts {
     uint64_t inert_rows = 0, unsampled_rows = 0, multi_iteration_steps = 0, resyncs = 0,
-             repeated_steps = 0, hit_tokens = 0, slots_reused_at_once = 0, early_blocks = 0;
+             repeated_steps = 0, hit_tokens = 0, slots_reused_at_once = 0, early_blocks = 0,
+             starts_behind_a_window = 0, grown_windows = 0;
   };
 
   explicit ModelWorker(const WorkerLimits& limits);

@@ -177,7 +177,7 @@ TEST(KvCacheDeathTest, TakingMoreThanThereIs) {
   KvCache cache(KvGroups{{.block_size_tokens = 2, .num_blocks = 2}});
   const std::vector<TokenId> text = {1, 2, 3};
   BlockTable table = cache.Take(cache.Probe({}, text, 2));
-  EXPECT_DEATH(cache.GrowTo(table, 3), "1 blocks asked for, 0 available");
+  EXPECT_DEATH(cache.GrowTo(table, 3), "1 blocks asked for in group 0, 0 available");
   cache.Fence(table);
   EXPECT_DEATH(cache.GrowTo(table, 0), "foreign or fenced");
 }

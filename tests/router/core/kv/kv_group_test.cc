@@ -37,6 +37,13 @@ TEST(KvGroupTest, BlocksOfAWindow) {
   EXPECT_EQ(num_blocks(4294967295, 16), 268435456u);
 }
 
+TEST(KvGroupTest, BlocksBehindTheWindow) {
+  EXPECT_EQ(kAllTokens.NumBehind(100), 0u);
+  EXPECT_EQ(kWindow.NumBehind(2), 0u);
+  EXPECT_EQ(kWindow.NumBehind(3), 1u) << "token 48 reads from token 17 on, in block 1";
+  EXPECT_EQ(kWindow.NumBehind(100), 98u);
+}
+
 TEST(KvGroupTest, RefusesWhatMakesNoSense) {
   const auto refused = [](auto breaks, std::string_view reason) {
     KvGroup group = kWindow;
@@ -57,7 +64,12 @@ TEST(KvGroupTest, RefusesByNameWhatNoCodeServes) {
   state.retention = Retention::kState;
   ExpectRefused({state}, absl::StatusCode::kUnimplemented, "a state in place of KV");
   ExpectRefused({kWindow}, absl::StatusCode::kUnimplemented, "first group");
+  KvGroup small = kWindow;
+  small.block_size_tokens = 8;
+  ExpectRefused({kAllTokens, small}, absl::StatusCode::kUnimplemented, "blocks of 8 tokens beside");
+  ExpectRefused({kAllTokens, state}, absl::StatusCode::kUnimplemented, "kv_groups[1]");
   EXPECT_TRUE(Validate({kAllTokens}).ok());
+  EXPECT_TRUE(Validate({kAllTokens, kWindow}).ok());
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 
 namespace lockstep::router::testing {
 
-SchedulerWorld::SchedulerWorld(uint64_t seed, EventCounts& counts)
-    : random_(seed), counts_(counts) {
+SchedulerWorld::SchedulerWorld(uint64_t seed, EventCounts& counts, bool has_window)
+    : random_(seed), has_window_(has_window), counts_(counts) {
   for (int i = 0; i < 3; ++i) {
     std::vector<TokenId>& text = texts_.emplace_back();
     for (int j = 0; j < 64; ++j) text.push_back(random_.Between(0, kVocabularySize - 1));
@@ -54,7 +54,25 @@ WorkerLimits SchedulerWorld::MakeLimits() {
   limits.max_context_tokens = random_.Between(32, 96);
   limits.max_decode_iterations = random_.Between(1, 3);
   if (random_.OneIn(8)) limits.max_steps_in_flight = random_.Between(1, 2);
+  if (has_window_) AddWindow(limits);
   return limits;
+}
+
+// Often too small for all that run.
+void SchedulerWorld::AddWindow(WorkerLimits& limits) {
+  KvGroup& all = limits.kv_groups[0];
+  const bool real = random_.OneIn(3);
+  if (real) {
+    all.block_size_tokens = 16;
+    limits.max_context_tokens = random_.Between(64, 160);
+    limits.max_step_tokens = random_.Between(1, 48);
+  }
+  KvGroup window = all;
+  window.retention = Retention::kWindow;
+  window.window_tokens = real ? 32 : random_.Between(1, 4 * all.block_size_tokens);
+  window.num_blocks =
+      window.NumWindowBlocks() + 2 + (random_.OneIn(3) ? 0 : random_.Between(0, 30));
+  limits.kv_groups.push_back(window);
 }
 
 std::vector<TokenId> SchedulerWorld::MakePrompt() {
@@ -451,6 +469,8 @@ void SchedulerWorld::CountWorker() {
   Count("repeated steps", counts.repeated_steps);
   Count("slots released and started in one step", counts.slots_reused_at_once);
   Count("blocks sent before they are needed", counts.early_blocks);
+  Count("hits with blocks behind the window", counts.starts_behind_a_window);
+  Count("chunks that a window grew for", counts.grown_windows);
 }
 
 absl::Status SchedulerWorld::Drain() {

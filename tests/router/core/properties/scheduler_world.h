@@ -30,7 +30,8 @@ using EventCounts = std::map<std::string, uint64_t>;
 // every event that it sent are checked; the first violation is returned.
 class SchedulerWorld {
  public:
-  SchedulerWorld(uint64_t seed, EventCounts& counts);
+  // With a window: its workers have two groups of KV.
+  SchedulerWorld(uint64_t seed, EventCounts& counts, bool has_window);
 
   absl::Status RandomOperation();
   // No more requests, no more faults: everything must end, and every block come back.
@@ -94,6 +95,7 @@ class SchedulerWorld {
   std::shared_ptr<const Request> MakeRequest();
   std::vector<TokenId> MakePrompt();
   WorkerLimits MakeLimits();
+  void AddWindow(WorkerLimits& limits);
   SchedulerConfig MakeConfig();
   // A change that no worker may make to an outcome.
   std::string Corrupt(StepOutcome& outcome);
@@ -124,6 +126,7 @@ class SchedulerWorld {
   void CountWorker();
 
   RandomSource random_;
+  const bool has_window_;
   EventCounts& counts_;
   Instant now_ = Instant();
   std::vector<std::vector<TokenId>>

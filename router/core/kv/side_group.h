@@ -1,0 +1,76 @@
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/core/kv/block_pool.h"
+#include "router/core/kv/kv_group.h"
+
+namespace lockstep::router {
+
+// The blocks of one group behind the first. The first group's blocks are the nodes of the prefix
+// index. This class knows which block of its group holds the tokens of which node, so a node has
+// one such block or none. A block of a node is cached when nobody refers to it.
+//
+// Of the cached blocks, those that fell behind a running sequence's window are evicted first.
+// Otherwise one long text would push out the ends of all others, and a prefix without its end
+// cannot be reused. Among equals the block that is cached longest goes first.
+class SideGroup {
+ public:
+  // `num_nodes`: blocks of the first group.
+  SideGroup(const KvGroup& group, uint32_t num_nodes);
+
+  const KvGroup& description() const { return group_; }
+  // Free and cached blocks.
+  uint32_t num_available() const { return pool_.num_free() + num_cached(); }
+  BlockCounts Counts() const { return pool_.Counts(); }
+
+  // The block that holds the tokens of `node`, or kNoBlock.
+  BlockId BlockOf(BlockId node) const { return block_of_node_[node]; }
+  bool IsCached(BlockId block) const { return places_[block].list != kInNoList; }
+  // Says that `block` holds the tokens of `node`. Does nothing if the node has a block already.
+  // `block` must be referenced and must belong to no node.
+  void Attach(BlockId node, BlockId block);
+  // The first group evicted the node.
+  void Detach(BlockId node);
+
+  // Takes a block that must be available, and references it.
+  BlockId Take();
+  void Reference(BlockId block);
+  void Fence(BlockId block) { pool_.Fence(block); }
+  enum class Why { kEnded, kBehindWindow };
+  void Unreference(BlockId block, bool fenced, Why why);
+
+  // `references` and `fenced`: see BlockPool.
+  absl::Status CheckIntegrity(const std::vector<uint32_t>& references,
+                              const std::vector<uint32_t>& fenced) const;
+
+ private:
+  static constexpr uint32_t kInNoList = 2;
+
+  // Where a block is cached.
+  struct Place {
+    uint32_t list = kInNoList;
+    std::list<BlockId>::iterator at;
+  };
+
+  uint32_t num_cached() const {
+    return static_cast<uint32_t>(cached_[0].size() + cached_[1].size());
+  }
+  void Uncache(BlockId block);
+  void Separate(BlockId node, BlockId block);
+
+  const KvGroup group_;
+  BlockPool pool_;
+  std::vector<BlockId> block_of_node_;
+  std::vector<BlockId> node_of_block_;
+  std::array<std::list<BlockId>, 2> cached_;  // in order of eviction: behind a window, the rest
+  std::vector<Place> places_;                 // by block
+};
+
+}  // namespace lockstep::router
