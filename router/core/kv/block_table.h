@@ -58,11 +58,11 @@ class BlockTable {
     }
   }
 
-  KvCache* cache_ = nullptr;
-  absl::InlinedVector<Group, 1> groups_;
   uint32_t num_covered_ = 0;
   bool fenced_ = false;
   bool has_untold_ = false;
+  KvCache* cache_ = nullptr;
+  absl::InlinedVector<Group, 1> groups_;
 };
 
 }  // namespace lockstep::router

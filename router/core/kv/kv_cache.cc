@@ -19,7 +19,8 @@ BlockCountByGroup KvProbe::Needed(uint32_t headroom_blocks) const {
 }
 
 KvCache::KvCache(const KvGroups& groups, PrefixChanges* changes)
-    : block_size_tokens_(groups.front().block_size_tokens),
+    : num_groups_(static_cast<uint32_t>(groups.size())),
+      block_size_tokens_(groups.front().block_size_tokens),
       pool_(groups.front().num_blocks),
       index_(groups.front().num_blocks, block_size_tokens_, changes) {
   side_groups_.reserve(groups.size() - 1);

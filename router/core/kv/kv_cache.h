@@ -54,7 +54,7 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  uint32_t num_groups() const { return 1 + static_cast<uint32_t>(side_groups_.size()); }
+  uint32_t num_groups() const { return num_groups_; }
   uint32_t num_blocks() const { return pool_.num_blocks(); }
   uint32_t BlocksFor(uint64_t num_tokens) const {
     return static_cast<uint32_t>((num_tokens + block_size_tokens_ - 1) / block_size_tokens_);
@@ -91,7 +91,7 @@ class KvCache {
   // Gives back the blocks of window groups that lie behind the window, now that the KV of so many
   // tokens is acknowledged. A fenced table keeps them.
   void DropBehind(BlockTable& table, uint32_t num_computed) {
-    if (!side_groups_.empty() && !table.fenced_) DropBehindWindows(table, num_computed);
+    if (num_groups_ > 1 && !table.fenced()) DropBehindWindows(table, num_computed);
   }
   // Call when the owner is gone but steps in flight still use the blocks.
   void Fence(BlockTable& table);
@@ -119,6 +119,7 @@ class KvCache {
   void DropBehindWindows(BlockTable& table, uint32_t num_computed);
   absl::Status CheckGroup(std::span<const BlockTable* const> tables, uint32_t group) const;
 
+  const uint32_t num_groups_;
   const uint32_t block_size_tokens_;
   BlockPool pool_;
   PrefixIndex index_;

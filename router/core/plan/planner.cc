@@ -21,10 +21,6 @@ constexpr absl::Duration kReleaseDelay = absl::Milliseconds(10);
 constexpr uint32_t kDecodesToGrowFor = 8;
 constexpr uint64_t kMinAvailablePerBlock = 8;
 
-bool IsZero(const BlockCountByGroup& counts) {
-  return std::ranges::all_of(counts, [](uint64_t count) { return count == 0; });
-}
-
 }  // namespace
 
 Planner::Planner(SchedulerState& state, Instant now)
@@ -135,13 +131,16 @@ uint32_t Planner::ChooseIterations() const {
 }
 
 void Planner::ReserveDecodeBlocks() {
+  const auto has_blocks = [this](const Sequence* sequence) {
+    return !MayRun(*sequence) || !Decodes(*sequence) || HasBlocks(*sequence);
+  };
+  if (std::ranges::all_of(population_.running(), has_blocks)) return;
   BlockCountByGroup missing = CountMissing(iterations_);
   if (!lease_.kv.Has(missing) && iterations_ > 1) {
     iterations_ = 1;
     missing = CountMissing(iterations_);
   }
   if (!lease_.kv.Has(missing)) return ReserveInPolicyOrder();
-  if (IsZero(missing)) return;
   uint32_t num_decodes = std::max(iterations_, kDecodesToGrowFor);
   if (!lease_.kv.Has(CountMissing(num_decodes), kMinAvailablePerBlock)) num_decodes = iterations_;
   for (Sequence* sequence : population_.running()) {

@@ -26,14 +26,14 @@ struct Sequence;
 struct Residency {
   Sequence* owner = nullptr;  // null once the sequence ended; later results are dropped
   SlotId slot = 0;
-  BlockTable blocks;
   uint32_t num_computed = 0;  // leading positions whose KV is acknowledged
   uint32_t planned_computed = 0;
   uint32_t planned_known = 0;  // tokens, prompt included
   uint32_t rows_in_flight = 0;
   uint32_t first_prompt_logprob = 0;  // as sent in `started`
+  bool inert = false;                 // the worker said that the row stopped or failed
+  BlockTable blocks;
   PublishedPrefix published;
-  bool inert = false;  // the worker said that the row stopped or failed
 };
 
 // Each state owns what the sequence holds while it is in that state.
