@@ -7,6 +7,7 @@
 #include <list>
 #include <vector>
 
+#include "common/check.h"
 #include "common/ids.h"
 #include "router/core/kv/block_pool.h"
 #include "router/core/kv/kv_group.h"
@@ -32,7 +33,10 @@ class SideGroup {
 
   // The block that holds the tokens of `node`, or kNoBlock.
   BlockId BlockOf(BlockId node) const { return block_of_node_[node]; }
-  bool IsCached(BlockId block) const { return places_[block].list != kInNoList; }
+  bool IsCached(BlockId block) const {
+    LOCKSTEP_CHECK(block < places_.size(), "block {} does not exist", block);
+    return places_[block].list != kInNoList;
+  }
   // Says that `block` holds the tokens of `node`. Does nothing if the node has a block already.
   // `block` must be referenced and must belong to no node.
   void Attach(BlockId node, BlockId block);
