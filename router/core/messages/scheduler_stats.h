@@ -9,6 +9,7 @@ struct SchedulerStats {
   uint32_t steps_in_flight = 0;
   uint64_t waiting_tokens = 0;
   uint64_t prefill_tokens = 0;  // known tokens of running sequences that are not computed yet
+  // Blocks of the first group of KV.
   uint32_t free_blocks = 0, used_blocks = 0, cached_blocks = 0, fenced_blocks = 0;
   uint32_t prefix_index_nodes = 0;
   uint64_t preemptions = 0, prefix_query_tokens = 0, prefix_hit_tokens = 0, rollbacks = 0;
