@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "kernels/core/alignment.h"
+#include "kernels/core/divide_up.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/device/tensor_map.h"
 #include "kernels/formats/strips/strip_gemm.h"
@@ -192,7 +193,6 @@ absl::Status ExpandStrips(const CudaStream& stream, const StripMatrix& weights, 
         "be aligned to 16 bytes",
         weights.k);
   }
-  constexpr int kWarps = 8;
   ExpandTask task = {.strips = reinterpret_cast<const uint8_t*>(weights.data),
                      .output = output,
                      .n = weights.n,
@@ -200,9 +200,9 @@ absl::Status ExpandStrips(const CudaStream& stream, const StripMatrix& weights, 
                      .num_strip_blocks = weights.num_strips() * weights.num_blocks(),
                      .num_blocks = weights.num_blocks()};
   void* arguments[] = {&task};
-  const dim3 grid(static_cast<unsigned>((task.num_strip_blocks + kWarps - 1) / kWarps));
-  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaLaunchKernel(KernelsOf(weights.codec).expand, grid,
-                                                 dim3(kWarps * 32), arguments, 0, stream.handle));
+  const dim3 grid(static_cast<unsigned>(DivideUp(task.num_strip_blocks, kExpandWarps)));
+  LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaLaunchKernel(
+      KernelsOf(weights.codec).expand, grid, dim3(kExpandWarps * 32), arguments, 0, stream.handle));
   return absl::OkStatus();
 }
 

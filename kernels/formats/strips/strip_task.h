@@ -26,7 +26,9 @@ struct StripTask {
 // Two bf16 of 128. Small integers in their lowest bits add to that.
 inline constexpr uint32_t kBF16Magic = 0x43004300;
 
-// Takes this by value, with a warp for each block of 128 columns of a strip.
+// Takes this by value, with kExpandWarps warps in a block of the grid, and a warp for each block of
+// 128 columns of a strip.
+inline constexpr int kExpandWarps = 8;
 struct ExpandTask {
   const uint8_t* strips;
   BFloat16* output;  // [n, k]

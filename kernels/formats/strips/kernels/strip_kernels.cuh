@@ -53,32 +53,42 @@ const void* FindStripKernelOf(int strips, int stage_blocks, int input_rows, bool
   }
 }
 
-// The lane's elements of a block go to their places in a bf16 matrix.
+// A warp converts a block of a strip. Its lanes have two columns each, here and there. They pass
+// them through shared memory, so that the block goes to the bf16 matrix in whole rows.
 template <typename Codec>
-__global__ void __launch_bounds__(256) ExpandStripsKernel(ExpandTask task) {
+__global__ void __launch_bounds__(kExpandWarps * 32) ExpandStripsKernel(ExpandTask task) {
+  constexpr int kRowWords = kStripBlockColumns / 2;
+  constexpr int kPadding = 4;  // against bank conflicts
+  __shared__ alignas(16) uint32_t blocks[kExpandWarps][kStripRows][kRowWords + kPadding];
   ptx::AllowSuccessor();
   ptx::WaitForPredecessor();
-  const int64_t at = int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t at = int64_t{blockIdx.x} * kExpandWarps + warp;
   if (at >= task.num_strip_blocks) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  // [bands][blocks of a strip][kBandStrips]
-  const int64_t strip = at / kBandStrips / task.num_blocks * kBandStrips + at % kBandStrips;
-  const int64_t block = at / kBandStrips % task.num_blocks;
-  const int64_t row = strip * kStripRows + lane / 4;
-  const int64_t first_column = block * kStripBlockColumns + lane % 4 * 2;
   const typename Codec::Raw raw =
       Codec::Load(GlobalBytes{task.strips + at * Codec::kBlockBytes}, lane);
   StripPairs pairs[2];
   Codec::template Convert<0>(raw, kBF16Magic, pairs[0]);
   Codec::template Convert<1>(raw, kBF16Magic, pairs[1]);
-  if (row >= task.n) return;
+  uint32_t(&block)[kStripRows][kRowWords + kPadding] = blocks[warp];
 #pragma unroll
   for (int i = 0; i < 4 * kHalfSteps; ++i) {
-    const int64_t column = first_column + i * 8;
-    // k is even, and so is the column: both of a pair exist or none.
-    if (column < task.k) {
-      *reinterpret_cast<uint32_t*>(task.output + row * task.k + column) =
-          pairs[i / 2 / kHalfSteps][i / 2 % kHalfSteps][i % 2];
+    block[lane / 4][4 * i + lane % 4] = pairs[i / 2 / kHalfSteps][i / 2 % kHalfSteps][i % 2];
+  }
+  __syncwarp();
+  // [bands][blocks of a strip][kBandStrips]
+  const int64_t strip = at / kBandStrips / task.num_blocks * kBandStrips + at % kBandStrips;
+  const int64_t first_column = at / kBandStrips % task.num_blocks * kStripBlockColumns;
+  // 16 lanes write a row, 8 columns each. k is a multiple of 8: all of them exist or none.
+  const int64_t column = first_column + lane % 16 * 8;
+#pragma unroll
+  for (int first = 0; first < kStripRows; first += 2) {
+    const int row_of_strip = first + lane / 16;
+    const int64_t row = strip * kStripRows + row_of_strip;
+    if (row < task.n && column < task.k) {
+      *reinterpret_cast<uint4*>(task.output + row * task.k + column) =
+          *reinterpret_cast<const uint4*>(&block[row_of_strip][lane % 16 * 4]);
     }
   }
 }
