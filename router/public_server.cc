@@ -22,8 +22,8 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// The largest body that can pass validation: a token id takes up to eight bytes ("128255, ") where
-// a text of one byte would be one.
+// The largest body of a prompt that can pass validation: a token id takes up to eight bytes
+// ("128255, ") where a text of one byte would be one.
 size_t MaxBodyBytes(const RequestLimits& limits) {
   return size_t{8} * limits.max_prompt_bytes + (1 << 20);
 }

@@ -46,13 +46,14 @@ class FairQueue {
     std::chrono::nanoseconds estimate{};
   };
 
-  void Push(std::shared_ptr<Strand> strand);
   // Which large strands may get a turn.
   enum class Large {
     kNone,
-    kOfNewOwners,  // of owners of which no large strand runs
+    kOfNewOwners,  // only those of owners that run no large strand now
     kAll,
   };
+
+  void Push(std::shared_ptr<Strand> strand);
   // The next strand that is small, or that `large` allows. Finish must follow.
   Turn Pop(Large large);
   // `turn`: the strand ran, and kept a thread for `taken`.

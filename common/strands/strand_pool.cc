@@ -36,12 +36,15 @@ void StrandPool::Push(std::shared_ptr<Strand> strand) {
   not_empty_.NotifyOne();
 }
 
-FairQueue::Turn StrandPool::Next() {
+FairQueue::Large StrandPool::LargeAllowed() const {
   const size_t num_places = max_large_running_ - num_large_running_;
+  if (num_places == 0) return FairQueue::Large::kNone;
   const bool is_last_of_several = num_places == 1 && max_large_running_ > 1;
-  FairQueue::Turn turn = queue_.Pop(num_places == 0      ? FairQueue::Large::kNone
-                                    : is_last_of_several ? FairQueue::Large::kOfNewOwners
-                                                         : FairQueue::Large::kAll);
+  return is_last_of_several ? FairQueue::Large::kOfNewOwners : FairQueue::Large::kAll;
+}
+
+FairQueue::Turn StrandPool::Next() {
+  FairQueue::Turn turn = queue_.Pop(LargeAllowed());
   if (turn.strand != nullptr) {
     ++num_running_;
     num_large_running_ += turn.large;
@@ -62,11 +65,13 @@ void StrandPool::RunThread() {
     const auto begin = std::chrono::steady_clock::now();
     Run(std::move(turn.strand));
     const auto taken = std::chrono::steady_clock::now() - begin;
-    // A strand that had to wait for this one is found by this thread, which looks next.
+    // This thread looks next, and so finds a strand that had to wait for this one. The end of a
+    // large strand may allow a second one: by its place, and because its owner runs none any more.
     MutexLock lock(mutex_);
     queue_.Finish(turn, taken);
     --num_running_;
     num_large_running_ -= turn.large;
+    if (turn.large && !queue_.empty()) not_empty_.NotifyOne();
   }
 }
 

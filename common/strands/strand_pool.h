@@ -27,6 +27,7 @@ class StrandPool final : public StrandRunner {
  private:
   void Push(std::shared_ptr<Strand> strand) override;
   void RunThread();
+  FairQueue::Large LargeAllowed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Without a strand: there is nothing, or nothing that may run now.
   FairQueue::Turn Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

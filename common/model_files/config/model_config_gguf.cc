@@ -34,8 +34,13 @@ constexpr std::string_view kComputingKeys[] = {
     "attention.temperature_scale",
     "attention.value_length_mla",
     "embedding_length_per_layer_input",
+    "expert_feed_forward_length",
+    "expert_gating_func",
     "expert_group_count",
     "expert_shared_count",
+    "expert_shared_feed_forward_length",
+    "expert_weights_norm",
+    "expert_weights_scale",
     "full_attention_interval",
     "interleave_moe_layer_step",
     "leading_dense_block_count",
@@ -129,7 +134,7 @@ class ArchitectureReader {
       if (!key.starts_with(prefix_) || std::ranges::find(read_, key) != read_.end()) continue;
       if (IsComputing(key.substr(prefix_.size()))) {
         return InvalidArgument(
-            "{}: metadata key {} would alter the result and is not supported; expected nothing",
+            "{}: metadata key {} would alter the result and is not supported; expected no such key",
             file_.name(), ShownName(key));
       }
       ignored.emplace_back(key);

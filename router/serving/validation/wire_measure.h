@@ -23,7 +23,8 @@ struct FieldBound {
 
 // The longest text that Tokenize cuts into ids. The tokenizer may lengthen a text before.
 size_t MaxTokenizedBytes(const RequestLimits& limits);
-// Detokenize takes the ids of any such text, and of any text that the model reads or writes.
+// Detokenize takes the ids of any such text, and of any text that the model reads or writes, if the
+// request's body is not too large for the API that it comes through.
 size_t MaxDetokenizedIds(const RequestLimits& limits, uint32_t max_context_tokens);
 
 // The bounds of every repeated field in the public API's requests.

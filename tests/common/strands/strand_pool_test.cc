@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <latch>
 #include <memory>
@@ -140,6 +141,39 @@ TEST(StrandPoolTest, AnOwnersLargeStrandsLeaveAThreadForAnothersLargeOne) {
   pool.Schedule(
       std::make_shared<OwnedStrand>("modest", kLargeBytes, [&] { modest_ran.count_down(); }));
   greedy_ran.wait();
+}
+
+// There are three places for large strands. "a" and "b" run one each, so their second ones wait,
+// and two threads sleep. When the first of "a" ends, its thread takes the second of "b", because
+// "a" had more time. Then the second of "a" may run too, and a thread must wake for it.
+TEST(StrandPoolTest, TheEndOfALargeStrandMayAllowTwo) {
+  std::latch begun(2), may_end(1), b_may_end(1), second_ran(2), last(1);
+  StrandPool pool("test", 4);
+  const auto schedule = [&](const char* owner, size_t num_bytes, std::function<void()> run) {
+    pool.Schedule(std::make_shared<OwnedStrand>(owner, num_bytes, std::move(run)));
+  };
+  schedule("a", kLargeBytes, [&] {
+    begun.count_down();
+    may_end.wait();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  // It is expected to take a few milliseconds.
+  schedule("b", FairQueue::kMaxSmallBytes + 1, [&] {
+    begun.count_down();
+    b_may_end.wait();
+  });
+  begun.wait();
+  for (const char* const owner : {"a", "b"}) {
+    schedule(owner, kLargeBytes, [&] {
+      second_ran.count_down();
+      last.wait();  // keeps its thread
+    });
+  }
+  may_end.count_down();
+  second_ran.wait();
+  last.count_down();
+  b_may_end.count_down();
 }
 
 TEST(StrandPoolTest, ASingleThreadRunsLargeStrandsToo) {
