@@ -58,9 +58,14 @@ RunFunction RunFunctionOf(CodeKind kind) {
     case CodeKind::kInt4Min:
     case CodeKind::kInt5Min:
       return DequantizeRun<CodeKind::kInt5Min>;
-    default:
+    case CodeKind::kInt4:
+    case CodeKind::kInt5:
+    case CodeKind::kInt6:
+    case CodeKind::kInt8:
       return DequantizeRun<CodeKind::kInt8>;
   }
+  LOCKSTEP_CHECK(false, "no such kind of code");
+  return nullptr;
 }
 
 }  // namespace
@@ -91,9 +96,12 @@ int CodeBits(CodeKind kind) {
       return 5;
     case CodeKind::kInt6:
       return 6;
-    default:
+    case CodeKind::kInt8:
+    case CodeKind::kFp8E4M3:
       return 8;
   }
+  LOCKSTEP_CHECK(false, "no such kind of code");
+  return 0;
 }
 
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values) {

@@ -45,7 +45,7 @@ void EncodeSampling(const StartedSlot& started, wire::SlotSampling* out) {
   out->set_num_prompt_logprobs(sampling.num_prompt_logprobs);
 }
 
-// The protocol has no field for a group yet, and LimitsOf takes workers with one group only.
+// The protocol has no field for a group yet, and CheckDescription refuses workers with several.
 std::span<const BlockId> OnlyGroup(const std::vector<GroupBlocks>& blocks) {
   if (blocks.empty()) return {};
   LOCKSTEP_CHECK(blocks.size() == 1 && blocks.front().group == 0,

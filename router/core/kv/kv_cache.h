@@ -114,7 +114,7 @@ class KvCache {
   void Release(BlockTable& table);
   // Cuts the hit down to what every side group can serve.
   void Shorten(PrefixMatch& hit) const;
-  // Blocks that an admission takes in a side group behind a hit.
+  // Blocks that an admission takes in a side group after a hit.
   static uint32_t NumToStart(const KvGroup& group, uint32_t num_hit_blocks, uint32_t num_blocks);
   void DropBehindWindows(BlockTable& table, uint32_t num_computed);
   absl::Status CheckGroup(std::span<const BlockTable* const> tables, uint32_t group) const;

@@ -5,7 +5,6 @@
 namespace lockstep::router {
 
 absl::Status KvGroup::Validate() const {
-  if (num_layers == 0u) return InvalidArgument("num_layers is 0, expected at least 1");
   if (block_size_tokens == 0) return InvalidArgument("block_size_tokens is 0, expected at least 1");
   if (num_blocks == 0) return InvalidArgument("num_blocks is 0, expected at least 1");
   if (has_window() != (window_tokens > 0)) {

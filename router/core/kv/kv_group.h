@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "common/ids.h"
@@ -18,7 +17,6 @@ enum class Retention { kAll, kWindow, kState };
 
 // Layers whose KV lies in one block pool of a worker.
 struct KvGroup {
-  std::optional<uint32_t> num_layers = std::nullopt;  // nothing: the worker did not say
   uint32_t block_size_tokens = 16;
   uint32_t num_blocks = 0;
   Retention retention = Retention::kAll;

@@ -14,7 +14,7 @@
 
 namespace lockstep::router {
 
-// The blocks of one group behind the first. The first group's blocks are the nodes of the prefix
+// The blocks of a group other than the first. The first group's blocks are the nodes of the prefix
 // index. This class knows which block of its group holds the tokens of which node, so a node has
 // one such block or none. A block of a node is cached when nobody refers to it.
 //

@@ -140,6 +140,7 @@ void Planner::ReserveDecodeBlocks() {
     iterations_ = 1;
     missing = CountMissing(iterations_);
   }
+  if (std::ranges::all_of(missing, [](uint64_t count) { return count == 0; })) return;
   if (!lease_.kv.Has(missing)) return ReserveInPolicyOrder();
   uint32_t num_decodes = std::max(iterations_, kDecodesToGrowFor);
   if (!lease_.kv.Has(CountMissing(num_decodes), kMinAvailablePerBlock)) num_decodes = iterations_;

@@ -30,8 +30,9 @@ namespace lockstep::router {
 // it starts with the blocks of a window, and grows with each chunk.) It grows by what its next
 // decode may need. If one must grow while many blocks are available, all that decode grow for their
 // next few decodes. When no block is left, the running sequences get blocks in the policy's order,
-// and the last ones are preempted. If blocks only wait for an acknowledgement, the planner waits as
-// well.
+// and the last ones are preempted. If fenced blocks only wait for an acknowledgement, the planner
+// waits as well. It does not wait for blocks that will fall behind the windows of running
+// sequences.
 class Planner {
  public:
   Planner(SchedulerState& state, Instant now);

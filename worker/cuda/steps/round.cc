@@ -6,7 +6,7 @@
 namespace lockstep::worker {
 namespace {
 
-absl::Status Choose(const CudaModel& model, const CudaStepMemory& memory, const ChoosingRows& rows,
+absl::Status Sample(const CudaModel& model, const CudaStepMemory& memory, const SampledRows& rows,
                     bool describes) {
   const int64_t vocab_size = model.spec().vocab_size;
   if (rows.num_rows > 0) {
@@ -36,7 +36,7 @@ absl::Status Choose(const CudaModel& model, const CudaStepMemory& memory, const 
 }  // namespace
 
 absl::Status EnqueueRound(CudaModel& model, const CudaStepMemory& memory, CudaBatch batch,
-                          const ChoosingRows& rows, const DescribedPrompts& prompts) {
+                          const SampledRows& rows, const DescribedPrompts& prompts) {
   const int64_t vocab_size = model.spec().vocab_size;
   const bool is_first = model.tensor_rank().rank == 0;
   const bool describes = is_first && rows.describes;
@@ -52,7 +52,7 @@ absl::Status EnqueueRound(CudaModel& model, const CudaStepMemory& memory, CudaBa
                          .num_best = prompts.num_best,
                          .descriptions = prompts.descriptions}));
   }
-  LOCKSTEP_RETURN_IF_ERROR(Choose(model, memory, rows, describes));
+  LOCKSTEP_RETURN_IF_ERROR(Sample(model, memory, rows, describes));
   return kernels::FinishStep(model.stream(),
                              {.row_slots = rows.slots,
                               .tokens = memory.tokens,

@@ -10,8 +10,8 @@
 
 namespace lockstep::worker {
 
-// Rows of a pass that choose a token. Their logits come first.
-struct ChoosingRows {
+// Rows of a pass that sample a token. Their logits come first.
+struct SampledRows {
   const uint32_t* slots = nullptr;  // [num_rows], device or pinned
   int64_t num_rows = 0;
   bool all_plain_greedy = false;  // see SampleRowsParams
@@ -19,7 +19,7 @@ struct ChoosingRows {
 };
 
 // Prompt tokens whose log-probability is wanted. Their logits come behind those of the rows that
-// choose. Pinned.
+// sample. Pinned.
 struct DescribedPrompts {
   const TokenId* tokens = nullptr;    // [num_rows]
   const int32_t* num_best = nullptr;  // [num_rows]
@@ -27,12 +27,12 @@ struct DescribedPrompts {
   int64_t num_rows = 0;
 };
 
-// Enqueues one round of a rank: prepares the inputs, runs the pass, lets rows choose their tokens,
+// Enqueues one round of a rank: prepares the inputs, runs the pass, samples the tokens of its rows,
 // and finishes, with an entry in the rank's result ring. Graphs capture it, and steps with chunks
-// launch it. Every rank chooses, so that each knows the next tokens. Only rank 0 computes
+// launch it. Every rank samples, so that each knows the next tokens. Only rank 0 computes
 // log-probabilities, because only its results are reported. A batch without tokens has no pass.
 // begin_ns of `batch` is ignored.
 absl::Status EnqueueRound(CudaModel& model, const CudaStepMemory& memory, CudaBatch batch,
-                          const ChoosingRows& rows, const DescribedPrompts& prompts = {});
+                          const SampledRows& rows, const DescribedPrompts& prompts = {});
 
 }  // namespace lockstep::worker

@@ -38,7 +38,7 @@ absl::Status Attend(Flow& flow, int64_t layer) {
 }
 
 absl::Status ProjectAttention(Flow& flow, int64_t layer) {
-  flow.Leave(Flow::Delta::kColumns);
+  flow.SetPending(Flow::Delta::kColumns);
   return flow.ops().Gemm(flow.Product(flow.attention(),
                                       WeightsOf(flow, layer)[LayerPart::kAttentionOutput],
                                       flow.Columns(flow.workspace().delta)));

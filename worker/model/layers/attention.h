@@ -17,7 +17,8 @@ absl::Status AppendKeysAndValues(Flow& flow, int64_t layer);
 // ranks then have all heads.
 absl::Status Attend(Flow& flow, int64_t layer);
 
-// The output projection of flow.attention(), with its bias rounded to bf16, is left to be added.
+// The output projection of flow.attention(), with its bias rounded to bf16, becomes what the next
+// norm adds to the residual.
 absl::Status ProjectAttention(Flow& flow, int64_t layer);
 
 }  // namespace lockstep::worker

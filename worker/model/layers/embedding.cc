@@ -14,7 +14,7 @@ absl::Status Embed(Flow& flow, const TokenId* token_ids) {
                                                   .num_rows = flow.num_rows(),
                                                   .size = spec.hidden_size}));
   if (spec.positions != PositionKind::kLearned) return absl::OkStatus();
-  flow.Leave(Flow::Delta::kWhole);
+  flow.SetPending(Flow::Delta::kWhole);
   return flow.ops().GatherRows({.table = weights[ModelPart::kPositionEmbedding].rows,
                                 .indices = flow.workspace().positions,
                                 .output = flow.workspace().delta,

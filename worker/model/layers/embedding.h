@@ -7,8 +7,8 @@
 
 namespace lockstep::worker {
 
-// The residual becomes the embeddings of the tokens, [flow.num_rows()]. Learned positions are left
-// to be added: the residual's first addition, with its rounding.
+// The residual becomes the embeddings of the tokens, [flow.num_rows()]. Learned positions
+// are what the next norm adds: the residual's first addition, with its rounding.
 absl::Status Embed(Flow& flow, const TokenId* token_ids);
 
 }  // namespace lockstep::worker

@@ -32,7 +32,7 @@ absl::Status Flow::Select(const uint32_t* rows, int64_t num_rows) {
   return absl::OkStatus();
 }
 
-Flow::Delta Flow::Take() { return std::exchange(delta_, Delta::kNone); }
+Flow::Delta Flow::TakePending() { return std::exchange(delta_, Delta::kNone); }
 
 BFloat16* Flow::Columns(BFloat16* whole) const {
   return context_.rank.degree == 1 ? whole : workspace().exchanged[exchange_];

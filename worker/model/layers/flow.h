@@ -54,8 +54,8 @@ class Flow {
     kWhole,    // workspace.delta
     kColumns,  // workspace.delta; this rank has computed its Columns() of it
   };
-  void Leave(Delta delta) { delta_ = delta; }
-  Delta Take();
+  void SetPending(Delta delta) { delta_ = delta; }
+  Delta TakePending();
 
   // Where this rank's columns of `whole` are to be written: to `whole` itself if there is one rank.
   kernels::BFloat16* Columns(kernels::BFloat16* whole) const;

@@ -33,7 +33,7 @@ absl::Status RunMlp(Flow& flow, int64_t layer) {
   const Workspace& workspace = flow.workspace();
   LOCKSTEP_RETURN_IF_ERROR(Activate(flow, weights[LayerPart::kMlpInput]));
   LOCKSTEP_RETURN_IF_ERROR(flow.Gather(workspace.activated, flow.spec().intermediate_size));
-  flow.Leave(Flow::Delta::kColumns);
+  flow.SetPending(Flow::Delta::kColumns);
   return flow.ops().Gemm(flow.Product(workspace.activated, weights[LayerPart::kMlpOutput],
                                       flow.Columns(workspace.delta)));
 }

@@ -8,8 +8,8 @@
 
 namespace lockstep::worker {
 
-// From workspace.normed: the first product, its activation, and the second product, which is left
-// to be added. Each is rounded to bf16, the products with their bias.
+// From workspace.normed: the first product, its activation, and the second product, which the
+// next norm adds to the residual. Each is rounded to bf16, the products with their bias.
 absl::Status RunMlp(Flow& flow, int64_t layer);
 
 }  // namespace lockstep::worker

@@ -7,7 +7,7 @@ namespace lockstep::worker {
 absl::Status Normalize(Flow& flow, const PartWeights& norm) {
   const ModelSpec& spec = flow.spec();
   const Workspace& workspace = flow.workspace();
-  const Flow::Delta delta = flow.Take();
+  const Flow::Delta delta = flow.TakePending();
   const kernels::BFloat16* const added = delta == Flow::Delta::kNone ? nullptr : workspace.delta;
   const bool gathers = delta == Flow::Delta::kColumns && flow.context().rank.degree > 1;
   if (spec.norm == NormKind::kRms) {

@@ -50,7 +50,6 @@ TEST(KvGroupTest, RefusesWhatMakesNoSense) {
     breaks(group);
     ExpectRefused({group}, absl::StatusCode::kInvalidArgument, reason);
   };
-  refused([](KvGroup& group) { group.num_layers = 0; }, "num_layers");
   refused([](KvGroup& group) { group.block_size_tokens = 0; }, "block_size_tokens");
   refused([](KvGroup& group) { group.num_blocks = 0; }, "num_blocks");
   refused([](KvGroup& group) { group.num_blocks = 3; }, "needs at least 4");
