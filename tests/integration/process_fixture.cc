@@ -34,7 +34,7 @@ void ProcessTest::StartWorker(const std::string& listen, const std::string& mode
 void ProcessTest::RestartWorker() { StartWorker(worker_->grpc_address()); }
 
 void ProcessTest::StartFleet(const std::vector<std::string>& router_flags) {
-  ASSERT_NO_FATAL_FAILURE(StartWorker("127.0.0.1:0"));
+  ASSERT_NO_FATAL_FAILURE(StartWorker(OwnLoopback() + ":0"));
   ASSERT_NO_FATAL_FAILURE(StartRouter(router_flags));
   ExpectWorkerStateBecomes("ready");
 }

@@ -20,7 +20,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from asker import Asker  # noqa: E402
-from server_process import PATIENCE, Server, completion_body, wait_until  # noqa: E402
+from server_process import OWN_LOOPBACK, PATIENCE, Server, completion_body, wait_until  # noqa: E402
 
 NUM_WORKERS = 4
 WAIT_SECONDS = 5
@@ -45,7 +45,7 @@ def ask(address, prompt):
 
 class Router(Server):
     def __init__(self, options, shard, workers, addresses=None):
-        addresses = addresses or {name: "127.0.0.1:0" for name in ("grpc", "http", "admin")}
+        addresses = addresses or {name: f"{OWN_LOOPBACK}:0" for name in ("grpc", "http", "admin")}
         super().__init__(options.programs / "lockstep-router", "--model", options.model, "--worker", ",".join(workers), "--shard", shard,
                          "--shard-takeover-wait", f"{WAIT_SECONDS}s", "--listen", addresses["grpc"], "--http-listen", addresses["http"],
                          "--admin-listen", addresses["admin"])

@@ -56,6 +56,11 @@ bool IsStopped(pid_t pid) {
 
 }  // namespace
 
+std::string OwnLoopback() {
+  const int pid = getpid();
+  return fmt::format("127.{}.{}.{}", 1 + pid / 254 / 256 % 254, pid / 254 % 256, 1 + pid % 254);
+}
+
 absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& arguments) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return Internal("pipe2: {}", std::strerror(errno));

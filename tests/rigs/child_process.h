@@ -10,6 +10,10 @@
 
 namespace lockstep::testing {
 
+// A loopback address that belongs to this process. Other tests take ports of 127.0.0.1, and one
+// might take that of a server which is down for a moment and will listen there again.
+std::string OwnLoopback();
+
 // A program of ours as a child of the test. Killed, and waited for, when the object goes.
 class ChildProcess {
  public:

@@ -1,12 +1,16 @@
 """Router and worker as processes of a test, for the checks in Python."""
 
 import json
+import os
 import signal
 import subprocess
 import threading
 import time
 
 PATIENCE = 90  # seconds
+# A loopback address that belongs to this process. Other tests take ports of 127.0.0.1, and one might take that of a server which is down for a
+# moment and will listen there again.
+OWN_LOOPBACK = f"127.{1 + os.getpid() // 254 // 256 % 254}.{os.getpid() // 254 % 256}.{1 + os.getpid() % 254}"
 
 
 def wait_until(holds, what):

@@ -22,7 +22,7 @@ class FleetTest : public ProcessTest {
   void StartWorkersAndRouter(const std::vector<std::string>& router_flags = {}) {
     std::string addresses;
     for (const std::vector<std::string>& flags : worker_flags_) {
-      auto worker = LaunchWorker("127.0.0.1:0", kModel, flags);
+      auto worker = LaunchWorker(OwnLoopback() + ":0", kModel, flags);
       ASSERT_TRUE(worker.ok()) << worker.status();
       workers_.push_back(*std::move(worker));
       addresses += (addresses.empty() ? "" : ",") + workers_.back().grpc_address();

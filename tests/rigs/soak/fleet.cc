@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<SoakFleet>> SoakFleet::Start(const SoakOptions& o
                                                             bool proxied) {
   std::unique_ptr<SoakFleet> fleet(new SoakFleet(options));
   for (size_t i = 0; i < kNumWorkers; ++i) {
-    LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess worker, fleet->LaunchWorker("127.0.0.1:0"));
+    LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess worker,
+                              fleet->LaunchWorker(testing::OwnLoopback() + ":0"));
     fleet->workers_.push_back(std::move(worker));
     if (!proxied) continue;
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<LinkProxy> proxy,
