@@ -80,11 +80,12 @@ struct OneLevelMin {
   }
 };
 
-// [8 rows][4 groups][scale, minimum] in bytes, and [8 rows][d, dmin] in fp16.
-struct TwoLevelMin {
-  static constexpr int kRowBytes = 4 * 2;
-  static constexpr int kBytes = kStripRows * (kRowBytes + 4);
-  static constexpr int kGroupSteps = 2;
+// Scales of two levels: 8 bytes of a row for its groups, then kSecondBytes of a row, in fp16.
+template <int kSecondBytes>
+struct TwoLevels {
+  static_assert(kSecondBytes == 2 || kSecondBytes == 4);
+  static constexpr int kRowBytes = 8;
+  static constexpr int kBytes = kStripRows * (kRowBytes + kSecondBytes);
   struct Raw {
     uint2 groups;
     uint32_t block;
@@ -92,9 +93,16 @@ struct TwoLevelMin {
 
   template <typename Bytes>
   __device__ __forceinline__ static Raw Load(const Bytes& bytes, int at, int lane) {
+    const int second = at + kStripRows * kRowBytes + lane / 4 * kSecondBytes;
     return {.groups = bytes.Load64(at + lane / 4 * kRowBytes),
-            .block = bytes.Load32(at + kStripRows * kRowBytes + lane / 4 * 4)};
+            .block = kSecondBytes == 4 ? bytes.Load32(second) : bytes.Load16(second)};
   }
+};
+
+// [8 rows][4 groups][scale, minimum] in bytes, and [8 rows][d, dmin] in fp16.
+struct TwoLevelMin : TwoLevels<4> {
+  static constexpr int kGroupSteps = 2;
+
   template <int kHalf>
   __device__ __forceinline__ static void Groups(const Raw& raw, GgufGroup (&groups)[2]) {
     const float2 block = HalvesToFloats(raw.block);
@@ -119,20 +127,9 @@ struct TwoLevelMin {
 
 // Of Q6_K: [8 rows][8 groups] in bytes, signed scales plus 128, and [8 rows][d] in fp16. The code
 // 32 has the value 0. All terms are exact.
-struct TwoLevelSigned {
-  static constexpr int kRowBytes = 8;
-  static constexpr int kBytes = kStripRows * (kRowBytes + 2);
+struct TwoLevelSigned : TwoLevels<2> {
   static constexpr int kGroupSteps = 1;
-  struct Raw {
-    uint2 groups;
-    uint32_t block;
-  };
 
-  template <typename Bytes>
-  __device__ __forceinline__ static Raw Load(const Bytes& bytes, int at, int lane) {
-    return {.groups = bytes.Load64(at + lane / 4 * kRowBytes),
-            .block = bytes.Load16(at + kStripRows * kRowBytes + lane / 4 * 2)};
-  }
   template <int kHalf>
   __device__ __forceinline__ static void Groups(const Raw& raw, GgufGroup (&groups)[4]) {
     const float block = __half2float(__ushort_as_half(static_cast<uint16_t>(raw.block)));
