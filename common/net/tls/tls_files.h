@@ -22,7 +22,7 @@ struct TlsFiles {
   absl::Status Validate() const;
 };
 
-// What tells a file that was replaced from the one that was there before.
+// Of one file at one time. Two stamps differ if the file was replaced or written in between.
 struct FileStamp {
   ino_t inode = 0;
   off_t num_bytes = 0;

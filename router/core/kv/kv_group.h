@@ -28,8 +28,8 @@ struct KvGroup {
     return static_cast<uint32_t>((uint64_t{window_tokens} + block_size_tokens - 2) /
                                  block_size_tokens);
   }
-  // Of so many full blocks at the start of a sequence, those that nothing reads any more. The
-  // window is that of the token after them, so the sequence can also be resumed there.
+  // A sequence begins with so many full blocks. Nothing reads this number of them any more. The
+  // token after the full blocks has its whole window, so the sequence can be resumed there.
   uint32_t NumBehind(uint32_t num_full_blocks) const {
     if (!has_window()) return 0;
     const uint32_t num_needed = NumWindowBlocks();

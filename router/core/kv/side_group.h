@@ -15,10 +15,10 @@
 namespace lockstep::router {
 
 // The blocks of a group other than the first. The first group's blocks are the nodes of the prefix
-// index. This class knows which block of its group holds the tokens of which node, so a node has
-// one such block or none. A block of a node is cached when nobody refers to it.
+// index. A node has one block here, with the same tokens, or none. A block of a node is cached when
+// nobody refers to it.
 //
-// Of the cached blocks, those that fell behind a running sequence's window are evicted first.
+// Blocks that fell behind the window of a running sequence are evicted before other cached blocks.
 // Otherwise one long text would push out the ends of all others, and a prefix without its end
 // cannot be reused. Among equals the block that is cached longest goes first.
 class SideGroup {

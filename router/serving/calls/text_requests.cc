@@ -82,7 +82,8 @@ absl::Status Detokenize(const ApiContext& context, const v1::DetokenizeRequest& 
   LOCKSTEP_RETURN_IF_ERROR(
       CheckSize("token_ids", ids.size(), MaxDetokenizedIds(limits, context_tokens), "ids"));
   const Tokenizer& tokenizer = *context.model.tokenizer;
-  // More ids than the context has may not spell a longer text than one that Tokenize takes.
+  // The model neither reads nor writes so many ids. Their text is as long as Tokenize takes at
+  // most.
   if (ids.size() > context_tokens) {
     size_t num_bytes = 0;
     for (const TokenId id : ids) num_bytes += tokenizer.TokenBytes(id).size();

@@ -21,7 +21,6 @@ struct PassSampling {
 };
 
 // What one rank of a CudaStepRunner has on its device, and enqueues there: memory, graphs, passes.
-// Every rank samples, so that each knows the next tokens. Only rank 0 computes log-probabilities.
 // Used on the rank's thread. Knows nothing of steps and results.
 class CudaRankSteps {
  public:
