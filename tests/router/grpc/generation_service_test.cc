@@ -337,8 +337,9 @@ TEST_F(GenerationServiceTest, RequestIdsInUseAreRefusedAndAbortFindsThem) {
   grpc::ClientContext abort_context;
   ASSERT_TRUE(stub_->Abort(&abort_context, abort, &aborted).ok());
   EXPECT_EQ(aborted.aborted(), 1u);
-  ReleaseForwards();
+  // Nothing is computed before the engine has taken up the abort.
   const Reply reply = ReadAll(*reader);
+  ReleaseForwards();
   EXPECT_TRUE(reply.status.ok()) << reply.status.error_message();
   ASSERT_NE(reply.Finish(), nullptr);
   EXPECT_EQ(reply.Finish()->reason(), v1::FINISH_REASON_ABORT);
