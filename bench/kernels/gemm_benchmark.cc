@@ -6,6 +6,7 @@
 #include "bench/kernels/gemm_operands.h"
 #include "common/check.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/packed_matrix.h"
 
 namespace lockstep::bench {
 namespace {

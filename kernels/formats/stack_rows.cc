@@ -39,6 +39,18 @@ void AppendAll(const std::vector<T>& values, std::vector<T>* result) {
   result->insert(result->end(), values.begin(), values.end());
 }
 
+// `per_row` values of each row.
+template <typename T>
+void TakeEach(const std::vector<T>& values, int64_t per_row, std::span<const int64_t> rows,
+              std::vector<T>* result) {
+  if (values.empty()) return;
+  result->reserve(rows.size() * static_cast<size_t>(per_row));
+  for (const int64_t row : rows) {
+    const auto first = values.begin() + row * per_row;
+    result->insert(result->end(), first, first + per_row);
+  }
+}
+
 void Append(const QuantizedMatrix& part, bool with_zeros, QuantizedMatrix* result) {
   result->n += part.n;
   AppendAll(part.codes, &result->codes);
@@ -76,6 +88,25 @@ QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_co
       if (!matrix.minima.empty()) result.minima.push_back(matrix.minima[old]);
     }
   }
+  return result;
+}
+
+QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t> rows) {
+  QuantizedMatrix result;
+  result.kind = matrix.kind;
+  result.n = static_cast<int64_t>(rows.size());
+  result.k = matrix.k;
+  result.group_columns = matrix.group_columns;
+  result.block_columns = matrix.block_columns;
+  result.group_of_column = matrix.group_of_column;
+  const int64_t num_groups = matrix.num_groups();
+  const int64_t num_blocks = matrix.has_two_levels() ? matrix.num_scale_blocks() : 0;
+  TakeEach(matrix.codes, matrix.k, rows, &result.codes);
+  TakeEach(matrix.scales, num_groups, rows, &result.scales);
+  TakeEach(matrix.zeros, num_groups, rows, &result.zeros);
+  TakeEach(matrix.minima, num_groups, rows, &result.minima);
+  TakeEach(matrix.block_scales, num_blocks, rows, &result.block_scales);
+  TakeEach(matrix.block_minima, num_blocks, rows, &result.block_minima);
   return result;
 }
 

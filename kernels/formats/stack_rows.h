@@ -14,6 +14,9 @@ namespace lockstep::kernels {
 // in kind, in k, in the levels of scales, or in the columns of groups that are not contiguous.
 absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts);
 
+// Some rows of a matrix, in the order of `rows`, with their scales.
+QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t> rows);
+
 // The same values with a scale for every `group_columns` columns, which the size of the present
 // groups is a multiple of (a single group of a row may have any size).
 QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_columns);

@@ -7,7 +7,7 @@
 #include "kernels/activation/gelu.h"
 #include "kernels/core/stream.h"
 #include "kernels/device/cuda_stream.h"
-#include "kernels/gemm/packed_matrix.h"
+#include "kernels/gemm/weight_matrix.h"
 
 namespace lockstep::kernels {
 
@@ -20,7 +20,7 @@ namespace lockstep::kernels {
 struct GemmParams {
   const BFloat16* input = nullptr;  // [num_rows, k]
   int64_t input_stride = 0;         // elements between rows
-  PackedMatrix weights;             // [n, k]
+  WeightMatrix weights;             // [n, k]
   const float* bias = nullptr;      // [n], or null
   BFloat16* output = nullptr;       // [num_rows, n]; exactly one of the two outputs is set
   float* output_f32 = nullptr;      // [num_rows, n], not rounded: for logits
@@ -28,14 +28,14 @@ struct GemmParams {
   int64_t num_rows = 0;
 };
 
-// INVALID_ARGUMENT for an odd k.
+// Weights may be packed. INVALID_ARGUMENT for an odd k.
 absl::Status Gemm(const Stream& stream, const GemmParams& params);
 
-// On the GPU weights are not packed: weights.data is the row-major [n, k] matrix. One fp32
-// accumulator per output, k ascending in steps of 16 as a chain of mma.m16n8k16 does. This is our
-// own kernel with the tiling that a rule chooses; CudaGemm (cuda_gemm.h) has plans for many rows,
-// with the same bits. INVALID_ARGUMENT unless k and input_stride are multiples of 8, and input and
-// weights aligned to 16 bytes.
+// On the GPU: one fp32 accumulator per output, k ascending in steps of 16 as a chain of
+// mma.m16n8k16 does. This is our own kernel for weights in bf16, with the tiling that a rule
+// chooses; CudaGemm (cuda_gemm.h) has plans for many rows and takes packed weights, with the same
+// bits. INVALID_ARGUMENT unless weights are in bf16, k and input_stride multiples of 8, and input
+// and weights aligned to 16 bytes.
 absl::Status Gemm(const CudaStream& stream, const GemmParams& params);
 
 // The product, rounded to bf16, and SwiGLU of it, rounded again, in one kernel:

@@ -3,6 +3,8 @@
 #include "common/status.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_isa.h"
+#include "kernels/gemm/packed_matrix.h"
+#include "kernels/gemm/packed_weights.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -14,6 +16,7 @@ constexpr int64_t kRowsPerItem = 96;
 }  // namespace
 
 absl::Status Gemm(const Stream& stream, const GemmParams& params) {
+  if (params.weights.packed != nullptr) return params.weights.packed->Multiply(stream, params);
   if (params.weights.k % 2 != 0) {
     return InvalidArgument("gemm: k must be even, got {}", params.weights.k);
   }

@@ -1,5 +1,6 @@
 #include "kernels/core/simd.h"
 #include "kernels/gemm/gemm_isa.h"
+#include "kernels/gemm/packed_matrix.h"
 
 // A tile keeps one accumulator per output element in registers over all of k. Its shape is chosen
 // for speed only: every shape walks the same chain per element.

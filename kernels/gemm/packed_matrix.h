@@ -6,15 +6,9 @@
 
 namespace lockstep::kernels {
 
-// Weights as the CPU GEMM reads them: panels of 32 outputs, in a panel pairs of consecutive k for
-// all outputs, [ceil(n / 32)][k / 2][32][2] bf16. Outputs beyond n are zero.
+// Weights in bf16 as the CPU GEMM reads them: panels of 32 outputs, in a panel pairs of consecutive
+// k for all outputs, [ceil(n / 32)][k / 2][32][2] bf16. Outputs beyond n are zero.
 inline constexpr int64_t kPanelOutputs = 32;
-
-struct PackedMatrix {
-  const BFloat16* data = nullptr;
-  int64_t n = 0;  // outputs
-  int64_t k = 0;  // inputs, even
-};
 
 inline int64_t NumPanels(int64_t n) { return (n + kPanelOutputs - 1) / kPanelOutputs; }
 

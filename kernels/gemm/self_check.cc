@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/packed_matrix.h"
 
 namespace lockstep::kernels {
 namespace {

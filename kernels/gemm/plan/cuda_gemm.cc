@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "common/status.h"
+#include "kernels/gemm/packed_weights.h"
 #include "kernels/gemm/plan/cublaslt_gemm.h"
 #include "kernels/gemm/plan/gemm_trial.h"
 #include "kernels/gemm/tile/gemm_launch.h"
@@ -31,6 +32,14 @@ GemmShape RangeOf(const GemmParams& params, bool gated) {
           .f32_output = params.output_f32 != nullptr,
           .gated = gated,
           .max_rows = GemmRangeEnd(params.num_rows)};
+}
+
+// Expanded weights were written by the kernel before, so they must not be fetched before it has
+// ended. Other weights are, while it drains.
+CudaStream WithoutOverlap(const CudaStream& stream) {
+  CudaStream result = stream;
+  result.overlap_launches = false;
+  return result;
 }
 
 GemmEpilogue Epilogue(bool gated) { return gated ? GemmEpilogue::kSwiGlu : GemmEpilogue::kPlain; }
@@ -167,7 +176,37 @@ const GemmPlan* CudaGemm::FindPlan(const GemmParams& params, bool gated) const {
   return plan == plans_.end() ? nullptr : &plan->second;
 }
 
+absl::Status CudaGemm::ReserveExpansion(int64_t max_elements) {
+  if (max_elements == 0) return absl::OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      expansion_, DeviceBuffer::Create(static_cast<size_t>(max_elements) * sizeof(BFloat16),
+                                       "expansion of packed weights"));
+  return absl::OkStatus();
+}
+
+bool CudaGemm::StaysPacked(const GemmParams& params) const {
+  if (params.weights.packed == nullptr) return false;
+  const auto expanded_bytes =
+      static_cast<size_t>(params.weights.n * params.weights.k) * sizeof(BFloat16);
+  return params.num_rows <= kMaxPackedRows || expanded_bytes > expansion_.num_bytes();
+}
+
+absl::StatusOr<GemmParams> CudaGemm::Expanded(const CudaStream& stream,
+                                              const GemmParams& params) const {
+  auto* const values = expansion_.data<BFloat16>();
+  LOCKSTEP_RETURN_IF_ERROR(params.weights.packed->Expand(stream, values));
+  GemmParams expanded = params;
+  expanded.weights.data = values;
+  expanded.weights.packed = nullptr;
+  return expanded;
+}
+
 absl::Status CudaGemm::Run(const CudaStream& stream, const GemmParams& params) const {
+  if (StaysPacked(params)) return params.weights.packed->Multiply(stream, params);
+  if (params.weights.packed != nullptr) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const GemmParams expanded, Expanded(stream, params));
+    return Run(WithoutOverlap(stream), expanded);
+  }
   const GemmPlan* const plan = FindPlan(params, /*gated=*/false);
   if (plan == nullptr) return Gemm(stream, params);
   LOCKSTEP_RETURN_IF_ERROR(CheckGemmParams(params, GemmEpilogue::kPlain));
@@ -179,6 +218,16 @@ absl::Status CudaGemm::RunGated(const CudaStream& stream, const GemmParams& gate
   GemmParams fused = gate_up;
   fused.output = swiglu.output;
   fused.output_stride = swiglu.size;
+  if (StaysPacked(gate_up)) {
+    const PackedWeights& packed = *gate_up.weights.packed;
+    if (packed.HasSwiGlu()) return packed.MultiplySwiGlu(stream, fused);
+    LOCKSTEP_RETURN_IF_ERROR(packed.Multiply(stream, gate_up));
+    return SwiGlu(stream, swiglu);
+  }
+  if (gate_up.weights.packed != nullptr) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const GemmParams expanded, Expanded(stream, gate_up));
+    return RunGated(WithoutOverlap(stream), expanded, swiglu);
+  }
   if (gate_up.num_rows <= kGemmSwiGluMaxRows) return GemmSwiGlu(stream, fused);
   if (const GemmPlan* const plan = FindPlan(gate_up, /*gated=*/true)) {
     LOCKSTEP_RETURN_IF_ERROR(CheckGemmParams(fused, GemmEpilogue::kSwiGlu));
@@ -190,7 +239,7 @@ absl::Status CudaGemm::RunGated(const CudaStream& stream, const GemmParams& gate
 
 absl::Status CudaGemm::RunGelu(const CudaStream& stream, const GemmParams& product,
                                const GeluParams& gelu) const {
-  if (product.num_rows <= kGemmGeluMaxRows) {
+  if (product.weights.packed == nullptr && product.num_rows <= kGemmGeluMaxRows) {
     GemmParams fused = product;
     fused.output = gelu.output;
     fused.output_stride = gelu.size;

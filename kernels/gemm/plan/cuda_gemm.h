@@ -12,6 +12,7 @@
 #include "kernels/activation/gelu.h"
 #include "kernels/activation/swiglu.h"
 #include "kernels/device/cuda_stream.h"
+#include "kernels/device/device_buffer.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/plan/gemm_plan.h"
 
@@ -59,7 +60,14 @@ class CudaGemm {
   // more; of max_rows rows the input, twice the output and, if gated, the product.
   absl::Status Prepare(const CudaStream& stream, const GemmShape& shape);
 
-  // Like Gemm in gemm.h, and only enqueues. A shape that was not prepared runs on our own kernel.
+  // Memory for packed matrices of at most so many elements, [n, k]: products of more than
+  // kMaxPackedRows rows expand them to bf16 there. Packed matrices that are larger, as that of the
+  // logits may be, are never expanded. RESOURCE_EXHAUSTED when device memory is short.
+  absl::Status ReserveExpansion(int64_t max_elements);
+  int64_t expansion_bytes() const { return static_cast<int64_t>(expansion_.num_bytes()); }
+
+  // Like Gemm in gemm.h, also with packed weights, and only enqueues. A shape that was not prepared
+  // runs on our own kernel.
   absl::Status Run(const CudaStream& stream, const GemmParams& params) const;
 
   // SwiGLU of a product, whose weights are [gate rows; up rows]: in one kernel or in two, with the
@@ -87,12 +95,21 @@ class CudaGemm {
   absl::Status RunPlan(const CudaStream& stream, const GemmParams& params, const GemmPlan& plan,
                        bool gated) const;
   const GemmPlan* FindPlan(const GemmParams& params, bool gated) const;
+  // Whether the weights are packed and the product takes them as they are.
+  bool StaysPacked(const GemmParams& params) const;
+  // The same product with weights in bf16, in `expansion_`. They are there once `stream` has come
+  // so far.
+  absl::StatusOr<GemmParams> Expanded(const CudaStream& stream, const GemmParams& params) const;
 
   std::unique_ptr<CublasLtGemm> library_;
   // Keyed by the shape with the end of a range of rows as max_rows. None: the rule of our kernel;
   // gated, two kernels.
   absl::flat_hash_map<GemmShape, GemmPlan> plans_;
   int num_refused_plans_ = 0;
+  DeviceBuffer expansion_;
 };
+
+// Up to so many rows, a product of packed weights is faster than to expand them and to multiply.
+inline constexpr int64_t kMaxPackedRows = 256;
 
 }  // namespace lockstep::kernels

@@ -113,7 +113,7 @@ absl::Status RunOwnGemm(const CudaStream& stream, const GemmParams& params, Gemm
 
 absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
   constexpr int64_t kAlignment = 8;  // elements, of what the copy engine reads
-  const PackedMatrix& weights = params.weights;
+  const WeightMatrix& weights = params.weights;
   if (weights.k <= 0 || weights.n <= 0 || weights.k % kAlignment != 0 ||
       params.input_stride % kAlignment != 0) {
     return InvalidArgument(
@@ -121,6 +121,7 @@ absl::Status CheckGemmParams(const GemmParams& params, GemmEpilogue epilogue) {
         "multiples of {}",
         weights.n, weights.k, params.input_stride, kAlignment);
   }
+  if (weights.data == nullptr) return InvalidArgument("GEMM: the weights are not in bf16");
   if (!IsAligned(weights.data, 16) || !IsAligned(params.input, 16)) {
     return InvalidArgument("GEMM: weights and input must be aligned to 16 bytes");
   }
@@ -182,7 +183,7 @@ absl::Status LaunchGemm(const CudaStream& stream, const GemmParams& params, Gemm
   }
   CUtensorMap input_map;
   CUtensorMap weight_map;
-  const PackedMatrix& weights = params.weights;
+  const WeightMatrix& weights = params.weights;
   const int copied_blocks =
       task.copies_slabs ? GemmSlabBlocks(tiling.unit, tiling.weight_rows, tiling.input_rows) : 0;
   LOCKSTEP_RETURN_IF_ERROR(

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/gemm/packed_matrix.h"
 #include "kernels/gemm/self_check.h"
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/core/instruction_sets.h"
