@@ -49,6 +49,8 @@ ABSL_FLAG(std::string, instruction_set, WorkerConfig().instruction_set,
 ABSL_FLAG(std::string, load_format, WorkerConfig().load_format,
           "auto: the model's files; random: config.json alone, with seeded random weights");
 ABSL_FLAG(uint64_t, random_seed, WorkerConfig().random_seed, "seed of random weights");
+ABSL_FLAG(std::string, weights, WorkerConfig().weights,
+          "of quantised files: packed, bf16, or auto: packed, unless bf16 is faster");
 ABSL_FLAG(bool, insecure, WorkerConfig().insecure,
           "allow addresses that other machines reach, without certificates");
 ABSL_FLAG(bool, insecure_admin, WorkerConfig().insecure_admin,
@@ -92,6 +94,7 @@ WorkerConfig ConfigFromFlags() {
   config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
   config.instruction_set = absl::GetFlag(FLAGS_instruction_set);
   config.load_format = absl::GetFlag(FLAGS_load_format);
+  config.weights = absl::GetFlag(FLAGS_weights);
   config.random_seed = absl::GetFlag(FLAGS_random_seed);
   config.memory_fraction = absl::GetFlag(FLAGS_memory_fraction);
   config.tls = {.cert_path = absl::GetFlag(FLAGS_tls_cert),

@@ -93,6 +93,9 @@ absl::Status WorkerConfig::Validate() const {
   if (load_format != "auto" && load_format != "random") {
     violations.Add("load-format", fmt::format("must be auto or random, got \"{}\"", load_format));
   }
+  if (!ParseWeightForm(weights).has_value()) {
+    violations.Add("weights", fmt::format("must be auto, packed or bf16, got \"{}\"", weights));
+  }
   if (!(memory_fraction > 0 && memory_fraction <= 1)) {
     violations.Add("memory-fraction",
                    fmt::format("must be above 0 and at most 1, got {}", memory_fraction));
@@ -185,8 +188,10 @@ ModelOptions WorkerConfig::model_options() const {
           .max_logits_rows = max_logits_rows,
           .num_threads = static_cast<int>(num_threads),
           .tensor_parallel = tensor_parallel,
+          .weight_form = ParseWeightForm(weights).value_or(WeightForm::kAuto),
           .random_weights = load_format == "random",
           .random_seed = random_seed,
+          .random_codes = FindRandomCodes(random_codes),
           .instruction_set = kernels::ParseInstructionSet(instruction_set),  // "auto": none
           .max_fused_rows = max_fused_rows,
           .fuse_activation = fuse_activation,

@@ -43,7 +43,9 @@ struct WorkerConfig {
   std::string instruction_set = "auto";
   std::string load_format = "auto";  // "auto": the model's files; "random": config.json alone
   uint64_t random_seed = 1;          // of random weights
-  TlsFiles tls;                      // of `listen`; none: plaintext
+  // Of quantised files: "packed", "bf16", or "auto": packed, unless bf16 is faster.
+  std::string weights = "auto";
+  TlsFiles tls;           // of `listen`; none: plaintext
   bool insecure = false;  // allow addresses that other machines can reach, without certificates
   bool insecure_admin = false;    // the same for admin_listen only
   uint64_t kv_cache_tokens = 0;   // 0: the device's default
@@ -57,6 +59,7 @@ struct WorkerConfig {
   uint32_t max_steps_in_flight = 4;
   // Only for comparisons: no flag sets these. See ModelOptions.
   std::optional<uint32_t> max_fused_rows;
+  std::string random_codes;  // of random weights (FindRandomCodes); empty: numbers
   bool fuse_activation = true;
   bool fuse_exchange = true;
   uint32_t max_message_mib = 64;

@@ -12,7 +12,7 @@
 #include "worker/model/numerics_probe.h"
 #include "worker/model/rotation.h"
 #include "worker/model/weights/load_weights.h"
-#include "worker/model/weights/weight_plan.h"
+#include "worker/model/weights/pack_weights.h"
 
 namespace lockstep::worker {
 namespace {
@@ -64,15 +64,20 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
   const ModelSpec& spec = context.spec;
   const ModelOptions& options = context.options;
   const ModelSpec share = ShareOf(spec, rank);
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      WeightPlan plan,
-      PlanWeights(spec, context.source, {.rank = rank, .embeddings_of = context.first}));
   const auto degree = static_cast<double>(rank.degree);
   const auto report = [&](double fraction) {
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
   };
-  LOCKSTEP_RETURN_IF_ERROR(
-      Annotate(RunLoadTasks(plan.tasks, context.loaders, report), context.source.path()));
+  const WeightLoader loader = {
+      .storage = {.packs = options.make_packed_weights != nullptr,
+                  .rank = rank,
+                  .embeddings_of = context.first},
+      .make_packed = options.make_packed_weights,
+      .load = [&context](const std::vector<LoadTask>& tasks, const LoadProgress& progress) {
+        return RunLoadTasks(tasks, context.loaders, progress);
+      }};
+  LOCKSTEP_ASSIGN_OR_RETURN(ModelWeights weights, LoadModelWeights(spec, context.source, loader,
+                                                                   context.loaders, report));
   LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool, CpuKvPool::Create(KvShape(share, options)));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Workspace workspace,
@@ -80,7 +85,7 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
   const int num_threads = std::max(options.NumThreads() / static_cast<int>(rank.degree), 1);
   return CpuRank{.rank = rank,
                  .share = share,
-                 .weights = std::move(plan.weights),
+                 .weights = std::move(weights),
                  .kv_pool = std::move(kv_pool),
                  .workspace = std::move(workspace),
                  .threads = std::make_unique<kernels::ThreadPool>(num_threads)};
@@ -118,13 +123,14 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
                                     .loaders = loaders,
                                     .first = rank == 0 ? nullptr : &parts.ranks.front().weights}));
       MemoryUse& memory = parts.info.memory;
-      memory.weights_bytes += loaded.weights.storage.used_bytes();
+      memory.weights_bytes += loaded.weights.num_bytes();
       memory.kv_cache_bytes += loaded.kv_pool.elements().size_bytes();
       memory.workspace_bytes += loaded.workspace.storage.used_bytes();
       parts.ranks.push_back(std::move(loaded));
     }
   }
   parts.info.weights_fingerprint = source.Fingerprint();
+  parts.info.weights_dtype = StorageName(parts.ranks.front().weights);
 
   options.Report("self-check", 0.0);
   if (options.check_reduction_contract) {

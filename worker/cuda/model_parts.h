@@ -58,6 +58,7 @@ struct CudaModel::Parts {
   std::unique_ptr<CudaRankGroup> group;  // rank 0 of several
 
   kernels::DeviceBuffer weight_memory;
+  kernels::DeviceBuffer unpacked_memory;  // of matrices that could not stay packed
   ModelWeights weights;
   kernels::DeviceBuffer workspace_memory;
   Workspace workspace;

@@ -9,6 +9,7 @@
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/kv_cache/paged_kv.h"
+#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/numerics_probe.h"
 
 namespace lockstep::worker {
@@ -29,6 +30,13 @@ absl::Status CheckOptions(const ModelOptions& options) {
 }
 
 }  // namespace
+
+std::optional<WeightForm> ParseWeightForm(std::string_view name) {
+  if (name == "auto") return WeightForm::kAuto;
+  if (name == "packed") return WeightForm::kPacked;
+  if (name == "bf16") return WeightForm::kBFloat16;
+  return std::nullopt;
+}
 
 int ModelOptions::NumThreads() const {
   if (num_threads > 0) return num_threads;
@@ -63,7 +71,8 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
                                          const ModelOptions& options) {
   const ModelFamily& family = *model.config.family;
   if (options.random_weights) {
-    return WeightSource::Random(path, family, model.spec, options.random_seed);
+    return WeightSource::Random(path, family, model.spec, options.random_seed,
+                                options.random_codes);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(WeightSource source, WeightSource::Open(path, family));
   if (!source.summary().empty()) spdlog::info("weights: {}", source.summary());

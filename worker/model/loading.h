@@ -16,10 +16,21 @@
 #include "kernels/core/instruction_set.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/layout/model_spec.h"
+#include "worker/model/weights/packed_storage.h"
+#include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/weight_source.h"
 
 // The part of loading a model that all backends share. A backend adds memory, upload and kernels.
 namespace lockstep::worker {
+
+// How matrices that a file has as codes are kept. It changes no bit.
+enum class WeightForm {
+  kAuto,     // packed, unless bf16 is faster
+  kPacked,   // packed, where the backend has storage for the codes
+  kBFloat16  // converted at load
+};
+// "auto", "packed" or "bf16".
+std::optional<WeightForm> ParseWeightForm(std::string_view name);
 
 struct ModelOptions {
   // CUDA: the index of each rank's device. If there are none, the ranks have the first devices.
@@ -38,8 +49,13 @@ struct ModelOptions {
   int num_threads = 0;  // of all ranks together; 0: one per core
   // Ranks that share the model. CPU: each has threads of its own. CUDA: each has a device.
   uint32_t tensor_parallel = 1;
+  WeightForm weight_form = WeightForm::kAuto;
+  // CPU: takes the place of the backend's storage of packed weights. Only tests set it.
+  MakePackedWeights make_packed_weights = nullptr;
   bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
   uint64_t random_seed = 1;
+  // Random matrices are codes, as in a quantised file. Unset: numbers. For benchmarks and tests.
+  std::optional<RandomCodes> random_codes = std::nullopt;
   // CPU: takes the place of the processor's best instruction set.
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;
   // Refuse to serve if a row's bits depend on its batch mates. Only tests turn this off: they plant
@@ -59,8 +75,8 @@ struct ModelOptions {
   // CUDA: kernels share their work out among at most so many multiprocessors. Only tests set this,
   // to stand for smaller devices. At least 1. Changes no bit.
   int max_multiprocessors = std::numeric_limits<int>::max();
-  // Called from the loading thread with "weights" or "self-check" and the share that is done, from
-  // 0 to 1.
+  // Called from one thread at a time with "weights" or "self-check" and the share that is done,
+  // from 0 to 1.
   std::function<void(std::string_view stage, double fraction)> progress = nullptr;
 
   void Report(std::string_view stage, double fraction) const {

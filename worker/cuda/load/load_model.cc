@@ -13,6 +13,7 @@
 #include "worker/cuda/load/model_limits.h"
 #include "worker/cuda/model_parts.h"
 #include "worker/model/numerics_probe.h"
+#include "worker/model/weights/pack_weights.h"
 
 namespace lockstep::worker {
 namespace {
@@ -111,16 +112,18 @@ class Loader {
     MemoryUse memory;
     for (const std::unique_ptr<Parts>& parts : ranks_) {
       parts->exchange = exchange_.get();
-      memory.weights_bytes += parts->weight_memory.num_bytes();
+      memory.weights_bytes += parts->weights.num_bytes();
       memory.kv_cache_bytes += parts->kv_pool.num_bytes();
-      memory.workspace_bytes +=
-          parts->workspace_memory.num_bytes() + parts->state_memory.num_bytes();
+      memory.workspace_bytes += parts->workspace_memory.num_bytes() +
+                                parts->state_memory.num_bytes() +
+                                static_cast<uint64_t>(parts->gemm->expansion_bytes());
       if (exchange_ != nullptr) {
         memory.workspace_bytes += static_cast<uint64_t>(exchange_->memory_bytes());
       }
     }
     Parts& first = *ranks_.front();
     first.info.memory = memory;
+    first.info.weights_dtype = StorageName(first.weights);
     if (team_ != nullptr) {
       first.group = std::make_unique<CudaRankGroup>();
       first.group->exchange = std::move(exchange_);

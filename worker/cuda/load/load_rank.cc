@@ -4,15 +4,23 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
+#include "kernels/formats/strips/strip_weights.h"
+#include "kernels/gemm/plan/packed_check.h"
 #include "kernels/rope/rope_table.h"
 #include "worker/cuda/load/upload_weights.h"
 #include "worker/model/numerics_probe.h"
 #include "worker/model/rotation.h"
+#include "worker/model/weights/pack_weights.h"
 
 namespace lockstep::worker {
 namespace {
@@ -32,12 +40,34 @@ std::function<absl::Status(Arena&)> CommitToDevice(const char* what, DeviceBuffe
   };
 }
 
+// In elements. 0: no layer has packed weights.
+int64_t LargestPackedLayerMatrix(const ModelWeights& weights) {
+  int64_t largest = 0;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LayerPart part : EnumValues<LayerPart>()) {
+      const kernels::WeightMatrix& matrix = layer[part].matrix;
+      if (matrix.packed != nullptr) largest = std::max(largest, matrix.n * matrix.k);
+    }
+  }
+  return largest;
+}
+
+// A small model is faster in the kernel of all layers, which takes bf16.
+bool PacksWeights(const ModelOptions& options, const Parts& parts) {
+  return options.weight_form == WeightForm::kPacked ||
+         (options.weight_form == WeightForm::kAuto && !parts.fused_pass.is_used());
+}
+
+// Packs to the memory of a device. Any thread calls it.
+MakePackedWeights PackForDevice(int device) {
+  return [device](std::span<const kernels::QuantizedMatrix> parts)
+             -> absl::StatusOr<std::unique_ptr<kernels::PackedWeights>> {
+    LOCKSTEP_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
+    return kernels::StripWeights::Create(parts);
+  };
+}
+
 absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options, Parts& parts) {
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      WeightPlan plan, PlanWeights(parts.spec, source,
-                                   {.layout = WeightLayout::kRowMajor,
-                                    .rank = parts.rank,
-                                    .commit = CommitToDevice("weights", parts.weight_memory)}));
   kernels::ThreadPool threads(
       std::max(options.NumThreads() / static_cast<int>(parts.rank.degree), 1));
   // The ranks load at the same time. One of them reports for all.
@@ -45,9 +75,19 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
   const auto report = [&](double fraction) {
     if (reports) options.Report("weights", fraction);
   };
-  LOCKSTEP_RETURN_IF_ERROR(
-      Annotate(UploadWeights(plan.tasks, parts.device_index, threads, report), source.path()));
-  parts.weights = std::move(plan.weights);
+  const WeightLoader loader = {
+      .storage = {.layout = WeightLayout::kRowMajor,
+                  .packs = PacksWeights(options, parts),
+                  .rank = parts.rank,
+                  .commit = CommitToDevice("weights", parts.weight_memory)},
+      .make_packed = PackForDevice(parts.device_index),
+      .load =
+          [&](const std::vector<LoadTask>& tasks, const LoadProgress& progress) {
+            return UploadWeights(tasks, parts.device_index, threads, progress);
+          },
+      .commit_unpacked = CommitToDevice("weights", parts.unpacked_memory)};
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.weights,
+                            LoadModelWeights(parts.spec, source, loader, threads, report));
   parts.info.weights_fingerprint = source.Fingerprint();
   return absl::OkStatus();
 }
@@ -104,17 +144,35 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
   return HashOf(table);
 }
 
+// Each size and storage of packed matrices once.
+absl::Status CheckPackedWeights(const ModelOptions& options, const Parts& parts) {
+  std::set<std::tuple<int64_t, int64_t, std::string>> checked;
+  const auto check = [&](const kernels::WeightMatrix& matrix, int64_t max_rows) {
+    if (matrix.packed == nullptr) return absl::OkStatus();
+    const bool is_new = checked.insert({matrix.n, matrix.k, matrix.packed->storage_name()}).second;
+    return is_new ? kernels::CheckPackedProducts(parts.stream, matrix, max_rows) : absl::OkStatus();
+  };
+  for (const LayerWeights& layer : parts.weights.layers) {
+    for (const LayerPart part : EnumValues<LayerPart>()) {
+      LOCKSTEP_RETURN_IF_ERROR(check(layer[part].matrix, options.max_step_tokens));
+    }
+  }
+  return check(parts.weights.model[ModelPart::kLmHead].matrix, options.max_logits_rows);
+}
+
 absl::Status PrepareGemm(const ModelOptions& options, Parts& parts) {
   const ModelSpec& spec = parts.spec;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.gemm, kernels::CudaGemm::Create());
   parts.fuses_activation = options.fuse_activation;
   parts.fuses_exchange = options.fuse_exchange;
+  LOCKSTEP_RETURN_IF_ERROR(parts.gemm->ReserveExpansion(LargestPackedLayerMatrix(parts.weights)));
   // Prepare checks every plan, and our own kernel.
   if (!options.check_reduction_contract) return absl::OkStatus();
+  LOCKSTEP_RETURN_IF_ERROR(CheckPackedWeights(options, parts));
   std::vector<kernels::GemmShape> shapes;
   for (const LayerPart part : EnumValues<LayerPart>()) {
     const PartWeights& weights = parts.weights.layers.front()[part];
-    if (weights.matrix.data == nullptr) continue;
+    if (!weights.matrix.exists()) continue;
     shapes.push_back({.n = weights.matrix.n,
                       .k = weights.matrix.k,
                       .has_bias = weights.bias != nullptr,
@@ -165,14 +223,15 @@ absl::Status OpenDevice(int device, const ModelOptions& options, CudaModel::Part
 
 absl::StatusOr<uint64_t> LoadRank(const WeightSource& source, const ModelOptions& options,
                                   CudaModel::Parts& parts) {
+  LOCKSTEP_RETURN_IF_ERROR(parts.fused_pass.Choose(options, parts.spec, parts.rank, parts.stream));
   LOCKSTEP_RETURN_IF_ERROR(LoadWeights(source, options, parts));
+  if (LargestPackedLayerMatrix(parts.weights) > 0) parts.fused_pass = FusedPass();
   LOCKSTEP_ASSIGN_OR_RETURN(
       parts.workspace,
       Workspace::Create(
           parts.spec, parts.rank, options.max_step_tokens, options.max_logits_rows,
           CommitToDevice("workspace of a step (a smaller --max-step-tokens needs less)",
                          parts.workspace_memory)));
-  LOCKSTEP_RETURN_IF_ERROR(parts.fused_pass.Choose(options, parts.spec, parts.rank, parts.stream));
   LOCKSTEP_RETURN_IF_ERROR(CreateState(options, parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t rope_hash, UploadRope(parts));
   if (parts.rank.rank == 0) options.Report("self-check", 0.0);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "kernels/gemm/packed_matrix.h"
 
 namespace lockstep::worker {
 namespace {

@@ -9,7 +9,7 @@
 
 namespace lockstep::worker {
 
-// Called now and then with the share that is done, 0 .. 1, ascending, from the loading thread.
+// Called now and then with the share that is done, 0 .. 1, ascending, from one thread at a time.
 using LoadProgress = std::function<void(double fraction)>;
 
 // Converts every tensor to our layout, on all threads. INVALID_ARGUMENT names a weight that is not

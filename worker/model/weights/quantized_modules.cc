@@ -96,9 +96,8 @@ class Finder {
 
   QuantizedModules Take() && {
     for (const auto& [text, count] : num_modules_) {
-      found_.summary += fmt::format("{}{} ({}), converted to bf16 at load: {} module{}",
-                                    found_.summary.empty() ? "" : "; ", text, config_.method(),
-                                    count, count == 1 ? "" : "s");
+      found_.summary += fmt::format("{}{} ({}): {} module{}", found_.summary.empty() ? "" : "; ",
+                                    text, config_.method(), count, count == 1 ? "" : "s");
     }
     const bool has_attention = num_attention_scales_ > 0 || config_.kv_cache().has_value();
     if (num_activation_scales_ > 0 || has_attention) {

@@ -29,7 +29,7 @@ struct QuantizedModules {
   std::set<std::string, std::less<>> hidden;
   // Biases of quantised modules that are all zero. AutoGPTQ adds them to modules without a bias.
   std::set<std::string, std::less<>> zero_biases;
-  // "int4, groups of 128 (compressed-tensors), converted to bf16 at load: 210 modules"
+  // "int4, groups of 128 (compressed-tensors): 210 modules"
   std::string summary;
   std::string warning;  // what is not used, or empty
 };

@@ -27,6 +27,7 @@ class TensorList {
     if (transposed) std::swap(shape[0], shape[1]);
     Add(std::move(name), std::move(shape), 0.0f, 1.0f / std::sqrt(static_cast<float>(inputs)));
   }
+  void MarkLinear() { tensors_.back().is_linear = true; }
   void AddNorm(std::string name, int64_t size) {
     Add(std::move(name), {static_cast<uint64_t>(size)}, 1.0f, 0.1f);
   }
@@ -56,6 +57,7 @@ void AddPart(const Part& part, const TensorNames& names,
       list.AddNorm(name_of(stem, "weight"), piece.num_outputs);
     } else {
       list.AddMatrix(name_of(stem, "weight"), piece.num_outputs, part.num_inputs, part.transposed);
+      if (part.kind == PartKind::kLinear && !part.transposed) list.MarkLinear();
     }
     if (part.has_bias) list.AddBias(name_of(stem, "bias"), piece.num_outputs);
   }

@@ -27,6 +27,7 @@ struct RandomTensorShape {
   std::string name;
   std::vector<uint64_t> shape;
   RandomTensor values;
+  bool is_linear = false;  // a matrix of a product, [outputs, inputs]
 };
 
 // Every tensor of the layout. Equal seeds give equal values, and each tensor has values of its own.

@@ -2,11 +2,14 @@
 
 #include <absl/container/flat_hash_set.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "common/shown_text.h"
 #include "common/status.h"
+#include "kernels/formats/stack_rows.h"
+#include "kernels/gemm/packed_matrix.h"
 
 namespace lockstep::worker {
 namespace {
@@ -20,6 +23,30 @@ constexpr size_t kMaxListedUnused = 2;  // places kept for unused tensors, if th
 // The full name of a tensor, from its stem and "weight" or "bias".
 using NameOf = std::function<std::string(std::string_view stem, std::string_view ending)>;
 
+bool IsPackable(const LoadTask& task) {
+  return task.tensor != nullptr && HasCodes(*task.tensor) && !task.transposed;
+}
+
+// Takes memory for a matrix in bf16, and lists the tasks that fill it.
+void PlanMatrix(std::vector<LoadTask> pieces, bool row_major, Arena& storage,
+                kernels::WeightMatrix& matrix, std::vector<LoadTask>& tasks) {
+  BFloat16* const values =
+      storage.Take<BFloat16>(row_major ? matrix.n * matrix.k : PackedElements(matrix.n, matrix.k));
+  matrix.data = values;
+  int64_t first_output = 0;
+  for (LoadTask& task : pieces) {
+    if (row_major) {
+      task.rows = values == nullptr ? nullptr : values + first_output * matrix.k;
+    } else {
+      task.packed = values;
+      task.first_output = first_output;
+      task.packed_outputs = matrix.n;
+    }
+    first_output += task.num_rows;
+    tasks.push_back(std::move(task));
+  }
+}
+
 // One pass lays out the storage and lists the tasks. It runs twice over an Arena: measure, then
 // take.
 class Planner {
@@ -30,6 +57,7 @@ class Planner {
         source_(source),
         layout_(MakeModelLayout(spec, source.names())),
         row_major_(storage.layout == WeightLayout::kRowMajor),
+        packs_(storage.packs),
         rank_(storage.rank),
         embeddings_of_(storage.embeddings_of),
         plan_(plan) {}
@@ -38,11 +66,12 @@ class Planner {
     problems_.clear();
     used_.clear();
     plan_.tasks.clear();
+    plan_.packs.clear();
     ModelWeights& weights = plan_.weights;
     weights.layers.clear();
     for (const ModelPart part : EnumValues<ModelPart>()) {
       if (part == ModelPart::kLmHead && spec_.tied_embeddings) continue;
-      weights.model[part] = PlanPart(layout_.model[part], ModelTensorName);
+      weights.model[part] = PlanPart(layout_.model[part], {.model_part = part}, ModelTensorName);
       const bool is_embedding = layout_.model[part].kind == PartKind::kEmbedding;
       if (is_embedding && embeddings_of_ != nullptr) {
         weights.model[part] = embeddings_of_->model[part];
@@ -55,7 +84,8 @@ class Planner {
       };
       LayerWeights& of_layer = weights.layers.emplace_back();
       for (const LayerPart part : EnumValues<LayerPart>()) {
-        of_layer[part] = PlanPart(layout_.layer[part], name_of);
+        of_layer[part] =
+            PlanPart(layout_.layer[part], {.layer = layer, .layer_part = part}, name_of);
       }
     }
     FindUnused();
@@ -78,7 +108,7 @@ class Planner {
   }
 
  private:
-  PartWeights PlanPart(const Part& part, const NameOf& name_of) {
+  PartWeights PlanPart(const Part& part, const PartPlace& place, const NameOf& name_of) {
     if (!part.exists()) return {};
     switch (part.kind) {
       case PartKind::kEmbedding:
@@ -88,7 +118,7 @@ class Planner {
       case PartKind::kLinear:
         break;
     }
-    return PlanLinear(part, name_of);
+    return PlanLinear(part, place, name_of);
   }
 
   PartWeights PlanEmbedding(const Part& part, const NameOf& name_of) {
@@ -113,10 +143,9 @@ class Planner {
   }
 
   // This rank's outputs of every matrix, one behind the other.
-  PartWeights PlanLinear(const Part& part, const NameOf& name_of) {
+  PartWeights PlanLinear(const Part& part, const PartPlace& place, const NameOf& name_of) {
     const int64_t num_outputs = rank_.Share(part.num_outputs);
-    BFloat16* const matrix = plan_.weights.storage.Take<BFloat16>(
-        row_major_ ? num_outputs * part.num_inputs : PackedElements(num_outputs, part.num_inputs));
+    std::vector<LoadTask> matrices;
     float* const bias = TakeBias(part, num_outputs);
     int64_t first_output = 0;
     for (const TensorPiece& piece : part.pieces) {
@@ -128,14 +157,7 @@ class Planner {
       for (const int64_t matrix_outputs : MatricesOf(piece)) {
         task.first_row = vector.first_row = first_row + rank_.Begin(matrix_outputs);
         task.num_rows = vector.num_rows = rank_.Share(matrix_outputs);
-        if (row_major_) {
-          task.rows = matrix == nullptr ? nullptr : matrix + first_output * part.num_inputs;
-        } else {
-          task.packed = matrix;
-          task.first_output = first_output;
-          task.packed_outputs = num_outputs;
-        }
-        plan_.tasks.push_back(task);
+        matrices.push_back(task);
         if (part.has_bias) {
           vector.interleaved_head_dim = task.interleaved_head_dim;
           vector.vector = bias == nullptr ? nullptr : bias + first_output;
@@ -145,7 +167,14 @@ class Planner {
         first_output += task.num_rows;
       }
     }
-    return {.matrix = {.data = matrix, .n = num_outputs, .k = part.num_inputs}, .bias = bias};
+    PartWeights weights = {.matrix = {.n = num_outputs, .k = part.num_inputs}, .bias = bias};
+    if (packs_ && std::ranges::all_of(matrices, IsPackable)) {
+      plan_.packs.push_back({.place = place, .pieces = std::move(matrices)});
+    } else {
+      PlanMatrix(std::move(matrices), row_major_, plan_.weights.storage, weights.matrix,
+                 plan_.tasks);
+    }
+    return weights;
   }
 
   // The logits are products with the embedding. The first rank loads it once, for both uses.
@@ -255,6 +284,7 @@ class Planner {
   const WeightSource& source_;
   const ModelLayout layout_;
   const bool row_major_;
+  const bool packs_;
   const TensorRank rank_;
   const ModelWeights* const embeddings_of_;  // null: they are loaded
   WeightPlan& plan_;
@@ -280,6 +310,16 @@ absl::Status LoadTask::Read(int64_t row, std::span<float> values) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<kernels::QuantizedMatrix> LoadTask::ReadCodes() const {
+  LOCKSTEP_ASSIGN_OR_RETURN(kernels::QuantizedMatrix matrix, worker::ReadCodes(*tensor));
+  if (num_rows == tensor_rows && interleaved_head_dim == 0) return matrix;
+  std::vector<int64_t> order(static_cast<size_t>(num_rows));
+  for (int64_t row = 0; row < num_rows; ++row) {
+    order[static_cast<size_t>(TargetRow(row))] = first_row + row;
+  }
+  return kernels::TakeRows(matrix, order);
+}
+
 int64_t LoadTask::TargetRow(int64_t row) const {
   if (interleaved_head_dim == 0) return row;
   const int64_t head_begin = row / interleaved_head_dim * interleaved_head_dim;
@@ -296,6 +336,24 @@ absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource
   LOCKSTEP_RETURN_IF_ERROR(storage.commit(plan.weights.storage));
   planner.Run();
   return plan;
+}
+
+absl::StatusOr<std::vector<LoadTask>> PlanUnpacked(const std::vector<PackTask>& packs,
+                                                   const WeightStorage& storage,
+                                                   ModelWeights& weights) {
+  std::vector<LoadTask> tasks;
+  if (packs.empty()) return tasks;
+  const auto lay_out = [&] {
+    tasks.clear();
+    for (const PackTask& pack : packs) {
+      PlanMatrix(pack.pieces, storage.layout == WeightLayout::kRowMajor, weights.unpacked_storage,
+                 weights.At(pack.place).matrix, tasks);
+    }
+  };
+  lay_out();
+  LOCKSTEP_RETURN_IF_ERROR(storage.commit(weights.unpacked_storage));
+  lay_out();
+  return tasks;
 }
 
 }  // namespace lockstep::worker

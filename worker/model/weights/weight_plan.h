@@ -35,11 +35,20 @@ struct LoadTask {
   // fp32 values of the task's rows [row, row + values.size() / num_columns), also if the file is
   // transposed. For a transposed tensor, every call reads the whole tensor.
   absl::Status Read(int64_t row, std::span<float> values) const;
+  // The task's rows in our order, as codes. The tensor must have them.
+  absl::StatusOr<kernels::QuantizedMatrix> ReadCodes() const;
   // The place in our order of the task's row `row`.
   int64_t TargetRow(int64_t row) const;
 };
 
-// How the matrices lie in memory.
+// The matrix of a linear part that stays packed. It consists of the rows of the pieces, one below
+// the other. The targets of the pieces are not set.
+struct PackTask {
+  PartPlace place;
+  std::vector<LoadTask> pieces;
+};
+
+// How matrices in bf16 lie in memory.
 enum class WeightLayout {
   kPanels,    // as the CPU GEMM reads them (kernels/gemm/packed_matrix.h)
   kRowMajor,  // [outputs, inputs], as CUDA does; a tied lm_head is the embedding itself
@@ -48,6 +57,8 @@ enum class WeightLayout {
 // Where the weights go, and which of them. `commit` gives the measured arena its memory.
 struct WeightStorage {
   WeightLayout layout = WeightLayout::kPanels;
+  // Matrices that the file has as codes stay packed.
+  bool packs = false;
   // Takes this rank's outputs of every linear part. Norms and embeddings stay whole.
   TensorRank rank = {};
   // Another rank's weights in the same memory. Their embeddings are used, and not loaded again.
@@ -58,6 +69,7 @@ struct WeightStorage {
 struct WeightPlan {
   ModelWeights weights;  // laid out and zeroed, to be filled by the tasks
   std::vector<LoadTask> tasks;
+  std::vector<PackTask> packs;  // of the matrices that are not in `tasks`
 };
 
 // Compares the checkpoint with what the model needs. INVALID_ARGUMENT names tensors that are
@@ -65,5 +77,10 @@ struct WeightPlan {
 // use: at most eight tensors, and the number of the others. `source` must outlive the tasks.
 absl::StatusOr<WeightPlan> PlanWeights(const ModelSpec& spec, const WeightSource& source,
                                        const WeightStorage& storage = {});
+
+// Tasks that give these matrices a place in weights.unpacked_storage, in bf16.
+absl::StatusOr<std::vector<LoadTask>> PlanUnpacked(const std::vector<PackTask>& packs,
+                                                   const WeightStorage& storage,
+                                                   ModelWeights& weights);
 
 }  // namespace lockstep::worker

@@ -11,6 +11,7 @@
 #include "common/model_files/quantization/quantization_config.h"
 #include "common/shown_text.h"
 #include "common/status.h"
+#include "kernels/formats/gguf_codes/gguf_codes.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/quant/finite.h"
 #include "worker/model/weights/quantized_modules.h"
@@ -142,7 +143,8 @@ const SourceTensor* WeightSource::Find(std::string_view name) const {
 }
 
 WeightSource WeightSource::Random(const std::string& path, const ModelFamily& family,
-                                  const ModelSpec& spec, uint64_t seed) {
+                                  const ModelSpec& spec, uint64_t seed,
+                                  const std::optional<RandomCodes>& codes) {
   std::vector<SourceTensor> tensors;
   const ModelLayout layout = MakeModelLayout(spec, family.hugging_face);
   for (RandomTensorShape& tensor : RandomTensors(layout, spec.tied_embeddings, seed)) {
@@ -152,6 +154,9 @@ WeightSource WeightSource::Random(const std::string& path, const ModelFamily& fa
                        .supported = true,
                        .data = {},
                        .random = tensor.values});
+    if (tensor.is_linear && codes && Fit(*codes, static_cast<int64_t>(tensors.back().shape[1]))) {
+      tensors.back().random_codes = codes;
+    }
   }
   return WeightSource(path, family, std::monostate(), std::move(tensors));
 }
@@ -161,6 +166,9 @@ uint64_t WeightSource::Fingerprint() const {
   for (const SourceTensor& tensor : tensors_) {
     uint64_t label = Hash64(tensor.type_name, Hash64(tensor.name));
     if (tensor.random.has_value()) label = CombineHashes(label, tensor.random->seed);
+    if (tensor.random_codes.has_value()) {
+      label = CombineHashes(label, FingerprintOf(*tensor.random_codes));
+    }
     if (tensor.quantized != nullptr) label = CombineHashes(label, tensor.quantized->Fingerprint());
     fingerprint = CombineHashes(fingerprint, Hash64(tensor.data, label));
   }
@@ -169,6 +177,17 @@ uint64_t WeightSource::Fingerprint() const {
 
 absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<float> values) {
+  if (tensor.random_codes.has_value()) {
+    const int64_t num_rows = static_cast<int64_t>(values.size()) / row_elements;
+    const kernels::QuantizedMatrix rows =
+        RandomRows(*tensor.random, *tensor.random_codes, {first_row, num_rows, row_elements});
+    std::vector<kernels::BFloat16> rounded(static_cast<size_t>(row_elements));
+    for (int64_t row = 0; row < num_rows; ++row) {
+      kernels::DequantizeRow(rows, row, rounded.data());
+      std::ranges::transform(rounded, values.begin() + row * row_elements, kernels::ToFloat);
+    }
+    return absl::OkStatus();
+  }
   if (tensor.random.has_value()) {
     FillRandom(*tensor.random, static_cast<uint64_t>(first_row * row_elements), values);
     return absl::OkStatus();
@@ -204,6 +223,22 @@ absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return CheckFinite<kernels::BFloat16>(tensor, static_cast<uint64_t>(first_row * row_elements),
                                         values);
+}
+
+bool HasCodes(const SourceTensor& tensor) {
+  if (tensor.random.has_value()) return tensor.random_codes.has_value();
+  return tensor.quantized != nullptr || kernels::HasCodes(tensor.type);
+}
+
+absl::StatusOr<kernels::QuantizedMatrix> ReadCodes(const SourceTensor& tensor) {
+  if (tensor.random_codes.has_value()) {
+    return RandomRows(
+        *tensor.random, *tensor.random_codes,
+        {0, static_cast<int64_t>(tensor.shape[0]), static_cast<int64_t>(tensor.shape[1])});
+  }
+  if (tensor.quantized != nullptr) return tensor.quantized->Decode();
+  return kernels::DecodeGgufCodes(
+      {.name = tensor.name, .type = tensor.type, .shape = tensor.shape, .data = tensor.data});
 }
 
 }  // namespace lockstep::worker

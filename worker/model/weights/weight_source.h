@@ -15,7 +15,9 @@
 #include "common/model_files/gguf.h"
 #include "common/model_files/safetensors.h"
 #include "kernels/core/bfloat16.h"
+#include "kernels/formats/quantized_matrix.h"
 #include "worker/model/layout/model_layout.h"
+#include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/random_weights.h"
 
 namespace lockstep::worker {
@@ -29,7 +31,8 @@ struct SourceTensor {
   GgmlType type = GgmlType::kF32;  // of the data, if `supported`
   bool supported = false;          // can be converted to fp32
   std::span<const std::byte> data;
-  std::optional<RandomTensor> random = std::nullopt;  // if set, there is no data
+  std::optional<RandomTensor> random = std::nullopt;       // if set, there is no data
+  std::optional<RandomCodes> random_codes = std::nullopt;  // of the random tensor; unset: numbers
   // If set, there is no data: codes of other tensors, which become bf16 when they are read.
   std::shared_ptr<const QuantizedTensor> quantized = nullptr;
   bool may_be_unused = false;  // by the model
@@ -42,9 +45,11 @@ class WeightSource {
  public:
   static absl::StatusOr<WeightSource> Open(const std::string& path, const ModelFamily& family);
   // Every tensor that a model of this shape needs, without a file: seeded random numbers, scaled as
-  // in a trained model. `path` stands for the model in errors.
+  // in a trained model. `path` stands for the model in errors. With `codes`, linear parts are
+  // quantised, unless the file would have them transposed or their columns do not fit.
   static WeightSource Random(const std::string& path, const ModelFamily& family,
-                             const ModelSpec& spec, uint64_t seed);
+                             const ModelSpec& spec, uint64_t seed,
+                             const std::optional<RandomCodes>& codes = std::nullopt);
 
   const std::string& path() const { return path_; }
   bool is_gguf() const { return std::holds_alternative<GgufFile>(files_); }
@@ -83,5 +88,11 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
 // The same for a tensor of type bf16, without a conversion to fp32.
 absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<kernels::BFloat16> values);
+
+// Whether the file has the tensor as codes, which ReadCodes gives.
+bool HasCodes(const SourceTensor& tensor);
+// The whole matrix. Its values are those of ReadRows, rounded to bf16, but 0 is always +0.
+// INVALID_ARGUMENT names the tensor.
+absl::StatusOr<kernels::QuantizedMatrix> ReadCodes(const SourceTensor& tensor);
 
 }  // namespace lockstep::worker

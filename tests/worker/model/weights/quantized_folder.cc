@@ -46,8 +46,8 @@ struct MatrixOptions {
 };
 
 // Values are as large as those of a model. A scale has few bits, so that every type holds it.
-QuantizedMatrix RandomCodes(const MatrixOptions& options, int64_t n, int64_t k,
-                            std::mt19937_64& random) {
+QuantizedMatrix CodesOf(const MatrixOptions& options, int64_t n, int64_t k,
+                        std::mt19937_64& random) {
   QuantizedMatrix matrix;
   matrix.kind = options.kind;
   matrix.n = n;
@@ -130,13 +130,12 @@ Json Gptq(int bits, bool sym, const char* version) {
 WeightLayoutCase LayoutCase(
     std::string name, Json config, const MatrixOptions& options,
     std::function<absl::StatusOr<std::vector<EncodedTensor>>(const QuantizedMatrix&)> encode) {
-  return {
-      .name = std::move(name),
-      .quantization_config = std::move(config),
-      .matrix = [options](int64_t n, int64_t k,
-                          std::mt19937_64& random) { return RandomCodes(options, n, k, random); },
-      .encode = [encode = std::move(encode)](
-                    const QuantizedMatrix& matrix) { return Value(encode(matrix)); }};
+  return {.name = std::move(name),
+          .quantization_config = std::move(config),
+          .matrix = [options](int64_t n, int64_t k,
+                              std::mt19937_64& random) { return CodesOf(options, n, k, random); },
+          .encode = [encode = std::move(encode)](
+                        const QuantizedMatrix& matrix) { return Value(encode(matrix)); }};
 }
 
 void AddIntegers(std::vector<WeightLayoutCase>* cases) {

@@ -118,8 +118,7 @@ TEST(QuantizedWeightsTest, IgnoredModulesStayAsTheyAre) {
   ExpectSameModel(folder, 1);
   const auto source = Open(folder.Write());
   ASSERT_THAT(source, IsOk());
-  EXPECT_EQ(source->summary(),
-            "int4, groups of 16 (compressed-tensors), converted to bf16 at load: 12 modules");
+  EXPECT_EQ(source->summary(), "int4, groups of 16 (compressed-tensors): 12 modules");
   EXPECT_THAT(source->warning(), IsEmpty());
 }
 
@@ -137,8 +136,8 @@ TEST(QuantizedWeightsTest, GroupsOfModulesHaveTheirOwnLayouts) {
   groups["group_1"]["targets"] = {kGate};
   ExpectSameModel(folder, 1);
   EXPECT_EQ(Open(folder.Write())->summary(),
-            "int4, groups of 16 (compressed-tensors), converted to bf16 at load: 13 modules; "
-            "int8, a scale a row (compressed-tensors), converted to bf16 at load: 1 module");
+            "int4, groups of 16 (compressed-tensors): 13 modules; "
+            "int8, a scale a row (compressed-tensors): 1 module");
 }
 
 TEST(QuantizedWeightsTest, TheMatrixOfLogitsMayBeQuantised) {

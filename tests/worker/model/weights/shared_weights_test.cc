@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gemm/packed_matrix.h"
 #include "tests/common/status_matchers.h"
 #include "tests/worker/model/small_spec.h"
 #include "worker/model/weights/load_weights.h"
@@ -24,7 +25,7 @@ WeightPlan Load(const ModelSpec& spec, const WeightSource& source, WeightLayout 
   return *std::move(plan);
 }
 
-uint16_t Element(const kernels::PackedMatrix& matrix, WeightLayout layout, int64_t output,
+uint16_t Element(const kernels::WeightMatrix& matrix, WeightLayout layout, int64_t output,
                  int64_t input) {
   if (layout == WeightLayout::kRowMajor) return matrix.data[output * matrix.k + input].bits;
   const int64_t panel = output / kernels::kPanelOutputs * kernels::kPanelOutputs * matrix.k;

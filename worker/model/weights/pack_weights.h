@@ -1,0 +1,38 @@
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/core/thread_pool.h"
+#include "worker/model/weights/load_weights.h"
+#include "worker/model/weights/packed_storage.h"
+#include "worker/model/weights/weight_plan.h"
+#include "worker/model/weights/weights.h"
+
+namespace lockstep::worker {
+
+// What a backend does when weights are loaded.
+struct WeightLoader {
+  WeightStorage storage;
+  MakePackedWeights make_packed = nullptr;  // called if storage.packs is set
+  // Does the tasks: RunLoadTasks on the CPU.
+  std::function<absl::Status(const std::vector<LoadTask>&, const LoadProgress&)> load;
+  // Gives memory to matrices that were to be packed, and become bf16 as make_packed refuses them.
+  std::function<absl::Status(Arena&)> commit_unpacked = [](Arena& arena) { return arena.Commit(); };
+};
+
+// Plans a rank's weights (PlanWeights), packs what stays packed on all threads, and loads the rest.
+// A thread that packs holds one matrix, one byte a code. Logs how many matrices became bf16, and
+// why. INVALID_ARGUMENT names the tensors that are wrong.
+absl::StatusOr<ModelWeights> LoadModelWeights(const ModelSpec& spec, const WeightSource& source,
+                                              const WeightLoader& loader,
+                                              kernels::ThreadPool& threads,
+                                              const LoadProgress& progress);
+
+// As what the matrices of products are kept, for people: "bf16", or "Q4_K+Q6_K+bf16".
+std::string StorageName(const ModelWeights& weights);
+
+}  // namespace lockstep::worker

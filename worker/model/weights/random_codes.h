@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kernels/formats/quantized_matrix.h"
+#include "worker/model/weights/random_weights.h"
+
+namespace lockstep::worker {
+
+// What random codes are, so that a quantised model of any shape can be measured without a file.
+struct RandomCodes {
+  std::string_view name;
+  kernels::CodeKind kind = kernels::CodeKind::kInt4;
+  int64_t group_columns = 0;
+  bool has_zeros = false;
+  int64_t block_columns = 0;  // of the second level of scales; 0: one level
+};
+
+// "int4-g128", "int4-g128-zeros", "int4-g32", "int8-g32", "fp8-g128", "q4_1", "q4_k", "q5_k",
+// "q6_k".
+std::span<const RandomCodes> AllRandomCodes();
+std::optional<RandomCodes> FindRandomCodes(std::string_view name);
+// Whether rows of so many columns consist of whole groups and blocks.
+bool Fit(const RandomCodes& codes, int64_t num_columns);
+uint64_t FingerprintOf(const RandomCodes& codes);
+
+struct RowRange {
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+  int64_t num_columns = 0;  // that Fit()
+};
+
+// Rows of the matrix that the tensor's seed gives. Their values have about its deviation and the
+// mean 0. A row depends on the seed and its number alone.
+kernels::QuantizedMatrix RandomRows(const RandomTensor& tensor, const RandomCodes& codes,
+                                    const RowRange& range);
+
+}  // namespace lockstep::worker
