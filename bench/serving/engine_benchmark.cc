@@ -12,8 +12,8 @@
 //                 of one
 //
 // Prompts are random, temperature 0, the prefix cache is bypassed. One JSON object a line. Of the
-// last repeat it has quantiles of the device's idle time before a step, and the median of a step
-// with that idle time (step_ms_p50), steps with prompts included.
+// last repeat it has quantiles of the device's idle time before a step, the median of a step with
+// that idle time (step_ms_p50), steps with prompts included, and a hash of all tokens.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/strings/numbers.h>
@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "bench/serving/engine.h"
 #include "cli/bench/plan/workload.h"
 #include "common/check.h"
+#include "common/hash.h"
 #include "common/status.h"
 #include "tests/rigs/quantile.h"
 #include "worker/backend.h"
@@ -40,6 +42,10 @@ ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto");
 ABSL_FLAG(std::string, cuda_device, "", "as of lockstep-worker");
 ABSL_FLAG(uint32_t, tensor_parallel, 1, "as of lockstep-worker");
 ABSL_FLAG(std::string, load_format, "random", "auto or random");
+ABSL_FLAG(std::string, weights, "auto", "as of lockstep-worker");
+ABSL_FLAG(std::string, random_codes, "",
+          "random weights are codes, such as int4-g128, fp8-g128, int8-g32, q4_k, q6_k "
+          "(worker/model/weights/random_codes.h)");
 ABSL_FLAG(std::vector<std::string>, cases, std::vector<std::string>({"decode:1x512"}), "see above");
 ABSL_FLAG(int, repeats, 3, "of every case, after one warm-up");
 ABSL_FLAG(uint64_t, kv_cache_tokens, 0, "as of lockstep-worker");
@@ -204,6 +210,15 @@ class Benchmark {
     std::fclose(file);
   }
 
+  // Of the tokens of the latest run: equal bits give equal hashes.
+  uint64_t HashOfOutputs() const {
+    uint64_t hash = 0;
+    for (const std::vector<TokenId>& tokens : engine_.outputs()) {
+      hash = Hash64(std::as_bytes(std::span(tokens)), hash);
+    }
+    return hash;
+  }
+
   template <typename Function>
   void Measure(const std::string& name, const char* unit, Function measure) {
     measure();
@@ -216,10 +231,12 @@ class Benchmark {
     }
     std::printf(
         "{\"case\": \"%s\", \"unit\": \"%s\", \"median\": %.4f, \"values\": [%s], \"idle_us_p50\": "
-        "%.1f, \"idle_us_p99\": %.1f, \"step_ms_p50\": %.4f, \"steps\": %llu}\n",
+        "%.1f, \"idle_us_p99\": %.1f, \"step_ms_p50\": %.4f, \"steps\": %llu, \"tokens_hash\": "
+        "\"%016llx\"}\n",
         name.c_str(), unit, Quantile(values, 0.5), list.c_str(), Quantile(times.idle_us, 0.5),
         Quantile(times.idle_us, 0.99), Quantile(times.step_ms, 0.5),
-        static_cast<unsigned long long>(times.num_steps));
+        static_cast<unsigned long long>(times.num_steps),
+        static_cast<unsigned long long>(HashOfOutputs()));
     std::fflush(stdout);
   }
 
@@ -235,6 +252,11 @@ absl::Status Run() {
   config.cuda_device = absl::GetFlag(FLAGS_cuda_device);
   config.tensor_parallel = absl::GetFlag(FLAGS_tensor_parallel);
   config.load_format = absl::GetFlag(FLAGS_load_format);
+  config.weights = absl::GetFlag(FLAGS_weights);
+  config.random_codes = absl::GetFlag(FLAGS_random_codes);
+  if (!config.random_codes.empty() && !worker::FindRandomCodes(config.random_codes)) {
+    return InvalidArgument("--random_codes: there is no {}", config.random_codes);
+  }
   config.kv_cache_tokens = absl::GetFlag(FLAGS_kv_cache_tokens);
   config.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   config.max_slots = absl::GetFlag(FLAGS_max_slots);
@@ -251,9 +273,10 @@ absl::Status Run() {
   const worker::ForwardModelInfo& info = backend->info();
   std::printf(
       "{\"model\": \"%s\", \"device\": \"%s\", \"tensor_parallel\": %u, \"kv_blocks\": %u, "
-      "\"numerics_id\": \"%016llx\"}\n",
+      "\"numerics_id\": \"%016llx\", \"weights\": \"%s\", \"weights_bytes\": %llu}\n",
       info.model_id.c_str(), info.device.c_str(), info.tensor_parallel, info.num_blocks,
-      static_cast<unsigned long long>(info.numerics_id));
+      static_cast<unsigned long long>(info.numerics_id), info.weights_dtype.c_str(),
+      static_cast<unsigned long long>(info.memory.weights_bytes));
   Benchmark benchmark(*runner, info);
   for (const std::string& name : absl::GetFlag(FLAGS_cases)) benchmark.RunCase(name);
   return absl::OkStatus();
