@@ -195,7 +195,11 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   peers_.TellLease();
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(live_.TakeResumed());
-  SetWorker(WorkerState::kReady, fmt::format("ready: {}", QuoteWorker(event.description.device())),
+  SetWorker(WorkerState::kReady,
+            fmt::format("ready: {}, weights in {}, {:.1f} GB",
+                        QuoteWorker(event.description.device()),
+                        QuoteWorker(event.description.weights_dtype()),
+                        static_cast<double>(event.description.weights_bytes()) * 1e-9),
             Instant::InfiniteFuture());
   board_.SetDescription(std::move(event.description));
 }

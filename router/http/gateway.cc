@@ -153,6 +153,10 @@ void WriteModel(const lockstep::v1::Model& model, absl::Time created, JsonWriter
   json.Key("created").Int(absl::ToUnixSeconds(created)).Key("owned_by").String("lockstep");
   json.Key("root").String(model.id()).Key("parent").Null();
   json.Key("max_model_len").Int(model.max_context_tokens());
+  if (model.weights_bytes() > 0) {
+    json.Key("weights_dtype").String(model.weights_dtype());
+    json.Key("weights_bytes").Int(static_cast<int64_t>(model.weights_bytes()));
+  }
   json.Key("permission").BeginArray();
   WritePermission(model.id(), created, json);
   json.EndArray().EndObject();

@@ -13,6 +13,7 @@ v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBou
   description.set_weights_fingerprint(info.weights_fingerprint);
   description.set_numerics_id(info.numerics_id);
   description.set_weights_dtype(info.weights_dtype);
+  description.set_weights_bytes(info.memory.weights_bytes);
   description.set_device(info.device);
   v1::KvGroup* const group = description.add_kv_groups();
   group->set_block_size_tokens(info.block_size_tokens);

@@ -116,6 +116,7 @@ v1::Model DescribeModel(const ApiContext& context) {
   model.set_has_chat_template(facts.has_chat_template);
   WriteSamplingNumbers(facts.defaults, *model.mutable_default_sampling());
   model.set_weights_dtype(status.description.weights_dtype());
+  model.set_weights_bytes(status.description.weights_bytes());
   model.set_ready(context.engine.ready());
   model.set_numerics_id(status.description.numerics_id());
   return model;

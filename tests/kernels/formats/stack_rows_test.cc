@@ -6,10 +6,16 @@
 
 #include "tests/common/status_matchers.h"
 #include "tests/kernels/formats/module_files.h"
+#include "tests/kernels/formats/quantized_samples.h"
+#include "tests/support/tensor_compare.h"
 
 namespace lockstep::kernels {
 namespace {
 
+using ::lockstep::testing::ColumnsOf;
+using ::lockstep::testing::kSampleShapes;
+using ::lockstep::testing::SampleMatrix;
+using ::lockstep::testing::SampleShape;
 using ::testing::HasSubstr;
 
 QuantizedMatrix Part(int64_t n, int64_t k, int64_t group_columns, uint32_t seed) {
@@ -74,6 +80,21 @@ TEST(StackRowsTest, KeepsAnOrderOfColumnsThatAllPartsHave) {
   EXPECT_EQ(ValueBits(*stacked), BitsOfParts(parts));
   parts[1].group_of_column = {0, 1, 0, 1};
   EXPECT_THAT(StackRows(parts), HasError(kInvalid, HasSubstr("act-order")));
+}
+
+TEST(TakeRowsTest, KeepsTheValuesOfTheRowsInTheirNewOrder) {
+  for (const SampleShape& shape : kSampleShapes) {
+    const QuantizedMatrix matrix = SampleMatrix(shape, 7, ColumnsOf(shape, 300), /*seed=*/5);
+    const std::vector<int64_t> rows = {6, 0, 3, 3};
+    const QuantizedMatrix taken = TakeRows(matrix, rows);
+    ASSERT_EQ(taken.n, 4);
+    std::vector<BFloat16> expected(static_cast<size_t>(matrix.k)), actual(expected.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      DequantizeRow(matrix, rows[i], expected.data());
+      DequantizeRow(taken, static_cast<int64_t>(i), actual.data());
+      EXPECT_TRUE(IsSameBits(actual, expected)) << CodeBits(shape.kind) << " bits, row " << i;
+    }
+  }
 }
 
 TEST(StackRowsTest, RefusesPartsThatDoNotFit) {

@@ -242,6 +242,8 @@ TEST_F(GatewayTest, SaysWhatItIs) {
   EXPECT_EQ(models["data"][0]["id"], "bytes");
   EXPECT_EQ(models["data"][0]["max_model_len"], kContextTokens);
   EXPECT_EQ(Json(Get("/v1/models/bytes"))["object"], "model");
+  EXPECT_EQ(models["data"][0]["weights_dtype"], "none");
+  EXPECT_GT(models["data"][0]["weights_bytes"], 0);
   // As at vLLM.
   const json& model = models["data"][0];
   EXPECT_EQ(model["root"], "bytes");

@@ -16,12 +16,12 @@ constexpr RandomCodes kAll[] = {
     {"int4-g128", CodeKind::kInt4, 128},
     {"int4-g128-zeros", CodeKind::kInt4, 128, true},
     {"int4-g32", CodeKind::kInt4, 32},
-    {"int8-g32", CodeKind::kInt8, 32},
+    {"int8-g32", CodeKind::kInt8, 32, false, 0, true},
     {"fp8-g128", CodeKind::kFp8E4M3, 128},
-    {"q4_1", CodeKind::kInt4Min, 32},
-    {"q4_k", CodeKind::kInt4Min, 32, false, 256},
-    {"q5_k", CodeKind::kInt5Min, 32, false, 256},
-    {"q6_k", CodeKind::kInt6, 16, false, 256},
+    {"q4_1", CodeKind::kInt4Min, 32, false, 0, true},
+    {"q4_k", CodeKind::kInt4Min, 32, false, 256, true},
+    {"q5_k", CodeKind::kInt5Min, 32, false, 256, true},
+    {"q6_k", CodeKind::kInt6, 16, false, 256, true},
 };
 
 // The root mean square of a random code's value, less the mean, with the scale 1.

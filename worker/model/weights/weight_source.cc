@@ -147,16 +147,18 @@ WeightSource WeightSource::Random(const std::string& path, const ModelFamily& fa
                                   const std::optional<RandomCodes>& codes) {
   std::vector<SourceTensor> tensors;
   const ModelLayout layout = MakeModelLayout(spec, family.hugging_face);
+  const std::string lm_head = ModelTensorName(layout.names.lm_head, "weight");
   for (RandomTensorShape& tensor : RandomTensors(layout, spec.tied_embeddings, seed)) {
+    const bool is_coded = codes && tensor.is_linear &&
+                          (codes->has_lm_head || tensor.name != lm_head) &&
+                          Fit(*codes, static_cast<int64_t>(tensor.shape[1]));
     tensors.push_back({.name = std::move(tensor.name),
                        .shape = std::move(tensor.shape),
                        .type_name = "random",
                        .supported = true,
                        .data = {},
                        .random = tensor.values});
-    if (tensor.is_linear && codes && Fit(*codes, static_cast<int64_t>(tensors.back().shape[1]))) {
-      tensors.back().random_codes = codes;
-    }
+    if (is_coded) tensors.back().random_codes = codes;
   }
   return WeightSource(path, family, std::monostate(), std::move(tensors));
 }

@@ -46,7 +46,7 @@ class WeightSource {
   static absl::StatusOr<WeightSource> Open(const std::string& path, const ModelFamily& family);
   // Every tensor that a model of this shape needs, without a file: seeded random numbers, scaled as
   // in a trained model. `path` stands for the model in errors. With `codes`, linear parts are
-  // quantised, unless the file would have them transposed or their columns do not fit.
+  // quantised, unless the file would have them transposed, or their columns do not fit.
   static WeightSource Random(const std::string& path, const ModelFamily& family,
                              const ModelSpec& spec, uint64_t seed,
                              const std::optional<RandomCodes>& codes = std::nullopt);

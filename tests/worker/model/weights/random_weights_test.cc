@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "tests/common/status_matchers.h"
+#include "tests/support/tensor_compare.h"
 #include "tests/worker/model/small_spec.h"
 #include "worker/model/weights/load_weights.h"
+#include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/weight_plan.h"
 #include "worker/model/weights/weight_source.h"
 
@@ -77,6 +81,52 @@ TEST(RandomWeightsTest, TheFingerprintFollowsTheSeed) {
             WeightSource::Random("b", Qwen3(), spec, 3).Fingerprint());
   EXPECT_NE(WeightSource::Random("a", Qwen3(), spec, 3).Fingerprint(),
             WeightSource::Random("a", Qwen3(), spec, 4).Fingerprint());
+}
+
+TEST(RandomCodesTest, RowsAreThoseOfTheWholeMatrixAndLieAboutZero) {
+  const RandomTensor tensor = {.seed = 9, .deviation = 1.0f / 32};
+  for (const RandomCodes& codes : AllRandomCodes()) {
+    SCOPED_TRACE(codes.name);
+    EXPECT_EQ(FindRandomCodes(codes.name)->kind, codes.kind);
+    const kernels::QuantizedMatrix whole = RandomRows(tensor, codes, {0, 8, 1024});
+    const kernels::QuantizedMatrix some = RandomRows(tensor, codes, {5, 2, 1024});
+    std::vector<kernels::BFloat16> expected(1024), actual(1024);
+    double sum = 0.0, squares = 0.0;
+    for (int64_t row = 0; row < 8; ++row) {
+      kernels::DequantizeRow(whole, row, expected.data());
+      for (const kernels::BFloat16 value : expected) {
+        sum += kernels::ToFloat(value);
+        squares += kernels::ToFloat(value) * kernels::ToFloat(value);
+      }
+      if (row < 5 || row > 6) continue;
+      kernels::DequantizeRow(some, row - 5, actual.data());
+      EXPECT_TRUE(IsSameBits(actual, expected)) << row;
+    }
+    EXPECT_NEAR(sum / 8192, 0.0, 0.01);
+    EXPECT_NEAR(std::sqrt(squares / 8192), 1.0 / 32, 0.01);
+  }
+  EXPECT_EQ(FindRandomCodes("q3_k"), std::nullopt);
+}
+
+TEST(RandomCodesTest, ATensorIsReadAsTheValuesOfItsCodes) {
+  ModelSpec spec = SpecWithBiasAndNorms();
+  spec.hidden_size = 256;
+  const WeightSource source =
+      WeightSource::Random("a shape", Qwen3(), spec, 3, FindRandomCodes("q4_k"));
+  const SourceTensor* const tensor = source.Find("model.layers.1.self_attn.q_proj.weight");
+  ASSERT_NE(tensor, nullptr);
+  ASSERT_TRUE(HasCodes(*tensor));
+  EXPECT_FALSE(HasCodes(*source.Find("model.embed_tokens.weight")));
+  const auto matrix = ReadCodes(*tensor);
+  ASSERT_THAT(matrix, IsOk());
+  std::vector<kernels::BFloat16> row(256);
+  std::vector<float> values(256);
+  for (const int64_t i : {int64_t{0}, matrix->n - 1}) {
+    kernels::DequantizeRow(*matrix, i, row.data());
+    ASSERT_THAT(ReadRows(*tensor, i, 256, values), IsOk());
+    for (size_t j = 0; j < row.size(); ++j) ASSERT_EQ(values[j], kernels::ToFloat(row[j]));
+  }
+  EXPECT_NE(source.Fingerprint(), WeightSource::Random("a shape", Qwen3(), spec, 3).Fingerprint());
 }
 
 TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
