@@ -8,6 +8,7 @@
 
 #include "common/status.h"
 #include "kernels/core/bfloat16.h"
+#include "kernels/formats/strips/choose_fp4_codec.h"
 #include "kernels/quant/float16.h"
 
 namespace lockstep::kernels {
@@ -56,13 +57,14 @@ bool HasGroupsOf128(const QuantizedMatrix& matrix) {
   return IsOneGroup(matrix) || matrix.group_columns % 128 == 0;
 }
 
-// All codecs but that of Q6_K have groups of 32 or 128 columns.
+// All codecs but those of Q6_K and NVFP4 have groups of 32 or 128 columns.
 absl::Status CheckGroups(const QuantizedMatrix& matrix) {
   if (!matrix.has_contiguous_groups()) {
     return InvalidArgument(
         "groups whose columns are not neighbours; the kernels have none for them");
   }
-  const int64_t multiple = matrix.kind == CodeKind::kInt6 ? 16 : 32;
+  const bool is_nvfp4 = matrix.kind == CodeKind::kFp4E2M1 && matrix.has_two_levels();
+  const int64_t multiple = matrix.kind == CodeKind::kInt6 || is_nvfp4 ? 16 : 32;
   if (!IsOneGroup(matrix) && matrix.group_columns % multiple != 0) {
     return InvalidArgument("groups of {} columns; the kernels take multiples of {}",
                            matrix.group_columns, multiple);
@@ -133,10 +135,8 @@ absl::Status CheckLevels(const QuantizedMatrix& matrix) {
 }  // namespace
 
 absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix) {
-  if (matrix.kind == CodeKind::kFp4E2M1) {
-    return InvalidArgument("fp4 codes; the kernels have none for them");
-  }
   LOCKSTEP_RETURN_IF_ERROR(CheckGroups(matrix));
+  if (matrix.kind == CodeKind::kFp4E2M1) return ChooseFp4Codec(matrix);
   LOCKSTEP_RETURN_IF_ERROR(CheckLevels(matrix));
   switch (matrix.kind) {
     case CodeKind::kInt4:

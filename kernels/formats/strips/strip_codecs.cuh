@@ -16,13 +16,25 @@
 //   kBlockBytes                   of a block of 128 columns
 //   Raw                           what a lane has of a block before it is converted
 //   Load(bytes, lane)             reads it, from SharedBytes or GlobalBytes
-//   Convert<kHalf>(raw, pairs)    pairs[i][j]: pair j of step 4 * kHalf + i, in bf16
+//   Row                           what a lane knows of its row in all blocks, mostly nothing
+//   Row::Load(table, row)         reads it
+//   Convert<kHalf>(raw, row, magic, pairs)
+//                                 pairs[i][j]: pair j of step 4 * kHalf + i, in bf16
 // Every weight is rounded once, as in DequantizeRow.
 namespace lockstep::kernels {
 
 // Steps of 16 columns that are converted at once: half a block.
 inline constexpr int kHalfSteps = 4;
 using StripPairs = uint32_t[kHalfSteps][2];
+
+// What lies behind the blocks of a matrix, and how many rows that has (strip_matrix.h).
+struct StripRowTable {
+  const uint8_t* data;
+  int64_t num_rows;
+};
+struct NoRow {
+  __device__ __forceinline__ static NoRow Load(const StripRowTable&, int64_t) { return {}; }
+};
 
 __device__ __forceinline__ __nv_bfloat162 AsPair(uint32_t word) {
   return *reinterpret_cast<const __nv_bfloat162*>(&word);
@@ -91,6 +103,7 @@ struct Int4Codec {
   static constexpr int kGroupBytes = kStripRows * 2;
   static constexpr int kBlockBytes = kCodeBytes + kGroups * kGroupBytes * (kHasZeros ? 2 : 1);
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes;
     GroupValues<kGroups> scales;
@@ -109,7 +122,7 @@ struct Int4Codec {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t magic,
                                                  StripPairs& pairs) {
     const __nv_bfloat162 plus_zero = AsPair(0);
     const uint32_t words[2] = {kHalf == 0 ? raw.codes.x : raw.codes.z,
@@ -136,6 +149,7 @@ struct Int8Codec {
   static constexpr int kGroups = kStripBlockColumns / kGroupColumns;
   static constexpr int kBlockBytes = kCodeBytes + kGroups * kStripRows * 2;
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes[2];
     GroupValues<kGroups> scales;
@@ -148,7 +162,7 @@ struct Int8Codec {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t magic,
                                                  StripPairs& pairs) {
     const uint4 codes = raw.codes[kHalf];
     const uint32_t words[kHalfSteps] = {codes.x, codes.y, codes.z, codes.w};
@@ -177,6 +191,7 @@ struct Fp8Codec {
   static constexpr int kCodeBytes = kStripRows * kStripBlockColumns;
   static constexpr int kBlockBytes = kCodeBytes + kStripRows * 4;
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes[2];
     float scale;
@@ -189,7 +204,7 @@ struct Fp8Codec {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t magic,
                                                  StripPairs& pairs) {
     const uint4 codes = raw.codes[kHalf];
     const uint32_t words[kHalfSteps] = {codes.x, codes.y, codes.z, codes.w};

@@ -22,5 +22,7 @@ StripKernels Q5_1Kernels();
 StripKernels Q4_KKernels();
 StripKernels Q5_KKernels();
 StripKernels Q6_KKernels();
+StripKernels Mxfp4Kernels();
+StripKernels Nvfp4Kernels();
 
 }  // namespace lockstep::kernels

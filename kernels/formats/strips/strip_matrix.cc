@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/formats/strips/choose_strip_codec.h"
+#include "kernels/formats/strips/pack_fp4.h"
 #include "kernels/quant/float16.h"
 
 namespace lockstep::kernels {
@@ -124,6 +126,9 @@ class StripPacker {
       case StripScales::kByte:
         if (!shape_.has_minima) scale += kSignedScaleOffset;
         return Store(static_cast<uint8_t>(scale), at);
+      case StripScales::kE8M0:
+      case StripScales::kNvfp4:
+        LOCKSTEP_CHECK(false, "pack_fp4.h packs FP4");
     }
   }
 
@@ -140,7 +145,11 @@ absl::StatusOr<PackedStrips> PackStrips(const QuantizedMatrix& matrix) {
   packed.matrix.n = matrix.n;
   packed.matrix.k = matrix.k;
   packed.storage.resize(static_cast<size_t>(packed.matrix.num_bytes()));
-  StripPacker(matrix, &packed).Pack();
+  if (ShapeOfStripCodec(packed.matrix.codec).is_fp4()) {
+    PackFp4Strips(matrix, packed.matrix, packed.storage);
+  } else {
+    StripPacker(matrix, &packed).Pack();
+  }
   return packed;
 }
 
