@@ -79,6 +79,8 @@ constexpr Codec kCodecs[] = {
     {"int4g32z", StripCodec::kInt4Group32Zeros, CodeKind::kInt4, 32, true},
     {"int8", StripCodec::kInt8Group128, CodeKind::kInt8, 128},
     {"int8g32", StripCodec::kInt8Group32, CodeKind::kInt8, 32},
+    {"int8z", StripCodec::kInt8Group128Zeros, CodeKind::kInt8, 128, true},
+    {"int8g32z", StripCodec::kInt8Group32Zeros, CodeKind::kInt8, 32, true},
     {"fp8", StripCodec::kFp8Group128, CodeKind::kFp8E4M3, 128},
     {"q4_0", StripCodec::kQ4_0, CodeKind::kInt4, 32, false, true},
     {"q4_1", StripCodec::kQ4_1, CodeKind::kInt4Min, 32, false, true},
@@ -117,7 +119,7 @@ PackedStrips SomeStrips(const Codec& codec) {
   std::mt19937 random(1);
   QuantizedMatrix matrix;
   matrix.kind = codec.kind;
-  matrix.n = 16;
+  matrix.n = kBandRows;
   matrix.k = 128 * 61;
   matrix.group_columns = codec.group_columns;
   matrix.block_columns = codec.block_columns;
@@ -180,14 +182,15 @@ class Workbench {
     const std::byte* const rows = strips.storage.data() + strips.matrix.blocks_bytes();
     for (int64_t i = 0; i < NumCopies(matrix); ++i) {
       std::byte* const to = strips_.data() + i * matrix.num_bytes();
-      Repeat({strips.storage.data(), static_cast<size_t>(strips.matrix.blocks_bytes())}, to,
-             matrix.blocks_bytes());
+      Repeat({strips.storage.data(), rows}, to, matrix.blocks_bytes());
       if (!codec.has_row_scales) continue;
       std::byte* const to_rows = to + matrix.blocks_bytes();
-      Repeat(Repeated({rows, 16}), to_rows, 16 * matrix.num_rows());
-      Repeat(Repeated({rows + 16 * strips.matrix.num_rows(), 4}), to_rows + 16 * matrix.num_rows(),
+      const auto num_rows = static_cast<size_t>(strips.matrix.num_rows());
+      Repeat({rows, 16 * num_rows}, to_rows, 16 * matrix.num_rows());
+      Repeat({rows + 16 * num_rows, 4 * num_rows}, to_rows + 16 * matrix.num_rows(),
              4 * matrix.num_rows());
     }
+    Expect(cudaStreamSynchronize(stream_.handle));
   }
 
   static StripMatrix Matrix(const Codec& codec, const Shape& shape) {
@@ -263,23 +266,13 @@ class Workbench {
   }
 
  private:
-  static int64_t NumCopies(const StripMatrix& matrix) {
-    return kRotatedBytes / matrix.num_bytes() + 1;
-  }
-  // A few bytes many times, so that few copies write a table.
-  static std::vector<std::byte> Repeated(std::span<const std::byte> bytes) {
-    std::vector<std::byte> result;
-    for (int i = 0; i < 4096; ++i) result.insert(result.end(), bytes.begin(), bytes.end());
-    return result;
-  }
+  static int64_t NumCopies(const StripMatrix& of) { return kRotatedBytes / of.num_bytes() + 1; }
   void Repeat(std::span<const std::byte> bytes, std::byte* to, int64_t num_bytes) const {
     for (size_t at = 0; at < static_cast<size_t>(num_bytes); at += bytes.size()) {
       Expect(cudaMemcpyAsync(to + at, bytes.data(),
                              std::min(bytes.size(), static_cast<size_t>(num_bytes) - at),
                              cudaMemcpyHostToDevice, stream_.handle));
     }
-    // The bytes may go away.
-    Expect(cudaStreamSynchronize(stream_.handle));
   }
 
   const BFloat16* Input(int i) const {

@@ -18,6 +18,8 @@ bool IsFloat16(float value) {
   return std::isfinite(value) && Float16ToFloat(TruncateToFloat16(value)) == value;
 }
 bool IsBFloat16(float value) { return RoundToBFloat16(value) == value; }
+// Times 2^16 it is a number of fp32.
+bool IsSmallBFloat16(float value) { return IsBFloat16(value) && std::fabs(value) < 0x1p100f; }
 bool IsUnsignedByte(float value) {
   return value >= 0 && value <= 255 && value == std::floor(value);
 }
@@ -32,6 +34,7 @@ struct Storage {
 };
 constexpr Storage kInFloat16 = {IsFloat16, "fp16"};
 constexpr Storage kInBFloat16 = {IsBFloat16, "bf16"};
+constexpr Storage kInSmallBFloat16 = {IsSmallBFloat16, "bf16 below 2^100"};
 constexpr Storage kInUnsignedByte = {IsUnsignedByte, "a byte"};
 constexpr Storage kInSignedByte = {IsSignedByte, "a signed byte"};
 
@@ -100,16 +103,19 @@ absl::StatusOr<StripCodec> ChooseWithMinima(const QuantizedMatrix& matrix) {
   return is_4_bits ? StripCodec::kQ4_K : StripCodec::kQ5_K;
 }
 
-absl::StatusOr<StripCodec> ChooseEightBits(const QuantizedMatrix& matrix) {
+absl::StatusOr<StripCodec> ChooseInt8(const QuantizedMatrix& matrix) {
   const bool of_128 = HasGroupsOf128(matrix);
-  if (!matrix.zeros.empty()) {
-    return InvalidArgument("8-bit codes with zero points; the kernels have none for them");
-  }
-  if (matrix.kind == CodeKind::kInt8) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckScales(matrix, kInFloat16));
+  const bool all_float16 = std::all_of(matrix.scales.begin(), matrix.scales.end(), IsFloat16);
+  if (matrix.zeros.empty() && all_float16) {
     return of_128 ? StripCodec::kInt8Group128 : StripCodec::kInt8Group32;
   }
-  if (of_128) return StripCodec::kFp8Group128;
+  // Scales of bf16 that fp16 does not hold: with zero points in the middle.
+  LOCKSTEP_RETURN_IF_ERROR(CheckScales(matrix, kInSmallBFloat16));
+  return of_128 ? StripCodec::kInt8Group128Zeros : StripCodec::kInt8Group32Zeros;
+}
+
+absl::StatusOr<StripCodec> ChooseFp8(const QuantizedMatrix& matrix) {
+  if (HasGroupsOf128(matrix)) return StripCodec::kFp8Group128;
   return InvalidArgument("fp8 with groups of {} columns; the kernels take multiples of 128",
                          matrix.group_columns);
 }
@@ -150,8 +156,10 @@ absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix) {
     case CodeKind::kInt6:
       LOCKSTEP_RETURN_IF_ERROR(CheckScales(matrix, kInSignedByte));
       return StripCodec::kQ6_K;
+    case CodeKind::kInt8:
+      return ChooseInt8(matrix);
     default:
-      return ChooseEightBits(matrix);
+      return ChooseFp8(matrix);
   }
 }
 

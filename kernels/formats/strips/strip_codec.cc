@@ -46,6 +46,10 @@ StripCodecShape ShapeOfStripCodec(StripCodec codec) {
       return {8, 128, StripScales::kFloat16};
     case StripCodec::kInt8Group32:
       return {8, 32, StripScales::kFloat16};
+    case StripCodec::kInt8Group128Zeros:
+      return {8, 128, StripScales::kBFloat16, true};
+    case StripCodec::kInt8Group32Zeros:
+      return {8, 32, StripScales::kBFloat16, true};
     case StripCodec::kFp8Group128:
       return {8, 128, StripScales::kFloat32};
     case StripCodec::kQ4_0:
@@ -85,6 +89,10 @@ const char* StripCodecName(StripCodec codec) {
       return "int8 g128";
     case StripCodec::kInt8Group32:
       return "int8 g32";
+    case StripCodec::kInt8Group128Zeros:
+      return "int8 g128 with zero points";
+    case StripCodec::kInt8Group32Zeros:
+      return "int8 g32 with zero points";
     case StripCodec::kFp8Group128:
       return "fp8 g128";
     case StripCodec::kQ4_0:

@@ -39,6 +39,8 @@ enum class StripCodec {
   kInt4Group32Zeros,
   kInt8Group128,  // scales in fp16; codes of u. Groups of 32 are also Q8_0
   kInt8Group32,
+  kInt8Group128Zeros,  // scales in bf16; zero points as integers of 16 bits
+  kInt8Group32Zeros,
   kFp8Group128,  // scales in fp32
   // Types of GGUF, whose scales and minima are in fp16.
   kQ4_0,

@@ -33,6 +33,10 @@ StripKernels KernelsOf(StripCodec codec) {
       return Int8Group128Kernels();
     case StripCodec::kInt8Group32:
       return Int8Group32Kernels();
+    case StripCodec::kInt8Group128Zeros:
+      return Int8Group128ZerosKernels();
+    case StripCodec::kInt8Group32Zeros:
+      return Int8Group32ZerosKernels();
     case StripCodec::kFp8Group128:
       return Fp8Group128Kernels();
     case StripCodec::kQ4_0:

@@ -14,6 +14,8 @@ StripKernels Int4Group32Kernels();
 StripKernels Int4Group32ZerosKernels();
 StripKernels Int8Group128Kernels();
 StripKernels Int8Group32Kernels();
+StripKernels Int8Group128ZerosKernels();
+StripKernels Int8Group32ZerosKernels();
 StripKernels Fp8Group128Kernels();
 StripKernels Q4_0Kernels();
 StripKernels Q4_1Kernels();

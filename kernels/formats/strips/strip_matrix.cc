@@ -92,9 +92,11 @@ class StripPacker {
         matrix_row < matrix_.n ? matrix_.scales[GroupIndex(matrix_row, column)] : 0.0f;
     StoreScale(scale, scales + place * shape_.scale_bytes());
     if (!shape_.has_zeros) return;
-    const float zero = 128.0f + static_cast<float>(Zero(matrix_row, column));
+    const uint8_t zero = Zero(matrix_row, column);
     const int scale_bytes = kStripRows * shape_.num_groups() * shape_.scale_bytes();
-    Store(ToBFloat16(zero).bits, scales + scale_bytes + place * 2);
+    const uint16_t stored =
+        shape_.code_bits == 8 ? zero : ToBFloat16(128.0f + static_cast<float>(zero)).bits;
+    Store(stored, scales + scale_bytes + place * 2);
   }
 
   // Groups beyond the matrix have the scale 0 and the minimum 0.

@@ -49,6 +49,8 @@ ConversionClocks ClocksOf(StripCodec codec) {
       return {28.5, 32.0};  // in pairs, and so with few instructions
     case StripCodec::kInt8Group128:
     case StripCodec::kInt8Group32:
+    case StripCodec::kInt8Group128Zeros:
+    case StripCodec::kInt8Group32Zeros:
     case StripCodec::kFp8Group128:
       return {35.0, 48.0};
     case StripCodec::kQ4_0:

@@ -147,6 +147,8 @@ inline constexpr SampleShape kSampleShapes[] = {
     {kernels::CodeKind::kInt4, 32, true},
     {kernels::CodeKind::kInt8, 128},
     {kernels::CodeKind::kInt8, 32},
+    {kernels::CodeKind::kInt8, 128, true},
+    {kernels::CodeKind::kInt8, 32, true},
     {kernels::CodeKind::kFp8E4M3, 128},
     kQ4_0Shape,
     kQ4_1Shape,
