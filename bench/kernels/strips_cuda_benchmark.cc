@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "bench/kernels/time_in_graph.h"
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/device_buffer.h"
+#include "kernels/formats/small_floats.h"
 #include "kernels/formats/strips/strip_gemm.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/tile/gemm_launch.h"
@@ -68,6 +70,7 @@ struct Codec {
   bool has_zeros = false;
   bool has_half_scales = false;
   int64_t block_columns = 0;
+  bool has_row_scales = false;
 };
 constexpr Codec kCodecs[] = {
     {"int4", StripCodec::kInt4Group128, CodeKind::kInt4, 128},
@@ -76,6 +79,8 @@ constexpr Codec kCodecs[] = {
     {"int4g32z", StripCodec::kInt4Group32Zeros, CodeKind::kInt4, 32, true},
     {"int8", StripCodec::kInt8Group128, CodeKind::kInt8, 128},
     {"int8g32", StripCodec::kInt8Group32, CodeKind::kInt8, 32},
+    {"int8z", StripCodec::kInt8Group128Zeros, CodeKind::kInt8, 128, true},
+    {"int8g32z", StripCodec::kInt8Group32Zeros, CodeKind::kInt8, 32, true},
     {"fp8", StripCodec::kFp8Group128, CodeKind::kFp8E4M3, 128},
     {"q4_0", StripCodec::kQ4_0, CodeKind::kInt4, 32, false, true},
     {"q4_1", StripCodec::kQ4_1, CodeKind::kInt4Min, 32, false, true},
@@ -84,6 +89,8 @@ constexpr Codec kCodecs[] = {
     {"q4_k", StripCodec::kQ4_K, CodeKind::kInt4Min, 32, false, true, 256},
     {"q5_k", StripCodec::kQ5_K, CodeKind::kInt5Min, 32, false, true, 256},
     {"q6_k", StripCodec::kQ6_K, CodeKind::kInt6, 16, false, true, 256},
+    {"mxfp4", StripCodec::kMxfp4, CodeKind::kFp4E2M1, 32},
+    {"nvfp4", StripCodec::kNvfp4, CodeKind::kFp4E2M1, 16, false, false, 0, true},
 };
 
 bool IsAsked(const std::vector<std::string>& names, const char* name) {
@@ -98,17 +105,21 @@ float RandomScale(const Codec& codec, std::mt19937& random) {
 
 // The scale or the minimum of a group.
 float RandomGroupScale(const Codec& codec, std::mt19937& random) {
+  if (codec.has_row_scales) return E4M3ToFloat(static_cast<uint8_t>(8 + random() % 118));
+  if (codec.kind == CodeKind::kFp4E2M1)
+    return E8M0ToFloat(static_cast<uint8_t>(118 + random() % 4));
   if (codec.block_columns == 0) return RandomScale(codec, random);
   const auto byte = static_cast<int>(random() % 256);
   return static_cast<float>(HasMinimum(codec.kind) ? byte % 64 : byte - 128);
 }
 
-// Some strips of random weights, whose bytes a whole matrix repeats.
-std::vector<std::byte> SomeStrips(const Codec& codec) {
+// Some strips of random weights, whose blocks a whole matrix repeats. All rows have the same entry
+// in the table behind the blocks.
+PackedStrips SomeStrips(const Codec& codec) {
   std::mt19937 random(1);
   QuantizedMatrix matrix;
   matrix.kind = codec.kind;
-  matrix.n = 16;
+  matrix.n = kBandRows;
   matrix.k = 128 * 61;
   matrix.group_columns = codec.group_columns;
   matrix.block_columns = codec.block_columns;
@@ -129,10 +140,14 @@ std::vector<std::byte> SomeStrips(const Codec& codec) {
       if (HasMinimum(codec.kind)) matrix.block_minima.push_back(RandomScale(codec, random));
     }
   }
-  const PackedStrips packed = Expect(PackStrips(matrix));
+  if (codec.has_row_scales) {
+    matrix.block_columns = matrix.k;
+    matrix.block_scales.assign(static_cast<size_t>(matrix.n), 0x1.7p-13f);
+  }
+  PackedStrips packed = Expect(PackStrips(matrix));
   LOCKSTEP_CHECK(packed.matrix.codec == codec.codec, "{} was packed as {}", codec.name,
                  StripCodecName(packed.matrix.codec));
-  return packed.storage;
+  return packed;
 }
 
 class Workbench {
@@ -160,12 +175,20 @@ class Workbench {
 
   const CudaStream& stream() const { return stream_; }
 
-  void Fill(const Codec& codec) {
-    const std::vector<std::byte> strips = SomeStrips(codec);
-    for (size_t at = 0; at < strips_.num_bytes(); at += strips.size()) {
-      Expect(cudaMemcpyAsync(strips_.data() + at, strips.data(),
-                             std::min(strips.size(), strips_.num_bytes() - at),
-                             cudaMemcpyHostToDevice, stream_.handle));
+  // Writes as many matrices as Packed() gives, each of the same bytes again and again.
+  void Fill(const Codec& codec, const Shape& shape) {
+    const PackedStrips strips = SomeStrips(codec);
+    const StripMatrix matrix = Matrix(codec, shape);
+    const std::byte* const rows = strips.storage.data() + strips.matrix.blocks_bytes();
+    for (int64_t i = 0; i < NumCopies(matrix); ++i) {
+      std::byte* const to = strips_.data() + i * matrix.num_bytes();
+      Repeat({strips.storage.data(), rows}, to, matrix.blocks_bytes());
+      if (!codec.has_row_scales) continue;
+      std::byte* const to_rows = to + matrix.blocks_bytes();
+      const auto num_rows = static_cast<size_t>(strips.matrix.num_rows());
+      Repeat({rows, 16 * num_rows}, to_rows, 16 * matrix.num_rows());
+      Repeat({rows + 16 * num_rows, 4 * num_rows}, to_rows + 16 * matrix.num_rows(),
+             4 * matrix.num_rows());
     }
     Expect(cudaStreamSynchronize(stream_.handle));
   }
@@ -183,8 +206,8 @@ class Workbench {
     params.output = output_.data<BFloat16>();
     params.output_stride = shape.gated ? shape.n / 2 : shape.n;
     params.num_rows = num_rows;
-    const int64_t bytes = params.weights.num_bytes();
-    params.weights.data = strips_.data() + i % (kRotatedBytes / bytes + 1) * bytes;
+    params.weights.data =
+        strips_.data() + i % NumCopies(params.weights) * params.weights.num_bytes();
     return params;
   }
   GemmParams Converted(const Shape& shape, int64_t num_rows, int i) const {
@@ -243,6 +266,15 @@ class Workbench {
   }
 
  private:
+  static int64_t NumCopies(const StripMatrix& of) { return kRotatedBytes / of.num_bytes() + 1; }
+  void Repeat(std::span<const std::byte> bytes, std::byte* to, int64_t num_bytes) const {
+    for (size_t at = 0; at < static_cast<size_t>(num_bytes); at += bytes.size()) {
+      Expect(cudaMemcpyAsync(to + at, bytes.data(),
+                             std::min(bytes.size(), static_cast<size_t>(num_bytes) - at),
+                             cudaMemcpyHostToDevice, stream_.handle));
+    }
+  }
+
   const BFloat16* Input(int i) const {
     return input_.data<BFloat16>() + i % kInputCopies * kMaxRows * kMaxInputs;
   }
@@ -344,9 +376,9 @@ void Main() {
   Workbench bench;
   for (const Codec& codec : kCodecs) {
     if (!IsAsked(absl::GetFlag(FLAGS_codecs), codec.name)) continue;
-    bench.Fill(codec);
     for (const Shape& shape : kShapes) {
       if (!IsAsked(absl::GetFlag(FLAGS_shapes), shape.name)) continue;
+      bench.Fill(codec, shape);
       for (const std::string& rows : absl::GetFlag(FLAGS_rows)) {
         if (absl::GetFlag(FLAGS_tilings)) {
           TimeTilings(bench, codec, shape, std::stoll(rows));

@@ -23,7 +23,7 @@ RunParameters ParametersOfRun(const QuantizedMatrix& matrix, int64_t row, int64_
                        .minimum = matrix.minima.empty() ? 0.0f : matrix.minima[index]};
   if (matrix.has_two_levels()) {
     const size_t block = matrix.ScaleBlockIndex(row, group);
-    run.scale *= matrix.block_scales[block];
+    run.scale = matrix.CombineScales(run.scale, matrix.block_scales[block]);
     if (!matrix.minima.empty()) run.minimum *= matrix.block_minima[block];
   }
   return run;

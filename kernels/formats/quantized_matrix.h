@@ -35,12 +35,16 @@ struct QuantizedMatrix {
   std::vector<float> scales;   // [n, num_groups]
   std::vector<uint8_t> zeros;  // [n, num_groups], or empty: the middle of the range
   std::vector<float> minima;   // [n, num_groups]; only of kinds with a minimum
-  // Two levels of scales, as in GGUF's K-quants: a block is some whole groups of a row, and its
-  // scale multiplies theirs, its minimum their minima. Those of groups are then small integers. 0:
-  // one level, and the two vectors are empty.
+  // Two levels of scales: a block is some whole groups of a row, and its scale multiplies theirs,
+  // its minimum their minima. In GGUF's K-quants those of groups are small integers. In NVFP4 they
+  // are values of E4M3, a block is a row, and the rows of a part have the same block scale. 0: one
+  // level, and the two vectors are empty.
   int64_t block_columns = 0;
   std::vector<float> block_scales;  // [n, num_scale_blocks]
   std::vector<float> block_minima;  // [n, num_scale_blocks]; only of kinds with a minimum
+  // The scale of a group is divided by that of its block, as compressed-tensors does with NVFP4. s
+  // is then the quotient in fp32, else the product in fp32.
+  bool block_scales_divide = false;
   // The group of each column, the same in all rows, or empty: column / group_columns. Only GPTQ's
   // act-order needs it, whose groups are not contiguous. [k]
   std::vector<int32_t> group_of_column;
@@ -59,6 +63,11 @@ struct QuantizedMatrix {
   int64_t num_scale_blocks() const { return (k + block_columns - 1) / block_columns; }
   size_t ScaleBlockIndex(int64_t row, int64_t group) const {
     return static_cast<size_t>(row * num_scale_blocks() + group * group_columns / block_columns);
+  }
+
+  // s, of the scales of its two levels.
+  float CombineScales(float of_group, float of_block) const {
+    return block_scales_divide ? of_group / of_block : of_group * of_block;
   }
 
   friend bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;

@@ -16,7 +16,8 @@ absl::Status CheckPartsFit(std::span<const QuantizedMatrix> parts) {
     if (part.k != parts[0].k) {
       return InvalidArgument("the parts have {} and {} columns", parts[0].k, part.k);
     }
-    if (part.block_columns != parts[0].block_columns) {
+    if (part.block_columns != parts[0].block_columns ||
+        part.block_scales_divide != parts[0].block_scales_divide) {
       return InvalidArgument("the parts have scales of different levels");
     }
     if (part.group_of_column != parts[0].group_of_column) {
@@ -98,6 +99,7 @@ QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t>
   result.k = matrix.k;
   result.group_columns = matrix.group_columns;
   result.block_columns = matrix.block_columns;
+  result.block_scales_divide = matrix.block_scales_divide;
   result.group_of_column = matrix.group_of_column;
   const int64_t num_groups = matrix.num_groups();
   const int64_t num_blocks = matrix.has_two_levels() ? matrix.num_scale_blocks() : 0;
@@ -120,6 +122,7 @@ absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts
   result.k = parts[0].k;
   result.group_columns = group_columns;
   result.block_columns = parts[0].block_columns;
+  result.block_scales_divide = parts[0].block_scales_divide;
   result.group_of_column = parts[0].group_of_column;
   const bool with_zeros = std::any_of(
       parts.begin(), parts.end(), [](const QuantizedMatrix& part) { return !part.zeros.empty(); });

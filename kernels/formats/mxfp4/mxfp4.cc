@@ -54,8 +54,9 @@ absl::StatusOr<QuantizedMatrix> DecodeMxfp4Packed(const ModuleTensors& tensors) 
 
 absl::StatusOr<std::vector<EncodedTensor>> EncodeMxfp4Packed(const QuantizedMatrix& matrix) {
   if (matrix.kind != CodeKind::kFp4E2M1 || matrix.group_columns != kMxfp4Group ||
-      matrix.k % kMxfp4Group != 0) {
-    return InvalidArgument("MXFP4 holds E2M1 codes in groups of {} only", kMxfp4Group);
+      matrix.k % kMxfp4Group != 0 || matrix.has_two_levels()) {
+    return InvalidArgument("MXFP4 holds E2M1 codes in groups of {} with one level of scales only",
+                           kMxfp4Group);
   }
   std::vector<uint8_t> exponents;
   for (const float scale : matrix.scales) {

@@ -42,6 +42,8 @@ absl::StatusOr<QuantizedMatrix> DecodeNvfp4(const ModuleTensors& tensors,
   matrix.n = bytes.rows;
   matrix.k = 2 * bytes.columns;
   matrix.group_columns = kNvfp4Group;
+  matrix.block_columns = matrix.k;
+  matrix.block_scales_divide = divides;
   if (matrix.k % kNvfp4Group != 0) {
     return InvalidArgument("tensor {}: {} columns do not divide into groups of {}", packed->name,
                            matrix.k, kNvfp4Group);
@@ -55,9 +57,9 @@ absl::StatusOr<QuantizedMatrix> DecodeNvfp4(const ModuleTensors& tensors,
       return InvalidArgument("tensor {}: element [{}, {}] is NaN", scales->name,
                              index / matrix.num_groups(), index % matrix.num_groups());
     }
-    const float scale = E4M3ToFloat(code);
-    matrix.scales.push_back(divides ? scale / global : scale * global);
+    matrix.scales.push_back(E4M3ToFloat(code));
   }
+  matrix.block_scales.assign(static_cast<size_t>(matrix.n), global);
   matrix.codes = UnpackNibbles(packed->data);
   return Finish(packed->name, std::move(matrix));
 }

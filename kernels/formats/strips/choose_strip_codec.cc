@@ -8,6 +8,7 @@
 
 #include "common/status.h"
 #include "kernels/core/bfloat16.h"
+#include "kernels/formats/strips/choose_fp4_codec.h"
 #include "kernels/quant/float16.h"
 
 namespace lockstep::kernels {
@@ -17,6 +18,8 @@ bool IsFloat16(float value) {
   return std::isfinite(value) && Float16ToFloat(TruncateToFloat16(value)) == value;
 }
 bool IsBFloat16(float value) { return RoundToBFloat16(value) == value; }
+// Times 2^16 it is a number of fp32.
+bool IsSmallBFloat16(float value) { return IsBFloat16(value) && std::fabs(value) < 0x1p100f; }
 bool IsUnsignedByte(float value) {
   return value >= 0 && value <= 255 && value == std::floor(value);
 }
@@ -31,6 +34,7 @@ struct Storage {
 };
 constexpr Storage kInFloat16 = {IsFloat16, "fp16"};
 constexpr Storage kInBFloat16 = {IsBFloat16, "bf16"};
+constexpr Storage kInSmallBFloat16 = {IsSmallBFloat16, "bf16 below 2^100"};
 constexpr Storage kInUnsignedByte = {IsUnsignedByte, "a byte"};
 constexpr Storage kInSignedByte = {IsSignedByte, "a signed byte"};
 
@@ -56,13 +60,14 @@ bool HasGroupsOf128(const QuantizedMatrix& matrix) {
   return IsOneGroup(matrix) || matrix.group_columns % 128 == 0;
 }
 
-// All codecs but that of Q6_K have groups of 32 or 128 columns.
+// All codecs but those of Q6_K and NVFP4 have groups of 32 or 128 columns.
 absl::Status CheckGroups(const QuantizedMatrix& matrix) {
   if (!matrix.has_contiguous_groups()) {
     return InvalidArgument(
         "groups whose columns are not neighbours; the kernels have none for them");
   }
-  const int64_t multiple = matrix.kind == CodeKind::kInt6 ? 16 : 32;
+  const bool is_nvfp4 = matrix.kind == CodeKind::kFp4E2M1 && matrix.has_two_levels();
+  const int64_t multiple = matrix.kind == CodeKind::kInt6 || is_nvfp4 ? 16 : 32;
   if (!IsOneGroup(matrix) && matrix.group_columns % multiple != 0) {
     return InvalidArgument("groups of {} columns; the kernels take multiples of {}",
                            matrix.group_columns, multiple);
@@ -98,16 +103,19 @@ absl::StatusOr<StripCodec> ChooseWithMinima(const QuantizedMatrix& matrix) {
   return is_4_bits ? StripCodec::kQ4_K : StripCodec::kQ5_K;
 }
 
-absl::StatusOr<StripCodec> ChooseEightBits(const QuantizedMatrix& matrix) {
+absl::StatusOr<StripCodec> ChooseInt8(const QuantizedMatrix& matrix) {
   const bool of_128 = HasGroupsOf128(matrix);
-  if (!matrix.zeros.empty()) {
-    return InvalidArgument("8-bit codes with zero points; the kernels have none for them");
-  }
-  if (matrix.kind == CodeKind::kInt8) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckScales(matrix, kInFloat16));
+  const bool all_float16 = std::all_of(matrix.scales.begin(), matrix.scales.end(), IsFloat16);
+  if (matrix.zeros.empty() && all_float16) {
     return of_128 ? StripCodec::kInt8Group128 : StripCodec::kInt8Group32;
   }
-  if (of_128) return StripCodec::kFp8Group128;
+  // Scales of bf16 that fp16 does not hold: with zero points in the middle.
+  LOCKSTEP_RETURN_IF_ERROR(CheckScales(matrix, kInSmallBFloat16));
+  return of_128 ? StripCodec::kInt8Group128Zeros : StripCodec::kInt8Group32Zeros;
+}
+
+absl::StatusOr<StripCodec> ChooseFp8(const QuantizedMatrix& matrix) {
+  if (HasGroupsOf128(matrix)) return StripCodec::kFp8Group128;
   return InvalidArgument("fp8 with groups of {} columns; the kernels take multiples of 128",
                          matrix.group_columns);
 }
@@ -133,10 +141,8 @@ absl::Status CheckLevels(const QuantizedMatrix& matrix) {
 }  // namespace
 
 absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix) {
-  if (matrix.kind == CodeKind::kFp4E2M1) {
-    return InvalidArgument("fp4 codes; the kernels have none for them");
-  }
   LOCKSTEP_RETURN_IF_ERROR(CheckGroups(matrix));
+  if (matrix.kind == CodeKind::kFp4E2M1) return ChooseFp4Codec(matrix);
   LOCKSTEP_RETURN_IF_ERROR(CheckLevels(matrix));
   switch (matrix.kind) {
     case CodeKind::kInt4:
@@ -150,8 +156,10 @@ absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix) {
     case CodeKind::kInt6:
       LOCKSTEP_RETURN_IF_ERROR(CheckScales(matrix, kInSignedByte));
       return StripCodec::kQ6_K;
+    case CodeKind::kInt8:
+      return ChooseInt8(matrix);
     default:
-      return ChooseEightBits(matrix);
+      return ChooseFp8(matrix);
   }
 }
 

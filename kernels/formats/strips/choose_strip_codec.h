@@ -9,7 +9,7 @@ namespace lockstep::kernels {
 
 // The codec that holds the matrix without a loss. INVALID_ARGUMENT naming the reason if none does,
 // as for groups of some sizes, groups that are not contiguous, scales that the codec cannot store
-// exactly, int8 with zero points, fp4. Such a matrix must be converted to bf16.
+// exactly. Such a matrix must be converted to bf16.
 absl::StatusOr<StripCodec> ChooseStripCodec(const QuantizedMatrix& matrix);
 
 }  // namespace lockstep::kernels

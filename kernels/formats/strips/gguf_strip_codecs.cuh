@@ -46,6 +46,7 @@ struct GgufCodec {
   static constexpr int kBlockBytes = kCodeBytes + Scales::kBytes;
   static_assert(kBlockBytes % 16 == 0);
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes;
     HighBits<kBits> high;
@@ -60,7 +61,8 @@ struct GgufCodec {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t, StripPairs& pairs) {
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t,
+                                                 StripPairs& pairs) {
     GgufGroup groups[kHalfSteps / Scales::kGroupSteps];
     Scales::template Groups<kHalf>(raw.scales, groups);
     const uint32_t words[2] = {kHalf == 0 ? raw.codes.x : raw.codes.z,

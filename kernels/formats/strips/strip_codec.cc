@@ -1,6 +1,7 @@
 #include "kernels/formats/strips/strip_codec.h"
 
 #include "common/check.h"
+#include "kernels/formats/strips/fp4/fp4_weights.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -12,6 +13,21 @@ constexpr StripCodecShape GgufShape(int code_bits, StripScales scales, bool has_
           .scales = scales,
           .has_minima = has_minima,
           .is_gguf = true};
+}
+
+// Which lane has a code, and of which pair of its step it is the first or the second.
+struct StepPlace {
+  int step;
+  int lane;
+  int pair;
+  int second;
+};
+StepPlace PlaceInStep(int row, int column) {
+  const int in_step = column % 16;
+  return {.step = column / 16,
+          .lane = row * 4 + in_step % 8 / 2,
+          .pair = in_step / 8,
+          .second = in_step % 2};
 }
 
 }  // namespace
@@ -30,6 +46,10 @@ StripCodecShape ShapeOfStripCodec(StripCodec codec) {
       return {8, 128, StripScales::kFloat16};
     case StripCodec::kInt8Group32:
       return {8, 32, StripScales::kFloat16};
+    case StripCodec::kInt8Group128Zeros:
+      return {8, 128, StripScales::kBFloat16, true};
+    case StripCodec::kInt8Group32Zeros:
+      return {8, 32, StripScales::kBFloat16, true};
     case StripCodec::kFp8Group128:
       return {8, 128, StripScales::kFloat32};
     case StripCodec::kQ4_0:
@@ -46,6 +66,10 @@ StripCodecShape ShapeOfStripCodec(StripCodec codec) {
       return GgufShape(5, StripScales::kByte, true);
     case StripCodec::kQ6_K:
       return GgufShape(6, StripScales::kByte, false, 16);
+    case StripCodec::kMxfp4:
+      return {4, 32, StripScales::kE8M0};
+    case StripCodec::kNvfp4:
+      return {4, 16, StripScales::kNvfp4};
   }
   LOCKSTEP_CHECK(false, "no such codec");
   return {};
@@ -65,6 +89,10 @@ const char* StripCodecName(StripCodec codec) {
       return "int8 g128";
     case StripCodec::kInt8Group32:
       return "int8 g32";
+    case StripCodec::kInt8Group128Zeros:
+      return "int8 g128 with zero points";
+    case StripCodec::kInt8Group32Zeros:
+      return "int8 g32 with zero points";
     case StripCodec::kFp8Group128:
       return "fp8 g128";
     case StripCodec::kQ4_0:
@@ -81,16 +109,16 @@ const char* StripCodecName(StripCodec codec) {
       return "Q5_K";
     case StripCodec::kQ6_K:
       return "Q6_K";
+    case StripCodec::kMxfp4:
+      return "MXFP4";
+    case StripCodec::kNvfp4:
+      return "NVFP4";
   }
   return "?";
 }
 
 StripCodePlace PlaceOfStripCode(const StripCodecShape& shape, int row, int column) {
-  const int step = column / 16;
-  const int in_step = column % 16;
-  const int lane = row * 4 + in_step % 8 / 2;
-  const int pair = in_step / 8;
-  const int second = in_step % 2;
+  const auto [step, lane, pair, second] = PlaceInStep(row, column);
   if (shape.code_bits == 8) {
     return {.byte = (step / 4 * 32 + lane) * 16 + step % 4 * 4 + 2 * pair + second, .shift = 0};
   }
@@ -107,6 +135,12 @@ StripCodePlace PlaceOfStripCode(const StripCodecShape& shape, int row, int colum
     place.high_shift = at % 8;
   }
   return place;
+}
+
+Fp4BitPlace PlaceOfFp4Bit(int row, int column, int bit) {
+  const auto [step, lane, pair, second] = PlaceInStep(row, column);
+  const int at = Fp4Bit(step % 2 * 2 + pair, second, bit);
+  return {.byte = (lane * 4 + step / 2) * 4 + at / 8, .shift = at % 8};
 }
 
 }  // namespace lockstep::kernels

@@ -16,13 +16,25 @@
 //   kBlockBytes                   of a block of 128 columns
 //   Raw                           what a lane has of a block before it is converted
 //   Load(bytes, lane)             reads it, from SharedBytes or GlobalBytes
-//   Convert<kHalf>(raw, pairs)    pairs[i][j]: pair j of step 4 * kHalf + i, in bf16
+//   Row                           what a lane knows of its row in all blocks, mostly nothing
+//   Row::Load(table, row)         reads it
+//   Convert<kHalf>(raw, row, magic, pairs)
+//                                 pairs[i][j]: pair j of step 4 * kHalf + i, in bf16
 // Every weight is rounded once, as in DequantizeRow.
 namespace lockstep::kernels {
 
 // Steps of 16 columns that are converted at once: half a block.
 inline constexpr int kHalfSteps = 4;
 using StripPairs = uint32_t[kHalfSteps][2];
+
+// What lies behind the blocks of a matrix, and how many rows that has (strip_matrix.h).
+struct StripRowTable {
+  const uint8_t* data;
+  int64_t num_rows;
+};
+struct NoRow {
+  __device__ __forceinline__ static NoRow Load(const StripRowTable&, int64_t) { return {}; }
+};
 
 __device__ __forceinline__ __nv_bfloat162 AsPair(uint32_t word) {
   return *reinterpret_cast<const __nv_bfloat162*>(&word);
@@ -91,6 +103,7 @@ struct Int4Codec {
   static constexpr int kGroupBytes = kStripRows * 2;
   static constexpr int kBlockBytes = kCodeBytes + kGroups * kGroupBytes * (kHasZeros ? 2 : 1);
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes;
     GroupValues<kGroups> scales;
@@ -109,7 +122,7 @@ struct Int4Codec {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t magic,
                                                  StripPairs& pairs) {
     const __nv_bfloat162 plus_zero = AsPair(0);
     const uint32_t words[2] = {kHalf == 0 ? raw.codes.x : raw.codes.z,
@@ -128,43 +141,59 @@ struct Int4Codec {
   }
 };
 
-// (u - 128) * s in fp32. 0x4700uu00 is 2^15 + u, and (2^15 + 128) * s is exact, since s has the 11
-// bits of an fp16. So is the sum, and converting to bf16 rounds.
-template <int kGroupColumns>
+// 2^15 plus a byte of a word.
+__device__ __forceinline__ float PlusTwoTo15(uint32_t word, int byte) {
+  return __uint_as_float(__byte_perm(word, 0x47000000, 0x7404 | byte << 4));
+}
+
+// (u - z) * s in fp32, as (2^15 + u) * s - (2^15 + z) * s. Without zero points, z is 128 and s has
+// the 11 bits of an fp16; else s has the 8 bits of a bf16. (2^15 + z) * s is exact with both, and
+// so is the sum. Converting to bf16 rounds.
+template <int kGroupColumns, bool kHasZeros>
 struct Int8Codec {
   static constexpr int kCodeBytes = kStripRows * kStripBlockColumns;
   static constexpr int kGroups = kStripBlockColumns / kGroupColumns;
-  static constexpr int kBlockBytes = kCodeBytes + kGroups * kStripRows * 2;
+  static constexpr int kGroupBytes = kStripRows * 2;
+  static constexpr int kBlockBytes = kCodeBytes + kGroups * kGroupBytes * (kHasZeros ? 2 : 1);
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes[2];
     GroupValues<kGroups> scales;
+    GroupValues<kHasZeros ? kGroups : 1> zeros;
   };
 
   template <typename Bytes>
   __device__ __forceinline__ static Raw Load(const Bytes& bytes, int lane) {
-    return {.codes = {bytes.Load128(lane * 16), bytes.Load128((32 + lane) * 16)},
-            .scales = GroupValues<kGroups>::Load(bytes, kCodeBytes, lane)};
+    Raw raw;
+    raw.codes[0] = bytes.Load128(lane * 16);
+    raw.codes[1] = bytes.Load128((32 + lane) * 16);
+    raw.scales = GroupValues<kGroups>::Load(bytes, kCodeBytes, lane);
+    if constexpr (kHasZeros) {
+      raw.zeros = GroupValues<kGroups>::Load(bytes, kCodeBytes + kGroups * kGroupBytes, lane);
+    }
+    return raw;
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t magic,
                                                  StripPairs& pairs) {
     const uint4 codes = raw.codes[kHalf];
     const uint32_t words[kHalfSteps] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
     for (int i = 0; i < kHalfSteps; ++i) {
-      const uint16_t half = static_cast<uint16_t>(raw.scales.At(kHalf * kHalfSteps + i));
-      const float scale = __half2float(__ushort_as_half(half));
-      const float minus_middle = __fmul_rn(scale, -32896.0f);
+      const int step = kHalf * kHalfSteps + i;
+      const uint32_t bits = raw.scales.At(step);
+      const float scale = kHasZeros ? LowerBFloat16(bits)
+                                    : __half2float(__ushort_as_half(static_cast<uint16_t>(bits)));
+      const float zero = kHasZeros ? PlusTwoTo15(raw.zeros.At(step), 0) : 32896.0f;
+      const float minus_zero = __fmul_rn(scale, -zero);
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
         float values[2];
 #pragma unroll
         for (int second = 0; second < 2; ++second) {
-          const uint32_t selector = 0x7404 | (2 * pair + second) << 4;
-          values[second] = __fmaf_rn(__uint_as_float(__byte_perm(words[i], 0x47000000, selector)),
-                                     scale, minus_middle);
+          values[second] = __fmaf_rn(PlusTwoTo15(words[i], 2 * pair + second), scale, minus_zero);
         }
         pairs[i][pair] = PackBFloat16x2(values[0], values[1]);
       }
@@ -177,6 +206,7 @@ struct Fp8Codec {
   static constexpr int kCodeBytes = kStripRows * kStripBlockColumns;
   static constexpr int kBlockBytes = kCodeBytes + kStripRows * 4;
 
+  using Row = NoRow;
   struct Raw {
     uint4 codes[2];
     float scale;
@@ -189,7 +219,7 @@ struct Fp8Codec {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ static void Convert(const Raw& raw, uint32_t magic,
+  __device__ __forceinline__ static void Convert(const Raw& raw, const Row&, uint32_t magic,
                                                  StripPairs& pairs) {
     const uint4 codes = raw.codes[kHalf];
     const uint32_t words[kHalfSteps] = {codes.x, codes.y, codes.z, codes.w};

@@ -48,7 +48,9 @@ class StripConsumer {
       const int first_strip = warp_ * kStripStep;  // of the warp, in the tile
       const bool has_strip = first_strip < ring_.NumBands(first_band) * kBandStrips;
       // A warp without a strip works on those of the first warp, and drops the sums.
-      RunTile(has_strip ? first_strip : 0, slot);
+      const int strip = has_strip ? first_strip : 0;
+      LoadRows(first_band * kBandStrips + strip);
+      RunTile(strip, slot);
       if (has_strip) {
         StoreSwapped<kInputRows, kEpilogue, kStrips>(
             task_.output, ring_.RowTile(tile) * kInputRows,
@@ -65,6 +67,18 @@ class StripConsumer {
   static constexpr bool kGated = kEpilogue == GemmEpilogue::kSwiGlu;
   static constexpr int kStripStep = kGated ? 1 : kStrips;  // from warp to warp
   static_assert(!kGated || kStrips == 2);
+
+  // Before the wait for the first codes, which takes as long.
+  __device__ __forceinline__ void LoadRows(int strip) {
+    const int up_strips = task_.num_bands * kBandStrips;  // gated: from gate rows to up rows
+    const StripRowTable table = {.data = task_.rows,
+                                 .num_rows = int64_t{up_strips} * (kGated ? 2 : 1) * kStripRows};
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i) {
+      const int own = strip + i * (kGated ? up_strips : 1);
+      rows_[i] = Codec::Row::Load(table, int64_t{own} * kStripRows + lane_ / 4);
+    }
+  }
 
   __device__ __forceinline__ Raw Load(uint32_t block) const {
     Raw raw;
@@ -127,7 +141,7 @@ class StripConsumer {
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip) {
       StripPairs pairs;
-      Codec::template Convert<kHalf>(raw.of_strip[strip], magic_, pairs);
+      Codec::template Convert<kHalf>(raw.of_strip[strip], rows_[strip], magic_, pairs);
 #pragma unroll
       for (int step = 0; step < kHalfSteps; ++step) {
         operand[step][strip] = pairs[step][0];
@@ -154,6 +168,7 @@ class StripConsumer {
   int warp_;
   int lane_;
   uint32_t magic_;
+  typename Codec::Row rows_[kStrips];
   float sums_[kInputRows / 8][4];
   Operand operands_[2];
 };

@@ -33,6 +33,10 @@ StripKernels KernelsOf(StripCodec codec) {
       return Int8Group128Kernels();
     case StripCodec::kInt8Group32:
       return Int8Group32Kernels();
+    case StripCodec::kInt8Group128Zeros:
+      return Int8Group128ZerosKernels();
+    case StripCodec::kInt8Group32Zeros:
+      return Int8Group32ZerosKernels();
     case StripCodec::kFp8Group128:
       return Fp8Group128Kernels();
     case StripCodec::kQ4_0:
@@ -49,6 +53,10 @@ StripKernels KernelsOf(StripCodec codec) {
       return Q5_KKernels();
     case StripCodec::kQ6_K:
       return Q6_KKernels();
+    case StripCodec::kMxfp4:
+      return Mxfp4Kernels();
+    case StripCodec::kNvfp4:
+      return Nvfp4Kernels();
   }
   LOCKSTEP_CHECK(false, "no such codec");
   return {};
@@ -98,6 +106,7 @@ StripTask MakeTask(const StripGemmParams& params, bool gated, const StripTiling&
                             .num_rows = params.num_rows},
                            gated ? weights.n / 2 : weights.n);
   task.strips = reinterpret_cast<const uint8_t*>(weights.data);
+  task.rows = task.strips + weights.blocks_bytes();
   const int bands_of_one = gated ? 2 : 1;
   task.num_bands = static_cast<int>(weights.num_bands()) / bands_of_one;
   task.tile_bands = tiling.bands / bands_of_one;
@@ -193,7 +202,9 @@ absl::Status ExpandStrips(const CudaStream& stream, const StripMatrix& weights, 
         "be aligned to 16 bytes",
         weights.k);
   }
-  ExpandTask task = {.strips = reinterpret_cast<const uint8_t*>(weights.data),
+  const auto* const strips = reinterpret_cast<const uint8_t*>(weights.data);
+  ExpandTask task = {.strips = strips,
+                     .rows = strips + weights.blocks_bytes(),
                      .output = output,
                      .n = weights.n,
                      .k = weights.k,

@@ -14,6 +14,8 @@ StripKernels Int4Group32Kernels();
 StripKernels Int4Group32ZerosKernels();
 StripKernels Int8Group128Kernels();
 StripKernels Int8Group32Kernels();
+StripKernels Int8Group128ZerosKernels();
+StripKernels Int8Group32ZerosKernels();
 StripKernels Fp8Group128Kernels();
 StripKernels Q4_0Kernels();
 StripKernels Q4_1Kernels();
@@ -22,5 +24,7 @@ StripKernels Q5_1Kernels();
 StripKernels Q4_KKernels();
 StripKernels Q5_KKernels();
 StripKernels Q6_KKernels();
+StripKernels Mxfp4Kernels();
+StripKernels Nvfp4Kernels();
 
 }  // namespace lockstep::kernels

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/formats/strips/choose_strip_codec.h"
+#include "kernels/formats/strips/pack_fp4.h"
 #include "kernels/quant/float16.h"
 
 namespace lockstep::kernels {
@@ -90,9 +92,11 @@ class StripPacker {
         matrix_row < matrix_.n ? matrix_.scales[GroupIndex(matrix_row, column)] : 0.0f;
     StoreScale(scale, scales + place * shape_.scale_bytes());
     if (!shape_.has_zeros) return;
-    const float zero = 128.0f + static_cast<float>(Zero(matrix_row, column));
+    const uint8_t zero = Zero(matrix_row, column);
     const int scale_bytes = kStripRows * shape_.num_groups() * shape_.scale_bytes();
-    Store(ToBFloat16(zero).bits, scales + scale_bytes + place * 2);
+    const uint16_t stored =
+        shape_.code_bits == 8 ? zero : ToBFloat16(128.0f + static_cast<float>(zero)).bits;
+    Store(stored, scales + scale_bytes + place * 2);
   }
 
   // Groups beyond the matrix have the scale 0 and the minimum 0.
@@ -124,6 +128,9 @@ class StripPacker {
       case StripScales::kByte:
         if (!shape_.has_minima) scale += kSignedScaleOffset;
         return Store(static_cast<uint8_t>(scale), at);
+      case StripScales::kE8M0:
+      case StripScales::kNvfp4:
+        LOCKSTEP_CHECK(false, "pack_fp4.h packs FP4");
     }
   }
 
@@ -140,7 +147,11 @@ absl::StatusOr<PackedStrips> PackStrips(const QuantizedMatrix& matrix) {
   packed.matrix.n = matrix.n;
   packed.matrix.k = matrix.k;
   packed.storage.resize(static_cast<size_t>(packed.matrix.num_bytes()));
-  StripPacker(matrix, &packed).Pack();
+  if (ShapeOfStripCodec(packed.matrix.codec).is_fp4()) {
+    PackFp4Strips(matrix, packed.matrix, packed.storage);
+  } else {
+    StripPacker(matrix, &packed).Pack();
+  }
   return packed;
 }
 

@@ -14,7 +14,8 @@ namespace lockstep::kernels {
 // Packed weights as the GPU's products read them. 8 rows are a strip, and 4 strips are a band. A
 // block is 128 columns of a strip in one stretch of bytes (kernels/formats/strips/strip_codec.h).
 // Blocks lie as [bands][blocks of a strip][4 strips]. So some columns of a band are one stretch of
-// bytes.
+// bytes. NVFP4 has a table of rows behind all blocks: [rows][hi_bytes, lo_bytes], then
+// [rows][upper_bytes] (kernels/formats/strips/fp4/fp4_weights.h).
 inline constexpr int kBandStrips = 4;
 inline constexpr int kBandRows = kBandStrips * kStripRows;
 
@@ -36,8 +37,12 @@ struct StripMatrix {
   // Rows and columns beyond n and k have the value 0.
   int64_t num_bands() const { return (n + kBandRows - 1) / kBandRows; }
   int64_t num_strips() const { return num_bands() * kBandStrips; }
-  int64_t num_blocks() const { return NumStripBlocks(k); }  // of a strip
-  int64_t num_bytes() const { return num_strips() * num_blocks() * StripBlockBytes(codec); }
+  int64_t num_blocks() const { return NumStripBlocks(k); }        // of a strip
+  int64_t num_rows() const { return num_strips() * kStripRows; }  // those beyond n as well
+  int64_t blocks_bytes() const { return num_strips() * num_blocks() * StripBlockBytes(codec); }
+  int64_t num_bytes() const {
+    return blocks_bytes() + num_rows() * ShapeOfStripCodec(codec).row_bytes();
+  }
   // The place of a block, in blocks.
   int64_t BlockIndex(int64_t strip, int64_t block) const {
     return (strip / kBandStrips * num_blocks() + block) * kBandStrips + strip % kBandStrips;

@@ -12,6 +12,7 @@ namespace lockstep::kernels {
 struct StripTask {
   GemmTask output;        // n, bias, outputs and num_rows; nothing else of it is set
   const uint8_t* strips;  // of the whole matrix
+  const uint8_t* rows;    // what lies behind its blocks
   int num_bands;          // of the matrix; gated, of gate rows
   int tile_bands;         // the same of a tile; the last tile may have fewer
   int num_blocks;         // of 128 columns, in k
@@ -31,7 +32,8 @@ inline constexpr uint32_t kBF16Magic = 0x43004300;
 inline constexpr int kExpandWarps = 8;
 struct ExpandTask {
   const uint8_t* strips;
-  BFloat16* output;  // [n, k]
+  const uint8_t* rows;  // what lies behind all blocks
+  BFloat16* output;     // [n, k]
   int64_t n;
   int64_t k;
   int64_t num_strip_blocks;

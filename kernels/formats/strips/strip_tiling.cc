@@ -49,6 +49,8 @@ ConversionClocks ClocksOf(StripCodec codec) {
       return {28.5, 32.0};  // in pairs, and so with few instructions
     case StripCodec::kInt8Group128:
     case StripCodec::kInt8Group32:
+    case StripCodec::kInt8Group128Zeros:
+    case StripCodec::kInt8Group32Zeros:
     case StripCodec::kFp8Group128:
       return {35.0, 48.0};
     case StripCodec::kQ4_0:
@@ -62,6 +64,10 @@ ConversionClocks ClocksOf(StripCodec codec) {
       return {43.0, 63.0};
     case StripCodec::kQ6_K:
       return {46.0, 72.0};
+    case StripCodec::kMxfp4:
+      return {28.5, 32.0};  // in pairs. These two are estimates from the number of instructions
+    case StripCodec::kNvfp4:
+      return {31.5, 39.0};
   }
   LOCKSTEP_CHECK(false, "no such codec");
   return {};

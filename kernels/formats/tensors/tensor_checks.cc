@@ -91,16 +91,28 @@ float LargestMagnitude(std::span<const float> values) {
   for (const float value : values) largest = std::max(largest, std::fabs(value));
   return largest;
 }
-// What multiplies the scales of groups: 1 if there is one level.
-float LargestBlock(std::span<const float> values) {
-  return values.empty() ? 1.0f : LargestMagnitude(values);
+float SmallestMagnitude(std::span<const float> values) {
+  float smallest = std::numeric_limits<float>::infinity();
+  for (const float value : values) smallest = std::min(smallest, std::fabs(value));
+  return smallest;
+}
+
+// No s is larger than this.
+float LargestScale(const QuantizedMatrix& matrix) {
+  const float largest = LargestMagnitude(matrix.scales);
+  if (!matrix.has_two_levels()) return largest;
+  return matrix.CombineScales(largest, matrix.block_scales_divide
+                                           ? SmallestMagnitude(matrix.block_scales)
+                                           : LargestMagnitude(matrix.block_scales));
+}
+float LargestMinimum(const QuantizedMatrix& matrix) {
+  const float largest = LargestMagnitude(matrix.minima);
+  return matrix.block_minima.empty() ? largest : largest * LargestMagnitude(matrix.block_minima);
 }
 
 // Most matrices cannot overflow, and are not looked at element by element.
 absl::Status CheckFiniteValues(std::string_view name, const QuantizedMatrix& matrix) {
-  const float bound = LargestMagnitude(matrix.scales) * LargestBlock(matrix.block_scales) *
-                          MaxMagnitude(matrix.kind) +
-                      LargestMagnitude(matrix.minima) * LargestBlock(matrix.block_minima);
+  const float bound = LargestScale(matrix) * MaxMagnitude(matrix.kind) + LargestMinimum(matrix);
   if (FindNotFinite(std::span(&bound, 1)) == 1) return absl::OkStatus();
   std::vector<BFloat16> row(static_cast<size_t>(matrix.k));
   for (int64_t n = 0; n < matrix.n; ++n) {

@@ -110,6 +110,6 @@ class CudaGemm {
 };
 
 // Up to so many rows, a product of packed weights is faster than to expand them and to multiply.
-inline constexpr int64_t kMaxPackedRows = 256;
+inline constexpr int64_t kMaxPackedRows = 384;
 
 }  // namespace lockstep::kernels

@@ -97,6 +97,30 @@ TEST(TakeRowsTest, KeepsTheValuesOfTheRowsInTheirNewOrder) {
   }
 }
 
+// A part of NVFP4: `of_rows` is the scale of its tensor.
+QuantizedMatrix Nvfp4Part(int64_t n, float of_rows, bool divides) {
+  QuantizedMatrix matrix = Part(n, 64, 16, 3);
+  matrix.kind = CodeKind::kFp4E2M1;
+  for (uint8_t& code : matrix.codes) code &= 15;
+  matrix.block_columns = 64;
+  matrix.block_scales.assign(static_cast<size_t>(n), of_rows);
+  matrix.block_scales_divide = divides;
+  return matrix;
+}
+
+TEST(StackRowsTest, RowsKeepTheScaleOfTheirTensor) {
+  for (const bool divides : {false, true}) {
+    const std::vector<QuantizedMatrix> parts = {Nvfp4Part(2, 3, divides), Nvfp4Part(1, 7, divides)};
+    const absl::StatusOr<QuantizedMatrix> stacked = StackRows(parts);
+    ASSERT_THAT(stacked, IsOk());
+    EXPECT_EQ(stacked->block_scales, (std::vector<float>{3, 3, 7}));
+    EXPECT_EQ(stacked->block_scales_divide, divides);
+    EXPECT_EQ(ValueBits(*stacked), BitsOfParts(parts));
+  }
+  const std::vector<QuantizedMatrix> both = {Nvfp4Part(2, 3, false), Nvfp4Part(2, 3, true)};
+  EXPECT_THAT(StackRows(both), HasError(kInvalid, HasSubstr("different levels")));
+}
+
 TEST(StackRowsTest, RefusesPartsThatDoNotFit) {
   EXPECT_THAT(StackRows({}), HasError(kInvalid, HasSubstr("no parts")));
   std::vector<QuantizedMatrix> parts = {Part(2, 64, 32, 1), Part(2, 96, 32, 1)};

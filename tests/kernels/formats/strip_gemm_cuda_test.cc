@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/formats/strips/strip_gemm.h"
 #include "kernels/gemm/gemm.h"
 #include "tests/common/status_matchers.h"
+#include "tests/kernels/formats/fp4_samples.h"
 #include "tests/kernels/formats/quantized_samples.h"
 #include "tests/support/cuda_test.h"
 #include "tests/support/tensor_compare.h"
@@ -17,7 +20,12 @@ namespace {
 using lockstep::testing::ColumnsOf;
 using lockstep::testing::CudaTest;
 using lockstep::testing::DeviceArray;
+using lockstep::testing::kMxfp4Shape;
+using lockstep::testing::kNvfp4Shape;
 using lockstep::testing::kSampleShapes;
+using lockstep::testing::Mxfp4WithEveryScale;
+using lockstep::testing::Nvfp4WithEveryScale;
+using lockstep::testing::RowScales;
 using lockstep::testing::SampleMatrix;
 using lockstep::testing::SampleShape;
 
@@ -35,13 +43,21 @@ class StripOperands {
   static constexpr int64_t kPadding = 8;
 
   StripOperands(const SampleShape& shape, int64_t m, int64_t n, int64_t k)
-      : quantized(SampleMatrix(shape, n, k, 5)),
+      : StripOperands(SampleMatrix(shape, n, k, 5), m) {}
+  StripOperands(QuantizedMatrix matrix, int64_t m)
+      : quantized(std::move(matrix)),
         packed(*PackStrips(quantized)),
         weights_(Dequantized(quantized)),
         strips_(packed.storage),
-        bias_(RandomFloats(static_cast<size_t>(n), 6)),
-        input_(PaddedInput(m, k)) {
+        bias_(RandomFloats(static_cast<size_t>(quantized.n), 6)),
+        input_(PaddedInput(m, quantized.k)) {
     packed.matrix.data = strips_.data();
+  }
+
+  // Changes a bit of the packed weights. Those in bf16 stay as they are.
+  void PlantFault(int64_t byte) {
+    packed.storage[static_cast<size_t>(byte)] ^= std::byte{64};
+    strips_.Write(packed.storage);
   }
 
   StripGemmParams Packed(int64_t num_rows, bool with_bias) const {
@@ -94,6 +110,12 @@ std::vector<T> Output(int64_t count, const Run& run) {
 
 class StripGemmCudaTest : public CudaTest {
  protected:
+  std::vector<BFloat16> Expanded(const StripOperands& operands) const {
+    const StripMatrix& matrix = operands.packed.matrix;
+    return Output<BFloat16>(matrix.n * matrix.k, [&](BFloat16* output) {
+      return ExpandStrips(stream_, matrix, output);
+    });
+  }
   std::vector<float> PackedF32(const StripOperands& operands, int64_t num_rows, bool with_bias,
                                const StripTiling& tiling) const {
     return Output<float>(num_rows * operands.quantized.n, [&](float* output) {
@@ -140,11 +162,53 @@ TEST_F(StripGemmCudaTest, ExpandedWeightsAreThoseOfTheFormat) {
       const int64_t k = ColumnsOf(shape, about_k);
       const StripOperands operands(shape, 1, n, k);
       SCOPED_TRACE(StripCodecName(operands.packed.matrix.codec));
-      const std::vector<BFloat16> expanded = Output<BFloat16>(n * k, [&](BFloat16* output) {
-        return ExpandStrips(stream_, operands.packed.matrix, output);
-      });
-      EXPECT_TRUE(IsSameBits(expanded, Dequantized(operands.quantized)));
+      EXPECT_TRUE(IsSameBits(Expanded(operands), Dequantized(operands.quantized)));
     }
+  }
+}
+
+TEST_F(StripGemmCudaTest, EveryCodeUnderEveryScaleOfFp4HasTheBitsOfTheFormat) {
+  const std::vector<float> row_scales = RowScales(300);
+  for (const QuantizedMatrix& matrix :
+       {Mxfp4WithEveryScale(), Nvfp4WithEveryScale(row_scales, /*divides=*/false),
+        Nvfp4WithEveryScale(row_scales, /*divides=*/true)}) {
+    const StripOperands operands(matrix, 1);
+    SCOPED_TRACE(StripCodecName(operands.packed.matrix.codec));
+    EXPECT_TRUE(IsSameBits(Expanded(operands), Dequantized(matrix)));
+    const std::vector<float> expected = ConvertedF32(operands, 1, false);
+    ASSERT_TRUE(IsFinite(expected));
+    const StripProblem problem = {
+        .codec = operands.packed.matrix.codec, .n = matrix.n, .k = matrix.k, .num_rows = 1};
+    for (const StripTiling& tiling : SomeTilings(problem)) {
+      EXPECT_TRUE(IsSameBits(PackedF32(operands, 1, false, tiling), expected));
+    }
+  }
+}
+
+// A bit of a code, of the scale of a group, and of each part of the table of rows.
+TEST_F(StripGemmCudaTest, FaultsInPackedFp4AreSeen) {
+  for (const SampleShape& shape : {kMxfp4Shape, kNvfp4Shape}) {
+    StripOperands operands(shape, 1, 44, 512);
+    const StripMatrix& matrix = operands.packed.matrix;
+    SCOPED_TRACE(StripCodecName(matrix.codec));
+    const std::vector<BFloat16> expected = Dequantized(operands.quantized);
+    const std::vector<float> expected_product = ConvertedF32(operands, 1, false);
+    const StripTiling tiling = {.bands = 1, .strips = 1, .input_rows = 8, .num_stages = 2};
+    ASSERT_TRUE(IsSameBits(PackedF32(operands, 1, false, tiling), expected_product));
+    const StripCodecShape codec = ShapeOfStripCodec(matrix.codec);
+    std::vector<int64_t> places = {0, codec.code_bytes()};
+    if (codec.row_bytes() != 0) {
+      const int64_t table = matrix.blocks_bytes();
+      places.insert(places.end(), {table, table + 8, table + 16 * matrix.num_rows()});
+    }
+    for (const int64_t place : places) {
+      operands.PlantFault(place);
+      EXPECT_FALSE(IsSameBits(Expanded(operands), expected)) << "byte " << place;
+      EXPECT_FALSE(IsSameBits(PackedF32(operands, 1, false, tiling), expected_product))
+          << "byte " << place;
+      operands.PlantFault(place);  // undone
+    }
+    EXPECT_TRUE(IsSameBits(Expanded(operands), expected));
   }
 }
 

@@ -11,7 +11,8 @@ constexpr int64_t kShapes[][2] = {{6144, 4096}, {4096, 4096},   {24576, 4096}, {
 TEST(StripTilingTest, EveryTilingFitsAMultiprocessor) {
   for (const StripCodec codec :
        {StripCodec::kInt4Group128, StripCodec::kInt4Group32Zeros, StripCodec::kInt8Group32,
-        StripCodec::kFp8Group128, StripCodec::kQ4_K, StripCodec::kQ6_K}) {
+        StripCodec::kFp8Group128, StripCodec::kQ4_K, StripCodec::kQ6_K, StripCodec::kMxfp4,
+        StripCodec::kNvfp4}) {
     for (const auto& [n, k] : kShapes) {
       for (const int64_t num_rows : {1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 128, 1000}) {
         for (const int multiprocessors : {1, 78, 132}) {

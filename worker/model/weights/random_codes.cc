@@ -1,6 +1,7 @@
 #include "worker/model/weights/random_codes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/hash.h"
 #include "kernels/core/bfloat16.h"
@@ -18,6 +19,8 @@ constexpr RandomCodes kAll[] = {
     {"int4-g32", CodeKind::kInt4, 32},
     {"int8-g32", CodeKind::kInt8, 32, false, 0, true},
     {"fp8-g128", CodeKind::kFp8E4M3, 128},
+    {"nvfp4", CodeKind::kFp4E2M1, 16, false, -1},
+    {"mxfp4", CodeKind::kFp4E2M1, 32},
     {"q4_1", CodeKind::kInt4Min, 32, false, 0, true},
     {"q4_k", CodeKind::kInt4Min, 32, false, 256, true},
     {"q5_k", CodeKind::kInt5Min, 32, false, 256, true},
@@ -65,13 +68,36 @@ class RowNumbers {
   // About 1, with 7 bits behind the point: what bf16 and fp16 hold without a loss.
   float AboutOne() { return 0.75f + static_cast<float>(Next() % 64) / 128.0f; }
   float Small() { return kMiddleOfSmall - 16.0f + static_cast<float>(Next() % 32); }
+  // The same, with what E4M3 holds without a loss.
+  float SmallE4M3() { return 4.0f * static_cast<float>(4 + Next() % 8); }
 
  private:
   uint64_t state_;
 };
 
+// NVFP4: the scale of the tensor divides.
+void AppendNvfp4Scales(float scale, RowNumbers& numbers, QuantizedMatrix* matrix) {
+  for (int64_t group = 0; group < matrix->k / matrix->group_columns; ++group) {
+    matrix->scales.push_back(numbers.SmallE4M3());
+  }
+  matrix->block_scales.push_back(kMiddleOfSmall / scale);
+  matrix->block_scales_divide = true;
+}
+
+// MXFP4: scales are powers of two.
+void AppendMxfp4Scales(float scale, RowNumbers& numbers, QuantizedMatrix* matrix) {
+  const int exponent = std::ilogb(scale);
+  for (int64_t group = 0; group < matrix->k / matrix->group_columns; ++group) {
+    matrix->scales.push_back(std::ldexp(1.0f, exponent + static_cast<int>(numbers.Next() % 2)));
+  }
+}
+
 void AppendScales(const RandomCodes& codes, float scale, RowNumbers& numbers,
                   QuantizedMatrix* matrix) {
+  if (codes.kind == CodeKind::kFp4E2M1) {
+    return codes.block_columns == 0 ? AppendMxfp4Scales(scale, numbers, matrix)
+                                    : AppendNvfp4Scales(scale, numbers, matrix);
+  }
   const bool has_minimum = kernels::HasMinimum(codes.kind);
   const float middle = MiddleOf(codes.kind);
   if (codes.block_columns == 0) {
@@ -125,7 +151,7 @@ QuantizedMatrix RandomRows(const RandomTensor& tensor, const RandomCodes& codes,
   matrix.n = range.num_rows;
   matrix.k = range.num_columns;
   matrix.group_columns = codes.group_columns;
-  matrix.block_columns = codes.block_columns;
+  matrix.block_columns = codes.block_columns < 0 ? matrix.k : codes.block_columns;
   matrix.codes.reserve(static_cast<size_t>(matrix.n * matrix.k));
   const float scale = tensor.deviation / SpreadOf(codes.kind);
   for (int64_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {

@@ -16,13 +16,13 @@ struct RandomCodes {
   kernels::CodeKind kind = kernels::CodeKind::kInt4;
   int64_t group_columns = 0;
   bool has_zeros = false;
-  int64_t block_columns = 0;  // of the second level of scales; 0: one level
+  int64_t block_columns = 0;  // of the second level of scales; 0: one level; -1: a whole row
   // The matrix of the logits has codes, as in GGUF files. Tools that write folders leave it out.
   bool has_lm_head = false;
 };
 
-// "int4-g128", "int4-g128-zeros", "int4-g32", "int8-g32", "fp8-g128", "q4_1", "q4_k", "q5_k",
-// "q6_k".
+// "int4-g128", "int4-g128-zeros", "int4-g32", "int8-g32", "fp8-g128", "nvfp4", "mxfp4", "q4_1",
+// "q4_k", "q5_k", "q6_k".
 std::span<const RandomCodes> AllRandomCodes();
 std::optional<RandomCodes> FindRandomCodes(std::string_view name);
 // Whether rows of so many columns consist of whole groups and blocks.

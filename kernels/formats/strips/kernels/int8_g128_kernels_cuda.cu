@@ -4,8 +4,8 @@
 namespace lockstep::kernels {
 
 StripKernels Int8Group128Kernels() {
-  return {.find = FindStripKernelOf<Int8Codec<128>>,
-          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int8Codec<128>>)};
+  return {.find = FindStripKernelOf<Int8Codec<128, false>>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int8Codec<128, false>>)};
 }
 
 }  // namespace lockstep::kernels

@@ -4,8 +4,8 @@
 namespace lockstep::kernels {
 
 StripKernels Int8Group32Kernels() {
-  return {.find = FindStripKernelOf<Int8Codec<32>>,
-          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int8Codec<32>>)};
+  return {.find = FindStripKernelOf<Int8Codec<32, false>>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int8Codec<32, false>>)};
 }
 
 }  // namespace lockstep::kernels

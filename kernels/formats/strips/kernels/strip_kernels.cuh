@@ -68,17 +68,20 @@ __global__ void __launch_bounds__(kExpandWarps * 32) ExpandStripsKernel(ExpandTa
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const typename Codec::Raw raw =
       Codec::Load(GlobalBytes{task.strips + at * Codec::kBlockBytes}, lane);
+  // [bands][blocks of a strip][kBandStrips]
+  const int64_t strip = at / kBandStrips / task.num_blocks * kBandStrips + at % kBandStrips;
+  const StripRowTable table = {.data = task.rows,
+                               .num_rows = task.num_strip_blocks / task.num_blocks * kStripRows};
+  const auto row_of_lane = Codec::Row::Load(table, strip * kStripRows + lane / 4);
   StripPairs pairs[2];
-  Codec::template Convert<0>(raw, kBF16Magic, pairs[0]);
-  Codec::template Convert<1>(raw, kBF16Magic, pairs[1]);
+  Codec::template Convert<0>(raw, row_of_lane, kBF16Magic, pairs[0]);
+  Codec::template Convert<1>(raw, row_of_lane, kBF16Magic, pairs[1]);
   uint32_t(&block)[kStripRows][kRowWords + kPadding] = blocks[warp];
 #pragma unroll
   for (int i = 0; i < 4 * kHalfSteps; ++i) {
     block[lane / 4][4 * i + lane % 4] = pairs[i / 2 / kHalfSteps][i / 2 % kHalfSteps][i % 2];
   }
   __syncwarp();
-  // [bands][blocks of a strip][kBandStrips]
-  const int64_t strip = at / kBandStrips / task.num_blocks * kBandStrips + at % kBandStrips;
   const int64_t first_column = at / kBandStrips % task.num_blocks * kStripBlockColumns;
   // 16 lanes write a row, 8 columns each. k is a multiple of 8: all of them exist or none.
   const int64_t column = first_column + lane % 16 * 8;

@@ -1,0 +1,11 @@
+#include "kernels/formats/strips/kernels/strip_kernels.cuh"
+#include "kernels/formats/strips/strip_kernel_table.h"
+
+namespace lockstep::kernels {
+
+StripKernels Int8Group128ZerosKernels() {
+  return {.find = FindStripKernelOf<Int8Codec<128, true>>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Int8Codec<128, true>>)};
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,12 @@
+#include "kernels/formats/strips/fp4_strip_codecs.cuh"
+#include "kernels/formats/strips/kernels/strip_kernels.cuh"
+#include "kernels/formats/strips/strip_kernel_table.h"
+
+namespace lockstep::kernels {
+
+StripKernels Nvfp4Kernels() {
+  return {.find = FindStripKernelOf<Nvfp4Codec>,
+          .expand = reinterpret_cast<const void*>(ExpandStripsKernel<Nvfp4Codec>)};
+}
+
+}  // namespace lockstep::kernels
