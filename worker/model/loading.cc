@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/model_files/quantization/quantization_config.h"
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/kv_cache/paged_kv.h"
@@ -27,6 +28,26 @@ absl::Status CheckOptions(const ModelOptions& options) {
         options.max_slots, options.max_step_tokens, options.max_logits_rows);
   }
   return absl::OkStatus();
+}
+
+// What random matrices have for codes: those of the options, or of the configuration.
+absl::StatusOr<RandomCodesOfModule> FindCodesOfModules(const std::string& path,
+                                                       const ModelFamily& family,
+                                                       const ModelOptions& options) {
+  if (const std::optional<RandomCodes> codes = options.random_codes) {
+    const std::string_view lm_head = family.hugging_face.lm_head;
+    return [codes, lm_head](std::string_view module) {
+      return codes->has_lm_head || module != lm_head ? codes : std::nullopt;
+    };
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<QuantizationConfig> config,
+                            LoadQuantizationConfig(path));
+  if (!config.has_value()) return nullptr;
+  return [config](std::string_view module) -> std::optional<RandomCodes> {
+    const absl::StatusOr<std::optional<WeightScheme>> scheme = config->SchemeOf(module);
+    if (!scheme.ok() || !scheme->has_value()) return std::nullopt;
+    return CodesOfScheme(**scheme);
+  };
 }
 
 }  // namespace
@@ -71,8 +92,9 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
                                          const ModelOptions& options) {
   const ModelFamily& family = *model.config.family;
   if (options.random_weights) {
-    return WeightSource::Random(path, family, model.spec, options.random_seed,
-                                options.random_codes);
+    LOCKSTEP_ASSIGN_OR_RETURN(const RandomCodesOfModule codes_of,
+                              FindCodesOfModules(path, family, options));
+    return WeightSource::Random(path, family, model.spec, options.random_seed, codes_of);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(WeightSource source, WeightSource::Open(path, family));
   if (!source.summary().empty()) spdlog::info("weights: {}", source.summary());

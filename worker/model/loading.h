@@ -54,7 +54,7 @@ struct ModelOptions {
   MakePackedWeights make_packed_weights = nullptr;
   bool random_weights = false;  // config.json alone; seeded random numbers in place of tensors
   uint64_t random_seed = 1;
-  // Random matrices are codes, as in a quantised file. Unset: numbers. For benchmarks and tests.
+  // Random matrices are such codes, whatever the configuration says. For benchmarks and tests.
   std::optional<RandomCodes> random_codes = std::nullopt;
   // CPU: takes the place of the processor's best instruction set.
   std::optional<kernels::InstructionSet> instruction_set = std::nullopt;

@@ -1,5 +1,7 @@
 #include "worker/model/weights/random_codes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -77,7 +79,7 @@ class RowNumbers {
 
 // NVFP4: the scale of the tensor divides.
 void AppendNvfp4Scales(float scale, RowNumbers& numbers, QuantizedMatrix* matrix) {
-  for (int64_t group = 0; group < matrix->k / matrix->group_columns; ++group) {
+  for (int64_t group = 0; group < matrix->num_groups(); ++group) {
     matrix->scales.push_back(numbers.SmallE4M3());
   }
   matrix->block_scales.push_back(kMiddleOfSmall / scale);
@@ -87,7 +89,7 @@ void AppendNvfp4Scales(float scale, RowNumbers& numbers, QuantizedMatrix* matrix
 // MXFP4: scales are powers of two.
 void AppendMxfp4Scales(float scale, RowNumbers& numbers, QuantizedMatrix* matrix) {
   const int exponent = std::ilogb(scale);
-  for (int64_t group = 0; group < matrix->k / matrix->group_columns; ++group) {
+  for (int64_t group = 0; group < matrix->num_groups(); ++group) {
     matrix->scales.push_back(std::ldexp(1.0f, exponent + static_cast<int>(numbers.Next() % 2)));
   }
 }
@@ -101,19 +103,23 @@ void AppendScales(const RandomCodes& codes, float scale, RowNumbers& numbers,
   const bool has_minimum = kernels::HasMinimum(codes.kind);
   const float middle = MiddleOf(codes.kind);
   if (codes.block_columns == 0) {
-    for (int64_t group = 0; group < matrix->k / codes.group_columns; ++group) {
+    for (int64_t group = 0; group < matrix->num_groups(); ++group) {
       matrix->scales.push_back(kernels::RoundToBFloat16(scale) * numbers.AboutOne());
       matrix->scales.back() = kernels::RoundToBFloat16(matrix->scales.back());
-      if (codes.has_zeros) matrix->zeros.push_back(static_cast<uint8_t>(6 + numbers.Next() % 4));
+      if (codes.has_zeros) {
+        const uint32_t near_zero = numbers.Next() % 4;
+        matrix->zeros.push_back(
+            static_cast<uint8_t>(kernels::MiddleCode(codes.kind) - 2 + near_zero));
+      }
       if (has_minimum) matrix->minima.push_back(AsHalf(middle * scale));
     }
     return;
   }
-  for (int64_t group = 0; group < matrix->k / codes.group_columns; ++group) {
+  for (int64_t group = 0; group < matrix->num_groups(); ++group) {
     matrix->scales.push_back(numbers.Small());
     if (has_minimum) matrix->minima.push_back(matrix->scales.back());
   }
-  for (int64_t block = 0; block < matrix->k / codes.block_columns; ++block) {
+  for (int64_t block = 0; block < matrix->num_scale_blocks(); ++block) {
     matrix->block_scales.push_back(AsHalf(scale / kMiddleOfSmall * numbers.AboutOne()));
     if (has_minimum) matrix->block_minima.push_back(AsHalf(middle * matrix->block_scales.back()));
   }
@@ -138,11 +144,36 @@ std::optional<RandomCodes> FindRandomCodes(std::string_view name) {
   return found == std::end(kAll) ? std::nullopt : std::optional(*found);
 }
 
-bool Fit(const RandomCodes& codes, int64_t num_columns) {
-  return num_columns % std::max(codes.group_columns, codes.block_columns) == 0;
+RandomCodes CodesOfScheme(const WeightScheme& scheme) {
+  RandomCodes codes;
+  codes.group_columns = scheme.group_size == 0 ? -1 : scheme.group_size;
+  codes.has_zeros = !scheme.symmetric;
+  switch (scheme.format) {
+    case WeightFormat::kFloatQuantized:
+    case WeightFormat::kFp8Block:
+      codes.kind = CodeKind::kFp8E4M3;
+      if (scheme.extent == ScaleExtent::kBlock) codes.group_columns = scheme.block_columns;
+      break;
+    case WeightFormat::kNvfp4:
+    case WeightFormat::kNvfp4ModelOpt:
+      return *FindRandomCodes("nvfp4");
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kMxfp4Packed:
+      return *FindRandomCodes("mxfp4");
+    default:
+      codes.kind = scheme.bits == 4 ? CodeKind::kInt4 : CodeKind::kInt8;
+  }
+  return codes;
 }
 
-uint64_t FingerprintOf(const RandomCodes& codes) { return Hash64(codes.name); }
+bool Fit(const RandomCodes& codes, int64_t num_columns) {
+  return num_columns % std::max({codes.group_columns, codes.block_columns, int64_t{1}}) == 0;
+}
+
+uint64_t FingerprintOf(const RandomCodes& codes) {
+  return Hash64(fmt::format("{} {} {} {}", static_cast<int>(codes.kind), codes.group_columns,
+                            codes.has_zeros, codes.block_columns));
+}
 
 QuantizedMatrix RandomRows(const RandomTensor& tensor, const RandomCodes& codes,
                            const RowRange& range) {
@@ -150,7 +181,7 @@ QuantizedMatrix RandomRows(const RandomTensor& tensor, const RandomCodes& codes,
   matrix.kind = codes.kind;
   matrix.n = range.num_rows;
   matrix.k = range.num_columns;
-  matrix.group_columns = codes.group_columns;
+  matrix.group_columns = codes.group_columns < 0 ? matrix.k : codes.group_columns;
   matrix.block_columns = codes.block_columns < 0 ? matrix.k : codes.block_columns;
   matrix.codes.reserve(static_cast<size_t>(matrix.n * matrix.k));
   const float scale = tensor.deviation / SpreadOf(codes.kind);

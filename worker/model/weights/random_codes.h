@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
 
+#include "common/model_files/quantization/quantization_config.h"
 #include "kernels/formats/quantized_matrix.h"
 #include "worker/model/weights/random_weights.h"
 
@@ -14,7 +16,7 @@ namespace lockstep::worker {
 struct RandomCodes {
   std::string_view name;
   kernels::CodeKind kind = kernels::CodeKind::kInt4;
-  int64_t group_columns = 0;
+  int64_t group_columns = 0;  // -1: a whole row
   bool has_zeros = false;
   int64_t block_columns = 0;  // of the second level of scales; 0: one level; -1: a whole row
   // The matrix of the logits has codes, as in GGUF files. Tools that write folders leave it out.
@@ -25,9 +27,14 @@ struct RandomCodes {
 // "q4_k", "q5_k", "q6_k".
 std::span<const RandomCodes> AllRandomCodes();
 std::optional<RandomCodes> FindRandomCodes(std::string_view name);
+// Codes of the same kind, groups and zero points as the scheme's.
+RandomCodes CodesOfScheme(const WeightScheme& scheme);
 // Whether rows of so many columns consist of whole groups and blocks.
 bool Fit(const RandomCodes& codes, int64_t num_columns);
 uint64_t FingerprintOf(const RandomCodes& codes);
+
+// What the matrix of a module has for codes, if it has any: "model.layers.0.mlp.down_proj".
+using RandomCodesOfModule = std::function<std::optional<RandomCodes>(std::string_view module)>;
 
 struct RowRange {
   int64_t first_row = 0;

@@ -144,21 +144,22 @@ const SourceTensor* WeightSource::Find(std::string_view name) const {
 
 WeightSource WeightSource::Random(const std::string& path, const ModelFamily& family,
                                   const ModelSpec& spec, uint64_t seed,
-                                  const std::optional<RandomCodes>& codes) {
+                                  const RandomCodesOfModule& codes_of) {
   std::vector<SourceTensor> tensors;
   const ModelLayout layout = MakeModelLayout(spec, family.hugging_face);
-  const std::string lm_head = ModelTensorName(layout.names.lm_head, "weight");
   for (RandomTensorShape& tensor : RandomTensors(layout, spec.tied_embeddings, seed)) {
-    const bool is_coded = codes && tensor.is_linear &&
-                          (codes->has_lm_head || tensor.name != lm_head) &&
-                          Fit(*codes, static_cast<int64_t>(tensor.shape[1]));
+    std::optional<RandomCodes> codes;
+    if (codes_of && tensor.is_linear) {
+      codes = codes_of(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
+    }
+    if (codes && !Fit(*codes, static_cast<int64_t>(tensor.shape[1]))) codes.reset();
     tensors.push_back({.name = std::move(tensor.name),
                        .shape = std::move(tensor.shape),
                        .type_name = "random",
                        .supported = true,
                        .data = {},
                        .random = tensor.values});
-    if (is_coded) tensors.back().random_codes = codes;
+    tensors.back().random_codes = codes;
   }
   return WeightSource(path, family, std::monostate(), std::move(tensors));
 }

@@ -45,11 +45,11 @@ class WeightSource {
  public:
   static absl::StatusOr<WeightSource> Open(const std::string& path, const ModelFamily& family);
   // Every tensor that a model of this shape needs, without a file: seeded random numbers, scaled as
-  // in a trained model. `path` stands for the model in errors. With `codes`, linear parts are
-  // quantised, unless the file would have them transposed, or their columns do not fit.
+  // in a trained model. `path` stands for the model in errors. With `codes_of`, linear parts
+  // may be quantised, unless the file would have them transposed, or their columns do not fit.
   static WeightSource Random(const std::string& path, const ModelFamily& family,
                              const ModelSpec& spec, uint64_t seed,
-                             const std::optional<RandomCodes>& codes = std::nullopt);
+                             const RandomCodesOfModule& codes_of = nullptr);
 
   const std::string& path() const { return path_; }
   bool is_gguf() const { return std::holds_alternative<GgufFile>(files_); }

@@ -3,13 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "tests/common/status_matchers.h"
+#include "tests/common/temp_folder.h"
 #include "tests/support/tensor_compare.h"
 #include "tests/worker/model/small_spec.h"
+#include "worker/model/loading.h"
 #include "worker/model/weights/load_weights.h"
 #include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/weight_plan.h"
@@ -111,8 +117,8 @@ TEST(RandomCodesTest, RowsAreThoseOfTheWholeMatrixAndLieAboutZero) {
 TEST(RandomCodesTest, ATensorIsReadAsTheValuesOfItsCodes) {
   ModelSpec spec = SpecWithBiasAndNorms();
   spec.hidden_size = 256;
-  const WeightSource source =
-      WeightSource::Random("a shape", Qwen3(), spec, 3, FindRandomCodes("q4_k"));
+  const WeightSource source = WeightSource::Random(
+      "a shape", Qwen3(), spec, 3, [](std::string_view) { return FindRandomCodes("q4_k"); });
   const SourceTensor* const tensor = source.Find("model.layers.1.self_attn.q_proj.weight");
   ASSERT_NE(tensor, nullptr);
   ASSERT_TRUE(HasCodes(*tensor));
@@ -127,6 +133,34 @@ TEST(RandomCodesTest, ATensorIsReadAsTheValuesOfItsCodes) {
     for (size_t j = 0; j < row.size(); ++j) ASSERT_EQ(values[j], kernels::ToFloat(row[j]));
   }
   EXPECT_NE(source.Fingerprint(), WeightSource::Random("a shape", Qwen3(), spec, 3).Fingerprint());
+}
+
+TEST(RandomCodesTest, AModelHasTheCodesThatItsConfigurationNames) {
+  const TempFolder folder;
+  for (const char* const file : {"config.json", "tokenizer.json"}) {
+    std::filesystem::copy_file(std::string("tests/golden/tiny-qwen3/") + file,
+                               folder.path() + "/" + file);
+  }
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(folder.path() + "/config.json"));
+  config["quantization_config"] = {
+      {"quant_method", "awq"}, {"bits", 4},         {"group_size", 32},
+      {"zero_point", true},    {"version", "gemm"}, {"modules_to_not_convert", {"down_proj"}}};
+  folder.Write("config.json", config.dump());
+  const ModelOptions options = {.num_kv_blocks = 4, .random_weights = true};
+  const auto description = DescribeModel(folder.path(), options, "cpu");
+  ASSERT_THAT(description, IsOk());
+  const auto source = OpenWeights(folder.path(), *description, options);
+  ASSERT_THAT(source, IsOk());
+  const SourceTensor* const q = source->Find("model.layers.0.self_attn.q_proj.weight");
+  ASSERT_NE(q, nullptr);
+  ASSERT_TRUE(HasCodes(*q));
+  const auto codes = ReadCodes(*q);
+  ASSERT_THAT(codes, IsOk());
+  EXPECT_EQ(codes->kind, kernels::CodeKind::kInt4);
+  EXPECT_EQ(codes->group_columns, 32);
+  EXPECT_FALSE(codes->zeros.empty());
+  EXPECT_FALSE(HasCodes(*source->Find("model.layers.0.mlp.down_proj.weight")));
+  EXPECT_FALSE(HasCodes(*source->Find("model.embed_tokens.weight")));
 }
 
 TEST(WeightLayoutTest, RowMajorHoldsTheRowsOfAllPartsInOrder) {
