@@ -73,6 +73,14 @@ constexpr bool HasMinimum(CodeKind kind) {
 // The bits of a code: 4, 5, 6 or 8.
 int CodeBits(CodeKind kind);
 
+// What the columns of a group share, of both levels of scales.
+struct GroupScales {
+  uint8_t zero;
+  float scale;
+  float minimum;
+};
+GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group);
+
 // Row `row` in bf16: what loading a checkpoint without packed weights gives. values: [k].
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values);
 

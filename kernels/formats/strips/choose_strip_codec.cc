@@ -13,10 +13,6 @@
 namespace lockstep::kernels {
 namespace {
 
-bool IsFloat16(float value) {
-  return std::isfinite(value) && Float16ToFloat(TruncateToFloat16(value)) == value;
-}
-bool IsBFloat16(float value) { return RoundToBFloat16(value) == value; }
 bool IsUnsignedByte(float value) {
   return value >= 0 && value <= 255 && value == std::floor(value);
 }
