@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/formats/panels/panel_layout.h"
+#if LOCKSTEP_ISA_LEVEL == 2
+#include "kernels/formats/panels/panel_lanes_avx512.h"
+#else
+#include "kernels/formats/panels/panel_lanes_avx2.h"
+#endif
+
+// The codes of a step for 8 outputs, and what they are before they meet a scale. Load reads lanes
+// from `lane` on. Values<pair> belong to one of the step's pairs of columns. Their scale must be
+// multiplied by kScaleFactor.
+namespace lockstep::kernels::LOCKSTEP_ISA {
+
+struct CodesOf4Bits {
+  static constexpr int kPairs = 8;
+  static constexpr float kScaleFactor = 1.0f;
+  Words low;
+
+  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) { low = LoadWords(step + lane * 4); }
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return LowBitsToFloats<4>(ShiftRight<4 * kPair>(low));
+  }
+};
+
+struct Fp4Codes : CodesOf4Bits {
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return Fp4ToFloats(ShiftRight<4 * kPair>(low));
+  }
+};
+
+// The bits above the fourth stand ready where they belong.
+struct CodesOf5Bits : CodesOf4Bits {
+  Words high;
+
+  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
+    CodesOf4Bits::Load(step, lane);
+    high = ShiftLeft<4>(WidenBytes(step + kStepWordBytes + lane));
+  }
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return LowBitsToFloats<5>(Select(0x10, ShiftRight<kPair>(high), ShiftRight<4 * kPair>(low)));
+  }
+};
+
+struct CodesOf6Bits : CodesOf4Bits {
+  Words high;
+
+  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
+    CodesOf4Bits::Load(step, lane);
+    high = ShiftLeft<4>(WidenHalfWords(LoadHalfWords(step + kStepWordBytes + lane * 2)));
+  }
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return LowBitsToFloats<6>(
+        Select(0x30, ShiftRight<2 * kPair>(high), ShiftRight<4 * kPair>(low)));
+  }
+};
+
+struct CodesOf8Bits {
+  static constexpr int kPairs = 2;
+  static constexpr float kScaleFactor = 1.0f;
+  Words words;
+
+  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
+    words = WidenHalfWords(LoadHalfWords(step + lane * 2));
+  }
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return LowBitsToFloats<8>(ShiftRight<8 * kPair>(words));
+  }
+};
+
+struct Fp8Codes {
+  static constexpr int kPairs = 2;
+  static constexpr float kScaleFactor = 256.0f;
+  HalfWords words;
+
+  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
+    words = LoadHalfWords(step + lane * 2);
+  }
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return Fp8ToFloats<kPair == 1>(words);
+  }
+};
+
+template <CodeKind kKind>
+struct CodesOfKind {
+  using Type = CodesOf4Bits;
+};
+template <>
+struct CodesOfKind<CodeKind::kFp4E2M1> {
+  using Type = Fp4Codes;
+};
+template <>
+struct CodesOfKind<CodeKind::kInt5> {
+  using Type = CodesOf5Bits;
+};
+template <>
+struct CodesOfKind<CodeKind::kInt5Min> {
+  using Type = CodesOf5Bits;
+};
+template <>
+struct CodesOfKind<CodeKind::kInt6> {
+  using Type = CodesOf6Bits;
+};
+template <>
+struct CodesOfKind<CodeKind::kInt8> {
+  using Type = CodesOf8Bits;
+};
+template <>
+struct CodesOfKind<CodeKind::kFp8E4M3> {
+  using Type = Fp8Codes;
+};
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/core/simd.h"
+
+// What panel_codes.h needs beside kernels/core/simd.h. Lanes of codes are those of 8 outputs: the
+// even columns of an output, then its odd ones.
+namespace lockstep::kernels::LOCKSTEP_ISA {
+
+// 16 lanes of 32 bits.
+struct Words {
+  __m512i v;
+};
+// 16 lanes of 16 bits.
+struct HalfWords {
+  __m256i v;
+};
+
+LOCKSTEP_INLINE Words LoadWords(const std::byte* from) { return {_mm512_loadu_si512(from)}; }
+LOCKSTEP_INLINE HalfWords LoadHalfWords(const std::byte* from) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))};
+}
+LOCKSTEP_INLINE Words WidenHalfWords(HalfWords x) { return {_mm512_cvtepu16_epi32(x.v)}; }
+LOCKSTEP_INLINE Words WidenBytes(const std::byte* from) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+}
+LOCKSTEP_INLINE F32x16 BytesToFloats(const std::byte* from) {
+  return {_mm512_cvtepi32_ps(WidenBytes(from).v)};
+}
+LOCKSTEP_INLINE F32x16 SignedBytesToFloats(const std::byte* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+LOCKSTEP_INLINE F32x16 HalvesToFloats(HalfWords x) { return {_mm512_cvtph_ps(x.v)}; }
+LOCKSTEP_INLINE F32x16 Subtract(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+
+template <int kShift>
+LOCKSTEP_INLINE Words ShiftRight(Words x) {
+  if constexpr (kShift == 0) return x;
+  return {_mm512_srli_epi32(x.v, kShift)};
+}
+template <int kShift>
+LOCKSTEP_INLINE Words ShiftLeft(Words x) {
+  return {_mm512_slli_epi32(x.v, kShift)};
+}
+// The bits of `mask` from `inside`, the others from `outside`.
+LOCKSTEP_INLINE Words Select(int mask, Words inside, Words outside) {
+  return {_mm512_ternarylogic_epi32(_mm512_set1_epi32(mask), inside.v, outside.v, 0xCA)};
+}
+
+// The lowest bits of each lane as a number. Higher bits may be anything.
+template <int kBits>
+LOCKSTEP_INLINE F32x16 LowBitsToFloats(Words x) {
+  if constexpr (kBits == 4) {
+    const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return {_mm512_permutexvar_ps(x.v, values)};
+  } else if constexpr (kBits == 5) {
+    const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 more_values =
+        _mm512_setr_ps(16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+    return {_mm512_permutex2var_ps(values, x.v, more_values)};
+  } else {
+    const __m512i mask = _mm512_set1_epi32((1 << kBits) - 1);
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(x.v, mask))};
+  }
+}
+// The value of the E2M1 code in the four lowest bits.
+LOCKSTEP_INLINE F32x16 Fp4ToFloats(Words x) {
+  const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
+                                       -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+  return {_mm512_permutexvar_ps(x.v, values)};
+}
+// The value of the E4M3 code in the high byte (or the low one) of each lane, times 2^-8: in fp16
+// these are the same bits of exponent and fraction.
+template <bool kHigh>
+LOCKSTEP_INLINE F32x16 Fp8ToFloats(HalfWords x) {
+  const __m256i at_top = kHigh ? x.v : _mm256_slli_epi16(x.v, 8);
+  const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(at_top, 1), _mm256_set1_epi16(-16512));
+  return HalvesToFloats({halves});
+}
+
+// Each of the first 8 lanes twice, or of the last 8.
+LOCKSTEP_INLINE F32x16 DuplicateFirst(F32x16 x) {
+  const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  return {_mm512_permutexvar_ps(lanes, x.v)};
+}
+LOCKSTEP_INLINE F32x16 DuplicateLast(F32x16 x) {
+  const __m512i lanes =
+      _mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+  return {_mm512_permutexvar_ps(lanes, x.v)};
+}
+
+// Pairs of 8 and 8 outputs, rounded as ToBFloat16 rounds what is not subnormal.
+LOCKSTEP_INLINE Bf16Pairs RoundPairs(F32x16 first, F32x16 last) {
+  return {_mm512_cvtne2ps_pbh(last.v, first.v)};
+}
+LOCKSTEP_INLINE void StorePairs(Bf16Pairs x, BFloat16* to) {
+  _mm512_storeu_si512(to, reinterpret_cast<__m512i>(x.v));
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA
