@@ -10,7 +10,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Two for each output: its even and its odd columns.
+// The even columns of all outputs, then the odd ones.
 constexpr int kNumLanes = 2 * kPanelOutputs;
 
 // Of one pair of columns.
@@ -72,7 +72,7 @@ class PanelExpander {
     const int64_t block =
         has_two_levels ? group * layout_.group_columns / layout_.block_columns : 0;
     for (int64_t output = 0; output < kPanelOutputs; ++output) {
-      const int64_t lane = 2 * output + parity;
+      const int64_t lane = parity * kPanelOutputs + output;
       const int64_t index = group * kPanelOutputs + output;
       const int64_t block_index = block * kPanelOutputs + output;
       lanes_.scale[lane] = ScaleAt(layout_.scales, panel_ + layout_.scale_offset, index);
@@ -114,6 +114,7 @@ class PanelExpander {
 
   template <CodeKind kind>
   void ComputePair(BFloat16* pairs) const {
+    BFloat16 values[kNumLanes];
     for (int lane = 0; lane < kNumLanes; ++lane) {
       float value;
       if constexpr (kind == CodeKind::kFp8E4M3) {
@@ -125,7 +126,11 @@ class PanelExpander {
         if constexpr (HasMinimum(kind)) value -= lanes_.minimum[lane];
         value += 0.0f;  // -0 + 0 is +0
       }
-      pairs[lane] = ToBFloat16(value);
+      values[lane] = ToBFloat16(value);
+    }
+    for (int output = 0; output < kPanelOutputs; ++output) {
+      pairs[2 * output] = values[output];
+      pairs[2 * output + 1] = values[kPanelOutputs + output];
     }
   }
 

@@ -43,7 +43,7 @@ class PanelPacker {
       for (const int parity : {0, 1}) {
         const int64_t first = step * step_columns + parity;
         const int64_t end = std::min((step + 1) * step_columns, matrix_.k);
-        PackWord(codes + first, (end - first + 1) / 2, output * 2 + parity,
+        PackWord(codes + first, (end - first + 1) / 2, parity * kPanelOutputs + output,
                  panel + step * StepBytes(matrix_.kind));
       }
     }

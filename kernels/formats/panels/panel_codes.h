@@ -10,27 +10,33 @@
 #include "kernels/formats/panels/panel_lanes_avx2.h"
 #endif
 
-// The codes of a step for 8 outputs, and what they are before they meet a scale. Load reads lanes
-// from `lane` on. Values<pair> belong to one of the step's pairs of columns. Their scale must be
-// multiplied by kScaleFactor.
+// The codes of every second column of a step for 16 outputs, and what they are before they meet a
+// scale. `word`: their place among the step's words. Values<i> belong to one of the columns. Their
+// scale must be multiplied by kScaleFactor.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 struct CodesOf4Bits {
   static constexpr int kPairs = 8;
   static constexpr float kScaleFactor = 1.0f;
-  Words low;
+  const std::byte* words;
 
-  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) { low = LoadWords(step + lane * 4); }
+  LOCKSTEP_INLINE void Load(const std::byte* step, int word) { words = step + word * 4; }
+  // Has the code in the four lowest bits. A load from another byte is as good as a shift, and
+  // does not need the units that compute.
+  template <int kPair>
+  LOCKSTEP_INLINE Words Low() const {
+    return ShiftRight<4 * (kPair % 2)>(LoadWords(words + kPair / 2));
+  }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
-    return LowBitsToFloats<4>(ShiftRight<4 * kPair>(low));
+    return LowBitsToFloats<4>(Low<kPair>());
   }
 };
 
 struct Fp4Codes : CodesOf4Bits {
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
-    return Fp4ToFloats(ShiftRight<4 * kPair>(low));
+    return Fp4ToFloats(Low<kPair>());
   }
 };
 
@@ -38,27 +44,26 @@ struct Fp4Codes : CodesOf4Bits {
 struct CodesOf5Bits : CodesOf4Bits {
   Words high;
 
-  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
-    CodesOf4Bits::Load(step, lane);
-    high = ShiftLeft<4>(WidenBytes(step + kStepWordBytes + lane));
+  LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
+    CodesOf4Bits::Load(step, word);
+    high = ShiftLeft<4>(WidenBytes(step + kStepWordBytes + word));
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
-    return LowBitsToFloats<5>(Select(0x10, ShiftRight<kPair>(high), ShiftRight<4 * kPair>(low)));
+    return LowBitsToFloats<5>(Select(0x10, ShiftRight<kPair>(high), Low<kPair>()));
   }
 };
 
 struct CodesOf6Bits : CodesOf4Bits {
   Words high;
 
-  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
-    CodesOf4Bits::Load(step, lane);
-    high = ShiftLeft<4>(WidenHalfWords(LoadHalfWords(step + kStepWordBytes + lane * 2)));
+  LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
+    CodesOf4Bits::Load(step, word);
+    high = ShiftLeft<4>(WidenHalfWords(LoadHalfWords(step + kStepWordBytes + word * 2)));
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
-    return LowBitsToFloats<6>(
-        Select(0x30, ShiftRight<2 * kPair>(high), ShiftRight<4 * kPair>(low)));
+    return LowBitsToFloats<6>(Select(0x30, ShiftRight<2 * kPair>(high), Low<kPair>()));
   }
 };
 
@@ -67,8 +72,8 @@ struct CodesOf8Bits {
   static constexpr float kScaleFactor = 1.0f;
   Words words;
 
-  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
-    words = WidenHalfWords(LoadHalfWords(step + lane * 2));
+  LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
+    words = WidenHalfWords(LoadHalfWords(step + word * 2));
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
@@ -81,8 +86,8 @@ struct Fp8Codes {
   static constexpr float kScaleFactor = 256.0f;
   HalfWords words;
 
-  LOCKSTEP_INLINE void Load(const std::byte* step, int lane) {
-    words = LoadHalfWords(step + lane * 2);
+  LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
+    words = LoadHalfWords(step + word * 2);
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {

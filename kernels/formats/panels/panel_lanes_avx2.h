@@ -86,37 +86,9 @@ template <bool kHigh>
 LOCKSTEP_INLINE F32x16 Fp8ToFloats(HalfWords x) {
   for (__m128i& lanes : x.v) {
     const __m128i at_top = kHigh ? lanes : _mm_slli_epi16(lanes, 8);
-    lanes = _mm_and_si128(_mm_srai_epi16(at_top, 1), _mm_set1_epi16(-16512));
+    lanes = _mm_and_si128(_mm_srai_epi16(at_top, 1), _mm_set1_epi16(static_cast<short>(0xBF80)));
   }
   return HalvesToFloats(x);
-}
-
-LOCKSTEP_INLINE F32x16 DuplicateLanes(__m256 x) {
-  return {{_mm256_permutevar8x32_ps(x, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
-           _mm256_permutevar8x32_ps(x, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))}};
-}
-LOCKSTEP_INLINE F32x16 DuplicateFirst(F32x16 x) { return DuplicateLanes(x.v[0]); }
-LOCKSTEP_INLINE F32x16 DuplicateLast(F32x16 x) { return DuplicateLanes(x.v[1]); }
-
-// The bits of bf16 in the low half of each lane.
-LOCKSTEP_INLINE __m256i RoundLanes(__m256 x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i is_odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i bias = _mm256_add_epi32(is_odd, _mm256_set1_epi32(0x7FFF));
-  return _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
-}
-// Of 8 outputs. Packing takes turns between its operands every 8 bytes.
-LOCKSTEP_INLINE __m256i RoundVector(F32x16 x) {
-  const __m256i packed = _mm256_packus_epi32(RoundLanes(x.v[0]), RoundLanes(x.v[1]));
-  return _mm256_permute4x64_epi64(packed, 0xD8);
-}
-LOCKSTEP_INLINE Bf16Pairs RoundPairs(F32x16 first, F32x16 last) {
-  return {{RoundVector(first), RoundVector(last)}};
-}
-LOCKSTEP_INLINE void StorePairs(Bf16Pairs x, BFloat16* to) {
-  auto* vectors = reinterpret_cast<__m256i*>(to);
-  _mm256_storeu_si256(vectors, x.v[0]);
-  _mm256_storeu_si256(vectors + 1, x.v[1]);
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -7,8 +7,7 @@
 
 #include "kernels/core/simd.h"
 
-// What panel_codes.h needs beside kernels/core/simd.h. Lanes of codes are those of 8 outputs: the
-// even columns of an output, then its odd ones.
+// What panel_codes.h needs beside kernels/core/simd.h. A lane is an output.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 
 // 16 lanes of 32 bits.
@@ -55,18 +54,15 @@ LOCKSTEP_INLINE Words Select(int mask, Words inside, Words outside) {
 // The lowest bits of each lane as a number. Higher bits may be anything.
 template <int kBits>
 LOCKSTEP_INLINE F32x16 LowBitsToFloats(Words x) {
-  if constexpr (kBits == 4) {
-    const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return {_mm512_permutexvar_ps(x.v, values)};
-  } else if constexpr (kBits == 5) {
-    const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512 more_values =
-        _mm512_setr_ps(16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
-    return {_mm512_permutex2var_ps(values, x.v, more_values)};
-  } else {
+  if constexpr (kBits == 8 || kBits == 6) {
     const __m512i mask = _mm512_set1_epi32((1 << kBits) - 1);
     return {_mm512_cvtepi32_ps(_mm512_and_si512(x.v, mask))};
   }
+  const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  if constexpr (kBits == 4) return {_mm512_permutexvar_ps(x.v, values)};
+  const __m512 more_values =
+      _mm512_setr_ps(16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+  return {_mm512_permutex2var_ps(values, x.v, more_values)};
 }
 // The value of the E2M1 code in the four lowest bits.
 LOCKSTEP_INLINE F32x16 Fp4ToFloats(Words x) {
@@ -74,32 +70,14 @@ LOCKSTEP_INLINE F32x16 Fp4ToFloats(Words x) {
                                        -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
   return {_mm512_permutexvar_ps(x.v, values)};
 }
-// The value of the E4M3 code in the high byte (or the low one) of each lane, times 2^-8: in fp16
-// these are the same bits of exponent and fraction.
+// The value of the E4M3 code in the high byte (or the low one) of each lane, times 2^-8: exponent
+// and fraction are the same bits in fp16.
 template <bool kHigh>
 LOCKSTEP_INLINE F32x16 Fp8ToFloats(HalfWords x) {
   const __m256i at_top = kHigh ? x.v : _mm256_slli_epi16(x.v, 8);
-  const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(at_top, 1), _mm256_set1_epi16(-16512));
-  return HalvesToFloats({halves});
-}
-
-// Each of the first 8 lanes twice, or of the last 8.
-LOCKSTEP_INLINE F32x16 DuplicateFirst(F32x16 x) {
-  const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-  return {_mm512_permutexvar_ps(lanes, x.v)};
-}
-LOCKSTEP_INLINE F32x16 DuplicateLast(F32x16 x) {
-  const __m512i lanes =
-      _mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
-  return {_mm512_permutexvar_ps(lanes, x.v)};
-}
-
-// Pairs of 8 and 8 outputs, rounded as ToBFloat16 rounds what is not subnormal.
-LOCKSTEP_INLINE Bf16Pairs RoundPairs(F32x16 first, F32x16 last) {
-  return {_mm512_cvtne2ps_pbh(last.v, first.v)};
-}
-LOCKSTEP_INLINE void StorePairs(Bf16Pairs x, BFloat16* to) {
-  _mm512_storeu_si512(to, reinterpret_cast<__m512i>(x.v));
+  const auto sign_and_value = static_cast<short>(0xBF80);
+  return HalvesToFloats(
+      {_mm256_and_si256(_mm256_srai_epi16(at_top, 1), _mm256_set1_epi16(sign_and_value))});
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -6,10 +6,10 @@
 
 // The parts of a panel of 32 outputs, one after the other, each padded to 64 bytes:
 //
-//   Codes: [steps of columns][32 outputs][2 parities] words. A word has the codes of every second
+//   Codes: [steps of columns][2 parities][32 outputs] words. A word has the codes of every second
 //     column of its step, the lowest bits first: of the even columns, or of the odd ones.
 //     4 bits: steps of 16 columns, words of 8 codes, 32 bits.
-//     5 bits: the same, and behind the words of each step [32 outputs][2 parities] bytes with the
+//     5 bits: the same, and behind the words of each step [2 parities][32 outputs] bytes with the
 //       fifth bits.
 //     6 bits: the same, with 16 bits for the fifth and sixth bits.
 //     8 bits: steps of 4 columns, words of 2 codes, 16 bits.
@@ -17,8 +17,8 @@
 //   Zero points: [groups][32 outputs] bytes.
 //   With two levels, the scales and minima of blocks: [blocks][32 outputs] fp16.
 //
-// So the words of 8 outputs fill a vector of 16 lanes, lane after lane in the order of pairs of
-// bf16, and a shift brings the next pair of columns to the low bits of every lane.
+// So a lane of a vector is an output, and a shift brings the next code to the low bits of every
+// lane.
 namespace lockstep::kernels {
 
 enum class PanelScales {

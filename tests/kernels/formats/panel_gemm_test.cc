@@ -210,6 +210,8 @@ struct PanelFault {
 
 int64_t BytesOfRow(const PanelLayout& layout) { return kPanelOutputs * BytesOf(layout.scales); }
 
+int64_t WordBytes(const PanelLayout& layout) { return StepColumns(layout.kind) == 4 ? 2 : 4; }
+
 const PanelFault kFaults[] = {
     {"halves of bytes swapped", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
@@ -219,20 +221,16 @@ const PanelFault kFaults[] = {
      }},
     {"even and odd columns swapped", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
-       const int64_t word = StepColumns(layout.kind) == 4 ? 2 : 4;
-       for (int64_t i = 0; i < kPanelOutputs; ++i) {
-         std::byte* const at = codes + 2 * i * word;
-         std::swap_ranges(at, at + word, at + word);
-       }
+       const int64_t bytes = WordBytes(layout) * kPanelOutputs;
+       std::swap_ranges(codes, codes + bytes, codes + bytes);
      }},
     {"codes of the next output", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
-       const int64_t words = StepColumns(layout.kind) == 4 ? 4 : 8;
-       std::rotate(codes, codes + words, codes + kPanelOutputs * words);
+       std::rotate(codes, codes + WordBytes(layout), codes + WordBytes(layout) * kPanelOutputs);
      }},
     {"high bits of the next output", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
-       const int64_t bytes = StepBytes(layout.kind) - kStepWordBytes;
+       const int64_t bytes = (StepBytes(layout.kind) - kStepWordBytes) / 2;
        if (bytes <= 0) return;
        codes += kStepWordBytes;
        std::rotate(codes, codes + bytes / kPanelOutputs, codes + bytes);

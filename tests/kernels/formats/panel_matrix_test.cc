@@ -34,18 +34,18 @@ T ElementAt(const std::byte* bytes, int64_t index) {
 // The code of an output and a column, by the words of panel_layout.h.
 int CodeAt(const PanelMatrix& matrix, int64_t output, int64_t column) {
   const std::byte* const panel = matrix.data + output / 32 * matrix.layout.panel_bytes;
-  const int64_t lane = output % 32 * 2 + column % 2;
+  const int64_t word = column % 2 * 32 + output % 32;
   const int bits = CodeBits(matrix.layout.kind);
   if (bits == 8) {
-    const auto word = ElementAt<uint16_t>(panel + column / 4 * 128, lane);
-    return word >> (column % 4 / 2 * 8) & 0xFF;
+    const auto codes = ElementAt<uint16_t>(panel + column / 4 * 128, word);
+    return codes >> (column % 4 / 2 * 8) & 0xFF;
   }
   const int64_t pair = column % 16 / 2;
   const std::byte* const step = panel + column / 16 * (64 * bits);
   const std::byte* const high_bits = step + 256;
-  const auto low = static_cast<int>(ElementAt<uint32_t>(step, lane) >> (4 * pair) & 0xF);
-  if (bits == 5) return low | (ElementAt<uint8_t>(high_bits, lane) >> pair & 1) << 4;
-  if (bits == 6) return low | (ElementAt<uint16_t>(high_bits, lane) >> (2 * pair) & 3) << 4;
+  const auto low = static_cast<int>(ElementAt<uint32_t>(step, word) >> (4 * pair) & 0xF);
+  if (bits == 5) return low | (ElementAt<uint8_t>(high_bits, word) >> pair & 1) << 4;
+  if (bits == 6) return low | (ElementAt<uint16_t>(high_bits, word) >> (2 * pair) & 3) << 4;
   return low;
 }
 
