@@ -35,8 +35,8 @@ PanelScales ChooseScales(const QuantizedMatrix& matrix) {
   const auto are_all = [&](bool (*holds)(float)) {
     return AreAll(matrix.scales, holds) && AreAll(matrix.minima, holds);
   };
-  if (are_all(IsFloat16)) return PanelScales::kFloat16;
   if (are_all(IsBFloat16)) return PanelScales::kBFloat16;
+  if (are_all(IsFloat16)) return PanelScales::kFloat16;
   return PanelScales::kFloat32;
 }
 

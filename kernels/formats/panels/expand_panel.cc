@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/formats/small_floats.h"
 #include "kernels/gemm/packed_matrix.h"
@@ -94,15 +95,11 @@ class PanelExpander {
 
   template <CodeKind kind>
   void ReadCodes(const std::byte* step, int pair) {
-    if constexpr (StepColumns(kind) == 4) {
-      for (int lane = 0; lane < kNumLanes; ++lane) {
-        codes_[lane] = static_cast<uint8_t>(ElementAt<uint16_t>(step, lane) >> (8 * pair));
-      }
-      return;
-    }
-    const std::byte* const high = step + kStepWordBytes;
+    using Word = std::conditional_t<WordBytes(kind) == 2, uint16_t, uint32_t>;
+    constexpr int kLowBits = kind == CodeKind::kInt8 || kind == CodeKind::kFp8E4M3 ? 8 : 4;
+    const std::byte* const high = step + StepWordBytes(kind);
     for (int lane = 0; lane < kNumLanes; ++lane) {
-      uint32_t code = ElementAt<uint32_t>(step, lane) >> (4 * pair) & 0xF;
+      uint32_t code = ElementAt<Word>(step, lane) >> (kLowBits * pair) & ((1u << kLowBits) - 1);
       if constexpr (kind == CodeKind::kInt5 || kind == CodeKind::kInt5Min) {
         code |= (ElementAt<uint8_t>(high, lane) >> pair & 1u) << 4;
       } else if constexpr (kind == CodeKind::kInt6) {

@@ -67,10 +67,11 @@ class PanelPacker {
       low |= (code & ((1u << low_bits) - 1)) << (low_bits * i);
       if (bits_ != 8) high |= code >> 4 << ((bits_ - 4) * i);
     }
-    if (bits_ == 8) return StoreAt(static_cast<uint16_t>(low), step, place);
+    if (WordBytes(matrix_.kind) == 2) return StoreAt(static_cast<uint16_t>(low), step, place);
     StoreAt(low, step, place);
-    if (bits_ == 5) StoreAt(static_cast<uint8_t>(high), step + kStepWordBytes, place);
-    if (bits_ == 6) StoreAt(static_cast<uint16_t>(high), step + kStepWordBytes, place);
+    std::byte* const high_bits = step + StepWordBytes(matrix_.kind);
+    if (bits_ == 5) StoreAt(static_cast<uint8_t>(high), high_bits, place);
+    if (bits_ == 6) StoreAt(static_cast<uint16_t>(high), high_bits, place);
   }
 
   void PackGroup(int64_t row, int64_t group, int64_t place, std::byte* panel) const {

@@ -33,6 +33,16 @@ struct CodesOf4Bits {
   }
 };
 
+#if LOCKSTEP_ISA_LEVEL == 2
+// Minus 8.
+struct SignedCodesOf4Bits : CodesOf4Bits {
+  template <int kPair>
+  LOCKSTEP_INLINE F32x16 Values() const {
+    return LowBitsToSignedFloats(Low<kPair>());
+  }
+};
+#endif
+
 struct Fp4Codes : CodesOf4Bits {
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
@@ -40,13 +50,15 @@ struct Fp4Codes : CodesOf4Bits {
   }
 };
 
+inline constexpr int kHighBitsOffset = StepWordBytes(CodeKind::kInt5);
+
 // The bits above the fourth stand ready where they belong.
 struct CodesOf5Bits : CodesOf4Bits {
   Words high;
 
   LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
     CodesOf4Bits::Load(step, word);
-    high = ShiftLeft<4>(WidenBytes(step + kStepWordBytes + word));
+    high = ShiftLeft<4>(WidenBytes(step + kHighBitsOffset + word));
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
@@ -59,7 +71,7 @@ struct CodesOf6Bits : CodesOf4Bits {
 
   LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
     CodesOf4Bits::Load(step, word);
-    high = ShiftLeft<4>(WidenHalfWords(LoadHalfWords(step + kStepWordBytes + word * 2)));
+    high = ShiftLeft<4>(WidenHalfWords(LoadHalfWords(step + kHighBitsOffset + word * 2)));
   }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
@@ -68,16 +80,17 @@ struct CodesOf6Bits : CodesOf4Bits {
 };
 
 struct CodesOf8Bits {
-  static constexpr int kPairs = 2;
+  static constexpr int kPairs = 4;
   static constexpr float kScaleFactor = 1.0f;
   Words words;
 
-  LOCKSTEP_INLINE void Load(const std::byte* step, int word) {
-    words = WidenHalfWords(LoadHalfWords(step + word * 2));
-  }
+  // Three of four loads from other bytes would cross a cache line. Shifts are faster.
+  LOCKSTEP_INLINE void Load(const std::byte* step, int word) { words = LoadWords(step + word * 4); }
   template <int kPair>
   LOCKSTEP_INLINE F32x16 Values() const {
-    return LowBitsToFloats<8>(ShiftRight<8 * kPair>(words));
+    const Words codes = ShiftRight<8 * kPair>(words);
+    if constexpr (kPair == kPairs - 1) return ToFloats(codes);
+    return LowBitsToFloats<8>(codes);
   }
 };
 

@@ -21,7 +21,7 @@ struct ExpandedColumns {
 // Adds the products of some columns to the sums of a tile of rows.
 template <int kRows>
 void AddExpandedTile(const TileInput& input, const ExpandedColumns& weights, int64_t num_columns,
-             RowSums* sums) {
+                     RowSums* sums) {
   Accumulators<kRows, 1> accumulators;
   for (int row = 0; row < kRows; ++row) {
     for (int vector = 0; vector < kVectorsPerPanel; ++vector) {

@@ -27,9 +27,8 @@ LOCKSTEP_INLINE Words WidenHalfWords(HalfWords x) { return {_mm512_cvtepu16_epi3
 LOCKSTEP_INLINE Words WidenBytes(const std::byte* from) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
 }
-LOCKSTEP_INLINE F32x16 BytesToFloats(const std::byte* from) {
-  return {_mm512_cvtepi32_ps(WidenBytes(from).v)};
-}
+LOCKSTEP_INLINE F32x16 ToFloats(Words x) { return {_mm512_cvtepi32_ps(x.v)}; }
+LOCKSTEP_INLINE F32x16 BytesToFloats(const std::byte* from) { return ToFloats(WidenBytes(from)); }
 LOCKSTEP_INLINE F32x16 SignedBytesToFloats(const std::byte* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
@@ -56,13 +55,18 @@ template <int kBits>
 LOCKSTEP_INLINE F32x16 LowBitsToFloats(Words x) {
   if constexpr (kBits == 8 || kBits == 6) {
     const __m512i mask = _mm512_set1_epi32((1 << kBits) - 1);
-    return {_mm512_cvtepi32_ps(_mm512_and_si512(x.v, mask))};
+    return ToFloats({_mm512_and_si512(x.v, mask)});
   }
   const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   if constexpr (kBits == 4) return {_mm512_permutexvar_ps(x.v, values)};
   const __m512 more_values =
       _mm512_setr_ps(16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
   return {_mm512_permutex2var_ps(values, x.v, more_values)};
+}
+// The four lowest bits minus 8.
+LOCKSTEP_INLINE F32x16 LowBitsToSignedFloats(Words x) {
+  const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  return {_mm512_permutexvar_ps(x.v, values)};
 }
 // The value of the E2M1 code in the four lowest bits.
 LOCKSTEP_INLINE F32x16 Fp4ToFloats(Words x) {

@@ -12,7 +12,8 @@
 //     5 bits: the same, and behind the words of each step [2 parities][32 outputs] bytes with the
 //       fifth bits.
 //     6 bits: the same, with 16 bits for the fifth and sixth bits.
-//     8 bits: steps of 4 columns, words of 2 codes, 16 bits.
+//     Integers of 8 bits: steps of 8 columns, words of 4 codes, 32 bits.
+//     E4M3: steps of 4 columns, words of 2 codes, 16 bits.
 //   Scales, then minima: [groups][32 outputs], both of the type PanelScales says.
 //   Zero points: [groups][32 outputs] bytes.
 //   With two levels, the scales and minima of blocks: [blocks][32 outputs] fp16.
@@ -53,22 +54,21 @@ struct PanelLayout {
 
 // Columns of a step of codes.
 constexpr int StepColumns(CodeKind kind) {
-  return kind == CodeKind::kInt8 || kind == CodeKind::kFp8E4M3 ? 4 : 16;
+  return kind == CodeKind::kInt8 ? 8 : kind == CodeKind::kFp8E4M3 ? 4 : 16;
 }
-// Bytes of a step of 16 columns without the fifth and sixth bits.
-inline constexpr int64_t kStepWordBytes = 256;
+// Bytes of a word of codes.
+constexpr int WordBytes(CodeKind kind) { return kind == CodeKind::kFp8E4M3 ? 2 : 4; }
+// Bytes of a step, without the fifth and sixth bits.
+constexpr int StepWordBytes(CodeKind kind) { return 64 * WordBytes(kind); }
 constexpr int StepBytes(CodeKind kind) {
   switch (kind) {
-    case CodeKind::kInt8:
-    case CodeKind::kFp8E4M3:
-      return 128;
     case CodeKind::kInt5:
     case CodeKind::kInt5Min:
-      return 256 + 64;
+      return StepWordBytes(kind) + 64;
     case CodeKind::kInt6:
-      return 256 + 128;
+      return StepWordBytes(kind) + 128;
     default:
-      return 256;
+      return StepWordBytes(kind);
   }
 }
 

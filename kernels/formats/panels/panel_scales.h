@@ -39,11 +39,17 @@ constexpr float MiddleOf(CodeKind kind) {
                                    : 128.0f;
 }
 
+// A group of columns, and its block where there are two levels.
+struct GroupPlace {
+  int64_t group;
+  int64_t block;
+};
+
 // The scales of a group, for the 16 outputs from `output` on.
 template <CodeKind kKind>
 LOCKSTEP_INLINE LaneScales LoadGroup(const PanelLayout& layout, const std::byte* panel,
-                                     int64_t group, int output) {
-  const int64_t index = group * kPanelOutputs + output;
+                                     const GroupPlace& place, int output) {
+  const int64_t index = place.group * kPanelOutputs + output;
   F32x16 scale = LoadScales(layout.scales, panel + layout.scale_offset, index);
   F32x16 minimum = Zero();
   if constexpr (HasMinimum(kKind)) {
@@ -52,8 +58,7 @@ LOCKSTEP_INLINE LaneScales LoadGroup(const PanelLayout& layout, const std::byte*
     }
   }
   if (layout.block_columns != 0) {
-    const int64_t block = group * layout.group_columns / layout.block_columns;
-    const std::byte* const halves = panel + (block * kPanelOutputs + output) * 2;
+    const std::byte* const halves = panel + (place.block * kPanelOutputs + output) * 2;
     scale = Multiply(scale, HalvesToFloats(LoadHalfWords(halves + layout.block_scale_offset)));
     if constexpr (HasMinimum(kKind)) {
       minimum =

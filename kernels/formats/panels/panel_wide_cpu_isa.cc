@@ -8,7 +8,7 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
 // Rows that take the weights from the registers.
-constexpr int kMaxDirectRows = LOCKSTEP_ISA_LEVEL == 2 ? 8 : 2;
+constexpr int kMaxDirectRows = LOCKSTEP_ISA_LEVEL == 2 ? 4 : 2;
 // Vectors of outputs that are decoded side by side: as many as there are registers for.
 constexpr int kDirectVectors = LOCKSTEP_ISA_LEVEL == 2 ? 2 : 1;
 // Columns of the input that are widened at a time.
@@ -39,8 +39,9 @@ using DirectInput = WideInput<kMaxDirectRows, kDirectColumns>;
 using TileOfInput = WideInput<kMaxTileRows, kDecodedColumns>;
 
 // `kVectors` times 16 outputs from `output` on.
-template <CodeKind kKind, int kRows, int kVectors>
-void AddDirectly(const PanelColumns& columns, int output, const DirectInput& input, RowSums* sums) {
+template <typename Decoder, int kRows, int kVectors>
+[[gnu::noinline]] void AddDirectly(const PanelColumns& columns, int output,
+                                   const DirectInput& input, RowSums* sums) {
   const int first_vector = output / kLanes;
   F32x16 local[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
@@ -48,13 +49,13 @@ void AddDirectly(const PanelColumns& columns, int output, const DirectInput& inp
       local[row][vector] = sums[row].sum[first_vector + vector];
     }
   }
-  DecodeColumns<kKind, kVectors>(
-      columns, output, [&](int64_t pair, int vector, const WidePairs& weights) {
-        for (int row = 0; row < kRows; ++row) {
-          const float* const values = input.values[row] + 2 * pair;
-          local[row][vector] = DotWide(weights, values[0], values[1], local[row][vector]);
-        }
-      });
+  DecodeColumns<Decoder, kVectors>(columns, output,
+                                   [&](int64_t pair, const WidePairs(&weights)[kVectors]) {
+                                     for (int row = 0; row < kRows; ++row) {
+                                       const float* const values = input.values[row] + 2 * pair;
+                                       DotWide(weights, values[0], values[1], local[row]);
+                                     }
+                                   });
   for (int row = 0; row < kRows; ++row) {
     for (int vector = 0; vector < kVectors; ++vector) {
       sums[row].sum[first_vector + vector] = local[row][vector];
@@ -67,8 +68,8 @@ struct DecodedColumns {
 };
 
 template <int kRows>
-void AddDecodedTile(const TileOfInput& input, const DecodedColumns& weights, int64_t num_pairs,
-             RowSums* sums) {
+[[gnu::noinline]] void AddDecodedTile(const TileOfInput& input, const DecodedColumns& weights,
+                                      int64_t num_pairs, RowSums* sums) {
   F32x16 local[kRows][kVectorsPerPanel];
   for (int row = 0; row < kRows; ++row) {
     for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
@@ -76,12 +77,12 @@ void AddDecodedTile(const TileOfInput& input, const DecodedColumns& weights, int
     }
   }
   for (int64_t pair = 0; pair < num_pairs; ++pair) {
+    WidePairs w[kVectorsPerPanel];
+    for (int vector = 0; vector < kVectorsPerPanel; ++vector)
+      w[vector] = weights.pairs[pair][vector];
     for (int row = 0; row < kRows; ++row) {
       const float* const values = input.values[row] + 2 * pair;
-      for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
-        local[row][vector] =
-            DotWide(weights.pairs[pair][vector], values[0], values[1], local[row][vector]);
-      }
+      DotWide(w, values[0], values[1], local[row]);
     }
   }
   for (int row = 0; row < kRows; ++row) {
@@ -91,7 +92,7 @@ void AddDecodedTile(const TileOfInput& input, const DecodedColumns& weights, int
   }
 }
 
-template <CodeKind kKind>
+template <typename Decoder>
 void AddFewRows(const PanelRows& rows, PanelColumns columns, int64_t k, RowSums* sums) {
   DirectInput input;
   for (columns.begin = 0; columns.begin < k; columns.begin = columns.end) {
@@ -99,14 +100,14 @@ void AddFewRows(const PanelRows& rows, PanelColumns columns, int64_t k, RowSums*
     input.Read(rows, 0, rows.count, columns.begin, columns.end - columns.begin);
     WithTileRows<kMaxDirectRows>(static_cast<int>(rows.count), [&](auto tile_rows) {
       for (int output = 0; output < kPanelOutputs; output += kDirectVectors * kLanes) {
-        AddDirectly<kKind, decltype(tile_rows)::kCount, kDirectVectors>(columns, output, input,
-                                                                        sums);
+        AddDirectly<Decoder, decltype(tile_rows)::kCount, kDirectVectors>(columns, output, input,
+                                                                          sums);
       }
     });
   }
 }
 
-template <CodeKind kKind>
+template <typename Decoder>
 void AddManyRows(const PanelRows& rows, PanelColumns columns, int64_t k, RowSums* sums) {
   const int64_t num_tiles = (rows.count + kMaxTileRows - 1) / kMaxTileRows;
   DecodedColumns decoded;
@@ -114,10 +115,10 @@ void AddManyRows(const PanelRows& rows, PanelColumns columns, int64_t k, RowSums
   for (columns.begin = 0; columns.begin < k; columns.begin = columns.end) {
     columns.end = columns.begin + kDecodedColumns < k ? columns.begin + kDecodedColumns : k;
     const int64_t num_columns = columns.end - columns.begin;
-    DecodeColumns<kKind, kVectorsPerPanel>(columns, 0,
-                                           [&](int64_t pair, int vector, const WidePairs& weights) {
-                                             decoded.pairs[pair][vector] = weights;
-                                           });
+    DecodeColumns<Decoder, kVectorsPerPanel>(
+        columns, 0, [&](int64_t pair, const WidePairs(&weights)[kVectorsPerPanel]) {
+          for (int i = 0; i < kVectorsPerPanel; ++i) decoded.pairs[pair][i] = weights[i];
+        });
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       // Tiles of nearly equal height, as those of Gemm.
       const int64_t begin = rows.count * tile / num_tiles;
@@ -131,7 +132,7 @@ void AddManyRows(const PanelRows& rows, PanelColumns columns, int64_t k, RowSums
 }
 
 // Not inlined, so that no arithmetic leaves the scope of the caller's FlushSubnormals.
-template <CodeKind kKind>
+template <typename Decoder>
 [[gnu::noinline]] void AddRows(const PanelRows& rows, const PanelMatrix& weights, int64_t panel,
                                RowSums* sums) {
   const PanelColumns columns = {.layout = weights.layout,
@@ -139,32 +140,37 @@ template <CodeKind kKind>
                                 .begin = 0,
                                 .end = 0};
   if (rows.count <= kMaxDirectRows) {
-    AddFewRows<kKind>(rows, columns, weights.k, sums);
+    AddFewRows<Decoder>(rows, columns, weights.k, sums);
   } else {
-    AddManyRows<kKind>(rows, columns, weights.k, sums);
+    AddManyRows<Decoder>(rows, columns, weights.k, sums);
   }
 }
 
 }  // namespace
 
 void AddWide(const PanelRows& rows, const PanelMatrix& weights, int64_t panel, RowSums* sums) {
+#if LOCKSTEP_ISA_LEVEL == 2
+  if (ShortInt4Decoder::Takes(weights.layout)) {
+    return AddRows<ShortInt4Decoder>(rows, weights, panel, sums);
+  }
+#endif
   switch (weights.layout.kind) {
     case CodeKind::kInt4:
-      return AddRows<CodeKind::kInt4>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kInt4>>(rows, weights, panel, sums);
     case CodeKind::kInt8:
-      return AddRows<CodeKind::kInt8>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kInt8>>(rows, weights, panel, sums);
     case CodeKind::kFp8E4M3:
-      return AddRows<CodeKind::kFp8E4M3>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kFp8E4M3>>(rows, weights, panel, sums);
     case CodeKind::kFp4E2M1:
-      return AddRows<CodeKind::kFp4E2M1>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kFp4E2M1>>(rows, weights, panel, sums);
     case CodeKind::kInt4Min:
-      return AddRows<CodeKind::kInt4Min>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kInt4Min>>(rows, weights, panel, sums);
     case CodeKind::kInt5:
-      return AddRows<CodeKind::kInt5>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kInt5>>(rows, weights, panel, sums);
     case CodeKind::kInt5Min:
-      return AddRows<CodeKind::kInt5Min>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kInt5Min>>(rows, weights, panel, sums);
     case CodeKind::kInt6:
-      return AddRows<CodeKind::kInt6>(rows, weights, panel, sums);
+      return AddRows<Decoder<CodeKind::kInt6>>(rows, weights, panel, sums);
   }
 }
 

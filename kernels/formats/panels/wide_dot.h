@@ -20,9 +20,13 @@ struct WidePairs {
 #if LOCKSTEP_ISA_LEVEL == 2
 
 // vdpbf16ps adds the product of the odd columns first. It takes subnormal numbers for zero, and
-// makes zeros of them: WideDot needs FlushSubnormals.
-LOCKSTEP_INLINE F32x16 DotWide(const WidePairs& w, float even, float odd, F32x16 sum) {
-  return MultiplyAdd(Broadcast(even), w.even, MultiplyAdd(Broadcast(odd), w.odd, sum));
+// makes zeros of them: DotWide needs FlushSubnormals.
+template <int kVectors>
+LOCKSTEP_INLINE void DotWide(const WidePairs (&w)[kVectors], float even, float odd,
+                             F32x16 (&sums)[kVectors]) {
+  F32x16 local[kVectors];
+  for (int i = 0; i < kVectors; ++i) local[i] = MultiplyAdd(w[i].odd, Broadcast(odd), sums[i]);
+  for (int i = 0; i < kVectors; ++i) sums[i] = MultiplyAdd(w[i].even, Broadcast(even), local[i]);
 }
 
 // While it lives, fp32 knows no subnormal numbers on this thread. The compiler may move arithmetic
@@ -45,8 +49,12 @@ class FlushSubnormals {
 
 #else
 
-LOCKSTEP_INLINE F32x16 DotWide(const WidePairs& w, float even, float odd, F32x16 sum) {
-  return MultiplyAdd(w.odd, Broadcast(odd), MultiplyAdd(w.even, Broadcast(even), sum));
+template <int kVectors>
+LOCKSTEP_INLINE void DotWide(const WidePairs (&w)[kVectors], float even, float odd,
+                             F32x16 (&sums)[kVectors]) {
+  F32x16 local[kVectors];
+  for (int i = 0; i < kVectors; ++i) local[i] = MultiplyAdd(w[i].even, Broadcast(even), sums[i]);
+  for (int i = 0; i < kVectors; ++i) sums[i] = MultiplyAdd(w[i].odd, Broadcast(odd), local[i]);
 }
 
 // DotPairs does not flush.

@@ -55,9 +55,10 @@ Operands RandomOperands(Random& random, uint32_t spread) {
     columns[0][i] = ToFloat(operands.weights[2 * i]);
     columns[1][i] = ToFloat(operands.weights[2 * i + 1]);
   }
-  Store(DotWide({Load(columns[0]), Load(columns[1])}, ToFloat(operands.input[0]),
-                ToFloat(operands.input[1]), Load(operands.sums)),
-        result);
+  const WidePairs weights[1] = {{Load(columns[0]), Load(columns[1])}};
+  F32x16 sums[1] = {Load(operands.sums)};
+  DotWide(weights, ToFloat(operands.input[0]), ToFloat(operands.input[1]), sums);
+  Store(sums[0], result);
 }
 
 bool IsExact() {

@@ -210,8 +210,6 @@ struct PanelFault {
 
 int64_t BytesOfRow(const PanelLayout& layout) { return kPanelOutputs * BytesOf(layout.scales); }
 
-int64_t WordBytes(const PanelLayout& layout) { return StepColumns(layout.kind) == 4 ? 2 : 4; }
-
 const PanelFault kFaults[] = {
     {"halves of bytes swapped", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
@@ -221,18 +219,18 @@ const PanelFault kFaults[] = {
      }},
     {"even and odd columns swapped", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
-       const int64_t bytes = WordBytes(layout) * kPanelOutputs;
+       const int64_t bytes = WordBytes(layout.kind) * kPanelOutputs;
        std::swap_ranges(codes, codes + bytes, codes + bytes);
      }},
     {"codes of the next output", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
-       std::rotate(codes, codes + WordBytes(layout), codes + WordBytes(layout) * kPanelOutputs);
+       std::rotate(codes, codes + WordBytes(layout.kind),
+                   codes + WordBytes(layout.kind) * kPanelOutputs);
      }},
     {"high bits of the next output", nullptr,
      [](std::byte* codes, const PanelLayout& layout) {
-       const int64_t bytes = (StepBytes(layout.kind) - kStepWordBytes) / 2;
-       if (bytes <= 0) return;
-       codes += kStepWordBytes;
+       const int64_t bytes = (StepBytes(layout.kind) - StepWordBytes(layout.kind)) / 2;
+       codes += StepWordBytes(layout.kind);
        std::rotate(codes, codes + bytes / kPanelOutputs, codes + bytes);
      }},
     {"scales of the next group", &PanelLayout::scale_offset,

@@ -35,11 +35,15 @@ T ElementAt(const std::byte* bytes, int64_t index) {
 int CodeAt(const PanelMatrix& matrix, int64_t output, int64_t column) {
   const std::byte* const panel = matrix.data + output / 32 * matrix.layout.panel_bytes;
   const int64_t word = column % 2 * 32 + output % 32;
-  const int bits = CodeBits(matrix.layout.kind);
-  if (bits == 8) {
+  if (matrix.layout.kind == CodeKind::kFp8E4M3) {
     const auto codes = ElementAt<uint16_t>(panel + column / 4 * 128, word);
     return codes >> (column % 4 / 2 * 8) & 0xFF;
   }
+  if (matrix.layout.kind == CodeKind::kInt8) {
+    const auto codes = ElementAt<uint32_t>(panel + column / 8 * 256, word);
+    return static_cast<int>(codes >> (column % 8 / 2 * 8) & 0xFF);
+  }
+  const int bits = CodeBits(matrix.layout.kind);
   const int64_t pair = column % 16 / 2;
   const std::byte* const step = panel + column / 16 * (64 * bits);
   const std::byte* const high_bits = step + 256;
@@ -123,10 +127,10 @@ TEST(PanelMatrixTest, ScalesAreStoredInTheSmallestExactType) {
     return PackPanels(matrix)->matrix.layout.scales;
   };
   QuantizedMatrix matrix = SampleMatrix({CodeKind::kInt4, 32}, 8, 64, 3);
-  EXPECT_EQ(scales_of(matrix), PanelScales::kFloat16);
-  matrix.scales[3] = 0x1p-30f;
   EXPECT_EQ(scales_of(matrix), PanelScales::kBFloat16);
-  matrix.scales[4] = 0.1f;
+  matrix.scales[3] = 0x1.ffcp-8f;
+  EXPECT_EQ(scales_of(matrix), PanelScales::kFloat16);
+  matrix.scales[4] = 0x1p-30f;
   EXPECT_EQ(scales_of(matrix), PanelScales::kFloat32);
   matrix = SampleMatrix(lockstep::testing::kQ4_KShape, 8, 512, 3);
   EXPECT_EQ(scales_of(matrix), PanelScales::kBytes);

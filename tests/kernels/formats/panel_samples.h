@@ -37,7 +37,7 @@ inline constexpr PanelCase kPanelCases[] = {
     {"int4 g7 with zero points", {kernels::CodeKind::kInt4, 7, true}, false},
     {"int4 of a channel", {kernels::CodeKind::kInt4, 5000}},
     {"int8 g128", {kernels::CodeKind::kInt8, 128}},
-    {"int8 g12 with zero points", {kernels::CodeKind::kInt8, 12, true}},
+    {"int8 g24 with zero points", {kernels::CodeKind::kInt8, 24, true}},
     {"int8 g5", {kernels::CodeKind::kInt8, 5}, false},
     {"fp8 g128", {kernels::CodeKind::kFp8E4M3, 128}},
     {"fp8 g4", {kernels::CodeKind::kFp8E4M3, 4}},
