@@ -24,8 +24,8 @@ enum class CodeKind {
 };
 
 // The weights of a product y = x * transpose(W), as codes in the order of W. All published layouts
-// of one kind of codes become this; kernels/formats/strips/strip_matrix.h makes of it what kernels
-// read.
+// of one kind of codes become this. Of it kernels/formats/strips/strip_matrix.h makes what the GPU's
+// products read, and kernels/formats/panels/panel_matrix.h what the CPU's read.
 struct QuantizedMatrix {
   CodeKind kind = CodeKind::kInt4;
   int64_t n = 0;               // rows of W: outputs
