@@ -63,25 +63,6 @@ uint8_t MiddleCode(CodeKind kind) {
   }
 }
 
-int CodeBits(CodeKind kind) {
-  switch (kind) {
-    case CodeKind::kInt4:
-    case CodeKind::kInt4Min:
-    case CodeKind::kFp4E2M1:
-      return 4;
-    case CodeKind::kInt5:
-    case CodeKind::kInt5Min:
-      return 5;
-    case CodeKind::kInt6:
-      return 6;
-    case CodeKind::kInt8:
-    case CodeKind::kFp8E4M3:
-      return 8;
-  }
-  LOCKSTEP_CHECK(false, "no such kind of code");
-  return 0;
-}
-
 GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group) {
   const auto index = static_cast<size_t>(row * matrix.num_groups() + group);
   GroupScales scales = {
