@@ -16,8 +16,10 @@ LOCKSTEP_INLINE F32x16 RoundWide(F32x16 x) {
   return MultiplyAdd(x, Broadcast(-65536.0f), Multiply(x, Broadcast(65537.0f)));
 }
 
+// How a kind of codes becomes weights: the codes of a step, the scales of a group, and the value of
+// a code with its scale.
 template <CodeKind kCodes>
-struct Decoder {
+struct DecoderOf {
   static constexpr CodeKind kKind = kCodes;
   using Codes = typename CodesOfKind<kKind>::Type;
 

@@ -78,8 +78,7 @@ template <int kRows>
   }
   for (int64_t pair = 0; pair < num_pairs; ++pair) {
     WidePairs w[kVectorsPerPanel];
-    for (int vector = 0; vector < kVectorsPerPanel; ++vector)
-      w[vector] = weights.pairs[pair][vector];
+    for (int i = 0; i < kVectorsPerPanel; ++i) w[i] = weights.pairs[pair][i];
     for (int row = 0; row < kRows; ++row) {
       const float* const values = input.values[row] + 2 * pair;
       DotWide(w, values[0], values[1], local[row]);
@@ -156,21 +155,21 @@ void AddWide(const PanelRows& rows, const PanelMatrix& weights, int64_t panel, R
 #endif
   switch (weights.layout.kind) {
     case CodeKind::kInt4:
-      return AddRows<Decoder<CodeKind::kInt4>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kInt4>>(rows, weights, panel, sums);
     case CodeKind::kInt8:
-      return AddRows<Decoder<CodeKind::kInt8>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kInt8>>(rows, weights, panel, sums);
     case CodeKind::kFp8E4M3:
-      return AddRows<Decoder<CodeKind::kFp8E4M3>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kFp8E4M3>>(rows, weights, panel, sums);
     case CodeKind::kFp4E2M1:
-      return AddRows<Decoder<CodeKind::kFp4E2M1>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kFp4E2M1>>(rows, weights, panel, sums);
     case CodeKind::kInt4Min:
-      return AddRows<Decoder<CodeKind::kInt4Min>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kInt4Min>>(rows, weights, panel, sums);
     case CodeKind::kInt5:
-      return AddRows<Decoder<CodeKind::kInt5>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kInt5>>(rows, weights, panel, sums);
     case CodeKind::kInt5Min:
-      return AddRows<Decoder<CodeKind::kInt5Min>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kInt5Min>>(rows, weights, panel, sums);
     case CodeKind::kInt6:
-      return AddRows<Decoder<CodeKind::kInt6>>(rows, weights, panel, sums);
+      return AddRows<DecoderOf<CodeKind::kInt6>>(rows, weights, panel, sums);
   }
 }
 

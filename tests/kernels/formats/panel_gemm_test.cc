@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -73,6 +74,10 @@ class PanelOperands {
       input_.insert(input_.end(), values.begin() + row * k, values.begin() + (row + 1) * k);
       input_.insert(input_.end(), kInputPadding, NaN());
     }
+  }
+
+  void SetInput(int64_t row, int64_t column, BFloat16 value) {
+    input_[static_cast<size_t>(row * (k + kInputPadding) + column)] = value;
   }
 
   PanelGemmParams Packed(int64_t num_rows) const {
@@ -198,6 +203,18 @@ TEST_P(PanelGemmTest, RoundsBf16OutputsOnceAfterTheBiasAndLeavesPaddingAlone) {
       ASSERT_THAT(PanelGemm(Alone(), params), IsOk());
       EXPECT_TRUE(IsSameBits(output, expected)) << panel_case.name;
     }
+  }
+}
+
+TEST_P(PanelGemmTest, OneRowsNanStaysInItsRow) {
+  for (const int64_t num_rows : {2, 14}) {
+    PanelOperands operands({"", lockstep::testing::kQ4_1Shape}, SampleScales::kOfFormat, 40, 64);
+    const std::vector<float> before = operands.PackedF32(Alone(), num_rows);
+    operands.SetInput(1, 7, NaN());
+    const std::vector<float> after = operands.PackedF32(Alone(), num_rows);
+    EXPECT_TRUE(IsSameBits(std::span(after).first(40), std::span(before).first(40)));
+    EXPECT_TRUE(IsSameBits(std::span(after).subspan(80), std::span(before).subspan(80)));
+    for (size_t i = 40; i < 80; ++i) EXPECT_TRUE(std::isnan(after[i]));
   }
 }
 
