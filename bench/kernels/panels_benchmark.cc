@@ -34,6 +34,7 @@ constexpr Format kQ6_K = {CodeKind::kInt6, 16, false, 256};
 constexpr Format kQ8_0 = {CodeKind::kInt8, 32};
 constexpr Format kInt4 = {CodeKind::kInt4, 128, false, 0, 8};
 constexpr Format kInt4Zeros = {CodeKind::kInt4, 128, true, 0, 8};
+constexpr Format kMxFp4 = {CodeKind::kFp4E2M1, 32, false, 0, 1};
 constexpr Format kFp8 = {CodeKind::kFp8E4M3, 128};
 
 // Random codes and scales.
@@ -159,6 +160,7 @@ BENCHMARK_CAPTURE(BM_Panels, q6_k, kQ6_K)->Apply(PanelShapes);
 BENCHMARK_CAPTURE(BM_Panels, q8_0, kQ8_0)->Apply(PanelShapes);
 BENCHMARK_CAPTURE(BM_Panels, int4, kInt4)->Apply(PanelShapes);
 BENCHMARK_CAPTURE(BM_Panels, int4_zeros, kInt4Zeros)->Apply(PanelShapes);
+BENCHMARK_CAPTURE(BM_Panels, mxfp4, kMxFp4)->Apply(PanelShapes);
 BENCHMARK_CAPTURE(BM_Panels, fp8, kFp8)->Apply(PanelShapes);
 
 }  // namespace

@@ -73,6 +73,13 @@ bool IsFused(const QuantizedMatrix& matrix) {
   return true;
 }
 
+// A code of E2M1 has two bits, and bf16 eight.
+bool IsExact(const QuantizedMatrix& matrix) {
+  const auto is_short = [](float scale) { return SignificantBits(scale) <= 6; };
+  return matrix.kind == CodeKind::kFp4E2M1 && !matrix.has_two_levels() &&
+         std::all_of(matrix.scales.begin(), matrix.scales.end(), is_short);
+}
+
 }  // namespace
 
 PanelLayout ChoosePanelLayout(const QuantizedMatrix& matrix) {
@@ -86,6 +93,7 @@ PanelLayout ChoosePanelLayout(const QuantizedMatrix& matrix) {
                         .is_fused = IsFused(matrix),
                         .group_columns = std::min(matrix.group_columns, matrix.k),
                         .block_columns = has_two_levels ? matrix.block_columns : 0};
+  layout.is_exact = layout.is_fused && IsExact(matrix);
   PlaceParts(matrix.k, &layout);
   return layout;
 }

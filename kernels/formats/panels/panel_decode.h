@@ -33,6 +33,14 @@ struct DecoderOf {
   }
 };
 
+// Codes of layouts whose is_exact is set.
+struct ExactFp4Decoder : DecoderOf<CodeKind::kFp4E2M1> {
+  template <int kPair>
+  LOCKSTEP_INLINE static F32x16 Decode(const Codes& codes, const LaneScales& scales) {
+    return Multiply(codes.Values<kPair>(), scales.multiply);
+  }
+};
+
 #if LOCKSTEP_ISA_LEVEL == 2
 
 // kInt4 without zero points whose scales are bf16. 65537 times such a scale is exact in fp32, so

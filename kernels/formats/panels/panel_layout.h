@@ -38,6 +38,8 @@ struct PanelLayout {
   bool has_zeros = false;
   // One fused multiply-add of a code gives the bits of DequantizeRow, and groups have whole steps.
   bool is_fused = false;
+  // Also the product of a code and its scale is a bf16 already, as in MXFP4. Only for kFp4E2M1.
+  bool is_exact = false;
   int64_t group_columns = 0;
   int64_t block_columns = 0;  // 0: one level of scales
   int64_t num_groups = 0;

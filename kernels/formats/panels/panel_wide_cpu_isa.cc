@@ -161,6 +161,7 @@ void AddWide(const PanelRows& rows, const PanelMatrix& weights, int64_t panel, R
     case CodeKind::kFp8E4M3:
       return AddRows<DecoderOf<CodeKind::kFp8E4M3>>(rows, weights, panel, sums);
     case CodeKind::kFp4E2M1:
+      if (weights.layout.is_exact) return AddRows<ExactFp4Decoder>(rows, weights, panel, sums);
       return AddRows<DecoderOf<CodeKind::kFp4E2M1>>(rows, weights, panel, sums);
     case CodeKind::kInt4Min:
       return AddRows<DecoderOf<CodeKind::kInt4Min>>(rows, weights, panel, sums);

@@ -154,6 +154,16 @@ TEST_P(PanelGemmTest, ScalesWithAllBitsHaveTheBitsOfConverted) {
   }
 }
 
+TEST_P(PanelGemmTest, PowersOfTwoAsScalesHaveTheBitsOfConverted) {
+  for (const PanelCase& panel_case : kPanelCases) {
+    SCOPED_TRACE(panel_case.name);
+    const PanelOperands operands(panel_case, SampleScales::kPowers, 35, 194);
+    const PanelLayout& layout = operands.packed.matrix.layout;
+    EXPECT_EQ(layout.is_exact, layout.is_fused && layout.kind == CodeKind::kFp4E2M1);
+    ExpectBitsOfConverted(operands);
+  }
+}
+
 TEST_P(PanelGemmTest, SubnormalWeightsHaveTheBitsOfConverted) {
   for (const PanelCase& panel_case : kPanelCases) {
     SCOPED_TRACE(panel_case.name);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@ enum class SampleScales {
   kOfFormat,   // quantized_samples.h: few bits, zeros, both signs
   kGaussian,   // all bits of fp32, outliers, zeros of both signs
   kSubnormal,  // so small that products are subnormal or zero
+  kPowers,     // of two, as in MXFP4, and zeros
 };
 
 struct PanelCase {
@@ -74,6 +76,8 @@ inline void ReplaceScales(SampleScales scales, uint32_t seed, std::vector<float>
     const uint32_t kind = random() % 16;
     float value = normal[i] * 0.01f;
     if (scales == SampleScales::kSubnormal) value *= 0x1p-126f;
+    if (scales == SampleScales::kPowers)
+      value = std::ldexp(value < 0 ? -1.0f : 1.0f, -static_cast<int>(kind));
     if (kind == 0) value = 0.0f;
     if (kind == 1) value = -0.0f;
     (*values)[i] = value;
