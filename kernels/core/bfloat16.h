@@ -28,4 +28,9 @@ struct BFloat16 {
   return ToFloat(ToBFloat16(value));
 }
 
+// Whether bf16 holds the value. Not for NaN.
+[[gnu::always_inline]] inline bool IsBFloat16(float value) {
+  return RoundToBFloat16(value) == value;
+}
+
 }  // namespace lockstep::kernels

@@ -12,7 +12,10 @@ constexpr std::array kOrdered = {InstructionSet::kPortable, InstructionSet::kAvx
 size_t CountAvailable() {
 #if defined(LOCKSTEP_X86_KERNELS)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return 1;
+  }
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq") ||
       !__builtin_cpu_supports("avx512bf16")) {

@@ -8,30 +8,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// What the columns of a group share, of both levels.
-struct RunParameters {
-  uint8_t zero;
-  float scale;
-  float minimum;
-};
-
-RunParameters ParametersOfRun(const QuantizedMatrix& matrix, int64_t row, int64_t first_group,
-                              int64_t group) {
-  const auto index = static_cast<size_t>(first_group + group);
-  RunParameters run = {.zero = matrix.zeros.empty() ? MiddleCode(matrix.kind) : matrix.zeros[index],
-                       .scale = matrix.scales[index],
-                       .minimum = matrix.minima.empty() ? 0.0f : matrix.minima[index]};
-  if (matrix.has_two_levels()) {
-    const size_t block = matrix.ScaleBlockIndex(row, group);
-    run.scale = matrix.CombineScales(run.scale, matrix.block_scales[block]);
-    if (!matrix.minima.empty()) run.minimum *= matrix.block_minima[block];
-  }
-  return run;
-}
-
 template <CodeKind kind>
-void DequantizeRun(const uint8_t* codes, int64_t count, const RunParameters& run,
-                   BFloat16* values) {
+void DequantizeRun(const uint8_t* codes, int64_t count, const GroupScales& run, BFloat16* values) {
   for (int64_t i = 0; i < count; ++i) {
     float value;
     if constexpr (kind == CodeKind::kFp8E4M3) {
@@ -47,7 +25,7 @@ void DequantizeRun(const uint8_t* codes, int64_t count, const RunParameters& run
   }
 }
 
-using RunFunction = void (*)(const uint8_t*, int64_t, const RunParameters&, BFloat16*);
+using RunFunction = void (*)(const uint8_t*, int64_t, const GroupScales&, BFloat16*);
 
 RunFunction RunFunctionOf(CodeKind kind) {
   switch (kind) {
@@ -85,34 +63,28 @@ uint8_t MiddleCode(CodeKind kind) {
   }
 }
 
-int CodeBits(CodeKind kind) {
-  switch (kind) {
-    case CodeKind::kInt4:
-    case CodeKind::kInt4Min:
-    case CodeKind::kFp4E2M1:
-      return 4;
-    case CodeKind::kInt5:
-    case CodeKind::kInt5Min:
-      return 5;
-    case CodeKind::kInt6:
-      return 6;
-    case CodeKind::kInt8:
-    case CodeKind::kFp8E4M3:
-      return 8;
+GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group) {
+  const auto index = static_cast<size_t>(row * matrix.num_groups() + group);
+  GroupScales scales = {
+      .zero = matrix.zeros.empty() ? MiddleCode(matrix.kind) : matrix.zeros[index],
+      .scale = matrix.scales[index],
+      .minimum = matrix.minima.empty() ? 0.0f : matrix.minima[index]};
+  if (matrix.has_two_levels()) {
+    const size_t block = matrix.ScaleBlockIndex(row, group);
+    scales.scale = matrix.CombineScales(scales.scale, matrix.block_scales[block]);
+    if (!matrix.minima.empty()) scales.minimum *= matrix.block_minima[block];
   }
-  LOCKSTEP_CHECK(false, "no such kind of code");
-  return 0;
+  return scales;
 }
 
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values) {
   LOCKSTEP_CHECK(row >= 0 && row < matrix.n, "row {} of {}", row, matrix.n);
   const RunFunction dequantize = RunFunctionOf(matrix.kind);
   const uint8_t* const codes = matrix.codes.data() + row * matrix.k;
-  const int64_t first_group = row * matrix.num_groups();
   // Groups that are not contiguous are taken column by column.
   const int64_t step = matrix.has_contiguous_groups() ? matrix.group_columns : 1;
   for (int64_t column = 0; column < matrix.k; column += step) {
-    const RunParameters run = ParametersOfRun(matrix, row, first_group, matrix.GroupOf(column));
+    const GroupScales run = ScalesOfGroup(matrix, row, matrix.GroupOf(column));
     dequantize(codes + column, std::min(step, matrix.k - column), run, values + column);
   }
 }

@@ -24,8 +24,8 @@ enum class CodeKind {
 };
 
 // The weights of a product y = x * transpose(W), as codes in the order of W. All published layouts
-// of one kind of codes become this; kernels/formats/strips/strip_matrix.h makes of it what kernels
-// read.
+// of one kind of codes become this. Of it kernels/formats/strips/strip_matrix.h makes what the
+// GPU's products read, and kernels/formats/panels/panel_matrix.h what the CPU's read.
 struct QuantizedMatrix {
   CodeKind kind = CodeKind::kInt4;
   int64_t n = 0;               // rows of W: outputs
@@ -80,7 +80,31 @@ constexpr bool HasMinimum(CodeKind kind) {
   return kind == CodeKind::kInt4Min || kind == CodeKind::kInt5Min;
 }
 // The bits of a code: 4, 5, 6 or 8.
-int CodeBits(CodeKind kind);
+constexpr int CodeBits(CodeKind kind) {
+  switch (kind) {
+    case CodeKind::kInt4:
+    case CodeKind::kInt4Min:
+    case CodeKind::kFp4E2M1:
+      return 4;
+    case CodeKind::kInt5:
+    case CodeKind::kInt5Min:
+      return 5;
+    case CodeKind::kInt6:
+      return 6;
+    case CodeKind::kInt8:
+    case CodeKind::kFp8E4M3:
+      break;
+  }
+  return 8;
+}
+
+// What the columns of a group share, of both levels of scales.
+struct GroupScales {
+  uint8_t zero;
+  float scale;
+  float minimum;
+};
+GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group);
 
 // Row `row` in bf16: what loading a checkpoint without packed weights gives. values: [k].
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values);

@@ -1,22 +1,9 @@
-#include "kernels/core/simd.h"
 #include "kernels/gemm/gemm_isa.h"
-#include "kernels/gemm/packed_matrix.h"
+#include "kernels/gemm/gemm_tile.h"
 
-// A tile keeps one accumulator per output element in registers over all of k. Its shape is chosen
-// for speed only: every shape walks the same chain per element.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
-constexpr int kVectorsPerPanel = kPanelOutputs / kLanes;
-
-// Rows of the largest tile: as many accumulators as the registers hold.
-#if LOCKSTEP_ISA_LEVEL == 2
-constexpr int kMaxTileRows = 12;
-#elif LOCKSTEP_ISA_LEVEL == 1
-constexpr int kMaxTileRows = 3;
-#else
-constexpr int kMaxTileRows = 2;
-#endif
 // Panels that a tile of few rows takes side by side, so that enough chains are in flight.
 constexpr int PanelsOfTile(int num_rows) {
   if (LOCKSTEP_ISA_LEVEL < 2) return 1;
@@ -27,86 +14,25 @@ constexpr int PanelsOfTile(int num_rows) {
 // tile of few rows, whose weights come from memory.
 constexpr int64_t kPrefetchBytes = 4096;
 
-template <int kRows, int kPanels>
-struct Accumulators {
-  F32x16 sum[kRows][kPanels][kVectorsPerPanel];
-};
-
-template <int kRows, int kPanels>
-LOCKSTEP_INLINE void SetZero(Accumulators<kRows, kPanels>& accumulators) {
-  for (auto& row : accumulators.sum) {
-    for (auto& panel : row) {
-      for (F32x16& sum : panel) sum = Zero();
-    }
-  }
-}
-
-struct TileOperands {
-  const BFloat16* input;  // the tile's first row
-  int64_t input_stride;
-  const BFloat16* weights;  // its first panel
+// The weights of a tile, from its first panel.
+struct PackedWeights {
+  const BFloat16* data;
   int64_t panel_elements;
+
+  LOCKSTEP_INLINE Bf16Pairs Load(int64_t i, int panel, int vector) const {
+    const BFloat16* from =
+        data + panel * panel_elements + i * kPanelOutputs + vector * (2 * kLanes);
+    Prefetch(from, kPrefetchBytes);
+    return LoadPairs(from);
+  }
 };
-
-// Adds the products of k in [k_begin, k_end), ascending.
-template <int kRows, int kPanels>
-LOCKSTEP_INLINE void Accumulate(const TileOperands& operands, int64_t k_begin, int64_t k_end,
-                                Accumulators<kRows, kPanels>& accumulators) {
-  Accumulators<kRows, kPanels> local = accumulators;
-  for (int64_t i = k_begin; i < k_end; i += 2) {
-    Bf16Pairs w[kPanels][kVectorsPerPanel];
-    for (int panel = 0; panel < kPanels; ++panel) {
-      const BFloat16* from = operands.weights + panel * operands.panel_elements + i * kPanelOutputs;
-      for (int vector = 0; vector < kVectorsPerPanel; ++vector, from += 2 * kLanes) {
-        Prefetch(from, kPrefetchBytes);
-        w[panel][vector] = LoadPairs(from);
-      }
-    }
-    for (int row = 0; row < kRows; ++row) {
-      const Bf16Pairs a = BroadcastPair(operands.input + row * operands.input_stride + i);
-      for (int panel = 0; panel < kPanels; ++panel) {
-        for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
-          F32x16& sum = local.sum[row][panel][vector];
-          sum = DotPairs(w[panel][vector], a, sum);
-        }
-      }
-    }
-  }
-  accumulators = local;
-}
-
-// Adds the bias, rounds and stores what one vector holds of a row: 16 outputs, or those up to n.
-LOCKSTEP_INLINE void StoreOutputs(const GemmParams& params, int64_t row, int64_t first_output,
-                                  F32x16 sum) {
-  const int64_t num_left = params.weights.n - first_output;
-  const int64_t offset = row * params.output_stride + first_output;
-  if (num_left >= kLanes) {
-    if (params.bias != nullptr) sum = Add(sum, Load(params.bias + first_output));
-    if (params.output_f32 != nullptr) {
-      Store(sum, params.output_f32 + offset);
-    } else {
-      StoreBf16(sum, params.output + offset);
-    }
-    return;
-  }
-  float values[kLanes];
-  Store(sum, values);
-  for (int64_t i = 0; i < num_left; ++i) {
-    if (params.bias != nullptr) values[i] += params.bias[first_output + i];
-    if (params.output_f32 != nullptr) {
-      params.output_f32[offset + i] = values[i];
-    } else {
-      params.output[offset + i] = ToBFloat16(values[i]);
-    }
-  }
-}
 
 template <int kRows, int kPanels>
 void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begin) {
   const int64_t k = params.weights.k;
-  const TileOperands operands = {.input = params.input + row_begin * params.input_stride,
-                                 .input_stride = params.input_stride,
-                                 .weights = params.weights.data + panel_begin * kPanelOutputs * k,
+  const TileInput input = {.data = params.input + row_begin * params.input_stride,
+                           .stride = params.input_stride};
+  const PackedWeights weights = {.data = params.weights.data + panel_begin * kPanelOutputs * k,
                                  .panel_elements = kPanelOutputs * k};
   Accumulators<kRows, kPanels> accumulators;
   SetZero(accumulators);
@@ -119,11 +45,11 @@ void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begi
   const bool splits = params.num_rows <= 4;
 #endif
   const int64_t split = splits ? k / 4 * 2 : k;
-  Accumulate(operands, 0, split, accumulators);
+  Accumulate(input, weights, 0, split, accumulators);
   if (split < k) {
     Accumulators<kRows, kPanels> second;
     SetZero(second);
-    Accumulate(operands, split, k, second);
+    Accumulate(input, weights, split, k, second);
     for (int row = 0; row < kRows; ++row) {
       for (int panel = 0; panel < kPanels; ++panel) {
         for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
@@ -134,17 +60,9 @@ void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begi
     }
   }
 #else
-  Accumulate(operands, 0, k, accumulators);
+  Accumulate(input, weights, 0, k, accumulators);
 #endif
-  for (int row = 0; row < kRows; ++row) {
-    for (int panel = 0; panel < kPanels; ++panel) {
-      for (int vector = 0; vector < kVectorsPerPanel; ++vector) {
-        const int64_t first_output = (panel_begin + panel) * kPanelOutputs + vector * kLanes;
-        if (first_output >= params.weights.n) break;
-        StoreOutputs(params, row_begin + row, first_output, accumulators.sum[row][panel][vector]);
-      }
-    }
-  }
+  StoreTile(params, row_begin, panel_begin, accumulators);
 }
 
 template <int kRows>
@@ -156,16 +74,6 @@ void ComputeRows(const GemmParams& params, int64_t row_begin, int64_t panel_begi
     ComputeTile<kRows, kPanels>(params, row_begin, panel);
   }
   for (; panel < panel_end; ++panel) ComputeTile<kRows, 1>(params, row_begin, panel);
-}
-
-template <int kRows>
-void ComputeRowsOf(int num_rows, const GemmParams& params, int64_t row_begin, int64_t panel_begin,
-                   int64_t panel_end) {
-  if (num_rows == kRows) {
-    ComputeRows<kRows>(params, row_begin, panel_begin, panel_end);
-  } else if constexpr (kRows > 1) {
-    ComputeRowsOf<kRows - 1>(num_rows, params, row_begin, panel_begin, panel_end);
-  }
 }
 
 }  // namespace
@@ -180,8 +88,9 @@ void ComputeGemmBlock(const GemmParams& params, const GemmBlock& block) {
       // Tiles of nearly equal height: 13 rows run as 6 + 7, not as 12 + 1.
       const int64_t row_begin = block.row_begin + num_rows * tile / num_tiles;
       const int64_t row_end = block.row_begin + num_rows * (tile + 1) / num_tiles;
-      ComputeRowsOf<kMaxTileRows>(static_cast<int>(row_end - row_begin), params, row_begin, panel,
-                                  panel + panel_step);
+      WithTileRows<kMaxTileRows>(static_cast<int>(row_end - row_begin), [&](auto rows) {
+        ComputeRows<decltype(rows)::kCount>(params, row_begin, panel, panel + panel_step);
+      });
     }
   }
 }

@@ -28,4 +28,9 @@ inline uint16_t TruncateToFloat16(float value) {
   return sign | static_cast<uint16_t>((std::bit_cast<uint32_t>(magnitude) - (112u << 23)) >> 13);
 }
 
+// Whether binary16 holds the value. Not for infinities and NaN.
+inline bool IsFloat16(float value) {
+  return std::isfinite(value) && Float16ToFloat(TruncateToFloat16(value)) == value;
+}
+
 }  // namespace lockstep::kernels

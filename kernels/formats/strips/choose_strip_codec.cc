@@ -14,10 +14,6 @@
 namespace lockstep::kernels {
 namespace {
 
-bool IsFloat16(float value) {
-  return std::isfinite(value) && Float16ToFloat(TruncateToFloat16(value)) == value;
-}
-bool IsBFloat16(float value) { return RoundToBFloat16(value) == value; }
 // Times 2^16 it is a number of fp32.
 bool IsSmallBFloat16(float value) { return IsBFloat16(value) && std::fabs(value) < 0x1p100f; }
 bool IsUnsignedByte(float value) {
