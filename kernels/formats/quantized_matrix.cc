@@ -1,5 +1,7 @@
 #include "kernels/formats/quantized_matrix.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "common/check.h"
@@ -61,6 +63,36 @@ uint8_t MiddleCode(CodeKind kind) {
     default:
       return 0;
   }
+}
+
+std::string CodesName(const QuantizedMatrix& matrix) {
+  const bool two = matrix.has_two_levels();
+  const auto with_groups = [&matrix](const char* codes) {
+    const bool is_row = matrix.num_groups() == 1;
+    return fmt::format("{} {}{}", codes,
+                       is_row ? "by row" : fmt::format("g{}", matrix.group_columns),
+                       matrix.zeros.empty() ? "" : " with zero points");
+  };
+  switch (matrix.kind) {
+    case CodeKind::kInt4:
+      return with_groups("int4");
+    case CodeKind::kInt8:
+      return with_groups("int8");
+    case CodeKind::kFp8E4M3:
+      return with_groups("fp8");
+    case CodeKind::kFp4E2M1:
+      return two ? "NVFP4" : "MXFP4";
+    case CodeKind::kInt4Min:
+      return two ? "Q4_K" : "Q4_1";
+    case CodeKind::kInt5:
+      return "Q5_0";
+    case CodeKind::kInt5Min:
+      return two ? "Q5_K" : "Q5_1";
+    case CodeKind::kInt6:
+      return "Q6_K";
+  }
+  LOCKSTEP_CHECK(false, "no such kind of code");
+  return "";
 }
 
 GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/core/bfloat16.h"
@@ -105,6 +106,10 @@ struct GroupScales {
   float minimum;
 };
 GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group);
+
+// What the codes are called, for people: "Q4_K", "int4 g128", "fp8 by row". Two layouts of the same
+// codes may have one name.
+std::string CodesName(const QuantizedMatrix& matrix);
 
 // Row `row` in bf16: what loading a checkpoint without packed weights gives. values: [k].
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values);

@@ -35,6 +35,11 @@ int64_t CommonGroupColumns(std::span<const QuantizedMatrix> parts) {
   return common == 0 ? parts[0].k : common;
 }
 
+bool IsOfOneKind(const QuantizedMatrix& a, const QuantizedMatrix& b) {
+  return a.kind == b.kind && a.block_columns == b.block_columns &&
+         a.block_scales_divide == b.block_scales_divide;
+}
+
 template <typename T>
 void AppendAll(const std::vector<T>& values, std::vector<T>* result) {
   result->insert(result->end(), values.begin(), values.end());
@@ -90,6 +95,18 @@ QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_co
     }
   }
   return result;
+}
+
+std::vector<std::span<const QuantizedMatrix>> RunsOfOneKind(
+    std::span<const QuantizedMatrix> parts) {
+  std::vector<std::span<const QuantizedMatrix>> runs;
+  while (!parts.empty()) {
+    size_t count = 1;
+    while (count < parts.size() && IsOfOneKind(parts[0], parts[count])) ++count;
+    runs.push_back(parts.first(count));
+    parts = parts.subspan(count);
+  }
+  return runs;
 }
 
 QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t> rows) {

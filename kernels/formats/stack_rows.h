@@ -2,7 +2,9 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/formats/quantized_matrix.h"
 
@@ -13,6 +15,10 @@ namespace lockstep::kernels {
 // groups differ, the result has their greatest common divisor. INVALID_ARGUMENT if the parts differ
 // in kind, in k, in the levels of scales, or in the columns of groups that are not contiguous.
 absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts);
+
+// The parts, cut into runs of neighbours whose codes are of one kind, with scales of the same
+// levels.
+std::vector<std::span<const QuantizedMatrix>> RunsOfOneKind(std::span<const QuantizedMatrix> parts);
 
 // Some rows of a matrix, in the order of `rows`, with their scales.
 QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t> rows);

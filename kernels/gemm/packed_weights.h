@@ -23,7 +23,7 @@ class PackedWeights {
   virtual ~PackedWeights() = default;
 
   virtual int64_t num_bytes() const = 0;
-  // What a weight is stored as, for people: "q4_k", or "q4_k+q6_k" where parts of the product
+  // What a weight is stored as, for people: "Q4_K", or "Q4_K+Q6_K" where parts of the product
   // differ.
   virtual std::string storage_name() const = 0;
 

@@ -7,6 +7,7 @@
 
 #include "common/runtime/system_memory.h"
 #include "common/status.h"
+#include "kernels/formats/panels/panel_weights.h"
 #include "kernels/gemm/self_check.h"
 #include "worker/cpu/model.h"
 #include "worker/model/numerics_probe.h"
@@ -69,10 +70,11 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
   };
   const WeightLoader loader = {
-      .storage = {.packs = options.make_packed_weights != nullptr,
+      .storage = {.packs = options.weight_form != WeightForm::kBFloat16,
                   .rank = rank,
                   .embeddings_of = context.first},
-      .make_packed = options.make_packed_weights,
+      .make_packed =
+          options.make_packed_weights ? options.make_packed_weights : kernels::PanelWeights::Create,
       .load = [&context](const std::vector<LoadTask>& tasks, const LoadProgress& progress) {
         return RunLoadTasks(tasks, context.loaders, progress);
       }};

@@ -12,10 +12,6 @@
 namespace lockstep::kernels {
 namespace {
 
-bool IsOfOneKind(const QuantizedMatrix& a, const QuantizedMatrix& b) {
-  return a.kind == b.kind && a.block_columns == b.block_columns;
-}
-
 // The product with rows [first_output, first_output + matrix.n) of the weights.
 StripGemmParams ParamsOf(const GemmParams& params, const StripMatrix& matrix,
                          int64_t first_output) {
@@ -34,16 +30,14 @@ StripGemmParams ParamsOf(const GemmParams& params, const StripMatrix& matrix,
 absl::StatusOr<std::unique_ptr<StripWeights>> StripWeights::Create(
     std::span<const QuantizedMatrix> parts) {
   auto weights = std::make_unique<StripWeights>();
-  while (!parts.empty()) {
-    size_t count = 1;
-    while (count < parts.size() && IsOfOneKind(parts[0], parts[count])) ++count;
-    const absl::StatusOr<QuantizedMatrix> stacked = StackRows(parts.first(count));
-    if (!stacked.ok() || absl::IsInvalidArgument(weights->Add(*stacked))) {
-      for (const QuantizedMatrix& part : parts.first(count)) {
-        LOCKSTEP_RETURN_IF_ERROR(weights->Add(part));
-      }
+  for (const std::span<const QuantizedMatrix> run : RunsOfOneKind(parts)) {
+    const absl::StatusOr<QuantizedMatrix> stacked = StackRows(run);
+    if (stacked.ok()) {
+      const absl::Status status = weights->Add(*stacked);
+      if (status.ok()) continue;
+      if (!absl::IsInvalidArgument(status)) return status;
     }
-    parts = parts.subspan(count);
+    for (const QuantizedMatrix& part : run) LOCKSTEP_RETURN_IF_ERROR(weights->Add(part));
   }
   return weights;
 }

@@ -1,10 +1,15 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "tests/common/status_matchers.h"
+#include "tests/support/tensor_compare.h"
+#include "tests/worker/model/sequence_runner.h"
 #include "tests/worker/model/smollm2_check.h"
+#include "tests/worker/model/weights/swapped_weights.h"
 #include "worker/cpu/load_model.h"
 
 namespace lockstep::worker {
@@ -44,6 +49,25 @@ TEST_F(GoldenSmolLm2Test, GreedyTextIsTheReferencesWhileItIsDecided) {
 
 TEST_F(GoldenSmolLm2Test, DecodingGivesTheBitsOfPrefill) {
   check_->ExpectSameBitsFromDecodingAsFromPrefill();
+}
+
+// Its rows of q and k are in another order than ours, and its types differ from tensor to tensor.
+TEST_F(GoldenSmolLm2Test, PackedWeightsHaveTheBitsOfBf16) {
+  EXPECT_THAT(model_->info().weights_dtype, ::testing::HasSubstr("Q4_1"));
+  const std::vector<TokenId> tokens = {1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365};
+  ModelOptions options = {.num_kv_blocks = 4, .max_step_tokens = 64};
+  options.weight_form = WeightForm::kBFloat16;
+  const auto converted = LoadCpuModel(kSmolLm2Path, options);
+  ASSERT_THAT(converted, IsOk());
+  const std::vector<float> expected = SequenceRunner(**converted, tokens).RunInStepsOf(10);
+  EXPECT_TRUE(IsSameBits(SequenceRunner(*model_, tokens).RunInStepsOf(10), expected));
+  EXPECT_TRUE(IsSameBits(SequenceRunner(*model_, tokens).RunInStepsOf(1), expected));
+  EXPECT_EQ(model_->info().numerics_id, (*converted)->info().numerics_id);
+  options.weight_form = WeightForm::kPacked;
+  options.make_packed_weights = SwappedWeights::Create;
+  const auto swapped = LoadCpuModel(kSmolLm2Path, options);
+  ASSERT_THAT(swapped, IsOk());
+  EXPECT_TRUE(IsSameBits(SequenceRunner(**swapped, tokens).RunInStepsOf(3), expected));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Folders with quantised weights are converted to bf16 at load.
+// Folders with quantised weights, whose matrices stay packed or become bf16.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,8 @@ void ExpectSameModel(const QuantizedFolder& folder, uint32_t degree) {
   ASSERT_TRUE(IsFinite(expected));
   EXPECT_TRUE(IsSameBits(Logits(**quantized), expected));
   const ForwardModelInfo& info = (*quantized)->info();
-  EXPECT_EQ(info.weights_dtype, "bf16");
+  EXPECT_EQ((*converted)->info().weights_dtype, "bf16");
+  EXPECT_NE(info.weights_dtype, "bf16");
   EXPECT_EQ(info.model_fingerprint, (*converted)->info().model_fingerprint);
   EXPECT_NE(info.weights_fingerprint, (*converted)->info().weights_fingerprint);
 }
