@@ -160,6 +160,9 @@ TEST_P(PanelGemmTest, PowersOfTwoAsScalesHaveTheBitsOfConverted) {
     const PanelOperands operands(panel_case, SampleScales::kPowers, 35, 194);
     const PanelLayout& layout = operands.packed.matrix.layout;
     EXPECT_EQ(layout.is_exact, layout.is_fused && layout.kind == CodeKind::kFp4E2M1);
+    if (layout.kind == CodeKind::kFp4E2M1) {
+      EXPECT_EQ(layout.is_fused, layout.group_columns % 16 == 0);
+    }
     ExpectBitsOfConverted(operands);
   }
 }

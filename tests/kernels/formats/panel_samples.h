@@ -44,8 +44,9 @@ inline constexpr PanelCase kPanelCases[] = {
     {"fp8 g128", {kernels::CodeKind::kFp8E4M3, 128}},
     {"fp8 g4", {kernels::CodeKind::kFp8E4M3, 4}},
     {"fp8 g9", {kernels::CodeKind::kFp8E4M3, 9}, false},
-    {"fp4 g16", {kernels::CodeKind::kFp4E2M1, 16}},
-    {"fp4 g32", {kernels::CodeKind::kFp4E2M1, 32}},
+    // Some of their scales are the smallest that there are.
+    {"fp4 g16", {kernels::CodeKind::kFp4E2M1, 16}, false},
+    {"fp4 g32", {kernels::CodeKind::kFp4E2M1, 32}, false},
     {"fp4 g3", {kernels::CodeKind::kFp4E2M1, 3}, false},
     {"Q8_0", kQ8_0Shape},
     {"Q4_0", kQ4_0Shape},
