@@ -67,7 +67,7 @@ struct ShortInt4Decoder {
 
 #endif
 
-// sink(pair, weights) for the pairs of a step from kPair up to num_pairs.
+// sink(pair, weights) for the pairs of a step from kPair on that are below num_pairs.
 template <typename Decoder, int kPair, int kVectors, typename Sink>
 LOCKSTEP_INLINE void DecodeStep(const typename Decoder::Codes (&codes)[kVectors][2],
                                 const LaneScales (&scales)[kVectors], int64_t num_pairs,
@@ -95,8 +95,8 @@ struct PanelColumns {
 // How far ahead of its use a code is asked for.
 inline constexpr int64_t kCodePrefetchBytes = 2048;
 
-// sink(pair, weights) for the pairs of a step up to num_pairs, in kVectors times 16 outputs from
-// `output` on.
+// sink(pair, weights) for the pairs of a step that are below num_pairs, in kVectors times 16
+// outputs from `output` on.
 template <typename Decoder, int kVectors, typename Sink>
 LOCKSTEP_INLINE void DecodeOutputs(const std::byte* step, int output,
                                    const LaneScales (&scales)[kVectors], int64_t num_pairs,
@@ -137,12 +137,8 @@ LOCKSTEP_INLINE void DecodeColumns(const PanelColumns& columns, int output, cons
     const auto in_step = [&](int in_step_pair, const WidePairs(&weights)[kVectors]) {
       sink(pair + in_step_pair, weights);
     };
-    for (; pair + kStepPairs <= group_end; pair += kStepPairs, step += kStepBytes) {
-      DecodeOutputs<Decoder>(step, output, scales, kStepPairs, in_step);
-    }
-    if (pair < group_end) {  // the last columns of the matrix
+    for (; pair < group_end; pair += kStepPairs, step += kStepBytes) {
       DecodeOutputs<Decoder>(step, output, scales, group_end - pair, in_step);
-      pair = group_end;
     }
   }
 }

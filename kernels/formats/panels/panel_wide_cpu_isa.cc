@@ -8,7 +8,7 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
 // Rows that take the weights from the registers.
-constexpr int kMaxDirectRows = LOCKSTEP_ISA_LEVEL == 2 ? 4 : 2;
+constexpr int kMaxDirectRows = 2;
 // Vectors of outputs that are decoded side by side: as many as there are registers for.
 constexpr int kDirectVectors = LOCKSTEP_ISA_LEVEL == 2 ? 2 : 1;
 // Columns of the input that are widened at a time.

@@ -27,6 +27,7 @@ using lockstep::testing::SampleScales;
 
 constexpr int64_t kMaxRows = 200;
 constexpr int64_t kRowCounts[] = {1, 2, 3, 5, 6, 7, 8, 13, 33, 96, 97, 129, kMaxRows};
+constexpr int64_t kFewRowCounts[] = {1, 2, 3, 13};
 constexpr int64_t kInputPadding = 6;   // elements behind each row of the input
 constexpr int64_t kOutputPadding = 3;  // and of the output
 
@@ -95,15 +96,15 @@ class PanelOperands {
     EXPECT_THAT(PanelGemm(stream, params), IsOk());
     return output;
   }
-  std::vector<float> ConvertedF32(const Stream& stream) const {
-    std::vector<float> output(static_cast<size_t>(kMaxRows * n));
+  std::vector<float> ConvertedF32(const Stream& stream, int64_t num_rows) const {
+    std::vector<float> output(static_cast<size_t>(num_rows * n));
     EXPECT_THAT(Gemm(stream, {.input = input_.data(),
                               .input_stride = k + kInputPadding,
                               .weights = {.data = converted_.data(), .n = n, .k = k},
                               .bias = bias_.data(),
                               .output_f32 = output.data(),
                               .output_stride = n,
-                              .num_rows = kMaxRows}),
+                              .num_rows = num_rows}),
                 IsOk());
     return output;
   }
@@ -123,9 +124,10 @@ class PanelGemmTest : public ::testing::TestWithParam<InstructionSet> {
  protected:
   Stream Alone() const { return {.instruction_set = GetParam()}; }
 
-  void ExpectBitsOfConverted(const PanelOperands& operands) const {
-    const std::vector<float> expected = operands.ConvertedF32(Alone());
-    for (const int64_t num_rows : kRowCounts) {
+  void ExpectBitsOfConverted(const PanelOperands& operands,
+                             std::span<const int64_t> row_counts) const {
+    const std::vector<float> expected = operands.ConvertedF32(Alone(), row_counts.back());
+    for (const int64_t num_rows : row_counts) {
       const auto first = static_cast<size_t>(num_rows * operands.n);
       EXPECT_TRUE(
           IsSameBits(operands.PackedF32(Alone(), num_rows), std::span(expected).first(first)))
@@ -137,12 +139,12 @@ class PanelGemmTest : public ::testing::TestWithParam<InstructionSet> {
 TEST_P(PanelGemmTest, PackedHasTheBitsOfConverted) {
   for (const PanelCase& panel_case : kPanelCases) {
     SCOPED_TRACE(panel_case.name);
-    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 2}, {33, 66}, {45, 160}, {70, 546}}) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 2}, {33, 66}, {45, 160}, {40, 546}}) {
       const PanelOperands operands(panel_case, SampleScales::kOfFormat, n, k);
       if (k > 66) {
         EXPECT_EQ(operands.packed.matrix.layout.is_fused, panel_case.is_fused);
       }
-      ExpectBitsOfConverted(operands);
+      ExpectBitsOfConverted(operands, kRowCounts);
     }
   }
 }
@@ -150,7 +152,8 @@ TEST_P(PanelGemmTest, PackedHasTheBitsOfConverted) {
 TEST_P(PanelGemmTest, ScalesWithAllBitsHaveTheBitsOfConverted) {
   for (const PanelCase& panel_case : kPanelCases) {
     SCOPED_TRACE(panel_case.name);
-    ExpectBitsOfConverted(PanelOperands(panel_case, SampleScales::kGaussian, 35, 194));
+    ExpectBitsOfConverted(PanelOperands(panel_case, SampleScales::kGaussian, 35, 194),
+                          kFewRowCounts);
   }
 }
 
@@ -163,7 +166,7 @@ TEST_P(PanelGemmTest, PowersOfTwoAsScalesHaveTheBitsOfConverted) {
     if (layout.kind == CodeKind::kFp4E2M1) {
       EXPECT_EQ(layout.is_fused, layout.group_columns % 16 == 0);
     }
-    ExpectBitsOfConverted(operands);
+    ExpectBitsOfConverted(operands, kFewRowCounts);
   }
 }
 
@@ -172,7 +175,7 @@ TEST_P(PanelGemmTest, SubnormalWeightsHaveTheBitsOfConverted) {
     SCOPED_TRACE(panel_case.name);
     const PanelOperands operands(panel_case, SampleScales::kSubnormal, 35, 130);
     EXPECT_FALSE(operands.packed.matrix.layout.is_fused);
-    ExpectBitsOfConverted(operands);
+    ExpectBitsOfConverted(operands, kFewRowCounts);
   }
 }
 
@@ -181,7 +184,8 @@ TEST_P(PanelGemmTest, SubnormalSumsHaveTheBitsOfConverted) {
   for (const PanelCase& panel_case : kPanelCases) {
     SCOPED_TRACE(panel_case.name);
     for (const float scale : {0x1p-118f, 0x1p-128f}) {
-      ExpectBitsOfConverted(PanelOperands(panel_case, SampleScales::kOfFormat, 33, 66, scale));
+      ExpectBitsOfConverted(PanelOperands(panel_case, SampleScales::kOfFormat, 33, 66, scale),
+                            kFewRowCounts);
     }
   }
 }
@@ -191,7 +195,7 @@ TEST_P(PanelGemmTest, ExpandedHasTheBitsOfConverted) {
     SCOPED_TRACE(panel_case.name);
     PanelOperands operands(panel_case, SampleScales::kOfFormat, 35, 290);
     operands.packed.matrix.layout.is_fused = false;
-    ExpectBitsOfConverted(operands);
+    ExpectBitsOfConverted(operands, kFewRowCounts);
   }
 }
 
@@ -234,7 +238,7 @@ TEST_P(PanelGemmTest, OneRowsNanStaysInItsRow) {
 TEST_P(PanelGemmTest, BitsDoNotDependOnTheNumberOfThreads) {
   const PanelOperands operands({"", lockstep::testing::kQ4_KShape}, SampleScales::kOfFormat, 300,
                                512);
-  const std::vector<float> expected = operands.ConvertedF32(Alone());
+  const std::vector<float> expected = operands.ConvertedF32(Alone(), kMaxRows);
   for (const int num_threads : {1, 2, 3}) {
     ThreadPool threads(num_threads);
     const Stream stream = {.threads = &threads, .instruction_set = GetParam()};
@@ -326,8 +330,8 @@ TEST_P(PanelGemmTest, PlantedFaultsAreSeen) {
       fault.plant(panel + (fault.part == nullptr ? 0 : layout.*fault.part), layout);
       const bool is_planted =
           std::memcmp(before.data(), panel, static_cast<size_t>(layout.panel_bytes)) != 0;
+      const std::vector<float> expected = operands.ConvertedF32(Alone(), 8);
       for (const int64_t num_rows : {1, 8}) {
-        const std::vector<float> expected = operands.ConvertedF32(Alone());
         const auto count = static_cast<size_t>(num_rows * operands.n);
         EXPECT_EQ(static_cast<bool>(IsSameBits(operands.PackedF32(Alone(), num_rows),
                                                std::span(expected).first(count))),
