@@ -7,6 +7,7 @@
 
 #include "common/runtime/system_memory.h"
 #include "common/status.h"
+#include "kernels/formats/panels/panel_gemm.h"
 #include "kernels/formats/panels/panel_weights.h"
 #include "kernels/gemm/self_check.h"
 #include "worker/cpu/model.h"
@@ -53,10 +54,18 @@ KvPoolShape KvShape(const ModelSpec& spec, const ModelOptions& options) {
           .head_dim = spec.head_dim};
 }
 
+// Where codes are decoded one by one, that takes longer than to read bf16.
+bool PacksWeights(const ModelOptions& options, InstructionSet instruction_set) {
+  if (options.weight_form != WeightForm::kAuto) return options.weight_form == WeightForm::kPacked;
+  return options.make_packed_weights != nullptr ||
+         kernels::DecodesInRegisters({.instruction_set = instruction_set});
+}
+
 struct LoadContext {
   const ModelSpec& spec;
   const WeightSource& source;
   const ModelOptions& options;
+  InstructionSet instruction_set;
   kernels::ThreadPool& loaders;  // they read the weights
   const ModelWeights* first;     // of the first rank; null: it is loaded now
 };
@@ -70,7 +79,7 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
   };
   const WeightLoader loader = {
-      .storage = {.packs = options.weight_form != WeightForm::kBFloat16,
+      .storage = {.packs = PacksWeights(options, context.instruction_set),
                   .rank = rank,
                   .embeddings_of = context.first},
       .make_packed =
@@ -122,6 +131,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
                                    {.spec = spec,
                                     .source = source,
                                     .options = options,
+                                    .instruction_set = instruction_set,
                                     .loaders = loaders,
                                     .first = rank == 0 ? nullptr : &parts.ranks.front().weights}));
       MemoryUse& memory = parts.info.memory;

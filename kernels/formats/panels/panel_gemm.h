@@ -26,4 +26,8 @@ struct PanelGemmParams {
 // INVALID_ARGUMENT unless exactly one output is set.
 absl::Status PanelGemm(const Stream& stream, const PanelGemmParams& params);
 
+// Whether this processor decodes fused layouts in registers. Otherwise PanelGemm takes the slower
+// way with all weights, and products of few rows are faster in bf16.
+bool DecodesInRegisters(const Stream& stream);
+
 }  // namespace lockstep::kernels

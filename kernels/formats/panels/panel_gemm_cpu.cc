@@ -31,4 +31,10 @@ absl::Status PanelGemm(const Stream& stream, const PanelGemmParams& params) {
   return absl::OkStatus();
 }
 
+bool DecodesInRegisters(const Stream& stream) {
+  bool answer = false;
+  LOCKSTEP_DISPATCH(stream, TellDecodesInRegisters, &answer);
+  return answer;
+}
+
 }  // namespace lockstep::kernels

@@ -87,4 +87,6 @@ void ComputePanelBlock(const PanelGemmParams& params, const PanelGemmBlock& bloc
   }
 }
 
+void TellDecodesInRegisters(bool* answer) { *answer = WideIsExact(); }
+
 }  // namespace lockstep::kernels::LOCKSTEP_ISA

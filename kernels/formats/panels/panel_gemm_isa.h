@@ -18,5 +18,6 @@ struct PanelGemmBlock {
 
 LOCKSTEP_DECLARE_PER_ISA(void ComputePanelBlock(const PanelGemmParams& params,
                                                 const PanelGemmBlock& block))
+LOCKSTEP_DECLARE_PER_ISA(void TellDecodesInRegisters(bool* answer))
 
 }  // namespace lockstep::kernels

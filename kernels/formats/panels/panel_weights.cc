@@ -43,6 +43,10 @@ absl::StatusOr<std::unique_ptr<PackedWeights>> PanelWeights::Create(
 
 absl::Status PanelWeights::Add(const QuantizedMatrix& matrix) {
   LOCKSTEP_ASSIGN_OR_RETURN(PackedPanels panels, PackPanels(matrix));
+  if (!panels.matrix.layout.is_fused) {
+    return InvalidArgument("{}: some scales or groups are not decoded in registers",
+                           CodesName(matrix));
+  }
   pieces_.push_back({.panels = std::move(panels), .name = CodesName(matrix)});
   return absl::OkStatus();
 }

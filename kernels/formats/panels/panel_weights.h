@@ -18,7 +18,8 @@ namespace lockstep::kernels {
 // kind, as the v of a Q4_K_M file does from its q and k, are matrices of their own.
 class PanelWeights final : public PackedWeights {
  public:
-  // `parts`: one below the other. INVALID_ARGUMENT as from PackPanels.
+  // `parts`: one below the other. INVALID_ARGUMENT as from PackPanels, and for weights that cannot
+  // be decoded in registers: they are faster in bf16.
   static absl::StatusOr<std::unique_ptr<PackedWeights>> Create(
       std::span<const QuantizedMatrix> parts);
 

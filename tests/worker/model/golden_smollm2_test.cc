@@ -17,11 +17,13 @@ namespace {
 
 class GoldenSmolLm2Test : public ::testing::Test {
  protected:
+  static ModelOptions Options() {
+    return {.num_kv_blocks = kSmolLm2KvBlocks, .max_logits_rows = kSmolLm2MaxTokens};
+  }
   static void SetUpTestSuite() {
     ASSERT_TRUE(std::filesystem::exists(kSmolLm2Path))
         << kSmolLm2Path << " is missing: run deploy/fetch-model";
-    auto model = LoadCpuModel(
-        kSmolLm2Path, {.num_kv_blocks = kSmolLm2KvBlocks, .max_logits_rows = kSmolLm2MaxTokens});
+    auto model = LoadCpuModel(kSmolLm2Path, Options());
     ASSERT_THAT(model, IsOk());
     model_ = *std::move(model);
     check_ = std::make_unique<SmolLm2Check>(*model_);
@@ -55,7 +57,7 @@ TEST_F(GoldenSmolLm2Test, DecodingGivesTheBitsOfPrefill) {
 TEST_F(GoldenSmolLm2Test, PackedWeightsHaveTheBitsOfBf16) {
   EXPECT_THAT(model_->info().weights_dtype, ::testing::HasSubstr("Q4_1"));
   const std::vector<TokenId> tokens = {1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365};
-  ModelOptions options = {.num_kv_blocks = 4, .max_step_tokens = 64};
+  ModelOptions options = Options();
   options.weight_form = WeightForm::kBFloat16;
   const auto converted = LoadCpuModel(kSmolLm2Path, options);
   ASSERT_THAT(converted, IsOk());
