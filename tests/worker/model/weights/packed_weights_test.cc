@@ -41,7 +41,7 @@ std::unique_ptr<ForwardModel> LoadConverted(const std::string& path) {
 // `make`: null for the storage of the CPU.
 std::unique_ptr<ForwardModel> LoadPacked(const std::string& path, const MakePackedWeights& make,
                                          uint32_t degree = 1) {
-  ModelOptions options = Options(WeightForm::kAuto);
+  ModelOptions options = Options(WeightForm::kPacked);
   options.make_packed_weights = make;
   options.tensor_parallel = degree;
   return Load(path, options);
