@@ -15,7 +15,7 @@ constexpr int PanelsOfTile(int num_rows) {
 constexpr int64_t kPrefetchBytes = 4096;
 
 // The weights of a tile, from its first panel.
-struct PackedWeights {
+struct TileWeights {
   const BFloat16* data;
   int64_t panel_elements;
 
@@ -32,8 +32,8 @@ void ComputeTile(const GemmParams& params, int64_t row_begin, int64_t panel_begi
   const int64_t k = params.weights.k;
   const TileInput input = {.data = params.input + row_begin * params.input_stride,
                            .stride = params.input_stride};
-  const PackedWeights weights = {.data = params.weights.data + panel_begin * kPanelOutputs * k,
-                                 .panel_elements = kPanelOutputs * k};
+  const TileWeights weights = {.data = params.weights.data + panel_begin * kPanelOutputs * k,
+                               .panel_elements = kPanelOutputs * k};
   Accumulators<kRows, kPanels> accumulators;
   SetZero(accumulators);
 #if defined(LOCKSTEP_PLANT_SPLIT_K)

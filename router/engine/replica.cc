@@ -27,6 +27,11 @@ constexpr char kOwnerIsBack[] = "the router that the worker belongs to is back";
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the router is shutting down"); }
 
+// ", 5.1 GB"; nothing if the worker does not say it.
+std::string SizeText(uint64_t num_bytes) {
+  return num_bytes == 0 ? "" : fmt::format(", {:.1f} GB", static_cast<double>(num_bytes) * 1e-9);
+}
+
 }  // namespace
 
 absl::Status ReplicaConfig::Validate() const {
@@ -196,10 +201,9 @@ void Replica::HandleLinkEvent(LinkUp event, Instant now) {
   metrics_.At(metrics_.requests_retried_total, RetryOutcome::kResumed)
       .Increment(live_.TakeResumed());
   SetWorker(WorkerState::kReady,
-            fmt::format("ready: {}, weights in {}, {:.1f} GB",
-                        QuoteWorker(event.description.device()),
+            fmt::format("ready: {}, weights in {}{}", QuoteWorker(event.description.device()),
                         QuoteWorker(event.description.weights_dtype()),
-                        static_cast<double>(event.description.weights_bytes()) * 1e-9),
+                        SizeText(event.description.weights_bytes())),
             Instant::InfiniteFuture());
   board_.SetDescription(std::move(event.description));
 }

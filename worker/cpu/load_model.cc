@@ -1,5 +1,7 @@
 #include "worker/cpu/load_model.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -55,10 +57,17 @@ KvPoolShape KvShape(const ModelSpec& spec, const ModelOptions& options) {
 }
 
 // Where codes are decoded one by one, that takes longer than to read bf16.
-bool PacksWeights(const ModelOptions& options, InstructionSet instruction_set) {
+bool PacksWeights(const WeightSource& source, const ModelOptions& options,
+                  InstructionSet instruction_set) {
   if (options.weight_form != WeightForm::kAuto) return options.weight_form == WeightForm::kPacked;
-  return options.make_packed_weights != nullptr ||
-         kernels::DecodesInRegisters({.instruction_set = instruction_set});
+  if (options.make_packed_weights != nullptr ||
+      kernels::DecodesInRegisters({.instruction_set = instruction_set})) {
+    return true;
+  }
+  if (HasCodes(source)) {
+    spdlog::info("weights: in bf16, because this processor does not decode codes in registers");
+  }
+  return false;
 }
 
 struct LoadContext {
@@ -79,7 +88,7 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
     options.Report("weights", (static_cast<double>(rank.rank) + fraction) / degree);
   };
   const WeightLoader loader = {
-      .storage = {.packs = PacksWeights(options, context.instruction_set),
+      .storage = {.packs = PacksWeights(context.source, options, context.instruction_set),
                   .rank = rank,
                   .embeddings_of = context.first},
       .make_packed =

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/model_files/gguf.h"
 #include "common/model_files/quantization/quantization_config.h"
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
@@ -40,11 +41,13 @@ absl::StatusOr<RandomCodesOfModule> FindCodesOfModules(const std::string& path,
       return codes->has_lm_head || module != lm_head ? codes : std::nullopt;
     };
   }
+  if (IsGgufPath(path)) return nullptr;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<QuantizationConfig> config,
                             LoadQuantizationConfig(path));
   if (!config.has_value()) return nullptr;
   return [config](std::string_view module) -> std::optional<RandomCodes> {
     const absl::StatusOr<std::optional<WeightScheme>> scheme = config->SchemeOf(module);
+    if (!scheme.ok()) spdlog::warn("{}: {}", module, Message(scheme.status()));
     if (!scheme.ok() || !scheme->has_value()) return std::nullopt;
     return CodesOfScheme(**scheme);
   };

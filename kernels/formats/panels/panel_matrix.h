@@ -11,8 +11,9 @@
 
 namespace lockstep::kernels {
 
-// Weights that stay packed, as the CPU's products read them: panels of 32 outputs, as those of
-// PackedMatrix. kernels/formats/panels/panel_layout.h says where the parts of a panel lie.
+// Weights that stay packed, as the CPU's products read them: panels of 32 outputs, as those in
+// bf16 (kernels/gemm/packed_matrix.h). kernels/formats/panels/panel_layout.h says where the parts
+// of a panel lie.
 struct PanelMatrix {
   const std::byte* data = nullptr;  // [panels][layout.panel_bytes]
   int64_t n = 0;                    // outputs

@@ -31,6 +31,10 @@ absl::StatusOr<std::unique_ptr<PackedWeights>> PanelWeights::Create(
     std::span<const QuantizedMatrix> parts) {
   auto weights = std::make_unique<PanelWeights>();
   for (const std::span<const QuantizedMatrix> run : RunsOfOneKind(parts)) {
+    if (run.size() == 1) {
+      LOCKSTEP_RETURN_IF_ERROR(weights->Add(run[0]));
+      continue;
+    }
     const absl::StatusOr<QuantizedMatrix> stacked = StackRows(run);
     if (stacked.ok()) {
       LOCKSTEP_RETURN_IF_ERROR(weights->Add(*stacked));

@@ -20,8 +20,9 @@ namespace lockstep::kernels {
 // own then.
 class StripWeights final : public PackedWeights {
  public:
-  // `parts`: one below the other. On the current device. INVALID_ARGUMENT as from PackStrips;
-  // RESOURCE_EXHAUSTED when device memory is short.
+  // `parts`: one below the other. On the current device. The bytes
+  // may still be on their way: synchronise the device before the first product. INVALID_ARGUMENT as
+  // from PackStrips; RESOURCE_EXHAUSTED when device memory is short.
   static absl::StatusOr<std::unique_ptr<StripWeights>> Create(
       std::span<const QuantizedMatrix> parts);
 

@@ -35,7 +35,7 @@ GemmShape RangeOf(const GemmParams& params, bool gated) {
 }
 
 // Expanded weights were written by the kernel before, so they must not be fetched before it has
-// ended. Other weights are, while it drains.
+// ended. A kernel may fetch other weights while its predecessor still runs.
 CudaStream WithoutOverlap(const CudaStream& stream) {
   CudaStream result = stream;
   result.overlap_launches = false;

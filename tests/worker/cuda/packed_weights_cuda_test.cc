@@ -70,8 +70,8 @@ class PackedWeightsCudaTest : public testing::CudaTest {
 class PackedLayoutCudaTest : public PackedWeightsCudaTest,
                              public ::testing::WithParamInterface<WeightLayoutCase> {};
 
-// Their groups are small, so the GPU has storage for some of their matrices, and others become
-// bf16.
+// Folders as tools write them. Many have groups of 16, which the GPU refuses for integers, so they
+// become bf16; PackedCodesCudaTest has larger groups.
 TEST_P(PackedLayoutCudaTest, EqualsTheConvertedModel) {
   const QuantizedFolder folder(GetParam());
   const std::string path = folder.Write();

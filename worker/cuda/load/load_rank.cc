@@ -1,6 +1,7 @@
 #include "worker/cuda/load/load_rank.h"
 
 #include <cuda_runtime_api.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <functional>
@@ -53,9 +54,13 @@ int64_t LargestPackedLayerMatrix(const ModelWeights& weights) {
 }
 
 // A small model is faster in the kernel of all layers, which takes bf16.
-bool PacksWeights(const ModelOptions& options, const Parts& parts) {
-  return options.weight_form == WeightForm::kPacked ||
-         (options.weight_form == WeightForm::kAuto && !parts.fused_pass.is_used());
+bool PacksWeights(const WeightSource& source, const ModelOptions& options, const Parts& parts) {
+  if (options.weight_form != WeightForm::kAuto) return options.weight_form == WeightForm::kPacked;
+  if (!parts.fused_pass.is_used()) return true;
+  if (HasCodes(source)) {
+    spdlog::info("weights: in bf16, because one kernel runs all layers of this model");
+  }
+  return false;
 }
 
 // Packs to the memory of a device. Any thread calls it.
@@ -77,7 +82,7 @@ absl::Status LoadWeights(const WeightSource& source, const ModelOptions& options
   };
   const WeightLoader loader = {
       .storage = {.layout = WeightLayout::kRowMajor,
-                  .packs = PacksWeights(options, parts),
+                  .packs = PacksWeights(source, options, parts),
                   .rank = parts.rank,
                   .commit = CommitToDevice("weights", parts.weight_memory)},
       .make_packed = PackForDevice(parts.device_index),
@@ -144,7 +149,8 @@ absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
   return HashOf(table);
 }
 
-// Each size and storage of packed matrices once.
+// Each size and storage of packed matrices once. Products of several storages count as one, however
+// their rows are shared out.
 absl::Status CheckPackedWeights(const ModelOptions& options, const Parts& parts) {
   std::set<std::tuple<int64_t, int64_t, std::string>> checked;
   const auto check = [&](const kernels::WeightMatrix& matrix, int64_t max_rows) {

@@ -24,8 +24,8 @@ absl::Status ConvertRows(const LoadTask& task, int64_t begin, int64_t end,
     const float* values = scratch.data() + (row - begin) * columns;
     const int64_t target = task.TargetRow(row);
     const int64_t output = task.first_output + target;
-    if (task.packed != nullptr && output < task.packed_outputs) {
-      kernels::PackRows(values, output, 1, columns, task.packed);
+    if (task.panels != nullptr && output < task.panel_outputs) {
+      kernels::PackRows(values, output, 1, columns, task.panels);
     }
     if (task.rows != nullptr) {
       BFloat16* to = task.rows + target * columns;

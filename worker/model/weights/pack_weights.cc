@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -22,9 +25,14 @@ namespace {
 
 using kernels::PackedWeights;
 
-struct PackOutcome {
-  std::vector<PackTask> refused;  // by make_packed
-  std::string first_reason;       // or empty
+// Codes that are in memory at once, on all threads together. A matrix that has more is alone.
+constexpr int64_t kMaxElementsInFlight = int64_t{1} << 30;
+
+// A matrix that make_packed refused.
+struct Refusal {
+  size_t index = 0;  // in the plan
+  PackTask pack;
+  std::string reason;
 };
 
 int64_t NumElements(const PackTask& pack) {
@@ -36,40 +44,55 @@ int64_t NumElements(const PackTask& pack) {
 // Threads take one matrix after the other.
 class Packer {
  public:
-  Packer(std::vector<PackTask> packs, const MakePackedWeights& make, ModelWeights& weights)
-      : packs_(std::move(packs)), make_(make), weights_(weights) {
+  Packer(const std::vector<PackTask>& packs, const MakePackedWeights& make, ModelWeights& weights)
+      : packs_(packs), order_(packs.size()), make_(make), weights_(weights) {
     // The largest come first, so that no thread begins one when the others have ended.
-    std::ranges::stable_sort(packs_, std::ranges::greater(), NumElements);
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::ranges::stable_sort(order_, std::ranges::greater(),
+                             [&packs](size_t i) { return NumElements(packs[i]); });
     for (const PackTask& pack : packs_) total_elements_ += NumElements(pack);
   }
 
   // What one thread does.
   void Run(const LoadProgress& progress) {
-    while (const PackTask* const pack = Next()) {
-      const absl::Status status = Pack(*pack);
+    while (const std::optional<size_t> index = Next()) {
+      const absl::Status status = Pack(*index);
       const MutexLock lock(mutex_);
       if (!status.ok() && status_.ok()) status_ = status;
-      done_elements_ += NumElements(*pack);
+      const int64_t num_elements = NumElements(packs_[*index]);
+      elements_in_flight_ -= num_elements;
+      ended_.NotifyAll();
+      done_elements_ += num_elements;
       if (progress) {
         progress(static_cast<double>(done_elements_) / static_cast<double>(total_elements_));
       }
     }
   }
 
-  absl::StatusOr<PackOutcome> Finish() {
+  // In the order of the plan.
+  absl::StatusOr<std::vector<Refusal>> Finish() {
     const MutexLock lock(mutex_);
     LOCKSTEP_RETURN_IF_ERROR(status_);
-    return std::move(outcome_);
+    std::ranges::sort(refused_, std::ranges::less(), &Refusal::index);
+    return std::move(refused_);
   }
 
  private:
-  const PackTask* Next() {
+  std::optional<size_t> Next() {
     const MutexLock lock(mutex_);
-    if (!status_.ok() || next_ == packs_.size()) return nullptr;
-    return &packs_[next_++];
+    while (status_.ok() && next_ < order_.size()) {
+      const int64_t num_elements = NumElements(packs_[order_[next_]]);
+      if (elements_in_flight_ == 0 || elements_in_flight_ + num_elements <= kMaxElementsInFlight) {
+        elements_in_flight_ += num_elements;
+        return order_[next_++];
+      }
+      ended_.Wait(mutex_);
+    }
+    return std::nullopt;
   }
 
-  absl::Status Pack(const PackTask& pack) {
+  absl::Status Pack(size_t index) {
+    const PackTask& pack = packs_[index];
     std::vector<kernels::QuantizedMatrix> parts;
     for (const LoadTask& piece : pack.pieces) {
       LOCKSTEP_ASSIGN_OR_RETURN(parts.emplace_back(), piece.ReadCodes());
@@ -77,8 +100,10 @@ class Packer {
     absl::StatusOr<std::unique_ptr<PackedWeights>> packed = make_(parts);
     const MutexLock lock(mutex_);
     if (absl::IsInvalidArgument(packed.status())) {
-      if (outcome_.refused.empty()) outcome_.first_reason = Message(packed.status());
-      outcome_.refused.push_back(pack);
+      refused_.push_back({.index = index,
+                          .pack = pack,
+                          .reason = fmt::format("{}: {}", pack.pieces.front().tensor->name,
+                                                Message(packed.status()))});
       return absl::OkStatus();
     }
     LOCKSTEP_RETURN_IF_ERROR(packed.status());
@@ -87,15 +112,18 @@ class Packer {
     return absl::OkStatus();
   }
 
-  std::vector<PackTask> packs_;
+  const std::vector<PackTask>& packs_;
+  std::vector<size_t> order_;  // in which they are taken
   const MakePackedWeights& make_;
   int64_t total_elements_ = 0;
 
   Mutex mutex_;
   ModelWeights& weights_ ABSL_GUARDED_BY(mutex_);
-  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  CondVar ended_;  // a matrix
+  int64_t elements_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // of order_
   int64_t done_elements_ ABSL_GUARDED_BY(mutex_) = 0;
-  PackOutcome outcome_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Refusal> refused_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -109,11 +137,13 @@ void AddStorage(const kernels::WeightMatrix& matrix, std::set<std::string>& name
   }
 }
 
-absl::StatusOr<PackOutcome> PackAll(std::vector<PackTask> packs, const MakePackedWeights& make,
-                                    kernels::ThreadPool& threads, const LoadProgress& progress,
-                                    ModelWeights& weights) {
+// Returns what was refused.
+absl::StatusOr<std::vector<Refusal>> PackAll(const std::vector<PackTask>& packs,
+                                             const MakePackedWeights& make,
+                                             kernels::ThreadPool& threads,
+                                             const LoadProgress& progress, ModelWeights& weights) {
   const int num_threads = std::min(threads.num_threads(), static_cast<int>(packs.size()));
-  Packer packer(std::move(packs), make, weights);
+  Packer packer(packs, make, weights);
   threads.Run(num_threads, [&](int) { packer.Run(progress); });
   return packer.Finish();
 }
@@ -136,19 +166,19 @@ absl::StatusOr<ModelWeights> LoadModelWeights(const ModelSpec& spec, const Weigh
   for (const LoadTask& task : plan.tasks) other_elements += task.num_rows * task.num_columns;
   const double share = static_cast<double>(packed_elements) /
                        static_cast<double>(std::max<int64_t>(packed_elements + other_elements, 1));
-  const size_t num_packs = plan.packs.size();
-  const absl::StatusOr<PackOutcome> outcome =
-      PackAll(std::move(plan.packs), loader.make_packed, threads, PartOf(progress, 0.0, share),
-              plan.weights);
-  if (!outcome.ok()) return Annotate(outcome.status(), source.path());
-  if (!outcome->refused.empty() && loader.storage.rank.rank == 0) {
-    spdlog::warn("{}: {} of {} quantised matrices become bf16: {}", source.path(),
-                 outcome->refused.size(), num_packs, outcome->first_reason);
+  const absl::StatusOr<std::vector<Refusal>> refused =
+      PackAll(plan.packs, loader.make_packed, threads, PartOf(progress, 0.0, share), plan.weights);
+  if (!refused.ok()) return Annotate(refused.status(), source.path());
+  std::vector<PackTask> unpacked;
+  for (const Refusal& refusal : *refused) unpacked.push_back(refusal.pack);
+  if (!unpacked.empty() && loader.storage.rank.rank == 0) {
+    spdlog::warn("{}: the weights of {} of {} quantised products become bf16: {}", source.path(),
+                 unpacked.size(), plan.packs.size(), refused->front().reason);
   }
-  WeightStorage unpacked = loader.storage;
-  unpacked.commit = loader.commit_unpacked;
+  WeightStorage late_storage = loader.storage;
+  late_storage.commit = loader.commit_unpacked;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<LoadTask> late,
-                            PlanUnpacked(outcome->refused, unpacked, plan.weights));
+                            PlanUnpacked(unpacked, late_storage, plan.weights));
   plan.tasks.insert(plan.tasks.end(), late.begin(), late.end());
   LOCKSTEP_RETURN_IF_ERROR(
       Annotate(loader.load(plan.tasks, PartOf(progress, share, 1.0)), source.path()));
@@ -163,7 +193,12 @@ std::string StorageName(const ModelWeights& weights) {
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerPart part : EnumValues<LayerPart>()) AddStorage(layer[part].matrix, names);
   }
-  return absl::StrJoin(names, "+");
+  constexpr size_t kMaxNames = 3;
+  const size_t num_names = names.size();
+  if (num_names <= kMaxNames) return absl::StrJoin(names, "+");
+  return fmt::format("{}+{} more",
+                     absl::StrJoin(names.begin(), std::next(names.begin(), kMaxNames), "+"),
+                     num_names - kMaxNames);
 }
 
 }  // namespace lockstep::worker

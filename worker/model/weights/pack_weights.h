@@ -25,14 +25,16 @@ struct WeightLoader {
 };
 
 // Plans a rank's weights (PlanWeights), packs what stays packed on all threads, and loads the rest.
-// A thread that packs holds one matrix, one byte a code. Logs how many matrices became bf16, and
-// why. INVALID_ARGUMENT names the tensors that are wrong.
+// Threads that pack hold at most 2^30 codes together, or one matrix. A code takes up to three bytes
+// meanwhile. Logs for how many products the weights become bf16, and the first reason.
+// INVALID_ARGUMENT names the tensors that are wrong.
 absl::StatusOr<ModelWeights> LoadModelWeights(const ModelSpec& spec, const WeightSource& source,
                                               const WeightLoader& loader,
                                               kernels::ThreadPool& threads,
                                               const LoadProgress& progress);
 
-// As what the matrices of products are kept, for people: "bf16", or "Q4_K+Q6_K+bf16".
+// The forms in which the weights of products are kept, for people: "bf16", or "Q4_K+Q6_K+bf16". At
+// most three, and the number of the others.
 std::string StorageName(const ModelWeights& weights);
 
 }  // namespace lockstep::worker

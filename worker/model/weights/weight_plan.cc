@@ -38,9 +38,9 @@ void PlanMatrix(std::vector<LoadTask> pieces, bool row_major, Arena& storage,
     if (row_major) {
       task.rows = values == nullptr ? nullptr : values + first_output * matrix.k;
     } else {
-      task.packed = values;
+      task.panels = values;
       task.first_output = first_output;
-      task.packed_outputs = matrix.n;
+      task.panel_outputs = matrix.n;
     }
     first_output += task.num_rows;
     tasks.push_back(std::move(task));
@@ -199,8 +199,8 @@ class Planner {
         plan_.tasks.insert(plan_.tasks.begin(), own_rows);
       }
       LoadTask& task = plan_.tasks.front();  // of the embedding, the model's first part
-      task.packed = packed;
-      task.packed_outputs = lm_head.matrix.n;
+      task.panels = packed;
+      task.panel_outputs = lm_head.matrix.n;
     }
     // Some tools save a copy as lm_head. It counts as used, although it is not read.
     used_.insert(ModelTensorName(layout_.names.lm_head, "weight"));

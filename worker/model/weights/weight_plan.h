@@ -15,7 +15,7 @@
 namespace lockstep::worker {
 
 // Where the values of a tensor go, or those of some of its rows. Row i of the task becomes row i of
-// `rows`, if that is set. It becomes output first_output + i of `packed`, if that is set and has so
+// `rows`, if that is set. It becomes output first_output + i of `panels`, if that is set and has so
 // many outputs. A vector goes to `vector`.
 struct LoadTask {
   const SourceTensor* tensor = nullptr;
@@ -23,9 +23,9 @@ struct LoadTask {
   int64_t first_row = 0;    // the tensor's rows from here on
   int64_t num_rows = 0;
   int64_t num_columns = 0;  // inputs; 1 for a vector
-  kernels::BFloat16* packed = nullptr;
+  kernels::BFloat16* panels = nullptr;
   int64_t first_output = 0;
-  int64_t packed_outputs = 0;
+  int64_t panel_outputs = 0;
   kernels::BFloat16* rows = nullptr;  // of this task's first row
   float* vector = nullptr;
   // The head size if the rows are rotated and TensorNames::interleaved_heads is set; otherwise 0.

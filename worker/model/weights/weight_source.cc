@@ -233,6 +233,11 @@ bool HasCodes(const SourceTensor& tensor) {
   return tensor.quantized != nullptr || kernels::HasCodes(tensor.type);
 }
 
+bool HasCodes(const WeightSource& source) {
+  return std::ranges::any_of(source.tensors(),
+                             [](const SourceTensor& tensor) { return HasCodes(tensor); });
+}
+
 absl::StatusOr<kernels::QuantizedMatrix> ReadCodes(const SourceTensor& tensor) {
   if (tensor.random_codes.has_value()) {
     return RandomRows(

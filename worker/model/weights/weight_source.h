@@ -33,7 +33,8 @@ struct SourceTensor {
   std::span<const std::byte> data;
   std::optional<RandomTensor> random = std::nullopt;       // if set, there is no data
   std::optional<RandomCodes> random_codes = std::nullopt;  // of the random tensor; unset: numbers
-  // If set, there is no data: codes of other tensors, which become bf16 when they are read.
+  // If set, there is no data: codes of other tensors. ReadRows makes bf16 of them, ReadCodes gives
+  // them.
   std::shared_ptr<const QuantizedTensor> quantized = nullptr;
   bool may_be_unused = false;  // by the model
 };
@@ -89,8 +90,9 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
 absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<kernels::BFloat16> values);
 
-// Whether the file has the tensor as codes, which ReadCodes gives.
+// Whether the file has the tensor, or some tensor, as codes, which ReadCodes gives.
 bool HasCodes(const SourceTensor& tensor);
+bool HasCodes(const WeightSource& source);
 // The whole matrix. Its values are those of ReadRows, rounded to bf16, but 0 is always +0.
 // INVALID_ARGUMENT names the tensor.
 absl::StatusOr<kernels::QuantizedMatrix> ReadCodes(const SourceTensor& tensor);
