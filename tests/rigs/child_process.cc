@@ -149,6 +149,12 @@ int ChildProcess::Wait(absl::Duration timeout) {
 
 void SendSignal(pid_t pid, int signal_number) {
   kill(pid, signal_number);
+  if (signal_number == SIGKILL) {
+    // A process that is not our child cannot be waited for.
+    siginfo_t ended = {};
+    waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT);
+    return;
+  }
   if (signal_number != SIGSTOP) return;
   const Instant give_up = MonotonicNow() + absl::Seconds(60);
   while (!IsStopped(pid) && MonotonicNow() < give_up) sched_yield();

@@ -48,7 +48,8 @@ class ChildProcess {
 };
 
 // kill(2). After SIGSTOP no thread of the process runs any more when this returns: the kernel stops
-// them one after the other, each when it is next scheduled.
+// them one after the other, each when it is next scheduled. After SIGKILL a child has ended, so its
+// ports are free.
 void SendSignal(pid_t pid, int signal_number);
 
 // GET http://address/path; the body, or an error unless the answer is 200.
