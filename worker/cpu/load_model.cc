@@ -1,7 +1,5 @@
 #include "worker/cpu/load_model.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -56,18 +54,15 @@ KvPoolShape KvShape(const ModelSpec& spec, const ModelOptions& options) {
           .head_dim = spec.head_dim};
 }
 
-// Where codes are decoded one by one, that takes longer than to read bf16.
+// Weights in bf16 that the caches of a processor may hold. Beside these, decoding takes longer than
+// reading, for several rows at least.
+constexpr uint64_t kMaxCachedWeights = uint64_t{256} << 20;
+
 bool PacksWeights(const WeightSource& source, const ModelOptions& options,
                   InstructionSet instruction_set) {
   if (options.weight_form != WeightForm::kAuto) return options.weight_form == WeightForm::kPacked;
-  if (options.make_packed_weights != nullptr ||
-      kernels::DecodesInRegisters({.instruction_set = instruction_set})) {
-    return true;
-  }
-  if (HasCodes(source)) {
-    spdlog::info("weights: in bf16, because this processor does not decode codes in registers");
-  }
-  return false;
+  return NumCodes(source) > kMaxCachedWeights &&
+         kernels::DecodesInRegisters({.instruction_set = instruction_set});
 }
 
 struct LoadContext {

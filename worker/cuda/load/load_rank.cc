@@ -57,7 +57,7 @@ int64_t LargestPackedLayerMatrix(const ModelWeights& weights) {
 bool PacksWeights(const WeightSource& source, const ModelOptions& options, const Parts& parts) {
   if (options.weight_form != WeightForm::kAuto) return options.weight_form == WeightForm::kPacked;
   if (!parts.fused_pass.is_used()) return true;
-  if (HasCodes(source)) {
+  if (NumCodes(source) > 0) {
     spdlog::info("weights: in bf16, because one kernel runs all layers of this model");
   }
   return false;

@@ -233,9 +233,15 @@ bool HasCodes(const SourceTensor& tensor) {
   return tensor.quantized != nullptr || kernels::HasCodes(tensor.type);
 }
 
-bool HasCodes(const WeightSource& source) {
-  return std::ranges::any_of(source.tensors(),
-                             [](const SourceTensor& tensor) { return HasCodes(tensor); });
+uint64_t NumCodes(const WeightSource& source) {
+  uint64_t num_codes = 0;
+  for (const SourceTensor& tensor : source.tensors()) {
+    if (!HasCodes(tensor)) continue;
+    uint64_t num_elements = 1;
+    for (const uint64_t size : tensor.shape) num_elements *= size;
+    num_codes += num_elements;
+  }
+  return num_codes;
 }
 
 absl::StatusOr<kernels::QuantizedMatrix> ReadCodes(const SourceTensor& tensor) {

@@ -90,9 +90,10 @@ absl::Status ReadRows(const SourceTensor& tensor, int64_t first_row, int64_t row
 absl::Status CopyRows(const SourceTensor& tensor, int64_t first_row, int64_t row_elements,
                       std::span<kernels::BFloat16> values);
 
-// Whether the file has the tensor, or some tensor, as codes, which ReadCodes gives.
+// Whether the file has the tensor as codes, which ReadCodes gives.
 bool HasCodes(const SourceTensor& tensor);
-bool HasCodes(const WeightSource& source);
+// How many weights the file has as codes.
+uint64_t NumCodes(const WeightSource& source);
 // The whole matrix. Its values are those of ReadRows, rounded to bf16, but 0 is always +0.
 // INVALID_ARGUMENT names the tensor.
 absl::StatusOr<kernels::QuantizedMatrix> ReadCodes(const SourceTensor& tensor);
