@@ -125,7 +125,9 @@ TEST_F(PackedWeightsTest, AnyOtherErrorOfTheStorageStopsTheLoad) {
       -> absl::StatusOr<std::unique_ptr<kernels::PackedWeights>> {
     return ResourceExhausted("no memory");
   };
-  const auto model = LoadCpuModel(path_, {.num_kv_blocks = 4, .make_packed_weights = fails});
+  ModelOptions options = Options(WeightForm::kPacked);
+  options.make_packed_weights = fails;
+  const auto model = LoadCpuModel(path_, options);
   EXPECT_THAT(model, HasError(absl::StatusCode::kResourceExhausted,
                               AllOf(HasSubstr(path_), HasSubstr("no memory"))));
 }
