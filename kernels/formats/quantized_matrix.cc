@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "kernels/formats/small_floats.h"
+#include "kernels/formats/code_value.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -13,17 +13,7 @@ namespace {
 template <CodeKind kind>
 void DequantizeRun(const uint8_t* codes, int64_t count, const GroupScales& run, BFloat16* values) {
   for (int64_t i = 0; i < count; ++i) {
-    float value;
-    if constexpr (kind == CodeKind::kFp8E4M3) {
-      value = E4M3ToFloat(codes[i]) * run.scale;
-    } else if constexpr (kind == CodeKind::kFp4E2M1) {
-      value = E2M1ToFloat(codes[i]) * run.scale;
-    } else {
-      value = static_cast<float>(int{codes[i]} - int{run.zero}) * run.scale;
-      if constexpr (HasMinimum(kind)) value -= run.minimum;
-      value += 0.0f;  // -0 + 0 is +0
-    }
-    values[i] = ToBFloat16(value);
+    values[i] = ToBFloat16(CodeValue<kind>(codes[i], run.zero, run.scale, run.minimum));
   }
 }
 
@@ -46,6 +36,21 @@ RunFunction RunFunctionOf(CodeKind kind) {
   }
   LOCKSTEP_CHECK(false, "no such kind of code");
   return nullptr;
+}
+
+// `position`: of the group in the matrix's scales. It needs no division.
+GroupScales ScalesAt(const QuantizedMatrix& matrix, int64_t row, int64_t group, int64_t position) {
+  const auto index = static_cast<size_t>(position);
+  GroupScales scales = {
+      .zero = matrix.zeros.empty() ? MiddleCode(matrix.kind) : matrix.zeros[index],
+      .scale = matrix.scales[index],
+      .minimum = matrix.minima.empty() ? 0.0f : matrix.minima[index]};
+  if (matrix.has_two_levels()) {
+    const size_t block = matrix.ScaleBlockIndex(row, group);
+    scales.scale = matrix.CombineScales(scales.scale, matrix.block_scales[block]);
+    if (!matrix.minima.empty()) scales.minimum *= matrix.block_minima[block];
+  }
+  return scales;
 }
 
 }  // namespace
@@ -96,27 +101,19 @@ std::string CodesName(const QuantizedMatrix& matrix) {
 }
 
 GroupScales ScalesOfGroup(const QuantizedMatrix& matrix, int64_t row, int64_t group) {
-  const auto index = static_cast<size_t>(row * matrix.num_groups() + group);
-  GroupScales scales = {
-      .zero = matrix.zeros.empty() ? MiddleCode(matrix.kind) : matrix.zeros[index],
-      .scale = matrix.scales[index],
-      .minimum = matrix.minima.empty() ? 0.0f : matrix.minima[index]};
-  if (matrix.has_two_levels()) {
-    const size_t block = matrix.ScaleBlockIndex(row, group);
-    scales.scale = matrix.CombineScales(scales.scale, matrix.block_scales[block]);
-    if (!matrix.minima.empty()) scales.minimum *= matrix.block_minima[block];
-  }
-  return scales;
+  return ScalesAt(matrix, row, group, row * matrix.num_groups() + group);
 }
 
 void DequantizeRow(const QuantizedMatrix& matrix, int64_t row, BFloat16* values) {
   LOCKSTEP_CHECK(row >= 0 && row < matrix.n, "row {} of {}", row, matrix.n);
   const RunFunction dequantize = RunFunctionOf(matrix.kind);
   const uint8_t* const codes = matrix.codes.data() + row * matrix.k;
+  const int64_t first_group = row * matrix.num_groups();
   // Groups that are not contiguous are taken column by column.
   const int64_t step = matrix.has_contiguous_groups() ? matrix.group_columns : 1;
   for (int64_t column = 0; column < matrix.k; column += step) {
-    const GroupScales run = ScalesOfGroup(matrix, row, matrix.GroupOf(column));
+    const int64_t group = matrix.GroupOf(column);
+    const GroupScales run = ScalesAt(matrix, row, group, first_group + group);
     dequantize(codes + column, std::min(step, matrix.k - column), run, values + column);
   }
 }

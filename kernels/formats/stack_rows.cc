@@ -16,8 +16,7 @@ absl::Status CheckPartsFit(std::span<const QuantizedMatrix> parts) {
     if (part.k != parts[0].k) {
       return InvalidArgument("the parts have {} and {} columns", parts[0].k, part.k);
     }
-    if (part.block_columns != parts[0].block_columns ||
-        part.block_scales_divide != parts[0].block_scales_divide) {
+    if (!HasSameLevels(part, parts[0])) {
       return InvalidArgument("the parts have scales of different levels");
     }
     if (part.group_of_column != parts[0].group_of_column) {
@@ -33,11 +32,6 @@ int64_t CommonGroupColumns(std::span<const QuantizedMatrix> parts) {
     if (part.num_groups() > 1) common = std::gcd(common, part.group_columns);
   }
   return common == 0 ? parts[0].k : common;
-}
-
-bool IsOfOneKind(const QuantizedMatrix& a, const QuantizedMatrix& b) {
-  return a.kind == b.kind && a.block_columns == b.block_columns &&
-         a.block_scales_divide == b.block_scales_divide;
 }
 
 template <typename T>
@@ -97,16 +91,8 @@ QuantizedMatrix WithGroupColumns(const QuantizedMatrix& matrix, int64_t group_co
   return result;
 }
 
-std::vector<std::span<const QuantizedMatrix>> RunsOfOneKind(
-    std::span<const QuantizedMatrix> parts) {
-  std::vector<std::span<const QuantizedMatrix>> runs;
-  while (!parts.empty()) {
-    size_t count = 1;
-    while (count < parts.size() && IsOfOneKind(parts[0], parts[count])) ++count;
-    runs.push_back(parts.first(count));
-    parts = parts.subspan(count);
-  }
-  return runs;
+bool HasSameLevels(const QuantizedMatrix& a, const QuantizedMatrix& b) {
+  return a.block_columns == b.block_columns && a.block_scales_divide == b.block_scales_divide;
 }
 
 QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t> rows) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "kernels/formats/quantized_matrix.h"
 
@@ -16,9 +15,8 @@ namespace lockstep::kernels {
 // in kind, in k, in the levels of scales, or in the columns of groups that are not contiguous.
 absl::StatusOr<QuantizedMatrix> StackRows(std::span<const QuantizedMatrix> parts);
 
-// The parts, cut into runs of neighbours whose codes are of one kind, with scales of the same
-// levels.
-std::vector<std::span<const QuantizedMatrix>> RunsOfOneKind(std::span<const QuantizedMatrix> parts);
+// Whether the two have scales of the same levels, which are combined alike.
+bool HasSameLevels(const QuantizedMatrix& a, const QuantizedMatrix& b);
 
 // Some rows of a matrix, in the order of `rows`, with their scales.
 QuantizedMatrix TakeRows(const QuantizedMatrix& matrix, std::span<const int64_t> rows);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/formats/small_floats.h"
+#include "kernels/formats/code_value.h"
 #include "kernels/gemm/packed_matrix.h"
 #include "kernels/quant/float16.h"
 
@@ -113,17 +113,8 @@ class PanelExpander {
   void ComputePair(BFloat16* pairs) const {
     BFloat16 values[kNumLanes];
     for (int lane = 0; lane < kNumLanes; ++lane) {
-      float value;
-      if constexpr (kind == CodeKind::kFp8E4M3) {
-        value = E4M3ToFloat(codes_[lane]) * lanes_.scale[lane];
-      } else if constexpr (kind == CodeKind::kFp4E2M1) {
-        value = E2M1ToFloat(codes_[lane]) * lanes_.scale[lane];
-      } else {
-        value = (static_cast<float>(codes_[lane]) - lanes_.zero[lane]) * lanes_.scale[lane];
-        if constexpr (HasMinimum(kind)) value -= lanes_.minimum[lane];
-        value += 0.0f;  // -0 + 0 is +0
-      }
-      values[lane] = ToBFloat16(value);
+      values[lane] = ToBFloat16(CodeValue<kind>(codes_[lane], lanes_.zero[lane], lanes_.scale[lane],
+                                                lanes_.minimum[lane]));
     }
     for (int output = 0; output < kPanelOutputs; ++output) {
       pairs[2 * output] = values[output];

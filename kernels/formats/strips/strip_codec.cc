@@ -15,7 +15,7 @@ constexpr StripCodecShape GgufShape(int code_bits, StripScales scales, bool has_
           .is_gguf = true};
 }
 
-// Which lane has a code, and of which pair of its step it is the first or the second.
+// The lane that has a code, the pair of the step, and the code's place in the pair (0 or 1).
 struct StepPlace {
   int step;
   int lane;

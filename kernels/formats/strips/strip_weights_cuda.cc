@@ -1,48 +1,21 @@
+#include <absl/strings/str_join.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/status.h"
 #include "kernels/device/cuda_status.h"
-#include "kernels/formats/stack_rows.h"
+#include "kernels/formats/packed_pieces.h"
 #include "kernels/formats/strips/strip_gemm.h"
 #include "kernels/formats/strips/strip_weights.h"
 
 namespace lockstep::kernels {
-namespace {
-
-// The product with rows [first_output, first_output + matrix.n) of the weights.
-StripGemmParams ParamsOf(const GemmParams& params, const StripMatrix& matrix,
-                         int64_t first_output) {
-  return {.input = params.input,
-          .input_stride = params.input_stride,
-          .weights = matrix,
-          .bias = params.bias == nullptr ? nullptr : params.bias + first_output,
-          .output = params.output == nullptr ? nullptr : params.output + first_output,
-          .output_f32 = params.output_f32 == nullptr ? nullptr : params.output_f32 + first_output,
-          .output_stride = params.output_stride,
-          .num_rows = params.num_rows};
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<StripWeights>> StripWeights::Create(
     std::span<const QuantizedMatrix> parts) {
   auto weights = std::make_unique<StripWeights>();
-  for (const std::span<const QuantizedMatrix> run : RunsOfOneKind(parts)) {
-    if (run.size() == 1) {
-      LOCKSTEP_RETURN_IF_ERROR(weights->Add(run[0]));
-      continue;
-    }
-    const absl::StatusOr<QuantizedMatrix> stacked = StackRows(run);
-    if (stacked.ok()) {
-      const absl::Status status = weights->Add(*stacked);
-      if (status.ok()) continue;
-      if (!absl::IsInvalidArgument(status)) return status;
-    }
-    for (const QuantizedMatrix& part : run) LOCKSTEP_RETURN_IF_ERROR(weights->Add(part));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(
+      AddPieces(parts, [&weights](const QuantizedMatrix& matrix) { return weights->Add(matrix); }));
   return weights;
 }
 
@@ -66,17 +39,16 @@ int64_t StripWeights::num_bytes() const {
 }
 
 std::string StripWeights::storage_name() const {
-  std::vector<std::string> names;
-  for (const Piece& piece : pieces_) names.emplace_back(StripCodecName(piece.matrix.codec));
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return fmt::format("{}", fmt::join(names, "+"));
+  std::set<std::string> names;
+  for (const Piece& piece : pieces_) names.emplace(StripCodecName(piece.matrix.codec));
+  return absl::StrJoin(names, "+");
 }
 
 absl::Status StripWeights::Multiply(const CudaStream& stream, const GemmParams& params) const {
   int64_t first_output = 0;
   for (const Piece& piece : pieces_) {
-    LOCKSTEP_RETURN_IF_ERROR(StripGemm(stream, ParamsOf(params, piece.matrix, first_output)));
+    LOCKSTEP_RETURN_IF_ERROR(
+        StripGemm(stream, ParamsOfPiece<StripGemmParams>(params, piece.matrix, first_output)));
     first_output += piece.matrix.n;
   }
   return absl::OkStatus();
@@ -88,7 +60,7 @@ bool StripWeights::HasSwiGlu() const {
 
 absl::Status StripWeights::MultiplySwiGlu(const CudaStream& stream,
                                           const GemmParams& params) const {
-  return StripGemmSwiGlu(stream, ParamsOf(params, pieces_[0].matrix, 0));
+  return StripGemmSwiGlu(stream, ParamsOfPiece<StripGemmParams>(params, pieces_[0].matrix, 0));
 }
 
 absl::Status StripWeights::Expand(const CudaStream& stream, BFloat16* output) const {

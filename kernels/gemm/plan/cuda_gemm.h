@@ -97,8 +97,8 @@ class CudaGemm {
   const GemmPlan* FindPlan(const GemmParams& params, bool gated) const;
   // Whether the weights are packed and the product takes them as they are.
   bool StaysPacked(const GemmParams& params) const;
-  // The same product with weights in bf16, in `expansion_`. Only what is enqueued
-  // on `stream` afterwards may read them.
+  // The same product with weights in bf16, in `expansion_`. Only what is enqueued on `stream`
+  // afterwards may read them.
   absl::StatusOr<GemmParams> Expanded(const CudaStream& stream, const GemmParams& params) const;
 
   std::unique_ptr<CublasLtGemm> library_;

@@ -91,8 +91,7 @@ class Check {
     const auto element = static_cast<int64_t>(first);
     return Internal(
         "self-check of {} of weights in {}: with n = {}, k = {} and {} rows, output {} of row {} "
-        "is "
-        "not that of the expanded weights",
+        "is not that of the expanded weights",
         what, weights_.packed->storage_name(), weights_.n, weights_.k, num_rows,
         element % num_columns, element / num_columns);
   }

@@ -45,8 +45,8 @@ inline std::vector<float> RowScales(int count) {
   return scales;
 }
 
-// A row for each of `row_scales`, with every number of E4M3 as the scale of a group. Those that the
-// kernels do not take under the scale of the row are 0.
+// One row for each of `row_scales`. Its groups have all numbers of E4M3 as their scales. The
+// kernels refuse some of these beside the row's scale; such groups have the scale 0.
 inline kernels::QuantizedMatrix Nvfp4WithEveryScale(const std::vector<float>& row_scales,
                                                     bool divides) {
   kernels::QuantizedMatrix matrix = Fp4Matrix(static_cast<int64_t>(row_scales.size()), 256, 16);

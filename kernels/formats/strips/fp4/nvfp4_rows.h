@@ -19,9 +19,9 @@ namespace lockstep::kernels {
 //
 // s is at most h away from a, so 1.5 * s is at most 1.5 * h away from 1.5 * a. That number is a
 // multiple of h, and so are the borders between what rounds up and what rounds down. The multiples
-// of h make four intervals around 1.5 * a, each h wide. 1.5 * s is in one of them, or on a border
-// of one that rounds to the same b. The four sums times 1.5 are 9/8 and 3/8 of h away from 1.5 * a,
-// on both sides: one in each interval.
+// of h make four intervals around 1.5 * a, each h wide. 1.5 * s is inside one of them, or on a
+// border. On a border, one of the two intervals beside it rounds to the same b. The four sums,
+// times 1.5, lie 9/8 and 3/8 of h from 1.5 * a, on both sides. So each interval has one of them.
 //
 // hi is a - 6 * h. So lo is 5.25 to 6.75 times h, and always has the same sign and exponent.
 struct SplitScale {
