@@ -38,7 +38,7 @@ RunFunction RunFunctionOf(CodeKind kind) {
   return nullptr;
 }
 
-// `position`: of the group in the matrix's scales. It needs no division.
+// `position`: the index of the group in matrix.scales. A caller with many groups counts it.
 GroupScales ScalesAt(const QuantizedMatrix& matrix, int64_t row, int64_t group, int64_t position) {
   const auto index = static_cast<size_t>(position);
   GroupScales scales = {

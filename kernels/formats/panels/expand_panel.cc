@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/formats/code_value.h"
+#include "kernels/formats/panels/with_code_kind.h"
 #include "kernels/gemm/packed_matrix.h"
 #include "kernels/quant/float16.h"
 
@@ -135,24 +136,9 @@ class PanelExpander {
 void ExpandPanel(const PanelMatrix& matrix, int64_t panel, int64_t step_begin, int64_t step_end,
                  BFloat16* pairs) {
   PanelExpander expander(matrix.layout, matrix.data + panel * matrix.layout.panel_bytes);
-  switch (matrix.layout.kind) {
-    case CodeKind::kInt4:
-      return expander.Expand<CodeKind::kInt4>(step_begin, step_end, pairs);
-    case CodeKind::kInt8:
-      return expander.Expand<CodeKind::kInt8>(step_begin, step_end, pairs);
-    case CodeKind::kFp8E4M3:
-      return expander.Expand<CodeKind::kFp8E4M3>(step_begin, step_end, pairs);
-    case CodeKind::kFp4E2M1:
-      return expander.Expand<CodeKind::kFp4E2M1>(step_begin, step_end, pairs);
-    case CodeKind::kInt4Min:
-      return expander.Expand<CodeKind::kInt4Min>(step_begin, step_end, pairs);
-    case CodeKind::kInt5:
-      return expander.Expand<CodeKind::kInt5>(step_begin, step_end, pairs);
-    case CodeKind::kInt5Min:
-      return expander.Expand<CodeKind::kInt5Min>(step_begin, step_end, pairs);
-    case CodeKind::kInt6:
-      return expander.Expand<CodeKind::kInt6>(step_begin, step_end, pairs);
-  }
+  WithCodeKind(matrix.layout.kind, [&](auto kind) {
+    expander.Expand<decltype(kind)::kKind>(step_begin, step_end, pairs);
+  });
 }
 
 }  // namespace lockstep::kernels

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/check.h"
 #include "common/status.h"
 #include "kernels/core/bfloat16.h"
 #include "kernels/formats/panels/choose_panel_layout.h"
 #include "kernels/formats/panels/panel_matrix.h"
+#include "kernels/formats/panels/with_code_kind.h"
 #include "kernels/formats/small_floats.h"
 #include "kernels/gemm/packed_matrix.h"
 #include "kernels/quant/float16.h"
@@ -158,31 +158,6 @@ absl::Status PackInto(const QuantizedMatrix& matrix, PackedPanels* packed) {
   return absl::OkStatus();
 }
 
-using PackFunction = absl::Status (*)(const QuantizedMatrix&, PackedPanels*);
-
-PackFunction PackFunctionOf(CodeKind kind) {
-  switch (kind) {
-    case CodeKind::kInt4:
-      return PackInto<CodeKind::kInt4>;
-    case CodeKind::kInt8:
-      return PackInto<CodeKind::kInt8>;
-    case CodeKind::kFp8E4M3:
-      return PackInto<CodeKind::kFp8E4M3>;
-    case CodeKind::kFp4E2M1:
-      return PackInto<CodeKind::kFp4E2M1>;
-    case CodeKind::kInt4Min:
-      return PackInto<CodeKind::kInt4Min>;
-    case CodeKind::kInt5:
-      return PackInto<CodeKind::kInt5>;
-    case CodeKind::kInt5Min:
-      return PackInto<CodeKind::kInt5Min>;
-    case CodeKind::kInt6:
-      return PackInto<CodeKind::kInt6>;
-  }
-  LOCKSTEP_CHECK(false, "no such kind of code");
-  return nullptr;
-}
-
 }  // namespace
 
 int64_t NumBytes(const PanelMatrix& matrix) {
@@ -197,7 +172,8 @@ absl::StatusOr<PackedPanels> PackPanels(const QuantizedMatrix& matrix) {
   PackedPanels packed;
   packed.matrix.n = matrix.n;
   packed.matrix.k = matrix.k;
-  LOCKSTEP_RETURN_IF_ERROR(PackFunctionOf(matrix.kind)(matrix, &packed));
+  LOCKSTEP_RETURN_IF_ERROR(WithCodeKind(
+      matrix.kind, [&](auto kind) { return PackInto<decltype(kind)::kKind>(matrix, &packed); }));
   return packed;
 }
 

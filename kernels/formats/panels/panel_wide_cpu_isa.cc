@@ -1,4 +1,5 @@
 #include "kernels/formats/panels/panel_wide.h"
+#include "kernels/formats/panels/with_code_kind.h"
 #if LOCKSTEP_ISA_LEVEL > 0
 #include "kernels/formats/panels/panel_decode.h"
 #endif
@@ -153,25 +154,10 @@ void AddWide(const PanelRows& rows, const PanelMatrix& weights, int64_t panel, R
     return AddRows<ShortInt4Decoder>(rows, weights, panel, sums);
   }
 #endif
-  switch (weights.layout.kind) {
-    case CodeKind::kInt4:
-      return AddRows<DecoderOf<CodeKind::kInt4>>(rows, weights, panel, sums);
-    case CodeKind::kInt8:
-      return AddRows<DecoderOf<CodeKind::kInt8>>(rows, weights, panel, sums);
-    case CodeKind::kFp8E4M3:
-      return AddRows<DecoderOf<CodeKind::kFp8E4M3>>(rows, weights, panel, sums);
-    case CodeKind::kFp4E2M1:
-      if (weights.layout.is_exact) return AddRows<ExactFp4Decoder>(rows, weights, panel, sums);
-      return AddRows<DecoderOf<CodeKind::kFp4E2M1>>(rows, weights, panel, sums);
-    case CodeKind::kInt4Min:
-      return AddRows<DecoderOf<CodeKind::kInt4Min>>(rows, weights, panel, sums);
-    case CodeKind::kInt5:
-      return AddRows<DecoderOf<CodeKind::kInt5>>(rows, weights, panel, sums);
-    case CodeKind::kInt5Min:
-      return AddRows<DecoderOf<CodeKind::kInt5Min>>(rows, weights, panel, sums);
-    case CodeKind::kInt6:
-      return AddRows<DecoderOf<CodeKind::kInt6>>(rows, weights, panel, sums);
-  }
+  if (weights.layout.is_exact) return AddRows<ExactFp4Decoder>(rows, weights, panel, sums);
+  WithCodeKind(weights.layout.kind, [&](auto kind) {
+    AddRows<DecoderOf<decltype(kind)::kKind>>(rows, weights, panel, sums);
+  });
 }
 
 #else
