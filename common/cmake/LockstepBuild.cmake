@@ -116,12 +116,16 @@ function(lockstep_install_runtime)
 endfunction()
 
 # lockstep_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest binary and one
-# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file), clients (tests/clients).
+# ctest entry. LABELS: gpu, integration, model (needs the SmolLM2 file), clients (tests/clients). TIMEOUT: 300 when absent;
+# four times that under a sanitizer.
 # VARIANTS v ...: an entry NAME_v for each instead, which runs the tests whose names end with "/v".
 function(lockstep_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS;VARIANTS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(LOCKSTEP_SANITIZE)
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main lockstep_flags)
