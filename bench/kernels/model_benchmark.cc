@@ -78,7 +78,7 @@ Speed RunOnce(ForwardModel& model, const Setup& setup) {
 
   auto start = std::chrono::steady_clock::now();
   for (uint32_t i = 0; i < setup.batch; ++i) {
-    const ForwardRow row = {.num_tokens = setup.context, .block_table = tables[i]};
+    const ForwardRow row = {.num_tokens = setup.context, .block_tables = {&tables[i], 1}};
     const uint32_t last = setup.context - 1;
     const std::span<float> row_logits = std::span(logits).first(vocab_size);
     model.Forward({.token_ids = prompt, .rows = {&row, 1}, .logits_tokens = {&last, 1}},
@@ -96,7 +96,7 @@ Speed RunOnce(ForwardModel& model, const Setup& setup) {
       rows.push_back({.first_token = i,
                       .num_tokens = 1,
                       .first_position = setup.context + step,
-                      .block_table = tables[i]});
+                      .block_tables = {&tables[i], 1}});
     }
     model.Forward({.token_ids = next, .rows = rows, .logits_tokens = wanted}, logits);
     for (uint32_t i = 0; i < setup.batch; ++i) {

@@ -42,14 +42,14 @@ Engine::Engine(worker::StepRunner& runner, const worker::ForwardModelInfo& info,
       scheduler_(MakeConfig(options), router::MakePriorityPolicy(absl::Seconds(10))) {
   const worker::StepBounds& bounds = runner.bounds();
   runner_.BeginLease(kEpoch);
-  Expect(scheduler_.AttachWorker(
-      {.kv_groups = {{.block_size_tokens = info.block_size_tokens, .num_blocks = info.num_blocks}},
-       .max_slots = bounds.max_slots,
-       .max_step_tokens = bounds.max_step_tokens,
-       .max_context_tokens = bounds.max_context_tokens,
-       .max_decode_iterations = bounds.max_decode_iterations,
-       .max_steps_in_flight = options.max_steps_in_flight},
-      MonotonicNow()));
+  Expect(scheduler_.AttachWorker({.kv_groups = {{.block_size_tokens = info.block_size_tokens,
+                                                 .num_blocks = info.kv_groups.front().num_blocks}},
+                                  .max_slots = bounds.max_slots,
+                                  .max_step_tokens = bounds.max_step_tokens,
+                                  .max_context_tokens = bounds.max_context_tokens,
+                                  .max_decode_iterations = bounds.max_decode_iterations,
+                                  .max_steps_in_flight = options.max_steps_in_flight},
+                                 MonotonicNow()));
 }
 
 Engine::~Engine() { runner_.EndLease(); }

@@ -274,9 +274,9 @@ absl::Status Run() {
   std::printf(
       "{\"model\": \"%s\", \"device\": \"%s\", \"tensor_parallel\": %u, \"kv_blocks\": %u, "
       "\"numerics_id\": \"%016llx\", \"weights\": \"%s\", \"weights_bytes\": %llu}\n",
-      info.model_id.c_str(), info.device.c_str(), info.tensor_parallel, info.num_blocks,
-      static_cast<unsigned long long>(info.numerics_id), info.weights_dtype.c_str(),
-      static_cast<unsigned long long>(info.memory.weights_bytes));
+      info.model_id.c_str(), info.device.c_str(), info.tensor_parallel,
+      info.kv_groups.front().num_blocks, static_cast<unsigned long long>(info.numerics_id),
+      info.weights_dtype.c_str(), static_cast<unsigned long long>(info.memory.weights_bytes));
   Benchmark benchmark(*runner, info);
   for (const std::string& name : absl::GetFlag(FLAGS_cases)) benchmark.RunCase(name);
   return absl::OkStatus();

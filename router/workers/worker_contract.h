@@ -12,7 +12,7 @@ namespace lockstep::router {
 
 // The step protocol that this router speaks, and the oldest version that it accepts. Once there are
 // several versions, that is the previous one.
-inline constexpr uint32_t kStepProtocolVersion = 1;
+inline constexpr uint32_t kStepProtocolVersion = 2;
 inline constexpr uint32_t kOldestStepProtocolVersion = 1;
 
 // The most that a worker may announce. Each limit is far above what any worker has. The limits keep

@@ -65,7 +65,7 @@ router::SamplingParams SamplingOfKind(uint32_t kind, std::mt19937_64& random,
 
 router::WorkerLimits RoomyLimits(const worker::ForwardModelInfo& info) {
   router::WorkerLimits limits;
-  limits.kv_groups[0].num_blocks = info.num_blocks;
+  limits.kv_groups[0].num_blocks = info.kv_groups.front().num_blocks;
   limits.kv_groups[0].block_size_tokens = info.block_size_tokens;
   limits.max_slots = 64;
   limits.max_step_tokens = info.max_step_tokens;

@@ -30,9 +30,8 @@ FakeForwardModel::FakeForwardModel(const FakeModelOptions& options)
   info_.max_step_tokens = options.max_step_tokens;
   info_.max_logits_rows = options.max_logits_rows;
   info_.block_size_tokens = options.block_size_tokens;
-  info_.num_blocks = options.num_blocks;
+  info_.kv_groups = {{.num_blocks = options.num_blocks, .dtype = "none"}};
   info_.weights_dtype = "none";
-  info_.kv_dtype = "none";
   info_.device = "fake";
   info_.tensor_parallel = 2;
   info_.memory = {.weights_bytes = 100, .kv_cache_bytes = 200, .workspace_bytes = 300};
@@ -43,7 +42,7 @@ FakeForwardModel::FakeForwardModel(const FakeModelOptions& options)
 }
 
 FakeForwardModel::KvEntry& FakeForwardModel::At(const worker::ForwardRow& row, uint32_t position) {
-  const size_t block = row.block_table[position / info_.block_size_tokens];
+  const size_t block = row.block_tables.front()[position / info_.block_size_tokens];
   return kv_[block * info_.block_size_tokens + position % info_.block_size_tokens];
 }
 
@@ -67,11 +66,12 @@ void FakeForwardModel::CheckBatch(const worker::ForwardBatch& batch,
     next_token += row.num_tokens;
     const size_t end = size_t{row.first_position} + row.num_tokens;
     LOCKSTEP_CHECK(end <= info_.max_context_tokens, "position {} exceeds the context", end - 1);
-    LOCKSTEP_CHECK(row.block_table.size() * info_.block_size_tokens >= end,
-                   "{} blocks do not cover {} tokens", row.block_table.size(), end);
+    const std::vector<BlockId>& blocks = row.block_tables.front();
+    LOCKSTEP_CHECK(blocks.size() * info_.block_size_tokens >= end,
+                   "{} blocks do not cover {} tokens", blocks.size(), end);
     std::set<BlockId> distinct;
-    for (const BlockId block : row.block_table) {
-      LOCKSTEP_CHECK(block < info_.num_blocks, "block {} is out of range", block);
+    for (const BlockId block : blocks) {
+      LOCKSTEP_CHECK(block < info_.kv_groups.front().num_blocks, "block {} is out of range", block);
       LOCKSTEP_CHECK(distinct.insert(block).second, "block {} is twice in a table", block);
     }
   }

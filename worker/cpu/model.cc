@@ -59,10 +59,10 @@ void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
     workspace.sequences[i] = {.first_token = row.first_token,
                               .num_tokens = row.num_tokens,
                               .first_position = row.first_position,
-                              .block_table = row.block_table.data()};
+                              .block_table = row.block_tables.front().data()};
     for (uint32_t j = 0; j < row.num_tokens; ++j) {
       const uint32_t position = row.first_position + j;
-      const uint64_t block = row.block_table[position / kKvBlockTokens];
+      const uint64_t block = row.block_tables.front()[position / kKvBlockTokens];
       workspace.positions[row.first_token + j] = position;
       workspace.kv_slots[row.first_token + j] = block * kKvBlockTokens + position % kKvBlockTokens;
     }

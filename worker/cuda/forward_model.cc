@@ -53,16 +53,17 @@ void CudaForwardModel::StageSlots(const ForwardBatch& batch) {
   uint32_t num_blocks = 0;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const ForwardRow& row = batch.rows[i];
-    std::copy(row.block_table.begin(), row.block_table.end(), staging_.blocks + num_blocks);
+    const std::vector<BlockId>& blocks = row.block_tables.front();
+    std::copy(blocks.begin(), blocks.end(), staging_.blocks + num_blocks);
     staging_.updates[i] = {.slot = static_cast<uint32_t>(i),
                            .sets_state = 1,
                            .last_token = batch.token_ids[row.first_token],
                            .position = row.first_position,
                            .active = 1,
                            .first_block = 0,
-                           .num_blocks = static_cast<uint32_t>(row.block_table.size()),
+                           .num_blocks = static_cast<uint32_t>(blocks.size()),
                            .block_offset = num_blocks};
-    num_blocks += static_cast<uint32_t>(row.block_table.size());
+    num_blocks += static_cast<uint32_t>(blocks.size());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/ids.h"
 
@@ -10,10 +11,12 @@ namespace lockstep::worker {
 
 // One row of a step: consecutive tokens of one sequence. All spans belong to the caller.
 struct ForwardRow {
-  uint32_t first_token = 0;              // index of the row's first token in the batch
-  uint32_t num_tokens = 0;               // >= 1
-  uint32_t first_position = 0;           // position of that token in its sequence
-  std::span<const BlockId> block_table;  // covers positions 0 .. first_position + num_tokens - 1
+  uint32_t first_token = 0;     // index of the row's first token in the batch
+  uint32_t num_tokens = 0;      // >= 1
+  uint32_t first_position = 0;  // position of that token in its sequence
+  // By KV group. Each covers the positions before first_position + num_tokens that its group needs;
+  // entry i is of positions i * block_size_tokens and up. Entries behind a window are never read.
+  std::span<const std::vector<BlockId>> block_tables;
 };
 
 struct ForwardBatch {
@@ -30,18 +33,24 @@ struct MemoryUse {
   uint64_t workspace_bytes = 0;  // intermediate values of a step, and state of slots
 };
 
-// What the executor must know of a model and its KV pool.
+// Layers whose KV lies in one pool.
+struct KvGroupInfo {
+  uint32_t num_blocks = 0;
+  uint32_t window_tokens = 0;  // a token reads itself and the window_tokens - 1 before it; 0: all
+  std::string dtype;
+};
+
+// What the executor must know of a model and its KV pools.
 struct ForwardModelInfo {
   std::string model_id;
   uint32_t vocab_size = 0;
   uint32_t max_context_tokens = 0;
-  uint32_t max_step_tokens = 0;  // workspace is sized for this many tokens
-  uint32_t max_logits_rows = 0;  // and this many logits rows
-  uint32_t block_size_tokens = 16;
-  uint32_t num_blocks = 0;
-  uint32_t tensor_parallel = 1;  // ranks that compute it; changes no bit
+  uint32_t max_step_tokens = 0;                          // workspace is sized for this many tokens
+  uint32_t max_logits_rows = 0;                          // and this many logits rows
+  uint32_t block_size_tokens = 16;                       // of every group
+  std::vector<KvGroupInfo> kv_groups = {KvGroupInfo()};  // the first keeps all tokens
+  uint32_t tensor_parallel = 1;                          // ranks that compute it; changes no bit
   std::string weights_dtype;
-  std::string kv_dtype;
   std::string device;
   MemoryUse memory = {};
   uint64_t model_fingerprint = 0;

@@ -81,10 +81,9 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
                 .max_step_tokens = options.max_step_tokens,
                 .max_logits_rows = options.max_logits_rows,
                 .block_size_tokens = options.block_size_tokens,
-                .num_blocks = options.num_kv_blocks,
+                .kv_groups = {{.num_blocks = options.num_kv_blocks, .dtype = "bf16"}},
                 .tensor_parallel = options.tensor_parallel,
                 .weights_dtype = "bf16",
-                .kv_dtype = "bf16",
                 .device = std::move(device),
                 .model_fingerprint = model.config.Fingerprint()};
   LOCKSTEP_ASSIGN_OR_RETURN(model.info.tokenizer_fingerprint, LoadTokenizerFingerprint(path));

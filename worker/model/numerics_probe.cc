@@ -22,7 +22,7 @@ constexpr uint32_t kTokenStride = 7919;  // spreads the tokens over the vocabula
 std::vector<TokenId> ProbeTokens(const ForwardModelInfo& info) {
   const uint32_t num_tokens =
       std::max(2u, std::min({kProbeTokens, info.max_step_tokens, info.max_context_tokens,
-                             info.num_blocks * info.block_size_tokens}));
+                             info.kv_groups.front().num_blocks * info.block_size_tokens}));
   std::vector<TokenId> tokens;
   for (uint32_t i = 1; i <= num_tokens; ++i) tokens.push_back(i * kTokenStride % info.vocab_size);
   return tokens;
@@ -39,8 +39,10 @@ std::vector<float> RunInSteps(ForwardModel& model, std::span<const TokenId> toke
   uint32_t position = 0;
   for (const uint32_t length : step_lengths) {
     const uint32_t last = length - 1;
-    const ForwardRow row = {
-        .first_token = 0, .num_tokens = length, .first_position = position, .block_table = blocks};
+    const ForwardRow row = {.first_token = 0,
+                            .num_tokens = length,
+                            .first_position = position,
+                            .block_tables = {&blocks, 1}};
     model.Forward({.token_ids = tokens.subspan(position, length),
                    .rows = {&row, 1},
                    .logits_tokens = {&last, 1}},

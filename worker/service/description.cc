@@ -15,10 +15,13 @@ v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBou
   description.set_weights_dtype(info.weights_dtype);
   description.set_weights_bytes(info.memory.weights_bytes);
   description.set_device(info.device);
-  v1::KvGroup* const group = description.add_kv_groups();
-  group->set_block_size_tokens(info.block_size_tokens);
-  group->set_num_blocks(info.num_blocks);
-  group->set_dtype(info.kv_dtype);
+  for (const KvGroupInfo& from : info.kv_groups) {
+    v1::KvGroup* const group = description.add_kv_groups();
+    group->set_block_size_tokens(info.block_size_tokens);
+    group->set_num_blocks(from.num_blocks);
+    group->set_dtype(from.dtype);
+    group->set_window_tokens(from.window_tokens);
+  }
   description.set_max_slots(bounds.max_slots);
   description.set_max_step_tokens(bounds.max_step_tokens);
   description.set_max_context_tokens(bounds.max_context_tokens);

@@ -9,7 +9,7 @@
 namespace lockstep::worker {
 
 // Version of the step protocol. The worker also accepts the version before it.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // The answer to Describe, without last_epoch.
 v1::DescribeResponse MakeDescription(const ForwardModelInfo& info, const StepBounds& bounds,

@@ -66,7 +66,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry, const ForwardModelI
       .Help("Blocks of the KV pool.")
       .Register(registry)
       .Add({})
-      .Set(info.num_blocks);
+      .Set(info.kv_groups.front().num_blocks);
   ShowMemory(registry, info.memory);
   prometheus::BuildGauge()
       .Name("lockstep_worker_build_info")

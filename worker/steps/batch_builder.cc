@@ -10,9 +10,7 @@ bool IsLastKnown(const Slot& slot, uint32_t position) { return position + 1 == s
 }  // namespace
 
 BatchBuilder::BatchBuilder(const ForwardModelInfo& info, uint32_t max_slots)
-    : max_tokens_(info.max_step_tokens),
-      max_logits_(info.max_logits_rows),
-      block_size_tokens_(info.block_size_tokens) {
+    : max_tokens_(info.max_step_tokens), max_logits_(info.max_logits_rows) {
   token_ids_.reserve(max_tokens_);
   rows_.reserve(max_slots);
   slots_.reserve(max_slots);
@@ -56,11 +54,10 @@ uint32_t BatchBuilder::Add(const Slot& slot, SlotId slot_id, uint32_t row, uint3
   num_tokens = FitLogits(slot, num_tokens);
   if (num_tokens == 0) return 0;
   const uint32_t first = slot.num_computed();
-  const size_t num_blocks = (first + num_tokens + block_size_tokens_ - 1) / block_size_tokens_;
   const ForwardRow forward_row{.first_token = static_cast<uint32_t>(token_ids_.size()),
                                .num_tokens = num_tokens,
                                .first_position = first,
-                               .block_table = std::span(slot.blocks()).first(num_blocks)};
+                               .block_tables = slot.block_tables()};
   const auto tokens = std::span(slot.known_tokens()).subspan(first, num_tokens);
   token_ids_.insert(token_ids_.end(), tokens.begin(), tokens.end());
   rows_.push_back(forward_row);

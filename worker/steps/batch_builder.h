@@ -47,7 +47,6 @@ class BatchBuilder {
 
   const uint32_t max_tokens_;
   const uint32_t max_logits_;
-  const uint32_t block_size_tokens_;
   std::vector<TokenId> token_ids_;
   std::vector<ForwardRow> rows_;
   std::vector<SlotId> slots_;

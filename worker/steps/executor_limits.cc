@@ -12,7 +12,7 @@ StepBounds::StepBounds(const ForwardModelInfo& info, const ExecutorLimits& limit
       vocab_size(info.vocab_size),
       max_context_tokens(info.max_context_tokens),
       block_size_tokens(info.block_size_tokens),
-      num_blocks(info.num_blocks),
+      num_blocks(info.kv_groups.front().num_blocks),
       max_blocks_per_slot(0) {
   LOCKSTEP_CHECK(
       vocab_size > 0 && max_context_tokens > 0 && block_size_tokens > 0 && num_blocks > 0,

@@ -42,7 +42,7 @@ void Slot::Start(const v1::StartedSlot& message) {
   num_logprobs_ = sampling.num_logprobs();
   num_prompt_logprobs_ = sampling.num_prompt_logprobs();
   Assign(message.known_tokens(), known_tokens_);
-  Assign(message.blocks(), blocks_);
+  Assign(message.blocks(), block_tables_.front());
 
   ReadSamplingNumbers(sampling, params_);
   params_.seed = sampling.seed();
@@ -64,7 +64,7 @@ void Slot::Release() {
 }
 
 void Slot::AppendBlocks(std::span<const BlockId> blocks) {
-  blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
+  block_tables_.front().insert(block_tables_.front().end(), blocks.begin(), blocks.end());
 }
 
 void Slot::AppendSampled(TokenId token) {

@@ -36,7 +36,10 @@ class Slot {
   uint32_t num_known() const { return static_cast<uint32_t>(known_tokens_.size()); }
   uint32_t num_prompt() const { return num_prompt_; }
   uint32_t num_computed() const { return num_computed_; }  // < num_known() unless inert
-  const std::vector<BlockId>& blocks() const { return blocks_; }
+  const std::vector<BlockId>& blocks(uint32_t group = 0) const { return block_tables_[group]; }
+  std::span<const std::vector<BlockId>> block_tables() const {
+    return block_tables_;
+  }  // by KV group
   uint32_t min_total() const { return min_total_; }
   uint32_t max_total() const { return max_total_; }
   int32_t num_logprobs() const { return num_logprobs_; }
@@ -79,7 +82,7 @@ class Slot {
   int32_t num_logprobs_ = -1;
   int32_t num_prompt_logprobs_ = -1;
   std::vector<TokenId> known_tokens_;
-  std::vector<BlockId> blocks_;
+  std::vector<std::vector<BlockId>> block_tables_ = {{}};  // by KV group
   kernels::SampleParams params_;
   TokenHistogram histogram_;  // empty unless the sequence has penalties
 };

@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<InstantWorker>> InstantWorker::Start(const std::s
   info.max_context_tokens = config.max_context_tokens;
   info.max_step_tokens = kMaxStepTokens;
   info.max_logits_rows = max_slots;
-  info.num_blocks = kNumBlocks;
+  info.kv_groups.front().num_blocks = kNumBlocks;
   info.model_fingerprint = config.Fingerprint();
   LOCKSTEP_ASSIGN_OR_RETURN(info.tokenizer_fingerprint, LoadTokenizerFingerprint(model_path));
   instant->metrics_ = std::make_unique<worker::WorkerMetrics>(instant->registry_, info);

@@ -177,10 +177,11 @@ TEST_F(LoadModelTest, InfoDescribesModelAndMachine) {
   EXPECT_EQ(info.vocab_size, 50u);
   EXPECT_EQ(info.max_context_tokens, 64u);
   EXPECT_EQ(info.max_step_tokens, 64u);
-  EXPECT_EQ(info.num_blocks, 4u);
+  ASSERT_EQ(info.kv_groups.size(), 1u);
+  EXPECT_EQ(info.kv_groups[0].num_blocks, 4u);
   EXPECT_EQ(info.block_size_tokens, 16u);
   EXPECT_EQ(info.weights_dtype, "bf16");
-  EXPECT_EQ(info.kv_dtype, "bf16");
+  EXPECT_EQ(info.kv_groups[0].dtype, "bf16");
   EXPECT_EQ(info.memory.kv_cache_bytes,
             2u * 4 * kernels::KvBlockElements(/*num_kv_heads=*/2, /*head_dim=*/6) * 2);
   EXPECT_GT(info.memory.weights_bytes, 2u * 2 * 50 * 24);  // embedding and logits alone

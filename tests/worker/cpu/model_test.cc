@@ -75,7 +75,7 @@ Step MakeRandomStep(std::vector<Sequence>& sequences, size_t vocab_size, std::mt
     step.rows.push_back({.first_token = static_cast<uint32_t>(step.tokens.size()),
                          .num_tokens = count,
                          .first_position = sequence.num_done,
-                         .block_table = sequence.blocks});
+                         .block_tables = {&sequence.blocks, 1}});
     for (uint32_t i = 0; i < count; ++i, ++sequence.num_done) {
       if (i + 1 == count || generator() % 4 == 0) {
         step.wanted.push_back(static_cast<uint32_t>(step.tokens.size()));
@@ -155,10 +155,10 @@ TEST_P(CpuModelTest, WithoutWantedLogitsOnlyTheKvIsWritten) {
   const std::vector<float> expected = SequenceRunner(*model, tokens).RunInStepsOf(20);
   PoisonKv(*model);
   const std::vector<BlockId> blocks = {0, 1};
-  const ForwardRow first = {.num_tokens = 19, .block_table = blocks};
+  const ForwardRow first = {.num_tokens = 19, .block_tables = {&blocks, 1}};
   model->Forward(
       {.token_ids = std::span(tokens).first(19), .rows = {&first, 1}, .logits_tokens = {}}, {});
-  const ForwardRow last = {.num_tokens = 1, .first_position = 19, .block_table = blocks};
+  const ForwardRow last = {.num_tokens = 1, .first_position = 19, .block_tables = {&blocks, 1}};
   const uint32_t wanted = 0;
   std::vector<float> logits(model->info().vocab_size);
   model->Forward(

@@ -199,7 +199,7 @@ TEST(CpuStepRunnerRowsTest, NanLogitsFailTheirRowAlsoAmongPromptLogprobs) {
   worker.Prefill(MakeStarted(1, MakeTokens(3, kVocabSize, 15), {8, 9}, 8));
   worker.model().set_after_forward([](const ForwardBatch& batch, std::span<float> logits) {
     for (const ForwardRow& row : batch.rows) {
-      if (row.block_table[0] == 0 && !logits.empty()) {
+      if (row.block_tables.front()[0] == 0 && !logits.empty()) {
         std::fill_n(logits.begin(), kVocabSize, std::numeric_limits<float>::quiet_NaN());
       }
     }

@@ -157,7 +157,7 @@ class FusedLayersCudaTest : public testing::CudaTest, public ::testing::WithPara
       rows.push_back({.first_token = static_cast<uint32_t>(tokens.size()),
                       .num_tokens = num_tokens[i],
                       .first_position = length,
-                      .block_table = block_tables_[sequences[i]]});
+                      .block_tables = {&block_tables_[sequences[i]], 1}});
       for (uint32_t j = 0; j < num_tokens[i]; ++j) tokens.push_back(random_() % kVocabSize);
       logits_tokens.push_back(static_cast<uint32_t>(tokens.size() - 1));
       length += num_tokens[i];

@@ -13,7 +13,8 @@ std::vector<BlockId> BlocksFor(const ForwardModelInfo& info, size_t num_tokens, 
   std::vector<BlockId> blocks;
   for (size_t i = 0; i * info.block_size_tokens < num_tokens; ++i) {
     blocks.push_back(first + static_cast<BlockId>(i) * stride);
-    LOCKSTEP_CHECK(blocks.back() < info.num_blocks, "the test's pool is too small");
+    LOCKSTEP_CHECK(blocks.back() < info.kv_groups.front().num_blocks,
+                   "the test's pool is too small");
   }
   return blocks;
 }
@@ -41,8 +42,10 @@ std::vector<float> SequenceRunner::RunInSteps(std::span<const uint32_t> step_len
   for (const uint32_t length : step_lengths) {
     std::vector<uint32_t> wanted(length);
     std::iota(wanted.begin(), wanted.end(), 0u);
-    const ForwardRow row = {
-        .first_token = 0, .num_tokens = length, .first_position = position, .block_table = blocks_};
+    const ForwardRow row = {.first_token = 0,
+                            .num_tokens = length,
+                            .first_position = position,
+                            .block_tables = {&blocks_, 1}};
     model_.Forward({.token_ids = std::span(tokens_).subspan(position, length),
                     .rows = {&row, 1},
                     .logits_tokens = wanted},
@@ -69,8 +72,10 @@ std::vector<TokenId> DecodeGreedily(ForwardModel& model, std::span<const TokenId
   while (text.size() < num_tokens) {
     const uint32_t length = static_cast<uint32_t>(step.size());
     const uint32_t last = length - 1;
-    const ForwardRow row = {
-        .first_token = 0, .num_tokens = length, .first_position = position, .block_table = blocks};
+    const ForwardRow row = {.first_token = 0,
+                            .num_tokens = length,
+                            .first_position = position,
+                            .block_tables = {&blocks, 1}};
     model.Forward({.token_ids = step, .rows = {&row, 1}, .logits_tokens = {&last, 1}}, logits);
     position += length;
     text.push_back(BestToken(logits));

@@ -27,7 +27,7 @@ StepBounds Bounds() {
   info.max_step_tokens = 32;
   info.max_logits_rows = 8;
   info.block_size_tokens = 4;
-  info.num_blocks = 40;
+  info.kv_groups.front().num_blocks = 40;
   return StepBounds(info, {.max_slots = 8, .max_logprobs = 5, .max_decode_iterations = 4});
 }
 

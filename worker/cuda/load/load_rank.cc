@@ -271,7 +271,7 @@ absl::Status CreateKvPool(const ModelOptions& options, int64_t num_blocks,
   KvPoolShape shape = KvShape(options, parts);
   shape.num_blocks = num_blocks;
   LOCKSTEP_ASSIGN_OR_RETURN(parts.kv_pool, CudaKvPool::Create(shape));
-  parts.info.num_blocks = static_cast<uint32_t>(num_blocks);
+  parts.info.kv_groups.front().num_blocks = static_cast<uint32_t>(num_blocks);
   return absl::OkStatus();
 }
 
