@@ -59,6 +59,13 @@ struct RopeConfig {
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
+struct LayerKindConfig {
+  uint32_t window_tokens = 0;  // 0: all before it
+  RopeConfig rope;
+
+  friend bool operator==(const LayerKindConfig&, const LayerKindConfig&) = default;
+};
+
 struct ModelConfig {
   const ModelFamily* family = nullptr;  // never null in a valid config
   std::string name;                     // for people: folder or GGUF general.name
@@ -80,6 +87,10 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool qk_norm = false;  // Qwen3: RMSNorm over head_dim on q and k before RoPE
   RopeConfig rope;       // of rotary positions
+  // Layers that differ from each other. Empty: all layers are alike, read all tokens before them,
+  // and rotate as `rope` says.
+  std::vector<LayerKindConfig> layer_kinds;
+  std::vector<uint8_t> kind_of_layer;  // [num_layers], indices into layer_kinds; empty: all 0
   // The union of those in all files, sorted, each once, all of them in the vocabulary.
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
