@@ -1,5 +1,6 @@
 #include "common/model_files/model_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -26,7 +27,9 @@ constexpr uint32_t kMaxHeads = 1 << 14;
 constexpr uint32_t kMaxHeadDim = 1 << 12;
 constexpr uint32_t kMaxVocab = 1 << 24;
 constexpr uint32_t kMaxContext = 1 << 24;
-// The tables of cosines and sines have one of each for every position and pair of dims.
+constexpr size_t kMaxLayerKinds = 256;  // indices are bytes
+// The tables of cosines and sines have one of each for every position and pair of dims. Each kind
+// of layers may have tables of its own.
 constexpr uint64_t kMaxRotaryBytes = uint64_t{8} << 30;
 
 void RequireInRange(Violations& violations, std::string_view name, uint32_t value, uint32_t max) {
@@ -94,6 +97,37 @@ std::string DescribeRope(const RopeConfig& rope) {
                      rope.yarn_truncate);
 }
 
+void CheckLayerKinds(const ModelConfig& config, Violations& violations) {
+  const std::vector<LayerKindConfig>& kinds = config.layer_kinds;
+  const std::vector<uint8_t>& kind_of_layer = config.kind_of_layer;
+  violations.Require(kinds.size() <= kMaxLayerKinds,
+                     "there are {} kinds of layers, expected at most {}", kinds.size(),
+                     kMaxLayerKinds);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    Violations of_kind;
+    CheckRope(kinds[i].rope, config.head_dim, of_kind);
+    violations.Merge(of_kind.ToStatus(), fmt::format("kind {} of layers: ", i));
+  }
+  if (kind_of_layer.empty()) return;
+  violations.Require(kind_of_layer.size() == config.num_layers,
+                     "there are kinds of {} layers, but {} layers", kind_of_layer.size(),
+                     config.num_layers);
+  for (size_t i = 0; i < kind_of_layer.size(); ++i) {
+    if (kind_of_layer[i] < kinds.size()) continue;
+    violations.Require(false, "layer {} is of kind {}, but there are {} kinds", i, kind_of_layer[i],
+                       kinds.size());
+    break;
+  }
+}
+
+std::string DescribeLayerKinds(const ModelConfig& config) {
+  std::string text;
+  for (const LayerKindConfig& kind : config.layer_kinds) {
+    text += fmt::format(" kind {} rope {}", kind.window_tokens, DescribeRope(kind.rope));
+  }
+  return fmt::format("{} of layers {}", text, fmt::join(config.kind_of_layer, ","));
+}
+
 }  // namespace
 
 absl::Status ModelConfig::Validate() const {
@@ -112,7 +146,9 @@ absl::Status ModelConfig::Validate() const {
   violations.Require(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
   // Models with learned positions have these tables too, for a rotation by nothing. So the bound is
   // the same.
-  const uint64_t rotary_bytes = uint64_t{max_context_tokens} * head_dim * sizeof(float);
+  const uint64_t num_tables = std::clamp<uint64_t>(layer_kinds.size(), 1, kMaxLayerKinds);
+  const uint64_t rotary_bytes =
+      uint64_t{max_context_tokens} * head_dim * sizeof(float) * num_tables;
   violations.Require(rotary_bytes <= kMaxRotaryBytes,
                      "context length {} with head dimension {} needs rotary tables of {} bytes, "
                      "expected at most {}",
@@ -120,6 +156,7 @@ absl::Status ModelConfig::Validate() const {
   violations.Require(IsPositive(norm_eps), "norm epsilon is {}, expected > 0", norm_eps);
   violations.Require(family != nullptr, "the model has no family");
   CheckRope(rope, head_dim, violations);
+  CheckLayerKinds(*this, violations);
   for (const TokenId id : eos_token_ids) {
     violations.Require(id < vocab_size, "end token id {} is not below the vocabulary size {}", id,
                        vocab_size);
@@ -142,6 +179,7 @@ uint64_t ModelConfig::Fingerprint() const {
   if (positions != PositionKind::kRotary) {
     text += fmt::format(" learned positions {}", max_context_tokens);
   }
+  if (!layer_kinds.empty()) text += DescribeLayerKinds(*this);
   return Hash64(text);
 }
 

@@ -60,8 +60,9 @@ struct RopeConfig {
 };
 
 struct LayerKindConfig {
-  uint32_t window_tokens = 0;  // 0: all before it
-  RopeConfig rope;
+  // A token reads itself and the window_tokens - 1 before it. 0: all before it.
+  uint32_t window_tokens = 0;
+  RopeConfig rope = {};
 
   friend bool operator==(const LayerKindConfig&, const LayerKindConfig&) = default;
 };

@@ -70,6 +70,27 @@ struct ConfigKeys {
   std::span<const NeutralKey> neutral = {};
 };
 
+// Which layers have a window, where config.json has no layer_types.
+enum class WindowLayers {
+  kNone,     // files of the family have no windows: one that is shorter than the context is refused
+  kAll,      // as in Ministral
+  kLatter,   // those from max_window_layers on, as in Qwen
+  kPattern,  // all but every sliding_window_pattern-th, as in Gemma 3
+};
+
+// How config.json says windows. All families read the list layer_types, of "full_attention" and
+// "sliding_attention", and sliding_window, the number of tokens. Null is no window.
+struct WindowRule {
+  WindowLayers layers = WindowLayers::kNone;
+  bool needs_switch = false;       // sliding_window counts only if use_sliding_window is true
+  uint32_t default_window = 4096;  // without sliding_window
+  uint32_t default_pattern = 1;    // without sliding_window_pattern
+  // The key of the base with which layers with a window rotate. They take no scaling of positions.
+  // Empty: they rotate as all others.
+  std::string_view rope_theta_key = {};
+  double default_rope_theta = 10000.0;  // without that key
+};
+
 struct ModelFamily {
   std::string_view name;          // model_type of config.json, general.architecture of GGUF
   std::string_view architecture;  // of config.json's "architectures"
@@ -87,16 +108,19 @@ struct ModelFamily {
   double default_norm_eps = 1e-6;
   uint32_t default_head_dim = 0;           // 0: hidden size / heads
   uint32_t default_intermediate_size = 0;  // times the hidden size; 0: config.json must say
-  // sliding_window counts only if use_sliding_window is true, as in Qwen's files. Otherwise a
-  // window that is shorter than the context is refused.
-  bool window_needs_switch = false;
+  WindowRule windows = {};
   TensorNames hugging_face = {};
   TensorNames gguf = {};
 };
 
-// The families in families/registry.cc.
+// The families in families/registry.cc, and those that were registered since. The span holds until
+// the next call of RegisterModelFamily.
 std::span<const ModelFamily* const> ModelFamilies();
 // By name; null: there is none.
 const ModelFamily* FindModelFamily(std::string_view name);
+// Adds a family to those of registry.cc. Call before a model is loaded, from one thread. For
+// families outside this repository, and for tests. The family must outlive all use of models. Does
+// nothing if this object is there already. Dies if another family has its name or architecture.
+void RegisterModelFamily(const ModelFamily& family);
 
 }  // namespace lockstep

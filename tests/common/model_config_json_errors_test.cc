@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         {With(LlamaJson(), {{"sliding_window", 32}}), "sliding_window is 32"},
         {With(LlamaJson(),
               {{"layer_types", {"full_attention", "sliding_attention", "full_attention"}}}),
-         "layer_types is"},
+         "layer_types[1] is \"sliding_attention\""},
         {With(LlamaJson(), {{"layer_types", {"full_attention"}}}), "for each of the 3 layers"},
         {With(Qwen3Json(), {{"mlp_bias", true}}), "mlp_bias is true, expected false for qwen3"}}));
 

@@ -234,6 +234,13 @@ absl::Status CheckNeutralKey(JsonObjectReader& reader, const NeutralKey& entry) 
                    (alike == neutral.end() ? neutral.front() : *alike).dump());
 }
 
+// A key of windows that only some families read.
+bool IsWindowKey(const ModelFamily& family, std::string_view key) {
+  const WindowRule& rule = family.windows;
+  return key == rule.rope_theta_key ||
+         (key == kWindowPatternKey && rule.layers == WindowLayers::kPattern);
+}
+
 bool IsListed(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
@@ -251,8 +258,12 @@ absl::Status CheckOtherKeys(JsonObjectReader& reader, const std::string& file_na
                             ModelConfig* config) {
   const ConfigKeys& keys = config->family->keys;
   LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, keys.neutral));
-  LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKeys(reader, kNeutralKeys));
+  for (const NeutralKey& entry : kNeutralKeys) {
+    if (IsWindowKey(*config->family, entry.key)) continue;
+    LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKey(reader, entry));
+  }
   for (const std::string_view key : kOffKeys) {
+    if (IsWindowKey(*config->family, key)) continue;
     LOCKSTEP_RETURN_IF_ERROR(CheckNeutralKey(reader, {key, kOff}));
   }
   for (const DerivedKey& entry : kDerivedKeys) {

@@ -118,36 +118,6 @@ absl::Status ReadBiases(JsonObjectReader& reader, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// A window changes nothing if it is as long as the context, or if no layer uses it. Any other
-// window is refused. If the file lists the kinds of layers, as transformers 5 does, the list says
-// which layers use it.
-absl::Status CheckNoSlidingWindow(JsonObjectReader& reader, const ModelConfig& config) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<bool> used, reader.Bool("use_sliding_window"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> window,
-                            ReadUint32(reader, "sliding_window"));
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_layer,
-                            ReadUint32(reader, "max_window_layers"));
-  const bool covers_context = window && *window >= config.max_context_tokens;
-  const Json* types = reader.Find("layer_types");
-  if (types != nullptr) {
-    const bool all_full =
-        types->is_array() && types->size() == config.num_layers &&
-        std::all_of(types->begin(), types->end(), [covers_context](const Json& type) {
-          return type == "full_attention" || (covers_context && type == "sliding_attention");
-        });
-    if (all_full) return absl::OkStatus();
-    return InvalidArgument("{} is {}, expected \"full_attention\" for each of the {} layers",
-                           reader.Where("layer_types"), DescribeJson(*types), config.num_layers);
-  }
-  const bool is_switched = config.family->window_needs_switch;
-  const bool has_layers = !is_switched || first_layer.value_or(28) < config.num_layers;
-  if (used.value_or(!is_switched) && has_layers && window && *window > 0 && !covers_context) {
-    return InvalidArgument("{} is {}: attention over a sliding window is not supported",
-                           reader.Where("sliding_window"), *window);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ReadActivation(JsonObjectReader& reader, ModelConfig* config) {
   constexpr std::pair<std::string_view, MlpKind> kActivations[] = {
       {"silu", MlpKind::kSwiGlu},       {"swish", MlpKind::kSwiGlu},
@@ -217,7 +187,7 @@ absl::StatusOr<ModelConfig> ReadConfig(const Json& root, const std::string& file
     config.max_context_tokens = ScaledContext(config.rope, config.max_context_tokens);
     LOCKSTEP_RETURN_IF_ERROR(LimitToOneChunk(reader, file_name, &config));
   }
-  LOCKSTEP_RETURN_IF_ERROR(CheckNoSlidingWindow(reader, config));
+  LOCKSTEP_RETURN_IF_ERROR(ReadWindows(reader, &config));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> ends, ReadTokenIds(reader, "eos_token_id"));
   AddEndIds(ends, reader.Where("eos_token_id"), &config);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TokenId> bos, ReadTokenIds(reader, "bos_token_id"));

@@ -38,6 +38,13 @@ absl::Status ReadRope(JsonObjectReader& reader, const std::string& file_name, Mo
 // multiplies it. YaRN multiplies the original context, unless the file says a longer one.
 uint32_t ScaledContext(const RopeConfig& rope, uint32_t max_context_tokens);
 
+// Reads which layers have a window into `config->layer_kinds` and `config->kind_of_layer`. Comes
+// after the rotation and the context: a window that is not shorter than the context is none.
+// INVALID_ARGUMENT for a window in a file of a family without windows.
+absl::Status ReadWindows(JsonObjectReader& reader, ModelConfig* config);
+// Read for families that have such a pattern only.
+inline constexpr std::string_view kWindowPatternKey = "sliding_window_pattern";
+
 // Takes one sampling default of a model's file. What a request may ask for, a default may. Any
 // other value costs a warning, and the number stays off. `where`: the key, for the warning.
 void TakeDefault(const SamplingNumber& number, double value, std::string_view where,

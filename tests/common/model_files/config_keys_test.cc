@@ -167,35 +167,5 @@ TEST(ConfigKeysTest, AFlagThatTheFamilyDoesNotReadCostsAWarning) {
   EXPECT_THAT(config->warnings, ElementsAre(HasSubstr("attention_bias is false, but qwen2")));
 }
 
-struct WindowCase {
-  Json change;
-  bool served;
-};
-
-TEST(ConfigKeysTest, AWindowCountsIfALayerUsesIt) {
-  const Json full = {"full_attention", "full_attention", "full_attention"};
-  const Json sliding = {"full_attention", "full_attention", "sliding_attention"};
-  const WindowCase cases[] = {
-      {{{"use_sliding_window", false}, {"sliding_window", 32}, {"max_window_layers", 0}}, true},
-      {{{"use_sliding_window", true}, {"sliding_window", 32}, {"max_window_layers", 3}}, true},
-      {{{"use_sliding_window", true}, {"sliding_window", 32}, {"max_window_layers", 2}}, false},
-      {{{"use_sliding_window", true}, {"sliding_window", 2048}, {"max_window_layers", 0}}, true},
-      {{{"use_sliding_window", true}, {"sliding_window", 32}, {"layer_types", full}}, true},
-      {{{"use_sliding_window", true}, {"sliding_window", 32}, {"layer_types", sliding}}, false},
-      {{{"sliding_window", 4096}, {"layer_types", sliding}}, true},
-      {{{"sliding_window", nullptr}, {"layer_types", sliding}}, false},
-      // The scaled context is longer than the window.
-      {{{"use_sliding_window", true},
-        {"sliding_window", 2048},
-        {"max_window_layers", 0},
-        {"rope_scaling",
-         {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 2048}}}},
-       false},
-  };
-  for (const WindowCase& entry : cases) {
-    EXPECT_EQ(ReadJsonConfig(With(Qwen2Json(), entry.change)).ok(), entry.served) << entry.change;
-  }
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -90,6 +90,17 @@ TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
       },
       [](ModelConfig& c) {
         c.rope = {.scaling = RopeScalingKind::kYarn, .factor = 2, .yarn_truncate = false};
+      },
+      [](ModelConfig& c) { c.layer_kinds = {{.window_tokens = 32}}; },
+      [](ModelConfig& c) { c.layer_kinds = {{.window_tokens = 33}}; },
+      [](ModelConfig& c) { c.layer_kinds = {{.window_tokens = 32, .rope = {.theta = 9}}}; },
+      [](ModelConfig& c) {
+        c.layer_kinds = {{.window_tokens = 32}, {}};
+        c.kind_of_layer = {0, 1};
+      },
+      [](ModelConfig& c) {
+        c.layer_kinds = {{.window_tokens = 32}, {}};
+        c.kind_of_layer = {1, 0};
       }};
   std::set<uint64_t> fingerprints = {ValidConfig().Fingerprint()};
   for (const Change& change : changes) {
@@ -147,7 +158,32 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
          c.rope.scaling = RopeScalingKind::kYarn;
        },
        "divisors without llama3"},
-      {[](ModelConfig& c) { c.eos_token_ids = {100}; }, "end token id 100"}};
+      {[](ModelConfig& c) { c.eos_token_ids = {100}; }, "end token id 100"},
+      {[](ModelConfig& c) { c.layer_kinds.resize(257); }, "there are 257 kinds of layers"},
+      {[](ModelConfig& c) {
+         c.kind_of_layer = {0, 0};
+       },
+       "layer 0 is of kind 0, but there are 0"},
+      {[](ModelConfig& c) {
+         c.layer_kinds.resize(2);
+         c.kind_of_layer = {0, 2};
+       },
+       "layer 1 is of kind 2, but there are 2 kinds"},
+      {[](ModelConfig& c) {
+         c.layer_kinds.resize(1);
+         c.kind_of_layer = {0};
+       },
+       "there are kinds of 1 layers, but 2 layers"},
+      {[](ModelConfig& c) {
+         c.layer_kinds = {{}, {.rope = {.theta = 1}}};
+       },
+       "kind 1 of layers: rope theta is 1, expected > 1"},
+      {[](ModelConfig& c) {
+         c.layer_kinds.resize(3);
+         c.max_context_tokens = 1u << 24;
+         c.head_dim = 64;
+       },
+       "needs rotary tables of 12884901888 bytes"}};
   for (const auto& [change, expected] : cases) {
     ModelConfig config = ValidConfig();
     change(config);
@@ -203,7 +239,8 @@ TEST(LoadModelConfigTest, LoadsWhatTransformersWrote) {
       {"tiny-llama-yarn", FindModelFamily("llama"), RopeScalingKind::kYarn},
       {"tiny-qwen2", FindModelFamily("qwen2"), RopeScalingKind::kNone},
       {"tiny-qwen2-linear", FindModelFamily("qwen2"), RopeScalingKind::kLinear},
-      {"tiny-qwen3", FindModelFamily("qwen3"), RopeScalingKind::kNone}};
+      {"tiny-qwen3", FindModelFamily("qwen3"), RopeScalingKind::kNone},
+      {"tiny-qwen3-window", FindModelFamily("qwen3"), RopeScalingKind::kNone}};
   for (const auto& [name, family, scaling] : checkpoints) {
     const absl::StatusOr<ModelConfig> config = LoadModelConfig(std::string("tests/golden/") + name);
     ASSERT_THAT(config, IsOk());

@@ -19,6 +19,10 @@ absl::Status CheckEven(const ModelConfig& config, const char* what, int64_t size
 
 absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config) {
   LOCKSTEP_RETURN_IF_ERROR(config.Validate());
+  if (!config.layer_kinds.empty()) {
+    return Unimplemented(
+        "model '{}': layers with windows or rotations of their own are not supported", config.name);
+  }
   LOCKSTEP_RETURN_IF_ERROR(CheckEven(config, "hidden size", config.hidden_size));
   LOCKSTEP_RETURN_IF_ERROR(CheckEven(config, "intermediate size", config.intermediate_size));
   LOCKSTEP_RETURN_IF_ERROR(CheckEven(config, "head size", config.head_dim));
