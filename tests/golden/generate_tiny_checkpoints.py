@@ -60,6 +60,13 @@ TOKENIZER_CORPUS = [
 ]
 
 
+# (name, prompt tokens, continuation tokens). The last one runs past original_max_positions in its
+# prompt, the third one crosses it while it is continued.
+PROMPTS = (("single", 1, 6), ("short", 7, 12), ("crossing", 26, 14), ("long", 86, 16))
+# The same for a window of 32 tokens.
+WINDOW_PROMPTS = (("short", 7, 12), ("crossing", 26, 14), ("long", 108, 20))
+
+
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """One folder: sizes, what config.json says beside them, and how the weights are stored."""
@@ -69,6 +76,7 @@ class Checkpoint:
     tied: bool
     num_shards: int = 1
     num_padding_ids: int = 0  # ids of the model that the tokenizer does not have
+    prompts: tuple = PROMPTS
 
     @property
     def num_ids(self):
@@ -202,11 +210,29 @@ CHECKPOINTS = {
             "transformers_version": "4.51.0",
         },
     ),
+    # Layers 2 and 3 read a window of 32 tokens.
+    "tiny-qwen3-window": Checkpoint(
+        family="qwen3",
+        tied=True,
+        prompts=WINDOW_PROMPTS,
+        config=sizes(48, 96, 4, 4, 2, 320, 256) | {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "head_dim": 16,
+            "max_window_layers": 2,
+            "rms_norm_eps": 1e-06,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "sliding_window": 32,
+            "use_sliding_window": True,
+            "tie_word_embeddings": True,
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.51.0",
+        },
+    ),
 }
-
-# (name, prompt tokens, continuation tokens). The last one runs past original_max_positions in its
-# prompt, the third one crosses it while it is continued.
-PROMPTS = [("single", 1, 6), ("short", 7, 12), ("crossing", 26, 14), ("long", 86, 16)]
 
 
 def write_json(path, value):
@@ -379,11 +405,11 @@ def sample_continuation(model, prompt, count, generator):
     return ids[len(prompt):]
 
 
-def write_golden(folder, num_ids, reference, rounded, generator):
+def write_golden(folder, checkpoint, reference, rounded, generator):
     """The logits of `reference`, and how far those of `rounded`, the same in bf16, are from them."""
     prompts, rows = [], []
-    for name, num_prompt, num_continuation in PROMPTS:
-        prompt = torch.randint(num_ids, (num_prompt,), generator=generator).tolist()
+    for name, num_prompt, num_continuation in checkpoint.prompts:
+        prompt = torch.randint(checkpoint.num_ids, (num_prompt,), generator=generator).tolist()
         continuation = sample_continuation(reference, prompt, num_continuation, generator)
         logits = all_logits(reference, prompt + continuation)
         error = (all_logits(rounded, prompt + continuation) - logits).abs()
@@ -405,7 +431,7 @@ def write_golden(folder, num_ids, reference, rounded, generator):
         "generated_with": {"torch": torch.__version__, "transformers": transformers.__version__},
         "data_file": "golden.f32",
         "num_rows": len(table),
-        "vocab_size": num_ids,
+        "vocab_size": checkpoint.num_ids,
         "prompts": prompts,
     }))
     if table.std() < 1:
@@ -456,7 +482,7 @@ def main():
         scaling = (checkpoint.config.get("rope_scaling") or checkpoint.config.get("rope_parameters") or {})
         if reference.model.rotary_emb.rope_type != scaling.get("rope_type", "default"):
             raise RuntimeError(f"transformers reads rope type {reference.model.rotary_emb.rope_type}")
-        write_golden(folder, checkpoint.num_ids, reference, rounded, generator)
+        write_golden(folder, checkpoint, reference, rounded, generator)
 
 
 if __name__ == "__main__":
