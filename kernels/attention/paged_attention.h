@@ -27,11 +27,15 @@ struct AttentionSequence {
   int64_t first_token = 0;  // row of `query` and `output`
   int64_t num_tokens = 0;
   int64_t first_position = 0;
-  const BlockId* block_table = nullptr;  // covers positions 0 .. first_position + num_tokens - 1
+  // Covers positions 0 .. first_position + num_tokens - 1. Entries of blocks that lie wholly before
+  // the window of the first token are never read.
+  const BlockId* block_table = nullptr;
 };
 
 // Causal softmax attention over a paged KV pool, for decode rows and prefill chunks alike: a token
-// at position p attends to keys 0 .. p, in an order that depends on p alone.
+// at position p attends to keys 0 .. p, in an order that depends on p alone. With a window of W
+// tokens it attends to keys max(0, p - W + 1) .. p, in the same tiles and between the same borders.
+// Keys before that may hold anything.
 struct PagedAttentionParams {
   const BFloat16* query = nullptr;  // [num_tokens, num_heads, head_dim]
   int64_t query_stride = 0;         // elements between tokens
@@ -42,9 +46,12 @@ struct PagedAttentionParams {
   int64_t num_heads = 0;                     // a multiple of kv.num_kv_heads
   float scale = 1.0f;                        // on query times key
   int64_t split_keys = kAttentionSplitKeys;  // a multiple of kKeyTile
+  // A token reads itself and the window_tokens - 1 before it. 0: all before it.
+  int64_t window_tokens = 0;
 };
 
-// INVALID_ARGUMENT for an odd head_dim or one above 512, or heads that no KV head serves.
+// INVALID_ARGUMENT for an odd head_dim or one above 512, heads that no KV head serves, or a
+// negative window.
 absl::Status PagedAttention(const Stream& stream, const PagedAttentionParams& params);
 
 // On CUDA two kernels share the work of a step: single tokens go to PagedDecodeAttention, chunks to

@@ -19,6 +19,10 @@ absl::Status CheckParams(const PagedAttentionParams& params) {
     return InvalidArgument("attention: split_keys must be a multiple of {}, got {}", kKeyTile,
                            params.split_keys);
   }
+  if (params.window_tokens < 0) {
+    return InvalidArgument("attention: window_tokens must not be negative, got {}",
+                           params.window_tokens);
+  }
   return absl::OkStatus();
 }
 

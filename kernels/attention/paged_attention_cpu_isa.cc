@@ -7,7 +7,7 @@
 // A tile is up to kMaxTileRows query rows of one sequence that share a KV head: the heads of the
 // group, of one or more tokens. Rows share loads of K and V and nothing else: each runs the same
 // chain of operations as it would alone, in tiles of 64 keys from position 0 up to its own
-// position.
+// position. With a window a row begins at the tile that holds the first key of its window.
 namespace lockstep::kernels::LOCKSTEP_ISA {
 namespace {
 
@@ -33,11 +33,13 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 LOCKSTEP_INLINE float Max(float a, float b) { return a > b ? a : b; }
 LOCKSTEP_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+LOCKSTEP_INLINE int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 struct QueryTile {
   const BFloat16* query[kMaxTileRows];  // [head_dim]
   BFloat16* output[kMaxTileRows];       // [head_dim]
   int64_t num_keys[kMaxTileRows];       // ascending
+  int64_t first_key[kMaxTileRows];      // of the row's window; ascending
   const BlockId* block_table;
   int64_t kv_head;
 };
@@ -85,16 +87,26 @@ void CloseSplit(int64_t columns, RowState& row) {
   Clear(columns, row.open);
 }
 
-// One step of the online softmax: turns the scores of `num_keys` keys (1 .. 64) into weights
-// relative to the new maximum, zero beyond, and rescales what was accumulated.
-LOCKSTEP_INLINE void SoftmaxStep(int64_t num_keys, float scale, int64_t columns, float* scores,
+// Keys [begin, end) of a tile.
+struct KeyRange {
+  int64_t begin;
+  int64_t end;
+};
+
+// One step of the online softmax: turns the scores of some keys (at least one) into weights
+// relative to the new maximum, zero for all other keys, and rescales what was accumulated. Without
+// a window the keys begin at 0.
+template <bool kWindow>
+LOCKSTEP_INLINE void SoftmaxStep(KeyRange keys, float scale, int64_t columns, float* scores,
                                  Partial& partial) {
-  const int32_t count = static_cast<int32_t>(num_keys);
+  const int32_t first = static_cast<int32_t>(keys.begin);
+  const int32_t count = static_cast<int32_t>(keys.end);
+  const auto is_seen = [&](int32_t key) { return (!kWindow || key >= first) && key < count; };
   float lane_max[kLanes];
   for (float& lane : lane_max) lane = kMinusInfinity;
   for (int32_t i = 0; i < kKeyTile; i += kLanes) {
     for (int32_t j = 0; j < kLanes; ++j) {
-      const float score = i + j < count ? scores[i + j] * scale : kMinusInfinity;
+      const float score = is_seen(i + j) ? scores[i + j] * scale : kMinusInfinity;
       scores[i + j] = score;
       lane_max[j] = Max(lane_max[j], score);
     }
@@ -108,7 +120,7 @@ LOCKSTEP_INLINE void SoftmaxStep(int64_t num_keys, float scale, int64_t columns,
   for (float& lane : partial.sum) lane *= rescale;
   for (int32_t i = 0; i < kKeyTile; i += kLanes) {
     for (int32_t j = 0; j < kLanes; ++j) {
-      const float weight = i + j < count ? Exp(scores[i + j] - max) : 0.0f;
+      const float weight = is_seen(i + j) ? Exp(scores[i + j] - max) : 0.0f;
       scores[i + j] = weight;
       partial.sum[j] += weight;
     }
@@ -155,12 +167,6 @@ LOCKSTEP_INLINE void ScoreBlocks(const KeyTile& tile, int64_t block_in_tile) {
     }
   }
 }
-
-// Keys [begin, end) of a tile.
-struct KeyRange {
-  int64_t begin;
-  int64_t end;
-};
 
 // output[row] += weight[key] * V[key] for keys of the tile, ascending, on kVectors vectors of
 // columns.
@@ -213,8 +219,41 @@ void WeighValues(const KeyTile& tile, KeyRange keys, int first_row) {
   }
 }
 
-// Folds the keys of the tile that begins at position `tile_begin` into all rows.
+// First the keys that all rows see, then the further keys of each row. A row never touches a value
+// beyond its own position, not even with a weight of zero. All rows begin at key 0.
 template <int kRows>
+void WeighWithoutWindow(const KeyTile& tile, const KeyRange* seen) {
+  const int64_t common_keys = seen[0].end;
+  if (common_keys > 0) WeighValues<kRows>(tile, {0, common_keys}, 0);
+  for (int row = 1; row < kRows; ++row) {
+    if (seen[row].end > common_keys) WeighValues<1>(tile, {common_keys, seen[row].end}, row);
+  }
+}
+
+LOCKSTEP_INLINE void WeighAlone(const KeyTile& tile, KeyRange keys, int row) {
+  if (keys.begin < keys.end) WeighValues<1>(tile, keys, row);
+}
+
+// The same for windows. Each row takes its keys in ascending order, and touches no value before its
+// window either. Each end of the ranges is ascending, apart from those of rows that see no key.
+template <int kRows>
+void WeighWindows(const KeyTile& tile, const KeyRange* seen) {
+  KeyRange common = seen[0];
+  for (int row = 1; row < kRows; ++row) {
+    common = {Larger(common.begin, seen[row].begin), Min(common.end, seen[row].end)};
+  }
+  if (common.begin >= common.end) {
+    for (int row = 0; row < kRows; ++row) WeighAlone(tile, seen[row], row);
+    return;
+  }
+  for (int row = 0; row < kRows; ++row) WeighAlone(tile, {seen[row].begin, common.begin}, row);
+  WeighValues<kRows>(tile, common, 0);
+  for (int row = 0; row < kRows; ++row) WeighAlone(tile, {common.end, seen[row].end}, row);
+}
+
+// Folds the keys of the tile that begins at position `tile_begin` into all rows. Reads no block
+// that lies before the window of the first row.
+template <int kRows, bool kWindow>
 void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries, int64_t tile_begin,
                    RowState* rows) {
   alignas(64) float weights[kRows][kKeyTile];
@@ -222,32 +261,34 @@ void AttendKeyTile(const PagedAttentionParams& params, const QueryTile& queries,
   const int64_t last_keys = Min(queries.num_keys[kRows - 1] - tile_begin, kKeyTile);
   const int64_t num_blocks = (last_keys + kKvBlockTokens - 1) / kKvBlockTokens;
   int64_t block = 0;
+  if constexpr (kWindow) {
+    block = Larger(queries.first_key[0] - tile_begin, 0) / kKvBlockTokens;
+  }
   for (; block + kKeyBlocksAtOnce <= num_blocks; block += kKeyBlocksAtOnce) {
     ScoreBlocks<kRows, kKeyBlocksAtOnce>(tile, block);
   }
   for (; block < num_blocks; ++block) ScoreBlocks<kRows, 1>(tile, block);
 
-  int64_t row_keys[kRows];
+  KeyRange seen[kRows];
   for (int row = 0; row < kRows; ++row) {
-    row_keys[row] = Min(queries.num_keys[row] - tile_begin, kKeyTile);
-    if (row_keys[row] <= 0) {
-      row_keys[row] = 0;
+    seen[row] = {0, Min(queries.num_keys[row] - tile_begin, kKeyTile)};
+    if constexpr (kWindow) seen[row].begin = Larger(queries.first_key[row] - tile_begin, 0);
+    if (seen[row].end <= seen[row].begin) {
+      seen[row] = {0, 0};
       continue;
     }
     rows[row].has_open = true;
-    SoftmaxStep(row_keys[row], params.scale, ValueStride(params.kv.head_dim), weights[row],
-                rows[row].open);
+    SoftmaxStep<kWindow>(seen[row], params.scale, ValueStride(params.kv.head_dim), weights[row],
+                         rows[row].open);
   }
-  // First the keys that all rows see, then the further keys of each row. A row never touches a
-  // value beyond its own position, not even with a weight of zero.
-  const int64_t common_keys = row_keys[0];
-  if (common_keys > 0) WeighValues<kRows>(tile, {0, common_keys}, 0);
-  for (int row = 1; row < kRows; ++row) {
-    if (row_keys[row] > common_keys) WeighValues<1>(tile, {common_keys, row_keys[row]}, row);
+  if constexpr (kWindow) {
+    WeighWindows<kRows>(tile, seen);
+  } else {
+    WeighWithoutWindow<kRows>(tile, seen);
   }
 }
 
-template <int kRows>
+template <int kRows, bool kWindow>
 void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) {
   const int64_t head_dim = params.kv.head_dim;
   const int64_t columns = ValueStride(head_dim);
@@ -257,11 +298,13 @@ void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) 
     row.has_closed = false;
     Clear(columns, row.open);
   }
-  for (int64_t tile_begin = 0; tile_begin < tile.num_keys[kRows - 1]; tile_begin += kKeyTile) {
+  int64_t tile_begin = 0;
+  if constexpr (kWindow) tile_begin = tile.first_key[0] / kKeyTile * kKeyTile;
+  for (; tile_begin < tile.num_keys[kRows - 1]; tile_begin += kKeyTile) {
     if (tile_begin > 0 && tile_begin % params.split_keys == 0) {
       for (RowState& row : rows) CloseSplit(columns, row);
     }
-    AttendKeyTile<kRows>(params, tile, tile_begin, rows);
+    AttendKeyTile<kRows, kWindow>(params, tile, tile_begin, rows);
   }
   for (int i = 0; i < kRows; ++i) {
     CloseSplit(columns, rows[i]);
@@ -276,12 +319,12 @@ void AttendQueryTile(const PagedAttentionParams& params, const QueryTile& tile) 
   }
 }
 
-template <int kRows>
+template <int kRows, bool kWindow>
 void AttendQueryTileOf(int num_rows, const PagedAttentionParams& params, const QueryTile& tile) {
   if (num_rows == kRows) {
-    AttendQueryTile<kRows>(params, tile);
+    AttendQueryTile<kRows, kWindow>(params, tile);
   } else if constexpr (kRows > 1) {
-    AttendQueryTileOf<kRows - 1>(num_rows, params, tile);
+    AttendQueryTileOf<kRows - 1, kWindow>(num_rows, params, tile);
   }
 }
 
@@ -301,7 +344,14 @@ void AttendRows(const PagedAttentionParams& params, const AttentionSequence& seq
     tile.output[i] = params.output + batch_token * params.output_stride + head * params.kv.head_dim;
     tile.num_keys[i] = sequence.first_position + token + 1;
   }
-  AttendQueryTileOf<kMaxTileRows>(num_rows, params, tile);
+  if (params.window_tokens == 0) {
+    AttendQueryTileOf<kMaxTileRows, false>(num_rows, params, tile);
+    return;
+  }
+  for (int i = 0; i < num_rows; ++i) {
+    tile.first_key[i] = Larger(tile.num_keys[i] - params.window_tokens, 0);
+  }
+  AttendQueryTileOf<kMaxTileRows, true>(num_rows, params, tile);
 }
 
 }  // namespace

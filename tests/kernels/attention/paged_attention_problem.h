@@ -1,0 +1,205 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/attention/paged_attention.h"
+#include "kernels/core/stream.h"
+#include "tests/common/status_matchers.h"
+#include "tests/support/tensor_compare.h"
+
+// Random sequences in a paged pool, and what attention over them must give.
+namespace lockstep::kernels {
+
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+struct Shape {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t num_tokens = 0;  // of every sequence
+  int64_t num_sequences = 1;
+};
+
+// Sequences with random q, k and v, their k and v in a pool of shuffled blocks. Everything of the
+// pool that no token occupies is NaN.
+class Problem {
+ public:
+  Problem(const Shape& shape, Distribution distribution) : shape_(shape) {
+    const int64_t total = shape.num_sequences * shape.num_tokens;
+    query_ = RandomBFloat16s(Count(total * shape.num_heads * shape.head_dim), 1, distribution);
+    keys_ = RandomBFloat16s(Count(total * shape.num_kv_heads * shape.head_dim), 2, distribution);
+    values_ = RandomBFloat16s(Count(total * shape.num_kv_heads * shape.head_dim), 3, distribution);
+    const int64_t blocks_per_sequence = (shape.num_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+    const int64_t num_blocks = shape.num_sequences * blocks_per_sequence + 2;
+    std::vector<BlockId> blocks(Count(num_blocks));
+    std::iota(blocks.begin(), blocks.end(), BlockId{0});
+    std::shuffle(blocks.begin(), blocks.end(), std::mt19937(4));
+    for (int64_t i = 0; i < shape.num_sequences; ++i) {
+      const auto begin = blocks.begin() + i * blocks_per_sequence;
+      tables_.emplace_back(begin, begin + blocks_per_sequence);
+    }
+    pool_.resize(Count(num_blocks * KvBlockElements(shape.num_kv_heads, shape.head_dim)));
+    Fill(shape.num_tokens);
+  }
+
+  const Shape& shape() const { return shape_; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+
+  // The pool as it is when every sequence has this many tokens, and those before `first_token` were
+  // evicted; the rest is NaN.
+  void Fill(int64_t num_tokens, int64_t first_token = 0) {
+    std::fill(pool_.begin(), pool_.end(), ToBFloat16(kNaN));
+    for (int64_t sequence = 0; sequence < shape_.num_sequences; ++sequence) {
+      for (int64_t token = first_token; token < num_tokens; ++token) WriteToken(sequence, token);
+    }
+  }
+
+  // The table of a sequence whose blocks before that of `first_token` were evicted. Their entries
+  // name no block of the pool.
+  std::vector<BlockId> TableFrom(int64_t sequence, int64_t first_token) const {
+    std::vector<BlockId> table = tables_[Count(sequence)];
+    std::fill(table.begin(), table.begin() + first_token / kKvBlockTokens, BlockId{0x7FFFFFFF});
+    return table;
+  }
+
+  AttentionSequence Part(int64_t sequence, int64_t begin, int64_t end) const {
+    return {.first_token = sequence * shape_.num_tokens + begin,
+            .num_tokens = end - begin,
+            .first_position = begin,
+            .block_table = tables_[Count(sequence)].data()};
+  }
+
+  // Runs the parts in one call. Returns all outputs; tokens that are in no part have NaN.
+  std::vector<BFloat16> Run(const Stream& stream, const std::vector<AttentionSequence>& parts,
+                            int64_t split_keys = kAttentionSplitKeys, int64_t window_tokens = 0) {
+    std::vector<BFloat16> output(query_.size(), ToBFloat16(kNaN));
+    const int64_t stride = shape_.num_heads * shape_.head_dim;
+    EXPECT_THAT(PagedAttention(stream, {.query = query_.data(),
+                                        .query_stride = stride,
+                                        .output = output.data(),
+                                        .output_stride = stride,
+                                        .kv = Kv(),
+                                        .sequences = parts,
+                                        .num_heads = shape_.num_heads,
+                                        .scale = scale(),
+                                        .split_keys = split_keys,
+                                        .window_tokens = window_tokens}),
+                IsOk());
+    return output;
+  }
+
+  PagedKv Kv() {
+    return {.data = pool_.data(),
+            .num_blocks = static_cast<int64_t>(
+                pool_.size() / Count(KvBlockElements(shape_.num_kv_heads, shape_.head_dim))),
+            .num_kv_heads = shape_.num_kv_heads,
+            .head_dim = shape_.head_dim};
+  }
+
+  // One element of the operands; `token` counts over all sequences.
+  double Query(int64_t token, int64_t head, int64_t dim) const {
+    return At(query_, token, head, dim, shape_.num_heads);
+  }
+  double Key(int64_t token, int64_t kv_head, int64_t dim) const {
+    return At(keys_, token, kv_head, dim, shape_.num_kv_heads);
+  }
+  double Value(int64_t token, int64_t kv_head, int64_t dim) const {
+    return At(values_, token, kv_head, dim, shape_.num_kv_heads);
+  }
+
+ private:
+  static size_t Count(int64_t count) { return static_cast<size_t>(count); }
+
+  double At(const std::vector<BFloat16>& tensor, int64_t token, int64_t head, int64_t dim,
+            int64_t num_heads) const {
+    return ToFloat(tensor[Count((token * num_heads + head) * shape_.head_dim + dim)]);
+  }
+
+  void WriteToken(int64_t sequence, int64_t token) {
+    const PagedKv kv = Kv();
+    const BlockId block = tables_[Count(sequence)][Count(token / kKvBlockTokens)];
+    const int64_t slot = token % kKvBlockTokens;
+    const int64_t batch_token = sequence * shape_.num_tokens + token;
+    for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
+      for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
+        const size_t from =
+            Count((batch_token * shape_.num_kv_heads + head) * shape_.head_dim + dim);
+        KeyBlock(kv, block, head)[KeyOffset(slot, dim)] = keys_[from];
+        ValueBlock(kv, block, head)[ValueOffset(slot, dim, shape_.head_dim)] = values_[from];
+      }
+    }
+  }
+
+  Shape shape_;
+  std::vector<BFloat16> query_;  // [sequences * tokens, num_heads, head_dim]
+  std::vector<BFloat16> keys_;   // [sequences * tokens, num_kv_heads, head_dim]
+  std::vector<BFloat16> values_;
+  std::vector<std::vector<BlockId>> tables_;
+  std::vector<BFloat16> pool_;
+};
+
+struct Reference {
+  std::vector<double> values;
+  std::vector<double> tolerance;
+};
+
+// One query row in fp64. The tolerance follows the roundings: head_dim products per score, a
+// relative error of the weights of twice that, as many additions as keys, one rounding to bf16.
+inline void AppendReferenceRow(const Problem& problem, int64_t token, int64_t head,
+                               int64_t window_tokens, Reference& reference) {
+  const Shape& shape = problem.shape();
+  int64_t first_key = token / shape.num_tokens * shape.num_tokens;
+  if (window_tokens > 0) first_key = std::max(first_key, token - window_tokens + 1);
+  const int64_t kv_head = head / (shape.num_heads / shape.num_kv_heads);
+  std::vector<double> scores;
+  double score_error = 0.0;
+  for (int64_t key = first_key; key <= token; ++key) {
+    double score = 0.0;
+    double magnitude = 0.0;
+    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+      const double product = problem.Query(token, head, dim) * problem.Key(key, kv_head, dim);
+      score += product;
+      magnitude += std::abs(product);
+    }
+    scores.push_back(score * problem.scale());
+    score_error = std::max(score_error, static_cast<double>(shape.head_dim + 2) * 0x1p-24 *
+                                            magnitude * problem.scale());
+  }
+  const double max = *std::max_element(scores.begin(), scores.end());
+  double sum = 0.0;
+  for (double& score : scores) sum += score = std::exp(score - max);
+  const double relative = 2.0 * score_error + static_cast<double>(scores.size() + 16) * 0x1p-23;
+  for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+    double value = 0.0;
+    double magnitude = 0.0;
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const double v = problem.Value(first_key + static_cast<int64_t>(i), kv_head, dim);
+      value += scores[i] / sum * v;
+      magnitude += scores[i] / sum * std::abs(v);
+    }
+    reference.values.push_back(value);
+    reference.tolerance.push_back(std::abs(value) * 0x1p-8 + magnitude * relative * 1.01);
+  }
+}
+
+// Of the tokens of all sequences from `first_token` on. window_tokens = 0: no window.
+inline Reference ComputeReference(const Problem& problem, int64_t window_tokens = 0,
+                                  int64_t first_token = 0) {
+  Reference reference;
+  const Shape& shape = problem.shape();
+  for (int64_t token = first_token; token < shape.num_sequences * shape.num_tokens; ++token) {
+    for (int64_t head = 0; head < shape.num_heads; ++head) {
+      AppendReferenceRow(problem, token, head, window_tokens, reference);
+    }
+  }
+  return reference;
+}
+
+}  // namespace lockstep::kernels
