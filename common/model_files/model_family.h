@@ -79,7 +79,8 @@ enum class WindowLayers {
 };
 
 // How config.json says windows. All families read the list layer_types, of "full_attention" and
-// "sliding_attention", and sliding_window, the number of tokens. Null is no window.
+// "sliding_attention", and sliding_window, the number of tokens. Null is no window. GGUF files of
+// families with kAll or kPattern are refused, because nothing reads windows there.
 struct WindowRule {
   WindowLayers layers = WindowLayers::kNone;
   bool needs_switch = false;       // sliding_window counts only if use_sliding_window is true

@@ -165,7 +165,14 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const GgufFile& file) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string_view architecture,
                             file.GetString("general.architecture"));
   const ModelFamily* const family = FindModelFamily(architecture);
-  if (family != nullptr) return family;
+  if (family != nullptr) {
+    const WindowLayers windows = family->windows.layers;
+    if (windows == WindowLayers::kAll || windows == WindowLayers::kPattern) {
+      return Unimplemented("{}: general.architecture is {}, whose windows are not read from GGUF",
+                           file.name(), Quote(architecture));
+    }
+    return family;
+  }
   const auto families = ModelFamilies();
   std::string expected;
   for (size_t i = 0; i < families.size(); ++i) {

@@ -168,6 +168,16 @@ TEST(ModelConfigGgufTest, AcceptsWhatChangesNothing) {
   EXPECT_EQ(config->Fingerprint(), Read(TinyLlamaGguf())->Fingerprint());
 }
 
+TEST(ModelConfigGgufTest, RefusesAFamilyWhoseLayersHaveWindows) {
+  static constexpr ModelFamily kFamily = {.name = "windows",
+                                          .architecture = "WindowsForCausalLM",
+                                          .windows = {.layers = WindowLayers::kPattern}};
+  RegisterModelFamily(kFamily);
+  EXPECT_THAT(Read(MinimalGguf("windows")),
+              HasError(absl::StatusCode::kUnimplemented,
+                       HasSubstr("general.architecture is \"windows\", whose windows")));
+}
+
 TEST(ModelConfigGgufTest, RefusesWhatIsMissingUnknownOrContradictory) {
   const std::pair<GgufBuilder, const char*> cases[] = {
       {GgufBuilder(), "general.architecture is missing"},

@@ -3,7 +3,7 @@
 
 Usage: windows_by_transformers.py PYTHON4 PYTHON5 FOLDER
 
-PYTHON4 and PYTHON5 are interpreters with transformers 4.57 and 5.23. PYTHON5 has torch too. The script runs itself once
+PYTHON4 and PYTHON5 are interpreters with transformers 4.57 and 5.24. PYTHON5 has torch too. The script runs itself once
 with each, and both must say the same. With PYTHON5 it also builds small models and reads the windows off their
 attention weights, where a window is shorter than the text. So "W tokens" means: a token reads itself and the W - 1
 tokens before it.
