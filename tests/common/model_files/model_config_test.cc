@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "common/model_files/model_family.h"
@@ -35,6 +36,16 @@ ModelConfig ValidConfig() {
 }
 
 using Change = std::function<void(ModelConfig&)>;
+
+void ExpectDifferentFingerprints(std::span<const Change> changes) {
+  std::set<uint64_t> fingerprints = {ValidConfig().Fingerprint()};
+  for (const Change& change : changes) {
+    ModelConfig config = ValidConfig();
+    change(config);
+    EXPECT_TRUE(fingerprints.insert(config.Fingerprint()).second)
+        << "change " << fingerprints.size();
+  }
+}
 
 TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
   const Change changes[] = {
@@ -90,7 +101,12 @@ TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
       },
       [](ModelConfig& c) {
         c.rope = {.scaling = RopeScalingKind::kYarn, .factor = 2, .yarn_truncate = false};
-      },
+      }};
+  ExpectDifferentFingerprints(changes);
+}
+
+TEST(ModelConfigTest, FingerprintDependsOnTheKindsOfLayers) {
+  const Change changes[] = {
       [](ModelConfig& c) { c.layer_kinds = {{.window_tokens = 32}}; },
       [](ModelConfig& c) { c.layer_kinds = {{.window_tokens = 33}}; },
       [](ModelConfig& c) { c.layer_kinds = {{.window_tokens = 32, .rope = {.theta = 9}}}; },
@@ -102,13 +118,7 @@ TEST(ModelConfigTest, FingerprintDependsOnAllThatAltersLogits) {
         c.layer_kinds = {{.window_tokens = 32}, {}};
         c.kind_of_layer = {1, 0};
       }};
-  std::set<uint64_t> fingerprints = {ValidConfig().Fingerprint()};
-  for (const Change& change : changes) {
-    ModelConfig config = ValidConfig();
-    change(config);
-    EXPECT_TRUE(fingerprints.insert(config.Fingerprint()).second)
-        << "change " << fingerprints.size();
-  }
+  ExpectDifferentFingerprints(changes);
 }
 
 TEST(ModelConfigTest, FingerprintIgnoresWhatDoesNot) {
@@ -126,6 +136,16 @@ TEST(ModelConfigTest, FingerprintIgnoresWhatDoesNot) {
   }
 }
 
+using BadChange = std::pair<Change, const char*>;
+
+void ExpectViolations(std::span<const BadChange> cases) {
+  for (const auto& [change, expected] : cases) {
+    ModelConfig config = ValidConfig();
+    change(config);
+    EXPECT_THAT(config.Validate(), HasError(kInvalid, HasSubstr(expected)));
+  }
+}
+
 TEST(ModelConfigTest, ValidateChecksEachBound) {
   EXPECT_THAT(ValidConfig().Validate(), IsOk());
   EXPECT_THAT(ModelConfig().Validate(),
@@ -133,7 +153,7 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
                        AllOf(HasSubstr("hidden size is 0"), HasSubstr("vocabulary size is 0"),
                              HasSubstr("number of KV heads is 0"), HasSubstr("context length is 0"),
                              HasSubstr("the model has no family"))));
-  const std::pair<Change, const char*> cases[] = {
+  const BadChange cases[] = {
       {[](ModelConfig& c) { c.hidden_size = 1 << 21; },
        "hidden size is 2097152, expected 1 to 1048576"},
       {[](ModelConfig& c) { c.intermediate_size = 1 << 21; }, "intermediate size is 2097152"},
@@ -158,7 +178,12 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
          c.rope.scaling = RopeScalingKind::kYarn;
        },
        "divisors without llama3"},
-      {[](ModelConfig& c) { c.eos_token_ids = {100}; }, "end token id 100"},
+      {[](ModelConfig& c) { c.eos_token_ids = {100}; }, "end token id 100"}};
+  ExpectViolations(cases);
+}
+
+TEST(ModelConfigTest, ValidateChecksTheKindsOfLayers) {
+  const BadChange cases[] = {
       {[](ModelConfig& c) { c.layer_kinds.resize(257); }, "there are 257 kinds of layers"},
       {[](ModelConfig& c) {
          c.kind_of_layer = {0, 0};
@@ -184,11 +209,7 @@ TEST(ModelConfigTest, ValidateChecksEachBound) {
          c.head_dim = 64;
        },
        "needs rotary tables of 12884901888 bytes"}};
-  for (const auto& [change, expected] : cases) {
-    ModelConfig config = ValidConfig();
-    change(config);
-    EXPECT_THAT(config.Validate(), HasError(kInvalid, HasSubstr(expected)));
-  }
+  ExpectViolations(cases);
 }
 
 constexpr char kTinyConfig[] = R"({"architectures":["LlamaForCausalLM"],"model_type":"llama",

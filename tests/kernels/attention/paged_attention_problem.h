@@ -61,14 +61,6 @@ class Problem {
     }
   }
 
-  // The table of a sequence whose blocks before that of `first_token` were evicted. Their entries
-  // name no block of the pool.
-  std::vector<BlockId> TableFrom(int64_t sequence, int64_t first_token) const {
-    std::vector<BlockId> table = tables_[Count(sequence)];
-    std::fill(table.begin(), table.begin() + first_token / kKvBlockTokens, BlockId{0x7FFFFFFF});
-    return table;
-  }
-
   AttentionSequence Part(int64_t sequence, int64_t begin, int64_t end) const {
     return {.first_token = sequence * shape_.num_tokens + begin,
             .num_tokens = end - begin,

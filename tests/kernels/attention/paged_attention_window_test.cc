@@ -22,6 +22,16 @@ int64_t FirstKey(int64_t position, int64_t window) {
   return std::max<int64_t>(position - window + 1, 0);
 }
 
+// The table of a part that needs no key before `first_key`. The blocks before that were evicted,
+// and their entries name no block of the pool.
+std::vector<BlockId> TableFrom(const AttentionSequence& part, int64_t first_key) {
+  const int64_t num_keys = part.first_position + part.num_tokens;
+  const int64_t num_blocks = (num_keys + kKvBlockTokens - 1) / kKvBlockTokens;
+  std::vector<BlockId> table(part.block_table, part.block_table + num_blocks);
+  std::fill(table.begin(), table.begin() + first_key / kKvBlockTokens, BlockId{0x7FFFFFFF});
+  return table;
+}
+
 class PagedAttentionWindowTest : public ::testing::TestWithParam<InstructionSet> {
  protected:
   Stream Alone() const { return {.instruction_set = GetParam()}; }
@@ -118,13 +128,11 @@ TEST_P(PagedAttentionWindowTest, BitsDependOnNeitherScheduleNorEviction) {
           end = NextEnd(begin, chunk, shape.num_tokens, generator);
           const int64_t first_key = FirstKey(begin, window);
           problem.Fill(end, first_key);
-          std::vector<AttentionSequence> parts;
-          const std::vector<BlockId> tables[] = {problem.TableFrom(0, first_key),
-                                                 problem.TableFrom(1, first_key)};
-          for (const int64_t i : {1, 0}) {
-            parts.push_back(problem.Part(i, begin, end));
-            parts.back().block_table = tables[i].data();
-          }
+          std::vector<AttentionSequence> parts = {problem.Part(1, begin, end),
+                                                  problem.Part(0, begin, end)};
+          const std::vector<BlockId> tables[] = {TableFrom(parts[0], first_key),
+                                                 TableFrom(parts[1], first_key)};
+          for (size_t i = 0; i < parts.size(); ++i) parts[i].block_table = tables[i].data();
           if (begin % 3 == 1) parts.pop_back();
           const auto output =
               problem.Run(begin % 2 == 0 ? team : Alone(), parts, split_keys, window);
