@@ -1,7 +1,5 @@
-// A family of its own, from its file to its logits.
 #include "tests/worker/model/toy_family.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
