@@ -20,11 +20,7 @@ constexpr std::chrono::seconds kRankHungAfter{60};
 class CpuOps final : public StreamOps<kernels::Stream> {
  public:
   CpuOps(const kernels::Stream& stream, CpuRank& rank, ThreadGroup& group, size_t num_sequences)
-      : StreamOps(stream),
-        share_(rank.share),
-        rank_(rank),
-        group_(group),
-        num_sequences_(num_sequences) {}
+      : StreamOps(stream), rank_(rank), group_(group), num_sequences_(num_sequences) {}
 
   absl::Status Gemm(const kernels::GemmParams& params) override {
     return kernels::Gemm(stream_, params);
@@ -34,11 +30,11 @@ class CpuOps final : public StreamOps<kernels::Stream> {
                                    {.query = inputs.query,
                                     .query_stride = inputs.query_stride,
                                     .output = inputs.output,
-                                    .output_stride = share_.q_size(),
+                                    .output_stride = inputs.attention->q_size(),
                                     .kv = inputs.kv,
                                     .sequences = {rank_.workspace.sequences, num_sequences_},
-                                    .num_heads = share_.num_heads,
-                                    .scale = share_.attention_scale});
+                                    .num_heads = inputs.attention->num_heads,
+                                    .scale = inputs.attention->scale});
   }
   absl::Status AllGather(const AllGatherParams& params) override {
     group_.AllGather(static_cast<int>(rank_.rank.rank), params);
@@ -47,7 +43,6 @@ class CpuOps final : public StreamOps<kernels::Stream> {
   kernels::PagedKv KvLayer(int64_t layer) override { return rank_.kv_pool.Layer(layer); }
 
  private:
-  const ModelSpec& share_;
   CpuRank& rank_;
   ThreadGroup& group_;
   const size_t num_sequences_;
@@ -88,7 +83,7 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
   const kernels::Stream stream = {.threads = rank.threads.get(),
                                   .instruction_set = parts_.instruction_set};
   CpuOps ops(stream, rank, group_, batch.rows.size());
-  const PassContext context = {.spec = &parts_.spec,
+  const PassContext context = {.plan = &parts_.plan,
                                .share = &rank.share,
                                .rank = rank.rank,
                                .weights = &rank.weights,
@@ -98,7 +93,7 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
   const size_t num_tokens = batch.token_ids.size();
   const size_t num_logits_rows = batch.logits_tokens.size();
   // Every rank writes its columns of the same logits.
-  const int64_t vocab_size = parts_.spec.vocab_size;
+  const int64_t vocab_size = parts_.plan.vocab_size;
   const absl::Status status = RunDecoderPass(
       context, ops,
       {.num_tokens = static_cast<int64_t>(num_tokens),

@@ -10,8 +10,8 @@
 #include "worker/cpu/kv_pool.h"
 #include "worker/model/forward_model.h"
 #include "worker/model/layers/workspace.h"
-#include "worker/model/layout/model_spec.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 #include "worker/model/weights/weights.h"
 
 namespace lockstep::worker {
@@ -19,7 +19,7 @@ namespace lockstep::worker {
 // What one rank of a tensor-parallel group owns.
 struct CpuRank {
   TensorRank rank;
-  ModelSpec share;  // ShareOf(spec, rank)
+  ModelPlan share;  // ShareOf(plan, rank)
   ModelWeights weights;
   CpuKvPool kv_pool;
   Workspace workspace;
@@ -28,7 +28,7 @@ struct CpuRank {
 
 // Everything a CpuModel owns, made by LoadCpuModel or by a test.
 struct CpuModelParts {
-  ModelSpec spec;
+  ModelPlan plan;
   kernels::RopeTable rope;
   kernels::InstructionSet instruction_set;
   ForwardModelInfo info;

@@ -11,8 +11,8 @@
 #include "common/model_files/tokenizer/tokenizer_fingerprint.h"
 #include "common/status.h"
 #include "kernels/kv_cache/paged_kv.h"
-#include "worker/model/layout/tensor_rank.h"
 #include "worker/model/numerics_probe.h"
+#include "worker/model/plan/tensor_rank.h"
 
 namespace lockstep::worker {
 namespace {
@@ -73,8 +73,8 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
   ModelDescription model;
   LOCKSTEP_ASSIGN_OR_RETURN(model.config, LoadModelConfig(path));
   for (const std::string& warning : model.config.warnings) spdlog::warn("{}", warning);
-  LOCKSTEP_ASSIGN_OR_RETURN(model.spec, MakeModelSpec(model.config));
-  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.spec, options.tensor_parallel), path));
+  LOCKSTEP_ASSIGN_OR_RETURN(model.plan, MakeModelPlan(model.config));
+  LOCKSTEP_RETURN_IF_ERROR(Annotate(CheckDegree(model.plan, options.tensor_parallel), path));
   model.info = {.model_id = model.config.name,
                 .vocab_size = model.config.vocab_size,
                 .max_context_tokens = model.config.max_context_tokens,
@@ -96,7 +96,7 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
   if (options.random_weights) {
     LOCKSTEP_ASSIGN_OR_RETURN(const RandomCodesOfModule codes_of,
                               FindCodesOfModules(path, family, options));
-    return WeightSource::Random(path, family, model.spec, options.random_seed, codes_of);
+    return WeightSource::Random(path, family, model.plan, options.random_seed, codes_of);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(WeightSource source, WeightSource::Open(path, family));
   if (!source.summary().empty()) spdlog::info("weights: {}", source.summary());

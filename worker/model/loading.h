@@ -15,7 +15,7 @@
 #include "common/model_files/model_config.h"
 #include "kernels/core/instruction_set.h"
 #include "worker/model/forward_model.h"
-#include "worker/model/layout/model_spec.h"
+#include "worker/model/plan/model_plan.h"
 #include "worker/model/weights/packed_storage.h"
 #include "worker/model/weights/random_codes.h"
 #include "worker/model/weights/weight_source.h"
@@ -41,7 +41,7 @@ struct ModelOptions {
       0.92;  // CUDA: share of the memory that is free once weights and workspace are in place
   // CUDA: bytes of device memory that are needed after the model is loaded. The KV pool leaves them
   // free. Null: none.
-  std::function<size_t(const ModelSpec&)> reserved_bytes = nullptr;
+  std::function<size_t(const ModelPlan&)> reserved_bytes = nullptr;
   uint32_t block_size_tokens = 16;  // the kernels take 16
   uint32_t max_slots = 256;         // CUDA: sequences resident at once
   uint32_t max_step_tokens = 2048;  // at least 2
@@ -88,7 +88,7 @@ struct ModelOptions {
 // What is known of a model before its weights are loaded.
 struct ModelDescription {
   ModelConfig config;
-  ModelSpec spec;
+  ModelPlan plan;
   ForwardModelInfo info;  // without weights_fingerprint, numerics_id and, on CUDA, num_blocks
 };
 

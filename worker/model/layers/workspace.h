@@ -8,17 +8,18 @@
 #include "kernels/attention/paged_attention.h"
 #include "kernels/core/bfloat16.h"
 #include "worker/memory/arena.h"
-#include "worker/model/layout/model_spec.h"
-#include "worker/model/layout/tensor_rank.h"
+#include "worker/model/plan/model_plan.h"
+#include "worker/model/plan/tensor_rank.h"
 
 namespace lockstep::worker {
 
 // All intermediate values of a rank's forward pass, allocated once for the largest step. T stands
-// for max_step_tokens, L for max_logits_rows, R for the number of ranks.
+// for max_step_tokens, L for max_logits_rows, R for the number of ranks. If kinds of layers differ
+// in a size, there is room for the largest.
 struct Workspace {
   // `commit` gives the measured arena its memory; by default, host memory.
   static absl::StatusOr<Workspace> Create(
-      const ModelSpec& spec, const TensorRank& rank, int64_t max_step_tokens,
+      const ModelPlan& plan, const TensorRank& rank, int64_t max_step_tokens,
       int64_t max_logits_rows,
       const std::function<absl::Status(Arena&)>& commit = [](Arena& arena) {
         return arena.Commit();
