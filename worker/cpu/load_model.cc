@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
   CpuModelParts parts = {.plan = plan,
-                         .rope = MakeRotation(plan),
+                         .ropes = MakeRotations(plan),
                          .instruction_set = instruction_set,
                          .info = std::move(description.info)};
   {
@@ -151,10 +151,10 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
     LOCKSTEP_RETURN_IF_ERROR(CheckGemmOfModel(
         {.threads = parts.ranks.front().threads.get(), .instruction_set = instruction_set}, plan));
   }
-  const uint64_t rope_hash = HashOf(parts.rope);
+  const uint64_t rope_hash = HashOf(parts.ropes);
   auto model = std::make_unique<CpuModel>(std::move(parts));
   LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t numerics_id,
-                            CheckNumerics(*model, options, kKernelConstants, rope_hash));
+                            CheckNumerics(*model, plan, options, kKernelConstants, rope_hash));
   model->set_numerics_id(numerics_id);
   options.Report("self-check", 1.0);
   return model;

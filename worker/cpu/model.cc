@@ -64,10 +64,19 @@ void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
   }
 }
 
+std::vector<Rotation> RotationsOf(const std::vector<kernels::RopeTable>& tables) {
+  std::vector<Rotation> rotations;
+  for (const kernels::RopeTable& table : tables) {
+    rotations.push_back({.cos = table.cos.data(), .sin = table.sin.data()});
+  }
+  return rotations;
+}
+
 }  // namespace
 
 CpuModel::CpuModel(CpuModelParts parts)
     : parts_(std::move(parts)),
+      rotations_(RotationsOf(parts_.ropes)),
       group_(static_cast<int>(parts_.ranks.size()), kRankHungAfter),
       team_(static_cast<int>(parts_.ranks.size())) {}
 
@@ -88,8 +97,7 @@ void CpuModel::RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float
                                .rank = rank.rank,
                                .weights = &rank.weights,
                                .workspace = &rank.workspace,
-                               .rope_cos = parts_.rope.cos.data(),
-                               .rope_sin = parts_.rope.sin.data()};
+                               .rotations = rotations_};
   const size_t num_tokens = batch.token_ids.size();
   const size_t num_logits_rows = batch.logits_tokens.size();
   // Every rank writes its columns of the same logits.

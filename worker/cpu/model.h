@@ -9,6 +9,7 @@
 #include "worker/comm/thread_group.h"
 #include "worker/cpu/kv_pool.h"
 #include "worker/model/forward_model.h"
+#include "worker/model/layers/flow.h"
 #include "worker/model/layers/workspace.h"
 #include "worker/model/plan/model_plan.h"
 #include "worker/model/plan/tensor_rank.h"
@@ -29,7 +30,7 @@ struct CpuRank {
 // Everything a CpuModel owns, made by LoadCpuModel or by a test.
 struct CpuModelParts {
   ModelPlan plan;
-  kernels::RopeTable rope;
+  std::vector<kernels::RopeTable> ropes;  // of the plan's rotations
   kernels::InstructionSet instruction_set;
   ForwardModelInfo info;
   std::vector<CpuRank> ranks = {};  // at least one
@@ -53,6 +54,7 @@ class CpuModel final : public ForwardModel {
   void RunRank(CpuRank& rank, const ForwardBatch& batch, std::span<float> logits);
 
   CpuModelParts parts_;
+  const std::vector<Rotation> rotations_;  // point to the tables
   ThreadGroup group_;
   kernels::ThreadPool team_;  // a thread for each rank
 };

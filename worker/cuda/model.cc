@@ -198,13 +198,13 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .kv_slots = workspace.kv_slots,
                                                   .begin_ns = batch.begin_ns,
                                                   .next_may_start = is_fused}));
+  const Rotation rotation = {.cos = parts_->rope_cos, .sin = parts_->rope_sin};
   const PassContext context = {.plan = &parts_->plan,
                                .share = &parts_->share,
                                .rank = parts_->rank,
                                .weights = &parts_->weights,
                                .workspace = &workspace,
-                               .rope_cos = parts_->rope_cos,
-                               .rope_sin = parts_->rope_sin};
+                               .rotations = {&rotation, 1}};
   const LogitsColumns logits = {.data = parts_->logits_columns,
                                 .stride = parts_->rank.Share(parts_->plan.vocab_size)};
   CudaOps ops(*parts_, batch);

@@ -104,11 +104,15 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
   return source;
 }
 
-absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelOptions& options,
+absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelPlan& plan,
+                                       const ModelOptions& options,
                                        std::span<const uint64_t> kernel_constants,
                                        uint64_t rope_hash) {
-  if (options.check_reduction_contract) LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(model));
-  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model));
+  const int64_t window_tokens = plan.ShortestWindow();
+  if (options.check_reduction_contract) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckProbeSchedules(model, window_tokens));
+  }
+  return NumericsId(model.info(), kernel_constants, rope_hash, ProbeHash(model, window_tokens));
 }
 
 }  // namespace lockstep::worker

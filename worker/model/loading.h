@@ -104,7 +104,8 @@ absl::StatusOr<WeightSource> OpenWeights(const std::string& path, const ModelDes
 // Self-check of a model that is ready to run. Checks that it keeps the reduction contract, and
 // returns its numerics id (docs/numerics.md). Arguments as for NumericsId. Overwrites the first KV
 // blocks.
-absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelOptions& options,
+absl::StatusOr<uint64_t> CheckNumerics(ForwardModel& model, const ModelPlan& plan,
+                                       const ModelOptions& options,
                                        std::span<const uint64_t> kernel_constants,
                                        uint64_t rope_hash);
 

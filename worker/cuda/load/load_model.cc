@@ -188,9 +188,9 @@ absl::StatusOr<std::unique_ptr<CudaModel>> LoadCudaModel(const std::string& path
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaModel> model, loader.Finish());
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<CudaForwardModel> probe,
                             CudaForwardModel::Create(*model));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const uint64_t numerics_id,
-      CheckNumerics(*probe, options, KernelConstants(model->plan()), loader.rope_hash()));
+  LOCKSTEP_ASSIGN_OR_RETURN(const uint64_t numerics_id,
+                            CheckNumerics(*probe, model->plan(), options,
+                                          KernelConstants(model->plan()), loader.rope_hash()));
   model->set_numerics_id(numerics_id);
   options.Report("self-check", 1.0);
   return model;

@@ -142,13 +142,14 @@ absl::Status CreateState(const ModelOptions& options, Parts& parts) {
 
 // Returns the table's hash.
 absl::StatusOr<uint64_t> UploadRope(Parts& parts) {
-  const kernels::RopeTable table = MakeRotation(parts.plan);
+  const std::vector<kernels::RopeTable> tables = MakeRotations(parts.plan);
+  const kernels::RopeTable& table = tables.front();
   const size_t num_bytes = table.cos.size() * sizeof(float);
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(parts.rope_cos, table.cos.data(), num_bytes, cudaMemcpyHostToDevice));
   LOCKSTEP_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(parts.rope_sin, table.sin.data(), num_bytes, cudaMemcpyHostToDevice));
-  return HashOf(table);
+  return HashOf(tables);
 }
 
 // Each size and storage of packed matrices once. Products of several storages count as one, however

@@ -14,6 +14,22 @@
 namespace lockstep::worker {
 namespace {
 
+// All layers of a pass are computed in one way.
+absl::Status CheckKinds(const ModelPlan& plan) {
+  if (const int64_t window_tokens = plan.ShortestWindow(); window_tokens > 0) {
+    return Unimplemented("layers with a window of {} tokens: the CUDA kernels have none yet",
+                         window_tokens);
+  }
+  if (plan.rotations.size() > 1) {
+    return Unimplemented("layers with {} different rotations: the CUDA backend has one table",
+                         plan.rotations.size());
+  }
+  if (plan.kinds.size() > 1) {
+    return Unimplemented("layers of {} kinds: the CUDA backend takes one", plan.kinds.size());
+  }
+  return absl::OkStatus();
+}
+
 // Ranks exchange rows in pieces of 16 bytes.
 absl::Status CheckShares(const ModelPlan& plan, int64_t degree) {
   constexpr int64_t kBFloat16s = 8;
@@ -35,6 +51,7 @@ absl::Status CheckShares(const ModelPlan& plan, int64_t degree) {
 }  // namespace
 
 absl::Status CheckCudaPlan(const ModelPlan& plan, int64_t degree) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckKinds(plan));
   const LayerKind& kind = plan.kinds.front();
   const AttentionPlan& attention = kind.attention;
   constexpr std::array<int64_t, 7> kHeadDims = {16, 32, 64, 80, 96, 128, 256};

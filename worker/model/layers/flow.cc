@@ -16,9 +16,11 @@ Flow::Flow(const PassContext& context, DecoderOps& ops, int64_t num_tokens)
       attention_(context.workspace->attention) {}
 
 Layer Flow::LayerAt(int64_t index) {
-  return {.kind = plan().KindOf(index),
+  const LayerKind& kind = plan().KindOf(index);
+  return {.kind = kind,
           .share = context_.share->KindOf(index),
           .weights = weights().layers[static_cast<size_t>(index)],
+          .rotation = context_.rotations[kind.attention.rotation],
           .kv = ops_.KvLayer(index)};
 }
 

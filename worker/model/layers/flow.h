@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/core/bfloat16.h"
 #include "kernels/gemm/gemm.h"
@@ -16,6 +17,12 @@
 
 namespace lockstep::worker {
 
+// Cosines and sines of one of the plan's rotations.
+struct Rotation {
+  const float* cos = nullptr;  // [max_context_tokens, head_dim / 2]
+  const float* sin = nullptr;
+};
+
 // What a pass computes with. Everything outlives the pass. Pointers are to the backend's memory.
 struct PassContext {
   const ModelPlan* plan = nullptr;   // of the whole model
@@ -23,8 +30,7 @@ struct PassContext {
   TensorRank rank = {};
   const ModelWeights* weights = nullptr;
   const Workspace* workspace = nullptr;
-  const float* rope_cos = nullptr;  // [max_context_tokens, head_dim / 2]
-  const float* rope_sin = nullptr;
+  std::span<const Rotation> rotations = {};
 };
 
 // One layer, as its parts see it.
@@ -32,6 +38,7 @@ struct Layer {
   const LayerKind& kind;   // of the whole model
   const LayerKind& share;  // of this rank
   const LayerWeights& weights;
+  const Rotation& rotation;
   kernels::PagedKv kv;  // of this rank's heads
 };
 

@@ -7,6 +7,7 @@ namespace lockstep::worker {
 
 // Layers whose K and V lie in one pool of blocks. All of them have the same heads.
 struct KvGroupPlan {
+  int64_t window_tokens = 0;         // the pool keeps the latest ones; 0: all
   std::vector<int64_t> layers = {};  // in order
   int64_t num_kv_heads = 0;          // of this rank, if the plan is a share
   int64_t head_dim = 0;

@@ -50,6 +50,8 @@ struct ModelPlan {
   const LayerKind& KindOf(int64_t layer) const {
     return kinds[layers[static_cast<size_t>(layer)].kind];
   }
+  // 0: no layer has a window.
+  int64_t ShortestWindow() const;
 };
 
 // UNIMPLEMENTED naming the value for sizes that the kernels do not take.

@@ -58,6 +58,28 @@ TEST(ModelLimitsTest, NamesTheSizeThatNoKernelTakes) {
                                  "393216")));
 }
 
+TEST(ModelLimitsTest, LayersThatDifferAreRefusedByName) {
+  ModelConfig config = Config();
+  config.layer_kinds = {{.window_tokens = 32, .rope = {}}, {.window_tokens = 0, .rope = {}}};
+  config.kind_of_layer = {0, 1};
+  EXPECT_THAT(CheckCudaPlan(PlanOf(config), 1),
+              HasError(absl::StatusCode::kUnimplemented,
+                       HasSubstr("layers with a window of 32 tokens: the CUDA kernels have none")));
+  config.kind_of_layer = {0, 0};
+  EXPECT_THAT(CheckCudaPlan(PlanOf(config), 1),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("a window of 32 tokens")));
+  config.layer_kinds[0].window_tokens = 0;
+  EXPECT_THAT(CheckCudaPlan(PlanOf(config), 1), IsOk());
+  config.layer_kinds[0].rope.theta = 1e6;
+  config.kind_of_layer = {0, 1};
+  EXPECT_THAT(CheckCudaPlan(PlanOf(config), 1),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("2 different rotations")));
+  ModelPlan plan = PlanOf(Config());
+  plan.kinds.push_back(plan.kinds.front());
+  EXPECT_THAT(CheckCudaPlan(plan, 1),
+              HasError(absl::StatusCode::kUnimplemented, HasSubstr("layers of 2 kinds")));
+}
+
 TEST(ModelLimitsTest, EveryRankHasADevice) {
   ModelOptions options;
   EXPECT_THAT(*RankDevicesOf(options), ElementsAre(0));

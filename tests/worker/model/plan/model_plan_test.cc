@@ -77,6 +77,91 @@ TEST(ModelPlanTest, LayersThatAreAlikeAreOneKindAndShareAPool) {
   EXPECT_EQ(plan.kv_groups[0].num_kv_heads, 2);
   EXPECT_EQ(plan.kv_groups[0].head_dim, 8);
   EXPECT_EQ(plan.layers[1].index_in_group, 1);
+  EXPECT_EQ(plan.ShortestWindow(), 0);
+}
+
+// Six layers: every third one reads all tokens, and rotates by another base.
+ModelConfig LocalAndGlobalLayers() {
+  ModelConfig config = SmallConfig();
+  config.num_layers = 6;
+  RopeConfig global_rope;
+  global_rope.theta = 1e6;
+  config.layer_kinds = {{.window_tokens = 32, .rope = {}},
+                        {.window_tokens = 0, .rope = global_rope}};
+  config.kind_of_layer = {0, 0, 1, 0, 0, 1};
+  return config;
+}
+
+TEST(ModelPlanTest, LayersWithAWindowHaveAGroupOfTheirOwn) {
+  const ModelPlan plan = PlanOf(LocalAndGlobalLayers());
+  ASSERT_EQ(plan.kinds.size(), 2u);
+  ASSERT_EQ(plan.kv_groups.size(), 2u);
+  EXPECT_EQ(plan.kv_groups[0].window_tokens, 0);
+  EXPECT_THAT(plan.kv_groups[0].layers, ElementsAre(2, 5));
+  EXPECT_EQ(plan.kv_groups[1].window_tokens, 32);
+  EXPECT_THAT(plan.kv_groups[1].layers, ElementsAre(0, 1, 3, 4));
+  EXPECT_EQ(plan.KindOf(0).attention.kv_group, 1u);
+  EXPECT_EQ(plan.KindOf(0).attention.window_tokens, 32);
+  EXPECT_EQ(plan.KindOf(5).attention.kv_group, 0u);
+  EXPECT_EQ(plan.KindOf(5).attention.window_tokens, 0);
+  std::vector<int64_t> indices;
+  for (const LayerPlan& layer : plan.layers) indices.push_back(layer.index_in_group);
+  EXPECT_THAT(indices, ElementsAre(0, 1, 0, 2, 3, 1));
+  EXPECT_EQ(plan.ShortestWindow(), 32);
+}
+
+TEST(ModelPlanTest, EveryKindHasItsRotation) {
+  const ModelPlan plan = PlanOf(LocalAndGlobalLayers());
+  ASSERT_EQ(plan.rotations.size(), 2u);
+  EXPECT_EQ(plan.rotations[plan.KindOf(0).attention.rotation].rope.theta, 1e4);
+  EXPECT_EQ(plan.rotations[plan.KindOf(2).attention.rotation].rope.theta, 1e6);
+}
+
+TEST(ModelPlanTest, EachLengthOfWindowHasAGroup) {
+  ModelConfig config = LocalAndGlobalLayers();
+  config.layer_kinds = {{.window_tokens = 32, .rope = {}},
+                        {.window_tokens = 16, .rope = {}},
+                        {.window_tokens = 0, .rope = {}}};
+  config.kind_of_layer = {0, 1, 2, 1, 0, 2};
+  const ModelPlan plan = PlanOf(config);
+  ASSERT_EQ(plan.kv_groups.size(), 3u);
+  EXPECT_THAT(plan.kv_groups[0].layers, ElementsAre(2, 5));
+  EXPECT_THAT(plan.kv_groups[1].layers, ElementsAre(0, 4));
+  EXPECT_THAT(plan.kv_groups[2].layers, ElementsAre(1, 3));
+  EXPECT_EQ(plan.kv_groups[2].window_tokens, 16);
+  EXPECT_EQ(plan.rotations.size(), 1u);
+  EXPECT_EQ(plan.ShortestWindow(), 16);
+}
+
+TEST(ModelPlanTest, IfAllLayersHaveWindowsTheFirstGroupHoldsThem) {
+  ModelConfig config = LocalAndGlobalLayers();
+  config.layer_kinds[1].window_tokens = 48;
+  const ModelPlan plan = PlanOf(config);
+  ASSERT_EQ(plan.kv_groups.size(), 1u);
+  EXPECT_EQ(plan.kv_groups[0].window_tokens, 0) << "it keeps all tokens";
+  EXPECT_THAT(plan.kv_groups[0].layers, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(plan.KindOf(0).attention.window_tokens, 32);
+  EXPECT_EQ(plan.KindOf(2).attention.window_tokens, 48);
+}
+
+TEST(ModelPlanTest, AWindowAsLongAsTheContextIsNone) {
+  ModelConfig config = LocalAndGlobalLayers();
+  config.layer_kinds[0].window_tokens = config.max_context_tokens;
+  const ModelPlan plan = PlanOf(config);
+  EXPECT_EQ(plan.kv_groups.size(), 1u);
+  EXPECT_EQ(plan.KindOf(0).attention.window_tokens, 0);
+  EXPECT_EQ(plan.kinds.size(), 2u) << "they rotate by different bases";
+  config.layer_kinds[1].rope = config.layer_kinds[0].rope;
+  EXPECT_EQ(PlanOf(config).kinds.size(), 1u);
+}
+
+TEST(ModelPlanTest, WithoutAListAllLayersAreOfTheFirstKind) {
+  ModelConfig config = LocalAndGlobalLayers();
+  config.kind_of_layer.clear();
+  const ModelPlan plan = PlanOf(config);
+  EXPECT_EQ(plan.kinds.size(), 1u);
+  EXPECT_EQ(plan.KindOf(5).attention.window_tokens, 32);
+  EXPECT_EQ(plan.kv_groups.size(), 1u);
 }
 
 }  // namespace

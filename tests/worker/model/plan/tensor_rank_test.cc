@@ -52,6 +52,18 @@ TEST(TensorRankTest, ARankHasItsHeadsAndItsPartOfTheMlp) {
   EXPECT_EQ(share.vocab_size, plan.vocab_size);
 }
 
+TEST(TensorRankTest, ARankHasItsShareOfEveryKindAndGroup) {
+  ModelConfig config = SmallConfig();
+  config.layer_kinds = {{.window_tokens = 16, .rope = {}}, {.window_tokens = 0, .rope = {}}};
+  config.kind_of_layer = {0, 1};
+  const ModelPlan share = ShareOf(PlanOf(config), {.degree = 2, .rank = 0});
+  ASSERT_EQ(share.kinds.size(), 2u);
+  for (const LayerKind& kind : share.kinds) EXPECT_EQ(kind.attention.num_kv_heads, 1);
+  ASSERT_EQ(share.kv_groups.size(), 2u);
+  for (const KvGroupPlan& group : share.kv_groups) EXPECT_EQ(group.num_kv_heads, 1);
+  EXPECT_EQ(share.kv_groups[1].window_tokens, 16);
+}
+
 TEST(TensorRankTest, ARankHasItsOutputsOfEveryLinearPart) {
   const ModelPlan plan = PlanOf(SmallConfig());
   const ModelPlan share = ShareOf(plan, {.degree = 2, .rank = 1});
