@@ -42,6 +42,8 @@ struct PagedAttentionParams {
   int64_t num_heads = 0;                     // a multiple of kv.num_kv_heads
   float scale = 1.0f;                        // on query times key
   int64_t split_keys = kAttentionSplitKeys;  // a multiple of kKeyTile
+  int64_t window_tokens =
+      0;  // a token reads itself and the window_tokens - 1 before it; 0: all before it
 };
 
 // INVALID_ARGUMENT for an odd head_dim or one above 512, or heads that no KV head serves.

@@ -1,29 +1,48 @@
 #include "worker/cpu/kv_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status.h"
 
 namespace lockstep::worker {
+namespace {
 
 using kernels::BFloat16;
 using kernels::kKvBlockTokens;
 
-absl::StatusOr<CpuKvPool> CpuKvPool::Create(const KvGroupPlan& group, int64_t num_blocks) {
-  auto buffer = PageBuffer::Allocate(static_cast<uint64_t>(num_blocks) * group.CpuBlockBytes());
-  if (!buffer.ok()) {
-    return Annotate(buffer.status(), fmt::format("KV cache of {} blocks", num_blocks));
+uint64_t NumBytes(std::span<const KvGroupPlan> groups, std::span<const KvGroupInfo> infos) {
+  uint64_t num_bytes = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    num_bytes += infos[i].num_blocks * groups[i].CpuBlockBytes();
   }
-  const kernels::PagedKv first_layer = {.data = reinterpret_cast<BFloat16*>(buffer->bytes().data()),
-                                        .num_blocks = num_blocks,
-                                        .num_kv_heads = group.num_kv_heads,
-                                        .head_dim = group.head_dim};
-  return CpuKvPool(first_layer, *std::move(buffer));
+  return num_bytes;
 }
 
-kernels::PagedKv CpuKvPool::Layer(int64_t layer) const {
-  kernels::PagedKv kv = first_layer_;
-  kv.data += layer * kv.num_blocks * kernels::KvBlockElements(kv.num_kv_heads, kv.head_dim);
+}  // namespace
+
+absl::StatusOr<CpuKvPool> CpuKvPool::Create(std::span<const KvGroupPlan> groups,
+                                            std::span<const KvGroupInfo> infos) {
+  auto buffer = PageBuffer::Allocate(NumBytes(groups, infos));
+  if (!buffer.ok()) {
+    return Annotate(buffer.status(),
+                    fmt::format("KV cache of {} blocks", infos.front().num_blocks));
+  }
+  std::vector<kernels::PagedKv> first_layers;
+  std::byte* data = buffer->bytes().data();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    first_layers.push_back({.data = reinterpret_cast<BFloat16*>(data),
+                            .num_blocks = infos[i].num_blocks,
+                            .num_kv_heads = groups[i].num_kv_heads,
+                            .head_dim = groups[i].head_dim});
+    data += infos[i].num_blocks * groups[i].CpuBlockBytes();
+  }
+  return CpuKvPool(std::move(first_layers), *std::move(buffer));
+}
+
+kernels::PagedKv CpuKvPool::Layer(size_t group, int64_t index) const {
+  kernels::PagedKv kv = first_layers_[group];
+  kv.data += index * kv.num_blocks * kernels::KvBlockElements(kv.num_kv_heads, kv.head_dim);
   return kv;
 }
 
@@ -32,18 +51,30 @@ std::span<BFloat16> CpuKvPool::elements() const {
           buffer_.bytes().size() / sizeof(BFloat16)};
 }
 
-absl::Status CheckKvCacheFits(const KvGroupPlan& group, int64_t num_blocks,
-                              uint64_t available_bytes) {
-  const uint64_t num_bytes = static_cast<uint64_t>(num_blocks) * group.CpuBlockBytes();
+absl::Status CheckKvCacheFits(std::span<const KvGroupPlan> groups,
+                              std::span<const KvGroupInfo> infos, uint64_t available_bytes) {
+  const uint64_t num_bytes = NumBytes(groups, infos);
   if (num_bytes <= available_bytes) return absl::OkStatus();
-  const uint64_t token_bytes = group.CpuBlockBytes() / kKvBlockTokens;
   constexpr double kGib = 1 << 30;
+  const uint64_t num_blocks = infos.front().num_blocks;
+  const uint64_t block_bytes = groups.front().CpuBlockBytes();
+  const uint64_t windows_bytes = num_bytes - num_blocks * block_bytes;
+  const std::string windows =
+      groups.size() == 1
+          ? ""
+          : fmt::format(", and {:.1f} GiB of windows,", static_cast<double>(windows_bytes) / kGib);
+  // The pools of windows become smaller only if the first one has fewer blocks than they have.
+  uint64_t bytes_of_all = 0;
+  for (const KvGroupPlan& group : groups) bytes_of_all += group.CpuBlockBytes();
+  const uint64_t fitting_blocks =
+      std::max((available_bytes - std::min(available_bytes, windows_bytes)) / block_bytes,
+               available_bytes / bytes_of_all);
   return ResourceExhausted(
-      "the KV cache: {} tokens of {} bytes are {:.1f} GiB, and {:.1f} GiB of memory are available; "
-      "at most {} tokens would fit without the weights",
-      num_blocks * kKvBlockTokens, token_bytes, static_cast<double>(num_bytes) / kGib,
-      static_cast<double>(available_bytes) / kGib,
-      available_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens);
+      "the KV cache: {} tokens of {} bytes{} are {:.1f} GiB, and {:.1f} GiB of memory are "
+      "available; at most {} tokens would fit without the weights",
+      num_blocks * kKvBlockTokens, block_bytes / kKvBlockTokens, windows,
+      static_cast<double>(num_bytes) / kGib, static_cast<double>(available_bytes) / kGib,
+      fitting_blocks * kKvBlockTokens);
 }
 
 }  // namespace lockstep::worker

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "common/runtime/system_memory.h"
@@ -62,6 +63,7 @@ bool PacksWeights(const WeightSource& source, const ModelOptions& options,
 
 struct LoadContext {
   const ModelPlan& plan;
+  std::span<const KvGroupInfo> kv_groups;
   const WeightSource& source;
   const ModelOptions& options;
   InstructionSet instruction_set;
@@ -89,7 +91,7 @@ absl::StatusOr<CpuRank> LoadRank(const TensorRank& rank, const LoadContext& cont
   LOCKSTEP_ASSIGN_OR_RETURN(ModelWeights weights, LoadModelWeights(plan, context.source, loader,
                                                                    context.loaders, report));
   LOCKSTEP_ASSIGN_OR_RETURN(CpuKvPool kv_pool,
-                            CpuKvPool::Create(share.kv_groups.front(), options.num_kv_blocks));
+                            CpuKvPool::Create(share.kv_groups, context.kv_groups));
   LOCKSTEP_ASSIGN_OR_RETURN(
       Workspace workspace,
       Workspace::Create(plan, rank, options.max_step_tokens, options.max_logits_rows));
@@ -116,7 +118,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
   const ModelPlan& plan = description.plan;
   if (const std::optional<uint64_t> available = AvailableMemoryBytes()) {
     LOCKSTEP_RETURN_IF_ERROR(
-        CheckKvCacheFits(plan.kv_groups.front(), options.num_kv_blocks, *available));
+        CheckKvCacheFits(plan.kv_groups, description.info.kv_groups, *available));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const WeightSource source, OpenWeights(path, description, options));
   CpuModelParts parts = {.plan = plan,
@@ -130,6 +132,7 @@ absl::StatusOr<std::unique_ptr<ForwardModel>> LoadCpuModel(const std::string& pa
       LOCKSTEP_ASSIGN_OR_RETURN(
           CpuRank loaded, LoadRank({.degree = degree, .rank = rank},
                                    {.plan = plan,
+                                    .kv_groups = parts.info.kv_groups,
                                     .source = source,
                                     .options = options,
                                     .instruction_set = instruction_set,

@@ -26,21 +26,25 @@ class CpuOps final : public StreamOps<kernels::Stream> {
     return kernels::Gemm(stream_, params);
   }
   absl::Status Attend(const AttentionInputs& inputs) override {
-    return kernels::PagedAttention(stream_,
-                                   {.query = inputs.query,
-                                    .query_stride = inputs.query_stride,
-                                    .output = inputs.output,
-                                    .output_stride = inputs.attention->q_size(),
-                                    .kv = inputs.kv,
-                                    .sequences = {rank_.workspace.sequences, num_sequences_},
-                                    .num_heads = inputs.attention->num_heads,
-                                    .scale = inputs.attention->scale});
+    const kernels::AttentionSequence* const sequences =
+        rank_.workspace.kv_inputs[inputs.attention->kv_group].sequences;
+    return kernels::PagedAttention(stream_, {.query = inputs.query,
+                                             .query_stride = inputs.query_stride,
+                                             .output = inputs.output,
+                                             .output_stride = inputs.attention->q_size(),
+                                             .kv = inputs.kv,
+                                             .sequences = {sequences, num_sequences_},
+                                             .num_heads = inputs.attention->num_heads,
+                                             .scale = inputs.attention->scale,
+                                             .window_tokens = inputs.attention->window_tokens});
   }
   absl::Status AllGather(const AllGatherParams& params) override {
     group_.AllGather(static_cast<int>(rank_.rank.rank), params);
     return absl::OkStatus();
   }
-  kernels::PagedKv KvLayer(int64_t layer) override { return rank_.kv_pool.Layer(layer); }
+  kernels::PagedKv KvLayer(size_t kv_group, int64_t index) override {
+    return rank_.kv_pool.Layer(kv_group, index);
+  }
 
  private:
   CpuRank& rank_;
@@ -48,18 +52,26 @@ class CpuOps final : public StreamOps<kernels::Stream> {
   const size_t num_sequences_;
 };
 
+// Of a window's block table, reads only the entries of the row's own tokens.
 void StageInputs(const ForwardBatch& batch, Workspace& workspace) {
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const ForwardRow& row = batch.rows[i];
-    workspace.sequences[i] = {.first_token = row.first_token,
-                              .num_tokens = row.num_tokens,
-                              .first_position = row.first_position,
-                              .block_table = row.block_tables.front().data()};
     for (uint32_t j = 0; j < row.num_tokens; ++j) {
-      const uint32_t position = row.first_position + j;
-      const uint64_t block = row.block_tables.front()[position / kKvBlockTokens];
-      workspace.positions[row.first_token + j] = position;
-      workspace.kv_slots[row.first_token + j] = block * kKvBlockTokens + position % kKvBlockTokens;
+      workspace.positions[row.first_token + j] = row.first_position + j;
+    }
+    for (size_t group = 0; group < workspace.kv_inputs.size(); ++group) {
+      const KvInputs& inputs = workspace.kv_inputs[group];
+      const BlockId* const blocks = row.block_tables[group].data();
+      inputs.sequences[i] = {.first_token = row.first_token,
+                             .num_tokens = row.num_tokens,
+                             .first_position = row.first_position,
+                             .block_table = blocks};
+      for (uint32_t j = 0; j < row.num_tokens; ++j) {
+        const uint32_t position = row.first_position + j;
+        inputs.kv_slots[row.first_token + j] =
+            uint64_t{blocks[position / kKvBlockTokens]} * kKvBlockTokens +
+            position % kKvBlockTokens;
+      }
     }
   }
 }

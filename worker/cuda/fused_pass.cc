@@ -107,7 +107,7 @@ absl::Status FusedPass::Run(const PassContext& context, StreamOps<kernels::CudaS
                      .sin = context.rotations.front().sin,
                      .num_rows = batch.num_rows,
                      .positions = workspace.positions,
-                     .kv_slots = workspace.kv_slots,
+                     .kv_slots = workspace.kv_inputs.front().kv_slots,
                      .block_tables = batch.block_tables,
                      .block_table_stride = batch.block_table_stride,
                      .block_table_rows = batch.slots,

@@ -55,7 +55,8 @@ class CudaOps final : public StreamOps<kernels::CudaStream> {
     }
     return StreamOps::GatherRmsNorm(params, norm);
   }
-  kernels::PagedKv KvLayer(int64_t layer) override { return parts_.kv_pool.Layer(layer); }
+  // There is one group.
+  kernels::PagedKv KvLayer(size_t, int64_t index) override { return parts_.kv_pool.Layer(index); }
 
  private:
   absl::Status AttendDecodeRows(const AttentionInputs& inputs) {
@@ -195,7 +196,7 @@ absl::Status CudaModel::Enqueue(const CudaBatch& batch) {
                                                   .num_tokens = batch.num_tokens,
                                                   .token_ids = parts_->token_ids,
                                                   .positions = workspace.positions,
-                                                  .kv_slots = workspace.kv_slots,
+                                                  .kv_slots = workspace.kv_inputs.front().kv_slots,
                                                   .begin_ns = batch.begin_ns,
                                                   .next_may_start = is_fused}));
   const Rotation rotation = {.cos = parts_->rope_cos, .sin = parts_->rope_sin};

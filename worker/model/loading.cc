@@ -31,6 +31,19 @@ absl::Status CheckOptions(const ModelOptions& options) {
   return absl::OkStatus();
 }
 
+std::vector<KvGroupInfo> DescribeKvGroups(const ModelPlan& plan, const ModelOptions& options) {
+  const KvPoolBounds bounds = {.num_kv_blocks = options.num_kv_blocks,
+                               .max_slots = options.max_slots,
+                               .max_step_tokens = options.max_step_tokens};
+  std::vector<KvGroupInfo> infos;
+  for (const KvGroupPlan& group : plan.kv_groups) {
+    infos.push_back({.num_blocks = static_cast<uint32_t>(NumPoolBlocks(group, bounds)),
+                     .window_tokens = static_cast<uint32_t>(group.window_tokens),
+                     .dtype = "bf16"});
+  }
+  return infos;
+}
+
 // What random matrices have for codes: those of the options, or of the configuration.
 absl::StatusOr<RandomCodesOfModule> FindCodesOfModules(const std::string& path,
                                                        const ModelFamily& family,
@@ -81,7 +94,7 @@ absl::StatusOr<ModelDescription> DescribeModel(const std::string& path, const Mo
                 .max_step_tokens = options.max_step_tokens,
                 .max_logits_rows = options.max_logits_rows,
                 .block_size_tokens = options.block_size_tokens,
-                .kv_groups = {{.num_blocks = options.num_kv_blocks, .dtype = "bf16"}},
+                .kv_groups = DescribeKvGroups(model.plan, options),
                 .tensor_parallel = options.tensor_parallel,
                 .weights_dtype = "bf16",
                 .device = std::move(device),

@@ -36,14 +36,16 @@ struct ModelOptions {
   // CUDA: the index of each rank's device. If there are none, the ranks have the first devices.
   // Only tests let ranks share one.
   std::vector<int> rank_devices = {};
-  uint32_t num_kv_blocks = 0;  // CPU: at least 2; CUDA: 0 takes as many as `memory_fraction` allows
+  // Of the first KV group; NumPoolBlocks says how many the others have. CPU: at least 2. CUDA: 0
+  // takes as many as `memory_fraction` allows.
+  uint32_t num_kv_blocks = 0;
   double memory_fraction =
       0.92;  // CUDA: share of the memory that is free once weights and workspace are in place
   // CUDA: bytes of device memory that are needed after the model is loaded. The KV pool leaves them
   // free. Null: none.
   std::function<size_t(const ModelPlan&)> reserved_bytes = nullptr;
   uint32_t block_size_tokens = 16;  // the kernels take 16
-  uint32_t max_slots = 256;         // CUDA: sequences resident at once
+  uint32_t max_slots = 256;         // sequences resident at once
   uint32_t max_step_tokens = 2048;  // at least 2
   uint32_t max_logits_rows = 256;
   int num_threads = 0;  // of all ranks together; 0: one per core

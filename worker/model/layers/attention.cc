@@ -15,7 +15,7 @@ absl::Status AppendKeysAndValues(Flow& flow, const Layer& layer) {
                                   .cos = layer.rotation.cos,
                                   .sin = layer.rotation.sin,
                                   .positions = workspace.positions,
-                                  .kv_slots = workspace.kv_slots,
+                                  .kv_slots = layer.kv_inputs.kv_slots,
                                   .kv = layer.kv,
                                   .num_heads = layer.share.attention.num_heads,
                                   .num_tokens = flow.num_rows()});

@@ -21,7 +21,9 @@ Layer Flow::LayerAt(int64_t index) {
           .share = context_.share->KindOf(index),
           .weights = weights().layers[static_cast<size_t>(index)],
           .rotation = context_.rotations[kind.attention.rotation],
-          .kv = ops_.KvLayer(index)};
+          .kv_inputs = workspace().kv_inputs[kind.attention.kv_group],
+          .kv = ops_.KvLayer(kind.attention.kv_group,
+                             plan().layers[static_cast<size_t>(index)].index_in_group)};
 }
 
 absl::Status Flow::Select(const Layer& layer, const uint32_t* rows, int64_t num_rows) {

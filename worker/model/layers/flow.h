@@ -39,6 +39,7 @@ struct Layer {
   const LayerKind& share;  // of this rank
   const LayerWeights& weights;
   const Rotation& rotation;
+  const KvInputs& kv_inputs;
   kernels::PagedKv kv;  // of this rank's heads
 };
 

@@ -57,8 +57,8 @@ class DecoderOps {
     LOCKSTEP_RETURN_IF_ERROR(AllGather(params));
     return RmsNorm(norm);
   }
-  // K and V of one layer, of this rank's heads.
-  virtual kernels::PagedKv KvLayer(int64_t layer) = 0;
+  // K and V of the layer that has this index in its KV group, of this rank's heads.
+  virtual kernels::PagedKv KvLayer(size_t kv_group, int64_t index) = 0;
 };
 
 // The ops that need only a stream: a kernels::Stream or a kernels::CudaStream.

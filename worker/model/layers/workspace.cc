@@ -43,8 +43,11 @@ void LayOut(const ModelPlan& plan, const TensorRank& rank, int64_t tokens, int64
   workspace.last_residual = storage.Take<BFloat16>(logits_rows * plan.hidden_size);
   workspace.last_attention = storage.Take<BFloat16>(logits_rows * all_heads);
   workspace.positions = storage.Take<uint32_t>(tokens);
-  workspace.kv_slots = storage.Take<uint64_t>(tokens);
-  workspace.sequences = storage.Take<kernels::AttentionSequence>(tokens);
+  workspace.kv_inputs.resize(plan.kv_groups.size());
+  for (KvInputs& inputs : workspace.kv_inputs) {
+    inputs.kv_slots = storage.Take<uint64_t>(tokens);
+    inputs.sequences = storage.Take<kernels::AttentionSequence>(tokens);
+  }
 }
 
 }  // namespace

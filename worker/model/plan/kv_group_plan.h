@@ -20,4 +20,17 @@ struct KvGroupPlan {
   uint64_t CudaBlockBytes() const;
 };
 
+// What the pools must have room for.
+struct KvPoolBounds {
+  int64_t num_kv_blocks = 0;  // of a pool that keeps all tokens
+  int64_t max_slots = 0;      // sequences at once
+  int64_t max_step_tokens = 0;
+};
+
+// Blocks of the group's pool. In a pool that keeps a window, every sequence has room for its window
+// and two blocks more, and two steps in flight for the tokens that they compute. A quarter is added
+// for blocks that nothing uses any more, and which stay cached. No pool has more than
+// num_kv_blocks.
+int64_t NumPoolBlocks(const KvGroupPlan& group, const KvPoolBounds& bounds);
+
 }  // namespace lockstep::worker
