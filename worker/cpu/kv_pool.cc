@@ -1,6 +1,5 @@
 #include "worker/cpu/kv_pool.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/status.h"
@@ -55,26 +54,15 @@ absl::Status CheckKvCacheFits(std::span<const KvGroupPlan> groups,
                               std::span<const KvGroupInfo> infos, uint64_t available_bytes) {
   const uint64_t num_bytes = NumBytes(groups, infos);
   if (num_bytes <= available_bytes) return absl::OkStatus();
+  const uint64_t num_tokens = uint64_t{infos.front().num_blocks} * kKvBlockTokens;
+  const uint64_t token_bytes = num_bytes / num_tokens;
   constexpr double kGib = 1 << 30;
-  const uint64_t num_blocks = infos.front().num_blocks;
-  const uint64_t block_bytes = groups.front().CpuBlockBytes();
-  const uint64_t windows_bytes = num_bytes - num_blocks * block_bytes;
-  const std::string windows =
-      groups.size() == 1
-          ? ""
-          : fmt::format(", and {:.1f} GiB of windows,", static_cast<double>(windows_bytes) / kGib);
-  // The pools of windows become smaller only if the first one has fewer blocks than they have.
-  uint64_t bytes_of_all = 0;
-  for (const KvGroupPlan& group : groups) bytes_of_all += group.CpuBlockBytes();
-  const uint64_t fitting_blocks =
-      std::max((available_bytes - std::min(available_bytes, windows_bytes)) / block_bytes,
-               available_bytes / bytes_of_all);
   return ResourceExhausted(
-      "the KV cache: {} tokens of {} bytes{} are {:.1f} GiB, and {:.1f} GiB of memory are "
-      "available; at most {} tokens would fit without the weights",
-      num_blocks * kKvBlockTokens, block_bytes / kKvBlockTokens, windows,
-      static_cast<double>(num_bytes) / kGib, static_cast<double>(available_bytes) / kGib,
-      fitting_blocks * kKvBlockTokens);
+      "the KV cache: {} tokens of {} bytes are {:.1f} GiB, and {:.1f} GiB of memory are available; "
+      "at most {} tokens would fit without the weights",
+      num_tokens, token_bytes, static_cast<double>(num_bytes) / kGib,
+      static_cast<double>(available_bytes) / kGib,
+      available_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens);
 }
 
 }  // namespace lockstep::worker

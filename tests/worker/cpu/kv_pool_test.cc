@@ -33,15 +33,11 @@ TEST(KvPoolTest, TheCacheIsTheSumOfAllGroups) {
   constexpr uint64_t kBytes = (uint64_t{1} << 31) + (uint64_t{1} << 29);
   EXPECT_THAT(CheckKvCacheFits(groups, infos, kBytes), IsOk());
   EXPECT_THAT(CheckKvCacheFits(groups, infos, kBytes - 1), ::testing::Not(IsOk()));
-  // Half a GiB is left beside the windows.
+  // A token takes 2,048 bytes, and its part of the windows.
   EXPECT_THAT(CheckKvCacheFits(groups, infos, uint64_t{1} << 30),
               HasError(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("1048576 tokens of 2048 bytes, and 0.5 GiB of windows, are 2.5 "
-                                 "GiB, and 1.0 GiB of memory are available; at most 262144 tokens "
-                                 "would fit")));
-  // So few blocks that the windows' pool would have no more.
-  EXPECT_THAT(CheckKvCacheFits(groups, infos, uint64_t{1} << 27),
-              HasError(absl::StatusCode::kResourceExhausted, HasSubstr("at most 32768 tokens")));
+                       HasSubstr("1048576 tokens of 2560 bytes are 2.5 GiB, and 1.0 GiB of memory "
+                                 "are available; at most 419424 tokens")));
 }
 
 TEST(KvPoolTest, LayersAreDisjointAndCoverThePools) {

@@ -32,10 +32,9 @@ uint64_t KvGroupPlan::CudaBlockBytes() const { return BytesInLayers(*this, CudaB
 
 int64_t NumPoolBlocks(const KvGroupPlan& group, const KvPoolBounds& bounds) {
   if (group.window_tokens == 0) return bounds.num_kv_blocks;
-  const int64_t window_blocks = BlocksFor(group.window_tokens - 1);
-  const int64_t needed =
-      bounds.max_slots * (window_blocks + 2) + 2 * BlocksFor(bounds.max_step_tokens);
-  return std::min(bounds.num_kv_blocks, needed + needed / 4);
+  const int64_t of_sequence = BlocksFor(group.window_tokens - 1) + 2;
+  const int64_t needed = bounds.max_slots * of_sequence + 2 * BlocksFor(bounds.max_step_tokens);
+  return std::max(of_sequence, std::min(bounds.num_kv_blocks, needed + needed / 4));
 }
 
 }  // namespace lockstep::worker

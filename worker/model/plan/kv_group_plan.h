@@ -30,7 +30,7 @@ struct KvPoolBounds {
 // Blocks of the group's pool. In a pool that keeps a window, every sequence has room for its window
 // and two blocks more, and two steps in flight for the tokens that they compute. A quarter is added
 // for blocks that nothing uses any more, and which stay cached. No pool has more than
-// num_kv_blocks.
+// num_kv_blocks, unless one sequence alone needs more.
 int64_t NumPoolBlocks(const KvGroupPlan& group, const KvPoolBounds& bounds);
 
 }  // namespace lockstep::worker

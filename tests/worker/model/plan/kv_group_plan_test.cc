@@ -38,5 +38,13 @@ TEST(KvGroupPlanTest, APoolOfWindowsIsNoLargerThanThePoolOfAllTokens) {
             300);
 }
 
+// A scheduler needs this for one sequence alone.
+TEST(KvGroupPlanTest, APoolOfWindowsHasRoomForOneWindowAndTwoBlocks) {
+  KvGroupPlan group;
+  group.window_tokens = 4096;
+  EXPECT_EQ(NumPoolBlocks(group, {.num_kv_blocks = 20, .max_slots = 8, .max_step_tokens = 100}),
+            256 + 2);
+}
+
 }  // namespace
 }  // namespace lockstep::worker
